@@ -7,6 +7,7 @@ pub mod buffer;
 pub mod device;
 pub mod env;
 pub mod error;
+pub mod laws;
 pub mod sim;
 
 pub use buffer::{ALIGNMENT, Buffer};

@@ -4,4 +4,5 @@
 
 mod crash;
 mod fault;
+mod laws;
 mod replay;
