@@ -8,6 +8,8 @@ pub mod device;
 pub mod env;
 pub mod error;
 pub mod laws;
+pub mod sched;
+pub mod shape;
 pub mod sim;
 
 pub use buffer::{ALIGNMENT, Buffer};

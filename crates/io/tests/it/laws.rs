@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use cellar_io::Device;
 use cellar_io::laws::check_device;
+use cellar_io::sched::{ScheduleOptions, Scheduled};
+use cellar_io::shape::{Shaped, parse};
 use cellar_io::sim::{Sim, SimDiskOptions};
 
 fn sim_disk_options(seed: u64) -> SimDiskOptions {
@@ -28,5 +30,36 @@ fn a_simulated_disk_keeps_the_laws() {
         let sim = Sim::new(seed);
         let disk: Arc<dyn Device> = sim.disk("d", sim_disk_options(seed));
         sim.run(check_device(&sim.env(), disk, seed, 12)).unwrap();
+    }
+}
+
+#[test]
+fn a_scheduled_disk_keeps_the_laws() {
+    for (seed, depth) in [(0, 1), (1, 2), (2, 64)] {
+        let sim = Sim::new(seed);
+        let disk = sim.disk("d", sim_disk_options(seed));
+        let options = ScheduleOptions {
+            depth,
+            scan_depth: 1,
+        };
+        let scheduled = Scheduled::new(disk, sim.env(), options, None);
+        sim.run(check_device(&sim.env(), Arc::new(scheduled), seed, 12))
+            .unwrap();
+    }
+}
+
+#[test]
+fn a_shaped_disk_keeps_the_laws() {
+    let models = [
+        "200MB/s",
+        "5us,qd1",
+        "1GB/s,90000iops,1us,qd8,ra:1us/9us/3us",
+    ];
+    for (seed, model) in (0..).zip(models) {
+        let sim = Sim::new(seed);
+        let disk = sim.disk("d", sim_disk_options(seed));
+        let shaped = Shaped::new(disk, sim.env(), parse(model).unwrap());
+        sim.run(check_device(&sim.env(), Arc::new(shaped), seed, 12))
+            .unwrap();
     }
 }

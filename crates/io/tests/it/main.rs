@@ -6,3 +6,5 @@ mod crash;
 mod fault;
 mod laws;
 mod replay;
+mod sched;
+mod shape;
