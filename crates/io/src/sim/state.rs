@@ -143,7 +143,7 @@ impl State {
 
     fn read(&mut self, request: &mut Request) {
         self.show_some_in_flight(request.offset..request.offset + request.length);
-        let mut at = request.offset;
+        let mut at = self.faults.take_next_read().unwrap_or(request.offset);
         for buffer in &mut request.buffers {
             self.live.read(at, buffer);
             at += buffer.len() as u64;
