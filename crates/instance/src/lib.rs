@@ -1,1 +1,17 @@
-//! x
+//! The database of Cellar: what joins disk groups, waits, memory and names into one instance.
+//!
+//! Each module is one room: [`parameters`] and the file they live in, the [`directory`] with its
+//! lock and its socket, the memory [`budget`], [`session`]s, the [`catalog`], and the typed rows
+//! of every `v$` view in [`views`]. Errors are Oracle's stacks ([`error`]).
+
+pub mod budget;
+pub mod catalog;
+pub mod directory;
+pub mod error;
+pub mod parameters;
+pub mod session;
+pub mod size;
+pub mod views;
+pub mod wire;
+
+pub use error::{Error, Result};

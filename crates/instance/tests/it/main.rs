@@ -1,0 +1,14 @@
+//! What the floors above see of an instance's foundations.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
+
+mod catalog;
+mod directory;
+mod env;
+mod parameters;
+mod sessions;
+mod views;
+mod wire;
