@@ -1,6 +1,6 @@
 //! The database of Cellar: what joins disk groups, waits, memory and names into one instance.
 //!
-//! Each module is one room: [`parameters`] and the file they live in, the [`directory`] with its
+//! The principal type is [`Instance`]. Each module is one room: [`parameters`] and the file they live in, the [`directory`] with its
 //! lock and its socket, the memory [`budget`], [`session`]s, the [`catalog`], and the typed rows
 //! of every `v$` view in [`views`]. Errors are Oracle's stacks ([`error`]).
 
@@ -8,6 +8,7 @@ pub mod budget;
 pub mod catalog;
 pub mod directory;
 pub mod error;
+mod instance;
 pub mod parameters;
 pub mod session;
 pub mod size;
@@ -15,3 +16,4 @@ pub mod views;
 pub mod wire;
 
 pub use error::{Error, Result};
+pub use instance::{GroupViews, Instance};

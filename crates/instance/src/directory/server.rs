@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
@@ -15,6 +16,7 @@ use event_listener::Event;
 use futures_channel::mpsc;
 use futures_util::StreamExt;
 use futures_util::future::poll_fn;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{Lock, SOCKET};
 use crate::error::{Error, Result};
@@ -26,15 +28,48 @@ const FRAMES_AHEAD: usize = 16;
 /// A failed accept is tried again after this, so that a lack of descriptors costs no processor.
 const BETWEEN_FAILURES: Duration = Duration::from_millis(10);
 
+/// How soon it is noticed that a client went away that is given nothing.
+const BETWEEN_CHECKS: Duration = Duration::from_millis(100);
+
 /// What answers a request: writes to the responder, returns the exit code.
 pub type Handler =
     Arc<dyn Fn(Request, Responder) -> Pin<Box<dyn Future<Output = u8> + Send>> + Send + Sync>;
 
 /// Where an answer is written to. Clones write to the same client.
 #[derive(Clone)]
-pub struct Responder(mpsc::Sender<Frame>);
+pub struct Responder {
+    frames: mpsc::Sender<Frame>,
+    client: Arc<Departure>,
+}
+
+/// Whether the client of a request went away.
+#[derive(Default)]
+struct Departure {
+    gone: AtomicBool,
+    event: Event,
+}
+
+impl Departure {
+    fn announce(&self) {
+        self.gone.store(true, Ordering::Release);
+        self.event.notify(usize::MAX);
+    }
+}
 
 impl Responder {
+    /// Resolves when the client went away, such as by Ctrl-C: what runs a statement waits for
+    /// this beside it, and stops where it can be stopped.
+    pub async fn gone(&self) {
+        loop {
+            // Listen before looking, or a departure in between is not heard.
+            let listener = self.client.event.listen();
+            if self.client.gone.load(Ordering::Acquire) {
+                return;
+            }
+            listener.await;
+        }
+    }
+
     /// Sends results; waits while the client is behind.
     ///
     /// # Errors
@@ -59,8 +94,10 @@ impl Responder {
 
     async fn send(&mut self, frame: Frame) -> Result<()> {
         let gone = |_| Error::new(70005, "the client went away");
-        poll_fn(|cx| self.0.poll_ready(cx)).await.map_err(gone)?;
-        self.0.start_send(frame).map_err(gone)
+        poll_fn(|cx| self.frames.poll_ready(cx))
+            .await
+            .map_err(gone)?;
+        self.frames.start_send(frame).map_err(gone)
     }
 }
 
@@ -248,15 +285,19 @@ fn refuse(stream: &mut UnixStream, error: &Error) -> std::result::Result<(), Str
     Frame::Exit(1).write(stream)
 }
 
-/// Runs one request and writes its answer. Ends early, and with it the statement at its next
-/// output, if the client is gone.
+/// Runs one request and writes its answer. If the client is gone it is left to the statement
+/// when to stop: it hears of it by [`Responder::gone`] and at its next output.
 fn answer(
     shared: &Arc<Shared>,
     request: Request,
     stream: &mut UnixStream,
 ) -> std::result::Result<(), StreamError> {
     let (send, mut frames) = mpsc::channel(FRAMES_AHEAD);
-    let responder = Responder(send);
+    let client = Arc::new(Departure::default());
+    let responder = Responder {
+        frames: send,
+        client: Arc::clone(&client),
+    };
     let work = (shared.handler)(request, responder.clone());
     let mut exit = responder;
     let run = async move {
@@ -265,21 +306,44 @@ fn answer(
         let _ = exit.send(Frame::Exit(code)).await;
     };
     shared.env.spawn("request", Box::pin(run));
+    let answered = write_answer(&mut frames, stream);
+    if answered.is_err() {
+        client.announce();
+    }
+    answered
+}
+
+fn write_answer(
+    frames: &mut mpsc::Receiver<Frame>,
+    stream: &mut UnixStream,
+) -> std::result::Result<(), StreamError> {
     loop {
-        match block_on(frames.next()) {
-            Some(frame) => {
-                frame.write(stream)?;
-                if matches!(frame, Frame::Exit(_)) {
-                    return Ok(());
-                }
-            }
-            None => {
-                let error = Error::new(crate::error::INTERNAL, "the statement was cut short")
-                    .hint("see what the process that has the directory wrote, and report it");
-                return refuse(stream, &error);
-            }
+        let still_there = || match has_hung_up(stream) {
+            true => Err(StreamError::Gone(
+                std::io::ErrorKind::ConnectionReset.into(),
+            )),
+            false => Ok(()),
+        };
+        let Some(frame) = block_on(frames.next(), still_there)? else {
+            let error = Error::new(crate::error::INTERNAL, "the statement was cut short")
+                .hint("see what the process that has the directory wrote, and report it");
+            return refuse(stream, &error);
+        };
+        frame.write(stream)?;
+        if matches!(frame, Frame::Exit(_)) {
+            return Ok(());
         }
     }
+}
+
+/// Whether the other end closed the connection: it has nothing to say while it is answered.
+fn has_hung_up(stream: &UnixStream) -> bool {
+    let mut asked = [PollFd::new(stream, PollFlags::RDHUP)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    matches!(poll(&mut asked, Some(&now)), Ok(1..))
 }
 
 /// Which end of the socket asks who the other is.
@@ -310,15 +374,19 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for a future on this thread, which is a client's own.
-fn block_on<F: Future>(future: F) -> F::Output {
+/// Waits for a future on this thread, which is a client's own, as long as `check` allows it.
+fn block_on<F: Future, E>(
+    future: F,
+    check: impl Fn() -> std::result::Result<(), E>,
+) -> std::result::Result<F::Output, E> {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);
     let mut future = std::pin::pin!(future);
     loop {
         match future.as_mut().poll(&mut context) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
+            Poll::Ready(output) => return Ok(output),
+            Poll::Pending => thread::park_timeout(BETWEEN_CHECKS),
         }
+        check()?;
     }
 }

@@ -237,6 +237,21 @@ impl Parameters {
         })
     }
 
+    /// Lines for whoever starts the instance: names in cellar.toml that nobody obeys.
+    pub fn notices(&self) -> Vec<String> {
+        let state = self.state();
+        let notice = |name: &str| match nearest(name) {
+            Some(near) => format!("cellar.toml: {name} is no parameter; did you mean {near}?"),
+            None => format!("cellar.toml: {name} is no parameter of this version"),
+        };
+        state
+            .spfile
+            .iter()
+            .flat_map(Spfile::unknown)
+            .map(notice)
+            .collect()
+    }
+
     /// The rows of `v$parameter`.
     pub fn rows(&self) -> Vec<VParameter> {
         let state = self.state();

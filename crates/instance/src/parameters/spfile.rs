@@ -90,6 +90,11 @@ impl Spfile {
         self.values.iter().map(|(name, value)| (*name, value))
     }
 
+    /// The names in the file that this version does not know.
+    pub fn unknown(&self) -> impl Iterator<Item = &str> {
+        self.unknown.keys().map(String::as_str)
+    }
+
     /// A copy that sets `name`, or leaves it to its default.
     #[must_use]
     pub fn with(&self, name: &'static str, value: Option<Value>) -> Spfile {

@@ -1,14 +1,16 @@
 //! One process has DIR; others reach it.
 
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use cellar_instance::Error;
 use cellar_instance::directory::{Client, Directory, Entered, Handler, PATIENCE, Server};
-use cellar_instance::wire::{Frame, Request};
+use cellar_instance::wire::{Frame, Hello, Request};
 
 use crate::env::{block_on, pause, threads};
 
@@ -227,4 +229,97 @@ fn a_server_that_ends_is_told_to_its_client() {
     assert_eq!(server.lock().directory().path(), path);
     drop(server);
     assert!(directory.connect().unwrap().is_none());
+}
+
+#[test]
+fn a_statement_hears_that_its_client_went_away() {
+    let (_parent, path) = far_away();
+    let directory = Directory::create(&path).unwrap();
+    let (heard, until_heard) = std::sync::mpsc::channel();
+    let heard = Arc::new(std::sync::Mutex::new(heard));
+    let handler: Handler = Arc::new(move |_, responder| {
+        let heard = heard.lock().unwrap().clone();
+        Box::pin(async move {
+            responder.gone().await;
+            heard.send(()).unwrap();
+            1
+        })
+    });
+    let lock = directory.try_lock().unwrap().expect("nobody has it");
+    let server = lock.serve(threads(), "0.1.0", handler).unwrap();
+    let mut stream = UnixStream::connect(short(&path)).unwrap();
+    Frame::read(&mut stream).unwrap().expect("hello");
+    Frame::Request(Request::default())
+        .write(&mut stream)
+        .unwrap();
+    drop(stream);
+    until_heard
+        .recv_timeout(Duration::from_secs(10))
+        .expect("it hears");
+    block_on(server.drain());
+}
+
+/// A path to the socket that is short enough, as anybody else would reach it.
+fn short(path: &Path) -> PathBuf {
+    let link = path.parent().expect("a parent").join("s");
+    std::os::unix::fs::symlink(path, &link).unwrap();
+    link.join("cellar.sock")
+}
+
+/// Says `hello` to one client in the place of a server.
+fn impostor(path: &Path, hello: Option<Hello>) -> thread::JoinHandle<()> {
+    let listener = UnixListener::bind(short(path)).unwrap();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        if let Some(hello) = hello {
+            Frame::Hello(hello).write(&mut stream).unwrap();
+        }
+    })
+}
+
+#[test]
+fn another_version_is_told_and_a_connection_without_hello_is_no_answer() {
+    let (_parent, path) = far_away();
+    let directory = Directory::create(&path).unwrap();
+    let hello = Hello {
+        protocol: 99,
+        version: "9.9".into(),
+        pid: 7,
+    };
+    let other = impostor(&path, Some(hello));
+    let error = directory.connect().unwrap_err();
+    assert_eq!(error.number(), 70004);
+    assert!(
+        error
+            .to_string()
+            .contains("process 7 (Cellar 9.9) speaks protocol 99"),
+        "{error}"
+    );
+    other.join().unwrap();
+
+    let (_parent, path) = far_away();
+    let directory = Directory::create(&path).unwrap();
+    let silent = impostor(&path, None);
+    assert!(directory.connect().unwrap().is_none());
+    silent.join().unwrap();
+}
+
+#[test]
+fn nonsense_on_the_socket_is_refused_and_harms_nobody() {
+    let (_parent, path) = far_away();
+    let directory = Directory::create(&path).unwrap();
+    let server = serve(&directory);
+    let mut stream = UnixStream::connect(short(&path)).unwrap();
+    Frame::read(&mut stream).unwrap().expect("hello");
+    stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let Some(Frame::Stderr(text)) = Frame::read(&mut stream).unwrap() else {
+        panic!("told")
+    };
+    assert!(
+        String::from_utf8(text)
+            .unwrap()
+            .starts_with("CELLAR-70013: request not understood")
+    );
+    assert_eq!(Frame::read(&mut stream).unwrap(), Some(Frame::Exit(1)));
+    block_on(server.drain());
 }

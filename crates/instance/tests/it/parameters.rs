@@ -154,6 +154,7 @@ fn without_a_file_only_memory_is_possible() {
 fn names_of_other_versions_are_kept() {
     let dir = directory("redo_quorum = \"auto\"\nscan_depth = 4\n[later]\nx = [1, 2]\n");
     let parameters = Parameters::load(dir.path()).unwrap();
+    assert_eq!(parameters.notices().len(), 2);
     parameters.set(CPU_COUNT, "2", Some(Scope::Spfile)).unwrap();
     parameters.reset(SCAN_DEPTH, None).unwrap();
     let text = fs::read_to_string(dir.path().join("cellar.toml")).unwrap();
@@ -166,6 +167,14 @@ fn names_of_other_versions_are_kept() {
         "{text}"
     );
     Parameters::load(dir.path()).unwrap();
+}
+
+#[test]
+fn a_misspelt_name_in_the_file_is_noticed() {
+    let dir = directory("scan_dpeth = 8\n");
+    let notices = Parameters::load(dir.path()).unwrap().notices();
+    let expected = "cellar.toml: scan_dpeth is no parameter; did you mean scan_depth?";
+    assert_eq!(notices, [expected]);
 }
 
 #[test]
