@@ -7,6 +7,8 @@ pub mod buffer;
 pub mod device;
 pub mod env;
 pub mod error;
+#[cfg(feature = "real")]
+pub mod real;
 
 pub use buffer::{ALIGNMENT, Buffer};
 pub use device::{
