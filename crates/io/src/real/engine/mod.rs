@@ -3,8 +3,13 @@
 //! Every engine owns one *lane* (ring, context) per thread that submits, so that a thread submits
 //! and usually reaps without meeting another.
 
-#![expect(unsafe_code, reason = "tokio wants a promise about the descriptors it watches")]
+#![expect(
+    unsafe_code,
+    reason = "tokio wants a promise about the descriptors it watches"
+)]
 
+pub(crate) mod libaio;
+pub(crate) mod pool;
 pub(crate) mod slots;
 pub(crate) mod uring;
 pub(crate) mod work;

@@ -7,15 +7,14 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::task::{Poll, Waker};
+use std::task::Waker;
 use std::time::Duration;
 
 use io_uring::{IoUring, opcode, squeue, types};
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::slots::{Slots, Ticket};
@@ -23,10 +22,10 @@ use super::work::{Call, Target, Work};
 use super::{Engine, Lanes, watch};
 
 const SUBMISSIONS: u32 = 256;
+/// IORING_ENTER_GETEVENTS.
+const GETEVENTS: u32 = 1;
 /// What does not fit is kept by the kernel until there is room.
 const COMPLETIONS: u32 = 4096;
-/// How many entries at most wait for each other. Four were seen to save more than they delay.
-const COMPANY: u32 = 4;
 /// How many completions are handled before the lock is given back.
 const BATCH: usize = 32;
 
@@ -36,28 +35,15 @@ pub(crate) struct Uring {
     lanes: Lanes<Lane>,
 }
 
-/// Entries that wait for company. When several completions are handed out at once, their tasks
-/// are about to submit again: their entries go to the kernel together, which saves it as many
-/// doorbells. A lone completion is answered by a lone submission, at once.
-#[derive(Default)]
-struct Batch {
-    /// How many entries wait. The flusher is awake while it is not 0.
-    waiting: u32,
-}
-
 struct Lane {
     ring: IoUring,
     /// Guards the submission queue.
-    submission: Mutex<Batch>,
+    submission: Mutex<()>,
     /// Its lock also guards the completion queue.
     slots: Arc<Slots>,
     /// Entries that the kernel would not take yet.
     stuck: AtomicBool,
-    /// How many tasks were woken at once and have not submitted yet; a hint.
-    expected: AtomicU32,
-    /// Wakes the flusher.
-    company: Arc<Notify>,
-    tasks: OnceLock<[AbortHandle; 2]>,
+    reaper: OnceLock<AbortHandle>,
 }
 
 impl Uring {
@@ -87,71 +73,53 @@ impl Lane {
         let mut builder = IoUring::builder();
         builder.setup_clamp().setup_cqsize(COMPLETIONS);
         // A completion need not interrupt a thread that runs: it enters the kernel soon anyway.
-        let ring = builder.setup_coop_taskrun().build(SUBMISSIONS).or_else(|e| {
-            if e.raw_os_error() != Some(libc::EINVAL) {
-                return Err(e);
-            }
-            IoUring::builder().setup_clamp().setup_cqsize(COMPLETIONS).build(SUBMISSIONS)
-        })?;
+        let ring = builder
+            .setup_coop_taskrun()
+            .build(SUBMISSIONS)
+            .or_else(|e| {
+                if e.raw_os_error() != Some(libc::EINVAL) {
+                    return Err(e);
+                }
+                IoUring::builder()
+                    .setup_clamp()
+                    .setup_cqsize(COMPLETIONS)
+                    .build(SUBMISSIONS)
+            })?;
         let lane = Arc::new(Lane {
             ring,
-            submission: Mutex::new(Batch::default()),
+            submission: Mutex::new(()),
             slots: Slots::new(),
             stuck: AtomicBool::new(false),
-            expected: AtomicU32::new(0),
-            company: Arc::new(Notify::new()),
-            tasks: OnceLock::new(),
+            reaper: OnceLock::new(),
         });
         let watched = watch(handle, &lane.ring)?;
         let reaper = handle.spawn(reap_when_ready(watched, Arc::downgrade(&lane)));
-        let flusher = handle.spawn(flush_when_asked(
-            Arc::clone(&lane.company),
-            Arc::downgrade(&lane),
-        ));
-        lane.tasks.get_or_init(|| [reaper.abort_handle(), flusher.abort_handle()]);
+        lane.reaper.get_or_init(|| reaper.abort_handle());
         Ok(lane)
     }
 
     fn submit(&self, mut work: Work) -> Ticket {
         let entry = entry_of(&mut work);
-        // Somebody waits for durability: nothing is worth a delay.
-        let hurry = matches!(work.call, Call::Flush | Call::Write { durable: true });
         let ticket = self.slots.insert(work);
         let entry = entry.user_data(u64::from(ticket.key()));
-        if self.push(&entry, hurry) {
-            self.reap();
+        {
+            let _alone = self.submission.lock().unwrap_or_else(|e| e.into_inner());
+            // SAFETY: the submission queue is guarded by the lock just taken; the memory that the
+            // entry names is in the slot until the kernel answers.
+            while unsafe { self.ring.submission_shared().push(&entry) }.is_err() {
+                // Full: the kernel refused the earlier entries. Completions may make room.
+                self.enter();
+                self.reap();
+                std::thread::yield_now();
+            }
+            self.enter();
         }
+        self.reap();
         ticket
     }
 
-    /// Queues `entry` and, unless others are about to join it, tells the kernel.
-    fn push(&self, entry: &squeue::Entry, hurry: bool) -> bool {
-        let mut batch = self.submission.lock().unwrap_or_else(|e| e.into_inner());
-        // SAFETY: the submission queue is guarded by the lock just taken; the memory that the
-        // entry names is in the slot until the kernel answers.
-        while unsafe { self.ring.submission_shared().push(entry) }.is_err() {
-            // Full: the kernel refused the earlier entries. Completions may make room.
-            self.enter(&mut batch);
-            self.reap();
-            std::thread::yield_now();
-        }
-        let expected = self.expected.load(Ordering::Relaxed);
-        if !hurry && expected > 1 && batch.waiting < COMPANY {
-            self.expected.store(expected - 1, Ordering::Relaxed);
-            batch.waiting += 1;
-            if batch.waiting == 1 {
-                drop(batch);
-                self.company.notify_one();
-            }
-            return false;
-        }
-        self.enter(&mut batch);
-        true
-    }
-
     /// Tells the kernel about new entries. The caller holds the submission lock.
-    fn enter(&self, batch: &mut Batch) {
-        batch.waiting = 0;
+    fn enter(&self) {
         loop {
             match self.ring.submit() {
                 Ok(_) => {
@@ -170,17 +138,8 @@ impl Lane {
 
     fn retry_stuck(&self) {
         if self.stuck.load(Ordering::Relaxed) {
-            let mut batch = self.submission.lock().unwrap_or_else(|e| e.into_inner());
-            self.enter(&mut batch);
-        }
-    }
-
-    /// Everybody who was woken has had a turn: no more company comes.
-    fn flush(&self) {
-        self.expected.store(0, Ordering::Relaxed);
-        let mut batch = self.submission.lock().unwrap_or_else(|e| e.into_inner());
-        if batch.waiting > 0 {
-            self.enter(&mut batch);
+            let _alone = self.submission.lock().unwrap_or_else(|e| e.into_inner());
+            self.enter();
         }
     }
 
@@ -204,13 +163,23 @@ impl Lane {
                     unwanted.extend(work);
                 }
             }
-            if count > 1 {
-                self.expected.store(count as u32, Ordering::Relaxed);
-            }
             for waker in wakers.iter_mut().filter_map(Option::take) {
                 waker.wake();
             }
-            if count < BATCH {
+            if count == BATCH {
+                continue;
+            }
+            // SAFETY: only the flags word is read, which the kernel writes.
+            if !unsafe { self.ring.submission_shared() }.cq_overflow() {
+                return;
+            }
+            // The kernel keeps completions for which there was no room until it is entered.
+            let flush = || {
+                let submitter = self.ring.submitter();
+                // SAFETY: enters the kernel for its pending completions; nothing is passed.
+                unsafe { submitter.enter::<libc::sigset_t>(0, 0, GETEVENTS, None) }
+            };
+            if flush().is_err() {
                 return;
             }
         }
@@ -219,8 +188,8 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        for task in self.tasks.get().into_iter().flatten() {
-            task.abort();
+        if let Some(reaper) = self.reaper.get() {
+            reaper.abort();
         }
         for _ in 0..50 {
             self.reap();
@@ -263,28 +232,6 @@ async fn reap_when_ready(watched: AsyncFd<OwnedFd>, lane: Weak<Lane>) {
         lane.retry_stuck();
         lane.reap();
     }
-}
-
-async fn flush_when_asked(company: Arc<Notify>, lane: Weak<Lane>) {
-    loop {
-        company.notified().await;
-        go_last().await;
-        let Some(lane) = lane.upgrade() else { return };
-        lane.flush();
-    }
-}
-
-/// Lets every task run that is ready now.
-async fn go_last() {
-    let mut waited = false;
-    std::future::poll_fn(|cx| {
-        if std::mem::replace(&mut waited, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 fn entry_of(work: &mut Work) -> squeue::Entry {

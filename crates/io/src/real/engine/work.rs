@@ -121,13 +121,9 @@ impl Work {
     fn piece(&mut self, index: usize) -> Option<(*mut u8, usize)> {
         match &mut self.memory {
             Memory::None => None,
-            Memory::Read(buffers) => buffers
-                .get_mut(index)
-                .map(|b| (b.as_mut_ptr(), b.len())),
+            Memory::Read(buffers) => buffers.get_mut(index).map(|b| (b.as_mut_ptr(), b.len())),
             // The kernel only reads from it.
-            Memory::Write(data) => data
-                .get(index)
-                .map(|b| (b.as_ptr().cast_mut(), b.len())),
+            Memory::Write(data) => data.get(index).map(|b| (b.as_ptr().cast_mut(), b.len())),
         }
     }
 
