@@ -10,10 +10,10 @@ use crate::roundtrip::exercise_on_every_engine;
 use crate::support::{directory, disk_file, runtime};
 
 /// A loop device, detached when dropped.
-struct Loop(PathBuf);
+pub struct Loop(PathBuf);
 
 impl Loop {
-    fn over(file: &Path, sector: u32) -> Option<Loop> {
+    pub fn over(file: &Path, sector: u32) -> Option<Loop> {
         let output = Command::new("losetup")
             .args(["-f", "--show", "--direct-io=on", "-b", &sector.to_string()])
             .arg(file)
@@ -21,6 +21,12 @@ impl Loop {
             .ok()?;
         let path = String::from_utf8(output.stdout).ok()?;
         output.status.success().then(|| Loop(path.trim().into()))
+    }
+}
+
+impl Loop {
+    pub fn path(&self) -> &Path {
+        &self.0
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use cellar_io::EnvExt;
 use cellar_io::real::{Clock, Runtime, RuntimeOptions};
-use cellar_io::{Env, EnvExt};
 
 #[test]
 fn sleep_ends_after_the_deadline_and_usually_within_a_moment() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cellar_io::real::{OpenOptions, RealDisk};
-use cellar_io::{Device, DeviceExt, Durability, Env, EnvExt, Io, IoErrorKind};
+use cellar_io::{Device, DeviceExt, Durability, EnvExt, Io, IoErrorKind};
 
 use crate::support::{ENGINES, bytes, directory, disk_file, open, runtime};
 
