@@ -251,9 +251,21 @@ impl Check {
         }
     }
 
-    async fn discards(&mut self) {
+    /// A range that was written, with its neighbours: on zeros a zeroing could not be seen.
+    async fn filled_range(&mut self, law: &str) -> (u64, u64) {
         let (at, length) = self.range(64);
+        let start = at.saturating_sub(2 * self.sector);
+        let end = (at + length + 2 * self.sector).min(self.model.len() as u64);
+        let data = self.data(end - start);
+        let write = self.write(start, vec![data.clone()], Durability::Cached);
+        ok(law, write.await);
+        self.expect(start, &data);
+        (at, length)
+    }
+
+    async fn discards(&mut self) {
         let law = "a zeroed range reads as zeros and its neighbours stay";
+        let (at, length) = self.filled_range(law).await;
         let zeroed = self
             .device
             .discard(IO, self.base + at, length, Discard::Zero);
@@ -262,7 +274,7 @@ impl Check {
         self.compare(law, at, length).await;
 
         let law = "forgetting a range leaves its neighbours";
-        let (at, length) = self.range(64);
+        let (at, length) = self.filled_range(law).await;
         let forgotten = self
             .device
             .discard(IO, self.base + at, length, Discard::Forget);

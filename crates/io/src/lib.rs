@@ -11,6 +11,8 @@ pub mod laws;
 pub mod sched;
 pub mod shape;
 pub mod sim;
+#[cfg(feature = "real")]
+pub mod real;
 
 pub use buffer::{ALIGNMENT, Buffer};
 pub use device::{

@@ -27,6 +27,7 @@ mod disk;
 mod fault;
 mod image;
 mod rng;
+mod state;
 
 use std::future::Future;
 use std::pin::pin;
@@ -193,7 +194,7 @@ impl Sim {
         self.core.crashed()
     }
 
-    /// Switches the machine on again with the same disks; time goes on.
+    /// Switches the machine on again with the same disks and their faults; time goes on.
     pub fn restart(&self) {
         if self.core.crashed() {
             // A crash outside `run` has dropped nothing yet; one inside has left nothing.

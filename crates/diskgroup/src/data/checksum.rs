@@ -13,7 +13,7 @@ use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::group::inner::Inner;
 use crate::on_disk::Damage;
-use crate::on_disk::checksum::{ChecksumBlock, UNKNOWN};
+use crate::on_disk::checksum::ChecksumBlock;
 use crate::on_disk::layout::{BLOCK, BLOCK_U64, checksum_block_offset, checksum_place};
 use crate::state::Leg;
 

@@ -200,4 +200,11 @@ mod tests {
             "\"5ms\": this disk model has already said its latency"
         );
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_panics(text in "(\\PC|[0-9.]|MB/s|qd|ra:|/|,|ms|iops){0,12}") {
+            let _ = parse(&text);
+        }
+    }
 }

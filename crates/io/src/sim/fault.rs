@@ -22,6 +22,7 @@ pub(super) struct Faults {
     lying_flush: bool,
     lose_next: bool,
     misdirect_next: Option<u64>,
+    misdirect_next_read: Option<u64>,
 }
 
 fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
@@ -67,6 +68,11 @@ impl Faults {
             return Some(None);
         }
         self.misdirect_next.take().map(Some)
+    }
+
+    /// Where the next read is taken from instead.
+    pub(super) fn take_next_read(&mut self) -> Option<u64> {
+        self.misdirect_next_read.take()
     }
 
     /// Heals latent errors under a write.
@@ -156,6 +162,12 @@ impl SimDisk {
             "a misdirected write lands on a sector"
         );
         state.faults.misdirect_next = Some(to);
+    }
+
+    /// The next read answered returns what is stored at byte `from`, a multiple of the sector,
+    /// instead.
+    pub fn misdirect_next_read(&self, from: u64) {
+        self.lock().faults.misdirect_next_read = Some(from);
     }
 
     /// Ends every fault but those done to the content. A hang ends too.

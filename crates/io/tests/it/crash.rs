@@ -263,3 +263,49 @@ fn live_is_durable_plus_pending_after_any_mixture() {
         }
     }
 }
+
+#[test]
+fn a_read_beside_a_write_sees_either_and_never_goes_back() {
+    let (mut torn, mut lost_after_seen) = (0, 0);
+    for seed in 0..200 {
+        let sim = Sim::new(seed);
+        let options = SimDiskOptions {
+            latency_ns_min: 10_000,
+            latency_ns_max: 100_000,
+            ..options(512)
+        };
+        let disk = sim.disk("d", options);
+        let reader = async {
+            let mut seen = vec![0u8; 8];
+            for _ in 0..6 {
+                let read = disk.read_at(IO, 0, 4096).await.unwrap();
+                let now: Vec<u8> = read.chunks(512).map(|sector| sector[0]).collect();
+                let back = seen.iter().zip(&now).any(|(old, new)| old > new);
+                assert!(
+                    !back,
+                    "a sector that was new is old again: {seen:?}, {now:?}"
+                );
+                torn += u32::from(now.contains(&0) && now.contains(&1));
+                seen = now;
+            }
+            seen
+        };
+        disk.slow(4);
+        let mut write = disk.write_at(IO, 0, bytes(1, 4096), Durability::Cached);
+        let seen = sim.run(async {
+            // The write is on its way, slowly; the reads are quick.
+            let _ = futures_util::poll!(&mut write);
+            disk.slow(1);
+            reader.await
+        });
+        sim.crash();
+        sim.restart();
+        let left = sectors(&disk, 0, 8, 512);
+        lost_after_seen += u32::from(seen.unwrap().iter().zip(left).any(|(s, l)| *s > l));
+    }
+    assert!(torn > 20, "half-done writes were seen: {torn} times");
+    assert!(
+        lost_after_seen > 20,
+        "what was seen but not flushed may go: {lost_after_seen} times"
+    );
+}

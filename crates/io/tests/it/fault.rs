@@ -121,6 +121,10 @@ fn silent_faults_are_silent() {
         assert_eq!(get(&disk, 4096).await, Ok(1));
         assert_eq!(get(&disk, 8192).await, Ok(4));
 
+        disk.misdirect_next_read(8192);
+        assert_eq!(get(&disk, 0).await, Ok(4));
+        assert_eq!(get(&disk, 0).await, Ok(3), "only one");
+
         let before = disk.peek(0, 12_288);
         disk.corrupt(4096, 4096);
         let after = disk.peek(0, 12_288);

@@ -4,6 +4,7 @@
 
 mod crash;
 mod fault;
+mod flaws;
 mod laws;
 mod replay;
 mod sched;

@@ -162,8 +162,26 @@ fn a_million_requests_take_well_under_a_minute() {
     assert!(spent < 12.0, "200,000 requests took {spent} s of CPU");
 }
 
+#[test]
+fn a_crash_and_recovery_cycle_is_cheap() {
+    let clock = cputime();
+    for seed in 0..2000 {
+        let sim = Sim::new(seed);
+        let env = sim.env();
+        let disk = sim.disk("disk", SimDiskOptions::default());
+        sim.crash_after(20 + seed % 20);
+        let crashed = sim.run(wander(env.clone(), disk.clone(), 100));
+        assert!(crashed.is_none());
+        sim.restart();
+        sim.run(wander(env, disk, 10)).unwrap();
+    }
+    let spent = cputime() - clock;
+    println!("{:.1} us of CPU a crash and recovery", spent * 1e6 / 2e3);
+    assert!(spent < 4.0, "2,000 cycles took {spent} s of CPU");
+}
+
 /// Seconds of CPU this thread has used: elapsed time would measure the neighbours.
-fn cputime() -> f64 {
+pub(crate) fn cputime() -> f64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     let nanos: f64 = stat.split(' ').next().unwrap().parse().unwrap();
     nanos / 1e9
