@@ -184,10 +184,10 @@ impl Error {
             Error::Incomplete { .. } => 15040,
             Error::NotProven { .. } => 15063,
             Error::Damaged { .. } => 15335,
-            Error::Corrupt { .. } => 70010,
+            Error::Corrupt { .. } => 70040,
             Error::NoCopy { .. } => 15131,
             Error::Stopped { .. } => 15078,
-            Error::ReadOnly { .. } => 70011,
+            Error::ReadOnly { .. } => 70041,
             Error::Io(_) => 15080,
         }
     }

@@ -232,6 +232,12 @@ impl Drop for Turn<'_> {
 }
 
 impl SharedCatalog {
+    /// A catalog without tables, before its store can be read.
+    pub fn empty(store: Arc<dyn CatalogStore>) -> SharedCatalog {
+        let state = State { current: Arc::new(Catalog::default()), changing: false };
+        SharedCatalog { store, state: Mutex::new(state), changed: Event::new() }
+    }
+
     /// Reads what the store holds; nothing means no tables.
     ///
     /// # Errors

@@ -6,7 +6,9 @@
 
 pub mod budget;
 pub mod catalog;
+pub mod database;
 pub mod directory;
+pub mod disks;
 pub mod error;
 mod instance;
 pub mod parameters;
@@ -15,5 +17,6 @@ pub mod size;
 pub mod views;
 pub mod wire;
 
+pub use database::{Database, Mounted, OpenMode};
 pub use error::{Error, Result};
 pub use instance::{GroupViews, Instance};

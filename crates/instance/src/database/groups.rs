@@ -1,0 +1,245 @@
+//! CREATE, DROP, MOUNT and DISMOUNT of groups of an open database.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use cellar_diskgroup::{CreateGroup, LabelStatus, NewDisk, Redundancy, create};
+
+use super::{Database, Mounted, absolute, find_labelled, patterns};
+use crate::disks::{OpenDisk, default_failgroups};
+use crate::error::{Error, Result};
+use crate::parameters::Scope;
+use crate::parameters::definitions::DISK_STRING;
+
+/// CREATE DISKGROUP, parsed.
+#[derive(Clone, Debug)]
+pub struct GroupRequest {
+    /// The group's name.
+    pub name: String,
+    /// Copies by default.
+    pub redundancy: Redundancy,
+    /// Attributes, `au_size` and `sector_size` among them, names in lower case.
+    pub attributes: BTreeMap<String, String>,
+    /// Disks in order.
+    pub disks: Vec<DiskRequest>,
+}
+
+/// A disk of CREATE DISKGROUP.
+#[derive(Clone, Debug)]
+pub struct DiskRequest {
+    /// Its path, or a pattern that matches several.
+    pub path: String,
+    /// Its name.
+    pub name: Option<String>,
+    /// Its failure group.
+    pub failgroup: Option<String>,
+    /// Use fewer bytes than it has.
+    pub size: Option<u64>,
+    /// FORCE.
+    pub force: bool,
+}
+
+/// Reads 1M, 512K, 4194304.
+fn bytes(what: &'static str, text: &str) -> Result<u64> {
+    crate::size::parse(text).ok_or_else(|| {
+        Error::new(15238, format!("{what} '{text}' is not a size")).hint("write it as 4M or 4194304")
+    })
+}
+
+impl Database {
+    fn check_writable(&self) -> Result<()> {
+        if self.mode.read_only {
+            return Err(Error::new(70041, "the database is open read-only"));
+        }
+        Ok(())
+    }
+
+    /// Opens the disks a request names, expanding patterns; each once.
+    fn open_requested(&self, request: &GroupRequest) -> Result<Vec<(DiskRequest, OpenDisk)>> {
+        let mut all = Vec::new();
+        for disk in &request.disks {
+            let paths = if disk.path.contains(['*', '?']) {
+                self.disks.find(std::slice::from_ref(&disk.path))
+            } else {
+                vec![PathBuf::from(&disk.path)]
+            };
+            if paths.is_empty() {
+                let text = format!("disk specification '{}' matches no disks", disk.path);
+                return Err(Error::new(15031, text).hint("see which disks there are: cellar disks"));
+            }
+            for path in paths {
+                let path = absolute(&path);
+                let open = self.disks.open(&path, true)?;
+                let clash = self
+                    .groups()
+                    .iter()
+                    .any(|m| m.disks.iter().any(|d| absolute(&d.path) == path));
+                if clash || all.iter().any(|(_, o): &(DiskRequest, OpenDisk)| o.path == path) {
+                    let text = format!("disk {} is named twice or in use here", path.display());
+                    return Err(Error::new(15020, text));
+                }
+                all.push((disk.clone(), open));
+            }
+        }
+        Ok(all)
+    }
+
+    /// CREATE DISKGROUP: makes it and mounts it. The paths of its disks are durable in cellar.toml
+    /// before any of them becomes a member.
+    ///
+    /// # Errors
+    /// As of [`cellar_diskgroup::create`], or a disk cannot be opened.
+    pub async fn create_group(&self, request: &GroupRequest) -> Result<Mounted> {
+        let result = self.create_group_inner(request, false).await;
+        result.map_err(|e| e.under(15018, "diskgroup cannot be created"))
+    }
+
+    pub(super) async fn create_group_inner(
+        &self,
+        request: &GroupRequest,
+        holds_catalog: bool,
+    ) -> Result<Mounted> {
+        self.check_writable()?;
+        let name = request.name.to_uppercase();
+        if self.group(&name).is_ok() {
+            return Err(Error::new(15030, format!("disk group name \"{name}\" is in use"))
+                .hint("choose another name"));
+        }
+        let mut attributes = request.attributes.clone();
+        let au_size = attributes.remove("au_size");
+        let au_size = au_size.map_or(Ok(4 << 20), |text| bytes("au_size", &text))?;
+        let sector = attributes.remove("sector_size");
+        let sector = sector.map(|text| bytes("sector_size", &text)).transpose()?;
+        let sector_size = sector.map(|s| u32::try_from(s).unwrap_or(0));
+        let opened = self.open_requested(request)?;
+        let below: Vec<_> = opened.iter().map(|(_, o)| o.below.clone()).collect();
+        let named = opened.iter().any(|(r, _)| r.failgroup.is_some());
+        let default = match (request.redundancy, named) {
+            (Redundancy::External, _) | (_, true) => vec![None; opened.len()],
+            _ => default_failgroups(&below),
+        };
+        self.remember(opened.iter().map(|(_, o)| o.path.as_path()))?;
+        let disks = opened.iter().zip(default).map(|((r, o), failgroup)| NewDisk {
+            device: o.device(),
+            path: o.path.to_string_lossy().into_owned(),
+            name: r.name.clone(),
+            failgroup: r.failgroup.clone().or(failgroup),
+            size: r.size,
+            force: r.force,
+        });
+        let spec = CreateGroup {
+            name: name.clone(),
+            redundancy: request.redundancy,
+            au_size,
+            sector_size,
+            attributes,
+            holds_catalog,
+            disks: disks.collect(),
+        };
+        create(self.env(), spec).await?;
+        let found = opened.into_iter().map(|(_, open)| open).collect();
+        self.mount_found(&name, found).await
+    }
+
+    /// Adds paths that disk_string does not find to cellar.toml.
+    fn remember<'a>(&self, paths: impl Iterator<Item = &'a Path>) -> Result<()> {
+        let known = self.disks.find(&patterns(&self.instance, &self.directory));
+        let known: Vec<PathBuf> = known.iter().map(|p| absolute(p)).collect();
+        let new: Vec<String> = paths
+            .filter(|p| !known.contains(&absolute(p)))
+            .map(|p| p.to_string_lossy().into_owned())
+            .collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let mut list = self.instance.parameters().list(DISK_STRING);
+        list.extend(new);
+        self.instance.parameters().set_list(DISK_STRING, list, Some(Scope::Both))?;
+        Ok(())
+    }
+
+    /// DROP DISKGROUP.
+    ///
+    /// # Errors
+    /// It holds the catalog, or has files and `including_contents` is not set.
+    pub async fn drop_group(&self, name: &str, including_contents: bool) -> Result<()> {
+        self.check_writable()?;
+        let mounted = self.group(name)?;
+        if mounted.number == 1 {
+            return Err(Error::new(
+                15039,
+                format!("disk group \"{}\" holds the catalog of this database", mounted.group.name()),
+            )
+            .hint("remove the whole directory instead, if nobody needs the database"));
+        }
+        let result = mounted.group.drop_group(including_contents).await;
+        result.map_err(|e| Error::from(e).under(15039, "diskgroup not dropped"))?;
+        self.forget(mounted.group.name());
+        Ok(())
+    }
+
+    fn forget(&self, name: &str) {
+        self.mounted().remove(name);
+        self.instance.remove_group(name);
+    }
+
+    /// ALTER DISKGROUP ... DISMOUNT.
+    ///
+    /// # Errors
+    /// It holds the catalog, or had stopped.
+    pub async fn dismount_group(&self, name: &str, force: bool) -> Result<()> {
+        let mounted = self.group(name)?;
+        if mounted.number == 1 {
+            return Err(Error::new(15027, format!(
+                "disk group \"{}\" holds the catalog, which is in use",
+                mounted.group.name()
+            )));
+        }
+        match mounted.group.dismount().await {
+            Ok(()) => {}
+            Err(_) if force => mounted.group.abandon(),
+            Err(error) => return Err(error.into()),
+        }
+        self.forget(mounted.group.name());
+        Ok(())
+    }
+
+    /// ALTER DISKGROUP ... MOUNT.
+    ///
+    /// # Errors
+    /// It is mounted already, or too few of its disks are found.
+    pub async fn mount_group(&self, name: &str, force: bool) -> Result<Mounted> {
+        let name = name.to_uppercase();
+        if self.group(&name).is_ok() {
+            return Err(Error::new(15013, format!("diskgroup \"{name}\" is already mounted")));
+        }
+        let (labelled, problems) =
+            find_labelled(&self.instance, &self.directory, &*self.disks, !self.mode.read_only)
+                .await;
+        let found: Vec<OpenDisk> = labelled
+            .into_iter()
+            .filter(|l| l.label.group_name == name && l.label.status != LabelStatus::Former)
+            .map(|l| l.disk)
+            .collect();
+        let forced = Database { mode: super::OpenMode { force, ..self.mode }, ..self.share() };
+        let result = forced.mount_found(&name, found).await;
+        result.map_err(|error| {
+            let error = problems.iter().fold(error, |e, p| e.over(p.clone()));
+            error.under(15017, format!("diskgroup \"{name}\" cannot be mounted"))
+        })
+    }
+
+    /// Another handle to the same database, for a change of mode.
+    fn share(&self) -> Database {
+        Database {
+            instance: std::sync::Arc::clone(&self.instance),
+            directory: self.directory.clone(),
+            disks: std::sync::Arc::clone(&self.disks),
+            mode: self.mode,
+            mounted: std::sync::Arc::clone(&self.mounted),
+            catalog: crate::catalog::SharedCatalog::empty(std::sync::Arc::new(
+                super::GroupCatalog { mounted: std::sync::Arc::clone(&self.mounted) },
+            )),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! `cellar init`: a directory, its disks, one group with the catalog.
+
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cellar_diskgroup::Redundancy;
+use cellar_io::{Buffer, Device, Durability, Io};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use super::groups::{DiskRequest, GroupRequest};
+use super::{Database, GroupCatalog, OpenMode};
+use crate::catalog::SharedCatalog;
+use crate::directory::Directory;
+use crate::disks::Disks;
+use crate::error::{Error, Result};
+use crate::instance::Instance;
+
+/// Told how many bytes of how many are pre-written.
+pub type Progress = dyn Fn(u64, u64) + Send + Sync;
+
+/// A disk for a new database.
+#[derive(Clone, Debug)]
+pub enum InitDisk {
+    /// A file DIR/disks/diskN of that many bytes, written with zeros first.
+    File {
+        /// Bytes.
+        size: u64,
+    },
+    /// A disk or file that is there already.
+    Path(PathBuf),
+}
+
+/// What to make.
+#[derive(Clone, Debug)]
+pub struct InitSpec {
+    /// The group's name.
+    pub name: String,
+    /// Copies by default.
+    pub redundancy: Redundancy,
+    /// Allocation unit in bytes.
+    pub au_size: u64,
+    /// 512 or 4096; `None` takes what the disks want.
+    pub sector_size: Option<u32>,
+    /// The disks.
+    pub disks: Vec<InitDisk>,
+}
+
+/// Pre-writes are this large, and so many are under way on each disk.
+const STEP: u64 = 1 << 20;
+const DEPTH: usize = 8;
+
+/// Makes the disks and the group in a directory just [created](Directory::create) and locked, and
+/// opens it. On failure the caller removes the directory; nothing outside it was touched but disks
+/// that were named.
+///
+/// # Errors
+/// No room, a disk that will not do, a value out of its range.
+pub async fn init(
+    instance: Arc<Instance>,
+    directory: Directory,
+    disks: Arc<dyn Disks>,
+    spec: &InitSpec,
+    progress: &Progress,
+) -> Result<Database> {
+    let paths = make_files(&directory, spec)?;
+    let total: u64 = spec
+        .disks
+        .iter()
+        .map(|d| if let InitDisk::File { size } = d { *size } else { 0 })
+        .sum();
+    prewrite(&*disks, spec, &paths, total, progress).await?;
+    let request = GroupRequest {
+        name: spec.name.clone(),
+        redundancy: spec.redundancy,
+        attributes: [
+            Some(("au_size".to_owned(), spec.au_size.to_string())),
+            spec.sector_size.map(|s| ("sector_size".to_owned(), s.to_string())),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
+        disks: paths
+            .iter()
+            .map(|path| DiskRequest {
+                path: path.to_string_lossy().into_owned(),
+                name: None,
+                failgroup: None,
+                size: None,
+                force: false,
+            })
+            .collect(),
+    };
+    let mounted = Arc::new(std::sync::Mutex::new(std::collections::BTreeMap::new()));
+    let store = Arc::new(GroupCatalog { mounted: Arc::clone(&mounted) });
+    let database = Database {
+        instance,
+        directory,
+        disks,
+        mode: OpenMode::default(),
+        mounted,
+        catalog: SharedCatalog::empty(Arc::clone(&store) as Arc<dyn crate::catalog::CatalogStore>),
+    };
+    database.create_group_inner(&request, true).await?;
+    Ok(database)
+}
+
+/// The smallest AU count for a file disk is checked by the group; here only what a file needs.
+fn make_files(directory: &Directory, spec: &InitSpec) -> Result<Vec<PathBuf>> {
+    let folder = directory.path().join("disks");
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(&folder)
+        .map_err(|error| Error::system("create", &folder, &error))?;
+    let mut paths = Vec::new();
+    let mut files = 0;
+    for disk in &spec.disks {
+        match disk {
+            InitDisk::Path(path) => paths.push(super::absolute(path)),
+            InitDisk::File { size } => {
+                files += 1;
+                let path = super::absolute(&folder.join(format!("disk{files}")));
+                make_file(&path, *size)?;
+                paths.push(path);
+            }
+        }
+    }
+    Ok(paths)
+}
+
+fn make_file(path: &Path, size: u64) -> Result<()> {
+    let failed = |what: &str, error: &std::io::Error| Error::system(what, path, error);
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|e| failed("create", &e))?;
+    file.set_len(size).map_err(|e| failed("size", &e))?;
+    // Room is taken now, so that a full file system is found here and not under a write later.
+    match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, size) {
+        Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
+        Err(error) => return Err(failed("make room for", &error.into())),
+    }
+    file.sync_all().map_err(|e| failed("sync", &e))
+}
+
+/// Writes the file disks with zeros: a file whose blocks are only promised pays for each first
+/// write with a change of the file system below.
+async fn prewrite(
+    disks: &dyn Disks,
+    spec: &InitSpec,
+    paths: &[PathBuf],
+    total: u64,
+    progress: &Progress,
+) -> Result<()> {
+    let zeros = Buffer::zeroed(STEP as usize).freeze();
+    let mut devices: Vec<(Arc<dyn Device>, u64)> = Vec::new();
+    for (disk, path) in spec.disks.iter().zip(paths) {
+        if let InitDisk::File { size } = disk {
+            devices.push((disks.open(path, true)?.device(), *size));
+        }
+    }
+    let mut steps = (0..)
+        .map(|n| n * STEP)
+        .take_while(|at| devices.iter().any(|(_, size)| at < size))
+        .flat_map(|at| devices.iter().map(move |(device, size)| (device, at, *size)))
+        .filter(|(_, at, size)| at < size);
+    let mut running = FuturesUnordered::new();
+    let mut done = 0;
+    loop {
+        while running.len() < DEPTH * devices.len() {
+            let Some((device, at, size)) = steps.next() else { break };
+            let length = STEP.min(size - at);
+            let data = vec![zeros.slice(..length as usize)];
+            running.push(async move {
+                device.write(Io::BACKGROUND, at, data, Durability::Cached).await.map(|()| length)
+            });
+        }
+        match running.next().await {
+            Some(written) => {
+                done += written?;
+                progress(done, total);
+            }
+            None => break,
+        }
+    }
+    for (device, _) in &devices {
+        device.flush(Io::BACKGROUND).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,364 @@
+//! An open database directory: the instance, its mounted groups and its catalog.
+
+mod groups;
+mod init;
+mod rows;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cellar_diskgroup::state::FileType;
+use cellar_diskgroup::{FileSpec, Group, LabelStatus, MountOptions, read_labels};
+use cellar_io::{Buffer, Durability, Io, SharedEnv};
+use cellar_wait::Waits;
+
+use crate::catalog::{CatalogStore, SharedCatalog, StoreFuture};
+use crate::directory::Directory;
+use crate::disks::{Disks, OpenDisk, survives};
+use crate::error::{Error, Result};
+use crate::instance::Instance;
+use crate::parameters::definitions::{DISK_STRING, DISK_TIMEOUT, RESYNC_TARGET};
+use crate::budget::Consumer;
+
+pub use groups::GroupRequest;
+pub use init::{InitDisk, InitSpec, Progress, init};
+
+/// Where the catalog lies in its group.
+pub const CATALOG_PATH: &str = "CELLAR/catalog";
+
+/// How a database is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenMode {
+    /// Write nothing: the log is replayed in RAM, nothing is resynced.
+    pub read_only: bool,
+    /// Mount although it cannot be proven that nothing newer exists elsewhere.
+    pub force: bool,
+}
+
+/// A mounted group and its disks.
+#[derive(Clone)]
+pub struct Mounted {
+    /// Its number in this instance, from 1.
+    pub number: u32,
+    /// The group.
+    pub group: Group,
+    /// Its disks as they are open here.
+    pub disks: Arc<Vec<OpenDisk>>,
+}
+
+impl Mounted {
+    /// What the loss of one failure group leaves standing: device, file or nothing.
+    pub fn survives(&self) -> &'static str {
+        if self.group.info().redundancy.copies() < 2 {
+            return "nothing";
+        }
+        let disks: Vec<_> = self
+            .group
+            .disks()
+            .into_iter()
+            .filter_map(|d| {
+                let path = d.path?;
+                let open = self.disks.iter().find(|o| o.path.to_string_lossy() == path)?;
+                Some((Some(d.failgroup), open.below.clone()))
+            })
+            .collect();
+        survives(&disks)
+    }
+}
+
+/// An open database directory.
+pub struct Database {
+    instance: Arc<Instance>,
+    directory: Directory,
+    disks: Arc<dyn Disks>,
+    mode: OpenMode,
+    mounted: Arc<Mutex<BTreeMap<String, Mounted>>>,
+    catalog: SharedCatalog,
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Database({})", self.directory.path().display())
+    }
+}
+
+/// A disk with a Cellar label.
+pub(crate) struct Labelled {
+    pub disk: OpenDisk,
+    pub label: cellar_diskgroup::Label,
+}
+
+impl Database {
+    /// Opens the database in `directory`, which the caller has locked (or only reads): mounts every
+    /// group found by `disk_string`, and reads the catalog.
+    ///
+    /// # Errors
+    /// The group that holds the catalog cannot be mounted, or the catalog is damaged.
+    pub async fn open(
+        instance: Arc<Instance>,
+        directory: Directory,
+        disks: Arc<dyn Disks>,
+        mode: OpenMode,
+    ) -> Result<Database> {
+        let mounted = Arc::new(Mutex::new(BTreeMap::new()));
+        let store = Arc::new(GroupCatalog { mounted: Arc::clone(&mounted) });
+        let labelled = find_labelled(&instance, &directory, &*disks, !mode.read_only).await;
+        let (labelled, problems) = labelled;
+        let mut names: Vec<(bool, String)> = labelled
+            .iter()
+            .filter(|l| l.label.status != LabelStatus::Former)
+            .map(|l| (!l.label.holds_catalog, l.label.group_name.clone()))
+            .collect();
+        names.sort();
+        names.dedup_by(|a, b| a.1 == b.1);
+        if names.is_empty() {
+            return Err(nothing_found(&instance, &directory, &problems));
+        }
+        let database = |catalog| Database {
+            instance: Arc::clone(&instance),
+            directory: directory.clone(),
+            disks: Arc::clone(&disks),
+            mode,
+            mounted: Arc::clone(&mounted),
+            catalog,
+        };
+        // Mount with an empty catalog first; it is read from the group once that is there.
+        let opening = database(SharedCatalog::empty(Arc::clone(&store) as Arc<dyn CatalogStore>));
+        for (not_first, name) in names {
+            let found = labelled.iter().filter(|l| l.label.group_name == name);
+            let found = found.map(|l| l.disk.clone()).collect();
+            match opening.mount_found(&name, found).await {
+                Ok(_) => {}
+                // A second group that does not mount is shown by status; the first must.
+                Err(_) if not_first => {}
+                Err(error) => {
+                    let error = problems.iter().fold(error, |e, p| e.over(p.clone()));
+                    return Err(error.under(15017, format!("disk group \"{name}\" cannot be mounted")));
+                }
+            }
+        }
+        let catalog = SharedCatalog::open(store).await?;
+        Ok(Database { catalog, ..opening })
+    }
+
+    /// Dismounts every group in order.
+    ///
+    /// # Errors
+    /// A group had stopped; the others are dismounted all the same.
+    pub async fn close(&self) -> Result<()> {
+        let all: Vec<Mounted> = self.mounted().values().cloned().collect();
+        let mut failure = Ok(());
+        for mounted in all {
+            if let Err(error) = mounted.group.dismount().await {
+                failure = Err(Error::from(error));
+            }
+            self.instance.remove_group(mounted.group.name());
+        }
+        self.mounted().clear();
+        failure
+    }
+
+    fn mounted(&self) -> MutexGuard<'_, BTreeMap<String, Mounted>> {
+        self.mounted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The instance.
+    pub fn instance(&self) -> &Arc<Instance> {
+        &self.instance
+    }
+
+    /// Its directory.
+    pub fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// Its tables.
+    pub fn catalog(&self) -> &SharedCatalog {
+        &self.catalog
+    }
+
+    /// The environment it runs in.
+    pub fn env(&self) -> &SharedEnv {
+        self.instance.env()
+    }
+
+    /// Its waits.
+    pub fn waits(&self) -> &Waits {
+        self.instance.waits()
+    }
+
+    /// The mounted groups, by name.
+    pub fn groups(&self) -> Vec<Mounted> {
+        self.mounted().values().cloned().collect()
+    }
+
+    /// A mounted group by its name, in any case.
+    ///
+    /// # Errors
+    /// 15001 with the names of those that are mounted.
+    pub fn group(&self, name: &str) -> Result<Mounted> {
+        let wanted = name.to_uppercase();
+        let mounted = self.mounted();
+        mounted.get(&wanted).cloned().ok_or_else(|| {
+            let known: Vec<&str> = mounted.keys().map(String::as_str).collect();
+            Error::new(15001, format!("disk group \"{wanted}\" does not exist or is not mounted"))
+                .hint(format!("mounted here: {}", known.join(", ")))
+        })
+    }
+
+    async fn mount_found(&self, name: &str, found: Vec<OpenDisk>) -> Result<Mounted> {
+        let parameters = self.instance.parameters();
+        let options = MountOptions {
+            read_only: self.mode.read_only,
+            force: self.mode.force,
+            disk_timeout: Duration::from_secs(parameters.integer(DISK_TIMEOUT)),
+            resync_target: Duration::from_secs(parameters.integer(RESYNC_TARGET)),
+            checksum_cache_bytes: usize::try_from(
+                self.instance.budget().limit(Consumer::Checksums),
+            )
+            .unwrap_or(usize::MAX),
+        };
+        let session = self.instance.sessions().background(&format!("group {name}"));
+        let disks = found
+            .iter()
+            .map(|d| cellar_diskgroup::FoundDisk {
+                device: d.device(),
+                path: d.path.to_string_lossy().into_owned(),
+            })
+            .collect();
+        let env = self.instance.env();
+        let group =
+            Group::mount(env, session.waits().clone(), name, disks, options).await?;
+        // Descriptors of disks that turned out not to belong are closed here.
+        let own: Vec<String> = group.disks().into_iter().filter_map(|d| d.path).collect();
+        let disks = found
+            .into_iter()
+            .filter(|d| own.iter().any(|p| *p == d.path.to_string_lossy()))
+            .collect();
+        let number = {
+            let taken = self.mounted();
+            let used: Vec<u32> = taken.values().map(|m| m.number).collect();
+            (1..).find(|n| !used.contains(n)).unwrap_or(1)
+        };
+        let mounted = Mounted { number, group, disks: Arc::new(disks) };
+        self.mounted().insert(name.to_owned(), mounted.clone());
+        self.instance.add_group(name, Arc::new(rows::GroupRows::new(mounted.clone(), env)));
+        Ok(mounted)
+    }
+}
+
+/// The patterns where disks are looked for: DIR/disks/*, then what was added.
+pub(crate) fn patterns(instance: &Instance, directory: &Directory) -> Vec<String> {
+    let own = directory.path().join("disks").join("*").to_string_lossy().into_owned();
+    let mut all = vec![own];
+    all.extend(instance.parameters().list(DISK_STRING));
+    all
+}
+
+/// Opens every disk that carries a label; says which could not be opened.
+pub(crate) async fn find_labelled(
+    instance: &Instance,
+    directory: &Directory,
+    disks: &dyn Disks,
+    write: bool,
+) -> (Vec<Labelled>, Vec<Error>) {
+    let mut labelled = Vec::new();
+    let mut problems = Vec::new();
+    for path in disks.find(&patterns(instance, directory)) {
+        match disks.open(&path, write) {
+            Ok(disk) => {
+                let Ok(scan) = read_labels(&disk.device()).await else { continue };
+                if let Some(label) = scan.newest() {
+                    labelled.push(Labelled { disk, label: label.clone() });
+                } else if let Some(damage) = scan.damage()
+                    && !matches!(damage, cellar_diskgroup::on_disk::Damage::Blank)
+                {
+                    let text = format!("the label of {} cannot be read: {damage}", path.display());
+                    problems.push(Error::new(15196, text));
+                }
+            }
+            Err(error) => problems.push(error),
+        }
+    }
+    (labelled, problems)
+}
+
+fn nothing_found(instance: &Instance, directory: &Directory, problems: &[Error]) -> Error {
+    let places = patterns(instance, directory).join(", ");
+    let error = Error::new(15063, format!("no disk of a disk group was found in {places}"))
+        .hint("see which disks there are: cellar disks; set disk_string in cellar.toml");
+    problems.iter().fold(error, |e, p| e.over(p.clone()))
+}
+
+impl From<cellar_diskgroup::Error> for Error {
+    fn from(error: cellar_diskgroup::Error) -> Error {
+        match error {
+            cellar_diskgroup::Error::Io(io) => Error::from(io),
+            other => Error::new(other.number(), other.to_string()).hint(other.next_step()),
+        }
+    }
+}
+
+/// The catalog as a file of the group that holds it, replaced whole.
+struct GroupCatalog {
+    mounted: Arc<Mutex<BTreeMap<String, Mounted>>>,
+}
+
+impl GroupCatalog {
+    fn group(&self) -> Result<Group> {
+        let mounted = self.mounted.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = mounted.values().min_by_key(|m| m.number);
+        first
+            .map(|m| m.group.clone())
+            .ok_or_else(|| Error::new(15001, "no disk group is mounted that holds the catalog"))
+    }
+}
+
+impl CatalogStore for GroupCatalog {
+    fn read(&self) -> StoreFuture<'_, Option<Vec<u8>>> {
+        Box::pin(async move {
+            let group = self.group()?;
+            let file = match group.open(CATALOG_PATH) {
+                Ok(file) => file,
+                Err(cellar_diskgroup::Error::NoSuchFile { .. }) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            };
+            let size = usize::try_from(file.size()).map_err(|_| {
+                Error::new(70040, "the catalog is larger than memory")
+            })?;
+            let buffer = Buffer::new(size.next_multiple_of(4096));
+            let mut read = file.read_group(Io::FOREGROUND, 0, vec![buffer]).await?;
+            let mut bytes = read.pop().map(|b| b.to_vec()).unwrap_or_default();
+            bytes.truncate(size);
+            Ok(Some(bytes))
+        })
+    }
+
+    fn replace(&self, bytes: Vec<u8>) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            let group = self.group()?;
+            let spec = FileSpec::new(FileType::Controlfile);
+            let file = group.create_file(&spec).await?;
+            file.set_size(bytes.len() as u64).await?;
+            let room = bytes.len().next_multiple_of(4096);
+            let data = vec![Buffer::copy_of(&bytes, room).freeze()];
+            file.write_group(Io::COMMIT, 0, data, Durability::Durable).await?;
+            group.publish(&file, CATALOG_PATH, true).await?;
+            Ok(())
+        })
+    }
+}
+
+/// What a path of the command line or of a statement names: `+GROUP/path`.
+pub fn split_group_path(path: &str) -> Option<(String, String)> {
+    let rest = path.strip_prefix('+')?;
+    let (group, path) = rest.split_once('/').unwrap_or((rest, ""));
+    Some((group.to_uppercase(), path.to_owned()))
+}
+
+/// An absolute form of a path, as labels and cellar.toml keep it.
+pub(crate) fn absolute(path: &std::path::Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}

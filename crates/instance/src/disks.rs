@@ -1,0 +1,287 @@
+//! Disks as an instance opens them: found by path, with a scheduler in front, and a report of what
+//! is in force.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cellar_io::Device;
+use cellar_io::sched::Scheduled;
+
+use crate::error::Result;
+
+/// What is in force on a disk, never what was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InForce {
+    /// io_uring, libaio or sync.
+    pub engine: String,
+    /// Whether the page cache is passed by.
+    pub direct: bool,
+    /// Why it is not what was asked for.
+    pub remarks: Vec<String>,
+}
+
+/// An open disk.
+#[derive(Clone)]
+pub struct OpenDisk {
+    /// Its path, as it was given or found.
+    pub path: PathBuf,
+    /// The disk with its scheduler: what groups use.
+    pub scheduled: Arc<Scheduled>,
+    /// What is in force.
+    pub in_force: InForce,
+    /// What fails together with it: controller or enclosure, and the device below it.
+    pub below: Below,
+}
+
+impl OpenDisk {
+    /// The disk as a device.
+    pub fn device(&self) -> Arc<dyn Device> {
+        Arc::clone(&self.scheduled) as Arc<dyn Device>
+    }
+}
+
+/// What a disk stands on; disks with the same value fail together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Below {
+    /// Enclosure, or the controller it hangs on.
+    pub path: Option<String>,
+    /// The device: a disk itself, or the device of the file system of a file.
+    pub device: Option<String>,
+    /// Whether it is a file.
+    pub is_file: bool,
+}
+
+/// How disks are opened and found; real in production, simulated in tests.
+pub trait Disks: Send + Sync + 'static {
+    /// Opens a disk: for writing, and locked against every other process, or for reading only.
+    ///
+    /// # Errors
+    /// It is not there, in use, or not allowed, with the next step.
+    fn open(&self, path: &Path, write: bool) -> Result<OpenDisk>;
+
+    /// Paths that match patterns with `*` and `?` in the last part.
+    fn find(&self, patterns: &[String]) -> Vec<PathBuf>;
+}
+
+/// The failure group of each disk by the rule of the design: enclosure or path where two or more
+/// differ, else the device where two or more differ, else each disk is its own (`None`).
+pub fn default_failgroups(disks: &[Below]) -> Vec<Option<String>> {
+    let distinct = |keys: &[Option<&String>]| {
+        let known: std::collections::BTreeSet<&&String> = keys.iter().flatten().collect();
+        keys.iter().all(Option::is_some) && known.len() >= 2
+    };
+    let by_path: Vec<Option<&String>> = disks.iter().map(|d| d.path.as_ref()).collect();
+    let by_device: Vec<Option<&String>> = disks.iter().map(|d| d.device.as_ref()).collect();
+    let chosen = if distinct(&by_path) {
+        by_path
+    } else if distinct(&by_device) {
+        by_device
+    } else {
+        return vec![None; disks.len()];
+    };
+    let mut seen: Vec<&String> = Vec::new();
+    chosen
+        .into_iter()
+        .flatten()
+        .map(|key| {
+            let at = seen.iter().position(|s| *s == key).unwrap_or_else(|| {
+                seen.push(key);
+                seen.len() - 1
+            });
+            Some(format!("FG{}", at + 1))
+        })
+        .collect()
+}
+
+/// What the loss of one failure group leaves standing.
+pub fn survives(disks: &[(Option<String>, Below)]) -> &'static str {
+    let groups: std::collections::BTreeSet<&Option<String>> =
+        disks.iter().map(|(group, _)| group).collect();
+    if groups.len() < 2 && disks.iter().any(|(group, _)| group.is_some()) {
+        return "nothing";
+    }
+    let mut owner: std::collections::BTreeMap<&String, &Option<String>> = Default::default();
+    let mut shared = false;
+    for (group, below) in disks {
+        let Some(device) = &below.device else { continue };
+        let first = owner.entry(device).or_insert(group);
+        shared |= *first != group || group.is_none();
+    }
+    if shared { "file" } else { "device" }
+}
+
+#[cfg(feature = "real")]
+mod real {
+    use std::path::{Path, PathBuf};
+    use std::sync::Arc;
+
+    use cellar_io::real::{EngineChoice, FilesystemIo, OpenOptions, RealEnv, io_mode, open_disk, probe};
+    use cellar_io::sched::{ScheduleOptions, Scheduled};
+    use cellar_io::{Device, SharedEnv};
+
+    use super::{Below, Disks, InForce, OpenDisk};
+    use crate::error::{Error, Result};
+    use crate::parameters::Parameters;
+    use crate::parameters::definitions::{
+        DISK_ASYNCH_IO, DISK_IO_ENGINE, FILESYSTEMIO_OPTIONS, SCAN_DEPTH,
+    };
+
+    /// The disks of this machine, opened as the parameters say.
+    pub struct RealDisks {
+        env: Arc<RealEnv>,
+        shared: SharedEnv,
+        filesystemio: FilesystemIo,
+        asynch: bool,
+        engine: EngineChoice,
+        scan_depth: u32,
+    }
+
+    impl RealDisks {
+        /// Disks opened as `parameters` say now.
+        pub fn new(env: &Arc<RealEnv>, parameters: &Parameters) -> RealDisks {
+            let filesystemio = match parameters.choice(FILESYSTEMIO_OPTIONS) {
+                "none" => FilesystemIo::None,
+                "asynch" => FilesystemIo::Asynch,
+                "directio" => FilesystemIo::DirectIo,
+                _ => FilesystemIo::SetAll,
+            };
+            let engine = match parameters.choice(DISK_IO_ENGINE) {
+                "io_uring" => EngineChoice::IoUring,
+                "libaio" => EngineChoice::LibAio,
+                "sync" => EngineChoice::Sync,
+                _ => EngineChoice::Auto,
+            };
+            RealDisks {
+                env: Arc::clone(env),
+                shared: Arc::clone(env) as SharedEnv,
+                filesystemio,
+                asynch: parameters.flag(DISK_ASYNCH_IO),
+                engine,
+                scan_depth: u32::try_from(parameters.integer(SCAN_DEPTH)).unwrap_or(32),
+            }
+        }
+    }
+
+    impl Disks for RealDisks {
+        fn open(&self, path: &Path, write: bool) -> Result<OpenDisk> {
+            let metadata = std::fs::metadata(path)
+                .map_err(|error| Error::system("open disk", path, &error))?;
+            let is_block = {
+                use std::os::unix::fs::FileTypeExt;
+                metadata.file_type().is_block_device()
+            };
+            let (mode, access) = io_mode(self.filesystemio, self.asynch, is_block);
+            let engine = if mode == EngineChoice::Sync { mode } else { self.engine };
+            let options =
+                OpenOptions { engine, access, read_only: !write, lock: write, sector: None };
+            let disk = open_disk(&self.env, path, &options)?;
+            let force = disk.in_force().clone();
+            let scheduled = Scheduled::new(
+                disk as Arc<dyn Device>,
+                Arc::clone(&self.shared),
+                ScheduleOptions { scan_depth: self.scan_depth, ..ScheduleOptions::default() },
+                None,
+            );
+            Ok(OpenDisk {
+                path: path.to_owned(),
+                scheduled: Arc::new(scheduled),
+                in_force: InForce {
+                    engine: force.engine.to_string(),
+                    direct: force.direct,
+                    remarks: force.remarks,
+                },
+                below: below(path, !is_block),
+            })
+        }
+
+        fn find(&self, patterns: &[String]) -> Vec<PathBuf> {
+            let mut found: Vec<PathBuf> = patterns.iter().flat_map(|p| glob(p)).collect();
+            found.sort();
+            found.dedup();
+            found
+        }
+    }
+
+    fn below(path: &Path, is_file: bool) -> Below {
+        let Ok(facts) = probe(path, &[]) else { return Below { is_file, ..Below::default() } };
+        let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+        // A disk behind no known device is its own.
+        let device = match facts.below.as_ref() {
+            Some(device) => Some(text(device)),
+            None if !is_file => Some(text(&facts.path)),
+            None => None,
+        };
+        Below { path: facts.path_to_disk.as_ref().map(text), device, is_file }
+    }
+
+    /// Matches `*` and `?` in the last part of a path.
+    fn glob(pattern: &str) -> Vec<PathBuf> {
+        let path = Path::new(pattern);
+        let Some(name) = path.file_name().and_then(|n| n.to_str()) else { return vec![] };
+        if !name.contains(['*', '?']) {
+            return if path.exists() { vec![path.to_owned()] } else { vec![] };
+        }
+        let parent = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let Ok(entries) = std::fs::read_dir(parent) else { return vec![] };
+        entries
+            .filter_map(|entry| entry.ok())
+            .filter(|entry| entry.file_name().to_str().is_some_and(|n| matches(name, n)))
+            .map(|entry| entry.path())
+            .collect()
+    }
+
+    fn matches(pattern: &str, name: &str) -> bool {
+        match pattern.chars().next() {
+            None => name.is_empty(),
+            Some('*') => {
+                let rest = &pattern[1..];
+                name.char_indices()
+                    .map(|(at, _)| at)
+                    .chain([name.len()])
+                    .any(|at| matches(rest, &name[at..]))
+            }
+            Some(p) => match name.chars().next() {
+                Some(n) if p == '?' || p == n => {
+                    matches(&pattern[p.len_utf8()..], &name[n.len_utf8()..])
+                }
+                _ => false,
+            },
+        }
+    }
+}
+
+#[cfg(feature = "real")]
+pub use real::RealDisks;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn below(path: &str, device: &str) -> Below {
+        let some = |s: &str| (!s.is_empty()).then(|| s.to_owned());
+        Below { path: some(path), device: some(device), is_file: false }
+    }
+
+    #[test]
+    fn failure_groups_follow_what_differs() {
+        let files = [below("", "sda"), below("", "sda")];
+        assert_eq!(default_failgroups(&files), [None, None]);
+        let two = [below("c0", "a"), below("c0", "b"), below("c0", "a")];
+        let groups: Vec<_> = default_failgroups(&two).into_iter().flatten().collect();
+        assert_eq!(groups, ["FG1", "FG2", "FG1"]);
+        let paths = [below("c0", "a"), below("c1", "b"), below("c0", "c")];
+        let groups: Vec<_> = default_failgroups(&paths).into_iter().flatten().collect();
+        assert_eq!(groups, ["FG1", "FG2", "FG1"]);
+    }
+
+    #[test]
+    fn four_files_on_one_device_survive_the_loss_of_a_file() {
+        let own = |n: usize, d: &str| (Some(format!("D{n}")), below("", d));
+        assert_eq!(survives(&[own(1, "vda"), own(2, "vda")]), "file");
+        assert_eq!(survives(&[own(1, "sda"), own(2, "sdb")]), "device");
+        assert_eq!(survives(&[own(1, "sda"), own(1, "sdb")]), "nothing");
+    }
+}
