@@ -8,6 +8,7 @@ pub mod budget;
 pub mod catalog;
 pub mod directory;
 pub mod error;
+pub mod groups;
 mod instance;
 pub mod parameters;
 pub mod session;
