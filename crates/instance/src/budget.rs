@@ -205,7 +205,7 @@ impl Memory {
     /// What this machine, or the container around this process, has.
     ///
     /// # Errors
-    /// 70010 if /proc cannot be read.
+    /// 70110 if /proc cannot be read.
     pub fn detect() -> Result<Memory> {
         Memory::detect_under(Path::new("/"))
     }
@@ -218,7 +218,7 @@ impl Memory {
         let path = root.join("proc/meminfo");
         let text = std::fs::read_to_string(&path).map_err(|e| Error::system("read", &path, &e))?;
         let bytes = total_of(&text)
-            .ok_or_else(|| Error::new(70010, format!("{} has no line MemTotal", path.display())))?;
+            .ok_or_else(|| Error::new(70110, format!("{} has no line MemTotal", path.display())))?;
         let mut least = Memory {
             bytes,
             source: "machine".to_owned(),

@@ -87,7 +87,7 @@ impl Catalog {
     /// Reads a catalog. Bytes behind it are ignored: a file may be longer than its content.
     ///
     /// # Errors
-    /// 70008 damaged, 70009 written by a newer version.
+    /// 70108 damaged, 70109 written by a newer version.
     pub fn decode(bytes: &[u8]) -> Result<Catalog> {
         let end = bytes.iter().take(80).position(|byte| *byte == b'\n');
         let head = end.and_then(|end| std::str::from_utf8(&bytes[..end]).ok());
@@ -106,7 +106,7 @@ impl Catalog {
         if version > VERSION {
             let message =
                 format!("the catalog has version {version}, this program knows {VERSION}");
-            return Err(Error::new(70009, message).hint("use the program that wrote it, or newer"));
+            return Err(Error::new(70109, message).hint("use the program that wrote it, or newer"));
         }
         let length: usize = length
             .parse()
@@ -191,7 +191,7 @@ impl Catalog {
 }
 
 fn damaged(why: &str) -> Error {
-    Error::new(70008, format!("the catalog is damaged: {why}")).hint(
+    Error::new(70108, format!("the catalog is damaged: {why}")).hint(
         "cellar validate DIR tells whether another copy is whole; tables can be registered anew \
          with CREATE EXTERNAL TABLE, their files are not touched",
     )

@@ -106,7 +106,7 @@ impl Error {
 
     /// A failed system call on a path.
     pub fn system(what: &str, path: &std::path::Path, error: &std::io::Error) -> Error {
-        let made = Error::new(70010, format!("cannot {what} {}: {error}", path.display()));
+        let made = Error::new(70110, format!("cannot {what} {}: {error}", path.display()));
         match error.kind() {
             std::io::ErrorKind::PermissionDenied => made.hint(format!(
                 "run as the owner of {}, or give this user access",
@@ -143,9 +143,9 @@ impl From<IoError> for Error {
         let opening = error.op == Op::Open;
         let number = match error.kind {
             IoErrorKind::Permission | IoErrorKind::Busy | IoErrorKind::NotFound => 15025,
-            IoErrorKind::NoSpace => 70011,
+            IoErrorKind::NoSpace => 70111,
             IoErrorKind::Misaligned { .. } | IoErrorKind::OutOfRange { .. } => 15081,
-            IoErrorKind::Unsupported { .. } => 70012,
+            IoErrorKind::Unsupported { .. } => 70112,
             _ if opening => 15025,
             _ => 15080,
         };
@@ -161,6 +161,15 @@ impl From<IoError> for Error {
             IoErrorKind::Media | IoErrorKind::Timeout { .. } | IoErrorKind::Gone { .. } => made
                 .hint("see which disk it is: cellar status DIR; dmesg tells what the device said"),
             _ => made,
+        }
+    }
+}
+
+impl From<cellar_diskgroup::Error> for Error {
+    fn from(error: cellar_diskgroup::Error) -> Error {
+        match error {
+            cellar_diskgroup::Error::Io(error) => error.into(),
+            error => Error::new(error.number(), error.to_string()).hint(error.next_step()),
         }
     }
 }
@@ -246,35 +255,47 @@ pub const NUMBERS: &[(u32, &str, &str)] = &[
     (15121, "42602", "bad disk group name"),
     (15124, "42602", "bad file or alias name"),
     (15130, "55006", "disk group is being dismounted"),
+    (15131, "58030", "no copy can be read or written"),
     (15173, "58P01", "directory entry does not exist"),
+    (15177, "55006", "directory is not empty"),
     (15196, "XX001", "metadata block is damaged"),
+    (
+        15238,
+        "22023",
+        "value of an attribute or option not allowed",
+    ),
+    (
+        15242,
+        "55P02",
+        "attribute is fixed when the group is created",
+    ),
     (15335, "XX001", "metadata is damaged"),
     (32001, "55000", "no cellar.toml in use"),
     (
-        70001,
+        70101,
         "55006",
         "another process has the directory and does not answer",
     ),
-    (70002, "58P02", "directory exists already"),
-    (70003, "58P01", "not a Cellar directory"),
+    (70102, "58P02", "directory exists already"),
+    (70103, "58P01", "not a Cellar directory"),
     (
-        70004,
+        70104,
         "08P01",
         "the process that has the directory speaks another version",
     ),
     (
-        70005,
+        70105,
         "08006",
         "the process that has the directory went away",
     ),
-    (70006, "42501", "the socket belongs to another user"),
-    (70007, "F0000", "cellar.toml is damaged"),
-    (70008, "XX001", "the catalog is damaged"),
-    (70009, "0A000", "written by a newer version"),
-    (70010, "58030", "the system refused"),
-    (70011, "53100", "no room on the file system below"),
-    (70012, "0A000", "not supported here"),
-    (70013, "08P01", "request not understood"),
+    (70106, "42501", "the socket belongs to another user"),
+    (70107, "F0000", "cellar.toml is damaged"),
+    (70108, "XX001", "the catalog is damaged"),
+    (70109, "0A000", "written by a newer version"),
+    (70110, "58030", "the system refused"),
+    (70111, "53100", "no room on the file system below"),
+    (70112, "0A000", "not supported here"),
+    (70113, "08P01", "request not understood"),
 ];
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ pub mod database;
 pub mod directory;
 pub mod disks;
 pub mod error;
+pub mod groups;
 mod instance;
 pub mod parameters;
 pub mod session;

@@ -67,7 +67,7 @@ const STDERR: u8 = 4;
 const EXIT: u8 = 5;
 
 fn broken(why: &str) -> Error {
-    Error::new(70013, format!("request not understood: {why}"))
+    Error::new(70113, format!("request not understood: {why}"))
 }
 
 /// What goes wrong with a stream: the other end went away, or talks nonsense.
@@ -89,7 +89,7 @@ impl Frame {
     /// The bytes of the frame.
     ///
     /// # Errors
-    /// 70013 if a request is longer than [`REQUEST_MAX`].
+    /// 70113 if a request is longer than [`REQUEST_MAX`].
     pub fn encode(&self) -> Result<Vec<u8>> {
         let json = |error: serde_json::Error| broken(&error.to_string());
         let (kind, payload) = match self {

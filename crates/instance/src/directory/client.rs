@@ -39,7 +39,7 @@ impl Client {
             Ok(Some(Frame::Hello(hello))) => hello,
             // It stops just now, or hangs.
             Ok(None) | Err(StreamError::Gone(_)) => return Ok(None),
-            Ok(Some(_)) => return Err(Error::new(70013, "the answer does not begin with hello")),
+            Ok(Some(_)) => return Err(Error::new(70113, "the answer does not begin with hello")),
             Err(StreamError::Nonsense(error)) => return Err(error),
         };
         if hello.protocol != PROTOCOL {
@@ -51,7 +51,7 @@ impl Client {
             let message = format!(
                 "process {pid} (Cellar {version}) speaks protocol {protocol}, this one {PROTOCOL}"
             );
-            return Err(Error::new(70004, message)
+            return Err(Error::new(70104, message)
                 .hint(format!("use the same version, or end process {pid} first")));
         }
         stream.set_read_timeout(None).map_err(refused)?;
@@ -67,7 +67,7 @@ impl Client {
     /// stderr frames. Returns the exit code.
     ///
     /// # Errors
-    /// 70005 if the other process went away: what it did until then is unknown. What `sink`
+    /// 70105 if the other process went away: what it did until then is unknown. What `sink`
     /// reports ends the connection.
     pub fn call(
         &mut self,
@@ -77,7 +77,7 @@ impl Client {
         let pid = self.hello.pid;
         let gone = |error| match error {
             StreamError::Gone(error) => Error::new(
-                70005,
+                70105,
                 format!("process {pid}, which has the directory, went away: {error}"),
             )
             .hint("see whether the command was done, then try again"),
@@ -92,7 +92,7 @@ impl Client {
                 Some(frame @ (Frame::Stdout(_) | Frame::Stderr(_))) => sink(frame)?,
                 Some(Frame::Hello(_) | Frame::Request(_)) => {
                     return Err(Error::new(
-                        70013,
+                        70113,
                         "the answer holds a frame that has no place there",
                     ));
                 }

@@ -60,14 +60,14 @@ impl Directory {
     /// Makes DIR, for its owner alone, with a cellar.toml that sets nothing.
     ///
     /// # Errors
-    /// 70002 if anything has that name, 70010 if the system refuses.
+    /// 70102 if anything has that name, 70110 if the system refuses.
     pub fn create(path: &Path) -> Result<Directory> {
         DirBuilder::new()
             .mode(0o700)
             .create(path)
             .map_err(|error| match error.kind() {
                 std::io::ErrorKind::AlreadyExists => {
-                    Error::new(70002, format!("{} exists already", path.display()))
+                    Error::new(70102, format!("{} exists already", path.display()))
                         .hint("choose another directory, or remove that one if nobody needs it")
                 }
                 _ => Error::system("create", path, &error),
@@ -79,11 +79,11 @@ impl Directory {
     /// Opens DIR.
     ///
     /// # Errors
-    /// 70003 if it is none, 70010 if the system refuses.
+    /// 70103 if it is none, 70110 if the system refuses.
     pub fn open(path: &Path) -> Result<Directory> {
         let none = |why: &str| {
             Error::new(
-                70003,
+                70103,
                 format!("{} is not a Cellar directory: {why}", path.display()),
             )
             .hint(format!("make one: cellar init {}", path.display()))
@@ -120,7 +120,7 @@ impl Directory {
     /// Takes the lock; `None` if another process, or another part of this one, has it.
     ///
     /// # Errors
-    /// 70010.
+    /// 70110.
     pub fn try_lock(&self) -> Result<Option<Lock>> {
         let refused = |error: &std::io::Error| Error::system("lock", &self.path.join(LOCK), error);
         let mut file = OpenOptions::new()
@@ -152,7 +152,7 @@ impl Directory {
     /// Reaches the process that has DIR; `None` if nobody answers.
     ///
     /// # Errors
-    /// 70004 another version answers, 70006 another user's process does, 70010.
+    /// 70104 another version answers, 70106 another user's process does, 70110.
     pub fn connect(&self) -> Result<Option<Client>> {
         Client::connect(&self.inside(SOCKET), &self.path.join(SOCKET))
     }
@@ -160,7 +160,7 @@ impl Directory {
     /// Takes the lock, or reaches who has it, for `patience` ([`PATIENCE`] in production).
     ///
     /// # Errors
-    /// 70001 if the lock stayed taken and nobody answered, and those of
+    /// 70101 if the lock stayed taken and nobody answered, and those of
     /// [`try_lock`](Directory::try_lock) and [`connect`](Directory::connect).
     pub async fn enter(&self, env: &SharedEnv, patience: Duration) -> Result<Entered> {
         let deadline = env.now().plus(patience);
@@ -187,7 +187,7 @@ impl Directory {
         };
         let (path, seconds) = (self.path.display(), patience.as_secs());
         Error::new(
-            70001,
+            70101,
             format!("{who} has {path} and did not answer for {seconds} s"),
         )
         .hint(format!(
@@ -207,7 +207,7 @@ impl Lock {
     /// `env`; `version` is this program's, for people.
     ///
     /// # Errors
-    /// 70010 if the socket cannot be made.
+    /// 70110 if the socket cannot be made.
     pub fn serve(self, env: SharedEnv, version: &str, handler: Handler) -> Result<Server> {
         Server::start(self, env, version, handler)
     }

@@ -73,7 +73,7 @@ impl Responder {
     /// Sends results; waits while the client is behind.
     ///
     /// # Errors
-    /// 70005 if the client went away: the statement may stop.
+    /// 70105 if the client went away: the statement may stop.
     pub async fn stdout(&mut self, bytes: &[u8]) -> Result<()> {
         for part in bytes.chunks(FRAME_MAX) {
             self.send(Frame::Stdout(part.to_vec())).await?;
@@ -93,7 +93,7 @@ impl Responder {
     }
 
     async fn send(&mut self, frame: Frame) -> Result<()> {
-        let gone = |_| Error::new(70005, "the client went away");
+        let gone = |_| Error::new(70105, "the client went away");
         poll_fn(|cx| self.frames.poll_ready(cx))
             .await
             .map_err(gone)?;
@@ -267,7 +267,7 @@ fn serve(guest: &Guest, mut stream: UnixStream) {
     loop {
         let served = match Frame::read(&mut stream) {
             Ok(Some(Frame::Request(request))) => answer(shared, request, &mut stream),
-            Ok(Some(_)) => refuse(&mut stream, &Error::new(70013, "not a request")),
+            Ok(Some(_)) => refuse(&mut stream, &Error::new(70113, "not a request")),
             Err(StreamError::Nonsense(error)) => {
                 let _ = refuse(&mut stream, &error);
                 return;
@@ -362,7 +362,7 @@ pub(super) fn check_peer(stream: &UnixStream, end: End, shown: &Path) -> Result<
         return Ok(());
     }
     let (shown, peer) = (shown.display(), peer.uid.as_raw());
-    Err(Error::new(70006, format!("{shown} belongs to user {peer}"))
+    Err(Error::new(70106, format!("{shown} belongs to user {peer}"))
         .hint(format!("run as user {peer}")))
 }
 

@@ -145,7 +145,7 @@ impl Parameters {
     ///
     /// # Errors
     /// 02065 no such parameter, 02095 not while running, 02097 over 00068, 00096 or 02017 bad
-    /// value, 32001 no file, 70010 the file cannot be written; nothing changes.
+    /// value, 32001 no file, 70110 the file cannot be written; nothing changes.
     pub fn set(&self, name: &str, value: &str, scope: Option<Scope>) -> Result<Altered> {
         let definition = find(name)?;
         let value = definition.parse(value).map_err(|error| {

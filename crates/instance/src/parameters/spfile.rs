@@ -45,7 +45,7 @@ impl Spfile {
     /// Reads the file.
     ///
     /// # Errors
-    /// 70007 with the line that is wrong; 70010 if it cannot be read.
+    /// 70107 with the line that is wrong; 70110 if it cannot be read.
     pub fn read(directory: &Path) -> Result<Spfile> {
         let mut spfile = Spfile::new(directory);
         let bytes = std::fs::read(&spfile.path)
@@ -75,7 +75,7 @@ impl Spfile {
 
     fn damaged(&self, line: usize, why: &str) -> Error {
         let path = self.path.display();
-        Error::new(70007, format!("{path} line {line}: {}", why.trim())).hint(format!(
+        Error::new(70107, format!("{path} line {line}: {}", why.trim())).hint(format!(
             "correct or delete line {line}; without it the default holds"
         ))
     }
@@ -109,7 +109,7 @@ impl Spfile {
     /// Makes this the durable content of the file.
     ///
     /// # Errors
-    /// 70010; the old content stands.
+    /// 70110; the old content stands.
     pub fn write(&self) -> Result<()> {
         let mut table = self.unknown.clone();
         for (name, value) in &self.values {

@@ -31,7 +31,6 @@ view! {
         group_number: u32 = "group_number", "Group that has it mounted; 0 if none";
         disk_number: u32 = "disk_number", "Number in the group";
         compound_index: u64 = "compound_index", "Group number in the highest 8 of 32 bits, disk number";
-        incarnation: Option<u64> = "incarnation", "Tells apart disks that had the same number";
         mount_status: &'static str = "mount_status", "MISSING, CLOSED, OPENED, CACHED, IGNORED, CLOSING";
         header_status: &'static str = "header_status",
             "UNKNOWN, CANDIDATE, INCOMPATIBLE, PROVISIONED, MEMBER, FORMER, CONFLICT, FOREIGN";
@@ -125,7 +124,6 @@ view! {
         value: String = "value", "Value";
         group_number: u32 = "group_number", "Group";
         attribute_index: u64 = "attribute_index", "Number of the attribute";
-        attribute_incarnation: u64 = "attribute_incarnation", "How often it was set";
         read_only: &'static str = "read_only", "Y if fixed when the group was created";
         system_created: &'static str = "system_created", "Y if it exists in every group";
     }
@@ -140,11 +138,11 @@ view! {
         state: &'static str = "state", "WAIT, EST, RUN, REAP, DONE, ERRS";
         power: Option<u32> = "power", "Power asked for";
         actual: Option<u32> = "actual", "Power in force";
-        sofar: u64 = "sofar", "AUs done";
+        sofar: Option<u64> = "sofar", "AUs done";
         est_work: Option<u64> = "est_work", "AUs to be done in all";
         est_rate: Option<u64> = "est_rate", "AUs a minute";
+        bytes_left: Option<u64> = "bytes_left", "Bytes still to be done";
         est_minutes: Option<u64> = "est_minutes", "Minutes left";
-        error_code: Option<String> = "error_code", "What stopped it";
     }
 }
 

@@ -138,12 +138,12 @@ fn damage_is_told_and_a_newer_version_is_not_damage() {
         bad[at] ^= 0x11;
         let error = Catalog::decode(&bad).unwrap_err();
         assert!(
-            [70008, 70009].contains(&error.number()),
+            [70108, 70109].contains(&error.number()),
             "byte {at}: {error}"
         );
         assert_eq!(
             Catalog::decode(&good[..at]).unwrap_err().number(),
-            70008,
+            70108,
             "cut at {at}"
         );
     }
@@ -152,7 +152,7 @@ fn damage_is_told_and_a_newer_version_is_not_damage() {
         .replacen("catalog 1 ", "catalog 2 ", 1);
     assert_eq!(
         Catalog::decode(text.as_bytes()).unwrap_err().number(),
-        70009
+        70109
     );
     let twice = Catalog {
         tables: vec![table("t"), table("t")],

@@ -71,14 +71,14 @@ fn a_new_directory_is_its_owners_and_an_existing_one_is_refused() {
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
     let error = Directory::create(&path).unwrap_err();
-    assert_eq!(error.number(), 70002);
+    assert_eq!(error.number(), 70102);
     assert!(error.next_step().is_some());
 }
 
 #[test]
 fn what_is_no_cellar_directory_is_told() {
     let (parent, path) = far_away();
-    assert_eq!(Directory::open(&path).unwrap_err().number(), 70003);
+    assert_eq!(Directory::open(&path).unwrap_err().number(), 70103);
     let error = Directory::open(parent.path()).unwrap_err();
     assert!(
         error.to_string().contains("it has no cellar.toml"),
@@ -96,7 +96,7 @@ fn what_is_no_cellar_directory_is_told() {
             .contains("no directory")
     );
     let error = Directory::create(&path.join("deeper")).unwrap_err();
-    assert_eq!(error.number(), 70010);
+    assert_eq!(error.number(), 70110);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_lock_without_an_answer_is_waited_for_and_then_told() {
     let lock = directory.try_lock().unwrap().expect("nobody has it");
     let env = threads();
     let error = block_on(directory.enter(&env, Duration::from_millis(120))).unwrap_err();
-    assert_eq!((error.number(), error.sqlstate()), (70001, "55006"));
+    assert_eq!((error.number(), error.sqlstate()), (70101, "55006"));
     let who = format!("process {}", std::process::id());
     assert!(error.to_string().contains(&who), "{error}");
     let waiting = thread::spawn(move || block_on(directory.enter(&env, PATIENCE)).unwrap());
@@ -288,7 +288,7 @@ fn another_version_is_told_and_a_connection_without_hello_is_no_answer() {
     };
     let other = impostor(&path, Some(hello));
     let error = directory.connect().unwrap_err();
-    assert_eq!(error.number(), 70004);
+    assert_eq!(error.number(), 70104);
     assert!(
         error
             .to_string()
@@ -318,7 +318,7 @@ fn nonsense_on_the_socket_is_refused_and_harms_nobody() {
     assert!(
         String::from_utf8(text)
             .unwrap()
-            .starts_with("CELLAR-70013: request not understood")
+            .starts_with("CELLAR-70113: request not understood")
     );
     assert_eq!(Frame::read(&mut stream).unwrap(), Some(Frame::Exit(1)));
     block_on(server.drain());

@@ -8,6 +8,7 @@
 mod catalog;
 mod directory;
 mod env;
+mod groups;
 mod instance;
 mod parameters;
 mod sessions;

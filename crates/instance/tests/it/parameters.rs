@@ -210,7 +210,7 @@ fn a_damaged_file_is_told_by_its_line() {
         ("scan_depth = 1\nscan_depth = 2\n", 2, ""),
     ] {
         let error = Spfile::read(directory(content).path()).unwrap_err();
-        assert!(error.has(70007), "{error}");
+        assert!(error.has(70107), "{error}");
         let text = error.to_string();
         assert!(
             text.contains(&format!("cellar.toml line {line}: ")),
@@ -227,7 +227,7 @@ fn a_damaged_file_is_told_by_its_line() {
             .contains("line 2: ")
     );
     fs::remove_file(dir.path().join("cellar.toml")).unwrap();
-    assert_eq!(Spfile::read(dir.path()).unwrap_err().number(), 70010);
+    assert_eq!(Spfile::read(dir.path()).unwrap_err().number(), 70110);
 }
 
 #[test]
@@ -255,7 +255,7 @@ proptest! {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("cellar.toml"), &content).unwrap();
         if let Err(error) = Spfile::read(dir.path()) {
-            prop_assert!(error.has(70007), "{}", error);
+            prop_assert!(error.has(70107), "{}", error);
         }
     }
 

@@ -40,7 +40,7 @@ fn a_request_that_is_too_long_is_refused_before_it_is_sent() {
         body: vec![0; REQUEST_MAX],
     };
     let error = Frame::Request(request).encode().unwrap_err();
-    assert_eq!(error.number(), 70013);
+    assert_eq!(error.number(), 70113);
     assert!(error.next_step().is_some());
 }
 

@@ -1,0 +1,319 @@
+//! Mounted disk groups, as the views show them and as the place of the catalog.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use cellar_diskgroup::state::{FileType, Striping};
+use cellar_diskgroup::{DiskInfo, FileInfo, FileSpec, Group};
+use cellar_io::{DeviceExt, Durability, Io, WallTime};
+
+use crate::catalog::{CatalogStore, StoreFuture};
+use crate::error::Result;
+use crate::instance::GroupViews;
+use crate::views::{
+    VAsmAlias, VAsmAttribute, VAsmDisk, VAsmDiskIostat, VAsmDiskgroup, VAsmFile, VAsmOperation,
+    VIostatFile,
+};
+
+/// Where the catalog is in its group.
+pub const CATALOG_PATH: &str = "cellar/catalog";
+
+/// Files are read and written in these units, whatever their size.
+const BLOCK: usize = 4096;
+
+/// A mounted group under its number.
+pub struct MountedGroup {
+    group: Group,
+    number: u32,
+    instance: String,
+    mounted: WallTime,
+}
+
+impl MountedGroup {
+    /// `number` is the group's in this instance, from 1; `instance` its name for `v$` views.
+    pub fn new(group: Group, number: u32, instance: &str) -> MountedGroup {
+        let mounted = group.env().wall();
+        MountedGroup {
+            group,
+            number,
+            instance: instance.to_owned(),
+            mounted,
+        }
+    }
+
+    /// The group.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// The number with the group's number in the highest 8 of 32 bits.
+    fn compound(&self, number: u32) -> u64 {
+        u64::from(self.number) << 24 | u64::from(number)
+    }
+
+    fn disk(&self, disk: &DiskInfo) -> VAsmDisk {
+        let here = disk.path.is_some();
+        let count = |name: &str| disk.counters.get(name).copied();
+        VAsmDisk {
+            group_number: self.number,
+            disk_number: u32::from(disk.number),
+            compound_index: self.compound(u32::from(disk.number)),
+            mount_status: if here { "CACHED" } else { "MISSING" },
+            header_status: if here { "MEMBER" } else { "UNKNOWN" },
+            mode_status: if disk.in_sync { "ONLINE" } else { "OFFLINE" },
+            state: "NORMAL",
+            os_mb: None,
+            total_mb: disk.total_mb,
+            free_mb: disk.free_mb,
+            name: Some(disk.name.clone()),
+            failgroup: Some(disk.failgroup.clone()),
+            path: disk.path.clone(),
+            create_date: time(disk.created_ns),
+            mount_date: here.then_some(self.mounted),
+            reads: count("reads"),
+            writes: count("writes"),
+            read_errs: count("read_errs"),
+            write_errs: count("write_errs"),
+            read_timeout: count("read_timeout"),
+            write_timeout: count("write_timeout"),
+            read_time: count("read_ns").map(seconds),
+            write_time: count("write_ns").map(seconds),
+            bytes_read: count("bytes_read"),
+            bytes_written: count("bytes_written"),
+            sector_size: None,
+            logical_sector_size: here.then_some(disk.logical_sector),
+            failgroup_type: Some("REGULAR"),
+        }
+    }
+
+    fn iostat(&self, disk: &DiskInfo) -> Option<VAsmDiskIostat> {
+        let count = |name: &str| disk.counters.get(name).copied();
+        Some(VAsmDiskIostat {
+            instance_name: self.instance.clone(),
+            database_name: self.instance.clone(),
+            group_number: self.number,
+            disk_number: u32::from(disk.number),
+            failgroup: disk.failgroup.clone(),
+            reads: count("reads")?,
+            writes: count("writes")?,
+            read_errs: count("read_errs")?,
+            write_errs: count("write_errs")?,
+            read_timeout: count("read_timeout")?,
+            write_timeout: count("write_timeout")?,
+            read_time: count("read_ns").map(seconds)?,
+            write_time: count("write_ns").map(seconds)?,
+            bytes_read: count("bytes_read")?,
+            bytes_written: count("bytes_written")?,
+        })
+    }
+
+    fn file(&self, file: &FileInfo) -> VAsmFile {
+        let unit = file.attributes.unit;
+        VAsmFile {
+            group_number: self.number,
+            file_number: file.number,
+            compound_index: self.compound(file.number),
+            incarnation: u64::from(file.incarnation),
+            block_size: unit,
+            blocks: file.size.div_ceil(u64::from(unit.max(1))),
+            bytes: file.size,
+            space: file.space,
+            kind: file.attributes.file_type.name().to_owned(),
+            redundancy: match file.attributes.copies {
+                0 | 1 => "UNPROT",
+                2 => "MIRROR",
+                _ => "HIGH",
+            },
+            striped: match file.attributes.striping {
+                Striping::Coarse => "COARSE",
+                Striping::Fine => "FINE",
+            },
+            creation_date: time(file.created_ns),
+            modification_date: time(file.modified_ns),
+            redundancy_lowered: if file.redundancy_lowered { "Y" } else { "N" },
+        }
+    }
+}
+
+impl GroupViews for MountedGroup {
+    fn diskgroups(&self) -> Vec<VAsmDiskgroup> {
+        let info = self.group.info();
+        vec![VAsmDiskgroup {
+            group_number: self.number,
+            name: info.name,
+            sector_size: info.sector_size,
+            logical_sector_size: info.sector_size,
+            block_size: 4096,
+            allocation_unit_size: info.au_size,
+            state: if info.stopped.is_some() {
+                "BROKEN"
+            } else {
+                "MOUNTED"
+            },
+            redundancy: info.redundancy.short(),
+            total_mb: info.total_mb,
+            free_mb: info.free_mb,
+            required_mirror_free_mb: info.required_mirror_free_mb,
+            usable_file_mb: info.usable_file_mb,
+            offline_disks: u32::try_from(info.offline_disks).unwrap_or(u32::MAX),
+        }]
+    }
+
+    fn disks(&self) -> Vec<VAsmDisk> {
+        self.group
+            .disks()
+            .iter()
+            .map(|disk| self.disk(disk))
+            .collect()
+    }
+
+    fn disk_iostat(&self) -> Vec<VAsmDiskIostat> {
+        self.group
+            .disks()
+            .iter()
+            .filter_map(|disk| self.iostat(disk))
+            .collect()
+    }
+
+    fn files(&self) -> Vec<VAsmFile> {
+        self.group
+            .files()
+            .iter()
+            .map(|file| self.file(file))
+            .collect()
+    }
+
+    fn aliases(&self) -> Vec<VAsmAlias> {
+        let incarnations: BTreeMap<u32, u64> = self
+            .group
+            .files()
+            .iter()
+            .map(|file| (file.number, u64::from(file.incarnation)))
+            .collect();
+        let mut listed = self.group.list("*", true);
+        listed.sort_by(|a, b| a.path.cmp(&b.path));
+        listed.dedup();
+        let root = self.compound(0);
+        let index: BTreeMap<&str, u64> = listed
+            .iter()
+            .map(|entry| entry.path.as_str())
+            .zip(root + 1..)
+            .collect();
+        let row = |entry: &cellar_diskgroup::Listed| {
+            let (parent, name) = entry.path.rsplit_once('/').unwrap_or(("", &entry.path));
+            let own = index[entry.path.as_str()];
+            VAsmAlias {
+                name: name.to_owned(),
+                group_number: self.number,
+                file_number: entry.file,
+                file_incarnation: entry.file.and_then(|file| incarnations.get(&file).copied()),
+                alias_index: own,
+                parent_index: index.get(parent).copied().unwrap_or(root),
+                reference_index: if entry.file.is_none() { own } else { 0 },
+                alias_directory: if entry.file.is_none() { "Y" } else { "N" },
+                system_created: if entry.system { "Y" } else { "N" },
+            }
+        };
+        listed.iter().map(row).collect()
+    }
+
+    fn attributes(&self) -> Vec<VAsmAttribute> {
+        let attributes = self.group.attributes().into_iter();
+        attributes
+            .zip(1u64..)
+            .map(|((name, (value, read_only)), index)| VAsmAttribute {
+                name,
+                value,
+                group_number: self.number,
+                attribute_index: index,
+                read_only: if read_only { "Y" } else { "N" },
+                system_created: "Y",
+            })
+            .collect()
+    }
+
+    fn operations(&self) -> Vec<VAsmOperation> {
+        let left = self.group.resync().bytes_left;
+        if left == 0 {
+            return Vec::new();
+        }
+        vec![VAsmOperation {
+            group_number: self.number,
+            operation: "REBAL",
+            pass: "RESYNC",
+            state: "RUN",
+            power: None,
+            actual: None,
+            sofar: None,
+            est_work: None,
+            est_rate: None,
+            bytes_left: Some(left),
+            est_minutes: None,
+        }]
+    }
+
+    /// How a disk was opened is known to whoever opened it, who shows it.
+    fn iostat_files(&self) -> Vec<VIostatFile> {
+        Vec::new()
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a time for people")]
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+fn time(unix_nanos: u64) -> Option<WallTime> {
+    (unix_nanos > 0).then_some(WallTime { unix_nanos })
+}
+
+/// The catalog in a file of a group. A new one is written beside the old one, made durable, and
+/// takes its name: after a crash there is one of both, whole.
+pub struct GroupCatalog(Group);
+
+impl GroupCatalog {
+    /// The catalog in `group`.
+    pub fn new(group: Group) -> GroupCatalog {
+        GroupCatalog(group)
+    }
+
+    async fn read_all(&self) -> Result<Option<Vec<u8>>> {
+        let file = match self.0.open(CATALOG_PATH) {
+            Ok(file) => file,
+            Err(cellar_diskgroup::Error::NoSuchFile { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let size = usize::try_from(file.size()).unwrap_or(usize::MAX);
+        if size == 0 {
+            return Ok(Some(Vec::new()));
+        }
+        let buffer = file
+            .read_at(Io::FOREGROUND, 0, size.next_multiple_of(BLOCK))
+            .await?;
+        Ok(Some(buffer[..size].to_vec()))
+    }
+
+    async fn write_all(&self, mut bytes: Vec<u8>) -> Result<()> {
+        let size = bytes.len();
+        bytes.resize(size.next_multiple_of(BLOCK), 0);
+        let file = self
+            .0
+            .create_file(&FileSpec::new(FileType::Controlfile))
+            .await?;
+        file.set_size(size as u64).await?;
+        file.write_at(Io::COMMIT, 0, Bytes::from(bytes), Durability::Durable)
+            .await?;
+        self.0.publish(&file, CATALOG_PATH, true).await?;
+        Ok(())
+    }
+}
+
+impl CatalogStore for GroupCatalog {
+    fn read(&self) -> StoreFuture<'_, Option<Vec<u8>>> {
+        Box::pin(self.read_all())
+    }
+
+    fn replace(&self, bytes: Vec<u8>) -> StoreFuture<'_, ()> {
+        Box::pin(self.write_all(bytes))
+    }
+}
