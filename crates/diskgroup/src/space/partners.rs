@@ -63,7 +63,12 @@ pub fn partners(disks: &[(DiskNo, FailGroupNo)]) -> BTreeMap<DiskNo, Vec<DiskNo>
     let numbers: Vec<DiskNo> = members.iter().map(|m| m.no).collect();
     members
         .into_iter()
-        .map(|m| (m.no, m.partners.iter().map(|&other| numbers[other]).collect()))
+        .map(|m| {
+            (
+                m.no,
+                m.partners.iter().map(|&other| numbers[other]).collect(),
+            )
+        })
         .collect()
 }
 
@@ -92,9 +97,7 @@ fn best(members: &[Member], me: usize, allowed: impl Fn(&Member) -> bool) -> Opt
     (0..members.len())
         .filter(|&other| {
             let them = &members[other];
-            them.failgroup != mine.failgroup
-                && !mine.partners.contains(&other)
-                && allowed(them)
+            them.failgroup != mine.failgroup && !mine.partners.contains(&other) && allowed(them)
         })
         .min_by_key(|&other| {
             let them = &members[other];
@@ -127,14 +130,19 @@ mod tests {
 
     fn members(groups: &[u16]) -> Vec<(DiskNo, FailGroupNo)> {
         let disks = groups.iter().enumerate();
-        disks.map(|(i, &g)| (DiskNo(i as u16), FailGroupNo(g))).collect()
+        disks
+            .map(|(i, &g)| (DiskNo(i as u16), FailGroupNo(g)))
+            .collect()
     }
 
     #[test]
     fn small_groups_pair_everyone_with_everyone_elsewhere() {
         let lists = partners(&members(&[1, 1, 2, 2, 3]));
         assert_eq!(lists[&DiskNo(0)], [DiskNo(2), DiskNo(3), DiskNo(4)]);
-        assert_eq!(lists[&DiskNo(4)], [DiskNo(0), DiskNo(1), DiskNo(2), DiskNo(3)]);
+        assert_eq!(
+            lists[&DiskNo(4)],
+            [DiskNo(0), DiskNo(1), DiskNo(2), DiskNo(3)]
+        );
         assert!(partners(&[]).is_empty());
         assert_eq!(partners(&members(&[1]))[&DiskNo(0)], []);
     }
@@ -142,7 +150,9 @@ mod tests {
     #[test]
     fn equal_failure_groups_give_every_disk_eight_partners_evenly() {
         for (failgroups, disks_each) in [(3, 12), (4, 6), (5, 10), (24, 1), (2, 12)] {
-            let groups: Vec<u16> = (0..failgroups * disks_each).map(|i| i / disks_each).collect();
+            let groups: Vec<u16> = (0..failgroups * disks_each)
+                .map(|i| i / disks_each)
+                .collect();
             let lists = partners(&members(&groups));
             let degrees: BTreeSet<usize> = lists.values().map(Vec::len).collect();
             let low = degrees.first().copied().unwrap();

@@ -108,7 +108,10 @@ impl Space {
         policy: &Policy,
         count: u32,
     ) -> Result<Vec<Placement>, SpaceError> {
-        assert!((1..=COPIES_MAX as u8).contains(&copies), "an extent has one to three copies");
+        assert!(
+            (1..=COPIES_MAX as u8).contains(&copies),
+            "an extent has one to three copies"
+        );
         let mut planner = self.planner(spread, copies, policy, count)?;
         let mut maps: Vec<_> = {
             let wanted: Vec<DiskNo> = planner.disks.iter().map(|d| d.no).collect();
@@ -132,7 +135,14 @@ impl Space {
         for (disk, entry) in planner.disks.iter().zip(&mut maps) {
             entry.primary_debt = disk.primary_debt;
             let (extents, primaries) = (disk.taker.extents, disk.primaries);
-            spread.put(disk.no, DiskSpread { extents, primaries, next: disk.next });
+            spread.put(
+                disk.no,
+                DiskSpread {
+                    extents,
+                    primaries,
+                    next: disk.next,
+                },
+            );
         }
         Ok(sets)
     }
@@ -182,7 +192,10 @@ impl Space {
             return Err(SpaceError::NoSuchFailGroup(*only));
         }
         if groups.len() < usize::from(copies) {
-            return Err(SpaceError::TooFewFailGroups { copies, have: groups.len() as u16 });
+            return Err(SpaceError::TooFewFailGroups {
+                copies,
+                have: groups.len() as u16,
+            });
         }
         let fits = check_room(&groups, copies, count)?;
         self.mark_partners(&mut disks);
@@ -209,7 +222,10 @@ impl Space {
         let numbers: Vec<DiskNo> = disks.iter().map(|d| d.no).collect();
         for disk in disks {
             let list = self.partners.get(&disk.no).map_or(&[][..], Vec::as_slice);
-            disk.partner = numbers.iter().map(|no| list.binary_search(no).is_ok()).collect();
+            disk.partner = numbers
+                .iter()
+                .map(|no| list.binary_search(no).is_ok())
+                .collect();
         }
     }
 }
@@ -230,7 +246,14 @@ fn check_room(
     let (failgroup, free_in_failgroup) =
         fullest.map_or((FailGroupNo(0), 0), |(&no, group)| (no, group.taker.free));
     let free = free.iter().sum();
-    Err(SpaceError::NoRoom { wanted, copies, fits, failgroup, free_in_failgroup, free })
+    Err(SpaceError::NoRoom {
+        wanted,
+        copies,
+        fits,
+        failgroup,
+        free_in_failgroup,
+        free,
+    })
 }
 
 impl Planner {
@@ -270,17 +293,23 @@ impl Planner {
                 && !group.disks.iter().any(|&disk| {
                     self.disks[disk].taker.free > 0 && self.are_partners(anchor, disk)
                 });
-            let rank = (may_wait, strange, group.taker.class(after, self.weight_groups));
+            let rank = (
+                may_wait,
+                strange,
+                group.taker.class(after, self.weight_groups),
+            );
             let better = best.is_none_or(|(other, best_rank)| {
                 rank < best_rank
-                    || rank == best_rank
-                        && group.taker.is_emptier_than(&self.groups[other].taker)
+                    || rank == best_rank && group.taker.is_emptier_than(&self.groups[other].taker)
             });
             if better {
                 best = Some((index, rank));
             }
         }
-        assert!(best.is_some(), "an extent set that fits has a failure group for each copy");
+        assert!(
+            best.is_some(),
+            "an extent set that fits has a failure group for each copy"
+        );
         best.map_or(0, |(index, _)| index)
     }
 
@@ -307,7 +336,10 @@ impl Planner {
                 best = Some((index, rank));
             }
         }
-        assert!(best.is_some(), "a failure group with free AUs has a disk with free AUs");
+        assert!(
+            best.is_some(),
+            "a failure group with free AUs has a disk with free AUs"
+        );
         best.map_or(0, |(index, _)| index)
     }
 
@@ -319,7 +351,9 @@ impl Planner {
         let mut best: Option<(usize, (bool, i64, i64))> = None;
         for (position, &index) in legs.iter().enumerate() {
             let disk = &self.disks[index];
-            let strangers = legs.iter().any(|&o| o != index && !self.are_partners(Some(index), o));
+            let strangers = legs
+                .iter()
+                .any(|&o| o != index && !self.are_partners(Some(index), o));
             let behind = disk.taker.extents as i64 - copies * disk.primaries as i64;
             let rank = (!strangers, behind, disk.primary_debt);
             if best.is_none_or(|(_, best_rank)| rank > best_rank) {
