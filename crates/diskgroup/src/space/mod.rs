@@ -165,7 +165,8 @@ impl SpaceDisk {
 #[derive(Clone, Debug, Default)]
 pub struct Space {
     disks: BTreeMap<DiskNo, SpaceDisk>,
-    partners: BTreeMap<DiskNo, Vec<DiskNo>>,
+    /// Chosen when first asked for after a change of the disks.
+    partners: Option<BTreeMap<DiskNo, Vec<DiskNo>>>,
 }
 
 impl Space {
@@ -192,7 +193,7 @@ impl Space {
             primary_debt: 0,
         };
         self.disks.insert(disk, entry);
-        self.choose_partners();
+        self.partners = None;
         Ok(())
     }
 
@@ -202,25 +203,15 @@ impl Space {
             .disks
             .remove(&disk)
             .ok_or(SpaceError::NoSuchDisk(disk))?;
-        self.choose_partners();
+        self.partners = None;
         Ok(entry.map)
     }
 
     /// Says whether new extents may go to this disk (online), or not (offline, being dropped).
     pub fn set_allocatable(&mut self, disk: DiskNo, allocatable: bool) -> Result<(), SpaceError> {
         self.disk_mut(disk)?.allocatable = allocatable;
-        self.choose_partners();
+        self.partners = None;
         Ok(())
-    }
-
-    fn choose_partners(&mut self) {
-        let members: Vec<(DiskNo, FailGroupNo)> = self
-            .disks
-            .iter()
-            .filter(|(_, d)| d.allocatable)
-            .map(|(&no, d)| (no, d.failgroup))
-            .collect();
-        self.partners = partners(&members);
     }
 
     /// The disks, in order of their numbers.
@@ -244,10 +235,16 @@ impl Space {
         Ok(&mut self.disk_mut(disk)?.map)
     }
 
-    /// The disks each disk shares extents with.
+    /// The disks each disk shares extents with, of those that may be allocated from.
     #[must_use]
-    pub fn partner_lists(&self) -> &BTreeMap<DiskNo, Vec<DiskNo>> {
-        &self.partners
+    pub fn partner_lists(&self) -> BTreeMap<DiskNo, Vec<DiskNo>> {
+        let members: Vec<(DiskNo, FailGroupNo)> = self
+            .disks
+            .iter()
+            .filter(|(_, d)| d.allocatable)
+            .map(|(&no, d)| (no, d.failgroup))
+            .collect();
+        partners(&members)
     }
 
     /// Takes the AU of a leg that is recorded already, as replaying the metadata log does.

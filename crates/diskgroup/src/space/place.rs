@@ -11,7 +11,7 @@
 //!
 //! Steps 2 and 3 then choose the disk, by its part of its failure group.
 
-use super::room::bottleneck;
+use super::room::writable;
 use super::{
     Au, COPIES_MAX, DiskNo, DiskSpread, FailGroupNo, FileSpread, Leg, Placement, Space, SpaceError,
 };
@@ -112,6 +112,9 @@ impl Space {
             (1..=COPIES_MAX as u8).contains(&copies),
             "an extent has one to three copies"
         );
+        if self.partners.is_none() {
+            self.partners = Some(self.partner_lists());
+        }
         let mut planner = self.planner(spread, copies, policy, count)?;
         let mut maps: Vec<_> = {
             let wanted: Vec<DiskNo> = planner.disks.iter().map(|d| d.no).collect();
@@ -201,7 +204,7 @@ impl Space {
         self.mark_partners(&mut disks);
         let mut groups: Vec<WorkGroup> = groups.into_values().collect();
         let totals: Vec<u64> = groups.iter().map(|g| g.weight_disks).collect();
-        let most = bottleneck(&totals, copies).0;
+        let most = writable(&totals, copies);
         for group in &mut groups {
             group.taker.weight = group.weight_disks.min(most);
         }
@@ -221,7 +224,10 @@ impl Space {
         }
         let numbers: Vec<DiskNo> = disks.iter().map(|d| d.no).collect();
         for disk in disks {
-            let list = self.partners.get(&disk.no).map_or(&[][..], Vec::as_slice);
+            let lists = self.partners.as_ref();
+            let list = lists
+                .and_then(|lists| lists.get(&disk.no))
+                .map_or(&[][..], Vec::as_slice);
             disk.partner = numbers
                 .iter()
                 .map(|no| list.binary_search(no).is_ok())
@@ -237,7 +243,7 @@ fn check_room(
     wanted: u32,
 ) -> Result<u64, SpaceError> {
     let free: Vec<u64> = groups.values().map(|g| g.taker.free).collect();
-    let (fits, _) = bottleneck(&free, copies);
+    let fits = writable(&free, copies);
     if fits >= u64::from(wanted) {
         return Ok(fits);
     }

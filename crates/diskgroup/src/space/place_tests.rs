@@ -239,3 +239,20 @@ fn large_groups_keep_to_partners_and_stay_even() {
             .unwrap();
     }
 }
+
+#[test]
+fn millions_of_extents_are_placed_evenly() {
+    // 8 disks of 2 TiB at 2 MB an AU, with checksum AUs.
+    let mut space = Space::new();
+    for i in 0..8 {
+        let map = AuMap::new(1 << 20, Some(1017));
+        space.add_disk(DiskNo(i), FailGroupNo(i), map).unwrap();
+    }
+    let mut spread = FileSpread::new();
+    let sets = space
+        .place(&mut spread, 2, &Policy::Any, 3_700_000)
+        .unwrap();
+    assert_eq!(sets.len(), 3_700_000);
+    assert_eq!(gap((0..8).map(|i| spread.on(DiskNo(i)).extents)), 0);
+    assert!(gap((0..8).map(|i| spread.on(DiskNo(i)).primaries)) <= 1);
+}

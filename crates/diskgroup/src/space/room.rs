@@ -19,6 +19,18 @@ pub struct ExtentSets {
     pub by_copies: [u64; COPIES_MAX],
 }
 
+impl ExtentSets {
+    /// The most copies that any set keeps, or a further one of `copies`.
+    fn most_copies(&self, copies: u8) -> usize {
+        let held = self
+            .by_copies
+            .iter()
+            .rposition(|&count| count > 0)
+            .map_or(1, |i| i + 1);
+        held.max(usize::from(copies))
+    }
+}
+
 /// The space figures of a group, in AUs and extent sets. AUs of our own metadata are in none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usable {
@@ -36,21 +48,16 @@ pub struct Usable {
     pub writable_now: u64,
     /// Extent sets that can be written such that, whichever failure group is lost then, every
     /// extent of two or more copies can get its copies back on the others. Negative: that many
-    /// are there too much already. 0 where too few failure groups would be left.
+    /// are there too much already. 0 where too few failure groups would be left. With one copy
+    /// only nothing can be restored and no room is kept for it: as `writable_now`.
     pub writable_and_survive: i64,
-    /// Whether enough failure groups would be left to get all copies back at all.
+    /// Whether there are copies, and enough failure groups would be left to get them all back.
     pub can_restore: bool,
 }
 
 /// The most extent sets of `copies` legs that fit in failure groups of so many free AUs.
 #[must_use]
 pub fn writable(free_by_failgroup: &[u64], copies: u8) -> u64 {
-    bottleneck(free_by_failgroup, copies).0
-}
-
-/// The most extent sets that fit, and how many of the roomiest failure groups can be left out to
-/// see why.
-pub(super) fn bottleneck(free_by_failgroup: &[u64], copies: u8) -> (u64, usize) {
     assert!(
         (1..=COPIES_MAX as u8).contains(&copies),
         "an extent has one to three copies"
@@ -66,13 +73,10 @@ pub(super) fn bottleneck(free_by_failgroup: &[u64], copies: u8) -> (u64, usize) 
             }
         }
     }
-    let mut least = (u64::MAX, 0);
-    for left_out in 0..usize::from(copies) {
-        let fits = rest / (u64::from(copies) - left_out as u64);
-        if fits < least.0 {
-            least = (fits, left_out);
-        }
-        rest -= largest[left_out];
+    let mut least = u64::MAX;
+    for (share, roomiest) in (1..=u64::from(copies)).rev().zip(largest) {
+        least = least.min(rest / share);
+        rest -= roomiest;
     }
     least
 }
@@ -110,7 +114,8 @@ impl Space {
         let frees: Vec<u64> = groups.values().map(|g| g.1).collect();
         let totals: Vec<u64> = groups.values().map(|g| g.0).collect();
         let now = writable(&frees, copies);
-        let can_restore = totals.len() > usize::from(copies);
+        let most_copies = sets.most_copies(copies);
+        let can_restore = most_copies > 1 && totals.len() > most_copies;
         Usable {
             total,
             free,
@@ -135,28 +140,34 @@ fn signed(value: u64) -> i64 {
 /// maximum flow, exact when restoring may also move an extent, as a rebalance does. One-copy sets are
 /// counted as if none of them was lost, so the figure is never too high.
 fn survivable(totals: &[u64], copies: u8, sets: &ExtentSets) -> i64 {
-    let mut least = i64::MAX;
-    if copies > 1 && totals.len() <= usize::from(copies) {
+    let most_copies = sets.most_copies(copies);
+    if most_copies == 1 {
+        // Nothing of one copy can be restored, so no room need be kept.
+        return i64::MAX;
+    }
+    if totals.len() <= most_copies {
         return 0;
     }
+    let mut least = i64::MAX;
     for lost in 0..totals.len() {
         let mut left: Vec<u64> = totals.to_vec();
-        // One copy cannot be restored at all: nothing is lost from the room then.
-        if copies > 1 {
-            left.remove(lost);
-        }
+        left.remove(lost);
         left.sort_unstable_by(|a, b| b.cmp(a));
-        for left_out in 0..usize::from(copies) {
-            let room: u64 = left.iter().skip(left_out).sum();
-            let needed: u64 = (1_u64..)
+        for left_out in 0..most_copies {
+            let room: u64 = left[left_out..].iter().sum();
+            let needed: u64 = (1_usize..)
                 .zip(sets.by_copies)
-                .map(|(k, count)| k.saturating_sub(left_out as u64) * count)
+                .map(|(copies, count)| copies.saturating_sub(left_out) as u64 * count)
                 .sum();
-            let each = i64::from(copies) - left_out as i64;
-            least = least.min((signed(room) - signed(needed)).div_euclid(each));
+            // Further sets need nothing here if all their copies fit in what is left out.
+            let each = usize::from(copies).saturating_sub(left_out).max(1) as i64;
+            let more = (signed(room) - signed(needed)).div_euclid(each);
+            if left_out < usize::from(copies) || more < 0 {
+                least = least.min(more);
+            }
         }
     }
-    if least == i64::MAX { 0 } else { least }
+    least
 }
 
 #[cfg(test)]
@@ -218,7 +229,50 @@ mod tests {
         );
     }
 
+    /// Lays sets out one by one, each on the roomiest failure groups: best possible for any mix.
+    fn fits(mut room: Vec<u64>, sets: &ExtentSets) -> bool {
+        for (index, &count) in sets.by_copies.iter().enumerate().rev() {
+            for _ in 0..count {
+                room.sort_unstable_by(|a, b| b.cmp(a));
+                for slot in 0..=index {
+                    match room.get_mut(slot) {
+                        Some(free) if *free > 0 => *free -= 1,
+                        _ => return false,
+                    }
+                }
+            }
+        }
+        true
+    }
+
     proptest! {
+        #[test]
+        fn what_survives_can_be_laid_out_on_what_is_left(
+            sizes in proptest::collection::vec(1_u32..60, 2..6),
+            held in proptest::array::uniform3(0_u64..20),
+            copies in 2_u8..=3,
+        ) {
+            let sets = ExtentSets { by_copies: held };
+            let usable = group(&sizes).usable(copies, &sets);
+            let after = |more: u64| {
+                let mut sets = sets;
+                sets.by_copies[usize::from(copies) - 1] += more;
+                (0..sizes.len()).all(|lost| {
+                    let mut left: Vec<u64> = sizes.iter().map(|&s| u64::from(s)).collect();
+                    left.remove(lost);
+                    fits(left, &sets)
+                })
+            };
+            let more = usable.writable_and_survive;
+            if !usable.can_restore || more < 0 {
+                prop_assert!(more == 0 || !after(0));
+            } else {
+                prop_assert!(after(more as u64));
+                let all = more as u64 == usable.writable_now;
+                prop_assert!(all || !after(more as u64 + 1));
+            }
+        }
+
         #[test]
         fn the_closed_form_is_the_definition(
             free in proptest::collection::vec(0_u64..300, 0..7),
