@@ -15,7 +15,7 @@ mod spread;
 use std::collections::BTreeMap;
 
 pub use aumap::{AuError, AuMap};
-pub use partners::{PARTNERS_MAX, partners};
+pub use partners::{PARTNERS_MAX, PartnerDisk, partners};
 pub use place::Policy;
 pub use room::{ExtentSets, Usable, writable};
 pub use spread::{DiskSpread, FileSpread};
@@ -238,11 +238,15 @@ impl Space {
     /// The disks each disk shares extents with, of those that may be allocated from.
     #[must_use]
     pub fn partner_lists(&self) -> BTreeMap<DiskNo, Vec<DiskNo>> {
-        let members: Vec<(DiskNo, FailGroupNo)> = self
+        let members: Vec<PartnerDisk> = self
             .disks
             .iter()
             .filter(|(_, d)| d.allocatable)
-            .map(|(&no, d)| (no, d.failgroup))
+            .map(|(&disk, d)| PartnerDisk {
+                disk,
+                failgroup: d.failgroup,
+                aus: d.map.total(),
+            })
             .collect();
         partners(&members)
     }

@@ -2,14 +2,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{DiskNo, FailGroupNo};
+use super::{COPIES_MAX, DiskNo, FailGroupNo, writable};
 
 /// Partners of one disk where its group has enough failure groups and disks to choose from.
 pub const PARTNERS_MAX: usize = 8;
 
+/// A disk that looks for partners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PartnerDisk {
+    /// Its number.
+    pub disk: DiskNo,
+    /// The failure group it is in.
+    pub failgroup: FailGroupNo,
+    /// AUs files may use on it: large disks must be partners of large ones.
+    pub aus: u32,
+}
+
 struct Member {
     no: DiskNo,
     failgroup: FailGroupNo,
+    aus: u64,
     partners: BTreeSet<usize>,
     /// Partners by failure group, for the balance.
     in_group: BTreeMap<FailGroupNo, usize>,
@@ -23,13 +35,14 @@ struct Member {
 ///
 /// The same members give the same answer, in whatever order they come.
 #[must_use]
-pub fn partners(disks: &[(DiskNo, FailGroupNo)]) -> BTreeMap<DiskNo, Vec<DiskNo>> {
-    let unique: BTreeMap<DiskNo, FailGroupNo> = disks.iter().copied().collect();
+pub fn partners(disks: &[PartnerDisk]) -> BTreeMap<DiskNo, Vec<DiskNo>> {
+    let unique: BTreeMap<DiskNo, PartnerDisk> = disks.iter().map(|d| (d.disk, *d)).collect();
     let mut members: Vec<Member> = unique
-        .into_iter()
-        .map(|(no, failgroup)| Member {
-            no,
-            failgroup,
+        .into_values()
+        .map(|disk| Member {
+            no: disk.disk,
+            failgroup: disk.failgroup,
+            aus: u64::from(disk.aus),
             partners: BTreeSet::new(),
             in_group: BTreeMap::new(),
         })
@@ -42,6 +55,7 @@ pub fn partners(disks: &[(DiskNo, FailGroupNo)]) -> BTreeMap<DiskNo, Vec<DiskNo>
     if elsewhere_max <= PARTNERS_MAX {
         join_all(&mut members);
     } else {
+        join_where_room_needs_it(&mut members);
         // A round gives each disk one partner more, so no disk fills up before the others.
         for round in 1..=PARTNERS_MAX {
             for me in 0..members.len() {
@@ -90,6 +104,58 @@ fn join_all(members: &mut [Member]) {
     }
 }
 
+/// Lets those be partners that share most in a layout that fills the group.
+///
+/// The layout is McNaughton's: failure groups end to end, the largest first, each cut to what is of
+/// use, wrapped into one row for each copy. Disks above one another share extents.
+fn join_where_room_needs_it(members: &mut [Member]) {
+    let mut groups: BTreeMap<FailGroupNo, u64> = BTreeMap::new();
+    for member in members.iter() {
+        *groups.entry(member.failgroup).or_default() += member.aus;
+    }
+    let sizes: Vec<u64> = groups.values().copied().collect();
+    let mut order: Vec<usize> = (0..members.len()).collect();
+    order.sort_by_key(|&i| {
+        let group = members[i].failgroup;
+        (std::cmp::Reverse(groups[&group]), group, i)
+    });
+    let mut shared: BTreeMap<(usize, usize), u64> = BTreeMap::new();
+    for copies in 2..=COPIES_MAX as u64 {
+        let row = writable(&sizes, copies as u8);
+        let mut pieces: Vec<(usize, u64, u64)> = Vec::new();
+        let mut at = 0;
+        for &index in &order {
+            let group = groups[&members[index].failgroup];
+            let part = u128::from(members[index].aus) * u128::from(group.min(row));
+            let mut left = (part / u128::from(group.max(1))) as u64;
+            while left > 0 && at < row * copies {
+                let length = left.min(row - at % row);
+                pieces.push((index, at % row, at % row + length));
+                at += length;
+                left -= length;
+            }
+        }
+        for (i, &(a, a_from, a_to)) in pieces.iter().enumerate() {
+            for &(b, b_from, b_to) in &pieces[i + 1..] {
+                let common = a_to.min(b_to).saturating_sub(a_from.max(b_from));
+                if common > 0 && members[a].failgroup != members[b].failgroup {
+                    *shared.entry((a.min(b), a.max(b))).or_default() += common;
+                }
+            }
+        }
+    }
+    let mut shared: Vec<_> = shared.into_iter().collect();
+    shared.sort_by_key(|&(pair, common)| (std::cmp::Reverse(common), pair));
+    for ((a, b), _) in shared {
+        if [a, b]
+            .iter()
+            .all(|&i| members[i].partners.len() < PARTNERS_MAX)
+        {
+            join(members, a, b);
+        }
+    }
+}
+
 /// The disk that suits `me` best: fewest ties between the two failure groups, fewest partners,
 /// then the nearest behind it in the circle of all disks.
 fn best(members: &[Member], me: usize, allowed: impl Fn(&Member) -> bool) -> Option<usize> {
@@ -128,10 +194,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn members(groups: &[u16]) -> Vec<(DiskNo, FailGroupNo)> {
+    fn members(groups: &[u16]) -> Vec<PartnerDisk> {
         let disks = groups.iter().enumerate();
         disks
-            .map(|(i, &g)| (DiskNo(i as u16), FailGroupNo(g)))
+            .map(|(i, &g)| PartnerDisk {
+                disk: DiskNo(i as u16),
+                failgroup: FailGroupNo(g),
+                aus: 100,
+            })
             .collect()
     }
 

@@ -26,11 +26,11 @@ fn gap(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.iter().max().unwrap_or(&0) - counts.iter().min().unwrap_or(&0)
 }
 
-fn any_group() -> impl Strategy<Value = (Vec<(u16, u32)>, u8)> {
-    (2_u16..=5, 2_u8..=3).prop_flat_map(|(groups, copies)| {
+fn any_group(disks_max: usize) -> impl Strategy<Value = (Vec<(u16, u32)>, u8)> {
+    (2_u16..=5, 2_u8..=3).prop_flat_map(move |(groups, copies)| {
         let copies = copies.min(groups as u8);
         (
-            proptest::collection::vec((0..groups, 1_u32..2000), 3..=12),
+            proptest::collection::vec((0..groups, 1_u32..2000), 3..=disks_max),
             Just(copies),
         )
     })
@@ -52,7 +52,7 @@ fn legs_lie_apart(space: &Space, sets: &[Placement], copies: u8) {
 
 proptest! {
     #[test]
-    fn all_that_is_promised_can_be_written((disks, copies) in any_group(), step in 1_u32..500) {
+    fn all_that_is_promised_can_be_written((disks, copies) in any_group(12), step in 1_u32..500) {
         let mut space = space(&disks);
         let promised = space.usable(copies, &ExtentSets::default()).writable_now;
         let mut written = 0_u64;
@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn unequal_disks_fill_at_the_same_rate((disks, copies) in any_group()) {
+    fn unequal_disks_fill_at_the_same_rate((disks, copies) in any_group(9)) {
         let mut space = space(&disks);
         let room = space.usable(copies, &ExtentSets::default()).writable_now as u32;
         prop_assume!(room > 0);
@@ -125,14 +125,22 @@ proptest! {
             let share = total.min(most) as f64 / effective as f64;
             let ideal = f64::from(room / 2) * f64::from(copies) * share;
             prop_assert!(((total - free) as f64 - ideal).abs() <= 2.0, "{:?} {}", no, ideal);
-            // In larger groups the choice is among partners only, which costs evenness.
-            let members = space.disks().filter(|(_, d)| disks.len() <= 9 && d.failgroup() == no);
-            for (_, disk) in members {
+            for (_, disk) in space.disks().filter(|(_, d)| d.failgroup() == no) {
                 let ideal = (total - free) as f64 * f64::from(disk.map().total()) / total as f64;
                 prop_assert!((f64::from(disk.map().used()) - ideal).abs() <= 2.0);
             }
         }
     }
+}
+
+/// Extent sets with a copy on a disk that is no partner of the primary.
+fn off_partners(space: &Space, sets: &[Placement]) -> usize {
+    let lists = space.partner_lists();
+    let strays = sets.iter().filter(|set| {
+        let near = &lists[&set.primary().disk];
+        set.legs()[1..].iter().any(|leg| !near.contains(&leg.disk))
+    });
+    strays.count()
 }
 
 #[test]
@@ -220,14 +228,7 @@ fn large_groups_keep_to_partners_and_stay_even() {
             .place(&mut spread, copies, &Policy::Any, room * 9 / 10)
             .unwrap();
         legs_lie_apart(&space, &sets, copies);
-        let lists = space.partner_lists();
-        let off = sets
-            .iter()
-            .filter(|set| {
-                let near = &lists[&set.primary().disk];
-                set.legs()[1..].iter().any(|leg| !near.contains(&leg.disk))
-            })
-            .count();
+        let off = off_partners(&space, &sets);
         let case = format!("{failgroups} x {each}, {copies} copies");
         assert_eq!(off, 0, "{case}");
         assert!(
@@ -255,4 +256,18 @@ fn millions_of_extents_are_placed_evenly() {
     assert_eq!(sets.len(), 3_700_000);
     assert_eq!(gap((0..8).map(|i| spread.on(DiskNo(i)).extents)), 0);
     assert!(gap((0..8).map(|i| spread.on(DiskNo(i)).primaries)) <= 1);
+}
+
+#[test]
+fn two_large_disks_among_many_small_ones_are_partners() {
+    let sizes = [1, 1, 1, 1, 1, 1428, 107, 1, 7, 1296, 1];
+    let failgroups = [3, 0, 1, 1, 1, 2, 0, 1, 4, 0, 3];
+    let mut space = space(&failgroups.into_iter().zip(sizes).collect::<Vec<_>>());
+    let sets = space
+        .place(&mut FileSpread::new(), 2, &Policy::Any, 1417)
+        .unwrap();
+    assert!(
+        off_partners(&space, &sets) <= 2,
+        "room comes first, then partnership"
+    );
 }
