@@ -149,7 +149,8 @@ pub fn probe(path: &Path, own: &[Mark]) -> Result<DiskFacts, IoError> {
     }
     match signature::find(path, facts.size, own) {
         Ok(found) => (facts.signature, facts.readable) = (found, true),
-        Err(_) => facts.readable = false,
+        // Who may not even read it, whatever the permission bits say, does not get to write it.
+        Err(_) => (facts.readable, facts.writable) = (false, false),
     }
     Ok(facts)
 }
