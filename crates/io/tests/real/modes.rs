@@ -48,6 +48,7 @@ fn child() {
         ..OpenOptions::default()
     };
     let disk = open(&runtime, Path::new(path), &options).expect("the parent made it");
+    println!("in force: {}", disk.in_force());
     runtime.block_on(async {
         for n in 0..REQUESTS {
             let offset = (n << 16) as u64;
@@ -74,6 +75,8 @@ struct Seen {
     asynchronous: usize,
     /// io_uring_setup and io_setup.
     rings: usize,
+    /// What the child says is in force.
+    printed: String,
 }
 
 fn demand_strace() {
@@ -93,19 +96,24 @@ fn demand_strace() {
     );
 }
 
-fn trace(path: &Path, option: &str, asynch: bool, kind: &str) -> Seen {
+/// Runs the child as `told`, with some calls refused by the kernel.
+fn trace(path: &Path, told: &str, refused: &[&str]) -> Seen {
     let log = tempfile::NamedTempFile::new().unwrap();
     let calls = "openat,preadv,pwritev,preadv2,pwritev2,pread64,pwrite64,io_uring_enter,\
                  io_uring_setup,io_submit,io_setup";
     let output = Command::new("strace")
         .args(["-f", "-y", "-s", "0", "-e", &format!("trace={calls}"), "-o"])
         .arg(log.path())
+        .args(refused.iter().flat_map(|call| ["-e", call]))
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "modes::child", "--ignored", "--test-threads=1"])
-        .env(
-            CHILD,
-            format!("{option} {asynch} {kind} {}", path.display()),
-        )
+        .args([
+            "--exact",
+            "modes::child",
+            "--ignored",
+            "--test-threads=1",
+            "--nocapture",
+        ])
+        .env(CHILD, format!("{told} {}", path.display()))
         .output()
         .unwrap();
     assert!(
@@ -113,7 +121,10 @@ fn trace(path: &Path, option: &str, asynch: bool, kind: &str) -> Seen {
         "{}",
         String::from_utf8_lossy(&output.stdout)
     );
-    let mut seen = Seen::default();
+    let mut seen = Seen {
+        printed: String::from_utf8_lossy(&output.stdout).into_owned(),
+        ..Seen::default()
+    };
     let name = path.to_str().unwrap();
     for line in std::fs::read_to_string(log.path()).unwrap().lines() {
         // "1234 openat(AT_FDCWD</dir>, "/path", O_RDWR|O_DIRECT) = 9</path>"
@@ -180,7 +191,7 @@ fn make_cold(path: &Path) {
 
 fn check(path: &Path, option: &str, asynch: bool, kind: &str, expected: (bool, bool)) {
     let (is_asynchronous, is_direct) = expected;
-    let seen = trace(path, option, asynch, kind);
+    let seen = trace(path, &format!("{option} {asynch} {kind}"), &[]);
     let case = format!("{kind}, filesystemio_options={option}, disk_asynch_io={asynch}: {seen:?}");
     assert_eq!(seen.direct, is_direct, "O_DIRECT, {case}");
     if is_asynchronous {
@@ -227,7 +238,7 @@ fn the_kernel_sees_what_the_parameters_say() {
                     "{option}: direct I/O leaves nothing in the page cache"
                 );
             } else {
-                let used = (2 * REQUESTS << 16) as u64 / 4096;
+                let used = (2 * REQUESTS * (1 << 16) / 4096) as u64;
                 assert!(
                     pages >= used,
                     "{option}: {pages} pages in the page cache, used {used}"
@@ -245,4 +256,34 @@ fn the_kernel_sees_what_the_parameters_say() {
             check(device.path(), option, asynch, "block", (asynch, true));
         }
     }
+}
+
+#[test]
+fn a_refused_engine_is_named_and_the_next_best_runs() {
+    demand_strace();
+    let directory = directory();
+    let path = disk_file(&directory, "disk", SIZE);
+    let uring = "inject=io_uring_setup:error=EPERM";
+    let aio = "inject=io_setup:error=EAGAIN";
+    let seen = trace(&path, "setall true file", &[uring]);
+    assert!(
+        seen.printed
+            .contains("in force: libaio, direct; io_uring is refused"),
+        "{seen:?}"
+    );
+    assert!(
+        seen.asynchronous >= 2 * REQUESTS && seen.synchronous <= 1,
+        "{seen:?}"
+    );
+    let seen = trace(&path, "setall true file", &[uring, aio]);
+    assert!(
+        seen.printed
+            .contains("in force: sync, direct; io_uring is refused"),
+        "{seen:?}"
+    );
+    assert!(seen.printed.contains("libaio is refused"), "{seen:?}");
+    assert!(
+        seen.asynchronous == 0 && seen.synchronous >= 2 * REQUESTS,
+        "{seen:?}"
+    );
 }

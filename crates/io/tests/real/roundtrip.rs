@@ -10,8 +10,18 @@ const SIZE: usize = 8 << 20;
 
 /// Every law of a device that one file can show.
 async fn exercise(disk: &dyn Device, sector: usize) {
-    let size = disk.geometry().size;
-    // One piece, durable and cached.
+    single_pieces(disk, sector).await;
+    many_pieces_then_none(disk, sector).await;
+    wrong_requests(disk, sector).await;
+    let first = disk.read_at(Io::FOREGROUND, 0, sector).await.unwrap();
+    assert_eq!(
+        &first[..],
+        &pattern(0, sector)[..],
+        "nobody touched the first sector"
+    );
+}
+
+async fn single_pieces(disk: &dyn Device, sector: usize) {
     for (place, durability) in [(0, Durability::Durable), (3, Durability::Cached)] {
         let offset = (place * sector) as u64;
         disk.write_at(Io::COMMIT, offset, bytes(place as u64, sector), durability)
@@ -21,7 +31,10 @@ async fn exercise(disk: &dyn Device, sector: usize) {
         assert_eq!(&read[..], &pattern(place as u64, sector)[..]);
     }
     disk.flush(Io::COMMIT).await.unwrap();
-    // Many pieces at odd addresses, more than the kernel takes at once.
+}
+
+async fn many_pieces_then_none(disk: &dyn Device, sector: usize) {
+    // At odd addresses, and more than the kernel takes at once.
     let whole = pattern(7, 1500 * sector);
     let odd: Vec<Bytes> = whole
         .chunks(sector)
@@ -63,14 +76,16 @@ async fn exercise(disk: &dyn Device, sector: usize) {
     disk.discard(Io::BACKGROUND, offset, length, Discard::Forget)
         .await
         .unwrap();
-    // Nothing.
+}
+
+async fn wrong_requests(disk: &dyn Device, sector: usize) {
+    let size = disk.geometry().size;
     assert!(
         disk.read(Io::SCAN, size, Vec::new())
             .await
             .unwrap()
             .is_empty()
     );
-    // Wrong requests touch nothing.
     let wrong = disk.read_at(Io::SCAN, 1, sector).await.unwrap_err();
     assert_eq!(
         wrong.kind,
@@ -109,8 +124,6 @@ async fn exercise(disk: &dyn Device, sector: usize) {
         .await
         .unwrap_err();
     assert_eq!(wrong.kind, IoErrorKind::OutOfRange { size });
-    let first = disk.read_at(Io::FOREGROUND, 0, sector).await.unwrap();
-    assert_eq!(&first[..], &pattern(0, sector)[..]);
 }
 
 pub fn exercise_on_every_engine(path: &std::path::Path, sector: Option<u32>) {

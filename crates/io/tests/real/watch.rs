@@ -8,6 +8,9 @@ use cellar_io::{Device, DeviceExt, Durability, EnvExt, Io, IoErrorKind};
 
 use crate::support::{ENGINES, bytes, directory, disk_file, open, runtime};
 
+/// What somebody outside does to a path.
+type Act = fn(&std::path::Path);
+
 const SIZE: usize = 1 << 20;
 
 fn assert_gone(outcome: Result<(), cellar_io::IoError>, what: &str) {
@@ -85,7 +88,7 @@ fn a_flush_of_a_replaced_file_is_not_acknowledged() {
 fn the_watcher_sees_unlink_rename_and_truncate_unasked() {
     let directory = directory();
     let runtime = runtime();
-    let acts: [(&str, fn(&std::path::Path)); 3] = [
+    let acts: [(&str, Act); 3] = [
         ("unlink", |path| std::fs::remove_file(path).unwrap()),
         ("rename", |path| {
             std::fs::rename(path, path.with_extension("away")).unwrap()
