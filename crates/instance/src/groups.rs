@@ -1,6 +1,7 @@
 //! Mounted disk groups, as the views show them and as the place of the catalog.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use cellar_diskgroup::state::{FileType, Striping};
@@ -8,6 +9,7 @@ use cellar_diskgroup::{DiskInfo, FileInfo, FileSpec, Group};
 use cellar_io::{DeviceExt, Durability, Io, WallTime};
 
 use crate::catalog::{CatalogStore, StoreFuture};
+use crate::disks::OpenDisk;
 use crate::error::Result;
 use crate::instance::GroupViews;
 use crate::views::{
@@ -27,6 +29,7 @@ pub struct MountedGroup {
     number: u32,
     instance: String,
     mounted: WallTime,
+    disks: Arc<Vec<OpenDisk>>,
 }
 
 impl MountedGroup {
@@ -38,7 +41,15 @@ impl MountedGroup {
             number,
             instance: instance.to_owned(),
             mounted,
+            disks: Arc::default(),
         }
+    }
+
+    /// Adds the disks as they are open here: what is in force on them, and what they did.
+    #[must_use]
+    pub fn with_disks(mut self, disks: Arc<Vec<OpenDisk>>) -> MountedGroup {
+        self.disks = disks;
+        self
     }
 
     /// The group.
@@ -254,7 +265,46 @@ impl GroupViews for MountedGroup {
 
     /// How a disk was opened is known to whoever opened it, who shows it.
     fn iostat_files(&self) -> Vec<VIostatFile> {
-        Vec::new()
+        self.disks
+            .iter()
+            .map(|d| {
+                let stats = d.scheduled.stats();
+                // Sizes are counted by powers of two: up to 128 KiB is small.
+                let split = |sizes: &[u64]| -> (u64, u64) {
+                    let small: u64 = sizes.iter().take(18).sum();
+                    (small, sizes.iter().skip(18).sum())
+                };
+                let (small_reads, large_reads) = split(&stats.read.sizes);
+                let (small_writes, large_writes) = split(&stats.write.sizes);
+                VIostatFile {
+                    file_no: 0,
+                    filetype_id: 0,
+                    filetype_name: if d.below.is_file { "File Disk" } else { "Block Disk" }.into(),
+                    file_name: Some(d.path.to_string_lossy().into_owned()),
+                    small_read_megabytes: None,
+                    small_write_megabytes: None,
+                    large_read_megabytes: None,
+                    large_write_megabytes: None,
+                    small_read_reqs: Some(small_reads),
+                    small_write_reqs: Some(small_writes),
+                    large_read_reqs: Some(large_reads),
+                    large_write_reqs: Some(large_writes),
+                    small_read_servicetime: None,
+                    small_write_servicetime: None,
+                    large_read_servicetime: None,
+                    large_write_servicetime: None,
+                    asynch_io: if d.in_force.engine == "sync" { "ASYNC_OFF" } else { "ASYNC_ON" },
+                    access_method: "ASM_MANAGED",
+                    direct_io: Some(if d.in_force.direct { "DIRECT" } else { "BUFFERED" }),
+                    engine: Some(match d.in_force.engine.as_str() {
+                        "io_uring" => "io_uring",
+                        "libaio" => "libaio",
+                        _ => "sync",
+                    }),
+                    note: Some(d.in_force.remarks.join("; ")).filter(|r| !r.is_empty()),
+                }
+            })
+            .collect()
     }
 }
 

@@ -238,7 +238,7 @@ impl Database {
             mode: self.mode,
             mounted: std::sync::Arc::clone(&self.mounted),
             catalog: crate::catalog::SharedCatalog::empty(std::sync::Arc::new(
-                super::GroupCatalog { mounted: std::sync::Arc::clone(&self.mounted) },
+                super::FirstGroupCatalog { mounted: std::sync::Arc::clone(&self.mounted) },
             )),
         }
     }

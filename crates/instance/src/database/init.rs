@@ -9,7 +9,7 @@ use cellar_io::{Buffer, Device, Durability, Io};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::groups::{DiskRequest, GroupRequest};
-use super::{Database, GroupCatalog, OpenMode};
+use super::{Database, FirstGroupCatalog, OpenMode};
 use crate::catalog::SharedCatalog;
 use crate::directory::Directory;
 use crate::disks::Disks;
@@ -92,7 +92,7 @@ pub async fn init(
             .collect(),
     };
     let mounted = Arc::new(std::sync::Mutex::new(std::collections::BTreeMap::new()));
-    let store = Arc::new(GroupCatalog { mounted: Arc::clone(&mounted) });
+    let store = Arc::new(FirstGroupCatalog { mounted: Arc::clone(&mounted) });
     let database = Database {
         instance,
         directory,

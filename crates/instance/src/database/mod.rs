@@ -2,31 +2,27 @@
 
 mod groups;
 mod init;
-mod rows;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cellar_diskgroup::state::FileType;
-use cellar_diskgroup::{FileSpec, Group, LabelStatus, MountOptions, read_labels};
-use cellar_io::{Buffer, Durability, Io, SharedEnv};
+use cellar_diskgroup::{Group, LabelStatus, MountOptions, read_labels};
+use cellar_io::SharedEnv;
 use cellar_wait::Waits;
 
 use crate::catalog::{CatalogStore, SharedCatalog, StoreFuture};
 use crate::directory::Directory;
 use crate::disks::{Disks, OpenDisk, survives};
 use crate::error::{Error, Result};
+use crate::groups::{GroupCatalog, MountedGroup};
 use crate::instance::Instance;
 use crate::parameters::definitions::{DISK_STRING, DISK_TIMEOUT, RESYNC_TARGET};
 use crate::budget::Consumer;
 
 pub use groups::GroupRequest;
 pub use init::{InitDisk, InitSpec, Progress, init};
-
-/// Where the catalog lies in its group.
-pub const CATALOG_PATH: &str = "CELLAR/catalog";
 
 /// How a database is opened.
 #[derive(Clone, Copy, Debug, Default)]
@@ -103,7 +99,7 @@ impl Database {
         mode: OpenMode,
     ) -> Result<Database> {
         let mounted = Arc::new(Mutex::new(BTreeMap::new()));
-        let store = Arc::new(GroupCatalog { mounted: Arc::clone(&mounted) });
+        let store = Arc::new(FirstGroupCatalog { mounted: Arc::clone(&mounted) });
         let labelled = find_labelled(&instance, &directory, &*disks, !mode.read_only).await;
         let (labelled, problems) = labelled;
         let mut names: Vec<(bool, String)> = labelled
@@ -244,7 +240,9 @@ impl Database {
         };
         let mounted = Mounted { number, group, disks: Arc::new(disks) };
         self.mounted().insert(name.to_owned(), mounted.clone());
-        self.instance.add_group(name, Arc::new(rows::GroupRows::new(mounted.clone(), env)));
+        let rows = MountedGroup::new(mounted.group.clone(), number, "cellar")
+            .with_disks(Arc::clone(&mounted.disks));
+        self.instance.add_group(name, Arc::new(rows));
         Ok(mounted)
     }
 }
@@ -292,21 +290,12 @@ fn nothing_found(instance: &Instance, directory: &Directory, problems: &[Error])
     problems.iter().fold(error, |e, p| e.over(p.clone()))
 }
 
-impl From<cellar_diskgroup::Error> for Error {
-    fn from(error: cellar_diskgroup::Error) -> Error {
-        match error {
-            cellar_diskgroup::Error::Io(io) => Error::from(io),
-            other => Error::new(other.number(), other.to_string()).hint(other.next_step()),
-        }
-    }
-}
-
-/// The catalog as a file of the group that holds it, replaced whole.
-struct GroupCatalog {
+/// The catalog in the group that was mounted first, once one is.
+struct FirstGroupCatalog {
     mounted: Arc<Mutex<BTreeMap<String, Mounted>>>,
 }
 
-impl GroupCatalog {
+impl FirstGroupCatalog {
     fn group(&self) -> Result<Group> {
         let mounted = self.mounted.lock().unwrap_or_else(PoisonError::into_inner);
         let first = mounted.values().min_by_key(|m| m.number);
@@ -316,38 +305,13 @@ impl GroupCatalog {
     }
 }
 
-impl CatalogStore for GroupCatalog {
+impl CatalogStore for FirstGroupCatalog {
     fn read(&self) -> StoreFuture<'_, Option<Vec<u8>>> {
-        Box::pin(async move {
-            let group = self.group()?;
-            let file = match group.open(CATALOG_PATH) {
-                Ok(file) => file,
-                Err(cellar_diskgroup::Error::NoSuchFile { .. }) => return Ok(None),
-                Err(error) => return Err(error.into()),
-            };
-            let size = usize::try_from(file.size()).map_err(|_| {
-                Error::new(70040, "the catalog is larger than memory")
-            })?;
-            let buffer = Buffer::new(size.next_multiple_of(4096));
-            let mut read = file.read_group(Io::FOREGROUND, 0, vec![buffer]).await?;
-            let mut bytes = read.pop().map(|b| b.to_vec()).unwrap_or_default();
-            bytes.truncate(size);
-            Ok(Some(bytes))
-        })
+        Box::pin(async move { GroupCatalog::new(self.group()?).read().await })
     }
 
     fn replace(&self, bytes: Vec<u8>) -> StoreFuture<'_, ()> {
-        Box::pin(async move {
-            let group = self.group()?;
-            let spec = FileSpec::new(FileType::Controlfile);
-            let file = group.create_file(&spec).await?;
-            file.set_size(bytes.len() as u64).await?;
-            let room = bytes.len().next_multiple_of(4096);
-            let data = vec![Buffer::copy_of(&bytes, room).freeze()];
-            file.write_group(Io::COMMIT, 0, data, Durability::Durable).await?;
-            group.publish(&file, CATALOG_PATH, true).await?;
-            Ok(())
-        })
+        Box::pin(async move { GroupCatalog::new(self.group()?).replace(bytes).await })
     }
 }
 
