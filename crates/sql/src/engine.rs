@@ -17,13 +17,13 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::{CreateExternalTable, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{ObjectType, Statement as SqlStatement};
 use futures_util::TryStreamExt;
-use object_store::ObjectStore;
+use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::error::Error;
-use crate::failure::{distance, from_datafusion};
+use crate::failure::{distance, from_datafusion, from_store};
 use crate::host::{Host, TableDefinition};
 use crate::parse::parse;
-use crate::path::{SCHEME, group_of_host};
+use crate::path::{GroupPath, SCHEME, group_of_host};
 use crate::statement::Statement;
 use crate::view::{ViewSource, ViewTable};
 
@@ -323,7 +323,38 @@ impl Engine {
         self.register(create).await
     }
 
+    /// Whether there is something at `location`; DataFusion would speak of schemas instead.
+    async fn check_location(&self, location: &str) -> Result<(), Error> {
+        let Some((group, path)) = GroupPath::split_url(location) else {
+            if !location.contains("://") && !std::path::Path::new(location).exists() {
+                let message = format!("there is no file \"{location}\"");
+                return Err(Error::new(27037, "58P01", message));
+            }
+            return Ok(());
+        };
+        let Some(store) = self.host.store(&group) else {
+            return Err(no_group(&group, &*self.host));
+        };
+        let path = object_store::path::Path::from_url_path(path)
+            .map_err(|e| Error::new(15124, "22023", e.to_string()))?;
+        let found = match store.head(&path).await {
+            Err(object_store::Error::NotFound { .. }) => {
+                let first = store.list(Some(&path)).try_next().await;
+                first.map_err(|e| from_store(&e))?.is_some()
+            }
+            other => other.map(|_| true).map_err(|e| from_store(&e))?,
+        };
+        if found {
+            return Ok(());
+        }
+        Err(Error::new(15012, "58P01", format!("there is no file \"+{group}/{path}\""))
+            .next(format!("cellar asm ls +{group}")))
+    }
+
     async fn register(&self, create: CreateExternalTable) -> Result<(), Error> {
+        for location in &create.locations {
+            self.check_location(location).await?;
+        }
         let run = async {
             let statement = DfStatement::CreateExternalTable(create);
             let plan = self.context.state().statement_to_plan(statement).await?;

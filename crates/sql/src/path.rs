@@ -25,6 +25,7 @@ impl GroupPath {
         let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '#');
         let legal = group.starts_with(|c: char| c.is_ascii_alphabetic())
             && group.chars().all(letters)
+            && !file.starts_with('/')
             && !file.contains("//")
             && !file.split('/').any(|part| part == "." || part == "..")
             && !file.chars().any(char::is_control);
@@ -33,6 +34,12 @@ impl GroupPath {
                 .next("a path is +GROUP/dir/file: letters, digits, _, $ and # in the group"));
         }
         Ok(Some(GroupPath { group: group.to_uppercase(), file: file.to_string() }))
+    }
+
+    /// The group, upper-case, and the escaped path of a URL of ours.
+    pub(crate) fn split_url(url: &str) -> Option<(String, &str)> {
+        let (host, path) = url.strip_prefix(SCHEME)?.strip_prefix("://")?.split_once('/')?;
+        Some((group_of_host(host), path))
     }
 
     /// The URL DataFusion sees: `group://data/dir/file`.
