@@ -1,1 +1,27 @@
-//! x
+//! Disk groups: named, striped, mirrored files out of many devices.
+//!
+//! [`Group`] is a mounted group; [`File`] one of its files, which is a [`cellar_io::Device`]
+//! again. The bytes on disk are in [`on_disk`], and described in `docs/format/disk-group.md`.
+
+pub mod codec;
+mod data;
+mod disk;
+mod error;
+mod group;
+mod meta;
+pub mod names;
+pub mod on_disk;
+pub mod space;
+pub mod state;
+
+pub use data::verify::{BadPlace, Copies, Findings};
+pub use error::Error;
+pub use group::{
+    DiskInfo, File, FileInfo, FileSpec, Group, GroupInfo, Listed, MountOptions, Resync, aus_of,
+    is_proven,
+};
+pub use meta::create::{CreateGroup, NewDisk, create};
+pub use meta::labels::{LabelScan, label_offsets, read_labels};
+pub use meta::mount::FoundDisk;
+pub use meta::rules;
+pub use on_disk::label::{Label, LabelStatus, Redundancy};

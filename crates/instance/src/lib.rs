@@ -1,1 +1,19 @@
-//! x
+//! The database of Cellar: what joins disk groups, waits, memory and names into one instance.
+//!
+//! The principal type is [`Instance`]. Each module is one room: [`parameters`] and the file they live in, the [`directory`] with its
+//! lock and its socket, the memory [`budget`], [`session`]s, the [`catalog`], and the typed rows
+//! of every `v$` view in [`views`]. Errors are Oracle's stacks ([`error`]).
+
+pub mod budget;
+pub mod catalog;
+pub mod directory;
+pub mod error;
+mod instance;
+pub mod parameters;
+pub mod session;
+pub mod size;
+pub mod views;
+pub mod wire;
+
+pub use error::{Error, Result};
+pub use instance::{GroupViews, Instance};

@@ -7,6 +7,12 @@ pub mod buffer;
 pub mod device;
 pub mod env;
 pub mod error;
+pub mod laws;
+pub mod sched;
+pub mod shape;
+pub mod sim;
+#[cfg(feature = "real")]
+pub mod real;
 
 pub use buffer::{ALIGNMENT, Buffer};
 pub use device::{

@@ -1,0 +1,246 @@
+//! Checksum blocks in RAM: read when first needed, changed by writes, written before a region is
+//! clean and before a piece counts as written.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use cellar_io::{Durability, Io};
+use cellar_wait::Event;
+
+use crate::disk::{Disk, lock};
+use crate::error::Error;
+use crate::group::inner::Inner;
+use crate::on_disk::Damage;
+use crate::on_disk::checksum::ChecksumBlock;
+use crate::on_disk::layout::{BLOCK, BLOCK_U64, checksum_block_offset, checksum_place};
+use crate::state::Leg;
+
+/// Disk number and checksum block number on it.
+type Key = (u16, u64);
+
+/// The cache of checksum blocks.
+pub(crate) struct Checksums {
+    blocks: Mutex<BTreeMap<Key, Arc<Cached>>>,
+    /// At most so many blocks are kept when they are clean.
+    keep: usize,
+    tick: AtomicU64,
+    /// Checksum blocks whose own checksum was wrong.
+    pub damaged: AtomicU64,
+}
+
+pub(crate) struct Cached {
+    /// Held while the block is read from its disk.
+    loading: futures_util::lock::Mutex<()>,
+    loaded: AtomicBool,
+    used: AtomicU64,
+    content: Mutex<Content>,
+}
+
+#[derive(Default)]
+struct Content {
+    block: ChecksumBlock,
+    dirty: bool,
+}
+
+/// A run of checksum entries of one AU: the blocks `first..first + count` of a leg.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entries {
+    pub leg: Leg,
+    /// The first 4 KiB block in the AU.
+    pub first: u64,
+    pub count: u64,
+}
+
+impl Checksums {
+    pub fn new(budget_bytes: usize) -> Checksums {
+        Checksums {
+            blocks: Mutex::new(BTreeMap::new()),
+            keep: (budget_bytes / (2 * BLOCK)).max(64),
+            tick: AtomicU64::new(0),
+            damaged: AtomicU64::new(0),
+        }
+    }
+
+    fn slot(&self, key: Key) -> Arc<Cached> {
+        let used = self.tick.fetch_add(1, Ordering::Relaxed);
+        let mut blocks = lock(&self.blocks);
+        if blocks.len() > self.keep && !blocks.contains_key(&key) {
+            evict(&mut blocks);
+        }
+        let slot = blocks.entry(key).or_insert_with(|| {
+            Arc::new(Cached {
+                loading: futures_util::lock::Mutex::new(()),
+                loaded: AtomicBool::new(false),
+                used: AtomicU64::new(0),
+                content: Mutex::new(Content::default()),
+            })
+        });
+        slot.used.store(used, Ordering::Relaxed);
+        Arc::clone(slot)
+    }
+
+    async fn get(inner: &Inner, disk: &Disk, number: u64) -> Arc<Cached> {
+        let sums = &inner.data.checksums;
+        let slot = sums.slot((disk.no, number));
+        if slot.loaded.load(Ordering::Acquire) {
+            return slot;
+        }
+        let held = slot.loading.lock().await;
+        if !slot.loaded.load(Ordering::Acquire) {
+            let wait = inner.begin(Event::CHECKSUM_BLOCK_READ);
+            let at = checksum_block_offset(number, inner.au_size);
+            let read = disk.read_at(Io::FOREGROUND, at, BLOCK).await;
+            inner.end(wait);
+            // A block that cannot be read knows nothing; data stays readable without it.
+            let block = match read {
+                Ok(bytes) => match ChecksumBlock::decode(&bytes, disk.uuid, number) {
+                    Ok(block) => block,
+                    Err(damage) => {
+                        if matches!(damage, Damage::Checksum) {
+                            sums.damaged.fetch_add(1, Ordering::Relaxed);
+                        }
+                        ChecksumBlock::default()
+                    }
+                },
+                Err(_) => ChecksumBlock::default(),
+            };
+            lock(&slot.content).block = block;
+            slot.loaded.store(true, Ordering::Release);
+        }
+        drop(held);
+        slot
+    }
+
+    /// Reads a run of entries into `out`.
+    pub async fn read(inner: &Inner, disk: &Disk, entries: Entries, out: &mut Vec<u32>) {
+        for part in parts(entries, inner.au_size) {
+            let slot = Self::get(inner, disk, part.number).await;
+            let content = lock(&slot.content);
+            out.extend_from_slice(&content.block.entries[part.first..part.first + part.count]);
+        }
+    }
+
+    /// Sets a run of entries. They reach the disk with [`Checksums::write_back`].
+    pub async fn set(inner: &Inner, disk: &Disk, entries: Entries, sums: &[u32]) {
+        assert_eq!(
+            sums.len() as u64,
+            entries.count,
+            "a checksum for each block"
+        );
+        let mut done = 0;
+        for part in parts(entries, inner.au_size) {
+            let slot = Self::get(inner, disk, part.number).await;
+            let mut content = lock(&slot.content);
+            content.block.entries[part.first..part.first + part.count]
+                .copy_from_slice(&sums[done..done + part.count]);
+            content.dirty = true;
+            done += part.count;
+        }
+    }
+
+    /// Writes those of the checksum blocks that cover `runs` and have changed. Durable after the
+    /// next flush of their disks.
+    pub async fn write_back(inner: &Inner, runs: &[Entries]) -> Result<(), Error> {
+        let mut wanted: Vec<Key> = runs
+            .iter()
+            .flat_map(|run| parts(*run, inner.au_size).map(|part| (run.leg.disk, part.number)))
+            .collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        Self::write_keys(inner, &wanted).await
+    }
+
+    /// Writes every changed checksum block.
+    pub async fn write_back_all(inner: &Inner) -> Result<(), Error> {
+        let keys: Vec<Key> = lock(&inner.data.checksums.blocks).keys().copied().collect();
+        Self::write_keys(inner, &keys).await
+    }
+
+    async fn write_keys(inner: &Inner, keys: &[Key]) -> Result<(), Error> {
+        let mut writes = Vec::new();
+        for key in keys {
+            let Some(disk) = inner.disk(key.0).filter(|d| d.is_in_sync()) else {
+                continue;
+            };
+            let slot = lock(&inner.data.checksums.blocks).get(key).cloned();
+            let Some(slot) = slot else { continue };
+            let bytes = {
+                let mut content = lock(&slot.content);
+                if !content.dirty {
+                    continue;
+                }
+                content.dirty = false;
+                content.block.generation += 1;
+                Bytes::from(content.block.encode(disk.uuid, key.1).0.to_vec())
+            };
+            let at = checksum_block_offset(key.1, inner.au_size);
+            writes.push(async move {
+                match disk
+                    .write(Io::BACKGROUND, at, vec![bytes], Durability::Cached)
+                    .await
+                {
+                    Ok(()) => Ok(()),
+                    Err(error) => inner.leg_failed(disk, error).await,
+                }
+            });
+        }
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let wait = inner.begin(Event::CHECKSUM_BLOCK_WRITE);
+        let result = futures_util::future::try_join_all(writes).await;
+        inner.end(wait);
+        result.map(|_| ())
+    }
+
+    /// How many blocks are in RAM.
+    pub fn count(&self) -> usize {
+        lock(&self.blocks).len()
+    }
+}
+
+/// Forgets the longest unused eighth of the clean blocks.
+fn evict(blocks: &mut BTreeMap<Key, Arc<Cached>>) {
+    let mut clean: Vec<(u64, Key)> = blocks
+        .iter()
+        .filter(|(_, c)| Arc::strong_count(c) == 1 && !lock(&c.content).dirty)
+        .map(|(k, c)| (c.used.load(Ordering::Relaxed), *k))
+        .collect();
+    clean.sort_unstable();
+    clean.truncate((blocks.len() / 8).max(1));
+    for (_, key) in clean {
+        blocks.remove(&key);
+    }
+}
+
+struct Part {
+    number: u64,
+    first: usize,
+    count: usize,
+}
+
+/// Cuts a run of entries at the ends of checksum blocks.
+fn parts(entries: Entries, au_size: u64) -> impl Iterator<Item = Part> {
+    assert!(
+        (entries.first + entries.count) * BLOCK_U64 <= au_size,
+        "a run of entries stays in its AU"
+    );
+    let mut at = entries.first;
+    let end = entries.first + entries.count;
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let place = checksum_place(entries.leg.au, at, au_size);
+        let room = crate::on_disk::layout::CHECKSUMS_PER_BLOCK - place.entry;
+        let count = room.min(end - at);
+        at += count;
+        Some(Part {
+            number: place.number,
+            first: place.entry as usize,
+            count: count as usize,
+        })
+    })
+}

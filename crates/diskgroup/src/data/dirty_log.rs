@@ -1,0 +1,272 @@
+//! The dirty log in RAM, and writing it: marks that arrive while a write runs share the next one.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cellar_io::{Durability, EnvExt, Io};
+use cellar_wait::Event as WaitEvent;
+use event_listener::Event;
+use futures_util::future::try_join_all;
+
+use crate::disk::{Disk, lock};
+use crate::error::Error;
+use crate::group::inner::Inner;
+use crate::on_disk::dirty::{DIRTY_BLOCKS, DirtyBlock, ENTRIES_PER_BLOCK, RegionKey};
+
+/// Which regions are marked, and where.
+pub(crate) struct DirtyLog {
+    state: Mutex<State>,
+    durable: AtomicU64,
+    moved: Event,
+}
+
+/// How often a joining disk looks whether the running cycle has ended.
+const JOIN_POLL: Duration = Duration::from_millis(5);
+
+struct State {
+    blocks: Vec<Slots>,
+    place: BTreeMap<RegionKey, u16>,
+    /// Ticket of the newest mark.
+    marked: u64,
+    writing: bool,
+    /// Disks that are being made members: written to as well.
+    joining: Vec<u16>,
+}
+
+#[derive(Clone, Default)]
+struct Slots {
+    entries: Vec<RegionKey>,
+    generation: u64,
+    changed: bool,
+}
+
+impl DirtyLog {
+    /// A log that goes on from the blocks found on the members. Every entry stays in its block, so
+    /// that writing one block never takes away an entry that only another write would bring back.
+    pub fn new(found: BTreeMap<u16, DirtyBlock>) -> DirtyLog {
+        let mut state = State {
+            blocks: vec![Slots::default(); DIRTY_BLOCKS],
+            place: BTreeMap::new(),
+            marked: 0,
+            writing: false,
+            joining: Vec::new(),
+        };
+        for (number, block) in found {
+            let slots = &mut state.blocks[usize::from(number)];
+            slots.generation = block.generation;
+            for key in block.entries {
+                if let std::collections::btree_map::Entry::Vacant(vacant) = state.place.entry(key) {
+                    vacant.insert(number);
+                    slots.entries.push(key);
+                }
+            }
+        }
+        DirtyLog {
+            state: Mutex::new(state),
+            durable: AtomicU64::new(0),
+            moved: Event::new(),
+        }
+    }
+
+    /// Every region that is marked.
+    pub fn entries(&self) -> Vec<RegionKey> {
+        lock(&self.state).place.keys().copied().collect()
+    }
+
+    /// Marks a region; returns the ticket to wait for with [`DirtyLog::sync`], or `None` if the
+    /// log is full.
+    pub fn add(&self, key: RegionKey) -> Option<u64> {
+        let mut state = lock(&self.state);
+        if state.place.contains_key(&key) {
+            return Some(state.marked);
+        }
+        let number = state
+            .blocks
+            .iter()
+            .position(|b| b.entries.len() < ENTRIES_PER_BLOCK)?;
+        state.blocks[number].entries.push(key);
+        state.blocks[number].changed = true;
+        state.place.insert(key, number as u16);
+        state.marked += 1;
+        Some(state.marked)
+    }
+
+    /// Takes a mark away. It leaves the disks with the next write of its block: being late costs
+    /// a resync, not data.
+    pub fn remove(&self, key: &RegionKey) {
+        let mut state = lock(&self.state);
+        if let Some(number) = state.place.remove(key) {
+            let block = &mut state.blocks[usize::from(number)];
+            block.entries.retain(|k| k != key);
+            block.changed = true;
+        }
+    }
+
+    /// Whether the disks still name regions that are clean.
+    pub fn is_behind(&self) -> bool {
+        lock(&self.state).blocks.iter().any(|b| b.changed)
+    }
+
+    pub fn wake_all(&self) {
+        self.moved.notify(usize::MAX);
+    }
+
+    /// A ticket for everything changed so far, for [`DirtyLog::sync`].
+    pub fn ticket(&self) -> u64 {
+        let mut state = lock(&self.state);
+        state.marked += 1;
+        state.marked
+    }
+
+    /// Waits until the marks up to `ticket` are durable on every member.
+    pub async fn sync(inner: &Arc<Inner>, ticket: u64) -> Result<(), Error> {
+        let log = &inner.data.dirty_log;
+        if log.durable.load(Ordering::Acquire) >= ticket {
+            return Ok(());
+        }
+        let wait = inner.begin(WaitEvent::DIRTY_REGION_LOG_WRITE);
+        loop {
+            let listener = log.moved.listen();
+            if log.durable.load(Ordering::Acquire) >= ticket {
+                inner.end(wait);
+                return Ok(());
+            }
+            inner.check_running()?;
+            let lead = {
+                let mut state = lock(&log.state);
+                !std::mem::replace(&mut state.writing, true)
+            };
+            if lead {
+                // A task of its own: the marks of others must not hang on this caller.
+                let inner = Arc::clone(inner);
+                let env = Arc::clone(&inner.env);
+                env.spawn(
+                    "dirty region log",
+                    Box::pin(async move { write_cycle(&inner).await }),
+                );
+            }
+            listener.await;
+        }
+    }
+
+    /// From now on `disk` gets every mark; then everything marked so far is written to it. False
+    /// if another disk failed meanwhile: that has to be dealt with first.
+    pub async fn join(inner: &Arc<Inner>, disk: &Arc<Disk>) -> Result<bool, cellar_io::IoError> {
+        let log = &inner.data.dirty_log;
+        lock(&log.state).joining.push(disk.no);
+        // A cycle that began before may not have the disk among its targets: wait it out. But a
+        // cycle that met a failed disk waits for the committer, which is who calls this.
+        while lock(&log.state).writing && !inner.is_stopped() {
+            if inner.disks_in_sync().any(|d| !d.is_alive()) {
+                return Ok(false);
+            }
+            inner.env.sleep(JOIN_POLL).await;
+        }
+        let blocks: Vec<DirtyBlock> = {
+            let state = lock(&log.state);
+            (0u16..)
+                .zip(&state.blocks)
+                .filter(|(_, b)| b.generation > 0 || !b.entries.is_empty())
+                .map(|(number, b)| b.encode(number, b.generation.max(1), inner.life))
+                .collect()
+        };
+        for block in &blocks {
+            write_block(inner, disk, block, Durability::Cached).await?;
+        }
+        disk.flush(Io::COMMIT).await?;
+        Ok(true)
+    }
+
+    /// `disk` is a member now, or will not be.
+    pub fn joined(&self, disk: u16) {
+        lock(&self.state).joining.retain(|d| *d != disk);
+    }
+}
+
+impl Slots {
+    fn encode(&self, number: u16, generation: u64, life: u64) -> DirtyBlock {
+        DirtyBlock {
+            number,
+            generation,
+            life,
+            entries: self.entries.clone(),
+        }
+    }
+}
+
+async fn write_block(
+    inner: &Inner,
+    disk: &Disk,
+    block: &DirtyBlock,
+    durability: Durability,
+) -> Result<(), cellar_io::IoError> {
+    let bytes = Bytes::from(block.encode(inner.uuid).0.to_vec());
+    disk.write(Io::COMMIT, block.offset(), vec![bytes], durability)
+        .await
+}
+
+/// Writes every changed block to every member, once.
+async fn write_cycle(inner: &Arc<Inner>) {
+    let log = &inner.data.dirty_log;
+    let (ticket, blocks, joining) = {
+        let mut state = lock(&log.state);
+        let ticket = state.marked;
+        let mut blocks = Vec::new();
+        for (number, slots) in (0u16..).zip(&mut state.blocks) {
+            if std::mem::take(&mut slots.changed) {
+                slots.generation += 1;
+                blocks.push(slots.encode(number, slots.generation, inner.life));
+            }
+        }
+        (ticket, blocks, state.joining.clone())
+    };
+    let written = write_to_members(inner, &blocks, &joining).await;
+    {
+        let mut state = lock(&log.state);
+        state.writing = false;
+    }
+    // An error means that the group has stopped; those who wait find that out.
+    if written.is_ok() {
+        log.durable.store(ticket, Ordering::Release);
+    }
+    log.moved.notify(usize::MAX);
+}
+
+async fn write_to_members(
+    inner: &Arc<Inner>,
+    blocks: &[DirtyBlock],
+    joining: &[u16],
+) -> Result<(), Error> {
+    let members = lock(&inner.core).state.members.clone();
+    let targets = inner
+        .disks
+        .values()
+        .filter(|d| d.is_in_sync() && (members.contains(&d.no) || joining.contains(&d.no)));
+    let writes = targets.map(|disk| async move {
+        let durability = if blocks.len() == 1 {
+            Durability::Durable
+        } else {
+            Durability::Cached
+        };
+        let result = async {
+            for block in blocks {
+                write_block(inner, disk, block, durability).await?;
+            }
+            if blocks.len() == 1 {
+                Ok(())
+            } else {
+                disk.flush(Io::COMMIT).await
+            }
+        }
+        .await;
+        match result {
+            Ok(()) => Ok(()),
+            Err(error) => inner.leg_failed(disk, error).await,
+        }
+    });
+    try_join_all(writes).await?;
+    Ok(())
+}

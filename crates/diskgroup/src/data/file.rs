@@ -1,0 +1,175 @@
+//! What is kept in RAM for a file in use.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicUsize;
+
+use event_listener::Event;
+
+use crate::data::range_lock::RangeLocks;
+use crate::disk::lock;
+use crate::error::Error;
+use crate::on_disk::dirty::RegionKey;
+use crate::state::{FileAttributes, FileState};
+
+/// The runtime part of a file; its durable part is in the group's state.
+pub(crate) struct FileRuntime {
+    pub number: u32,
+    pub incarnation: u32,
+    pub attributes: FileAttributes,
+    pub locks: RangeLocks,
+    /// Handles that are open.
+    pub users: AtomicUsize,
+    /// Pieces whose first write completed and is not yet known durable, by region.
+    fresh: Mutex<BTreeMap<u32, u64>>,
+    gate: Gate,
+}
+
+impl FileRuntime {
+    pub fn new(file: &FileState) -> FileRuntime {
+        FileRuntime {
+            number: file.number,
+            incarnation: file.incarnation,
+            attributes: file.attributes.clone(),
+            locks: RangeLocks::default(),
+            users: AtomicUsize::new(0),
+            fresh: Mutex::new(BTreeMap::new()),
+            gate: Gate::default(),
+        }
+    }
+
+    pub fn key(&self, region: u32) -> RegionKey {
+        RegionKey {
+            file: self.number,
+            incarnation: self.incarnation,
+            index: region,
+        }
+    }
+
+    /// Whether regions of this file are tracked: copies may differ, or checksums may be behind.
+    pub fn is_tracked(&self) -> bool {
+        self.attributes.copies > 1 || self.attributes.checksums
+    }
+
+    /// Fresh pieces of a region.
+    pub fn fresh_of(&self, region: u32) -> u64 {
+        lock(&self.fresh).get(&region).copied().unwrap_or(0)
+    }
+
+    pub fn add_fresh(&self, region: u32, pieces: u64) {
+        if pieces != 0 {
+            *lock(&self.fresh).entry(region).or_insert(0) |= pieces;
+        }
+    }
+
+    /// All fresh pieces.
+    pub fn fresh(&self) -> BTreeMap<u32, u64> {
+        lock(&self.fresh).clone()
+    }
+
+    /// These pieces are durable now, or unwritten again.
+    pub fn remove_fresh(&self, region: u32, pieces: u64) {
+        let mut fresh = lock(&self.fresh);
+        if let Some(map) = fresh.get_mut(&region) {
+            *map &= !pieces;
+            if *map == 0 {
+                fresh.remove(&region);
+            }
+        }
+    }
+
+    /// Enters the file for an I/O. Waits while somebody has it for himself; fails when it is gone.
+    pub async fn enter(&self) -> Result<GateGuard<'_>, Error> {
+        loop {
+            let listener = {
+                let mut state = lock(&self.gate.state);
+                if state.gone {
+                    return Err(Error::NoSuchFile {
+                        name: format!("file {}", self.number),
+                    });
+                }
+                if !state.closed {
+                    state.inside += 1;
+                    return Ok(GateGuard(self));
+                }
+                self.gate.moved.listen()
+            };
+            listener.await;
+        }
+    }
+
+    /// Waits until no I/O is under way and keeps new ones out until the guard is dropped.
+    pub async fn close(&self) -> Result<ClosedGuard<'_>, Error> {
+        let mut closed = None;
+        loop {
+            let listener = {
+                let mut state = lock(&self.gate.state);
+                if state.gone {
+                    return Err(Error::NoSuchFile {
+                        name: format!("file {}", self.number),
+                    });
+                }
+                if closed.is_none() && !state.closed {
+                    state.closed = true;
+                    closed = Some(ClosedGuard(self));
+                }
+                if closed.is_some() && state.inside == 0 {
+                    break;
+                }
+                self.gate.moved.listen()
+            };
+            listener.await;
+        }
+        Ok(closed.expect("set before the loop ends"))
+    }
+
+    pub fn wake_all(&self) {
+        self.gate.moved.notify(usize::MAX);
+    }
+}
+
+/// Lets many I/Os in, or one who changes the file's extents.
+#[derive(Default)]
+struct Gate {
+    state: Mutex<GateState>,
+    moved: Event,
+}
+
+#[derive(Default)]
+struct GateState {
+    inside: usize,
+    closed: bool,
+    gone: bool,
+}
+
+/// An I/O under way.
+pub(crate) struct GateGuard<'a>(&'a FileRuntime);
+
+impl Drop for GateGuard<'_> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.0.gate.state);
+        state.inside -= 1;
+        let wake = state.inside == 0 && state.closed;
+        drop(state);
+        if wake {
+            self.0.gate.moved.notify(usize::MAX);
+        }
+    }
+}
+
+/// The file is closed to I/O.
+pub(crate) struct ClosedGuard<'a>(&'a FileRuntime);
+
+impl ClosedGuard<'_> {
+    /// The file is gone for good: whoever waits to enter fails.
+    pub fn mark_gone(&self) {
+        lock(&self.0.gate.state).gone = true;
+    }
+}
+
+impl Drop for ClosedGuard<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.gate.state).closed = false;
+        self.0.gate.moved.notify(usize::MAX);
+    }
+}

@@ -1,0 +1,95 @@
+//! The data path: reads and writes of files over their copies.
+//!
+//! Three promises, and who keeps them:
+//! - copies agree after a crash: a region is in the dirty log before a written piece of it is
+//!   overwritten (`region`, `dirty_log`), and resync makes dirty regions equal (`resync`);
+//! - what was never written reads as zeros: a piece counts as written only once its first write,
+//!   filled up with zeros, is durable on every copy (`piece`, `write`, `flush`);
+//! - damage is found: every 4 KiB has a checksum that is durable before its region is clean
+//!   (`checksum`, `clean`).
+
+pub(crate) mod checksum;
+pub(crate) mod clean;
+pub(crate) mod dirty_log;
+pub(crate) mod file;
+pub(crate) mod flush;
+pub(crate) mod range_lock;
+pub(crate) mod read;
+pub(crate) mod region;
+pub(crate) mod resync;
+pub(crate) mod verify;
+pub(crate) mod write;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use crate::disk::lock;
+use crate::state::{FileState, Leg};
+use checksum::Checksums;
+use dirty_log::DirtyLog;
+use file::FileRuntime;
+use region::Regions;
+
+/// What the data path keeps in RAM for a mounted group.
+pub(crate) struct Data {
+    pub regions: Regions,
+    pub dirty_log: DirtyLog,
+    pub checksums: Checksums,
+    files: Mutex<BTreeMap<u32, Arc<FileRuntime>>>,
+}
+
+impl Data {
+    pub fn new(regions: Regions, dirty_log: DirtyLog, checksums: Checksums) -> Data {
+        Data {
+            regions,
+            dirty_log,
+            checksums,
+            files: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// The runtime part of a file, made on first use.
+    pub fn file(&self, file: &FileState) -> Arc<FileRuntime> {
+        let mut files = lock(&self.files);
+        let slot = files
+            .entry(file.number)
+            .or_insert_with(|| Arc::new(FileRuntime::new(file)));
+        if slot.incarnation != file.incarnation {
+            *slot = Arc::new(FileRuntime::new(file));
+        }
+        Arc::clone(slot)
+    }
+
+    /// Files that were used since the mount.
+    pub fn open_files(&self) -> Vec<Arc<FileRuntime>> {
+        lock(&self.files).values().cloned().collect()
+    }
+
+    /// Whether somebody has a handle to the file.
+    pub fn in_use(&self, number: u32) -> bool {
+        let files = lock(&self.files);
+        files
+            .get(&number)
+            .is_some_and(|f| f.users.load(std::sync::atomic::Ordering::Acquire) > 0)
+    }
+
+    /// A file is gone.
+    pub fn forget_file(&self, number: u32) {
+        lock(&self.files).remove(&number);
+    }
+
+    /// AUs were freed: nothing that is remembered about them holds any more.
+    pub fn forget_aus(&self, _legs: &[Leg]) {
+        // Checksums of freed AUs are overwritten by the first write of each piece; nothing reads
+        // a piece before that.
+    }
+
+    /// The group stopped: whoever waits here must look again.
+    pub fn wake_all(&self) {
+        self.regions.wake_all();
+        self.dirty_log.wake_all();
+        for file in self.open_files() {
+            file.wake_all();
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! Reading a range of a file: from the less busy copy, verified, from another when it must be.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use cellar_io::{Buffer, Durability, Io};
+use futures_util::future::try_join_all;
+
+use crate::data::checksum::{Checksums, Entries};
+use crate::data::file::FileRuntime;
+use crate::data::resync;
+use crate::data::write::{checksums_of, legs_of, pieces_of, written_pieces};
+use crate::disk::Disk;
+use crate::error::Error;
+use crate::group::inner::Inner;
+use crate::on_disk::checksum::{UNKNOWN, checksum_of};
+use crate::on_disk::layout::{
+    BLOCK, BLOCK_U64, PIECE_BYTES, PIECES_PER_REGION, REGION_BYTES, au_offset,
+};
+use crate::state::{Leg, Stretch, stretches};
+
+/// Fills `buffers` from `offset` on.
+pub(crate) async fn read_file(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    offset: u64,
+    buffers: Vec<Buffer>,
+) -> Result<Vec<Buffer>, Error> {
+    inner.check_running()?;
+    let _entered = file.enter().await?;
+    let lengths: Vec<usize> = buffers.iter().map(|b| b.len()).collect();
+    let total: u64 = lengths.iter().map(|l| *l as u64).sum();
+    for (region, pieces) in pieces_of(offset, offset + total) {
+        resync::ensure_synced(inner, file, file.key(region), pieces).await?;
+    }
+    // With checksums, whole blocks are read: the edges of a smaller read come from a copy.
+    let edges = file.attributes.checksums
+        && !(offset.is_multiple_of(BLOCK_U64) && lengths.iter().all(|l| l.is_multiple_of(BLOCK)));
+    if edges {
+        return read_through_copy(inner, file, io, offset, buffers).await;
+    }
+    let mut queue = Cut(buffers.into());
+    let mut parts = Vec::new();
+    for s in stretches(file.attributes.striping, inner.au_size, offset, total) {
+        for (part, written) in runs(inner, file, s) {
+            let pieces = queue.take(part.length as usize);
+            parts.push(read_part(inner, file, io, part, written, pieces));
+        }
+    }
+    let parts = if parts.len() == 1 {
+        vec![parts.pop().expect("one").await?]
+    } else {
+        try_join_all(parts).await?
+    };
+    Ok(rejoin(parts.into_iter().flatten(), &lengths))
+}
+
+async fn read_through_copy(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    offset: u64,
+    mut buffers: Vec<Buffer>,
+) -> Result<Vec<Buffer>, Error> {
+    let total: u64 = buffers.iter().map(|b| b.len() as u64).sum();
+    let start = offset / BLOCK_U64 * BLOCK_U64;
+    let end = (offset + total).next_multiple_of(BLOCK_U64);
+    let whole = Buffer::new((end - start) as usize);
+    let whole = Box::pin(read_file(inner, file, io, start, vec![whole])).await?;
+    let mut at = (offset - start) as usize;
+    for buffer in &mut buffers {
+        let length = buffer.len();
+        buffer.copy_from_slice(&whole[0][at..at + length]);
+        at += length;
+    }
+    Ok(buffers)
+}
+
+/// Cuts a stretch where pieces change between written and not.
+fn runs(inner: &Inner, file: &FileRuntime, s: Stretch) -> Vec<(Stretch, bool)> {
+    let mut out: Vec<(Stretch, bool)> = Vec::new();
+    let mut at = s.offset;
+    let end = s.offset + s.length;
+    let mut region = u32::MAX;
+    let mut map = 0;
+    while at < end {
+        let this = (at / REGION_BYTES) as u32;
+        if this != region {
+            region = this;
+            map = written_pieces(inner, file, region);
+        }
+        let written = map >> (at / PIECE_BYTES % PIECES_PER_REGION) & 1 == 1;
+        let next = ((at / PIECE_BYTES + 1) * PIECE_BYTES).min(end);
+        match out.last_mut() {
+            Some((run, w)) if *w == written => run.length += next - at,
+            _ => {
+                let part = Stretch {
+                    extent: s.extent,
+                    au_offset: s.au_offset + (at - s.offset),
+                    offset: at,
+                    length: next - at,
+                };
+                out.push((part, written));
+            }
+        }
+        at = next;
+    }
+    out
+}
+
+async fn read_part(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    part: Stretch,
+    written: bool,
+    mut buffers: Vec<Buffer>,
+) -> Result<Vec<Buffer>, Error> {
+    if !written {
+        buffers.iter_mut().for_each(|b| b.fill(0));
+        return Ok(buffers);
+    }
+    let legs = legs_in_order(inner, file, &part)?;
+    let leg = legs[0];
+    let lengths: Vec<usize> = buffers.iter().map(|b| b.len()).collect();
+    match read_leg(inner, file, io, &part, leg, buffers).await {
+        LegRead::Good(buffers) => Ok(buffers),
+        LegRead::Bad => {
+            // Perhaps a write passed by; perhaps the copy is bad. With the range held, nobody
+            // writes, and what is wrong is wrong.
+            let block = if file.attributes.checksums {
+                BLOCK_U64
+            } else {
+                512
+            };
+            let (start, end) = (part.offset / block * block, part.offset + part.length);
+            let _held = file.locks.lock(start, end.next_multiple_of(block)).await;
+            let whole = read_any_copy(inner, file, io, &part).await?;
+            Ok(copy_out(&whole, &lengths))
+        }
+    }
+}
+
+/// One block, by somebody who holds its range.
+pub(crate) async fn read_block(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    offset: u64,
+) -> Result<Bytes, Error> {
+    let s = stretches(file.attributes.striping, inner.au_size, offset, BLOCK_U64)
+        .next()
+        .expect("a block has a stretch");
+    Ok(read_any_copy(inner, file, io, &s).await?.freeze())
+}
+
+/// The copies of a stretch that may be read, the least busy first, at least one.
+fn legs_in_order(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Result<Vec<Leg>, Error> {
+    let mut legs: Vec<(usize, Leg)> = legs_of(inner, file, s)?
+        .into_iter()
+        .filter_map(|leg| {
+            let disk = inner.disk(leg.disk)?;
+            (disk.is_in_sync() && disk.is_alive()).then(|| (disk.load(), leg))
+        })
+        .collect();
+    if legs.is_empty() {
+        return Err(Error::NoCopy {
+            file: file.number,
+            offset: s.offset,
+        });
+    }
+    legs.sort_by_key(|(load, _)| *load);
+    Ok(legs.into_iter().map(|(_, leg)| leg).collect())
+}
+
+enum LegRead {
+    Good(Vec<Buffer>),
+    /// The device failed, or some blocks do not have their checksum.
+    Bad,
+}
+
+async fn read_leg(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    s: &Stretch,
+    leg: Leg,
+    buffers: Vec<Buffer>,
+) -> LegRead {
+    let Some(disk) = inner.disk(leg.disk) else {
+        return LegRead::Bad;
+    };
+    let at = au_offset(leg.au, inner.au_size) + s.au_offset;
+    let Ok(buffers) = disk.read(io, at, buffers).await else {
+        return LegRead::Bad;
+    };
+    if !file.attributes.checksums {
+        return LegRead::Good(buffers);
+    }
+    let wanted = expected(inner, disk, leg, s).await;
+    let blocks = buffers.iter().flat_map(|b| b.chunks_exact(BLOCK));
+    let good = blocks
+        .zip(&wanted)
+        .all(|(b, w)| *w == UNKNOWN || checksum_of(b) == *w);
+    if good {
+        LegRead::Good(buffers)
+    } else {
+        LegRead::Bad
+    }
+}
+
+/// The checksums that a stretch of a leg should have.
+pub(crate) async fn expected(inner: &Inner, disk: &Disk, leg: Leg, s: &Stretch) -> Vec<u32> {
+    let entries = Entries {
+        leg,
+        first: s.au_offset / BLOCK_U64,
+        count: s.length / BLOCK_U64,
+    };
+    let mut wanted = Vec::with_capacity(entries.count as usize);
+    Checksums::read(inner, disk, entries, &mut wanted).await;
+    wanted
+}
+
+/// Reads a stretch from whichever copies are good, block by block if need be, and repairs the
+/// others. The caller holds the range.
+async fn read_any_copy(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    s: &Stretch,
+) -> Result<Buffer, Error> {
+    let legs = legs_in_order(inner, file, s)?;
+    let mut whole = Buffer::new(s.length as usize);
+    let blocks = s.length.div_ceil(BLOCK_U64) as usize;
+    let mut good = vec![false; blocks];
+    let mut bad_legs: Vec<Leg> = Vec::new();
+    let mut device_error = None;
+    for leg in &legs {
+        let Some(disk) = inner.disk(leg.disk) else {
+            continue;
+        };
+        let at = au_offset(leg.au, inner.au_size) + s.au_offset;
+        let read = match disk.read_at(io, at, s.length as usize).await {
+            Ok(read) => read,
+            Err(error) => {
+                bad_legs.push(*leg);
+                device_error = Some(error);
+                continue;
+            }
+        };
+        let wanted = match file.attributes.checksums {
+            true => expected(inner, disk, *leg, s).await,
+            false => vec![UNKNOWN; blocks],
+        };
+        let mut all = true;
+        for (i, block) in read.chunks(BLOCK).enumerate() {
+            if wanted[i] == UNKNOWN || checksum_of(block) == wanted[i] {
+                if !good[i] {
+                    good[i] = true;
+                    whole[i * BLOCK..i * BLOCK + block.len()].copy_from_slice(block);
+                }
+            } else {
+                all = false;
+                disk.counters
+                    .checksum_errors
+                    .fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        if !all {
+            bad_legs.push(*leg);
+        }
+        if good.iter().all(|g| *g) {
+            break;
+        }
+    }
+    if let Some(i) = good.iter().position(|g| !g) {
+        return Err(match device_error {
+            Some(error) => Error::Io(error),
+            None => Error::Corrupt {
+                file: file.number,
+                offset: s.offset + i as u64 * BLOCK_U64,
+                length: good[i..].iter().take_while(|g| !**g).count() as u64 * BLOCK_U64,
+            },
+        });
+    }
+    let whole = whole.freeze();
+    for leg in bad_legs {
+        repair(inner, file, s, leg, &whole).await?;
+    }
+    let mut copy = Buffer::new(whole.len());
+    copy.copy_from_slice(&whole);
+    Ok(copy)
+}
+
+/// Writes good data over a bad copy, in place. A disk that cannot take it leaves.
+async fn repair(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    s: &Stretch,
+    leg: Leg,
+    good: &Bytes,
+) -> Result<(), Error> {
+    if inner.read_only {
+        return Ok(());
+    }
+    let Some(disk) = inner
+        .disk(leg.disk)
+        .filter(|d| d.is_alive() && d.is_in_sync())
+    else {
+        return Ok(());
+    };
+    if file.attributes.checksums {
+        let entries = Entries {
+            leg,
+            first: s.au_offset / BLOCK_U64,
+            count: s.length / BLOCK_U64,
+        };
+        let sums = checksums_of(std::slice::from_ref(good));
+        Checksums::set(inner, disk, entries, &sums).await;
+    }
+    let at = au_offset(leg.au, inner.au_size) + s.au_offset;
+    let data = vec![good.clone()];
+    match disk
+        .write(Io::FOREGROUND, at, data, Durability::Cached)
+        .await
+    {
+        Ok(()) => {
+            disk.counters.repaired.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+        Err(error) => inner.leg_failed(disk, error).await,
+    }
+}
+
+fn copy_out(whole: &[u8], lengths: &[usize]) -> Vec<Buffer> {
+    let mut at = 0;
+    lengths
+        .iter()
+        .map(|length| {
+            let buffer = Buffer::copy_of(&whole[at..at + length], *length);
+            at += length;
+            buffer
+        })
+        .collect()
+}
+
+/// Buffers to be cut at any length.
+struct Cut(VecDeque<Buffer>);
+
+impl Cut {
+    fn take(&mut self, mut length: usize) -> Vec<Buffer> {
+        let mut taken = Vec::new();
+        while length > 0 {
+            let first = self.0.front_mut().expect("lengths were added up before");
+            if first.len() > length {
+                taken.push(first.split_to(length));
+                break;
+            }
+            length -= first.len();
+            taken.extend(self.0.pop_front());
+        }
+        taken
+    }
+}
+
+/// Joins pieces into buffers of the given lengths again; copies only where a piece was replaced.
+fn rejoin(pieces: impl Iterator<Item = Buffer>, lengths: &[usize]) -> Vec<Buffer> {
+    let mut pieces: VecDeque<Buffer> = pieces.collect();
+    let mut out = Vec::with_capacity(lengths.len());
+    for length in lengths {
+        let Some(mut buffer) = pieces.pop_front() else {
+            out.push(Buffer::new(0));
+            continue;
+        };
+        while buffer.len() < *length {
+            let tail = pieces.pop_front().expect("pieces add up to the lengths");
+            if let Err(tail) = buffer.unsplit(tail) {
+                let mut joined = Buffer::new(buffer.len() + tail.len());
+                joined[..buffer.len()].copy_from_slice(&buffer);
+                joined[buffer.len()..].copy_from_slice(&tail);
+                buffer = joined;
+            }
+        }
+        out.push(buffer);
+    }
+    out
+}

@@ -1,0 +1,297 @@
+//! Regions whose copies may differ: which are marked, which are being written, which are to be
+//! resynced.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cellar_io::Instant;
+use event_listener::Event;
+
+use crate::data::dirty_log::DirtyLog;
+use crate::disk::lock;
+use crate::error::Error;
+use crate::group::inner::Inner;
+use crate::on_disk::dirty::{DIRTY_REGIONS_MAX, RegionKey};
+
+/// At least so many regions may be dirty, whatever the resync target says.
+pub(crate) const CAP_MIN: usize = 64;
+
+/// Regions that are not clean.
+pub(crate) struct Regions {
+    state: Mutex<State>,
+    moved: Event,
+}
+
+struct State {
+    map: BTreeMap<RegionKey, Region>,
+    cap: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Region {
+    /// Whether the mark is durable.
+    marked: bool,
+    /// Writes under way.
+    writes: u32,
+    used: Instant,
+    /// Being cleaned; a write meanwhile takes that back.
+    cleaning: bool,
+    /// Pieces to be made equal first, after a crash.
+    to_sync: u64,
+}
+
+/// A write under way in some regions; they stay dirty while it lasts.
+pub(crate) struct WriteGuard<'a> {
+    regions: &'a Regions,
+    inner: &'a Inner,
+    keys: Vec<RegionKey>,
+}
+
+impl Drop for WriteGuard<'_> {
+    fn drop(&mut self) {
+        let now = self.inner.env.now();
+        let mut state = lock(&self.regions.state);
+        for key in &self.keys {
+            if let Some(region) = state.map.get_mut(key) {
+                region.writes -= 1;
+                region.used = now;
+            }
+        }
+    }
+}
+
+impl Regions {
+    /// Regions found dirty at the mount, with the pieces of each that are to be made equal.
+    pub fn new(cap: usize, found: &BTreeMap<RegionKey, u64>, now: Instant) -> Regions {
+        let map = found
+            .iter()
+            .map(|(key, pieces)| {
+                let region = Region {
+                    marked: true,
+                    writes: 0,
+                    used: now,
+                    cleaning: false,
+                    to_sync: *pieces,
+                };
+                (*key, region)
+            })
+            .collect();
+        let cap = cap.clamp(CAP_MIN, DIRTY_REGIONS_MAX / 2);
+        Regions {
+            state: Mutex::new(State { map, cap }),
+            moved: Event::new(),
+        }
+    }
+
+    pub fn wake_all(&self) {
+        self.moved.notify(usize::MAX);
+    }
+
+    pub fn cap(&self) -> usize {
+        lock(&self.state).cap
+    }
+
+    /// How many regions are not clean.
+    pub fn count(&self) -> usize {
+        lock(&self.state).map.len()
+    }
+
+    /// Pieces of a region that are still to be made equal.
+    pub fn to_sync(&self, key: &RegionKey) -> u64 {
+        let state = lock(&self.state);
+        if state.map.is_empty() {
+            return 0;
+        }
+        state.map.get(key).map_or(0, |r| r.to_sync)
+    }
+
+    /// Pieces were made equal.
+    pub fn synced(&self, key: &RegionKey, pieces: u64) {
+        if let Some(region) = lock(&self.state).map.get_mut(key) {
+            region.to_sync &= !pieces;
+        }
+    }
+
+    /// The next region to be resynced, with its pieces.
+    pub fn next_to_sync(&self) -> Option<(RegionKey, u64)> {
+        let state = lock(&self.state);
+        state
+            .map
+            .iter()
+            .find(|(_, r)| r.to_sync != 0)
+            .map(|(k, r)| (*k, r.to_sync))
+    }
+
+    /// How many pieces are still to be resynced.
+    pub fn pieces_to_sync(&self) -> u64 {
+        lock(&self.state)
+            .map
+            .values()
+            .map(|r| u64::from(r.to_sync.count_ones()))
+            .sum()
+    }
+
+    /// Marks regions durably before a write to them; they stay dirty until the guard is dropped.
+    pub async fn begin_write(
+        inner: &Arc<Inner>,
+        keys: Vec<RegionKey>,
+    ) -> Result<WriteGuard<'_>, Error> {
+        let regions = &inner.data.regions;
+        let mut guard = WriteGuard {
+            regions,
+            inner,
+            keys: Vec::new(),
+        };
+        for key in keys {
+            loop {
+                let listener = regions.moved.listen();
+                // Only who holds nothing yet waits for room: holders who wait for each other would
+                // wait forever. The dirty log has room for the overshoot.
+                match regions.enter(inner, key, !guard.keys.is_empty()) {
+                    Enter::In(ticket) => {
+                        guard.keys.push(key);
+                        if let Some(ticket) = ticket {
+                            DirtyLog::sync(inner, ticket).await?;
+                            regions.now_marked(&key);
+                        }
+                        break;
+                    }
+                    Enter::Full => {
+                        inner.check_running()?;
+                        super::clean::start(inner);
+                        listener.await;
+                    }
+                }
+            }
+        }
+        Ok(guard)
+    }
+
+    fn enter(&self, inner: &Inner, key: RegionKey, overshoot: bool) -> Enter {
+        let now = inner.env.now();
+        let mut state = lock(&self.state);
+        let (len, cap) = (state.map.len(), state.cap);
+        if let Some(region) = state.map.get_mut(&key) {
+            region.writes += 1;
+            region.used = now;
+            region.cleaning = false;
+            if region.marked {
+                return Enter::In(None);
+            }
+        } else {
+            if len >= cap && !overshoot {
+                return Enter::Full;
+            }
+            let region = Region {
+                marked: false,
+                writes: 1,
+                used: now,
+                cleaning: false,
+                to_sync: 0,
+            };
+            state.map.insert(key, region);
+        }
+        // `cap` is far below what the dirty log holds.
+        let ticket = inner
+            .data
+            .dirty_log
+            .add(key)
+            .expect("the dirty log holds twice the cap");
+        Enter::In(Some(ticket))
+    }
+
+    fn now_marked(&self, key: &RegionKey) {
+        if let Some(region) = lock(&self.state).map.get_mut(key) {
+            region.marked = true;
+        }
+    }
+
+    /// Chooses idle regions to clean: those unused for `idle`, or, when more than seven eighths of
+    /// the cap are dirty, the longest unused quarter.
+    pub fn choose_to_clean(&self, now: Instant, idle: Duration) -> Vec<RegionKey> {
+        let mut state = lock(&self.state);
+        let pressed = state.map.len() * 8 >= state.cap * 7;
+        let mut idle_regions: Vec<(Instant, RegionKey)> = state
+            .map
+            .iter()
+            .filter(|(_, r)| r.writes == 0 && r.to_sync == 0 && r.marked && !r.cleaning)
+            .filter(|(_, r)| pressed || now.since(r.used) >= idle)
+            .map(|(k, r)| (r.used, *k))
+            .collect();
+        idle_regions.sort_unstable();
+        if pressed {
+            let quarter = (state.cap / 4).max(1);
+            let long_idle = idle_regions
+                .iter()
+                .take_while(|(used, _)| now.since(*used) >= idle)
+                .count();
+            idle_regions.truncate(quarter.max(long_idle));
+        }
+        let keys: Vec<RegionKey> = idle_regions.into_iter().map(|(_, k)| k).collect();
+        for key in &keys {
+            if let Some(region) = state.map.get_mut(key) {
+                region.cleaning = true;
+            }
+        }
+        keys
+    }
+
+    /// The checksums of these regions are durable: those that nobody wrote to meanwhile are clean.
+    pub fn cleaned(&self, dirty_log: &DirtyLog, keys: &[RegionKey]) {
+        let mut state = lock(&self.state);
+        for key in keys {
+            if state
+                .map
+                .get(key)
+                .is_some_and(|r| r.cleaning && r.writes == 0)
+            {
+                state.map.remove(key);
+                dirty_log.remove(key);
+            }
+        }
+        drop(state);
+        self.moved.notify(usize::MAX);
+    }
+
+    /// Cleaning failed: they stay dirty.
+    pub fn not_cleaned(&self, keys: &[RegionKey]) {
+        let mut state = lock(&self.state);
+        for key in keys {
+            if let Some(region) = state.map.get_mut(key) {
+                region.cleaning = false;
+            }
+        }
+        drop(state);
+        self.moved.notify(usize::MAX);
+    }
+
+    /// A file, or its end, is gone: its regions from `from` on need no agreement.
+    pub fn forget(&self, dirty_log: &DirtyLog, file: u32, incarnation: u32, from: u32) {
+        let mut state = lock(&self.state);
+        let first = RegionKey {
+            file,
+            incarnation,
+            index: from,
+        };
+        let last = RegionKey {
+            file,
+            incarnation,
+            index: u32::MAX,
+        };
+        let keys: Vec<RegionKey> = state.map.range(first..=last).map(|(k, _)| *k).collect();
+        for key in keys {
+            state.map.remove(&key);
+            dirty_log.remove(&key);
+        }
+        drop(state);
+        self.moved.notify(usize::MAX);
+    }
+}
+
+enum Enter {
+    /// In; wait for the mark with this ticket, if any.
+    In(Option<u64>),
+    /// Too many regions are dirty.
+    Full,
+}

@@ -1,0 +1,208 @@
+//! After a crash: making the copies of dirty regions equal again, piece by piece.
+//!
+//! Until a piece is done nobody reads or overwrites it, but by doing it first: so two reads never
+//! differ. Within a piece each unit is taken from one copy, whole: from the one that has its
+//! stored checksums, else from the lowest-numbered disk. Either is right: a write that was not
+//! acknowledged, or was not flushed, may be there or not.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cellar_io::{Buffer, Durability, Io};
+use cellar_wait::Event;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use crate::data::checksum::{Checksums, Entries};
+use crate::data::file::FileRuntime;
+use crate::data::read::expected;
+use crate::data::write::{checksums_of, legs_of, written_pieces};
+use crate::disk::{Disk, lock};
+use crate::error::Error;
+use crate::group::inner::Inner;
+use crate::on_disk::checksum::{UNKNOWN, checksum_of};
+use crate::on_disk::dirty::RegionKey;
+use crate::on_disk::layout::{BLOCK, BLOCK_U64, PIECE_BYTES, REGION_BYTES, au_offset};
+use crate::state::{Leg, Stretch, stretches};
+
+/// Pieces that the background task has under way at once.
+const AT_ONCE: usize = 16;
+
+/// Makes those of `pieces` equal that are not yet.
+pub(crate) async fn ensure_synced(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    key: RegionKey,
+    pieces: u64,
+) -> Result<(), Error> {
+    let todo = inner.data.regions.to_sync(&key) & pieces;
+    if todo == 0 {
+        return Ok(());
+    }
+    let wait = inner.begin(Event::MIRROR_RESYNC_REGION);
+    for bit in (0..64).filter(|bit| todo >> bit & 1 == 1) {
+        sync_piece(inner, file, Io::FOREGROUND, key, bit).await?;
+    }
+    inner.end(wait);
+    Ok(())
+}
+
+/// The background task: every dirty region found at the mount, then it ends.
+pub(crate) async fn run(inner: Arc<Inner>) {
+    while let Some((key, pieces)) = inner.data.regions.next_to_sync() {
+        if inner.is_ending() || sync_region(&inner, key, pieces).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn sync_region(inner: &Arc<Inner>, key: RegionKey, pieces: u64) -> Result<(), Error> {
+    let file = {
+        let core = lock(&inner.core);
+        let found = core.state.files.get(&key.file);
+        found
+            .filter(|f| f.incarnation == key.incarnation)
+            .map(|f| inner.data.file(f))
+    };
+    let Some(file) = file else {
+        inner
+            .data
+            .regions
+            .forget(&inner.data.dirty_log, key.file, key.incarnation, 0);
+        return Ok(());
+    };
+    let _entered = match file.enter().await {
+        Ok(entered) => entered,
+        // Deleted meanwhile; its regions went with it.
+        Err(_) => return Ok(()),
+    };
+    let wait = inner.begin(Event::MIRROR_RESYNC);
+    let mut bits = (0..64).filter(|bit| pieces >> bit & 1 == 1);
+    let mut running = FuturesUnordered::new();
+    loop {
+        while running.len() < AT_ONCE {
+            let Some(bit) = bits.next() else { break };
+            running.push(sync_piece(inner, &file, Io::BACKGROUND, key, bit));
+        }
+        match running.next().await {
+            Some(result) => result?,
+            None => break,
+        }
+    }
+    inner.end(wait);
+    Ok(())
+}
+
+async fn sync_piece(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    key: RegionKey,
+    bit: u32,
+) -> Result<(), Error> {
+    let start = u64::from(key.index) * REGION_BYTES + u64::from(bit) * PIECE_BYTES;
+    let _held = file.locks.lock(start, start + PIECE_BYTES).await;
+    if inner.data.regions.to_sync(&key) >> bit & 1 == 0 {
+        return Ok(());
+    }
+    if written_pieces(inner, file, key.index) >> bit & 1 == 1 && !inner.read_only {
+        for s in stretches(file.attributes.striping, inner.au_size, start, PIECE_BYTES) {
+            make_equal(inner, file, io, &s).await?;
+        }
+    }
+    inner.data.regions.synced(&key, 1 << bit);
+    Ok(())
+}
+
+/// One copy of a stretch as read; `None` where it could not be read.
+struct Copy<'a> {
+    disk: &'a Arc<Disk>,
+    leg: Leg,
+    bytes: Option<Buffer>,
+}
+
+async fn make_equal(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    s: &Stretch,
+) -> Result<(), Error> {
+    let mut legs = legs_of(inner, file, s)?;
+    legs.sort_by_key(|l| l.disk);
+    let mut copies: Vec<Copy<'_>> = Vec::new();
+    for leg in legs {
+        let Some(disk) = inner.disk(leg.disk) else {
+            continue;
+        };
+        if disk.is_in_sync() && disk.is_alive() {
+            let at = au_offset(leg.au, inner.au_size) + s.au_offset;
+            let bytes = disk.read_at(io, at, s.length as usize).await.ok();
+            copies.push(Copy { disk, leg, bytes });
+        }
+    }
+    if copies.iter().all(|c| c.bytes.is_none()) {
+        // Nothing to agree on: a read will say what is wrong.
+        return Ok(());
+    }
+    let chosen = choose(inner, file, s, &copies).await;
+    for copy in &copies {
+        if copy.bytes.as_deref() != Some(&chosen[..]) {
+            let at = au_offset(copy.leg.au, inner.au_size) + s.au_offset;
+            let data = vec![chosen.clone()];
+            if let Err(error) = copy.disk.write(io, at, data, Durability::Cached).await {
+                inner.leg_failed(copy.disk, error).await?;
+                continue;
+            }
+        }
+        if file.attributes.checksums {
+            let entries = Entries {
+                leg: copy.leg,
+                first: s.au_offset / BLOCK_U64,
+                count: s.length / BLOCK_U64,
+            };
+            let sums = checksums_of(std::slice::from_ref(&chosen));
+            Checksums::set(inner, copy.disk, entries, &sums).await;
+        }
+    }
+    Ok(())
+}
+
+/// Unit by unit, the copy to be taken.
+async fn choose(inner: &Arc<Inner>, file: &FileRuntime, s: &Stretch, copies: &[Copy<'_>]) -> Bytes {
+    let readable: Vec<&Copy<'_>> = copies.iter().filter(|c| c.bytes.is_some()).collect();
+    let bytes_of = |copy: &Copy<'_>| -> Bytes {
+        let bytes = copy
+            .bytes
+            .as_deref()
+            .expect("only readable copies are asked");
+        Bytes::copy_from_slice(bytes)
+    };
+    let first = bytes_of(readable[0]);
+    if readable
+        .iter()
+        .all(|c| c.bytes.as_deref() == Some(&first[..]))
+    {
+        return first;
+    }
+    let mut sums: Vec<Vec<u32>> = Vec::new();
+    for copy in &readable {
+        sums.push(match file.attributes.checksums {
+            true => expected(inner, copy.disk, copy.leg, s).await,
+            false => vec![UNKNOWN; (s.length / BLOCK_U64) as usize],
+        });
+    }
+    let unit = file.attributes.unit as usize;
+    let mut chosen = Buffer::new(s.length as usize);
+    for start in (0..chosen.len()).step_by(unit) {
+        let range = start..(start + unit).min(chosen.len());
+        let matches = |i: usize| {
+            let bytes = readable[i].bytes.as_deref().expect("readable");
+            let wanted = &sums[i][range.start / BLOCK..range.end.div_ceil(BLOCK)];
+            let mut blocks = bytes[range.clone()].chunks(BLOCK).zip(wanted);
+            blocks.all(|(b, w)| *w != UNKNOWN && checksum_of(b) == *w)
+        };
+        let best = (0..readable.len()).find(|i| matches(*i)).unwrap_or(0);
+        let source = readable[best].bytes.as_deref().expect("readable");
+        chosen[range.clone()].copy_from_slice(&source[range]);
+    }
+    chosen.freeze()
+}

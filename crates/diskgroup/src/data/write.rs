@@ -1,0 +1,347 @@
+//! Writing a range of a file to all copies.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cellar_io::{Buffer, Durability, Io, IoError};
+use futures_util::future::join_all;
+
+use crate::data::checksum::{Checksums, Entries};
+use crate::data::file::FileRuntime;
+use crate::data::region::Regions;
+use crate::data::{flush, read, resync};
+use crate::disk::{Disk, lock};
+use crate::error::Error;
+use crate::group::inner::Inner;
+use crate::on_disk::checksum::checksum_of;
+use crate::on_disk::layout::{
+    BLOCK, BLOCK_U64, PIECE_BYTES, PIECES_PER_REGION, REGION_BYTES, au_offset,
+};
+use crate::state::{Leg, Stretch, stretches};
+
+/// A longer write is cut, so that it never needs more dirty regions than there may be.
+pub(crate) const WRITE_BYTES_MAX: u64 = 8 << 20;
+
+/// Which pieces of which regions a range touches.
+pub(crate) fn pieces_of(offset: u64, end: u64) -> BTreeMap<u32, u64> {
+    let mut touched = BTreeMap::new();
+    if offset >= end {
+        return touched;
+    }
+    for piece in offset / PIECE_BYTES..=(end - 1) / PIECE_BYTES {
+        let region = (piece / PIECES_PER_REGION) as u32;
+        *touched.entry(region).or_insert(0) |= 1 << (piece % PIECES_PER_REGION);
+    }
+    touched
+}
+
+/// Pieces of a region that hold data: durable ones and those whose first write completed.
+pub(crate) fn written_pieces(inner: &Inner, file: &FileRuntime, region: u32) -> u64 {
+    let durable = lock(&inner.core)
+        .state
+        .files
+        .get(&file.number)
+        .filter(|f| f.incarnation == file.incarnation)
+        .map_or(0, |f| f.pieces_of(region.into()));
+    durable | file.fresh_of(region)
+}
+
+/// Writes `data` at `offset`: any lengths that are multiples of the group's sector, inside the
+/// file's extents.
+pub(crate) async fn write_file(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    offset: u64,
+    data: Vec<Bytes>,
+    durability: Durability,
+) -> Result<(), Error> {
+    inner.check_writable()?;
+    let total: u64 = data.iter().map(|d| d.len() as u64).sum();
+    let mut rest = Slices::new(data);
+    let mut at = offset;
+    let end = offset + total;
+    while at < end {
+        let length = (end - at).min(WRITE_BYTES_MAX - at % PIECE_BYTES);
+        write_part(inner, file, io, at, rest.take(length as usize), durability).await?;
+        at += length;
+    }
+    Ok(())
+}
+
+async fn write_part(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    offset: u64,
+    data: Vec<Bytes>,
+    durability: Durability,
+) -> Result<(), Error> {
+    let entered = file.enter().await?;
+    let end = offset + data.iter().map(|d| d.len() as u64).sum::<u64>();
+    // Widened to whole blocks where checksums are kept, to whole pieces where a piece is new.
+    let block = if file.attributes.checksums {
+        BLOCK_U64
+    } else {
+        u64::from(inner.sector_size)
+    };
+    let mut range = (offset / block * block, end.next_multiple_of(block));
+    // Before the lock: resync takes it too. Pieces once made equal stay so.
+    for (region, pieces) in pieces_of(range.0, range.1) {
+        resync::ensure_synced(inner, file, file.key(region), pieces).await?;
+    }
+    let _locked = loop {
+        let guard = file.locks.lock(range.0, range.1).await;
+        let wide = widen(inner, file, range);
+        if wide == range {
+            break guard;
+        }
+        drop(guard);
+        range = wide;
+    };
+    let touched = pieces_of(range.0, range.1);
+    let mut written = BTreeMap::new();
+    let mut marks = Vec::new();
+    for (region, pieces) in &touched {
+        let have = written_pieces(inner, file, *region) & pieces;
+        written.insert(*region, have);
+        if have != 0 && file.is_tracked() {
+            marks.push(file.key(*region));
+        }
+    }
+    let dirty = Regions::begin_write(inner, marks).await?;
+    let data = fill_up(inner, file, io, (offset, end), range, data, &written).await?;
+    let fresh = touched
+        .iter()
+        .map(|(region, pieces)| (*region, pieces & !written[region]));
+    let fresh: Vec<(u32, u64)> = fresh.filter(|(_, pieces)| *pieces != 0).collect();
+    // A new piece is durable only with its record, which wants a flush first.
+    let direct = if fresh.is_empty() && !has_fresh(file, &touched) {
+        durability
+    } else {
+        Durability::Cached
+    };
+    write_legs(inner, file, io, range.0, data, direct).await?;
+    for (region, pieces) in &fresh {
+        file.add_fresh(*region, *pieces);
+    }
+    drop(dirty);
+    drop(entered);
+    if durability == Durability::Durable && direct == Durability::Cached {
+        flush::flush_file(inner, file, io).await?;
+    }
+    Ok(())
+}
+
+fn has_fresh(file: &FileRuntime, touched: &BTreeMap<u32, u64>) -> bool {
+    touched
+        .iter()
+        .any(|(region, pieces)| file.fresh_of(*region) & pieces != 0)
+}
+
+/// Widens a range to whole pieces at an end that lies in a piece never written.
+fn widen(inner: &Inner, file: &FileRuntime, range: (u64, u64)) -> (u64, u64) {
+    let unwritten = |at: u64| {
+        let bit = 1u64 << (at / PIECE_BYTES % PIECES_PER_REGION);
+        written_pieces(inner, file, (at / REGION_BYTES) as u32) & bit == 0
+    };
+    let start = if unwritten(range.0) {
+        range.0 / PIECE_BYTES * PIECE_BYTES
+    } else {
+        range.0
+    };
+    let end = if unwritten(range.1 - 1) {
+        range.1.next_multiple_of(PIECE_BYTES)
+    } else {
+        range.1
+    };
+    (start, end)
+}
+
+/// Puts zeros (in new pieces) or the old content (in a block written before) around the data.
+async fn fill_up(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    wanted: (u64, u64),
+    range: (u64, u64),
+    data: Vec<Bytes>,
+    written: &BTreeMap<u32, u64>,
+) -> Result<Vec<Bytes>, Error> {
+    if wanted == range {
+        return Ok(data);
+    }
+    let is_written = |at: u64| {
+        let bit = 1u64 << (at / PIECE_BYTES % PIECES_PER_REGION);
+        written
+            .get(&((at / REGION_BYTES) as u32))
+            .is_some_and(|w| w & bit != 0)
+    };
+    let mut all = Vec::with_capacity(data.len() + 2);
+    if range.0 < wanted.0 {
+        let length = (wanted.0 - range.0) as usize;
+        all.push(if is_written(range.0) {
+            let block = read::read_block(inner, file, io, range.0).await?;
+            block.slice(..length)
+        } else {
+            Buffer::zeroed(length).freeze()
+        });
+    }
+    all.extend(data);
+    if wanted.1 < range.1 {
+        let length = (range.1 - wanted.1) as usize;
+        all.push(if is_written(range.1 - 1) {
+            let block = read::read_block(inner, file, io, range.1 - BLOCK_U64).await?;
+            block.slice(BLOCK - length..)
+        } else {
+            Buffer::zeroed(length).freeze()
+        });
+    }
+    Ok(all)
+}
+
+/// The legs of a stretch, as they are now.
+pub(crate) fn legs_of(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Result<Vec<Leg>, Error> {
+    let core = lock(&inner.core);
+    match core.state.files.get(&file.number) {
+        Some(f) if f.incarnation == file.incarnation && s.extent < f.extents() => {
+            Ok(f.legs_of(s.extent).to_vec())
+        }
+        _ => Err(Error::NoCopy {
+            file: file.number,
+            offset: s.offset,
+        }),
+    }
+}
+
+/// Writes a range, whole blocks where checksums are kept, to every copy in sync; waits for the
+/// epoch without those that failed.
+pub(crate) async fn write_legs(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    offset: u64,
+    data: Vec<Bytes>,
+    durability: Durability,
+) -> Result<(), Error> {
+    let length: u64 = data.iter().map(|d| d.len() as u64).sum();
+    let mut rest = Slices::new(data);
+    let mut writes = Vec::new();
+    let mut stretches_seen = Vec::new();
+    for s in stretches(file.attributes.striping, inner.au_size, offset, length) {
+        let part = rest.take(s.length as usize);
+        let legs = legs_of(inner, file, &s)?;
+        let sums = if file.attributes.checksums {
+            checksums_of(&part)
+        } else {
+            Vec::new()
+        };
+        for leg in &legs {
+            let Some(disk) = inner.disk(leg.disk).filter(|d| d.is_in_sync()) else {
+                continue;
+            };
+            if file.attributes.checksums {
+                let (first, count) = (s.au_offset / BLOCK_U64, s.length / BLOCK_U64);
+                Checksums::set(
+                    inner,
+                    disk,
+                    Entries {
+                        leg: *leg,
+                        first,
+                        count,
+                    },
+                    &sums,
+                )
+                .await;
+            }
+            let at = au_offset(leg.au, inner.au_size) + s.au_offset;
+            let part = part.clone();
+            writes.push(async move { (disk, disk.write(io, at, part, durability).await) });
+        }
+        stretches_seen.push((s, legs));
+    }
+    let results: Vec<(&Arc<Disk>, Result<(), IoError>)> = join_all(writes).await;
+    for (disk, result) in results {
+        if let Err(error) = result {
+            inner.leg_failed(disk, error).await?;
+        }
+    }
+    // Every extent must have a copy that is in sync after all that left have left.
+    for (s, legs) in stretches_seen {
+        if !legs
+            .iter()
+            .any(|l| inner.disk(l.disk).is_some_and(|d| d.is_in_sync()))
+        {
+            return Err(Error::NoCopy {
+                file: file.number,
+                offset: s.offset,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The checksum of each 4 KiB of `slices`.
+pub(crate) fn checksums_of(slices: &[Bytes]) -> Vec<u32> {
+    if slices.iter().all(|s| s.len().is_multiple_of(BLOCK)) {
+        return slices
+            .iter()
+            .flat_map(|s| s.chunks_exact(BLOCK))
+            .map(checksum_of)
+            .collect();
+    }
+    let whole: Vec<u8> = slices.concat();
+    whole.chunks_exact(BLOCK).map(checksum_of).collect()
+}
+
+/// A queue of slices that can be cut at any length without copying.
+struct Slices {
+    rest: std::collections::VecDeque<Bytes>,
+}
+
+impl Slices {
+    fn new(data: Vec<Bytes>) -> Slices {
+        Slices { rest: data.into() }
+    }
+
+    fn take(&mut self, mut length: usize) -> Vec<Bytes> {
+        let mut taken = Vec::new();
+        while length > 0 {
+            let mut first = self.rest.pop_front().expect("lengths were added up before");
+            if first.len() > length {
+                let rest = first.split_off(length);
+                self.rest.push_front(rest);
+            }
+            length -= first.len();
+            if !first.is_empty() {
+                taken.push(first);
+            }
+        }
+        taken
+    }
+}
+
+/// Makes a range read as zeros. Pieces never written already do; others are overwritten, so that
+/// a crash in the middle leaves old or zero in each sector, as with any write.
+pub(crate) async fn zero_file(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    offset: u64,
+    length: u64,
+) -> Result<(), Error> {
+    let zeros = Buffer::zeroed(PIECE_BYTES as usize).freeze();
+    let mut at = offset;
+    let end = offset + length;
+    while at < end {
+        let part = (end - at).min(PIECE_BYTES - at % PIECE_BYTES);
+        let bit = 1u64 << (at / PIECE_BYTES % PIECES_PER_REGION);
+        if written_pieces(inner, file, (at / REGION_BYTES) as u32) & bit != 0 {
+            let data = vec![zeros.slice(..part as usize)];
+            write_file(inner, file, io, at, data, Durability::Cached).await?;
+        }
+        at += part;
+    }
+    Ok(())
+}

@@ -1,0 +1,227 @@
+//! What can go wrong with a disk group, sorted by who must act, with Oracle's numbers.
+
+use std::sync::Arc;
+
+use cellar_io::IoError;
+
+use crate::on_disk::Damage;
+
+/// A failure of an operation on a disk group.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// User: the disk group is not mounted here.
+    #[error("disk group \"{group}\" does not exist or is not mounted")]
+    NotMounted {
+        /// The group.
+        group: String,
+    },
+    /// User: the name is taken.
+    #[error("\"{name}\" already exists")]
+    Exists {
+        /// The name.
+        name: String,
+    },
+    /// User: no such file, directory or alias.
+    #[error("\"{name}\" does not exist")]
+    NoSuchFile {
+        /// The name.
+        name: String,
+    },
+    /// User: a name is not legal.
+    #[error("\"{name}\" is not a legal name: {why}")]
+    BadName {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// User: a directory still holds something.
+    #[error("directory \"{name}\" is not empty")]
+    NotEmpty {
+        /// The directory.
+        name: String,
+    },
+    /// User: a value is out of its range.
+    #[error("{what} {value} is not possible: {allowed}")]
+    BadValue {
+        /// What was set.
+        what: &'static str,
+        /// To what.
+        value: String,
+        /// What is possible.
+        allowed: String,
+    },
+    /// User: no room.
+    #[error("disk group \"{group}\" has no room for {wanted_mb} MB: {why}")]
+    NoSpace {
+        /// The group.
+        group: String,
+        /// What was asked for, in MiB.
+        wanted_mb: u64,
+        /// Which failure group stops it, and what would fit.
+        why: String,
+    },
+    /// User: the group has files.
+    #[error("disk group \"{group}\" contains {files} files")]
+    HasFiles {
+        /// The group.
+        group: String,
+        /// How many.
+        files: usize,
+    },
+    /// User: too few failure groups for the redundancy.
+    #[error("{redundancy} redundancy needs {needed} failure groups, found {found}")]
+    FailGroups {
+        /// The redundancy asked for.
+        redundancy: &'static str,
+        /// How many it needs.
+        needed: usize,
+        /// How many were given.
+        found: usize,
+    },
+    /// User: a disk is in use, foreign or too small.
+    #[error("disk \"{disk}\" cannot be used: {why}")]
+    DiskUnusable {
+        /// Its path.
+        disk: String,
+        /// Why.
+        why: String,
+        /// The Oracle number that fits.
+        number: u32,
+    },
+    /// User: FORCE was given and is not needed.
+    #[error("FORCE is not needed for disk \"{disk}\"")]
+    ForceNotNeeded {
+        /// Its path.
+        disk: String,
+    },
+    /// User: an attribute cannot be changed.
+    #[error("attribute \"{name}\" cannot be changed after CREATE DISKGROUP")]
+    ReadOnlyAttribute {
+        /// Its name.
+        name: String,
+    },
+    /// Operator: disks that are needed were not found.
+    #[error("disk group \"{group}\" is incomplete: {why}")]
+    Incomplete {
+        /// The group.
+        group: String,
+        /// Which disks are missing and what depends on them.
+        why: String,
+    },
+    /// Operator: the metadata that was found cannot be proven the newest.
+    #[error("disk group \"{group}\": {why}")]
+    NotProven {
+        /// The group.
+        group: String,
+        /// Which members of the metadata set are missing.
+        why: String,
+    },
+    /// Operator: metadata on every member is damaged.
+    #[error("disk group \"{group}\" metadata is damaged: {what}: {damage}")]
+    Damaged {
+        /// The group.
+        group: String,
+        /// Which structure on which disk.
+        what: String,
+        /// What is wrong with it.
+        damage: Damage,
+    },
+    /// Operator: data is damaged in every copy that can be read.
+    #[error("file {file} at {offset}: {length} bytes are damaged in every copy")]
+    Corrupt {
+        /// File number.
+        file: u32,
+        /// Offset in the file, in bytes.
+        offset: u64,
+        /// Length in bytes.
+        length: u64,
+    },
+    /// Operator: no copy of this can be read or written now.
+    #[error("file {file} at {offset}: no copy is online")]
+    NoCopy {
+        /// File number.
+        file: u32,
+        /// Offset in the file, in bytes.
+        offset: u64,
+    },
+    /// Operator: the group stopped itself; only a new mount helps.
+    #[error("disk group \"{group}\" was dismounted by force: {why}")]
+    Stopped {
+        /// The group.
+        group: String,
+        /// Why.
+        why: Arc<str>,
+    },
+    /// Operator: mounted read-only.
+    #[error("disk group \"{group}\" is mounted read-only")]
+    ReadOnly {
+        /// The group.
+        group: String,
+    },
+    /// A device failed, and there was no other copy to turn to.
+    #[error(transparent)]
+    Io(#[from] IoError),
+}
+
+impl Error {
+    /// Oracle's number for it, or one of ours from 70001 on.
+    pub fn number(&self) -> u32 {
+        match self {
+            Error::NotMounted { .. } => 15001,
+            Error::Exists { .. } => 15005,
+            Error::NoSuchFile { .. } => 15012,
+            Error::BadName { .. } => 15124,
+            Error::NotEmpty { .. } => 15177,
+            Error::BadValue { .. } => 15238,
+            Error::NoSpace { .. } => 15041,
+            Error::HasFiles { .. } => 15053,
+            Error::FailGroups { .. } => 15072,
+            Error::DiskUnusable { number, .. } => *number,
+            Error::ForceNotNeeded { .. } => 15034,
+            Error::ReadOnlyAttribute { .. } => 15242,
+            Error::Incomplete { .. } => 15040,
+            Error::NotProven { .. } => 15063,
+            Error::Damaged { .. } => 15335,
+            Error::Corrupt { .. } => 70010,
+            Error::NoCopy { .. } => 15131,
+            Error::Stopped { .. } => 15078,
+            Error::ReadOnly { .. } => 70011,
+            Error::Io(_) => 15080,
+        }
+    }
+
+    /// What the reader can do next.
+    pub fn next_step(&self) -> String {
+        match self {
+            Error::NotMounted { .. } => "see which groups are mounted: cellar asm lsdg".into(),
+            Error::Exists { .. } => "choose another name, or drop the old one first".into(),
+            Error::NoSuchFile { .. } => "list what is there: cellar asm ls".into(),
+            Error::BadName { .. } => "use letters, digits, _ $ # . and -".into(),
+            Error::NotEmpty { .. } => "drop its files first, or DROP DIRECTORY ... FORCE".into(),
+            Error::BadValue { allowed, .. } => format!("use {allowed}"),
+            Error::NoSpace { .. } => {
+                "drop files, or add a disk; cellar asm lsdg shows what fits".into()
+            }
+            Error::HasFiles { .. } => "DROP DISKGROUP ... INCLUDING CONTENTS".into(),
+            Error::FailGroups { .. } => {
+                "give more disks in other failure groups, or EXTERNAL REDUNDANCY".into()
+            }
+            Error::DiskUnusable { .. } => "see why: cellar disks".into(),
+            Error::ForceNotNeeded { .. } => "leave FORCE out".into(),
+            Error::ReadOnlyAttribute { .. } => "create another group with the wanted value".into(),
+            Error::Incomplete { .. } | Error::NotProven { .. } => {
+                "bring the missing disks back; FORCE mounts what is here and may lose what \
+                 only the missing disks know"
+                    .into()
+            }
+            Error::Damaged { .. } => "see the structure: cellar inspect DISK".into(),
+            Error::Corrupt { .. } => "see what else is damaged: cellar validate".into(),
+            Error::NoCopy { .. } => "bring the disks back: cellar status".into(),
+            Error::Stopped { .. } => "mount it again; cellar status says what it needs".into(),
+            Error::ReadOnly { .. } => "mount it without READ ONLY".into(),
+            Error::Io(_) => "see the disk: cellar asm lsdsk, dmesg".into(),
+        }
+    }
+}

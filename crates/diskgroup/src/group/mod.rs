@@ -1,0 +1,377 @@
+//! A mounted disk group: its files, its disks, its figures.
+
+mod files;
+mod handle;
+pub(crate) mod inner;
+mod report;
+pub(crate) mod room;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use cellar_io::{EnvExt, Io, SharedEnv};
+use cellar_wait::Session;
+
+use crate::data::checksum::Checksums;
+use crate::data::dirty_log::DirtyLog;
+use crate::data::region::Regions;
+use crate::data::{Data, clean, resync};
+use crate::disk::lock;
+use crate::error::Error;
+use crate::meta::commit::Committer;
+use crate::meta::labels::{read_labels, write_labels};
+use crate::meta::mount::{self, FoundDisk, Start, region_cap};
+use crate::meta::rules::{self, Candidate};
+use crate::on_disk::dirty::RegionKey;
+use crate::on_disk::label::LabelStatus;
+use crate::state::{GroupState, Op};
+use inner::{Inner, InnerParts};
+use room::Room;
+
+pub(crate) use files::check_attributes;
+pub use files::{FileSpec, Listed};
+pub use handle::File;
+pub use report::{DiskInfo, FileInfo, GroupInfo, Resync, aus_of};
+
+/// How to mount.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// Replay the log in RAM, write nothing, resync nothing.
+    pub read_only: bool,
+    /// Mount although it cannot be proven that nothing newer exists elsewhere.
+    pub force: bool,
+    /// A request unanswered for this long fails its disk.
+    pub disk_timeout: Duration,
+    /// How long a resync after a crash may take: bounds how many regions are dirty at once.
+    pub resync_target: Duration,
+    /// RAM for checksum blocks, in bytes.
+    pub checksum_cache_bytes: usize,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        MountOptions {
+            read_only: false,
+            force: false,
+            disk_timeout: Duration::from_secs(30),
+            resync_target: Duration::from_secs(5),
+            checksum_cache_bytes: 64 << 20,
+        }
+    }
+}
+
+/// A mounted group. Clones share it.
+#[derive(Clone)]
+pub struct Group {
+    pub(crate) inner: Arc<Inner>,
+}
+
+impl std::fmt::Debug for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Group({})", self.inner.name)
+    }
+}
+
+/// How often the group looks for requests that are not answered.
+const WATCH_EVERY: Duration = Duration::from_millis(250);
+
+impl Group {
+    /// Mounts the group called `name` (upper-case) from those of `found` that belong to it.
+    ///
+    /// `session` is the session on which the group's own waits are counted.
+    ///
+    /// # Errors
+    /// Disks are missing or damaged beyond what the redundancy covers, or it cannot be proven that
+    /// what is here is the newest.
+    pub async fn mount(
+        env: &SharedEnv,
+        session: Session,
+        name: &str,
+        found: Vec<FoundDisk>,
+        options: MountOptions,
+    ) -> Result<Group, Error> {
+        let start = mount::start(env, name, found, options.force).await?;
+        let room = room_of(&start.state)?;
+        let dirty_log = DirtyLog::new(start.dirty.clone());
+        let marked = dirty_log.entries();
+        let dirty = dirty_pieces(&start.state, &marked);
+        for key in marked.iter().filter(|key| !dirty.contains_key(key)) {
+            dirty_log.remove(key);
+        }
+        let cap = region_cap(start.regions_per_second, options.resync_target);
+        let now = env.now();
+        let data = Data::new(
+            Regions::new(cap, &dirty, now),
+            dirty_log,
+            Checksums::new(options.checksum_cache_bytes),
+        );
+        let inner = Arc::new(Inner::new(InnerParts {
+            env: Arc::clone(env),
+            session,
+            state: start.state.clone(),
+            space: room,
+            disks: start.disks.clone(),
+            read_only: options.read_only,
+            life: env.random(),
+            data,
+            disk_timeout: options.disk_timeout,
+        }));
+        let group = Group { inner };
+        if !options.read_only {
+            group.take_over(start, options.force).await?;
+        }
+        group.watch();
+        Ok(group)
+    }
+
+    /// Makes this mount the one that writes: brings lagging members up to date, commits a new
+    /// epoch without the disks that are missing, and starts the tasks.
+    async fn take_over(&self, start: Start, force: bool) -> Result<(), Error> {
+        let inner = &self.inner;
+        let Start {
+            position,
+            missing,
+            members,
+            lagging,
+            generations,
+            ..
+        } = start;
+        let mut committer = Committer::new(Arc::clone(inner), position, members, generations);
+        let stop = |why: String| Error::Stopped {
+            group: inner.name.clone(),
+            why: why.into(),
+        };
+        committer.catch_up(&lagging).await.map_err(stop)?;
+        committer.new_epoch(&missing, force).await.map_err(stop)?;
+        inner.env.spawn("metadata log", Box::pin(committer.run()));
+        self.delete_temporaries().await?;
+        inner
+            .env
+            .spawn("cleaner", Box::pin(clean::run(Arc::clone(inner))));
+        inner
+            .env
+            .spawn("resync", Box::pin(resync::run(Arc::clone(inner))));
+        Ok(())
+    }
+
+    /// Fails disks that leave requests unanswered, and starts their departure.
+    fn watch(&self) {
+        let inner = Arc::clone(&self.inner);
+        let env = Arc::clone(&inner.env);
+        let task = async move {
+            while !inner.is_ending() && !inner.is_stopped() {
+                for disk in inner.disks_in_sync() {
+                    disk.check_timeout(inner.disk_timeout);
+                    if !disk.is_alive() {
+                        inner.log.wanted.notify(1);
+                    }
+                }
+                inner.env.sleep(WATCH_EVERY).await;
+            }
+        };
+        env.spawn("disk watch", Box::pin(task));
+    }
+
+    /// Makes everything durable and clean, and lets go of the disks. Waits for a resync that is
+    /// under way.
+    ///
+    /// # Errors
+    /// The group has stopped; then it needs recovery at the next mount.
+    pub async fn dismount(&self) -> Result<(), Error> {
+        let inner = &self.inner;
+        if inner.read_only {
+            inner.end_tasks();
+            return Ok(());
+        }
+        inner.check_running()?;
+        resync::run(Arc::clone(inner)).await;
+        for file in inner.data.open_files() {
+            // A file that is gone needs no flush.
+            match crate::data::flush::flush_file(inner, &file, Io::FOREGROUND).await {
+                Ok(()) | Err(Error::NoSuchFile { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        while clean::round(inner, Duration::ZERO).await? > 0 {}
+        Checksums::write_back_all(inner).await?;
+        inner.flush_disks(Io::FOREGROUND).await?;
+        if inner.data.dirty_log.is_behind() {
+            let ticket = inner.data.dirty_log.ticket();
+            DirtyLog::sync(inner, ticket).await?;
+        }
+        inner
+            .change(|_| Ok(((), vec![Op::Clean { clean: true }])))
+            .await?;
+        inner.end_tasks();
+        Ok(())
+    }
+
+    /// Lets go of the disks as a crash would: nothing more is written. For tests and for groups
+    /// that cannot be dismounted in order.
+    pub fn abandon(&self) {
+        self.inner.stop("abandoned");
+        self.inner.end_tasks();
+    }
+
+    /// DROP DISKGROUP: labels every disk as one that may be taken, and ends the mount.
+    ///
+    /// # Errors
+    /// The group has files and `including_contents` is not set, or a disk fails.
+    pub async fn drop_group(&self, including_contents: bool) -> Result<(), Error> {
+        let inner = &self.inner;
+        inner.check_writable()?;
+        let files = lock(&inner.core)
+            .state
+            .files
+            .values()
+            .filter(|f| !f.temporary)
+            .count();
+        if files > 0 && !including_contents {
+            return Err(Error::HasFiles {
+                group: inner.name.clone(),
+                files,
+            });
+        }
+        inner.stop("dropped");
+        inner.end_tasks();
+        for disk in inner.disks.values().filter(|d| d.is_alive()) {
+            let scan = read_labels(disk.device()).await?;
+            if let Some(label) = scan.newest() {
+                let mut label = label.clone();
+                label.status = LabelStatus::Former;
+                write_labels(disk.device(), &label).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the group has stopped itself, and why.
+    ///
+    /// # Errors
+    /// It has stopped.
+    pub fn check_running(&self) -> Result<(), Error> {
+        self.inner.check_running()
+    }
+
+    /// The group's name, upper-case.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// The environment it runs in.
+    pub fn env(&self) -> &SharedEnv {
+        &self.inner.env
+    }
+
+    /// Sets an attribute that may be set.
+    ///
+    /// # Errors
+    /// It is fixed at creation, or unknown, or the value will not do.
+    pub async fn set_attribute(&self, name: &str, value: &str) -> Result<(), Error> {
+        let name = name.to_lowercase();
+        check_attribute(&name, value)?;
+        let op = Op::Attribute {
+            name,
+            value: value.to_owned(),
+        };
+        self.inner.change(|_| Ok(((), vec![op]))).await
+    }
+}
+
+fn room_of(state: &GroupState) -> Result<Room, Error> {
+    Room::of(state).map_err(|error| Error::Damaged {
+        group: state.header.name.clone(),
+        what: format!("the extent map ({error})"),
+        damage: crate::on_disk::Damage::Field {
+            field: "leg",
+            value: 0,
+        },
+    })
+}
+
+/// The pieces of each dirty region that were ever written; regions of files that are gone need
+/// nothing.
+fn dirty_pieces(state: &GroupState, dirty: &[RegionKey]) -> BTreeMap<RegionKey, u64> {
+    dirty
+        .iter()
+        .filter_map(|key| {
+            let file = state.files.get(&key.file)?;
+            let same = file.incarnation == key.incarnation && !file.temporary;
+            same.then(|| (*key, file.pieces_of(key.index.into())))
+        })
+        .collect()
+}
+
+/// Checks a change of an attribute.
+pub(crate) fn check_attribute(name: &str, value: &str) -> Result<(), Error> {
+    let bad = |allowed: &str| {
+        Err(Error::BadValue {
+            what: "attribute value",
+            value: value.to_owned(),
+            allowed: allowed.to_owned(),
+        })
+    };
+    match name {
+        "au_size" | "sector_size" => Err(Error::ReadOnlyAttribute {
+            name: name.to_owned(),
+        }),
+        "content.type" => match value {
+            "data" | "recovery" | "system" => Ok(()),
+            _ => bad("data, recovery or system"),
+        },
+        "content.checksum" => match value {
+            "true" | "false" => Ok(()),
+            _ => bad("true or false"),
+        },
+        "disk_repair_time" => {
+            let (digits, unit) = value.split_at(value.len() - usize::from(!value.is_empty()));
+            let ok = digits
+                .parse::<f64>()
+                .is_ok_and(|v| v >= 0.0 && v.is_finite());
+            if ok && matches!(unit, "m" | "h" | "M" | "H") {
+                Ok(())
+            } else {
+                bad("a number and m or h, as 3.6h")
+            }
+        }
+        _ => Err(Error::BadValue {
+            what: "attribute",
+            value: name.to_owned(),
+            allowed: "content.checksum, content.type, disk_repair_time".to_owned(),
+        }),
+    }
+}
+
+impl Inner {
+    /// Ends the background tasks.
+    pub fn end_tasks(&self) {
+        self.log.end.store(true, Ordering::Release);
+        self.log.wanted.notify(usize::MAX);
+        self.cleaner_wanted.notify(usize::MAX);
+    }
+
+    pub fn is_ending(&self) -> bool {
+        self.log.end.load(Ordering::Acquire) || self.is_stopped()
+    }
+}
+
+impl Committer {
+    /// Candidates for the metadata set among the disks that are here and in sync.
+    pub(crate) fn candidates(inner: &Inner) -> Vec<Candidate> {
+        inner
+            .disks_in_sync()
+            .filter(|d| d.is_alive())
+            .map(|d| Candidate {
+                disk: d.no,
+                failgroup: d.failgroup.clone(),
+            })
+            .collect()
+    }
+}
+
+/// Whether a set of members of that size may be believed; for inspection tools.
+pub fn is_proven(members: usize, present: usize) -> bool {
+    rules::is_proven(members, present)
+}

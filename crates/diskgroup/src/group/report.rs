@@ -1,0 +1,331 @@
+//! What the group tells about itself.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use crate::data::verify::{self, Copies, Findings};
+use crate::disk::{Disk, lock};
+use crate::error::Error;
+use crate::group::Group;
+use crate::on_disk::label::Redundancy;
+use crate::on_disk::layout::{PIECE_BYTES, au_count};
+use crate::state::{DiskStatus, FileState};
+
+/// Figures of a group. Megabytes are MiB.
+#[derive(Clone, Debug)]
+pub struct GroupInfo {
+    /// Name, upper-case.
+    pub name: String,
+    /// Default copies.
+    pub redundancy: Redundancy,
+    /// Sector size in bytes.
+    pub sector_size: u32,
+    /// Allocation unit in bytes.
+    pub au_size: u64,
+    /// Grows with every mount and every change of who takes part.
+    pub epoch: u64,
+    /// All room, without our own metadata.
+    pub total_mb: u64,
+    /// Free room, all copies counted.
+    pub free_mb: u64,
+    /// Oracle's figure: what must stay free to mirror again after the worst failure group is lost.
+    pub required_mirror_free_mb: u64,
+    /// Oracle's figure: (free - required) / copies; may be negative.
+    pub usable_file_mb: i64,
+    /// What can really be written now, as bytes of files.
+    pub writable_mb: u64,
+    /// What can be written so that every extent can be mirrored again whichever failure group is
+    /// lost then; negative: too much is there already.
+    pub writable_and_survive_mb: i64,
+    /// Whether enough failure groups would be left to mirror again at all.
+    pub can_restore: bool,
+    /// Disks that are not in sync.
+    pub offline_disks: usize,
+    /// Disk numbers of the metadata set.
+    pub members: Vec<u16>,
+    /// Bytes of RAM for extent maps and piece maps.
+    pub map_bytes: usize,
+    /// Bytes of RAM for checksum blocks.
+    pub checksum_bytes: usize,
+    /// Why it stopped itself, if it did.
+    pub stopped: Option<String>,
+}
+
+/// A disk of a group.
+#[derive(Clone, Debug)]
+pub struct DiskInfo {
+    /// Its number.
+    pub number: u16,
+    /// Its name.
+    pub name: String,
+    /// Its failure group.
+    pub failgroup: String,
+    /// Its path; `None` when it is not here.
+    pub path: Option<String>,
+    /// Whether it holds every acknowledged write.
+    pub in_sync: bool,
+    /// Why it is not used, if it was here and failed.
+    pub failure: Option<String>,
+    /// Whether it holds a copy of the metadata.
+    pub metadata: bool,
+    /// Bytes the group uses of it.
+    pub bytes: u64,
+    /// All AUs of it in MiB, without metadata.
+    pub total_mb: u64,
+    /// Free AUs in MiB.
+    pub free_mb: u64,
+    /// Since when it is offline, nanoseconds since 1970; 0 when it is not.
+    pub offline_ns: u64,
+    /// When it joined, nanoseconds since 1970.
+    pub created_ns: u64,
+    /// Logical sector in bytes; 0 when it is not here.
+    pub logical_sector: u32,
+    /// Requests, bytes, errors and nanoseconds since the mount.
+    pub counters: BTreeMap<&'static str, u64>,
+}
+
+/// A file of a group.
+#[derive(Clone, Debug)]
+pub struct FileInfo {
+    /// What the metadata says, without the maps.
+    pub number: u32,
+    /// Incarnation.
+    pub incarnation: u32,
+    /// Its attributes.
+    pub attributes: crate::state::FileAttributes,
+    /// Size in bytes, as its owner set it.
+    pub size: u64,
+    /// Bytes of all AUs that it has, copies included.
+    pub space: u64,
+    /// When it was made, nanoseconds since 1970.
+    pub created_ns: u64,
+    /// When its size last changed, nanoseconds since 1970.
+    pub modified_ns: u64,
+    /// Whether some extents have fewer copies in sync than they should.
+    pub redundancy_lowered: bool,
+    /// Whether it has no name yet, or none any more.
+    pub temporary: bool,
+    /// Paths from the root of the group.
+    pub names: Vec<String>,
+    /// AUs on each disk.
+    pub aus_by_disk: BTreeMap<u16, u64>,
+}
+
+/// A resync under way.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Resync {
+    /// Bytes of file still to be made equal.
+    pub bytes_left: u64,
+    /// Regions that are not clean.
+    pub dirty_regions: usize,
+    /// How many may be.
+    pub dirty_regions_cap: usize,
+}
+
+impl Group {
+    /// The group's figures.
+    pub fn info(&self) -> GroupInfo {
+        let inner = &self.inner;
+        let core = lock(&inner.core);
+        let state = &core.state;
+        let copies = state.header.redundancy.copies();
+        let usable = core.space.usable(copies, state);
+        let mb = |aus: u64| aus * inner.au_size >> 20;
+        let signed_mb = |aus: i64| aus * (inner.au_size >> 20) as i64;
+        GroupInfo {
+            name: inner.name.clone(),
+            redundancy: state.header.redundancy,
+            sector_size: inner.sector_size,
+            au_size: inner.au_size,
+            epoch: state.epoch,
+            total_mb: mb(usable.total),
+            free_mb: mb(usable.free),
+            required_mirror_free_mb: mb(usable.required_mirror_free),
+            usable_file_mb: signed_mb(usable.usable_file),
+            writable_mb: mb(usable.writable_now),
+            writable_and_survive_mb: signed_mb(usable.writable_and_survive),
+            can_restore: usable.can_restore,
+            offline_disks: state
+                .disks
+                .values()
+                .filter(|d| d.status != DiskStatus::Online)
+                .count(),
+            members: state.members.clone(),
+            map_bytes: state.map_bytes(),
+            checksum_bytes: inner.data.checksums.count() * 4096,
+            stopped: inner.check_running().err().map(|e| e.to_string()),
+        }
+    }
+
+    /// The group's disks, those that are not here included.
+    pub fn disks(&self) -> Vec<DiskInfo> {
+        let inner = &self.inner;
+        let core = lock(&inner.core);
+        core.state
+            .disks
+            .iter()
+            .map(|(no, d)| {
+                let here = inner.disks.get(no);
+                let (total, free) = core.space.of_disk(*no);
+                DiskInfo {
+                    number: *no,
+                    name: d.name.clone(),
+                    failgroup: d.failgroup.clone(),
+                    path: here.map(|h| h.path.clone()),
+                    in_sync: here.is_some_and(|h| h.is_in_sync() && h.is_alive()),
+                    failure: here.and_then(|h| h.failure()).map(|e| e.kind.to_string()),
+                    metadata: core.state.members.contains(no),
+                    bytes: d.bytes,
+                    total_mb: u64::from(total) * inner.au_size >> 20,
+                    free_mb: u64::from(free) * inner.au_size >> 20,
+                    offline_ns: d.offline_ns,
+                    created_ns: d.created_ns,
+                    logical_sector: here.map_or(0, |h| h.device().geometry().logical_sector),
+                    counters: here.map(|h| counters(h)).unwrap_or_default(),
+                }
+            })
+            .collect()
+    }
+
+    /// All files.
+    pub fn files(&self) -> Vec<FileInfo> {
+        let core = lock(&self.inner.core);
+        let in_sync = |disk: u16| self.inner.disks.get(&disk).is_some_and(|d| d.is_in_sync());
+        core.state
+            .files
+            .values()
+            .map(|f| {
+                let names = core
+                    .state
+                    .names
+                    .names_of(crate::names::FileNo(f.number))
+                    .filter_map(|(dir, name)| {
+                        let dirs = core.state.names.dir_path(dir).ok()?;
+                        let prefix: String = dirs.iter().map(|d| format!("{d}/")).collect();
+                        Some(format!("{prefix}{name}"))
+                    })
+                    .collect();
+                file_info(f, names, self.inner.au_size, &in_sync)
+            })
+            .collect()
+    }
+
+    /// Attributes: those fixed at creation, and those that were set.
+    pub fn attributes(&self) -> BTreeMap<String, (String, bool)> {
+        let core = lock(&self.inner.core);
+        let mut all: BTreeMap<String, (String, bool)> = BTreeMap::new();
+        for (name, value) in [
+            ("content.checksum", "true"),
+            ("content.type", "data"),
+            ("disk_repair_time", "3.6h"),
+        ] {
+            all.insert(name.to_owned(), (value.to_owned(), false));
+        }
+        all.insert("au_size".into(), (self.inner.au_size.to_string(), true));
+        all.insert(
+            "sector_size".into(),
+            (self.inner.sector_size.to_string(), true),
+        );
+        for (name, value) in &core.state.attributes {
+            all.insert(name.clone(), (value.clone(), false));
+        }
+        all
+    }
+
+    /// The resync under way, if any.
+    pub fn resync(&self) -> Resync {
+        let regions = &self.inner.data.regions;
+        Resync {
+            bytes_left: regions.pieces_to_sync() * PIECE_BYTES,
+            dirty_regions: regions.count(),
+            dirty_regions_cap: regions.cap(),
+        }
+    }
+
+    /// Bytes of file that a [`Group::validate`] of these files will go through.
+    pub fn bytes_of(&self, numbers: &[u32]) -> u64 {
+        let core = lock(&self.inner.core);
+        let files = numbers.iter().filter_map(|n| core.state.files.get(n));
+        files
+            .flat_map(|f| &f.pieces)
+            .map(|m| u64::from(m.count_ones()) * PIECE_BYTES)
+            .sum()
+    }
+
+    /// Reads every copy of the given files and compares; writes nothing.
+    ///
+    /// # Errors
+    /// The group has stopped.
+    pub async fn validate(
+        &self,
+        numbers: &[u32],
+        copies: Copies,
+        progress: &(dyn Fn(u64) + Send + Sync),
+    ) -> Result<Findings, Error> {
+        self.inner.check_running()?;
+        verify::verify(&self.inner, numbers, copies, progress).await
+    }
+
+    /// Checks what must hold of the metadata: no AU has two owners.
+    ///
+    /// # Errors
+    /// What does not hold, in words.
+    pub fn check(&self) -> Result<(), String> {
+        let core = lock(&self.inner.core);
+        core.state
+            .check_no_double_allocation()
+            .map_err(|leg| format!("AU {} of disk {} has two owners", leg.au, leg.disk))?;
+        core.state.check().map_err(|damage| damage.to_string())
+    }
+}
+
+fn counters(disk: &Disk) -> BTreeMap<&'static str, u64> {
+    let c = &disk.counters;
+    [
+        ("reads", &c.reads),
+        ("writes", &c.writes),
+        ("bytes_read", &c.bytes_read),
+        ("bytes_written", &c.bytes_written),
+        ("read_errs", &c.read_errors),
+        ("write_errs", &c.write_errors),
+        ("read_timeout", &c.read_timeouts),
+        ("write_timeout", &c.write_timeouts),
+        ("read_ns", &c.read_ns),
+        ("write_ns", &c.write_ns),
+        ("checksum_errs", &c.checksum_errors),
+        ("repaired", &c.repaired),
+    ]
+    .into_iter()
+    .map(|(name, counter)| (name, counter.load(Ordering::Relaxed)))
+    .collect()
+}
+
+fn file_info(
+    f: &FileState,
+    names: Vec<String>,
+    au_size: u64,
+    in_sync: &dyn Fn(u16) -> bool,
+) -> FileInfo {
+    let mut aus_by_disk = BTreeMap::new();
+    for leg in &f.legs {
+        *aus_by_disk.entry(leg.disk).or_insert(0) += 1;
+    }
+    FileInfo {
+        number: f.number,
+        incarnation: f.incarnation,
+        attributes: f.attributes.clone(),
+        size: f.size,
+        space: f.legs.len() as u64 * au_size,
+        created_ns: f.created_ns,
+        modified_ns: f.modified_ns,
+        redundancy_lowered: aus_by_disk.keys().any(|d| !in_sync(*d)),
+        temporary: f.temporary,
+        names,
+        aus_by_disk,
+    }
+}
+
+/// AUs that fit a disk of that many bytes; for plans.
+pub fn aus_of(bytes: u64, au_size: u64) -> u32 {
+    au_count(bytes, au_size)
+}

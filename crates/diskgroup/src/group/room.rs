@@ -1,0 +1,182 @@
+//! Allocation as the group sees it: its own legs and disk numbers over [`crate::space`].
+
+use std::collections::BTreeMap;
+
+use crate::on_disk::layout::{CHECKSUM_RUN_AUS, au_count};
+use crate::space::{
+    Au, AuMap, DiskNo, ExtentSets, FailGroupNo, FileSpread, Leg as SpaceLeg, Placement, Policy,
+    Space, SpaceError, Usable,
+};
+use crate::state::{FileState, GroupState, Leg};
+
+/// Which AUs are free, and how each file lies.
+pub(crate) struct Room {
+    space: Space,
+    failgroups: Vec<String>,
+    spreads: BTreeMap<u32, FileSpread>,
+}
+
+fn space_leg(leg: Leg) -> SpaceLeg {
+    SpaceLeg {
+        disk: DiskNo(leg.disk),
+        au: Au(leg.au),
+    }
+}
+
+impl Room {
+    /// The room that a state leaves. Fails on the first AU that has two owners.
+    pub fn of(state: &GroupState) -> Result<Room, SpaceError> {
+        let mut room = Room {
+            space: Space::new(),
+            failgroups: Vec::new(),
+            spreads: BTreeMap::new(),
+        };
+        let au_size = u64::from(state.header.au_size);
+        for (no, disk) in &state.disks {
+            let failgroup = room.failgroup(&disk.failgroup);
+            let map = AuMap::new(au_count(disk.bytes, au_size), Some(CHECKSUM_RUN_AUS));
+            room.space.add_disk(DiskNo(*no), failgroup, map)?;
+            for run in disk.areas.iter().flatten() {
+                for au in run.start..run.start.saturating_add(run.count) {
+                    let map = room.space.map_mut(DiskNo(*no))?;
+                    map.reserve_at(Au(au)).map_err(|reason| SpaceError::Au {
+                        disk: DiskNo(*no),
+                        reason,
+                    })?;
+                }
+            }
+        }
+        for (no, _) in state.disks.iter().filter(|(no, _)| !state.is_online(**no)) {
+            room.space.set_allocatable(DiskNo(*no), false)?;
+        }
+        for file in state.files.values() {
+            let mut spread = FileSpread::new();
+            let copies = usize::from(file.attributes.copies);
+            for legs in file.legs.chunks(copies) {
+                for leg in legs {
+                    room.space.take(space_leg(*leg))?;
+                }
+                add_to_spread(&mut spread, legs);
+            }
+            room.spreads.insert(file.number, spread);
+        }
+        Ok(room)
+    }
+
+    fn failgroup(&mut self, name: &str) -> FailGroupNo {
+        let at = self
+            .failgroups
+            .iter()
+            .position(|f| f == name)
+            .unwrap_or_else(|| {
+                self.failgroups.push(name.to_owned());
+                self.failgroups.len() - 1
+            });
+        FailGroupNo(u16::try_from(at).expect("disk numbers are 16 bits"))
+    }
+
+    /// Names the failure group in an error.
+    pub fn words(&self, error: &SpaceError) -> String {
+        match error {
+            SpaceError::NoRoom {
+                fits,
+                failgroup,
+                free_in_failgroup,
+                free,
+                ..
+            } => format!(
+                "{fits} extents fit; failure group {} is the first to run out ({} of {} free AUs \
+                 are on it)",
+                self.failgroup_name(*failgroup),
+                free_in_failgroup,
+                free
+            ),
+            SpaceError::NoSuchFailGroup(no) => format!(
+                "no disk of failure group {} is online",
+                self.failgroup_name(*no)
+            ),
+            other => other.to_string(),
+        }
+    }
+
+    fn failgroup_name(&self, no: FailGroupNo) -> &str {
+        self.failgroups
+            .get(usize::from(no.0))
+            .map_or("?", String::as_str)
+    }
+
+    /// Room for `count` more extent sets of a file; all or nothing.
+    pub fn place(&mut self, file: &FileState, count: u32) -> Result<Vec<Leg>, SpaceError> {
+        let policy = match &file.attributes.placement {
+            None => Policy::Any,
+            Some(name) => Policy::InFailGroup(self.failgroup(name)),
+        };
+        let spread = self.spreads.entry(file.number).or_default();
+        let sets = self
+            .space
+            .place(spread, file.attributes.copies, &policy, count)?;
+        let legs = sets.iter().flat_map(|set| set.legs().to_vec());
+        Ok(legs
+            .map(|l| Leg {
+                disk: l.disk.0,
+                au: l.au.0,
+            })
+            .collect())
+    }
+
+    /// Gives back an AU that no file has any more.
+    pub fn free(&mut self, leg: Leg) {
+        self.space
+            .release(space_leg(leg))
+            .expect("only what was taken is given back");
+    }
+
+    /// A file has other extents now, or is gone.
+    pub fn respread(&mut self, number: u32, file: Option<&FileState>) {
+        let Some(file) = file else {
+            self.spreads.remove(&number);
+            return;
+        };
+        let mut spread = FileSpread::new();
+        for legs in file.legs.chunks(file.attributes.copies.into()) {
+            add_to_spread(&mut spread, legs);
+        }
+        self.spreads.insert(number, spread);
+    }
+
+    /// Takes an AU for metadata.
+    pub fn reserve(&mut self, disk: u16) -> Option<u32> {
+        self.space
+            .map_mut(DiskNo(disk))
+            .ok()?
+            .reserve(Au(0))
+            .map(|au| au.0)
+    }
+
+    pub fn set_online(&mut self, disk: u16, online: bool) {
+        self.space
+            .set_allocatable(DiskNo(disk), online)
+            .expect("a disk of the group");
+    }
+
+    /// Total and free AUs of a disk, without metadata.
+    pub fn of_disk(&self, disk: u16) -> (u32, u32) {
+        self.space
+            .disk(DiskNo(disk))
+            .map_or((0, 0), |d| (d.map().total(), d.map().free_count()))
+    }
+
+    /// The figures of the group for files of `copies` copies.
+    pub fn usable(&self, copies: u8, state: &GroupState) -> Usable {
+        let mut sets = ExtentSets::default();
+        for file in state.files.values() {
+            sets.by_copies[usize::from(file.attributes.copies) - 1] += file.extents();
+        }
+        self.space.usable(copies, &sets)
+    }
+}
+
+fn add_to_spread(spread: &mut FileSpread, legs: &[Leg]) {
+    let legs: Vec<SpaceLeg> = legs.iter().map(|l| space_leg(*l)).collect();
+    spread.add(&Placement::new(&legs));
+}

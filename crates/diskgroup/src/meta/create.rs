@@ -1,0 +1,346 @@
+//! CREATE DISKGROUP: labels that say "being created", the first checkpoint, labels that say
+//! "member".
+//!
+//! Stopped before the first label says member: every disk may be taken again without FORCE.
+//! Stopped after: all metadata was durable before, so a mount finds a whole group.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use cellar_io::{Device, SharedEnv};
+
+use crate::disk::{Disk, DiskIdentity};
+use crate::error::Error;
+use crate::group::check_attributes;
+use crate::meta::checkpoint::{self, Target};
+use crate::meta::labels::{read_labels, write_labels};
+use crate::meta::rules::{self, Candidate};
+use crate::names::{DiskName, FailGroupName, GroupName};
+use crate::on_disk::checkpoint::encode;
+use crate::on_disk::label::{Label, LabelStatus, Redundancy};
+use crate::on_disk::layout::{AU_SIZE_MAX, AU_SIZE_MIN, BLOCK_U64, DISK_BYTES_MIN, au_count};
+use crate::on_disk::superblock::{AuRun, LogPosition};
+use crate::on_disk::{Damage, Uuid};
+use crate::state::{DiskState, DiskStatus, GroupHeader, GroupState, Stale};
+
+/// The smallest number of AUs on a disk: checksums, two checkpoint areas and one for data.
+const AUS_MIN: u32 = 4;
+
+/// What to create.
+#[derive(Clone)]
+pub struct CreateGroup {
+    /// The group's name.
+    pub name: String,
+    /// Copies by default.
+    pub redundancy: Redundancy,
+    /// Allocation unit in bytes: 1, 2, 4, ... 64 MiB.
+    pub au_size: u64,
+    /// 512 or 4096; `None` takes the largest logical sector among the disks.
+    pub sector_size: Option<u32>,
+    /// Attributes to be set at once.
+    pub attributes: BTreeMap<String, String>,
+    /// Whether an instance keeps its catalog here.
+    pub holds_catalog: bool,
+    /// The disks.
+    pub disks: Vec<NewDisk>,
+}
+
+/// A disk for a new group.
+#[derive(Clone)]
+pub struct NewDisk {
+    /// The disk, opened for writing.
+    pub device: Arc<dyn Device>,
+    /// Its path, for messages.
+    pub path: String,
+    /// Its name; `None` takes `GROUP_0000` and so on.
+    pub name: Option<String>,
+    /// Its failure group; `None` makes it one of its own.
+    pub failgroup: Option<String>,
+    /// Use fewer bytes of it than it has.
+    pub size: Option<u64>,
+    /// FORCE: take a disk that carries another group's label.
+    pub force: bool,
+}
+
+struct Planned {
+    disk: NewDisk,
+    name: String,
+    failgroup: String,
+    bytes: u64,
+    uuid: Uuid,
+}
+
+fn uuid(env: &SharedEnv) -> Uuid {
+    Uuid(u128::from(env.random()) << 64 | u128::from(env.random()))
+}
+
+fn bad(what: &'static str, value: impl ToString, allowed: &str) -> Error {
+    Error::BadValue {
+        what,
+        value: value.to_string(),
+        allowed: allowed.to_owned(),
+    }
+}
+
+/// Creates a group on disks that nobody uses. It is not mounted.
+///
+/// # Errors
+/// A name, size or disk that will not do, before anything is written; or a disk that fails.
+pub async fn create(env: &SharedEnv, spec: CreateGroup) -> Result<(), Error> {
+    let name = GroupName::new(&spec.name).map_err(|e| Error::BadName {
+        name: spec.name.clone(),
+        why: e.to_string(),
+    })?;
+    let legal =
+        spec.au_size.is_power_of_two() && (AU_SIZE_MIN..=AU_SIZE_MAX).contains(&spec.au_size);
+    if !legal {
+        return Err(bad(
+            "AU size",
+            spec.au_size,
+            "1M, 2M, 4M, 8M, 16M, 32M or 64M",
+        ));
+    }
+    let sector = sector_size(&spec)?;
+    check_attributes(&spec.attributes)?;
+    let planned = plan(env, &name, &spec)?;
+    for p in &planned {
+        check_label(p).await?;
+    }
+    let header = GroupHeader {
+        uuid: uuid(env),
+        name: name.as_str().to_owned(),
+        redundancy: spec.redundancy,
+        au_size: u32::try_from(spec.au_size).expect("at most 64 MiB"),
+        sector_size: sector,
+        created_ns: env.wall().unix_nanos,
+    };
+    write_all(env, header, &spec, &planned).await
+}
+
+fn sector_size(spec: &CreateGroup) -> Result<u32, Error> {
+    let largest = spec
+        .disks
+        .iter()
+        .map(|d| d.device.geometry().logical_sector)
+        .max();
+    let largest = largest.unwrap_or(512);
+    let sector = spec.sector_size.unwrap_or(largest);
+    if sector != 512 && sector != 4096 {
+        return Err(bad("sector size", sector, "512 or 4096"));
+    }
+    let too_coarse = spec
+        .disks
+        .iter()
+        .find(|d| d.device.geometry().logical_sector > sector);
+    match too_coarse {
+        None => Ok(sector),
+        Some(disk) => Err(Error::DiskUnusable {
+            disk: disk.path.clone(),
+            why: format!(
+                "its logical sector is {} bytes, larger than the group's {sector}; \
+                 create the group with sector size 4096",
+                disk.device.geometry().logical_sector
+            ),
+            number: 15038,
+        }),
+    }
+}
+
+fn plan(env: &SharedEnv, group: &GroupName, spec: &CreateGroup) -> Result<Vec<Planned>, Error> {
+    let mut planned = Vec::new();
+    let mut names = BTreeSet::new();
+    for (no, disk) in (0u16..).zip(&spec.disks) {
+        let wrong = |name: &str, why: String| Error::BadName {
+            name: name.to_owned(),
+            why,
+        };
+        let name = match &disk.name {
+            Some(name) => DiskName::new(name).map_err(|e| wrong(name, e.to_string()))?,
+            None => DiskName::numbered(group, no),
+        };
+        if !names.insert(name.clone()) {
+            return Err(Error::Exists {
+                name: name.as_str().to_owned(),
+            });
+        }
+        let failgroup = match &disk.failgroup {
+            Some(f) => FailGroupName::new(f).map_err(|e| wrong(f, e.to_string()))?,
+            None => FailGroupName::from(&name),
+        };
+        let size = disk.device.geometry().size / BLOCK_U64 * BLOCK_U64;
+        let bytes = disk.size.map_or(size, |s| s / BLOCK_U64 * BLOCK_U64);
+        let unusable = |why: String, number| Error::DiskUnusable {
+            disk: disk.path.clone(),
+            why,
+            number,
+        };
+        if bytes > size {
+            return Err(unusable(
+                format!("it has {size} bytes, SIZE asks for {bytes}"),
+                15036,
+            ));
+        }
+        if bytes < DISK_BYTES_MIN || au_count(bytes, spec.au_size) < AUS_MIN {
+            let least = DISK_BYTES_MIN.max(u64::from(AUS_MIN) * spec.au_size + (9 << 20));
+            let (mb, least) = (bytes >> 20, least.div_ceil(1 << 20));
+            let why = format!("it has {mb} MB, at least {least} are needed with this AU size");
+            return Err(unusable(why, 15036));
+        }
+        planned.push(Planned {
+            disk: disk.clone(),
+            name: name.as_str().to_owned(),
+            failgroup: failgroup.as_str().to_owned(),
+            bytes,
+            uuid: uuid(env),
+        });
+    }
+    let failgroups: BTreeSet<&str> = planned.iter().map(|p| p.failgroup.as_str()).collect();
+    let needed = usize::from(spec.redundancy.copies());
+    if failgroups.len() < needed {
+        return Err(Error::FailGroups {
+            redundancy: match spec.redundancy {
+                Redundancy::External => "external",
+                Redundancy::Normal => "normal",
+                Redundancy::High => "high",
+            },
+            needed,
+            found: failgroups.len(),
+        });
+    }
+    Ok(planned)
+}
+
+async fn check_label(p: &Planned) -> Result<(), Error> {
+    let unusable = |why: String, number| Error::DiskUnusable {
+        disk: p.disk.path.clone(),
+        why,
+        number,
+    };
+    let found = read_labels(&p.disk.device).await?;
+    let free = match found.newest() {
+        Some(label) if label.status == LabelStatus::Member => {
+            if p.disk.force {
+                return Ok(());
+            }
+            let why = format!(
+                "it belongs to disk group \"{}\" as \"{}\"; FORCE takes it and destroys its data",
+                label.group_name, label.disk_name
+            );
+            return Err(unusable(why, 15033));
+        }
+        Some(_) => true,
+        None => !matches!(
+            found.damage(),
+            Some(Damage::Version { .. } | Damage::Features { .. } | Damage::Checksum)
+        ),
+    };
+    if free && p.disk.force {
+        return Err(Error::ForceNotNeeded {
+            disk: p.disk.path.clone(),
+        });
+    }
+    if !free && !p.disk.force {
+        let damage = found.damage().map(ToString::to_string).unwrap_or_default();
+        return Err(unusable(
+            format!("it carries a Cellar label, but {damage}"),
+            15033,
+        ));
+    }
+    Ok(())
+}
+
+async fn write_all(
+    env: &SharedEnv,
+    header: GroupHeader,
+    spec: &CreateGroup,
+    planned: &[Planned],
+) -> Result<(), Error> {
+    let label = |no: u16, p: &Planned, status| Label {
+        features: 0,
+        generation: 0,
+        group: header.uuid,
+        disk: p.uuid,
+        disk_no: no,
+        status,
+        redundancy: header.redundancy,
+        au_size: header.au_size,
+        sector_size: header.sector_size,
+        disk_bytes: p.bytes,
+        created_ns: header.created_ns,
+        group_name: header.name.clone(),
+        disk_name: p.name.clone(),
+        failgroup: p.failgroup.clone(),
+        holds_catalog: spec.holds_catalog,
+    };
+    for (no, p) in (0u16..).zip(planned) {
+        write_labels(&p.disk.device, &label(no, p, LabelStatus::Creating)).await?;
+    }
+    let candidates: Vec<Candidate> = (0u16..)
+        .zip(planned)
+        .map(|(disk, p)| Candidate {
+            disk,
+            failgroup: p.failgroup.clone(),
+        })
+        .collect();
+    let members = rules::choose(header.redundancy, &[], &candidates);
+    // AU 0 holds checksums; AU 1 the first checkpoint.
+    let area = vec![AuRun { start: 1, count: 1 }];
+    let disks: BTreeMap<u16, DiskState> = (0u16..)
+        .zip(planned)
+        .map(|(no, p)| {
+            let state = DiskState {
+                uuid: p.uuid,
+                name: p.name.clone(),
+                failgroup: p.failgroup.clone(),
+                bytes: p.bytes,
+                status: DiskStatus::Online,
+                stale: Stale::Nothing,
+                offline_ns: 0,
+                created_ns: header.created_ns,
+                areas: [
+                    if members.contains(&no) {
+                        area.clone()
+                    } else {
+                        vec![]
+                    },
+                    vec![],
+                ],
+            };
+            (no, state)
+        })
+        .collect();
+    let au_size = u64::from(header.au_size);
+    let mut state = GroupState::new(header.clone(), disks, members.clone());
+    state.attributes = spec.attributes.clone();
+    let position = LogPosition {
+        lsn: 0,
+        previous_crc: 0,
+        previous_life: 0,
+        epoch: 1,
+    };
+    let encoded = encode(header.uuid, position.lsn, &state.encode());
+    for no in &members {
+        let p = &planned[usize::from(*no)];
+        let identity = DiskIdentity {
+            no: *no,
+            uuid: p.uuid,
+            name: p.name.clone(),
+            failgroup: p.failgroup.clone(),
+            path: p.disk.path.clone(),
+        };
+        let disk = Disk::new(identity, Arc::clone(&p.disk.device), Arc::clone(env));
+        let target = Target {
+            disk: &disk,
+            group: header.uuid,
+            au_size,
+            area: 0,
+            runs: &area,
+            generation: 1,
+        };
+        checkpoint::write(&target, &encoded, position).await?;
+    }
+    for (no, p) in (0u16..).zip(planned) {
+        write_labels(&p.disk.device, &label(no, p, LabelStatus::Member)).await?;
+    }
+    Ok(())
+}

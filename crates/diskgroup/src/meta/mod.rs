@@ -1,0 +1,10 @@
+//! Where a group's metadata lives and how it stays the newest: the set of member disks, the log,
+//! checkpoints, and mounting from what is left of them.
+
+pub mod chain;
+pub mod checkpoint;
+pub mod commit;
+pub mod create;
+pub mod labels;
+pub mod mount;
+pub mod rules;

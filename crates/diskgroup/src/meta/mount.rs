@@ -1,0 +1,399 @@
+//! Mounting: which history is the newest, whether that is proven, and what is left to do.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cellar_io::{Device, DeviceExt, Io, SharedEnv};
+
+use crate::disk::{Disk, DiskIdentity};
+use crate::error::Error;
+use crate::meta::chain::{Chain, History, ReadError};
+use crate::meta::commit::MemberState;
+use crate::meta::labels::read_labels;
+use crate::meta::rules;
+use crate::on_disk::dirty::DirtyBlock;
+use crate::on_disk::label::{Label, LabelStatus, Redundancy};
+use crate::on_disk::layout::{BLOCK, DIRTY_LOG, DIRTY_LOG_BYTES, LOG_BLOCKS, REGION_BYTES};
+use crate::on_disk::superblock::LogPosition;
+use crate::on_disk::{Damage, Uuid};
+use crate::state::GroupState;
+
+/// A disk that may belong to the group.
+#[derive(Clone)]
+pub struct FoundDisk {
+    /// The disk, opened.
+    pub device: Arc<dyn Device>,
+    /// Its path.
+    pub path: String,
+}
+
+/// A disk whose label is the group's.
+pub(crate) struct Labelled {
+    pub label: Label,
+    pub found: FoundDisk,
+    pub chain: Option<Chain>,
+}
+
+/// What a mount starts from.
+pub(crate) struct Start {
+    pub state: GroupState,
+    pub position: LogPosition,
+    /// Disks of the state that are here, in sync or not.
+    pub disks: BTreeMap<u16, Arc<Disk>>,
+    /// Disks that the state counts on and that are not here.
+    pub missing: Vec<u16>,
+    /// Members that have the whole history.
+    pub members: BTreeMap<u16, MemberState>,
+    /// Members that are here but behind: to be brought up to date first.
+    pub lagging: Vec<u16>,
+    /// Newest superblock generations of all disks here.
+    pub generations: BTreeMap<u16, u64>,
+    /// The newest version of each block of the dirty log.
+    pub dirty: BTreeMap<u16, DirtyBlock>,
+    /// How many regions can be copied in a second, from how fast the logs could be read.
+    pub regions_per_second: f64,
+}
+
+/// Reads the labels of `found` and keeps the disks of the group called `name`.
+pub(crate) async fn disks_of(
+    name: &str,
+    found: Vec<FoundDisk>,
+) -> Result<(Uuid, Vec<Labelled>), Error> {
+    let mut labelled: Vec<Labelled> = Vec::new();
+    let mut damage = None;
+    for disk in found {
+        let Ok(scan) = read_labels(&disk.device).await else {
+            continue;
+        };
+        match scan.newest() {
+            Some(label) if label.group_name == name && label.status != LabelStatus::Former => {
+                labelled.push(Labelled {
+                    label: label.clone(),
+                    found: disk,
+                    chain: None,
+                });
+            }
+            Some(_) => {}
+            None => damage = damage.or(scan.damage().cloned().map(|d| (disk.path.clone(), d))),
+        }
+    }
+    let Some(group) = labelled
+        .iter()
+        .max_by_key(|l| l.label.created_ns)
+        .map(|l| l.label.group)
+    else {
+        let why = match damage {
+            Some((path, d)) if !matches!(d, Damage::Blank) => {
+                format!("no disk of it was found; the label of {path} cannot be read: {d}")
+            }
+            _ => "no disk of it was found".to_owned(),
+        };
+        return Err(Error::NotProven {
+            group: name.to_owned(),
+            why,
+        });
+    };
+    labelled.retain(|l| l.label.group == group);
+    labelled.sort_by_key(|l| l.label.disk_no);
+    if let Some(pair) = labelled
+        .windows(2)
+        .find(|p| p[0].label.disk == p[1].label.disk)
+    {
+        return Err(Error::DiskUnusable {
+            disk: pair[1].found.path.clone(),
+            why: format!("it is the same disk as {}", pair[0].found.path),
+            number: 15020,
+        });
+    }
+    Ok((group, labelled))
+}
+
+/// Finds the newest provable state among the disks found.
+///
+/// # Errors
+/// Too little is here, or what is here is damaged.
+pub(crate) async fn start(
+    env: &SharedEnv,
+    name: &str,
+    found: Vec<FoundDisk>,
+    force: bool,
+) -> Result<Start, Error> {
+    let (group, mut labelled) = disks_of(name, found).await?;
+    let began = env.now();
+    let mut read_bytes = 0u64;
+    for l in &mut labelled {
+        // A disk whose metadata cannot be read counts as one without metadata.
+        l.chain = Chain::read(&l.found.device, group, l.label.disk).await.ok();
+        read_bytes += LOG_BLOCKS * BLOCK as u64;
+    }
+    let seconds = env.now().since(began).as_secs_f64().max(1e-6);
+    // A copy reads one leg and writes another.
+    let regions_per_second = read_bytes as f64 / seconds / 2.0 / REGION_BYTES as f64;
+    if let Some(damage) = labelled
+        .iter()
+        .filter_map(|l| l.chain.as_ref()?.too_new())
+        .next()
+    {
+        let what = "superblock".to_owned();
+        return Err(Error::Damaged {
+            group: name.to_owned(),
+            what,
+            damage: damage.clone(),
+        });
+    }
+    let (state, best, source) = newest_state(name, group, &labelled).await?;
+    let (members, lagging) = prove(name, &state, &best, source, &labelled, force)?;
+    let generations = labelled
+        .iter()
+        .filter_map(|l| Some((l.label.disk_no, l.chain.as_ref()?.generation())))
+        .collect();
+    let (disks, missing) = match_disks(env, &state, &labelled);
+    check_complete(name, &state, &disks, &missing)?;
+    let present: Vec<&Arc<Disk>> = members
+        .keys()
+        .chain(&lagging)
+        .filter_map(|no| disks.get(no))
+        .collect();
+    let mut dirty = read_dirty(group, &present).await;
+    if state.clean {
+        dirty.values_mut().for_each(|block| block.entries.clear());
+    }
+    Ok(Start {
+        state,
+        position: best.end,
+        disks,
+        missing,
+        members,
+        lagging,
+        generations,
+        dirty,
+        regions_per_second,
+    })
+}
+
+/// The furthest history whose checkpoint can be read; also which disk told it.
+async fn newest_state(
+    name: &str,
+    group: Uuid,
+    labelled: &[Labelled],
+) -> Result<(GroupState, History, u16), Error> {
+    let mut all: Vec<(&Labelled, History)> = Vec::new();
+    for l in labelled {
+        let histories = l
+            .chain
+            .as_ref()
+            .map(|c| c.histories(group))
+            .unwrap_or_default();
+        all.extend(histories.into_iter().map(|h| (l, h)));
+    }
+    all.sort_by_key(|(_, h)| std::cmp::Reverse((h.end.epoch, h.end.lsn)));
+    let furthest = all.first().map(|(_, h)| h.end);
+    let mut damage = None;
+    for (l, history) in all {
+        // Falling back to a shorter history would forget acknowledged changes.
+        if Some(history.end) != furthest {
+            break;
+        }
+        match history.state(&l.found.device, l.label.au_size.into()).await {
+            Ok(state) => return Ok((state, history, l.label.disk_no)),
+            Err(ReadError::Damage(d)) => damage = Some((l.found.path.clone(), d)),
+            Err(ReadError::Io(error)) => return Err(Error::Io(error)),
+        }
+    }
+    let (what, damage) = match damage {
+        Some((path, d)) => (format!("the checkpoint on {path}"), d),
+        None => (
+            "the superblocks of every disk found".to_owned(),
+            Damage::Blank,
+        ),
+    };
+    Err(Error::Damaged {
+        group: name.to_owned(),
+        what,
+        damage,
+    })
+}
+
+/// Checks that no newer history can exist elsewhere, and sorts the members here into those that
+/// have all of it and those that lag.
+fn prove(
+    name: &str,
+    state: &GroupState,
+    best: &History,
+    source: u16,
+    labelled: &[Labelled],
+    force: bool,
+) -> Result<(BTreeMap<u16, MemberState>, Vec<u16>), Error> {
+    let mut members = BTreeMap::new();
+    let mut lagging = Vec::new();
+    let mut readable = 0;
+    for no in &state.members {
+        let uuid = state.disks.get(no).map(|d| d.uuid);
+        let here = labelled.iter().find(|l| Some(l.label.disk) == uuid);
+        let Some(chain) = here.and_then(|l| l.chain.as_ref()) else {
+            continue;
+        };
+        let own = chain.histories(state.header.uuid);
+        let Some(own) = own.first() else { continue };
+        // A superblock that rotted may have been the one that says this disk went on alone; such a
+        // disk proves nothing, unless it ends where the newest history ends.
+        let rotten = chain
+            .slots
+            .iter()
+            .any(|(_, s)| matches!(s, Err(Damage::Checksum)));
+        if rotten && !own.is_same_as(best) {
+            continue;
+        }
+        readable += 1;
+        if own.end.epoch == best.end.epoch
+            && own.end.lsn == best.end.lsn
+            && !own.is_same_as(best)
+            && !force
+        {
+            let why = format!(
+                "disks {source} and {no} tell different histories of epoch {}",
+                best.end.epoch
+            );
+            return Err(Error::NotProven {
+                group: name.to_owned(),
+                why,
+            });
+        }
+        if own.is_same_as(best) {
+            let s = &own.superblock;
+            let member = MemberState {
+                log_start: s.position.lsn,
+                generation: chain.generation(),
+                area: s.area,
+            };
+            members.insert(*no, member);
+        } else {
+            lagging.push(*no);
+        }
+    }
+    if !rules::is_proven(state.members.len(), readable) && !force {
+        let absent: Vec<&str> = state
+            .members
+            .iter()
+            .filter(|no| !members.contains_key(no) && !lagging.contains(no))
+            .filter_map(|no| state.disks.get(no).map(|d| d.name.as_str()))
+            .collect();
+        let why = format!(
+            "{readable} of its {} metadata disks can be read; without {} it cannot be shown that \
+             nothing newer was written",
+            state.members.len(),
+            absent.join(" or ")
+        );
+        return Err(Error::NotProven {
+            group: name.to_owned(),
+            why,
+        });
+    }
+    Ok((members, lagging))
+}
+
+fn match_disks(
+    env: &SharedEnv,
+    state: &GroupState,
+    labelled: &[Labelled],
+) -> (BTreeMap<u16, Arc<Disk>>, Vec<u16>) {
+    let mut disks = BTreeMap::new();
+    let mut missing = Vec::new();
+    for (no, d) in &state.disks {
+        let here = labelled.iter().find(|l| l.label.disk == d.uuid);
+        let large_enough = here.filter(|l| l.found.device.geometry().size >= d.bytes);
+        match large_enough {
+            Some(l) => {
+                let identity = DiskIdentity {
+                    no: *no,
+                    uuid: d.uuid,
+                    name: d.name.clone(),
+                    failgroup: d.failgroup.clone(),
+                    path: l.found.path.clone(),
+                };
+                let device = Arc::clone(&l.found.device);
+                let disk = Disk::new(identity, device, Arc::clone(env));
+                if !state.is_online(*no) {
+                    disk.left();
+                }
+                disks.insert(*no, Arc::new(disk));
+            }
+            None if state.is_online(*no) => missing.push(*no),
+            None => {}
+        }
+    }
+    (disks, missing)
+}
+
+/// Every mirrored extent must have a copy in sync here; an external group needs every disk.
+fn check_complete(
+    name: &str,
+    state: &GroupState,
+    disks: &BTreeMap<u16, Arc<Disk>>,
+    missing: &[u16],
+) -> Result<(), Error> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = missing
+        .iter()
+        .filter_map(|no| state.disks.get(no).map(|d| d.name.as_str()))
+        .collect();
+    let here = |disk: u16| disks.get(&disk).is_some_and(|d| d.is_in_sync());
+    let lost = state.files.values().find(|f| {
+        f.attributes.copies > 1
+            && f.legs
+                .chunks(f.attributes.copies.into())
+                .any(|legs| !legs.iter().any(|l| here(l.disk)))
+    });
+    let why = if state.header.redundancy == Redundancy::External {
+        format!(
+            "{} not found, and external redundancy keeps one copy",
+            names.join(", ")
+        )
+    } else if let Some(file) = lost {
+        format!(
+            "without {} file {} has no whole copy",
+            names.join(", "),
+            file.number
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Error::Incomplete {
+        group: name.to_owned(),
+        why,
+    })
+}
+
+/// The newest version of each block of the dirty log. A mark is acknowledged when every member has
+/// it, so the newest version on any member has every acknowledged mark of that block.
+async fn read_dirty(group: Uuid, members: &[&Arc<Disk>]) -> BTreeMap<u16, DirtyBlock> {
+    let mut newest: BTreeMap<u16, DirtyBlock> = BTreeMap::new();
+    for disk in members {
+        for place in DIRTY_LOG {
+            let length = DIRTY_LOG_BYTES as usize;
+            let Ok(bytes) = disk.device().read_at(Io::FOREGROUND, place, length).await else {
+                continue;
+            };
+            for (number, block) in (0u16..).zip(bytes.chunks_exact(BLOCK)) {
+                let Ok(found) = DirtyBlock::decode(block, group, number) else {
+                    continue;
+                };
+                if newest
+                    .get(&number)
+                    .is_none_or(|n| n.generation < found.generation)
+                {
+                    newest.insert(number, found);
+                }
+            }
+        }
+    }
+    newest
+}
+
+/// How many regions may be dirty so that a resync takes `target` at most.
+pub(crate) fn region_cap(regions_per_second: f64, target: Duration) -> usize {
+    (regions_per_second * target.as_secs_f64()) as usize
+}

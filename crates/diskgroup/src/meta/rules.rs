@@ -1,0 +1,113 @@
+//! Who holds the metadata, and when what was found may be believed. Pure; model-checked in
+//! `tests/it/membership.rs` over all orders of up to six events.
+//!
+//! A *set* is one, two, three or five disks. One process writes at a time (each disk is locked),
+//! so the danger is never two writers at once but two writers one after the other, on disks that
+//! did not see each other's records.
+//!
+//! - A record is committed when every member has it. A member that fails is taken out by a record
+//!   that the remaining members have, and there must be enough of them ([`may_continue`]).
+//! - A mount believes the newest history it finds if enough members of that history's last set
+//!   are there ([`is_proven`]): then no later record can exist only on disks that are missing.
+
+use crate::on_disk::label::Redundancy;
+
+/// How many members a group should have, given how many failure groups have a disk in sync.
+pub fn target_size(redundancy: Redundancy, failgroups: usize) -> usize {
+    let most = if redundancy == Redundancy::High { 5 } else { 3 };
+    match failgroups.min(most) {
+        0 => 0,
+        4 => 3,
+        n => n,
+    }
+}
+
+/// Whether a set of `old` members may go on as the `left` of them that did not fail.
+///
+/// Three or five need a majority: any two majorities share a disk, so a mount that has a majority
+/// of the old set sees the record. A set of two may shrink to one: then the survivor alone knows,
+/// and the other one alone is never believed.
+pub fn may_continue(old: usize, left: usize) -> bool {
+    match old {
+        0 | 1 => false,
+        2 => left >= 1,
+        n => left > n / 2,
+    }
+}
+
+/// Whether the newest history found is proven newest when `present` of the `members` of its last
+/// set can be read.
+pub fn is_proven(members: usize, present: usize) -> bool {
+    match members {
+        0 => false,
+        1 | 2 => present == members,
+        n => present > n / 2,
+    }
+}
+
+/// A disk that may hold metadata.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The disk's number.
+    pub disk: u16,
+    /// Its failure group.
+    pub failgroup: String,
+}
+
+/// Chooses members from the disks in sync: keeps those of `current` that still are, then adds
+/// disks of failure groups that have none yet, lowest number first.
+pub fn choose(redundancy: Redundancy, current: &[u16], in_sync: &[Candidate]) -> Vec<u16> {
+    let mut groups: Vec<&str> = in_sync.iter().map(|c| c.failgroup.as_str()).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    let size = target_size(redundancy, groups.len());
+    let mut chosen: Vec<&Candidate> = Vec::new();
+    let kept = in_sync.iter().filter(|c| current.contains(&c.disk));
+    let others = in_sync.iter().filter(|c| !current.contains(&c.disk));
+    for candidate in kept.chain(others) {
+        let group_taken = chosen.iter().any(|c| c.failgroup == candidate.failgroup);
+        if chosen.len() < size && !group_taken {
+            chosen.push(candidate);
+        }
+    }
+    let mut members: Vec<u16> = chosen.iter().map(|c| c.disk).collect();
+    members.sort_unstable();
+    members
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn disks(groups: &[&str]) -> Vec<Candidate> {
+        (0u16..)
+            .zip(groups)
+            .map(|(disk, g)| Candidate {
+                disk,
+                failgroup: (*g).into(),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn sets_are_odd_or_two_and_one_per_failure_group() {
+        let n = Redundancy::Normal;
+        assert_eq!(choose(n, &[], &disks(&["A"])), [0]);
+        assert_eq!(choose(n, &[], &disks(&["A", "A", "B"])), [0, 2]);
+        assert_eq!(choose(n, &[], &disks(&["A", "B", "C", "D"])), [0, 1, 2]);
+        assert_eq!(
+            choose(Redundancy::High, &[], &disks(&["A", "B", "C", "D"])),
+            [0, 1, 2]
+        );
+        assert_eq!(
+            choose(Redundancy::High, &[], &disks(&["A", "B", "C", "D", "E"])).len(),
+            5
+        );
+    }
+
+    #[test]
+    fn a_lost_member_is_replaced_and_the_others_stay() {
+        let in_sync = disks(&["A", "B", "C", "D"]).split_off(1);
+        assert_eq!(choose(Redundancy::Normal, &[0, 1, 2], &in_sync), [1, 2, 3]);
+    }
+}

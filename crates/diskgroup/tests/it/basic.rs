@@ -1,0 +1,248 @@
+//! What a user of a group sees when nothing goes wrong, and when one disk does.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cellar_diskgroup::state::FileType;
+use cellar_diskgroup::{Copies, Error, FileSpec, Redundancy};
+use cellar_io::{Device, DeviceExt, Durability, Io};
+
+use crate::rig::{Rig, Shape};
+
+fn pattern(length: usize, seed: u8) -> Bytes {
+    let bytes: Vec<u8> = (0..length).map(|i| (i / 512) as u8 ^ (i as u8) ^ seed).collect();
+    Bytes::from(bytes)
+}
+
+#[test]
+fn files_keep_their_bytes_over_a_clean_dismount() {
+    for redundancy in [Redundancy::External, Redundancy::Normal, Redundancy::High] {
+        let shape = Shape { redundancy, ..Shape::default() };
+        let rig = Rig::new(1, &shape);
+        rig.run(async {
+            rig.create(&shape).await.unwrap();
+            let group = rig.mount().await.unwrap();
+            let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+            file.set_size(5 << 20).await.unwrap();
+            let data = pattern(3 << 20, 7);
+            file.write_at(Io::SCAN, 4096 * 3, data.clone(), Durability::Cached).await.unwrap();
+            file.flush(Io::COMMIT).await.unwrap();
+            group.publish(&file, "dir/a.bin", false).await.unwrap();
+            drop(file);
+            group.dismount().await.unwrap();
+
+            let group = rig.mount().await.unwrap();
+            assert_eq!(group.resync().dirty_regions, 0, "a clean dismount leaves nothing dirty");
+            let file = group.open("dir/a.bin").unwrap();
+            assert_eq!(file.size(), 5 << 20);
+            let read = file.read_at(Io::SCAN, 4096 * 3, 3 << 20).await.unwrap();
+            assert_eq!(&read[..], &data[..]);
+            let head = file.read_at(Io::SCAN, 0, 4096 * 3).await.unwrap();
+            assert!(head.iter().all(|b| *b == 0), "what was never written reads as zeros");
+            let tail = file.read_at(Io::SCAN, (3 << 20) + 4096 * 3, 65536).await.unwrap();
+            assert!(tail.iter().all(|b| *b == 0));
+            let found = group.validate(&[file.number()], Copies::All, &|_| {}).await.unwrap();
+            assert!(!found.is_bad(), "{found:?}");
+            let copies = u64::from(redundancy.copies());
+            // 3 MiB and 12 KiB are 49 pieces.
+            assert_eq!(found.checksums_right, copies * 49 * 16);
+            assert_eq!(found.checksums_unknown, 0);
+            group.check().unwrap();
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn names_can_be_made_moved_replaced_and_removed() {
+    let shape = Shape::default();
+    let rig = Rig::new(2, &shape);
+    rig.run(async {
+        rig.create(&shape).await.unwrap();
+        let group = rig.mount().await.unwrap();
+        let before = group.info().free_mb;
+        let make = |size: u64| {
+            let group = group.clone();
+            async move {
+                let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+                file.set_size(size).await.unwrap();
+                file
+            }
+        };
+        let a = make(1 << 20).await;
+        group.publish(&a, "a", false).await.unwrap();
+        let b = make(2 << 20).await;
+        assert!(matches!(group.publish(&b, "a", false).await, Err(Error::Exists { .. })));
+        group.publish(&b, "a", true).await.unwrap();
+        assert_eq!(group.open("a").unwrap().size(), 2 << 20);
+        // The old file lives while it is open, then its room comes back.
+        assert_eq!(a.size(), 1 << 20);
+        drop(a);
+        group.mkdir("d/e", true).await.unwrap();
+        group.rename("a", "d/e/b", false).await.unwrap();
+        assert!(matches!(group.open("a"), Err(Error::NoSuchFile { .. })));
+        group.add_alias("x", "d/e/b").await.unwrap();
+        group.remove("x").await.unwrap();
+        assert!(matches!(group.rmdir("d", false).await, Err(Error::NotEmpty { .. })));
+        let listed = group.list("d", true);
+        assert_eq!(
+            listed.iter().map(|l| l.path.as_str()).collect::<Vec<_>>(),
+            ["d", "d/e", "d/e/b"]
+        );
+        drop(b);
+        group.rmdir("d", true).await.unwrap();
+        cellar_io::EnvExt::sleep(&*group.env().clone(), std::time::Duration::from_secs(1)).await;
+        assert_eq!(group.info().free_mb, before, "all room came back");
+        assert!(group.files().is_empty());
+        group.dismount().await.unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_disk_that_vanishes_leaves_and_nothing_is_lost() {
+    let shape = Shape::default();
+    let rig = Rig::new(3, &shape);
+    rig.run(async {
+        rig.create(&shape).await.unwrap();
+        let group = rig.mount().await.unwrap();
+        let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+        file.set_size(8 << 20).await.unwrap();
+        let data = pattern(8 << 20, 1);
+        file.write_at(Io::SCAN, 0, data.clone(), Durability::Durable).await.unwrap();
+        group.publish(&file, "f", false).await.unwrap();
+        rig.disks[2].vanish();
+        let newer = pattern(1 << 20, 99);
+        for at in [0u64, 3 << 20, 7 << 20] {
+            file.write_at(Io::SCAN, at, newer.clone(), Durability::Durable).await.unwrap();
+        }
+        let read = file.read_at(Io::SCAN, 0, 8 << 20).await.unwrap();
+        assert_eq!(&read[..1 << 20], &newer[..]);
+        assert_eq!(&read[1 << 20..3 << 20], &data[1 << 20..3 << 20]);
+        assert_eq!(group.info().offline_disks, 1);
+        assert!(!group.info().members.contains(&2), "it holds no metadata any more");
+        assert_eq!(group.info().members.len(), 3, "another disk does");
+        drop(file);
+        group.dismount().await.unwrap();
+
+        // It comes back with old data: it stays out.
+        rig.disks[2].come_back();
+        let group = rig.mount().await.unwrap();
+        assert_eq!(group.info().offline_disks, 1);
+        let file = group.open("f").unwrap();
+        let read = file.read_at(Io::SCAN, 3 << 20, 1 << 20).await.unwrap();
+        assert_eq!(&read[..], &newer[..]);
+        let found = group.validate(&[file.number()], Copies::All, &|_| {}).await.unwrap();
+        assert!(!found.is_bad(), "{found:?}");
+        assert!(found.absent_bytes > 0);
+    })
+    .unwrap();
+}
+
+#[test]
+fn rot_in_one_copy_is_found_and_repaired_by_reading() {
+    let shape = Shape::default();
+    let rig = Rig::new(4, &shape);
+    rig.run(async {
+        rig.create(&shape).await.unwrap();
+        let group = rig.mount().await.unwrap();
+        let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+        file.set_size(4 << 20).await.unwrap();
+        let data = pattern(4 << 20, 5);
+        file.write_at(Io::SCAN, 0, data.clone(), Durability::Durable).await.unwrap();
+        group.publish(&file, "f", false).await.unwrap();
+        // Rot every data AU of one disk, wherever it is.
+        rig.disks[0].corrupt((9 << 20) + 77, 1 << 20);
+        rig.disks[0].corrupt((10 << 20) + 5000, 3);
+        rig.disks[0].corrupt((11 << 20) + 5000, 3);
+        let found = group.validate(&[file.number()], Copies::All, &|_| {}).await.unwrap();
+        assert!(found.checksums_wrong > 0, "validate finds it: {found:?}");
+        for _ in 0..4 {
+            let read = file.read_at(Io::SCAN, 0, 4 << 20).await.unwrap();
+            assert_eq!(&read[..], &data[..], "no read returns rot");
+        }
+        for at in (0..4u64 << 20).step_by(65536) {
+            for _ in 0..2 {
+                let read = file.read_at(Io::FOREGROUND, at, 65536).await.unwrap();
+                assert_eq!(&read[..], &data[at as usize..at as usize + 65536]);
+            }
+        }
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_full_group_says_so_and_loses_nothing() {
+    let shape = Shape::default();
+    let rig = Rig::new(5, &shape);
+    rig.run(async {
+        rig.create(&shape).await.unwrap();
+        let group = rig.mount().await.unwrap();
+        let room = group.info().writable_mb;
+        let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+        let error = file.set_size((room + 1) << 20).await.unwrap_err();
+        assert!(matches!(error, Error::NoSpace { .. }), "{error}");
+        assert_eq!(error.number(), 15041);
+        file.set_size(room << 20).await.unwrap();
+        assert_eq!(group.info().writable_mb, 0);
+        file.set_size(1 << 20).await.unwrap();
+        assert_eq!(group.info().writable_mb, room - 1);
+        group.check().unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_file_of_a_group_keeps_the_laws_of_a_device() {
+    for (seed, redundancy, sector) in
+        [(6, Redundancy::Normal, 512), (7, Redundancy::External, 4096), (8, Redundancy::High, 512)]
+    {
+        let shape = Shape { redundancy, sector, disk_bytes: 64 << 20, ..Shape::default() };
+        let rig = Rig::new(seed, &shape);
+        rig.run(async {
+            rig.create(&shape).await.unwrap();
+            let group = rig.mount().await.unwrap();
+            for striping in
+                [cellar_diskgroup::state::Striping::Coarse, cellar_diskgroup::state::Striping::Fine]
+            {
+                let spec = FileSpec { striping, ..FileSpec::new(FileType::Datafile) };
+                let file = group.create_file(&spec).await.unwrap();
+                file.set_size(16 << 20).await.unwrap();
+                let device: Arc<dyn Device> = Arc::new(file.clone());
+                cellar_io::laws::check_device(&rig.env(), device, seed, 3).await;
+                let found = group.validate(&[file.number()], Copies::All, &|_| {}).await.unwrap();
+                assert!(!found.is_bad(), "{found:?}");
+            }
+            group.dismount().await.unwrap();
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn too_few_failure_groups_and_bad_values_are_refused_in_words() {
+    let shape = Shape { failgroups: vec!["A", "A", "A", "A"], ..Shape::default() };
+    let rig = Rig::new(9, &shape);
+    rig.run(async {
+        let error = rig.create(&shape).await.unwrap_err();
+        assert_eq!(error.number(), 15072);
+        let mut spec = rig.spec(&Shape::default());
+        spec.au_size = 3 << 20;
+        let error = cellar_diskgroup::create(&rig.env(), spec).await.unwrap_err();
+        assert!(error.to_string().contains("1M, 2M, 4M"), "{error}");
+        rig.create(&Shape::default()).await.unwrap();
+        let error = rig.create(&Shape::default()).await.unwrap_err();
+        assert_eq!(error.number(), 15033, "{error}");
+        let group = rig.mount().await.unwrap();
+        group.drop_group(false).await.unwrap();
+        assert!(rig.mount().await.is_err(), "a dropped group cannot be mounted");
+        rig.create(&Shape::default()).await.unwrap();
+        let mut spec = rig.spec(&Shape::default());
+        spec.disks[0].force = true;
+        for disk in &mut spec.disks[1..] {
+            disk.force = true;
+        }
+        cellar_diskgroup::create(&rig.env(), spec).await.unwrap();
+    })
+    .unwrap();
+}

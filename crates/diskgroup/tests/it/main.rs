@@ -1,0 +1,4 @@
+//! Integration tests of the disk group crate.
+
+mod basic;
+mod rig;

@@ -1,0 +1,127 @@
+//! A simulated machine with disks and a group on them.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cellar_diskgroup::{
+    CreateGroup, Error, FoundDisk, Group, MountOptions, NewDisk, Redundancy, create,
+};
+use cellar_io::sim::{Sim, SimDisk, SimDiskOptions};
+use cellar_io::{Device, EnvExt, SharedEnv};
+use cellar_wait::{Kind, Waits};
+
+/// A machine with `disks`.
+pub struct Rig {
+    pub sim: Sim,
+    pub disks: Vec<Arc<SimDisk>>,
+}
+
+/// What the group is to be.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    pub disks: usize,
+    pub disk_bytes: u64,
+    pub redundancy: Redundancy,
+    pub au_size: u64,
+    pub sector: u32,
+    /// Failure group of each disk; by itself where there is none.
+    pub failgroups: Vec<&'static str>,
+}
+
+impl Default for Shape {
+    fn default() -> Shape {
+        Shape {
+            disks: 4,
+            disk_bytes: 40 << 20,
+            redundancy: Redundancy::Normal,
+            au_size: 1 << 20,
+            sector: 512,
+            failgroups: vec![],
+        }
+    }
+}
+
+impl Rig {
+    pub fn new(seed: u64, shape: &Shape) -> Rig {
+        let sim = Sim::new(seed);
+        let disks = (0..shape.disks)
+            .map(|i| {
+                let options = SimDiskOptions {
+                    size: shape.disk_bytes,
+                    logical_sector: shape.sector,
+                    ..SimDiskOptions::default()
+                };
+                sim.disk(&format!("disk{i}"), options)
+            })
+            .collect();
+        Rig { sim, disks }
+    }
+
+    pub fn env(&self) -> SharedEnv {
+        self.sim.env()
+    }
+
+    /// Runs a future to its end, but not for more than an hour of virtual time.
+    pub fn run<F: Future>(&self, future: F) -> Option<F::Output> {
+        let env = self.env();
+        self.sim.run(async move {
+            let limit = env.sleep(Duration::from_secs(3600));
+            match futures_util::future::select(Box::pin(future), limit).await {
+                futures_util::future::Either::Left((output, _)) => output,
+                futures_util::future::Either::Right(_) => panic!("hung: an hour went by"),
+            }
+        })
+    }
+
+    pub fn spec(&self, shape: &Shape) -> CreateGroup {
+        let disks = self.disks.iter().enumerate().map(|(i, disk)| NewDisk {
+            device: Arc::clone(disk) as Arc<dyn Device>,
+            path: format!("/sim/disk{i}"),
+            name: None,
+            failgroup: shape.failgroups.get(i).map(|f| (*f).to_owned()),
+            size: None,
+            force: false,
+        });
+        CreateGroup {
+            name: "DATA".to_owned(),
+            redundancy: shape.redundancy,
+            au_size: shape.au_size,
+            sector_size: Some(shape.sector),
+            attributes: Default::default(),
+            holds_catalog: false,
+            disks: disks.collect(),
+        }
+    }
+
+    pub async fn create(&self, shape: &Shape) -> Result<(), Error> {
+        create(&self.env(), self.spec(shape)).await
+    }
+
+    pub fn found(&self) -> Vec<FoundDisk> {
+        self.found_of(&(0..self.disks.len()).collect::<Vec<_>>())
+    }
+
+    pub fn found_of(&self, which: &[usize]) -> Vec<FoundDisk> {
+        which
+            .iter()
+            .map(|i| FoundDisk {
+                device: Arc::clone(&self.disks[*i]) as Arc<dyn Device>,
+                path: format!("/sim/disk{i}"),
+            })
+            .collect()
+    }
+
+    pub async fn mount(&self) -> Result<Group, Error> {
+        self.mount_with(self.found(), MountOptions::default()).await
+    }
+
+    pub async fn mount_with(
+        &self,
+        found: Vec<FoundDisk>,
+        options: MountOptions,
+    ) -> Result<Group, Error> {
+        let session = Waits::new().session("group DATA", Kind::Background);
+        Group::mount(&self.env(), session, "DATA", found, options).await
+    }
+}

@@ -1,0 +1,325 @@
+//! Errors as users see them: a stack of Oracle's numbers, an SQLSTATE, and the next step.
+
+use cellar_io::{IoError, IoErrorKind, Op};
+use serde::{Deserialize, Serialize};
+
+/// What every fallible function of this crate returns.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// One line of a stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Oracle's number where the meaning is the same, one of ours from 70001 where not.
+    pub number: u32,
+    /// What happened, with the value and the allowed values.
+    pub message: String,
+}
+
+/// What went wrong, outermost first.
+///
+/// ```
+/// use cellar_instance::Error;
+///
+/// let error = Error::new(15041, "disk group \"DATA\" has no room for 4 MB")
+///     .under(15032, "not all alterations performed")
+///     .hint("add a disk or delete files");
+/// assert_eq!(
+///     error.to_string(),
+///     "CELLAR-15032: not all alterations performed\n\
+///      CELLAR-15041: disk group \"DATA\" has no room for 4 MB\n\
+///      Next: add a disk or delete files"
+/// );
+/// assert_eq!(error.sqlstate(), "53100");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Error {
+    /// Never empty; the last entry is the cause.
+    stack: Vec<Entry>,
+    hint: Option<String>,
+}
+
+impl Error {
+    /// An error with one entry.
+    pub fn new(number: u32, message: impl Into<String>) -> Error {
+        let entry = Entry {
+            number,
+            message: message.into(),
+        };
+        Error {
+            stack: vec![entry],
+            hint: None,
+        }
+    }
+
+    /// Puts the statement or step that failed on top of the stack.
+    #[must_use]
+    pub fn under(mut self, number: u32, message: impl Into<String>) -> Error {
+        self.stack.insert(
+            0,
+            Entry {
+                number,
+                message: message.into(),
+            },
+        );
+        self
+    }
+
+    /// Adds what lies below the present cause.
+    #[must_use]
+    pub fn over(mut self, cause: Error) -> Error {
+        self.stack.extend(cause.stack);
+        self.hint = self.hint.or(cause.hint);
+        self
+    }
+
+    /// Offers the next step; replaces one that was offered before.
+    #[must_use]
+    pub fn hint(mut self, next: impl Into<String>) -> Error {
+        self.hint = Some(next.into());
+        self
+    }
+
+    /// The lines, outermost first.
+    pub fn stack(&self) -> &[Entry] {
+        &self.stack
+    }
+
+    /// The next step, if there is one.
+    pub fn next_step(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// The number of the cause, the last line.
+    pub fn number(&self) -> u32 {
+        self.stack.last().map_or(INTERNAL, |entry| entry.number)
+    }
+
+    /// Whether a line of the stack has this number.
+    pub fn has(&self, number: u32) -> bool {
+        self.stack.iter().any(|entry| entry.number == number)
+    }
+
+    /// The SQLSTATE of the cause, five characters.
+    pub fn sqlstate(&self) -> &'static str {
+        sqlstate_of(self.number())
+    }
+
+    /// A failed system call on a path.
+    pub fn system(what: &str, path: &std::path::Path, error: &std::io::Error) -> Error {
+        let made = Error::new(70010, format!("cannot {what} {}: {error}", path.display()));
+        match error.kind() {
+            std::io::ErrorKind::PermissionDenied => made.hint(format!(
+                "run as the owner of {}, or give this user access",
+                path.display()
+            )),
+            std::io::ErrorKind::StorageFull => made.hint("make room on that file system"),
+            std::io::ErrorKind::NotFound => made.hint("check the path"),
+            _ => made,
+        }
+    }
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (at, entry) in self.stack.iter().enumerate() {
+            let line_break = if at == 0 { "" } else { "\n" };
+            write!(
+                f,
+                "{line_break}CELLAR-{:05}: {}",
+                entry.number, entry.message
+            )?;
+        }
+        match &self.hint {
+            Some(hint) => write!(f, "\nNext: {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<IoError> for Error {
+    fn from(error: IoError) -> Error {
+        let opening = error.op == Op::Open;
+        let number = match error.kind {
+            IoErrorKind::Permission | IoErrorKind::Busy | IoErrorKind::NotFound => 15025,
+            IoErrorKind::NoSpace => 70011,
+            IoErrorKind::Misaligned { .. } | IoErrorKind::OutOfRange { .. } => 15081,
+            IoErrorKind::Unsupported { .. } => 70012,
+            _ if opening => 15025,
+            _ => 15080,
+        };
+        let made = Error::new(number, error.to_string());
+        let device = &error.device;
+        match error.kind {
+            IoErrorKind::Permission => {
+                made.hint(format!("give this user read and write access to {device}"))
+            }
+            IoErrorKind::Busy => made.hint(format!("find who uses it: fuser -v {device}")),
+            IoErrorKind::NotFound => made.hint("check the path and disk_string"),
+            IoErrorKind::NoSpace => made.hint("make room on the file system below the disk"),
+            IoErrorKind::Media | IoErrorKind::Timeout { .. } | IoErrorKind::Gone { .. } => made
+                .hint("see which disk it is: cellar status DIR; dmesg tells what the device said"),
+            _ => made,
+        }
+    }
+}
+
+/// Something that only a bug can do, told as an error because it came from outside.
+pub const INTERNAL: u32 = 600;
+
+/// The SQLSTATE that goes with a number; `58000` (system error) for any that has none of its own.
+pub fn sqlstate_of(number: u32) -> &'static str {
+    NUMBERS
+        .binary_search_by_key(&number, |known| known.0)
+        .map_or("58000", |at| NUMBERS[at].1)
+}
+
+/// What a number means, for the manual; `None` if it is not used.
+pub fn meaning_of(number: u32) -> Option<&'static str> {
+    let at = NUMBERS
+        .binary_search_by_key(&number, |known| known.0)
+        .ok()?;
+    Some(NUMBERS[at].2)
+}
+
+/// Every number in use, in order: number, SQLSTATE, meaning.
+pub const NUMBERS: &[(u32, &str, &str)] = &[
+    (68, "22023", "value of a parameter outside its range"),
+    (96, "22023", "value of a parameter not among those allowed"),
+    (600, "XX000", "internal error"),
+    (900, "42601", "statement not understood"),
+    (922, "42601", "option missing or not understood"),
+    (942, "42P01", "table or view does not exist"),
+    (955, "42P07", "name already used by a table"),
+    (1013, "57014", "cancelled by the user"),
+    (2017, "22023", "integer needed"),
+    (2065, "42704", "no such parameter"),
+    (2095, "55P02", "parameter cannot be changed while running"),
+    (
+        2097,
+        "22023",
+        "parameter not changed: the value is not valid",
+    ),
+    (4031, "53200", "memory budget used up"),
+    (15001, "42704", "disk group missing or not mounted"),
+    (15005, "42710", "name already used by an alias"),
+    (15010, "42710", "disk name already used"),
+    (15012, "58P01", "file does not exist"),
+    (15013, "55006", "disk group already mounted"),
+    (15017, "58000", "disk group cannot be mounted"),
+    (15018, "58000", "disk group cannot be created"),
+    (15020, "42710", "one disk found under two paths"),
+    (15025, "58030", "disk could not be opened"),
+    (15027, "55006", "dismount refused: files are open"),
+    (15028, "55006", "file in use, not dropped"),
+    (15030, "42710", "disk group name already used"),
+    (15031, "58P01", "disk path matches nothing"),
+    (15032, "58000", "not all alterations performed"),
+    (15033, "55006", "disk belongs to another group"),
+    (15034, "22023", "FORCE not needed for this disk"),
+    (15036, "58030", "disk is truncated"),
+    (
+        15038,
+        "22023",
+        "disk does not match its group: AU, sector or block size",
+    ),
+    (15039, "55000", "disk group not dropped"),
+    (15040, "58000", "disk group incomplete"),
+    (15041, "53100", "no room in the disk group"),
+    (15042, "58030", "a disk of the group is missing"),
+    (15049, "XX001", "check found errors"),
+    (
+        15053,
+        "55006",
+        "disk group has files: INCLUDING CONTENTS needed",
+    ),
+    (15054, "42704", "disk is not in this group"),
+    (15063, "58000", "too few disks found for the group"),
+    (15066, "55000", "taking the disk offline may lose data"),
+    (15067, "22023", "not possible with this redundancy"),
+    (15071, "55000", "disk is being dropped already"),
+    (15072, "22023", "more failure groups needed"),
+    (15078, "58000", "disk group was dismounted by force"),
+    (15080, "58030", "I/O failed"),
+    (15081, "58030", "I/O could not be submitted"),
+    (15121, "42602", "bad disk group name"),
+    (15124, "42602", "bad file or alias name"),
+    (15130, "55006", "disk group is being dismounted"),
+    (15173, "58P01", "directory entry does not exist"),
+    (15196, "XX001", "metadata block is damaged"),
+    (15335, "XX001", "metadata is damaged"),
+    (32001, "55000", "no cellar.toml in use"),
+    (
+        70001,
+        "55006",
+        "another process has the directory and does not answer",
+    ),
+    (70002, "58P02", "directory exists already"),
+    (70003, "58P01", "not a Cellar directory"),
+    (
+        70004,
+        "08P01",
+        "the process that has the directory speaks another version",
+    ),
+    (
+        70005,
+        "08006",
+        "the process that has the directory went away",
+    ),
+    (70006, "42501", "the socket belongs to another user"),
+    (70007, "F0000", "cellar.toml is damaged"),
+    (70008, "XX001", "the catalog is damaged"),
+    (70009, "0A000", "written by a newer version"),
+    (70010, "58030", "the system refused"),
+    (70011, "53100", "no room on the file system below"),
+    (70012, "0A000", "not supported here"),
+    (70013, "08P01", "request not understood"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn numbers_are_in_order_and_sqlstates_have_five_characters() {
+        assert!(NUMBERS.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        assert!(NUMBERS.iter().all(|(_, state, _)| state.len() == 5));
+        assert_eq!(sqlstate_of(15041), "53100");
+        assert_eq!(sqlstate_of(1), "58000");
+        assert_eq!(meaning_of(1), None);
+    }
+
+    #[test]
+    fn a_stack_prints_outermost_first_with_five_digits_and_the_next_step() {
+        let error = Error::new(96, "value \"x\" not allowed")
+            .under(2097, "not changed")
+            .hint("y");
+        let text = "CELLAR-02097: not changed\nCELLAR-00096: value \"x\" not allowed\nNext: y";
+        assert_eq!(error.to_string(), text);
+        assert_eq!((error.number(), error.sqlstate()), (96, "22023"));
+        assert!(error.has(2097));
+    }
+
+    #[test]
+    fn an_io_error_keeps_device_and_place() {
+        let device: Arc<str> = "/dev/sdz".into();
+        let error: Error = IoError::new(IoErrorKind::Media, &device, Op::Read, 8192, 4096).into();
+        assert_eq!(error.number(), 15080);
+        let text = error.to_string();
+        assert!(text.contains("4096 bytes at 8192 on /dev/sdz"), "{text}");
+        let error: Error = IoError::new(IoErrorKind::Permission, &device, Op::Open, 0, 0).into();
+        assert_eq!(error.number(), 15025);
+        assert!(error.next_step().unwrap().contains("/dev/sdz"));
+    }
+
+    #[test]
+    fn an_error_travels_as_json() {
+        let error = Error::new(15041, "full")
+            .under(15032, "not all")
+            .hint("add a disk");
+        let json = serde_json::to_string(&error).unwrap();
+        assert_eq!(serde_json::from_str::<Error>(&json).unwrap(), error);
+    }
+}

@@ -1,0 +1,198 @@
+//! One running instance: what every session of it shares.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cellar_io::SharedEnv;
+use cellar_wait::Waits;
+
+use crate::budget::{Budget, Memory};
+use crate::directory::Directory;
+use crate::error::{Error, Result};
+use crate::parameters::definitions::MEMORY_TARGET;
+use crate::parameters::{Altered, Parameters, Scope};
+use crate::session::Sessions;
+use crate::views::{
+    self, Row, VAsmAlias, VAsmAttribute, VAsmDisk, VAsmDiskIostat, VAsmDiskgroup, VAsmFile,
+    VAsmOperation, VIostatFile, Value, ViewDef,
+};
+
+/// What a mounted disk group, or the search for unmounted disks, tells to the views. All of it is
+/// in memory: nothing here may wait for a disk.
+pub trait GroupViews: Send + Sync + 'static {
+    /// Rows of `v$asm_diskgroup`.
+    fn diskgroups(&self) -> Vec<VAsmDiskgroup>;
+    /// Rows of `v$asm_disk`.
+    fn disks(&self) -> Vec<VAsmDisk>;
+    /// Rows of `v$asm_disk_iostat`.
+    fn disk_iostat(&self) -> Vec<VAsmDiskIostat>;
+    /// Rows of `v$asm_file`.
+    fn files(&self) -> Vec<VAsmFile>;
+    /// Rows of `v$asm_alias`.
+    fn aliases(&self) -> Vec<VAsmAlias>;
+    /// Rows of `v$asm_attribute`.
+    fn attributes(&self) -> Vec<VAsmAttribute>;
+    /// Rows of `v$asm_operation`.
+    fn operations(&self) -> Vec<VAsmOperation>;
+    /// Rows of `v$iostat_file`.
+    fn iostat_files(&self) -> Vec<VIostatFile>;
+}
+
+/// An instance without its tables: those are in [`catalog`](crate::catalog), which needs a
+/// mounted group.
+pub struct Instance {
+    env: SharedEnv,
+    parameters: Parameters,
+    memory: Memory,
+    budget: Budget,
+    sessions: Sessions,
+    /// By the name under which they were added.
+    groups: Mutex<BTreeMap<String, Arc<dyn GroupViews>>>,
+}
+
+impl std::fmt::Debug for Instance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Instance")
+            .field("memory", &self.memory)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Instance {
+    /// An instance with the parameters of `directory`, which the caller has locked, or means
+    /// only to read.
+    ///
+    /// # Errors
+    /// Those of [`Parameters::load`] and [`Memory::detect`].
+    pub fn open(env: SharedEnv, waits: Waits, directory: &Directory) -> Result<Instance> {
+        let parameters = Parameters::load(directory.path())?;
+        Ok(Instance::new(env, waits, parameters, Memory::detect()?))
+    }
+
+    /// An instance of given parameters and memory.
+    pub fn new(env: SharedEnv, waits: Waits, parameters: Parameters, memory: Memory) -> Instance {
+        let budget = Budget::new(memory.target(parameters.integer(MEMORY_TARGET)));
+        let sessions = Sessions::new(Arc::clone(&env), waits);
+        Instance {
+            env,
+            parameters,
+            memory,
+            budget,
+            sessions,
+            groups: Mutex::default(),
+        }
+    }
+
+    /// Where it runs.
+    pub fn env(&self) -> &SharedEnv {
+        &self.env
+    }
+
+    /// What its sessions waited for.
+    pub fn waits(&self) -> &Waits {
+        self.sessions.waits()
+    }
+
+    /// Its sessions.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// Its memory, divided.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// The memory of the machine or container.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// What is set and in force.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// `ALTER SYSTEM SET name = value SCOPE = scope`, with its effect on this instance.
+    ///
+    /// # Errors
+    /// As [`Parameters::set`].
+    pub fn alter_system_set(
+        &self,
+        name: &str,
+        value: &str,
+        scope: Option<Scope>,
+    ) -> Result<Altered> {
+        let altered = self.parameters.set(name, value, scope)?;
+        self.apply(&altered);
+        Ok(altered)
+    }
+
+    /// `ALTER SYSTEM RESET name SCOPE = scope`, with its effect on this instance.
+    ///
+    /// # Errors
+    /// As [`Parameters::reset`].
+    pub fn alter_system_reset(&self, name: &str, scope: Option<Scope>) -> Result<Altered> {
+        let altered = self.parameters.reset(name, scope)?;
+        self.apply(&altered);
+        Ok(altered)
+    }
+
+    /// Other dynamic parameters are read by those who obey them, each time.
+    fn apply(&self, altered: &Altered) {
+        if altered.name == MEMORY_TARGET {
+            let target = self.parameters.integer(MEMORY_TARGET);
+            self.budget.set_total(self.memory.target(target));
+        }
+    }
+
+    fn groups(&self) -> MutexGuard<'_, BTreeMap<String, Arc<dyn GroupViews>>> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the views show `group` until [`remove_group`](Instance::remove_group).
+    pub fn add_group(&self, name: &str, group: Arc<dyn GroupViews>) {
+        let before = self.groups().insert(name.to_owned(), group);
+        assert!(before.is_none(), "group {name} is shown twice");
+    }
+
+    /// Takes `group` out of the views.
+    pub fn remove_group(&self, name: &str) {
+        self.groups().remove(name);
+    }
+
+    fn of_groups<R: Row>(&self, rows: impl Fn(&dyn GroupViews) -> Vec<R>) -> Vec<Vec<Value>> {
+        // Handles are taken out of the lock: a group may take locks of its own.
+        let groups: Vec<Arc<dyn GroupViews>> = self.groups().values().cloned().collect();
+        views::values(groups.iter().flat_map(|group| rows(&**group)))
+    }
+
+    /// The rows of a view as they are now, each with one value for each of its columns.
+    ///
+    /// # Errors
+    /// 00942 if no instance fills the view.
+    pub fn rows(&self, view: &ViewDef) -> Result<Vec<Vec<Value>>> {
+        let (waits, now) = (self.waits(), self.env.now().0);
+        Ok(match view.name {
+            "v$asm_alias" => self.of_groups(|g| g.aliases()),
+            "v$asm_attribute" => self.of_groups(|g| g.attributes()),
+            "v$asm_disk" => self.of_groups(|g| g.disks()),
+            "v$asm_disk_iostat" => self.of_groups(|g| g.disk_iostat()),
+            "v$asm_diskgroup" => self.of_groups(|g| g.diskgroups()),
+            "v$asm_file" => self.of_groups(|g| g.files()),
+            "v$asm_operation" => self.of_groups(|g| g.operations()),
+            "v$event_histogram_micro" => views::values(views::event_histogram_micro(waits)),
+            "v$event_name" => views::values(views::event_name()),
+            "v$iostat_file" => self.of_groups(|g| g.iostat_files()),
+            "v$memory_budget" => views::values(self.budget.rows()),
+            "v$parameter" => views::values(self.parameters.rows()),
+            "v$session" => views::values(self.sessions.rows()),
+            "v$session_event" => views::values(views::session_event(waits)),
+            "v$session_wait" => views::values(views::session_wait(waits, now)),
+            "v$system_event" => views::values(views::system_event(waits)),
+            other => {
+                return Err(Error::new(942, format!("view \"{other}\" does not exist")));
+            }
+        })
+    }
+}

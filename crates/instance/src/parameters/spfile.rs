@@ -1,0 +1,182 @@
+//! The server parameter file, DIR/cellar.toml: one `name = value` a line.
+//!
+//! It is replaced as a whole: written beside, made durable, renamed, the directory made durable.
+//! Names that this version does not know are kept as they are.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+
+use super::definitions::{self, Value};
+use crate::error::{Error, Result};
+
+/// The name of the file in DIR.
+pub const FILE_NAME: &str = "cellar.toml";
+
+const HEAD: &str = "\
+# Parameters of this Cellar instance. Better changed by ALTER SYSTEM SET name = value
+# SCOPE = SPFILE (or BOTH); what stands here is in force after the next start.
+";
+
+/// What the file holds.
+#[derive(Clone, Debug)]
+pub struct Spfile {
+    path: PathBuf,
+    /// Known parameters that are set.
+    values: BTreeMap<&'static str, Value>,
+    /// Whatever else the file says.
+    unknown: toml::Table,
+}
+
+impl Spfile {
+    /// A file that does not exist yet and sets nothing.
+    pub fn new(directory: &Path) -> Spfile {
+        Spfile {
+            path: directory.join(FILE_NAME),
+            values: BTreeMap::new(),
+            unknown: toml::Table::new(),
+        }
+    }
+
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// 70007 with the line that is wrong; 70010 if it cannot be read.
+    pub fn read(directory: &Path) -> Result<Spfile> {
+        let mut spfile = Spfile::new(directory);
+        let bytes = std::fs::read(&spfile.path)
+            .map_err(|error| Error::system("read", &spfile.path, &error))?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let line = line_of(error.as_bytes(), error.utf8_error().valid_up_to());
+            spfile.damaged(line, "the text is not UTF-8")
+        })?;
+        let entries: BTreeMap<Spanned<String>, Spanned<toml::Value>> = toml::from_str(&text)
+            .map_err(|error| {
+                let at = error.span().map_or(0, |span| span.start);
+                spfile.damaged(line_of(text.as_bytes(), at), error.message())
+            })?;
+        for (name, value) in entries {
+            let line = line_of(text.as_bytes(), name.span().start);
+            let name = name.into_inner();
+            let Some(definition) = definitions::find(&name) else {
+                spfile.unknown.insert(name, value.into_inner());
+                continue;
+            };
+            let parsed = from_toml(definition, value.get_ref())
+                .map_err(|error| spfile.damaged(line, "the value is not valid").over(error))?;
+            spfile.values.insert(definition.name, parsed);
+        }
+        Ok(spfile)
+    }
+
+    fn damaged(&self, line: usize, why: &str) -> Error {
+        let path = self.path.display();
+        Error::new(70007, format!("{path} line {line}: {}", why.trim())).hint(format!(
+            "correct or delete line {line}; without it the default holds"
+        ))
+    }
+
+    /// The value that the file sets.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.values.get(name)
+    }
+
+    /// The parameters that the file sets, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Value)> {
+        self.values.iter().map(|(name, value)| (*name, value))
+    }
+
+    /// The names in the file that this version does not know.
+    pub fn unknown(&self) -> impl Iterator<Item = &str> {
+        self.unknown.keys().map(String::as_str)
+    }
+
+    /// A copy that sets `name`, or leaves it to its default.
+    #[must_use]
+    pub fn with(&self, name: &'static str, value: Option<Value>) -> Spfile {
+        let mut changed = self.clone();
+        match value {
+            Some(value) => changed.values.insert(name, value),
+            None => changed.values.remove(name),
+        };
+        changed
+    }
+
+    /// Makes this the durable content of the file.
+    ///
+    /// # Errors
+    /// 70010; the old content stands.
+    pub fn write(&self) -> Result<()> {
+        let mut table = self.unknown.clone();
+        for (name, value) in &self.values {
+            table.insert((*name).to_owned(), to_toml(value));
+        }
+        let text = toml::to_string(&table)
+            .map_err(|error| Error::new(crate::error::INTERNAL, format!("cellar.toml: {error}")))?;
+        replace_durably(&self.path, format!("{HEAD}{text}").as_bytes())
+    }
+}
+
+/// Replaces a file as a whole: after a crash it is old or new.
+fn replace_durably(path: &Path, content: &[u8]) -> Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let beside = path.with_extension("toml.new");
+    let write = || -> std::io::Result<()> {
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&beside)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        std::fs::rename(&beside, path)?;
+        File::open(directory)?.sync_all()
+    };
+    write().map_err(|error| Error::system("write", path, &error))
+}
+
+fn line_of(text: &[u8], at: usize) -> usize {
+    1 + text.iter().take(at).filter(|byte| **byte == b'\n').count()
+}
+
+fn from_toml(definition: &'static definitions::Definition, value: &toml::Value) -> Result<Value> {
+    match value {
+        toml::Value::String(text) => definition.parse(text),
+        toml::Value::Integer(number) => definition.parse(&number.to_string()),
+        toml::Value::Boolean(flag) => definition.parse(&flag.to_string()),
+        toml::Value::Array(parts) if definition.kind == definitions::Kind::List => {
+            let part = |part: &toml::Value| part.as_str().map(str::to_owned);
+            let parts: Option<Vec<String>> = parts.iter().map(part).collect();
+            parts
+                .map(Value::List)
+                .ok_or_else(|| not_readable(definition, value))
+        }
+        _ => Err(not_readable(definition, value)),
+    }
+}
+
+fn not_readable(definition: &definitions::Definition, value: &toml::Value) -> Error {
+    let (name, kind) = (definition.name, value.type_str());
+    let message = format!("invalid value of type {kind} for parameter {name}, must be from among ");
+    Error::new(96, message + &definition.allowed())
+}
+
+fn to_toml(value: &Value) -> toml::Value {
+    match value {
+        Value::Bool(flag) => toml::Value::Boolean(*flag),
+        Value::Integer(number) => i64::try_from(*number).map_or_else(
+            |_| toml::Value::String(number.to_string()),
+            toml::Value::Integer,
+        ),
+        Value::Size(_) | Value::Choice(_) => toml::Value::String(value.to_string()),
+        Value::List(parts) => {
+            toml::Value::Array(parts.iter().cloned().map(toml::Value::String).collect())
+        }
+    }
+}

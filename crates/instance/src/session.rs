@@ -1,0 +1,203 @@
+//! Sessions of the instance: who works here, and what statement it executes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use cellar_io::{Instant, SharedEnv, WallTime};
+use cellar_wait::{Event, Kind, Waits};
+
+use crate::views::{self, VSession, WaitColumns};
+
+struct Shared {
+    env: SharedEnv,
+    waits: Waits,
+    /// By session number and serial: a number is used again as soon as its last wait is gone.
+    open: Mutex<BTreeMap<(u32, u32), Weak<Inner>>>,
+}
+
+/// All sessions of one instance. Cloning gives another handle on the same.
+#[derive(Clone)]
+pub struct Sessions(Arc<Shared>);
+
+struct Inner {
+    sessions: Arc<Shared>,
+    wait: cellar_wait::Session,
+    program: String,
+    user: Option<String>,
+    logon: WallTime,
+    call: Mutex<Call>,
+}
+
+struct Call {
+    statement: Option<String>,
+    /// When it became active or inactive.
+    since: Instant,
+}
+
+/// A session. Clones are the same session; it ends with the last of them.
+#[derive(Clone)]
+pub struct Session(Arc<Inner>);
+
+/// Shows a statement as executing until it is dropped.
+#[must_use = "the statement is over when this is dropped"]
+pub struct Executing(Session);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Sessions {
+    /// No sessions yet.
+    pub fn new(env: SharedEnv, waits: Waits) -> Sessions {
+        Sessions(Arc::new(Shared {
+            env,
+            waits,
+            open: Mutex::default(),
+        }))
+    }
+
+    /// The waits that all sessions are counted in.
+    pub fn waits(&self) -> &Waits {
+        &self.0.waits
+    }
+
+    /// Begins a user's session.
+    pub fn user(&self, program: &str, user: &str) -> Session {
+        self.begin(program, Some(user), Kind::User)
+    }
+
+    /// Begins a session of the instance's own.
+    pub fn background(&self, program: &str) -> Session {
+        self.begin(program, None, Kind::Background)
+    }
+
+    fn begin(&self, program: &str, user: Option<&str>, kind: Kind) -> Session {
+        let shared = &self.0;
+        let session = Session(Arc::new(Inner {
+            sessions: Arc::clone(shared),
+            wait: shared.waits.session(program, kind),
+            program: program.to_owned(),
+            user: user.map(str::to_owned),
+            logon: shared.env.wall(),
+            call: Mutex::new(Call {
+                statement: None,
+                since: shared.env.now(),
+            }),
+        }));
+        let key = (session.sid(), session.0.wait.serial());
+        lock(&shared.open).insert(key, Arc::downgrade(&session.0));
+        session
+    }
+
+    /// How many sessions are open.
+    pub fn count(&self) -> usize {
+        lock(&self.0.open).len()
+    }
+
+    /// The rows of `v$session`, by session number.
+    pub fn rows(&self) -> Vec<VSession> {
+        let now = self.0.env.now();
+        let waiting: BTreeMap<(u32, u32), _> = self
+            .0
+            .waits
+            .sessions()
+            .into_iter()
+            .filter(|view| view.helper == 0)
+            .map(|view| ((view.sid, view.serial), view))
+            .collect();
+        // Upgraded under the lock, dropped without it: the last handle takes the same lock.
+        let open: Vec<_> = lock(&self.0.open)
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
+        let row = |session: &Arc<Inner>| {
+            let key = (session.wait.sid(), session.wait.serial());
+            let wait = waiting.get(&key).map(|view| WaitColumns::of(view, now.0));
+            session.row(&wait.unwrap_or_default(), now)
+        };
+        open.iter().map(row).collect()
+    }
+}
+
+impl Inner {
+    fn row(&self, wait: &WaitColumns, now: Instant) -> VSession {
+        let call = lock(&self.call);
+        VSession {
+            sid: self.wait.sid(),
+            serial: self.wait.serial(),
+            user_name: self.user.clone(),
+            status: if call.statement.is_some() {
+                "ACTIVE"
+            } else {
+                "INACTIVE"
+            },
+            program: self.program.clone(),
+            kind: views::kind_name(self.wait.kind()),
+            sql_text: call.statement.clone(),
+            logon_time: self.logon,
+            last_call_et: now.since(call.since).as_secs(),
+            event_number: wait.event.map(|event| u32::from(event.number())),
+            event: wait.event.map(Event::name),
+            p1_text: wait.text(0),
+            p1: wait.p(0),
+            p2_text: wait.text(1),
+            p2: wait.p(1),
+            p3_text: wait.text(2),
+            p3: wait.p(2),
+            wait_class_id: wait.event.map(|event| event.class().id()),
+            wait_class_number: wait.event.map(|event| u32::from(event.class().number())),
+            wait_class: wait.event.map(|event| event.class().name()),
+            wait_time: wait.wait_time,
+            seconds_in_wait: wait.seconds_in_wait,
+            state: wait.state,
+            wait_time_micro: wait.wait_time_micro,
+            time_since_last_wait_micro: wait.time_since_last_wait_micro,
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        lock(&self.sessions.open).remove(&(self.wait.sid(), self.wait.serial()));
+    }
+}
+
+impl Session {
+    /// The number of the session.
+    pub fn sid(&self) -> u32 {
+        self.0.wait.sid()
+    }
+
+    /// The handle on which its waits begin; a task beside it takes a
+    /// [`helper`](cellar_wait::Session::helper).
+    pub fn waits(&self) -> &cellar_wait::Session {
+        &self.0.wait
+    }
+
+    /// Begins a wait now.
+    pub fn begin(&self, event: Event, p: [u64; 3]) -> cellar_wait::Wait<'_> {
+        self.0.wait.begin(event, p, self.now())
+    }
+
+    /// Now, as [`Wait::end`](cellar_wait::Wait::end) wants it.
+    pub fn now(&self) -> u64 {
+        self.0.sessions.env.now().0
+    }
+
+    /// Shows `statement` as the one that the session executes.
+    pub fn execute(&self, statement: &str) -> Executing {
+        self.set(Some(statement.to_owned()));
+        Executing(self.clone())
+    }
+
+    fn set(&self, statement: Option<String>) {
+        let since = self.0.sessions.env.now();
+        *lock(&self.0.call) = Call { statement, since };
+    }
+}
+
+impl Drop for Executing {
+    fn drop(&mut self) {
+        self.0.set(None);
+    }
+}

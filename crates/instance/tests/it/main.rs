@@ -1,0 +1,15 @@
+//! What the floors above see of an instance's foundations.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot be set up has failed"
+)]
+
+mod catalog;
+mod directory;
+mod env;
+mod instance;
+mod parameters;
+mod sessions;
+mod views;
+mod wire;

@@ -1,0 +1,20 @@
+//! Real disks, real time and real tasks.
+//!
+//! [`open_disk`] opens a file or block device as a [`Device`](crate::Device) in the environment of
+//! a [`Runtime`]. How it reaches the kernel is [`RealDisk::in_force`].
+
+mod clock;
+mod disk;
+pub(crate) mod engine;
+mod open;
+mod raw;
+mod runtime;
+mod sysfs;
+mod timer;
+mod watch;
+
+pub use clock::Clock;
+pub use disk::RealDisk;
+pub use open::{Access, EngineChoice, FilesystemIo, InForce, OpenOptions, io_mode, open_disk};
+pub use runtime::{RealEnv, Runtime, RuntimeOptions};
+pub use watch::Identity;

@@ -1,0 +1,254 @@
+//! A device made slower to a model: a disk that others measured, on whatever disk is here.
+//!
+//! [`Shaped`] does the request on the device inside and answers when the model says. The model is
+//! a link that moves one request at a time: a request that arrives when the link is busy waits its
+//! turn, moves for `max(bytes / bandwidth, 1 / iops)`, and is answered `latency` later. With
+//! [`ReadAhead`] a read first waits for the disk behind the link: briefly if it goes on where the
+//! last one ended and comes soon enough, longer if not; the link is free for others meanwhile.
+
+mod parse;
+
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+pub use self::parse::{ShapeError, parse};
+use crate::buffer::Buffer;
+use crate::device::{Class, Device, Discard, Durability, Geometry, Io, IoFuture, check_request};
+use crate::env::SharedEnv;
+use crate::error::{IoError, Op};
+use crate::sched::{Gate, Slot};
+
+/// What a [`Shaped`] device is like. Zero means: no limit, no delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ShapeOptions {
+    /// Bytes the link moves in a second.
+    pub bytes_per_second: u64,
+    /// Requests the link moves in a second, flushes and discards included.
+    pub iops: u64,
+    /// From the end of the transfer to the answer.
+    pub latency: Duration,
+    /// Requests inside at once; more wait in order.
+    pub queue_depth: u32,
+    /// A disk behind the link that reads ahead.
+    pub read_ahead: Option<ReadAhead>,
+}
+
+/// A disk that reads ahead for a sequential reader who comes back in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadAhead {
+    /// What a read waits that starts where the last one ended, at most `window` after its answer.
+    pub hit_latency: Duration,
+    /// What any other read waits.
+    pub miss_latency: Duration,
+    /// How long the disk remembers.
+    pub window: Duration,
+}
+
+/// The most that a late answer is made good for: a machine that slept longer was not awake.
+const LATE_MAX: u64 = 2_000_000;
+
+/// A request that comes this soon after an answer is taken to follow from it.
+const FOLLOWS_WITHIN: u64 = 1_000_000;
+
+/// One picosecond counts: a rounded nanosecond a request would be seen after a million.
+const PICOS: u128 = 1000;
+
+/// The state of the link. Times in nanoseconds unless they say otherwise.
+#[derive(Default)]
+struct Link {
+    free_at_picos: u128,
+    /// Where the last read ended and when it was, or will be, answered.
+    last_read: Option<(u64, u64)>,
+    /// How late the last answer was against the model (a timer, a slow device inside), and when it
+    /// was given. A request that follows from it counts as made that much earlier, or a reader at
+    /// depth 1 would lose it each time.
+    late: (u64, u64),
+}
+
+/// A device with a model in front. See the [module](self).
+pub struct Shaped {
+    inner: Arc<dyn Device>,
+    env: SharedEnv,
+    options: ShapeOptions,
+    gate: Option<Gate>,
+    link: Mutex<Link>,
+}
+
+/// What a request asks of the link.
+enum Load {
+    Read { offset: u64, bytes: u64 },
+    Write { offset: u64, bytes: u64 },
+    Nothing,
+}
+
+impl Load {
+    fn is_legal(&self, geometry: &Geometry) -> bool {
+        match self {
+            Load::Read { offset, bytes } | Load::Write { offset, bytes } => {
+                let lengths = [*bytes as usize];
+                check_request(geometry, Op::Read, *offset, lengths).is_ok()
+            }
+            Load::Nothing => true,
+        }
+    }
+}
+
+impl ShapeOptions {
+    /// How long the link is busy with `bytes`, in picoseconds.
+    fn service_picos(&self, bytes: u64) -> u128 {
+        let second = 1_000_000_000_000;
+        let per = |count: u64, rate: u64| match rate {
+            0 => 0,
+            rate => u128::from(count) * second / u128::from(rate),
+        };
+        per(bytes, self.bytes_per_second).max(per(1, self.iops))
+    }
+}
+
+fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Link {
+    /// Puts a request on the link at `now`; gives the time of its answer.
+    fn admit(&mut self, options: &ShapeOptions, now: u64, load: &Load) -> u64 {
+        let (late, answered) = std::mem::take(&mut self.late);
+        let follows = now.saturating_sub(answered) <= FOLLOWS_WITHIN;
+        let now = if follows {
+            now.saturating_sub(late)
+        } else {
+            now
+        };
+        let bytes = match load {
+            Load::Read { bytes, .. } | Load::Write { bytes, .. } => *bytes,
+            Load::Nothing => 0,
+        };
+        let wait = match (load, options.read_ahead) {
+            (Load::Read { offset, .. }, Some(ahead)) => {
+                let window = nanos(ahead.window);
+                let hit = self.last_read.is_some_and(|(end, answered)| {
+                    end == *offset && now <= answered.saturating_add(window)
+                });
+                nanos(if hit {
+                    ahead.hit_latency
+                } else {
+                    ahead.miss_latency
+                })
+            }
+            _ => 0,
+        };
+        let ready = u128::from(now.saturating_add(wait)) * PICOS;
+        let start = self.free_at_picos.max(ready);
+        self.free_at_picos = start + options.service_picos(bytes);
+        let moved = u64::try_from(self.free_at_picos.div_ceil(PICOS)).unwrap_or(u64::MAX);
+        let answer = moved.saturating_add(nanos(options.latency));
+        if let Load::Read { offset, bytes } = load {
+            self.last_read = Some((offset.saturating_add(*bytes), answer));
+        }
+        answer
+    }
+
+    /// Notes that what was to be answered at `answer` is answered now.
+    fn answered(&mut self, answer: u64, now: u64) {
+        let late = now.saturating_sub(answer);
+        self.late = (if late > LATE_MAX { 0 } else { late }, now);
+    }
+}
+
+impl Shaped {
+    /// Shapes `inner` by the clock of `env`.
+    pub fn new(inner: Arc<dyn Device>, env: SharedEnv, options: ShapeOptions) -> Shaped {
+        let depth = options.queue_depth;
+        Shaped {
+            inner,
+            env,
+            options,
+            gate: (depth > 0).then(|| Gate::new(depth, depth)),
+            link: Mutex::default(),
+        }
+    }
+
+    /// The model.
+    pub fn options(&self) -> ShapeOptions {
+        self.options
+    }
+
+    async fn enter(&self) -> Option<Slot<'_>> {
+        match &self.gate {
+            // One class for all: a disk does not know why it is asked.
+            Some(gate) => Some(gate.enter(Class::Foreground, 0).await),
+            None => None,
+        }
+    }
+
+    fn link<T>(&self, f: impl FnOnce(&mut Link) -> T) -> T {
+        f(&mut self.link.lock().unwrap_or_else(|e| e.into_inner()))
+    }
+
+    async fn pass<'a, T>(
+        &'a self,
+        load: Load,
+        request: impl FnOnce(&'a dyn Device) -> IoFuture<'a, T>,
+    ) -> Result<T, IoError> {
+        if !load.is_legal(&self.inner.geometry()) {
+            // Refused below, before it costs the link anything.
+            return request(&*self.inner).await;
+        }
+        let slot = self.enter().await;
+        let now = self.env.now().0;
+        let answer = self.link(|link| link.admit(&self.options, now, &load));
+        let result = request(&*self.inner).await;
+        self.sleep_until(answer).await;
+        let now = self.env.now().0;
+        self.link(|link| link.answered(answer, now));
+        drop(slot);
+        result
+    }
+
+    fn sleep_until(&self, when: u64) -> impl Future<Output = ()> + use<> {
+        self.env.sleep_until(crate::env::Instant(when))
+    }
+}
+
+impl Device for Shaped {
+    fn geometry(&self) -> Geometry {
+        let mut geometry = self.inner.geometry();
+        let depth = self.options.queue_depth;
+        if depth > 0 && (geometry.queue_depth == 0 || depth < geometry.queue_depth) {
+            geometry.queue_depth = depth;
+        }
+        geometry
+    }
+
+    fn read(&self, io: Io, offset: u64, buffers: Vec<Buffer>) -> IoFuture<'_, Vec<Buffer>> {
+        let bytes = buffers.iter().map(|b| b.len() as u64).sum();
+        let load = Load::Read { offset, bytes };
+        Box::pin(self.pass(load, move |inner| inner.read(io, offset, buffers)))
+    }
+
+    fn write(
+        &self,
+        io: Io,
+        offset: u64,
+        data: Vec<Bytes>,
+        durability: Durability,
+    ) -> IoFuture<'_, ()> {
+        let bytes = data.iter().map(|d| d.len() as u64).sum();
+        Box::pin(self.pass(Load::Write { offset, bytes }, move |inner| {
+            inner.write(io, offset, data, durability)
+        }))
+    }
+
+    fn flush(&self, io: Io) -> IoFuture<'_, ()> {
+        Box::pin(self.pass(Load::Nothing, move |inner| inner.flush(io)))
+    }
+
+    fn discard(&self, io: Io, offset: u64, length: u64, how: Discard) -> IoFuture<'_, ()> {
+        Box::pin(self.pass(Load::Nothing, move |inner| {
+            inner.discard(io, offset, length, how)
+        }))
+    }
+}

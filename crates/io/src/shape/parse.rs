@@ -1,0 +1,210 @@
+//! A model in words: `200MB/s,2000iops,4ms,qd32,ra:4ms/7.3ms/2ms`.
+
+use std::time::Duration;
+
+use super::{ReadAhead, ShapeOptions};
+
+const FORMS: &str = "a rate (200MB/s, 1.5GiB/s), 2000iops, a latency (4ms, 150us), \
+     qd32, ra:HIT/MISS/WINDOW (ra:4ms/7.3ms/2ms)";
+
+/// A word of a model that says nothing we know.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShapeError {
+    /// Not one of the forms.
+    #[error("\"{word}\" is not part of a disk model; use, separated by commas: {FORMS}")]
+    Unknown {
+        /// As typed.
+        word: String,
+    },
+    /// The same quantity twice.
+    #[error("\"{word}\": this disk model has already said its {what}")]
+    Twice {
+        /// The second word, as typed.
+        word: String,
+        /// The quantity.
+        what: &'static str,
+    },
+}
+
+/// Reads a model such as `200MB/s,2000iops,4ms,qd32`. Words come in any order, each at most once;
+/// what is left out has no limit. Units of rates: B, KB, MB, GB (of 1000), KiB, MiB, GiB (of 1024);
+/// of times: ns, us, ms, s. Case does not matter.
+///
+/// # Errors
+/// [`ShapeError`] names the word and the forms allowed.
+pub fn parse(text: &str) -> Result<ShapeOptions, ShapeError> {
+    let mut options = ShapeOptions::default();
+    let mut said: Vec<&'static str> = Vec::new();
+    for word in text.split(',').map(str::trim) {
+        let part = read(&word.to_ascii_lowercase()).ok_or_else(|| ShapeError::Unknown {
+            word: word.to_owned(),
+        })?;
+        let what = part.what();
+        if said.contains(&what) {
+            return Err(ShapeError::Twice {
+                word: word.to_owned(),
+                what,
+            });
+        }
+        said.push(what);
+        match part {
+            Part::Rate(rate) => options.bytes_per_second = rate,
+            Part::Iops(iops) => options.iops = iops,
+            Part::Latency(latency) => options.latency = latency,
+            Part::Depth(depth) => options.queue_depth = depth,
+            Part::ReadAhead(ahead) => options.read_ahead = Some(ahead),
+        }
+    }
+    Ok(options)
+}
+
+enum Part {
+    Rate(u64),
+    Iops(u64),
+    Latency(Duration),
+    Depth(u32),
+    ReadAhead(ReadAhead),
+}
+
+impl Part {
+    fn what(&self) -> &'static str {
+        match self {
+            Part::Rate(_) => "bandwidth",
+            Part::Iops(_) => "requests a second",
+            Part::Latency(_) => "latency",
+            Part::Depth(_) => "queue depth",
+            Part::ReadAhead(_) => "read-ahead",
+        }
+    }
+}
+
+fn read(word: &str) -> Option<Part> {
+    if let Some(depth) = word.strip_prefix("qd") {
+        return depth.parse().ok().filter(|d| *d > 0).map(Part::Depth);
+    }
+    if let Some(times) = word.strip_prefix("ra:") {
+        let mut times = times.split('/').map(time);
+        let (hit_latency, miss_latency, window) = (times.next()??, times.next()??, times.next()??);
+        let ahead = ReadAhead {
+            hit_latency,
+            miss_latency,
+            window,
+        };
+        return times.next().is_none().then_some(Part::ReadAhead(ahead));
+    }
+    if let Some(iops) = word.strip_suffix("iops") {
+        return iops.trim().parse().ok().filter(|n| *n > 0).map(Part::Iops);
+    }
+    match word.strip_suffix("/s") {
+        Some(size) => rate(size).map(Part::Rate),
+        None => time(word).map(Part::Latency),
+    }
+}
+
+/// A positive number and what follows it.
+fn number(word: &str) -> Option<(f64, &str)> {
+    let end = word.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let (digits, unit) = word.split_at(end);
+    let value: f64 = digits.parse().ok()?;
+    // Longer than a year, or more than an exabyte a second, is a typing error.
+    (value.is_finite() && value < 1e12).then_some((value, unit.trim()))
+}
+
+fn rate(word: &str) -> Option<u64> {
+    let (value, unit) = number(word)?;
+    let unit: u64 = match unit {
+        "b" => 1,
+        "kb" => 1000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "kib" => 1 << 10,
+        "mib" => 1 << 20,
+        "gib" => 1 << 30,
+        _ => return None,
+    };
+    let rate = (value * unit as f64).round();
+    (1.0..=1e18).contains(&rate).then_some(rate as u64)
+}
+
+fn time(word: &str) -> Option<Duration> {
+    let (value, unit) = number(word)?;
+    let unit = match unit {
+        "ns" => 1e-9,
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        _ => return None,
+    };
+    let seconds = value * unit;
+    (seconds < 3.2e7).then(|| Duration::from_nanos((seconds * 1e9).round() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_become_a_model_in_any_order() {
+        let all = parse("qd32, 2000iops,200MB/s ,4ms,RA:4ms/7.3ms/2ms").unwrap();
+        assert_eq!(
+            all,
+            ShapeOptions {
+                bytes_per_second: 200_000_000,
+                iops: 2000,
+                latency: Duration::from_millis(4),
+                queue_depth: 32,
+                read_ahead: Some(ReadAhead {
+                    hit_latency: Duration::from_millis(4),
+                    miss_latency: Duration::from_micros(7300),
+                    window: Duration::from_millis(2),
+                }),
+            }
+        );
+        let rate = parse("1.5GiB/s").unwrap();
+        assert_eq!(rate.bytes_per_second, 3 << 29);
+        assert_eq!(rate.queue_depth, 0, "what is not said has no limit");
+        assert_eq!(parse("150us").unwrap().latency, Duration::from_micros(150));
+    }
+
+    #[test]
+    fn a_wrong_word_is_named_with_the_forms_allowed() {
+        for word in [
+            "",
+            "fast",
+            "200",
+            "200MB",
+            "MB/s",
+            "qd",
+            "qd0",
+            "-4ms",
+            "ra:4ms/7ms",
+            "0iops",
+            "1e9s",
+            "ra:1ms/2ms/3ms/4ms",
+            "99999999999999ms",
+            "0.1B/s",
+            ".ms",
+            "1..2ms",
+            "4\u{b5}s",
+        ] {
+            let error = parse(&format!("200MB/s,{word}")).unwrap_err();
+            assert!(
+                matches!(error, ShapeError::Unknown { .. }),
+                "{word}: {error}"
+            );
+            assert!(error.to_string().contains("200MB/s, 1.5GiB/s"), "{error}");
+        }
+        let twice = parse("4ms,5ms").unwrap_err().to_string();
+        assert_eq!(
+            twice,
+            "\"5ms\": this disk model has already said its latency"
+        );
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_panics(text in "(\\PC|[0-9.]|MB/s|qd|ra:|/|,|ms|iops){0,12}") {
+            let _ = parse(&text);
+        }
+    }
+}

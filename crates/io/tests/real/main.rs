@@ -1,0 +1,8 @@
+//! Real disks: what a caller sees, on every engine.
+
+mod loops;
+mod modes;
+mod roundtrip;
+mod support;
+mod time;
+mod watch;
