@@ -19,6 +19,7 @@ use crate::error::{IoError, IoErrorKind, Op};
 
 use super::disk::{RealDisk, kind_of};
 use super::engine::Engine;
+use super::probe::block_of;
 use super::raw;
 use super::runtime::RealEnv;
 use super::sysfs::Block;
@@ -282,14 +283,8 @@ impl Shape {
         direct: bool,
         asked: Option<u32>,
     ) -> Result<Shape, IoErrorKind> {
-        use std::os::unix::fs::MetadataExt;
         let is_block = metadata.file_type().is_block_device();
-        let number = if is_block {
-            metadata.rdev()
-        } else {
-            metadata.dev()
-        };
-        let block = Block::by_number(number);
+        let block = block_of(metadata);
         let (legal, physical, memory) = if is_block {
             let (logical, physical) = raw::sectors(file).map_err(|e| kind(&e))?;
             (logical, physical, logical)

@@ -2,6 +2,7 @@
 
 mod loops;
 mod modes;
+mod probe;
 mod roundtrip;
 mod support;
 mod time;
