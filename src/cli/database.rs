@@ -31,7 +31,10 @@ impl Database {
         };
         let engine = Engine::open(Arc::clone(&self.host), self.views.clone(), &options).await?;
         for (table, error) in engine.broken_tables() {
-            eprintln!("Notice: table {table} cannot be used now: {}", error.message);
+            eprintln!(
+                "Notice: table {table} cannot be used now: {}",
+                error.message
+            );
         }
         Ok(engine)
     }

@@ -1,27 +1,6 @@
-//! Sizes and durations as people write and read them.
+//! Sizes, counts and durations as people read them.
 
 use std::time::Duration;
-
-/// Reads `512`, `64K`, `512M`, `2G`, `1T`, with or without a `B`; units are powers of 1024.
-///
-/// # Errors
-/// A sentence with the value and what is allowed.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("\"{text}\" is not a size: write 512M, 2G or 1T");
-    let upper = text.trim().to_ascii_uppercase();
-    let upper = upper.strip_suffix("IB").or(upper.strip_suffix('B')).unwrap_or(&upper);
-    let digits = upper.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match upper[digits.len()..].trim() {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = digits.trim().parse().map_err(|_| wrong())?;
-    number.checked_mul(1 << shift).filter(|n| *n > 0).ok_or_else(wrong)
-}
 
 /// Bytes with three digits, units of 1000 as disks are sold: `342 MB`, `4.0 GB`.
 pub fn show_bytes(bytes: u64) -> String {
@@ -53,7 +32,10 @@ pub fn show_count(count: u64) -> String {
 }
 
 /// `0.08 s`, `7.4 s`, `1 min 12 s`.
-#[cfg_attr(not(feature = "sql"), expect(dead_code, reason = "disktest shows microseconds"))]
+#[cfg_attr(
+    not(feature = "sql"),
+    expect(dead_code, reason = "disktest shows microseconds")
+)]
 pub fn show_duration(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     match seconds {
@@ -69,18 +51,6 @@ pub fn show_duration(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_read_and_nonsense_is_not() {
-        for (text, bytes) in
-            [("512", 512), ("64k", 65536), ("2G", 2 << 30), ("1TB", 1 << 40), ("4 MiB", 4 << 20)]
-        {
-            assert_eq!(parse_size(text), Ok(bytes), "{text}");
-        }
-        for text in ["", "G", "0", "-1G", "1.5G", "99999999999T", "1X", "é"] {
-            assert!(parse_size(text).unwrap_err().contains("write 512M"), "{text}");
-        }
-    }
 
     #[test]
     fn figures_are_short() {

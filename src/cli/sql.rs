@@ -64,7 +64,11 @@ pub async fn run(args: Args, env: SharedEnv) -> Result<(), Fault> {
     let texts = texts(args.commands, args.file.as_deref())?;
     let database = database::open(&dir).await?;
     let engine = database.engine().await?;
-    let show = Show { format: args.format, time: args.time, env };
+    let show = Show {
+        format: args.format,
+        time: args.time,
+        env,
+    };
     match texts {
         Some(texts) => {
             for text in texts {
@@ -82,7 +86,10 @@ fn texts(commands: Vec<String>, file: Option<&Path>) -> Result<Option<Vec<String
     match file {
         Some(path) if path != Path::new("-") => {
             let text = std::fs::read_to_string(path).map_err(|e| {
-                Fault::failed(format!("CELLAR-27037: cannot read \"{}\": {e}", path.display()))
+                Fault::failed(format!(
+                    "CELLAR-27037: cannot read \"{}\": {e}",
+                    path.display()
+                ))
             })?;
             texts.push(text);
         }
@@ -112,12 +119,15 @@ pub async fn run_text(
 ) -> Result<(), Fault> {
     let cut = split(text);
     for piece in cut.complete.iter().chain(&cut.rest) {
-        run_one(engine, piece.sql, show, out).await.map_err(|fault| match fault {
-            Fault::Failed(message) if piece.line > 1 => {
-                Fault::Failed(format!("{message}\nIn the statement that begins in line {}", piece.line))
-            }
-            other => other,
-        })?;
+        run_one(engine, piece.sql, show, out)
+            .await
+            .map_err(|fault| match fault {
+                Fault::Failed(message) if piece.line > 1 => Fault::Failed(format!(
+                    "{message}\nIn the statement that begins in line {}",
+                    piece.line
+                )),
+                other => other,
+            })?;
     }
     Ok(())
 }

@@ -10,38 +10,61 @@ use cellar_io::{Device, DeviceExt, Durability, Io};
 use crate::rig::{Rig, Shape};
 
 fn pattern(length: usize, seed: u8) -> Bytes {
-    let bytes: Vec<u8> = (0..length).map(|i| (i / 512) as u8 ^ (i as u8) ^ seed).collect();
+    let bytes: Vec<u8> = (0..length)
+        .map(|i| (i / 512) as u8 ^ (i as u8) ^ seed)
+        .collect();
     Bytes::from(bytes)
 }
 
 #[test]
 fn files_keep_their_bytes_over_a_clean_dismount() {
     for redundancy in [Redundancy::External, Redundancy::Normal, Redundancy::High] {
-        let shape = Shape { redundancy, ..Shape::default() };
+        let shape = Shape {
+            redundancy,
+            ..Shape::default()
+        };
         let rig = Rig::new(1, &shape);
         rig.run(async {
             rig.create(&shape).await.unwrap();
             let group = rig.mount().await.unwrap();
-            let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+            let file = group
+                .create_file(&FileSpec::new(FileType::Datafile))
+                .await
+                .unwrap();
             file.set_size(5 << 20).await.unwrap();
             let data = pattern(3 << 20, 7);
-            file.write_at(Io::SCAN, 4096 * 3, data.clone(), Durability::Cached).await.unwrap();
+            file.write_at(Io::SCAN, 4096 * 3, data.clone(), Durability::Cached)
+                .await
+                .unwrap();
             file.flush(Io::COMMIT).await.unwrap();
             group.publish(&file, "dir/a.bin", false).await.unwrap();
             drop(file);
             group.dismount().await.unwrap();
 
             let group = rig.mount().await.unwrap();
-            assert_eq!(group.resync().dirty_regions, 0, "a clean dismount leaves nothing dirty");
+            assert_eq!(
+                group.resync().dirty_regions,
+                0,
+                "a clean dismount leaves nothing dirty"
+            );
             let file = group.open("dir/a.bin").unwrap();
             assert_eq!(file.size(), 5 << 20);
             let read = file.read_at(Io::SCAN, 4096 * 3, 3 << 20).await.unwrap();
             assert_eq!(&read[..], &data[..]);
             let head = file.read_at(Io::SCAN, 0, 4096 * 3).await.unwrap();
-            assert!(head.iter().all(|b| *b == 0), "what was never written reads as zeros");
-            let tail = file.read_at(Io::SCAN, (3 << 20) + 4096 * 3, 65536).await.unwrap();
+            assert!(
+                head.iter().all(|b| *b == 0),
+                "what was never written reads as zeros"
+            );
+            let tail = file
+                .read_at(Io::SCAN, (3 << 20) + 4096 * 3, 65536)
+                .await
+                .unwrap();
             assert!(tail.iter().all(|b| *b == 0));
-            let found = group.validate(&[file.number()], Copies::All, &|_| {}).await.unwrap();
+            let found = group
+                .validate(&[file.number()], Copies::All, &|_| {})
+                .await
+                .unwrap();
             assert!(!found.is_bad(), "{found:?}");
             let copies = u64::from(redundancy.copies());
             // 3 MiB and 12 KiB are 49 pieces.
@@ -64,7 +87,10 @@ fn names_can_be_made_moved_replaced_and_removed() {
         let make = |size: u64| {
             let group = group.clone();
             async move {
-                let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+                let file = group
+                    .create_file(&FileSpec::new(FileType::Datafile))
+                    .await
+                    .unwrap();
                 file.set_size(size).await.unwrap();
                 file
             }
@@ -72,7 +98,10 @@ fn names_can_be_made_moved_replaced_and_removed() {
         let a = make(1 << 20).await;
         group.publish(&a, "a", false).await.unwrap();
         let b = make(2 << 20).await;
-        assert!(matches!(group.publish(&b, "a", false).await, Err(Error::Exists { .. })));
+        assert!(matches!(
+            group.publish(&b, "a", false).await,
+            Err(Error::Exists { .. })
+        ));
         group.publish(&b, "a", true).await.unwrap();
         assert_eq!(group.open("a").unwrap().size(), 2 << 20);
         // The old file lives while it is open, then its room comes back.
@@ -83,7 +112,10 @@ fn names_can_be_made_moved_replaced_and_removed() {
         assert!(matches!(group.open("a"), Err(Error::NoSuchFile { .. })));
         group.add_alias("x", "d/e/b").await.unwrap();
         group.remove("x").await.unwrap();
-        assert!(matches!(group.rmdir("d", false).await, Err(Error::NotEmpty { .. })));
+        assert!(matches!(
+            group.rmdir("d", false).await,
+            Err(Error::NotEmpty { .. })
+        ));
         let listed = group.list("d", true);
         assert_eq!(
             listed.iter().map(|l| l.path.as_str()).collect::<Vec<_>>(),
@@ -106,21 +138,31 @@ fn a_disk_that_vanishes_leaves_and_nothing_is_lost() {
     rig.run(async {
         rig.create(&shape).await.unwrap();
         let group = rig.mount().await.unwrap();
-        let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+        let file = group
+            .create_file(&FileSpec::new(FileType::Datafile))
+            .await
+            .unwrap();
         file.set_size(8 << 20).await.unwrap();
         let data = pattern(8 << 20, 1);
-        file.write_at(Io::SCAN, 0, data.clone(), Durability::Durable).await.unwrap();
+        file.write_at(Io::SCAN, 0, data.clone(), Durability::Durable)
+            .await
+            .unwrap();
         group.publish(&file, "f", false).await.unwrap();
         rig.disks[2].vanish();
         let newer = pattern(1 << 20, 99);
         for at in [0u64, 3 << 20, 7 << 20] {
-            file.write_at(Io::SCAN, at, newer.clone(), Durability::Durable).await.unwrap();
+            file.write_at(Io::SCAN, at, newer.clone(), Durability::Durable)
+                .await
+                .unwrap();
         }
         let read = file.read_at(Io::SCAN, 0, 8 << 20).await.unwrap();
         assert_eq!(&read[..1 << 20], &newer[..]);
         assert_eq!(&read[1 << 20..3 << 20], &data[1 << 20..3 << 20]);
         assert_eq!(group.info().offline_disks, 1);
-        assert!(!group.info().members.contains(&2), "it holds no metadata any more");
+        assert!(
+            !group.info().members.contains(&2),
+            "it holds no metadata any more"
+        );
         assert_eq!(group.info().members.len(), 3, "another disk does");
         drop(file);
         group.dismount().await.unwrap();
@@ -132,7 +174,10 @@ fn a_disk_that_vanishes_leaves_and_nothing_is_lost() {
         let file = group.open("f").unwrap();
         let read = file.read_at(Io::SCAN, 3 << 20, 1 << 20).await.unwrap();
         assert_eq!(&read[..], &newer[..]);
-        let found = group.validate(&[file.number()], Copies::All, &|_| {}).await.unwrap();
+        let found = group
+            .validate(&[file.number()], Copies::All, &|_| {})
+            .await
+            .unwrap();
         assert!(!found.is_bad(), "{found:?}");
         assert!(found.absent_bytes > 0);
     })
@@ -146,16 +191,24 @@ fn rot_in_one_copy_is_found_and_repaired_by_reading() {
     rig.run(async {
         rig.create(&shape).await.unwrap();
         let group = rig.mount().await.unwrap();
-        let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+        let file = group
+            .create_file(&FileSpec::new(FileType::Datafile))
+            .await
+            .unwrap();
         file.set_size(4 << 20).await.unwrap();
         let data = pattern(4 << 20, 5);
-        file.write_at(Io::SCAN, 0, data.clone(), Durability::Durable).await.unwrap();
+        file.write_at(Io::SCAN, 0, data.clone(), Durability::Durable)
+            .await
+            .unwrap();
         group.publish(&file, "f", false).await.unwrap();
         // Rot every data AU of one disk, wherever it is.
         rig.disks[0].corrupt((9 << 20) + 77, 1 << 20);
         rig.disks[0].corrupt((10 << 20) + 5000, 3);
         rig.disks[0].corrupt((11 << 20) + 5000, 3);
-        let found = group.validate(&[file.number()], Copies::All, &|_| {}).await.unwrap();
+        let found = group
+            .validate(&[file.number()], Copies::All, &|_| {})
+            .await
+            .unwrap();
         assert!(found.checksums_wrong > 0, "validate finds it: {found:?}");
         for _ in 0..4 {
             let read = file.read_at(Io::SCAN, 0, 4 << 20).await.unwrap();
@@ -179,7 +232,10 @@ fn a_full_group_says_so_and_loses_nothing() {
         rig.create(&shape).await.unwrap();
         let group = rig.mount().await.unwrap();
         let room = group.info().writable_mb;
-        let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+        let file = group
+            .create_file(&FileSpec::new(FileType::Datafile))
+            .await
+            .unwrap();
         let error = file.set_size((room + 1) << 20).await.unwrap_err();
         assert!(matches!(error, Error::NoSpace { .. }), "{error}");
         assert_eq!(error.number(), 15041);
@@ -194,23 +250,37 @@ fn a_full_group_says_so_and_loses_nothing() {
 
 #[test]
 fn a_file_of_a_group_keeps_the_laws_of_a_device() {
-    for (seed, redundancy, sector) in
-        [(6, Redundancy::Normal, 512), (7, Redundancy::External, 4096), (8, Redundancy::High, 512)]
-    {
-        let shape = Shape { redundancy, sector, disk_bytes: 64 << 20, ..Shape::default() };
+    for (seed, redundancy, sector) in [
+        (6, Redundancy::Normal, 512),
+        (7, Redundancy::External, 4096),
+        (8, Redundancy::High, 512),
+    ] {
+        let shape = Shape {
+            redundancy,
+            sector,
+            disk_bytes: 64 << 20,
+            ..Shape::default()
+        };
         let rig = Rig::new(seed, &shape);
         rig.run(async {
             rig.create(&shape).await.unwrap();
             let group = rig.mount().await.unwrap();
-            for striping in
-                [cellar_diskgroup::state::Striping::Coarse, cellar_diskgroup::state::Striping::Fine]
-            {
-                let spec = FileSpec { striping, ..FileSpec::new(FileType::Datafile) };
+            for striping in [
+                cellar_diskgroup::state::Striping::Coarse,
+                cellar_diskgroup::state::Striping::Fine,
+            ] {
+                let spec = FileSpec {
+                    striping,
+                    ..FileSpec::new(FileType::Datafile)
+                };
                 let file = group.create_file(&spec).await.unwrap();
                 file.set_size(16 << 20).await.unwrap();
                 let device: Arc<dyn Device> = Arc::new(file.clone());
                 cellar_io::laws::check_device(&rig.env(), device, seed, 3).await;
-                let found = group.validate(&[file.number()], Copies::All, &|_| {}).await.unwrap();
+                let found = group
+                    .validate(&[file.number()], Copies::All, &|_| {})
+                    .await
+                    .unwrap();
                 assert!(!found.is_bad(), "{found:?}");
             }
             group.dismount().await.unwrap();
@@ -221,21 +291,29 @@ fn a_file_of_a_group_keeps_the_laws_of_a_device() {
 
 #[test]
 fn too_few_failure_groups_and_bad_values_are_refused_in_words() {
-    let shape = Shape { failgroups: vec!["A", "A", "A", "A"], ..Shape::default() };
+    let shape = Shape {
+        failgroups: vec!["A", "A", "A", "A"],
+        ..Shape::default()
+    };
     let rig = Rig::new(9, &shape);
     rig.run(async {
         let error = rig.create(&shape).await.unwrap_err();
         assert_eq!(error.number(), 15072);
         let mut spec = rig.spec(&Shape::default());
         spec.au_size = 3 << 20;
-        let error = cellar_diskgroup::create(&rig.env(), spec).await.unwrap_err();
+        let error = cellar_diskgroup::create(&rig.env(), spec)
+            .await
+            .unwrap_err();
         assert!(error.to_string().contains("1M, 2M, 4M"), "{error}");
         rig.create(&Shape::default()).await.unwrap();
         let error = rig.create(&Shape::default()).await.unwrap_err();
         assert_eq!(error.number(), 15033, "{error}");
         let group = rig.mount().await.unwrap();
         group.drop_group(false).await.unwrap();
-        assert!(rig.mount().await.is_err(), "a dropped group cannot be mounted");
+        assert!(
+            rig.mount().await.is_err(),
+            "a dropped group cannot be mounted"
+        );
         rig.create(&Shape::default()).await.unwrap();
         let mut spec = rig.spec(&Shape::default());
         spec.disks[0].force = true;
