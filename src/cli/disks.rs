@@ -74,18 +74,15 @@ fn shown(facts: &DiskFacts) -> Shown {
         .unwrap_or(&facts.path)
         .display()
         .to_string();
-    let (usable, reason) = if !facts.readable || !facts.writable {
+    let (usable, reason) = if let Some(user) = users.first() {
+        (false, format!("in use: {user}"))
+    } else if !facts.readable || !facts.writable {
+        let mode = facts.mode & 0o777;
+        let owner = format!("owner {}:{}, mode {mode:o}", facts.uid, facts.gid);
         (
             false,
-            format!(
-                "no permission (owner {}:{}, mode {:o}): a udev rule can give it",
-                facts.uid,
-                facts.gid,
-                facts.mode & 0o777
-            ),
+            format!("no permission ({owner}): a udev rule can give it"),
         )
-    } else if let Some(user) = users.first() {
-        (false, format!("in use: {user}"))
     } else {
         (true, format!("cellar disktest {path}"))
     };

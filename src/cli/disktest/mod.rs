@@ -23,7 +23,7 @@ use show::Used;
 #[command(after_help = "Examples:
   cellar disktest /mnt/f20                  a file of 256 MB there, then removed
   cellar disktest /dev/disk/by-id/X         reads only
-  cellar disktest /dev/disk/by-id/X --erase S3YJNB0K   writes: what is on it is lost")]
+  cellar disktest /dev/disk/by-id/X --erase S3YJ    writes: all on it is lost")]
 pub struct Args {
     /// A directory, a file or a block device.
     pub path: PathBuf,

@@ -201,7 +201,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("it works in 4 KB: 512\n         bytes cost 4.3 times 4096."),
+            text.contains("it works in 4 KB: 512 bytes cost 4.3\n         times 4096."),
             "{text}"
         );
         assert!(text.contains("Redo block: 4096 (auto takes it)"));
