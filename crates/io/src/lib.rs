@@ -8,11 +8,11 @@ pub mod device;
 pub mod env;
 pub mod error;
 pub mod laws;
+#[cfg(feature = "real")]
+pub mod real;
 pub mod sched;
 pub mod shape;
 pub mod sim;
-#[cfg(feature = "real")]
-pub mod real;
 
 pub use buffer::{ALIGNMENT, Buffer};
 pub use device::{

@@ -1,1 +1,27 @@
-//! x
+//! SQL over an instance: DataFusion with our own statements, views, external tables and output.
+//!
+//! [`Engine`] runs statements; [`Host`] is what it needs of the instance. This crate alone knows
+//! DataFusion.
+
+pub mod engine;
+pub mod error;
+pub mod failure;
+pub mod host;
+pub mod load;
+pub mod output;
+pub mod parse;
+pub mod path;
+pub mod reference;
+pub mod split;
+pub mod statement;
+pub mod tpch;
+pub mod view;
+
+mod dialect;
+
+pub use engine::{Engine, EngineOptions, Outcome};
+pub use error::{Error, Position};
+pub use host::{Host, Reply, TableDefinition};
+pub use parse::parse;
+pub use path::GroupPath;
+pub use split::{Open, Piece, Split, split};

@@ -1,0 +1,528 @@
+//! SQL over an instance: DataFusion with our statements, views and external tables.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use arrow::array::{Array, RecordBatch, StringArray, UInt64Array};
+use arrow::datatypes::{DataType, Field, Schema};
+use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
+use datafusion::common::TableReference;
+use datafusion::error::DataFusionError;
+use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::{SendableRecordBatchStream, memory_pool::FairSpillPool};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::sql::parser::{CreateExternalTable, Statement as DfStatement};
+use datafusion::sql::sqlparser::ast::{ObjectType, Statement as SqlStatement};
+use futures_util::TryStreamExt;
+use object_store::{ObjectStore, ObjectStoreExt};
+
+use crate::error::Error;
+use crate::failure::{distance, from_datafusion, from_store};
+use crate::host::{Host, TableDefinition};
+use crate::parse::parse;
+use crate::path::{GroupPath, SCHEME, group_of_host};
+use crate::statement::Statement;
+use crate::view::{ViewSource, ViewTable};
+
+/// The catalog and the schemas as SQL names them.
+const CATALOG: &str = "db";
+const PUBLIC: &str = "public";
+const VIEWS: &str = "cellar";
+
+/// What an engine may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineOptions {
+    /// Bytes that queries may hold together; more is spilled or refused.
+    pub memory_limit: usize,
+    /// How many parts of a plan run at once: the cores.
+    pub target_partitions: usize,
+    /// Where spilled data goes; the system's directory for temporary files if `None`.
+    pub spill_dir: Option<PathBuf>,
+}
+
+/// What a statement gave.
+pub enum Outcome {
+    /// Rows, as they come.
+    Rows(SendableRecordBatchStream),
+    /// A statement without rows.
+    Done {
+        /// One line: what was done.
+        message: String,
+        /// What the user should also know, for stderr.
+        notices: Vec<String>,
+    },
+}
+
+impl std::fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Outcome::Rows(stream) => write!(f, "Rows({:?})", stream.schema()),
+            Outcome::Done { message, .. } => write!(f, "Done({message})"),
+        }
+    }
+}
+
+fn done(message: impl Into<String>) -> Outcome {
+    Outcome::Done {
+        message: message.into(),
+        notices: Vec::new(),
+    }
+}
+
+/// SQL over an instance. Cheap to share behind an `Arc`; statements may run at the same time.
+pub struct Engine {
+    context: SessionContext,
+    host: Arc<dyn Host>,
+    views: Arc<MemorySchemaProvider>,
+    /// Tables of the catalog that could not be opened, and why.
+    broken: Mutex<BTreeMap<String, Error>>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Engine over {:?}", self.host)
+    }
+}
+
+impl std::fmt::Debug for Stores {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Stores")
+    }
+}
+
+/// Object stores by URL: `group://` asks the instance each time, for groups come and go.
+struct Stores {
+    host: Arc<dyn Host>,
+    others: DefaultObjectStoreRegistry,
+}
+
+impl ObjectStoreRegistry for Stores {
+    fn register_store(
+        &self,
+        url: &url::Url,
+        store: Arc<dyn ObjectStore>,
+    ) -> Option<Arc<dyn ObjectStore>> {
+        self.others.register_store(url, store)
+    }
+
+    fn get_store(&self, url: &url::Url) -> Result<Arc<dyn ObjectStore>, DataFusionError> {
+        if url.scheme() != SCHEME {
+            return self.others.get_store(url);
+        }
+        let group = group_of_host(url.host_str().unwrap_or_default());
+        self.host
+            .store(&group)
+            .ok_or_else(|| DataFusionError::External(Box::new(no_group(&group, &*self.host))))
+    }
+}
+
+fn no_group(group: &str, host: &dyn Host) -> Error {
+    let mounted = host.groups();
+    let error = Error::new(
+        15001,
+        "42704",
+        format!("disk group \"{group}\" does not exist or is not mounted"),
+    );
+    if mounted.is_empty() {
+        error.next(format!("alter diskgroup {} mount", group.to_lowercase()))
+    } else {
+        error.next(format!("the mounted groups are {}", mounted.join(", ")))
+    }
+}
+
+impl Engine {
+    /// An engine over `host` with `views`, the tables of the catalog opened. A table that cannot
+    /// be opened (its file is gone) does not stop the others: see [`Engine::broken_tables`].
+    ///
+    /// # Errors
+    /// When the directory for spilled data cannot be used.
+    pub async fn open(
+        host: Arc<dyn Host>,
+        views: Vec<Arc<dyn ViewSource>>,
+        options: &EngineOptions,
+    ) -> Result<Engine, Error> {
+        let context = context(&host, options).map_err(|e| from_datafusion(&e))?;
+        let engine = Engine {
+            context,
+            host,
+            views: Arc::new(MemorySchemaProvider::new()),
+            broken: Mutex::new(BTreeMap::new()),
+        };
+        engine.add_views(views).map_err(|e| from_datafusion(&e))?;
+        for table in engine.host.tables() {
+            if let Err(error) = engine.open_table(&table).await {
+                engine.set_broken(&table.name, Some(error));
+            }
+        }
+        Ok(engine)
+    }
+
+    fn add_views(&self, views: Vec<Arc<dyn ViewSource>>) -> Result<(), DataFusionError> {
+        let catalog = self
+            .context
+            .catalog(CATALOG)
+            .expect("the default catalog was asked for");
+        catalog.register_schema(VIEWS, Arc::clone(&self.views) as Arc<dyn SchemaProvider>)?;
+        for source in views {
+            let name = source.name();
+            let table = Arc::new(ViewTable::new(source));
+            let short = name.strip_prefix("v$").unwrap_or(name).to_string();
+            self.views.register_table(short, Arc::clone(&table) as _)?;
+            self.context
+                .register_table(TableReference::bare(name), table)?;
+        }
+        // Oracle's table of one row, for `select sysdate from dual`.
+        let schema = Arc::new(Schema::new(vec![Field::new("dummy", DataType::Utf8, true)]));
+        let row = RecordBatch::try_new(schema, vec![Arc::new(StringArray::from(vec!["X"]))])?;
+        self.context.register_batch("dual", row)?;
+        Ok(())
+    }
+
+    /// Tables of the catalog that could not be opened, and why.
+    pub fn broken_tables(&self) -> BTreeMap<String, Error> {
+        self.broken
+            .lock()
+            .unwrap_or_else(|e| e.into_inner())
+            .clone()
+    }
+
+    fn set_broken(&self, name: &str, error: Option<Error>) {
+        let mut broken = self.broken.lock().unwrap_or_else(|e| e.into_inner());
+        match error {
+            Some(error) => broken.insert(name.to_string(), error),
+            None => broken.remove(name),
+        };
+    }
+
+    /// The names a shell may complete: tables and views.
+    pub fn names(&self) -> Vec<String> {
+        let schema = self.context.catalog(CATALOG).and_then(|c| c.schema(PUBLIC));
+        let mut names = schema.map(|s| s.table_names()).unwrap_or_default();
+        names.extend(
+            self.views
+                .table_names()
+                .into_iter()
+                .map(|n| format!("{VIEWS}.{n}")),
+        );
+        names.sort();
+        names
+    }
+
+    /// Runs one statement.
+    ///
+    /// # Errors
+    /// A numbered error with the next step.
+    pub async fn execute(&self, sql: &str) -> Result<Outcome, Error> {
+        match parse(sql)? {
+            Statement::Command(command) => {
+                let reply = self.host.run(command).await?;
+                Ok(Outcome::Done {
+                    message: reply.message,
+                    notices: reply.notices,
+                })
+            }
+            Statement::ShowParameter(pattern) => {
+                let pattern = pattern.unwrap_or_default().replace('\'', "''");
+                let query = format!(
+                    "select name, value from {VIEWS}.parameter \
+                     where strpos(name, '{pattern}') > 0 or '{pattern}' = '' order by name"
+                );
+                let Statement::Query(statement) = parse(&query)? else {
+                    unreachable!("a select is a query");
+                };
+                self.plan_and_run(*statement).await
+            }
+            Statement::Query(statement) => self.query(sql, *statement).await,
+        }
+    }
+
+    async fn query(&self, sql: &str, statement: DfStatement) -> Result<Outcome, Error> {
+        match &statement {
+            DfStatement::CreateExternalTable(table) => {
+                return self.create_external_table(sql, table.clone()).await;
+            }
+            DfStatement::Statement(inner) => match inner.as_ref() {
+                SqlStatement::CreateTable(_) => {
+                    return Err(Error::not_yet("CREATE TABLE of rows").next(
+                        "copy (query) to '+DATA/t.parquet' stored as parquet; then \
+                         create external table t stored as parquet location '+DATA/t.parquet'",
+                    ));
+                }
+                SqlStatement::Drop {
+                    object_type: ObjectType::Table,
+                    names,
+                    if_exists,
+                    ..
+                } => {
+                    let names = names.iter().map(ToString::to_string).collect();
+                    return self.drop_tables(names, *if_exists).await;
+                }
+                SqlStatement::CreateView { .. } => {
+                    self.plan_and_run(statement).await?;
+                    return Ok(Outcome::Done {
+                        message: "View created.".into(),
+                        notices: vec!["the view lasts as long as this session".into()],
+                    });
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+        self.plan_and_run(statement).await
+    }
+
+    async fn plan_and_run(&self, statement: DfStatement) -> Result<Outcome, Error> {
+        let state = self.context.state();
+        let plan = match state.statement_to_plan(statement.clone()).await {
+            Ok(plan) => plan,
+            Err(e) => {
+                return Err(self
+                    .missing_table(&statement)
+                    .unwrap_or_else(|| from_datafusion(&e)));
+            }
+        };
+        let counted = match &plan {
+            LogicalPlan::Copy(_) => Some("copied"),
+            LogicalPlan::Dml(_) => Some("written"),
+            _ => None,
+        };
+        let silent = matches!(plan, LogicalPlan::Ddl(_) | LogicalPlan::Statement(_));
+        let run = async {
+            let frame = self.context.execute_logical_plan(plan).await?;
+            frame.execute_stream().await
+        };
+        let stream = run.await.map_err(|e| from_datafusion(&e))?;
+        if let Some(verb) = counted {
+            let batches: Vec<RecordBatch> = stream
+                .try_collect()
+                .await
+                .map_err(|e| from_datafusion(&e))?;
+            return Ok(done(format!("{} rows {verb}.", count_of(&batches))));
+        }
+        if silent && stream.schema().fields().is_empty() {
+            return Ok(done("Done."));
+        }
+        Ok(Outcome::Rows(stream))
+    }
+
+    /// The error for the first table of `statement` that does not exist.
+    fn missing_table(&self, statement: &DfStatement) -> Option<Error> {
+        let state = self.context.state();
+        let references = state.resolve_table_references(statement).ok()?;
+        let missing = references.into_iter().find(|r| {
+            !state.table_functions().contains_key(r.table())
+                && !self.context.table_exist(r.clone()).unwrap_or(false)
+        })?;
+        let name = missing.to_string();
+        if let Some(cause) = self.broken_tables().remove(missing.table()) {
+            let message = format!("the table \"{name}\" cannot be opened");
+            return Some(Error::new(29913, "58P01", message).caused_by(cause));
+        }
+        let error = Error::new(
+            942,
+            "42P01",
+            format!("table or view \"{name}\" does not exist"),
+        );
+        if name == "v" {
+            return Some(error.next(
+                "a shell replaces $name inside \"double quotes\": write 'single quotes', or \
+                 cellar.asm_disk for v$asm_disk",
+            ));
+        }
+        let mut names = self.names();
+        names.sort_by_key(|candidate| distance(candidate, &name));
+        names.truncate(5);
+        Some(error.next(format!("the nearest names are {}", names.join(", "))))
+    }
+
+    // --- external tables ---
+
+    async fn open_table(&self, table: &TableDefinition) -> Result<(), Error> {
+        let Statement::Query(statement) = parse(&table.statement)? else {
+            return Err(Error::new(
+                600,
+                "XX000",
+                "the catalog holds another statement",
+            ));
+        };
+        let DfStatement::CreateExternalTable(mut create) = *statement else {
+            return Err(Error::new(
+                600,
+                "XX000",
+                "the catalog holds another statement",
+            ));
+        };
+        if !table.location.starts_with('+') && create.locations.len() == 1 {
+            create.locations = vec![table.location.clone()];
+        }
+        self.register(create).await
+    }
+
+    /// Whether there is something at `location`; DataFusion would speak of schemas instead.
+    async fn check_location(&self, location: &str) -> Result<(), Error> {
+        let Some((group, path)) = GroupPath::split_url(location) else {
+            if !location.contains("://") && !std::path::Path::new(location).exists() {
+                let message = format!("there is no file \"{location}\"");
+                return Err(Error::new(27037, "58P01", message));
+            }
+            return Ok(());
+        };
+        let Some(store) = self.host.store(&group) else {
+            return Err(no_group(&group, &*self.host));
+        };
+        let path = object_store::path::Path::from_url_path(path)
+            .map_err(|e| Error::new(15124, "22023", e.to_string()))?;
+        let found = match store.head(&path).await {
+            Err(object_store::Error::NotFound { .. }) => {
+                let first = store.list(Some(&path)).try_next().await;
+                first.map_err(|e| from_store(&e))?.is_some()
+            }
+            other => other.map(|_| true).map_err(|e| from_store(&e))?,
+        };
+        if found {
+            return Ok(());
+        }
+        Err(Error::new(
+            15012,
+            "58P01",
+            format!("there is no file \"+{group}/{path}\""),
+        )
+        .next(format!("cellar asm ls +{group}")))
+    }
+
+    async fn register(&self, create: CreateExternalTable) -> Result<(), Error> {
+        for location in &create.locations {
+            self.check_location(location).await?;
+        }
+        let run = async {
+            let statement = DfStatement::CreateExternalTable(create);
+            let plan = self.context.state().statement_to_plan(statement).await?;
+            self.context.execute_logical_plan(plan).await
+        };
+        run.await.map(|_| ()).map_err(|e| from_datafusion(&e))
+    }
+
+    async fn create_external_table(
+        &self,
+        sql: &str,
+        mut create: CreateExternalTable,
+    ) -> Result<Outcome, Error> {
+        let reference = TableReference::parse_str(&create.name.to_string());
+        let name = reference.table().to_string();
+        let known = self.context.table_exist(reference).unwrap_or(false)
+            || self.broken_tables().contains_key(&name);
+        if known && create.if_not_exists {
+            return Ok(done(format!("Table {name} is there already.")));
+        }
+        if known && !create.or_replace {
+            return Err(
+                Error::new(955, "42P07", format!("there is already a table \"{name}\"")).next(
+                    format!("drop table {name}; or create or replace external table"),
+                ),
+            );
+        }
+        for location in &mut create.locations {
+            if !location.contains("://") {
+                *location = absolute(location)?;
+            }
+        }
+        let location = create.locations.first().cloned().unwrap_or_default();
+        self.register(create).await?;
+        let location = match location.strip_prefix("group://") {
+            Some(path) => format!("+{path}"),
+            None => location,
+        };
+        let table = TableDefinition {
+            name: name.clone(),
+            location,
+            statement: sql.to_string(),
+        };
+        if let Err(error) = self.host.put_table(table).await {
+            // The catalog is the truth: what it does not hold must not be seen.
+            let _ = self
+                .context
+                .deregister_table(TableReference::bare(name.as_str()));
+            return Err(error);
+        }
+        self.set_broken(&name, None);
+        Ok(done(format!("Table {name} created.")))
+    }
+
+    async fn drop_tables(&self, names: Vec<String>, if_exists: bool) -> Result<Outcome, Error> {
+        for name in &names {
+            let reference = TableReference::parse_str(name);
+            let bare = reference.table().to_string();
+            let in_catalog = self.host.drop_table(&bare).await?;
+            self.set_broken(&bare, None);
+            let dropped = self
+                .context
+                .deregister_table(reference)
+                .map_err(|e| from_datafusion(&e))?
+                .is_some();
+            if !in_catalog && !dropped && !if_exists {
+                return Err(Error::new(
+                    942,
+                    "42P01",
+                    format!("table \"{bare}\" does not exist"),
+                ));
+            }
+        }
+        Ok(Outcome::Done {
+            message: format!("Table {} dropped.", names.join(", ")),
+            notices: vec!["the files stay: alter diskgroup ... drop file removes one".into()],
+        })
+    }
+}
+
+/// A local path, from the root on, so that it means the same after a restart.
+fn absolute(path: &str) -> Result<String, Error> {
+    let plain = path.strip_prefix("file://").unwrap_or(path);
+    let mut absolute = std::path::absolute(plain)
+        .map_err(|e| Error::new(27037, "58030", format!("\"{path}\": {e}")))?
+        .to_string_lossy()
+        .into_owned();
+    if plain.ends_with('/') && !absolute.ends_with('/') {
+        absolute.push('/');
+    }
+    Ok(absolute)
+}
+
+fn count_of(batches: &[RecordBatch]) -> u64 {
+    let columns = batches.iter().filter_map(|b| b.columns().first());
+    columns
+        .filter_map(|c| c.as_any().downcast_ref::<UInt64Array>())
+        .map(|c| c.iter().flatten().sum::<u64>())
+        .sum()
+}
+
+fn context(
+    host: &Arc<dyn Host>,
+    options: &EngineOptions,
+) -> Result<SessionContext, DataFusionError> {
+    let stores = Stores {
+        host: Arc::clone(host),
+        others: DefaultObjectStoreRegistry::new(),
+    };
+    let mut runtime = RuntimeEnvBuilder::new()
+        .with_memory_pool(Arc::new(FairSpillPool::new(options.memory_limit)))
+        .with_object_store_registry(Arc::new(stores))
+        // A listing that is kept would hide files that came or went since.
+        .with_object_list_cache_limit(0);
+    if let Some(dir) = &options.spill_dir {
+        runtime = runtime.with_temp_file_path(dir);
+    }
+    let mut config = SessionConfig::new()
+        .with_target_partitions(options.target_partitions.max(1))
+        .with_information_schema(true)
+        .with_default_catalog_and_schema(CATALOG, PUBLIC);
+    // 0.06 + 0.01 is 0.07 in SQL; as binary floating point it is not, and rows would be lost.
+    config.options_mut().sql_parser.parse_float_as_decimal = true;
+    config.options_mut().execution.parquet.pushdown_filters = true;
+    Ok(SessionContext::new_with_config_rt(
+        config,
+        runtime.build_arc()?,
+    ))
+}

@@ -1,0 +1,136 @@
+//! Numbered errors with an SQLSTATE, a stack and a next step, as users see them.
+
+use std::fmt;
+
+/// One entry of an error stack, with what lies under it.
+///
+/// Displayed as one line for each entry, from the statement down to the cause, then the next step:
+///
+/// ```text
+/// CELLAR-15032: not all alterations performed
+/// CELLAR-15012: there is no file "+DATA/f"
+/// Next: cellar asm ls +DATA
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// Oracle's number where the meaning is the same; our own start at 70001.
+    pub number: u32,
+    /// Five characters, as in PostgreSQL.
+    pub sqlstate: &'static str,
+    /// One sentence that names the value and what is allowed.
+    pub message: String,
+    /// What to do now.
+    pub next_step: Option<String>,
+    /// Where in the statement, counted in characters from 1.
+    pub position: Option<Position>,
+    /// The entry below this one.
+    pub cause: Option<Box<Error>>,
+}
+
+/// A place in a statement, as people count: line and column from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The line, from 1.
+    pub line: u64,
+    /// The column in characters, from 1.
+    pub column: u64,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}, column {}", self.line, self.column)
+    }
+}
+
+impl Error {
+    /// An entry without position, cause or next step.
+    pub fn new(number: u32, sqlstate: &'static str, message: impl Into<String>) -> Error {
+        assert_eq!(sqlstate.len(), 5, "an SQLSTATE has five characters");
+        Error {
+            number,
+            sqlstate,
+            message: message.into(),
+            next_step: None,
+            position: None,
+            cause: None,
+        }
+    }
+
+    /// Adds what to do now.
+    #[must_use]
+    pub fn next(mut self, step: impl Into<String>) -> Error {
+        self.next_step = Some(step.into());
+        self
+    }
+
+    /// Adds where in the statement.
+    #[must_use]
+    pub fn at(mut self, position: Position) -> Error {
+        self.position = Some(position);
+        self
+    }
+
+    /// Puts `cause` under this entry.
+    #[must_use]
+    pub fn caused_by(mut self, cause: Error) -> Error {
+        self.cause = Some(Box::new(cause));
+        self
+    }
+
+    /// A statement that cannot be read: 00900, 42601.
+    pub fn syntax(message: impl Into<String>) -> Error {
+        Error::new(900, "42601", message)
+    }
+
+    /// Something that this version does not do: 03001, 0A000.
+    pub fn not_yet(what: impl fmt::Display) -> Error {
+        Error::new(
+            3001,
+            "0A000",
+            format!("{what} is not in this version of Cellar"),
+        )
+    }
+
+    /// This entry and all below it, outermost first.
+    pub fn stack(&self) -> impl Iterator<Item = &Error> {
+        std::iter::successors(Some(self), |e| e.cause.as_deref())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (depth, entry) in self.stack().enumerate() {
+            if depth > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "CELLAR-{:05}: {}", entry.number, entry.message)?;
+            if let Some(position) = entry.position {
+                write!(f, " ({position})")?;
+            }
+        }
+        // The deepest entry knows best what helps.
+        if let Some(step) = self.stack().filter_map(|e| e.next_step.as_ref()).last() {
+            write!(f, "\nNext: {step}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_prints_outermost_first_and_the_deepest_next_step() {
+        let cause = Error::new(15012, "42704", "there is no file \"+DATA/f\"").next("look");
+        let error = Error::new(15032, "XX000", "not all alterations performed").caused_by(cause);
+        assert_eq!(
+            error.to_string(),
+            "CELLAR-15032: not all alterations performed\n\
+             CELLAR-15012: there is no file \"+DATA/f\"\nNext: look"
+        );
+        assert_eq!(Error::not_yet("X").sqlstate, "0A000");
+    }
+}

@@ -1,0 +1,224 @@
+//! DataFusion's, Arrow's and the object store's errors as numbered ones.
+
+use arrow::error::ArrowError;
+use datafusion::common::SchemaError;
+use datafusion::error::DataFusionError;
+
+use crate::error::Error;
+
+/// The numbered error for one of DataFusion's.
+pub fn from_datafusion(error: &DataFusionError) -> Error {
+    match error {
+        DataFusionError::Context(_, e) | DataFusionError::Diagnostic(_, e) => from_datafusion(e),
+        DataFusionError::Shared(e) => from_datafusion(e),
+        DataFusionError::Collection(errors) => match errors.first() {
+            Some(e) => from_datafusion(e),
+            None => internal(error),
+        },
+        DataFusionError::External(e) => from_any(e.as_ref()),
+        DataFusionError::SchemaError(e, _) => from_schema(e),
+        DataFusionError::ArrowError(e, _) => from_arrow(e),
+        DataFusionError::ObjectStore(e) => from_store(e),
+        DataFusionError::ParquetError(e) => Error::new(
+            29913,
+            "XX001",
+            format!(
+                "a Parquet file cannot be read: {}",
+                without_prefix(&e.to_string())
+            ),
+        )
+        .next("check the file; write it again if it was cut short"),
+        DataFusionError::IoError(e) => Error::new(27072, "58030", format!("file I/O: {e}")),
+        DataFusionError::ResourcesExhausted(m) => Error::new(
+            4030,
+            "53200",
+            format!("out of memory for this query: {}", first_line(m)),
+        )
+        .next("raise memory_target, or ask for less at once"),
+        DataFusionError::NotImplemented(m) => Error::new(
+            3001,
+            "0A000",
+            format!("not in this version: {}", first_line(m)),
+        ),
+        DataFusionError::Plan(m) | DataFusionError::Configuration(m) => {
+            Error::new(900, "42000", first_line(m))
+        }
+        DataFusionError::SQL(e, _) => Error::syntax(e.to_string()),
+        DataFusionError::Execution(m) => Error::new(70002, "XX000", first_line(m)),
+        DataFusionError::ExecutionJoin(_) => {
+            Error::new(1013, "57014", "the statement was stopped while it ran")
+        }
+        _ => internal(error),
+    }
+}
+
+fn internal(error: &DataFusionError) -> Error {
+    Error::new(600, "XX000", first_line(&error.strip_backtrace()))
+        .next("this is a defect: please report it with the statement")
+}
+
+/// Looks for an error of ours, or one we know, inside a boxed one.
+fn from_any(error: &(dyn std::error::Error + 'static)) -> Error {
+    if let Some(ours) = error.downcast_ref::<Error>() {
+        return ours.clone();
+    }
+    if let Some(e) = error.downcast_ref::<DataFusionError>() {
+        return from_datafusion(e);
+    }
+    if let Some(e) = error.downcast_ref::<object_store::Error>() {
+        return from_store(e);
+    }
+    if let Some(e) = error.downcast_ref::<ArrowError>() {
+        return from_arrow(e);
+    }
+    match error.source() {
+        Some(source) => from_any(source),
+        None => Error::new(70002, "XX000", first_line(&error.to_string())),
+    }
+}
+
+fn from_schema(error: &SchemaError) -> Error {
+    match error {
+        SchemaError::FieldNotFound {
+            field,
+            valid_fields,
+        } => {
+            let mut names: Vec<&str> = valid_fields.iter().map(|c| c.name.as_str()).collect();
+            names.sort_by_key(|name| distance(name, &field.name));
+            names.dedup();
+            let message = format!("there is no column \"{}\"", field.name);
+            let error = Error::new(904, "42703", message);
+            if names.is_empty() {
+                return error;
+            }
+            let more = if names.len() > 8 { ", ..." } else { "" };
+            names.truncate(8);
+            error.next(format!("the columns here are {}{more}", names.join(", ")))
+        }
+        SchemaError::AmbiguousReference { field } => Error::new(
+            918,
+            "42702",
+            format!(
+                "the column \"{}\" is in more than one of the tables",
+                field.name
+            ),
+        )
+        .next(format!("say which: table.{}", field.name)),
+        other => Error::new(900, "42000", other.to_string()),
+    }
+}
+
+/// The numbered error for one of Arrow's.
+pub fn from_arrow(error: &ArrowError) -> Error {
+    match error {
+        ArrowError::DivideByZero => Error::new(1476, "22012", "division by zero"),
+        ArrowError::ArithmeticOverflow(m) => Error::new(
+            1426,
+            "22003",
+            format!("numeric overflow: {}", first_line(m)),
+        ),
+        ArrowError::CastError(m) | ArrowError::ParseError(m) => {
+            Error::new(1722, "22P02", first_line(m))
+        }
+        ArrowError::CsvError(m) => Error::new(29913, "22P04", first_line(m)),
+        ArrowError::ExternalError(e) => from_any(e.as_ref()),
+        ArrowError::MemoryError(m) => Error::new(4030, "53200", first_line(m)),
+        other => Error::new(70002, "XX000", first_line(&other.to_string())),
+    }
+}
+
+/// The numbered error for one of an object store's.
+pub fn from_store(error: &object_store::Error) -> Error {
+    if let Some(ours) = find_ours(error) {
+        return ours;
+    }
+    match error {
+        object_store::Error::NotFound { path, .. } => {
+            Error::new(15012, "58P01", format!("there is no file \"{path}\""))
+        }
+        object_store::Error::AlreadyExists { path, .. } => Error::new(
+            15005,
+            "58P02",
+            format!("there is already a file \"{path}\""),
+        ),
+        object_store::Error::PermissionDenied { path, .. } => {
+            Error::new(15025, "42501", format!("no permission for \"{path}\""))
+        }
+        object_store::Error::InvalidPath { source } => {
+            Error::new(15124, "22023", source.to_string())
+        }
+        other => Error::new(70003, "58030", first_line(&other.to_string())),
+    }
+}
+
+/// One of our errors among the sources of `error`.
+fn find_ours(error: &(dyn std::error::Error + 'static)) -> Option<Error> {
+    let chain = std::iter::successors(Some(error), |e| e.source());
+    chain
+        .filter_map(|e| e.downcast_ref::<Error>())
+        .next()
+        .cloned()
+}
+
+/// What the user can act on: no backtrace, one line.
+pub(crate) fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    without_prefix(line).trim_end_matches('.').to_string()
+}
+
+fn without_prefix(line: &str) -> &str {
+    let mut line = line;
+    for prefix in [
+        "Error during planning: ",
+        "Arrow error: ",
+        "Parquet error: ",
+        "External: ",
+    ] {
+        line = line.strip_prefix(prefix).unwrap_or(line);
+    }
+    line
+}
+
+/// How many single-letter changes lead from `a` to `b`.
+pub(crate) fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().flat_map(char::to_lowercase).take(64).collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().flat_map(char::to_lowercase).take(64).enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let change = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_error_survives_the_way_through_datafusion() {
+        let ours = Error::new(15041, "53100", "disk group \"DATA\" has no room");
+        let store = object_store::Error::Generic {
+            store: "group",
+            source: Box::new(ours.clone()),
+        };
+        let error = DataFusionError::Context(
+            "writing".into(),
+            Box::new(DataFusionError::ObjectStore(Box::new(store))),
+        );
+        assert_eq!(from_datafusion(&error), ours);
+        let error = DataFusionError::External(Box::new(ours.clone()));
+        assert_eq!(from_datafusion(&error), ours);
+    }
+
+    #[test]
+    fn names_nearby_are_near() {
+        assert_eq!(distance("lineitem", "lineitme"), 2);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("Orders", "orders"), 0);
+    }
+}

@@ -1,0 +1,52 @@
+//! What the engine needs of the instance under it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use object_store::ObjectStore;
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::statement::Command;
+
+/// An external table as the catalog keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableDefinition {
+    /// Its name, as DataFusion resolved it (lower-case unless quoted).
+    pub name: String,
+    /// Where its files are, for people: `+DATA/t.parquet` or a path.
+    pub location: String,
+    /// The `CREATE EXTERNAL TABLE` statement that makes it.
+    pub statement: String,
+}
+
+/// What the instance answers to a [`Command`].
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Reply {
+    /// One line: what was done.
+    pub message: String,
+    /// What the user should also know, for stderr.
+    pub notices: Vec<String>,
+}
+
+/// The instance, as the engine sees it.
+#[async_trait]
+pub trait Host: Send + Sync + std::fmt::Debug + 'static {
+    /// The files of a mounted disk group (its name in upper case) as an object store.
+    fn store(&self, group: &str) -> Option<Arc<dyn ObjectStore>>;
+
+    /// The mounted disk groups, for messages.
+    fn groups(&self) -> Vec<String>;
+
+    /// The external tables of the catalog.
+    fn tables(&self) -> Vec<TableDefinition>;
+
+    /// Keeps a table; one of the same name is replaced. Durable when it returns.
+    async fn put_table(&self, table: TableDefinition) -> Result<(), Error>;
+
+    /// Forgets a table; whether there was one. Durable when it returns.
+    async fn drop_table(&self, name: &str) -> Result<bool, Error>;
+
+    /// Carries out a statement about disk groups or parameters.
+    async fn run(&self, command: Command) -> Result<Reply, Error>;
+}

@@ -1,0 +1,340 @@
+//! Results as a table, CSV or JSON.
+//!
+//! - **table**: fits the given width; numbers right-aligned; where a row does not fit, each row is
+//!   shown as a record, one line a column. Ends with the number of rows.
+//! - **csv**: a header line, then RFC 4180 quoting with `\n`; NULL is an empty field and an empty
+//!   text is `""`. Result sets follow one another, each with its header.
+//! - **json**: one line for each result set: an array of objects. Numbers are exact (decimals keep
+//!   all their digits), dates and other types are texts, NULL, NaN and infinities are `null`.
+
+use std::io::{self, Write};
+
+use arrow::array::{Array, RecordBatch};
+use arrow::datatypes::{DataType, Schema};
+use arrow::error::ArrowError;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+
+/// How results are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// For spreadsheets and other programs.
+    Csv,
+    /// For programs.
+    Json,
+}
+
+/// Writes one result set, batch by batch.
+pub struct Writer<W: Write> {
+    out: W,
+    format: Format,
+    width_max: usize,
+    rows: u64,
+    columns: Vec<Column>,
+    layout: Option<Layout>,
+}
+
+struct Column {
+    name: String,
+    number: bool,
+}
+
+enum Layout {
+    /// Width of each column.
+    Lines(Vec<usize>),
+    /// Width of the longest name.
+    Records(usize),
+}
+
+/// Rows by which a table's columns are measured. Wider cells behind them push their line out.
+const MEASURED_ROWS: usize = 1000;
+
+impl<W: Write> Writer<W> {
+    /// A result set with `schema` to `out`, in lines of at most `width_max` characters if it is a
+    /// table.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn new(out: W, format: Format, schema: &Schema, width_max: usize) -> io::Result<Self> {
+        let columns = schema
+            .fields()
+            .iter()
+            .map(|f| Column {
+                name: f.name().clone(),
+                number: is_number(f.data_type()),
+            })
+            .collect();
+        let mut writer = Writer {
+            out,
+            format,
+            width_max,
+            rows: 0,
+            columns,
+            layout: None,
+        };
+        match format {
+            Format::Csv => {
+                let names = writer.columns.iter().map(|c| csv_field(&c.name));
+                let line = names.collect::<Vec<_>>().join(",");
+                writeln!(writer.out, "{line}")?;
+            }
+            Format::Json => write!(writer.out, "[")?,
+            Format::Table => {}
+        }
+        Ok(writer)
+    }
+
+    /// Writes the rows of `batch`.
+    ///
+    /// # Errors
+    /// What `out` says; `InvalidData` for a type that cannot be shown.
+    pub fn write(&mut self, batch: &RecordBatch) -> io::Result<()> {
+        let options = options();
+        let formatters = batch
+            .columns()
+            .iter()
+            .map(|c| ArrayFormatter::try_new(c.as_ref(), &options))
+            .collect::<Result<Vec<_>, ArrowError>>()
+            .map_err(invalid)?;
+        let cells = Cells { batch, formatters };
+        if self.format == Format::Table && self.layout.is_none() && batch.num_rows() > 0 {
+            self.layout = Some(self.measure(&cells)?);
+            self.header()?;
+        }
+        for row in 0..batch.num_rows() {
+            match (self.format, &self.layout) {
+                (Format::Csv, _) => self.csv_row(&cells, row)?,
+                (Format::Json, _) => self.json_row(&cells, row)?,
+                (Format::Table, Some(Layout::Records(width))) => {
+                    let width = *width;
+                    self.record(&cells, row, width)?;
+                }
+                (Format::Table, _) => self.table_row(&cells, row)?,
+            }
+            self.rows += 1;
+        }
+        Ok(())
+    }
+
+    /// Ends the result set; how many rows it had.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn finish(mut self) -> io::Result<u64> {
+        match self.format {
+            Format::Json => writeln!(self.out, "]")?,
+            Format::Table => {
+                if self.layout.is_none() {
+                    let widths = self.columns.iter().map(|c| width(&c.name)).collect();
+                    self.layout = Some(Layout::Lines(widths));
+                    self.header()?;
+                }
+                let plural = if self.rows == 1 { "" } else { "s" };
+                writeln!(self.out, "({} row{plural})", self.rows)?;
+            }
+            Format::Csv => {}
+        }
+        self.out.flush()?;
+        Ok(self.rows)
+    }
+
+    // --- table ---
+
+    fn measure(&self, cells: &Cells<'_>) -> io::Result<Layout> {
+        let mut widths: Vec<usize> = self.columns.iter().map(|c| width(&c.name)).collect();
+        for row in 0..cells.batch.num_rows().min(MEASURED_ROWS) {
+            for (at, widest) in widths.iter_mut().enumerate() {
+                *widest = (*widest).max(width(&cells.text(at, row)?));
+            }
+        }
+        let total: usize = widths
+            .iter()
+            .map(|w| w + 2)
+            .sum::<usize>()
+            .saturating_sub(2);
+        if total <= self.width_max {
+            return Ok(Layout::Lines(widths));
+        }
+        let names = self.columns.iter().map(|c| width(&c.name)).max();
+        Ok(Layout::Records(names.unwrap_or(0)))
+    }
+
+    fn header(&mut self) -> io::Result<()> {
+        let Some(Layout::Lines(widths)) = &self.layout else {
+            return Ok(());
+        };
+        let names: Vec<&str> = self.columns.iter().map(|c| c.name.as_str()).collect();
+        let line = line(&names, widths, &self.columns);
+        let rule: Vec<String> = widths.iter().map(|w| "-".repeat(*w)).collect();
+        writeln!(self.out, "{line}\n{}", rule.join("  "))
+    }
+
+    fn table_row(&mut self, cells: &Cells<'_>, row: usize) -> io::Result<()> {
+        let Some(Layout::Lines(widths)) = &self.layout else {
+            return Ok(());
+        };
+        let texts: Vec<String> = (0..widths.len())
+            .map(|at| cells.text(at, row))
+            .collect::<io::Result<_>>()?;
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        writeln!(self.out, "{}", line(&texts, widths, &self.columns))
+    }
+
+    fn record(&mut self, cells: &Cells<'_>, row: usize, names: usize) -> io::Result<()> {
+        writeln!(self.out, "-- {} --", self.rows + 1)?;
+        let room = self.width_max.saturating_sub(names + 2).max(20);
+        for (at, column) in self.columns.iter().enumerate() {
+            let text = cells.text(at, row)?;
+            let chars: Vec<char> = text.chars().collect();
+            let mut lines = chars.chunks(room).map(|c| c.iter().collect::<String>());
+            let first = lines.next().unwrap_or_default();
+            writeln!(
+                self.out,
+                "{}",
+                format!("{:<names$}  {first}", column.name).trim_end()
+            )?;
+            for more in lines {
+                writeln!(self.out, "{:<names$}  {more}", "")?;
+            }
+        }
+        Ok(())
+    }
+
+    // --- for programs ---
+
+    fn csv_row(&mut self, cells: &Cells<'_>, row: usize) -> io::Result<()> {
+        for at in 0..self.columns.len() {
+            if at > 0 {
+                self.out.write_all(b",")?;
+            }
+            if !cells.is_null(at, row) {
+                let text = cells.raw(at, row)?;
+                self.out.write_all(csv_field(&text).as_bytes())?;
+            }
+        }
+        self.out.write_all(b"\n")
+    }
+
+    fn json_row(&mut self, cells: &Cells<'_>, row: usize) -> io::Result<()> {
+        self.out
+            .write_all(if self.rows == 0 { b"{" } else { b",{" })?;
+        for (at, column) in self.columns.iter().enumerate() {
+            if at > 0 {
+                self.out.write_all(b",")?;
+            }
+            write!(self.out, "{}:", json_text(&column.name))?;
+            if cells.is_null(at, row) {
+                self.out.write_all(b"null")?;
+                continue;
+            }
+            let text = cells.raw(at, row)?;
+            let boolean = matches!(cells.batch.column(at).data_type(), DataType::Boolean);
+            let text = match text.as_str() {
+                _ if !column.number && !boolean => json_text(&text),
+                "NaN" | "inf" | "-inf" => "null".to_string(),
+                _ => text,
+            };
+            self.out.write_all(text.as_bytes())?;
+        }
+        self.out.write_all(b"}")
+    }
+}
+
+struct Cells<'a> {
+    batch: &'a RecordBatch,
+    formatters: Vec<ArrayFormatter<'a>>,
+}
+
+impl Cells<'_> {
+    fn is_null(&self, column: usize, row: usize) -> bool {
+        self.batch.column(column).is_null(row)
+    }
+
+    fn raw(&self, column: usize, row: usize) -> io::Result<String> {
+        self.formatters[column]
+            .value(row)
+            .try_to_string()
+            .map_err(invalid)
+    }
+
+    /// As a table shows it: on one line, control characters visible.
+    fn text(&self, column: usize, row: usize) -> io::Result<String> {
+        let text = self.raw(column, row)?;
+        if !text.contains(char::is_control) {
+            return Ok(text);
+        }
+        Ok(text
+            .chars()
+            .map(|c| {
+                if c.is_control() {
+                    c.escape_default().to_string()
+                } else {
+                    c.to_string()
+                }
+            })
+            .collect())
+    }
+}
+
+fn options() -> FormatOptions<'static> {
+    FormatOptions::new()
+        .with_null("")
+        .with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.f"))
+        .with_timestamp_tz_format(Some("%Y-%m-%d %H:%M:%S%.f%:z"))
+        .with_datetime_format(Some("%Y-%m-%d %H:%M:%S%.f"))
+}
+
+fn invalid(error: ArrowError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+fn is_number(data_type: &DataType) -> bool {
+    data_type.is_numeric()
+}
+
+/// Columns that a terminal gives to `text`: one for each character.
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+fn line(texts: &[&str], widths: &[usize], columns: &[Column]) -> String {
+    let mut line = String::new();
+    for ((text, width), column) in texts.iter().zip(widths).zip(columns) {
+        if column.number {
+            line.push_str(&format!("{text:>width$}  "));
+        } else {
+            line.push_str(&format!("{text:<width$}  "));
+        }
+    }
+    line.truncate(line.trim_end().len());
+    line
+}
+
+fn csv_field(text: &str) -> String {
+    let plain = !text.is_empty() && !text.contains(['"', ',', '\n', '\r']);
+    if plain {
+        text.to_string()
+    } else {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    }
+}
+
+fn json_text(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            c if c < ' ' => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}

@@ -1,0 +1,566 @@
+//! Reads a statement: the storage statements by recursive descent, everything else by DataFusion's
+//! parser with the PostgreSQL dialect.
+
+use datafusion::sql::parser::DFParserBuilder;
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
+
+use crate::dialect::{CellarDialect, rewrite};
+use crate::error::{Error, Position};
+use crate::statement::{
+    Command, Contents, CreateDiskgroup, DiskClause, GroupAction, Groups, Redundancy, Scope,
+    Statement,
+};
+
+/// How deep parentheses may nest; more would threaten the stack.
+const RECURSION_MAX: usize = 64;
+
+/// Reads one statement, with or without its semicolon.
+///
+/// # Errors
+/// 00900 with the position and what was expected there; 03001 for what Oracle has and this version
+/// does not.
+pub fn parse(sql: &str) -> Result<Statement, Error> {
+    let tokens = Tokenizer::new(&CellarDialect, sql)
+        .tokenize_with_location()
+        .map_err(|e| Error::syntax(e.message.clone()).at(position(e.location)))?;
+    let mut cursor = Cursor::new(&tokens);
+    if let Some(statement) = cursor.own_statement()? {
+        return Ok(statement);
+    }
+    let mut statements = DFParserBuilder::new(tokens)
+        .with_dialect(&PostgreSqlDialect {})
+        .with_recursion_limit(RECURSION_MAX)
+        .build()
+        .and_then(|mut parser| parser.parse_statements())
+        .map_err(|e| syntax_of(&e))?;
+    let more = statements.len() > 1;
+    let Some(mut statement) = statements.pop_front() else {
+        return Err(Error::syntax("the statement is empty"));
+    };
+    if more {
+        return Err(Error::syntax(
+            "more than one statement where one is expected",
+        ));
+    }
+    rewrite(&mut statement)?;
+    Ok(Statement::Query(Box::new(statement)))
+}
+
+fn position(location: Location) -> Position {
+    Position {
+        line: location.line,
+        column: location.column,
+    }
+}
+
+fn syntax_of(error: &datafusion::error::DataFusionError) -> Error {
+    use datafusion::error::DataFusionError;
+    use datafusion::sql::sqlparser::parser::ParserError;
+    match error {
+        DataFusionError::SQL(e, _) => match e.as_ref() {
+            ParserError::TokenizerError(m) | ParserError::ParserError(m) => {
+                Error::syntax(m.clone())
+            }
+            ParserError::RecursionLimitExceeded => Error::new(
+                900,
+                "54001",
+                format!("the statement nests deeper than {RECURSION_MAX} levels"),
+            ),
+        },
+        DataFusionError::Diagnostic(_, e) | DataFusionError::Context(_, e) => syntax_of(e),
+        other => Error::syntax(other.strip_backtrace()),
+    }
+}
+
+/// Tokens without blanks and comments, and a place among them.
+struct Cursor<'a> {
+    tokens: Vec<&'a TokenWithSpan>,
+    at: usize,
+    end: Position,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(tokens: &'a [TokenWithSpan]) -> Cursor<'a> {
+        let end = tokens
+            .last()
+            .map_or(Position { line: 1, column: 1 }, |t| position(t.span.end));
+        let tokens = tokens
+            .iter()
+            .filter(|t| !matches!(t.token, Token::Whitespace(_) | Token::EOF))
+            .collect();
+        Cursor { tokens, at: 0, end }
+    }
+
+    fn own_statement(&mut self) -> Result<Option<Statement>, Error> {
+        let heads: [(&[&str], fn(&mut Self) -> Result<Statement, Error>); 7] = [
+            (&["CREATE", "DISKGROUP"], Self::create_diskgroup),
+            (&["DROP", "DISKGROUP"], Self::drop_diskgroup),
+            (&["ALTER", "DISKGROUP"], Self::alter_diskgroup),
+            (&["ALTER", "SYSTEM"], Self::alter_system),
+            (&["ALTER", "DATABASE"], |_| {
+                Err(Error::not_yet("ALTER DATABASE"))
+            }),
+            (&["SHOW", "PARAMETER|PARAMETERS"], Self::show_parameter),
+            (&["EXPLAIN", "WORK"], |_| {
+                Err(Error::not_yet("EXPLAIN WORK"))
+            }),
+        ];
+        for (words, read) in heads {
+            if words
+                .iter()
+                .enumerate()
+                .all(|(i, w)| self.is_word_at(self.at + i, w))
+            {
+                self.at += words.len();
+                let statement = read(self)?;
+                while self.accept(&Token::SemiColon) {}
+                if self.at < self.tokens.len() {
+                    return Err(self.expected("the end of the statement"));
+                }
+                return Ok(Some(statement));
+            }
+        }
+        Ok(None)
+    }
+
+    // --- one token ---
+
+    fn is_word_at(&self, at: usize, words: &str) -> bool {
+        match self.tokens.get(at).map(|t| &t.token) {
+            Some(Token::Word(Word {
+                value,
+                quote_style: None,
+                ..
+            })) => words.split('|').any(|w| value.eq_ignore_ascii_case(w)),
+            _ => false,
+        }
+    }
+
+    fn accept_word(&mut self, word: &str) -> bool {
+        let is = self.is_word_at(self.at, word);
+        self.at += usize::from(is);
+        is
+    }
+
+    fn accept(&mut self, token: &Token) -> bool {
+        let is = self.tokens.get(self.at).is_some_and(|t| t.token == *token);
+        self.at += usize::from(is);
+        is
+    }
+
+    fn word(&mut self, word: &str) -> Result<(), Error> {
+        if self.accept_word(word) {
+            Ok(())
+        } else {
+            Err(self.expected(word))
+        }
+    }
+
+    fn expected(&self, what: &str) -> Error {
+        match self.tokens.get(self.at) {
+            Some(t) => Error::syntax(format!("expected {what}, found {}", t.token))
+                .at(position(t.span.start)),
+            None => Error::syntax(format!("expected {what}, found the end of the statement"))
+                .at(self.end),
+        }
+    }
+
+    /// A name, as written.
+    fn name(&mut self, what: &str) -> Result<String, Error> {
+        match self.tokens.get(self.at).map(|t| &t.token) {
+            Some(Token::Word(word)) if !word.value.is_empty() => {
+                self.at += 1;
+                Ok(word.value.clone())
+            }
+            _ => Err(self.expected(what)),
+        }
+    }
+
+    /// The name of a group, disk or failure group: upper-cased, as they are stored.
+    fn storage_name(&mut self, what: &str) -> Result<String, Error> {
+        Ok(self.name(what)?.to_uppercase())
+    }
+
+    fn text(&mut self, what: &str) -> Result<String, Error> {
+        match self.tokens.get(self.at).map(|t| &t.token) {
+            Some(Token::SingleQuotedString(text)) => {
+                self.at += 1;
+                Ok(text.clone())
+            }
+            _ => Err(self.expected(&format!("{what} in 'quotes'"))),
+        }
+    }
+
+    fn texts(&mut self, what: &str) -> Result<Vec<String>, Error> {
+        let mut texts = vec![self.text(what)?];
+        while self.accept(&Token::Comma) {
+            texts.push(self.text(what)?);
+        }
+        Ok(texts)
+    }
+
+    fn force(&mut self) -> bool {
+        !self.accept_word("NOFORCE") && self.accept_word("FORCE")
+    }
+
+    /// `64K`, `1 G`, `512`.
+    fn size(&mut self) -> Result<u64, Error> {
+        const WHAT: &str = "a size such as 512M, 2G or 1T";
+        let Some(Token::Number(digits, _)) = self.tokens.get(self.at).map(|t| &t.token) else {
+            return Err(self.expected(WHAT));
+        };
+        let number: Option<u64> = digits.parse().ok();
+        let wrong = self.expected(WHAT);
+        self.at += 1;
+        let shift = [("K", 10), ("M", 20), ("G", 30), ("T", 40), ("P", 50)]
+            .into_iter()
+            .find_map(|(unit, shift)| self.accept_word(unit).then_some(shift))
+            .unwrap_or(0);
+        number
+            .and_then(|n| n.checked_mul(1 << shift))
+            .filter(|n| *n > 0)
+            .ok_or(wrong)
+    }
+
+    // --- CREATE and DROP ---
+
+    fn create_diskgroup(&mut self) -> Result<Statement, Error> {
+        let name = self.storage_name("the name of the disk group")?;
+        let redundancy = self.redundancy()?;
+        let mut disks = Vec::new();
+        loop {
+            if self.accept_word("QUORUM") {
+                return Err(Error::not_yet("a QUORUM failure group"));
+            }
+            self.accept_word("REGULAR");
+            let failgroup = match self.accept_word("FAILGROUP") {
+                true => Some(self.storage_name("the name of the failure group")?),
+                false => None,
+            };
+            if !self.accept_word("DISK") {
+                break if failgroup.is_some() || disks.is_empty() {
+                    return Err(self.expected("DISK 'path'"));
+                };
+            }
+            disks.push(self.disk(failgroup.as_ref())?);
+            while self.accept(&Token::Comma) {
+                disks.push(self.disk(failgroup.as_ref())?);
+            }
+        }
+        let mut attributes = Vec::new();
+        if self.accept_word("ATTRIBUTE") {
+            attributes.push(self.attribute()?);
+            while self.accept(&Token::Comma) {
+                attributes.push(self.attribute()?);
+            }
+        } else if self.at < self.tokens.len() && !self.accept(&Token::SemiColon) {
+            return Err(self.expected("FAILGROUP, DISK, ATTRIBUTE or the end of the statement"));
+        }
+        Ok(Statement::Command(Command::CreateDiskgroup(
+            CreateDiskgroup {
+                name,
+                redundancy,
+                disks,
+                attributes,
+            },
+        )))
+    }
+
+    fn redundancy(&mut self) -> Result<Redundancy, Error> {
+        for word in ["FLEX", "EXTENDED"] {
+            if self.is_word_at(self.at, word) {
+                return Err(Error::not_yet(format!("{word} REDUNDANCY"))
+                    .next("choose EXTERNAL, NORMAL or HIGH REDUNDANCY"));
+            }
+        }
+        let found = [
+            ("EXTERNAL", Redundancy::External),
+            ("NORMAL", Redundancy::Normal),
+            ("HIGH", Redundancy::High),
+        ]
+        .into_iter()
+        .find_map(|(word, redundancy)| self.accept_word(word).then_some(redundancy));
+        match found {
+            Some(redundancy) => {
+                self.word("REDUNDANCY")?;
+                Ok(redundancy)
+            }
+            None if self.is_word_at(self.at, "DISK|FAILGROUP|REGULAR|QUORUM") => {
+                Ok(Redundancy::Normal)
+            }
+            None => Err(self.expected("EXTERNAL, NORMAL or HIGH REDUNDANCY, FAILGROUP or DISK")),
+        }
+    }
+
+    fn disk(&mut self, failgroup: Option<&String>) -> Result<DiskClause, Error> {
+        let path = self.text("the path of a disk")?;
+        let name = match self.accept_word("NAME") {
+            true => Some(self.storage_name("the name of the disk")?),
+            false => None,
+        };
+        let size = self.accept_word("SIZE").then(|| self.size()).transpose()?;
+        let force = self.force();
+        let erase = match self.accept_word("ERASE") {
+            true => Some(self.text("the serial number of the disk")?),
+            false => None,
+        };
+        Ok(DiskClause {
+            path,
+            name,
+            failgroup: failgroup.cloned(),
+            size,
+            force,
+            erase,
+        })
+    }
+
+    fn attribute(&mut self) -> Result<(String, String), Error> {
+        let name = self.text("the name of an attribute")?.to_lowercase();
+        if !self.accept(&Token::Eq) {
+            return Err(self.expected("="));
+        }
+        Ok((name, self.text("the value of the attribute")?))
+    }
+
+    fn drop_diskgroup(&mut self) -> Result<Statement, Error> {
+        let name = self.storage_name("the name of the disk group")?;
+        let force = self.accept_word("FORCE");
+        let contents = if self.accept_word("INCLUDING") {
+            self.word("CONTENTS")?;
+            Contents::Including { force }
+        } else if force {
+            return Err(self.expected("INCLUDING CONTENTS"));
+        } else {
+            if self.accept_word("EXCLUDING") {
+                self.word("CONTENTS")?;
+            }
+            Contents::Excluding
+        };
+        Ok(Statement::Command(Command::DropDiskgroup {
+            name,
+            contents,
+        }))
+    }
+
+    // --- ALTER DISKGROUP ---
+
+    fn alter_diskgroup(&mut self) -> Result<Statement, Error> {
+        let groups = if self.accept_word("ALL") {
+            Groups::All
+        } else {
+            let mut names = vec![self.storage_name("the name of the disk group, or ALL")?];
+            while self.accept(&Token::Comma) {
+                names.push(self.storage_name("the name of a disk group")?);
+            }
+            Groups::Named(names)
+        };
+        let start = self.at;
+        let action = self.group_action()?;
+        let several = !matches!(&groups, Groups::Named(names) if names.len() == 1);
+        if several
+            && !matches!(
+                action,
+                GroupAction::Mount { .. } | GroupAction::Dismount { .. }
+            )
+        {
+            self.at = start;
+            return Err(self.expected("MOUNT or DISMOUNT after more than one disk group"));
+        }
+        Ok(Statement::Command(Command::AlterDiskgroup {
+            groups,
+            action,
+        }))
+    }
+
+    fn group_action(&mut self) -> Result<GroupAction, Error> {
+        const ALLOWED: &str = "MOUNT, DISMOUNT, ADD, DROP, RENAME, SET ATTRIBUTE or CHECK";
+        if self.accept_word("MOUNT") {
+            if self.accept_word("RESTRICTED") {
+                return Err(Error::not_yet("MOUNT RESTRICTED"));
+            }
+            self.accept_word("NORMAL");
+            return Ok(GroupAction::Mount {
+                force: self.force(),
+            });
+        }
+        if self.accept_word("DISMOUNT") {
+            return Ok(GroupAction::Dismount {
+                force: self.force(),
+            });
+        }
+        if self.accept_word("CHECK") {
+            let repair = !self.accept_word("NOREPAIR") && self.accept_word("REPAIR");
+            return Ok(GroupAction::Check { repair });
+        }
+        if self.accept_word("SET") {
+            self.word("ATTRIBUTE")?;
+            let (name, value) = self.attribute()?;
+            return Ok(GroupAction::SetAttribute { name, value });
+        }
+        if let Some(word) = ["ADD", "DROP", "RENAME"]
+            .into_iter()
+            .find(|w| self.accept_word(w))
+        {
+            return self.entry_action(word);
+        }
+        const LATER: &str = "RESIZE|REPLACE|ONLINE|OFFLINE|REBALANCE|SCRUB|UNDROP|MODIFY|CONVERT";
+        if self.is_word_at(self.at, LATER) {
+            let word = self.name(ALLOWED)?.to_uppercase();
+            return Err(Error::not_yet(format!("ALTER DISKGROUP ... {word}"))
+                .next(format!("ALTER DISKGROUP takes {ALLOWED}")));
+        }
+        Err(self.expected(ALLOWED))
+    }
+
+    fn entry_action(&mut self, verb: &str) -> Result<GroupAction, Error> {
+        const LATER: &str = "DISK|DISKS|FAILGROUP|QUORUM|REGULAR|TEMPLATE|VOLUME|USERGROUP|USER";
+        if self.is_word_at(self.at, LATER) {
+            let word = self.name("DIRECTORY or ALIAS")?.to_uppercase();
+            return Err(Error::not_yet(format!("ALTER DISKGROUP ... {verb} {word}")));
+        }
+        if self.accept_word("DIRECTORY") {
+            return match verb {
+                "ADD" => Ok(GroupAction::AddDirectory(
+                    self.texts("the path of a directory")?,
+                )),
+                "DROP" => Ok(GroupAction::DropDirectory {
+                    path: self.text("the path of a directory")?,
+                    force: self.force(),
+                }),
+                _ => {
+                    let (from, to) = self.rename()?;
+                    Ok(GroupAction::RenameDirectory { from, to })
+                }
+            };
+        }
+        if self.accept_word("ALIAS") {
+            return match verb {
+                "ADD" => {
+                    let alias = self.text("the path of the alias")?;
+                    self.word("FOR")?;
+                    Ok(GroupAction::AddAlias {
+                        alias,
+                        file: self.text("the name of a file")?,
+                    })
+                }
+                "DROP" => Ok(GroupAction::DropAlias(self.text("the path of the alias")?)),
+                _ => {
+                    let (from, to) = self.rename()?;
+                    Ok(GroupAction::RenameAlias { from, to })
+                }
+            };
+        }
+        if verb == "DROP" && self.accept_word("FILE") {
+            return Ok(GroupAction::DropFile(self.texts("the name of a file")?));
+        }
+        let file = if verb == "DROP" { ", FILE" } else { "" };
+        Err(self.expected(&format!("DIRECTORY, ALIAS{file} or DISK after {verb}")))
+    }
+
+    fn rename(&mut self) -> Result<(String, String), Error> {
+        let from = self.text("the present path")?;
+        self.word("TO")?;
+        Ok((from, self.text("the new path")?))
+    }
+
+    // --- ALTER SYSTEM, SHOW PARAMETER ---
+
+    fn alter_system(&mut self) -> Result<Statement, Error> {
+        if self.accept_word("FLUSH") {
+            let what = self.name("CELL_CACHE or BUFFER_CACHE")?.to_uppercase();
+            return Ok(Statement::Command(Command::Flush { what }));
+        }
+        if self.accept_word("RESET") {
+            let name = self.name("the name of a parameter")?.to_lowercase();
+            let scope = self.scope()?;
+            return Ok(Statement::Command(Command::ResetParameter { name, scope }));
+        }
+        if !self.accept_word("SET") {
+            return Err(self.expected("SET, RESET or FLUSH"));
+        }
+        let name = self.name("the name of a parameter")?.to_lowercase();
+        if !self.accept(&Token::Eq) {
+            return Err(self.expected("="));
+        }
+        let value = self.parameter_value()?;
+        let mut comment = None;
+        if self.accept_word("COMMENT") {
+            self.accept(&Token::Eq);
+            comment = Some(self.text("the comment")?);
+        }
+        let scope = self.scope()?;
+        if comment.is_none() && self.accept_word("COMMENT") {
+            self.accept(&Token::Eq);
+            comment = Some(self.text("the comment")?);
+        }
+        Ok(Statement::Command(Command::SetParameter {
+            name,
+            value,
+            scope,
+            comment,
+        }))
+    }
+
+    /// `4`, `64M`, `-1`, `0.5`, `setall`, `'a text'`, or several of them with commas.
+    fn parameter_value(&mut self) -> Result<String, Error> {
+        let mut value = self.one_value()?;
+        while self.accept(&Token::Comma) {
+            value.push(',');
+            value.push_str(&self.one_value()?);
+        }
+        Ok(value)
+    }
+
+    fn one_value(&mut self) -> Result<String, Error> {
+        let mut value = String::new();
+        if self.accept(&Token::Minus) {
+            value.push('-');
+        }
+        match self.tokens.get(self.at).map(|t| &t.token) {
+            Some(Token::Number(digits, _)) => {
+                value.push_str(digits);
+                self.at += 1;
+                if self.is_word_at(self.at, "K|M|G|T|KB|MB|GB|TB|MS|S|H|D|US") {
+                    value.push_str(&self.name("a unit")?);
+                }
+            }
+            Some(Token::SingleQuotedString(text)) if value.is_empty() => {
+                value.push_str(text);
+                self.at += 1;
+            }
+            Some(Token::Word(word)) if value.is_empty() => {
+                value.push_str(&word.value);
+                self.at += 1;
+            }
+            _ => return Err(self.expected("a value: a number, a word or a text in 'quotes'")),
+        }
+        Ok(value)
+    }
+
+    fn scope(&mut self) -> Result<Scope, Error> {
+        if !self.accept_word("SCOPE") {
+            return Ok(Scope::Default);
+        }
+        if !self.accept(&Token::Eq) {
+            return Err(self.expected("="));
+        }
+        [
+            ("MEMORY", Scope::Memory),
+            ("SPFILE", Scope::Spfile),
+            ("BOTH", Scope::Both),
+        ]
+        .into_iter()
+        .find_map(|(word, scope)| self.accept_word(word).then_some(scope))
+        .ok_or_else(|| self.expected("MEMORY, SPFILE or BOTH"))
+    }
+
+    fn show_parameter(&mut self) -> Result<Statement, Error> {
+        let pattern = match self.tokens.get(self.at).map(|t| &t.token) {
+            None | Some(Token::SemiColon) => None,
+            Some(Token::SingleQuotedString(_)) => Some(self.text("a part of a name")?),
+            Some(_) => Some(self.name("a part of the name of a parameter")?),
+        };
+        Ok(Statement::ShowParameter(pattern.map(|p| p.to_lowercase())))
+    }
+}

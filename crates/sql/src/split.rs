@@ -1,0 +1,260 @@
+//! Cuts a text of many statements at its semicolons, as a shell or `-f FILE` needs it.
+
+/// One statement of a text, without its semicolon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece<'a> {
+    /// The statement, trimmed; never empty and never only comments.
+    pub sql: &'a str,
+    /// Where it starts in the text, in bytes.
+    pub offset: usize,
+    /// The line on which it starts, from 1.
+    pub line: u64,
+}
+
+/// The statements that end with a semicolon, and what follows the last one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Split<'a> {
+    /// Statements that end with a semicolon.
+    pub complete: Vec<Piece<'a>>,
+    /// What follows, if it is more than blanks and comments: a statement without its semicolon, or
+    /// one whose quote or comment is still open.
+    pub rest: Option<Piece<'a>>,
+    /// What is open at the end of the text.
+    pub open: Option<Open>,
+}
+
+/// What a text may leave open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Open {
+    /// A `'` quote.
+    Quote,
+    /// A `"` name.
+    Name,
+    /// A `/*` comment.
+    Comment,
+    /// A `$tag$` quote.
+    Dollar,
+}
+
+/// Cuts `text` at the semicolons that stand outside quotes and comments. Takes any text.
+pub fn split(text: &str) -> Split<'_> {
+    let mut complete = Vec::new();
+    let mut start = 0;
+    let mut at = 0;
+    let mut code = false;
+    let mut open = None;
+    while let Some(c) = text[at..].chars().next() {
+        let token = token_length(&text[at..], &text[..at]);
+        open = token.open;
+        match token.kind {
+            Kind::Semicolon => {
+                if code {
+                    complete.push(piece(text, start, at));
+                }
+                start = at + 1;
+                code = false;
+            }
+            Kind::Code => code |= !c.is_whitespace(),
+            Kind::Comment => {}
+        }
+        at += token.length;
+    }
+    let rest = code.then(|| piece(text, start, text.len()));
+    Split {
+        complete,
+        rest,
+        open,
+    }
+}
+
+fn piece(text: &str, start: usize, end: usize) -> Piece<'_> {
+    let raw = &text[start..end];
+    let offset = start + (raw.len() - raw.trim_start().len());
+    let lines_before = text[..offset].bytes().filter(|b| *b == b'\n').count();
+    Piece {
+        sql: raw.trim(),
+        offset,
+        line: lines_before as u64 + 1,
+    }
+}
+
+enum Kind {
+    Code,
+    Comment,
+    Semicolon,
+}
+
+struct Token {
+    kind: Kind,
+    length: usize,
+    open: Option<Open>,
+}
+
+fn token_length(rest: &str, prefix: &str) -> Token {
+    let before = prefix.chars().next_back();
+    let bytes = rest.as_bytes();
+    let quoted = |length: Option<usize>, open: Open| Token {
+        kind: Kind::Code,
+        length: length.unwrap_or(rest.len()),
+        open: length.is_none().then_some(open),
+    };
+    match bytes[0] {
+        b';' => Token {
+            kind: Kind::Semicolon,
+            length: 1,
+            open: None,
+        },
+        b'\'' => {
+            // E'..' knows the backslash; a plain quote does not.
+            let escapes = matches!(before, Some('e' | 'E'))
+                && !prefix.chars().rev().nth(1).is_some_and(is_name_part);
+            quoted(quote_length(bytes, b'\'', escapes), Open::Quote)
+        }
+        b'"' => quoted(quote_length(bytes, b'"', false), Open::Name),
+        b'-' if bytes.get(1) == Some(&b'-') => {
+            let length = rest.find('\n').unwrap_or(rest.len());
+            Token {
+                kind: Kind::Comment,
+                length,
+                open: None,
+            }
+        }
+        b'/' if bytes.get(1) == Some(&b'*') => {
+            let length = comment_length(bytes);
+            let open = length.is_none().then_some(Open::Comment);
+            Token {
+                kind: Kind::Comment,
+                length: length.unwrap_or(rest.len()),
+                open,
+            }
+        }
+        b'$' if !before.is_some_and(is_name_part) => match dollar_tag(rest) {
+            Some(tag) => {
+                let body = &rest[tag.len()..];
+                quoted(body.find(tag).map(|at| at + 2 * tag.len()), Open::Dollar)
+            }
+            None => Token {
+                kind: Kind::Code,
+                length: 1,
+                open: None,
+            },
+        },
+        _ => {
+            let length = rest.chars().next().map_or(1, char::len_utf8);
+            Token {
+                kind: Kind::Code,
+                length,
+                open: None,
+            }
+        }
+    }
+}
+
+fn is_name_part(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '$' | '#')
+}
+
+fn quote_length(bytes: &[u8], quote: u8, escapes: bool) -> Option<usize> {
+    let mut at = 1;
+    while at < bytes.len() {
+        if escapes && bytes[at] == b'\\' {
+            at += 2;
+        } else if bytes[at] != quote {
+            at += 1;
+        } else if bytes.get(at + 1) == Some(&quote) {
+            at += 2;
+        } else {
+            return Some(at + 1);
+        }
+    }
+    None
+}
+
+fn comment_length(bytes: &[u8]) -> Option<usize> {
+    let mut depth = 0;
+    let mut at = 0;
+    while at + 1 < bytes.len() {
+        match &bytes[at..at + 2] {
+            b"/*" => {
+                depth += 1;
+                at += 2;
+            }
+            b"*/" => {
+                depth -= 1;
+                at += 2;
+                if depth == 0 {
+                    return Some(at);
+                }
+            }
+            _ => at += 1,
+        }
+    }
+    None
+}
+
+/// `$$` or `$name$` at the start of `rest`.
+fn dollar_tag(rest: &str) -> Option<&str> {
+    let end = rest[1..].find('$')? + 1;
+    let name = &rest[1..end];
+    let legal = name.chars().all(|c| c.is_alphanumeric() || c == '_')
+        && !name.starts_with(|c: char| c.is_ascii_digit());
+    legal.then(|| &rest[..=end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(text: &str) -> (Vec<&str>, Option<&str>, Option<Open>) {
+        let split = split(text);
+        (
+            split.complete.iter().map(|p| p.sql).collect(),
+            split.rest.map(|p| p.sql),
+            split.open,
+        )
+    }
+
+    #[test]
+    fn semicolons_in_quotes_and_comments_do_not_cut() {
+        let text = "select ';', \"a;b\" -- ; no\n; select /* ; /* ; */ ; */ 2;; -- end";
+        let (complete, rest, open) = pieces(text);
+        assert_eq!(complete.len(), 2);
+        assert!(complete[0].starts_with("select ';'"));
+        assert_eq!((rest, open), (None, None));
+        assert_eq!(pieces("select $a$ ; $a$; x").0, ["select $a$ ; $a$"]);
+        assert_eq!(
+            pieces("select * from v$log where a$=';'").1.map(str::len),
+            Some(32)
+        );
+        assert_eq!(pieces(r"select E'\';'; y").0, [r"select E'\';'"]);
+        assert_eq!(pieces(r"select date'\'; y").0, [r"select date'\'"]);
+        assert_eq!(pieces(r"select '\'; y").0, [r"select '\'"]);
+    }
+
+    #[test]
+    fn what_is_open_is_told() {
+        assert_eq!(pieces("select 'a;").2, Some(Open::Quote));
+        assert_eq!(pieces("/* a").2, Some(Open::Comment));
+        assert_eq!(pieces("/* a").1, None);
+        assert_eq!(pieces("select $x$ ;").2, Some(Open::Dollar));
+        assert_eq!(pieces("select \"").2, Some(Open::Name));
+    }
+
+    #[test]
+    fn lines_are_counted() {
+        let split = split("select 1;\n\n  select 2;");
+        assert_eq!(split.complete[1].line, 3);
+        assert_eq!(split.complete[1].offset, 13);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_text_is_cut_into_pieces_of_itself(text in "[ a;'\"$*/\\-\nEé]{0,40}") {
+            let split = split(&text);
+            for piece in split.complete.iter().chain(&split.rest) {
+                assert!(text[piece.offset..].starts_with(piece.sql));
+                assert!(!piece.sql.is_empty());
+            }
+        }
+    }
+}

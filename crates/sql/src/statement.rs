@@ -1,0 +1,194 @@
+//! The statements that DataFusion does not know: disk groups, parameters.
+//!
+//! Group, disk and failure group names are upper-cased here; file paths keep their case.
+
+/// A statement, read and sorted by who carries it out.
+#[derive(Clone, Debug)]
+pub enum Statement {
+    /// For the instance: disk groups and parameters.
+    Command(Command),
+    /// `SHOW PARAMETER [pattern]`.
+    ShowParameter(Option<String>),
+    /// For DataFusion.
+    Query(Box<datafusion::sql::parser::Statement>),
+}
+
+/// A statement that the instance carries out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// `CREATE DISKGROUP`.
+    CreateDiskgroup(CreateDiskgroup),
+    /// `DROP DISKGROUP`.
+    DropDiskgroup {
+        /// The group, upper-case.
+        name: String,
+        /// What is to happen to files in it.
+        contents: Contents,
+    },
+    /// `ALTER DISKGROUP`.
+    AlterDiskgroup {
+        /// Which groups.
+        groups: Groups,
+        /// What is to change.
+        action: GroupAction,
+    },
+    /// `ALTER SYSTEM SET name = value`.
+    SetParameter {
+        /// The parameter, lower-case.
+        name: String,
+        /// Its new value as text, without quotes.
+        value: String,
+        /// Where it is to hold.
+        scope: Scope,
+        /// `COMMENT 'text'`.
+        comment: Option<String>,
+    },
+    /// `ALTER SYSTEM RESET name`.
+    ResetParameter {
+        /// The parameter, lower-case.
+        name: String,
+        /// Where it is to hold.
+        scope: Scope,
+    },
+    /// `ALTER SYSTEM FLUSH what`: `CELL_CACHE`, `BUFFER_CACHE`.
+    Flush {
+        /// What is to be emptied, upper-case.
+        what: String,
+    },
+}
+
+/// `CREATE DISKGROUP name redundancy { FAILGROUP fg DISK ... } ATTRIBUTE ...`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreateDiskgroup {
+    /// The group, upper-case.
+    pub name: String,
+    /// Copies of every extent; normal if the statement does not say.
+    pub redundancy: Redundancy,
+    /// The disks, in the order of the statement.
+    pub disks: Vec<DiskClause>,
+    /// Name in lower case and value, in the order of the statement.
+    pub attributes: Vec<(String, String)>,
+}
+
+/// How many copies a group keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redundancy {
+    /// One: the disks below do it, or nobody.
+    External,
+    /// Two.
+    Normal,
+    /// Three.
+    High,
+}
+
+/// One disk of a `CREATE DISKGROUP`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskClause {
+    /// The path, which may be a pattern.
+    pub path: String,
+    /// `NAME`, upper-case.
+    pub name: Option<String>,
+    /// `FAILGROUP`, upper-case.
+    pub failgroup: Option<String>,
+    /// `SIZE` in bytes.
+    pub size: Option<u64>,
+    /// `FORCE` (true), `NOFORCE` or nothing (false).
+    pub force: bool,
+    /// `ERASE 'serial'`: gives up what is on the disk with this serial.
+    pub erase: Option<String>,
+}
+
+/// What `DROP DISKGROUP` may do to files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// Refuse if there are any (the default).
+    Excluding,
+    /// Drop them too.
+    Including {
+        /// Also for a group that cannot be mounted.
+        force: bool,
+    },
+}
+
+/// Which groups an `ALTER DISKGROUP` is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Groups {
+    /// `ALL`.
+    All,
+    /// These, upper-case; at least one.
+    Named(Vec<String>),
+}
+
+/// What an `ALTER DISKGROUP` changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GroupAction {
+    /// `MOUNT [FORCE]`.
+    Mount {
+        /// With disks missing.
+        force: bool,
+    },
+    /// `DISMOUNT [FORCE]`.
+    Dismount {
+        /// With files open.
+        force: bool,
+    },
+    /// `ADD DIRECTORY 'd', ...`.
+    AddDirectory(Vec<String>),
+    /// `DROP DIRECTORY 'd' [FORCE]`.
+    DropDirectory {
+        /// Path of the directory.
+        path: String,
+        /// With what is in it.
+        force: bool,
+    },
+    /// `RENAME DIRECTORY 'a' TO 'b'`.
+    RenameDirectory {
+        /// Its path.
+        from: String,
+        /// Its new path.
+        to: String,
+    },
+    /// `ADD ALIAS 'a' FOR 'f'`.
+    AddAlias {
+        /// Path of the alias.
+        alias: String,
+        /// The file it names.
+        file: String,
+    },
+    /// `DROP ALIAS 'a'`.
+    DropAlias(String),
+    /// `RENAME ALIAS 'a' TO 'b'`.
+    RenameAlias {
+        /// Its path.
+        from: String,
+        /// Its new path.
+        to: String,
+    },
+    /// `DROP FILE 'f', ...`.
+    DropFile(Vec<String>),
+    /// `SET ATTRIBUTE 'n' = 'v'`.
+    SetAttribute {
+        /// The attribute, lower-case.
+        name: String,
+        /// Its new value.
+        value: String,
+    },
+    /// `CHECK [REPAIR | NOREPAIR]`.
+    Check {
+        /// Also mend what can be mended.
+        repair: bool,
+    },
+}
+
+/// Where `ALTER SYSTEM` puts a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The statement does not say: both, if the parameter can be changed now.
+    Default,
+    /// Now, until the restart.
+    Memory,
+    /// From the next start on.
+    Spfile,
+    /// Now and from the next start on.
+    Both,
+}

@@ -1,0 +1,333 @@
+//! Statements over a host in memory: external tables, views, dialect, errors.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use arrow::array::RecordBatch;
+use async_trait::async_trait;
+use cellar_sql::output::{Format, Writer};
+use cellar_sql::statement::Command;
+use cellar_sql::view::{Column, Kind, Value, ViewSource};
+use cellar_sql::{Engine, EngineOptions, Error, Host, Outcome, Reply, TableDefinition};
+use futures_util::TryStreamExt;
+use object_store::ObjectStore;
+use object_store::local::LocalFileSystem;
+
+/// A host whose group DATA is a directory.
+#[derive(Debug)]
+pub struct TestHost {
+    store: Arc<dyn ObjectStore>,
+    tables: Mutex<BTreeMap<String, TableDefinition>>,
+    pub commands: Mutex<Vec<Command>>,
+}
+
+impl TestHost {
+    pub fn new(dir: &Path) -> Arc<TestHost> {
+        let store = LocalFileSystem::new_with_prefix(dir).unwrap();
+        Arc::new(TestHost {
+            store: Arc::new(store),
+            tables: Mutex::default(),
+            commands: Mutex::default(),
+        })
+    }
+}
+
+#[async_trait]
+impl Host for TestHost {
+    fn store(&self, group: &str) -> Option<Arc<dyn ObjectStore>> {
+        (group == "DATA").then(|| Arc::clone(&self.store))
+    }
+    fn groups(&self) -> Vec<String> {
+        vec!["DATA".into()]
+    }
+    fn tables(&self) -> Vec<TableDefinition> {
+        self.tables.lock().unwrap().values().cloned().collect()
+    }
+    async fn put_table(&self, table: TableDefinition) -> Result<(), Error> {
+        self.tables
+            .lock()
+            .unwrap()
+            .insert(table.name.clone(), table);
+        Ok(())
+    }
+    async fn drop_table(&self, name: &str) -> Result<bool, Error> {
+        Ok(self.tables.lock().unwrap().remove(name).is_some())
+    }
+    async fn run(&self, command: Command) -> Result<Reply, Error> {
+        self.commands.lock().unwrap().push(command);
+        Ok(Reply {
+            message: "Diskgroup altered.".into(),
+            notices: vec![],
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Parameters;
+
+impl ViewSource for Parameters {
+    fn name(&self) -> &'static str {
+        "v$parameter"
+    }
+    fn columns(&self) -> &'static [Column] {
+        &[
+            Column {
+                name: "name",
+                kind: Kind::Text,
+            },
+            Column {
+                name: "value",
+                kind: Kind::Text,
+            },
+            Column {
+                name: "group#",
+                kind: Kind::Integer,
+            },
+        ]
+    }
+    fn rows(&self) -> Vec<Vec<Value>> {
+        vec![
+            vec![
+                Value::Text("disk_asynch_io".into()),
+                Value::Text("TRUE".into()),
+                Value::Null,
+            ],
+            vec![
+                Value::Text("memory_target".into()),
+                Value::Null,
+                Value::Integer(7),
+            ],
+        ]
+    }
+}
+
+pub async fn open(host: &Arc<TestHost>) -> Engine {
+    let options = EngineOptions {
+        memory_limit: 256 << 20,
+        target_partitions: 2,
+        spill_dir: None,
+    };
+    Engine::open(
+        Arc::clone(host) as Arc<dyn Host>,
+        vec![Arc::new(Parameters)],
+        &options,
+    )
+    .await
+    .unwrap()
+}
+
+pub async fn batches(engine: &Engine, sql: &str) -> Vec<RecordBatch> {
+    match engine.execute(sql).await {
+        Ok(Outcome::Rows(stream)) => stream.try_collect().await.unwrap(),
+        other => panic!("{sql}: {other:?}"),
+    }
+}
+
+async fn csv(engine: &Engine, sql: &str) -> String {
+    let Ok(Outcome::Rows(stream)) = engine.execute(sql).await else {
+        panic!("{sql}: {:?}", engine.execute(sql).await)
+    };
+    let schema = stream.schema();
+    let rows: Vec<RecordBatch> = stream.try_collect().await.unwrap();
+    let mut out = Vec::new();
+    let mut writer = Writer::new(&mut out, Format::Csv, &schema, 80).unwrap();
+    for batch in &rows {
+        writer.write(batch).unwrap();
+    }
+    writer.finish().unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+async fn message(engine: &Engine, sql: &str) -> String {
+    match engine.execute(sql).await {
+        Ok(Outcome::Done { message, .. }) => message,
+        other => panic!("{sql}: {other:?}"),
+    }
+}
+
+async fn error(engine: &Engine, sql: &str) -> Error {
+    match engine.execute(sql).await {
+        Err(error) => error,
+        Ok(Outcome::Rows(stream)) => match stream.try_collect::<Vec<_>>().await {
+            Err(e) => cellar_sql::failure::from_datafusion(&e),
+            Ok(rows) => panic!("{sql} gave {rows:?}"),
+        },
+        Ok(done) => panic!("{sql} gave {done:?}"),
+    }
+}
+
+#[tokio::test]
+async fn tables_in_the_group_outlive_the_engine() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = TestHost::new(dir.path());
+    let engine = open(&host).await;
+    let copy = "copy (select * from (values (1, 'a'), (2, null)) as t(n, s)) \
+                to '+DATA/sub/T 1.parquet' stored as parquet";
+    assert_eq!(message(&engine, copy).await, "2 rows copied.");
+    assert!(dir.path().join("sub/T 1.parquet").is_file());
+    let create = "create external table t stored as parquet location '+data/sub/T 1.parquet'";
+    assert_eq!(message(&engine, create).await, "Table t created.");
+    assert_eq!(error(&engine, create).await.number, 955);
+
+    let engine = open(&host).await;
+    assert_eq!(
+        csv(&engine, "select * from t order by n").await,
+        "n,s\n1,a\n2,\n"
+    );
+    assert_eq!(message(&engine, "drop table t").await, "Table t dropped.");
+    assert_eq!(error(&engine, "select * from t").await.number, 942);
+    assert_eq!(error(&engine, "drop table t").await.number, 942);
+}
+
+#[tokio::test]
+async fn a_file_that_is_gone_breaks_its_table_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.csv"), "x\n1\n").unwrap();
+    std::fs::write(dir.path().join("b.csv"), "x\n2\n").unwrap();
+    let host = TestHost::new(dir.path());
+    let engine = open(&host).await;
+    for name in ["a", "b"] {
+        let sql = format!(
+            "create external table {name} stored as csv location '+DATA/{name}.csv' \
+             options ('format.has_header' 'true')"
+        );
+        message(&engine, &sql).await;
+    }
+    std::fs::remove_file(dir.path().join("a.csv")).unwrap();
+    let engine = open(&host).await;
+    assert_eq!(csv(&engine, "select x from b").await, "x\n2\n");
+    let error = error(&engine, "select x from a").await;
+    let numbers: Vec<u32> = error.stack().map(|e| e.number).collect();
+    assert_eq!(numbers, [29913, 15012], "{error}");
+    message(&engine, "drop table a").await;
+    assert!(engine.broken_tables().is_empty());
+}
+
+#[tokio::test]
+async fn views_have_two_names_and_oracle_words_work() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(&TestHost::new(dir.path())).await;
+    let rows = "name,group#\nmemory_target,7\n";
+    for view in ["v$parameter", "V$PARAMETER", "cellar.parameter"] {
+        let sql = format!("select name, group# from {view} where group# = 7");
+        assert_eq!(csv(&engine, &sql).await, rows);
+    }
+    assert_eq!(
+        csv(&engine, "show parameter asynch").await,
+        "name,value\ndisk_asynch_io,TRUE\n"
+    );
+    let sql = "select cast('1.50' as number(5,2)) as n, cast(7 as varchar2(10)) as s, \
+               cast(1 as number) > 0 as b from dual";
+    assert_eq!(csv(&engine, sql).await, "n,s,b\n1.50,7,true\n");
+    let now = csv(&engine, "select sysdate from dual").await;
+    assert!(
+        now.starts_with("sysdate\n2") && now.len() == "sysdate\n".len() + 20,
+        "{now}"
+    );
+    let sum = "select 0.06 + 0.01 = 0.07 as exact";
+    assert_eq!(csv(&engine, sql_only(sum)).await, "exact\ntrue\n");
+    let host = TestHost::new(dir.path());
+    let engine = open(&host).await;
+    assert_eq!(
+        message(&engine, "alter diskgroup data mount").await,
+        "Diskgroup altered."
+    );
+    assert_eq!(host.commands.lock().unwrap().len(), 1);
+}
+
+fn sql_only(sql: &str) -> &str {
+    sql
+}
+
+#[tokio::test]
+async fn errors_carry_numbers_states_and_the_next_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(&TestHost::new(dir.path())).await;
+    let cases = [
+        ("select * from v", 942, "42P01", "cellar.asm_disk"),
+        ("select * from v$parametre", 942, "42P01", "v$parameter"),
+        (
+            "select nam from v$parameter",
+            904,
+            "42703",
+            "the columns here are name",
+        ),
+        ("select 1/0", 1476, "22012", "division by zero"),
+        ("select cast('x' as int)", 1722, "22P02", "x"),
+        (
+            "select a.name from v$parameter a, v$parameter b where name = ''",
+            918,
+            "42702",
+            "name",
+        ),
+        (
+            "copy dual to '+NONE/x.parquet'",
+            15001,
+            "42704",
+            "the mounted groups are DATA",
+        ),
+        (
+            "create external table t stored as parquet location '+DATA/none.parquet'",
+            15012,
+            "58P01",
+            "none.parquet",
+        ),
+        (
+            "create table t (a int)",
+            3001,
+            "0A000",
+            "create external table",
+        ),
+        ("selct 1", 900, "42601", "selct"),
+        ("select nothing(1)", 900, "42000", "nothing"),
+    ];
+    for (sql, number, sqlstate, part) in cases {
+        let error = error(&engine, sql).await;
+        assert_eq!(
+            (error.number, error.sqlstate),
+            (number, sqlstate),
+            "{sql}: {error}"
+        );
+        assert!(error.to_string().contains(part), "{sql}: {error}");
+        assert!(!error.to_string().contains("DataFusion"), "{sql}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_query_beyond_its_memory_spills_or_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = EngineOptions {
+        memory_limit: 1 << 20,
+        target_partitions: 2,
+        spill_dir: None,
+    };
+    let engine = Engine::open(TestHost::new(dir.path()), vec![], &options)
+        .await
+        .unwrap();
+    let sql = "select a.value, array_agg(b.value) from generate_series(1, 3000) a \
+               cross join generate_series(1, 1000) b group by a.value";
+    assert_eq!(error(&engine, sql).await.number, 4030);
+    assert_eq!(csv(&engine, "select 1 as one").await, "one\n1\n");
+}
+
+#[tokio::test]
+async fn local_files_are_used_in_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let other = tempfile::tempdir().unwrap();
+    let path = other.path().join("x.csv");
+    std::fs::write(&path, "a,b\n1,x\n").unwrap();
+    let host = TestHost::new(dir.path());
+    let engine = open(&host).await;
+    let sql = format!(
+        "create external table f stored as csv location '{}' options ('format.has_header' 'true')",
+        path.display()
+    );
+    message(&engine, &sql).await;
+    let engine = open(&host).await;
+    assert_eq!(csv(&engine, "select * from f").await, "a,b\n1,x\n");
+    let out = other.path().join("out.parquet");
+    let sql = format!("copy f to '{}'", out.display());
+    assert_eq!(message(&engine, &sql).await, "1 rows copied.");
+    assert!(out.is_file());
+}

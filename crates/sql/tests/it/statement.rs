@@ -1,0 +1,311 @@
+//! Statements are read, or refused with the position and the words that would do.
+
+use cellar_sql::parse;
+use cellar_sql::statement::{
+    Command, Contents, CreateDiskgroup, DiskClause, GroupAction, Groups, Redundancy, Scope,
+    Statement,
+};
+use proptest::prelude::*;
+
+fn command(sql: &str) -> Command {
+    match parse(sql) {
+        Ok(Statement::Command(command)) => command,
+        other => panic!("{sql}: {other:?}"),
+    }
+}
+
+fn refusal(sql: &str) -> String {
+    match parse(sql) {
+        Err(error) => error.to_string(),
+        Ok(statement) => panic!("{sql} was read as {statement:?}"),
+    }
+}
+
+fn disk(path: &str) -> DiskClause {
+    DiskClause {
+        path: path.into(),
+        name: None,
+        failgroup: None,
+        size: None,
+        force: false,
+        erase: None,
+    }
+}
+
+#[test]
+fn create_diskgroup_takes_everything_the_grammar_has() {
+    let sql = "create diskgroup data2 high redundancy
+        failgroup fg1 disk '/d/a' name a1 size 2G force, '/d/b' noforce
+        failgroup fg2 disk '/dev/sdx' erase 'SN 1'  -- a comment
+        disk '/d/c'
+        attribute 'au_size' = '4M', 'Sector_Size'='4096';";
+    let expected = CreateDiskgroup {
+        name: "DATA2".into(),
+        redundancy: Redundancy::High,
+        disks: vec![
+            DiskClause {
+                name: Some("A1".into()),
+                failgroup: Some("FG1".into()),
+                size: Some(2 << 30),
+                force: true,
+                ..disk("/d/a")
+            },
+            DiskClause {
+                failgroup: Some("FG1".into()),
+                ..disk("/d/b")
+            },
+            DiskClause {
+                failgroup: Some("FG2".into()),
+                erase: Some("SN 1".into()),
+                ..disk("/dev/sdx")
+            },
+            disk("/d/c"),
+        ],
+        attributes: vec![
+            ("au_size".into(), "4M".into()),
+            ("sector_size".into(), "4096".into()),
+        ],
+    };
+    assert_eq!(command(sql), Command::CreateDiskgroup(expected));
+    let plain = command("CREATE DISKGROUP D DISK 'x'");
+    assert!(matches!(plain, Command::CreateDiskgroup(c) if c.redundancy == Redundancy::Normal));
+}
+
+#[test]
+fn other_storage_statements_are_read() {
+    let drop = |name: &str, contents| Command::DropDiskgroup {
+        name: name.into(),
+        contents,
+    };
+    assert_eq!(command("drop diskgroup d"), drop("D", Contents::Excluding));
+    assert_eq!(
+        command("drop diskgroup d force including contents;"),
+        drop("D", Contents::Including { force: true })
+    );
+    let alter = |sql: &str, expected: GroupAction| {
+        let Command::AlterDiskgroup { groups, action } = command(sql) else {
+            panic!("{sql}")
+        };
+        assert_eq!(groups, Groups::Named(vec!["DATA".into()]));
+        assert_eq!(action, expected);
+    };
+    alter(
+        "alter diskgroup data mount",
+        GroupAction::Mount { force: false },
+    );
+    alter(
+        "alter diskgroup data mount force",
+        GroupAction::Mount { force: true },
+    );
+    alter(
+        "alter diskgroup data dismount noforce",
+        GroupAction::Dismount { force: false },
+    );
+    alter(
+        "alter diskgroup data add directory '+DATA/a', '+DATA/b'",
+        GroupAction::AddDirectory(vec!["+DATA/a".into(), "+DATA/b".into()]),
+    );
+    alter(
+        "alter diskgroup data rename alias '+DATA/a' to '+DATA/b'",
+        GroupAction::RenameAlias {
+            from: "+DATA/a".into(),
+            to: "+DATA/b".into(),
+        },
+    );
+    alter(
+        "alter diskgroup data drop file '+DATA/it''s'",
+        GroupAction::DropFile(vec!["+DATA/it's".into()]),
+    );
+    alter(
+        "alter diskgroup data set attribute 'Disk_Repair_Time' = '10s'",
+        GroupAction::SetAttribute {
+            name: "disk_repair_time".into(),
+            value: "10s".into(),
+        },
+    );
+    alter(
+        "alter diskgroup data check repair",
+        GroupAction::Check { repair: true },
+    );
+    assert!(matches!(
+        command("alter diskgroup all dismount"),
+        Command::AlterDiskgroup {
+            groups: Groups::All,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn parameters_keep_their_units_and_scope() {
+    let set = |sql: &str| match command(sql) {
+        Command::SetParameter {
+            name,
+            value,
+            scope,
+            comment,
+        } => (name, value, scope, comment),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        set("ALTER SYSTEM SET Filesystemio_Options=setall SCOPE=SPFILE"),
+        (
+            "filesystemio_options".into(),
+            "setall".into(),
+            Scope::Spfile,
+            None
+        )
+    );
+    assert_eq!(
+        set("alter system set memory_target = 512M comment = 'small' scope = both"),
+        (
+            "memory_target".into(),
+            "512M".into(),
+            Scope::Both,
+            Some("small".into())
+        )
+    );
+    assert_eq!(set("alter system set a = -1").1, "-1");
+    assert_eq!(set("alter system set a = 'x, y', z").1, "x, y,z");
+    assert!(matches!(
+        command("alter system flush cell_cache"),
+        Command::Flush { what } if what == "CELL_CACHE"
+    ));
+    let show = parse("show parameter IO").unwrap();
+    assert!(matches!(show, Statement::ShowParameter(Some(p)) if p == "io"));
+}
+
+#[test]
+fn refusals_name_the_place_and_what_was_expected() {
+    let cases = [
+        (
+            "create diskgroup",
+            "expected the name of the disk group, found the end",
+        ),
+        (
+            "create diskgroup d disk x",
+            "expected the path of a disk in 'quotes', found x (line 1, column 25)",
+        ),
+        (
+            "create diskgroup d low redundancy disk 'x'",
+            "EXTERNAL, NORMAL or HIGH REDUNDANCY",
+        ),
+        (
+            "create diskgroup d flex redundancy disk 'x'",
+            "CELLAR-03001: FLEX REDUNDANCY",
+        ),
+        ("create diskgroup d disk 'x' size 0M", "a size such as 512M"),
+        (
+            "create diskgroup d disk 'x' size 99999999999T",
+            "a size such as 512M",
+        ),
+        (
+            "create diskgroup d disk 'x' nonsense",
+            "expected FAILGROUP, DISK, ATTRIBUTE",
+        ),
+        (
+            "alter diskgroup d jump",
+            "MOUNT, DISMOUNT, ADD, DROP, RENAME, SET ATTRIBUTE or CHECK",
+        ),
+        (
+            "alter diskgroup d\n  rebalance power 4",
+            "REBALANCE is not in this version",
+        ),
+        (
+            "alter diskgroup d add disk '/x'",
+            "ADD DISK is not in this version",
+        ),
+        (
+            "alter diskgroup d, e check",
+            "MOUNT or DISMOUNT after more than one",
+        ),
+        ("drop diskgroup d force", "expected INCLUDING CONTENTS"),
+        (
+            "alter system set x = 1 scope = disk",
+            "expected MEMORY, SPFILE or BOTH, found disk",
+        ),
+        ("alter system jump", "expected SET, RESET or FLUSH"),
+        ("select 'abc", "Unterminated string literal"),
+        ("selec 1", "found: selec"),
+        ("", "the statement is empty"),
+        ("select 1; select 2", "more than one statement"),
+        ("copy t to '+/x'", "CELLAR-15124"),
+    ];
+    for (sql, part) in cases {
+        let message = refusal(sql);
+        assert!(
+            message.contains(part),
+            "{sql}\n  gave {message}\n  without {part}"
+        );
+        assert!(message.starts_with("CELLAR-"), "{message}");
+    }
+    assert!(refusal(&format!("select {}1{}", "(".repeat(500), ")".repeat(500))).contains("deep"));
+}
+
+fn words() -> impl Strategy<Value = String> {
+    let word = prop::sample::select(vec![
+        "create",
+        "drop",
+        "alter",
+        "diskgroup",
+        "system",
+        "set",
+        "show",
+        "parameter",
+        "data",
+        "'x'",
+        "disk",
+        "failgroup",
+        "name",
+        "size",
+        "1",
+        "G",
+        ",",
+        "=",
+        ";",
+        "(",
+        ")",
+        "force",
+        "including",
+        "contents",
+        "all",
+        "mount",
+        "attribute",
+        "select",
+        "from",
+        "$$",
+        "'",
+        "\"",
+        "#",
+        "v$log",
+        "-",
+        "--",
+        "/*",
+        "*/",
+        "\n",
+        "é",
+        "scope",
+        "memory",
+        "add",
+        "alias",
+        "for",
+        "to",
+        "rename",
+        "directory",
+        "file",
+        "cast",
+        "as",
+        "number",
+        "varchar2",
+        "::",
+    ]);
+    prop::collection::vec(word, 0..14).prop_map(|words| words.join(" "))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #[test]
+    fn no_text_makes_the_parser_panic(text in prop_oneof![words(), ".{0,60}"]) {
+        let _ = parse(&text);
+    }
+}

@@ -1,0 +1,100 @@
+//! `cellar disktest`: what a device takes for a small durable write, and what it works in.
+
+pub mod measure;
+pub mod open;
+pub mod show;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cellar_io::{Device, SharedEnv};
+use serde::Serialize;
+
+use crate::cli::fault::Fault;
+use crate::cli::output::{self, Format};
+use crate::cli::progress::Progress;
+
+use measure::{Operation, Plan, Report};
+use show::Used;
+
+/// Arguments of `disktest`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cellar disktest /mnt/f20                  a file of 256 MB there, then removed
+  cellar disktest /dev/disk/by-id/X         reads only
+  cellar disktest /dev/disk/by-id/X --erase S3YJ    writes: all on it is lost")]
+pub struct Args {
+    /// A directory, a file or a block device.
+    pub path: PathBuf,
+    /// Write to a file or block device, which loses what is on it: its serial number.
+    #[arg(long, value_name = "SERIAL")]
+    pub erase: Option<String>,
+    /// For people or for a program.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}
+
+/// Bytes of the file that is made in a directory.
+pub const FILE_SIZE: u64 = 256 << 20;
+
+/// How long each size and depth is measured.
+const CELL: Duration = Duration::from_millis(400);
+
+#[derive(Serialize)]
+struct Json<'a> {
+    device: &'a str,
+    logical_sector: u32,
+    physical_sector: u32,
+    volatile_cache: bool,
+    queue_depth: u32,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+/// Measures an open device and prints what was found.
+///
+/// # Errors
+/// The first request that fails; a device too small to measure.
+pub async fn run(
+    device: &Arc<dyn Device>,
+    env: &SharedEnv,
+    used: &Used,
+    format: Format,
+) -> Result<(), Fault> {
+    let geometry = device.geometry();
+    let length = geometry.size.min(FILE_SIZE);
+    if length < 1 << 20 {
+        let message = format!(
+            "{} has {length} bytes; at least 1 MB is needed",
+            geometry.name
+        );
+        return Err(Fault::failed(format!("CELLAR-70020: {message}")));
+    }
+    let operation = match used {
+        Used::OnlyRead => Operation::Read,
+        Used::OwnFile(_) | Used::Erased => Operation::WriteFlush,
+    };
+    let plan = Plan {
+        operation,
+        length,
+        cell: CELL,
+    };
+    let progress = Progress::new("measured", 100, format == Format::Json);
+    let report = measure::measure(device, env, &plan, |done, total| {
+        progress.set((done * 100 / total.max(1)) as u64);
+    })
+    .await?;
+    progress.finish();
+    if format == Format::Json {
+        return output::json(&Json {
+            device: &geometry.name,
+            logical_sector: geometry.logical_sector,
+            physical_sector: geometry.physical_sector,
+            volatile_cache: geometry.volatile_cache,
+            queue_depth: geometry.queue_depth,
+            report: &report,
+        });
+    }
+    output::text(&show::report(&geometry, used, &report))
+}

@@ -1,0 +1,275 @@
+//! `cellar load`: files and generated data into tables, whole or not at all.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cellar_io::SharedEnv;
+use cellar_sql::load::{self, LoadOptions, Loaded, SourceFormat};
+use cellar_sql::tpch::TpchTable;
+use cellar_sql::{Engine, Error};
+use object_store::path::Path as StorePath;
+use object_store::{ObjectStore, ObjectStoreExt};
+use serde::Serialize;
+
+use super::database::{self, Database, cores};
+use super::dir;
+use super::fault::Fault;
+use super::output::{self, Format};
+use super::progress::Progress;
+use super::size::{show_bytes, show_count, show_duration};
+
+/// Arguments of `load`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cellar load cellar-demo --tpch 1            eight tables, 8.7 million rows
+  cellar load cellar-demo trips.parquet       the table trips
+  cellar load cellar-demo a.csv --table b     the table b; types found in the file")]
+pub struct Args {
+    /// [DIR] FILE: the database ($CELLAR_DIR if left out) and what to load.
+    #[arg(value_name = "DIR FILE", num_args = 0..=2)]
+    pub words: Vec<PathBuf>,
+    /// Generate TPC-H's tables at this scale: 1 is 8.7 million rows.
+    #[arg(long, value_name = "SF")]
+    pub tpch: Option<f64>,
+    /// The table to make; the name of the file without its ending if left out.
+    #[arg(long, value_name = "T", conflicts_with = "tpch")]
+    pub table: Option<String>,
+    /// For people or for a program.
+    #[arg(long, value_enum, default_value_t)]
+    pub format: Format,
+}
+
+/// What to load, checked.
+#[derive(Debug, PartialEq)]
+enum Source {
+    Tpch(f64),
+    File {
+        path: PathBuf,
+        format: SourceFormat,
+        table: String,
+    },
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    table: &'a str,
+    rows: u64,
+    bytes: u64,
+}
+
+/// Runs `load`.
+///
+/// # Errors
+/// Wrong arguments before anything is touched; then a numbered error, and nothing was loaded.
+pub async fn run(args: Args, env: SharedEnv) -> Result<(), Fault> {
+    let (given, source) = sources(args.words, args.tpch, args.table)?;
+    let dir = dir::resolve(given)?;
+    let database = database::open(&dir).await?;
+    let start = env.now();
+    let quiet = args.format == Format::Json;
+    let loaded = load(&database, &source, quiet).await?;
+    let rows: u64 = loaded.iter().map(|l| l.rows).sum();
+    let bytes: u64 = loaded.iter().map(|l| l.bytes).sum();
+    if quiet {
+        let rows: Vec<Row<'_>> = loaded
+            .iter()
+            .map(|l| Row {
+                table: &l.table,
+                rows: l.rows,
+                bytes: l.bytes,
+            })
+            .collect();
+        return output::json(&rows);
+    }
+    let tables = if loaded.len() == 1 { "table" } else { "tables" };
+    output::text(&format!(
+        "{} rows, {} {tables}, {} in {}\n",
+        show_count(rows),
+        loaded.len(),
+        show_bytes(bytes),
+        show_duration(env.now().since(start))
+    ))
+}
+
+fn sources(
+    words: Vec<PathBuf>,
+    tpch: Option<f64>,
+    table: Option<String>,
+) -> Result<(Option<PathBuf>, Source), Fault> {
+    let mut words = words.into_iter();
+    if let Some(scale) = tpch {
+        if words.len() > 1 {
+            return Err(Fault::usage(
+                "with --tpch there is no FILE: cellar load DIR --tpch 1",
+            ));
+        }
+        if !(scale > 0.0 && scale <= 1000.0) {
+            return Err(Fault::usage(format!(
+                "--tpch {scale}: allowed is more than 0, up to 1000"
+            )));
+        }
+        return Ok((words.next(), Source::Tpch(scale)));
+    }
+    let (dir, path) = match (words.next(), words.next()) {
+        (Some(dir), Some(path)) => (Some(dir), path),
+        (Some(path), None) => (None, path),
+        _ => {
+            return Err(Fault::usage(
+                "what to load? cellar load DIR FILE, or --tpch SF",
+            ));
+        }
+    };
+    let format = SourceFormat::of(&path).map_err(|e| Fault::usage(e.to_string()))?;
+    let stem = path
+        .file_stem()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .to_lowercase();
+    let table = table.map_or(stem, |t| t.to_lowercase());
+    let mut letters = table.chars();
+    let legal = letters
+        .next()
+        .is_some_and(|c| c.is_ascii_lowercase() || c == '_')
+        && letters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_$#".contains(c));
+    if !legal {
+        return Err(Fault::usage(format!(
+            "\"{table}\" is no name for a table: letters, digits, _, $, #. Give --table NAME"
+        )));
+    }
+    Ok((
+        dir,
+        Source::File {
+            path,
+            format,
+            table,
+        },
+    ))
+}
+
+/// Loads into the first group and makes the tables known. What was made goes if a part fails.
+async fn load(database: &Database, source: &Source, quiet: bool) -> Result<Vec<Loaded>, Fault> {
+    let groups = database.host.groups();
+    let none = || Error::new(15001, "42704", "no disk group is mounted");
+    let group = groups.first().ok_or_else(none)?;
+    let store = database.host.store(group).ok_or_else(none)?;
+    let known = database.host.tables();
+    let wanted: Vec<&str> = match source {
+        Source::Tpch(_) => TpchTable::ALL.iter().map(|t| t.name()).collect(),
+        Source::File { table, .. } => vec![table],
+    };
+    if let Some(table) = known.iter().find(|t| wanted.contains(&t.name.as_str())) {
+        let message = format!("there is already a table \"{}\"", table.name);
+        return Err(Error::new(955, "42P07", message)
+            .next(format!(
+                "cellar sql DIR -c 'drop table {}', or --table NAME",
+                table.name
+            ))
+            .into());
+    }
+    let engine = database.engine().await?;
+    let loaded = files(&store, source, quiet).await?;
+    if let Err(error) = register(&engine, group, &loaded).await {
+        for one in &loaded {
+            // The first error is the one to tell.
+            let _ = engine
+                .execute(&format!("drop table if exists {}", one.table))
+                .await;
+            let _ = store.delete(&one.path).await;
+        }
+        return Err(error.into());
+    }
+    Ok(loaded)
+}
+
+async fn files(
+    store: &Arc<dyn ObjectStore>,
+    source: &Source,
+    quiet: bool,
+) -> Result<Vec<Loaded>, Fault> {
+    match source {
+        Source::Tpch(scale) => {
+            let total = TpchTable::ALL.iter().map(|t| t.rows(*scale)).sum();
+            let bar = Arc::new(Progress::new("rows", total, quiet));
+            let told = Arc::clone(&bar);
+            let options = LoadOptions {
+                threads: cores(),
+                on_progress: Some(Arc::new(move |p| told.set(p.rows))),
+            };
+            let loaded =
+                load::tpch(Arc::clone(store), &StorePath::default(), *scale, &options).await?;
+            bar.finish();
+            Ok(loaded)
+        }
+        Source::File {
+            path,
+            format,
+            table,
+        } => {
+            let options = LoadOptions {
+                threads: cores(),
+                on_progress: None,
+            };
+            let target = StorePath::from(format!("{table}.parquet"));
+            let store = Arc::clone(store);
+            let one = load::file(Path::new(path), *format, store, &target, table, &options).await?;
+            Ok(vec![one])
+        }
+    }
+}
+
+async fn register(engine: &Engine, group: &str, loaded: &[Loaded]) -> Result<(), Error> {
+    for one in loaded {
+        let sql = format!(
+            "create external table {} stored as parquet location '+{group}/{}'",
+            one.table, one.path
+        );
+        engine.execute(&sql).await?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str], tpch: Option<f64>) -> Result<(Option<PathBuf>, Source), String> {
+        let words = words.iter().map(PathBuf::from).collect();
+        sources(words, tpch, None).map_err(|fault| match fault {
+            Fault::Usage(message) => message,
+            other => panic!("{other}"),
+        })
+    }
+
+    #[test]
+    fn a_lone_word_is_the_file_and_with_tpch_the_directory() {
+        let (dir, source) = parse(&["Trips.parquet"], None).unwrap();
+        assert_eq!(dir, None);
+        assert!(matches!(source, Source::File { table, .. } if table == "trips"));
+        assert_eq!(
+            parse(&["d"], Some(0.1)).unwrap(),
+            (Some("d".into()), Source::Tpch(0.1))
+        );
+        assert_eq!(parse(&["d", "a.csv"], None).unwrap().0, Some("d".into()));
+        assert!(parse(&[], None).unwrap_err().contains("what to load"));
+        assert!(
+            parse(&["d", "x"], Some(1.0))
+                .unwrap_err()
+                .contains("no FILE")
+        );
+        assert!(
+            parse(&["d"], Some(-1.0))
+                .unwrap_err()
+                .contains("up to 1000")
+        );
+        assert!(
+            parse(&["a.txt"], None)
+                .unwrap_err()
+                .contains(".parquet, .csv")
+        );
+        assert!(
+            parse(&["my file.csv"], None)
+                .unwrap_err()
+                .contains("--table NAME")
+        );
+    }
+}

@@ -1,0 +1,61 @@
+//! How far a long piece of work is: a bar on a terminal, plain lines elsewhere. Always on stderr.
+
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Shared by the threads that do the work.
+#[derive(Debug)]
+pub struct Progress {
+    bar: Option<ProgressBar>,
+    what: String,
+    total: u64,
+    /// The last tenth that was told, where there is no terminal.
+    told: AtomicU64,
+}
+
+impl Progress {
+    /// `total` units of `what`; quiet where a program reads.
+    pub fn new(what: &str, total: u64, quiet: bool) -> Progress {
+        let terminal = std::io::stderr().is_terminal() && !quiet;
+        let bar = terminal.then(|| {
+            let style = ProgressStyle::with_template("      {bar:30.#/.}  {percent:>3} %  {msg}")
+                .expect("the template is a constant");
+            let target = ProgressDrawTarget::stderr();
+            let bar = ProgressBar::with_draw_target(Some(total), target).with_style(style);
+            bar.set_message(what.to_string());
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar
+        });
+        let told = if quiet { u64::MAX } else { 0 };
+        Progress {
+            bar,
+            what: what.to_string(),
+            total,
+            told: AtomicU64::new(told),
+        }
+    }
+
+    /// `done` units are done.
+    pub fn set(&self, done: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(done.min(self.total));
+            return;
+        }
+        let tenth = done.min(self.total).saturating_mul(10) / self.total.max(1);
+        // A plain line for every third is enough for a log.
+        let third = tenth / 3;
+        if self.told.fetch_max(third, Ordering::Relaxed) < third {
+            eprintln!("      {}: {} %", self.what, tenth * 10);
+        }
+    }
+
+    /// All is done: the bar goes.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

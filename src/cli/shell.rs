@@ -1,0 +1,151 @@
+//! The prompt of `cellar sql`: edited lines, history, statements over several lines.
+
+use std::path::PathBuf;
+
+use cellar_sql::{Engine, Open, split};
+use rustyline::DefaultEditor;
+use rustyline::error::ReadlineError;
+
+use super::fault::Fault;
+use super::sql::{Show, run_one};
+
+const HELP: &str = "\
+Statements end with a semicolon. Also:
+  \\d          tables and views        \\timing     time of each statement
+  \\?          this help               \\q or exit  leave
+";
+
+/// Reads and runs statements until the user leaves.
+///
+/// # Errors
+/// When the terminal cannot be read. A statement that fails is told and the prompt goes on.
+pub async fn run(engine: &Engine, show: &Show) -> Result<(), Fault> {
+    let mut show = show.clone();
+    let mut editor = DefaultEditor::new().map_err(|e| Fault::failed(e.to_string()))?;
+    let history = history_path();
+    if let Some(path) = &history {
+        // The first time there is none.
+        let _ = editor.load_history(path);
+    }
+    eprintln!(
+        "Cellar {}. \\? for help, \\q to leave.",
+        env!("CARGO_PKG_VERSION")
+    );
+    let mut text = String::new();
+    loop {
+        let prompt = if text.is_empty() {
+            "cellar> "
+        } else {
+            "   ...> "
+        };
+        // The terminal is waited for on this thread; statements run on the runtime's.
+        let line = match editor.readline(prompt) {
+            Ok(line) => line,
+            Err(ReadlineError::Interrupted) => {
+                text.clear();
+                continue;
+            }
+            Err(ReadlineError::Eof) => break,
+            Err(e) => return Err(Fault::failed(e.to_string())),
+        };
+        if text.is_empty() {
+            match command(&line, engine, &mut show) {
+                Some(Next::Leave) => break,
+                Some(Next::GoOn) => continue,
+                None => {}
+            }
+        }
+        text.push_str(&line);
+        text.push('\n');
+        let rest = run_complete(engine, &text, &show, &mut editor).await?;
+        text = rest;
+    }
+    if let Some(path) = &history {
+        save(&mut editor, path);
+    }
+    Ok(())
+}
+
+enum Next {
+    GoOn,
+    Leave,
+}
+
+fn command(line: &str, engine: &Engine, show: &mut Show) -> Option<Next> {
+    match line
+        .trim()
+        .trim_end_matches(';')
+        .to_ascii_lowercase()
+        .as_str()
+    {
+        "" => Some(Next::GoOn),
+        "\\q" | "exit" | "quit" => Some(Next::Leave),
+        "\\?" | "help" => {
+            eprint!("{HELP}");
+            Some(Next::GoOn)
+        }
+        "\\timing" => {
+            show.time = !show.time;
+            eprintln!("Timing is {}.", if show.time { "on" } else { "off" });
+            Some(Next::GoOn)
+        }
+        "\\d" | "\\dt" => {
+            for name in engine.names() {
+                eprintln!("  {name}");
+            }
+            Some(Next::GoOn)
+        }
+        other if other.starts_with('\\') => {
+            eprintln!("There is no command {other}. \\? shows those there are.");
+            Some(Next::GoOn)
+        }
+        _ => None,
+    }
+}
+
+/// Runs what is complete; gives back what is not.
+async fn run_complete(
+    engine: &Engine,
+    text: &str,
+    show: &Show,
+    editor: &mut DefaultEditor,
+) -> Result<String, Fault> {
+    let cut = split(text);
+    for piece in &cut.complete {
+        // A statement that cannot be kept is no reason to stop.
+        let _ = editor.add_history_entry(format!("{};", piece.sql));
+        let run = run_one(engine, piece.sql, show, &mut std::io::stdout());
+        match run.await {
+            Err(Fault::Closed) => return Err(Fault::Closed),
+            Err(fault) => eprintln!("{fault}"),
+            Ok(()) => {}
+        }
+    }
+    Ok(match &cut.rest {
+        Some(rest) => text[rest.offset..].to_string(),
+        None if cut.open == Some(Open::Comment) => text.to_string(),
+        None => String::new(),
+    })
+}
+
+/// `$XDG_STATE_HOME/cellar/history`, or below `~/.local/state`.
+fn history_path() -> Option<PathBuf> {
+    let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
+    let home = || std::env::var_os("HOME").map(|h| PathBuf::from(h).join(".local/state"));
+    state
+        .filter(|p| p.is_absolute())
+        .or_else(home)
+        .map(|p| p.join("cellar/history"))
+}
+
+fn save(editor: &mut DefaultEditor, path: &std::path::Path) {
+    let made = path
+        .parent()
+        .is_none_or(|dir| std::fs::create_dir_all(dir).is_ok());
+    if !made || editor.save_history(path).is_err() {
+        eprintln!(
+            "Notice: the history could not be kept in {}",
+            path.display()
+        );
+    }
+}

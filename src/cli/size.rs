@@ -1,0 +1,65 @@
+//! Sizes, counts and durations as people read them.
+
+use std::time::Duration;
+
+/// Bytes with three digits, units of 1000 as disks are sold: `342 MB`, `4.0 GB`.
+pub fn show_bytes(bytes: u64) -> String {
+    let units = ["B", "KB", "MB", "GB", "TB", "PB"];
+    let mut value = bytes as f64;
+    let mut at = 0;
+    while value >= 999.5 && at + 1 < units.len() {
+        value /= 1000.0;
+        at += 1;
+    }
+    match at {
+        0 => format!("{bytes} B"),
+        _ if value < 9.95 => format!("{value:.1} {}", units[at]),
+        _ => format!("{value:.0} {}", units[at]),
+    }
+}
+
+/// `8 661 245`.
+pub fn show_count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `0.08 s`, `7.4 s`, `1 min 12 s`.
+#[cfg_attr(
+    not(feature = "sql"),
+    expect(dead_code, reason = "disktest shows microseconds")
+)]
+pub fn show_duration(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64();
+    match seconds {
+        s if s < 0.995 => format!("{s:.2} s"),
+        s if s < 59.95 => format!("{s:.1} s"),
+        _ => {
+            let whole = duration.as_secs();
+            format!("{} min {} s", whole / 60, whole % 60)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_short() {
+        assert_eq!(show_bytes(999), "999 B");
+        assert_eq!(show_bytes(4_294_967_296), "4.3 GB");
+        assert_eq!(show_bytes(342_000_000), "342 MB");
+        assert_eq!(show_count(8_661_245), "8 661 245");
+        assert_eq!(show_count(12), "12");
+        assert_eq!(show_duration(Duration::from_millis(80)), "0.08 s");
+        assert_eq!(show_duration(Duration::from_secs(72)), "1 min 12 s");
+    }
+}
