@@ -59,6 +59,13 @@ pub trait Disks: Send + Sync + 'static {
     /// It is not there, in use, or not allowed, with the next step.
     fn open(&self, path: &Path, write: bool) -> Result<OpenDisk>;
 
+    /// Refuses a disk that carries anything foreign: a partition, a signature, a mount; unless its
+    /// serial number is given with ERASE.
+    ///
+    /// # Errors
+    /// What it carries, and the clause that gives it up.
+    fn check_free(&self, path: &Path, erase: Option<&str>) -> Result<()>;
+
     /// Paths that match patterns with `*` and `?` in the last part.
     fn find(&self, patterns: &[String]) -> Vec<PathBuf>;
 }
@@ -192,6 +199,41 @@ mod real {
                 },
                 below: below(path, !is_block),
             })
+        }
+
+        fn check_free(&self, path: &Path, erase: Option<&str>) -> Result<()> {
+            let facts = probe(path, &[])?;
+            let mut why = facts.in_use();
+            if !why.is_empty() {
+                let text = format!("disk {} is in use: {}", path.display(), why.join(", "));
+                return Err(Error::new(15025, text).hint("release it first, or name another disk"));
+            }
+            why.extend(facts.signature.map(|s| format!("it carries {s}")));
+            if !facts.partitions.is_empty() {
+                why.push(format!("it has partitions {}", facts.partitions.join(", ")));
+            }
+            if why.is_empty() {
+                return Ok(());
+            }
+            let serial = facts.serial.clone().unwrap_or_default();
+            match erase {
+                Some(given) if !serial.is_empty() && given == serial => Ok(()),
+                Some(given) => {
+                    let text = format!(
+                        "ERASE '{given}' does not name disk {}, its serial is '{serial}'",
+                        path.display()
+                    );
+                    Err(Error::new(15033, text))
+                }
+                None => {
+                    let text = format!("disk {} is not empty: {}", path.display(), why.join(", "));
+                    let hint = match serial.is_empty() {
+                        true => "it has no serial number to erase it by; name another disk".into(),
+                        false => format!("ERASE '{serial}' gives up what is on it"),
+                    };
+                    Err(Error::new(15033, text).hint(hint))
+                }
+            }
         }
 
         fn find(&self, patterns: &[String]) -> Vec<PathBuf> {

@@ -18,6 +18,8 @@ pub mod size;
 pub mod views;
 pub mod wire;
 
+/// The disk groups under an instance, for those who speak of both.
+pub use cellar_diskgroup as diskgroup;
 pub use database::{Database, Mounted, OpenMode};
 pub use error::{Error, Result};
 pub use instance::{GroupViews, Instance};

@@ -7,6 +7,7 @@ pub mod engine;
 pub mod error;
 pub mod failure;
 pub mod host;
+pub mod join;
 pub mod load;
 pub mod output;
 pub mod parse;

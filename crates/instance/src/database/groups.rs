@@ -37,6 +37,8 @@ pub struct DiskRequest {
     pub size: Option<u64>,
     /// FORCE.
     pub force: bool,
+    /// ERASE: gives up what is on the disk with this serial number.
+    pub erase: Option<String>,
 }
 
 /// Reads 1M, 512K, 4194304.
@@ -69,6 +71,7 @@ impl Database {
             }
             for path in paths {
                 let path = absolute(&path);
+                self.disks.check_free(&path, disk.erase.as_deref())?;
                 let open = self.disks.open(&path, true)?;
                 let clash = self
                     .groups()

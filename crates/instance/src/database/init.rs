@@ -44,6 +44,8 @@ pub struct InitSpec {
     pub sector_size: Option<u32>,
     /// The disks.
     pub disks: Vec<InitDisk>,
+    /// Serial numbers that give up what is on a disk, by absolute path.
+    pub erase: std::collections::BTreeMap<PathBuf, String>,
 }
 
 /// Pre-writes are this large, and so many are under way on each disk.
@@ -88,6 +90,7 @@ pub async fn init(
                 failgroup: None,
                 size: None,
                 force: false,
+                erase: spec.erase.get(path).cloned(),
             })
             .collect(),
     };

@@ -21,7 +21,7 @@ use crate::instance::Instance;
 use crate::parameters::definitions::{DISK_STRING, DISK_TIMEOUT, RESYNC_TARGET};
 use crate::budget::Consumer;
 
-pub use groups::GroupRequest;
+pub use groups::{DiskRequest, GroupRequest};
 pub use init::{InitDisk, InitSpec, Progress, init};
 
 /// How a database is opened.
@@ -45,6 +45,16 @@ pub struct Mounted {
 }
 
 impl Mounted {
+    /// The group's files as an object store, its waits counted on `session`.
+    #[cfg(feature = "object-store")]
+    pub fn store(
+        &self,
+        session: &crate::session::Session,
+    ) -> Arc<dyn object_store::ObjectStore> {
+        let store = cellar_diskgroup::store::GroupStore::new(self.group.clone());
+        Arc::new(store.for_session(session.waits().clone()))
+    }
+
     /// What the loss of one failure group leaves standing: device, file or nothing.
     pub fn survives(&self) -> &'static str {
         if self.group.info().redundancy.copies() < 2 {

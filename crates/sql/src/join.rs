@@ -1,0 +1,330 @@
+//! The instance as the engine sees it: groups as object stores, the catalog, statements, views.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use cellar_instance::catalog::{Table, TableKind};
+use cellar_instance::database::{Database, DiskRequest, GroupRequest, Mounted};
+use cellar_instance::parameters::Scope as InstanceScope;
+use cellar_instance::session::Session;
+use cellar_instance::views::{self as instance_views, ViewDef};
+use object_store::ObjectStore;
+
+use crate::error::Error;
+use crate::host::{Host, Reply, TableDefinition};
+use crate::statement::{
+    Command, Contents, CreateDiskgroup, GroupAction, Groups, Redundancy, Scope,
+};
+use crate::view::{Column, Kind, Value, ViewSource};
+
+/// An open database and the session that asks.
+pub struct InstanceHost {
+    database: Arc<Database>,
+    session: Session,
+}
+
+impl std::fmt::Debug for InstanceHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "InstanceHost({:?})", self.database)
+    }
+}
+
+impl From<cellar_instance::Error> for Error {
+    fn from(error: cellar_instance::Error) -> Error {
+        let sqlstate = error.sqlstate();
+        let mut made: Option<Error> = None;
+        for entry in error.stack().iter().rev() {
+            let next = Error::new(entry.number, sqlstate, entry.message.clone());
+            made = Some(match made {
+                Some(cause) => next.caused_by(cause),
+                None => next,
+            });
+        }
+        let made = made.unwrap_or_else(|| Error::new(600, "XX000", "an error without words"));
+        match error.next_step() {
+            Some(step) => made.next(step),
+            None => made,
+        }
+    }
+}
+
+fn group_error(error: cellar_instance::diskgroup::Error) -> Error {
+    Error::from(cellar_instance::Error::from(error))
+}
+
+fn done(message: impl Into<String>) -> Result<Reply, Error> {
+    Ok(Reply { message: message.into(), notices: Vec::new() })
+}
+
+fn scope(scope: Scope) -> Option<InstanceScope> {
+    match scope {
+        Scope::Default => None,
+        Scope::Memory => Some(InstanceScope::Memory),
+        Scope::Spfile => Some(InstanceScope::Spfile),
+        Scope::Both => Some(InstanceScope::Both),
+    }
+}
+
+impl InstanceHost {
+    /// The host for one session.
+    pub fn new(database: Arc<Database>, session: Session) -> InstanceHost {
+        InstanceHost { database, session }
+    }
+
+    async fn create(&self, c: CreateDiskgroup) -> Result<Reply, Error> {
+        let request = GroupRequest {
+            name: c.name,
+            redundancy: match c.redundancy {
+                Redundancy::External => cellar_instance::diskgroup::Redundancy::External,
+                Redundancy::Normal => cellar_instance::diskgroup::Redundancy::Normal,
+                Redundancy::High => cellar_instance::diskgroup::Redundancy::High,
+            },
+            attributes: c.attributes.into_iter().collect(),
+            disks: c
+                .disks
+                .into_iter()
+                .map(|d| DiskRequest {
+                    path: d.path,
+                    name: d.name,
+                    failgroup: d.failgroup,
+                    size: d.size,
+                    force: d.force,
+                    erase: d.erase,
+                })
+                .collect(),
+        };
+        let mounted = self.database.create_group(&request).await?;
+        let info = mounted.group.info();
+        done(format!(
+            "Diskgroup created. {}: {} disks, room for {} MB.",
+            info.name,
+            mounted.group.disks().len(),
+            info.writable_mb
+        ))
+    }
+
+    async fn alter(&self, group: &str, action: &GroupAction) -> Result<(), Error> {
+        if let GroupAction::Mount { force } = action {
+            self.database.mount_group(group, *force).await?;
+            return Ok(());
+        }
+        if let GroupAction::Dismount { force } = action {
+            return Ok(self.database.dismount_group(group, *force).await?);
+        }
+        let mounted = self.database.group(group)?;
+        self.alter_mounted(&mounted, action).await
+    }
+
+    async fn alter_mounted(&self, mounted: &Mounted, action: &GroupAction) -> Result<(), Error> {
+        let group = &mounted.group;
+        let inside = |path: &str| inside(group.name(), path);
+        let result = match action {
+            GroupAction::AddDirectory(paths) => {
+                for path in paths {
+                    group.mkdir(&inside(path)?, false).await.map_err(group_error)?;
+                }
+                Ok(())
+            }
+            GroupAction::DropDirectory { path, force } => {
+                group.rmdir(&inside(path)?, *force).await
+            }
+            GroupAction::RenameDirectory { from, to } | GroupAction::RenameAlias { from, to } => {
+                group.rename(&inside(from)?, &inside(to)?, false).await
+            }
+            GroupAction::AddAlias { alias, file } => {
+                group.add_alias(&inside(alias)?, &inside(file)?).await
+            }
+            GroupAction::DropAlias(path) => group.remove(&inside(path)?).await,
+            GroupAction::DropFile(paths) => {
+                for path in paths {
+                    group.remove(&inside(path)?).await.map_err(group_error)?;
+                }
+                Ok(())
+            }
+            GroupAction::SetAttribute { name, value } => group.set_attribute(name, value).await,
+            GroupAction::Check { .. } => {
+                return group
+                    .check()
+                    .map_err(|what| Error::new(15049, "58030", format!("check found: {what}")));
+            }
+            GroupAction::Mount { .. } | GroupAction::Dismount { .. } => Ok(()),
+        };
+        result.map_err(group_error)
+    }
+}
+
+/// A path of a statement as one from the root of the group: `+DATA/d` or `d`.
+fn inside(group: &str, path: &str) -> Result<String, Error> {
+    if !path.starts_with('+') {
+        return Ok(path.to_owned());
+    }
+    match cellar_instance::database::split_group_path(path) {
+        Some((named, inside)) if named == group => Ok(inside),
+        _ => {
+            let text = format!("\"{path}\" is not in disk group \"{group}\"");
+            Err(Error::new(15124, "42602", text))
+        }
+    }
+}
+
+#[async_trait]
+impl Host for InstanceHost {
+    fn store(&self, group: &str) -> Option<Arc<dyn ObjectStore>> {
+        Some(self.database.group(group).ok()?.store(&self.session))
+    }
+
+    fn groups(&self) -> Vec<String> {
+        let mut groups = self.database.groups();
+        groups.sort_by_key(|m| m.number);
+        groups.iter().map(|m| m.group.name().to_owned()).collect()
+    }
+
+    fn tables(&self) -> Vec<TableDefinition> {
+        let catalog = self.database.catalog().current();
+        let tables = catalog.tables.iter();
+        tables
+            .map(|t| TableDefinition {
+                name: t.name.clone(),
+                location: t.location.clone(),
+                statement: t.schema.clone(),
+            })
+            .collect()
+    }
+
+    async fn put_table(&self, table: TableDefinition) -> Result<(), Error> {
+        let table = Table {
+            name: table.name,
+            kind: TableKind::External,
+            format: String::new(),
+            location: table.location,
+            schema: table.statement,
+            options: Default::default(),
+        };
+        Ok(self.database.catalog().add_or_replace(table).await?)
+    }
+
+    async fn drop_table(&self, name: &str) -> Result<bool, Error> {
+        if self.database.catalog().current().table(name).is_none() {
+            return Ok(false);
+        }
+        self.database.catalog().drop_table(name).await?;
+        Ok(true)
+    }
+
+    async fn run(&self, command: Command) -> Result<Reply, Error> {
+        match command {
+            Command::CreateDiskgroup(create) => self.create(create).await,
+            Command::DropDiskgroup { name, contents } => {
+                let including = matches!(contents, Contents::Including { .. });
+                self.database.drop_group(&name, including).await?;
+                done("Diskgroup dropped.")
+            }
+            Command::AlterDiskgroup { groups, action } => {
+                let names = match groups {
+                    Groups::Named(names) => names,
+                    Groups::All => self.groups(),
+                };
+                for name in &names {
+                    self.alter(name, &action).await.map_err(|e| {
+                        Error::new(15032, e.sqlstate, "not all alterations performed").caused_by(e)
+                    })?;
+                }
+                done("Diskgroup altered.")
+            }
+            Command::SetParameter { name, value, scope: s, .. } => {
+                let instance = self.database.instance();
+                instance.alter_system_set(&name, &value, scope(s))?;
+                done("System altered.")
+            }
+            Command::ResetParameter { name, scope: s } => {
+                self.database.instance().alter_system_reset(&name, scope(s))?;
+                done("System altered.")
+            }
+            Command::Flush { what } => Err(Error::not_yet(format!("ALTER SYSTEM FLUSH {what}"))),
+        }
+    }
+}
+
+/// One view of an instance.
+struct InstanceView {
+    database: Arc<Database>,
+    view: &'static ViewDef,
+    columns: &'static [Column],
+}
+
+impl std::fmt::Debug for InstanceView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "InstanceView({})", self.view.name)
+    }
+}
+
+impl ViewSource for InstanceView {
+    fn name(&self) -> &'static str {
+        self.view.name
+    }
+
+    fn columns(&self) -> &'static [Column] {
+        self.columns
+    }
+
+    fn rows(&self) -> Vec<Vec<Value>> {
+        // Every view of the registry is filled; one that were not would have no rows.
+        let rows = self.database.instance().rows(self.view).unwrap_or_default();
+        rows.into_iter().map(|row| row.into_iter().map(value).collect()).collect()
+    }
+}
+
+fn value(value: instance_views::Value) -> Value {
+    match value {
+        instance_views::Value::Null => Value::Null,
+        instance_views::Value::Text(text) => Value::Text(text),
+        instance_views::Value::Int(number) => Value::Integer(number),
+        instance_views::Value::Float(number) => Value::Real(number),
+        instance_views::Value::Bool(flag) => Value::Boolean(flag),
+        instance_views::Value::Time(time) => {
+            Value::Time(i64::try_from(time.unix_nanos / 1000).unwrap_or(i64::MAX))
+        }
+    }
+}
+
+/// The columns of every view, made once: the engine wants them for as long as the program runs.
+fn columns_of(view: &'static ViewDef) -> &'static [Column] {
+    use std::collections::BTreeMap;
+    use std::sync::{Mutex, OnceLock, PoisonError};
+    static MADE: OnceLock<Mutex<BTreeMap<&'static str, &'static [Column]>>> = OnceLock::new();
+    let mut made = MADE
+        .get_or_init(Mutex::default)
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    made.entry(view.name).or_insert_with(|| {
+        let columns: Vec<Column> = view
+            .columns
+            .iter()
+            .map(|c| Column {
+                name: c.name,
+                kind: match c.kind {
+                    instance_views::Kind::Text => Kind::Text,
+                    instance_views::Kind::Int => Kind::Integer,
+                    instance_views::Kind::Float => Kind::Real,
+                    instance_views::Kind::Bool => Kind::Boolean,
+                    instance_views::Kind::Time => Kind::Time,
+                },
+            })
+            .collect();
+        Box::leak(columns.into_boxed_slice())
+    })
+}
+
+/// Every `v$` view of a database.
+pub fn views(database: &Arc<Database>) -> Vec<Arc<dyn ViewSource>> {
+    instance_views::VIEWS
+        .iter()
+        .map(|view| {
+            Arc::new(InstanceView {
+                database: Arc::clone(database),
+                view,
+                columns: columns_of(view),
+            }) as Arc<dyn ViewSource>
+        })
+        .collect()
+}
