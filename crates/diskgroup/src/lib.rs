@@ -13,11 +13,13 @@ pub mod names;
 pub mod on_disk;
 pub mod space;
 pub mod state;
+#[cfg(feature = "object-store")]
+mod store;
 
 pub use data::verify::{BadPlace, Copies, Findings};
 pub use error::Error;
 pub use group::{
-    DiskInfo, File, FileInfo, FileSpec, Group, GroupInfo, Listed, MountOptions, Resync, aus_of,
+    DiskInfo, File, FileInfo, FileSpec, Group, GroupInfo, Listed, MountOptions, PublishIf, Resync, aus_of,
     is_proven,
 };
 pub use meta::create::{CreateGroup, NewDisk, create};
@@ -25,3 +27,5 @@ pub use meta::labels::{LabelScan, label_offsets, read_labels};
 pub use meta::mount::FoundDisk;
 pub use meta::rules;
 pub use on_disk::label::{Label, LabelStatus, Redundancy};
+#[cfg(feature = "object-store")]
+pub use store::GroupStore;

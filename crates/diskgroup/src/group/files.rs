@@ -45,6 +45,22 @@ impl FileSpec {
     }
 }
 
+/// When a file may take a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PublishIf {
+    /// Whether or not a file has the name; that file loses it.
+    Always,
+    /// No file has it.
+    NameIsFree,
+    /// This very file has it.
+    NameHas {
+        /// File number.
+        file: u32,
+        /// Its incarnation.
+        incarnation: u32,
+    },
+}
+
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
@@ -146,12 +162,20 @@ impl Group {
     /// # Errors
     /// No such file.
     pub fn open(&self, path: &str) -> Result<File, Error> {
+        self.inner.check_running()?;
         let parts = parts_of(path)?;
-        let number = {
-            let core = lock(&self.inner.core);
-            core.state.names.lookup_file(&parts)?.file.0
-        };
-        self.open_number(number)
+        let core = lock(&self.inner.core);
+        let number = core.state.names.lookup_file(&parts)?.file.0;
+        // Under the same lock, so that nobody deletes it between its name and its handle.
+        match core.state.files.get(&number) {
+            Some(file) => Ok(File::new(
+                Arc::clone(&self.inner),
+                self.inner.data.file(file),
+            )),
+            None => Err(Error::NoSuchFile {
+                name: path.to_owned(),
+            }),
+        }
     }
 
     /// Gives a file its name, durably, and keeps it from here on; missing directories are made.
@@ -161,6 +185,26 @@ impl Group {
     /// # Errors
     /// The name is taken, or will not do.
     pub async fn publish(&self, file: &File, path: &str, replace: bool) -> Result<(), Error> {
+        let condition = match replace {
+            true => PublishIf::Always,
+            false => PublishIf::NameIsFree,
+        };
+        let published = self.publish_if(file, path, condition).await?;
+        assert!(published, "only a condition on the old file is answered with no");
+        Ok(())
+    }
+
+    /// As [`Group::publish`], on a condition that is checked in the same change of the metadata.
+    /// False: the name does not have the file that the condition names, and nothing was done.
+    ///
+    /// # Errors
+    /// The name is taken although it must be free, or will not do.
+    pub async fn publish_if(
+        &self,
+        file: &File,
+        path: &str,
+        condition: PublishIf,
+    ) -> Result<bool, Error> {
         let parts = parts_of(path)?;
         let (name, dirs) = parts.split_last().ok_or_else(|| Error::BadName {
             name: path.to_owned(),
@@ -175,20 +219,27 @@ impl Group {
                 let incarnation = incarnation.ok_or(Error::NoSuchFile {
                     name: path.to_owned(),
                 })?;
-                let (dir, mut ops) = mkdirs(core, dirs)?;
                 let before = state.names.lookup(&parts).ok().map(|f| f.entry);
-                let old = match before {
-                    None => None,
-                    Some(Entry::File(alias)) if replace => Some(alias),
-                    Some(Entry::Dir(_)) => {
+                let old = match (before, condition) {
+                    (Some(Entry::Dir(_)), _) => {
                         return Err(TreeError::IsADirectory(path.to_owned()).into());
                     }
-                    Some(Entry::File(_)) => {
+                    (Some(Entry::File(_)), PublishIf::NameIsFree) => {
                         return Err(Error::Exists {
                             name: path.to_owned(),
                         });
                     }
+                    (Some(Entry::File(old)), PublishIf::NameHas { file, incarnation }) => {
+                        if (old.file.0, old.incarnation) != (file, incarnation) {
+                            return Ok((None, vec![]));
+                        }
+                        Some(old)
+                    }
+                    (None, PublishIf::NameHas { .. }) => return Ok((None, vec![])),
+                    (Some(Entry::File(old)), PublishIf::Always) => Some(old),
+                    (None, _) => None,
                 };
+                let (dir, mut ops) = mkdirs(core, dirs)?;
                 let alias = Alias {
                     file: FileNo(number),
                     incarnation,
@@ -204,10 +255,12 @@ impl Group {
                     .filter(|o| o.file.0 != number)
                     .and_then(|o| orphaned(core, o, 1));
                 ops.extend(orphan.map(|number| Op::FileUnpublish { number }));
-                Ok((orphan, ops))
+                Ok((Some(orphan), ops))
             })
             .await?;
-        self.reap(old).await
+        let Some(old) = old else { return Ok(false) };
+        self.reap(old).await?;
+        Ok(true)
     }
 
     /// Takes a name away; the file goes with its last name, when its last user is done.
