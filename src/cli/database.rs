@@ -1,40 +1,76 @@
-//! The one place where the program meets the instance: what commands need of an open database.
+//! The one place where the program meets the instance: opening a database, answering for other
+//! processes that want the same one, and asking the process that has it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cellar_sql::view::ViewSource;
-use cellar_sql::{Engine, EngineOptions, Error, Host};
+use cellar_instance::database::{Database as InstanceDatabase, OpenMode};
+use cellar_instance::directory::{Directory, Entered, Handler, PATIENCE, Responder};
+use cellar_instance::disks::RealDisks;
+use cellar_instance::session::Session;
+use cellar_instance::wire::{Frame, Request};
+use cellar_instance::Instance;
+use cellar_io::SharedEnv;
+use cellar_io::real::RealEnv;
+use cellar_sql::join::{InstanceHost, views};
+use cellar_sql::{Engine, EngineOptions, Host};
+use cellar_wait::Waits;
+use futures_util::StreamExt;
 
 use super::fault::Fault;
+use super::output::{self, Piece, REMOTE, Remote};
 
-/// An open database.
+/// An open database, and the session of the command that uses it.
+#[derive(Clone)]
 pub struct Database {
-    /// Groups, catalog and statements.
-    pub host: Arc<dyn Host>,
-    /// The `v$` views.
-    pub views: Vec<Arc<dyn ViewSource>>,
-    /// Bytes for queries.
-    pub memory_limit: usize,
+    /// Groups, catalog, parameters.
+    pub inner: Arc<InstanceDatabase>,
+    /// The session of this command.
+    pub session: Session,
+}
+
+/// Where commands run.
+#[derive(Clone)]
+pub struct Place {
+    /// Clock, tasks.
+    pub env: SharedEnv,
+    /// The same, for opening disks.
+    pub real: Arc<RealEnv>,
+}
+
+impl From<cellar_instance::Error> for Fault {
+    fn from(error: cellar_instance::Error) -> Fault {
+        Fault::Failed(error.to_string())
+    }
+}
+
+impl From<cellar_instance::diskgroup::Error> for Fault {
+    fn from(error: cellar_instance::diskgroup::Error) -> Fault {
+        cellar_instance::Error::from(error).into()
+    }
 }
 
 impl Database {
+    /// What SQL needs of the database.
+    pub fn host(&self) -> Arc<dyn Host> {
+        Arc::new(InstanceHost::new(Arc::clone(&self.inner), self.session.clone()))
+    }
+
     /// SQL over it. What is wrong with the catalog's tables goes to stderr.
     ///
     /// # Errors
     /// When the engine cannot start.
     pub async fn engine(&self) -> Result<Engine, Fault> {
+        let instance = self.inner.instance();
+        let limit = instance.budget().limit(cellar_instance::budget::Consumer::SqlWork);
         let options = EngineOptions {
-            memory_limit: self.memory_limit,
+            memory_limit: usize::try_from(limit).unwrap_or(usize::MAX),
             target_partitions: cores(),
             spill_dir: None,
         };
-        let engine = Engine::open(Arc::clone(&self.host), self.views.clone(), &options).await?;
+        let engine = Engine::open(self.host(), views(&self.inner), &options).await?;
         for (table, error) in engine.broken_tables() {
-            eprintln!(
-                "Notice: table {table} cannot be used now: {}",
-                error.message
-            );
+            output::notice(&format!("Notice: table {table} cannot be used now: {}", error.message));
         }
         Ok(engine)
     }
@@ -45,15 +81,171 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }
 
-/// Opens the database in `dir`.
+/// An instance over a directory, with nothing mounted.
+///
+/// # Errors
+/// cellar.toml cannot be read.
+pub fn instance(directory: &Directory, env: &SharedEnv) -> Result<Arc<Instance>, Fault> {
+    Ok(Arc::new(Instance::open(Arc::clone(env), Waits::new(), directory)?))
+}
+
+/// How a database was reached.
+pub enum Reached {
+    /// This process has it: use it, then call [`Held::close`].
+    Here(Held),
+    /// Another process has it.
+    There(cellar_instance::directory::Client),
+}
+
+/// A database that this process has.
+pub struct Held {
+    /// The database.
+    pub database: Database,
+    server: Option<cellar_instance::directory::Server>,
+}
+
+impl Held {
+    /// Waits for the clients of the socket, then dismounts in order.
+    ///
+    /// # Errors
+    /// A group had stopped.
+    pub async fn close(self) -> Result<(), Fault> {
+        if let Some(server) = &self.server {
+            server.drain().await;
+        }
+        self.database.inner.close().await?;
+        Ok(())
+    }
+}
+
+/// Opens the database in `dir`, or reaches who has it.
 ///
 /// # Errors
 /// A numbered error with the next step.
-pub async fn open(dir: &Path) -> Result<Database, Fault> {
-    if !dir.is_dir() {
-        let message = format!("there is no directory \"{}\"", dir.display());
-        let next = format!("cellar init {}", dir.display());
-        return Err(Error::new(27037, "58P01", message).next(next).into());
+pub async fn reach(dir: &Path, place: &Place, mode: OpenMode) -> Result<Reached, Fault> {
+    let directory = Directory::open(dir)?;
+    let lock = match directory.enter(&place.env, PATIENCE).await? {
+        Entered::Client(client) => return Ok(Reached::There(client)),
+        Entered::Holder(lock) => lock,
+    };
+    let instance = instance(&directory, &place.env)?;
+    for line in instance.parameters().notices() {
+        output::notice(&format!("Notice: {line}"));
     }
-    Err(Error::not_yet("opening a database from the command line").into())
+    let disks = Arc::new(RealDisks::new(&place.real, instance.parameters()));
+    let inner = InstanceDatabase::open(instance, directory, disks, mode).await?;
+    remarks(&inner);
+    held(inner, lock, place).map(Reached::Here)
+}
+
+/// Puts a database that was just opened at the service of other processes.
+///
+/// # Errors
+/// The socket cannot be made.
+pub fn held(
+    inner: InstanceDatabase,
+    lock: cellar_instance::directory::Lock,
+    place: &Place,
+) -> Result<Held, Fault> {
+    let inner = Arc::new(inner);
+    let session = inner.instance().sessions().user("cellar", &user());
+    let database = Database { inner, session };
+    let handler = handler(database.clone(), place.clone());
+    let server = lock.serve(Arc::clone(&place.env), env!("CARGO_PKG_VERSION"), handler)?;
+    Ok(Held { database, server: Some(server) })
+}
+
+fn user() -> String {
+    std::env::var("USER").unwrap_or_else(|_| "local".to_owned())
+}
+
+/// Says once, by name, where disks are not opened as asked.
+fn remarks(database: &InstanceDatabase) {
+    let mut said: Vec<String> = Vec::new();
+    for mounted in database.groups() {
+        for remark in mounted.disks.iter().flat_map(|d| &d.in_force.remarks) {
+            if !said.contains(remark) {
+                output::notice(&format!("Notice: {remark}"));
+                said.push(remark.clone());
+            }
+        }
+    }
+}
+
+/// Answers commands of other processes with the database that this one has.
+fn handler(database: Database, place: Place) -> Handler {
+    Arc::new(move |request: Request, responder: Responder| {
+        let sessions = database.inner.instance().sessions();
+        let database = Database {
+            inner: Arc::clone(&database.inner),
+            session: sessions.user("cellar (socket)", &user()),
+        };
+        let place = place.clone();
+        Box::pin(async move { answer(request, responder, database, place).await })
+    })
+}
+
+async fn answer(
+    request: Request,
+    mut responder: Responder,
+    database: Database,
+    place: Place,
+) -> u8 {
+    let cwd = PathBuf::from(String::from_utf8_lossy(&request.body).into_owned());
+    let (pieces, mut received) = futures_channel::mpsc::unbounded();
+    let remote = Remote { pieces, cwd };
+    let work = REMOTE.scope(remote, super::answer(request.words, database, place));
+    let work = Box::pin(work);
+    let mut work = futures_util::FutureExt::fuse(work);
+    let code = loop {
+        futures_util::select_biased! {
+            piece = received.next() => match piece {
+                Some(piece) => if send(&mut responder, piece).await.is_err() {
+                    return 1;
+                },
+                // The sender lives in the work; when it is gone, so is the work.
+                None => break 1,
+            },
+            code = work => break code,
+        }
+    };
+    drop(work);
+    while let Some(piece) = received.next().await {
+        if send(&mut responder, piece).await.is_err() {
+            return 1;
+        }
+    }
+    code
+}
+
+async fn send(responder: &mut Responder, piece: Piece) -> cellar_instance::Result<()> {
+    match piece {
+        Piece::Out(bytes) => responder.stdout(&bytes).await,
+        Piece::Err(bytes) => responder.stderr(&bytes).await,
+    }
+}
+
+/// Sends a command to the process that has the database; its output becomes ours.
+///
+/// # Errors
+/// That process went away.
+pub fn forward(
+    client: &mut cellar_instance::directory::Client,
+    words: Vec<String>,
+) -> Result<u8, Fault> {
+    use std::io::Write;
+    let cwd = std::env::current_dir()?;
+    let request = Request { words, body: cwd.to_string_lossy().into_owned().into_bytes() };
+    let code = client.call(request, &mut |frame| {
+        let failed = |e: std::io::Error| cellar_instance::Error::new(70105, e.to_string());
+        match frame {
+            Frame::Stdout(bytes) => {
+                let mut out = std::io::stdout().lock();
+                out.write_all(&bytes).and_then(|()| out.flush()).map_err(failed)
+            }
+            Frame::Stderr(bytes) => std::io::stderr().write_all(&bytes).map_err(failed),
+            _ => Ok(()),
+        }
+    })?;
+    Ok(code)
 }

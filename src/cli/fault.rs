@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use super::output;
+
 /// A command that does not end well.
 #[derive(Debug)]
 pub enum Fault {
@@ -34,17 +36,22 @@ impl Fault {
 
     /// Tells it on stderr; the exit code.
     pub fn report(&self) -> ExitCode {
+        ExitCode::from(self.tell())
+    }
+
+    /// Tells it on stderr, of whoever asked; the exit code as a number.
+    pub fn tell(&self) -> u8 {
         match self {
             Fault::Usage(message) => {
-                eprintln!("{message}");
-                ExitCode::from(2)
+                output::notice(message);
+                2
             }
             Fault::Failed(message) => {
-                eprintln!("{message}");
-                ExitCode::from(1)
+                output::notice(message);
+                1
             }
-            Fault::NotWell => ExitCode::from(1),
-            Fault::Closed => ExitCode::SUCCESS,
+            Fault::NotWell => 1,
+            Fault::Closed => 0,
         }
     }
 }

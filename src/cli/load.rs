@@ -11,7 +11,7 @@ use object_store::path::Path as StorePath;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde::Serialize;
 
-use super::database::{self, Database, cores};
+use super::database::{Database, cores};
 use super::dir;
 use super::fault::Fault;
 use super::output::{self, Format};
@@ -39,9 +39,20 @@ pub struct Args {
     pub format: Format,
 }
 
+impl Args {
+    /// The directory that is loaded into.
+    ///
+    /// # Errors
+    /// Wrong usage.
+    pub fn directory(&self) -> Result<PathBuf, Fault> {
+        let (given, _) = sources(self.words.clone(), self.tpch, self.table.clone())?;
+        dir::resolve(given)
+    }
+}
+
 /// What to load, checked.
-#[derive(Debug, PartialEq)]
-enum Source {
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
     Tpch(f64),
     File {
         path: PathBuf,
@@ -61,13 +72,11 @@ struct Row<'a> {
 ///
 /// # Errors
 /// Wrong arguments before anything is touched; then a numbered error, and nothing was loaded.
-pub async fn run(args: Args, env: SharedEnv) -> Result<(), Fault> {
-    let (given, source) = sources(args.words, args.tpch, args.table)?;
-    let dir = dir::resolve(given)?;
-    let database = database::open(&dir).await?;
+pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), Fault> {
+    let (_, source) = sources(args.words, args.tpch, args.table)?;
     let start = env.now();
     let quiet = args.format == Format::Json;
-    let loaded = load(&database, &source, quiet).await?;
+    let loaded = load(database, &source, quiet || output::is_remote()).await?;
     let rows: u64 = loaded.iter().map(|l| l.rows).sum();
     let bytes: u64 = loaded.iter().map(|l| l.bytes).sum();
     if quiet {
@@ -147,12 +156,14 @@ fn sources(
 }
 
 /// Loads into the first group and makes the tables known. What was made goes if a part fails.
-async fn load(database: &Database, source: &Source, quiet: bool) -> Result<Vec<Loaded>, Fault> {
-    let groups = database.host.groups();
+pub async fn load(
+    database: &Database, source: &Source, quiet: bool) -> Result<Vec<Loaded>, Fault> {
+    let host = database.host();
+    let groups = host.groups();
     let none = || Error::new(15001, "42704", "no disk group is mounted");
     let group = groups.first().ok_or_else(none)?;
-    let store = database.host.store(group).ok_or_else(none)?;
-    let known = database.host.tables();
+    let store = host.store(group).ok_or_else(none)?;
+    let known = host.tables();
     let wanted: Vec<&str> = match source {
         Source::Tpch(_) => TpchTable::ALL.iter().map(|t| t.name()).collect(),
         Source::File { table, .. } => vec![table],
@@ -211,7 +222,7 @@ async fn files(
             };
             let target = StorePath::from(format!("{table}.parquet"));
             let store = Arc::clone(store);
-            let one = load::file(Path::new(path), *format, store, &target, table, &options).await?;
+            let one = load::file(&output::path(path), *format, store, &target, table, &options).await?;
             Ok(vec![one])
         }
     }

@@ -9,15 +9,27 @@ mod progress;
 mod size;
 
 #[cfg(feature = "sql")]
+mod asm;
+#[cfg(feature = "sql")]
 mod database;
 #[cfg(feature = "sql")]
+mod demo;
+#[cfg(feature = "sql")]
 mod dir;
+#[cfg(feature = "sql")]
+mod init;
+#[cfg(feature = "sql")]
+mod inspect;
 #[cfg(feature = "sql")]
 mod load;
 #[cfg(feature = "sql")]
 mod shell;
 #[cfg(feature = "sql")]
 mod sql;
+#[cfg(feature = "sql")]
+mod status;
+#[cfg(feature = "sql")]
+mod validate;
 
 use std::process::ExitCode;
 
@@ -41,16 +53,34 @@ struct Cellar {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    /// The whole story in about a minute: a mirrored group, data, a disk that dies
+    #[cfg(feature = "sql")]
+    Demo(demo::Args),
     /// Every disk here: size, sectors, queue, who uses it, usable or why not
     Disks(disks::Args),
     /// What a device takes for a small durable write, and what it works in
     Disktest(disktest::Args),
+    /// A directory with a mirrored disk group in it
+    #[cfg(feature = "sql")]
+    Init(init::Args),
     /// Parquet, CSV or generated data into tables
     #[cfg(feature = "sql")]
     Load(load::Args),
     /// SQL: a prompt, or statements from -c, a file or standard input
     #[cfg(feature = "sql")]
     Sql(sql::Args),
+    /// State, one action line, what may fail next; exit 0 well, 1 not
+    #[cfg(feature = "sql")]
+    Status(status::Args),
+    /// Disk groups and their files, in ASMCMD's words
+    #[cfg(feature = "sql")]
+    Asm(asm::Args),
+    /// Reads every copy of everything and compares; exit 1 if any is bad
+    #[cfg(feature = "sql")]
+    Validate(validate::Args),
+    /// What is written on a disk: labels, superblocks, log, checkpoints
+    #[cfg(feature = "sql")]
+    Inspect(inspect::Args),
 }
 
 /// Runs the program.
@@ -65,27 +95,132 @@ pub fn main() -> ExitCode {
         }
     };
     match run(cellar.command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(fault) => fault.report(),
     }
 }
 
-fn run(command: Command) -> Result<(), Fault> {
+fn run(command: Command) -> Result<ExitCode, Fault> {
     if let Command::Disks(args) = command {
-        return disks::run(&args);
+        return disks::run(&args).map(|()| ExitCode::SUCCESS);
     }
     let runtime = Runtime::new(&RuntimeOptions::default())?;
-    let env = runtime.env();
+    let (env, real) = (runtime.env(), runtime.real_env().clone());
+    if let Command::Disktest(args) = command {
+        let test = disktest::open::run(&args, &real, &env);
+        return runtime.block_on(test).map(|()| ExitCode::SUCCESS);
+    }
+    #[cfg(feature = "sql")]
+    {
+        let place = database::Place { env, real };
+        runtime.block_on(at(command, &place))
+    }
+    #[cfg(not(feature = "sql"))]
+    unreachable!("without SQL there are only disks and disktest")
+}
+
+#[cfg(feature = "sql")]
+async fn at(command: Command, place: &database::Place) -> Result<ExitCode, Fault> {
+    let done = |()| ExitCode::SUCCESS;
     match command {
-        Command::Disks(_) => unreachable!("answered above, without a runtime"),
-        Command::Disktest(args) => {
-            let real = runtime.real_env().clone();
-            runtime.block_on(disktest::open::run(&args, &real, &env))
+        Command::Demo(args) => demo::run(args, place).await.map(done),
+        Command::Init(args) => init::run(args, place).await.map(done),
+        Command::Inspect(args) => inspect::run(args, place).await.map(done),
+        command => in_directory(command, place).await,
+    }
+}
+
+/// A command that needs an open database: here, or in the process that has it.
+#[cfg(feature = "sql")]
+async fn in_directory(command: Command, place: &database::Place) -> Result<ExitCode, Fault> {
+    use database::Reached;
+    let (dir, words, mode) = target(&command)?;
+    match database::reach(&dir, place, mode).await? {
+        Reached::Here(held) => {
+            let result = on(command, &held.database, place).await;
+            // What went wrong first is what is told.
+            let closed = held.close().await;
+            result.and(closed).map(|()| ExitCode::SUCCESS)
         }
-        #[cfg(feature = "sql")]
-        Command::Load(args) => runtime.block_on(load::run(args, env)),
-        #[cfg(feature = "sql")]
-        Command::Sql(args) => runtime.block_on(sql::run(args, env)),
+        Reached::There(mut client) => {
+            if let Command::Sql(args) = &command
+                && args.wants_prompt()
+            {
+                shell::run_there(&mut client, args)?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            let words = words.unwrap_or_else(|| std::env::args().skip(1).collect());
+            database::forward(&mut client, words).map(ExitCode::from)
+        }
+    }
+}
+
+/// The directory that a command is about, its words if they differ from what was typed, and how
+/// the database is opened for it.
+#[cfg(feature = "sql")]
+fn target(
+    command: &Command,
+) -> Result<(std::path::PathBuf, Option<Vec<String>>, cellar_instance::OpenMode), Fault> {
+    use cellar_instance::OpenMode;
+    let look = OpenMode { read_only: true, force: false };
+    let work = OpenMode::default();
+    Ok(match command {
+        Command::Load(args) => (args.directory()?, None, work),
+        Command::Sql(args) => (dir::resolve(args.dir.clone())?, args.words()?, work),
+        Command::Status(args) => (dir::resolve(args.dir.clone())?, None, look),
+        Command::Asm(args) => (args.directory()?, None, work),
+        Command::Validate(args) => (dir::resolve(args.dir.clone())?, None, look),
+        _ => unreachable!("the others need no database"),
+    })
+}
+
+#[cfg(feature = "sql")]
+async fn on(
+    command: Command,
+    database: &database::Database,
+    place: &database::Place,
+) -> Result<(), Fault> {
+    match command {
+        Command::Load(args) => load::run(args, database, place.env.clone()).await,
+        Command::Sql(args) => sql::run(args, database, place.env.clone()).await,
+        Command::Status(args) => status::run(&args, database, place).await,
+        Command::Asm(args) => asm::run(args, database, place).await,
+        Command::Validate(args) => validate::run(args, database, place).await,
+        _ => unreachable!("the others need no database"),
+    }
+}
+
+/// Runs the words of a command that another process sent; its exit code.
+#[cfg(feature = "sql")]
+pub async fn answer(
+    words: Vec<String>,
+    database: database::Database,
+    place: database::Place,
+) -> u8 {
+    let words = std::iter::once("cellar".to_owned()).chain(words);
+    let command = match Cellar::try_parse_from(words) {
+        Ok(cellar) => cellar.command,
+        Err(error) => {
+            output::notice(error.to_string().trim_end());
+            return 2;
+        }
+    };
+    // A prompt belongs to the terminal of whoever typed, not to this process.
+    let here = match &command {
+        Command::Sql(args) => !args.wants_prompt(),
+        Command::Load(_) | Command::Status(_) | Command::Asm(_) | Command::Validate(_) => true,
+        _ => false,
+    };
+    if !here {
+        output::notice("this command does not go through another process");
+        return 2;
+    }
+    // Boxed, because a command that opens databases answers commands in turn.
+    let work: std::pin::Pin<Box<dyn Future<Output = Result<(), Fault>> + Send + '_>> =
+        Box::pin(on(command, &database, &place));
+    match work.await {
+        Ok(()) => 0,
+        Err(fault) => fault.tell(),
     }
 }
 

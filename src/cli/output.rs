@@ -1,7 +1,10 @@
-//! Standard output: results alone, and a reader may go away at any time.
+//! Output: results alone to stdout, notices to stderr; a reader may go away at any time. A command
+//! that another process sent to DIR/cellar.sock writes to that process instead.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
+use futures_channel::mpsc::UnboundedSender;
 use serde::Serialize;
 
 use super::fault::Fault;
@@ -16,15 +19,71 @@ pub enum Format {
     Json,
 }
 
+/// A piece of output of a command that runs for another process.
+#[derive(Debug)]
+pub enum Piece {
+    /// For its stdout.
+    Out(Vec<u8>),
+    /// For its stderr.
+    Err(Vec<u8>),
+}
+
+/// The process that a command runs for, when it is not this one.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    /// Where its output goes.
+    pub pieces: UnboundedSender<Piece>,
+    /// The directory that its relative paths start from.
+    pub cwd: PathBuf,
+}
+
+tokio::task_local! {
+    /// Set while a command runs for another process.
+    pub static REMOTE: Remote;
+}
+
+fn write(bytes: &[u8]) -> Result<(), Fault> {
+    let sent = REMOTE.try_with(|remote| {
+        let piece = Piece::Out(bytes.to_vec());
+        remote.pieces.unbounded_send(piece).map_err(|_| Fault::Closed)
+    });
+    if let Ok(sent) = sent {
+        return sent;
+    }
+    let mut out = std::io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()?;
+    Ok(())
+}
+
 /// Prints `text` as it is.
 ///
 /// # Errors
 /// [`Fault::Closed`] when the reader went away.
 pub fn text(text: &str) -> Result<(), Fault> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
+    write(text.as_bytes())
+}
+
+/// Prints a line on stderr.
+pub fn notice(line: &str) {
+    let sent = REMOTE.try_with(|remote| {
+        let piece = Piece::Err(format!("{line}\n").into_bytes());
+        // Nobody to tell is no reason to stop.
+        let _ = remote.pieces.unbounded_send(piece);
+    });
+    if sent.is_err() {
+        eprintln!("{line}");
+    }
+}
+
+/// Whether the command runs for another process: then nobody sees a progress bar.
+pub fn is_remote() -> bool {
+    REMOTE.try_with(|_| ()).is_ok()
+}
+
+/// A path of the command line, from the directory of whoever typed it.
+pub fn path(path: &Path) -> PathBuf {
+    REMOTE.try_with(|remote| remote.cwd.join(path)).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Prints one JSON value on one line.
@@ -35,4 +94,21 @@ pub fn json(value: &impl Serialize) -> Result<(), Fault> {
     let line = serde_json::to_string(value)
         .map_err(|e| Fault::failed(format!("CELLAR-00600: output as JSON: {e}")))?;
     text(&format!("{line}\n"))
+}
+
+/// Standard output as a writer.
+#[derive(Debug)]
+pub struct Out;
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match write(bytes) {
+            Ok(()) => Ok(bytes.len()),
+            Err(_) => Err(std::io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }

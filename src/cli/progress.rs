@@ -19,6 +19,7 @@ pub struct Progress {
 impl Progress {
     /// `total` units of `what`; quiet where a program reads.
     pub fn new(what: &str, total: u64, quiet: bool) -> Progress {
+        let quiet = quiet || super::output::is_remote();
         let terminal = std::io::stderr().is_terminal() && !quiet;
         let bar = terminal.then(|| {
             let style = ProgressStyle::with_template("      {bar:30.#/.}  {percent:>3} %  {msg}")

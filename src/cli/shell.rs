@@ -7,6 +7,7 @@ use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
 use super::fault::Fault;
+use super::output;
 use super::sql::{Show, run_one};
 
 const HELP: &str = "\
@@ -114,7 +115,7 @@ async fn run_complete(
     for piece in &cut.complete {
         // A statement that cannot be kept is no reason to stop.
         let _ = editor.add_history_entry(format!("{};", piece.sql));
-        let run = run_one(engine, piece.sql, show, &mut std::io::stdout());
+        let run = run_one(engine, piece.sql, show, &mut output::Out);
         match run.await {
             Err(Fault::Closed) => return Err(Fault::Closed),
             Err(fault) => eprintln!("{fault}"),
@@ -126,6 +127,52 @@ async fn run_complete(
         None if cut.open == Some(Open::Comment) => text.to_string(),
         None => String::new(),
     })
+}
+
+/// The same prompt over a database that another process has: each statement is sent there.
+///
+/// # Errors
+/// When the terminal cannot be read, or the other process went away.
+pub fn run_there(
+    client: &mut cellar_instance::directory::Client,
+    args: &super::sql::Args,
+) -> Result<(), Fault> {
+    let mut editor = DefaultEditor::new().map_err(|e| Fault::failed(e.to_string()))?;
+    let history = history_path();
+    if let Some(path) = &history {
+        // The first time there is none.
+        let _ = editor.load_history(path);
+    }
+    eprintln!("Process {} has this database; statements go there. \\q to leave.", client.hello().pid);
+    let mut text = String::new();
+    loop {
+        let line = match editor.readline(if text.is_empty() { "cellar> " } else { "   ...> " }) {
+            Ok(line) => line,
+            Err(ReadlineError::Interrupted) => {
+                text.clear();
+                continue;
+            }
+            Err(ReadlineError::Eof) => break,
+            Err(e) => return Err(Fault::failed(e.to_string())),
+        };
+        if text.is_empty() && matches!(line.trim(), "\\q" | "exit" | "quit") {
+            break;
+        }
+        text.push_str(&line);
+        text.push('\n');
+        let cut = split(&text);
+        for piece in &cut.complete {
+            let _ = editor.add_history_entry(format!("{};", piece.sql));
+            let words = args.words_for(&[piece.sql.to_owned()]);
+            super::database::forward(client, words)?;
+        }
+        let rest = cut.rest.as_ref().map(|rest| text[rest.offset..].to_string());
+        text = rest.unwrap_or_default();
+    }
+    if let Some(path) = &history {
+        save(&mut editor, path);
+    }
+    Ok(())
 }
 
 /// `$XDG_STATE_HOME/cellar/history`, or below `~/.local/state`.

@@ -48,6 +48,17 @@ pub fn show_duration(duration: Duration) -> String {
     }
 }
 
+/// Reads a size as people type it: 512, 64K, 4M, 2G, 1T.
+///
+/// # Errors
+/// What is wrong, for the usage message.
+#[cfg(feature = "sql")]
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    cellar_instance::size::parse(text)
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| format!("\"{text}\" is no size; write it as 512M, 2G or 4194304"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,8 @@ use cellar_sql::{Engine, Outcome, split};
 use futures_util::TryStreamExt;
 
 use super::fault::Fault;
-use super::{database, dir, shell};
+use super::database::Database;
+use super::{output, shell};
 
 /// Arguments of `sql`.
 #[derive(Debug, clap::Args)]
@@ -55,24 +56,64 @@ pub struct Show {
     pub env: SharedEnv,
 }
 
+impl Args {
+    /// Whether nothing was given to run and a person sits at a terminal.
+    pub fn wants_prompt(&self) -> bool {
+        self.commands.is_empty() && self.file.is_none() && std::io::stdin().is_terminal()
+    }
+
+    /// The words for another process, where they differ from what was typed: that process cannot
+    /// read our standard input.
+    ///
+    /// # Errors
+    /// Standard input cannot be read.
+    pub fn words(&self) -> Result<Option<Vec<String>>, Fault> {
+        let from_stdin = match &self.file {
+            Some(path) => path == Path::new("-"),
+            None => self.commands.is_empty() && !std::io::stdin().is_terminal(),
+        };
+        if !from_stdin || output::is_remote() {
+            return Ok(None);
+        }
+        let mut commands = self.commands.clone();
+        commands.push(standard_input()?);
+        Ok(Some(self.words_for(&commands)))
+    }
+
+    /// The words that run `commands` with the options of this command.
+    pub fn words_for(&self, commands: &[String]) -> Vec<String> {
+        let format = match self.format {
+            Format::Table => "table",
+            Format::Csv => "csv",
+            Format::Json => "json",
+        };
+        let mut words = vec!["sql".to_owned(), ".".to_owned()];
+        words.extend(["--format".to_owned(), format.to_owned()]);
+        words.extend(self.time.then(|| "--time".to_owned()));
+        for command in commands {
+            words.extend(["-c".to_owned(), command.clone()]);
+        }
+        words
+    }
+}
+
 /// Runs `sql`.
 ///
 /// # Errors
 /// The first statement that fails.
-pub async fn run(args: Args, env: SharedEnv) -> Result<(), Fault> {
-    let dir = dir::resolve(args.dir)?;
-    let texts = texts(args.commands, args.file.as_deref())?;
-    let database = database::open(&dir).await?;
-    let engine = database.engine().await?;
-    let show = Show {
-        format: args.format,
-        time: args.time,
-        env,
+pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), Fault> {
+    let prompt = args.wants_prompt() && !output::is_remote();
+    let texts = match prompt {
+        true => None,
+        false => texts(args.commands, args.file.as_deref())?,
     };
+    let engine = database.engine().await?;
+    let show = Show { format: args.format, time: args.time, env };
     match texts {
         Some(texts) => {
             for text in texts {
-                run_text(&engine, &text, &show, &mut std::io::stdout().lock()).await?;
+                let _executing = database.session.execute(&text);
+                run_text(&engine, &text, &show, &mut output::Out).await?;
             }
             Ok(())
         }
@@ -85,7 +126,7 @@ fn texts(commands: Vec<String>, file: Option<&Path>) -> Result<Option<Vec<String
     let mut texts = commands;
     match file {
         Some(path) if path != Path::new("-") => {
-            let text = std::fs::read_to_string(path).map_err(|e| {
+            let text = std::fs::read_to_string(output::path(path)).map_err(|e| {
                 Fault::failed(format!(
                     "CELLAR-27037: cannot read \"{}\": {e}",
                     path.display()
@@ -156,15 +197,15 @@ pub async fn run_one(
             writer.finish()?;
         }
         Outcome::Done { message, notices } => {
-            eprintln!("{message}");
+            output::notice(&message);
             for notice in notices {
-                eprintln!("Notice: {notice}");
+                output::notice(&format!("Notice: {notice}"));
             }
         }
     }
     if show.time {
         let took = show.env.now().since(start);
-        eprintln!("Time: {:.3} ms", took.as_secs_f64() * 1e3);
+        output::notice(&format!("Time: {:.3} ms", took.as_secs_f64() * 1e3));
     }
     Ok(())
 }

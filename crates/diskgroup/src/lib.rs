@@ -14,7 +14,7 @@ pub mod on_disk;
 pub mod space;
 pub mod state;
 #[cfg(feature = "object-store")]
-mod store;
+pub mod store;
 
 pub use data::verify::{BadPlace, Copies, Findings};
 pub use error::Error;
