@@ -210,6 +210,29 @@ impl Group {
             .collect()
     }
 
+    /// The failure groups whose loss, now, would lose data: some extent has its only copy there.
+    /// One-copy files count only where every file has one copy.
+    pub fn critical_failgroups(&self) -> Vec<String> {
+        let inner = &self.inner;
+        let core = lock(&inner.core);
+        let mirrored = core.state.header.redundancy.copies() > 1;
+        let in_sync: BTreeMap<u16, &str> = inner
+            .disks_in_sync()
+            .filter(|d| d.is_alive())
+            .map(|d| (d.no, d.failgroup.as_str()))
+            .collect();
+        let mut critical: std::collections::BTreeSet<&str> = Default::default();
+        for file in core.state.files.values().filter(|f| !mirrored || f.attributes.copies > 1) {
+            for legs in file.legs.chunks(file.attributes.copies.into()) {
+                let mut groups = legs.iter().filter_map(|leg| in_sync.get(&leg.disk));
+                if let (Some(only), None) = (groups.next(), groups.next()) {
+                    critical.insert(only);
+                }
+            }
+        }
+        critical.into_iter().map(str::to_owned).collect()
+    }
+
     /// Attributes: those fixed at creation, and those that were set.
     pub fn attributes(&self) -> BTreeMap<String, (String, bool)> {
         let core = lock(&self.inner.core);

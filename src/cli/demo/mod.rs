@@ -1,0 +1,340 @@
+//! `cellar demo`: the main job on a fresh machine. Every figure is measured while it runs; a part
+//! that is not built yet is left out.
+
+mod load_run;
+mod report;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cellar_instance::diskgroup::{Copies, Redundancy};
+use cellar_io::EnvExt;
+use cellar_sql::reference::{self, Answer, Answers};
+use cellar_sql::tpch::TpchTable;
+use cellar_sql::{Engine, Outcome};
+use futures_util::TryStreamExt;
+
+use super::database::{Database, Held, Place, cores};
+use super::fault::Fault;
+use super::init;
+use super::load::{self, Source};
+use super::output;
+use super::size::{show_bytes, show_count};
+use super::status;
+use report::Report;
+
+/// Arguments of `demo`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cellar demo                       about a minute, 4 GB in ./cellar-demo
+  cellar demo --dir /mnt/x --scale 0.1
+Undo it with: rm -r cellar-demo")]
+pub struct Args {
+    /// The directory to make.
+    #[arg(long, default_value = "cellar-demo")]
+    pub dir: PathBuf,
+    /// TPC-H's scale: 1 is 8.7 million rows.
+    #[arg(long, default_value_t = 1.0, value_name = "SF")]
+    pub scale: f64,
+}
+
+const STEPS: usize = 5;
+/// How long queries run around the death of the disk.
+const LOAD_FOR: Duration = Duration::from_secs(8);
+/// When the disk dies, after the load began.
+const DEATH_AT: Duration = Duration::from_secs(2);
+/// The disk that dies.
+const VICTIM: &str = "disk3";
+
+/// Runs `demo`.
+///
+/// # Errors
+/// Too little room, before anything is made; a step that fails or finds something wrong.
+pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
+    if !(args.scale > 0.0 && args.scale <= 100.0) {
+        let text = format!("--scale {}: allowed is more than 0, up to 100", args.scale);
+        return Err(Fault::usage(text));
+    }
+    let disk_size = disk_size(args.scale);
+    let init = init::Args {
+        dir: args.dir.clone(),
+        disks: "4".into(),
+        erase: vec![],
+        name: "DATA".into(),
+        disk_size,
+        redundancy: Redundancy::Normal,
+        au_size: 4 << 20,
+        sector_size: None,
+        format: output::Format::Table,
+    };
+    let mut report = Report::new(&args, place);
+    heading(&args, disk_size)?;
+    let held = make_group(&mut report, &init, place).await?;
+    let result = on_group(&args, &mut report, &held.database, place).await;
+    let closed = held.close().await;
+    let (found, ()) = (result?, closed?);
+    report.end(found)?;
+    farewell(&args)
+}
+
+/// 1 GB a disk at scale 1: data on two disks, and room for what is lost to be mirrored again.
+fn disk_size(scale: f64) -> u64 {
+    let wanted = (scale * f64::from(1 << 30)) as u64;
+    wanted.clamp(256 << 20, 1 << 40).next_multiple_of(64 << 20)
+}
+
+fn heading(args: &Args, disk_size: u64) -> Result<(), Fault> {
+    output::text(&format!(
+        "Cellar {} demo: about 1 minute, {} in {} (rm -r undoes it)\n{}\
+         Note     The 4 disks are files on one device. Losing one is real; being\n         \
+         faster than one is not.\n\n",
+        env!("CARGO_PKG_VERSION"),
+        show_bytes(4 * disk_size),
+        args.dir.display(),
+        report::machine(&args.dir),
+    ))
+}
+
+fn step(number: usize, what: &str, command: &str) -> Result<(), Fault> {
+    output::text(&format!("[{number}/{STEPS}] {what:<32}{command}\n"))
+}
+
+async fn make_group(
+    report: &mut Report,
+    init: &init::Args,
+    place: &Place,
+) -> Result<Held, Fault> {
+    let dir = init.dir.display();
+    step(1, "A mirrored disk group", &format!("cellar init {dir} --disk-size {}",
+        cellar_instance::size::exact(init.disk_size)))?;
+    report.begin("init");
+    let held = init::make(init, place).await?;
+    let seconds = report.done();
+    let mounted = held.database.inner.group("DATA")?;
+    let info = mounted.group.info();
+    let engine = mounted.disks.first().map(|d| d.in_force.clone());
+    let engine = engine.map_or(String::new(), |f| {
+        format!("{}, {}", f.engine, if f.direct { "O_DIRECT" } else { "buffered" })
+    });
+    output::text(&format!(
+        "      {} pre-written in {seconds:.1} s ({engine})\n      \
+         DATA: normal, 4 disks, AU 4 MB. Room for {}; any one disk may die\n\n",
+        show_bytes(4 * init.disk_size),
+        show_bytes(info.writable_mb << 20),
+    ))?;
+    Ok(held)
+}
+
+/// What the steps after the first found.
+pub struct Found {
+    /// Queries that failed, over the whole demo.
+    pub queries_failed: u64,
+    /// Queries whose answer was wrong.
+    pub queries_wrong: u64,
+    /// What validate found.
+    pub findings: cellar_instance::diskgroup::Findings,
+    /// Waits, by event.
+    pub waits: Vec<cellar_wait::EventTotals>,
+}
+
+async fn on_group(
+    args: &Args,
+    report: &mut Report,
+    database: &Database,
+    place: &Place,
+) -> Result<Found, Fault> {
+    load_data(args, report, database).await?;
+    let engine = Arc::new(database.engine().await?);
+    let answers = reference::answers(args.scale, cores());
+    questions(args, report, &engine, &answers).await?;
+    let tally = death(args, report, database, &engine, &answers, place).await?;
+    let findings = read_back(args, report, database).await?;
+    let waits = database.inner.waits().totals();
+    Ok(Found { queries_failed: tally.failed, queries_wrong: tally.wrong, findings, waits })
+}
+
+async fn load_data(args: &Args, report: &mut Report, database: &Database) -> Result<(), Fault> {
+    let dir = args.dir.display();
+    step(2, "Data", &format!("cellar load {dir} --tpch {}", args.scale))?;
+    report.begin("load");
+    let loaded = load::load(database, &Source::Tpch(args.scale), false).await?;
+    let seconds = report.done();
+    let rows: u64 = loaded.iter().map(|l| l.rows).sum();
+    let bytes: u64 = loaded.iter().map(|l| l.bytes).sum();
+    let expected: u64 = TpchTable::ALL.iter().map(|t| t.rows(args.scale)).sum();
+    let mounted = database.inner.group("DATA")?;
+    let used: Vec<u64> =
+        mounted.group.disks().iter().map(|d| d.total_mb.saturating_sub(d.free_mb)).collect();
+    let spread = used.iter().max().unwrap_or(&0) - used.iter().min().unwrap_or(&0);
+    output::text(&format!(
+        "      {} rows, {} tables                       {seconds:.1} s\n      \
+         {}, every byte on two disks; the fullest disk is {} AU ahead\n\n",
+        show_count(rows),
+        loaded.len(),
+        show_bytes(bytes),
+        spread / 4,
+    ))?;
+    // Lineitem's rows follow from a random number of lines an order; the others are exact.
+    if rows == 0 || expected == 0 {
+        return Err(Fault::failed("CELLAR-00600: nothing was loaded"));
+    }
+    Ok(())
+}
+
+/// Runs a query and gives its batches.
+pub(crate) async fn ask(
+    engine: &Engine,
+    sql: &str,
+) -> Result<Vec<arrow::record_batch::RecordBatch>, Fault> {
+    match engine.execute(sql).await? {
+        Outcome::Rows(stream) => {
+            let batches: Result<Vec<_>, _> = stream.try_collect().await;
+            Ok(batches.map_err(|e| cellar_sql::failure::from_datafusion(&e))?)
+        }
+        Outcome::Done { message, .. } => Err(Fault::failed(message)),
+    }
+}
+
+async fn questions(
+    args: &Args,
+    report: &mut Report,
+    engine: &Engine,
+    answers: &Answers,
+) -> Result<(), Fault> {
+    step(3, "Questions", &format!("cellar sql {}", args.dir.display()))?;
+    let asked: [(&str, &str, &str, &Answer); 2] = [
+        ("Q6", "select sum(l_extendedprice * l_discount) ...", reference::Q6, &answers.q6),
+        ("Q1", "select l_returnflag, sum(l_quantity) ...", reference::Q1, &answers.q1),
+    ];
+    for (name, shown, sql, answer) in asked {
+        report.begin(name);
+        let batches = ask(engine, sql).await?;
+        let seconds = report.done();
+        let verdict = match reference::compare(&batches, answer) {
+            Ok(()) => match answer.origin {
+                reference::Origin::Published => "equals the published answer",
+                reference::Origin::Computed => "equals plain loops over the rows",
+            },
+            Err(difference) => {
+                let text = format!("CELLAR-00600: {name} is wrong: {difference}");
+                return Err(Fault::failed(text));
+            }
+        };
+        output::text(&format!("      > {shown:<48} -- {name}\n"))?;
+        for line in load_run::first_columns(&batches) {
+            output::text(&format!("        {line}\n"))?;
+        }
+        output::text(&format!("        {seconds:.2} s  {verdict}\n"))?;
+    }
+    output::text("\n")
+}
+
+async fn death(
+    args: &Args,
+    report: &mut Report,
+    database: &Database,
+    engine: &Arc<Engine>,
+    answers: &Answers,
+    place: &Place,
+) -> Result<load_run::Tally, Fault> {
+    let victim = args.dir.join("disks").join(VICTIM);
+    step(4, "A disk dies under load", &format!("rm {}", victim.display()))?;
+    report.begin("disk dies");
+    let queries = load_run::Queries::start(engine, answers, place);
+    place.env.sleep(DEATH_AT).await;
+    // From outside: another process unlinks the file, as a person would.
+    let removed = std::process::Command::new("rm").arg(&victim).status()?;
+    if !removed.success() {
+        return Err(Fault::failed(format!("CELLAR-27061: rm {} failed", victim.display())));
+    }
+    let died = place.env.now();
+    let at = report.elapsed();
+    let mounted = database.inner.group("DATA")?;
+    let (name, noticed) = load_run::wait_offline(&mounted, place).await?;
+    output::text(&format!(
+        "      {at}  {name} gone; offline after {:.1} s; DATA degraded, serving\n",
+        noticed.since(died).as_secs_f64()
+    ))?;
+    // A write after the death: it is durable on the copies left before it is acknowledged.
+    ask_done(engine, "copy (select * from nation) to '+DATA/after.parquet' stored as parquet")
+        .await?;
+    let rest = LOAD_FOR.saturating_sub(place.env.now().since(queries.began));
+    place.env.sleep(rest).await;
+    let tally = queries.stop().await?;
+    report.done();
+    output::text(&format!(
+        "      {}  queries: {} run, {} failed, {} wrong; slowest {} ms\n      \
+         a file written after the death is on two of the disks left\n",
+        report.elapsed(),
+        tally.run,
+        tally.failed,
+        tally.wrong,
+        tally.slowest.as_millis(),
+    ))?;
+    for line in status::lines(&status::of(&mounted)).lines() {
+        output::text(&format!("      {line}\n"))?;
+    }
+    output::text("\n")?;
+    if tally.failed + tally.wrong > 0 {
+        return Err(Fault::failed(format!(
+            "CELLAR-00600: {} queries failed, {} were wrong{}",
+            tally.failed,
+            tally.wrong,
+            tally.first_error.map(|e| format!("; the first: {e}")).unwrap_or_default()
+        )));
+    }
+    Ok(tally)
+}
+
+async fn ask_done(engine: &Engine, sql: &str) -> Result<(), Fault> {
+    match engine.execute(sql).await? {
+        Outcome::Rows(stream) => {
+            let rows: Result<Vec<_>, _> = stream.try_collect().await;
+            rows.map_err(|e| cellar_sql::failure::from_datafusion(&e))?;
+            Ok(())
+        }
+        Outcome::Done { .. } => Ok(()),
+    }
+}
+
+async fn read_back(
+    args: &Args,
+    report: &mut Report,
+    database: &Database,
+) -> Result<cellar_instance::diskgroup::Findings, Fault> {
+    let dir = args.dir.display();
+    step(5, "Everything is read back", &format!("cellar validate {dir}"))?;
+    report.begin("validate");
+    let mounted = database.inner.group("DATA")?;
+    let numbers: Vec<u32> = mounted.group.files().iter().map(|f| f.number).collect();
+    let found = mounted.group.validate(&numbers, Copies::All, &|_| {}).await?;
+    let seconds = report.done();
+    let checked = found.checksums_right + found.checksums_wrong;
+    output::text(&format!(
+        "      {}, every copy that is there                      {seconds:.1} s\n      \
+         {} checksums: {} wrong, {} unreadable, {} copies that differ\n      \
+         {} of copies lay on the disk that died; each has another\n\n",
+        show_bytes(found.bytes_read),
+        show_count(checked),
+        found.checksums_wrong,
+        show_bytes(found.unreadable_bytes),
+        found.pieces_differing,
+        show_bytes(found.absent_bytes),
+    ))?;
+    if found.is_bad() {
+        return Err(Fault::failed("CELLAR-70040: validate found bad copies"));
+    }
+    Ok(found)
+}
+
+fn farewell(args: &Args) -> Result<(), Fault> {
+    let dir = args.dir.display();
+    output::text(&format!(
+        "Done. Nothing is left running. Every figure: {dir}/demo.json. Next:\n  \
+         cellar sql {dir}       a prompt on this data\n  \
+         cellar status {dir}    the disk that died is still missing\n  \
+         cellar disks                 which of your own disks can be used\n\
+         TPC-H derived; not comparable to published TPC-H results.\n"
+    ))
+}
