@@ -1,0 +1,163 @@
+//! The tree keeps its own rules: the house's arrows point down, files stay short, words that mean
+//! "later" do not stay, documents have one title.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Files that git knows or would know.
+fn files() -> Vec<PathBuf> {
+    let out = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .expect("git is there where the source is");
+    let text = String::from_utf8(out.stdout).expect("paths are UTF-8");
+    text.lines().map(|l| root().join(l)).filter(|p| p.is_file()).collect()
+}
+
+fn with_ending(ending: &str) -> Vec<(PathBuf, String)> {
+    files()
+        .into_iter()
+        .filter(|p| p.extension().is_some_and(|e| e == ending))
+        .map(|p| {
+            let text = std::fs::read_to_string(&p).expect("source is UTF-8");
+            (p.strip_prefix(root()).expect("below the root").to_owned(), text)
+        })
+        .collect()
+}
+
+#[test]
+fn files_are_short_and_lines_too() {
+    for (path, text) in with_ending("rs") {
+        let lines = text.lines().count();
+        assert!(lines <= 800, "{} has {lines} lines, 800 is the most", path.display());
+        for (number, line) in text.lines().enumerate() {
+            let wide = line.chars().count();
+            assert!(wide <= 120, "{}:{} is {wide} wide", path.display(), number + 1);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    // Put together here so that this file does not find itself.
+    let banned = [["FIX", "ME"], ["TO", "DO"], ["X", "XX"]].map(|[a, b]| format!("{a}{b}"));
+    let calls = [["todo", "!("], ["unimplemented", "!("]].map(|[a, b]| format!("{a}{b}"));
+    for (path, text) in with_ending("rs") {
+        for word in &banned {
+            let found = text.split(|c: char| !c.is_ascii_alphanumeric()).any(|w| w == word);
+            assert!(!found, "{} says {word}: do it, or file an issue", path.display());
+        }
+        for call in &calls {
+            assert!(!text.contains(call.as_str()), "{} calls {call}", path.display());
+        }
+    }
+}
+
+#[test]
+fn every_module_says_what_it_is() {
+    for (path, text) in with_ending("rs") {
+        let first = text.lines().next().unwrap_or_default();
+        assert!(first.starts_with("//!"), "{} begins with {first:?}", path.display());
+    }
+}
+
+#[test]
+fn every_document_has_one_title() {
+    for (path, text) in with_ending("md") {
+        let mut fenced = false;
+        let titles = text
+            .lines()
+            .filter(|l| {
+                fenced ^= l.starts_with("```");
+                !fenced && l.starts_with("# ")
+            })
+            .count();
+        assert_eq!(titles, 1, "{} has {titles} titles", path.display());
+    }
+}
+
+/// Crate to the crates of ours that it uses, as `ARCHITECTURE.md` says.
+fn documented() -> BTreeMap<String, BTreeSet<String>> {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let rows = text.lines().filter(|l| l.starts_with("| `"));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let name = cells[1].trim_matches('`').to_owned();
+        let uses = cells[3]
+            .split(',')
+            .map(|u| u.trim().trim_matches('`').to_owned())
+            .filter(|u| !u.is_empty() && u != "-")
+            .collect();
+        (name, uses)
+    })
+    .collect()
+}
+
+fn metadata() -> serde_json::Value {
+    let out = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    serde_json::from_slice(&out.stdout).expect("metadata is JSON")
+}
+
+/// Normal dependencies of each of our packages, by short name.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().expect("packages").clone();
+    packages
+        .iter()
+        .map(|package| {
+            let uses = package["dependencies"]
+                .as_array()
+                .expect("dependencies")
+                .iter()
+                .filter(|d| d["kind"].is_null())
+                .map(|d| d["name"].as_str().expect("a name").to_owned())
+                .collect();
+            (package["name"].as_str().expect("a name").to_owned(), uses)
+        })
+        .collect()
+}
+
+#[test]
+fn the_architecture_table_is_what_cargo_says() {
+    let documented = documented();
+    for (name, uses) in dependencies() {
+        let short = name.strip_prefix("cellar-").unwrap_or(&name).to_owned();
+        let ours: BTreeSet<String> =
+            uses.iter().filter_map(|u| u.strip_prefix("cellar-")).map(str::to_owned).collect();
+        let said = documented.get(&short).unwrap_or_else(|| panic!("{short} is not in the table"));
+        assert_eq!(&ours, said, "what {short} uses, in Cargo.toml and in ARCHITECTURE.md");
+    }
+}
+
+#[test]
+fn lower_crates_know_neither_tokio_nor_datafusion_nor_each_other() {
+    let all = dependencies();
+    for name in ["cellar-wait", "cellar-diskgroup", "cellar-instance"] {
+        for foreign in ["tokio", "datafusion", "arrow", "parquet"] {
+            assert!(!all[name].contains(foreign), "{name} uses {foreign}");
+        }
+    }
+    let datafusion: Vec<&String> =
+        all.iter().filter(|(_, uses)| uses.contains("datafusion")).map(|(n, _)| n).collect();
+    assert_eq!(datafusion, ["cellar-sql"], "DataFusion is seen by sql alone");
+}
+
+#[test]
+fn unsafe_code_is_in_io_alone() {
+    for (path, text) in with_ending("rs") {
+        let in_io = path.starts_with(Path::new("crates/io/"));
+        let word = ["uns", "afe {"].concat();
+        assert!(in_io || !text.contains(&word), "{} has unsafe code", path.display());
+    }
+}
