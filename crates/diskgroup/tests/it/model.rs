@@ -9,7 +9,7 @@
 /// The value of a sector that reads as zeros.
 pub const ZERO: u32 = 0;
 const UNDONE: u32 = u32::MAX;
-const MAGIC: u64 = 0x5354_414d_5000_0000;
+const MAGIC: u64 = 0x5354_414d << 32;
 
 /// One write to a file.
 #[derive(Clone, Copy, Debug)]
@@ -154,11 +154,6 @@ impl FileModel {
         for w in self.writes.iter_mut().filter(|w| w.done == UNDONE) {
             w.done = now;
         }
-    }
-
-    /// How many writes are remembered.
-    pub fn weight(&self) -> usize {
-        self.writes.len()
     }
 
     /// Folds durable writes that nothing competes with into the base.
