@@ -8,6 +8,7 @@ mod data;
 mod disk;
 mod error;
 mod group;
+mod inspect;
 mod meta;
 pub mod names;
 pub mod on_disk;
@@ -22,6 +23,7 @@ pub use group::{
     DiskInfo, File, FileInfo, FileSpec, Group, GroupInfo, Listed, MountOptions, PublishIf, Resync, aus_of,
     is_proven,
 };
+pub use inspect::{Inspection, inspect};
 pub use meta::create::{CreateGroup, NewDisk, create};
 pub use meta::labels::{LabelScan, label_offsets, read_labels};
 pub use meta::mount::FoundDisk;

@@ -132,9 +132,10 @@ impl History {
         let s = &self.superblock;
         let wanted = u64::from(s.chunks) * CHUNK_BYTES as u64;
         let size = device.geometry().size;
-        let room: u64 = s.runs.iter().map(|r| u64::from(r.count) * au_size).sum();
+        let lengths = s.runs.iter().map(|r| u64::from(r.count) * au_size);
+        let room = lengths.fold(0, u64::saturating_add);
         let inside = |r: &AuRun| au_offset(r.start, au_size) + u64::from(r.count) * au_size <= size;
-        if room < wanted || !s.runs.iter().all(inside) {
+        if room < wanted || wanted > size || !s.runs.iter().all(inside) {
             return Err(Damage::Field {
                 field: "runs",
                 value: room,

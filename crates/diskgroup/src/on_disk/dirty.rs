@@ -3,7 +3,7 @@
 //! older entries.
 
 use super::layout::{BLOCK, DIRTY_LOG, DIRTY_LOG_BYTES};
-use super::{Block, Damage, Fields, FieldsMut, Uuid, check_head, magic, seal};
+use super::{Block, Damage, Fields, FieldsMut, Uuid, check_counter, check_head, magic, seal};
 
 const MAGIC: u32 = magic(b"CLDR");
 const ENTRIES_AT: usize = 64;
@@ -88,6 +88,7 @@ impl DirtyBlock {
                 what: "another place",
             });
         }
+        check_counter("generation", b.u64_at(16))?;
         let count = usize::from(b.u16_at(10));
         if count > ENTRIES_PER_BLOCK {
             return Err(Damage::Field {

@@ -2,7 +2,7 @@
 //! the newest copy, flushes, then the next.
 
 use super::layout::{BLOCK, FEATURES_KNOWN, FORMAT_VERSION};
-use super::{Block, Damage, Fields, FieldsMut, Uuid, check_head, magic, seal};
+use super::{Block, Damage, Fields, FieldsMut, Uuid, check_counter, check_head, magic, seal};
 
 const MAGIC: u32 = magic(b"CLLB");
 
@@ -160,6 +160,7 @@ impl Label {
         if sector_size != 512 && sector_size != 4096 {
             return Err(impossible("sector_size", sector_size.into()));
         }
+        check_counter("generation", b.u64_at(24))?;
         let text = |at| b.text_at(at, NAME).ok_or(impossible("name", at as u64));
         Ok(Label {
             features,

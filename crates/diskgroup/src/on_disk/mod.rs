@@ -201,6 +201,17 @@ pub(crate) fn check_head(bytes: &[u8], magic: u32) -> Result<(), Damage> {
     }
 }
 
+/// Counters on disk stay below this, so that adding to one that was read cannot overflow.
+pub(crate) const COUNTER_MAX: u64 = 1 << 62;
+
+/// Checks a counter that was read.
+pub(crate) fn check_counter(field: &'static str, value: u64) -> Result<(), Damage> {
+    match value < COUNTER_MAX {
+        true => Ok(()),
+        false => Err(Damage::Field { field, value }),
+    }
+}
+
 /// Four letters as the number that they make on the disk.
 pub(crate) const fn magic(letters: &[u8; 4]) -> u32 {
     u32::from_le_bytes(*letters)

@@ -2,7 +2,7 @@
 //! written in turn, so that the newest one is never overwritten.
 
 use super::layout::{BLOCK, FEATURES_KNOWN, FORMAT_VERSION};
-use super::{Block, Damage, Fields, FieldsMut, Uuid, check_head, magic, seal};
+use super::{Block, Damage, Fields, FieldsMut, Uuid, check_counter, check_head, magic, seal};
 
 const MAGIC: u32 = magic(b"CLSB");
 const RUNS_AT: usize = 144;
@@ -117,6 +117,9 @@ impl Superblock {
                 value: b[10].into(),
             });
         }
+        check_counter("generation", b.u64_at(24))?;
+        check_counter("lsn", b.u64_at(64))?;
+        check_counter("epoch", b.u64_at(72))?;
         let count = usize::from(b.u16_at(112));
         if count > RUNS_MAX {
             return Err(Damage::Field {

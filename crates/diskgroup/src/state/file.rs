@@ -3,7 +3,7 @@
 use super::get_text;
 use crate::codec::{Reader, Truncated, Writer};
 use crate::on_disk::Damage;
-use crate::on_disk::layout::{FINE_CHUNK_BYTES, FINE_WIDTH, REGION_BYTES};
+use crate::on_disk::layout::{AU_SIZE_MAX, FINE_CHUNK_BYTES, FINE_WIDTH, REGION_BYTES};
 
 /// How a file's bytes go round its extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -312,7 +312,9 @@ impl FileState {
                 value: legs.len() as u64,
             });
         }
-        let pieces = get_pieces(r)?;
+        // No allocation unit is larger than 64 MiB, so no file has more regions than this.
+        let extents = legs.len() / usize::from(attributes.copies);
+        let pieces = get_pieces(r, extents * REGIONS_PER_EXTENT_MAX)?;
         Ok(FileState {
             number,
             incarnation,
@@ -343,13 +345,15 @@ fn put_pieces(w: &mut Writer, pieces: &[u64]) {
     }
 }
 
-fn get_pieces(r: &mut Reader<'_>) -> Result<Vec<u64>, Damage> {
+/// Regions that the largest extent reaches into.
+const REGIONS_PER_EXTENT_MAX: usize = (AU_SIZE_MAX / REGION_BYTES) as usize;
+
+fn get_pieces(r: &mut Reader<'_>, most: usize) -> Result<Vec<u64>, Damage> {
     let runs = r.u32()?;
     let mut pieces = Vec::new();
     for _ in 0..runs {
         let (count, map) = (r.u32()? as usize, r.u64()?);
-        // 2^26 regions are 256 TiB of one file; more is damage, not data.
-        if pieces.len() + count > 1 << 26 {
+        if count > most.saturating_sub(pieces.len()) {
             return Err(Damage::Field {
                 field: "pieces",
                 value: count as u64,

@@ -401,7 +401,7 @@ impl GroupState {
                 let file = self.file_mut(*number)?;
                 let copies = u64::from(file.attributes.copies);
                 file.legs
-                    .truncate(usize::try_from(extents * copies).unwrap_or(usize::MAX));
+                    .truncate(usize::try_from(extents.saturating_mul(copies)).unwrap_or(usize::MAX));
                 file.pieces.truncate(*regions as usize);
             }
             Op::FileSize {

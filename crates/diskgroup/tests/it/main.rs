@@ -4,3 +4,4 @@ mod basic;
 mod model;
 mod rig;
 mod simulation;
+mod store;
