@@ -133,7 +133,7 @@ impl Rig {
                 name: None,
                 failgroup: None,
                 size: place.bytes,
-                force: true,
+                force: false,
             });
         let spec = CreateGroup {
             name: "BENCH".to_owned(),
