@@ -33,6 +33,9 @@ pub(crate) struct Checksums {
 pub(crate) struct Cached {
     /// Held while the block is read from its disk.
     loading: futures_util::lock::Mutex<()>,
+    /// Held while the block is written to its disk: two writes of it at once could end in either
+    /// order, and who finds nothing left to write must not think that it has been written.
+    writing: futures_util::lock::Mutex<()>,
     loaded: AtomicBool,
     used: AtomicU64,
     content: Mutex<Content>,
@@ -72,6 +75,7 @@ impl Checksums {
         let slot = blocks.entry(key).or_insert_with(|| {
             Arc::new(Cached {
                 loading: futures_util::lock::Mutex::new(()),
+                writing: futures_util::lock::Mutex::new(()),
                 loaded: AtomicBool::new(false),
                 used: AtomicU64::new(0),
                 content: Mutex::new(Content::default()),
@@ -166,17 +170,20 @@ impl Checksums {
             };
             let slot = lock(&inner.data.checksums.blocks).get(key).cloned();
             let Some(slot) = slot else { continue };
-            let bytes = {
-                let mut content = lock(&slot.content);
-                if !content.dirty {
-                    continue;
-                }
-                content.dirty = false;
-                content.block.generation += 1;
-                Bytes::from(content.block.encode(disk.uuid, key.1).0.to_vec())
-            };
             let at = checksum_block_offset(key.1, inner.au_size);
+            // The slot is kept until the write is done: a block that is on its way must not be
+            // forgotten and read back as it was.
             writes.push(async move {
+                let _writing = slot.writing.lock().await;
+                let bytes = {
+                    let mut content = lock(&slot.content);
+                    if !content.dirty {
+                        return Ok(());
+                    }
+                    content.dirty = false;
+                    content.block.generation += 1;
+                    Bytes::from(content.block.encode(disk.uuid, key.1).0.to_vec())
+                };
                 match disk
                     .write(Io::BACKGROUND, at, vec![bytes], Durability::Cached)
                     .await

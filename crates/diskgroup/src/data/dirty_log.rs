@@ -230,7 +230,7 @@ async fn write_cycle(inner: &Arc<Inner>) {
     }
     // An error means that the group has stopped; those who wait find that out.
     if written.is_ok() {
-        log.durable.store(ticket, Ordering::Release);
+        log.durable.fetch_max(ticket, Ordering::AcqRel);
     }
     log.moved.notify(usize::MAX);
 }

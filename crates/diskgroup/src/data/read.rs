@@ -31,6 +31,18 @@ pub(crate) async fn read_file(
 ) -> Result<Vec<Buffer>, Error> {
     inner.check_running()?;
     let _entered = file.enter().await?;
+    read_inside(inner, file, io, offset, buffers).await
+}
+
+/// Reads for somebody who has entered the file. Entering twice would wait for oneself when a
+/// shrink came between.
+async fn read_inside(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    offset: u64,
+    buffers: Vec<Buffer>,
+) -> Result<Vec<Buffer>, Error> {
     let lengths: Vec<usize> = buffers.iter().map(|b| b.len()).collect();
     let total: u64 = lengths.iter().map(|l| *l as u64).sum();
     for (region, pieces) in pieces_of(offset, offset + total) {
@@ -69,7 +81,7 @@ async fn read_through_copy(
     let start = offset / BLOCK_U64 * BLOCK_U64;
     let end = (offset + total).next_multiple_of(BLOCK_U64);
     let whole = Buffer::new((end - start) as usize);
-    let whole = Box::pin(read_file(inner, file, io, start, vec![whole])).await?;
+    let whole = Box::pin(read_inside(inner, file, io, start, vec![whole])).await?;
     let mut at = (offset - start) as usize;
     for buffer in &mut buffers {
         let length = buffer.len();

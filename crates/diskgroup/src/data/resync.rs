@@ -144,8 +144,10 @@ async fn make_equal(
         return Ok(());
     }
     let chosen = choose(inner, file, s, &copies).await;
+    let mut changed = Vec::new();
     for copy in &copies {
         if copy.bytes.as_deref() != Some(&chosen[..]) {
+            changed.push(copy.disk);
             let at = au_offset(copy.leg.au, inner.au_size) + s.au_offset;
             let data = vec![chosen.clone()];
             if let Err(error) = copy.disk.write(io, at, data, Durability::Cached).await {
@@ -161,6 +163,13 @@ async fn make_equal(
             };
             let sums = checksums_of(std::slice::from_ref(&chosen));
             Checksums::set(inner, copy.disk, entries, &sums).await;
+        }
+    }
+    // Once somebody has read what was chosen it must stay, even if the copy that had it is lost
+    // together with the power.
+    for disk in changed {
+        if let Err(error) = disk.flush(io).await {
+            inner.leg_failed(disk, error).await?;
         }
     }
     Ok(())

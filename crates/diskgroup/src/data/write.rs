@@ -91,7 +91,7 @@ async fn write_part(
     for (region, pieces) in pieces_of(range.0, range.1) {
         resync::ensure_synced(inner, file, file.key(region), pieces).await?;
     }
-    let _locked = loop {
+    let locked = loop {
         let guard = file.locks.lock(range.0, range.1).await;
         let wide = widen(inner, file, range);
         if wide == range {
@@ -127,6 +127,9 @@ async fn write_part(
         file.add_fresh(*region, *pieces);
     }
     drop(dirty);
+    // Before the flush enters the file again: one who waits for this range is inside, and one who
+    // changes the file's size keeps us out until he has left.
+    drop(locked);
     drop(entered);
     if durability == Durability::Durable && direct == Durability::Cached {
         flush::flush_file(inner, file, io).await?;
@@ -228,16 +231,19 @@ pub(crate) async fn write_legs(
     let length: u64 = data.iter().map(|d| d.len() as u64).sum();
     let mut rest = Slices::new(data);
     let mut writes = Vec::new();
-    let mut stretches_seen = Vec::new();
-    for s in stretches(file.attributes.striping, inner.au_size, offset, length) {
+    // All extents are there before the first checksum is changed.
+    let stretches_seen: Vec<(Stretch, Vec<Leg>)> =
+        stretches(file.attributes.striping, inner.au_size, offset, length)
+            .map(|s| legs_of(inner, file, &s).map(|legs| (s, legs)))
+            .collect::<Result<_, _>>()?;
+    for (s, legs) in &stretches_seen {
         let part = rest.take(s.length as usize);
-        let legs = legs_of(inner, file, &s)?;
         let sums = if file.attributes.checksums {
             checksums_of(&part)
         } else {
             Vec::new()
         };
-        for leg in &legs {
+        for leg in legs {
             let Some(disk) = inner.disk(leg.disk).filter(|d| d.is_in_sync()) else {
                 continue;
             };
@@ -259,7 +265,6 @@ pub(crate) async fn write_legs(
             let part = part.clone();
             writes.push(async move { (disk, disk.write(io, at, part, durability).await) });
         }
-        stretches_seen.push((s, legs));
     }
     let results: Vec<(&Arc<Disk>, Result<(), IoError>)> = join_all(writes).await;
     for (disk, result) in results {

@@ -92,7 +92,7 @@ impl Group {
         found: Vec<FoundDisk>,
         options: MountOptions,
     ) -> Result<Group, Error> {
-        let start = mount::start(env, name, found, options.force).await?;
+        let start = mount::start(env, name, found, &options).await?;
         let room = room_of(&start.state)?;
         let dirty_log = DirtyLog::new(start.dirty.clone());
         let marked = dirty_log.entries();
@@ -119,10 +119,14 @@ impl Group {
             disk_timeout: options.disk_timeout,
         }));
         let group = Group { inner };
-        if !options.read_only {
-            group.take_over(start, options.force).await?;
-        }
+        // From here on a disk that does not answer is failed, also while the mount goes on.
         group.watch();
+        if !options.read_only
+            && let Err(error) = group.take_over(start, options.force).await
+        {
+            group.inner.stop(error.to_string());
+            return Err(error);
+        }
         Ok(group)
     }
 

@@ -411,11 +411,13 @@ impl Committer {
             };
             if let Some(batch) = batch {
                 self.write_record(&batch.payload).await?;
-                if !self.enough_members() {
-                    // Told nobody yet; taking the failed out comes first.
-                    self.take_out_failed_in_checkpoint().await?;
-                }
+                // Told nobody yet; taking the failed out comes first. That writes records of its
+                // own, which the content taken above lacks: it must be taken again.
+                let again = Box::pin(self.take_out_failed()).await?;
                 self.inner.made_durable(batch.ticket);
+                if again {
+                    continue;
+                }
             }
             if let Some(content) = content {
                 let encoded = encode(self.inner.uuid, self.position.lsn, &content);
@@ -425,15 +427,6 @@ impl Committer {
         for no in disks {
             self.checkpoint_disk(*no, &encoded, position).await;
         }
-        Ok(())
-    }
-
-    fn enough_members(&self) -> bool {
-        self.members.keys().all(|no| self.disk(*no).is_alive())
-    }
-
-    async fn take_out_failed_in_checkpoint(&mut self) -> Result<(), Fatal> {
-        Box::pin(self.take_out_failed()).await?;
         Ok(())
     }
 

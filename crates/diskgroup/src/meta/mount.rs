@@ -1,13 +1,17 @@
 //! Mounting: which history is the newest, whether that is proven, and what is left to do.
 
 use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cellar_io::{Device, DeviceExt, Io, SharedEnv};
+use cellar_io::{Device, DeviceExt, EnvExt, Io, IoError, IoErrorKind, Op, SharedEnv};
+use futures_util::future::{Either, join_all, select};
 
 use crate::disk::{Disk, DiskIdentity};
 use crate::error::Error;
+use crate::group::MountOptions;
 use crate::meta::chain::{Chain, History, ReadError};
 use crate::meta::commit::MemberState;
 use crate::meta::labels::read_labels;
@@ -55,15 +59,32 @@ pub(crate) struct Start {
     pub regions_per_second: f64,
 }
 
+/// What `future` says, unless it says nothing for `limit`.
+async fn within<T>(
+    env: &SharedEnv,
+    limit: Duration,
+    future: impl Future<Output = T>,
+) -> Option<T> {
+    match select(pin!(future), env.sleep(limit)).await {
+        Either::Left((value, _)) => Some(value),
+        Either::Right(_) => None,
+    }
+}
+
 /// Reads the labels of `found` and keeps the disks of the group called `name`.
 pub(crate) async fn disks_of(
+    env: &SharedEnv,
     name: &str,
     found: Vec<FoundDisk>,
+    timeout: Duration,
 ) -> Result<(Uuid, Vec<Labelled>), Error> {
     let mut labelled: Vec<Labelled> = Vec::new();
     let mut damage = None;
-    for disk in found {
-        let Ok(scan) = read_labels(&disk.device).await else {
+    let scans = found.iter().map(|disk| within(env, timeout, read_labels(&disk.device)));
+    let scans = join_all(scans).await;
+    for (disk, scan) in found.into_iter().zip(scans) {
+        // A disk that does not answer is a disk that is not here.
+        let Some(Ok(scan)) = scan else {
             continue;
         };
         match scan.newest() {
@@ -117,14 +138,16 @@ pub(crate) async fn start(
     env: &SharedEnv,
     name: &str,
     found: Vec<FoundDisk>,
-    force: bool,
+    options: &MountOptions,
 ) -> Result<Start, Error> {
-    let (group, mut labelled) = disks_of(name, found).await?;
+    let (force, timeout) = (options.force, options.disk_timeout);
+    let (group, mut labelled) = disks_of(env, name, found, timeout).await?;
     let began = env.now();
     let mut read_bytes = 0u64;
     for l in &mut labelled {
         // A disk whose metadata cannot be read counts as one without metadata.
-        l.chain = Chain::read(&l.found.device, group, l.label.disk).await.ok();
+        let chain = Chain::read(&l.found.device, group, l.label.disk);
+        l.chain = within(env, timeout, chain).await.and_then(Result::ok);
         read_bytes += LOG_BLOCKS * BLOCK as u64;
     }
     let seconds = env.now().since(began).as_secs_f64().max(1e-6);
@@ -142,7 +165,7 @@ pub(crate) async fn start(
             damage: damage.clone(),
         });
     }
-    let (state, best, source) = newest_state(name, group, &labelled).await?;
+    let (state, best, source) = newest_state(env, name, group, &labelled, timeout).await?;
     let (members, lagging) = prove(name, &state, &best, source, &labelled, force)?;
     let generations = labelled
         .iter()
@@ -155,7 +178,7 @@ pub(crate) async fn start(
         .chain(&lagging)
         .filter_map(|no| disks.get(no))
         .collect();
-    let mut dirty = read_dirty(group, &present).await;
+    let mut dirty = read_dirty(env, group, &present, timeout).await;
     if state.clean {
         dirty.values_mut().for_each(|block| block.entries.clear());
     }
@@ -174,9 +197,11 @@ pub(crate) async fn start(
 
 /// The furthest history whose checkpoint can be read; also which disk told it.
 async fn newest_state(
+    env: &SharedEnv,
     name: &str,
     group: Uuid,
     labelled: &[Labelled],
+    timeout: Duration,
 ) -> Result<(GroupState, History, u16), Error> {
     let mut all: Vec<(&Labelled, History)> = Vec::new();
     for l in labelled {
@@ -189,17 +214,28 @@ async fn newest_state(
     }
     all.sort_by_key(|(_, h)| std::cmp::Reverse((h.end.epoch, h.end.lsn)));
     let furthest = all.first().map(|(_, h)| h.end);
-    let mut damage = None;
+    let (mut damage, mut failure) = (None, None);
     for (l, history) in all {
         // Falling back to a shorter history would forget acknowledged changes.
         if Some(history.end) != furthest {
             break;
         }
-        match history.state(&l.found.device, l.label.au_size.into()).await {
-            Ok(state) => return Ok((state, history, l.label.disk_no)),
-            Err(ReadError::Damage(d)) => damage = Some((l.found.path.clone(), d)),
-            Err(ReadError::Io(error)) => return Err(Error::Io(error)),
+        let state = history.state(&l.found.device, l.label.au_size.into());
+        match within(env, timeout, state).await {
+            Some(Ok(state)) => return Ok((state, history, l.label.disk_no)),
+            Some(Err(ReadError::Damage(d))) => damage = Some((l.found.path.clone(), d)),
+            // Another disk may tell the same history.
+            Some(Err(ReadError::Io(error))) => failure = Some(error),
+            None => {
+                let after_ms = timeout.as_millis() as u64;
+                let name = &l.found.device.geometry().name;
+                let kind = IoErrorKind::Timeout { after_ms };
+                failure = Some(IoError::new(kind, name, Op::Read, 0, 0));
+            }
         }
+    }
+    if let (None, Some(error)) = (&damage, failure) {
+        return Err(Error::Io(error));
     }
     let (what, damage) = match damage {
         Some((path, d)) => (format!("the checkpoint on {path}"), d),
@@ -369,12 +405,18 @@ fn check_complete(
 
 /// The newest version of each block of the dirty log. A mark is acknowledged when every member has
 /// it, so the newest version on any member has every acknowledged mark of that block.
-async fn read_dirty(group: Uuid, members: &[&Arc<Disk>]) -> BTreeMap<u16, DirtyBlock> {
+async fn read_dirty(
+    env: &SharedEnv,
+    group: Uuid,
+    members: &[&Arc<Disk>],
+    timeout: Duration,
+) -> BTreeMap<u16, DirtyBlock> {
     let mut newest: BTreeMap<u16, DirtyBlock> = BTreeMap::new();
     for disk in members {
         for place in DIRTY_LOG {
             let length = DIRTY_LOG_BYTES as usize;
-            let Ok(bytes) = disk.device().read_at(Io::FOREGROUND, place, length).await else {
+            let read = disk.device().read_at(Io::FOREGROUND, place, length);
+            let Some(Ok(bytes)) = within(env, timeout, read).await else {
                 continue;
             };
             for (number, block) in (0u16..).zip(bytes.chunks_exact(BLOCK)) {

@@ -1,4 +1,6 @@
 //! Integration tests of the disk group crate.
 
 mod basic;
+mod model;
 mod rig;
+mod simulation;
