@@ -1,0 +1,123 @@
+//! What a disk group costs over the raw disks below it, and against rivals.
+//!
+//! `cargo bench -p cellar-diskgroup --no-default-features --profile release --bench group -- WHAT`
+//! with WHAT one of `read`, `scan`, `shaped`, `write`, `btrfs`, `cost`, `hot`, `resync`, `mount`.
+//! Ours and the other's runs alternate; each arm prints the median and the spread of its rounds,
+//! then the goal. What it makes in `--dir` it removes. The exit code is 1 when a goal is missed.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a benchmark stops at the first surprise"
+)]
+
+mod btrfs;
+mod cost;
+mod fio;
+mod mount;
+mod read;
+mod report;
+mod rig;
+mod write;
+
+use std::path::PathBuf;
+
+/// What was asked for on the command line.
+pub struct Options {
+    /// Where disks are made.
+    pub dir: PathBuf,
+    /// Rounds of each arm.
+    pub rounds: usize,
+    /// Seconds of each run.
+    pub seconds: u64,
+    /// Bytes of file data; 0 takes the default of the measurement.
+    pub size: u64,
+    /// Without fio and rivals: for a profile.
+    pub alone: bool,
+    /// Only arms whose name has this in it.
+    pub only: Option<String>,
+    /// Where each run is noted, a line of JSON each.
+    pub record: Option<PathBuf>,
+}
+
+impl Options {
+    /// Whether an arm was asked for.
+    pub fn wants(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| name.contains(only))
+    }
+
+    /// The bytes of file data: what was asked for, or `default`.
+    pub fn bytes(&self, default: u64) -> u64 {
+        if self.size == 0 { default } else { self.size }
+    }
+}
+
+const HELP: &str = "WHAT is one of read, scan, shaped, write, btrfs, cost, hot, resync, mount; \
+                    options are --dir --rounds --seconds --size --only --record --alone";
+
+fn main() {
+    refuse_debug();
+    let Some((what, options)) = parse() else {
+        return;
+    };
+    let mut report = report::Report::new(&what, &options);
+    match what.as_str() {
+        "read" => read::random(&options, &mut report),
+        "scan" => read::sequential(&options, &mut report),
+        "shaped" => read::shaped(&options, &mut report),
+        "write" => write::against_raw(&options, &mut report),
+        "btrfs" => btrfs::run(&options, &mut report),
+        "cost" => cost::cold(&options, &mut report),
+        "hot" => cost::hot(&options, &mut report),
+        "resync" => cost::resync(&options, &mut report),
+        "mount" => mount::run(&options, &mut report),
+        other => panic!("{other}: {HELP}"),
+    }
+    std::process::exit(i32::from(report.missed > 0));
+}
+
+/// Debug assertions say nothing here, because the release profile has them: an optimised build
+/// counts to 200 million in no time, because it need not.
+fn refuse_debug() {
+    let start = rig::cpu_seconds();
+    let sum = (0..200_000_000_u64).fold(0_u64, |sum, i| sum.wrapping_add(i));
+    std::hint::black_box(sum);
+    let took = rig::cpu_seconds() - start;
+    assert!(took < 0.5, "measure an optimised build, never a debug one");
+}
+
+fn parse() -> Option<(String, Options)> {
+    let mut options = Options {
+        dir: std::env::temp_dir(),
+        rounds: 3,
+        seconds: 2,
+        size: 0,
+        alone: false,
+        only: None,
+        record: None,
+    };
+    let mut what = None;
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        let mut value = || {
+            arguments
+                .next()
+                .unwrap_or_else(|| panic!("{argument} needs a value"))
+        };
+        match argument.as_str() {
+            "--dir" => options.dir = value().into(),
+            "--rounds" => options.rounds = value().parse().expect("--rounds is a count"),
+            "--seconds" => options.seconds = value().parse().expect("--seconds is a count"),
+            "--size" => options.size = value().parse::<u64>().expect("--size is in MiB") << 20,
+            "--only" => options.only = Some(value()),
+            "--record" => options.record = Some(value().into()),
+            "--alone" => options.alone = true,
+            // What `cargo bench` adds.
+            "--bench" => {}
+            // What `cargo test` adds: nothing to measure then.
+            "--test" => return None,
+            other if other.starts_with('-') || what.is_some() => panic!("{other}: {HELP}"),
+            other => what = Some(other.to_owned()),
+        }
+    }
+    Some((what.unwrap_or_else(|| panic!("{HELP}")), options))
+}
