@@ -642,15 +642,15 @@ fn check_room(inner: &Inner, core: &Core, file: &FileState, missing: u64) -> Res
     }
     Err(Error::NoSpace {
         group: inner.name.clone(),
-        wanted_mb: missing * inner.au_size >> 20,
-        why: format!("{} MB fit", fits * inner.au_size >> 20),
+        wanted_mb: (missing * inner.au_size) >> 20,
+        why: format!("{} MB fit", (fits * inner.au_size) >> 20),
     })
 }
 
 fn no_space(inner: &Inner, core: &Core, missing: u64, error: &crate::space::SpaceError) -> Error {
     Error::NoSpace {
         group: inner.name.clone(),
-        wanted_mb: missing * inner.au_size >> 20,
+        wanted_mb: (missing * inner.au_size) >> 20,
         why: core.space.words(error),
     }
 }

@@ -130,7 +130,7 @@ impl Group {
         let state = &core.state;
         let copies = state.header.redundancy.copies();
         let usable = core.space.usable(copies, state);
-        let mb = |aus: u64| aus * inner.au_size >> 20;
+        let mb = |aus: u64| (aus * inner.au_size) >> 20;
         let signed_mb = |aus: i64| aus * (inner.au_size >> 20) as i64;
         GroupInfo {
             name: inner.name.clone(),
@@ -176,8 +176,8 @@ impl Group {
                     failure: here.and_then(|h| h.failure()).map(|e| e.kind.to_string()),
                     metadata: core.state.members.contains(no),
                     bytes: d.bytes,
-                    total_mb: u64::from(total) * inner.au_size >> 20,
-                    free_mb: u64::from(free) * inner.au_size >> 20,
+                    total_mb: (u64::from(total) * inner.au_size) >> 20,
+                    free_mb: (u64::from(free) * inner.au_size) >> 20,
                     offline_ns: d.offline_ns,
                     created_ns: d.created_ns,
                     logical_sector: here.map_or(0, |h| h.device().geometry().logical_sector),

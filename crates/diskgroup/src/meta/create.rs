@@ -275,6 +275,20 @@ async fn write_all(
     for (no, p) in (0u16..).zip(planned) {
         write_labels(&p.disk.device, &label(no, p, LabelStatus::Creating)).await?;
     }
+    write_metadata(env, &header, spec, planned).await?;
+    for (no, p) in (0u16..).zip(planned) {
+        write_labels(&p.disk.device, &label(no, p, LabelStatus::Member)).await?;
+    }
+    Ok(())
+}
+
+/// The first checkpoint, on every member of the metadata set.
+async fn write_metadata(
+    env: &SharedEnv,
+    header: &GroupHeader,
+    spec: &CreateGroup,
+    planned: &[Planned],
+) -> Result<(), Error> {
     let candidates: Vec<Candidate> = (0u16..)
         .zip(planned)
         .map(|(disk, p)| Candidate {
@@ -338,9 +352,6 @@ async fn write_all(
             generation: 1,
         };
         checkpoint::write(&target, &encoded, position).await?;
-    }
-    for (no, p) in (0u16..).zip(planned) {
-        write_labels(&p.disk.device, &label(no, p, LabelStatus::Member)).await?;
     }
     Ok(())
 }
