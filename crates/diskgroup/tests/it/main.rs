@@ -1,5 +1,7 @@
 //! Integration tests of the disk group crate.
 
 mod basic;
+mod fuzz;
+mod golden;
 mod rig;
 mod store;
