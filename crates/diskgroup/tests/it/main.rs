@@ -3,5 +3,6 @@
 mod basic;
 mod fuzz;
 mod golden;
+mod inspect;
 mod rig;
 mod store;
