@@ -122,7 +122,10 @@ async fn labels(device: &Arc<dyn Device>, size: u64) -> (Vec<Inspection>, Option
                 Ok(label) => {
                     let generation = format!("generation {}", label.generation);
                     parts.push(Inspection::leaf(name, generation).with(label_parts(&label)));
-                    if newest.as_ref().is_none_or(|n| n.generation < label.generation) {
+                    if newest
+                        .as_ref()
+                        .is_none_or(|n| n.generation < label.generation)
+                    {
                         newest = Some(label);
                     }
                 }
@@ -182,7 +185,10 @@ fn superblock_parts(s: &Superblock) -> Vec<Inspection> {
     vec![
         Inspection::leaf("log begins at", s.position.lsn),
         Inspection::leaf("epoch", s.position.epoch),
-        Inspection::leaf("previous life", format!("{:#018x}", s.position.previous_life)),
+        Inspection::leaf(
+            "previous life",
+            format!("{:#018x}", s.position.previous_life),
+        ),
         Inspection::leaf("previous crc", format!("{:#010x}", s.position.previous_crc)),
         Inspection::leaf("area", s.area),
         Inspection::leaf("AUs", runs.join(" ")),
@@ -297,7 +303,10 @@ async fn dirty_log(device: &Arc<dyn Device>, label: &Label) -> Inspection {
             }
         };
         for (number, block) in (0u16..).zip(bytes.chunks_exact(BLOCK)) {
-            let name = format!("block {number} at {}", place + u64::from(number) * BLOCK_U64);
+            let name = format!(
+                "block {number} at {}",
+                place + u64::from(number) * BLOCK_U64
+            );
             match DirtyBlock::decode(block, label.group, number) {
                 Err(Damage::Blank) => {}
                 Err(damage) => parts.push(Inspection::leaf(name, damaged(&damage))),

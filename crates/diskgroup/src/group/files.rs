@@ -190,7 +190,10 @@ impl Group {
             false => PublishIf::NameIsFree,
         };
         let published = self.publish_if(file, path, condition).await?;
-        assert!(published, "only a condition on the old file is answered with no");
+        assert!(
+            published,
+            "only a condition on the old file is answered with no"
+        );
         Ok(())
     }
 

@@ -30,8 +30,8 @@ use crate::state::{GroupState, Op};
 use inner::{Inner, InnerParts};
 use room::Room;
 
-pub(crate) use files::{check_attributes, parts_of};
 pub use files::{FileSpec, Listed, PublishIf};
+pub(crate) use files::{check_attributes, parts_of};
 pub use handle::File;
 pub use report::{DiskInfo, FileInfo, GroupInfo, Resync, aus_of};
 

@@ -400,8 +400,9 @@ impl GroupState {
             } => {
                 let file = self.file_mut(*number)?;
                 let copies = u64::from(file.attributes.copies);
-                file.legs
-                    .truncate(usize::try_from(extents.saturating_mul(copies)).unwrap_or(usize::MAX));
+                file.legs.truncate(
+                    usize::try_from(extents.saturating_mul(copies)).unwrap_or(usize::MAX),
+                );
                 file.pieces.truncate(*regions as usize);
             }
             Op::FileSize {

@@ -3,6 +3,9 @@
 mod basic;
 mod membership;
 mod model;
+mod fuzz;
+mod golden;
+mod inspect;
 mod rig;
 mod simulation;
 mod store;
