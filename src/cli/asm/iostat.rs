@@ -159,20 +159,20 @@ fn sizes(now: &[Seen], before: &[Seen], since: bool, show: Show) -> Result<(), F
     let mut split = Table::new(&columns);
     for seen in now {
         let old = earlier(before, seen);
-        let Some(stats) = seen.sent else { continue };
-        let base = old.and_then(|o| o.sent);
+        let Some(stats) = &seen.sent else { continue };
+        let base = old.and_then(|o| o.sent.as_ref());
         let below = seen.device.zip(old.and_then(|o| o.device));
         for (op, pick, at) in [("read", reads as fn(&DiskStats) -> &OpStats, 0), ("write", writes, 1)]
         {
-            let base = base.as_ref().map(pick);
-            for (power, count) in histogram(pick(&stats), base.filter(|_| since)) {
+            let base = base.map(pick);
+            for (power, count) in histogram(pick(stats), base.filter(|_| since)) {
                 let row = [seen.group.as_str(), seen.disk.as_str(), op].map(Cell::from);
                 let mut row = row.to_vec();
                 row.extend([Cell::from(kilobytes(power)), count.into()]);
                 sent.push(row);
             }
             let got = below.and_then(|(new, old)| mean(new.ops[at], old.ops[at]));
-            let new = (pick(&stats).requests, pick(&stats).bytes);
+            let new = (pick(stats).requests, pick(stats).bytes);
             let old = base.map(|o| (o.requests, o.bytes)).unwrap_or_default();
             let row = [seen.group.as_str(), seen.disk.as_str(), op].map(Cell::from);
             let mut row = row.to_vec();
