@@ -1,0 +1,357 @@
+//! ls, du, find, mkdir, rm: files and directories of groups.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cellar_instance::Error;
+use cellar_instance::diskgroup::state::Striping;
+use cellar_instance::diskgroup::{FileInfo, Group, Listed};
+
+use super::super::database::Database;
+use super::super::fault::Fault;
+use super::super::output;
+use super::table::{Cell, Table};
+use super::{Show, Spot, is_pattern, matches, spot};
+
+/// Arguments of `ls`.
+#[derive(Debug, clap::Args)]
+pub struct Ls {
+    /// Type, redundancy, striping, time, and who made the name.
+    #[arg(short = 'l')]
+    long: bool,
+    /// Block size, blocks, bytes, and the room of all copies.
+    #[arg(short = 's')]
+    space: bool,
+    /// Whole paths.
+    #[arg(short = 'a')]
+    absolute: bool,
+    /// A directory, file or pattern; the groups if it is left out.
+    path: Option<String>,
+}
+
+/// Arguments of `du`.
+#[derive(Debug, clap::Args)]
+pub struct Du {
+    /// A directory, file or pattern; all groups if it is left out.
+    path: Option<String>,
+}
+
+/// The types `find --type` knows.
+const TYPES: [&str; 7] = [
+    "datafile", "onlinelog", "archivelog", "tempfile", "controlfile", "parameterfile", "dumpset",
+];
+
+/// Arguments of `find`.
+#[derive(Debug, clap::Args)]
+pub struct Find {
+    /// Only files of this type.
+    #[arg(long = "type", value_name = "TYPE", ignore_case = true,
+          value_parser = clap::builder::PossibleValuesParser::new(TYPES))]
+    kind: Option<String>,
+    /// Where to look; + is everywhere.
+    dir: String,
+    /// The name, or a pattern of it.
+    pattern: String,
+}
+
+/// Arguments of `mkdir`.
+#[derive(Debug, clap::Args)]
+pub struct Mkdir {
+    /// Also those above it; no error if it is there.
+    #[arg(short = 'p')]
+    parents: bool,
+    /// Directories.
+    #[arg(required = true, value_name = "DIRECTORY")]
+    paths: Vec<String>,
+}
+
+/// Arguments of `rm`.
+#[derive(Debug, clap::Args)]
+pub struct Rm {
+    /// Also directories, with all that is in them.
+    #[arg(short = 'r')]
+    recursive: bool,
+    /// What is not there is no error.
+    #[arg(short = 'f')]
+    force: bool,
+    /// Files, directories, patterns.
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<String>,
+}
+
+/// What a path or pattern names; an error if it names nothing.
+fn named(spot: &Spot) -> Result<Vec<Listed>, Fault> {
+    let found = spot.mounted.group.list(&spot.path, false);
+    if found.is_empty() {
+        let text = format!("entry \"{}\" does not exist", spot.name_of(&spot.path));
+        let hint = format!("list what is there: cellar asm ls +{}", spot.mounted.group.name());
+        return Err(Error::new(15173, text).hint(hint).into());
+    }
+    Ok(found)
+}
+
+fn infos(group: &Group) -> BTreeMap<u32, FileInfo> {
+    group.files().into_iter().map(|f| (f.number, f)).collect()
+}
+
+/// Files and directories.
+pub fn ls(args: &Ls, database: &Database, show: Show) -> Result<(), Fault> {
+    let mut columns: Vec<&'static str> = Vec::new();
+    if args.long {
+        columns.extend(["Type", "Redund", "Striped", "Time", "Sys"]);
+    }
+    if args.space {
+        columns.extend(["Block_Size", "Blocks", "Bytes", "Space"]);
+    }
+    columns.push("Name");
+    let mut table = Table::new(&columns);
+    let Some(text) = args.path.as_deref().filter(|p| *p != "+") else {
+        for mounted in database.inner.groups() {
+            let prefix = if args.absolute { "+" } else { "" };
+            table.push(row(args, None, format!("{prefix}{}/", mounted.group.name())));
+        }
+        return table.print(show.format, show.header);
+    };
+    let spot = spot(database, text)?;
+    let group = &spot.mounted.group;
+    let list = if spot.path.is_empty() {
+        group.list_dir("")?
+    } else {
+        let found = named(&spot)?;
+        match found.as_slice() {
+            [one] if one.file.is_none() && !is_pattern(&spot.path) => group.list_dir(&one.path)?,
+            _ => found,
+        }
+    };
+    let infos = infos(group);
+    for entry in list {
+        let slash = if entry.file.is_none() { "/" } else { "" };
+        let name = match args.absolute {
+            true => spot.name_of(&entry.path),
+            // A pattern may match in several directories: then the path tells them apart.
+            false if is_pattern(&spot.path) && spot.path.contains('/') => entry.path.clone(),
+            false => last(&entry.path).to_owned(),
+        };
+        let info = entry.file.and_then(|number| infos.get(&number));
+        let info = info.map(|info| (info, entry.system));
+        table.push(row(args, info, format!("{name}{slash}")));
+    }
+    table.print(show.format, show.header)
+}
+
+/// The last part of a path.
+fn last(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn row(args: &Ls, info: Option<(&FileInfo, bool)>, name: String) -> Vec<Cell> {
+    let mut row: Vec<Cell> = Vec::new();
+    if args.long {
+        match info {
+            Some((info, system)) => row.extend([
+                info.attributes.file_type.name().into(),
+                match info.attributes.copies {
+                    0 | 1 => "UNPROT",
+                    2 => "MIRROR",
+                    _ => "HIGH",
+                }
+                .into(),
+                match info.attributes.striping {
+                    Striping::Coarse => "COARSE",
+                    Striping::Fine => "FINE",
+                }
+                .into(),
+                time(info.modified_ns).into(),
+                if system { "Y" } else { "N" }.into(),
+            ]),
+            None => row.extend(["", "", "", "", "N"].map(Cell::from)),
+        }
+    }
+    if args.space {
+        match info {
+            Some((info, _)) => row.extend([
+                info.attributes.unit.into(),
+                info.size.div_ceil(u64::from(info.attributes.unit.max(1))).into(),
+                info.size.into(),
+                info.space.into(),
+            ]),
+            None => row.extend([Cell::Unknown, Cell::Unknown, Cell::Unknown, Cell::Unknown]),
+        }
+    }
+    row.push(name.into());
+    row
+}
+
+/// Room.
+pub fn du(args: &Du, database: &Database, show: Show) -> Result<(), Fault> {
+    let (mut used, mut mirrored) = (0u64, 0u64);
+    let mut add = |group: &Group, list: &[Listed]| {
+        // A file with two names takes its room once.
+        let numbers: BTreeSet<u32> = list.iter().filter_map(|l| l.file).collect();
+        for info in group.files().iter().filter(|f| numbers.contains(&f.number)) {
+            used += info.space / u64::from(info.attributes.copies.max(1));
+            mirrored += info.space;
+        }
+    };
+    match args.path.as_deref().filter(|p| *p != "+") {
+        None => {
+            for mounted in database.inner.groups() {
+                add(&mounted.group, &mounted.group.list("", true));
+            }
+        }
+        Some(text) => {
+            let spot = spot(database, text)?;
+            if !spot.path.is_empty() {
+                named(&spot)?;
+            }
+            add(&spot.mounted.group, &spot.mounted.group.list(&spot.path, true));
+        }
+    }
+    let mut table = Table::new(&["Used_MB", "Mirror_used_MB"]);
+    table.push(vec![(used >> 20).into(), (mirrored >> 20).into()]);
+    table.print(show.format, show.header)
+}
+
+/// Files by name.
+pub fn find(args: &Find, database: &Database, show: Show) -> Result<(), Fault> {
+    let spots = match args.dir.as_str() {
+        "+" => {
+            let all = database.inner.groups().into_iter();
+            all.map(|mounted| Spot { mounted, path: String::new() }).collect()
+        }
+        text => {
+            let one = spot(database, text)?;
+            if !one.path.is_empty() {
+                named(&one)?;
+            }
+            vec![one]
+        }
+    };
+    let mut table = Table::new(&["Path"]);
+    for spot in &spots {
+        let infos = infos(&spot.mounted.group);
+        for entry in spot.mounted.group.list(&spot.path, true) {
+            if !matches(&args.pattern, last(&entry.path)) {
+                continue;
+            }
+            let info = entry.file.and_then(|number| infos.get(&number));
+            let right = args.kind.as_deref().is_none_or(|kind| {
+                info.is_some_and(|i| i.attributes.file_type.name().eq_ignore_ascii_case(kind))
+            });
+            if right {
+                let slash = if entry.file.is_none() { "/" } else { "" };
+                table.push(vec![format!("{}{slash}", spot.name_of(&entry.path)).into()]);
+            }
+        }
+    }
+    table.print(show.format, show.header)
+}
+
+/// Makes directories.
+pub async fn mkdir(args: &Mkdir, database: &Database) -> Result<(), Fault> {
+    let spots: Vec<Spot> =
+        args.paths.iter().map(|p| spot(database, p)).collect::<Result<_, _>>()?;
+    if let Some(at) = spots.iter().position(|s| s.path.is_empty()) {
+        return Err(Fault::usage(format!(
+            "\"{}\" is a disk group; a directory is written as +{}/NAME",
+            args.paths[at],
+            spots[at].mounted.group.name()
+        )));
+    }
+    for spot in &spots {
+        let group = &spot.mounted.group;
+        if args.parents && group.list_dir(&spot.path).is_ok() {
+            continue;
+        }
+        group.mkdir(&spot.path, args.parents).await?;
+    }
+    Ok(())
+}
+
+/// Deletes files, and directories if asked. Everything is looked at before anything is deleted.
+pub async fn rm(args: &Rm, database: &Database) -> Result<(), Fault> {
+    let mut doomed: Vec<(Spot, Vec<Listed>)> = Vec::new();
+    for text in &args.paths {
+        let spot = spot(database, text)?;
+        if spot.path.is_empty() {
+            return Err(Fault::usage(format!(
+                "\"{text}\" is the whole group; that is DROP DISKGROUP {} INCLUDING CONTENTS",
+                spot.mounted.group.name()
+            )));
+        }
+        let found = match named(&spot) {
+            Err(_) if args.force => continue,
+            found => found?,
+        };
+        for entry in &found {
+            check_removable(&spot, entry, args.recursive)?;
+        }
+        doomed.push((spot, found));
+    }
+    for (spot, list) in &doomed {
+        let group = &spot.mounted.group;
+        for entry in list {
+            match entry.file {
+                Some(_) => group.remove(&entry.path).await?,
+                None => group.rmdir(&entry.path, true).await?,
+            }
+            if is_pattern(&spot.path) {
+                output::notice(&format!("removed {}", spot.name_of(&entry.path)));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_removable(spot: &Spot, entry: &Listed, recursive: bool) -> Result<(), Fault> {
+    spot.check_not_catalog(&entry.path)?;
+    if entry.file.is_some() {
+        return Ok(());
+    }
+    let name = spot.name_of(&entry.path);
+    if !recursive {
+        let error = Error::new(15177, format!("\"{name}\" is a directory"));
+        let hint = format!("with all that is in it: cellar asm rm -r {name}");
+        return Err(error.hint(hint).into());
+    }
+    for below in spot.mounted.group.list(&entry.path, true) {
+        spot.check_not_catalog(&below.path)?;
+    }
+    Ok(())
+}
+
+/// Nanoseconds since 1970 as `2026-11-21 09:05:00`, UTC.
+pub fn time(unix_ns: u64) -> String {
+    let seconds = unix_ns / 1_000_000_000;
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    // Years that begin in March, so that the day that comes and goes is their last.
+    let z = days + 719_468;
+    let (era, day) = (z / 146_097, z % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year + year / 4 - year / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year + era * 400 + u64::from(month <= 2);
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        let at = |seconds: u64| time(seconds * 1_000_000_000);
+        assert_eq!(at(0), "1970-01-01 00:00:00");
+        assert_eq!(at(951_782_400), "2000-02-29 00:00:00");
+        assert_eq!(at(1_709_251_199), "2024-02-29 23:59:59");
+        assert_eq!(at(4_107_542_400), "2100-03-01 00:00:00");
+    }
+
+    #[test]
+    fn the_last_part_of_a_path_is_its_name() {
+        assert_eq!(last("a/b/c"), "c");
+        assert_eq!(last("c"), "c");
+    }
+}

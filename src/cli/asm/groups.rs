@@ -1,0 +1,339 @@
+//! lsdg, lsdsk, lsattr, lsop: what groups and disks say of themselves.
+
+use std::time::Duration;
+
+use cellar_instance::Error;
+use cellar_instance::database::Mounted;
+use cellar_instance::diskgroup::{DiskInfo, GroupInfo};
+use cellar_io::EnvExt;
+
+use super::super::database::{Database, Place};
+use super::super::fault::Fault;
+use super::super::output::{self, Format};
+use super::super::size::show_count;
+use super::table::{Cell, Table};
+use super::{Show, chosen, files, is_pattern, matches};
+
+/// Arguments of `lsdg`.
+#[derive(Debug, clap::Args)]
+pub struct Lsdg {
+    /// A group's name, or a pattern.
+    pattern: Option<String>,
+}
+
+/// Arguments of `lsdsk`.
+#[derive(Debug, clap::Args)]
+pub struct Lsdsk {
+    /// Sizes, names, failure groups.
+    #[arg(short = 'k')]
+    sizes: bool,
+    /// Numbers and states.
+    #[arg(short = 'p', conflicts_with_all = ["sizes", "times", "statistics"])]
+    states: bool,
+    /// When they joined, and how long one that left may stay away.
+    #[arg(short = 't', conflicts_with_all = ["sizes", "statistics"])]
+    times: bool,
+    /// Requests, errors, seconds and bytes since the mount.
+    #[arg(long, conflicts_with = "sizes")]
+    statistics: bool,
+    /// Only of this group.
+    #[arg(short = 'G', value_name = "GROUP")]
+    group: Option<String>,
+    /// A path or a disk's name, or a pattern of one.
+    pattern: Option<String>,
+}
+
+/// Arguments of `lsattr`.
+#[derive(Debug, clap::Args)]
+pub struct Lsattr {
+    /// Only of this group.
+    #[arg(short = 'G', value_name = "GROUP")]
+    group: Option<String>,
+    /// With values.
+    #[arg(short = 'l')]
+    long: bool,
+    /// With values, group, and whether they can be changed.
+    #[arg(short = 'm')]
+    more: bool,
+    /// An attribute, or a pattern.
+    pattern: Option<String>,
+}
+
+/// Arguments of `lsop`.
+#[derive(Debug, clap::Args)]
+pub struct Lsop {}
+
+/// Groups.
+pub fn lsdg(args: &Lsdg, database: &Database, show: Show) -> Result<(), Fault> {
+    let mut table = Table::new(&[
+        "State", "Type", "Rebal", "Sector", "Block", "AU", "Total_MB", "Free_MB",
+        "Req_mir_free_MB", "Usable_file_MB", "Offline_disks", "Name",
+    ]);
+    let chosen = chosen(database, args.pattern.as_deref())?;
+    let mut remarks = String::new();
+    let mut json = Vec::new();
+    for mounted in &chosen {
+        let info = mounted.group.info();
+        let busy = mounted.group.resync().bytes_left > 0;
+        table.push(vec![
+            if info.stopped.is_some() { "STOPPED" } else { "MOUNTED" }.into(),
+            info.redundancy.short().into(),
+            if busy { "Y" } else { "N" }.into(),
+            info.sector_size.into(),
+            4096u32.into(),
+            info.au_size.into(),
+            info.total_mb.into(),
+            info.free_mb.into(),
+            info.required_mirror_free_mb.into(),
+            info.usable_file_mb.into(),
+            (info.offline_disks as u64).into(),
+            info.name.as_str().into(),
+        ]);
+        let survives = mounted.survives();
+        remarks.push_str(&honest(&info, survives));
+        json.push((info, survives));
+    }
+    if show.format == Format::Table {
+        output::text(&table.text(show.header))?;
+        return output::text(&remarks);
+    }
+    let mut rows = table.json();
+    for (row, (info, survives)) in rows.iter_mut().zip(json) {
+        row["writable_mb"] = info.writable_mb.into();
+        row["writable_and_survive_mb"] = info.writable_and_survive_mb.into();
+        row["can_restore"] = info.can_restore.into();
+        row["survives"] = survives.into();
+        row["stopped"] = info.stopped.into();
+    }
+    output::json(&rows)
+}
+
+/// What really can be written, and what the loss of a failure group leaves standing.
+fn honest(info: &GroupInfo, survives: &str) -> String {
+    let now = show_count(info.writable_mb);
+    let mut out = format!("{}: {now} MB can be written now", info.name);
+    if info.redundancy.copies() < 2 {
+        out.push_str(", in one copy.");
+    } else if !info.can_restore {
+        out.push_str(
+            ".\n  After the loss of a failure group too few would be left to mirror again.",
+        );
+    } else if info.writable_and_survive_mb >= 0 {
+        let safe = show_count(info.writable_and_survive_mb.unsigned_abs());
+        out.push_str(&format!(
+            ",\n  {safe} MB so that all can be mirrored again after any failure group is lost."
+        ));
+    } else {
+        let over = show_count(info.writable_and_survive_mb.unsigned_abs());
+        out.push_str(&format!(
+            ",\n  but {over} MB too much is there to mirror all again after a failure group is lost."
+        ));
+    }
+    let what = match survives {
+        "device" => "device (any one may be lost)",
+        "file" => "file (any one may be lost, not the device below them)",
+        _ => "nothing (a lost disk is lost data)",
+    };
+    out.push_str(&format!("\n  Survives = {what}\n"));
+    if let Some(why) = &info.stopped {
+        out.push_str(&format!("  It has stopped: {why}\n"));
+    }
+    out
+}
+
+/// Disks.
+pub fn lsdsk(args: &Lsdsk, database: &Database, show: Show) -> Result<(), Fault> {
+    let groups = chosen(database, args.group.as_deref())?;
+    let mut table = Table::new(columns(args));
+    let mut found = false;
+    for mounted in &groups {
+        let redundancy = mounted.group.info().redundancy.short();
+        for disk in mounted.group.disks() {
+            if args.pattern.as_deref().is_none_or(|p| is_meant(p, &disk)) {
+                found = true;
+                table.push(row(args, mounted, redundancy, &disk));
+            }
+        }
+    }
+    if let (false, Some(pattern)) = (found, &args.pattern) {
+        let text = format!("no disk of a mounted group matches \"{pattern}\"");
+        let error = Error::new(15054, text).hint("see which there are: cellar asm lsdsk -k");
+        return Err(error.into());
+    }
+    table.print(show.format, show.header)
+}
+
+fn is_meant(pattern: &str, disk: &DiskInfo) -> bool {
+    matches(&pattern.to_uppercase(), &disk.name)
+        || disk.path.as_deref().is_some_and(|path| matches(pattern, path))
+}
+
+fn columns(args: &Lsdsk) -> &'static [&'static str] {
+    if args.sizes {
+        &[
+            "Total_MB", "Free_MB", "OS_MB", "Name", "Failgroup", "Library", "Label", "UDID",
+            "Product", "Redund", "Path",
+        ]
+    } else if args.states {
+        &[
+            "Group_Num", "Disk_Num", "Incarn", "Mount_Stat", "Header_Stat", "Mode_Stat", "State",
+            "Path",
+        ]
+    } else if args.times {
+        &["Create_Date", "Mount_Date", "Repair_Timer", "Path"]
+    } else if args.statistics {
+        &[
+            "Reads", "Writes", "Read_Errs", "Write_Errs", "Read_time", "Write_Time", "Bytes_Read",
+            "Bytes_Written", "Path",
+        ]
+    } else {
+        &["Path"]
+    }
+}
+
+fn row(args: &Lsdsk, mounted: &Mounted, redundancy: &str, disk: &DiskInfo) -> Vec<Cell> {
+    let count = |name: &str| Cell::from(disk.counters.get(name).copied());
+    let seconds = |name: &str| Cell::from(disk.counters.get(name).map(|ns| *ns as f64 / 1e9));
+    let here = disk.path.is_some();
+    let mut row = if args.sizes {
+        vec![
+            disk.total_mb.into(),
+            disk.free_mb.into(),
+            (disk.bytes >> 20).into(),
+            disk.name.as_str().into(),
+            disk.failgroup.as_str().into(),
+            "System".into(),
+            Cell::Unknown,
+            Cell::Unknown,
+            Cell::Unknown,
+            redundancy.into(),
+        ]
+    } else if args.states {
+        vec![
+            mounted.number.into(),
+            u32::from(disk.number).into(),
+            Cell::Unknown,
+            if here { "CACHED" } else { "MISSING" }.into(),
+            if here { "MEMBER" } else { "UNKNOWN" }.into(),
+            if disk.in_sync { "ONLINE" } else { "OFFLINE" }.into(),
+            "NORMAL".into(),
+        ]
+    } else if args.times {
+        vec![files::time(disk.created_ns).into(), Cell::Unknown, Cell::Unknown]
+    } else if args.statistics {
+        vec![
+            count("reads"),
+            count("writes"),
+            count("read_errs"),
+            count("write_errs"),
+            seconds("read_ns"),
+            seconds("write_ns"),
+            count("bytes_read"),
+            count("bytes_written"),
+        ]
+    } else {
+        vec![]
+    };
+    row.push(disk.path.clone().into());
+    row
+}
+
+/// Attributes.
+pub fn lsattr(args: &Lsattr, database: &Database, show: Show) -> Result<(), Fault> {
+    let groups = chosen(database, args.group.as_deref())?;
+    let mut table = Table::new(match (args.more, args.long) {
+        (true, _) => &["Group_Name", "Name", "Value", "RO", "Sys"],
+        (false, true) => &["Name", "Value"],
+        (false, false) => &["Name"],
+    });
+    let pattern = args.pattern.as_deref().map(str::to_lowercase);
+    let mut found = false;
+    for mounted in &groups {
+        for (name, (value, fixed)) in mounted.group.attributes() {
+            let meant = pattern.as_deref().is_none_or(|p| match is_pattern(p) {
+                true => matches(p, &name),
+                false => p == name,
+            });
+            if !meant {
+                continue;
+            }
+            found = true;
+            let fixed = if fixed { "Y" } else { "N" };
+            table.push(match (args.more, args.long) {
+                (true, _) => vec![
+                    mounted.group.name().into(),
+                    name.into(),
+                    value.into(),
+                    fixed.into(),
+                    "Y".into(),
+                ],
+                (false, true) => vec![name.into(), value.into()],
+                (false, false) => vec![name.into()],
+            });
+        }
+    }
+    if let (false, Some(pattern)) = (found, &args.pattern) {
+        let text = format!("no attribute matches \"{pattern}\"");
+        return Err(Error::new(15238, text).hint("see all: cellar asm lsattr -l").into());
+    }
+    table.print(show.format, show.header)
+}
+
+/// How long the rate of work under way is measured.
+const MEASURE: Duration = Duration::from_millis(500);
+
+/// Long work: resync after a crash.
+pub async fn lsop(database: &Database, place: &Place, show: Show) -> Result<(), Fault> {
+    let mut table = Table::new(&[
+        "Group_Name", "Pass", "State", "Power", "EST_WORK", "EST_RATE", "EST_TIME",
+    ]);
+    let left = |m: &Mounted| m.group.resync().bytes_left;
+    let groups = database.inner.groups();
+    let before: Vec<u64> = groups.iter().map(left).collect();
+    if before.iter().any(|bytes| *bytes > 0) {
+        place.env.sleep(MEASURE).await;
+    }
+    for (mounted, before) in groups.iter().zip(before) {
+        let now = left(mounted);
+        if now == 0 {
+            continue;
+        }
+        let (work, rate, minutes) =
+            estimate(before, now, mounted.group.info().au_size, MEASURE.as_secs_f64());
+        table.push(vec![
+            mounted.group.name().into(),
+            "RESYNC".into(),
+            "RUN".into(),
+            Cell::Unknown,
+            work.into(),
+            rate.into(),
+            minutes.into(),
+        ]);
+    }
+    table.print(show.format, show.header)
+}
+
+/// AUs to go, AUs a minute, minutes to go; the last two as far as they could be measured.
+fn estimate(before: u64, now: u64, au_size: u64, seconds: f64) -> (u64, Option<u64>, Option<u64>) {
+    let work = now.div_ceil(au_size);
+    let bytes_a_minute = before.saturating_sub(now) as f64 / seconds * 60.0;
+    if bytes_a_minute < 1.0 {
+        return (work, None, None);
+    }
+    let rate = bytes_a_minute / au_size as f64;
+    (work, Some(rate.round() as u64), Some((now as f64 / bytes_a_minute).round() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_estimate_follows_from_what_was_measured() {
+        let au = 4 << 20;
+        // 10 AUs in half a second are 1200 a minute.
+        assert_eq!(estimate(110 * au, 100 * au, au, 0.5), (100, Some(1200), Some(0)));
+        assert_eq!(estimate(100 * au, 100 * au, au, 0.5), (100, None, None));
+        assert_eq!(estimate(au, 1, au, 0.5).0, 1);
+    }
+}

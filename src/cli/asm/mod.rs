@@ -1,0 +1,277 @@
+//! `cellar asm`: disk groups and their files, in ASMCMD's words.
+
+mod cp;
+mod files;
+mod groups;
+mod iostat;
+mod table;
+
+use std::path::{Path, PathBuf};
+
+use cellar_instance::Error;
+use cellar_instance::database::{Mounted, split_group_path};
+use cellar_instance::groups::CATALOG_PATH;
+use clap::{CommandFactory, Parser};
+
+use super::database::{Database, Place};
+use super::dir;
+use super::fault::Fault;
+use super::output::{self, Format};
+
+/// Arguments of `asm`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Commands: lsdg lsdsk lsattr lsop iostat ls du find mkdir rm cp
+Each has its own help: cellar asm ls --help
+
+Examples:
+  cellar asm cellar-demo lsdg                    room, and what may fail
+  cellar asm cellar-demo ls -l '+DATA/*'
+  cellar asm cellar-demo cp trips.csv +DATA/in/trips.csv
+  cellar asm cellar-demo iostat --sizes -G DATA")]
+pub struct Args {
+    /// For people or for a program.
+    #[arg(long, value_enum)]
+    pub format: Option<Format>,
+    /// The database ($CELLAR_DIR if it is left out), a command, and what it needs.
+    #[arg(value_name = "[DIR] COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<String>,
+}
+
+impl Args {
+    /// The directory the command is about.
+    ///
+    /// # Errors
+    /// Wrong usage: also of what follows the directory, before anything is touched.
+    pub fn directory(&self) -> Result<PathBuf, Fault> {
+        let (given, _) = parse(&self.words)?;
+        dir::resolve(given)
+    }
+}
+
+/// The words behind the directory.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cellar asm",
+    bin_name = "cellar asm [DIR]",
+    about = "Disk groups and their files, in ASMCMD's words",
+    after_help = "Paths in a group begin with +: +DATA/dir/file. * and % stand for any letters."
+)]
+struct Asm {
+    #[command(subcommand)]
+    command: Command,
+    /// For people or for a program.
+    #[arg(long, value_enum, global = true)]
+    format: Option<Format>,
+    /// No line with the names of the columns.
+    #[arg(long, global = true)]
+    suppressheader: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Disk groups: state, redundancy, room, and what can be written
+    #[command(after_help = "Examples:\n  cellar asm lsdg\n  cellar asm lsdg 'D*'")]
+    Lsdg(groups::Lsdg),
+    /// Disks of groups
+    #[command(after_help = "Examples:\n  cellar asm lsdsk -k\n  cellar asm lsdsk -p -G DATA")]
+    Lsdsk(groups::Lsdsk),
+    /// Attributes of groups
+    #[command(after_help = "Examples:\n  cellar asm lsattr -l -G DATA\n  cellar asm lsattr -m")]
+    Lsattr(groups::Lsattr),
+    /// Long work under way
+    #[command(after_help = "Example:\n  cellar asm lsop")]
+    Lsop(groups::Lsop),
+    /// What the disks did, once or every so many seconds
+    #[command(after_help = "Examples:\n  cellar asm iostat -t -e\n  cellar asm iostat --sizes 5")]
+    Iostat(iostat::Iostat),
+    /// Files and directories
+    #[command(after_help = "Examples:\n  cellar asm ls\n  cellar asm ls -ls '+DATA/*.parquet'")]
+    Ls(files::Ls),
+    /// Room that files take
+    #[command(after_help = "Examples:\n  cellar asm du\n  cellar asm du +DATA/cellar")]
+    Du(files::Du),
+    /// Files by name, below a directory
+    #[command(after_help = "Examples:\n  cellar asm find +DATA '*.parquet'
+  cellar asm find --type controlfile + '*'")]
+    Find(files::Find),
+    /// Makes directories
+    #[command(after_help = "Example:\n  cellar asm mkdir +DATA/in")]
+    Mkdir(files::Mkdir),
+    /// Deletes files; with -r directories and what is in them
+    #[command(after_help = "Examples:\n  cellar asm rm '+DATA/in/*.csv'\n  cellar asm rm -r +DATA/in")]
+    Rm(files::Rm),
+    /// Copies a file into, out of, between or within groups, whole or not at all
+    #[command(after_help = "Examples:\n  cellar asm cp trips.csv +DATA/in/
+  cellar asm cp +DATA/in/trips.csv /tmp\n  cellar asm cp +DATA/a +DATA/b")]
+    Cp(cp::Cp),
+}
+
+/// How results are shown.
+#[derive(Clone, Copy, Debug)]
+struct Show {
+    format: Format,
+    header: bool,
+}
+
+/// Runs `asm`.
+///
+/// # Errors
+/// Wrong usage before anything is touched; then a numbered error.
+pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), Fault> {
+    let (_, asm) = parse(&args.words)?;
+    let format = asm.format.or(args.format).unwrap_or_default();
+    let show = Show { format, header: !asm.suppressheader };
+    let statement = args.words.join(" ");
+    let _executing = database.session.execute(&statement);
+    match asm.command {
+        Command::Lsdg(args) => groups::lsdg(&args, database, show),
+        Command::Lsdsk(args) => groups::lsdsk(&args, database, show),
+        Command::Lsattr(args) => groups::lsattr(&args, database, show),
+        Command::Lsop(_) => groups::lsop(database, place, show).await,
+        Command::Iostat(args) => iostat::run(&args, database, place, show).await,
+        Command::Ls(args) => files::ls(&args, database, show),
+        Command::Du(args) => files::du(&args, database, show),
+        Command::Find(args) => files::find(&args, database, show),
+        Command::Mkdir(args) => files::mkdir(&args, database).await,
+        Command::Rm(args) => files::rm(&args, database).await,
+        Command::Cp(args) => cp::run(&args, database, place, show).await,
+    }
+}
+
+fn parse(words: &[String]) -> Result<(Option<PathBuf>, Asm), Fault> {
+    let (given, rest) = split(words, &|word| Path::new(word).is_dir());
+    let all = std::iter::once("cellar asm").chain(rest.iter().map(String::as_str));
+    match Asm::try_parse_from(all) {
+        Ok(asm) => Ok((given, asm)),
+        // Asked for help: told on stdout, and then there is nothing more to do.
+        Err(error) if !error.use_stderr() => {
+            output::text(&error.to_string())?;
+            Err(Fault::Closed)
+        }
+        Err(error) => Err(Fault::usage(error.to_string().trim_end())),
+    }
+}
+
+/// DIR may be left out where the first word is a command.
+fn split<'a>(
+    words: &'a [String],
+    is_dir: &dyn Fn(&str) -> bool,
+) -> (Option<PathBuf>, &'a [String]) {
+    let Some(first) = words.first() else { return (None, words) };
+    let asm = Asm::command();
+    let known = first == "help" || asm.get_subcommands().any(|c| c.get_name() == first);
+    // A lone word that is no directory is a command spelt wrong, and told so.
+    let lone = words.len() == 1 && !is_dir(first);
+    match known || first.starts_with('-') || lone {
+        true => (None, words),
+        false => (Some(PathBuf::from(first)), &words[1..]),
+    }
+}
+
+/// A place in a mounted group.
+struct Spot {
+    mounted: Mounted,
+    /// From the root of the group, without slashes at its ends.
+    path: String,
+}
+
+impl Spot {
+    /// As people write it.
+    fn name_of(&self, path: &str) -> String {
+        format!("+{}/{path}", self.mounted.group.name())
+    }
+
+    /// Refuses what would take the catalog away.
+    fn check_not_catalog(&self, path: &str) -> Result<(), Fault> {
+        if self.mounted.number != 1 || path != CATALOG_PATH {
+            return Ok(());
+        }
+        let text = format!("file \"{}\" holds the catalog of this database", self.name_of(path));
+        Err(Error::new(15028, text).hint("leave it: without it no table is known").into())
+    }
+}
+
+/// Reads `+GROUP/path`.
+fn spot(database: &Database, text: &str) -> Result<Spot, Fault> {
+    let Some((group, path)) = split_group_path(text) else {
+        return Err(Fault::usage(format!(
+            "\"{text}\" is no path in a disk group; write it as +DATA/{text}"
+        )));
+    };
+    let mounted = database.inner.group(&group)?;
+    Ok(Spot { mounted, path: path.trim_matches('/').to_owned() })
+}
+
+/// Groups by name, or all; wildcards allowed.
+fn chosen(database: &Database, pattern: Option<&str>) -> Result<Vec<Mounted>, Fault> {
+    let Some(pattern) = pattern else { return Ok(database.inner.groups()) };
+    let pattern = pattern.trim_start_matches('+').trim_end_matches('/').to_uppercase();
+    if !is_pattern(&pattern) {
+        return Ok(vec![database.inner.group(&pattern)?]);
+    }
+    let all = database.inner.groups().into_iter();
+    let found: Vec<Mounted> = all.filter(|m| matches(&pattern, m.group.name())).collect();
+    if found.is_empty() {
+        let text = format!("no mounted disk group matches \"{pattern}\"");
+        return Err(Error::new(15001, text).hint("see which there are: cellar asm lsdg").into());
+    }
+    Ok(found)
+}
+
+fn is_pattern(text: &str) -> bool {
+    text.contains(['*', '%'])
+}
+
+fn matches(pattern: &str, name: &str) -> bool {
+    cellar_instance::diskgroup::names::matches(pattern, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn directory(text: &str) -> (Option<PathBuf>, usize) {
+        let words = words(text);
+        let (dir, rest) = split(&words, &|word| word == "demo");
+        (dir, rest.len())
+    }
+
+    #[test]
+    fn a_command_as_the_first_word_means_no_directory() {
+        assert_eq!(directory("lsdg D*"), (None, 2));
+        assert_eq!(directory("demo lsdg"), (Some("demo".into()), 1));
+        assert_eq!(directory("./ls ls -l"), (Some("./ls".into()), 2));
+        assert_eq!(directory("--help"), (None, 1));
+        assert_eq!(directory("lss"), (None, 1));
+        assert_eq!(directory("demo"), (Some("demo".into()), 0));
+        assert_eq!(directory(""), (None, 0));
+    }
+
+    #[test]
+    fn a_wrong_word_is_wrong_usage_and_names_it() {
+        let wrong = |text: &str| match parse(&words(text)) {
+            Err(Fault::Usage(message)) => message,
+            other => panic!("{other:?}"),
+        };
+        assert!(wrong("d lss").contains("lss"));
+        assert!(wrong("d cp a").contains("TARGET"));
+        assert!(wrong("d iostat 0").contains('0'));
+        assert!(wrong("d find --type nothing + x").contains("controlfile"));
+        let (_, asm) = parse(&words("d ls -l --format json")).unwrap();
+        assert_eq!(asm.format, Some(Format::Json));
+    }
+
+    #[test]
+    fn every_command_of_asm_has_an_example_of_80_columns() {
+        Asm::command().debug_assert();
+        for command in Asm::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("cellar asm"), "{} has no example", command.get_name());
+            assert!(help.lines().all(|l| l.len() <= 80), "{help}");
+        }
+    }
+}
