@@ -354,34 +354,37 @@ impl GroupState {
         })
     }
 
+    fn create_file(
+        &mut self,
+        number: u32,
+        incarnation: u32,
+        attributes: &FileAttributes,
+        at_ns: u64,
+    ) -> Result<(), Damage> {
+        if self.files.contains_key(&number) {
+            return Err(Damage::Field { field: "new file", value: number.into() });
+        }
+        self.next_file = self.next_file.max(number.saturating_add(1));
+        self.next_incarnation = self.next_incarnation.max(incarnation.saturating_add(1));
+        let file = FileState {
+            number,
+            incarnation,
+            attributes: attributes.clone(),
+            temporary: true,
+            size: 0,
+            created_ns: at_ns,
+            modified_ns: at_ns,
+            legs: Vec::new(),
+            pieces: Vec::new(),
+        };
+        self.files.insert(number, file);
+        Ok(())
+    }
+
     fn apply_to_file(&mut self, op: &Op) -> Result<(), Damage> {
         match op {
-            Op::FileCreate {
-                number,
-                incarnation,
-                attributes,
-                at_ns,
-            } => {
-                if self.files.contains_key(number) {
-                    return Err(Damage::Field {
-                        field: "new file",
-                        value: (*number).into(),
-                    });
-                }
-                self.next_file = self.next_file.max(number.saturating_add(1));
-                self.next_incarnation = self.next_incarnation.max(incarnation.saturating_add(1));
-                let file = FileState {
-                    number: *number,
-                    incarnation: *incarnation,
-                    attributes: attributes.clone(),
-                    temporary: true,
-                    size: 0,
-                    created_ns: *at_ns,
-                    modified_ns: *at_ns,
-                    legs: Vec::new(),
-                    pieces: Vec::new(),
-                };
-                self.files.insert(*number, file);
+            Op::FileCreate { number, incarnation, attributes, at_ns } => {
+                self.create_file(*number, *incarnation, attributes, *at_ns)?;
             }
             Op::FileExtend { number, legs } => {
                 let file = self.file_mut(*number)?;

@@ -87,11 +87,14 @@ pub(super) fn below(group: &Group, dir: &str) -> Result<Vec<(String, Stat)>, Err
     Ok(files.collect())
 }
 
+/// Files with their paths, and paths of directories.
+pub(super) type Within = (Vec<(String, Stat)>, Vec<String>);
+
 /// Files directly in a directory, and its directories that have a file somewhere below.
 pub(super) fn within(
     group: &Group,
     dir: &str,
-) -> Result<(Vec<(String, Stat)>, Vec<String>), Error> {
+) -> Result<Within, Error> {
     group.check_running()?;
     let core = lock(&group.inner.core);
     let names = &core.state.names;
