@@ -24,17 +24,45 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use crate::disk::lock;
+use crate::on_disk::dirty::RegionKey;
 use crate::state::{FileState, Leg};
 use checksum::Checksums;
 use dirty_log::DirtyLog;
 use file::FileRuntime;
 use region::Regions;
 
+/// Written pieces that a reader found without checksums: a checksum block is written in place, and
+/// one torn by a power cut forgets all its entries.
+#[derive(Default)]
+pub(crate) struct Unknown {
+    pieces: Mutex<BTreeMap<RegionKey, u64>>,
+    pub found: event_listener::Event,
+}
+
+impl Unknown {
+    /// The pieces that `length` bytes from `offset` on touch have unknown checksums.
+    pub fn add(&self, file: &FileRuntime, offset: u64, length: u64) {
+        let mut pieces = lock(&self.pieces);
+        for (region, bits) in write::pieces_of(offset, offset + length) {
+            *pieces.entry(file.key(region)).or_insert(0) |= bits;
+        }
+        drop(pieces);
+        self.found.notify(1);
+    }
+
+    /// Takes some pieces to be dealt with.
+    pub fn take(&self) -> Option<(RegionKey, u64)> {
+        lock(&self.pieces).pop_first()
+    }
+}
+
 /// What the data path keeps in RAM for a mounted group.
 pub(crate) struct Data {
     pub regions: Regions,
     pub dirty_log: DirtyLog,
     pub checksums: Checksums,
+    /// Pieces that hold data whose checksums are not known, to be made known again.
+    pub unknown: Unknown,
     files: Mutex<BTreeMap<u32, Arc<FileRuntime>>>,
 }
 
@@ -44,6 +72,7 @@ impl Data {
             regions,
             dirty_log,
             checksums,
+            unknown: Unknown::default(),
             files: Mutex::new(BTreeMap::new()),
         }
     }
@@ -88,6 +117,7 @@ impl Data {
     pub fn wake_all(&self) {
         self.regions.wake_all();
         self.dirty_log.wake_all();
+        self.unknown.found.notify(usize::MAX);
         for file in self.open_files() {
             file.wake_all();
         }

@@ -269,6 +269,9 @@ async fn read_leg(
         return LegRead::Good(buffers);
     }
     let wanted = expected(inner, disk, leg, s).await;
+    if wanted.contains(&UNKNOWN) {
+        inner.data.unknown.add(file, s.offset, s.length);
+    }
     let blocks = buffers.iter().flat_map(|b| b.chunks_exact(BLOCK));
     let good = blocks
         .zip(&wanted)

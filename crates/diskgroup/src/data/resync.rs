@@ -55,6 +55,51 @@ pub(crate) async fn run(inner: Arc<Inner>) {
     }
 }
 
+/// The task that gives back checksums to pieces that lost them, until the group is dismounted.
+pub(crate) async fn run_rebuild(inner: Arc<Inner>) {
+    while !inner.is_ending() {
+        let listener = inner.data.unknown.found.listen();
+        if rebuild(&inner).await.is_err() {
+            return;
+        }
+        if !inner.is_ending() {
+            listener.await;
+        }
+    }
+}
+
+/// Compares the copies of pieces without checksums, makes them equal if they are not, and
+/// remembers their checksums.
+pub(crate) async fn rebuild(inner: &Arc<Inner>) -> Result<(), Error> {
+    while let Some((key, pieces)) = inner.data.unknown.take() {
+        let file = {
+            let core = lock(&inner.core);
+            let found = core.state.files.get(&key.file);
+            found
+                .filter(|f| f.incarnation == key.incarnation)
+                .map(|f| inner.data.file(f))
+        };
+        let Some(file) = file else { continue };
+        for bit in (0..64u32).filter(|bit| pieces >> bit & 1 == 1) {
+            // Deleted meanwhile: nothing is left to do.
+            let Ok(_entered) = file.enter().await else {
+                break;
+            };
+            let start = u64::from(key.index) * REGION_BYTES + u64::from(bit) * PIECE_BYTES;
+            let _held = file.locks.lock(start, start + PIECE_BYTES).await;
+            let to_sync = inner.data.regions.to_sync(&key) >> bit & 1 == 1;
+            let written = written_pieces(inner, &file, key.index) >> bit & 1 == 1;
+            // Resync does the same to what it has before it.
+            if written && !to_sync && !inner.read_only {
+                for s in stretches(file.attributes.striping, inner.au_size, start, PIECE_BYTES) {
+                    make_equal(inner, &file, Io::BACKGROUND, &s).await?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 async fn sync_region(inner: &Arc<Inner>, key: RegionKey, pieces: u64) -> Result<(), Error> {
     let file = {
         let core = lock(&inner.core);

@@ -287,6 +287,9 @@ fn look_at_piece(
             let wanted = sums[first + i];
             if wanted == UNKNOWN {
                 found.checksums_unknown += 1;
+                if file.attributes.checksums {
+                    inner.data.unknown.add(file, at, PIECE_BYTES);
+                }
             } else if checksum_of(block) == wanted {
                 found.checksums_right += 1;
             } else {

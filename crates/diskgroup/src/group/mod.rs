@@ -157,6 +157,8 @@ impl Group {
         inner
             .env
             .spawn("resync", Box::pin(resync::run(Arc::clone(inner))));
+        let rebuild = Box::pin(resync::run_rebuild(Arc::clone(inner)));
+        inner.env.spawn("rebuild checksums", rebuild);
         Ok(())
     }
 
@@ -191,6 +193,7 @@ impl Group {
         }
         inner.check_running()?;
         resync::run(Arc::clone(inner)).await;
+        resync::rebuild(inner).await?;
         for file in inner.data.open_files() {
             // A file that is gone needs no flush.
             match crate::data::flush::flush_file(inner, &file, Io::FOREGROUND).await {
@@ -354,6 +357,7 @@ impl Inner {
         self.log.end.store(true, Ordering::Release);
         self.log.wanted.notify(usize::MAX);
         self.cleaner_wanted.notify(usize::MAX);
+        self.data.unknown.found.notify(usize::MAX);
     }
 
     pub fn is_ending(&self) -> bool {

@@ -345,7 +345,12 @@ async fn group_is_sound(w: &World, group: &Group) {
             .filter(|f| f.checksums == checksums)
             .map(|f| f.number)
             .collect();
-        let found = group.validate(&numbers, Copies::All, &|_| {}).await.expect("validate");
+        let mut found = group.validate(&numbers, Copies::All, &|_| {}).await.expect("validate");
+        if checksums && found.checksums_unknown > 0 {
+            // A crash tore a checksum block: having been looked at, it is made again.
+            group.env().sleep(Duration::from_secs(1)).await;
+            found = group.validate(&numbers, Copies::All, &|_| {}).await.expect("validate");
+        }
         assert_eq!(found.pieces_differing, 0, "copies differ: {:?}", found.places);
         assert_eq!(found.checksums_wrong, 0, "wrong checksums: {:?}", found.places);
         assert_eq!(found.dirty_pieces, 0, "resync is done");
@@ -699,7 +704,8 @@ async fn everything_goes(w: &World, group: &Group, open: RefCell<Vec<std::rc::Rc
     for path in paths {
         group.remove(&path).await.expect("it is there");
     }
-    group.env().sleep(Duration::from_secs(1)).await;
+    // A disk that hangs keeps the metadata log waiting for half a minute.
+    group.env().sleep(Duration::from_secs(40)).await;
     assert!(group.files().is_empty(), "no file is left: {:?}", group.files());
     for disk in group.disks() {
         assert_eq!(disk.free_mb, disk.total_mb, "all room of {} came back", disk.name);

@@ -1,0 +1,338 @@
+//! Decision 8, model-checked: whatever the order in which disks go and come back, writes are
+//! acknowledged, commits are cut off and mounts are tried, no mount believes a history that lacks
+//! an acknowledged write or a committed epoch, and no mount is refused while the committed set
+//! can be read.
+//!
+//! Each disk is a failure group of its own and holds a copy of everything. What a disk holds is
+//! reduced to what decides: its newest record (epoch, position, the set it names, the disks it
+//! counts on), whether that history has everything committed, and whether its copy has everything
+//! acknowledged.
+
+use std::collections::BTreeSet;
+
+use cellar_diskgroup::Redundancy;
+use cellar_diskgroup::rules::{Candidate, choose, is_proven, may_continue};
+
+type Mask = u8;
+
+/// The newest record of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+struct Tip {
+    /// Tells histories apart; 0 is none.
+    id: u8,
+    epoch: u8,
+    lsn: u8,
+    members: Mask,
+    online: Mask,
+    /// Whether everything committed is in it.
+    knows: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+struct State {
+    tips: [Tip; 5],
+    /// Disks whose copy has every acknowledged write.
+    fresh: Mask,
+    /// The committed set.
+    committed: Mask,
+    /// The history that the running mount goes on from, and the disks it can use.
+    running: Option<(Tip, Mask)>,
+    next: u8,
+}
+
+/// Where a commit is cut off: at which record, and which of its targets have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cut {
+    record: u8,
+    has: Mask,
+}
+
+#[derive(Debug)]
+enum Outcome {
+    Went(State),
+    /// The cut was never reached: the same as without it.
+    Same,
+    Refused(&'static str),
+    Broken(String),
+}
+
+struct Model {
+    redundancy: Redundancy,
+    disks: u8,
+}
+
+fn bits(mask: Mask) -> impl Iterator<Item = u8> {
+    (0..8).filter(move |i| mask >> i & 1 == 1)
+}
+
+fn size(mask: Mask) -> usize {
+    mask.count_ones() as usize
+}
+
+/// A record under way: `Err` is a crash in the middle of it.
+struct Commit {
+    cut: Option<Cut>,
+    done: u8,
+}
+
+impl Commit {
+    /// Writes the record that leads from `from` to all of `targets`.
+    fn write(&mut self, s: &mut State, tip: &mut Tip, next: Tip, targets: Mask) -> Result<(), ()> {
+        s.next += 1;
+        let record = Tip { id: s.next, lsn: tip.lsn + 1, ..next };
+        self.done += 1;
+        let cut = self.cut.filter(|c| c.record == self.done);
+        let has = cut.map_or(targets, |c| c.has & targets);
+        for d in bits(has) {
+            s.tips[usize::from(d)] = record;
+        }
+        if cut.is_some() {
+            s.running = None;
+            return Err(());
+        }
+        for d in 0..5 {
+            let t = &mut s.tips[d];
+            t.knows = t.id == record.id;
+        }
+        *tip = Tip { knows: true, ..record };
+        for d in bits(targets) {
+            s.tips[usize::from(d)] = *tip;
+        }
+        s.committed = record.members;
+        Ok(())
+    }
+}
+
+impl Model {
+    fn choose(&self, current: Mask, in_sync: Mask) -> Mask {
+        let candidates: Vec<Candidate> = bits(in_sync)
+            .map(|d| Candidate { disk: d.into(), failgroup: format!("F{d}") })
+            .collect();
+        let current: Vec<u16> = bits(current).map(u16::from).collect();
+        let chosen = choose(self.redundancy, &current, &candidates);
+        chosen.iter().fold(0, |mask, d| mask | 1 << d)
+    }
+
+    fn start(&self) -> State {
+        let all = (1 << self.disks) - 1;
+        let members = self.choose(0, all);
+        let tip = Tip { id: 1, epoch: 1, lsn: 0, members, online: all, knows: true };
+        let mut s = State { fresh: all, committed: members, next: 1, ..State::default() };
+        for d in bits(members) {
+            s.tips[usize::from(d)] = tip;
+        }
+        s
+    }
+
+    /// Brings the set back to size, as the committer does.
+    fn regrow(&self, s: &mut State, tip: &mut Tip, here: Mask, c: &mut Commit) -> Result<(), ()> {
+        let wanted = self.choose(tip.members, tip.online & here);
+        if size(wanted) <= size(tip.members) {
+            return Ok(());
+        }
+        for d in bits(wanted & !tip.members) {
+            s.tips[usize::from(d)] = *tip;
+        }
+        let next = Tip { epoch: tip.epoch + 1, members: wanted, ..*tip };
+        c.write(s, tip, next, wanted)
+    }
+
+    fn mount(&self, s: &State, here: Mask, cut: Option<Cut>) -> Outcome {
+        let mut s = *s;
+        s.running = None;
+        let tips = bits(here).map(|d| s.tips[usize::from(d)]).filter(|t| t.id != 0);
+        // The furthest; of equals the first.
+        let best = tips.rev_max();
+        let Some(mut tip) = best else { return Outcome::Refused("no metadata") };
+        let must = is_proven(size(s.committed), size(s.committed & here));
+        let refuse = |why| match must {
+            true => Outcome::Broken(format!("refused ({why}) though the committed set is here")),
+            false => Outcome::Refused(why),
+        };
+        let (mut whole, mut lagging) = (0, 0);
+        for d in bits(tip.members & here) {
+            let own = s.tips[usize::from(d)];
+            if own.id == tip.id {
+                whole |= 1 << d;
+            } else if (own.epoch, own.lsn) == (tip.epoch, tip.lsn) {
+                return refuse("different histories");
+            } else if own.id != 0 {
+                lagging |= 1 << d;
+            }
+        }
+        let readable = whole | lagging;
+        if !is_proven(size(tip.members), size(readable)) {
+            return refuse("not proven");
+        }
+        if tip.online & here == 0 {
+            return refuse("no copy");
+        }
+        if !tip.knows {
+            return Outcome::Broken("a proven mount lacks a committed epoch".into());
+        }
+        if tip.online & here & !s.fresh != 0 {
+            return Outcome::Broken("a proven mount lacks an acknowledged write".into());
+        }
+        let old = size(tip.members);
+        if size(readable) != old && !may_continue(old, size(readable)) {
+            return refuse("too few");
+        }
+        for d in bits(lagging) {
+            s.tips[usize::from(d)] = tip;
+        }
+        let mut c = Commit { cut, done: 0 };
+        let online = tip.online & here;
+        let next = Tip { epoch: tip.epoch + 1, members: readable, online, ..tip };
+        if c.write(&mut s, &mut tip, next, readable).is_err()
+            || self.regrow(&mut s, &mut tip, here, &mut c).is_err()
+        {
+            return Outcome::Went(s);
+        }
+        s.running = Some((tip, here));
+        if cut.is_some() { Outcome::Same } else { Outcome::Went(s) }
+    }
+
+    /// Disks `gone` vanish, then a write is acknowledged, with a record if `logged`.
+    fn write(&self, s: &State, gone: Mask, logged: bool, cut: Option<Cut>) -> Outcome {
+        let mut s = *s;
+        let Some((mut tip, mut here)) = s.running else { return Outcome::Same };
+        here &= !gone;
+        let mut c = Commit { cut, done: 0 };
+        let failed = tip.online & gone;
+        if failed != 0 {
+            let left = tip.members & !failed;
+            let stops = (left != tip.members && !may_continue(size(tip.members), size(left)))
+                || tip.online & here == 0;
+            if stops {
+                s.running = None;
+                return if cut.is_some() { Outcome::Same } else { Outcome::Went(s) };
+            }
+            let online = tip.online & !failed;
+            let next = Tip { epoch: tip.epoch + 1, members: left, online, ..tip };
+            if c.write(&mut s, &mut tip, next, left).is_err()
+                || self.regrow(&mut s, &mut tip, here, &mut c).is_err()
+            {
+                return Outcome::Went(s);
+            }
+        }
+        let next = tip;
+        if logged && c.write(&mut s, &mut tip, next, next.members).is_err() {
+            return Outcome::Went(s);
+        }
+        s.fresh = tip.online & here;
+        s.running = Some((tip, here));
+        if cut.is_some() { Outcome::Same } else { Outcome::Went(s) }
+    }
+
+    /// Everything that can happen next.
+    fn events(&self, s: &State) -> Vec<(String, Outcome)> {
+        let all: Mask = (1 << self.disks) - 1;
+        let mut cuts = vec![None];
+        for record in 1..=3 {
+            cuts.extend((0..all).map(|has| Some(Cut { record, has })));
+        }
+        let mut out = Vec::new();
+        for cut in &cuts {
+            for here in 1..=all {
+                out.push((format!("mount {here:05b} {cut:?}"), self.mount(s, here, *cut)));
+            }
+            let Some((_, here)) = s.running else { continue };
+            for gone in 0..=all {
+                if gone & !here == 0 {
+                    for logged in [false, true] {
+                        let what = format!("lose {gone:05b}, write, logged {logged}, {cut:?}");
+                        out.push((what, self.write(s, gone, logged, *cut)));
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    /// Goes through all orders of up to `depth` events; returns how many states there are, or the
+    /// events that lead to a broken promise.
+    fn check(&self, depth: usize) -> Result<usize, String> {
+        let mut seen = BTreeSet::from([self.start().plain()]);
+        let mut edge = vec![(self.start().plain(), String::new())];
+        for _ in 0..depth {
+            let mut next = Vec::new();
+            for (state, path) in &edge {
+                for (what, outcome) in self.events(state) {
+                    match outcome {
+                        Outcome::Went(to) => {
+                            let to = to.plain();
+                            if seen.insert(to) {
+                                next.push((to, format!("{path}\n  {what}")));
+                            }
+                        }
+                        Outcome::Broken(why) => {
+                            return Err(format!(
+                                "{:?}, {} disks: {why}, after{path}\n  {what}\n{state:?}",
+                                self.redundancy, self.disks
+                            ));
+                        }
+                        Outcome::Same | Outcome::Refused(_) => {}
+                    }
+                }
+            }
+            edge = next;
+        }
+        Ok(seen.len())
+    }
+}
+
+/// The furthest history, of equals the first.
+trait RevMax {
+    fn rev_max(self) -> Option<Tip>;
+}
+
+impl<I: Iterator<Item = Tip>> RevMax for I {
+    fn rev_max(self) -> Option<Tip> {
+        let mut best: Option<Tip> = None;
+        for t in self {
+            if best.is_none_or(|b| (t.epoch, t.lsn) > (b.epoch, b.lsn)) {
+                best = Some(t);
+            }
+        }
+        best
+    }
+}
+
+impl State {
+    /// The same state with the smallest numbers that tell the same.
+    fn plain(mut self) -> State {
+        let mut tips: Vec<&mut Tip> = self.tips.iter_mut().filter(|t| t.id != 0).collect();
+        if let Some((tip, _)) = &mut self.running {
+            tips.push(tip);
+        }
+        let epoch = tips.iter().map(|t| t.epoch).min().unwrap_or(0);
+        let lsn = tips.iter().map(|t| t.lsn).min().unwrap_or(0);
+        let mut ids = vec![0u8];
+        for tip in tips {
+            tip.epoch -= epoch;
+            tip.lsn -= lsn;
+            let id = tip.id;
+            let at = ids.iter().position(|i| *i == id).unwrap_or_else(|| {
+                ids.push(id);
+                ids.len() - 1
+            });
+            tip.id = at as u8;
+        }
+        self.next = ids.len() as u8;
+        self
+    }
+}
+
+#[test]
+fn no_order_of_six_events_breaks_a_promise() {
+    for redundancy in [Redundancy::Normal, Redundancy::High] {
+        for (disks, depth) in [(1, 6), (2, 6), (3, 6), (4, 3), (5, 2)] {
+            match (Model { redundancy, disks }).check(depth) {
+                Ok(states) => {
+                    eprintln!("{redundancy:?}, {disks} disks, {depth} events: {states} states");
+                }
+                Err(why) => panic!("{why}"),
+            }
+        }
+    }
+}
