@@ -1,10 +1,11 @@
 //! A disk of a mounted group: its device, whether it still answers, and flushes shared by all who
 //! wait for one.
 
-use std::collections::BTreeMap;
-use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -53,23 +54,76 @@ pub(crate) struct Disk {
     /// Why it is no longer used, once it is not.
     failed: OnceLock<IoError>,
     failed_event: Event,
-    /// Requests the device has not answered: when they were sent.
+    /// Requests the device has not answered.
     in_flight: Mutex<InFlight>,
+    load: AtomicUsize,
     flushes: Flushes,
 }
 
+/// Who waits for the device, in places that are used again.
 #[derive(Default)]
 struct InFlight {
-    next: u64,
-    since: BTreeMap<u64, Instant>,
+    places: Vec<Option<Waiting>>,
+    free: Vec<usize>,
+}
+
+struct Waiting {
+    since: Instant,
+    waker: Waker,
 }
 
 /// Takes the request out of the books when it ends or is dropped.
-struct Ticket<'a>(&'a Disk, u64);
+struct Ticket<'a> {
+    disk: &'a Disk,
+    since: Instant,
+    place: Option<usize>,
+}
+
+impl Ticket<'_> {
+    fn new(disk: &Disk, since: Instant) -> Ticket<'_> {
+        disk.load.fetch_add(1, Ordering::Relaxed);
+        Ticket {
+            disk,
+            since,
+            place: None,
+        }
+    }
+
+    /// Notes whom to wake when the disk dies.
+    fn wait(&mut self, waker: &Waker) {
+        let mut in_flight = lock(&self.disk.in_flight);
+        if let Some(place) = self.place {
+            if let Some(waiting) = &mut in_flight.places[place] {
+                waiting.waker.clone_from(waker);
+            }
+            return;
+        }
+        let waiting = Some(Waiting {
+            since: self.since,
+            waker: waker.clone(),
+        });
+        self.place = Some(match in_flight.free.pop() {
+            Some(place) => {
+                in_flight.places[place] = waiting;
+                place
+            }
+            None => {
+                in_flight.places.push(waiting);
+                in_flight.places.len() - 1
+            }
+        });
+    }
+}
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        lock(&self.0.in_flight).since.remove(&self.1);
+        self.disk.load.fetch_sub(1, Ordering::Relaxed);
+        let Some(place) = self.place else { return };
+        let mut in_flight = lock(&self.disk.in_flight);
+        let gone = in_flight.places[place].take();
+        in_flight.free.push(place);
+        drop(in_flight);
+        drop(gone);
     }
 }
 
@@ -104,6 +158,7 @@ impl Disk {
             failed: OnceLock::new(),
             failed_event: Event::new(),
             in_flight: Mutex::new(InFlight::default()),
+            load: AtomicUsize::new(0),
             flushes: Flushes::default(),
         }
     }
@@ -135,17 +190,29 @@ impl Disk {
     pub fn fail(&self, why: IoError) {
         if self.failed.set(why).is_ok() {
             self.failed_event.notify(usize::MAX);
+            let wakers: Vec<Waker> = lock(&self.in_flight)
+                .places
+                .iter()
+                .flatten()
+                .map(|waiting| waiting.waker.clone())
+                .collect();
+            wakers.into_iter().for_each(Waker::wake);
         }
     }
 
     /// How many requests are under way: the measure by which reads choose a leg.
     pub fn load(&self) -> usize {
-        lock(&self.in_flight).since.len()
+        self.load.load(Ordering::Relaxed)
     }
 
     /// Fails the disk if it left a request unanswered for longer than `limit`.
     pub fn check_timeout(&self, limit: Duration) {
-        let oldest = lock(&self.in_flight).since.values().min().copied();
+        let oldest = lock(&self.in_flight)
+            .places
+            .iter()
+            .flatten()
+            .map(|waiting| waiting.since)
+            .min();
         let Some(oldest) = oldest else { return };
         if self.env.now().since(oldest) > limit {
             let after_ms = limit.as_millis() as u64;
@@ -160,36 +227,29 @@ impl Disk {
         }
     }
 
-    /// Runs a request, but not past the death of the disk.
+    /// Runs a request that begins at `now`, but not past the death of the disk.
     async fn guarded<T>(
         &self,
-        request: impl Future<Output = Result<T, IoError>> + Unpin,
+        now: Instant,
+        request: impl Future<Output = Result<T, IoError>>,
     ) -> Result<T, IoError> {
         if let Some(why) = self.failed.get() {
             return Err(why.clone());
         }
-        let ticket = {
-            let now = self.env.now();
-            let mut in_flight = lock(&self.in_flight);
-            in_flight.next += 1;
-            let id = in_flight.next;
-            in_flight.since.insert(id, now);
-            Ticket(self, id)
-        };
-        let died = self.failed_event.listen();
-        if let Some(why) = self.failed.get() {
-            return Err(why.clone());
-        }
-        let result = match select(request, died).await {
-            Either::Left((result, _)) => result,
-            Either::Right(((), _)) => Err(self
-                .failed
-                .get()
-                .expect("the event follows the reason")
-                .clone()),
-        };
-        drop(ticket);
-        result
+        let mut request = pin!(request);
+        let mut ticket = Ticket::new(self, now);
+        poll_fn(|cx| {
+            if let Poll::Ready(result) = request.as_mut().poll(cx) {
+                return Poll::Ready(result);
+            }
+            ticket.wait(cx.waker());
+            // Asked after the waker is in its place: who fails the disk wakes afterwards.
+            match self.failed.get() {
+                Some(why) => Poll::Ready(Err(why.clone())),
+                None => Poll::Pending,
+            }
+        })
+        .await
     }
 
     /// Reads into `buffers` from `offset` on.
@@ -201,7 +261,9 @@ impl Disk {
     ) -> Result<Vec<Buffer>, IoError> {
         let bytes: u64 = buffers.iter().map(|b| b.len() as u64).sum();
         let started = self.env.now();
-        let result = self.guarded(self.device.read(io, offset, buffers)).await;
+        let result = self
+            .guarded(started, self.device.read(io, offset, buffers))
+            .await;
         let c = &self.counters;
         c.reads.fetch_add(1, Ordering::Relaxed);
         c.bytes_read.fetch_add(bytes, Ordering::Relaxed);
@@ -242,7 +304,7 @@ impl Disk {
         let bytes: u64 = data.iter().map(|b| b.len() as u64).sum();
         let started = self.env.now();
         let result = self
-            .guarded(self.device.write(io, offset, data, durability))
+            .guarded(started, self.device.write(io, offset, data, durability))
             .await;
         let c = &self.counters;
         c.writes.fetch_add(1, Ordering::Relaxed);
@@ -270,7 +332,10 @@ impl Disk {
         loop {
             let listener = self.flushes.done.listen();
             match self.flushes.step(wanted) {
-                FlushStep::Done => return Ok(()),
+                // A disk that failed meanwhile may have lost what an earlier flush was to keep.
+                FlushStep::Done => {
+                    return self.failed.get().map_or(Ok(()), |why| Err(why.clone()));
+                }
                 FlushStep::Wait => {
                     if let Some(why) = self.failed.get() {
                         return Err(why.clone());
@@ -285,33 +350,43 @@ impl Disk {
                         covers,
                         ok: false,
                     };
-                    let result = self.guarded(self.device.flush(io)).await;
-                    lead.end(result.is_ok());
-                    if let Err(error) = result {
+                    let now = self.env.now();
+                    let result = self.guarded(now, self.device.flush(io)).await;
+                    if let Err(error) = &result {
                         // What a failed flush left behind is not known; never retry and assume.
+                        // Before the others hear that this one ended: none of them may try.
                         self.fail(error.clone());
-                        return Err(error);
                     }
+                    lead.end(result.is_ok());
+                    result?;
                 }
             }
         }
     }
 }
 
-/// Flushes of one disk, shared: numbered, one at a time.
+/// Flushes of one disk, shared and numbered. A few may run at once: the layers below merge them,
+/// and who comes while one runs need not wait for its end first. They count in the order in which
+/// they began, so that none is believed while an earlier one may yet fail.
 #[derive(Default)]
 struct Flushes {
     state: Mutex<FlushState>,
     done: Event,
 }
 
+/// Flushes of a disk at once.
+const FLUSHES_AT_ONCE: usize = 4;
+
 #[derive(Default)]
 struct FlushState {
     /// The newest flush that began.
     begun: u64,
-    /// The newest flush that ended well.
+    /// Those that run.
+    running: Vec<u64>,
+    /// Those that ended well after an earlier one that still runs.
+    early: Vec<u64>,
+    /// The newest flush that ended well, and none before it runs.
     ended: u64,
-    running: bool,
 }
 
 enum FlushStep {
@@ -330,12 +405,16 @@ impl Flushes {
         let mut state = lock(&self.state);
         if state.ended >= wanted {
             FlushStep::Done
-        } else if state.running {
+        } else if state.running.iter().any(|r| *r >= wanted)
+            || state.early.iter().any(|e| *e >= wanted)
+            || state.running.len() >= FLUSHES_AT_ONCE
+        {
             FlushStep::Wait
         } else {
-            state.running = true;
             state.begun += 1;
-            FlushStep::Lead(state.begun)
+            let number = state.begun;
+            state.running.push(number);
+            FlushStep::Lead(number)
         }
     }
 }
@@ -356,10 +435,19 @@ impl FlushLead<'_> {
 impl Drop for FlushLead<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.flushes.state);
-        state.running = false;
+        state.running.retain(|r| *r != self.covers);
         if self.ok {
-            state.ended = self.covers;
+            state.early.push(self.covers);
         }
+        let oldest = state.running.iter().min().copied().unwrap_or(u64::MAX);
+        let FlushState { early, ended, .. } = &mut *state;
+        early.retain(|e| {
+            let counts = *e < oldest;
+            if counts {
+                *ended = (*ended).max(*e);
+            }
+            !counts
+        });
         drop(state);
         self.flushes.done.notify(usize::MAX);
     }

@@ -136,7 +136,6 @@ fn raw_arms(
             for (disk, times) in disks.iter().zip(&mut fio) {
                 let mut fio = Fio::new(disk, "randwrite", 1, options.seconds);
                 (fio.offset, fio.size, fio.jobs) = (legs.start, legs.bytes, depth);
-                fio.engine = "sync";
                 fio.sync = Sync::Data;
                 times.push(fio.run().mean_us);
             }

@@ -5,8 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
-use cellar_io::{Durability, Io};
+use cellar_io::{Buffer, Durability, Io};
 use cellar_wait::Event;
 
 use crate::disk::{Disk, lock};
@@ -19,6 +18,9 @@ use crate::state::Leg;
 
 /// Disk number and checksum block number on it.
 type Key = (u16, u64);
+
+/// Neighbouring blocks that are written together.
+const RUN_MAX: usize = 64;
 
 /// The cache of checksum blocks.
 pub(crate) struct Checksums {
@@ -54,6 +56,24 @@ pub(crate) struct Entries {
     /// The first 4 KiB block in the AU.
     pub first: u64,
     pub count: u64,
+}
+
+impl Cached {
+    /// Whether there is something to write, or somebody is at it.
+    fn may_write(&self) -> bool {
+        lock(&self.content).dirty || self.writing.try_lock().is_none()
+    }
+
+    /// What is to be written, if anything. The caller writes it, and holds `writing` meanwhile.
+    fn take_changed(&self, disk: &Disk, number: u64) -> Option<Box<[u8]>> {
+        let mut content = lock(&self.content);
+        if !content.dirty {
+            return None;
+        }
+        content.dirty = false;
+        content.block.generation += 1;
+        Some(content.block.encode(disk.uuid, number).0)
+    }
 }
 
 impl Checksums {
@@ -162,36 +182,26 @@ impl Checksums {
         Self::write_keys(inner, &keys).await
     }
 
+    /// Writes those of the blocks that have changed, neighbours together. `keys` ascend.
     async fn write_keys(inner: &Inner, keys: &[Key]) -> Result<(), Error> {
+        let follows = |a: &Key, b: &Key| {
+            let offset = |key: &Key| checksum_block_offset(key.1, inner.au_size);
+            a.0 == b.0 && offset(a) + BLOCK_U64 == offset(b)
+        };
         let mut writes = Vec::new();
-        for key in keys {
-            let Some(disk) = inner.disk(key.0).filter(|d| d.is_in_sync()) else {
+        for run in keys.chunk_by(follows).flat_map(|run| run.chunks(RUN_MAX)) {
+            let Some(disk) = inner.disk(run[0].0).filter(|d| d.is_in_sync()) else {
                 continue;
             };
-            let slot = lock(&inner.data.checksums.blocks).get(key).cloned();
-            let Some(slot) = slot else { continue };
-            let at = checksum_block_offset(key.1, inner.au_size);
-            // The slot is kept until the write is done: a block that is on its way must not be
-            // forgotten and read back as it was.
-            writes.push(async move {
-                let _writing = slot.writing.lock().await;
-                let bytes = {
-                    let mut content = lock(&slot.content);
-                    if !content.dirty {
-                        return Ok(());
-                    }
-                    content.dirty = false;
-                    content.block.generation += 1;
-                    Bytes::from(content.block.encode(disk.uuid, key.1).0.to_vec())
-                };
-                match disk
-                    .write(Io::BACKGROUND, at, vec![bytes], Durability::Cached)
-                    .await
-                {
-                    Ok(()) => Ok(()),
-                    Err(error) => inner.leg_failed(disk, error).await,
-                }
-            });
+            let slots: Vec<(u64, Arc<Cached>)> = {
+                let blocks = lock(&inner.data.checksums.blocks);
+                let slot = |key: &Key| Some((key.1, Arc::clone(blocks.get(key)?)));
+                run.iter().filter_map(slot).collect()
+            };
+            let changed = slots.iter().any(|(_, slot)| slot.may_write());
+            if changed {
+                writes.push(Self::write_run(inner, disk, slots));
+            }
         }
         if writes.is_empty() {
             return Ok(());
@@ -200,6 +210,44 @@ impl Checksums {
         let result = futures_util::future::try_join_all(writes).await;
         inner.end(wait);
         result.map(|_| ())
+    }
+
+    /// Writes the changed ones of some neighbours. The slots are kept until the write is done: a
+    /// block that is on its way must not be forgotten and read back as it was.
+    async fn write_run(
+        inner: &Inner,
+        disk: &Disk,
+        slots: Vec<(u64, Arc<Cached>)>,
+    ) -> Result<(), Error> {
+        let mut held = Vec::with_capacity(slots.len());
+        // In ascending order everywhere, so that two runs never wait for each other.
+        for (_, slot) in &slots {
+            held.push(slot.writing.lock().await);
+        }
+        let mut at = 0;
+        while at < slots.len() {
+            let mut bytes = Vec::new();
+            let first = slots[at].0;
+            while let Some((number, slot)) = slots.get(at)
+                && *number == first + (bytes.len() / BLOCK) as u64
+                && let Some(block) = slot.take_changed(disk, *number)
+            {
+                bytes.extend_from_slice(&block);
+                at += 1;
+            }
+            if bytes.is_empty() {
+                at += 1;
+                continue;
+            }
+            let data = vec![Buffer::copy_of(&bytes, bytes.len()).freeze()];
+            let offset = checksum_block_offset(first, inner.au_size);
+            let write = disk.write(Io::BACKGROUND, offset, data, Durability::Cached);
+            if let Err(error) = write.await {
+                inner.leg_failed(disk, error).await?;
+            }
+        }
+        drop(held);
+        Ok(())
     }
 
     /// How many blocks are in RAM.

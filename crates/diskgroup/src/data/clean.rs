@@ -24,7 +24,7 @@ const IDLE: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Starts a round of cleaning unless one runs.
-pub(crate) fn start(inner: &Arc<Inner>) {
+pub(crate) fn start(inner: &Inner) {
     inner.cleaner_wanted.notify(1);
 }
 

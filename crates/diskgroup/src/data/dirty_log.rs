@@ -40,7 +40,10 @@ struct State {
 struct Slots {
     entries: Vec<RegionKey>,
     generation: u64,
+    /// The disks name other regions.
     changed: bool,
+    /// The disks lack a region; one too many can stay until the next write of the block.
+    lacking: bool,
 }
 
 impl DirtyLog {
@@ -89,6 +92,7 @@ impl DirtyLog {
             .position(|b| b.entries.len() < ENTRIES_PER_BLOCK)?;
         state.blocks[number].entries.push(key);
         state.blocks[number].changed = true;
+        state.blocks[number].lacking = true;
         state.place.insert(key, number as u16);
         state.marked += 1;
         Some(state.marked)
@@ -117,6 +121,9 @@ impl DirtyLog {
     /// A ticket for everything changed so far, for [`DirtyLog::sync`].
     pub fn ticket(&self) -> u64 {
         let mut state = lock(&self.state);
+        for block in &mut state.blocks {
+            block.lacking |= block.changed;
+        }
         state.marked += 1;
         state.marked
     }
@@ -216,7 +223,8 @@ async fn write_cycle(inner: &Arc<Inner>) {
         let ticket = state.marked;
         let mut blocks = Vec::new();
         for (number, slots) in (0u16..).zip(&mut state.blocks) {
-            if std::mem::take(&mut slots.changed) {
+            if std::mem::take(&mut slots.lacking) {
+                slots.changed = false;
                 slots.generation += 1;
                 blocks.push(slots.encode(number, slots.generation, inner.life));
             }

@@ -12,7 +12,7 @@ use crate::data::checksum::{Checksums, Entries};
 use crate::data::file::FileRuntime;
 use crate::data::resync;
 use crate::data::write::{checksums_of, legs_of, pieces_of, written_pieces};
-use crate::disk::Disk;
+use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::group::inner::Inner;
 use crate::on_disk::checksum::{UNKNOWN, checksum_of};
@@ -37,6 +37,27 @@ pub(crate) async fn read_file(
 /// Reads for somebody who has entered the file. Entering twice would wait for oneself when a
 /// shrink came between.
 async fn read_inside(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    offset: u64,
+    mut buffers: Vec<Buffer>,
+) -> Result<Vec<Buffer>, Error> {
+    if buffers.len() == 1
+        && let length = buffers[0].len()
+        && let Some((part, leg)) = in_one(inner, file, offset, length as u64)
+    {
+        match read_leg(inner, file, io, &part, leg, buffers).await {
+            LegRead::Good(buffers) => return Ok(buffers),
+            LegRead::Bad => buffers = vec![Buffer::new(length)],
+        }
+    }
+    // Apart, so that the common case does not carry the room that this needs.
+    Box::pin(read_parts(inner, file, io, offset, buffers)).await
+}
+
+/// Reads whatever the range needs: several extents or copies, a resync first, edges of blocks.
+async fn read_parts(
     inner: &Arc<Inner>,
     file: &FileRuntime,
     io: Io,
@@ -68,6 +89,41 @@ async fn read_inside(
         try_join_all(parts).await?
     };
     Ok(rejoin(parts.into_iter().flatten(), &lengths))
+}
+
+/// The common case at little cost: whole blocks of one extent, all of them known as written and
+/// equal. Gives the stretch and the less busy of its copies.
+fn in_one(inner: &Inner, file: &FileRuntime, offset: u64, length: u64) -> Option<(Stretch, Leg)> {
+    let last = (offset + length).checked_sub(1)?;
+    let region = offset / REGION_BYTES;
+    let whole = offset.is_multiple_of(BLOCK_U64) && length.is_multiple_of(BLOCK_U64);
+    if length == 0 || last / REGION_BYTES != region || !whole {
+        return None;
+    }
+    let s = stretches(file.attributes.striping, inner.au_size, offset, length).next()?;
+    if s.length != length {
+        return None;
+    }
+    let first = offset / PIECE_BYTES % PIECES_PER_REGION;
+    let count = last / PIECE_BYTES % PIECES_PER_REGION - first + 1;
+    let pieces = (u64::MAX >> (PIECES_PER_REGION - count)) << first;
+    if inner.data.regions.to_sync(&file.key(region as u32)) & pieces != 0 {
+        return None;
+    }
+    let core = lock(&inner.core);
+    let state = core.state.files.get(&file.number)?;
+    if state.incarnation != file.incarnation
+        || state.pieces_of(region) & pieces != pieces
+        || s.extent >= state.extents()
+    {
+        return None;
+    }
+    let legs = state.legs_of(s.extent).iter().filter_map(|leg| {
+        let disk = inner.disk(leg.disk)?;
+        (disk.is_in_sync() && disk.is_alive()).then(|| (disk.load(), *leg))
+    });
+    let (_, leg) = legs.min_by_key(|(load, _)| *load)?;
+    Some((s, leg))
 }
 
 async fn read_through_copy(

@@ -191,6 +191,10 @@ impl Regions {
                 to_sync: 0,
             };
             state.map.insert(key, region);
+            if is_pressed(len + 1, cap) {
+                // In time, so that the cap is not met before there is room again.
+                super::clean::start(inner);
+            }
         }
         // `cap` is far below what the dirty log holds.
         let ticket = inner
@@ -211,7 +215,7 @@ impl Regions {
     /// the cap are dirty, the longest unused quarter.
     pub fn choose_to_clean(&self, now: Instant, idle: Duration) -> Vec<RegionKey> {
         let mut state = lock(&self.state);
-        let pressed = state.map.len() * 8 >= state.cap * 7;
+        let pressed = is_pressed(state.map.len(), state.cap);
         let mut idle_regions: Vec<(Instant, RegionKey)> = state
             .map
             .iter()
@@ -287,6 +291,11 @@ impl Regions {
         drop(state);
         self.moved.notify(usize::MAX);
     }
+}
+
+/// Whether so many dirty regions call for cleaning before they are idle.
+fn is_pressed(dirty: usize, cap: usize) -> bool {
+    dirty * 8 >= cap * 7
 }
 
 enum Enter {

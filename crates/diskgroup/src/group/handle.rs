@@ -35,9 +35,13 @@ impl std::fmt::Debug for File {
 
 impl Clone for File {
     fn clone(&self) -> File {
-        let mut file = File::new(Arc::clone(&self.inner), Arc::clone(&self.file));
-        file.session.clone_from(&self.session);
-        file
+        self.file.users.fetch_add(1, Ordering::AcqRel);
+        File {
+            inner: Arc::clone(&self.inner),
+            file: Arc::clone(&self.file),
+            name: Arc::clone(&self.name),
+            session: self.session.clone(),
+        }
     }
 }
 
