@@ -51,18 +51,23 @@ enum Writer {
 }
 
 /// Copies.
-pub async fn run(
-    args: &Cp,
-    database: &Database,
-    place: &Place,
-    show: Show,
-) -> Result<(), Fault> {
+pub async fn run(args: &Cp, database: &Database, place: &Place, show: Show) -> Result<(), Fault> {
     let start = place.env.now();
     let (reader, size, spec) = open_source(&args.source, database)?;
-    let name = args.source.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+    let name = args
+        .source
+        .trim_end_matches('/')
+        .rsplit('/')
+        .next()
+        .unwrap_or_default();
     let quiet = show.format == Format::Json;
     let bar = Progress::new("copied", size, quiet);
-    let job = Job { reader: Arc::new(reader), size, bar: &bar, place };
+    let job = Job {
+        reader: Arc::new(reader),
+        size,
+        bar: &bar,
+        place,
+    };
     let target = match args.target.starts_with('+') {
         true => into_group(&job, spot(database, &args.target)?, name, &spec, database).await,
         false => into_local(&job, &output::path(Path::new(&args.target)), name).await,
@@ -93,7 +98,9 @@ fn open_source(source: &str, database: &Database) -> Result<(Reader, u64, FileSp
     if source.starts_with('+') {
         let spot = spot(database, source)?;
         if spot.path.is_empty() {
-            return Err(Fault::usage(format!("\"{source}\" is a disk group; name a file of it")));
+            return Err(Fault::usage(format!(
+                "\"{source}\" is a disk group; name a file of it"
+            )));
         }
         let file = spot.mounted.group.open(&spot.path)?;
         let file = file.for_session(database.session.waits());
@@ -110,9 +117,13 @@ fn open_source(source: &str, database: &Database) -> Result<(Reader, u64, FileSp
     }
     let path = output::path(Path::new(source));
     let file = fs::File::open(&path).map_err(|e| Error::system("open", &path, &e))?;
-    let metadata = file.metadata().map_err(|e| Error::system("look at", &path, &e))?;
+    let metadata = file
+        .metadata()
+        .map_err(|e| Error::system("look at", &path, &e))?;
     if !metadata.is_file() {
-        return Err(Fault::usage(format!("\"{source}\" is no regular file; name one")));
+        return Err(Fault::usage(format!(
+            "\"{source}\" is no regular file; name one"
+        )));
     }
     let spec = FileSpec::new(FileType::Dumpset);
     Ok((Reader::Local(Arc::new(file), path), metadata.len(), spec))
@@ -143,9 +154,14 @@ async fn into_group(
     spot.check_not_catalog(&path)?;
     if group.list_dir(&path).is_ok() {
         let text = format!("\"{}\" is a directory", spot.name_of(&path));
-        return Err(Error::new(15124, text).hint("give the copy another name").into());
+        return Err(Error::new(15124, text)
+            .hint("give the copy another name")
+            .into());
     }
-    let file = group.create_file(spec).await?.for_session(database.session.waits());
+    let file = group
+        .create_file(spec)
+        .await?
+        .for_session(database.session.waits());
     // All room first: a copy that does not fit fails before a byte is copied.
     file.set_size(job.size).await?;
     stream(job, Writer::Group(file.clone())).await?;
@@ -155,13 +171,19 @@ async fn into_group(
 }
 
 async fn into_local(job: &Job<'_>, target: &Path, name: &str) -> Result<String, Fault> {
-    let target = if target.is_dir() { target.join(name) } else { target.to_owned() };
+    let target = if target.is_dir() {
+        target.join(name)
+    } else {
+        target.to_owned()
+    };
     // Behind a link the file is replaced, not the link.
     let target = fs::canonicalize(&target).unwrap_or(target);
     let old = fs::metadata(&target).ok();
     if old.as_ref().is_some_and(|m| !m.is_file()) {
         let shown = target.display();
-        return Err(Fault::usage(format!("\"{shown}\" is there and no regular file")));
+        return Err(Fault::usage(format!(
+            "\"{shown}\" is there and no regular file"
+        )));
     }
     let parent = match target.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -185,7 +207,9 @@ async fn write_local(
 ) -> Result<(), Fault> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
-    let file = options.open(temporary).map_err(|e| Error::system("make a file in", parent, &e))?;
+    let file = options
+        .open(temporary)
+        .map_err(|e| Error::system("make a file in", parent, &e))?;
     if let Some(old) = old {
         let kept = file.set_permissions(old.permissions());
         kept.map_err(|e| Error::system("set the permissions of", temporary, &e))?;
@@ -195,7 +219,8 @@ async fn write_local(
     stream(job, Writer::Local(Arc::clone(&file), target.to_owned())).await?;
     let (temporary, target, parent) = (temporary.to_owned(), target.to_owned(), parent.to_owned());
     blocking(move || {
-        file.sync_all().map_err(|e| Error::system("sync", &target, &e))?;
+        file.sync_all()
+            .map_err(|e| Error::system("sync", &target, &e))?;
         fs::rename(&temporary, &target).map_err(|e| Error::system("rename to", &target, &e))?;
         let directory = fs::File::open(&parent).and_then(|d| d.sync_all());
         directory.map_err(|e| Error::system("sync", &parent, &e).into())
@@ -242,17 +267,14 @@ async fn stream(job: &Job<'_>, writer: Writer) -> Result<(), Fault> {
     }
 }
 
-async fn step(
-    reader: Arc<Reader>,
-    writer: Arc<Writer>,
-    at: u64,
-    length: u64,
-) -> Result<(), Fault> {
+async fn step(reader: Arc<Reader>, writer: Arc<Writer>, at: u64, length: u64) -> Result<(), Fault> {
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     let padded = length.next_multiple_of(BLOCK);
     let mut buffer = match &*reader {
         Reader::Group(file) => {
-            let mut read = file.read_group(Io::SCAN, at, vec![Buffer::new(padded)]).await?;
+            let mut read = file
+                .read_group(Io::SCAN, at, vec![Buffer::new(padded)])
+                .await?;
             read.pop().unwrap_or_else(|| Buffer::zeroed(padded))
         }
         Reader::Local(file, path) => {
@@ -271,7 +293,8 @@ async fn step(
     match &*writer {
         Writer::Group(file) => {
             let data = vec![buffer.freeze()];
-            file.write_group(Io::SCAN, at, data, Durability::Cached).await?;
+            file.write_group(Io::SCAN, at, data, Durability::Cached)
+                .await?;
         }
         Writer::Local(file, path) => {
             let (file, path) = (Arc::clone(file), path.clone());
