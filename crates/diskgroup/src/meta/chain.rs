@@ -120,7 +120,8 @@ impl History {
         self.end == other.end
     }
 
-    /// Reads the checkpoint and applies the records.
+    /// Reads the checkpoint and applies the records. Also tells the metadata set before the last
+    /// record, if that record changed it.
     ///
     /// # Errors
     /// The disk cannot be read, or what is on it is damaged.
@@ -128,7 +129,7 @@ impl History {
         &self,
         device: &Arc<dyn Device>,
         au_size: u64,
-    ) -> Result<GroupState, ReadError> {
+    ) -> Result<(GroupState, Option<Vec<u16>>), ReadError> {
         let s = &self.superblock;
         let wanted = u64::from(s.chunks) * CHUNK_BYTES as u64;
         let size = device.geometry().size;
@@ -162,10 +163,15 @@ impl History {
             &bytes,
         )?;
         let mut state = GroupState::decode(&content)?;
-        for op in self.records.iter().flatten() {
-            state.apply(op)?;
+        let mut before = state.members.clone();
+        for record in &self.records {
+            before.clone_from(&state.members);
+            for op in record {
+                state.apply(op)?;
+            }
         }
-        Ok(state)
+        let changed = (before != state.members).then_some(before);
+        Ok((state, changed))
     }
 }
 

@@ -165,8 +165,20 @@ pub(crate) async fn start(
             damage: damage.clone(),
         });
     }
-    let (state, best, source) = newest_state(env, name, group, &labelled, timeout).await?;
-    let (members, lagging) = prove(name, &state, &best, source, &labelled, force)?;
+    // Two disks may each hold a record of the same place that the other lacks, one of them cut off
+    // half-way: the one that can be proven is the one that was committed.
+    let mut proven = None;
+    for newest in newest_states(env, name, group, &labelled, timeout).await? {
+        match prove(name, &newest, &labelled, force) {
+            Ok((members, lagging)) => {
+                proven = Some(Ok((newest, members, lagging)));
+                break;
+            }
+            Err(error) => proven = proven.or(Some(Err(error))),
+        }
+    }
+    let (newest, members, lagging) = proven.expect("at least one history was read")?;
+    let (state, best) = (newest.state, newest.history);
     let generations = labelled
         .iter()
         .filter_map(|l| Some((l.label.disk_no, l.chain.as_ref()?.generation())))
@@ -195,14 +207,25 @@ pub(crate) async fn start(
     })
 }
 
-/// The furthest history whose checkpoint can be read; also which disk told it.
-async fn newest_state(
+/// A history that nothing found goes beyond.
+struct Newest {
+    state: GroupState,
+    history: History,
+    /// The disk that told it.
+    source: u16,
+    /// The metadata set before its last record, if that record changed it.
+    before: Option<Vec<u16>>,
+}
+
+/// The furthest histories whose checkpoints can be read: at least one, and one of each kind.
+async fn newest_states(
     env: &SharedEnv,
     name: &str,
     group: Uuid,
     labelled: &[Labelled],
     timeout: Duration,
-) -> Result<(GroupState, History, u16), Error> {
+) -> Result<Vec<Newest>, Error> {
+    let mut newest: Vec<Newest> = Vec::new();
     let mut all: Vec<(&Labelled, History)> = Vec::new();
     for l in labelled {
         let histories = l
@@ -213,16 +236,22 @@ async fn newest_state(
         all.extend(histories.into_iter().map(|h| (l, h)));
     }
     all.sort_by_key(|(_, h)| std::cmp::Reverse((h.end.epoch, h.end.lsn)));
-    let furthest = all.first().map(|(_, h)| h.end);
+    let furthest = all.first().map(|(_, h)| (h.end.epoch, h.end.lsn));
     let (mut damage, mut failure) = (None, None);
     for (l, history) in all {
         // Falling back to a shorter history would forget acknowledged changes.
-        if Some(history.end) != furthest {
+        if Some((history.end.epoch, history.end.lsn)) != furthest {
             break;
+        }
+        if newest.iter().any(|n| n.history.is_same_as(&history)) {
+            continue;
         }
         let state = history.state(&l.found.device, l.label.au_size.into());
         match within(env, timeout, state).await {
-            Some(Ok(state)) => return Ok((state, history, l.label.disk_no)),
+            Some(Ok((state, before))) => {
+                let source = l.label.disk_no;
+                newest.push(Newest { state, history, source, before });
+            }
             Some(Err(ReadError::Damage(d))) => damage = Some((l.found.path.clone(), d)),
             // Another disk may tell the same history.
             Some(Err(ReadError::Io(error))) => failure = Some(error),
@@ -233,6 +262,9 @@ async fn newest_state(
                 failure = Some(IoError::new(kind, name, Op::Read, 0, 0));
             }
         }
+    }
+    if !newest.is_empty() {
+        return Ok(newest);
     }
     if let (None, Some(error)) = (&damage, failure) {
         return Err(Error::Io(error));
@@ -255,12 +287,11 @@ async fn newest_state(
 /// have all of it and those that lag.
 fn prove(
     name: &str,
-    state: &GroupState,
-    best: &History,
-    source: u16,
+    newest: &Newest,
     labelled: &[Labelled],
     force: bool,
 ) -> Result<(BTreeMap<u16, MemberState>, Vec<u16>), Error> {
+    let Newest { state, history: best, source, before } = newest;
     let mut members = BTreeMap::new();
     let mut lagging = Vec::new();
     let mut readable = 0;
@@ -308,7 +339,24 @@ fn prove(
             lagging.push(*no);
         }
     }
-    if !rules::is_proven(state.members.len(), readable) && !force {
+    let proven = match before {
+        None => rules::is_proven(state.members.len(), readable),
+        Some(old) => {
+            let behind = |h: &History| {
+                h.is_same_as(best) || (h.end.epoch, h.end.lsn) < (best.end.epoch, best.end.lsn)
+            };
+            let present = old.iter().filter(|no| {
+                let uuid = state.disks.get(no).map(|d| d.uuid);
+                let here = labelled.iter().find(|l| Some(l.label.disk) == uuid);
+                here.and_then(|l| l.chain.as_ref())
+                    .and_then(|c| c.histories(state.header.uuid).into_iter().next())
+                    .is_some_and(|own| behind(&own))
+            });
+            let (all, having) = (state.members.len(), members.len());
+            rules::is_proven_change((old.len(), present.count()), (all, readable), having)
+        }
+    };
+    if !proven && !force {
         let absent: Vec<&str> = state
             .members
             .iter()

@@ -45,6 +45,19 @@ pub fn is_proven(members: usize, present: usize) -> bool {
     }
 }
 
+/// Whether the newest history found is proven newest although its last record changed the set from
+/// `old` members to `new`. That record may have been cut off half-way, and then the old set may
+/// have gone on without those who have it. It is believed if every new member has it (`having`),
+/// for then it was committed; else only if enough of both sets (`present` of the new, `old_present`
+/// of the old) are here and know nothing newer.
+pub fn is_proven_change(
+    (old, old_present): (usize, usize),
+    (new, present): (usize, usize),
+    having: usize,
+) -> bool {
+    (new > 0 && having == new) || (is_proven(new, present) && is_proven(old, old_present))
+}
+
 /// A disk that may hold metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {

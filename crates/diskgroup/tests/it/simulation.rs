@@ -65,6 +65,8 @@ struct World {
     names_next: RefCell<Option<Names>>,
     next_file: Cell<u32>,
     created: Cell<bool>,
+    /// The process ended and the power did not: what is read is not durable for that.
+    soft: Cell<bool>,
     /// Dismounted in order, and not touched since.
     clean: Cell<bool>,
     /// The leg to be lost in this run, and how.
@@ -118,6 +120,7 @@ impl World {
             names_next: RefCell::default(),
             next_file: Cell::new(1),
             created: Cell::new(false),
+            soft: Cell::new(false),
             clean: Cell::new(false),
             plan,
             lost: Cell::new(false),
@@ -173,9 +176,15 @@ impl World {
     /// After a crash: what was under way ended, one way or the other.
     fn crashed(&self) {
         self.count(|s| s.crashes += 1);
+        self.soft.set(false);
+        self.say("CRASH".into());
+        self.ended();
+    }
+
+    /// The process ended: what was under way ended, one way or the other.
+    fn ended(&self) {
         self.clean.set(false);
         let now = self.tick();
-        self.say("CRASH".into());
         for file in self.files.borrow_mut().values_mut() {
             file.crash(now);
         }
@@ -303,7 +312,7 @@ async fn read_some(w: &World, id: u32, file: &File, first: u32, count: u32, pin:
     let at = u64::from(first) * u64::from(sector);
     match file.read_at(Io::FOREGROUND, at, (count * sector) as usize).await {
         Ok(bytes) => {
-            let pin = pin.then(|| w.tick());
+            let pin = (pin && !w.soft.get()).then(|| w.tick());
             let checked = w.with(id, |f| f.check(&bytes, first, issued, pin));
             if let Err(what) = checked {
                 panic!("read: {what}");
@@ -325,7 +334,9 @@ async fn verify(w: &World, group: &Group, look: bool) {
         for (id, number) in ids {
             let file = group.open_number(number).expect("it is there");
             read_all(w, id, &file).await;
-            w.with(id, FileModel::settled);
+            if !w.soft.get() {
+                w.with(id, FileModel::settled);
+            }
         }
         group_is_sound(w, group).await;
     }
@@ -664,7 +675,10 @@ async fn life(w: &World, last: bool) {
     if !last && w.below(3) == 0 {
         w.say("abandoned".into());
         group.abandon();
-        w.crashed();
+        // What is on its way lands before anybody can mount again.
+        w.rig.env().sleep(Duration::from_secs(1)).await;
+        w.ended();
+        w.soft.set(true);
         return;
     }
     drop_unnamed(w, &open, false);
@@ -688,6 +702,7 @@ async fn life(w: &World, last: bool) {
         file.flushed(issued);
     }
     w.clean.set(true);
+    w.soft.set(false);
     w.say("dismounted".into());
 }
 
