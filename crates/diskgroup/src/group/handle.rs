@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use cellar_io::{
-    Buffer, Device, Discard, Durability, Geometry, Io, IoError, IoErrorKind, IoFuture, Op as IoOp,
+    Buffer, Device, Discard, Durability, EnvExt, Geometry, Io, IoError, IoErrorKind, IoFuture, Op as IoOp,
     check_request,
 };
 use cellar_wait::{Event, Session};
@@ -211,7 +211,16 @@ impl File {
             let p = [self.file.number.into(), offset / 4096, bytes as u64 / 4096];
             session.begin_owned(Event::DIRECT_PATH_WRITE, p, self.inner.env.now().0)
         });
-        let result = write::write_file(&self.inner, &self.file, io, offset, data, durability).await;
+        // A task of its own: a caller that goes away half-way must not let go of the range and the
+        // regions while the devices still have the write.
+        let (inner, file) = (Arc::clone(&self.inner), Arc::clone(&self.file));
+        let task = async move {
+            write::write_file(&inner, &file, io, offset, data, durability).await
+        };
+        let written = self.inner.env.run("write", task).await;
+        let result = written.unwrap_or_else(|| {
+            Err(Error::Stopped { group: self.inner.name.clone(), why: "the runtime ended".into() })
+        });
         if let Some(wait) = wait {
             wait.end(self.inner.env.now().0);
         }

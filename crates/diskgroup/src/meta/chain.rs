@@ -56,6 +56,12 @@ impl Chain {
         Ok(Chain { slots, ring })
     }
 
+    /// The newest superblock: its generation, and the checkpoint area that it names.
+    pub fn newest(&self) -> Option<(u64, u8)> {
+        let slots = self.slots.iter().filter_map(|(_, s)| s.as_ref().ok());
+        slots.map(|s| (s.generation, s.area)).max()
+    }
+
     /// The newest superblock's generation, 0 if there is none.
     pub fn generation(&self) -> u64 {
         self.slots

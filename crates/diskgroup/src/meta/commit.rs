@@ -39,8 +39,9 @@ pub(crate) struct Committer {
     position: LogPosition,
     /// The committed set, as it is on disk.
     members: BTreeMap<u16, MemberState>,
-    /// Superblock generations of disks that are not members now.
-    generations: BTreeMap<u16, u64>,
+    /// The newest superblocks of disks that are not members now: generation, and the checkpoint
+    /// area that it names.
+    generations: BTreeMap<u16, (u64, u8)>,
 }
 
 /// The group cannot go on.
@@ -51,7 +52,7 @@ impl Committer {
         inner: Arc<Inner>,
         position: LogPosition,
         members: BTreeMap<u16, MemberState>,
-        generations: BTreeMap<u16, u64>,
+        generations: BTreeMap<u16, (u64, u8)>,
     ) -> Committer {
         Committer {
             inner,
@@ -236,7 +237,7 @@ impl Committer {
                 }
                 for gone in &failed {
                     if let Some(member) = self.members.remove(gone) {
-                        self.generations.insert(*gone, member.generation);
+                        self.generations.insert(*gone, (member.generation, member.area));
                     }
                 }
             }
@@ -394,7 +395,7 @@ impl Committer {
 
     fn forget_member(&mut self, no: u16) {
         if let Some(member) = self.members.remove(&no) {
-            self.generations.insert(no, member.generation);
+            self.generations.insert(no, (member.generation, member.area));
         }
     }
 
@@ -439,15 +440,22 @@ impl Committer {
         Ok(())
     }
 
+    /// The generation of a disk's next superblock, and the area of its next checkpoint: never the
+    /// one that its newest superblock names.
+    fn next_checkpoint(&self, no: u16) -> (u64, u8) {
+        let newest = match self.members.get(&no) {
+            Some(member) => Some((member.generation, member.area)),
+            None => self.generations.get(&no).copied(),
+        };
+        newest.map_or((1, 0), |(generation, area)| (generation + 1, 1 - area))
+    }
+
     async fn checkpoint_disk(&mut self, no: u16, encoded: &EncodedCheckpoint, at: LogPosition) {
         let disk = self.disk(no);
         if !disk.is_alive() {
             return;
         }
-        let (generation, area) = match self.members.get(&no) {
-            Some(m) => (m.generation + 1, 1 - m.area),
-            None => (self.generations.get(&no).copied().unwrap_or(0) + 1, 0),
-        };
+        let (generation, area) = self.next_checkpoint(no);
         let runs = {
             let core = lock(&self.inner.core);
             core.state.disks[&no].areas[usize::from(area)].clone()
@@ -480,7 +488,7 @@ impl Committer {
         let wanted = chunks_for(content + content / 8 + (64 << 10)) * CHUNK_BYTES as u64;
         let au_size = self.inner.au_size;
         for no in disks {
-            let area = self.members.get(no).map_or(0, |m| 1 - m.area);
+            let (_, area) = self.next_checkpoint(*no);
             let runs = &core.state.disks[no].areas[usize::from(area)];
             let have: u64 = runs.iter().map(|r| u64::from(r.count) * au_size).sum();
             if have >= wanted {

@@ -51,8 +51,8 @@ pub(crate) struct Start {
     pub members: BTreeMap<u16, MemberState>,
     /// Members that are here but behind: to be brought up to date first.
     pub lagging: Vec<u16>,
-    /// Newest superblock generations of all disks here.
-    pub generations: BTreeMap<u16, u64>,
+    /// The newest superblocks of all disks here: generation, and the checkpoint area it names.
+    pub generations: BTreeMap<u16, (u64, u8)>,
     /// The newest version of each block of the dirty log.
     pub dirty: BTreeMap<u16, DirtyBlock>,
     /// How many regions can be copied in a second, from how fast the logs could be read.
@@ -181,7 +181,7 @@ pub(crate) async fn start(
     let (state, best) = (newest.state, newest.history);
     let generations = labelled
         .iter()
-        .filter_map(|l| Some((l.label.disk_no, l.chain.as_ref()?.generation())))
+        .filter_map(|l| Some((l.label.disk_no, l.chain.as_ref()?.newest()?)))
         .collect();
     let (disks, missing) = match_disks(env, &state, &labelled);
     check_complete(name, &state, &disks, &missing)?;
