@@ -25,7 +25,7 @@ pub fn run(options: &Options, report: &mut Report) {
     };
     let group = rig.group(&place);
     let au_size = group.info().au_size;
-    let each = group.info().writable_mb * 9 / 10 / FILES << 20;
+    let each = (group.info().writable_mb * 9 / 10 / FILES) << 20;
     let (seconds, ()) = rig.time(async {
         for i in 0..FILES {
             let file = group

@@ -36,16 +36,12 @@ impl Backing {
     /// Makes it of `bytes` that were all written: a hole would measure nothing.
     pub fn written(dir: &Path, name: &str, bytes: u64) -> Backing {
         let backing = Backing(dir.join(format!("cellar-bench-{}-{name}", std::process::id())));
-        let status = std::process::Command::new("dd")
-            .args(["if=/dev/urandom", "bs=4M", "oflag=direct", "status=none"])
-            .args([
-                "iflag=fullblock",
-                &format!("count={}", bytes.div_ceil(4 << 20)),
-            ])
-            .arg(format!("of={}", backing.0.display()))
-            .status();
-        assert!(status.unwrap().success(), "dd must write the disk file");
-        std::fs::File::open(&backing.0).unwrap().sync_all().unwrap();
+        let mut file = std::fs::File::create(&backing.0).unwrap();
+        let noise = noise(4 << 20);
+        for _ in 0..bytes.div_ceil(noise.len() as u64) {
+            std::io::Write::write_all(&mut file, &noise).unwrap();
+        }
+        file.sync_all().unwrap();
         backing
     }
 
