@@ -318,7 +318,10 @@ impl Model {
                                 self.redundancy, self.disks
                             ));
                         }
-                        Outcome::Unlucky(_) => unlucky += 1,
+                        Outcome::Unlucky(why) => {
+                            assert!(!why.is_empty(), "a refusal says why");
+                            unlucky += 1;
+                        }
                         Outcome::Same | Outcome::Refused => {}
                     }
                 }

@@ -1,14 +1,10 @@
 //! The group as an object store: that crate's own tests on real files, and what a crash leaves.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cellar_diskgroup::{
-    CreateGroup, FoundDisk, Group, GroupStore, MountOptions, NewDisk, Redundancy, create,
-};
-use cellar_io::real::{OpenOptions, Runtime, RuntimeOptions, open_disk};
-use cellar_io::{Device, EnvExt};
+use cellar_diskgroup::GroupStore;
+use cellar_io::EnvExt;
 use cellar_wait::{Kind, Waits};
 use futures_util::StreamExt;
 use object_store::path::Path;
