@@ -29,9 +29,9 @@ fn layouts() -> [(&'static str, usize, Redundancy); 2] {
     ]
 }
 
-fn backings(options: &Options, count: usize, bytes: u64) -> Vec<Backing> {
+fn backings(options: &Options, name: &str, count: usize, bytes: u64) -> Vec<Backing> {
     (0..count)
-        .map(|i| Backing::written(&options.dir, &format!("disk{i}"), bytes))
+        .map(|i| Backing::written(&options.dir, &format!("{name}{i}"), bytes))
         .collect()
 }
 
@@ -46,7 +46,7 @@ pub fn random(options: &Options, report: &mut Report) {
             if !options.wants(&name) {
                 continue;
             }
-            let backings = backings(options, count, bytes + SPARE);
+            let backings = backings(options, "disk", count, bytes + SPARE);
             let group = rig.group(&place(&backings, redundancy));
             let file = rig.file(&group, "f", bytes, checksums);
             for depth in [1, 32] {
@@ -134,7 +134,7 @@ pub fn sequential(options: &Options, report: &mut Report) {
             let sums = if checksums { "sums" } else { "no sums" };
             let name = format!("{name}, {sums}");
             if options.wants(&name) {
-                let backings = backings(options, count, bytes + SPARE);
+                let backings = backings(options, "disk", count, bytes + SPARE);
                 let group = rig.group(&place(&backings, redundancy));
                 let file = rig.file(&group, "f", bytes, checksums);
                 sequential_arms(options, report, &rig, (&group, &file), &backings, &name);
@@ -214,8 +214,9 @@ pub fn shaped(options: &Options, report: &mut Report) {
     ];
     let made: Vec<(Vec<Backing>, Group, File)> = arms
         .iter()
-        .map(|(_, count, redundancy)| {
-            let backings = backings(options, *count, bytes + SPARE);
+        .enumerate()
+        .map(|(i, (_, count, redundancy))| {
+            let backings = backings(options, &format!("arm{i}-"), *count, bytes + SPARE);
             let mut place = place(&backings, *redundancy);
             // Written at full speed, read as shaped.
             let group = rig.group(&place);
