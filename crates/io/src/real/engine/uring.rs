@@ -169,8 +169,15 @@ impl Lane {
             if count == BATCH {
                 continue;
             }
-            // SAFETY: only the flags word is read, which the kernel writes.
-            if !unsafe { self.ring.submission_shared() }.cq_overflow() {
+            // Even to look, because the view of the queue stores the tail it saw when it goes: it
+            // would take back an entry pushed meanwhile. Who holds the lock reaps after it.
+            let Ok(alone) = self.submission.try_lock() else {
+                return;
+            };
+            // SAFETY: the submission queue is guarded by the lock just taken.
+            let overflowed = unsafe { self.ring.submission_shared() }.cq_overflow();
+            drop(alone);
+            if !overflowed {
                 return;
             }
             // The kernel keeps completions for which there was no room until it is entered.
