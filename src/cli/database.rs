@@ -4,12 +4,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cellar_instance::Instance;
 use cellar_instance::database::{Database as InstanceDatabase, OpenMode};
 use cellar_instance::directory::{Directory, Entered, Handler, PATIENCE, Responder};
 use cellar_instance::disks::RealDisks;
 use cellar_instance::session::Session;
 use cellar_instance::wire::{Frame, Request};
-use cellar_instance::Instance;
 use cellar_io::SharedEnv;
 use cellar_io::real::RealEnv;
 use cellar_sql::join::{InstanceHost, views};

@@ -13,12 +13,9 @@ pub fn resolve(given: Option<PathBuf>) -> Result<PathBuf, Fault> {
 }
 
 fn choose(given: Option<PathBuf>, environment: Option<PathBuf>) -> Result<PathBuf, Fault> {
-    given
-        .or(environment)
-        .filter(|dir| !dir.as_os_str().is_empty())
-        .ok_or_else(|| {
-            Fault::usage("which DIR? Give it, or set CELLAR_DIR: export CELLAR_DIR=./cellar-demo")
-        })
+    given.or(environment).filter(|dir| !dir.as_os_str().is_empty()).ok_or_else(|| {
+        Fault::usage("which DIR? Give it, or set CELLAR_DIR: export CELLAR_DIR=./cellar-demo")
+    })
 }
 
 #[cfg(test)]

@@ -55,11 +55,8 @@ pub fn run(args: &Args) -> Result<(), Fault> {
 }
 
 fn shown(facts: &DiskFacts) -> Shown {
-    let mut users: Vec<String> = facts
-        .mounts
-        .iter()
-        .map(|m| format!("mounted on {}", m.display()))
-        .collect();
+    let mut users: Vec<String> =
+        facts.mounts.iter().map(|m| format!("mounted on {}", m.display())).collect();
     users.extend(facts.holders.iter().map(|h| format!("part of {h}")));
     if facts.swap {
         users.push("swap".into());
@@ -68,21 +65,13 @@ fn shown(facts: &DiskFacts) -> Shown {
     if !facts.partitions.is_empty() {
         users.push(format!("partitions {}", facts.partitions.join(" ")));
     }
-    let path = facts
-        .by_id
-        .first()
-        .unwrap_or(&facts.path)
-        .display()
-        .to_string();
+    let path = facts.by_id.first().unwrap_or(&facts.path).display().to_string();
     let (usable, reason) = if let Some(user) = users.first() {
         (false, format!("in use: {user}"))
     } else if !facts.readable || !facts.writable {
         let mode = facts.mode & 0o777;
         let owner = format!("owner {}:{}, mode {mode:o}", facts.uid, facts.gid);
-        (
-            false,
-            format!("no permission ({owner}): a udev rule can give it"),
-        )
+        (false, format!("no permission ({owner}): a udev rule can give it"))
     } else {
         (true, format!("cellar disktest {path}"))
     };
@@ -94,9 +83,7 @@ fn shown(facts: &DiskFacts) -> Shown {
         queue_depth: facts.queue_depth,
         model: facts.model.clone(),
         serial: facts.serial.clone(),
-        aligned: facts
-            .partition_start
-            .map(|start| start.is_multiple_of(4096)),
+        aligned: facts.partition_start.map(|start| start.is_multiple_of(4096)),
         users,
         usable,
         reason,
@@ -109,17 +96,9 @@ fn table(disks: &[Shown], tree: bool) -> String {
         return "No block devices can be seen here. Files work too: cellar init DIR\n".into();
     }
     let number = |n: Option<u32>| n.map_or("?".to_string(), |n| n.to_string());
-    let _ = writeln!(
-        out,
-        "{:<28} {:>7}  {:<9} {:>5}  Usable",
-        "Path", "Size", "Sectors", "Queue"
-    );
+    let _ = writeln!(out, "{:<28} {:>7}  {:<9} {:>5}  Usable", "Path", "Size", "Sectors", "Queue");
     for disk in disks {
-        let sectors = format!(
-            "{}/{}",
-            number(disk.logical_sector),
-            number(disk.physical_sector)
-        );
+        let sectors = format!("{}/{}", number(disk.logical_sector), number(disk.physical_sector));
         let usable = if disk.usable { "yes" } else { "no" };
         if disk.path.chars().count() > 28 {
             let _ = write!(out, "{}\n{:<28}", disk.path, "");
@@ -136,10 +115,7 @@ fn table(disks: &[Shown], tree: bool) -> String {
             let _ = writeln!(out, "    {}", disk.reason);
         }
         if disk.aligned == Some(false) {
-            let _ = writeln!(
-                out,
-                "    does not start on a multiple of 4096 bytes: slow writes"
-            );
+            let _ = writeln!(out, "    does not start on a multiple of 4096 bytes: slow writes");
         }
         if tree {
             for user in disk.users.iter().skip(usize::from(!disk.usable)) {
@@ -173,10 +149,7 @@ mod tests {
         let long = "/dev/disk/by-id/nvme-Samsung_SSD_990_PRO_2TB_S7KHNJ0WB12345";
         let text = table(&[disk("/dev/vda", false), disk(long, true)], true);
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
-        assert!(
-            text.contains("270 GB  512/?       256  no\n    in use: mounted on /\n"),
-            "{text}"
-        );
+        assert!(text.contains("270 GB  512/?       256  no\n    in use: mounted on /\n"), "{text}");
         assert!(text.contains("    holds ext4\n"));
         assert!(text.contains("multiple of 4096"));
     }

@@ -14,10 +14,7 @@ pub enum Fault {
     /// It failed: exit 1.
     Failed(String),
     /// It worked, and what it found is not well: exit 1 without another word.
-    #[cfg_attr(
-        not(feature = "sql"),
-        expect(dead_code, reason = "only status and validate")
-    )]
+    #[cfg_attr(not(feature = "sql"), expect(dead_code, reason = "only status and validate"))]
     NotWell,
     /// The reader of our output went away: that is its right, exit 0.
     Closed,

@@ -160,14 +160,10 @@ async fn make_in(
         disks,
         erase,
     };
-    let total = spec
-        .disks
-        .iter()
-        .map(|d| if let InitDisk::File { size } = d { *size } else { 0 })
-        .sum();
+    let total =
+        spec.disks.iter().map(|d| if let InitDisk::File { size } = d { *size } else { 0 }).sum();
     let bar = Progress::new("pre-written", total, args.format == Format::Json);
-    let inner =
-        init(instance, directory, opener, &spec, &|done, _total| bar.set(done)).await?;
+    let inner = init(instance, directory, opener, &spec, &|done, _total| bar.set(done)).await?;
     bar.finish();
     database::held(inner, lock, place)
 }

@@ -34,10 +34,7 @@ pub struct Args {
 /// # Errors
 /// The disk cannot be opened. What is damaged on it is shown, and no error.
 pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
-    let options = OpenOptions {
-        read_only: true,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     let opened = open_disk(&place.real, &output::path(&args.path), &options);
     let device: Arc<dyn Device> = opened.map_err(cellar_instance::Error::from)?;
     let found = inspect(&device).await;
@@ -58,16 +55,8 @@ mod tests {
 
     #[test]
     fn a_tree_keeps_its_shape_as_json() {
-        let leaf = Inspection {
-            name: "au_size".into(),
-            value: "4194304".into(),
-            parts: vec![],
-        };
-        let root = Inspection {
-            name: "label".into(),
-            value: String::new(),
-            parts: vec![leaf],
-        };
+        let leaf = Inspection { name: "au_size".into(), value: "4194304".into(), parts: vec![] };
+        let root = Inspection { name: "label".into(), value: String::new(), parts: vec![leaf] };
         assert_eq!(as_json(&root)["parts"][0]["value"], "4194304");
     }
 }

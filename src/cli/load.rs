@@ -54,11 +54,7 @@ impl Args {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source {
     Tpch(f64),
-    File {
-        path: PathBuf,
-        format: SourceFormat,
-        table: String,
-    },
+    File { path: PathBuf, format: SourceFormat, table: String },
 }
 
 #[derive(Serialize)]
@@ -80,14 +76,8 @@ pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), 
     let rows: u64 = loaded.iter().map(|l| l.rows).sum();
     let bytes: u64 = loaded.iter().map(|l| l.bytes).sum();
     if quiet {
-        let rows: Vec<Row<'_>> = loaded
-            .iter()
-            .map(|l| Row {
-                table: &l.table,
-                rows: l.rows,
-                bytes: l.bytes,
-            })
-            .collect();
+        let rows: Vec<Row<'_>> =
+            loaded.iter().map(|l| Row { table: &l.table, rows: l.rows, bytes: l.bytes }).collect();
         return output::json(&rows);
     }
     let tables = if loaded.len() == 1 { "table" } else { "tables" };
@@ -108,9 +98,7 @@ fn sources(
     let mut words = words.into_iter();
     if let Some(scale) = tpch {
         if words.len() > 1 {
-            return Err(Fault::usage(
-                "with --tpch there is no FILE: cellar load DIR --tpch 1",
-            ));
+            return Err(Fault::usage("with --tpch there is no FILE: cellar load DIR --tpch 1"));
         }
         if !(scale > 0.0 && scale <= 1000.0) {
             return Err(Fault::usage(format!(
@@ -123,41 +111,25 @@ fn sources(
         (Some(dir), Some(path)) => (Some(dir), path),
         (Some(path), None) => (None, path),
         _ => {
-            return Err(Fault::usage(
-                "what to load? cellar load DIR FILE, or --tpch SF",
-            ));
+            return Err(Fault::usage("what to load? cellar load DIR FILE, or --tpch SF"));
         }
     };
     let format = SourceFormat::of(&path).map_err(|e| Fault::usage(e.to_string()))?;
-    let stem = path
-        .file_stem()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .to_lowercase();
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
     let table = table.map_or(stem, |t| t.to_lowercase());
     let mut letters = table.chars();
-    let legal = letters
-        .next()
-        .is_some_and(|c| c.is_ascii_lowercase() || c == '_')
+    let legal = letters.next().is_some_and(|c| c.is_ascii_lowercase() || c == '_')
         && letters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_$#".contains(c));
     if !legal {
         return Err(Fault::usage(format!(
             "\"{table}\" is no name for a table: letters, digits, _, $, #. Give --table NAME"
         )));
     }
-    Ok((
-        dir,
-        Source::File {
-            path,
-            format,
-            table,
-        },
-    ))
+    Ok((dir, Source::File { path, format, table }))
 }
 
 /// Loads into the first group and makes the tables known. What was made goes if a part fails.
-pub async fn load(
-    database: &Database, source: &Source, quiet: bool) -> Result<Vec<Loaded>, Fault> {
+pub async fn load(database: &Database, source: &Source, quiet: bool) -> Result<Vec<Loaded>, Fault> {
     let host = database.host();
     let groups = host.groups();
     let none = || Error::new(15001, "42704", "no disk group is mounted");
@@ -171,10 +143,7 @@ pub async fn load(
     if let Some(table) = known.iter().find(|t| wanted.contains(&t.name.as_str())) {
         let message = format!("there is already a table \"{}\"", table.name);
         return Err(Error::new(955, "42P07", message)
-            .next(format!(
-                "cellar sql DIR -c 'drop table {}', or --table NAME",
-                table.name
-            ))
+            .next(format!("cellar sql DIR -c 'drop table {}', or --table NAME", table.name))
             .into());
     }
     let engine = database.engine().await?;
@@ -182,9 +151,7 @@ pub async fn load(
     if let Err(error) = register(&engine, group, &loaded).await {
         for one in &loaded {
             // The first error is the one to tell.
-            let _ = engine
-                .execute(&format!("drop table if exists {}", one.table))
-                .await;
+            let _ = engine.execute(&format!("drop table if exists {}", one.table)).await;
             let _ = store.delete(&one.path).await;
         }
         return Err(error.into());
@@ -211,18 +178,12 @@ async fn files(
             bar.finish();
             Ok(loaded)
         }
-        Source::File {
-            path,
-            format,
-            table,
-        } => {
-            let options = LoadOptions {
-                threads: cores(),
-                on_progress: None,
-            };
+        Source::File { path, format, table } => {
+            let options = LoadOptions { threads: cores(), on_progress: None };
             let target = StorePath::from(format!("{table}.parquet"));
             let store = Arc::clone(store);
-            let one = load::file(&output::path(path), *format, store, &target, table, &options).await?;
+            let one =
+                load::file(&output::path(path), *format, store, &target, table, &options).await?;
             Ok(vec![one])
         }
     }
@@ -256,31 +217,12 @@ mod tests {
         let (dir, source) = parse(&["Trips.parquet"], None).unwrap();
         assert_eq!(dir, None);
         assert!(matches!(source, Source::File { table, .. } if table == "trips"));
-        assert_eq!(
-            parse(&["d"], Some(0.1)).unwrap(),
-            (Some("d".into()), Source::Tpch(0.1))
-        );
+        assert_eq!(parse(&["d"], Some(0.1)).unwrap(), (Some("d".into()), Source::Tpch(0.1)));
         assert_eq!(parse(&["d", "a.csv"], None).unwrap().0, Some("d".into()));
         assert!(parse(&[], None).unwrap_err().contains("what to load"));
-        assert!(
-            parse(&["d", "x"], Some(1.0))
-                .unwrap_err()
-                .contains("no FILE")
-        );
-        assert!(
-            parse(&["d"], Some(-1.0))
-                .unwrap_err()
-                .contains("up to 1000")
-        );
-        assert!(
-            parse(&["a.txt"], None)
-                .unwrap_err()
-                .contains(".parquet, .csv")
-        );
-        assert!(
-            parse(&["my file.csv"], None)
-                .unwrap_err()
-                .contains("--table NAME")
-        );
+        assert!(parse(&["d", "x"], Some(1.0)).unwrap_err().contains("no FILE"));
+        assert!(parse(&["d"], Some(-1.0)).unwrap_err().contains("up to 1000"));
+        assert!(parse(&["a.txt"], None).unwrap_err().contains(".parquet, .csv"));
+        assert!(parse(&["my file.csv"], None).unwrap_err().contains("--table NAME"));
     }
 }

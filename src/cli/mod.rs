@@ -235,15 +235,8 @@ mod tests {
         let cellar = Cellar::command();
         cellar.clone().debug_assert();
         for command in cellar.get_subcommands() {
-            let help = command
-                .get_after_help()
-                .map(ToString::to_string)
-                .unwrap_or_default();
-            assert!(
-                help.contains("cellar "),
-                "{} has no example",
-                command.get_name()
-            );
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("cellar "), "{} has no example", command.get_name());
             assert!(help.lines().all(|l| l.len() <= 80), "{help}");
         }
     }

@@ -31,12 +31,7 @@ impl Progress {
             bar
         });
         let told = if quiet { u64::MAX } else { 0 };
-        Progress {
-            bar,
-            what: what.to_string(),
-            total,
-            told: AtomicU64::new(told),
-        }
+        Progress { bar, what: what.to_string(), total, told: AtomicU64::new(told) }
     }
 
     /// `done` units are done.

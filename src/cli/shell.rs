@@ -28,17 +28,10 @@ pub async fn run(engine: &Engine, show: &Show) -> Result<(), Fault> {
         // The first time there is none.
         let _ = editor.load_history(path);
     }
-    eprintln!(
-        "Cellar {}. \\? for help, \\q to leave.",
-        env!("CARGO_PKG_VERSION")
-    );
+    eprintln!("Cellar {}. \\? for help, \\q to leave.", env!("CARGO_PKG_VERSION"));
     let mut text = String::new();
     loop {
-        let prompt = if text.is_empty() {
-            "cellar> "
-        } else {
-            "   ...> "
-        };
+        let prompt = if text.is_empty() { "cellar> " } else { "   ...> " };
         // The terminal is waited for on this thread; statements run on the runtime's.
         let line = match editor.readline(prompt) {
             Ok(line) => line,
@@ -73,12 +66,7 @@ enum Next {
 }
 
 fn command(line: &str, engine: &Engine, show: &mut Show) -> Option<Next> {
-    match line
-        .trim()
-        .trim_end_matches(';')
-        .to_ascii_lowercase()
-        .as_str()
-    {
+    match line.trim().trim_end_matches(';').to_ascii_lowercase().as_str() {
         "" => Some(Next::GoOn),
         "\\q" | "exit" | "quit" => Some(Next::Leave),
         "\\?" | "help" => {
@@ -143,7 +131,10 @@ pub fn run_there(
         // The first time there is none.
         let _ = editor.load_history(path);
     }
-    eprintln!("Process {} has this database; statements go there. \\q to leave.", client.hello().pid);
+    eprintln!(
+        "Process {} has this database; statements go there. \\q to leave.",
+        client.hello().pid
+    );
     let mut text = String::new();
     loop {
         let line = match editor.readline(if text.is_empty() { "cellar> " } else { "   ...> " }) {
@@ -179,20 +170,12 @@ pub fn run_there(
 fn history_path() -> Option<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|h| PathBuf::from(h).join(".local/state"));
-    state
-        .filter(|p| p.is_absolute())
-        .or_else(home)
-        .map(|p| p.join("cellar/history"))
+    state.filter(|p| p.is_absolute()).or_else(home).map(|p| p.join("cellar/history"))
 }
 
 fn save(editor: &mut DefaultEditor, path: &std::path::Path) {
-    let made = path
-        .parent()
-        .is_none_or(|dir| std::fs::create_dir_all(dir).is_ok());
+    let made = path.parent().is_none_or(|dir| std::fs::create_dir_all(dir).is_ok());
     if !made || editor.save_history(path).is_err() {
-        eprintln!(
-            "Notice: the history could not be kept in {}",
-            path.display()
-        );
+        eprintln!("Notice: the history could not be kept in {}", path.display());
     }
 }

@@ -32,10 +32,7 @@ pub fn show_count(count: u64) -> String {
 }
 
 /// `0.08 s`, `7.4 s`, `1 min 12 s`.
-#[cfg_attr(
-    not(feature = "sql"),
-    expect(dead_code, reason = "disktest shows microseconds")
-)]
+#[cfg_attr(not(feature = "sql"), expect(dead_code, reason = "disktest shows microseconds"))]
 pub fn show_duration(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     match seconds {

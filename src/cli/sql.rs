@@ -8,8 +8,8 @@ use cellar_sql::output::{Format, Writer};
 use cellar_sql::{Engine, Outcome, split};
 use futures_util::TryStreamExt;
 
-use super::fault::Fault;
 use super::database::Database;
+use super::fault::Fault;
 use super::{output, shell};
 
 /// Arguments of `sql`.
@@ -127,10 +127,7 @@ fn texts(commands: Vec<String>, file: Option<&Path>) -> Result<Option<Vec<String
     match file {
         Some(path) if path != Path::new("-") => {
             let text = std::fs::read_to_string(output::path(path)).map_err(|e| {
-                Fault::failed(format!(
-                    "CELLAR-27037: cannot read \"{}\": {e}",
-                    path.display()
-                ))
+                Fault::failed(format!("CELLAR-27037: cannot read \"{}\": {e}", path.display()))
             })?;
             texts.push(text);
         }
@@ -160,15 +157,13 @@ pub async fn run_text(
 ) -> Result<(), Fault> {
     let cut = split(text);
     for piece in cut.complete.iter().chain(&cut.rest) {
-        run_one(engine, piece.sql, show, out)
-            .await
-            .map_err(|fault| match fault {
-                Fault::Failed(message) if piece.line > 1 => Fault::Failed(format!(
-                    "{message}\nIn the statement that begins in line {}",
-                    piece.line
-                )),
-                other => other,
-            })?;
+        run_one(engine, piece.sql, show, out).await.map_err(|fault| match fault {
+            Fault::Failed(message) if piece.line > 1 => Fault::Failed(format!(
+                "{message}\nIn the statement that begins in line {}",
+                piece.line
+            )),
+            other => other,
+        })?;
     }
     Ok(())
 }
@@ -187,10 +182,8 @@ pub async fn run_one(
     match engine.execute(sql).await? {
         Outcome::Rows(mut stream) => {
             let mut writer = Writer::new(&mut *out, show.format, &stream.schema(), width())?;
-            while let Some(batch) = stream
-                .try_next()
-                .await
-                .map_err(|e| cellar_sql::failure::from_datafusion(&e))?
+            while let Some(batch) =
+                stream.try_next().await.map_err(|e| cellar_sql::failure::from_datafusion(&e))?
             {
                 writer.write(&batch)?;
             }

@@ -66,11 +66,8 @@ pub fn of(mounted: &Mounted) -> GroupStatus {
     let (state, words) = if let Some(why) = &info.stopped {
         ("STOPPED", why.clone())
     } else if !gone.is_empty() {
-        let words = format!(
-            "{} of {} disks missing; every byte still has a copy",
-            gone.len(),
-            disks.len()
-        );
+        let words =
+            format!("{} of {} disks missing; every byte still has a copy", gone.len(), disks.len());
         ("DEGRADED", words)
     } else if resync.bytes_left > 0 {
         ("RESYNC", format!("copies of {} are being compared", show_bytes(resync.bytes_left)))

@@ -72,15 +72,8 @@ impl Report {
 pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), Fault> {
     let _executing = database.session.execute("validate");
     let parts = parts(args.file.as_deref(), database)?;
-    let copies = if args.primary {
-        Copies::Primary
-    } else {
-        Copies::All
-    };
-    let total = parts
-        .iter()
-        .map(|p| p.mounted.group.bytes_of(&p.numbers))
-        .sum();
+    let copies = if args.primary { Copies::Primary } else { Copies::All };
+    let total = parts.iter().map(|p| p.mounted.group.bytes_of(&p.numbers)).sum();
     let bar = Progress::new("read", total, args.format == Format::Json);
     let done = AtomicU64::new(0);
     let progress = |bytes: u64| bar.set(done.fetch_add(bytes, Ordering::Relaxed) + bytes);
@@ -124,11 +117,7 @@ fn parts(file: Option<&str>, database: &Database) -> Result<Vec<Part>, Fault> {
             .map(|mounted| {
                 let names = names(&mounted);
                 let numbers = names.keys().copied().collect();
-                Part {
-                    mounted,
-                    names,
-                    numbers,
-                }
+                Part { mounted, names, numbers }
             })
             .collect());
     };
@@ -140,11 +129,7 @@ fn parts(file: Option<&str>, database: &Database) -> Result<Vec<Part>, Fault> {
     let mounted = database.inner.group(&group)?;
     let number = mounted.group.open(&path)?.number();
     let names = BTreeMap::from([(number, file.to_owned())]);
-    Ok(vec![Part {
-        mounted,
-        names,
-        numbers: vec![number],
-    }])
+    Ok(vec![Part { mounted, names, numbers: vec![number] }])
 }
 
 /// Every file of a group, with one of its names.
@@ -201,10 +186,7 @@ fn as_text(report: &Report, primary: bool) -> String {
         lines.push("  not counted above; the next mount that writes makes them equal".to_owned());
     }
     if f.absent_bytes > 0 {
-        lines.push(format!(
-            "{} of copies are not there to read",
-            show_bytes(f.absent_bytes)
-        ));
+        lines.push(format!("{} of copies are not there to read", show_bytes(f.absent_bytes)));
     }
     if !report.absent.is_empty() {
         lines.push(format!("not in use: {}", report.absent.join(", ")));
@@ -323,10 +305,7 @@ mod tests {
         });
         let text = as_text(&bad, true);
         assert!(bad.is_bad());
-        assert!(
-            text.contains("BAD    +DATA/a at 0: checksum is wrong (DATA_0001)\n"),
-            "{text}"
-        );
+        assert!(text.contains("BAD    +DATA/a at 0: checksum is wrong (DATA_0001)\n"), "{text}");
         assert_eq!(text.matches("BAD").count(), 20);
         assert!(text.contains("not compared"));
         assert_eq!(as_json(&bad)["places"].as_array().map(Vec::len), Some(20));

@@ -22,10 +22,7 @@ fn on_real_files<F: Future<Output = ()>>(test: impl FnOnce(GroupStore) -> F) {
     let open = |i: usize| -> (Arc<dyn Device>, PathBuf) {
         let path = dir.path().join(format!("disk{i}"));
         if !path.exists() {
-            std::fs::File::create(&path)
-                .unwrap()
-                .set_len(256 << 20)
-                .unwrap();
+            std::fs::File::create(&path).unwrap().set_len(256 << 20).unwrap();
         }
         let disk = open_disk(runtime.real_env(), &path, &OpenOptions::default()).unwrap();
         (disk, path)
@@ -58,9 +55,7 @@ fn on_real_files<F: Future<Output = ()>>(test: impl FnOnce(GroupStore) -> F) {
         });
         let session = Waits::new().session("group DATA", Kind::Background);
         let options = MountOptions::default();
-        let group = Group::mount(&env, session, "DATA", found.collect(), options)
-            .await
-            .unwrap();
+        let group = Group::mount(&env, session, "DATA", found.collect(), options).await.unwrap();
         let store = GroupStore::new(group.clone());
         test(store.clone()).await;
         // Every object deleted: no file is left, named or not.
@@ -74,10 +69,7 @@ fn on_real_files<F: Future<Output = ()>>(test: impl FnOnce(GroupStore) -> F) {
             env.sleep(std::time::Duration::from_millis(20)).await;
         }
         let left = group.files();
-        assert!(
-            left.is_empty(),
-            "no upload and no replaced object keeps its room: {left:?}"
-        );
+        assert!(left.is_empty(), "no upload and no replaced object keeps its room: {left:?}");
         group.check().unwrap();
         group.dismount().await.unwrap();
     });
@@ -132,9 +124,7 @@ fn parts_may_come_in_any_order_and_the_last_upload_wins() {
 #[test]
 fn a_missing_object_is_said_to_be_missing() {
     on_real_files(|s| async move {
-        let error = integration::get_nonexistent_object(&s, None)
-            .await
-            .unwrap_err();
+        let error = integration::get_nonexistent_object(&s, None).await.unwrap_err();
         assert!(matches!(error, Error::NotFound { .. }), "{error}");
     });
 }

@@ -85,10 +85,7 @@ impl Writer {
     /// Bytes behind a two-byte length.
     pub fn put_bytes16(&mut self, value: &[u8]) {
         let len = u16::try_from(value.len());
-        assert!(
-            len.is_ok(),
-            "a field with a two-byte length holds at most 65,535 bytes"
-        );
+        assert!(len.is_ok(), "a field with a two-byte length holds at most 65,535 bytes");
         self.put_u16(len.unwrap_or(u16::MAX));
         self.put_raw(value);
     }
@@ -96,10 +93,7 @@ impl Writer {
     /// Bytes behind a four-byte length.
     pub fn put_bytes32(&mut self, value: &[u8]) {
         let len = u32::try_from(value.len());
-        assert!(
-            len.is_ok(),
-            "a field with a four-byte length holds less than 4 GiB"
-        );
+        assert!(len.is_ok(), "a field with a four-byte length holds less than 4 GiB");
         self.put_u32(len.unwrap_or(u32::MAX));
         self.put_raw(value);
     }
@@ -140,11 +134,7 @@ impl<'a> Reader<'a> {
     pub fn raw(&mut self, needed: usize) -> Result<&'a [u8], Truncated> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let Some(value) = rest.get(..needed) else {
-            return Err(Truncated {
-                needed,
-                left: rest.len(),
-                at: self.at,
-            });
+            return Err(Truncated { needed, left: rest.len(), at: self.at });
         };
         self.at += needed;
         Ok(value)
@@ -216,9 +206,7 @@ mod tests {
         w.put_bool(true);
         assert_eq!(
             w.as_slice(),
-            [
-                1, 3, 2, 7, 6, 5, 4, 8, 0, 0, 0, 0, 0, 0, 0, 2, 0, b'a', b'b', 1, 0, 0, 0, b'c', 1
-            ]
+            [1, 3, 2, 7, 6, 5, 4, 8, 0, 0, 0, 0, 0, 0, 0, 2, 0, b'a', b'b', 1, 0, 0, 0, b'c', 1]
         );
         let mut r = Reader::new(w.as_slice());
         assert_eq!(r.u8(), Ok(1));
@@ -228,27 +216,13 @@ mod tests {
         assert_eq!(r.str(), Ok(Ok("ab")));
         assert_eq!(r.bytes32(), Ok(&b"c"[..]));
         assert_eq!(r.bool(), Ok(true));
-        assert_eq!(
-            r.u8(),
-            Err(Truncated {
-                needed: 1,
-                left: 0,
-                at: 25
-            })
-        );
+        assert_eq!(r.u8(), Err(Truncated { needed: 1, left: 0, at: 25 }));
     }
 
     #[test]
     fn a_failed_read_says_where_and_moves_nothing_more() {
         let mut r = Reader::new(&[9, 0, 1, 2]);
-        assert_eq!(
-            r.bytes16(),
-            Err(Truncated {
-                needed: 9,
-                left: 2,
-                at: 2
-            })
-        );
+        assert_eq!(r.bytes16(), Err(Truncated { needed: 9, left: 2, at: 2 }));
         assert_eq!(r.left(), 2);
         let mut r = Reader::new(&[255; 6]);
         assert!(r.bytes32().is_err());

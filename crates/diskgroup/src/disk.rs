@@ -17,9 +17,7 @@ use crate::on_disk::Uuid;
 
 /// Locks a mutex whose critical sections cannot panic half-way.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// Counters of one disk since the mount.
@@ -82,11 +80,7 @@ struct Ticket<'a> {
 impl Ticket<'_> {
     fn new(disk: &Disk, since: Instant) -> Ticket<'_> {
         disk.load.fetch_add(1, Ordering::Relaxed);
-        Ticket {
-            disk,
-            since,
-            place: None,
-        }
+        Ticket { disk, since, place: None }
     }
 
     /// Notes whom to wake when the disk dies.
@@ -98,10 +92,7 @@ impl Ticket<'_> {
             }
             return;
         }
-        let waiting = Some(Waiting {
-            since: self.since,
-            waker: waker.clone(),
-        });
+        let waiting = Some(Waiting { since: self.since, waker: waker.clone() });
         self.place = Some(match in_flight.free.pop() {
             Some(place) => {
                 in_flight.places[place] = waiting;
@@ -138,13 +129,7 @@ pub(crate) struct DiskIdentity {
 
 impl Disk {
     pub fn new(identity: DiskIdentity, device: Arc<dyn Device>, env: SharedEnv) -> Disk {
-        let DiskIdentity {
-            no,
-            uuid,
-            name,
-            failgroup,
-            path,
-        } = identity;
+        let DiskIdentity { no, uuid, name, failgroup, path } = identity;
         Disk {
             no,
             uuid,
@@ -207,23 +192,13 @@ impl Disk {
 
     /// Fails the disk if it left a request unanswered for longer than `limit`.
     pub fn check_timeout(&self, limit: Duration) {
-        let oldest = lock(&self.in_flight)
-            .places
-            .iter()
-            .flatten()
-            .map(|waiting| waiting.since)
-            .min();
+        let oldest =
+            lock(&self.in_flight).places.iter().flatten().map(|waiting| waiting.since).min();
         let Some(oldest) = oldest else { return };
         if self.env.now().since(oldest) > limit {
             let after_ms = limit.as_millis() as u64;
             let name = &self.device.geometry().name;
-            self.fail(IoError::new(
-                IoErrorKind::Timeout { after_ms },
-                name,
-                Op::Open,
-                0,
-                0,
-            ));
+            self.fail(IoError::new(IoErrorKind::Timeout { after_ms }, name, Op::Open, 0, 0));
         }
     }
 
@@ -261,16 +236,11 @@ impl Disk {
     ) -> Result<Vec<Buffer>, IoError> {
         let bytes: u64 = buffers.iter().map(|b| b.len() as u64).sum();
         let started = self.env.now();
-        let result = self
-            .guarded(started, self.device.read(io, offset, buffers))
-            .await;
+        let result = self.guarded(started, self.device.read(io, offset, buffers)).await;
         let c = &self.counters;
         c.reads.fetch_add(1, Ordering::Relaxed);
         c.bytes_read.fetch_add(bytes, Ordering::Relaxed);
-        c.read_ns.fetch_add(
-            self.env.now().since(started).as_nanos() as u64,
-            Ordering::Relaxed,
-        );
+        c.read_ns.fetch_add(self.env.now().since(started).as_nanos() as u64, Ordering::Relaxed);
         if let Err(error) = &result {
             c.read_errors.fetch_add(1, Ordering::Relaxed);
             match error.kind {
@@ -288,9 +258,7 @@ impl Disk {
     /// Reads `length` bytes at `offset`.
     pub async fn read_at(&self, io: Io, offset: u64, length: usize) -> Result<Buffer, IoError> {
         let mut buffers = self.read(io, offset, vec![Buffer::new(length)]).await?;
-        Ok(buffers
-            .pop()
-            .expect("a read gives back the buffers it was given"))
+        Ok(buffers.pop().expect("a read gives back the buffers it was given"))
     }
 
     /// Writes; any fault of the device is the end of the disk (habit: after a failed write, stop).
@@ -303,16 +271,11 @@ impl Disk {
     ) -> Result<(), IoError> {
         let bytes: u64 = data.iter().map(|b| b.len() as u64).sum();
         let started = self.env.now();
-        let result = self
-            .guarded(started, self.device.write(io, offset, data, durability))
-            .await;
+        let result = self.guarded(started, self.device.write(io, offset, data, durability)).await;
         let c = &self.counters;
         c.writes.fetch_add(1, Ordering::Relaxed);
         c.bytes_written.fetch_add(bytes, Ordering::Relaxed);
-        c.write_ns.fetch_add(
-            self.env.now().since(started).as_nanos() as u64,
-            Ordering::Relaxed,
-        );
+        c.write_ns.fetch_add(self.env.now().since(started).as_nanos() as u64, Ordering::Relaxed);
         if let Err(error) = &result {
             c.write_errors.fetch_add(1, Ordering::Relaxed);
             if matches!(error.kind, IoErrorKind::Timeout { .. }) {
@@ -345,11 +308,7 @@ impl Disk {
                     }
                 }
                 FlushStep::Lead(covers) => {
-                    let lead = FlushLead {
-                        flushes: &self.flushes,
-                        covers,
-                        ok: false,
-                    };
+                    let lead = FlushLead { flushes: &self.flushes, covers, ok: false };
                     let now = self.env.now();
                     let result = self.guarded(now, self.device.flush(io)).await;
                     if let Err(error) = &result {

@@ -42,11 +42,7 @@ impl Inspection {
             value.truncate(cut);
             value.push_str(" ...");
         }
-        Inspection {
-            name: name.into(),
-            value,
-            parts: Vec::new(),
-        }
+        Inspection { name: name.into(), value, parts: Vec::new() }
     }
 
     fn with(mut self, parts: Vec<Inspection>) -> Inspection {
@@ -88,10 +84,7 @@ fn damaged(damage: &Damage) -> String {
 /// Describes everything of ours on a disk.
 pub async fn inspect(device: &Arc<dyn Device>) -> Inspection {
     let geometry = device.geometry();
-    let root = Inspection::leaf(
-        "disk",
-        format!("{}, {} bytes", geometry.name, geometry.size),
-    );
+    let root = Inspection::leaf("disk", format!("{}, {} bytes", geometry.name, geometry.size));
     if geometry.size < DISK_BYTES_MIN {
         let why = format!("too small for a disk of a group, at least {DISK_BYTES_MIN} bytes");
         return root.with(vec![Inspection::leaf("contents", why)]);
@@ -122,10 +115,7 @@ async fn labels(device: &Arc<dyn Device>, size: u64) -> (Vec<Inspection>, Option
                 Ok(label) => {
                     let generation = format!("generation {}", label.generation);
                     parts.push(Inspection::leaf(name, generation).with(label_parts(&label)));
-                    if newest
-                        .as_ref()
-                        .is_none_or(|n| n.generation < label.generation)
-                    {
+                    if newest.as_ref().is_none_or(|n| n.generation < label.generation) {
                         newest = Some(label);
                     }
                 }
@@ -177,18 +167,11 @@ async fn metadata(device: &Arc<dyn Device>, label: &Label, chain: &Chain) -> Vec
 }
 
 fn superblock_parts(s: &Superblock) -> Vec<Inspection> {
-    let runs: Vec<String> = s
-        .runs
-        .iter()
-        .map(|r| format!("{}+{}", r.start, r.count))
-        .collect();
+    let runs: Vec<String> = s.runs.iter().map(|r| format!("{}+{}", r.start, r.count)).collect();
     vec![
         Inspection::leaf("log begins at", s.position.lsn),
         Inspection::leaf("epoch", s.position.epoch),
-        Inspection::leaf(
-            "previous life",
-            format!("{:#018x}", s.position.previous_life),
-        ),
+        Inspection::leaf("previous life", format!("{:#018x}", s.position.previous_life)),
         Inspection::leaf("previous crc", format!("{:#010x}", s.position.previous_crc)),
         Inspection::leaf("area", s.area),
         Inspection::leaf("AUs", runs.join(" ")),
@@ -218,10 +201,7 @@ fn log(chain: &Chain, label: &Label, from: &Superblock) -> Inspection {
         let ops = match Op::get_all(payload) {
             Ok(ops) => ops,
             Err(damage) => {
-                parts.push(Inspection::leaf(
-                    format!("record {}", at.lsn),
-                    damaged(&damage),
-                ));
+                parts.push(Inspection::leaf(format!("record {}", at.lsn), damaged(&damage)));
                 break "a record that is damaged inside".to_owned();
             }
         };
@@ -303,10 +283,7 @@ async fn dirty_log(device: &Arc<dyn Device>, label: &Label) -> Inspection {
             }
         };
         for (number, block) in (0u16..).zip(bytes.chunks_exact(BLOCK)) {
-            let name = format!(
-                "block {number} at {}",
-                place + u64::from(number) * BLOCK_U64
-            );
+            let name = format!("block {number} at {}", place + u64::from(number) * BLOCK_U64);
             match DirtyBlock::decode(block, label.group, number) {
                 Err(Damage::Blank) => {}
                 Err(damage) => parts.push(Inspection::leaf(name, damaged(&damage))),

@@ -27,12 +27,8 @@ pub enum Consumer {
 
 impl Consumer {
     /// Every consumer.
-    pub const ALL: [Consumer; 4] = [
-        Consumer::SqlWork,
-        Consumer::IoBuffers,
-        Consumer::Checksums,
-        Consumer::Metadata,
-    ];
+    pub const ALL: [Consumer; 4] =
+        [Consumer::SqlWork, Consumer::IoBuffers, Consumer::Checksums, Consumer::Metadata];
 
     /// What users read.
     pub const fn name(self) -> &'static str {
@@ -110,11 +106,7 @@ impl Budget {
     /// # Errors
     /// 04031, naming the consumer, if that is more than is left of its share.
     pub fn reserve(&self, consumer: Consumer, bytes: u64) -> Result<Reservation> {
-        let mut reservation = Reservation {
-            budget: self.clone(),
-            consumer,
-            bytes: 0,
-        };
+        let mut reservation = Reservation { budget: self.clone(), consumer, bytes: 0 };
         reservation.grow(bytes)?;
         Ok(reservation)
     }
@@ -162,8 +154,7 @@ impl Reservation {
         let account = self.budget.account(self.consumer);
         let limit = account.limit.load(Relaxed);
         let taken = account.used.fetch_update(Relaxed, Relaxed, |used| {
-            used.checked_add(more)
-                .filter(|sum| *sum <= limit || more == 0)
+            used.checked_add(more).filter(|sum| *sum <= limit || more == 0)
         });
         match taken {
             Ok(before) => {
@@ -179,10 +170,7 @@ impl Reservation {
     pub fn shrink(&mut self, less: u64) {
         let less = less.min(self.bytes);
         self.bytes -= less;
-        self.budget
-            .account(self.consumer)
-            .used
-            .fetch_sub(less, Relaxed);
+        self.budget.account(self.consumer).used.fetch_sub(less, Relaxed);
     }
 }
 
@@ -219,10 +207,7 @@ impl Memory {
         let text = std::fs::read_to_string(&path).map_err(|e| Error::system("read", &path, &e))?;
         let bytes = total_of(&text)
             .ok_or_else(|| Error::new(70110, format!("{} has no line MemTotal", path.display())))?;
-        let mut least = Memory {
-            bytes,
-            source: "machine".to_owned(),
-        };
+        let mut least = Memory { bytes, source: "machine".to_owned() };
         let groups = std::fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
         for (mount, file, group) in groups.lines().filter_map(place_of) {
             least.apply_group_limits(root, mount, file, group);
@@ -252,11 +237,7 @@ impl Memory {
 
     /// What `memory_target` comes to: itself, or a quarter of this if it is 0.
     pub fn target(&self, memory_target: u64) -> u64 {
-        if memory_target == 0 {
-            self.bytes / 4
-        } else {
-            memory_target
-        }
+        if memory_target == 0 { self.bytes / 4 } else { memory_target }
     }
 }
 
@@ -267,9 +248,7 @@ impl std::fmt::Display for Memory {
 }
 
 fn total_of(meminfo: &str) -> Option<u64> {
-    let line = meminfo
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     size::parse(&line.trim().replace(" kB", "K"))
 }
 
@@ -279,10 +258,7 @@ fn place_of(line: &str) -> Option<(&'static str, &'static str, &str)> {
     let (_, controllers, group) = (parts.next()?, parts.next()?, parts.next()?);
     if controllers.is_empty() {
         Some(("sys/fs/cgroup", "memory.max", group))
-    } else if controllers
-        .split(',')
-        .any(|controller| controller == "memory")
-    {
+    } else if controllers.split(',').any(|controller| controller == "memory") {
         Some(("sys/fs/cgroup/memory", "memory.limit_in_bytes", group))
     } else {
         None
@@ -295,41 +271,23 @@ mod tests {
 
     #[test]
     fn shares_are_the_whole() {
-        assert_eq!(
-            Consumer::ALL
-                .iter()
-                .map(|consumer| consumer.percent())
-                .sum::<u64>(),
-            100
-        );
+        assert_eq!(Consumer::ALL.iter().map(|consumer| consumer.percent()).sum::<u64>(), 100);
         for (at, consumer) in Consumer::ALL.into_iter().enumerate() {
             assert_eq!(consumer as usize, at);
         }
-        assert_eq!(
-            Budget::new(u64::MAX).limit(Consumer::Metadata),
-            u64::MAX / 10
-        );
+        assert_eq!(Budget::new(u64::MAX).limit(Consumer::Metadata), u64::MAX / 10);
     }
 
     #[test]
     fn a_share_is_kept_and_given_back() {
         let budget = Budget::new(1_000);
         let mut held = budget.reserve(Consumer::Checksums, 60).unwrap();
-        let Err(error) = budget.reserve(Consumer::Checksums, 41) else {
-            panic!("too much")
-        };
+        let Err(error) = budget.reserve(Consumer::Checksums, 41) else { panic!("too much") };
         assert_eq!((error.number(), error.sqlstate()), (4031, "53200"));
-        assert!(
-            error
-                .to_string()
-                .contains("41 bytes of checksum blocks: 60 of 100 bytes")
-        );
+        assert!(error.to_string().contains("41 bytes of checksum blocks: 60 of 100 bytes"));
         held.grow(40).unwrap();
         assert!(held.grow(1).is_err());
-        assert!(
-            budget.reserve(Consumer::SqlWork, 600).is_ok(),
-            "another's share is free"
-        );
+        assert!(budget.reserve(Consumer::SqlWork, 600).is_ok(), "another's share is free");
         held.shrink(90);
         assert_eq!((held.bytes(), budget.used(Consumer::Checksums)), (10, 10));
         drop(held);
@@ -358,10 +316,7 @@ mod tests {
         Memory::detect_under(root.path()).unwrap()
     }
 
-    const MEMINFO: (&str, &str) = (
-        "proc/meminfo",
-        "MemTotal:        8388608 kB\nMemFree: 1 kB\n",
-    );
+    const MEMINFO: (&str, &str) = ("proc/meminfo", "MemTotal:        8388608 kB\nMemFree: 1 kB\n");
 
     #[test]
     fn without_a_limit_the_machine_counts() {
@@ -387,10 +342,7 @@ mod tests {
     fn the_first_version_of_control_groups_counts_too() {
         let memory = machine(&[
             MEMINFO,
-            (
-                "proc/self/cgroup",
-                "5:cpu,cpuacct:/x\n4:memory:/docker/abc\n",
-            ),
+            ("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/docker/abc\n"),
             // As seen from inside a container: its own group is the root of the tree.
             ("sys/fs/cgroup/memory/memory.limit_in_bytes", "536870912\n"),
         ]);

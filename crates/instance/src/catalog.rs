@@ -57,11 +57,7 @@ pub struct Catalog {
 
 impl Default for Catalog {
     fn default() -> Catalog {
-        Catalog {
-            version: VERSION,
-            serial: 0,
-            tables: Vec::new(),
-        }
+        Catalog { version: VERSION, serial: 0, tables: Vec::new() }
     }
 }
 
@@ -91,30 +87,20 @@ impl Catalog {
     pub fn decode(bytes: &[u8]) -> Result<Catalog> {
         let end = bytes.iter().take(80).position(|byte| *byte == b'\n');
         let head = end.and_then(|end| std::str::from_utf8(&bytes[..end]).ok());
-        let (end, head) = end
-            .zip(head)
-            .ok_or_else(|| damaged("it has no first line"))?;
-        let head = head
-            .strip_prefix(MAGIC)
-            .ok_or_else(|| damaged("it is no catalog"))?;
+        let (end, head) = end.zip(head).ok_or_else(|| damaged("it has no first line"))?;
+        let head = head.strip_prefix(MAGIC).ok_or_else(|| damaged("it is no catalog"))?;
         let [version, length, crc] = head.split_whitespace().collect::<Vec<_>>()[..] else {
             return Err(damaged("its first line is not complete"));
         };
-        let version: u32 = version
-            .parse()
-            .map_err(|_| damaged("its version is no number"))?;
+        let version: u32 = version.parse().map_err(|_| damaged("its version is no number"))?;
         if version > VERSION {
             let message =
                 format!("the catalog has version {version}, this program knows {VERSION}");
             return Err(Error::new(70109, message).hint("use the program that wrote it, or newer"));
         }
-        let length: usize = length
-            .parse()
-            .map_err(|_| damaged("its length is no number"))?;
+        let length: usize = length.parse().map_err(|_| damaged("its length is no number"))?;
         let crc = u32::from_str_radix(crc, 16).map_err(|_| damaged("its crc is no number"))?;
-        let body = bytes[end + 1..]
-            .get(..length)
-            .ok_or_else(|| damaged("it is cut off"))?;
+        let body = bytes[end + 1..].get(..length).ok_or_else(|| damaged("it is cut off"))?;
         if crc32c::crc32c(body) != crc {
             return Err(damaged("its crc is wrong"));
         }
@@ -125,11 +111,7 @@ impl Catalog {
     }
 
     fn check(&self) -> Result<()> {
-        let mut names: Vec<&str> = self
-            .tables
-            .iter()
-            .map(|table| table.name.as_str())
-            .collect();
+        let mut names: Vec<&str> = self.tables.iter().map(|table| table.name.as_str()).collect();
         names.sort_unstable();
         if names.iter().any(|name| name.is_empty()) {
             return Err(damaged("a table has no name"));
@@ -142,10 +124,7 @@ impl Catalog {
 
     fn with(&self, table: Table, replace: bool) -> Result<Catalog> {
         let mut next = self.next();
-        match next
-            .tables
-            .binary_search_by(|known| known.name.cmp(&table.name))
-        {
+        match next.tables.binary_search_by(|known| known.name.cmp(&table.name)) {
             Ok(at) if replace => next.tables[at] = table,
             Ok(_) => {
                 let message = format!("name \"{}\" is already used by a table", table.name);
@@ -160,24 +139,12 @@ impl Catalog {
 
     fn without(&self, name: &str) -> Result<Catalog> {
         let mut next = self.next();
-        let at = next
-            .tables
-            .iter()
-            .position(|table| table.name == name)
-            .ok_or_else(|| {
-                let names: Vec<&str> = self
-                    .tables
-                    .iter()
-                    .map(|table| table.name.as_str())
-                    .collect();
-                let known = if names.is_empty() {
-                    "none".to_owned()
-                } else {
-                    names.join(", ")
-                };
-                Error::new(942, format!("table \"{name}\" does not exist"))
-                    .hint(format!("tables there are: {known}"))
-            })?;
+        let at = next.tables.iter().position(|table| table.name == name).ok_or_else(|| {
+            let names: Vec<&str> = self.tables.iter().map(|table| table.name.as_str()).collect();
+            let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            Error::new(942, format!("table \"{name}\" does not exist"))
+                .hint(format!("tables there are: {known}"))
+        })?;
         next.tables.remove(at);
         Ok(next)
     }
@@ -245,15 +212,8 @@ impl SharedCatalog {
     pub async fn open(store: Arc<dyn CatalogStore>) -> Result<SharedCatalog> {
         let bytes = store.read().await?;
         let current = bytes.map_or_else(|| Ok(Catalog::default()), |b| Catalog::decode(&b))?;
-        let state = State {
-            current: Arc::new(current),
-            changing: false,
-        };
-        Ok(SharedCatalog {
-            store,
-            state: Mutex::new(state),
-            changed: Event::new(),
-        })
+        let state = State { current: Arc::new(current), changing: false };
+        Ok(SharedCatalog { store, state: Mutex::new(state), changed: Event::new() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

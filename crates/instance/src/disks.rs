@@ -122,7 +122,9 @@ mod real {
     use std::path::{Path, PathBuf};
     use std::sync::Arc;
 
-    use cellar_io::real::{EngineChoice, FilesystemIo, OpenOptions, RealEnv, io_mode, open_disk, probe};
+    use cellar_io::real::{
+        EngineChoice, FilesystemIo, OpenOptions, RealEnv, io_mode, open_disk, probe,
+    };
     use cellar_io::sched::{ScheduleOptions, Scheduled};
     use cellar_io::{Device, SharedEnv};
 

@@ -41,26 +41,14 @@ pub struct Error {
 impl Error {
     /// An error with one entry.
     pub fn new(number: u32, message: impl Into<String>) -> Error {
-        let entry = Entry {
-            number,
-            message: message.into(),
-        };
-        Error {
-            stack: vec![entry],
-            hint: None,
-        }
+        let entry = Entry { number, message: message.into() };
+        Error { stack: vec![entry], hint: None }
     }
 
     /// Puts the statement or step that failed on top of the stack.
     #[must_use]
     pub fn under(mut self, number: u32, message: impl Into<String>) -> Error {
-        self.stack.insert(
-            0,
-            Entry {
-                number,
-                message: message.into(),
-            },
-        );
+        self.stack.insert(0, Entry { number, message: message.into() });
         self
     }
 
@@ -108,10 +96,8 @@ impl Error {
     pub fn system(what: &str, path: &std::path::Path, error: &std::io::Error) -> Error {
         let made = Error::new(70110, format!("cannot {what} {}: {error}", path.display()));
         match error.kind() {
-            std::io::ErrorKind::PermissionDenied => made.hint(format!(
-                "run as the owner of {}, or give this user access",
-                path.display()
-            )),
+            std::io::ErrorKind::PermissionDenied => made
+                .hint(format!("run as the owner of {}, or give this user access", path.display())),
             std::io::ErrorKind::StorageFull => made.hint("make room on that file system"),
             std::io::ErrorKind::NotFound => made.hint("check the path"),
             _ => made,
@@ -123,11 +109,7 @@ impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (at, entry) in self.stack.iter().enumerate() {
             let line_break = if at == 0 { "" } else { "\n" };
-            write!(
-                f,
-                "{line_break}CELLAR-{:05}: {}",
-                entry.number, entry.message
-            )?;
+            write!(f, "{line_break}CELLAR-{:05}: {}", entry.number, entry.message)?;
         }
         match &self.hint {
             Some(hint) => write!(f, "\nNext: {hint}"),
@@ -179,16 +161,12 @@ pub const INTERNAL: u32 = 600;
 
 /// The SQLSTATE that goes with a number; `58000` (system error) for any that has none of its own.
 pub fn sqlstate_of(number: u32) -> &'static str {
-    NUMBERS
-        .binary_search_by_key(&number, |known| known.0)
-        .map_or("58000", |at| NUMBERS[at].1)
+    NUMBERS.binary_search_by_key(&number, |known| known.0).map_or("58000", |at| NUMBERS[at].1)
 }
 
 /// What a number means, for the manual; `None` if it is not used.
 pub fn meaning_of(number: u32) -> Option<&'static str> {
-    let at = NUMBERS
-        .binary_search_by_key(&number, |known| known.0)
-        .ok()?;
+    let at = NUMBERS.binary_search_by_key(&number, |known| known.0).ok()?;
     Some(NUMBERS[at].2)
 }
 
@@ -205,11 +183,7 @@ pub const NUMBERS: &[(u32, &str, &str)] = &[
     (2017, "22023", "integer needed"),
     (2065, "42704", "no such parameter"),
     (2095, "55P02", "parameter cannot be changed while running"),
-    (
-        2097,
-        "22023",
-        "parameter not changed: the value is not valid",
-    ),
+    (2097, "22023", "parameter not changed: the value is not valid"),
     (4031, "53200", "memory budget used up"),
     (15001, "42704", "disk group missing or not mounted"),
     (15005, "42710", "name already used by an alias"),
@@ -228,21 +202,13 @@ pub const NUMBERS: &[(u32, &str, &str)] = &[
     (15033, "55006", "disk belongs to another group"),
     (15034, "22023", "FORCE not needed for this disk"),
     (15036, "58030", "disk is truncated"),
-    (
-        15038,
-        "22023",
-        "disk does not match its group: AU, sector or block size",
-    ),
+    (15038, "22023", "disk does not match its group: AU, sector or block size"),
     (15039, "55000", "disk group not dropped"),
     (15040, "58000", "disk group incomplete"),
     (15041, "53100", "no room in the disk group"),
     (15042, "58030", "a disk of the group is missing"),
     (15049, "XX001", "check found errors"),
-    (
-        15053,
-        "55006",
-        "disk group has files: INCLUDING CONTENTS needed",
-    ),
+    (15053, "55006", "disk group has files: INCLUDING CONTENTS needed"),
     (15054, "42704", "disk is not in this group"),
     (15063, "58000", "too few disks found for the group"),
     (15066, "55000", "taking the disk offline may lose data"),
@@ -259,35 +225,15 @@ pub const NUMBERS: &[(u32, &str, &str)] = &[
     (15173, "58P01", "directory entry does not exist"),
     (15177, "55006", "directory is not empty"),
     (15196, "XX001", "metadata block is damaged"),
-    (
-        15238,
-        "22023",
-        "value of an attribute or option not allowed",
-    ),
-    (
-        15242,
-        "55P02",
-        "attribute is fixed when the group is created",
-    ),
+    (15238, "22023", "value of an attribute or option not allowed"),
+    (15242, "55P02", "attribute is fixed when the group is created"),
     (15335, "XX001", "metadata is damaged"),
     (32001, "55000", "no cellar.toml in use"),
-    (
-        70101,
-        "55006",
-        "another process has the directory and does not answer",
-    ),
+    (70101, "55006", "another process has the directory and does not answer"),
     (70102, "58P02", "directory exists already"),
     (70103, "58P01", "not a Cellar directory"),
-    (
-        70104,
-        "08P01",
-        "the process that has the directory speaks another version",
-    ),
-    (
-        70105,
-        "08006",
-        "the process that has the directory went away",
-    ),
+    (70104, "08P01", "the process that has the directory speaks another version"),
+    (70105, "08006", "the process that has the directory went away"),
     (70106, "42501", "the socket belongs to another user"),
     (70107, "F0000", "cellar.toml is damaged"),
     (70108, "XX001", "the catalog is damaged"),
@@ -314,9 +260,7 @@ mod tests {
 
     #[test]
     fn a_stack_prints_outermost_first_with_five_digits_and_the_next_step() {
-        let error = Error::new(96, "value \"x\" not allowed")
-            .under(2097, "not changed")
-            .hint("y");
+        let error = Error::new(96, "value \"x\" not allowed").under(2097, "not changed").hint("y");
         let text = "CELLAR-02097: not changed\nCELLAR-00096: value \"x\" not allowed\nNext: y";
         assert_eq!(error.to_string(), text);
         assert_eq!((error.number(), error.sqlstate()), (96, "22023"));
@@ -337,9 +281,7 @@ mod tests {
 
     #[test]
     fn an_error_travels_as_json() {
-        let error = Error::new(15041, "full")
-            .under(15032, "not all")
-            .hint("add a disk");
+        let error = Error::new(15041, "full").under(15032, "not all").hint("add a disk");
         let json = serde_json::to_string(&error).unwrap();
         assert_eq!(serde_json::from_str::<Error>(&json).unwrap(), error);
     }

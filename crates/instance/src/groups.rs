@@ -156,11 +156,7 @@ impl GroupViews for MountedGroup {
             logical_sector_size: info.sector_size,
             block_size: 4096,
             allocation_unit_size: info.au_size,
-            state: if info.stopped.is_some() {
-                "BROKEN"
-            } else {
-                "MOUNTED"
-            },
+            state: if info.stopped.is_some() { "BROKEN" } else { "MOUNTED" },
             redundancy: info.redundancy.short(),
             total_mb: info.total_mb,
             free_mb: info.free_mb,
@@ -171,27 +167,15 @@ impl GroupViews for MountedGroup {
     }
 
     fn disks(&self) -> Vec<VAsmDisk> {
-        self.group
-            .disks()
-            .iter()
-            .map(|disk| self.disk(disk))
-            .collect()
+        self.group.disks().iter().map(|disk| self.disk(disk)).collect()
     }
 
     fn disk_iostat(&self) -> Vec<VAsmDiskIostat> {
-        self.group
-            .disks()
-            .iter()
-            .filter_map(|disk| self.iostat(disk))
-            .collect()
+        self.group.disks().iter().filter_map(|disk| self.iostat(disk)).collect()
     }
 
     fn files(&self) -> Vec<VAsmFile> {
-        self.group
-            .files()
-            .iter()
-            .map(|file| self.file(file))
-            .collect()
+        self.group.files().iter().map(|file| self.file(file)).collect()
     }
 
     fn aliases(&self) -> Vec<VAsmAlias> {
@@ -205,11 +189,8 @@ impl GroupViews for MountedGroup {
         listed.sort_by(|a, b| a.path.cmp(&b.path));
         listed.dedup();
         let root = self.compound(0);
-        let index: BTreeMap<&str, u64> = listed
-            .iter()
-            .map(|entry| entry.path.as_str())
-            .zip(root + 1..)
-            .collect();
+        let index: BTreeMap<&str, u64> =
+            listed.iter().map(|entry| entry.path.as_str()).zip(root + 1..).collect();
         let row = |entry: &cellar_diskgroup::Listed| {
             let (parent, name) = entry.path.rsplit_once('/').unwrap_or(("", &entry.path));
             let own = index[entry.path.as_str()];
@@ -337,22 +318,16 @@ impl GroupCatalog {
         if size == 0 {
             return Ok(Some(Vec::new()));
         }
-        let buffer = file
-            .read_at(Io::FOREGROUND, 0, size.next_multiple_of(BLOCK))
-            .await?;
+        let buffer = file.read_at(Io::FOREGROUND, 0, size.next_multiple_of(BLOCK)).await?;
         Ok(Some(buffer[..size].to_vec()))
     }
 
     async fn write_all(&self, mut bytes: Vec<u8>) -> Result<()> {
         let size = bytes.len();
         bytes.resize(size.next_multiple_of(BLOCK), 0);
-        let file = self
-            .0
-            .create_file(&FileSpec::new(FileType::Controlfile))
-            .await?;
+        let file = self.0.create_file(&FileSpec::new(FileType::Controlfile)).await?;
         file.set_size(size as u64).await?;
-        file.write_at(Io::COMMIT, 0, Bytes::from(bytes), Durability::Durable)
-            .await?;
+        file.write_at(Io::COMMIT, 0, Bytes::from(bytes), Durability::Durable).await?;
         self.0.publish(&file, CATALOG_PATH, true).await?;
         Ok(())
     }

@@ -52,9 +52,7 @@ pub struct Instance {
 
 impl std::fmt::Debug for Instance {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Instance")
-            .field("memory", &self.memory)
-            .finish_non_exhaustive()
+        f.debug_struct("Instance").field("memory", &self.memory).finish_non_exhaustive()
     }
 }
 
@@ -73,14 +71,7 @@ impl Instance {
     pub fn new(env: SharedEnv, waits: Waits, parameters: Parameters, memory: Memory) -> Instance {
         let budget = Budget::new(memory.target(parameters.integer(MEMORY_TARGET)));
         let sessions = Sessions::new(Arc::clone(&env), waits);
-        Instance {
-            env,
-            parameters,
-            memory,
-            budget,
-            sessions,
-            groups: Mutex::default(),
-        }
+        Instance { env, parameters, memory, budget, sessions, groups: Mutex::default() }
     }
 
     /// Where it runs.

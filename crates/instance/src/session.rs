@@ -49,11 +49,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Sessions {
     /// No sessions yet.
     pub fn new(env: SharedEnv, waits: Waits) -> Sessions {
-        Sessions(Arc::new(Shared {
-            env,
-            waits,
-            open: Mutex::default(),
-        }))
+        Sessions(Arc::new(Shared { env, waits, open: Mutex::default() }))
     }
 
     /// The waits that all sessions are counted in.
@@ -79,10 +75,7 @@ impl Sessions {
             program: program.to_owned(),
             user: user.map(str::to_owned),
             logon: shared.env.wall(),
-            call: Mutex::new(Call {
-                statement: None,
-                since: shared.env.now(),
-            }),
+            call: Mutex::new(Call { statement: None, since: shared.env.now() }),
         }));
         let key = (session.sid(), session.0.wait.serial());
         lock(&shared.open).insert(key, Arc::downgrade(&session.0));
@@ -106,10 +99,7 @@ impl Sessions {
             .map(|view| ((view.sid, view.serial), view))
             .collect();
         // Upgraded under the lock, dropped without it: the last handle takes the same lock.
-        let open: Vec<_> = lock(&self.0.open)
-            .values()
-            .filter_map(Weak::upgrade)
-            .collect();
+        let open: Vec<_> = lock(&self.0.open).values().filter_map(Weak::upgrade).collect();
         let row = |session: &Arc<Inner>| {
             let key = (session.wait.sid(), session.wait.serial());
             let wait = waiting.get(&key).map(|view| WaitColumns::of(view, now.0));
@@ -126,11 +116,7 @@ impl Inner {
             sid: self.wait.sid(),
             serial: self.wait.serial(),
             user_name: self.user.clone(),
-            status: if call.statement.is_some() {
-                "ACTIVE"
-            } else {
-                "INACTIVE"
-            },
+            status: if call.statement.is_some() { "ACTIVE" } else { "INACTIVE" },
             program: self.program.clone(),
             kind: views::kind_name(self.wait.kind()),
             sql_text: call.statement.clone(),

@@ -4,9 +4,7 @@
 /// `B` or `iB`. `None` for anything else, or more than 2^64 - 1.
 pub fn parse(text: &str) -> Option<u64> {
     let text = text.trim();
-    let digits = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 = text[..digits].parse().ok()?;
     let suffix = text[digits..].trim_start().to_ascii_uppercase();
     let power = match suffix.as_str() {

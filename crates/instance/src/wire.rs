@@ -115,19 +115,14 @@ impl Frame {
     fn decode(kind: u8, payload: Vec<u8>) -> Result<Frame> {
         let json = |error: serde_json::Error| broken(&error.to_string());
         match kind {
-            HELLO => Ok(Frame::Hello(
-                serde_json::from_slice(&payload).map_err(json)?,
-            )),
+            HELLO => Ok(Frame::Hello(serde_json::from_slice(&payload).map_err(json)?)),
             REQUEST => {
                 let cut = || broken("it is cut off");
                 let (length, rest) = payload.split_first_chunk::<4>().ok_or_else(cut)?;
                 let length = u32::from_le_bytes(*length) as usize;
                 let words = rest.get(..length).ok_or_else(cut)?;
                 let words = serde_json::from_slice(words).map_err(json)?;
-                Ok(Frame::Request(Request {
-                    words,
-                    body: rest[length..].to_vec(),
-                }))
+                Ok(Frame::Request(Request { words, body: rest[length..].to_vec() }))
             }
             STDOUT => Ok(Frame::Stdout(payload)),
             STDERR => Ok(Frame::Stderr(payload)),
@@ -175,24 +170,16 @@ impl Frame {
         if payload.len() < length {
             return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());
         }
-        Frame::decode(kind[0], payload)
-            .map(Some)
-            .map_err(StreamError::Nonsense)
+        Frame::decode(kind[0], payload).map(Some).map_err(StreamError::Nonsense)
     }
 }
 
 fn length_max(kind: u8) -> usize {
-    if kind == REQUEST {
-        REQUEST_MAX
-    } else {
-        FRAME_MAX
-    }
+    if kind == REQUEST { REQUEST_MAX } else { FRAME_MAX }
 }
 
 fn length_of(bytes: &[u8], max: usize) -> Result<[u8; 4]> {
-    let length = u32::try_from(bytes.len())
-        .ok()
-        .filter(|_| bytes.len() <= max);
+    let length = u32::try_from(bytes.len()).ok().filter(|_| bytes.len() <= max);
     let too_long = || {
         broken(&format!("{} bytes are more than {max}", bytes.len()))
             .hint("put long input into a file that the command reads itself")

@@ -3,10 +3,7 @@
 //! `cargo bench -p cellar-io --profile release --bench spike -- --file F`. Ours and fio's runs
 //! alternate; each arm prints the median and the spread of its rounds, then the goals.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a benchmark stops at the first surprise"
-)]
+#![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -44,54 +41,28 @@ struct Arm {
 }
 
 const ARMS: [Arm; 3] = [
-    Arm {
-        name: "read 4 KB, depth 1",
-        depth: 1,
-        write: false,
-    },
-    Arm {
-        name: "read 4 KB, depth 32",
-        depth: 32,
-        write: false,
-    },
-    Arm {
-        name: "durable write 4 KB, depth 1",
-        depth: 1,
-        write: true,
-    },
+    Arm { name: "read 4 KB, depth 1", depth: 1, write: false },
+    Arm { name: "read 4 KB, depth 32", depth: 32, write: false },
+    Arm { name: "durable write 4 KB, depth 1", depth: 1, write: true },
 ];
 
 fn main() {
-    assert!(
-        env!("CELLAR_OPT_LEVEL") != "0",
-        "measure an optimised build, never a debug one"
-    );
+    assert!(env!("CELLAR_OPT_LEVEL") != "0", "measure an optimised build, never a debug one");
     let Some(options) = parse() else { return };
     prepare(&options.file, options.size);
-    let runtime = Runtime::new(&RuntimeOptions {
-        workers: options.workers,
-        ..Default::default()
-    })
-    .unwrap();
+    let runtime =
+        Runtime::new(&RuntimeOptions { workers: options.workers, ..Default::default() }).unwrap();
     let env = runtime.real_env();
     let disk = cellar_io::real::open_disk(
         env,
         &options.file,
-        &OpenOptions {
-            engine: options.engine,
-            access: Access::Direct,
-            ..Default::default()
-        },
+        &OpenOptions { engine: options.engine, access: Access::Direct, ..Default::default() },
     )
     .unwrap();
     println!("{}: {}", options.file.display(), disk.in_force());
     let mut failed = false;
     for arm in &ARMS {
-        if options
-            .only
-            .as_ref()
-            .is_some_and(|only| !arm.name.contains(only))
-        {
+        if options.only.as_ref().is_some_and(|only| !arm.name.contains(only)) {
             continue;
         }
         let mut ours = Vec::new();
@@ -127,11 +98,7 @@ fn parse() -> Option<Options> {
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
-        let mut value = || {
-            arguments
-                .next()
-                .unwrap_or_else(|| panic!("{argument} needs a value"))
-        };
+        let mut value = || arguments.next().unwrap_or_else(|| panic!("{argument} needs a value"));
         match argument.as_str() {
             "--file" => options.file = value().into(),
             "--size" => options.size = value().parse().expect("--size is in bytes"),
@@ -191,10 +158,7 @@ async fn measure(env: &Arc<RealEnv>, disk: &Arc<dyn Device>, arm: &Arm, time: Du
     }
     let seconds = env.now().since(start).as_secs_f64();
     let iops = count as f64 / seconds;
-    Run {
-        iops,
-        mean_us: arm.depth as f64 * 1e6 / iops,
-    }
+    Run { iops, mean_us: arm.depth as f64 * 1e6 / iops }
 }
 
 async fn worker(
@@ -215,9 +179,7 @@ async fn worker(
         let offset = random % blocks * BLOCK;
         if write {
             let data = vec![page.clone()];
-            disk.write(Io::COMMIT, offset, data, Durability::Durable)
-                .await
-                .unwrap();
+            disk.write(Io::COMMIT, offset, data, Durability::Durable).await.unwrap();
         } else {
             buffers = disk.read(Io::FOREGROUND, offset, buffers).await.unwrap();
         }
@@ -233,33 +195,19 @@ fn run_fio(options: &Options, arm: &Arm) -> Run {
     };
     let mut command = Command::new("fio");
     command
-        .args([
-            "--name=spike",
-            "--direct=1",
-            "--numjobs=1",
-            "--bs=4k",
-            "--time_based",
-        ])
+        .args(["--name=spike", "--direct=1", "--numjobs=1", "--bs=4k", "--time_based"])
         .args(["--output-format=json", "--norandommap", "--randrepeat=0"])
         .arg(format!("--ioengine={engine}"))
         .arg(format!("--filename={}", options.file.display()))
         .arg(format!("--size={}", options.size))
         .arg(format!("--iodepth={}", arm.depth))
         .arg(format!("--runtime={}", options.seconds))
-        .arg(if arm.write {
-            "--rw=randwrite"
-        } else {
-            "--rw=randread"
-        });
+        .arg(if arm.write { "--rw=randwrite" } else { "--rw=randread" });
     if arm.write {
         command.arg("--sync=dsync");
     }
     let output = command.output().expect("fio must be installed");
-    assert!(
-        output.status.success(),
-        "fio: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "fio: {}", String::from_utf8_lossy(&output.stderr));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let side = &json["jobs"][0][if arm.write { "write" } else { "read" }];
     Run {
@@ -271,11 +219,7 @@ fn run_fio(options: &Options, arm: &Arm) -> Run {
 fn median(values: impl Iterator<Item = f64>) -> (f64, f64, f64) {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
-    (
-        values[values.len() / 2],
-        values[0],
-        values[values.len() - 1],
-    )
+    (values[values.len() / 2], values[0], values[values.len() - 1])
 }
 
 fn report(name: &str, runs: &[Run]) {

@@ -1,9 +1,6 @@
 //! Owned memory, aligned for direct I/O, that can be cut into pieces and shared once it is full.
 
-#![expect(
-    unsafe_code,
-    reason = "aligned allocation and disjoint mutable pieces of one chunk"
-)]
+#![expect(unsafe_code, reason = "aligned allocation and disjoint mutable pieces of one chunk")]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ops::{Deref, DerefMut};
@@ -50,9 +47,7 @@ impl Chunk {
         let layout = Chunk::layout(capacity);
         // SAFETY: the layout has a size of at least one alignment, so it is not zero.
         let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else {
-            std::alloc::handle_alloc_error(layout)
-        };
+        let Some(start) = NonNull::new(start) else { std::alloc::handle_alloc_error(layout) };
         Chunk { start, capacity }
     }
 
@@ -66,10 +61,7 @@ struct Shared(Option<Chunk>);
 
 impl Shared {
     fn start(&self) -> NonNull<u8> {
-        self.0
-            .as_ref()
-            .expect("the chunk is there until drop")
-            .start
+        self.0.as_ref().expect("the chunk is there until drop").start
     }
 }
 
@@ -99,11 +91,7 @@ impl Buffer {
     /// `length` bytes of unspecified contents, aligned to [`ALIGNMENT`].
     pub fn new(length: usize) -> Buffer {
         let chunk = Chunk::new(length);
-        Buffer {
-            shared: Arc::new(Shared(Some(chunk))),
-            offset: 0,
-            length,
-        }
+        Buffer { shared: Arc::new(Shared(Some(chunk))), offset: 0, length }
     }
 
     /// `length` zero bytes.
@@ -125,11 +113,7 @@ impl Buffer {
     /// Cuts off and returns the first `at` bytes; `self` keeps the rest.
     pub fn split_to(&mut self, at: usize) -> Buffer {
         assert!(at <= self.length, "split inside the buffer");
-        let head = Buffer {
-            shared: Arc::clone(&self.shared),
-            offset: self.offset,
-            length: at,
-        };
+        let head = Buffer { shared: Arc::clone(&self.shared), offset: self.offset, length: at };
         self.offset += at;
         self.length -= at;
         head

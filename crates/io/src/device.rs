@@ -43,10 +43,7 @@ pub struct Io {
 impl Io {
     /// A request of `class` by nobody in particular.
     pub const fn of(class: Class) -> Io {
-        Io {
-            class,
-            owner: Owner(0),
-        }
+        Io { class, owner: Owner(0) }
     }
     /// Shorthand for [`Class::Commit`].
     pub const COMMIT: Io = Io::of(Class::Commit);
@@ -142,11 +139,7 @@ pub trait DeviceExt: Device {
         let read = self.read(io, offset, vec![Buffer::new(length)]);
         async move {
             let mut buffers = read.await?;
-            assert_eq!(
-                buffers.len(),
-                1,
-                "a read gives back the buffers it was given"
-            );
+            assert_eq!(buffers.len(), 1, "a read gives back the buffers it was given");
             Ok(buffers.remove(0))
         }
     }
@@ -185,13 +178,9 @@ pub fn check_request(
         total = total.saturating_add(length as u64);
     }
     let kind = if !aligned {
-        IoErrorKind::Misaligned {
-            sector: geometry.logical_sector,
-        }
+        IoErrorKind::Misaligned { sector: geometry.logical_sector }
     } else if offset.saturating_add(total) > geometry.size {
-        IoErrorKind::OutOfRange {
-            size: geometry.size,
-        }
+        IoErrorKind::OutOfRange { size: geometry.size }
     } else {
         return Ok(total);
     };

@@ -104,20 +104,11 @@ pub struct IoError {
 impl IoError {
     /// An error about a range of a device.
     pub fn new(kind: IoErrorKind, device: &Arc<str>, op: Op, offset: u64, length: u64) -> IoError {
-        IoError {
-            kind,
-            device: Arc::clone(device),
-            op,
-            offset,
-            length,
-        }
+        IoError { kind, device: Arc::clone(device), op, offset, length }
     }
 
     /// Whether the fault is the device's (then a leg may be left out), not the caller's.
     pub fn is_device_fault(&self) -> bool {
-        !matches!(
-            self.kind,
-            IoErrorKind::Misaligned { .. } | IoErrorKind::OutOfRange { .. }
-        )
+        !matches!(self.kind, IoErrorKind::Misaligned { .. } | IoErrorKind::OutOfRange { .. })
     }
 }

@@ -49,18 +49,11 @@ pub async fn check_device(env: &SharedEnv, device: Arc<dyn Device>, seed: u64, r
     }
     check.big().await;
     check.wrong_requests().await;
-    check
-        .whole("at the end everything is as it was written")
-        .await;
+    check.whole("at the end everything is as it was written").await;
 }
 
 fn check_geometry(geometry: &Geometry) {
-    let Geometry {
-        size,
-        logical_sector: logical,
-        physical_sector: physical,
-        ..
-    } = *geometry;
+    let Geometry { size, logical_sector: logical, physical_sector: physical, .. } = *geometry;
     assert!(
         [512, 4096].contains(&logical),
         "law geometry: a logical sector is 512 or 4096 bytes, not {logical}"
@@ -73,10 +66,7 @@ fn check_geometry(geometry: &Geometry) {
         size.is_multiple_of(u64::from(logical)) && size >= 16 * u64::from(physical),
         "law geometry: the size ({size}) is a multiple of the logical sector, and 16 physical ones"
     );
-    assert!(
-        !geometry.name.is_empty(),
-        "law geometry: a device has a name"
-    );
+    assert!(!geometry.name.is_empty(), "law geometry: a device has a name");
 }
 
 /// A device and what its window must hold.
@@ -114,15 +104,7 @@ impl Check {
         };
         let first = device.read_at(IO, base, length as usize).await;
         let model = ok("a device can be read", first).to_vec();
-        Check {
-            env: Arc::clone(env),
-            sector,
-            device,
-            geometry,
-            rng,
-            base,
-            model,
-        }
+        Check { env: Arc::clone(env), sector, device, geometry, rng, base, model }
     }
 
     /// A random range of the window: (offset in it, length), of at most `sectors`, at least one.
@@ -163,10 +145,7 @@ impl Check {
     async fn compare(&self, law: &str, at: u64, length: u64) {
         let start = at.saturating_sub(2 * self.sector);
         let end = (at + length + 2 * self.sector).min(self.model.len() as u64);
-        let read = self
-            .device
-            .read_at(IO, self.base + start, (end - start) as usize)
-            .await;
+        let read = self.device.read_at(IO, self.base + start, (end - start) as usize).await;
         let seen = ok(law, read);
         let want = &self.model[start as usize..end as usize];
         if let Some(wrong) = seen.iter().zip(want).position(|(a, b)| a != b) {
@@ -188,10 +167,7 @@ impl Check {
         let (at, length) = self.range(64);
         let data = self.data(length);
         let law = "a read sees every completed write";
-        ok(
-            law,
-            self.write(at, vec![data.clone()], Durability::Cached).await,
-        );
+        ok(law, self.write(at, vec![data.clone()], Durability::Cached).await);
         self.expect(at, &data);
         self.compare(law, at, length).await;
     }
@@ -227,11 +203,7 @@ impl Check {
             let from = self.rng.within(0..=length / self.sector - count);
             let data = self.data(count * self.sector);
             let place = at + from * self.sector;
-            ok(
-                law,
-                self.write(place, vec![data.clone()], Durability::Cached)
-                    .await,
-            );
+            ok(law, self.write(place, vec![data.clone()], Durability::Cached).await);
             self.expect(place, &data);
         }
         self.compare(law, at, length).await;
@@ -266,24 +238,17 @@ impl Check {
     async fn discards(&mut self) {
         let law = "a zeroed range reads as zeros and its neighbours stay";
         let (at, length) = self.filled_range(law).await;
-        let zeroed = self
-            .device
-            .discard(IO, self.base + at, length, Discard::Zero);
+        let zeroed = self.device.discard(IO, self.base + at, length, Discard::Zero);
         ok(law, zeroed.await);
         self.expect(at, &vec![0; length as usize]);
         self.compare(law, at, length).await;
 
         let law = "forgetting a range leaves its neighbours";
         let (at, length) = self.filled_range(law).await;
-        let forgotten = self
-            .device
-            .discard(IO, self.base + at, length, Discard::Forget);
+        let forgotten = self.device.discard(IO, self.base + at, length, Discard::Forget);
         ok(law, forgotten.await);
         let data = self.data(length);
-        ok(
-            law,
-            self.write(at, vec![data.clone()], Durability::Cached).await,
-        );
+        ok(law, self.write(at, vec![data.clone()], Durability::Cached).await);
         self.expect(at, &data);
         self.compare(law, at, length).await;
     }
@@ -328,9 +293,7 @@ impl Check {
         let law = "of two writes at once each sector is wholly one of them";
         let (at, length) = self.range(16);
         let data = [self.data(length), self.data(length)];
-        let writes = data
-            .iter()
-            .map(|data| self.write(at, vec![data.clone()], Durability::Cached));
+        let writes = data.iter().map(|data| self.write(at, vec![data.clone()], Durability::Cached));
         for result in join_all(writes).await {
             ok(law, result);
         }
@@ -389,11 +352,7 @@ impl Check {
         self.expect(at, &data);
         self.compare(law, at, length).await;
         let data = self.data(length);
-        ok(
-            law,
-            self.write(at, vec![data.clone()], Durability::Durable)
-                .await,
-        );
+        ok(law, self.write(at, vec![data.clone()], Durability::Durable).await);
         self.expect(at, &data);
         self.compare(law, at, length).await;
     }
@@ -405,10 +364,7 @@ impl Check {
         let read = self.device.read(IO, self.base, vec![Buffer::new(0)]).await;
         assert_eq!(ok(law, read).len(), 1, "law {law}: one in, one out");
         ok(law, self.write(0, Vec::new(), Durability::Cached).await);
-        ok(
-            law,
-            self.write(0, vec![Bytes::new()], Durability::Durable).await,
-        );
+        ok(law, self.write(0, vec![Bytes::new()], Durability::Durable).await);
         for how in [Discard::Zero, Discard::Forget] {
             ok(law, self.device.discard(IO, self.base, 0, how).await);
         }

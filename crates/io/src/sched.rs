@@ -32,10 +32,7 @@ pub struct ScheduleOptions {
 impl Default for ScheduleOptions {
     /// 64, and 32 scans.
     fn default() -> ScheduleOptions {
-        ScheduleOptions {
-            depth: 64,
-            scan_depth: 32,
-        }
+        ScheduleOptions { depth: 64, scan_depth: 32 }
     }
 }
 
@@ -130,9 +127,7 @@ impl Scheduled {
         let result = request(&*self.inner).await;
         let nanos = self.nanos_since(start);
         drop(slot);
-        let ok = result
-            .as_ref()
-            .map_or_else(|e| !e.is_device_fault(), |_| true);
+        let ok = result.as_ref().map_or_else(|e| !e.is_device_fault(), |_| true);
         self.counters.served(io.class, op, bytes, nanos, ok);
         if let Some(observer) = &self.observer {
             observer.served(io.class, op, bytes, nanos, ok);
@@ -148,9 +143,7 @@ impl Device for Scheduled {
 
     fn read(&self, io: Io, offset: u64, buffers: Vec<Buffer>) -> IoFuture<'_, Vec<Buffer>> {
         let bytes = buffers.iter().map(|b| b.len() as u64).sum();
-        Box::pin(self.pass(io, Op::Read, bytes, move |inner| {
-            inner.read(io, offset, buffers)
-        }))
+        Box::pin(self.pass(io, Op::Read, bytes, move |inner| inner.read(io, offset, buffers)))
     }
 
     fn write(
@@ -161,9 +154,9 @@ impl Device for Scheduled {
         durability: Durability,
     ) -> IoFuture<'_, ()> {
         let bytes = data.iter().map(|d| d.len() as u64).sum();
-        Box::pin(self.pass(io, Op::Write, bytes, move |inner| {
-            inner.write(io, offset, data, durability)
-        }))
+        Box::pin(
+            self.pass(io, Op::Write, bytes, move |inner| inner.write(io, offset, data, durability)),
+        )
     }
 
     fn flush(&self, io: Io) -> IoFuture<'_, ()> {
@@ -172,8 +165,6 @@ impl Device for Scheduled {
 
     fn discard(&self, io: Io, offset: u64, length: u64, how: Discard) -> IoFuture<'_, ()> {
         // Its length says nothing about the work it makes.
-        Box::pin(self.pass(io, Op::Discard, 0, move |inner| {
-            inner.discard(io, offset, length, how)
-        }))
+        Box::pin(self.pass(io, Op::Discard, 0, move |inner| inner.discard(io, offset, length, how)))
     }
 }

@@ -117,11 +117,7 @@ impl Link {
     fn admit(&mut self, options: &ShapeOptions, now: u64, load: &Load) -> u64 {
         let (late, answered) = std::mem::take(&mut self.late);
         let follows = now.saturating_sub(answered) <= FOLLOWS_WITHIN;
-        let now = if follows {
-            now.saturating_sub(late)
-        } else {
-            now
-        };
+        let now = if follows { now.saturating_sub(late) } else { now };
         let bytes = match load {
             Load::Read { bytes, .. } | Load::Write { bytes, .. } => *bytes,
             Load::Nothing => 0,
@@ -132,11 +128,7 @@ impl Link {
                 let hit = self.last_read.is_some_and(|(end, answered)| {
                     end == *offset && now <= answered.saturating_add(window)
                 });
-                nanos(if hit {
-                    ahead.hit_latency
-                } else {
-                    ahead.miss_latency
-                })
+                nanos(if hit { ahead.hit_latency } else { ahead.miss_latency })
             }
             _ => 0,
         };
@@ -247,8 +239,6 @@ impl Device for Shaped {
     }
 
     fn discard(&self, io: Io, offset: u64, length: u64, how: Discard) -> IoFuture<'_, ()> {
-        Box::pin(self.pass(Load::Nothing, move |inner| {
-            inner.discard(io, offset, length, how)
-        }))
+        Box::pin(self.pass(Load::Nothing, move |inner| inner.discard(io, offset, length, how)))
     }
 }

@@ -54,11 +54,7 @@ impl Sim {
     /// A machine without disks, switched on, at time 0. Everything it does follows from `seed`.
     pub fn new(seed: u64) -> Sim {
         let core = Arc::new(Core::new(seed));
-        Sim {
-            env: Arc::new(SimEnv(Arc::clone(&core))),
-            core,
-            disks: Mutex::default(),
-        }
+        Sim { env: Arc::new(SimEnv(Arc::clone(&core))), core, disks: Mutex::default() }
     }
 
     /// The clock, chance and tasks of the machine.
@@ -96,10 +92,7 @@ impl Sim {
     /// If nothing can ever happen again although `future` is not done, if tasks wake each other
     /// without end while time stands still, or if the machine crashed and was not restarted.
     pub fn run<F: Future>(&self, future: F) -> Option<F::Output> {
-        assert!(
-            !self.core.crashed(),
-            "the machine crashed: call restart() before run()"
-        );
+        assert!(!self.core.crashed(), "the machine crashed: call restart() before run()");
         let disks = self.disks().clone();
         let output = {
             let mut main = pin!(future);

@@ -95,10 +95,7 @@ impl VisitorMut for Rewriter {
                 && is_sysdate(expr)
             {
                 let alias = Ident::new("sysdate");
-                *item = SelectItem::ExprWithAlias {
-                    expr: expr.clone(),
-                    alias,
-                };
+                *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
             }
         }
         ControlFlow::Continue(())
@@ -134,10 +131,7 @@ fn sysdate() -> Expr {
 }
 
 fn call(name: &str, args: Vec<Expr>) -> Expr {
-    let args = args
-        .into_iter()
-        .map(|e| FunctionArg::Unnamed(FunctionArgExpr::Expr(e)))
-        .collect();
+    let args = args.into_iter().map(|e| FunctionArg::Unnamed(FunctionArgExpr::Expr(e))).collect();
     Expr::Function(Function {
         name: ObjectName::from(vec![Ident::new(name)]),
         uses_odbc_syntax: false,
@@ -161,11 +155,7 @@ fn rewrite_type(data_type: &mut DataType) {
         return;
     };
     let name = name.to_string().to_ascii_lowercase();
-    let number = |at: usize| {
-        modifiers
-            .get(at)
-            .and_then(|m: &String| m.parse::<i64>().ok())
-    };
+    let number = |at: usize| modifiers.get(at).and_then(|m: &String| m.parse::<i64>().ok());
     let replacement = match name.as_str() {
         "varchar2" | "nvarchar2" => DataType::Varchar(None),
         "number" => DataType::Decimal(match (number(0), number(1)) {

@@ -66,10 +66,7 @@ impl std::fmt::Debug for Outcome {
 }
 
 fn done(message: impl Into<String>) -> Outcome {
-    Outcome::Done {
-        message: message.into(),
-        notices: Vec::new(),
-    }
+    Outcome::Done { message: message.into(), notices: Vec::new() }
 }
 
 /// SQL over an instance. Cheap to share behind an `Arc`; statements may run at the same time.
@@ -161,18 +158,14 @@ impl Engine {
     }
 
     fn add_views(&self, views: Vec<Arc<dyn ViewSource>>) -> Result<(), DataFusionError> {
-        let catalog = self
-            .context
-            .catalog(CATALOG)
-            .expect("the default catalog was asked for");
+        let catalog = self.context.catalog(CATALOG).expect("the default catalog was asked for");
         catalog.register_schema(VIEWS, Arc::clone(&self.views) as Arc<dyn SchemaProvider>)?;
         for source in views {
             let name = source.name();
             let table = Arc::new(ViewTable::new(source));
             let short = name.strip_prefix("v$").unwrap_or(name).to_string();
             self.views.register_table(short, Arc::clone(&table) as _)?;
-            self.context
-                .register_table(TableReference::bare(name), table)?;
+            self.context.register_table(TableReference::bare(name), table)?;
         }
         // Oracle's table of one row, for `select sysdate from dual`.
         let schema = Arc::new(Schema::new(vec![Field::new("dummy", DataType::Utf8, true)]));
@@ -183,10 +176,7 @@ impl Engine {
 
     /// Tables of the catalog that could not be opened, and why.
     pub fn broken_tables(&self) -> BTreeMap<String, Error> {
-        self.broken
-            .lock()
-            .unwrap_or_else(|e| e.into_inner())
-            .clone()
+        self.broken.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
     fn set_broken(&self, name: &str, error: Option<Error>) {
@@ -201,12 +191,7 @@ impl Engine {
     pub fn names(&self) -> Vec<String> {
         let schema = self.context.catalog(CATALOG).and_then(|c| c.schema(PUBLIC));
         let mut names = schema.map(|s| s.table_names()).unwrap_or_default();
-        names.extend(
-            self.views
-                .table_names()
-                .into_iter()
-                .map(|n| format!("{VIEWS}.{n}")),
-        );
+        names.extend(self.views.table_names().into_iter().map(|n| format!("{VIEWS}.{n}")));
         names.sort();
         names
     }
@@ -219,10 +204,7 @@ impl Engine {
         match parse(sql)? {
             Statement::Command(command) => {
                 let reply = self.host.run(command).await?;
-                Ok(Outcome::Done {
-                    message: reply.message,
-                    notices: reply.notices,
-                })
+                Ok(Outcome::Done { message: reply.message, notices: reply.notices })
             }
             Statement::ShowParameter(pattern) => {
                 let pattern = pattern.unwrap_or_default().replace('\'', "''");
@@ -251,12 +233,7 @@ impl Engine {
                          create external table t stored as parquet location '+DATA/t.parquet'",
                     ));
                 }
-                SqlStatement::Drop {
-                    object_type: ObjectType::Table,
-                    names,
-                    if_exists,
-                    ..
-                } => {
+                SqlStatement::Drop { object_type: ObjectType::Table, names, if_exists, .. } => {
                     let names = names.iter().map(ToString::to_string).collect();
                     return self.drop_tables(names, *if_exists).await;
                 }
@@ -279,9 +256,7 @@ impl Engine {
         let plan = match state.statement_to_plan(statement.clone()).await {
             Ok(plan) => plan,
             Err(e) => {
-                return Err(self
-                    .missing_table(&statement)
-                    .unwrap_or_else(|| from_datafusion(&e)));
+                return Err(self.missing_table(&statement).unwrap_or_else(|| from_datafusion(&e)));
             }
         };
         let counted = match &plan {
@@ -296,10 +271,8 @@ impl Engine {
         };
         let stream = run.await.map_err(|e| from_datafusion(&e))?;
         if let Some(verb) = counted {
-            let batches: Vec<RecordBatch> = stream
-                .try_collect()
-                .await
-                .map_err(|e| from_datafusion(&e))?;
+            let batches: Vec<RecordBatch> =
+                stream.try_collect().await.map_err(|e| from_datafusion(&e))?;
             return Ok(done(format!("{} rows {verb}.", count_of(&batches))));
         }
         if silent && stream.schema().fields().is_empty() {
@@ -321,11 +294,7 @@ impl Engine {
             let message = format!("the table \"{name}\" cannot be opened");
             return Some(Error::new(29913, "58P01", message).caused_by(cause));
         }
-        let error = Error::new(
-            942,
-            "42P01",
-            format!("table or view \"{name}\" does not exist"),
-        );
+        let error = Error::new(942, "42P01", format!("table or view \"{name}\" does not exist"));
         if name == "v" {
             return Some(error.next(
                 "a shell replaces $name inside \"double quotes\": write 'single quotes', or \
@@ -342,18 +311,10 @@ impl Engine {
 
     async fn open_table(&self, table: &TableDefinition) -> Result<(), Error> {
         let Statement::Query(statement) = parse(&table.statement)? else {
-            return Err(Error::new(
-                600,
-                "XX000",
-                "the catalog holds another statement",
-            ));
+            return Err(Error::new(600, "XX000", "the catalog holds another statement"));
         };
         let DfStatement::CreateExternalTable(mut create) = *statement else {
-            return Err(Error::new(
-                600,
-                "XX000",
-                "the catalog holds another statement",
-            ));
+            return Err(Error::new(600, "XX000", "the catalog holds another statement"));
         };
         if !table.location.starts_with('+') && create.locations.len() == 1 {
             create.locations = vec![table.location.clone()];
@@ -385,12 +346,8 @@ impl Engine {
         if found {
             return Ok(());
         }
-        Err(Error::new(
-            15012,
-            "58P01",
-            format!("there is no file \"+{group}/{path}\""),
-        )
-        .next(format!("cellar asm ls +{group}")))
+        Err(Error::new(15012, "58P01", format!("there is no file \"+{group}/{path}\""))
+            .next(format!("cellar asm ls +{group}")))
     }
 
     async fn register(&self, create: CreateExternalTable) -> Result<(), Error> {
@@ -418,11 +375,8 @@ impl Engine {
             return Ok(done(format!("Table {name} is there already.")));
         }
         if known && !create.or_replace {
-            return Err(
-                Error::new(955, "42P07", format!("there is already a table \"{name}\"")).next(
-                    format!("drop table {name}; or create or replace external table"),
-                ),
-            );
+            return Err(Error::new(955, "42P07", format!("there is already a table \"{name}\""))
+                .next(format!("drop table {name}; or create or replace external table")));
         }
         for location in &mut create.locations {
             if !location.contains("://") {
@@ -435,16 +389,10 @@ impl Engine {
             Some(path) => format!("+{path}"),
             None => location,
         };
-        let table = TableDefinition {
-            name: name.clone(),
-            location,
-            statement: sql.to_string(),
-        };
+        let table = TableDefinition { name: name.clone(), location, statement: sql.to_string() };
         if let Err(error) = self.host.put_table(table).await {
             // The catalog is the truth: what it does not hold must not be seen.
-            let _ = self
-                .context
-                .deregister_table(TableReference::bare(name.as_str()));
+            let _ = self.context.deregister_table(TableReference::bare(name.as_str()));
             return Err(error);
         }
         self.set_broken(&name, None);
@@ -463,11 +411,7 @@ impl Engine {
                 .map_err(|e| from_datafusion(&e))?
                 .is_some();
             if !in_catalog && !dropped && !if_exists {
-                return Err(Error::new(
-                    942,
-                    "42P01",
-                    format!("table \"{bare}\" does not exist"),
-                ));
+                return Err(Error::new(942, "42P01", format!("table \"{bare}\" does not exist")));
             }
         }
         Ok(Outcome::Done {
@@ -502,10 +446,7 @@ fn context(
     host: &Arc<dyn Host>,
     options: &EngineOptions,
 ) -> Result<SessionContext, DataFusionError> {
-    let stores = Stores {
-        host: Arc::clone(host),
-        others: DefaultObjectStoreRegistry::new(),
-    };
+    let stores = Stores { host: Arc::clone(host), others: DefaultObjectStoreRegistry::new() };
     let mut runtime = RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(FairSpillPool::new(options.memory_limit)))
         .with_object_store_registry(Arc::new(stores))
@@ -521,8 +462,5 @@ fn context(
     // 0.06 + 0.01 is 0.07 in SQL; as binary floating point it is not, and rows would be lost.
     config.options_mut().sql_parser.parse_float_as_decimal = true;
     config.options_mut().execution.parquet.pushdown_filters = true;
-    Ok(SessionContext::new_with_config_rt(
-        config,
-        runtime.build_arc()?,
-    ))
+    Ok(SessionContext::new_with_config_rt(config, runtime.build_arc()?))
 }

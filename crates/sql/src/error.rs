@@ -84,11 +84,7 @@ impl Error {
 
     /// Something that this version does not do: 03001, 0A000.
     pub fn not_yet(what: impl fmt::Display) -> Error {
-        Error::new(
-            3001,
-            "0A000",
-            format!("{what} is not in this version of Cellar"),
-        )
+        Error::new(3001, "0A000", format!("{what} is not in this version of Cellar"))
     }
 
     /// This entry and all below it, outermost first.

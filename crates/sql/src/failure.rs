@@ -22,24 +22,17 @@ pub fn from_datafusion(error: &DataFusionError) -> Error {
         DataFusionError::ParquetError(e) => Error::new(
             29913,
             "XX001",
-            format!(
-                "a Parquet file cannot be read: {}",
-                without_prefix(&e.to_string())
-            ),
+            format!("a Parquet file cannot be read: {}", without_prefix(&e.to_string())),
         )
         .next("check the file; write it again if it was cut short"),
         DataFusionError::IoError(e) => Error::new(27072, "58030", format!("file I/O: {e}")),
-        DataFusionError::ResourcesExhausted(m) => Error::new(
-            4030,
-            "53200",
-            format!("out of memory for this query: {}", first_line(m)),
-        )
-        .next("raise memory_target, or ask for less at once"),
-        DataFusionError::NotImplemented(m) => Error::new(
-            3001,
-            "0A000",
-            format!("not in this version: {}", first_line(m)),
-        ),
+        DataFusionError::ResourcesExhausted(m) => {
+            Error::new(4030, "53200", format!("out of memory for this query: {}", first_line(m)))
+                .next("raise memory_target, or ask for less at once")
+        }
+        DataFusionError::NotImplemented(m) => {
+            Error::new(3001, "0A000", format!("not in this version: {}", first_line(m)))
+        }
         DataFusionError::Plan(m) | DataFusionError::Configuration(m) => {
             Error::new(900, "42000", first_line(m))
         }
@@ -79,10 +72,7 @@ fn from_any(error: &(dyn std::error::Error + 'static)) -> Error {
 
 fn from_schema(error: &SchemaError) -> Error {
     match error {
-        SchemaError::FieldNotFound {
-            field,
-            valid_fields,
-        } => {
+        SchemaError::FieldNotFound { field, valid_fields } => {
             let mut names: Vec<&str> = valid_fields.iter().map(|c| c.name.as_str()).collect();
             names.sort_by_key(|name| distance(name, &field.name));
             names.dedup();
@@ -98,10 +88,7 @@ fn from_schema(error: &SchemaError) -> Error {
         SchemaError::AmbiguousReference { field } => Error::new(
             918,
             "42702",
-            format!(
-                "the column \"{}\" is in more than one of the tables",
-                field.name
-            ),
+            format!("the column \"{}\" is in more than one of the tables", field.name),
         )
         .next(format!("say which: table.{}", field.name)),
         other => Error::new(900, "42000", other.to_string()),
@@ -112,11 +99,9 @@ fn from_schema(error: &SchemaError) -> Error {
 pub fn from_arrow(error: &ArrowError) -> Error {
     match error {
         ArrowError::DivideByZero => Error::new(1476, "22012", "division by zero"),
-        ArrowError::ArithmeticOverflow(m) => Error::new(
-            1426,
-            "22003",
-            format!("numeric overflow: {}", first_line(m)),
-        ),
+        ArrowError::ArithmeticOverflow(m) => {
+            Error::new(1426, "22003", format!("numeric overflow: {}", first_line(m)))
+        }
         ArrowError::CastError(m) | ArrowError::ParseError(m) => {
             Error::new(1722, "22P02", first_line(m))
         }
@@ -136,11 +121,9 @@ pub fn from_store(error: &object_store::Error) -> Error {
         object_store::Error::NotFound { path, .. } => {
             Error::new(15012, "58P01", format!("there is no file \"{path}\""))
         }
-        object_store::Error::AlreadyExists { path, .. } => Error::new(
-            15005,
-            "58P02",
-            format!("there is already a file \"{path}\""),
-        ),
+        object_store::Error::AlreadyExists { path, .. } => {
+            Error::new(15005, "58P02", format!("there is already a file \"{path}\""))
+        }
         object_store::Error::PermissionDenied { path, .. } => {
             Error::new(15025, "42501", format!("no permission for \"{path}\""))
         }
@@ -154,10 +137,7 @@ pub fn from_store(error: &object_store::Error) -> Error {
 /// One of our errors among the sources of `error`.
 fn find_ours(error: &(dyn std::error::Error + 'static)) -> Option<Error> {
     let chain = std::iter::successors(Some(error), |e| e.source());
-    chain
-        .filter_map(|e| e.downcast_ref::<Error>())
-        .next()
-        .cloned()
+    chain.filter_map(|e| e.downcast_ref::<Error>()).next().cloned()
 }
 
 /// What the user can act on: no backtrace, one line.
@@ -168,12 +148,7 @@ pub(crate) fn first_line(text: &str) -> String {
 
 fn without_prefix(line: &str) -> &str {
     let mut line = line;
-    for prefix in [
-        "Error during planning: ",
-        "Arrow error: ",
-        "Parquet error: ",
-        "External: ",
-    ] {
+    for prefix in ["Error during planning: ", "Arrow error: ", "Parquet error: ", "External: "] {
         line = line.strip_prefix(prefix).unwrap_or(line);
     }
     line
@@ -202,10 +177,7 @@ mod tests {
     #[test]
     fn our_error_survives_the_way_through_datafusion() {
         let ours = Error::new(15041, "53100", "disk group \"DATA\" has no room");
-        let store = object_store::Error::Generic {
-            store: "group",
-            source: Box::new(ours.clone()),
-        };
+        let store = object_store::Error::Generic { store: "group", source: Box::new(ours.clone()) };
         let error = DataFusionError::Context(
             "writing".into(),
             Box::new(DataFusionError::ObjectStore(Box::new(store))),

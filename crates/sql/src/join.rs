@@ -125,9 +125,7 @@ impl InstanceHost {
                 }
                 Ok(())
             }
-            GroupAction::DropDirectory { path, force } => {
-                group.rmdir(&inside(path)?, *force).await
-            }
+            GroupAction::DropDirectory { path, force } => group.rmdir(&inside(path)?, *force).await,
             GroupAction::RenameDirectory { from, to } | GroupAction::RenameAlias { from, to } => {
                 group.rename(&inside(from)?, &inside(to)?, false).await
             }
@@ -292,10 +290,7 @@ fn columns_of(view: &'static ViewDef) -> &'static [Column] {
     use std::collections::BTreeMap;
     use std::sync::{Mutex, OnceLock, PoisonError};
     static MADE: OnceLock<Mutex<BTreeMap<&'static str, &'static [Column]>>> = OnceLock::new();
-    let mut made = MADE
-        .get_or_init(Mutex::default)
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut made = MADE.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     made.entry(view.name).or_insert_with(|| {
         let columns: Vec<Column> = view
             .columns

@@ -95,11 +95,7 @@ impl SourceFormat {
     /// # Errors
     /// 70010 when its ending is none of those known.
     pub fn of(path: &FilePath) -> Result<SourceFormat, Error> {
-        let name = path
-            .extension()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .to_ascii_lowercase();
+        let name = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         match name.as_str() {
             "parquet" | "pq" => Ok(SourceFormat::Parquet),
             "csv" => Ok(SourceFormat::Csv { delimiter: b',' }),
@@ -107,10 +103,7 @@ impl SourceFormat {
             _ => Err(Error::new(
                 70010,
                 "22023",
-                format!(
-                    "\"{}\" ends in none of .parquet, .csv, .tsv",
-                    path.display()
-                ),
+                format!("\"{}\" ends in none of .parquet, .csv, .tsv", path.display()),
             )
             .next("name the file by what is in it")),
         }
@@ -172,10 +165,7 @@ impl Upload {
 }
 
 fn io_error(error: &std::io::Error) -> Error {
-    match error
-        .get_ref()
-        .and_then(|e| e.downcast_ref::<object_store::Error>())
-    {
+    match error.get_ref().and_then(|e| e.downcast_ref::<object_store::Error>()) {
         Some(e) => from_store(e),
         None => Error::new(27072, "58030", format!("file I/O: {error}")),
     }
@@ -235,16 +225,11 @@ fn encode_part(
         let mut next = writers.iter_mut();
         for (field, column) in schema.fields().iter().zip(batch.columns()) {
             for leaf in compute_leaves(field, column)? {
-                next.next()
-                    .expect("a writer for each leaf column")
-                    .write(&leaf)?;
+                next.next().expect("a writer for each leaf column").write(&leaf)?;
             }
         }
     }
-    let chunks = writers
-        .into_iter()
-        .map(|w| w.close())
-        .collect::<Result<_, _>>()?;
+    let chunks = writers.into_iter().map(|w| w.close()).collect::<Result<_, _>>()?;
     Ok((chunks, rows))
 }
 
@@ -260,12 +245,7 @@ async fn tpch_table(
     match tpch_rows(&mut upload, table, scale, before, options).await {
         Ok(rows) => {
             let bytes = upload.finish().await?;
-            Ok(Loaded {
-                table: table.name().to_string(),
-                path: path.clone(),
-                rows,
-                bytes,
-            })
+            Ok(Loaded { table: table.name().to_string(), path: path.clone(), rows, bytes })
         }
         Err(error) => {
             upload.abort().await;
@@ -288,9 +268,7 @@ async fn tpch_rows(
     let schema = table.schema();
     let writer = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties(&schema)))
         .map_err(|e| from_parquet(&e))?;
-    let (mut writer, factory) = writer
-        .into_serialized_writer()
-        .map_err(|e| from_parquet(&e))?;
+    let (mut writer, factory) = writer.into_serialized_writer().map_err(|e| from_parquet(&e))?;
     let factory = Arc::new(factory);
     // Row groups are encoded beside each other and arrive in order; no more than `threads` exist.
     let mut encoded = futures_util::stream::iter(1..=parts)
@@ -306,21 +284,14 @@ async fn tpch_rows(
     while let Some(part) = encoded.next().await {
         let (chunks, part_rows) = part.map_err(|_| stopped())?.map_err(|e| from_parquet(&e))?;
         append(&mut writer, chunks).map_err(|e| from_parquet(&e))?;
-        upload
-            .put(std::mem::take(writer.inner_mut()).into())
-            .await?;
+        upload.put(std::mem::take(writer.inner_mut()).into()).await?;
         rows += part_rows;
         if let Some(tell) = &options.on_progress {
-            tell(Progress {
-                rows: before.rows + rows,
-                bytes: before.bytes + upload.bytes,
-            });
+            tell(Progress { rows: before.rows + rows, bytes: before.bytes + upload.bytes });
         }
     }
     writer.finish().map_err(|e| from_parquet(&e))?;
-    upload
-        .put(std::mem::take(writer.inner_mut()).into())
-        .await?;
+    upload.put(std::mem::take(writer.inner_mut()).into()).await?;
     Ok(rows)
 }
 
@@ -369,21 +340,14 @@ pub async fn file(
             break;
         }
         if let Some(tell) = &options.on_progress {
-            tell(Progress {
-                rows,
-                bytes: upload.bytes,
-            });
+            tell(Progress { rows, bytes: upload.bytes });
         }
     }
     drop(receive);
     let read = reader.await.map_err(|_| stopped()).and_then(|r| {
         r.map_err(|e| {
-            Error::new(
-                29913,
-                "22P04",
-                format!("\"{}\" cannot be read", source.display()),
-            )
-            .caused_by(e)
+            Error::new(29913, "22P04", format!("\"{}\" cannot be read", source.display()))
+                .caused_by(e)
         })
     });
     let rows = match written.and(read) {
@@ -394,12 +358,7 @@ pub async fn file(
         }
     };
     let bytes = upload.finish().await?;
-    Ok(Loaded {
-        table: table.to_string(),
-        path: path.clone(),
-        rows,
-        bytes,
-    })
+    Ok(Loaded { table: table.to_string(), path: path.clone(), rows, bytes })
 }
 
 type Sender = mpsc::Sender<(Bytes, u64)>;
@@ -422,15 +381,12 @@ fn copy_parquet(mut file: File, send: &Sender) -> Result<u64, Error> {
         if length == 0 {
             return Ok(rows);
         }
-        send.blocking_send((chunk.into(), rows))
-            .map_err(|_| stopped())?;
+        send.blocking_send((chunk.into(), rows)).map_err(|_| stopped())?;
     }
 }
 
 fn encode_csv(mut file: File, delimiter: u8, send: &Sender) -> Result<u64, Error> {
-    let format = Format::default()
-        .with_header(true)
-        .with_delimiter(delimiter);
+    let format = Format::default().with_header(true).with_delimiter(delimiter);
     let (schema, _) = format
         .infer_schema(BufReader::with_capacity(1 << 20, &mut file), None)
         .map_err(|e| from_arrow(&e))?;
@@ -453,13 +409,11 @@ fn encode_csv(mut file: File, delimiter: u8, send: &Sender) -> Result<u64, Error
         writer.write(&batch).map_err(|e| from_parquet(&e))?;
         if writer.inner().len() >= UPLOAD_PART {
             let bytes = std::mem::take(writer.inner_mut());
-            send.blocking_send((bytes.into(), rows))
-                .map_err(|_| stopped())?;
+            send.blocking_send((bytes.into(), rows)).map_err(|_| stopped())?;
         }
     }
     writer.finish().map_err(|e| from_parquet(&e))?;
     let bytes = std::mem::take(writer.inner_mut());
-    send.blocking_send((bytes.into(), rows))
-        .map_err(|_| stopped())?;
+    send.blocking_send((bytes.into(), rows)).map_err(|_| stopped())?;
     Ok(rows)
 }

@@ -61,19 +61,9 @@ impl<W: Write> Writer<W> {
         let columns = schema
             .fields()
             .iter()
-            .map(|f| Column {
-                name: f.name().clone(),
-                number: is_number(f.data_type()),
-            })
+            .map(|f| Column { name: f.name().clone(), number: is_number(f.data_type()) })
             .collect();
-        let mut writer = Writer {
-            out,
-            format,
-            width_max,
-            rows: 0,
-            columns,
-            layout: None,
-        };
+        let mut writer = Writer { out, format, width_max, rows: 0, columns, layout: None };
         match format {
             Format::Csv => {
                 let names = writer.columns.iter().map(|c| csv_field(&c.name));
@@ -149,11 +139,7 @@ impl<W: Write> Writer<W> {
                 *widest = (*widest).max(width(&cells.text(at, row)?));
             }
         }
-        let total: usize = widths
-            .iter()
-            .map(|w| w + 2)
-            .sum::<usize>()
-            .saturating_sub(2);
+        let total: usize = widths.iter().map(|w| w + 2).sum::<usize>().saturating_sub(2);
         if total <= self.width_max {
             return Ok(Layout::Lines(widths));
         }
@@ -175,9 +161,8 @@ impl<W: Write> Writer<W> {
         let Some(Layout::Lines(widths)) = &self.layout else {
             return Ok(());
         };
-        let texts: Vec<String> = (0..widths.len())
-            .map(|at| cells.text(at, row))
-            .collect::<io::Result<_>>()?;
+        let texts: Vec<String> =
+            (0..widths.len()).map(|at| cells.text(at, row)).collect::<io::Result<_>>()?;
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         writeln!(self.out, "{}", line(&texts, widths, &self.columns))
     }
@@ -190,11 +175,7 @@ impl<W: Write> Writer<W> {
             let chars: Vec<char> = text.chars().collect();
             let mut lines = chars.chunks(room).map(|c| c.iter().collect::<String>());
             let first = lines.next().unwrap_or_default();
-            writeln!(
-                self.out,
-                "{}",
-                format!("{:<names$}  {first}", column.name).trim_end()
-            )?;
+            writeln!(self.out, "{}", format!("{:<names$}  {first}", column.name).trim_end())?;
             for more in lines {
                 writeln!(self.out, "{:<names$}  {more}", "")?;
             }
@@ -218,8 +199,7 @@ impl<W: Write> Writer<W> {
     }
 
     fn json_row(&mut self, cells: &Cells<'_>, row: usize) -> io::Result<()> {
-        self.out
-            .write_all(if self.rows == 0 { b"{" } else { b",{" })?;
+        self.out.write_all(if self.rows == 0 { b"{" } else { b",{" })?;
         for (at, column) in self.columns.iter().enumerate() {
             if at > 0 {
                 self.out.write_all(b",")?;
@@ -253,10 +233,7 @@ impl Cells<'_> {
     }
 
     fn raw(&self, column: usize, row: usize) -> io::Result<String> {
-        self.formatters[column]
-            .value(row)
-            .try_to_string()
-            .map_err(invalid)
+        self.formatters[column].value(row).try_to_string().map_err(invalid)
     }
 
     /// As a table shows it: on one line, control characters visible.
@@ -267,13 +244,7 @@ impl Cells<'_> {
         }
         Ok(text
             .chars()
-            .map(|c| {
-                if c.is_control() {
-                    c.escape_default().to_string()
-                } else {
-                    c.to_string()
-                }
-            })
+            .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
             .collect())
     }
 }
@@ -314,11 +285,7 @@ fn line(texts: &[&str], widths: &[usize], columns: &[Column]) -> String {
 
 fn csv_field(text: &str) -> String {
     let plain = !text.is_empty() && !text.contains(['"', ',', '\n', '\r']);
-    if plain {
-        text.to_string()
-    } else {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    }
+    if plain { text.to_string() } else { format!("\"{}\"", text.replace('"', "\"\"")) }
 }
 
 fn json_text(text: &str) -> String {

@@ -39,19 +39,14 @@ pub fn parse(sql: &str) -> Result<Statement, Error> {
         return Err(Error::syntax("the statement is empty"));
     };
     if more {
-        return Err(Error::syntax(
-            "more than one statement where one is expected",
-        ));
+        return Err(Error::syntax("more than one statement where one is expected"));
     }
     rewrite(&mut statement)?;
     Ok(Statement::Query(Box::new(statement)))
 }
 
 fn position(location: Location) -> Position {
-    Position {
-        line: location.line,
-        column: location.column,
-    }
+    Position { line: location.line, column: location.column }
 }
 
 fn syntax_of(error: &datafusion::error::DataFusionError) -> Error {
@@ -82,9 +77,7 @@ struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     fn new(tokens: &'a [TokenWithSpan]) -> Cursor<'a> {
-        let end = tokens
-            .last()
-            .map_or(Position { line: 1, column: 1 }, |t| position(t.span.end));
+        let end = tokens.last().map_or(Position { line: 1, column: 1 }, |t| position(t.span.end));
         let tokens = tokens
             .iter()
             .filter(|t| !matches!(t.token, Token::Whitespace(_) | Token::EOF))
@@ -98,20 +91,12 @@ impl<'a> Cursor<'a> {
             (&["DROP", "DISKGROUP"], Self::drop_diskgroup),
             (&["ALTER", "DISKGROUP"], Self::alter_diskgroup),
             (&["ALTER", "SYSTEM"], Self::alter_system),
-            (&["ALTER", "DATABASE"], |_| {
-                Err(Error::not_yet("ALTER DATABASE"))
-            }),
+            (&["ALTER", "DATABASE"], |_| Err(Error::not_yet("ALTER DATABASE"))),
             (&["SHOW", "PARAMETER|PARAMETERS"], Self::show_parameter),
-            (&["EXPLAIN", "WORK"], |_| {
-                Err(Error::not_yet("EXPLAIN WORK"))
-            }),
+            (&["EXPLAIN", "WORK"], |_| Err(Error::not_yet("EXPLAIN WORK"))),
         ];
         for (words, read) in heads {
-            if words
-                .iter()
-                .enumerate()
-                .all(|(i, w)| self.is_word_at(self.at + i, w))
-            {
+            if words.iter().enumerate().all(|(i, w)| self.is_word_at(self.at + i, w)) {
                 self.at += words.len();
                 let statement = read(self)?;
                 while self.accept(&Token::SemiColon) {}
@@ -128,11 +113,9 @@ impl<'a> Cursor<'a> {
 
     fn is_word_at(&self, at: usize, words: &str) -> bool {
         match self.tokens.get(at).map(|t| &t.token) {
-            Some(Token::Word(Word {
-                value,
-                quote_style: None,
-                ..
-            })) => words.split('|').any(|w| value.eq_ignore_ascii_case(w)),
+            Some(Token::Word(Word { value, quote_style: None, .. })) => {
+                words.split('|').any(|w| value.eq_ignore_ascii_case(w))
+            }
             _ => false,
         }
     }
@@ -150,11 +133,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn word(&mut self, word: &str) -> Result<(), Error> {
-        if self.accept_word(word) {
-            Ok(())
-        } else {
-            Err(self.expected(word))
-        }
+        if self.accept_word(word) { Ok(()) } else { Err(self.expected(word)) }
     }
 
     fn expected(&self, what: &str) -> Error {
@@ -217,10 +196,7 @@ impl<'a> Cursor<'a> {
             .into_iter()
             .find_map(|(unit, shift)| self.accept_word(unit).then_some(shift))
             .unwrap_or(0);
-        number
-            .and_then(|n| n.checked_mul(1 << shift))
-            .filter(|n| *n > 0)
-            .ok_or(wrong)
+        number.and_then(|n| n.checked_mul(1 << shift)).filter(|n| *n > 0).ok_or(wrong)
     }
 
     // --- CREATE and DROP ---
@@ -257,14 +233,12 @@ impl<'a> Cursor<'a> {
         } else if self.at < self.tokens.len() && !self.accept(&Token::SemiColon) {
             return Err(self.expected("FAILGROUP, DISK, ATTRIBUTE or the end of the statement"));
         }
-        Ok(Statement::Command(Command::CreateDiskgroup(
-            CreateDiskgroup {
-                name,
-                redundancy,
-                disks,
-                attributes,
-            },
-        )))
+        Ok(Statement::Command(Command::CreateDiskgroup(CreateDiskgroup {
+            name,
+            redundancy,
+            disks,
+            attributes,
+        })))
     }
 
     fn redundancy(&mut self) -> Result<Redundancy, Error> {
@@ -305,14 +279,7 @@ impl<'a> Cursor<'a> {
             true => Some(self.text("the serial number of the disk")?),
             false => None,
         };
-        Ok(DiskClause {
-            path,
-            name,
-            failgroup: failgroup.cloned(),
-            size,
-            force,
-            erase,
-        })
+        Ok(DiskClause { path, name, failgroup: failgroup.cloned(), size, force, erase })
     }
 
     fn attribute(&mut self) -> Result<(String, String), Error> {
@@ -337,10 +304,7 @@ impl<'a> Cursor<'a> {
             }
             Contents::Excluding
         };
-        Ok(Statement::Command(Command::DropDiskgroup {
-            name,
-            contents,
-        }))
+        Ok(Statement::Command(Command::DropDiskgroup { name, contents }))
     }
 
     // --- ALTER DISKGROUP ---
@@ -358,19 +322,11 @@ impl<'a> Cursor<'a> {
         let start = self.at;
         let action = self.group_action()?;
         let several = !matches!(&groups, Groups::Named(names) if names.len() == 1);
-        if several
-            && !matches!(
-                action,
-                GroupAction::Mount { .. } | GroupAction::Dismount { .. }
-            )
-        {
+        if several && !matches!(action, GroupAction::Mount { .. } | GroupAction::Dismount { .. }) {
             self.at = start;
             return Err(self.expected("MOUNT or DISMOUNT after more than one disk group"));
         }
-        Ok(Statement::Command(Command::AlterDiskgroup {
-            groups,
-            action,
-        }))
+        Ok(Statement::Command(Command::AlterDiskgroup { groups, action }))
     }
 
     fn group_action(&mut self) -> Result<GroupAction, Error> {
@@ -380,14 +336,10 @@ impl<'a> Cursor<'a> {
                 return Err(Error::not_yet("MOUNT RESTRICTED"));
             }
             self.accept_word("NORMAL");
-            return Ok(GroupAction::Mount {
-                force: self.force(),
-            });
+            return Ok(GroupAction::Mount { force: self.force() });
         }
         if self.accept_word("DISMOUNT") {
-            return Ok(GroupAction::Dismount {
-                force: self.force(),
-            });
+            return Ok(GroupAction::Dismount { force: self.force() });
         }
         if self.accept_word("CHECK") {
             let repair = !self.accept_word("NOREPAIR") && self.accept_word("REPAIR");
@@ -398,10 +350,7 @@ impl<'a> Cursor<'a> {
             let (name, value) = self.attribute()?;
             return Ok(GroupAction::SetAttribute { name, value });
         }
-        if let Some(word) = ["ADD", "DROP", "RENAME"]
-            .into_iter()
-            .find(|w| self.accept_word(w))
-        {
+        if let Some(word) = ["ADD", "DROP", "RENAME"].into_iter().find(|w| self.accept_word(w)) {
             return self.entry_action(word);
         }
         const LATER: &str = "RESIZE|REPLACE|ONLINE|OFFLINE|REBALANCE|SCRUB|UNDROP|MODIFY|CONVERT";
@@ -421,9 +370,7 @@ impl<'a> Cursor<'a> {
         }
         if self.accept_word("DIRECTORY") {
             return match verb {
-                "ADD" => Ok(GroupAction::AddDirectory(
-                    self.texts("the path of a directory")?,
-                )),
+                "ADD" => Ok(GroupAction::AddDirectory(self.texts("the path of a directory")?)),
                 "DROP" => Ok(GroupAction::DropDirectory {
                     path: self.text("the path of a directory")?,
                     force: self.force(),
@@ -439,10 +386,7 @@ impl<'a> Cursor<'a> {
                 "ADD" => {
                     let alias = self.text("the path of the alias")?;
                     self.word("FOR")?;
-                    Ok(GroupAction::AddAlias {
-                        alias,
-                        file: self.text("the name of a file")?,
-                    })
+                    Ok(GroupAction::AddAlias { alias, file: self.text("the name of a file")? })
                 }
                 "DROP" => Ok(GroupAction::DropAlias(self.text("the path of the alias")?)),
                 _ => {
@@ -494,12 +438,7 @@ impl<'a> Cursor<'a> {
             self.accept(&Token::Eq);
             comment = Some(self.text("the comment")?);
         }
-        Ok(Statement::Command(Command::SetParameter {
-            name,
-            value,
-            scope,
-            comment,
-        }))
+        Ok(Statement::Command(Command::SetParameter { name, value, scope, comment }))
     }
 
     /// `4`, `64M`, `-1`, `0.5`, `setall`, `'a text'`, or several of them with commas.
@@ -545,14 +484,10 @@ impl<'a> Cursor<'a> {
         if !self.accept(&Token::Eq) {
             return Err(self.expected("="));
         }
-        [
-            ("MEMORY", Scope::Memory),
-            ("SPFILE", Scope::Spfile),
-            ("BOTH", Scope::Both),
-        ]
-        .into_iter()
-        .find_map(|(word, scope)| self.accept_word(word).then_some(scope))
-        .ok_or_else(|| self.expected("MEMORY, SPFILE or BOTH"))
+        [("MEMORY", Scope::Memory), ("SPFILE", Scope::Spfile), ("BOTH", Scope::Both)]
+            .into_iter()
+            .find_map(|(word, scope)| self.accept_word(word).then_some(scope))
+            .ok_or_else(|| self.expected("MEMORY, SPFILE or BOTH"))
     }
 
     fn show_parameter(&mut self) -> Result<Statement, Error> {

@@ -32,25 +32,15 @@ impl GroupPath {
             && !file.split('/').any(|part| part == "." || part == "..")
             && !file.chars().any(char::is_control);
         if !legal {
-            return Err(Error::new(
-                15124,
-                "22023",
-                format!("\"{text}\" is not a path in a group"),
-            )
-            .next("a path is +GROUP/dir/file: letters, digits, _, $ and # in the group"));
+            return Err(Error::new(15124, "22023", format!("\"{text}\" is not a path in a group"))
+                .next("a path is +GROUP/dir/file: letters, digits, _, $ and # in the group"));
         }
-        Ok(Some(GroupPath {
-            group: group.to_uppercase(),
-            file: file.to_string(),
-        }))
+        Ok(Some(GroupPath { group: group.to_uppercase(), file: file.to_string() }))
     }
 
     /// The group, upper-case, and the escaped path of a URL of ours.
     pub(crate) fn split_url(url: &str) -> Option<(String, &str)> {
-        let (host, path) = url
-            .strip_prefix(SCHEME)?
-            .strip_prefix("://")?
-            .split_once('/')?;
+        let (host, path) = url.strip_prefix(SCHEME)?.strip_prefix("://")?.split_once('/')?;
         Some((group_of_host(host), path))
     }
 
@@ -92,21 +82,10 @@ mod tests {
     #[test]
     fn group_paths_are_told_from_others() {
         let path = GroupPath::read("+data/Dir/f 1#.parquet").unwrap().unwrap();
-        assert_eq!(
-            (path.group.as_str(), path.file.as_str()),
-            ("DATA", "Dir/f 1#.parquet")
-        );
+        assert_eq!((path.group.as_str(), path.file.as_str()), ("DATA", "Dir/f 1#.parquet"));
         assert_eq!(path.url(), "group://data/Dir/f%201%23.parquet");
         assert_eq!(GroupPath::read("/tmp/+x").unwrap(), None);
-        for bad in [
-            "+",
-            "+/x",
-            "+1A/x",
-            "+DATA/../x",
-            "+DATA//x",
-            "+DA TA/x",
-            "+DATA/a\nb",
-        ] {
+        for bad in ["+", "+/x", "+1A/x", "+DATA/../x", "+DATA//x", "+DA TA/x", "+DATA/a\nb"] {
             assert_eq!(GroupPath::read(bad).unwrap_err().number, 15124, "{bad}");
         }
     }

@@ -78,11 +78,7 @@ pub struct Answers {
 
 /// The answers at `scale`: published at scale 1, else computed on `threads` threads.
 pub fn answers(scale: f64, threads: usize) -> Answers {
-    if scale == 1.0 {
-        published()
-    } else {
-        computed(scale, threads)
-    }
+    if scale == 1.0 { published() } else { computed(scale, threads) }
 }
 
 /// One line of the published answer to Q1: flags, six sums and averages in hundredths, count.
@@ -94,74 +90,30 @@ pub fn published() -> Answers {
         (
             "A",
             "F",
-            [
-                3773410700,
-                5658655440073,
-                5375825713487,
-                5590906522283,
-                2552,
-                3827313,
-                5,
-            ],
+            [3773410700, 5658655440073, 5375825713487, 5590906522283, 2552, 3827313, 5],
             1478493,
         ),
-        (
-            "N",
-            "F",
-            [
-                99141700,
-                148750471038,
-                141308216805,
-                146964922319,
-                2552,
-                3828447,
-                5,
-            ],
-            38854,
-        ),
+        ("N", "F", [99141700, 148750471038, 141308216805, 146964922319, 2552, 3828447, 5], 38854),
         (
             "N",
             "O",
-            [
-                7447604000,
-                11170172969774,
-                10611823030761,
-                11036704387250,
-                2550,
-                3824912,
-                5,
-            ],
+            [7447604000, 11170172969774, 10611823030761, 11036704387250, 2550, 3824912, 5],
             2920374,
         ),
         (
             "R",
             "F",
-            [
-                3771975300,
-                5656804138090,
-                5374129268460,
-                5588961911983,
-                2551,
-                3825085,
-                5,
-            ],
+            [3771975300, 5656804138090, 5374129268460, 5588961911983, 2551, 3825085, 5],
             1478870,
         ),
     ];
     let row = |(flag, status, numbers, count): Published| {
         let texts = [flag, status].map(|t| Cell::Text(t.to_string()));
         let numbers = numbers.map(Cell::Hundredths);
-        texts
-            .into_iter()
-            .chain(numbers)
-            .chain([Cell::Integer(count)])
-            .collect()
+        texts.into_iter().chain(numbers).chain([Cell::Integer(count)]).collect()
     };
     Answers {
-        q1: Answer {
-            origin: Origin::Published,
-            rows: ROWS.into_iter().map(row).collect(),
-        },
+        q1: Answer { origin: Origin::Published, rows: ROWS.into_iter().map(row).collect() },
         q6: Answer {
             origin: Origin::Published,
             rows: vec![vec![Cell::Hundredths(12_314_107_823)]],
@@ -196,9 +148,8 @@ struct Totals {
 pub fn computed(scale: f64, threads: usize) -> Answers {
     let parts = i32::try_from(threads.max(1)).unwrap_or(1);
     let totals = std::thread::scope(|scope| {
-        let workers: Vec<_> = (1..=parts)
-            .map(|part| scope.spawn(move || totals_of(scale, part, parts)))
-            .collect();
+        let workers: Vec<_> =
+            (1..=parts).map(|part| scope.spawn(move || totals_of(scale, part, parts))).collect();
         let mut all = Totals::default();
         for worker in workers {
             let part = worker.join().expect("the loops over the rows do not panic");
@@ -230,10 +181,7 @@ pub fn computed(scale: f64, threads: usize) -> Answers {
         ]
     });
     Answers {
-        q1: Answer {
-            origin: Origin::Computed,
-            rows: q1.collect(),
-        },
+        q1: Answer { origin: Origin::Computed, rows: q1.collect() },
         q6: Answer {
             origin: Origin::Computed,
             rows: vec![vec![Cell::Hundredths(rounded(totals.revenue, 100))]],
@@ -281,9 +229,7 @@ fn totals_of(scale: f64, part: i32, parts: i32) -> Totals {
         sums.discount += discount;
     }
     for (flag, status, sums) in groups {
-        totals
-            .groups
-            .insert((flag.to_string(), status.to_string()), sums);
+        totals.groups.insert((flag.to_string(), status.to_string()), sums);
     }
     totals
 }
@@ -325,16 +271,10 @@ pub fn compare(result: &[RecordBatch], answer: &Answer) -> Result<(), Difference
     if found != answer.rows.len() {
         return Err(shape("number of rows", answer.rows.len(), found));
     }
-    let rows = result
-        .iter()
-        .flat_map(|b| (0..b.num_rows()).map(move |at| (b, at)));
+    let rows = result.iter().flat_map(|b| (0..b.num_rows()).map(move |at| (b, at)));
     for (number, ((batch, at), expected)) in rows.zip(&answer.rows).enumerate() {
         if batch.num_columns() != expected.len() {
-            return Err(shape(
-                "number of columns",
-                expected.len(),
-                batch.num_columns(),
-            ));
+            return Err(shape("number of columns", expected.len(), batch.num_columns()));
         }
         for (column, cell) in expected.iter().enumerate() {
             let found = cell_of(batch.column(column), at, cell);

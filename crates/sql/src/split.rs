@@ -60,22 +60,14 @@ pub fn split(text: &str) -> Split<'_> {
         at += token.length;
     }
     let rest = code.then(|| piece(text, start, text.len()));
-    Split {
-        complete,
-        rest,
-        open,
-    }
+    Split { complete, rest, open }
 }
 
 fn piece(text: &str, start: usize, end: usize) -> Piece<'_> {
     let raw = &text[start..end];
     let offset = start + (raw.len() - raw.trim_start().len());
     let lines_before = text[..offset].bytes().filter(|b| *b == b'\n').count();
-    Piece {
-        sql: raw.trim(),
-        offset,
-        line: lines_before as u64 + 1,
-    }
+    Piece { sql: raw.trim(), offset, line: lines_before as u64 + 1 }
 }
 
 enum Kind {
@@ -99,11 +91,7 @@ fn token_length(rest: &str, prefix: &str) -> Token {
         open: length.is_none().then_some(open),
     };
     match bytes[0] {
-        b';' => Token {
-            kind: Kind::Semicolon,
-            length: 1,
-            open: None,
-        },
+        b';' => Token { kind: Kind::Semicolon, length: 1, open: None },
         b'\'' => {
             // E'..' knows the backslash; a plain quote does not.
             let escapes = matches!(before, Some('e' | 'E'))
@@ -113,39 +101,23 @@ fn token_length(rest: &str, prefix: &str) -> Token {
         b'"' => quoted(quote_length(bytes, b'"', false), Open::Name),
         b'-' if bytes.get(1) == Some(&b'-') => {
             let length = rest.find('\n').unwrap_or(rest.len());
-            Token {
-                kind: Kind::Comment,
-                length,
-                open: None,
-            }
+            Token { kind: Kind::Comment, length, open: None }
         }
         b'/' if bytes.get(1) == Some(&b'*') => {
             let length = comment_length(bytes);
             let open = length.is_none().then_some(Open::Comment);
-            Token {
-                kind: Kind::Comment,
-                length: length.unwrap_or(rest.len()),
-                open,
-            }
+            Token { kind: Kind::Comment, length: length.unwrap_or(rest.len()), open }
         }
         b'$' if !before.is_some_and(is_name_part) => match dollar_tag(rest) {
             Some(tag) => {
                 let body = &rest[tag.len()..];
                 quoted(body.find(tag).map(|at| at + 2 * tag.len()), Open::Dollar)
             }
-            None => Token {
-                kind: Kind::Code,
-                length: 1,
-                open: None,
-            },
+            None => Token { kind: Kind::Code, length: 1, open: None },
         },
         _ => {
             let length = rest.chars().next().map_or(1, char::len_utf8);
-            Token {
-                kind: Kind::Code,
-                length,
-                open: None,
-            }
+            Token { kind: Kind::Code, length, open: None }
         }
     }
 }
@@ -207,11 +179,7 @@ mod tests {
 
     fn pieces(text: &str) -> (Vec<&str>, Option<&str>, Option<Open>) {
         let split = split(text);
-        (
-            split.complete.iter().map(|p| p.sql).collect(),
-            split.rest.map(|p| p.sql),
-            split.open,
-        )
+        (split.complete.iter().map(|p| p.sql).collect(), split.rest.map(|p| p.sql), split.open)
     }
 
     #[test]
@@ -222,10 +190,7 @@ mod tests {
         assert!(complete[0].starts_with("select ';'"));
         assert_eq!((rest, open), (None, None));
         assert_eq!(pieces("select $a$ ; $a$; x").0, ["select $a$ ; $a$"]);
-        assert_eq!(
-            pieces("select * from v$log where a$=';'").1.map(str::len),
-            Some(32)
-        );
+        assert_eq!(pieces("select * from v$log where a$=';'").1.map(str::len), Some(32));
         assert_eq!(pieces(r"select E'\';'; y").0, [r"select E'\';'"]);
         assert_eq!(pieces(r"select date'\'; y").0, [r"select date'\'"]);
         assert_eq!(pieces(r"select '\'; y").0, [r"select '\'"]);

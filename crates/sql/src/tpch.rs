@@ -172,9 +172,7 @@ fn decimals(values: impl Iterator<Item = TPCHDecimal>) -> ArrayRef {
 }
 
 fn dates(values: impl Iterator<Item = TPCHDate>) -> ArrayRef {
-    Arc::new(Date32Array::from_iter_values(
-        values.map(|d| d.to_unix_epoch()),
-    ))
+    Arc::new(Date32Array::from_iter_values(values.map(|d| d.to_unix_epoch())))
 }
 
 fn texts<'a>(values: impl Iterator<Item = &'a str>) -> ArrayRef {
@@ -219,10 +217,7 @@ fn supplier(rows: &[Supplier]) -> RecordBatch {
         ("s_nationkey", longs(rows.iter().map(|r| r.s_nationkey))),
         ("s_phone", shown(rows.iter().map(|r| &r.s_phone))),
         ("s_acctbal", decimals(rows.iter().map(|r| r.s_acctbal))),
-        (
-            "s_comment",
-            texts(rows.iter().map(|r| r.s_comment.as_str())),
-        ),
+        ("s_comment", texts(rows.iter().map(|r| r.s_comment.as_str()))),
     ])
 }
 
@@ -248,10 +243,7 @@ fn part(rows: &[Part<'_>]) -> RecordBatch {
         ("p_type", texts(rows.iter().map(|r| r.p_type))),
         ("p_size", ints(rows.iter().map(|r| r.p_size))),
         ("p_container", texts(rows.iter().map(|r| r.p_container))),
-        (
-            "p_retailprice",
-            decimals(rows.iter().map(|r| r.p_retailprice)),
-        ),
+        ("p_retailprice", decimals(rows.iter().map(|r| r.p_retailprice))),
         ("p_comment", texts(rows.iter().map(|r| r.p_comment))),
     ])
 }
@@ -261,10 +253,7 @@ fn partsupp(rows: &[PartSupp<'_>]) -> RecordBatch {
         ("ps_partkey", longs(rows.iter().map(|r| r.ps_partkey))),
         ("ps_suppkey", longs(rows.iter().map(|r| r.ps_suppkey))),
         ("ps_availqty", ints(rows.iter().map(|r| r.ps_availqty))),
-        (
-            "ps_supplycost",
-            decimals(rows.iter().map(|r| r.ps_supplycost)),
-        ),
+        ("ps_supplycost", decimals(rows.iter().map(|r| r.ps_supplycost))),
         ("ps_comment", texts(rows.iter().map(|r| r.ps_comment))),
     ])
 }
@@ -273,24 +262,12 @@ fn orders(rows: &[Order<'_>]) -> RecordBatch {
     batch(vec![
         ("o_orderkey", longs(rows.iter().map(|r| r.o_orderkey))),
         ("o_custkey", longs(rows.iter().map(|r| r.o_custkey))),
-        (
-            "o_orderstatus",
-            texts(rows.iter().map(|r| r.o_orderstatus.as_str())),
-        ),
-        (
-            "o_totalprice",
-            decimals(rows.iter().map(|r| r.o_totalprice)),
-        ),
+        ("o_orderstatus", texts(rows.iter().map(|r| r.o_orderstatus.as_str()))),
+        ("o_totalprice", decimals(rows.iter().map(|r| r.o_totalprice))),
         ("o_orderdate", dates(rows.iter().map(|r| r.o_orderdate))),
-        (
-            "o_orderpriority",
-            texts(rows.iter().map(|r| r.o_orderpriority)),
-        ),
+        ("o_orderpriority", texts(rows.iter().map(|r| r.o_orderpriority))),
         ("o_clerk", shown(rows.iter().map(|r| &r.o_clerk))),
-        (
-            "o_shippriority",
-            ints(rows.iter().map(|r| r.o_shippriority)),
-        ),
+        ("o_shippriority", ints(rows.iter().map(|r| r.o_shippriority))),
         ("o_comment", texts(rows.iter().map(|r| r.o_comment))),
     ])
 }
@@ -301,14 +278,8 @@ fn lineitem(rows: &[LineItem<'_>]) -> RecordBatch {
         ("l_partkey", longs(rows.iter().map(|r| r.l_partkey))),
         ("l_suppkey", longs(rows.iter().map(|r| r.l_suppkey))),
         ("l_linenumber", ints(rows.iter().map(|r| r.l_linenumber))),
-        (
-            "l_quantity",
-            hundredths(rows.iter().map(|r| r.l_quantity * 100)),
-        ),
-        (
-            "l_extendedprice",
-            decimals(rows.iter().map(|r| r.l_extendedprice)),
-        ),
+        ("l_quantity", hundredths(rows.iter().map(|r| r.l_quantity * 100))),
+        ("l_extendedprice", decimals(rows.iter().map(|r| r.l_extendedprice))),
         ("l_discount", decimals(rows.iter().map(|r| r.l_discount))),
         ("l_tax", decimals(rows.iter().map(|r| r.l_tax))),
         ("l_returnflag", texts(rows.iter().map(|r| r.l_returnflag))),
@@ -316,10 +287,7 @@ fn lineitem(rows: &[LineItem<'_>]) -> RecordBatch {
         ("l_shipdate", dates(rows.iter().map(|r| r.l_shipdate))),
         ("l_commitdate", dates(rows.iter().map(|r| r.l_commitdate))),
         ("l_receiptdate", dates(rows.iter().map(|r| r.l_receiptdate))),
-        (
-            "l_shipinstruct",
-            texts(rows.iter().map(|r| r.l_shipinstruct)),
-        ),
+        ("l_shipinstruct", texts(rows.iter().map(|r| r.l_shipinstruct))),
         ("l_shipmode", texts(rows.iter().map(|r| r.l_shipmode))),
         ("l_comment", texts(rows.iter().map(|r| r.l_comment))),
     ])
@@ -333,17 +301,11 @@ mod tests {
     fn parts_together_are_the_whole_table() {
         for table in TpchTable::ALL {
             let whole: usize = table.batches(0.01, 1, 1).map(|b| b.num_rows()).sum();
-            let parts: usize = (1..=3)
-                .flat_map(|part| table.batches(0.01, part, 3))
-                .map(|b| b.num_rows())
-                .sum();
+            let parts: usize =
+                (1..=3).flat_map(|part| table.batches(0.01, part, 3)).map(|b| b.num_rows()).sum();
             assert_eq!(whole, parts, "{}", table.name());
             let about = table.rows(0.01) as f64;
-            assert!(
-                (whole as f64 / about - 1.0).abs() < 0.01,
-                "{}: {whole}",
-                table.name()
-            );
+            assert!((whole as f64 / about - 1.0).abs() < 0.01, "{}: {whole}", table.name());
             let first = table.batches(0.01, 1, 1).next().map(|b| b.schema());
             assert_eq!(first, Some(table.schema()));
         }

@@ -74,15 +74,9 @@ pub(crate) struct ViewTable {
 
 impl ViewTable {
     pub(crate) fn new(source: Arc<dyn ViewSource>) -> ViewTable {
-        let fields: Vec<Field> = source
-            .columns()
-            .iter()
-            .map(|c| Field::new(c.name, data_type(c.kind), true))
-            .collect();
-        ViewTable {
-            source,
-            schema: Arc::new(Schema::new(fields)),
-        }
+        let fields: Vec<Field> =
+            source.columns().iter().map(|c| Field::new(c.name, data_type(c.kind), true)).collect();
+        ViewTable { source, schema: Arc::new(Schema::new(fields)) }
     }
 }
 
@@ -117,11 +111,7 @@ fn panic_on_kind(value: &Value) -> ! {
 /// Rows of a view as one batch.
 pub fn to_batch(schema: &SchemaRef, columns: &[Column], rows: &[Vec<Value>]) -> RecordBatch {
     for row in rows {
-        assert_eq!(
-            row.len(),
-            columns.len(),
-            "a row of a view has a value for every column"
-        );
+        assert_eq!(row.len(), columns.len(), "a row of a view has a value for every column");
     }
     let arrays = columns
         .iter()

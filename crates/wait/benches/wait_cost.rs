@@ -13,10 +13,7 @@ use cellar_wait::{Event, Kind, Session, Waits};
 
 const WAITS_PER_ROUND: u32 = 200_000;
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a program that measures the cost of the clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "a program that measures the cost of the clock")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -52,10 +49,7 @@ fn wait(session: &Session, begin: u64, end: u64) {
 }
 
 fn main() {
-    let rounds = std::env::args()
-        .filter_map(|a| a.parse().ok())
-        .next()
-        .unwrap_or(31_usize);
+    let rounds = std::env::args().filter_map(|a| a.parse().ok()).next().unwrap_or(31_usize);
     let rounds = rounds.max(1);
     let waits = Waits::new();
     let session = waits.session("wait_cost", Kind::User);

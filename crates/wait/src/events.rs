@@ -334,10 +334,7 @@ mod tests {
         assert_eq!(names.len(), Event::COUNT);
         let ids: BTreeSet<u32> = Event::all().map(Event::id).collect();
         assert_eq!(ids.len(), Event::COUNT);
-        assert!(
-            Event::all().all(|e| e.name().len() <= 64),
-            "V$EVENT_NAME has V64"
-        );
+        assert!(Event::all().all(|e| e.name().len() <= 64), "V$EVENT_NAME has V64");
     }
 
     #[test]

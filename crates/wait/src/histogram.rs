@@ -15,10 +15,7 @@ const POWERS: u64 = 32;
 pub const BUCKETS: usize = (STEPS + POWERS * STEPS + 1) as usize;
 
 /// The bucket of a duration.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the index is below BUCKETS, which is 529"
-)]
+#[expect(clippy::cast_possible_truncation, reason = "the index is below BUCKETS, which is 529")]
 pub const fn bucket_of(nanos: u64) -> usize {
     // floor(nanos * 16 / 1000), without overflow: the quotient first.
     let units = nanos / 125 * 2 + nanos % 125 * 2 / 125;
@@ -58,11 +55,7 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Histogram {
-        Histogram {
-            buckets: vec![0; BUCKETS].into_boxed_slice(),
-            sum: 0,
-            max: 0,
-        }
+        Histogram { buckets: vec![0; BUCKETS].into_boxed_slice(), sum: 0, max: 0 }
     }
 }
 
@@ -166,22 +159,14 @@ impl Histogram {
         let steps = STEPS as usize;
         (0..=POWERS as usize).map(move |power| {
             // One more at the end: the bucket of all that is longer.
-            let end = if power == POWERS as usize {
-                BUCKETS
-            } else {
-                (power + 1) * steps
-            };
+            let end = if power == POWERS as usize { BUCKETS } else { (power + 1) * steps };
             (1u64 << power, self.buckets[power * steps..end].iter().sum())
         })
     }
 
     /// The buckets that are not empty: first nanosecond, first nanosecond behind it, count.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
-        let filled = self
-            .buckets
-            .iter()
-            .enumerate()
-            .filter(|(_, count)| **count > 0);
+        let filled = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
         filled.map(|(bucket, &count)| (bucket_start(bucket), bucket_start(bucket + 1), count))
     }
 }
@@ -213,10 +198,7 @@ mod tests {
     fn a_bucket_is_at_most_a_sixteenth_wide() {
         for bucket in 16..BUCKETS - 1 {
             let (start, end) = (bucket_start(bucket), bucket_start(bucket + 1));
-            assert!(
-                (end - 1 - start) * 16 <= start,
-                "bucket {bucket}: {start}..{end}"
-            );
+            assert!((end - 1 - start) * 16 <= start, "bucket {bucket}: {start}..{end}");
         }
         for bucket in 0..16 {
             assert!(bucket_start(bucket + 1) - bucket_start(bucket) <= 63);
@@ -229,9 +211,7 @@ mod tests {
         let mut values = Vec::new();
         let mut histogram = Histogram::new();
         for _ in 0..20_000 {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             // From under a microsecond to a minute, as many in each power of two.
             let value = (state >> 20) >> ((state >> 58) % 34 + 8);
             values.push(value);
@@ -243,10 +223,7 @@ mod tests {
             let exact = values[rank.max(1) - 1];
             let told = histogram.percentile(percent).unwrap();
             assert!(told >= exact, "p{percent}: {told} < {exact}");
-            assert!(
-                told - exact <= (exact / 16).max(63),
-                "p{percent}: {told} for {exact}"
-            );
+            assert!(told - exact <= (exact / 16).max(63), "p{percent}: {told} for {exact}");
         }
         assert_eq!(histogram.percentile(100.0), values.last().copied());
         assert_eq!(histogram.sum(), values.iter().sum::<u64>());
@@ -278,17 +255,7 @@ mod tests {
     fn micro_buckets_count_each_wait_once() {
         let mut histogram = Histogram::new();
         let hour = 3_600_000_000_000;
-        for nanos in [
-            0,
-            999,
-            1_000,
-            1_999,
-            2_000,
-            8_191_999,
-            8_192_000,
-            2 * hour,
-            u64::MAX,
-        ] {
+        for nanos in [0, 999, 1_000, 1_999, 2_000, 8_191_999, 8_192_000, 2 * hour, u64::MAX] {
             histogram.record(nanos);
         }
         let micro: Vec<_> = histogram.micro_buckets().collect();
@@ -297,10 +264,7 @@ mod tests {
         assert_eq!(micro[13], (8_192, 1));
         assert_eq!(micro[14], (16_384, 1));
         assert_eq!(micro[32], (1 << 32, 2));
-        assert_eq!(
-            micro.iter().map(|(_, count)| count).sum::<u64>(),
-            histogram.count()
-        );
+        assert_eq!(micro.iter().map(|(_, count)| count).sum::<u64>(), histogram.count());
         assert_eq!(histogram.count_below(1_000), 2);
         assert_eq!(histogram.count_below(8_192_000), 6);
     }

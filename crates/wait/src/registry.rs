@@ -91,9 +91,7 @@ struct Shard {
 
 impl Shard {
     fn new() -> Shard {
-        Shard {
-            events: [const { OnceLock::new() }; Event::COUNT],
-        }
+        Shard { events: [const { OnceLock::new() }; Event::COUNT] }
     }
 
     /// Only the thread that owns the shard calls this.
@@ -122,9 +120,7 @@ impl Shard {
             let Some(counters) = self.events[usize::from(event.number())].get() else {
                 continue;
             };
-            let total = totals
-                .entry(event)
-                .or_insert_with(|| EventTotals::empty(event));
+            let total = totals.entry(event).or_insert_with(|| EventTotals::empty(event));
             for (bucket, count) in counters.buckets.iter().enumerate() {
                 let count = count.load(Relaxed);
                 total.histogram.add_bucket(bucket, count);
@@ -175,10 +171,7 @@ struct LocalShards(Vec<LocalShard>);
 impl LocalShards {
     #[inline]
     fn find(&self, id: u64) -> Option<&Shard> {
-        self.0
-            .iter()
-            .find(|local| local.id == id)
-            .map(|local| &*local.shard)
+        self.0.iter().find(|local| local.id == id).map(|local| &*local.shard)
     }
 
     #[cold]
@@ -186,11 +179,7 @@ impl LocalShards {
         self.0.retain(|local| local.registry.strong_count() > 0);
         let shard = Arc::new(Shard::new());
         lock(&registry.shards).live.push(Arc::clone(&shard));
-        self.0.push(LocalShard {
-            registry: Arc::downgrade(registry),
-            id: registry.id,
-            shard,
-        });
+        self.0.push(LocalShard { registry: Arc::downgrade(registry), id: registry.id, shard });
         &self.0[self.0.len() - 1].shard
     }
 }
@@ -202,9 +191,7 @@ impl Drop for LocalShards {
                 continue;
             };
             let mut shards = lock(&registry.shards);
-            shards
-                .live
-                .retain(|shard| !Arc::ptr_eq(shard, &local.shard));
+            shards.live.retain(|shard| !Arc::ptr_eq(shard, &local.shard));
             local.shard.add_to(&mut shards.folded);
         }
     }
@@ -250,9 +237,7 @@ impl Default for Waits {
 
 impl std::fmt::Debug for Waits {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Waits")
-            .field("id", &self.0.id)
-            .finish_non_exhaustive()
+        f.debug_struct("Waits").field("id", &self.0.id).finish_non_exhaustive()
     }
 }
 
@@ -282,10 +267,7 @@ impl Waits {
         for shard in &shards.live {
             shard.add_to(&mut totals);
         }
-        totals
-            .into_values()
-            .filter(|total| total.count > 0)
-            .collect()
+        totals.into_values().filter(|total| total.count > 0).collect()
     }
 
     /// What each session waits for now, helpers after their session, by session number.

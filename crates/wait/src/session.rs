@@ -38,11 +38,7 @@ impl Drop for SessionInner {
     fn drop(&mut self) {
         let mut sessions = lock(&self.registry.sessions);
         // The number may have been given away since nobody could be found under it.
-        if sessions
-            .open
-            .get(&self.sid)
-            .is_some_and(|found| found.strong_count() == 0)
-        {
+        if sessions.open.get(&self.sid).is_some_and(|found| found.strong_count() == 0) {
             sessions.open.remove(&self.sid);
         }
     }
@@ -60,11 +56,7 @@ impl Handle {
         let slot = Arc::new(Slot::new());
         let helper = session.helpers.fetch_add(1, Relaxed);
         lock(&session.slots).live.insert(helper, Arc::clone(&slot));
-        Arc::new(Handle {
-            session: Arc::clone(session),
-            slot,
-            helper,
-        })
+        Arc::new(Handle { session: Arc::clone(session), slot, helper })
     }
 }
 
@@ -121,9 +113,7 @@ impl std::fmt::Debug for Session {
 impl Session {
     pub(crate) fn open(registry: &Arc<Registry>, name: &str, kind: Kind) -> Session {
         let mut sessions = lock(&registry.sessions);
-        let sid = (1..)
-            .find(|sid| !sessions.open.contains_key(sid))
-            .unwrap_or(u32::MAX);
+        let sid = (1..).find(|sid| !sessions.open.contains_key(sid)).unwrap_or(u32::MAX);
         sessions.serial = sessions.serial.wrapping_add(1);
         let inner = Arc::new(SessionInner {
             registry: Arc::clone(registry),
@@ -166,12 +156,7 @@ impl Session {
         if self.0.slot.enter() {
             self.0.slot.begin(event, p, now);
             let on = On::Borrowed(&self.0);
-            return Wait {
-                on,
-                event,
-                since: now,
-                over: false,
-            };
+            return Wait { on, event, since: now, over: false };
         }
         self.begin_beside(event, p, now)
     }
@@ -181,12 +166,7 @@ impl Session {
         if self.0.slot.enter() {
             self.0.slot.begin(event, p, now);
             let on = On::Owned(Arc::clone(&self.0));
-            return Wait {
-                on,
-                event,
-                since: now,
-                over: false,
-            };
+            return Wait { on, event, since: now, over: false };
         }
         self.begin_beside(event, p, now)
     }
@@ -196,12 +176,7 @@ impl Session {
         let handle = Handle::new(&self.0.session);
         assert!(handle.slot.enter(), "nobody else knows a new slot");
         handle.slot.begin(event, p, now);
-        Wait {
-            on: On::Owned(handle),
-            event,
-            since: now,
-            over: false,
-        }
+        Wait { on: On::Owned(handle), event, since: now, over: false }
     }
 }
 
@@ -252,9 +227,7 @@ impl Wait<'_> {
         let nanos = now.saturating_sub(self.since);
         let handle = self.handle();
         let session = &handle.session;
-        session
-            .registry
-            .record(self.event, session.kind, nanos, timed_out);
+        session.registry.record(self.event, session.kind, nanos, timed_out);
         handle.slot.end(self.event, nanos, now, timed_out);
         nanos
     }
@@ -271,21 +244,14 @@ impl Drop for Wait<'_> {
 
 impl std::fmt::Debug for Wait<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Wait")
-            .field("event", &self.event)
-            .field("since", &self.since)
-            .finish()
+        f.debug_struct("Wait").field("event", &self.event).field("since", &self.since).finish()
     }
 }
 
 /// The open sessions. They are upgraded under the lock but dropped without it, for the last
 /// handle of a session takes the same lock.
 fn open(registry: &Registry) -> Vec<Arc<SessionInner>> {
-    lock(&registry.sessions)
-        .open
-        .values()
-        .filter_map(Weak::upgrade)
-        .collect()
+    lock(&registry.sessions).open.values().filter_map(Weak::upgrade).collect()
 }
 
 pub(crate) fn views(registry: &Registry) -> Vec<SessionView> {

@@ -135,9 +135,7 @@ impl Slot {
     /// Makes the caller the only writer, until [`leave`](Slot::leave); false if there is one.
     #[inline]
     pub(crate) fn enter(&self) -> bool {
-        self.busy
-            .compare_exchange(false, true, Acquire, Relaxed)
-            .is_ok()
+        self.busy.compare_exchange(false, true, Acquire, Relaxed).is_ok()
     }
 
     #[inline]
@@ -172,9 +170,8 @@ impl Slot {
     /// Counts the wait, shows that it is over and leaves the slot.
     #[inline]
     pub(crate) fn end(&self, event: Event, nanos: u64, now: u64, timed_out: bool) {
-        let totals = self
-            .totals
-            .get_or_init(|| Box::new(std::array::from_fn(|_| SlotCounters::default())));
+        let totals =
+            self.totals.get_or_init(|| Box::new(std::array::from_fn(|_| SlotCounters::default())));
         totals[usize::from(event.number())].add(nanos, timed_out);
         self.change(|| {
             self.since.store(IDLE, Relaxed);
@@ -220,11 +217,7 @@ impl Slot {
             let state = if since != IDLE {
                 WaitState::Waiting { since }
             } else if last != IDLE {
-                WaitState::Waited {
-                    nanos,
-                    ended,
-                    timed_out,
-                }
+                WaitState::Waited { nanos, ended, timed_out }
             } else {
                 WaitState::NeverWaited
             };

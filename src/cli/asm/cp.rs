@@ -54,20 +54,10 @@ enum Writer {
 pub async fn run(args: &Cp, database: &Database, place: &Place, show: Show) -> Result<(), Fault> {
     let start = place.env.now();
     let (reader, size, spec) = open_source(&args.source, database)?;
-    let name = args
-        .source
-        .trim_end_matches('/')
-        .rsplit('/')
-        .next()
-        .unwrap_or_default();
+    let name = args.source.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     let quiet = show.format == Format::Json;
     let bar = Progress::new("copied", size, quiet);
-    let job = Job {
-        reader: Arc::new(reader),
-        size,
-        bar: &bar,
-        place,
-    };
+    let job = Job { reader: Arc::new(reader), size, bar: &bar, place };
     let target = match args.target.starts_with('+') {
         true => into_group(&job, spot(database, &args.target)?, name, &spec, database).await,
         false => into_local(&job, &output::path(Path::new(&args.target)), name).await,
@@ -98,9 +88,7 @@ fn open_source(source: &str, database: &Database) -> Result<(Reader, u64, FileSp
     if source.starts_with('+') {
         let spot = spot(database, source)?;
         if spot.path.is_empty() {
-            return Err(Fault::usage(format!(
-                "\"{source}\" is a disk group; name a file of it"
-            )));
+            return Err(Fault::usage(format!("\"{source}\" is a disk group; name a file of it")));
         }
         let file = spot.mounted.group.open(&spot.path)?;
         let file = file.for_session(database.session.waits());
@@ -117,13 +105,9 @@ fn open_source(source: &str, database: &Database) -> Result<(Reader, u64, FileSp
     }
     let path = output::path(Path::new(source));
     let file = fs::File::open(&path).map_err(|e| Error::system("open", &path, &e))?;
-    let metadata = file
-        .metadata()
-        .map_err(|e| Error::system("look at", &path, &e))?;
+    let metadata = file.metadata().map_err(|e| Error::system("look at", &path, &e))?;
     if !metadata.is_file() {
-        return Err(Fault::usage(format!(
-            "\"{source}\" is no regular file; name one"
-        )));
+        return Err(Fault::usage(format!("\"{source}\" is no regular file; name one")));
     }
     let spec = FileSpec::new(FileType::Dumpset);
     Ok((Reader::Local(Arc::new(file), path), metadata.len(), spec))
@@ -154,14 +138,9 @@ async fn into_group(
     spot.check_not_catalog(&path)?;
     if group.list_dir(&path).is_ok() {
         let text = format!("\"{}\" is a directory", spot.name_of(&path));
-        return Err(Error::new(15124, text)
-            .hint("give the copy another name")
-            .into());
+        return Err(Error::new(15124, text).hint("give the copy another name").into());
     }
-    let file = group
-        .create_file(spec)
-        .await?
-        .for_session(database.session.waits());
+    let file = group.create_file(spec).await?.for_session(database.session.waits());
     // All room first: a copy that does not fit fails before a byte is copied.
     file.set_size(job.size).await?;
     stream(job, Writer::Group(file.clone())).await?;
@@ -171,19 +150,13 @@ async fn into_group(
 }
 
 async fn into_local(job: &Job<'_>, target: &Path, name: &str) -> Result<String, Fault> {
-    let target = if target.is_dir() {
-        target.join(name)
-    } else {
-        target.to_owned()
-    };
+    let target = if target.is_dir() { target.join(name) } else { target.to_owned() };
     // Behind a link the file is replaced, not the link.
     let target = fs::canonicalize(&target).unwrap_or(target);
     let old = fs::metadata(&target).ok();
     if old.as_ref().is_some_and(|m| !m.is_file()) {
         let shown = target.display();
-        return Err(Fault::usage(format!(
-            "\"{shown}\" is there and no regular file"
-        )));
+        return Err(Fault::usage(format!("\"{shown}\" is there and no regular file")));
     }
     let parent = match target.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -207,9 +180,7 @@ async fn write_local(
 ) -> Result<(), Fault> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
-    let file = options
-        .open(temporary)
-        .map_err(|e| Error::system("make a file in", parent, &e))?;
+    let file = options.open(temporary).map_err(|e| Error::system("make a file in", parent, &e))?;
     if let Some(old) = old {
         let kept = file.set_permissions(old.permissions());
         kept.map_err(|e| Error::system("set the permissions of", temporary, &e))?;
@@ -219,8 +190,7 @@ async fn write_local(
     stream(job, Writer::Local(Arc::clone(&file), target.to_owned())).await?;
     let (temporary, target, parent) = (temporary.to_owned(), target.to_owned(), parent.to_owned());
     blocking(move || {
-        file.sync_all()
-            .map_err(|e| Error::system("sync", &target, &e))?;
+        file.sync_all().map_err(|e| Error::system("sync", &target, &e))?;
         fs::rename(&temporary, &target).map_err(|e| Error::system("rename to", &target, &e))?;
         let directory = fs::File::open(&parent).and_then(|d| d.sync_all());
         directory.map_err(|e| Error::system("sync", &parent, &e).into())
@@ -272,9 +242,7 @@ async fn step(reader: Arc<Reader>, writer: Arc<Writer>, at: u64, length: u64) ->
     let padded = length.next_multiple_of(BLOCK);
     let mut buffer = match &*reader {
         Reader::Group(file) => {
-            let mut read = file
-                .read_group(Io::SCAN, at, vec![Buffer::new(padded)])
-                .await?;
+            let mut read = file.read_group(Io::SCAN, at, vec![Buffer::new(padded)]).await?;
             read.pop().unwrap_or_else(|| Buffer::zeroed(padded))
         }
         Reader::Local(file, path) => {
@@ -293,8 +261,7 @@ async fn step(reader: Arc<Reader>, writer: Arc<Writer>, at: u64, length: u64) ->
     match &*writer {
         Writer::Group(file) => {
             let data = vec![buffer.freeze()];
-            file.write_group(Io::SCAN, at, data, Durability::Cached)
-                .await?;
+            file.write_group(Io::SCAN, at, data, Durability::Cached).await?;
         }
         Writer::Local(file, path) => {
             let (file, path) = (Arc::clone(file), path.clone());

@@ -36,15 +36,8 @@ pub struct Du {
 }
 
 /// The types `find --type` knows.
-const TYPES: [&str; 7] = [
-    "datafile",
-    "onlinelog",
-    "archivelog",
-    "tempfile",
-    "controlfile",
-    "parameterfile",
-    "dumpset",
-];
+const TYPES: [&str; 7] =
+    ["datafile", "onlinelog", "archivelog", "tempfile", "controlfile", "parameterfile", "dumpset"];
 
 /// Arguments of `find`.
 #[derive(Debug, clap::Args)]
@@ -89,10 +82,7 @@ fn named(spot: &Spot) -> Result<Vec<Listed>, Fault> {
     let found = spot.mounted.group.list(&spot.path, false);
     if found.is_empty() {
         let text = format!("entry \"{}\" does not exist", spot.name_of(&spot.path));
-        let hint = format!(
-            "list what is there: cellar asm ls +{}",
-            spot.mounted.group.name()
-        );
+        let hint = format!("list what is there: cellar asm ls +{}", spot.mounted.group.name());
         return Err(Error::new(15173, text).hint(hint).into());
     }
     Ok(found)
@@ -116,11 +106,7 @@ pub fn ls(args: &Ls, database: &Database, show: Show) -> Result<(), Fault> {
     let Some(text) = args.path.as_deref().filter(|p| *p != "+") else {
         for mounted in database.inner.groups() {
             let prefix = if args.absolute { "+" } else { "" };
-            table.push(row(
-                args,
-                None,
-                format!("{prefix}{}/", mounted.group.name()),
-            ));
+            table.push(row(args, None, format!("{prefix}{}/", mounted.group.name())));
         }
         return table.print(show.format, show.header);
     };
@@ -183,9 +169,7 @@ fn row(args: &Ls, info: Option<(&FileInfo, bool)>, name: String) -> Vec<Cell> {
         match info {
             Some((info, _)) => row.extend([
                 info.attributes.unit.into(),
-                info.size
-                    .div_ceil(u64::from(info.attributes.unit.max(1)))
-                    .into(),
+                info.size.div_ceil(u64::from(info.attributes.unit.max(1))).into(),
                 info.size.into(),
                 info.space.into(),
             ]),
@@ -218,10 +202,7 @@ pub fn du(args: &Du, database: &Database, show: Show) -> Result<(), Fault> {
             if !spot.path.is_empty() {
                 named(&spot)?;
             }
-            add(
-                &spot.mounted.group,
-                &spot.mounted.group.list(&spot.path, true),
-            );
+            add(&spot.mounted.group, &spot.mounted.group.list(&spot.path, true));
         }
     }
     let mut table = Table::new(&["Used_MB", "Mirror_used_MB"]);
@@ -234,11 +215,7 @@ pub fn find(args: &Find, database: &Database, show: Show) -> Result<(), Fault> {
     let spots = match args.dir.as_str() {
         "+" => {
             let all = database.inner.groups().into_iter();
-            all.map(|mounted| Spot {
-                mounted,
-                path: String::new(),
-            })
-            .collect()
+            all.map(|mounted| Spot { mounted, path: String::new() }).collect()
         }
         text => {
             let one = spot(database, text)?;
@@ -270,11 +247,8 @@ pub fn find(args: &Find, database: &Database, show: Show) -> Result<(), Fault> {
 
 /// Makes directories.
 pub async fn mkdir(args: &Mkdir, database: &Database) -> Result<(), Fault> {
-    let spots: Vec<Spot> = args
-        .paths
-        .iter()
-        .map(|p| spot(database, p))
-        .collect::<Result<_, _>>()?;
+    let spots: Vec<Spot> =
+        args.paths.iter().map(|p| spot(database, p)).collect::<Result<_, _>>()?;
     if let Some(at) = spots.iter().position(|s| s.path.is_empty()) {
         return Err(Fault::usage(format!(
             "\"{}\" is a disk group; a directory is written as +{}/NAME",
@@ -354,11 +328,7 @@ pub fn time(unix_ns: u64) -> String {
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
     let day_of_year = day - (365 * year + year / 4 - year / 100);
     let shifted = (5 * day_of_year + 2) / 153;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
     let year = year + era * 400 + u64::from(month <= 2);
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
     let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);

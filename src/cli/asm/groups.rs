@@ -86,12 +86,7 @@ pub fn lsdg(args: &Lsdg, database: &Database, show: Show) -> Result<(), Fault> {
         let info = mounted.group.info();
         let busy = mounted.group.resync().bytes_left > 0;
         table.push(vec![
-            if info.stopped.is_some() {
-                "STOPPED"
-            } else {
-                "MOUNTED"
-            }
-            .into(),
+            if info.stopped.is_some() { "STOPPED" } else { "MOUNTED" }.into(),
             info.redundancy.short().into(),
             if busy { "Y" } else { "N" }.into(),
             info.sector_size.into(),
@@ -180,10 +175,7 @@ pub fn lsdsk(args: &Lsdsk, database: &Database, show: Show) -> Result<(), Fault>
 
 fn is_meant(pattern: &str, disk: &DiskInfo) -> bool {
     matches(&pattern.to_uppercase(), &disk.name)
-        || disk
-            .path
-            .as_deref()
-            .is_some_and(|path| matches(pattern, path))
+        || disk.path.as_deref().is_some_and(|path| matches(pattern, path))
 }
 
 fn columns(args: &Lsdsk) -> &'static [&'static str] {
@@ -259,11 +251,7 @@ fn row(args: &Lsdsk, mounted: &Mounted, redundancy: &str, disk: &DiskInfo) -> Ve
             "NORMAL".into(),
         ]
     } else if args.times {
-        vec![
-            files::time(disk.created_ns).into(),
-            Cell::Unknown,
-            Cell::Unknown,
-        ]
+        vec![files::time(disk.created_ns).into(), Cell::Unknown, Cell::Unknown]
     } else if args.statistics {
         vec![
             count("reads"),
@@ -318,9 +306,7 @@ pub fn lsattr(args: &Lsattr, database: &Database, show: Show) -> Result<(), Faul
     }
     if let (false, Some(pattern)) = (found, &args.pattern) {
         let text = format!("no attribute matches \"{pattern}\"");
-        return Err(Error::new(15238, text)
-            .hint("see all: cellar asm lsattr -l")
-            .into());
+        return Err(Error::new(15238, text).hint("see all: cellar asm lsattr -l").into());
     }
     table.print(show.format, show.header)
 }
@@ -330,15 +316,8 @@ const MEASURE: Duration = Duration::from_millis(500);
 
 /// Long work: resync after a crash.
 pub async fn lsop(database: &Database, place: &Place, show: Show) -> Result<(), Fault> {
-    let mut table = Table::new(&[
-        "Group_Name",
-        "Pass",
-        "State",
-        "Power",
-        "EST_WORK",
-        "EST_RATE",
-        "EST_TIME",
-    ]);
+    let mut table =
+        Table::new(&["Group_Name", "Pass", "State", "Power", "EST_WORK", "EST_RATE", "EST_TIME"]);
     let left = |m: &Mounted| m.group.resync().bytes_left;
     let groups = database.inner.groups();
     let before: Vec<u64> = groups.iter().map(left).collect();
@@ -350,12 +329,8 @@ pub async fn lsop(database: &Database, place: &Place, show: Show) -> Result<(), 
         if now == 0 {
             continue;
         }
-        let (work, rate, minutes) = estimate(
-            before,
-            now,
-            mounted.group.info().au_size,
-            MEASURE.as_secs_f64(),
-        );
+        let (work, rate, minutes) =
+            estimate(before, now, mounted.group.info().au_size, MEASURE.as_secs_f64());
         table.push(vec![
             mounted.group.name().into(),
             "RESYNC".into(),
@@ -377,11 +352,7 @@ fn estimate(before: u64, now: u64, au_size: u64, seconds: f64) -> (u64, Option<u
         return (work, None, None);
     }
     let rate = bytes_a_minute / au_size as f64;
-    (
-        work,
-        Some(rate.round() as u64),
-        Some((now as f64 / bytes_a_minute).round() as u64),
-    )
+    (work, Some(rate.round() as u64), Some((now as f64 / bytes_a_minute).round() as u64))
 }
 
 #[cfg(test)]
@@ -392,10 +363,7 @@ mod tests {
     fn an_estimate_follows_from_what_was_measured() {
         let au = 4 << 20;
         // 10 AUs in half a second are 1200 a minute.
-        assert_eq!(
-            estimate(110 * au, 100 * au, au, 0.5),
-            (100, Some(1200), Some(0))
-        );
+        assert_eq!(estimate(110 * au, 100 * au, au, 0.5), (100, Some(1200), Some(0)));
         assert_eq!(estimate(100 * au, 100 * au, au, 0.5), (100, None, None));
         assert_eq!(estimate(au, 1, au, 0.5).0, 1);
     }

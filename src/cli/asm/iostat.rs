@@ -60,12 +60,7 @@ pub async fn run(
     loop {
         let now = look(args, database)?;
         match args.sizes {
-            true => sizes(
-                &now,
-                before.as_deref().unwrap_or_default(),
-                pause.is_some(),
-                show,
-            )?,
+            true => sizes(&now, before.as_deref().unwrap_or_default(), pause.is_some(), show)?,
             false => {
                 let base = before.as_deref().unwrap_or_default();
                 counts(args, &now, base).print(show.format, show.header)?;
@@ -108,10 +103,7 @@ fn look(args: &Iostat, database: &Database) -> Result<Vec<Seen>, Fault> {
     let mut all = Vec::new();
     for mounted in chosen(database, args.group.as_deref())? {
         for disk in mounted.group.disks() {
-            let open = disk
-                .path
-                .as_deref()
-                .and_then(|path| open_disk(&mounted, path));
+            let open = disk.path.as_deref().and_then(|path| open_disk(&mounted, path));
             all.push(Seen {
                 group: mounted.group.name().to_owned(),
                 disk: disk.name,
@@ -125,48 +117,27 @@ fn look(args: &Iostat, database: &Database) -> Result<Vec<Seen>, Fault> {
 }
 
 fn open_disk<'a>(mounted: &'a Mounted, path: &str) -> Option<&'a OpenDisk> {
-    mounted
-        .disks
-        .iter()
-        .find(|d| d.path.to_string_lossy() == path)
+    mounted.disks.iter().find(|d| d.path.to_string_lossy() == path)
 }
 
 /// The same disk as it was.
 fn earlier<'a>(before: &'a [Seen], now: &Seen) -> Option<&'a Seen> {
-    before
-        .iter()
-        .find(|b| b.group == now.group && b.disk == now.disk)
+    before.iter().find(|b| b.group == now.group && b.disk == now.disk)
 }
 
 fn counts(args: &Iostat, now: &[Seen], before: &[Seen]) -> Table {
     let mut columns = vec!["Group_Name", "Dsk_Name", "Reads", "Writes"];
-    columns.extend(
-        args.errors
-            .then_some(["Read_Err", "Write_Err"])
-            .into_iter()
-            .flatten(),
-    );
-    columns.extend(
-        args.times
-            .then_some(["Read_Time", "Write_Time"])
-            .into_iter()
-            .flatten(),
-    );
+    columns.extend(args.errors.then_some(["Read_Err", "Write_Err"]).into_iter().flatten());
+    columns.extend(args.times.then_some(["Read_Time", "Write_Time"]).into_iter().flatten());
     let mut table = Table::new(&columns);
     for seen in now {
         let old = earlier(before, seen);
         let delta = |name: &str| {
             let base = old.and_then(|o| o.counters.get(name)).copied().unwrap_or(0);
-            seen.counters
-                .get(name)
-                .map(|value| value.saturating_sub(base))
+            seen.counters.get(name).map(|value| value.saturating_sub(base))
         };
         let seconds = |name: &str| Cell::from(delta(name).map(|ns| ns as f64 / 1e9));
-        let what = if args.io {
-            ["reads", "writes"]
-        } else {
-            ["bytes_read", "bytes_written"]
-        };
+        let what = if args.io { ["reads", "writes"] } else { ["bytes_read", "bytes_written"] };
         let mut row: Vec<Cell> = vec![seen.group.as_str().into(), seen.disk.as_str().into()];
         row.extend(what.map(|name| Cell::from(delta(name))));
         if args.errors {
@@ -184,24 +155,16 @@ fn counts(args: &Iostat, now: &[Seen], before: &[Seen]) -> Table {
 /// sizes above and below the kernel between the two looks.
 fn sizes(now: &[Seen], before: &[Seen], since: bool, show: Show) -> Result<(), Fault> {
     let mut sent = Table::new(&["Group_Name", "Dsk_Name", "Op", "From_KB", "Requests"]);
-    let columns = [
-        "Group_Name",
-        "Dsk_Name",
-        "Op",
-        "Sent_KB",
-        "Device_got_KB",
-        "Device_max_KB",
-    ];
+    let columns = ["Group_Name", "Dsk_Name", "Op", "Sent_KB", "Device_got_KB", "Device_max_KB"];
     let mut split = Table::new(&columns);
     for seen in now {
         let old = earlier(before, seen);
         let Some(stats) = &seen.sent else { continue };
         let base = old.and_then(|o| o.sent.as_ref());
         let below = seen.device.zip(old.and_then(|o| o.device));
-        for (op, pick, at) in [
-            ("read", reads as fn(&DiskStats) -> &OpStats, 0),
-            ("write", writes, 1),
-        ] {
+        for (op, pick, at) in
+            [("read", reads as fn(&DiskStats) -> &OpStats, 0), ("write", writes, 1)]
+        {
             let base = base.map(pick);
             for (power, count) in histogram(pick(stats), base.filter(|_| since)) {
                 let row = [seen.group.as_str(), seen.disk.as_str(), op].map(Cell::from);
@@ -223,15 +186,8 @@ fn sizes(now: &[Seen], before: &[Seen], since: bool, show: Show) -> Result<(), F
     if show.format == Format::Json {
         return output::json(&serde_json::json!({ "sent": sent.json(), "split": split.json() }));
     }
-    let period = if since {
-        "in the interval"
-    } else {
-        "since the mount"
-    };
-    output::text(&format!(
-        "Sent to each disk {period}, by size\n{}",
-        sent.text(show.header)
-    ))?;
+    let period = if since { "in the interval" } else { "since the mount" };
+    output::text(&format!("Sent to each disk {period}, by size\n{}", sent.text(show.header)))?;
     let watched = if since { "the interval" } else { "one second" };
     output::text(&format!(
         "\nMean size of a request in {watched}: as we sent it, as the device below got it\n\
@@ -302,18 +258,12 @@ impl DeviceCounts {
 
 /// Reads /sys/dev/block/M:m/stat: reads, merged, sectors of 512, ms, the same of writes, ...
 fn parse_stat(text: &str) -> Option<[(u64, u64); 2]> {
-    let fields: Vec<u64> = text
-        .split_whitespace()
-        .map_while(|field| field.parse().ok())
-        .take(7)
-        .collect();
+    let fields: Vec<u64> =
+        text.split_whitespace().map_while(|field| field.parse().ok()).take(7).collect();
     let [reads, _, read_sectors, _, writes, _, write_sectors] = fields.as_slice() else {
         return None;
     };
-    Some([
-        (*reads, read_sectors.saturating_mul(512)),
-        (*writes, write_sectors.saturating_mul(512)),
-    ])
+    Some([(*reads, read_sectors.saturating_mul(512)), (*writes, write_sectors.saturating_mul(512))])
 }
 
 #[cfg(test)]

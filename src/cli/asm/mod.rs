@@ -20,26 +20,20 @@ use super::output::{self, Format};
 
 /// Arguments of `asm`.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Commands: lsdg lsdsk lsattr lsop iostat ls du find mkdir rm cp
+#[command(after_help = "Commands: lsdg lsdsk lsattr lsop iostat ls du find mkdir rm cp
 Each has its own help: cellar asm ls --help
 
 Examples:
   cellar asm cellar-demo lsdg                    room, and what may fail
   cellar asm cellar-demo ls -l '+DATA/*'
   cellar asm cellar-demo cp trips.csv +DATA/in/trips.csv
-  cellar asm cellar-demo iostat --sizes -G DATA"
-)]
+  cellar asm cellar-demo iostat --sizes -G DATA")]
 pub struct Args {
     /// For people or for a program.
     #[arg(long, value_enum)]
     pub format: Option<Format>,
     /// The database ($CELLAR_DIR if it is left out), a command, and what it needs.
-    #[arg(
-        value_name = "[DIR] COMMAND",
-        trailing_var_arg = true,
-        allow_hyphen_values = true
-    )]
+    #[arg(value_name = "[DIR] COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<String>,
 }
 
@@ -128,10 +122,7 @@ struct Show {
 pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), Fault> {
     let (_, asm) = parse(&args.words)?;
     let format = asm.format.or(args.format).unwrap_or_default();
-    let show = Show {
-        format,
-        header: !asm.suppressheader,
-    };
+    let show = Show { format, header: !asm.suppressheader };
     let statement = args.words.join(" ");
     let _executing = database.session.execute(&statement);
     match asm.command {
@@ -199,13 +190,8 @@ impl Spot {
         if self.mounted.number != 1 || path != CATALOG_PATH {
             return Ok(());
         }
-        let text = format!(
-            "file \"{}\" holds the catalog of this database",
-            self.name_of(path)
-        );
-        Err(Error::new(15028, text)
-            .hint("leave it: without it no table is known")
-            .into())
+        let text = format!("file \"{}\" holds the catalog of this database", self.name_of(path));
+        Err(Error::new(15028, text).hint("leave it: without it no table is known").into())
     }
 }
 
@@ -217,10 +203,7 @@ fn spot(database: &Database, text: &str) -> Result<Spot, Fault> {
         )));
     };
     let mounted = database.inner.group(&group)?;
-    Ok(Spot {
-        mounted,
-        path: path.trim_matches('/').to_owned(),
-    })
+    Ok(Spot { mounted, path: path.trim_matches('/').to_owned() })
 }
 
 /// Groups by name, or all; wildcards allowed.
@@ -228,10 +211,7 @@ fn chosen(database: &Database, pattern: Option<&str>) -> Result<Vec<Mounted>, Fa
     let Some(pattern) = pattern else {
         return Ok(database.inner.groups());
     };
-    let pattern = pattern
-        .trim_start_matches('+')
-        .trim_end_matches('/')
-        .to_uppercase();
+    let pattern = pattern.trim_start_matches('+').trim_end_matches('/').to_uppercase();
     if !is_pattern(&pattern) {
         return Ok(vec![database.inner.group(&pattern)?]);
     }
@@ -239,9 +219,7 @@ fn chosen(database: &Database, pattern: Option<&str>) -> Result<Vec<Mounted>, Fa
     let found: Vec<Mounted> = all.filter(|m| matches(&pattern, m.group.name())).collect();
     if found.is_empty() {
         let text = format!("no mounted disk group matches \"{pattern}\"");
-        return Err(Error::new(15001, text)
-            .hint("see which there are: cellar asm lsdg")
-            .into());
+        return Err(Error::new(15001, text).hint("see which there are: cellar asm lsdg").into());
     }
     Ok(found)
 }
@@ -297,15 +275,8 @@ mod tests {
     fn every_command_of_asm_has_an_example_of_80_columns() {
         Asm::command().debug_assert();
         for command in Asm::command().get_subcommands() {
-            let help = command
-                .get_after_help()
-                .map(ToString::to_string)
-                .unwrap_or_default();
-            assert!(
-                help.contains("cellar asm"),
-                "{} has no example",
-                command.get_name()
-            );
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("cellar asm"), "{} has no example", command.get_name());
             assert!(help.lines().all(|l| l.len() <= 80), "{help}");
         }
     }

@@ -95,19 +95,12 @@ pub struct Table {
 impl Table {
     /// No rows yet.
     pub fn new(columns: &[&'static str]) -> Table {
-        Table {
-            columns: columns.to_vec(),
-            rows: Vec::new(),
-        }
+        Table { columns: columns.to_vec(), rows: Vec::new() }
     }
 
     /// Adds a row, a value for each column.
     pub fn push(&mut self, row: Vec<Cell>) {
-        assert_eq!(
-            row.len(),
-            self.columns.len(),
-            "a row has a value for each column"
-        );
+        assert_eq!(row.len(), self.columns.len(), "a row has a value for each column");
         self.rows.push(row);
     }
 
@@ -115,9 +108,8 @@ impl Table {
     pub fn json(&self) -> Vec<Value> {
         let object = |row: &Vec<Cell>| {
             let pairs = self.columns.iter().zip(row);
-            let map: Map<String, Value> = pairs
-                .map(|(name, cell)| (name.to_lowercase(), cell.json()))
-                .collect();
+            let map: Map<String, Value> =
+                pairs.map(|(name, cell)| (name.to_lowercase(), cell.json())).collect();
             Value::Object(map)
         };
         self.rows.iter().map(object).collect()
@@ -125,11 +117,8 @@ impl Table {
 
     /// Lines with a header; figures to the right. What does not fit on a line goes on on the next.
     pub fn text(&self, header: bool) -> String {
-        let cells: Vec<Vec<String>> = self
-            .rows
-            .iter()
-            .map(|row| row.iter().map(Cell::text).collect())
-            .collect();
+        let cells: Vec<Vec<String>> =
+            self.rows.iter().map(|row| row.iter().map(Cell::text).collect()).collect();
         let widths: Vec<usize> = (0..self.columns.len())
             .map(|at| {
                 let widest = cells.iter().map(|row| row[at].chars().count()).max();
@@ -139,9 +128,7 @@ impl Table {
             .collect();
         let right: Vec<bool> = (0..self.columns.len())
             .map(|at| {
-                self.rows
-                    .iter()
-                    .any(|row| matches!(row[at], Cell::Number(_) | Cell::Real(_)))
+                self.rows.iter().any(|row| matches!(row[at], Cell::Number(_) | Cell::Real(_)))
             })
             .collect();
         let mut out = String::new();

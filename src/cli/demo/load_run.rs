@@ -42,8 +42,7 @@ impl Queries {
     /// Starts asking Q6 and Q1 in turn.
     pub fn start(engine: &Arc<Engine>, answers: &Answers, place: &Place) -> Queries {
         let stop = Arc::new(AtomicBool::new(false));
-        let (engine, answers, env) =
-            (Arc::clone(engine), answers.clone(), Arc::clone(&place.env));
+        let (engine, answers, env) = (Arc::clone(engine), answers.clone(), Arc::clone(&place.env));
         let stopped = Arc::clone(&stop);
         let task = async move {
             let mut tally = Tally::default();
@@ -81,7 +80,9 @@ impl Queries {
     /// The task is gone.
     pub async fn stop(self) -> Result<Tally, Fault> {
         self.stop.store(true, Ordering::Release);
-        self.task.await.ok_or_else(|| Fault::failed("CELLAR-00600: the queries stopped by themselves"))
+        self.task
+            .await
+            .ok_or_else(|| Fault::failed("CELLAR-00600: the queries stopped by themselves"))
     }
 }
 

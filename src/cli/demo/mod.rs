@@ -100,14 +100,13 @@ fn step(number: usize, what: &str, command: &str) -> Result<(), Fault> {
     output::text(&format!("[{number}/{STEPS}] {what:<32}{command}\n"))
 }
 
-async fn make_group(
-    report: &mut Report,
-    init: &init::Args,
-    place: &Place,
-) -> Result<Held, Fault> {
+async fn make_group(report: &mut Report, init: &init::Args, place: &Place) -> Result<Held, Fault> {
     let dir = init.dir.display();
-    step(1, "A mirrored disk group", &format!("cellar init {dir} --disk-size {}",
-        cellar_instance::size::exact(init.disk_size)))?;
+    step(
+        1,
+        "A mirrored disk group",
+        &format!("cellar init {dir} --disk-size {}", cellar_instance::size::exact(init.disk_size)),
+    )?;
     report.begin("init");
     let held = init::make(init, place).await?;
     let seconds = report.done();

@@ -152,11 +152,10 @@ pub fn machine(dir: &Path) -> String {
         .map_or(0, |kb| (kb + (1 << 19)) >> 20);
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let kernel: String = kernel.trim().split('-').next().unwrap_or_default().to_owned();
-    let below = cellar_io::real::probe(dir.parent().filter(|p| !p.as_os_str().is_empty())
-        .unwrap_or(Path::new(".")), &[]);
+    let below = cellar_io::real::probe(
+        dir.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")),
+        &[],
+    );
     let below = below.ok().and_then(|f| f.below).map(|p| format!(", {}", p.display()));
-    format!(
-        "Machine  {cpus} CPUs, {memory} GB, kernel {kernel}{}\n",
-        below.unwrap_or_default()
-    )
+    format!("Machine  {cpus} CPUs, {memory} GB, kernel {kernel}{}\n", below.unwrap_or_default())
 }

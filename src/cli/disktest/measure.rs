@@ -69,9 +69,7 @@ pub struct Report {
 impl Report {
     /// The cell of `size` at `depth`.
     pub fn cell(&self, size: u32, depth: u32) -> Option<&Cell> {
-        self.cells
-            .iter()
-            .find(|c| c.size == size && c.depth == depth)
+        self.cells.iter().find(|c| c.size == size && c.depth == depth)
     }
 }
 
@@ -98,12 +96,8 @@ pub async fn measure(
             tell(cells.len(), total);
         }
     }
-    let mut report = Report {
-        operation: plan.operation,
-        cells,
-        redo_block: None,
-        cost_of_512: None,
-    };
+    let mut report =
+        Report { operation: plan.operation, cells, redo_block: None, cost_of_512: None };
     let p50 = |size| report.cell(size, 1).map(|c| c.p50_us);
     report.cost_of_512 = p50(512).zip(p50(4096)).map(|(small, large)| small / large);
     if plan.operation != Operation::Read {
@@ -116,14 +110,9 @@ pub async fn measure(
 fn redo_block(report: &Report) -> u32 {
     let good_alone = report.cost_of_512.is_some_and(|cost| cost <= 1.1);
     let rate = |size| report.cell(size, 8).map(|c| c.per_second);
-    let good_in_a_crowd = rate(512)
-        .zip(rate(4096))
-        .is_some_and(|(small, large)| small >= 0.9 * large);
-    if good_alone && good_in_a_crowd {
-        512
-    } else {
-        4096
-    }
+    let good_in_a_crowd =
+        rate(512).zip(rate(4096)).is_some_and(|(small, large)| small >= 0.9 * large);
+    if good_alone && good_in_a_crowd { 512 } else { 4096 }
 }
 
 async fn measure_cell(
@@ -169,15 +158,10 @@ async fn request(
 ) -> Result<(), IoError> {
     match operation {
         Operation::WriteFlush => {
-            device
-                .write_at(Io::COMMIT, offset, data, Durability::Cached)
-                .await?;
+            device.write_at(Io::COMMIT, offset, data, Durability::Cached).await?;
             device.flush(Io::COMMIT).await
         }
-        Operation::Read => device
-            .read_at(Io::FOREGROUND, offset, data.len())
-            .await
-            .map(|_| ()),
+        Operation::Read => device.read_at(Io::FOREGROUND, offset, data.len()).await.map(|_| ()),
     }
 }
 
@@ -201,10 +185,7 @@ fn micros(duration: Duration) -> f64 {
 /// The smallest value that `part` of the sorted values do not exceed.
 fn quantile(sorted: &[Duration], part: f64) -> Duration {
     let rank = (sorted.len() as f64 * part).ceil() as usize;
-    sorted
-        .get(rank.saturating_sub(1))
-        .copied()
-        .unwrap_or_default()
+    sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -233,10 +214,7 @@ mod tests {
             unreachable!("nothing is spawned");
         }
         fn random(&self) -> u64 {
-            self.0
-                .load(Ordering::Relaxed)
-                .wrapping_mul(0x9E37_79B9_7F4A_7C15)
-                >> 3
+            self.0.load(Ordering::Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 3
         }
     }
 
@@ -268,11 +246,7 @@ mod tests {
         fn write(&self, _: Io, at: u64, data: Vec<Bytes>, _: Durability) -> IoFuture<'_, ()> {
             let length: usize = data.iter().map(Bytes::len).sum();
             assert!(at + length as u64 <= 1 << 20, "inside the device");
-            let micros = if length < 4096 {
-                self.of_512
-            } else {
-                self.of_4096
-            };
+            let micros = if length < 4096 { self.of_512 } else { self.of_4096 };
             self.clock.0.fetch_add(micros * 1000, Ordering::Relaxed);
             Box::pin(async { Ok(()) })
         }
@@ -287,17 +261,8 @@ mod tests {
     fn run(sector: u32, of_512: u64, of_4096: u64, operation: Operation) -> Report {
         let clock = Arc::new(Clock::default());
         let env: SharedEnv = Arc::clone(&clock) as SharedEnv;
-        let device: Arc<dyn Device> = Arc::new(Liar {
-            clock,
-            sector,
-            of_512,
-            of_4096,
-        });
-        let plan = Plan {
-            operation,
-            length: 1 << 20,
-            cell: Duration::from_millis(20),
-        };
+        let device: Arc<dyn Device> = Arc::new(Liar { clock, sector, of_512, of_4096 });
+        let plan = Plan { operation, length: 1 << 20, cell: Duration::from_millis(20) };
         futures_util::FutureExt::now_or_never(measure(&device, &env, &plan, |_, _| {}))
             .expect("nothing is waited for")
             .expect("the device does not fail")
@@ -316,10 +281,7 @@ mod tests {
 
     #[test]
     fn an_honest_512_is_taken_and_a_4096_disk_has_no_choice() {
-        assert_eq!(
-            run(512, 90, 96, Operation::WriteFlush).redo_block,
-            Some(512)
-        );
+        assert_eq!(run(512, 90, 96, Operation::WriteFlush).redo_block, Some(512));
         let report = run(4096, 1, 96, Operation::WriteFlush);
         assert_eq!((report.redo_block, report.cost_of_512), (Some(4096), None));
         assert!(report.cell(512, 1).is_none());

@@ -65,21 +65,14 @@ pub async fn run(
     let geometry = device.geometry();
     let length = geometry.size.min(FILE_SIZE);
     if length < 1 << 20 {
-        let message = format!(
-            "{} has {length} bytes; at least 1 MB is needed",
-            geometry.name
-        );
+        let message = format!("{} has {length} bytes; at least 1 MB is needed", geometry.name);
         return Err(Fault::failed(format!("CELLAR-70020: {message}")));
     }
     let operation = match used {
         Used::OnlyRead => Operation::Read,
         Used::OwnFile(_) | Used::Erased => Operation::WriteFlush,
     };
-    let plan = Plan {
-        operation,
-        length,
-        cell: CELL,
-    };
+    let plan = Plan { operation, length, cell: CELL };
     let progress = Progress::new("measured", 100, format == Format::Json);
     let report = measure::measure(device, env, &plan, |done, total| {
         progress.set((done * 100 / total.max(1)) as u64);

@@ -18,15 +18,10 @@ const FILL: usize = 1 << 20;
 /// # Errors
 /// Wrong use of `--erase`, a path that cannot be opened, the first request that fails.
 pub async fn run(args: &Args, real: &Arc<RealEnv>, env: &SharedEnv) -> Result<(), Fault> {
-    let options = OpenOptions {
-        lock: true,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions { lock: true, ..OpenOptions::default() };
     if args.path.is_dir() {
         if args.erase.is_some() {
-            return Err(Fault::usage(
-                "--erase is for a file or a disk, not for a directory",
-            ));
+            return Err(Fault::usage("--erase is for a file or a disk, not for a directory"));
         }
         let scratch = Scratch::make(&args.path)?;
         let device: Arc<dyn Device> = open_disk(real, &scratch.0, &options)?;
@@ -35,10 +30,7 @@ pub async fn run(args: &Args, real: &Arc<RealEnv>, env: &SharedEnv) -> Result<()
         return measure_and_print(&device, env, &used, args.format).await;
     }
     let Some(serial) = &args.erase else {
-        let options = OpenOptions {
-            read_only: true,
-            ..OpenOptions::default()
-        };
+        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
         let device: Arc<dyn Device> = open_disk(real, &args.path, &options)?;
         return measure_and_print(&device, env, &Used::OnlyRead, args.format).await;
     };
@@ -71,15 +63,9 @@ struct Scratch(PathBuf);
 impl Scratch {
     fn make(dir: &Path) -> Result<Scratch, Fault> {
         let path = dir.join(format!(".cellar-disktest-{}", std::process::id()));
-        let file = std::fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .map_err(|e| {
-                Fault::failed(format!(
-                    "CELLAR-27040: cannot make a file in {}: {e}",
-                    dir.display()
-                ))
+        let file =
+            std::fs::OpenOptions::new().write(true).create_new(true).open(&path).map_err(|e| {
+                Fault::failed(format!("CELLAR-27040: cannot make a file in {}: {e}", dir.display()))
             })?;
         let scratch = Scratch(path);
         file.set_len(FILE_SIZE)?;
@@ -100,9 +86,7 @@ async fn fill(device: &Arc<dyn Device>) -> Result<(), Fault> {
     let mut offset = 0;
     while offset < FILE_SIZE {
         let data = cellar_io::Buffer::zeroed(FILL).freeze();
-        device
-            .write_at(Io::BACKGROUND, offset, data, Durability::Cached)
-            .await?;
+        device.write_at(Io::BACKGROUND, offset, data, Durability::Cached).await?;
         offset += FILL as u64;
     }
     device.flush(Io::BACKGROUND).await?;

@@ -21,11 +21,7 @@ pub enum Used {
 /// The report for people.
 pub fn report(geometry: &Geometry, used: &Used, report: &Report) -> String {
     let mut out = String::new();
-    let cache = if geometry.volatile_cache {
-        "volatile cache"
-    } else {
-        "no volatile cache"
-    };
+    let cache = if geometry.volatile_cache { "volatile cache" } else { "no volatile cache" };
     let queue = match geometry.queue_depth {
         0 => String::new(),
         depth => format!(", queue {depth}"),
@@ -53,26 +49,17 @@ fn table(report: &Report) -> String {
         Operation::WriteFlush => "write + flush",
         Operation::Read => "read",
     };
-    let sizes: Vec<u32> = SIZES
-        .into_iter()
-        .filter(|s| report.cell(*s, 1).is_some())
-        .collect();
+    let sizes: Vec<u32> = SIZES.into_iter().filter(|s| report.cell(*s, 1).is_some()).collect();
     let mut out = format!("  {name:<15}");
     for size in &sizes {
-        let label = if *size < 1024 {
-            format!("{size} B")
-        } else {
-            format!("{} KB", size / 1024)
-        };
+        let label = if *size < 1024 { format!("{size} B") } else { format!("{} KB", size / 1024) };
         let _ = write!(out, "{label:>9}");
     }
     out.push('\n');
     for (label, part) in [("p50, us", 0), ("p99, us", 1)] {
         let _ = write!(out, "  {label:<15}");
         for size in &sizes {
-            let cell = report
-                .cell(*size, 1)
-                .expect("only sizes that were measured");
+            let cell = report.cell(*size, 1).expect("only sizes that were measured");
             let value = if part == 0 { cell.p50_us } else { cell.p99_us };
             let _ = write!(out, "{value:>9.0}");
         }
@@ -91,10 +78,7 @@ fn table(report: &Report) -> String {
 
 fn finding(geometry: &Geometry, report: &Report) -> String {
     let Some(block) = report.redo_block else {
-        return wrap(
-            "Finding",
-            "reads alone do not tell what a commit costs here.",
-        );
+        return wrap("Finding", "reads alone do not tell what a commit costs here.");
     };
     let mut words = Vec::new();
     match report.cost_of_512 {
@@ -105,9 +89,7 @@ fn finding(geometry: &Geometry, report: &Report) -> String {
             "The device works in 4 KB, as it reports: 512 bytes cost {cost:.1} times 4096."
         )),
         Some(cost) => {
-            words.push(format!(
-                "512 bytes cost {cost:.2} times 4096: it works in 512 too."
-            ));
+            words.push(format!("512 bytes cost {cost:.2} times 4096: it works in 512 too."));
         }
         None => words.push("Its smallest request is 4096 bytes.".to_string()),
     }
@@ -196,20 +178,14 @@ mod tests {
         let text = report(&geometry, &Used::OwnFile(256_000_000), &measured);
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
         assert!(text.starts_with("Device   nvme0n1 reports 512/512, volatile cache, queue 32\n"));
-        assert!(
-            text.contains("  p50, us              412       96      104      181\n"),
-            "{text}"
-        );
+        assert!(text.contains("  p50, us              412       96      104      181\n"), "{text}");
         assert!(
             text.contains("it works in 4 KB: 512 bytes cost 4.3\n         times 4096."),
             "{text}"
         );
         assert!(text.contains("Redo block: 4096 (auto takes it)"));
         assert!(text.contains("about 10 000 times a second"), "{text}");
-        let silent = Report {
-            redo_block: None,
-            ..measured
-        };
+        let silent = Report { redo_block: None, ..measured };
         assert!(report(&geometry, &Used::OnlyRead, &silent).contains("reads alone"));
     }
 }

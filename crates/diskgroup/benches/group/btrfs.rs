@@ -85,14 +85,11 @@ struct Sides {
 pub fn run(options: &Options, report: &mut Report) {
     let bytes = options.bytes(768 << 20);
     let half = (bytes + (512 << 20)).next_multiple_of(1 << 20);
-    let backings: Vec<Backing> = (0..2)
-        .map(|i| Backing::written(&options.dir, &format!("loop{i}"), 2 * half))
-        .collect();
+    let backings: Vec<Backing> =
+        (0..2).map(|i| Backing::written(&options.dir, &format!("loop{i}"), 2 * half)).collect();
     let ours: Vec<Loop> = backings.iter().map(|b| Loop::on(b, 0, half)).collect();
     let theirs: Vec<Loop> = backings.iter().map(|b| Loop::on(b, half, half)).collect();
-    let at = options
-        .dir
-        .join(format!("cellar-bench-{}-btrfs", std::process::id()));
+    let at = options.dir.join(format!("cellar-bench-{}-btrfs", std::process::id()));
     let mounted = Mounted::raid1(&theirs, at.display().to_string());
     println!("btrfs: raid1 data and metadata, noatime, checksums on, 4 KB sectors, direct I/O");
     let rival = format!("{}/f", mounted.0);
@@ -109,12 +106,7 @@ pub fn run(options: &Options, report: &mut Report) {
     };
     let group = rig.group(&place);
     let file = rig.file(&group, "f", bytes, true);
-    let sides = Sides {
-        rig,
-        file,
-        rival,
-        bytes,
-    };
+    let sides = Sides { rig, file, rival, bytes };
     for (depth, goal) in [(1, 3.0), (16, 10.0)] {
         if options.wants("write") {
             write_arm(options, report, &sides, depth, goal);

@@ -60,14 +60,7 @@ impl Mirror {
             start: used,
             bytes: raw_bytes,
         };
-        Mirror {
-            rig,
-            place,
-            raw,
-            group,
-            file,
-            _backings: backings,
-        }
+        Mirror { rig, place, raw, group, file, _backings: backings }
     }
 
     /// Bytes written to all disks since the mount.
@@ -111,11 +104,7 @@ pub fn cold(options: &Options, report: &mut Report) {
     cached(&mirror.rig, &area_of(&mirror.file), 2);
     let name = format!("random over {} MB", bytes >> 20);
     mirror.arms(options, report, &area_of(&mirror.file), &name, 0.7);
-    mirror
-        .rig
-        .runtime
-        .block_on(mirror.group.dismount())
-        .unwrap();
+    mirror.rig.runtime.block_on(mirror.group.dismount()).unwrap();
 }
 
 /// Random writes in 256 MB.
@@ -125,24 +114,13 @@ pub fn hot(options: &Options, report: &mut Report) {
     cached(&mirror.rig, &area_of(&mirror.file), 2);
     let name = format!("hot {} MB", bytes >> 20);
     mirror.arms(options, report, &area_of(&mirror.file), &name, 0.95);
-    mirror
-        .rig
-        .runtime
-        .block_on(mirror.group.dismount())
-        .unwrap();
+    mirror.rig.runtime.block_on(mirror.group.dismount()).unwrap();
 }
 
 /// Dirties as many regions as may be, lets go as a crash would, and waits for the resync.
 pub fn resync(options: &Options, report: &mut Report) {
     let bytes = options.bytes(4 << 30);
-    let Mirror {
-        rig,
-        place,
-        raw,
-        group,
-        file,
-        _backings,
-    } = Mirror::new(options, bytes, 0);
+    let Mirror { rig, place, raw, group, file, _backings } = Mirror::new(options, bytes, 0);
     drop(raw);
     let (mut group, mut file) = (group, Some(file));
     let (mut took, mut regions) = (Vec::new(), Vec::new());

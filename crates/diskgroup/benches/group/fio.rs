@@ -90,23 +90,13 @@ impl Fio {
             Sync::Full => drop(command.arg("--fsync=1")),
         }
         for (i, file) in self.files.iter().enumerate() {
-            command
-                .arg(format!("--name=j{i}"))
-                .arg(format!("--filename={file}"));
+            command.arg(format!("--name=j{i}")).arg(format!("--filename={file}"));
         }
         let output = command.output().expect("fio must be installed");
-        assert!(
-            output.status.success(),
-            "fio: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        assert!(output.status.success(), "fio: {}", String::from_utf8_lossy(&output.stderr));
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let job = &json["jobs"][0];
-        let side = &job[if self.how.contains("write") {
-            "write"
-        } else {
-            "read"
-        }];
+        let side = &job[if self.how.contains("write") { "write" } else { "read" }];
         let iops = side["iops"].as_f64().unwrap();
         let in_flight = (self.depth * self.jobs * self.files.len()) as f64;
         Result {

@@ -5,10 +5,7 @@
 //! Ours and the other's runs alternate; each arm prints the median and the spread of its rounds,
 //! then the goal. What it makes in `--dir` it removes. The exit code is 1 when a goal is missed.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a benchmark stops at the first surprise"
-)]
+#![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
 
 mod btrfs;
 mod cost;
@@ -98,11 +95,7 @@ fn parse() -> Option<(String, Options)> {
     let mut what = None;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
-        let mut value = || {
-            arguments
-                .next()
-                .unwrap_or_else(|| panic!("{argument} needs a value"))
-        };
+        let mut value = || arguments.next().unwrap_or_else(|| panic!("{argument} needs a value"));
         match argument.as_str() {
             "--dir" => options.dir = value().into(),
             "--rounds" => options.rounds = value().parse().expect("--rounds is a count"),

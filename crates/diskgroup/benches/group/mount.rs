@@ -28,18 +28,12 @@ pub fn run(options: &Options, report: &mut Report) {
     let each = (group.info().writable_mb * 9 / 10 / FILES) << 20;
     let (seconds, ()) = rig.time(async {
         for i in 0..FILES {
-            let file = group
-                .create_file(&FileSpec::new(FileType::Datafile))
-                .await
-                .unwrap();
+            let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
             file.set_size(each).await.unwrap();
             group.publish(&file, &format!("f{i}"), false).await.unwrap();
         }
     });
-    println!(
-        "  made {FILES} files of {} MiB in {seconds:.1} s",
-        each >> 20
-    );
+    println!("  made {FILES} files of {} MiB in {seconds:.1} s", each >> 20);
     let mut group = group;
     let (mut clean, mut crashed) = (Vec::new(), Vec::new());
     for _ in 0..options.rounds {

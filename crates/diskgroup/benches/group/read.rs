@@ -23,16 +23,11 @@ fn place(backings: &[Backing], redundancy: Redundancy) -> Place {
 }
 
 fn layouts() -> [(&'static str, usize, Redundancy); 2] {
-    [
-        ("one disk", 1, Redundancy::External),
-        ("two legs", 2, Redundancy::Normal),
-    ]
+    [("one disk", 1, Redundancy::External), ("two legs", 2, Redundancy::Normal)]
 }
 
 fn backings(options: &Options, name: &str, count: usize, bytes: u64) -> Vec<Backing> {
-    (0..count)
-        .map(|i| Backing::written(&options.dir, &format!("{name}{i}"), bytes))
-        .collect()
+    (0..count).map(|i| Backing::written(&options.dir, &format!("{name}{i}"), bytes)).collect()
 }
 
 /// 4 KB random reads at depth 1 and 32.
@@ -117,10 +112,7 @@ async fn scan(file: &File, depth: usize) -> u64 {
 }
 
 async fn validate(group: &Group, file: &File) -> u64 {
-    let findings = group
-        .validate(&[file.number()], Copies::Primary, &|_| {})
-        .await
-        .unwrap();
+    let findings = group.validate(&[file.number()], Copies::Primary, &|_| {}).await.unwrap();
     assert!(!findings.is_bad(), "{findings:?}");
     findings.bytes_read
 }
@@ -162,29 +154,18 @@ fn sequential_arms(
         let depth = 32 * backings.len();
         let clone = file.clone();
         let read = async move { scan(&clone, depth).await };
-        scanned.push(rate(
-            rig.time(cellar_io::EnvExt::run(&*rig.env(), "scan", read).map_some()),
-        ));
+        scanned.push(rate(rig.time(cellar_io::EnvExt::run(&*rig.env(), "scan", read).map_some())));
         if !options.alone {
             fio.push(fio_scan(file, backings));
         }
     }
-    let validated = report.arm(
-        &format!("{name}, validate primary"),
-        "cellar",
-        "MB/s",
-        &validated,
-    );
+    let validated = report.arm(&format!("{name}, validate primary"), "cellar", "MB/s", &validated);
     let scanned = report.arm(&format!("{name}, serial scan"), "cellar", "MB/s", &scanned);
     if options.alone {
         return;
     }
     let fio = report.arm(&format!("{name}, 1M reads, depth 32"), "fio", "MB/s", &fio);
-    report.at_least(
-        format!("{name}: validate primary of fio"),
-        validated / fio,
-        0.95,
-    );
+    report.at_least(format!("{name}: validate primary of fio"), validated / fio, 0.95);
     report.at_least(format!("{name}: serial scan of fio"), scanned / fio, 0.95);
 }
 
@@ -202,10 +183,7 @@ fn fio_scan(file: &File, backings: &[Backing]) -> f64 {
 /// Two disks of 200 MB/s each against one.
 pub fn shaped(options: &Options, report: &mut Report) {
     let bytes = options.bytes(512 << 20);
-    let shape = ShapeOptions {
-        bytes_per_second: 200_000_000,
-        ..ShapeOptions::default()
-    };
+    let shape = ShapeOptions { bytes_per_second: 200_000_000, ..ShapeOptions::default() };
     let rig = Rig::new();
     let arms = [
         ("one shaped disk", 1, Redundancy::External),

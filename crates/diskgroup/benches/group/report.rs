@@ -17,20 +17,14 @@ pub struct Report {
 
 fn said(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
-    output.map_or(String::new(), |o| {
-        String::from_utf8_lossy(&o.stdout).trim().to_owned()
-    })
+    output.map_or(String::new(), |o| String::from_utf8_lossy(&o.stdout).trim().to_owned())
 }
 
 /// Median, least and greatest.
 pub fn median(values: &[f64]) -> (f64, f64, f64) {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
-    (
-        values[values.len() / 2],
-        values[0],
-        values[values.len() - 1],
-    )
+    (values[values.len() / 2], values[0], values[values.len() - 1])
 }
 
 impl Report {
@@ -47,11 +41,7 @@ impl Report {
             "bytes": options.size,
         });
         println!("{head}");
-        Report {
-            missed: 0,
-            record: options.record.clone(),
-            head,
-        }
+        Report { missed: 0, record: options.record.clone(), head }
     }
 
     /// Prints the median and spread of an arm and gives the median.
@@ -62,11 +52,8 @@ impl Report {
             let row = serde_json::json!({
                 "run": self.head, "arm": arm, "who": who, "unit": unit, "values": values,
             });
-            let mut file = std::fs::OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(path)
-                .unwrap();
+            let mut file =
+                std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
             writeln!(file, "{row}").unwrap();
         }
         middle

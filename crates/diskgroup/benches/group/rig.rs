@@ -21,11 +21,7 @@ pub const SPARE: u64 = 128 << 20;
 /// Seconds of processor that this process has used.
 pub fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
-    let nanos: f64 = stat
-        .split(' ')
-        .next()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(0.0);
+    let nanos: f64 = stat.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0.0);
     nanos / 1e9
 }
 
@@ -48,10 +44,7 @@ impl Backing {
     /// Makes it with a hole of `bytes`.
     pub fn sparse(dir: &Path, name: &str, bytes: u64) -> Backing {
         let backing = Backing(dir.join(format!("cellar-bench-{}-{name}", std::process::id())));
-        std::fs::File::create(&backing.0)
-            .unwrap()
-            .set_len(bytes)
-            .unwrap();
+        std::fs::File::create(&backing.0).unwrap().set_len(bytes).unwrap();
         backing
     }
 
@@ -99,10 +92,7 @@ impl Rig {
 
     /// Opens a disk as a server does: direct, behind a scheduler.
     pub fn open(&self, path: &str) -> Arc<dyn Device> {
-        let options = OpenOptions {
-            access: Access::Direct,
-            ..OpenOptions::default()
-        };
+        let options = OpenOptions { access: Access::Direct, ..OpenOptions::default() };
         let disk = open_disk(self.runtime.real_env(), Path::new(path), &options).unwrap();
         assert!(disk.in_force().direct, "{path}: {}", disk.in_force());
         let schedule = ScheduleOptions::default();
@@ -119,11 +109,8 @@ impl Rig {
 
     /// Creates the group BENCH.
     pub fn create(&self, place: &Place) {
-        let disks = self
-            .devices(place)
-            .into_iter()
-            .zip(&place.disks)
-            .map(|(device, path)| NewDisk {
+        let disks =
+            self.devices(place).into_iter().zip(&place.disks).map(|(device, path)| NewDisk {
                 device,
                 path: path.clone(),
                 name: None,
@@ -149,16 +136,11 @@ impl Rig {
             .devices(place)
             .into_iter()
             .zip(&place.disks)
-            .map(|(device, path)| FoundDisk {
-                device,
-                path: path.clone(),
-            })
+            .map(|(device, path)| FoundDisk { device, path: path.clone() })
             .collect();
         let session = Waits::new().session("group BENCH", Kind::Background);
         let env = self.env();
-        self.runtime
-            .block_on(Group::mount(&env, session, "BENCH", found, options))
-            .unwrap()
+        self.runtime.block_on(Group::mount(&env, session, "BENCH", found, options)).unwrap()
     }
 
     /// Creates and mounts it.
@@ -169,10 +151,7 @@ impl Rig {
 
     /// A file of `bytes`, all written and durable.
     pub fn file(&self, group: &Group, name: &str, bytes: u64, checksums: bool) -> File {
-        let spec = FileSpec {
-            checksums: Some(checksums),
-            ..FileSpec::new(FileType::Datafile)
-        };
+        let spec = FileSpec { checksums: Some(checksums), ..FileSpec::new(FileType::Datafile) };
         self.runtime.block_on(async {
             let file = group.create_file(&spec).await.unwrap();
             file.set_size(bytes).await.unwrap();
@@ -182,9 +161,7 @@ impl Rig {
                 let (file, noise) = (file.clone(), noise.clone());
                 async move {
                     let at = i * step as u64;
-                    file.write_at(Io::SCAN, at, noise, Durability::Cached)
-                        .await
-                        .unwrap();
+                    file.write_at(Io::SCAN, at, noise, Durability::Cached).await.unwrap();
                 }
             });
             let writes = futures_util::stream::iter(writes);
@@ -229,11 +206,7 @@ impl Rig {
                 count += worker.await.expect("the load does not fail");
             }
             let seconds = env.now().since(start).as_secs_f64();
-            Load {
-                count,
-                seconds,
-                depth,
-            }
+            Load { count, seconds, depth }
         })
     }
 

@@ -61,11 +61,7 @@ async fn durable(device: &Arc<dyn Device>, at: u64, block: Bytes, how: How) {
 
 /// The area of a whole file.
 pub fn area_of(file: &File) -> Area {
-    Area {
-        bytes: file.geometry().size,
-        devices: vec![Arc::new(file.clone())],
-        start: 0,
-    }
+    Area { bytes: file.geometry().size, devices: vec![Arc::new(file.clone())], start: 0 }
 }
 
 /// Runs every arm round by round: ours, both legs without a group, fio on each leg.
@@ -74,9 +70,8 @@ pub fn against_raw(options: &Options, report: &mut Report) {
     let rig = Rig::new();
     // The tail of each disk is left to fio.
     let used = bytes + SPARE;
-    let backings: Vec<Backing> = (0..2)
-        .map(|i| Backing::written(&options.dir, &format!("disk{i}"), used + bytes))
-        .collect();
+    let backings: Vec<Backing> =
+        (0..2).map(|i| Backing::written(&options.dir, &format!("disk{i}"), used + bytes)).collect();
     let place = Place {
         disks: backings.iter().map(Backing::path).collect(),
         redundancy: Redundancy::Normal,
@@ -89,19 +84,9 @@ pub fn against_raw(options: &Options, report: &mut Report) {
             continue;
         }
         let file = rig.file(&group, "f", bytes, checksums);
-        let raw = Area {
-            devices: place.disks.iter().map(|p| rig.open(p)).collect(),
-            start: used,
-            bytes,
-        };
-        raw_arms(
-            options,
-            report,
-            &rig,
-            (&area_of(&file), &raw),
-            &place.disks,
-            sums,
-        );
+        let raw =
+            Area { devices: place.disks.iter().map(|p| rig.open(p)).collect(), start: used, bytes };
+        raw_arms(options, report, &rig, (&area_of(&file), &raw), &place.disks, sums);
         drop(file);
         rig.runtime.block_on(group.remove("f")).unwrap();
     }
@@ -145,10 +130,8 @@ fn raw_arms(
             continue;
         }
         report.arm(&name, "2 legs", "us", &plain);
-        let slower = fio
-            .iter()
-            .map(|times| report.arm(&name, "fio", "us", times))
-            .fold(0.0, f64::max);
+        let slower =
+            fio.iter().map(|times| report.arm(&name, "fio", "us", times)).fold(0.0, f64::max);
         let what = format!("{name}: times the slower leg");
         report.at_most(what, cellar / slower, 1.25);
     }

@@ -148,11 +148,7 @@ impl Checksums {
 
     /// Sets a run of entries. They reach the disk with [`Checksums::write_back`].
     pub async fn set(inner: &Inner, disk: &Disk, entries: Entries, sums: &[u32]) {
-        assert_eq!(
-            sums.len() as u64,
-            entries.count,
-            "a checksum for each block"
-        );
+        assert_eq!(sums.len() as u64, entries.count, "a checksum for each block");
         let mut done = 0;
         for part in parts(entries, inner.au_size) {
             let slot = Self::get(inner, disk, part.number).await;
@@ -292,10 +288,6 @@ fn parts(entries: Entries, au_size: u64) -> impl Iterator<Item = Part> {
         let room = crate::on_disk::layout::CHECKSUMS_PER_BLOCK - place.entry;
         let count = room.min(end - at);
         at += count;
-        Some(Part {
-            number: place.number,
-            first: place.entry as usize,
-            count: count as usize,
-        })
+        Some(Part { number: place.number, first: place.entry as usize, count: count as usize })
     })
 }

@@ -67,11 +67,7 @@ impl DirtyLog {
                 }
             }
         }
-        DirtyLog {
-            state: Mutex::new(state),
-            durable: AtomicU64::new(0),
-            moved: Event::new(),
-        }
+        DirtyLog { state: Mutex::new(state), durable: AtomicU64::new(0), moved: Event::new() }
     }
 
     /// Every region that is marked.
@@ -86,10 +82,7 @@ impl DirtyLog {
         if state.place.contains_key(&key) {
             return Some(state.marked);
         }
-        let number = state
-            .blocks
-            .iter()
-            .position(|b| b.entries.len() < ENTRIES_PER_BLOCK)?;
+        let number = state.blocks.iter().position(|b| b.entries.len() < ENTRIES_PER_BLOCK)?;
         state.blocks[number].entries.push(key);
         state.blocks[number].changed = true;
         state.blocks[number].lacking = true;
@@ -150,10 +143,7 @@ impl DirtyLog {
                 // A task of its own: the marks of others must not hang on this caller.
                 let inner = Arc::clone(inner);
                 let env = Arc::clone(&inner.env);
-                env.spawn(
-                    "dirty region log",
-                    Box::pin(async move { write_cycle(&inner).await }),
-                );
+                env.spawn("dirty region log", Box::pin(async move { write_cycle(&inner).await }));
             }
             listener.await;
         }
@@ -195,12 +185,7 @@ impl DirtyLog {
 
 impl Slots {
     fn encode(&self, number: u16, generation: u64, life: u64) -> DirtyBlock {
-        DirtyBlock {
-            number,
-            generation,
-            life,
-            entries: self.entries.clone(),
-        }
+        DirtyBlock { number, generation, life, entries: self.entries.clone() }
     }
 }
 
@@ -211,8 +196,7 @@ async fn write_block(
     durability: Durability,
 ) -> Result<(), cellar_io::IoError> {
     let bytes = Bytes::from(block.encode(inner.uuid).0.to_vec());
-    disk.write(Io::COMMIT, block.offset(), vec![bytes], durability)
-        .await
+    disk.write(Io::COMMIT, block.offset(), vec![bytes], durability).await
 }
 
 /// Writes every changed block to every member, once.
@@ -254,20 +238,12 @@ async fn write_to_members(
         .values()
         .filter(|d| d.is_in_sync() && (members.contains(&d.no) || joining.contains(&d.no)));
     let writes = targets.map(|disk| async move {
-        let durability = if blocks.len() == 1 {
-            Durability::Durable
-        } else {
-            Durability::Cached
-        };
+        let durability = if blocks.len() == 1 { Durability::Durable } else { Durability::Cached };
         let result = async {
             for block in blocks {
                 write_block(inner, disk, block, durability).await?;
             }
-            if blocks.len() == 1 {
-                Ok(())
-            } else {
-                disk.flush(Io::COMMIT).await
-            }
+            if blocks.len() == 1 { Ok(()) } else { disk.flush(Io::COMMIT).await }
         }
         .await;
         match result {

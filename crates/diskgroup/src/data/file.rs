@@ -39,11 +39,7 @@ impl FileRuntime {
     }
 
     pub fn key(&self, region: u32) -> RegionKey {
-        RegionKey {
-            file: self.number,
-            incarnation: self.incarnation,
-            index: region,
-        }
+        RegionKey { file: self.number, incarnation: self.incarnation, index: region }
     }
 
     /// Whether regions of this file are tracked: copies may differ, or checksums may be behind.
@@ -84,9 +80,7 @@ impl FileRuntime {
             let listener = {
                 let mut state = lock(&self.gate.state);
                 if state.gone {
-                    return Err(Error::NoSuchFile {
-                        name: format!("file {}", self.number),
-                    });
+                    return Err(Error::NoSuchFile { name: format!("file {}", self.number) });
                 }
                 if !state.closed {
                     state.inside += 1;
@@ -105,9 +99,7 @@ impl FileRuntime {
             let listener = {
                 let mut state = lock(&self.gate.state);
                 if state.gone {
-                    return Err(Error::NoSuchFile {
-                        name: format!("file {}", self.number),
-                    });
+                    return Err(Error::NoSuchFile { name: format!("file {}", self.number) });
                 }
                 if closed.is_none() && !state.closed {
                     state.closed = true;

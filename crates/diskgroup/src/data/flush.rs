@@ -36,10 +36,7 @@ pub(crate) async fn flush_file(
     for part in fresh.chunks(REGIONS_PER_CHANGE) {
         let ops: Vec<Op> = part
             .iter()
-            .map(|(region, pieces)| Op::Pieces {
-                region: file.key(*region),
-                pieces: *pieces,
-            })
+            .map(|(region, pieces)| Op::Pieces { region: file.key(*region), pieces: *pieces })
             .collect();
         inner.change(|_| Ok(((), ops))).await?;
         for (region, pieces) in part {

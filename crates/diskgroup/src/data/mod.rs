@@ -80,9 +80,7 @@ impl Data {
     /// The runtime part of a file, made on first use.
     pub fn file(&self, file: &FileState) -> Arc<FileRuntime> {
         let mut files = lock(&self.files);
-        let slot = files
-            .entry(file.number)
-            .or_insert_with(|| Arc::new(FileRuntime::new(file)));
+        let slot = files.entry(file.number).or_insert_with(|| Arc::new(FileRuntime::new(file)));
         if slot.incarnation != file.incarnation {
             *slot = Arc::new(FileRuntime::new(file));
         }
@@ -97,9 +95,7 @@ impl Data {
     /// Whether somebody has a handle to the file.
     pub fn in_use(&self, number: u32) -> bool {
         let files = lock(&self.files);
-        files
-            .get(&number)
-            .is_some_and(|f| f.users.load(std::sync::atomic::Ordering::Acquire) > 0)
+        files.get(&number).is_some_and(|f| f.users.load(std::sync::atomic::Ordering::Acquire) > 0)
     }
 
     /// A file is gone.

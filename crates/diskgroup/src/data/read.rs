@@ -199,11 +199,7 @@ async fn read_part(
         LegRead::Bad => {
             // Perhaps a write passed by; perhaps the copy is bad. With the range held, nobody
             // writes, and what is wrong is wrong.
-            let block = if file.attributes.checksums {
-                BLOCK_U64
-            } else {
-                512
-            };
+            let block = if file.attributes.checksums { BLOCK_U64 } else { 512 };
             let (start, end) = (part.offset / block * block, part.offset + part.length);
             let _held = file.locks.lock(start, end.next_multiple_of(block)).await;
             let whole = read_any_copy(inner, file, io, &part).await?;
@@ -235,10 +231,7 @@ fn legs_in_order(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Result<Vec<L
         })
         .collect();
     if legs.is_empty() {
-        return Err(Error::NoCopy {
-            file: file.number,
-            offset: s.offset,
-        });
+        return Err(Error::NoCopy { file: file.number, offset: s.offset });
     }
     legs.sort_by_key(|(load, _)| *load);
     Ok(legs.into_iter().map(|(_, leg)| leg).collect())
@@ -273,23 +266,13 @@ async fn read_leg(
         inner.data.unknown.add(file, s.offset, s.length);
     }
     let blocks = buffers.iter().flat_map(|b| b.chunks_exact(BLOCK));
-    let good = blocks
-        .zip(&wanted)
-        .all(|(b, w)| *w == UNKNOWN || checksum_of(b) == *w);
-    if good {
-        LegRead::Good(buffers)
-    } else {
-        LegRead::Bad
-    }
+    let good = blocks.zip(&wanted).all(|(b, w)| *w == UNKNOWN || checksum_of(b) == *w);
+    if good { LegRead::Good(buffers) } else { LegRead::Bad }
 }
 
 /// The checksums that a stretch of a leg should have.
 pub(crate) async fn expected(inner: &Inner, disk: &Disk, leg: Leg, s: &Stretch) -> Vec<u32> {
-    let entries = Entries {
-        leg,
-        first: s.au_offset / BLOCK_U64,
-        count: s.length / BLOCK_U64,
-    };
+    let entries = Entries { leg, first: s.au_offset / BLOCK_U64, count: s.length / BLOCK_U64 };
     let mut wanted = Vec::with_capacity(entries.count as usize);
     Checksums::read(inner, disk, entries, &mut wanted).await;
     wanted
@@ -335,9 +318,7 @@ async fn read_any_copy(
                 }
             } else {
                 all = false;
-                disk.counters
-                    .checksum_errors
-                    .fetch_add(1, Ordering::Relaxed);
+                disk.counters.checksum_errors.fetch_add(1, Ordering::Relaxed);
             }
         }
         if !all {
@@ -377,27 +358,17 @@ async fn repair(
     if inner.read_only {
         return Ok(());
     }
-    let Some(disk) = inner
-        .disk(leg.disk)
-        .filter(|d| d.is_alive() && d.is_in_sync())
-    else {
+    let Some(disk) = inner.disk(leg.disk).filter(|d| d.is_alive() && d.is_in_sync()) else {
         return Ok(());
     };
     if file.attributes.checksums {
-        let entries = Entries {
-            leg,
-            first: s.au_offset / BLOCK_U64,
-            count: s.length / BLOCK_U64,
-        };
+        let entries = Entries { leg, first: s.au_offset / BLOCK_U64, count: s.length / BLOCK_U64 };
         let sums = checksums_of(std::slice::from_ref(good));
         Checksums::set(inner, disk, entries, &sums).await;
     }
     let at = au_offset(leg.au, inner.au_size) + s.au_offset;
     let data = vec![good.clone()];
-    match disk
-        .write(Io::FOREGROUND, at, data, Durability::Cached)
-        .await
-    {
+    match disk.write(Io::FOREGROUND, at, data, Durability::Cached).await {
         Ok(()) => {
             disk.counters.repaired.fetch_add(1, Ordering::Relaxed);
             Ok(())

@@ -78,10 +78,7 @@ impl Regions {
             })
             .collect();
         let cap = cap.clamp(CAP_MIN, DIRTY_REGIONS_MAX / 2);
-        Regions {
-            state: Mutex::new(State { map, cap }),
-            moved: Event::new(),
-        }
+        Regions { state: Mutex::new(State { map, cap }), moved: Event::new() }
     }
 
     pub fn wake_all(&self) {
@@ -116,20 +113,12 @@ impl Regions {
     /// The next region to be resynced, with its pieces.
     pub fn next_to_sync(&self) -> Option<(RegionKey, u64)> {
         let state = lock(&self.state);
-        state
-            .map
-            .iter()
-            .find(|(_, r)| r.to_sync != 0)
-            .map(|(k, r)| (*k, r.to_sync))
+        state.map.iter().find(|(_, r)| r.to_sync != 0).map(|(k, r)| (*k, r.to_sync))
     }
 
     /// How many pieces are still to be resynced.
     pub fn pieces_to_sync(&self) -> u64 {
-        lock(&self.state)
-            .map
-            .values()
-            .map(|r| u64::from(r.to_sync.count_ones()))
-            .sum()
+        lock(&self.state).map.values().map(|r| u64::from(r.to_sync.count_ones())).sum()
     }
 
     /// Marks regions durably before a write to them; they stay dirty until the guard is dropped.
@@ -138,11 +127,7 @@ impl Regions {
         keys: Vec<RegionKey>,
     ) -> Result<WriteGuard<'_>, Error> {
         let regions = &inner.data.regions;
-        let mut guard = WriteGuard {
-            regions,
-            inner,
-            keys: Vec::new(),
-        };
+        let mut guard = WriteGuard { regions, inner, keys: Vec::new() };
         for key in keys {
             loop {
                 let listener = regions.moved.listen();
@@ -183,13 +168,8 @@ impl Regions {
             if len >= cap && !overshoot {
                 return Enter::Full;
             }
-            let region = Region {
-                marked: false,
-                writes: 1,
-                used: now,
-                cleaning: false,
-                to_sync: 0,
-            };
+            let region =
+                Region { marked: false, writes: 1, used: now, cleaning: false, to_sync: 0 };
             state.map.insert(key, region);
             if is_pressed(len + 1, cap) {
                 // In time, so that the cap is not met before there is room again.
@@ -197,11 +177,7 @@ impl Regions {
             }
         }
         // `cap` is far below what the dirty log holds.
-        let ticket = inner
-            .data
-            .dirty_log
-            .add(key)
-            .expect("the dirty log holds twice the cap");
+        let ticket = inner.data.dirty_log.add(key).expect("the dirty log holds twice the cap");
         Enter::In(Some(ticket))
     }
 
@@ -226,10 +202,8 @@ impl Regions {
         idle_regions.sort_unstable();
         if pressed {
             let quarter = (state.cap / 4).max(1);
-            let long_idle = idle_regions
-                .iter()
-                .take_while(|(used, _)| now.since(*used) >= idle)
-                .count();
+            let long_idle =
+                idle_regions.iter().take_while(|(used, _)| now.since(*used) >= idle).count();
             idle_regions.truncate(quarter.max(long_idle));
         }
         let keys: Vec<RegionKey> = idle_regions.into_iter().map(|(_, k)| k).collect();
@@ -245,11 +219,7 @@ impl Regions {
     pub fn cleaned(&self, dirty_log: &DirtyLog, keys: &[RegionKey]) {
         let mut state = lock(&self.state);
         for key in keys {
-            if state
-                .map
-                .get(key)
-                .is_some_and(|r| r.cleaning && r.writes == 0)
-            {
+            if state.map.get(key).is_some_and(|r| r.cleaning && r.writes == 0) {
                 state.map.remove(key);
                 dirty_log.remove(key);
             }
@@ -273,16 +243,8 @@ impl Regions {
     /// A file, or its end, is gone: its regions from `from` on need no agreement.
     pub fn forget(&self, dirty_log: &DirtyLog, file: u32, incarnation: u32, from: u32) {
         let mut state = lock(&self.state);
-        let first = RegionKey {
-            file,
-            incarnation,
-            index: from,
-        };
-        let last = RegionKey {
-            file,
-            incarnation,
-            index: u32::MAX,
-        };
+        let first = RegionKey { file, incarnation, index: from };
+        let last = RegionKey { file, incarnation, index: u32::MAX };
         let keys: Vec<RegionKey> = state.map.range(first..=last).map(|(k, _)| *k).collect();
         for key in keys {
             state.map.remove(&key);

@@ -75,9 +75,7 @@ pub(crate) async fn rebuild(inner: &Arc<Inner>) -> Result<(), Error> {
         let file = {
             let core = lock(&inner.core);
             let found = core.state.files.get(&key.file);
-            found
-                .filter(|f| f.incarnation == key.incarnation)
-                .map(|f| inner.data.file(f))
+            found.filter(|f| f.incarnation == key.incarnation).map(|f| inner.data.file(f))
         };
         let Some(file) = file else { continue };
         for bit in (0..64u32).filter(|bit| pieces >> bit & 1 == 1) {
@@ -104,15 +102,10 @@ async fn sync_region(inner: &Arc<Inner>, key: RegionKey, pieces: u64) -> Result<
     let file = {
         let core = lock(&inner.core);
         let found = core.state.files.get(&key.file);
-        found
-            .filter(|f| f.incarnation == key.incarnation)
-            .map(|f| inner.data.file(f))
+        found.filter(|f| f.incarnation == key.incarnation).map(|f| inner.data.file(f))
     };
     let Some(file) = file else {
-        inner
-            .data
-            .regions
-            .forget(&inner.data.dirty_log, key.file, key.incarnation, 0);
+        inner.data.regions.forget(&inner.data.dirty_log, key.file, key.incarnation, 0);
         return Ok(());
     };
     let _entered = match file.enter().await {
@@ -224,17 +217,11 @@ async fn make_equal(
 async fn choose(inner: &Arc<Inner>, file: &FileRuntime, s: &Stretch, copies: &[Copy<'_>]) -> Bytes {
     let readable: Vec<&Copy<'_>> = copies.iter().filter(|c| c.bytes.is_some()).collect();
     let bytes_of = |copy: &Copy<'_>| -> Bytes {
-        let bytes = copy
-            .bytes
-            .as_deref()
-            .expect("only readable copies are asked");
+        let bytes = copy.bytes.as_deref().expect("only readable copies are asked");
         Bytes::copy_from_slice(bytes)
     };
     let first = bytes_of(readable[0]);
-    if readable
-        .iter()
-        .all(|c| c.bytes.as_deref() == Some(&first[..]))
-    {
+    if readable.iter().all(|c| c.bytes.as_deref() == Some(&first[..])) {
         return first;
     }
     let mut sums: Vec<Vec<u32>> = Vec::new();

@@ -111,10 +111,7 @@ pub(crate) async fn verify(
     for number in numbers {
         let found = {
             let core = lock(&inner.core);
-            core.state
-                .files
-                .get(number)
-                .map(|f| (inner.data.file(f), f.allocated(inner.au_size)))
+            core.state.files.get(number).map(|f| (inner.data.file(f), f.allocated(inner.au_size)))
         };
         let Some((file, allocated)) = found else {
             continue;
@@ -199,11 +196,7 @@ async fn look(
 ) -> Result<Findings, Error> {
     let mut found = Findings::default();
     let mut legs = super::write::legs_of(inner, file, s)?;
-    let there = |leg: &Leg| {
-        inner
-            .disk(leg.disk)
-            .is_some_and(|d| d.is_in_sync() && d.is_alive())
-    };
+    let there = |leg: &Leg| inner.disk(leg.disk).is_some_and(|d| d.is_in_sync() && d.is_alive());
     if copies == Copies::Primary {
         legs = legs.into_iter().find(there).into_iter().collect();
     }
@@ -222,9 +215,7 @@ async fn look(
             }
             Some((disk, Err(_))) => {
                 found.unreadable_bytes += s.length;
-                found
-                    .places
-                    .push(place(file, s.offset, &disk.name, "unreadable"));
+                found.places.push(place(file, s.offset, &disk.name, "unreadable"));
             }
         }
     }
@@ -246,12 +237,7 @@ async fn look(
 }
 
 fn place(file: &FileRuntime, offset: u64, disk: &str, what: &'static str) -> BadPlace {
-    BadPlace {
-        file: file.number,
-        offset,
-        disk: disk.to_owned(),
-        what,
-    }
+    BadPlace { file: file.number, offset, disk: disk.to_owned(), what }
 }
 
 fn look_at_piece(
@@ -268,9 +254,7 @@ fn look_at_piece(
     let key = file.key((at / REGION_BYTES) as u32);
     let bit = at / PIECE_BYTES % PIECES_PER_REGION;
     let dirty = inner.data.regions.to_sync(&key) >> bit & 1 == 1;
-    let differ = read
-        .windows(2)
-        .any(|pair| pair[0].1[range.clone()] != pair[1].1[range.clone()]);
+    let differ = read.windows(2).any(|pair| pair[0].1[range.clone()] != pair[1].1[range.clone()]);
     if dirty {
         found.dirty_pieces += 1;
         found.dirty_pieces_differing += u64::from(differ);
@@ -296,9 +280,7 @@ fn look_at_piece(
                 found.checksums_wrong += 1;
                 let disk = inner.disk(leg.disk).map_or("", |d| d.name.as_str());
                 let offset = at + i as u64 * BLOCK_U64;
-                found
-                    .places
-                    .push(place(file, offset, disk, "checksum is wrong"));
+                found.places.push(place(file, offset, disk, "checksum is wrong"));
             }
         }
     }

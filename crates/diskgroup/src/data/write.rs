@@ -81,11 +81,7 @@ async fn write_part(
     let entered = file.enter().await?;
     let end = offset + data.iter().map(|d| d.len() as u64).sum::<u64>();
     // Widened to whole blocks where checksums are kept, to whole pieces where a piece is new.
-    let block = if file.attributes.checksums {
-        BLOCK_U64
-    } else {
-        u64::from(inner.sector_size)
-    };
+    let block = if file.attributes.checksums { BLOCK_U64 } else { u64::from(inner.sector_size) };
     let mut range = (offset / block * block, end.next_multiple_of(block));
     // Before the lock: resync takes it too. Pieces once made equal stay so.
     for (region, pieces) in pieces_of(range.0, range.1) {
@@ -112,9 +108,7 @@ async fn write_part(
     }
     let dirty = Regions::begin_write(inner, marks).await?;
     let data = fill_up(inner, file, io, (offset, end), range, data, &written).await?;
-    let fresh = touched
-        .iter()
-        .map(|(region, pieces)| (*region, pieces & !written[region]));
+    let fresh = touched.iter().map(|(region, pieces)| (*region, pieces & !written[region]));
     let fresh: Vec<(u32, u64)> = fresh.filter(|(_, pieces)| *pieces != 0).collect();
     // A new piece is durable only with its record, which wants a flush first.
     let direct = if fresh.is_empty() && !has_fresh(file, &touched) {
@@ -138,9 +132,7 @@ async fn write_part(
 }
 
 fn has_fresh(file: &FileRuntime, touched: &BTreeMap<u32, u64>) -> bool {
-    touched
-        .iter()
-        .any(|(region, pieces)| file.fresh_of(*region) & pieces != 0)
+    touched.iter().any(|(region, pieces)| file.fresh_of(*region) & pieces != 0)
 }
 
 /// Widens a range to whole pieces at an end that lies in a piece never written.
@@ -149,16 +141,8 @@ fn widen(inner: &Inner, file: &FileRuntime, range: (u64, u64)) -> (u64, u64) {
         let bit = 1u64 << (at / PIECE_BYTES % PIECES_PER_REGION);
         written_pieces(inner, file, (at / REGION_BYTES) as u32) & bit == 0
     };
-    let start = if unwritten(range.0) {
-        range.0 / PIECE_BYTES * PIECE_BYTES
-    } else {
-        range.0
-    };
-    let end = if unwritten(range.1 - 1) {
-        range.1.next_multiple_of(PIECE_BYTES)
-    } else {
-        range.1
-    };
+    let start = if unwritten(range.0) { range.0 / PIECE_BYTES * PIECE_BYTES } else { range.0 };
+    let end = if unwritten(range.1 - 1) { range.1.next_multiple_of(PIECE_BYTES) } else { range.1 };
     (start, end)
 }
 
@@ -177,9 +161,7 @@ async fn fill_up(
     }
     let is_written = |at: u64| {
         let bit = 1u64 << (at / PIECE_BYTES % PIECES_PER_REGION);
-        written
-            .get(&((at / REGION_BYTES) as u32))
-            .is_some_and(|w| w & bit != 0)
+        written.get(&((at / REGION_BYTES) as u32)).is_some_and(|w| w & bit != 0)
     };
     let mut all = Vec::with_capacity(data.len() + 2);
     if range.0 < wanted.0 {
@@ -211,10 +193,7 @@ pub(crate) fn legs_of(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Result<
         Some(f) if f.incarnation == file.incarnation && s.extent < f.extents() => {
             Ok(f.legs_of(s.extent).to_vec())
         }
-        _ => Err(Error::NoCopy {
-            file: file.number,
-            offset: s.offset,
-        }),
+        _ => Err(Error::NoCopy { file: file.number, offset: s.offset }),
     }
 }
 
@@ -238,28 +217,14 @@ pub(crate) async fn write_legs(
             .collect::<Result<_, _>>()?;
     for (s, legs) in &stretches_seen {
         let part = rest.take(s.length as usize);
-        let sums = if file.attributes.checksums {
-            checksums_of(&part)
-        } else {
-            Vec::new()
-        };
+        let sums = if file.attributes.checksums { checksums_of(&part) } else { Vec::new() };
         for leg in legs {
             let Some(disk) = inner.disk(leg.disk).filter(|d| d.is_in_sync()) else {
                 continue;
             };
             if file.attributes.checksums {
                 let (first, count) = (s.au_offset / BLOCK_U64, s.length / BLOCK_U64);
-                Checksums::set(
-                    inner,
-                    disk,
-                    Entries {
-                        leg: *leg,
-                        first,
-                        count,
-                    },
-                    &sums,
-                )
-                .await;
+                Checksums::set(inner, disk, Entries { leg: *leg, first, count }, &sums).await;
             }
             let at = au_offset(leg.au, inner.au_size) + s.au_offset;
             let part = part.clone();
@@ -274,14 +239,8 @@ pub(crate) async fn write_legs(
     }
     // Every extent must have a copy that is in sync after all that left have left.
     for (s, legs) in stretches_seen {
-        if !legs
-            .iter()
-            .any(|l| inner.disk(l.disk).is_some_and(|d| d.is_in_sync()))
-        {
-            return Err(Error::NoCopy {
-                file: file.number,
-                offset: s.offset,
-            });
+        if !legs.iter().any(|l| inner.disk(l.disk).is_some_and(|d| d.is_in_sync())) {
+            return Err(Error::NoCopy { file: file.number, offset: s.offset });
         }
     }
     Ok(())
@@ -290,11 +249,7 @@ pub(crate) async fn write_legs(
 /// The checksum of each 4 KiB of `slices`.
 pub(crate) fn checksums_of(slices: &[Bytes]) -> Vec<u32> {
     if slices.iter().all(|s| s.len().is_multiple_of(BLOCK)) {
-        return slices
-            .iter()
-            .flat_map(|s| s.chunks_exact(BLOCK))
-            .map(checksum_of)
-            .collect();
+        return slices.iter().flat_map(|s| s.chunks_exact(BLOCK)).map(checksum_of).collect();
     }
     let whole: Vec<u8> = slices.concat();
     whole.chunks_exact(BLOCK).map(checksum_of).collect()

@@ -78,24 +78,17 @@ impl From<TreeError> for Error {
             TreeError::NotFound { name, .. } => Error::NoSuchFile { name },
             TreeError::Exists { name, .. } => Error::Exists { name },
             TreeError::NotEmpty { dir, .. } => Error::NotEmpty { name: dir },
-            TreeError::NotADirectory(name) => Error::BadName {
-                name,
-                why: "it is a file, not a directory".into(),
-            },
-            TreeError::IsADirectory(name) => Error::BadName {
-                name,
-                why: "it is a directory, not a file".into(),
-            },
-            TreeError::Loop(name) => Error::BadName {
-                name,
-                why: "it cannot move below itself".into(),
-            },
-            TreeError::NoSuchDir(no) => Error::NoSuchFile {
-                name: format!("directory {}", no.0),
-            },
-            TreeError::DirInUse(no) => Error::Exists {
-                name: format!("directory {}", no.0),
-            },
+            TreeError::NotADirectory(name) => {
+                Error::BadName { name, why: "it is a file, not a directory".into() }
+            }
+            TreeError::IsADirectory(name) => {
+                Error::BadName { name, why: "it is a directory, not a file".into() }
+            }
+            TreeError::Loop(name) => {
+                Error::BadName { name, why: "it cannot move below itself".into() }
+            }
+            TreeError::NoSuchDir(no) => Error::NoSuchFile { name: format!("directory {}", no.0) },
+            TreeError::DirInUse(no) => Error::Exists { name: format!("directory {}", no.0) },
         }
     }
 }
@@ -106,10 +99,8 @@ pub(crate) fn parts_of(path: &str) -> Result<Vec<PathPart>, Error> {
         .split('/')
         .filter(|p| !p.is_empty())
         .map(|p| {
-            PathPart::new(p).map_err(|e| Error::BadName {
-                name: path.to_owned(),
-                why: e.to_string(),
-            })
+            PathPart::new(p)
+                .map_err(|e| Error::BadName { name: path.to_owned(), why: e.to_string() })
         })
         .collect()
 }
@@ -127,12 +118,7 @@ impl Group {
             .change(|core| {
                 let attributes = attributes(core, spec)?;
                 let (number, incarnation) = (core.state.next_file, core.state.next_incarnation);
-                let op = Op::FileCreate {
-                    number,
-                    incarnation,
-                    attributes,
-                    at_ns,
-                };
+                let op = Op::FileCreate { number, incarnation, attributes, at_ns };
                 Ok((number, vec![op]))
             })
             .await?;
@@ -147,13 +133,8 @@ impl Group {
         self.inner.check_running()?;
         let core = lock(&self.inner.core);
         match core.state.files.get(&number) {
-            Some(file) => Ok(File::new(
-                Arc::clone(&self.inner),
-                self.inner.data.file(file),
-            )),
-            None => Err(Error::NoSuchFile {
-                name: format!("file {number}"),
-            }),
+            Some(file) => Ok(File::new(Arc::clone(&self.inner), self.inner.data.file(file))),
+            None => Err(Error::NoSuchFile { name: format!("file {number}") }),
         }
     }
 
@@ -168,13 +149,8 @@ impl Group {
         let number = core.state.names.lookup_file(&parts)?.file.0;
         // Under the same lock, so that nobody deletes it between its name and its handle.
         match core.state.files.get(&number) {
-            Some(file) => Ok(File::new(
-                Arc::clone(&self.inner),
-                self.inner.data.file(file),
-            )),
-            None => Err(Error::NoSuchFile {
-                name: path.to_owned(),
-            }),
+            Some(file) => Ok(File::new(Arc::clone(&self.inner), self.inner.data.file(file))),
+            None => Err(Error::NoSuchFile { name: path.to_owned() }),
         }
     }
 
@@ -190,10 +166,7 @@ impl Group {
             false => PublishIf::NameIsFree,
         };
         let published = self.publish_if(file, path, condition).await?;
-        assert!(
-            published,
-            "only a condition on the old file is answered with no"
-        );
+        assert!(published, "only a condition on the old file is answered with no");
         Ok(())
     }
 
@@ -219,18 +192,14 @@ impl Group {
             .change(|core| {
                 let state = &core.state;
                 let incarnation = state.files.get(&number).map(|f| f.incarnation);
-                let incarnation = incarnation.ok_or(Error::NoSuchFile {
-                    name: path.to_owned(),
-                })?;
+                let incarnation = incarnation.ok_or(Error::NoSuchFile { name: path.to_owned() })?;
                 let before = state.names.lookup(&parts).ok().map(|f| f.entry);
                 let old = match (before, condition) {
                     (Some(Entry::Dir(_)), _) => {
                         return Err(TreeError::IsADirectory(path.to_owned()).into());
                     }
                     (Some(Entry::File(_)), PublishIf::NameIsFree) => {
-                        return Err(Error::Exists {
-                            name: path.to_owned(),
-                        });
+                        return Err(Error::Exists { name: path.to_owned() });
                     }
                     (Some(Entry::File(old)), PublishIf::NameHas { file, incarnation }) => {
                         if (old.file.0, old.incarnation) != (file, incarnation) {
@@ -243,20 +212,14 @@ impl Group {
                     (None, _) => None,
                 };
                 let (dir, mut ops) = mkdirs(core, dirs)?;
-                let alias = Alias {
-                    file: FileNo(number),
-                    incarnation,
-                    system: false,
-                };
+                let alias = Alias { file: FileNo(number), incarnation, system: false };
                 let name = name.clone();
                 ops.push(Op::Name(match old {
                     Some(_) => NameOp::Replace { dir, name, alias },
                     None => NameOp::Link { dir, name, alias },
                 }));
                 ops.push(Op::FilePublish { number });
-                let orphan = old
-                    .filter(|o| o.file.0 != number)
-                    .and_then(|o| orphaned(core, o, 1));
+                let orphan = old.filter(|o| o.file.0 != number).and_then(|o| orphaned(core, o, 1));
                 ops.extend(orphan.map(|number| Op::FileUnpublish { number }));
                 Ok((Some(orphan), ops))
             })
@@ -279,10 +242,8 @@ impl Group {
                 let (Entry::File(alias), Some(name)) = (found.entry, parts.last()) else {
                     return Err(TreeError::IsADirectory(path.to_owned()).into());
                 };
-                let mut ops = vec![Op::Name(NameOp::Unlink {
-                    dir: found.parent,
-                    name: name.clone(),
-                })];
+                let mut ops =
+                    vec![Op::Name(NameOp::Unlink { dir: found.parent, name: name.clone() })];
                 let orphan = orphaned(core, alias, 1);
                 ops.extend(orphan.map(|number| Op::FileUnpublish { number }));
                 Ok((orphan, ops))
@@ -297,10 +258,7 @@ impl Group {
     /// No such name, or the new one is taken or will not do.
     pub async fn rename(&self, from: &str, to: &str, replace: bool) -> Result<(), Error> {
         let (from_parts, to_parts) = (parts_of(from)?, parts_of(to)?);
-        let bad = || Error::BadName {
-            name: to.to_owned(),
-            why: "it names no file".to_owned(),
-        };
+        let bad = || Error::BadName { name: to.to_owned(), why: "it names no file".to_owned() };
         let (to_name, to_dirs) = to_parts.split_last().ok_or_else(bad)?;
         let from_name = from_parts.last().ok_or_else(bad)?;
         if from_parts == to_parts {
@@ -315,9 +273,7 @@ impl Group {
                     (None, _) => None,
                     (Some(Entry::File(old)), Entry::File(_)) if replace => Some(old),
                     _ => {
-                        return Err(Error::Exists {
-                            name: to.to_owned(),
-                        });
+                        return Err(Error::Exists { name: to.to_owned() });
                     }
                 };
                 let (to_dir, mut ops) = mkdirs(core, to_dirs)?;
@@ -351,20 +307,11 @@ impl Group {
             .change(|core| {
                 let file = core.state.names.lookup_file(&parts)?;
                 if core.state.names.lookup(&alias_parts).is_ok() {
-                    return Err(Error::Exists {
-                        name: alias.to_owned(),
-                    });
+                    return Err(Error::Exists { name: alias.to_owned() });
                 }
                 let dir = core.state.names.lookup_dir(dirs)?;
-                let alias = Alias {
-                    system: false,
-                    ..file
-                };
-                let op = Op::Name(NameOp::Link {
-                    dir,
-                    name: name.clone(),
-                    alias,
-                });
+                let alias = Alias { system: false, ..file };
+                let op = Op::Name(NameOp::Link { dir, name: name.clone(), alias });
                 Ok(((), vec![op]))
             })
             .await
@@ -408,11 +355,7 @@ impl Group {
                     .filter_map(|(alias, names)| orphaned(core, *alias, *names))
                     .collect();
                 let mut ops: Vec<Op> = steps.into_iter().map(Op::Name).collect();
-                ops.extend(
-                    orphans
-                        .iter()
-                        .map(|number| Op::FileUnpublish { number: *number }),
-                );
+                ops.extend(orphans.iter().map(|number| Op::FileUnpublish { number: *number }));
                 Ok((orphans, ops))
             })
             .await?;
@@ -439,11 +382,7 @@ impl Group {
                 }),
                 Entry::Dir(dir) => {
                     if !parts.is_empty() {
-                        out.push(Listed {
-                            path: text(&parts),
-                            file: None,
-                            system: false,
-                        });
+                        out.push(Listed { path: text(&parts), file: None, system: false });
                     }
                     if !recursive {
                         continue;
@@ -456,11 +395,7 @@ impl Group {
                             Entry::File(alias) => (Some(alias.file.0), alias.system),
                             Entry::Dir(_) => (None, false),
                         };
-                        out.push(Listed {
-                            path: text(&all),
-                            file,
-                            system,
-                        });
+                        out.push(Listed { path: text(&all), file, system });
                     }
                 }
             }
@@ -484,11 +419,7 @@ impl Group {
                     Entry::File(alias) => (Some(alias.file.0), alias.system),
                     Entry::Dir(_) => (None, false),
                 };
-                Listed {
-                    path: format!("{prefix}{name}"),
-                    file,
-                    system,
-                }
+                Listed { path: format!("{prefix}{name}"), file, system }
             })
             .collect())
     }
@@ -497,12 +428,7 @@ impl Group {
     pub(crate) async fn delete_temporaries(&self) -> Result<(), Error> {
         let temporaries: Vec<u32> = {
             let core = lock(&self.inner.core);
-            core.state
-                .files
-                .values()
-                .filter(|f| f.temporary)
-                .map(|f| f.number)
-                .collect()
+            core.state.files.values().filter(|f| f.temporary).map(|f| f.number).collect()
         };
         for number in temporaries {
             delete_file(&self.inner, number).await?;
@@ -559,39 +485,23 @@ fn attributes(core: &Core, spec: &FileSpec) -> Result<FileAttributes, Error> {
         Some(name) => {
             let name = name.to_uppercase();
             if !core.state.disks.values().any(|d| d.failgroup == name) {
-                let known: std::collections::BTreeSet<&str> = core
-                    .state
-                    .disks
-                    .values()
-                    .map(|d| d.failgroup.as_str())
-                    .collect();
+                let known: std::collections::BTreeSet<&str> =
+                    core.state.disks.values().map(|d| d.failgroup.as_str()).collect();
                 let known: Vec<&str> = known.into_iter().collect();
                 return Err(bad("failure group", name, &known.join(", ")));
             }
             Some(name)
         }
     };
-    let default = if placement.is_some() {
-        1
-    } else {
-        core.state.header.redundancy.copies()
-    };
+    let default = if placement.is_some() { 1 } else { core.state.header.redundancy.copies() };
     let copies = spec.copies.unwrap_or(default);
     if !(1..=3).contains(&copies) || (placement.is_some() && copies != 1) {
-        return Err(bad(
-            "number of copies",
-            copies.to_string(),
-            "1, 2 or 3; 1 in one place",
-        ));
+        return Err(bad("number of copies", copies.to_string(), "1, 2 or 3; 1 in one place"));
     }
     if spec.unit != 4096 && spec.unit != 8192 {
         return Err(bad("unit", spec.unit.to_string(), "4096 or 8192"));
     }
-    let default = core
-        .state
-        .attributes
-        .get("content.checksum")
-        .is_none_or(|v| v == "true");
+    let default = core.state.attributes.get("content.checksum").is_none_or(|v| v == "true");
     Ok(FileAttributes {
         file_type: spec.file_type,
         copies,
@@ -608,9 +518,7 @@ pub(crate) async fn grow(inner: &Arc<Inner>, number: u32, bytes: u64) -> Result<
         let more = inner
             .change(|core| {
                 let file = core.state.files.get(&number).cloned();
-                let file = file.ok_or(Error::NoSuchFile {
-                    name: format!("file {number}"),
-                })?;
+                let file = file.ok_or(Error::NoSuchFile { name: format!("file {number}") })?;
                 let wanted = FileState::extents_for(bytes, file.attributes.striping, inner.au_size);
                 let missing = wanted.saturating_sub(file.extents());
                 if missing == 0 {
@@ -618,9 +526,7 @@ pub(crate) async fn grow(inner: &Arc<Inner>, number: u32, bytes: u64) -> Result<
                 }
                 check_room(inner, core, &file, missing)?;
                 let count = missing.min(SETS_PER_RECORD as u64);
-                let placed = core
-                    .space
-                    .place(&file, u32::try_from(count).expect("bounded"));
+                let placed = core.space.place(&file, u32::try_from(count).expect("bounded"));
                 let legs = placed.map_err(|e| no_space(inner, core, missing, &e))?;
                 Ok((missing > count, vec![Op::FileExtend { number, legs }]))
             })
@@ -636,10 +542,7 @@ fn check_room(inner: &Inner, core: &Core, file: &FileState, missing: u64) -> Res
     if missing <= SETS_PER_RECORD as u64 || file.attributes.placement.is_some() {
         return Ok(());
     }
-    let fits = core
-        .space
-        .usable(file.attributes.copies, &core.state)
-        .writable_now;
+    let fits = core.space.usable(file.attributes.copies, &core.state).writable_now;
     if missing <= fits {
         return Ok(());
     }
@@ -663,9 +566,7 @@ pub(crate) async fn shrink(inner: &Arc<Inner>, number: u32, bytes: u64) -> Resul
     let runtime = {
         let core = lock(&inner.core);
         let file = core.state.files.get(&number);
-        file.map(|f| inner.data.file(f)).ok_or(Error::NoSuchFile {
-            name: number.to_string(),
-        })?
+        file.map(|f| inner.data.file(f)).ok_or(Error::NoSuchFile { name: number.to_string() })?
     };
     let _closed = runtime.close().await?;
     let ticket = {
@@ -682,20 +583,13 @@ pub(crate) async fn shrink(inner: &Arc<Inner>, number: u32, bytes: u64) -> Resul
         let freed = file.legs[left as usize * copies..].to_vec();
         let regions = (left * inner.au_size).div_ceil(REGION_BYTES);
         let boundary = (left * inner.au_size) % REGION_BYTES;
-        let mut ops = vec![Op::FileShrink {
-            number,
-            extents: left,
-            regions: regions as u32,
-        }];
+        let mut ops = vec![Op::FileShrink { number, extents: left, regions: regions as u32 }];
         let last = regions.checked_sub(1).filter(|_| boundary != 0);
         if let Some(last) = last {
             // The last region is cut: its pieces behind the cut are unwritten again.
             let kept = boundary / crate::on_disk::layout::PIECE_BYTES;
             let pieces = u64::MAX.checked_shl(kept as u32).unwrap_or(0);
-            ops.push(Op::PiecesForget {
-                region: runtime.key(last as u32),
-                pieces,
-            });
+            ops.push(Op::PiecesForget { region: runtime.key(last as u32), pieces });
             runtime.remove_fresh(last as u32, pieces);
         }
         for (region, pieces) in runtime.fresh() {
@@ -746,10 +640,7 @@ pub(crate) async fn delete_file(inner: &Arc<Inner>, number: u32) -> Result<(), E
         closed.mark_gone();
         ticket
     };
-    inner
-        .data
-        .regions
-        .forget(&inner.data.dirty_log, number, runtime.incarnation, 0);
+    inner.data.regions.forget(&inner.data.dirty_log, number, runtime.incarnation, 0);
     inner.data.forget_file(number);
     inner.log.wanted.notify(1);
     inner.wait_durable(ticket).await
@@ -762,7 +653,5 @@ pub(crate) async fn delete_file(inner: &Arc<Inner>, number: u32) -> Result<(), E
 pub(crate) fn check_attributes(
     attributes: &std::collections::BTreeMap<String, String>,
 ) -> Result<(), Error> {
-    attributes
-        .iter()
-        .try_for_each(|(name, value)| check_attribute(name, value))
+    attributes.iter().try_for_each(|(name, value)| check_attribute(name, value))
 }

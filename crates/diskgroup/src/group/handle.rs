@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use cellar_io::{
-    Buffer, Device, Discard, Durability, EnvExt, Geometry, Io, IoError, IoErrorKind, IoFuture, Op as IoOp,
-    check_request,
+    Buffer, Device, Discard, Durability, EnvExt, Geometry, Io, IoError, IoErrorKind, IoFuture,
+    Op as IoOp, check_request,
 };
 use cellar_wait::{Event, Session};
 
@@ -73,12 +73,7 @@ impl File {
     pub(crate) fn new(inner: Arc<Inner>, file: Arc<FileRuntime>) -> File {
         file.users.fetch_add(1, Ordering::AcqRel);
         let name = format!("+{}/{}.{}", inner.name, file.number, file.incarnation).into();
-        File {
-            inner,
-            file,
-            name,
-            session: None,
-        }
+        File { inner, file, name, session: None }
     }
 
     /// The same file, with its waits counted on `session`.
@@ -102,18 +97,12 @@ impl File {
     /// Its size in bytes, as its owner last set it.
     pub fn size(&self) -> u64 {
         let core = lock(&self.inner.core);
-        core.state
-            .files
-            .get(&self.file.number)
-            .map_or(0, |f| f.size)
+        core.state.files.get(&self.file.number).map_or(0, |f| f.size)
     }
 
     fn allocated(&self) -> u64 {
         let core = lock(&self.inner.core);
-        core.state
-            .files
-            .get(&self.file.number)
-            .map_or(0, |f| f.allocated(self.inner.au_size))
+        core.state.files.get(&self.file.number).map_or(0, |f| f.allocated(self.inner.au_size))
     }
 
     /// Makes room for `bytes`, durably; the new room reads as zeros.
@@ -132,18 +121,12 @@ impl File {
     pub async fn set_size(&self, bytes: u64) -> Result<(), Error> {
         grow(&self.inner, self.file.number, bytes).await?;
         let at_ns = self.inner.env.wall().unix_nanos;
-        let op = Op::FileSize {
-            number: self.file.number,
-            size: bytes,
-            at_ns,
-        };
+        let op = Op::FileSize { number: self.file.number, size: bytes, at_ns };
         let number = self.file.number;
         self.inner
             .change(|core| match core.state.files.contains_key(&number) {
                 true => Ok(((), vec![op])),
-                false => Err(Error::NoSuchFile {
-                    name: self.name.to_string(),
-                }),
+                false => Err(Error::NoSuchFile { name: self.name.to_string() }),
             })
             .await?;
         shrink(&self.inner, number, bytes).await
@@ -155,15 +138,9 @@ impl File {
             Error::Corrupt { .. } => IoErrorKind::Media,
             Error::NoSpace { .. } => IoErrorKind::NoSpace,
             Error::ReadOnly { .. } => IoErrorKind::Permission,
-            Error::NoCopy { .. } => IoErrorKind::Gone {
-                reason: "no copy is online",
-            },
-            Error::NoSuchFile { .. } => IoErrorKind::Gone {
-                reason: "the file was deleted",
-            },
-            _ => IoErrorKind::Gone {
-                reason: "the disk group stopped",
-            },
+            Error::NoCopy { .. } => IoErrorKind::Gone { reason: "no copy is online" },
+            Error::NoSuchFile { .. } => IoErrorKind::Gone { reason: "the file was deleted" },
+            _ => IoErrorKind::Gone { reason: "the disk group stopped" },
         };
         IoError::new(kind, &self.name, op, offset, length)
     }
@@ -214,9 +191,8 @@ impl File {
         // A task of its own: a caller that goes away half-way must not let go of the range and the
         // regions while the devices still have the write.
         let (inner, file) = (Arc::clone(&self.inner), Arc::clone(&self.file));
-        let task = async move {
-            write::write_file(&inner, &file, io, offset, data, durability).await
-        };
+        let task =
+            async move { write::write_file(&inner, &file, io, offset, data, durability).await };
         let written = self.inner.env.run("write", task).await;
         let result = written.unwrap_or_else(|| {
             Err(Error::Stopped { group: self.inner.name.clone(), why: "the runtime ended".into() })

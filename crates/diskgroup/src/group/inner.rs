@@ -46,34 +46,20 @@ pub(crate) struct Batch {
 
 impl Core {
     pub fn new(state: GroupState, space: Room) -> Core {
-        Core {
-            state,
-            space,
-            queue: Vec::new(),
-            queued: 0,
-            frees: Vec::new(),
-        }
+        Core { state, space, queue: Vec::new(), queued: 0, frees: Vec::new() }
     }
 
     /// Applies `ops` and queues them as one: a crash keeps all of them or none.
     pub fn enqueue(&mut self, ops: &[Op]) -> u64 {
         let mut w = Writer::new();
         for op in ops {
-            self.state
-                .apply(op)
-                .expect("a change is checked before it is queued");
+            self.state.apply(op).expect("a change is checked before it is queued");
             op.put(&mut w);
         }
         let payload = w.into_bytes();
-        assert!(
-            payload.len() <= PAYLOAD_MAX,
-            "large changes are cut into records"
-        );
+        assert!(payload.len() <= PAYLOAD_MAX, "large changes are cut into records");
         self.queued += 1;
-        self.queue.push(Queued {
-            payload,
-            ticket: self.queued,
-        });
+        self.queue.push(Queued { payload, ticket: self.queued });
         self.queued
     }
 
@@ -193,10 +179,7 @@ impl Inner {
     /// Fails if the group has stopped.
     pub fn check_running(&self) -> Result<(), Error> {
         match self.stopped.get() {
-            Some(why) => Err(Error::Stopped {
-                group: self.name.clone(),
-                why: Arc::clone(why),
-            }),
+            Some(why) => Err(Error::Stopped { group: self.name.clone(), why: Arc::clone(why) }),
             None => Ok(()),
         }
     }
@@ -205,9 +188,7 @@ impl Inner {
     pub fn check_writable(&self) -> Result<(), Error> {
         self.check_running()?;
         if self.read_only {
-            return Err(Error::ReadOnly {
-                group: self.name.clone(),
-            });
+            return Err(Error::ReadOnly { group: self.name.clone() });
         }
         Ok(())
     }
@@ -245,11 +226,7 @@ impl Inner {
         let (value, ticket) = {
             let mut core = lock(&self.core);
             let (value, ops) = plan(&mut core)?;
-            let ticket = if ops.is_empty() {
-                core.queued
-            } else {
-                core.enqueue(&ops)
-            };
+            let ticket = if ops.is_empty() { core.queued } else { core.enqueue(&ops) };
             (value, ticket)
         };
         self.log.wanted.notify(1);

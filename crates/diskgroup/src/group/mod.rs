@@ -134,29 +134,15 @@ impl Group {
     /// epoch without the disks that are missing, and starts the tasks.
     async fn take_over(&self, start: Start, force: bool) -> Result<(), Error> {
         let inner = &self.inner;
-        let Start {
-            position,
-            missing,
-            members,
-            lagging,
-            generations,
-            ..
-        } = start;
+        let Start { position, missing, members, lagging, generations, .. } = start;
         let mut committer = Committer::new(Arc::clone(inner), position, members, generations);
-        let stop = |why: String| Error::Stopped {
-            group: inner.name.clone(),
-            why: why.into(),
-        };
+        let stop = |why: String| Error::Stopped { group: inner.name.clone(), why: why.into() };
         committer.catch_up(&lagging).await.map_err(stop)?;
         committer.new_epoch(&missing, force).await.map_err(stop)?;
         inner.env.spawn("metadata log", Box::pin(committer.run()));
         self.delete_temporaries().await?;
-        inner
-            .env
-            .spawn("cleaner", Box::pin(clean::run(Arc::clone(inner))));
-        inner
-            .env
-            .spawn("resync", Box::pin(resync::run(Arc::clone(inner))));
+        inner.env.spawn("cleaner", Box::pin(clean::run(Arc::clone(inner))));
+        inner.env.spawn("resync", Box::pin(resync::run(Arc::clone(inner))));
         let rebuild = Box::pin(resync::run_rebuild(Arc::clone(inner)));
         inner.env.spawn("rebuild checksums", rebuild);
         Ok(())
@@ -208,9 +194,7 @@ impl Group {
             let ticket = inner.data.dirty_log.ticket();
             DirtyLog::sync(inner, ticket).await?;
         }
-        inner
-            .change(|_| Ok(((), vec![Op::Clean { clean: true }])))
-            .await?;
+        inner.change(|_| Ok(((), vec![Op::Clean { clean: true }]))).await?;
         inner.end_tasks();
         Ok(())
     }
@@ -229,17 +213,9 @@ impl Group {
     pub async fn drop_group(&self, including_contents: bool) -> Result<(), Error> {
         let inner = &self.inner;
         inner.check_writable()?;
-        let files = lock(&inner.core)
-            .state
-            .files
-            .values()
-            .filter(|f| !f.temporary)
-            .count();
+        let files = lock(&inner.core).state.files.values().filter(|f| !f.temporary).count();
         if files > 0 && !including_contents {
-            return Err(Error::HasFiles {
-                group: inner.name.clone(),
-                files,
-            });
+            return Err(Error::HasFiles { group: inner.name.clone(), files });
         }
         inner.stop("dropped");
         inner.end_tasks();
@@ -279,10 +255,7 @@ impl Group {
     pub async fn set_attribute(&self, name: &str, value: &str) -> Result<(), Error> {
         let name = name.to_lowercase();
         check_attribute(&name, value)?;
-        let op = Op::Attribute {
-            name,
-            value: value.to_owned(),
-        };
+        let op = Op::Attribute { name, value: value.to_owned() };
         self.inner.change(|_| Ok(((), vec![op]))).await
     }
 }
@@ -291,10 +264,7 @@ fn room_of(state: &GroupState) -> Result<Room, Error> {
     Room::of(state).map_err(|error| Error::Damaged {
         group: state.header.name.clone(),
         what: format!("the extent map ({error})"),
-        damage: crate::on_disk::Damage::Field {
-            field: "leg",
-            value: 0,
-        },
+        damage: crate::on_disk::Damage::Field { field: "leg", value: 0 },
     })
 }
 
@@ -321,9 +291,7 @@ pub(crate) fn check_attribute(name: &str, value: &str) -> Result<(), Error> {
         })
     };
     match name {
-        "au_size" | "sector_size" => Err(Error::ReadOnlyAttribute {
-            name: name.to_owned(),
-        }),
+        "au_size" | "sector_size" => Err(Error::ReadOnlyAttribute { name: name.to_owned() }),
         "content.type" => match value {
             "data" | "recovery" | "system" => Ok(()),
             _ => bad("data, recovery or system"),
@@ -334,9 +302,7 @@ pub(crate) fn check_attribute(name: &str, value: &str) -> Result<(), Error> {
         },
         "disk_repair_time" => {
             let (digits, unit) = value.split_at(value.len() - usize::from(!value.is_empty()));
-            let ok = digits
-                .parse::<f64>()
-                .is_ok_and(|v| v >= 0.0 && v.is_finite());
+            let ok = digits.parse::<f64>().is_ok_and(|v| v >= 0.0 && v.is_finite());
             if ok && matches!(unit, "m" | "h" | "M" | "H") {
                 Ok(())
             } else {
@@ -371,10 +337,7 @@ impl Committer {
         inner
             .disks_in_sync()
             .filter(|d| d.is_alive())
-            .map(|d| Candidate {
-                disk: d.no,
-                failgroup: d.failgroup.clone(),
-            })
+            .map(|d| Candidate { disk: d.no, failgroup: d.failgroup.clone() })
             .collect()
     }
 }

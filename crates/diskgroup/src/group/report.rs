@@ -145,11 +145,7 @@ impl Group {
             writable_mb: mb(usable.writable_now),
             writable_and_survive_mb: signed_mb(usable.writable_and_survive),
             can_restore: usable.can_restore,
-            offline_disks: state
-                .disks
-                .values()
-                .filter(|d| d.status != DiskStatus::Online)
-                .count(),
+            offline_disks: state.disks.values().filter(|d| d.status != DiskStatus::Online).count(),
             members: state.members.clone(),
             map_bytes: state.map_bytes(),
             checksum_bytes: inner.data.checksums.count() * 4096,
@@ -237,18 +233,13 @@ impl Group {
     pub fn attributes(&self) -> BTreeMap<String, (String, bool)> {
         let core = lock(&self.inner.core);
         let mut all: BTreeMap<String, (String, bool)> = BTreeMap::new();
-        for (name, value) in [
-            ("content.checksum", "true"),
-            ("content.type", "data"),
-            ("disk_repair_time", "3.6h"),
-        ] {
+        for (name, value) in
+            [("content.checksum", "true"), ("content.type", "data"), ("disk_repair_time", "3.6h")]
+        {
             all.insert(name.to_owned(), (value.to_owned(), false));
         }
         all.insert("au_size".into(), (self.inner.au_size.to_string(), true));
-        all.insert(
-            "sector_size".into(),
-            (self.inner.sector_size.to_string(), true),
-        );
+        all.insert("sector_size".into(), (self.inner.sector_size.to_string(), true));
         for (name, value) in &core.state.attributes {
             all.insert(name.clone(), (value.clone(), false));
         }
@@ -269,10 +260,7 @@ impl Group {
     pub fn bytes_of(&self, numbers: &[u32]) -> u64 {
         let core = lock(&self.inner.core);
         let files = numbers.iter().filter_map(|n| core.state.files.get(n));
-        files
-            .flat_map(|f| &f.pieces)
-            .map(|m| u64::from(m.count_ones()) * PIECE_BYTES)
-            .sum()
+        files.flat_map(|f| &f.pieces).map(|m| u64::from(m.count_ones()) * PIECE_BYTES).sum()
     }
 
     /// Reads every copy of the given files and compares; writes nothing.

@@ -17,20 +17,14 @@ pub(crate) struct Room {
 }
 
 fn space_leg(leg: Leg) -> SpaceLeg {
-    SpaceLeg {
-        disk: DiskNo(leg.disk),
-        au: Au(leg.au),
-    }
+    SpaceLeg { disk: DiskNo(leg.disk), au: Au(leg.au) }
 }
 
 impl Room {
     /// The room that a state leaves. Fails on the first AU that has two owners.
     pub fn of(state: &GroupState) -> Result<Room, SpaceError> {
-        let mut room = Room {
-            space: Space::new(),
-            failgroups: Vec::new(),
-            spreads: BTreeMap::new(),
-        };
+        let mut room =
+            Room { space: Space::new(), failgroups: Vec::new(), spreads: BTreeMap::new() };
         let au_size = u64::from(state.header.au_size);
         for (no, disk) in &state.disks {
             let failgroup = room.failgroup(&disk.failgroup);
@@ -39,10 +33,8 @@ impl Room {
             for run in disk.areas.iter().flatten() {
                 for au in run.start..run.start.saturating_add(run.count) {
                     let map = room.space.map_mut(DiskNo(*no))?;
-                    map.reserve_at(Au(au)).map_err(|reason| SpaceError::Au {
-                        disk: DiskNo(*no),
-                        reason,
-                    })?;
+                    map.reserve_at(Au(au))
+                        .map_err(|reason| SpaceError::Au { disk: DiskNo(*no), reason })?;
                 }
             }
         }
@@ -64,45 +56,32 @@ impl Room {
     }
 
     fn failgroup(&mut self, name: &str) -> FailGroupNo {
-        let at = self
-            .failgroups
-            .iter()
-            .position(|f| f == name)
-            .unwrap_or_else(|| {
-                self.failgroups.push(name.to_owned());
-                self.failgroups.len() - 1
-            });
+        let at = self.failgroups.iter().position(|f| f == name).unwrap_or_else(|| {
+            self.failgroups.push(name.to_owned());
+            self.failgroups.len() - 1
+        });
         FailGroupNo(u16::try_from(at).expect("disk numbers are 16 bits"))
     }
 
     /// Names the failure group in an error.
     pub fn words(&self, error: &SpaceError) -> String {
         match error {
-            SpaceError::NoRoom {
-                fits,
-                failgroup,
-                free_in_failgroup,
-                free,
-                ..
-            } => format!(
+            SpaceError::NoRoom { fits, failgroup, free_in_failgroup, free, .. } => format!(
                 "{fits} extents fit; failure group {} is the first to run out ({} of {} free AUs \
                  are on it)",
                 self.failgroup_name(*failgroup),
                 free_in_failgroup,
                 free
             ),
-            SpaceError::NoSuchFailGroup(no) => format!(
-                "no disk of failure group {} is online",
-                self.failgroup_name(*no)
-            ),
+            SpaceError::NoSuchFailGroup(no) => {
+                format!("no disk of failure group {} is online", self.failgroup_name(*no))
+            }
             other => other.to_string(),
         }
     }
 
     fn failgroup_name(&self, no: FailGroupNo) -> &str {
-        self.failgroups
-            .get(usize::from(no.0))
-            .map_or("?", String::as_str)
+        self.failgroups.get(usize::from(no.0)).map_or("?", String::as_str)
     }
 
     /// Room for `count` more extent sets of a file; all or nothing.
@@ -112,23 +91,14 @@ impl Room {
             Some(name) => Policy::InFailGroup(self.failgroup(name)),
         };
         let spread = self.spreads.entry(file.number).or_default();
-        let sets = self
-            .space
-            .place(spread, file.attributes.copies, &policy, count)?;
+        let sets = self.space.place(spread, file.attributes.copies, &policy, count)?;
         let legs = sets.iter().flat_map(|set| set.legs().to_vec());
-        Ok(legs
-            .map(|l| Leg {
-                disk: l.disk.0,
-                au: l.au.0,
-            })
-            .collect())
+        Ok(legs.map(|l| Leg { disk: l.disk.0, au: l.au.0 }).collect())
     }
 
     /// Gives back an AU that no file has any more.
     pub fn free(&mut self, leg: Leg) {
-        self.space
-            .release(space_leg(leg))
-            .expect("only what was taken is given back");
+        self.space.release(space_leg(leg)).expect("only what was taken is given back");
     }
 
     /// A file has other extents now, or is gone.
@@ -146,24 +116,16 @@ impl Room {
 
     /// Takes an AU for metadata.
     pub fn reserve(&mut self, disk: u16) -> Option<u32> {
-        self.space
-            .map_mut(DiskNo(disk))
-            .ok()?
-            .reserve(Au(0))
-            .map(|au| au.0)
+        self.space.map_mut(DiskNo(disk)).ok()?.reserve(Au(0)).map(|au| au.0)
     }
 
     pub fn set_online(&mut self, disk: u16, online: bool) {
-        self.space
-            .set_allocatable(DiskNo(disk), online)
-            .expect("a disk of the group");
+        self.space.set_allocatable(DiskNo(disk), online).expect("a disk of the group");
     }
 
     /// Total and free AUs of a disk, without metadata.
     pub fn of_disk(&self, disk: u16) -> (u32, u32) {
-        self.space
-            .disk(DiskNo(disk))
-            .map_or((0, 0), |d| (d.map().total(), d.map().free_count()))
+        self.space.disk(DiskNo(disk)).map_or((0, 0), |d| (d.map().total(), d.map().free_count()))
     }
 
     /// The figures of the group for files of `copies` copies.

@@ -40,9 +40,7 @@ impl Chain {
                 if s.group == group && s.disk == disk {
                     Ok(s)
                 } else {
-                    Err(Damage::Foreign {
-                        what: "another group or disk",
-                    })
+                    Err(Damage::Foreign { what: "another group or disk" })
                 }
             });
             slots.push((offset, found));
@@ -112,11 +110,7 @@ fn follow(ring: &[u8], group: Uuid, superblock: Superblock) -> History {
             Err(_) => break,
         }
     }
-    History {
-        superblock,
-        end,
-        records,
-    }
+    History { superblock, end, records }
 }
 
 impl History {
@@ -143,11 +137,7 @@ impl History {
         let room = lengths.fold(0, u64::saturating_add);
         let inside = |r: &AuRun| au_offset(r.start, au_size) + u64::from(r.count) * au_size <= size;
         if room < wanted || wanted > size || !s.runs.iter().all(inside) {
-            return Err(Damage::Field {
-                field: "runs",
-                value: room,
-            }
-            .into());
+            return Err(Damage::Field { field: "runs", value: room }.into());
         }
         let mut bytes = Vec::with_capacity(wanted as usize);
         for run in &s.runs {
@@ -161,13 +151,8 @@ impl History {
                 at += length as u64;
             }
         }
-        let content = checkpoint::decode(
-            s.group,
-            s.position.lsn,
-            s.chunks_crc,
-            s.content_bytes,
-            &bytes,
-        )?;
+        let content =
+            checkpoint::decode(s.group, s.position.lsn, s.chunks_crc, s.content_bytes, &bytes)?;
         let mut state = GroupState::decode(&content)?;
         let mut before = state.members.clone();
         for record in &self.records {

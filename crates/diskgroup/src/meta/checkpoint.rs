@@ -41,10 +41,7 @@ pub(crate) async fn write(
         for (i, piece) in (0..part.len()).step_by(1 << 20).enumerate() {
             let data = part.slice(piece..(piece + (1 << 20)).min(part.len()));
             let at = start + (i as u64) * (1 << 20);
-            target
-                .disk
-                .write(Io::BACKGROUND, at, vec![data], Durability::Cached)
-                .await?;
+            target.disk.write(Io::BACKGROUND, at, vec![data], Durability::Cached).await?;
         }
         written += part.len();
     }
@@ -64,8 +61,5 @@ pub(crate) async fn write(
     };
     let slot = SUPERBLOCKS[(target.generation % SUPERBLOCKS.len() as u64) as usize];
     let block = Bytes::from(superblock.encode().0.to_vec());
-    target
-        .disk
-        .write(Io::COMMIT, slot, vec![block], Durability::Durable)
-        .await
+    target.disk.write(Io::COMMIT, slot, vec![block], Durability::Durable).await
 }

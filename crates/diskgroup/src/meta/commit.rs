@@ -54,12 +54,7 @@ impl Committer {
         members: BTreeMap<u16, MemberState>,
         generations: BTreeMap<u16, (u64, u8)>,
     ) -> Committer {
-        Committer {
-            inner,
-            position,
-            members,
-            generations,
-        }
+        Committer { inner, position, members, generations }
     }
 
     /// Brings members that lag behind the newest history up to date, before anything is written
@@ -86,14 +81,8 @@ impl Committer {
                     members.len()
                 ));
             }
-            let mut ops = vec![Op::Epoch {
-                epoch: core.state.epoch + 1,
-            }];
-            ops.extend(
-                missing
-                    .iter()
-                    .map(|disk| Op::DiskOffline { disk: *disk, at_ns }),
-            );
+            let mut ops = vec![Op::Epoch { epoch: core.state.epoch + 1 }];
+            ops.extend(missing.iter().map(|disk| Op::DiskOffline { disk: *disk, at_ns }));
             ops.push(Op::Members { members });
             ops.push(Op::Clean { clean: false });
             let mut w = Writer::new();
@@ -155,12 +144,7 @@ impl Committer {
     }
 
     fn log_in_use(&self) -> u64 {
-        let start = self
-            .members
-            .values()
-            .map(|m| m.log_start)
-            .min()
-            .unwrap_or(0);
+        let start = self.members.values().map(|m| m.log_start).min().unwrap_or(0);
         self.position.lsn - start
     }
 
@@ -184,18 +168,14 @@ impl Committer {
         let (bytes, next) = record::encode(group, self.position, epoch, life, payload);
         writes.push((self.position.lsn, Bytes::from(bytes)));
         self.position = next;
-        assert!(
-            self.log_in_use() <= LOG_BLOCKS,
-            "a checkpoint comes before the ring is full"
-        );
+        assert!(self.log_in_use() <= LOG_BLOCKS, "a checkpoint comes before the ring is full");
         let members: Vec<Arc<Disk>> = self.members.keys().map(|no| self.disk(*no)).collect();
         let all = members.iter().map(|disk| {
             let writes = writes.clone();
             async move {
                 for (lsn, bytes) in writes {
                     let at = LOG_START + lsn % LOG_BLOCKS * BLOCK_U64;
-                    disk.write(Io::COMMIT, at, vec![bytes], Durability::Durable)
-                        .await?;
+                    disk.write(Io::COMMIT, at, vec![bytes], Durability::Durable).await?;
                 }
                 Ok::<(), cellar_io::IoError>(())
             }
@@ -207,11 +187,7 @@ impl Committer {
 
     /// Disks that are in sync by the committed epoch and no longer answer.
     fn failed_disks(&self) -> Vec<u16> {
-        self.inner
-            .disks_in_sync()
-            .filter(|d| !d.is_alive())
-            .map(|d| d.no)
-            .collect()
+        self.inner.disks_in_sync().filter(|d| !d.is_alive()).map(|d| d.no).collect()
     }
 
     /// Takes failed disks out by a committed epoch, then brings the metadata set back to size.
@@ -224,12 +200,8 @@ impl Committer {
         let old_size = self.members.len();
         loop {
             self.check_survivable(&failed)?;
-            let left: Vec<u16> = self
-                .members
-                .keys()
-                .copied()
-                .filter(|m| !failed.contains(m))
-                .collect();
+            let left: Vec<u16> =
+                self.members.keys().copied().filter(|m| !failed.contains(m)).collect();
             if left.len() < self.members.len() || left.len() < old_size {
                 if !rules::may_continue(old_size, left.len()) {
                     let why = self.lost_words(&failed);
@@ -310,17 +282,9 @@ impl Committer {
     fn offline_ops(&self, failed: &[u16], left: &[u16]) -> Vec<u8> {
         let at_ns = self.inner.env.wall().unix_nanos;
         let mut core = lock(&self.inner.core);
-        let mut ops = vec![Op::Epoch {
-            epoch: core.state.epoch + 1,
-        }];
-        ops.extend(
-            failed
-                .iter()
-                .map(|disk| Op::DiskOffline { disk: *disk, at_ns }),
-        );
-        ops.push(Op::Members {
-            members: left.to_vec(),
-        });
+        let mut ops = vec![Op::Epoch { epoch: core.state.epoch + 1 }];
+        ops.extend(failed.iter().map(|disk| Op::DiskOffline { disk: *disk, at_ns }));
+        ops.push(Op::Members { members: left.to_vec() });
         let mut w = Writer::new();
         for op in &ops {
             core.state.apply(op).expect("disks and members exist");
@@ -339,18 +303,10 @@ impl Committer {
             let (redundancy, current, candidates) = {
                 let core = lock(&self.inner.core);
                 let candidates = Committer::candidates(&self.inner);
-                (
-                    core.state.header.redundancy,
-                    core.state.members.clone(),
-                    candidates,
-                )
+                (core.state.header.redundancy, core.state.members.clone(), candidates)
             };
             let wanted = rules::choose(redundancy, &current, &candidates);
-            let new: Vec<u16> = wanted
-                .iter()
-                .copied()
-                .filter(|d| !current.contains(d))
-                .collect();
+            let new: Vec<u16> = wanted.iter().copied().filter(|d| !current.contains(d)).collect();
             if new.is_empty() || wanted.len() <= current.len() {
                 return Ok(());
             }
@@ -369,12 +325,8 @@ impl Committer {
             }
             let payload = {
                 let mut core = lock(&self.inner.core);
-                let ops = [
-                    Op::Epoch {
-                        epoch: core.state.epoch + 1,
-                    },
-                    Op::Members { members: wanted },
-                ];
+                let ops =
+                    [Op::Epoch { epoch: core.state.epoch + 1 }, Op::Members { members: wanted }];
                 let mut w = Writer::new();
                 for op in &ops {
                     core.state.apply(op).expect("members are disks");
@@ -469,11 +421,7 @@ impl Committer {
             generation,
         };
         if let Ok(()) = checkpoint::write(&target, encoded, at).await {
-            let member = MemberState {
-                log_start: at.lsn,
-                generation,
-                area,
-            };
+            let member = MemberState { log_start: at.lsn, generation, area };
             self.members.insert(no, member);
         }
     }
@@ -502,17 +450,10 @@ impl Committer {
                 };
                 match runs.last_mut() {
                     Some(run) if run.start + run.count == au => run.count += 1,
-                    _ => runs.push(AuRun {
-                        start: au,
-                        count: 1,
-                    }),
+                    _ => runs.push(AuRun { start: au, count: 1 }),
                 }
             }
-            core.enqueue(&[Op::Area {
-                disk: *no,
-                area,
-                runs,
-            }]);
+            core.enqueue(&[Op::Area { disk: *no, area, runs }]);
         }
         Ok(())
     }

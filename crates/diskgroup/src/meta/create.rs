@@ -75,11 +75,7 @@ fn uuid(env: &SharedEnv) -> Uuid {
 }
 
 fn bad(what: &'static str, value: impl ToString, allowed: &str) -> Error {
-    Error::BadValue {
-        what,
-        value: value.to_string(),
-        allowed: allowed.to_owned(),
-    }
+    Error::BadValue { what, value: value.to_string(), allowed: allowed.to_owned() }
 }
 
 /// Creates a group on disks that nobody uses. It is not mounted.
@@ -87,18 +83,12 @@ fn bad(what: &'static str, value: impl ToString, allowed: &str) -> Error {
 /// # Errors
 /// A name, size or disk that will not do, before anything is written; or a disk that fails.
 pub async fn create(env: &SharedEnv, spec: CreateGroup) -> Result<(), Error> {
-    let name = GroupName::new(&spec.name).map_err(|e| Error::BadName {
-        name: spec.name.clone(),
-        why: e.to_string(),
-    })?;
+    let name = GroupName::new(&spec.name)
+        .map_err(|e| Error::BadName { name: spec.name.clone(), why: e.to_string() })?;
     let legal =
         spec.au_size.is_power_of_two() && (AU_SIZE_MIN..=AU_SIZE_MAX).contains(&spec.au_size);
     if !legal {
-        return Err(bad(
-            "AU size",
-            spec.au_size,
-            "1M, 2M, 4M, 8M, 16M, 32M or 64M",
-        ));
+        return Err(bad("AU size", spec.au_size, "1M, 2M, 4M, 8M, 16M, 32M or 64M"));
     }
     let sector = sector_size(&spec)?;
     check_attributes(&spec.attributes)?;
@@ -118,20 +108,13 @@ pub async fn create(env: &SharedEnv, spec: CreateGroup) -> Result<(), Error> {
 }
 
 fn sector_size(spec: &CreateGroup) -> Result<u32, Error> {
-    let largest = spec
-        .disks
-        .iter()
-        .map(|d| d.device.geometry().logical_sector)
-        .max();
+    let largest = spec.disks.iter().map(|d| d.device.geometry().logical_sector).max();
     let largest = largest.unwrap_or(512);
     let sector = spec.sector_size.unwrap_or(largest);
     if sector != 512 && sector != 4096 {
         return Err(bad("sector size", sector, "512 or 4096"));
     }
-    let too_coarse = spec
-        .disks
-        .iter()
-        .find(|d| d.device.geometry().logical_sector > sector);
+    let too_coarse = spec.disks.iter().find(|d| d.device.geometry().logical_sector > sector);
     match too_coarse {
         None => Ok(sector),
         Some(disk) => Err(Error::DiskUnusable {
@@ -150,18 +133,13 @@ fn plan(env: &SharedEnv, group: &GroupName, spec: &CreateGroup) -> Result<Vec<Pl
     let mut planned = Vec::new();
     let mut names = BTreeSet::new();
     for (no, disk) in (0u16..).zip(&spec.disks) {
-        let wrong = |name: &str, why: String| Error::BadName {
-            name: name.to_owned(),
-            why,
-        };
+        let wrong = |name: &str, why: String| Error::BadName { name: name.to_owned(), why };
         let name = match &disk.name {
             Some(name) => DiskName::new(name).map_err(|e| wrong(name, e.to_string()))?,
             None => DiskName::numbered(group, no),
         };
         if !names.insert(name.clone()) {
-            return Err(Error::Exists {
-                name: name.as_str().to_owned(),
-            });
+            return Err(Error::Exists { name: name.as_str().to_owned() });
         }
         let failgroup = match &disk.failgroup {
             Some(f) => FailGroupName::new(f).map_err(|e| wrong(f, e.to_string()))?,
@@ -169,16 +147,10 @@ fn plan(env: &SharedEnv, group: &GroupName, spec: &CreateGroup) -> Result<Vec<Pl
         };
         let size = disk.device.geometry().size / BLOCK_U64 * BLOCK_U64;
         let bytes = disk.size.map_or(size, |s| s / BLOCK_U64 * BLOCK_U64);
-        let unusable = |why: String, number| Error::DiskUnusable {
-            disk: disk.path.clone(),
-            why,
-            number,
-        };
+        let unusable =
+            |why: String, number| Error::DiskUnusable { disk: disk.path.clone(), why, number };
         if bytes > size {
-            return Err(unusable(
-                format!("it has {size} bytes, SIZE asks for {bytes}"),
-                15036,
-            ));
+            return Err(unusable(format!("it has {size} bytes, SIZE asks for {bytes}"), 15036));
         }
         if bytes < DISK_BYTES_MIN || au_count(bytes, spec.au_size) < AUS_MIN {
             let least = DISK_BYTES_MIN.max(u64::from(AUS_MIN) * spec.au_size + (9 << 20));
@@ -211,11 +183,8 @@ fn plan(env: &SharedEnv, group: &GroupName, spec: &CreateGroup) -> Result<Vec<Pl
 }
 
 async fn check_label(p: &Planned) -> Result<(), Error> {
-    let unusable = |why: String, number| Error::DiskUnusable {
-        disk: p.disk.path.clone(),
-        why,
-        number,
-    };
+    let unusable =
+        |why: String, number| Error::DiskUnusable { disk: p.disk.path.clone(), why, number };
     let found = read_labels(&p.disk.device).await?;
     let free = match found.newest() {
         Some(label) if label.status == LabelStatus::Member => {
@@ -235,16 +204,11 @@ async fn check_label(p: &Planned) -> Result<(), Error> {
         ),
     };
     if free && p.disk.force {
-        return Err(Error::ForceNotNeeded {
-            disk: p.disk.path.clone(),
-        });
+        return Err(Error::ForceNotNeeded { disk: p.disk.path.clone() });
     }
     if !free && !p.disk.force {
         let damage = found.damage().map(ToString::to_string).unwrap_or_default();
-        return Err(unusable(
-            format!("it carries a Cellar label, but {damage}"),
-            15033,
-        ));
+        return Err(unusable(format!("it carries a Cellar label, but {damage}"), 15033));
     }
     Ok(())
 }
@@ -291,10 +255,7 @@ async fn write_metadata(
 ) -> Result<(), Error> {
     let candidates: Vec<Candidate> = (0u16..)
         .zip(planned)
-        .map(|(disk, p)| Candidate {
-            disk,
-            failgroup: p.failgroup.clone(),
-        })
+        .map(|(disk, p)| Candidate { disk, failgroup: p.failgroup.clone() })
         .collect();
     let members = rules::choose(header.redundancy, &[], &candidates);
     // AU 0 holds checksums; AU 1 the first checkpoint.
@@ -311,14 +272,7 @@ async fn write_metadata(
                 stale: Stale::Nothing,
                 offline_ns: 0,
                 created_ns: header.created_ns,
-                areas: [
-                    if members.contains(&no) {
-                        area.clone()
-                    } else {
-                        vec![]
-                    },
-                    vec![],
-                ],
+                areas: [if members.contains(&no) { area.clone() } else { vec![] }, vec![]],
             };
             (no, state)
         })
@@ -326,12 +280,7 @@ async fn write_metadata(
     let au_size = u64::from(header.au_size);
     let mut state = GroupState::new(header.clone(), disks, members.clone());
     state.attributes = spec.attributes.clone();
-    let position = LogPosition {
-        lsn: 0,
-        previous_crc: 0,
-        previous_life: 0,
-        epoch: 1,
-    };
+    let position = LogPosition { lsn: 0, previous_crc: 0, previous_life: 0, epoch: 1 };
     let encoded = encode(header.uuid, position.lsn, &state.encode());
     for no in &members {
         let p = &planned[usize::from(*no)];

@@ -18,10 +18,7 @@ pub struct LabelScan {
 impl LabelScan {
     /// The newest label.
     pub fn newest(&self) -> Option<&Label> {
-        self.slots
-            .iter()
-            .filter_map(|(_, l)| l.as_ref().ok())
-            .max_by_key(|l| l.generation)
+        self.slots.iter().filter_map(|(_, l)| l.as_ref().ok()).max_by_key(|l| l.generation)
     }
 
     /// What keeps the disk from being understood, when there is no label at all: the damage that
@@ -33,22 +30,14 @@ impl LabelScan {
             Damage::Magic { .. } | Damage::Foreign { .. } | Damage::Truncated => 1,
             Damage::Blank => 0,
         };
-        self.slots
-            .iter()
-            .filter_map(|(_, l)| l.as_ref().err())
-            .max_by_key(|d| rank(d))
+        self.slots.iter().filter_map(|(_, l)| l.as_ref().err()).max_by_key(|d| rank(d))
     }
 }
 
 /// Where the label slots of a disk of `size` bytes stand.
 pub fn label_offsets(size: u64) -> [u64; 4] {
     let end = size / BLOCK_U64 * BLOCK_U64;
-    [
-        LABEL_HEAD[0],
-        LABEL_HEAD[1],
-        end - LABEL_TAIL[0],
-        end - LABEL_TAIL[1],
-    ]
+    [LABEL_HEAD[0], LABEL_HEAD[1], end - LABEL_TAIL[0], end - LABEL_TAIL[1]]
 }
 
 /// Reads all label slots. A slot that cannot be read counts as damaged: the others may do.
@@ -58,9 +47,7 @@ pub fn label_offsets(size: u64) -> [u64; 4] {
 pub async fn read_labels(device: &Arc<dyn Device>) -> Result<LabelScan, IoError> {
     let size = device.geometry().size;
     if size < DISK_BYTES_MIN {
-        return Ok(LabelScan {
-            slots: vec![(0, Err(Damage::Blank))],
-        });
+        return Ok(LabelScan { slots: vec![(0, Err(Damage::Blank))] });
     }
     let mut slots = Vec::new();
     let mut failure = None;
@@ -85,27 +72,20 @@ pub async fn write_labels(device: &Arc<dyn Device>, label: &Label) -> Result<(),
     let old = read_labels(device).await?;
     let newest = old.newest().map(|l| l.generation);
     let holds_newest = |at: u64| {
-        old.slots
-            .iter()
-            .any(|(o, l)| *o == at && l.as_ref().ok().map(|l| l.generation) == newest)
+        old.slots.iter().any(|(o, l)| *o == at && l.as_ref().ok().map(|l| l.generation) == newest)
     };
     let (later, first): (Vec<u64>, Vec<u64>) = label_offsets(device.geometry().size)
         .into_iter()
         .partition(|at| newest.is_some() && holds_newest(*at));
     // When every slot holds the newest copy, the first two are as good as any to begin with.
-    let (first, later) = if first.is_empty() {
-        (later[..2].to_vec(), later[2..].to_vec())
-    } else {
-        (first, later)
-    };
+    let (first, later) =
+        if first.is_empty() { (later[..2].to_vec(), later[2..].to_vec()) } else { (first, later) };
     let mut label = label.clone();
     label.generation = newest.unwrap_or(0) + 1;
     let block = bytes::Bytes::from(label.encode().0.to_vec());
     for half in [first, later] {
         for at in half {
-            device
-                .write_at(Io::COMMIT, at, block.clone(), Durability::Cached)
-                .await?;
+            device.write_at(Io::COMMIT, at, block.clone(), Durability::Cached).await?;
         }
         device.flush(Io::COMMIT).await?;
     }

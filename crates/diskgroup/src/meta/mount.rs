@@ -60,11 +60,7 @@ pub(crate) struct Start {
 }
 
 /// What `future` says, unless it says nothing for `limit`.
-async fn within<T>(
-    env: &SharedEnv,
-    limit: Duration,
-    future: impl Future<Output = T>,
-) -> Option<T> {
+async fn within<T>(env: &SharedEnv, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     match select(pin!(future), env.sleep(limit)).await {
         Either::Left((value, _)) => Some(value),
         Either::Right(_) => None,
@@ -89,20 +85,13 @@ pub(crate) async fn disks_of(
         };
         match scan.newest() {
             Some(label) if label.group_name == name && label.status != LabelStatus::Former => {
-                labelled.push(Labelled {
-                    label: label.clone(),
-                    found: disk,
-                    chain: None,
-                });
+                labelled.push(Labelled { label: label.clone(), found: disk, chain: None });
             }
             Some(_) => {}
             None => damage = damage.or(scan.damage().cloned().map(|d| (disk.path.clone(), d))),
         }
     }
-    let Some(group) = labelled
-        .iter()
-        .max_by_key(|l| l.label.created_ns)
-        .map(|l| l.label.group)
+    let Some(group) = labelled.iter().max_by_key(|l| l.label.created_ns).map(|l| l.label.group)
     else {
         let why = match damage {
             Some((path, d)) if !matches!(d, Damage::Blank) => {
@@ -110,17 +99,11 @@ pub(crate) async fn disks_of(
             }
             _ => "no disk of it was found".to_owned(),
         };
-        return Err(Error::NotProven {
-            group: name.to_owned(),
-            why,
-        });
+        return Err(Error::NotProven { group: name.to_owned(), why });
     };
     labelled.retain(|l| l.label.group == group);
     labelled.sort_by_key(|l| l.label.disk_no);
-    if let Some(pair) = labelled
-        .windows(2)
-        .find(|p| p[0].label.disk == p[1].label.disk)
-    {
+    if let Some(pair) = labelled.windows(2).find(|p| p[0].label.disk == p[1].label.disk) {
         return Err(Error::DiskUnusable {
             disk: pair[1].found.path.clone(),
             why: format!("it is the same disk as {}", pair[0].found.path),
@@ -153,17 +136,9 @@ pub(crate) async fn start(
     let seconds = env.now().since(began).as_secs_f64().max(1e-6);
     // A copy reads one leg and writes another.
     let regions_per_second = read_bytes as f64 / seconds / 2.0 / REGION_BYTES as f64;
-    if let Some(damage) = labelled
-        .iter()
-        .filter_map(|l| l.chain.as_ref()?.too_new())
-        .next()
-    {
+    if let Some(damage) = labelled.iter().filter_map(|l| l.chain.as_ref()?.too_new()).next() {
         let what = "superblock".to_owned();
-        return Err(Error::Damaged {
-            group: name.to_owned(),
-            what,
-            damage: damage.clone(),
-        });
+        return Err(Error::Damaged { group: name.to_owned(), what, damage: damage.clone() });
     }
     // Two disks may each hold a record of the same place that the other lacks, one of them cut off
     // half-way: the one that can be proven is the one that was committed.
@@ -185,11 +160,8 @@ pub(crate) async fn start(
         .collect();
     let (disks, missing) = match_disks(env, &state, &labelled);
     check_complete(name, &state, &disks, &missing)?;
-    let present: Vec<&Arc<Disk>> = members
-        .keys()
-        .chain(&lagging)
-        .filter_map(|no| disks.get(no))
-        .collect();
+    let present: Vec<&Arc<Disk>> =
+        members.keys().chain(&lagging).filter_map(|no| disks.get(no)).collect();
     let mut dirty = read_dirty(env, group, &present, timeout).await;
     if state.clean {
         dirty.values_mut().for_each(|block| block.entries.clear());
@@ -228,11 +200,7 @@ async fn newest_states(
     let mut newest: Vec<Newest> = Vec::new();
     let mut all: Vec<(&Labelled, History)> = Vec::new();
     for l in labelled {
-        let histories = l
-            .chain
-            .as_ref()
-            .map(|c| c.histories(group))
-            .unwrap_or_default();
+        let histories = l.chain.as_ref().map(|c| c.histories(group)).unwrap_or_default();
         all.extend(histories.into_iter().map(|h| (l, h)));
     }
     all.sort_by_key(|(_, h)| std::cmp::Reverse((h.end.epoch, h.end.lsn)));
@@ -271,16 +239,9 @@ async fn newest_states(
     }
     let (what, damage) = match damage {
         Some((path, d)) => (format!("the checkpoint on {path}"), d),
-        None => (
-            "the superblocks of every disk found".to_owned(),
-            Damage::Blank,
-        ),
+        None => ("the superblocks of every disk found".to_owned(), Damage::Blank),
     };
-    Err(Error::Damaged {
-        group: name.to_owned(),
-        what,
-        damage,
-    })
+    Err(Error::Damaged { group: name.to_owned(), what, damage })
 }
 
 /// Checks that no newer history can exist elsewhere, and sorts the members here into those that
@@ -305,10 +266,7 @@ fn prove(
         let Some(own) = own.first() else { continue };
         // A superblock that rotted may have been the one that says this disk went on alone; such a
         // disk proves nothing, unless it ends where the newest history ends.
-        let rotten = chain
-            .slots
-            .iter()
-            .any(|(_, s)| matches!(s, Err(Damage::Checksum)));
+        let rotten = chain.slots.iter().any(|(_, s)| matches!(s, Err(Damage::Checksum)));
         if rotten && !own.is_same_as(best) {
             continue;
         }
@@ -322,10 +280,7 @@ fn prove(
                 "disks {source} and {no} tell different histories of epoch {}",
                 best.end.epoch
             );
-            return Err(Error::NotProven {
-                group: name.to_owned(),
-                why,
-            });
+            return Err(Error::NotProven { group: name.to_owned(), why });
         }
         if own.is_same_as(best) {
             let s = &own.superblock;
@@ -369,10 +324,7 @@ fn prove(
             state.members.len(),
             absent.join(" or ")
         );
-        return Err(Error::NotProven {
-            group: name.to_owned(),
-            why,
-        });
+        return Err(Error::NotProven { group: name.to_owned(), why });
     }
     Ok((members, lagging))
 }
@@ -420,10 +372,8 @@ fn check_complete(
     if missing.is_empty() {
         return Ok(());
     }
-    let names: Vec<&str> = missing
-        .iter()
-        .filter_map(|no| state.disks.get(no).map(|d| d.name.as_str()))
-        .collect();
+    let names: Vec<&str> =
+        missing.iter().filter_map(|no| state.disks.get(no).map(|d| d.name.as_str())).collect();
     let here = |disk: u16| disks.get(&disk).is_some_and(|d| d.is_in_sync());
     let lost = state.files.values().find(|f| {
         f.attributes.copies > 1
@@ -432,23 +382,13 @@ fn check_complete(
                 .any(|legs| !legs.iter().any(|l| here(l.disk)))
     });
     let why = if state.header.redundancy == Redundancy::External {
-        format!(
-            "{} not found, and external redundancy keeps one copy",
-            names.join(", ")
-        )
+        format!("{} not found, and external redundancy keeps one copy", names.join(", "))
     } else if let Some(file) = lost {
-        format!(
-            "without {} file {} has no whole copy",
-            names.join(", "),
-            file.number
-        )
+        format!("without {} file {} has no whole copy", names.join(", "), file.number)
     } else {
         return Ok(());
     };
-    Err(Error::Incomplete {
-        group: name.to_owned(),
-        why,
-    })
+    Err(Error::Incomplete { group: name.to_owned(), why })
 }
 
 /// The newest version of each block of the dirty log. A mark is acknowledged when every member has
@@ -471,10 +411,7 @@ async fn read_dirty(
                 let Ok(found) = DirtyBlock::decode(block, group, number) else {
                     continue;
                 };
-                if newest
-                    .get(&number)
-                    .is_none_or(|n| n.generation < found.generation)
-                {
+                if newest.get(&number).is_none_or(|n| n.generation < found.generation) {
                     newest.insert(number, found);
                 }
             }

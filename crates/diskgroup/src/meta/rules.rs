@@ -93,13 +93,7 @@ mod tests {
     use super::*;
 
     fn disks(groups: &[&str]) -> Vec<Candidate> {
-        (0u16..)
-            .zip(groups)
-            .map(|(disk, g)| Candidate {
-                disk,
-                failgroup: (*g).into(),
-            })
-            .collect()
+        (0u16..).zip(groups).map(|(disk, g)| Candidate { disk, failgroup: (*g).into() }).collect()
     }
 
     #[test]
@@ -108,14 +102,8 @@ mod tests {
         assert_eq!(choose(n, &[], &disks(&["A"])), [0]);
         assert_eq!(choose(n, &[], &disks(&["A", "A", "B"])), [0, 2]);
         assert_eq!(choose(n, &[], &disks(&["A", "B", "C", "D"])), [0, 1, 2]);
-        assert_eq!(
-            choose(Redundancy::High, &[], &disks(&["A", "B", "C", "D"])),
-            [0, 1, 2]
-        );
-        assert_eq!(
-            choose(Redundancy::High, &[], &disks(&["A", "B", "C", "D", "E"])).len(),
-            5
-        );
+        assert_eq!(choose(Redundancy::High, &[], &disks(&["A", "B", "C", "D"])), [0, 1, 2]);
+        assert_eq!(choose(Redundancy::High, &[], &disks(&["A", "B", "C", "D", "E"])).len(), 5);
     }
 
     #[test]

@@ -6,21 +6,14 @@ use super::NameError;
 pub const IDENT_MAX: usize = 30;
 
 fn checked(kind: &'static str, value: &str) -> Result<String, NameError> {
-    let bad = |reason| NameError::Ident {
-        kind,
-        value: value.to_owned(),
-        reason,
-    };
+    let bad = |reason| NameError::Ident { kind, value: value.to_owned(), reason };
     let Some(first) = value.chars().next() else {
         return Err(bad("it is empty"));
     };
     if !first.is_ascii_alphabetic() {
         return Err(bad("it does not start with a letter"));
     }
-    if !value
-        .chars()
-        .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '#'))
-    {
+    if !value.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '#')) {
         return Err(bad("it has a character that is not allowed"));
     }
     if value.len() > IDENT_MAX {

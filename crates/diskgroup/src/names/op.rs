@@ -113,11 +113,7 @@ pub(super) fn put_alias(w: &mut Writer, alias: Alias) {
 }
 
 pub(super) fn read_alias(r: &mut Reader<'_>) -> Result<Alias, Truncated> {
-    Ok(Alias {
-        file: FileNo(r.u32()?),
-        incarnation: r.u32()?,
-        system: r.bool()?,
-    })
+    Ok(Alias { file: FileNo(r.u32()?), incarnation: r.u32()?, system: r.bool()? })
 }
 
 pub(super) fn read_part(r: &mut Reader<'_>) -> Result<PathPart, NameDecodeError> {
@@ -151,13 +147,7 @@ impl NameOp {
                 w.put_u32(dir.0);
                 w.put_str(name.as_str());
             }
-            NameOp::Rename {
-                from_dir,
-                from,
-                to_dir,
-                to,
-                replace,
-            } => {
+            NameOp::Rename { from_dir, from, to_dir, to, replace } => {
                 w.put_u8(TAG_RENAME);
                 w.put_u32(from_dir.0);
                 w.put_str(from.as_str());
@@ -172,14 +162,10 @@ impl NameOp {
     pub fn decode(r: &mut Reader<'_>) -> Result<NameOp, NameDecodeError> {
         let tag = r.u8()?;
         Ok(match tag {
-            TAG_MKDIR => NameOp::MkDir {
-                dir: DirNo(r.u32()?),
-                parent: DirNo(r.u32()?),
-                name: read_part(r)?,
-            },
-            TAG_RMDIR => NameOp::RmDir {
-                dir: DirNo(r.u32()?),
-            },
+            TAG_MKDIR => {
+                NameOp::MkDir { dir: DirNo(r.u32()?), parent: DirNo(r.u32()?), name: read_part(r)? }
+            }
+            TAG_RMDIR => NameOp::RmDir { dir: DirNo(r.u32()?) },
             TAG_LINK | TAG_REPLACE => {
                 let (dir, name, alias) = (DirNo(r.u32()?), read_part(r)?, read_alias(r)?);
                 if tag == TAG_LINK {
@@ -188,10 +174,7 @@ impl NameOp {
                     NameOp::Replace { dir, name, alias }
                 }
             }
-            TAG_UNLINK => NameOp::Unlink {
-                dir: DirNo(r.u32()?),
-                name: read_part(r)?,
-            },
+            TAG_UNLINK => NameOp::Unlink { dir: DirNo(r.u32()?), name: read_part(r)? },
             TAG_RENAME => NameOp::Rename {
                 from_dir: DirNo(r.u32()?),
                 from: read_part(r)?,
@@ -229,34 +212,22 @@ impl NameOp {
             NameOp::Unlink { dir, name } => match tree.entry(*dir, name)? {
                 None => Err(tree.not_found(*dir, name)),
                 Some(Entry::Dir(_)) => Err(TreeError::IsADirectory(tree.shown(*dir, Some(name)))),
-                Some(Entry::File(_)) => Ok(Applied {
-                    removed: tree.unlink(*dir, name),
-                }),
+                Some(Entry::File(_)) => Ok(Applied { removed: tree.unlink(*dir, name) }),
             },
-            NameOp::Rename {
-                from_dir,
-                from,
-                to_dir,
-                to,
-                replace,
-            } => tree.rename((*from_dir, from), (*to_dir, to), *replace),
+            NameOp::Rename { from_dir, from, to_dir, to, replace } => {
+                tree.rename((*from_dir, from), (*to_dir, to), *replace)
+            }
         }
     }
 }
 
 impl Tree {
     fn exists(&self, dir: DirNo, name: &PathPart) -> TreeError {
-        TreeError::Exists {
-            name: name.to_string(),
-            dir: self.shown(dir, None),
-        }
+        TreeError::Exists { name: name.to_string(), dir: self.shown(dir, None) }
     }
 
     fn not_found(&self, dir: DirNo, name: &PathPart) -> TreeError {
-        TreeError::NotFound {
-            name: name.to_string(),
-            dir: self.shown(dir, None),
-        }
+        TreeError::NotFound { name: name.to_string(), dir: self.shown(dir, None) }
     }
 
     fn make_dir(
@@ -271,11 +242,7 @@ impl Tree {
         if self.dirs.contains_key(&dir) {
             return Err(TreeError::DirInUse(dir));
         }
-        let made = Dir {
-            parent,
-            name: Some(name.clone()),
-            entries: BTreeMap::new(),
-        };
+        let made = Dir { parent, name: Some(name.clone()), entries: BTreeMap::new() };
         self.dirs.insert(dir, made);
         self.put(parent, name, Entry::Dir(dir));
         Ok(Applied::default())
@@ -289,10 +256,7 @@ impl Tree {
             return Err(TreeError::Loop("/".to_owned()));
         };
         if entries > 0 {
-            return Err(TreeError::NotEmpty {
-                dir: self.shown(dir, None),
-                entries,
-            });
+            return Err(TreeError::NotEmpty { dir: self.shown(dir, None), entries });
         }
         self.dirs.remove(&dir);
         if let Some(above) = self.dirs.get_mut(&parent) {
@@ -309,10 +273,7 @@ impl Tree {
 
     pub(super) fn link(&mut self, dir: DirNo, name: &PathPart, alias: Alias) {
         self.put(dir, name, Entry::File(alias));
-        self.names
-            .entry(alias.file)
-            .or_default()
-            .insert((dir, name.clone()));
+        self.names.entry(alias.file).or_default().insert((dir, name.clone()));
     }
 
     fn unlink(&mut self, dir: DirNo, name: &PathPart) -> Option<Alias> {

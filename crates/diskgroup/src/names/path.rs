@@ -18,18 +18,12 @@ impl PathPart {
             "it is too long"
         } else if matches!(value, "." | "..") {
             "it means another directory"
-        } else if value
-            .chars()
-            .any(|c| matches!(c, '/' | '*') || c.is_control())
-        {
+        } else if value.chars().any(|c| matches!(c, '/' | '*') || c.is_control()) {
             "it has a character that is not allowed"
         } else {
             return Ok(PathPart(value.to_owned()));
         };
-        Err(NameError::Part {
-            value: value.to_owned(),
-            reason,
-        })
+        Err(NameError::Part { value: value.to_owned(), reason })
     }
 
     /// The name.
@@ -65,13 +59,8 @@ pub struct FilePath {
 impl FilePath {
     /// Reads `+DATA`, `+DATA.FG`, `+DATA/dir/file`. One slash at the end is allowed.
     pub fn parse(value: &str) -> Result<FilePath, NameError> {
-        let bad = |reason| NameError::Path {
-            value: value.to_owned(),
-            reason,
-        };
-        let rest = value
-            .strip_prefix('+')
-            .ok_or_else(|| bad("it does not start with +"))?;
+        let bad = |reason| NameError::Path { value: value.to_owned(), reason };
+        let rest = value.strip_prefix('+').ok_or_else(|| bad("it does not start with +"))?;
         let (head, tail) = rest.split_once('/').unwrap_or((rest, ""));
         let (group, failgroup) = match head.split_once('.') {
             Some((group, failgroup)) => (group, Some(FailGroupName::new(failgroup)?)),
@@ -82,15 +71,9 @@ impl FilePath {
         let parts = if tail.is_empty() {
             Vec::new()
         } else {
-            tail.split('/')
-                .map(PathPart::new)
-                .collect::<Result<_, _>>()?
+            tail.split('/').map(PathPart::new).collect::<Result<_, _>>()?
         };
-        Ok(FilePath {
-            group,
-            failgroup,
-            parts,
-        })
+        Ok(FilePath { group, failgroup, parts })
     }
 
     /// The last name and the directories before it; none for the group itself.
@@ -153,10 +136,7 @@ impl SystemName {
         let (rest, incarnation) = name.rsplit_once('.')?;
         let (tag, file) = rest.rsplit_once('.')?;
         let number = |digits: &str| {
-            digits
-                .bytes()
-                .all(|b| b.is_ascii_digit())
-                .then(|| digits.parse::<u32>().ok())?
+            digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse::<u32>().ok())?
         };
         Some((tag, FileNo(number(file)?), number(incarnation)?)).filter(|_| !tag.is_empty())
     }
@@ -164,11 +144,7 @@ impl SystemName {
     /// The whole path under the group's root.
     #[must_use]
     pub fn parts(&self) -> Vec<PathPart> {
-        vec![
-            self.database.clone(),
-            self.file_type.clone(),
-            self.name.clone(),
-        ]
+        vec![self.database.clone(), self.file_type.clone(), self.name.clone()]
     }
 }
 
@@ -188,17 +164,7 @@ mod tests {
         ] {
             assert_eq!(FilePath::parse(given).unwrap().to_string(), shown);
         }
-        for bad in [
-            "",
-            "data",
-            "+",
-            "+/a",
-            "+data//a",
-            "+data/../x",
-            "+d/a*",
-            "+d.9/a",
-            "+d/a\n",
-        ] {
+        for bad in ["", "data", "+", "+/a", "+data//a", "+data/../x", "+d/a*", "+d.9/a", "+d/a\n"] {
             assert!(FilePath::parse(bad).is_err(), "{bad}");
         }
         let long = format!("+d/{}", "x".repeat(255));
@@ -211,18 +177,8 @@ mod tests {
         let name = SystemName::new("orcl", "datafile", "Users", FileNo(256), 77).unwrap();
         let path: Vec<String> = name.parts().iter().map(ToString::to_string).collect();
         assert_eq!(path.join("/"), "ORCL/DATAFILE/Users.256.77");
-        assert_eq!(
-            SystemName::split(name.name.as_str()),
-            Some(("Users", FileNo(256), 77))
-        );
-        for other in [
-            "users",
-            "users.256",
-            ".256.1",
-            "a.+1.2",
-            "a.1.",
-            "a.1.99999999999",
-        ] {
+        assert_eq!(SystemName::split(name.name.as_str()), Some(("Users", FileNo(256), 77)));
+        for other in ["users", "users.256", ".256.1", "a.+1.2", "a.1.", "a.1.99999999999"] {
             assert_eq!(SystemName::split(other), None, "{other}");
         }
         assert!(SystemName::new("o", "d", "a/b", FileNo(1), 1).is_err());

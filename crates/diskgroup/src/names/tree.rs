@@ -91,11 +91,7 @@ pub enum TreeError {
 }
 
 fn in_dir(dir: &str) -> String {
-    if dir.is_empty() {
-        String::new()
-    } else {
-        format!(" in \"{dir}\"")
-    }
+    if dir.is_empty() { String::new() } else { format!(" in \"{dir}\"") }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,15 +112,8 @@ pub struct Tree {
 
 impl Default for Tree {
     fn default() -> Tree {
-        let root = Dir {
-            parent: DirNo::ROOT,
-            name: None,
-            entries: BTreeMap::new(),
-        };
-        Tree {
-            dirs: BTreeMap::from([(DirNo::ROOT, root)]),
-            names: BTreeMap::new(),
-        }
+        let root = Dir { parent: DirNo::ROOT, name: None, entries: BTreeMap::new() };
+        Tree { dirs: BTreeMap::from([(DirNo::ROOT, root)]), names: BTreeMap::new() }
     }
 }
 
@@ -138,11 +127,7 @@ impl Tree {
     /// A number no directory has: one above the highest.
     #[must_use]
     pub fn next_dir(&self) -> DirNo {
-        DirNo(
-            self.dirs
-                .last_key_value()
-                .map_or(1, |(no, _)| no.0.saturating_add(1)),
-        )
+        DirNo(self.dirs.last_key_value().map_or(1, |(no, _)| no.0.saturating_add(1)))
     }
 
     /// Directories, the root included.
@@ -164,12 +149,7 @@ impl Tree {
         let mut parts = Vec::new();
         let mut at = dir;
         // Bounded by the invariant that every directory hangs below the root.
-        while let Dir {
-            parent,
-            name: Some(name),
-            ..
-        } = self.dir(at)?
-        {
+        while let Dir { parent, name: Some(name), .. } = self.dir(at)? {
             parts.push(name.clone());
             at = *parent;
         }
@@ -185,10 +165,7 @@ impl Tree {
 
     /// Follows a path from the root.
     pub fn lookup(&self, parts: &[PathPart]) -> Result<Found, TreeError> {
-        let mut found = Found {
-            parent: DirNo::ROOT,
-            entry: Entry::Dir(DirNo::ROOT),
-        };
+        let mut found = Found { parent: DirNo::ROOT, entry: Entry::Dir(DirNo::ROOT) };
         for (depth, part) in parts.iter().enumerate() {
             let Entry::Dir(dir) = found.entry else {
                 return Err(TreeError::NotADirectory(joined(&parts[..depth])));
@@ -220,21 +197,13 @@ impl Tree {
 
     /// What is in a directory, by name.
     pub fn list(&self, dir: DirNo) -> Result<impl Iterator<Item = (&PathPart, Entry)>, TreeError> {
-        Ok(self
-            .dir(dir)?
-            .entries
-            .iter()
-            .map(|(name, &entry)| (name, entry)))
+        Ok(self.dir(dir)?.entries.iter().map(|(name, &entry)| (name, entry)))
     }
 
     /// Everything below a directory: each directory before what is in it, by name.
     pub fn walk(&self, dir: DirNo) -> Result<Walk<'_>, TreeError> {
         let entries = self.dir(dir)?.entries.iter();
-        Ok(Walk {
-            tree: self,
-            path: Vec::new(),
-            open: vec![entries],
-        })
+        Ok(Walk { tree: self, path: Vec::new(), open: vec![entries] })
     }
 
     /// What a pattern matches, part by part, with whole paths; `*` and `%` do not cross a slash.
@@ -261,11 +230,7 @@ impl Tree {
 
     /// Every name of a file, as directory and name.
     pub fn names_of(&self, file: FileNo) -> impl Iterator<Item = (DirNo, &PathPart)> {
-        self.names
-            .get(&file)
-            .into_iter()
-            .flatten()
-            .map(|(dir, name)| (*dir, name))
+        self.names.get(&file).into_iter().flatten().map(|(dir, name)| (*dir, name))
     }
 
     /// The whole path of a file: its system name if it has one, else the first of its names.
@@ -289,11 +254,7 @@ impl Tree {
         let mut number = self.next_dir();
         for (depth, part) in parts.iter().enumerate() {
             let last = depth + 1 == parts.len();
-            let entry = if ops.is_empty() {
-                self.entry(at, part)?
-            } else {
-                None
-            };
+            let entry = if ops.is_empty() { self.entry(at, part)? } else { None };
             at = match entry {
                 Some(Entry::Dir(_)) if last && !parents => {
                     let (name, dir) = (part.to_string(), joined(&parts[..depth]));
@@ -304,11 +265,7 @@ impl Tree {
                     return Err(TreeError::NotADirectory(joined(&parts[..=depth])));
                 }
                 None if last || parents => {
-                    ops.push(NameOp::MkDir {
-                        dir: number,
-                        parent: at,
-                        name: part.clone(),
-                    });
+                    ops.push(NameOp::MkDir { dir: number, parent: at, name: part.clone() });
                     let made = number;
                     number = DirNo(number.0.saturating_add(1));
                     made
@@ -320,10 +277,7 @@ impl Tree {
             };
         }
         if parts.is_empty() && !parents {
-            return Err(TreeError::Exists {
-                name: "/".to_owned(),
-                dir: String::new(),
-            });
+            return Err(TreeError::Exists { name: "/".to_owned(), dir: String::new() });
         }
         Ok(ops)
     }
@@ -337,10 +291,7 @@ impl Tree {
             return Err(TreeError::Loop("/".to_owned()));
         }
         if entries > 0 && !force {
-            return Err(TreeError::NotEmpty {
-                dir: self.shown(dir, None),
-                entries,
-            });
+            return Err(TreeError::NotEmpty { dir: self.shown(dir, None), entries });
         }
         let mut ops = vec![NameOp::RmDir { dir }];
         let mut at = vec![dir];
@@ -351,10 +302,7 @@ impl Tree {
                         at.push(below);
                         NameOp::RmDir { dir: below }
                     }
-                    Entry::File(_) => NameOp::Unlink {
-                        dir,
-                        name: name.clone(),
-                    },
+                    Entry::File(_) => NameOp::Unlink { dir, name: name.clone() },
                 });
             }
         }

@@ -41,11 +41,7 @@ impl Tree {
         let mut tree = Tree::new();
         for _ in 0..r.u32()? {
             let (no, parent) = (DirNo(r.u32()?), DirNo(r.u32()?));
-            let dir = Dir {
-                parent,
-                name: Some(read_part(r)?),
-                entries: BTreeMap::new(),
-            };
+            let dir = Dir { parent, name: Some(read_part(r)?), entries: BTreeMap::new() };
             if tree.dirs.contains_key(&no) {
                 return Err(TreeError::DirInUse(no).into());
             }
@@ -66,9 +62,8 @@ impl Tree {
     /// Enters each directory in its parent and makes sure that all hang below the root.
     fn hang_up_dirs(&mut self) -> Result<(), NameDecodeError> {
         let names = self.dirs.iter();
-        let names: Vec<_> = names
-            .filter_map(|(&no, d)| Some((no, d.parent, d.name.clone()?)))
-            .collect();
+        let names: Vec<_> =
+            names.filter_map(|(&no, d)| Some((no, d.parent, d.name.clone()?))).collect();
         for (no, parent, name) in names {
             if self.entry(parent, &name)?.is_some() {
                 // The parent may hang in a loop, so its path cannot be shown.
@@ -79,9 +74,7 @@ impl Tree {
         }
         let reached = 1 + self.walk(DirNo::ROOT)?.count();
         if reached != self.dirs.len() {
-            return Err(NameDecodeError::Unreachable {
-                count: self.dirs.len() - reached,
-            });
+            return Err(NameDecodeError::Unreachable { count: self.dirs.len() - reached });
         }
         Ok(())
     }

@@ -10,18 +10,11 @@ fn part(name: &str) -> PathPart {
 }
 
 fn parts(path: &str) -> Vec<PathPart> {
-    path.split('/')
-        .filter(|p| !p.is_empty())
-        .map(part)
-        .collect()
+    path.split('/').filter(|p| !p.is_empty()).map(part).collect()
 }
 
 fn alias(file: u32) -> Alias {
-    Alias {
-        file: FileNo(file),
-        incarnation: 1,
-        system: false,
-    }
+    Alias { file: FileNo(file), incarnation: 1, system: false }
 }
 
 fn mkdir(tree: &mut Tree, path: &str) -> DirNo {
@@ -47,26 +40,11 @@ fn sample() -> Tree {
     let mut tree = Tree::new();
     let files = mkdir(&mut tree, "ORCL/DATAFILE");
     let mine = mkdir(&mut tree, "mine");
-    let system = Alias {
-        system: true,
-        ..alias(256)
-    };
+    let system = Alias { system: true, ..alias(256) };
     for op in [
-        NameOp::Link {
-            dir: mine,
-            name: part("users"),
-            alias: alias(256),
-        },
-        NameOp::Link {
-            dir: files,
-            name: part("users.256.1"),
-            alias: system,
-        },
-        NameOp::Link {
-            dir: DirNo::ROOT,
-            name: part("t.parquet"),
-            alias: alias(257),
-        },
+        NameOp::Link { dir: mine, name: part("users"), alias: alias(256) },
+        NameOp::Link { dir: files, name: part("users.256.1"), alias: system },
+        NameOp::Link { dir: DirNo::ROOT, name: part("t.parquet"), alias: alias(257) },
     ] {
         assert_eq!(op.apply(&mut tree), Ok(Applied::default()));
     }
@@ -87,15 +65,9 @@ fn directories_and_names() {
             "t.parquet=257"
         ]
     );
-    assert_eq!(
-        tree.path_of(FileNo(256)),
-        Some(parts("ORCL/DATAFILE/users.256.1"))
-    );
+    assert_eq!(tree.path_of(FileNo(256)), Some(parts("ORCL/DATAFILE/users.256.1")));
     assert_eq!(tree.path_of(FileNo(9)), None);
-    assert_eq!(
-        tree.lookup_file(&parts("mine/users")).unwrap().file,
-        FileNo(256)
-    );
+    assert_eq!(tree.lookup_file(&parts("mine/users")).unwrap().file, FileNo(256));
     let found = tree.find(&["*", "%", "users.*"]);
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].0, parts("ORCL/DATAFILE/users.256.1"));
@@ -131,29 +103,11 @@ fn errors_name_what_is_wrong() {
     for op in [
         NameOp::RmDir { dir: mine },
         NameOp::RmDir { dir: DirNo::ROOT },
-        NameOp::MkDir {
-            dir: mine,
-            parent: orcl,
-            name: part("x"),
-        },
-        NameOp::Link {
-            dir: mine,
-            name: part("users"),
-            alias: alias(1),
-        },
-        NameOp::Replace {
-            dir: DirNo::ROOT,
-            name: part("mine"),
-            alias: alias(1),
-        },
-        NameOp::Unlink {
-            dir: DirNo::ROOT,
-            name: part("mine"),
-        },
-        NameOp::Unlink {
-            dir: DirNo(99),
-            name: part("mine"),
-        },
+        NameOp::MkDir { dir: mine, parent: orcl, name: part("x") },
+        NameOp::Link { dir: mine, name: part("users"), alias: alias(1) },
+        NameOp::Replace { dir: DirNo::ROOT, name: part("mine"), alias: alias(1) },
+        NameOp::Unlink { dir: DirNo::ROOT, name: part("mine") },
+        NameOp::Unlink { dir: DirNo(99), name: part("mine") },
         NameOp::Rename {
             from_dir: DirNo::ROOT,
             from: part("ORCL"),
@@ -177,17 +131,8 @@ fn errors_name_what_is_wrong() {
 #[test]
 fn replacing_says_what_was_replaced() {
     let mut tree = sample();
-    let replace = NameOp::Replace {
-        dir: DirNo::ROOT,
-        name: part("t.parquet"),
-        alias: alias(300),
-    };
-    assert_eq!(
-        replace.apply(&mut tree),
-        Ok(Applied {
-            removed: Some(alias(257))
-        })
-    );
+    let replace = NameOp::Replace { dir: DirNo::ROOT, name: part("t.parquet"), alias: alias(300) };
+    assert_eq!(replace.apply(&mut tree), Ok(Applied { removed: Some(alias(257)) }));
     assert_eq!(tree.names_of(FileNo(257)).count(), 0);
     let mine = tree.lookup_dir(&parts("mine")).unwrap();
     let rename = NameOp::Rename {
@@ -197,18 +142,9 @@ fn replacing_says_what_was_replaced() {
         to: part("users"),
         replace: true,
     };
-    assert_eq!(
-        rename.apply(&mut tree),
-        Ok(Applied {
-            removed: Some(alias(256))
-        })
-    );
+    assert_eq!(rename.apply(&mut tree), Ok(Applied { removed: Some(alias(256)) }));
     assert_eq!(tree.path_of(FileNo(300)), Some(parts("mine/users")));
-    assert_eq!(
-        tree.names_of(FileNo(256)).count(),
-        1,
-        "its system name stays"
-    );
+    assert_eq!(tree.names_of(FileNo(256)).count(), 1, "its system name stays");
 }
 
 #[test]
@@ -222,10 +158,7 @@ fn forced_removal_takes_all_and_directories_move_whole() {
         replace: false,
     };
     rename.apply(&mut tree).unwrap();
-    assert_eq!(
-        tree.path_of(FileNo(256)),
-        Some(parts("mine/old/DATAFILE/users.256.1"))
-    );
+    assert_eq!(tree.path_of(FileNo(256)), Some(parts("mine/old/DATAFILE/users.256.1")));
     let mine = tree.lookup_dir(&parts("mine")).unwrap();
     let ops = tree.plan_rmdir(mine, true).unwrap();
     let removed: Vec<u32> = ops
@@ -243,12 +176,8 @@ fn any_part() -> impl Strategy<Value = PathPart> {
 
 fn any_op() -> impl Strategy<Value = NameOp> {
     let dir = || (0_u32..8).prop_map(DirNo);
-    let alias =
-        (0_u32..6, any::<u32>(), any::<bool>()).prop_map(|(file, incarnation, system)| Alias {
-            file: FileNo(file),
-            incarnation,
-            system,
-        });
+    let alias = (0_u32..6, any::<u32>(), any::<bool>())
+        .prop_map(|(file, incarnation, system)| Alias { file: FileNo(file), incarnation, system });
     prop_oneof![
         3 => (dir(), dir(), any_part())
             .prop_map(|(dir, parent, name)| NameOp::MkDir { dir, parent, name }),

@@ -48,11 +48,7 @@ pub fn encode(group: Uuid, lsn: u64, content: &[u8]) -> EncodedCheckpoint {
         seal(chunk, 4);
         crcs = crc32c::crc32c_append(crcs, &chunk[4..8]);
     }
-    EncodedCheckpoint {
-        bytes,
-        chunks_crc: crcs,
-        content_bytes: content.len() as u64,
-    }
+    EncodedCheckpoint { bytes, chunks_crc: crcs, content_bytes: content.len() as u64 }
 }
 
 /// Puts the content together again from chunks as read.
@@ -69,10 +65,7 @@ pub fn decode(
     // Compared as chunks: a damaged count of bytes may be anything.
     let whole = bytes.len().is_multiple_of(CHUNK_BYTES);
     if !whole || chunks_for(content_bytes) != (bytes.len() / CHUNK_BYTES) as u64 {
-        return Err(Damage::Field {
-            field: "content_bytes",
-            value: content_bytes,
-        });
+        return Err(Damage::Field { field: "content_bytes", value: content_bytes });
     }
     let mut content = Vec::with_capacity(content_bytes as usize);
     let mut crcs = 0;
@@ -91,10 +84,7 @@ pub fn decode(
         let length = chunk.u32_at(12) as usize;
         let wanted = (content_bytes as usize - content.len()).min(CHUNK_CONTENT);
         if length != wanted {
-            return Err(Damage::Field {
-                field: "length",
-                value: length as u64,
-            });
+            return Err(Damage::Field { field: "length", value: length as u64 });
         }
         content.extend_from_slice(&chunk[CHUNK_HEADER..CHUNK_HEADER + length]);
         crcs = crc32c::crc32c_append(crcs, &chunk[4..8]);

@@ -28,10 +28,7 @@ pub struct ChecksumBlock {
 impl Default for ChecksumBlock {
     fn default() -> Self {
         let entries = vec![UNKNOWN; CHECKSUMS_PER_BLOCK as usize].into_boxed_slice();
-        ChecksumBlock {
-            generation: 0,
-            entries,
-        }
+        ChecksumBlock { generation: 0, entries }
     }
 }
 
@@ -61,16 +58,11 @@ impl ChecksumBlock {
         assert_eq!(b.len(), BLOCK, "one block");
         check_head(b, MAGIC)?;
         if b.u64_at(16) != disk.0 as u64 || b.u64_at(24) != number {
-            return Err(Damage::Foreign {
-                what: "another disk or place",
-            });
+            return Err(Damage::Foreign { what: "another disk or place" });
         }
         let entries = (0..CHECKSUMS_PER_BLOCK as usize)
             .map(|i| b.u32_at(ENTRIES_AT + i * 4))
             .collect::<Vec<_>>();
-        Ok(ChecksumBlock {
-            generation: b.u64_at(8),
-            entries: entries.into_boxed_slice(),
-        })
+        Ok(ChecksumBlock { generation: b.u64_at(8), entries: entries.into_boxed_slice() })
     }
 }

@@ -46,18 +46,12 @@ impl DirtyBlock {
 
     /// The block that says so.
     pub fn encode(&self, group: Uuid) -> Block {
-        assert!(
-            self.entries.len() <= ENTRIES_PER_BLOCK,
-            "an entry has its slot before it is set"
-        );
+        assert!(self.entries.len() <= ENTRIES_PER_BLOCK, "an entry has its slot before it is set");
         let mut block = Block::default();
         let b = &mut block.0[..];
         b.put_u32(0, MAGIC);
         b.put_u16(8, self.number);
-        b.put_u16(
-            10,
-            u16::try_from(self.entries.len()).expect("at most ENTRIES_PER_BLOCK"),
-        );
+        b.put_u16(10, u16::try_from(self.entries.len()).expect("at most ENTRIES_PER_BLOCK"));
         b.put_u64(16, self.generation);
         b.put_u64(24, self.life);
         b.put_uuid(32, group);
@@ -79,22 +73,15 @@ impl DirtyBlock {
         assert_eq!(b.len(), BLOCK, "one block");
         check_head(b, MAGIC)?;
         if b.uuid_at(32) != group {
-            return Err(Damage::Foreign {
-                what: "another group",
-            });
+            return Err(Damage::Foreign { what: "another group" });
         }
         if b.u16_at(8) != number {
-            return Err(Damage::Foreign {
-                what: "another place",
-            });
+            return Err(Damage::Foreign { what: "another place" });
         }
         check_counter("generation", b.u64_at(16))?;
         let count = usize::from(b.u16_at(10));
         if count > ENTRIES_PER_BLOCK {
-            return Err(Damage::Field {
-                field: "entries",
-                value: count as u64,
-            });
+            return Err(Damage::Field { field: "entries", value: count as u64 });
         }
         let entries = (0..count)
             .map(|i| {
@@ -106,11 +93,6 @@ impl DirtyBlock {
                 }
             })
             .collect();
-        Ok(DirtyBlock {
-            number,
-            generation: b.u64_at(16),
-            life: b.u64_at(24),
-            entries,
-        })
+        Ok(DirtyBlock { number, generation: b.u64_at(16), life: b.u64_at(24), entries })
     }
 }

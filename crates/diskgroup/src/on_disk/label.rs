@@ -132,16 +132,11 @@ impl Label {
         check_head(b, MAGIC)?;
         let version = b.u16_at(8);
         if version > FORMAT_VERSION {
-            return Err(Damage::Version {
-                found: version,
-                supported: FORMAT_VERSION,
-            });
+            return Err(Damage::Version { found: version, supported: FORMAT_VERSION });
         }
         let features = b.u64_at(16);
         if features & !FEATURES_KNOWN != 0 {
-            return Err(Damage::Features {
-                bits: features & !FEATURES_KNOWN,
-            });
+            return Err(Damage::Features { bits: features & !FEATURES_KNOWN });
         }
         let impossible = |field, value: u64| Damage::Field { field, value };
         let status = match b[10] {

@@ -87,10 +87,7 @@ pub fn is_checksum_au(au: u32) -> bool {
 /// Which checksum block covers the 4 KiB block at `block_in_au` of a data AU, where that checksum
 /// block stands on the disk, and the index of the entry in it.
 pub fn checksum_place(au: u32, block_in_au: u64, au_size: u64) -> ChecksumPlace {
-    assert!(
-        !is_checksum_au(au),
-        "checksum AUs have no checksums of their own here"
-    );
+    assert!(!is_checksum_au(au), "checksum AUs have no checksums of their own here");
     let run = au / CHECKSUM_RUN_AUS;
     let blocks_per_au = au_size / BLOCK_U64;
     let nth = u64::from(au - run * CHECKSUM_RUN_AUS - 1) * blocks_per_au + block_in_au;
@@ -138,11 +135,7 @@ mod tests {
         for au_size in [1u64 << 20, 4 << 20, 64 << 20] {
             let blocks = au_size / BLOCK_U64;
             let last = checksum_place(CHECKSUM_RUN_AUS - 1, blocks - 1, au_size);
-            assert_eq!(
-                last.number,
-                blocks - 1,
-                "the last block of the run ends its AU"
-            );
+            assert_eq!(last.number, blocks - 1, "the last block of the run ends its AU");
             assert_eq!(last.entry, CHECKSUMS_PER_BLOCK - 1);
             let next = checksum_place(CHECKSUM_RUN_AUS + 1, 0, au_size);
             assert_eq!(next.number, blocks);

@@ -96,15 +96,7 @@ pub struct Uuid(pub u128);
 impl std::fmt::Display for Uuid {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let h = format!("{:032x}", self.0);
-        write!(
-            f,
-            "{}-{}-{}-{}-{}",
-            &h[..8],
-            &h[8..12],
-            &h[12..16],
-            &h[16..20],
-            &h[20..]
-        )
+        write!(f, "{}-{}-{}-{}-{}", &h[..8], &h[8..12], &h[12..16], &h[16..20], &h[20..])
     }
 }
 
@@ -185,20 +177,9 @@ pub(crate) fn check_head(bytes: &[u8], magic: u32) -> Result<(), Damage> {
     let found = bytes.u32_at(0);
     if found != magic {
         let blank = bytes.iter().all(|b| *b == 0);
-        return Err(if blank {
-            Damage::Blank
-        } else {
-            Damage::Magic {
-                found,
-                expected: magic,
-            }
-        });
+        return Err(if blank { Damage::Blank } else { Damage::Magic { found, expected: magic } });
     }
-    if sealed(bytes, 4) {
-        Ok(())
-    } else {
-        Err(Damage::Checksum)
-    }
+    if sealed(bytes, 4) { Ok(()) } else { Err(Damage::Checksum) }
 }
 
 /// Counters on disk stay below this, so that adding to one that was read cannot overflow.

@@ -40,23 +40,12 @@ pub fn encode(
     life: u64,
     payload: &[u8],
 ) -> (Vec<u8>, LogPosition) {
-    assert!(
-        payload.len() <= PAYLOAD_MAX,
-        "a batch is cut before it outgrows a record"
-    );
+    assert!(payload.len() <= PAYLOAD_MAX, "a batch is cut before it outgrows a record");
     let bytes = (RECORD_HEADER + payload.len()).next_multiple_of(BLOCK);
     let mut out = vec![0; bytes];
     out[RECORD_HEADER..RECORD_HEADER + payload.len()].copy_from_slice(payload);
     let blocks = (bytes / BLOCK) as u64;
-    finish(
-        &mut out,
-        group,
-        position,
-        epoch,
-        life,
-        blocks,
-        payload.len(),
-    );
+    finish(&mut out, group, position, epoch, life, blocks, payload.len());
     let next = behind(&out, position, epoch, life, blocks);
     (out, next)
 }
@@ -92,12 +81,7 @@ fn finish(
 }
 
 fn behind(out: &[u8], at: LogPosition, epoch: u64, life: u64, blocks: u64) -> LogPosition {
-    LogPosition {
-        lsn: at.lsn + blocks,
-        previous_crc: out.u32_at(4),
-        previous_life: life,
-        epoch,
-    }
+    LogPosition { lsn: at.lsn + blocks, previous_crc: out.u32_at(4), previous_life: life, epoch }
 }
 
 /// Reads the record that should stand at `position`; `ring` is the whole ring as read from a disk.
@@ -110,19 +94,12 @@ pub fn decode(
     group: Uuid,
     position: LogPosition,
 ) -> Result<(RecordHeader, &[u8]), Damage> {
-    assert_eq!(
-        ring.len() as u64,
-        LOG_BLOCKS * BLOCK as u64,
-        "the whole ring"
-    );
+    assert_eq!(ring.len() as u64, LOG_BLOCKS * BLOCK as u64, "the whole ring");
     let at = (position.lsn % LOG_BLOCKS) as usize * BLOCK;
     let rest = &ring[at..];
     let head = &rest[..BLOCK];
     if head.u32_at(0) != MAGIC {
-        return Err(Damage::Magic {
-            found: head.u32_at(0),
-            expected: MAGIC,
-        });
+        return Err(Damage::Magic { found: head.u32_at(0), expected: MAGIC });
     }
     let (blocks, payload_bytes) = (head.u32_at(8), head.u32_at(12));
     let stored = match payload_bytes {
@@ -131,10 +108,7 @@ pub fn decode(
     };
     let fits = blocks >= 1 && blocks as usize * BLOCK <= rest.len() && stored <= rest.len();
     if !fits || (payload_bytes > 0 && blocks as usize * BLOCK != stored) {
-        return Err(Damage::Field {
-            field: "blocks",
-            value: blocks.into(),
-        });
+        return Err(Damage::Field { field: "blocks", value: blocks.into() });
     }
     check_head(&rest[..stored], MAGIC)?;
     let header = RecordHeader {
@@ -157,10 +131,7 @@ pub fn decode(
     {
         "another history"
     } else {
-        return Ok((
-            header,
-            &rest[RECORD_HEADER..RECORD_HEADER + payload_bytes as usize],
-        ));
+        return Ok((header, &rest[RECORD_HEADER..RECORD_HEADER + payload_bytes as usize]));
     };
     Err(Damage::Foreign { what })
 }

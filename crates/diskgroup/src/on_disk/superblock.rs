@@ -59,10 +59,7 @@ pub struct Superblock {
 impl Superblock {
     /// The block that says so.
     pub fn encode(&self) -> Block {
-        assert!(
-            self.runs.len() <= RUNS_MAX,
-            "the allocator keeps checkpoint areas in few runs"
-        );
+        assert!(self.runs.len() <= RUNS_MAX, "the allocator keeps checkpoint areas in few runs");
         let mut block = Block::default();
         let b = &mut block.0[..];
         b.put_u32(0, MAGIC);
@@ -79,10 +76,7 @@ impl Superblock {
         b.put_u32(92, self.chunks);
         b.put_u32(96, self.chunks_crc);
         b.put_u64(104, self.content_bytes);
-        b.put_u16(
-            112,
-            u16::try_from(self.runs.len()).expect("at most RUNS_MAX"),
-        );
+        b.put_u16(112, u16::try_from(self.runs.len()).expect("at most RUNS_MAX"));
         for (i, run) in self.runs.iter().enumerate() {
             b.put_u32(RUNS_AT + i * 8, run.start);
             b.put_u32(RUNS_AT + i * 8 + 4, run.count);
@@ -100,32 +94,21 @@ impl Superblock {
         check_head(b, MAGIC)?;
         let version = b.u16_at(8);
         if version > FORMAT_VERSION {
-            return Err(Damage::Version {
-                found: version,
-                supported: FORMAT_VERSION,
-            });
+            return Err(Damage::Version { found: version, supported: FORMAT_VERSION });
         }
         let features = b.u64_at(16);
         if features & !FEATURES_KNOWN != 0 {
-            return Err(Damage::Features {
-                bits: features & !FEATURES_KNOWN,
-            });
+            return Err(Damage::Features { bits: features & !FEATURES_KNOWN });
         }
         if b[10] > 1 {
-            return Err(Damage::Field {
-                field: "area",
-                value: b[10].into(),
-            });
+            return Err(Damage::Field { field: "area", value: b[10].into() });
         }
         check_counter("generation", b.u64_at(24))?;
         check_counter("lsn", b.u64_at(64))?;
         check_counter("epoch", b.u64_at(72))?;
         let count = usize::from(b.u16_at(112));
         if count > RUNS_MAX {
-            return Err(Damage::Field {
-                field: "runs",
-                value: count as u64,
-            });
+            return Err(Damage::Field { field: "runs", value: count as u64 });
         }
         let runs = (0..count)
             .map(|i| AuRun {

@@ -70,10 +70,7 @@ impl AuMap {
     /// `None` is a disk without checksum AUs. A stride of 0 or 1 would leave no AU for data.
     #[must_use]
     pub fn new(aus: u32, checksum_stride: Option<u32>) -> AuMap {
-        assert!(
-            checksum_stride.is_none_or(|s| s > 1),
-            "a checksum AU covers at least one AU"
-        );
+        assert!(checksum_stride.is_none_or(|s| s > 1), "a checksum AU covers at least one AU");
         let mut map = AuMap {
             aus: 0,
             checksum_stride,
@@ -168,8 +165,7 @@ impl AuMap {
         if self.free_count == 0 {
             return None;
         }
-        self.first_free_from(hint.0)
-            .or_else(|| self.first_free_from(0))
+        self.first_free_from(hint.0).or_else(|| self.first_free_from(0))
     }
 
     /// Takes the lowest free AU at or behind `hint`, or else the lowest of all.
@@ -188,16 +184,10 @@ impl AuMap {
 
     /// Takes `count` AUs from `first` on, all or none.
     pub fn allocate_run_at(&mut self, first: Au, count: u32) -> Result<(), AuError> {
-        let out_of_range = AuError::OutOfRange {
-            au: first.0.saturating_add(count),
-            aus: self.aus,
-        };
+        let out_of_range = AuError::OutOfRange { au: first.0.saturating_add(count), aus: self.aus };
         let end = first.0.checked_add(count).ok_or(out_of_range)?;
         if end > self.aus {
-            return Err(AuError::OutOfRange {
-                au: end - 1,
-                aus: self.aus,
-            });
+            return Err(AuError::OutOfRange { au: end - 1, aus: self.aus });
         }
         if let Some(au) = (first.0..end).find(|&au| !self.is_free(Au(au))) {
             return Err(AuError::Taken { au });
@@ -209,10 +199,7 @@ impl AuMap {
     /// Gives a file's AU back.
     pub fn free(&mut self, au: Au) -> Result<(), AuError> {
         if au.0 >= self.aus {
-            return Err(AuError::OutOfRange {
-                au: au.0,
-                aus: self.aus,
-            });
+            return Err(AuError::OutOfRange { au: au.0, aus: self.aus });
         }
         if self.is_free(au) || self.is_reserved(au) {
             return Err(AuError::NotTaken { au: au.0 });
@@ -318,28 +305,18 @@ mod tests {
         assert_eq!(map.free(Au(1017)), Err(AuError::NotTaken { au: 1017 }));
         assert_eq!(map.free(Au(5)), Ok(()));
         assert_eq!(map.allocate(Au(2099)), Some(Au(2099)));
-        assert_eq!(
-            map.allocate(Au(2099)),
-            Some(Au(5)),
-            "behind the end it starts at the front"
-        );
+        assert_eq!(map.allocate(Au(2099)), Some(Au(5)), "behind the end it starts at the front");
     }
 
     #[test]
     fn metadata_is_left_out_of_the_totals() {
         let mut map = AuMap::new(100, None);
         let au = map.reserve(Au(10)).unwrap();
-        assert_eq!(
-            (au, map.total(), map.free_count(), map.used()),
-            (Au(10), 99, 99, 0)
-        );
+        assert_eq!((au, map.total(), map.free_count(), map.used()), (Au(10), 99, 99, 0));
         assert!(map.free(au).is_err());
         map.unreserve(au).unwrap();
         assert_eq!(map.total(), 100);
-        assert_eq!(
-            map.allocate_run_at(Au(95), 6),
-            Err(AuError::OutOfRange { au: 100, aus: 100 })
-        );
+        assert_eq!(map.allocate_run_at(Au(95), 6), Err(AuError::OutOfRange { au: 100, aus: 100 }));
         assert!(map.allocate_run_at(Au(u32::MAX), 2).is_err());
     }
 

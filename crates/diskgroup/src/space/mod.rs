@@ -55,16 +55,10 @@ impl Placement {
     /// An extent set of one to three legs, the primary first.
     #[must_use]
     pub fn new(legs: &[Leg]) -> Placement {
-        assert!(
-            (1..=COPIES_MAX).contains(&legs.len()),
-            "an extent set has one to three legs"
-        );
+        assert!((1..=COPIES_MAX).contains(&legs.len()), "an extent set has one to three legs");
         let mut all = [Leg::default(); COPIES_MAX];
         all[..legs.len()].copy_from_slice(legs);
-        Placement {
-            legs: all,
-            copies: legs.len() as u8,
-        }
+        Placement { legs: all, copies: legs.len() as u8 }
     }
 
     /// All legs, the primary first.
@@ -186,12 +180,7 @@ impl Space {
         if self.disks.contains_key(&disk) {
             return Err(SpaceError::DuplicateDisk(disk));
         }
-        let entry = SpaceDisk {
-            failgroup,
-            map,
-            allocatable: true,
-            primary_debt: 0,
-        };
+        let entry = SpaceDisk { failgroup, map, allocatable: true, primary_debt: 0 };
         self.disks.insert(disk, entry);
         self.partners = None;
         Ok(())
@@ -199,10 +188,7 @@ impl Space {
 
     /// Forgets a disk and hands its map back.
     pub fn remove_disk(&mut self, disk: DiskNo) -> Result<AuMap, SpaceError> {
-        let entry = self
-            .disks
-            .remove(&disk)
-            .ok_or(SpaceError::NoSuchDisk(disk))?;
+        let entry = self.disks.remove(&disk).ok_or(SpaceError::NoSuchDisk(disk))?;
         self.partners = None;
         Ok(entry.map)
     }
@@ -225,9 +211,7 @@ impl Space {
     }
 
     fn disk_mut(&mut self, disk: DiskNo) -> Result<&mut SpaceDisk, SpaceError> {
-        self.disks
-            .get_mut(&disk)
-            .ok_or(SpaceError::NoSuchDisk(disk))
+        self.disks.get_mut(&disk).ok_or(SpaceError::NoSuchDisk(disk))
     }
 
     /// The AU map of one disk, to reserve metadata AUs in it or to make it larger.
@@ -242,11 +226,7 @@ impl Space {
             .disks
             .iter()
             .filter(|(_, d)| d.allocatable)
-            .map(|(&disk, d)| PartnerDisk {
-                disk,
-                failgroup: d.failgroup,
-                aus: d.map.total(),
-            })
+            .map(|(&disk, d)| PartnerDisk { disk, failgroup: d.failgroup, aus: d.map.total() })
             .collect();
         partners(&members)
     }
@@ -260,18 +240,12 @@ impl Space {
     pub fn take_run(&mut self, first: Leg, count: u32) -> Result<(), SpaceError> {
         let map = &mut self.disk_mut(first.disk)?.map;
         map.allocate_run_at(first.au, count)
-            .map_err(|reason| SpaceError::Au {
-                disk: first.disk,
-                reason,
-            })
+            .map_err(|reason| SpaceError::Au { disk: first.disk, reason })
     }
 
     /// Gives the AU of a leg back.
     pub fn release(&mut self, leg: Leg) -> Result<(), SpaceError> {
         let map = &mut self.disk_mut(leg.disk)?.map;
-        map.free(leg.au).map_err(|reason| SpaceError::Au {
-            disk: leg.disk,
-            reason,
-        })
+        map.free(leg.au).map_err(|reason| SpaceError::Au { disk: leg.disk, reason })
     }
 }

@@ -77,12 +77,7 @@ pub fn partners(disks: &[PartnerDisk]) -> BTreeMap<DiskNo, Vec<DiskNo>> {
     let numbers: Vec<DiskNo> = members.iter().map(|m| m.no).collect();
     members
         .into_iter()
-        .map(|m| {
-            (
-                m.no,
-                m.partners.iter().map(|&other| numbers[other]).collect(),
-            )
-        })
+        .map(|m| (m.no, m.partners.iter().map(|&other| numbers[other]).collect()))
         .collect()
 }
 
@@ -147,10 +142,7 @@ fn join_where_room_needs_it(members: &mut [Member]) {
     let mut shared: Vec<_> = shared.into_iter().collect();
     shared.sort_by_key(|&(pair, common)| (std::cmp::Reverse(common), pair));
     for ((a, b), _) in shared {
-        if [a, b]
-            .iter()
-            .all(|&i| members[i].partners.len() < PARTNERS_MAX)
-        {
+        if [a, b].iter().all(|&i| members[i].partners.len() < PARTNERS_MAX) {
             join(members, a, b);
         }
     }
@@ -209,10 +201,7 @@ mod tests {
     fn small_groups_pair_everyone_with_everyone_elsewhere() {
         let lists = partners(&members(&[1, 1, 2, 2, 3]));
         assert_eq!(lists[&DiskNo(0)], [DiskNo(2), DiskNo(3), DiskNo(4)]);
-        assert_eq!(
-            lists[&DiskNo(4)],
-            [DiskNo(0), DiskNo(1), DiskNo(2), DiskNo(3)]
-        );
+        assert_eq!(lists[&DiskNo(4)], [DiskNo(0), DiskNo(1), DiskNo(2), DiskNo(3)]);
         assert!(partners(&[]).is_empty());
         assert_eq!(partners(&members(&[1]))[&DiskNo(0)], []);
     }
@@ -220,9 +209,7 @@ mod tests {
     #[test]
     fn equal_failure_groups_give_every_disk_eight_partners_evenly() {
         for (failgroups, disks_each) in [(3, 12), (4, 6), (5, 10), (24, 1), (2, 12)] {
-            let groups: Vec<u16> = (0..failgroups * disks_each)
-                .map(|i| i / disks_each)
-                .collect();
+            let groups: Vec<u16> = (0..failgroups * disks_each).map(|i| i / disks_each).collect();
             let lists = partners(&members(&groups));
             let degrees: BTreeSet<usize> = lists.values().map(Vec::len).collect();
             let low = degrees.first().copied().unwrap();

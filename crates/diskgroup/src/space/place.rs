@@ -108,10 +108,7 @@ impl Space {
         policy: &Policy,
         count: u32,
     ) -> Result<Vec<Placement>, SpaceError> {
-        assert!(
-            (1..=COPIES_MAX as u8).contains(&copies),
-            "an extent has one to three copies"
-        );
+        assert!((1..=COPIES_MAX as u8).contains(&copies), "an extent has one to three copies");
         if self.partners.is_none() {
             self.partners = Some(self.partner_lists());
         }
@@ -138,14 +135,7 @@ impl Space {
         for (disk, entry) in planner.disks.iter().zip(&mut maps) {
             entry.primary_debt = disk.primary_debt;
             let (extents, primaries) = (disk.taker.extents, disk.primaries);
-            spread.put(
-                disk.no,
-                DiskSpread {
-                    extents,
-                    primaries,
-                    next: disk.next,
-                },
-            );
+            spread.put(disk.no, DiskSpread { extents, primaries, next: disk.next });
         }
         Ok(sets)
     }
@@ -195,10 +185,7 @@ impl Space {
             return Err(SpaceError::NoSuchFailGroup(*only));
         }
         if groups.len() < usize::from(copies) {
-            return Err(SpaceError::TooFewFailGroups {
-                copies,
-                have: groups.len() as u16,
-            });
+            return Err(SpaceError::TooFewFailGroups { copies, have: groups.len() as u16 });
         }
         let fits = check_room(&groups, copies, count)?;
         self.mark_partners(&mut disks);
@@ -225,13 +212,8 @@ impl Space {
         let numbers: Vec<DiskNo> = disks.iter().map(|d| d.no).collect();
         for disk in disks {
             let lists = self.partners.as_ref();
-            let list = lists
-                .and_then(|lists| lists.get(&disk.no))
-                .map_or(&[][..], Vec::as_slice);
-            disk.partner = numbers
-                .iter()
-                .map(|no| list.binary_search(no).is_ok())
-                .collect();
+            let list = lists.and_then(|lists| lists.get(&disk.no)).map_or(&[][..], Vec::as_slice);
+            disk.partner = numbers.iter().map(|no| list.binary_search(no).is_ok()).collect();
         }
     }
 }
@@ -252,14 +234,7 @@ fn check_room(
     let (failgroup, free_in_failgroup) =
         fullest.map_or((FailGroupNo(0), 0), |(&no, group)| (no, group.taker.free));
     let free = free.iter().sum();
-    Err(SpaceError::NoRoom {
-        wanted,
-        copies,
-        fits,
-        failgroup,
-        free_in_failgroup,
-        free,
-    })
+    Err(SpaceError::NoRoom { wanted, copies, fits, failgroup, free_in_failgroup, free })
 }
 
 impl Planner {
@@ -299,11 +274,7 @@ impl Planner {
                 && !group.disks.iter().any(|&disk| {
                     self.disks[disk].taker.free > 0 && self.are_partners(anchor, disk)
                 });
-            let rank = (
-                may_wait,
-                strange,
-                group.taker.class(after, self.weight_groups),
-            );
+            let rank = (may_wait, strange, group.taker.class(after, self.weight_groups));
             let better = best.is_none_or(|(other, best_rank)| {
                 rank < best_rank
                     || rank == best_rank && group.taker.is_emptier_than(&self.groups[other].taker)
@@ -312,10 +283,7 @@ impl Planner {
                 best = Some((index, rank));
             }
         }
-        assert!(
-            best.is_some(),
-            "an extent set that fits has a failure group for each copy"
-        );
+        assert!(best.is_some(), "an extent set that fits has a failure group for each copy");
         best.map_or(0, |(index, _)| index)
     }
 
@@ -342,10 +310,7 @@ impl Planner {
                 best = Some((index, rank));
             }
         }
-        assert!(
-            best.is_some(),
-            "a failure group with free AUs has a disk with free AUs"
-        );
+        assert!(best.is_some(), "a failure group with free AUs has a disk with free AUs");
         best.map_or(0, |(index, _)| index)
     }
 
@@ -357,9 +322,7 @@ impl Planner {
         let mut best: Option<(usize, (bool, i64, i64))> = None;
         for (position, &index) in legs.iter().enumerate() {
             let disk = &self.disks[index];
-            let strangers = legs
-                .iter()
-                .any(|&o| o != index && !self.are_partners(Some(index), o));
+            let strangers = legs.iter().any(|&o| o != index && !self.are_partners(Some(index), o));
             let behind = disk.taker.extents as i64 - copies * disk.primaries as i64;
             let rank = (!strangers, behind, disk.primary_debt);
             if best.is_none_or(|(_, best_rank)| rank > best_rank) {

@@ -10,9 +10,7 @@ fn space(disks: &[(u16, u32)]) -> Space {
     let mut space = Space::new();
     for (i, &(failgroup, aus)) in disks.iter().enumerate() {
         let map = AuMap::new(aus, None);
-        space
-            .add_disk(DiskNo(i as u16), FailGroupNo(failgroup), map)
-            .unwrap();
+        space.add_disk(DiskNo(i as u16), FailGroupNo(failgroup), map).unwrap();
     }
     space
 }
@@ -29,21 +27,15 @@ fn gap(counts: impl IntoIterator<Item = u64>) -> u64 {
 fn any_group(disks_max: usize) -> impl Strategy<Value = (Vec<(u16, u32)>, u8)> {
     (2_u16..=5, 2_u8..=3).prop_flat_map(move |(groups, copies)| {
         let copies = copies.min(groups as u8);
-        (
-            proptest::collection::vec((0..groups, 1_u32..2000), 3..=disks_max),
-            Just(copies),
-        )
+        (proptest::collection::vec((0..groups, 1_u32..2000), 3..=disks_max), Just(copies))
     })
 }
 
 fn legs_lie_apart(space: &Space, sets: &[Placement], copies: u8) {
     for set in sets {
         assert_eq!(set.legs().len(), usize::from(copies));
-        let mut groups: Vec<FailGroupNo> = set
-            .legs()
-            .iter()
-            .map(|l| space.disk(l.disk).unwrap().failgroup())
-            .collect();
+        let mut groups: Vec<FailGroupNo> =
+            set.legs().iter().map(|l| space.disk(l.disk).unwrap().failgroup()).collect();
         groups.sort_unstable();
         groups.dedup();
         assert_eq!(groups.len(), usize::from(copies), "{set:?}");
@@ -153,9 +145,7 @@ fn an_error_says_what_would_fit_and_where_it_stops() {
         "no room for 40 extents of 2 copies: 30 fit; failure group 1 is the first to run out, \
          10 of 130 free AUs are on it"
     );
-    let error = space
-        .place(&mut spread, 1, &Policy::InFailGroup(FailGroupNo(9)), 1)
-        .unwrap_err();
+    let error = space.place(&mut spread, 1, &Policy::InFailGroup(FailGroupNo(9)), 1).unwrap_err();
     assert_eq!(error, SpaceError::NoSuchFailGroup(FailGroupNo(9)));
     space.set_allocatable(DiskNo(0), false).unwrap();
     let error = space.place(&mut spread, 3, &Policy::Any, 1).unwrap_err();
@@ -183,9 +173,7 @@ fn one_extent_files_reach_small_disks_too_and_primaries_rotate() {
     let mut space = space(&[(1, 3000), (2, 1000), (3, 2000)]);
     let mut primaries: BTreeMap<DiskNo, u32> = BTreeMap::new();
     for _ in 0..600 {
-        let sets = space
-            .place(&mut FileSpread::new(), 2, &Policy::Any, 1)
-            .unwrap();
+        let sets = space.place(&mut FileSpread::new(), 2, &Policy::Any, 1).unwrap();
         *primaries.entry(sets[0].primary().disk).or_default() += 1;
     }
     assert_eq!(used(&space), [600, 200, 400]);
@@ -197,9 +185,7 @@ fn a_new_disk_gets_its_share_of_what_grows() {
     let mut space = space(&[(1, 1000), (2, 1000), (3, 1000)]);
     let mut spread = FileSpread::new();
     space.place(&mut spread, 2, &Policy::Any, 30).unwrap();
-    space
-        .add_disk(DiskNo(3), FailGroupNo(4), AuMap::new(1000, None))
-        .unwrap();
+    space.add_disk(DiskNo(3), FailGroupNo(4), AuMap::new(1000, None)).unwrap();
     space.place(&mut spread, 2, &Policy::Any, 30).unwrap();
     assert_eq!(gap((0..4).map(|i| spread.on(DiskNo(i)).extents)), 0);
 }
@@ -224,20 +210,13 @@ fn large_groups_keep_to_partners_and_stay_even() {
         let mut space = space(&disks);
         let room = space.usable(copies, &ExtentSets::default()).writable_now as u32;
         let mut spread = FileSpread::new();
-        let sets = space
-            .place(&mut spread, copies, &Policy::Any, room * 9 / 10)
-            .unwrap();
+        let sets = space.place(&mut spread, copies, &Policy::Any, room * 9 / 10).unwrap();
         legs_lie_apart(&space, &sets, copies);
         let off = off_partners(&space, &sets);
         let case = format!("{failgroups} x {each}, {copies} copies");
         assert_eq!(off, 0, "{case}");
-        assert!(
-            gap((0..disks.len()).map(|i| spread.on(DiskNo(i as u16)).extents)) <= 2,
-            "{case}"
-        );
-        space
-            .place(&mut spread, copies, &Policy::Any, room - room * 9 / 10)
-            .unwrap();
+        assert!(gap((0..disks.len()).map(|i| spread.on(DiskNo(i as u16)).extents)) <= 2, "{case}");
+        space.place(&mut spread, copies, &Policy::Any, room - room * 9 / 10).unwrap();
     }
 }
 
@@ -250,9 +229,7 @@ fn millions_of_extents_are_placed_evenly() {
         space.add_disk(DiskNo(i), FailGroupNo(i), map).unwrap();
     }
     let mut spread = FileSpread::new();
-    let sets = space
-        .place(&mut spread, 2, &Policy::Any, 3_700_000)
-        .unwrap();
+    let sets = space.place(&mut spread, 2, &Policy::Any, 3_700_000).unwrap();
     assert_eq!(sets.len(), 3_700_000);
     assert_eq!(gap((0..8).map(|i| spread.on(DiskNo(i)).extents)), 0);
     assert!(gap((0..8).map(|i| spread.on(DiskNo(i)).primaries)) <= 1);
@@ -263,11 +240,6 @@ fn two_large_disks_among_many_small_ones_are_partners() {
     let sizes = [1, 1, 1, 1, 1, 1428, 107, 1, 7, 1296, 1];
     let failgroups = [3, 0, 1, 1, 1, 2, 0, 1, 4, 0, 3];
     let mut space = space(&failgroups.into_iter().zip(sizes).collect::<Vec<_>>());
-    let sets = space
-        .place(&mut FileSpread::new(), 2, &Policy::Any, 1417)
-        .unwrap();
-    assert!(
-        off_partners(&space, &sets) <= 2,
-        "room comes first, then partnership"
-    );
+    let sets = space.place(&mut FileSpread::new(), 2, &Policy::Any, 1417).unwrap();
+    assert!(off_partners(&space, &sets) <= 2, "room comes first, then partnership");
 }

@@ -22,11 +22,7 @@ pub struct ExtentSets {
 impl ExtentSets {
     /// The most copies that any set keeps, or a further one of `copies`.
     fn most_copies(&self, copies: u8) -> usize {
-        let held = self
-            .by_copies
-            .iter()
-            .rposition(|&count| count > 0)
-            .map_or(1, |i| i + 1);
+        let held = self.by_copies.iter().rposition(|&count| count > 0).map_or(1, |i| i + 1);
         held.max(usize::from(copies))
     }
 }
@@ -58,10 +54,7 @@ pub struct Usable {
 /// The most extent sets of `copies` legs that fit in failure groups of so many free AUs.
 #[must_use]
 pub fn writable(free_by_failgroup: &[u64], copies: u8) -> u64 {
-    assert!(
-        (1..=COPIES_MAX as u8).contains(&copies),
-        "an extent has one to three copies"
-    );
+    assert!((1..=COPIES_MAX as u8).contains(&copies), "an extent has one to three copies");
     let mut largest = [0_u64; COPIES_MAX];
     let mut rest = 0;
     for &free in free_by_failgroup {
@@ -180,9 +173,7 @@ mod tests {
         let mut space = Space::new();
         for (i, &size) in sizes.iter().enumerate() {
             let no = i as u16;
-            space
-                .add_disk(DiskNo(no), FailGroupNo(no), AuMap::new(size, None))
-                .unwrap();
+            space.add_disk(DiskNo(no), FailGroupNo(no), AuMap::new(size, None)).unwrap();
         }
         space
     }
@@ -191,10 +182,7 @@ mod tests {
     fn oracles_figures_and_honest_ones() {
         let none = ExtentSets::default();
         let equal = group(&[100, 100, 100]).usable(2, &none);
-        assert_eq!(
-            (equal.total, equal.free, equal.required_mirror_free),
-            (300, 300, 100)
-        );
+        assert_eq!((equal.total, equal.free, equal.required_mirror_free), (300, 300, 100));
         assert_eq!((equal.usable_file, equal.writable_now), (100, 150));
         assert_eq!((equal.writable_and_survive, equal.can_restore), (100, true));
         // Oracle's formula promises 50 here; nothing can be mirrored again on one failure group.
@@ -206,27 +194,14 @@ mod tests {
         assert_eq!(uneven.usable(2, &none).writable_and_survive, 20);
         assert_eq!(uneven.usable(2, &none).usable_file, 510);
         let external = group(&[70, 30]).usable(1, &none);
-        assert_eq!(
-            (external.required_mirror_free, external.usable_file),
-            (0, 100)
-        );
-        assert_eq!(
-            (external.writable_now, external.writable_and_survive),
-            (100, 100)
-        );
+        assert_eq!((external.required_mirror_free, external.usable_file), (0, 100));
+        assert_eq!((external.writable_now, external.writable_and_survive), (100, 100));
     }
 
     #[test]
     fn too_full_to_survive_is_negative() {
-        let sets = ExtentSets {
-            by_copies: [0, 120, 0],
-        };
-        assert_eq!(
-            group(&[100, 100, 100])
-                .usable(2, &sets)
-                .writable_and_survive,
-            -20
-        );
+        let sets = ExtentSets { by_copies: [0, 120, 0] };
+        assert_eq!(group(&[100, 100, 100]).usable(2, &sets).writable_and_survive, -20);
     }
 
     /// Lays sets out one by one, each on the roomiest failure groups: best possible for any mix.

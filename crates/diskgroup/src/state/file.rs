@@ -189,12 +189,7 @@ pub fn stretches(
             }
         };
         let length = room.min(end - at);
-        let stretch = Stretch {
-            extent,
-            au_offset,
-            offset: at,
-            length,
-        };
+        let stretch = Stretch { extent, au_offset, offset: at, length };
         at += length;
         Some(stretch)
     })
@@ -230,14 +225,8 @@ pub(crate) fn get_legs(r: &mut Reader<'_>) -> Result<Vec<Leg>, Damage> {
     let mut legs = Vec::with_capacity(count);
     for _ in 0..count {
         let leg = match r.u8()? {
-            255 => Leg {
-                disk: r.u16()?,
-                au: r.u32()?,
-            },
-            disk => Leg {
-                disk: disk.into(),
-                au: next[usize::from(disk)],
-            },
+            255 => Leg { disk: r.u16()?, au: r.u32()? },
+            disk => Leg { disk: disk.into(), au: next[usize::from(disk)] },
         };
         if let Some(slot) = next.get_mut(usize::from(leg.disk)) {
             *slot = leg.au.wrapping_add(1);
@@ -276,14 +265,7 @@ impl FileAttributes {
             return Err(impossible("unit", unit.into()));
         }
         let placement = Some(get_text(r)?).filter(|p| !p.is_empty());
-        Ok(FileAttributes {
-            file_type,
-            copies,
-            striping,
-            unit,
-            checksums,
-            placement,
-        })
+        Ok(FileAttributes { file_type, copies, striping, unit, checksums, placement })
     }
 }
 
@@ -307,10 +289,7 @@ impl FileState {
         let (size, created_ns, modified_ns) = (r.u64()?, r.u64()?, r.u64()?);
         let legs = get_legs(r)?;
         if !legs.len().is_multiple_of(attributes.copies.into()) {
-            return Err(Damage::Field {
-                field: "legs",
-                value: legs.len() as u64,
-            });
+            return Err(Damage::Field { field: "legs", value: legs.len() as u64 });
         }
         // No allocation unit is larger than 64 MiB, so no file has more regions than this.
         let extents = legs.len() / usize::from(attributes.copies);
@@ -354,10 +333,7 @@ fn get_pieces(r: &mut Reader<'_>, most: usize) -> Result<Vec<u64>, Damage> {
     for _ in 0..runs {
         let (count, map) = (r.u32()? as usize, r.u64()?);
         if count > most.saturating_sub(pieces.len()) {
-            return Err(Damage::Field {
-                field: "pieces",
-                value: count as u64,
-            });
+            return Err(Damage::Field { field: "pieces", value: count as u64 });
         }
         pieces.resize(pieces.len() + count, map);
     }
@@ -393,12 +369,8 @@ mod tests {
 
     #[test]
     fn legs_in_runs_cost_a_byte() {
-        let legs: Vec<Leg> = (0..4000u32)
-            .map(|i| Leg {
-                disk: (i % 4) as u16,
-                au: 5 + i / 4,
-            })
-            .collect();
+        let legs: Vec<Leg> =
+            (0..4000u32).map(|i| Leg { disk: (i % 4) as u16, au: 5 + i / 4 }).collect();
         let mut w = Writer::new();
         put_legs(&mut w, &legs);
         let bytes = w.into_bytes();

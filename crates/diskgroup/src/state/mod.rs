@@ -131,9 +131,7 @@ impl GroupState {
 
     /// Whether a disk takes part.
     pub fn is_online(&self, disk: u16) -> bool {
-        self.disks
-            .get(&disk)
-            .is_some_and(|d| d.status == DiskStatus::Online)
+        self.disks.get(&disk).is_some_and(|d| d.status == DiskStatus::Online)
     }
 
     /// The content of a checkpoint.
@@ -182,18 +180,13 @@ impl GroupState {
         let r = &mut Reader::new(bytes);
         let version = r.u16()?;
         if version != CONTENT_VERSION {
-            return Err(Damage::Version {
-                found: version,
-                supported: CONTENT_VERSION,
-            });
+            return Err(Damage::Version { found: version, supported: CONTENT_VERSION });
         }
         let uuid = Uuid(u128::from(r.u64()?) | u128::from(r.u64()?) << 64);
         let name = get_text(r)?;
         let code = r.u8()?;
-        let redundancy = Redundancy::from_u8(code).ok_or(Damage::Field {
-            field: "redundancy",
-            value: code.into(),
-        })?;
+        let redundancy = Redundancy::from_u8(code)
+            .ok_or(Damage::Field { field: "redundancy", value: code.into() })?;
         let header = GroupHeader {
             uuid,
             name,
@@ -219,10 +212,7 @@ impl GroupState {
             let name = get_text(r)?;
             state.attributes.insert(name, get_text(r)?);
         }
-        state.names = Tree::decode(r).map_err(|_| Damage::Field {
-            field: "names",
-            value: 0,
-        })?;
+        state.names = Tree::decode(r).map_err(|_| Damage::Field { field: "names", value: 0 })?;
         for _ in 0..r.u32()? {
             let file = FileState::get(r)?;
             state.files.insert(file.number, file);
@@ -265,10 +255,7 @@ impl DiskState {
             1 => DiskStatus::Online,
             2 => DiskStatus::Offline,
             v => {
-                return Err(Damage::Field {
-                    field: "disk status",
-                    value: v.into(),
-                });
+                return Err(Damage::Field { field: "disk status", value: v.into() });
             }
         };
         let stale = match r.u8()? {
@@ -276,25 +263,12 @@ impl DiskState {
             1 => Stale::Everything,
             2 => Stale::Mapped,
             v => {
-                return Err(Damage::Field {
-                    field: "stale",
-                    value: v.into(),
-                });
+                return Err(Damage::Field { field: "stale", value: v.into() });
             }
         };
         let (offline_ns, created_ns) = (r.u64()?, r.u64()?);
         let areas = [get_runs(r)?, get_runs(r)?];
-        Ok(DiskState {
-            uuid,
-            name,
-            failgroup,
-            bytes,
-            status,
-            stale,
-            offline_ns,
-            created_ns,
-            areas,
-        })
+        Ok(DiskState { uuid, name, failgroup, bytes, status, stale, offline_ns, created_ns, areas })
     }
 }
 
@@ -310,10 +284,7 @@ pub(crate) fn get_runs(r: &mut Reader<'_>) -> Result<Vec<AuRun>, Damage> {
     let count = r.u16()?;
     let mut runs = Vec::new();
     for _ in 0..count {
-        runs.push(AuRun {
-            start: r.u32()?,
-            count: r.u32()?,
-        });
+        runs.push(AuRun { start: r.u32()?, count: r.u32()? });
     }
     Ok(runs)
 }
@@ -321,9 +292,6 @@ pub(crate) fn get_runs(r: &mut Reader<'_>) -> Result<Vec<AuRun>, Damage> {
 pub(crate) fn get_text(r: &mut Reader<'_>) -> Result<String, Damage> {
     match r.str()? {
         Ok(text) => Ok(text.to_owned()),
-        Err(_) => Err(Damage::Field {
-            field: "text",
-            value: r.at() as u64,
-        }),
+        Err(_) => Err(Damage::Field { field: "text", value: r.at() as u64 }),
     }
 }

@@ -159,12 +159,7 @@ impl Op {
                 w.put_u8(*area);
                 put_runs(w, runs);
             }
-            Op::FileCreate {
-                number,
-                incarnation,
-                attributes,
-                at_ns,
-            } => {
+            Op::FileCreate { number, incarnation, attributes, at_ns } => {
                 w.put_u32(*number);
                 w.put_u32(*incarnation);
                 attributes.put(w);
@@ -174,20 +169,12 @@ impl Op {
                 w.put_u32(*number);
                 put_legs(w, legs);
             }
-            Op::FileShrink {
-                number,
-                extents,
-                regions,
-            } => {
+            Op::FileShrink { number, extents, regions } => {
                 w.put_u32(*number);
                 w.put_u64(*extents);
                 w.put_u32(*regions);
             }
-            Op::FileSize {
-                number,
-                size,
-                at_ns,
-            } => {
+            Op::FileSize { number, size, at_ns } => {
                 w.put_u32(*number);
                 w.put_u64(*size);
                 w.put_u64(*at_ns);
@@ -217,67 +204,34 @@ impl Op {
     pub fn get(r: &mut Reader<'_>) -> Result<Op, Damage> {
         Ok(match r.u8()? {
             1 => Op::Epoch { epoch: r.u64()? },
-            2 => Op::DiskOffline {
-                disk: r.u16()?,
-                at_ns: r.u64()?,
-            },
+            2 => Op::DiskOffline { disk: r.u16()?, at_ns: r.u64()? },
             3 => {
                 let count = r.u8()?;
                 let members = (0..count).map(|_| r.u16()).collect::<Result<_, _>>()?;
                 Op::Members { members }
             }
-            4 => Op::Area {
-                disk: r.u16()?,
-                area: r.u8()? & 1,
-                runs: get_runs(r)?,
-            },
+            4 => Op::Area { disk: r.u16()?, area: r.u8()? & 1, runs: get_runs(r)? },
             5 => Op::FileCreate {
                 number: r.u32()?,
                 incarnation: r.u32()?,
                 attributes: FileAttributes::get(r)?,
                 at_ns: r.u64()?,
             },
-            6 => Op::FileExtend {
-                number: r.u32()?,
-                legs: get_legs(r)?,
-            },
-            7 => Op::FileShrink {
-                number: r.u32()?,
-                extents: r.u64()?,
-                regions: r.u32()?,
-            },
-            8 => Op::FileSize {
-                number: r.u32()?,
-                size: r.u64()?,
-                at_ns: r.u64()?,
-            },
+            6 => Op::FileExtend { number: r.u32()?, legs: get_legs(r)? },
+            7 => Op::FileShrink { number: r.u32()?, extents: r.u64()?, regions: r.u32()? },
+            8 => Op::FileSize { number: r.u32()?, size: r.u64()?, at_ns: r.u64()? },
             9 => Op::FilePublish { number: r.u32()? },
             10 => Op::FileUnpublish { number: r.u32()? },
             11 => Op::FileDelete { number: r.u32()? },
-            12 => Op::Pieces {
-                region: get_region(r)?,
-                pieces: r.u64()?,
-            },
-            13 => Op::PiecesForget {
-                region: get_region(r)?,
-                pieces: r.u64()?,
-            },
-            14 => Op::Name(NameOp::decode(r).map_err(|_| Damage::Field {
-                field: "name op",
-                value: 0,
-            })?),
-            15 => Op::Attribute {
-                name: get_text(r)?,
-                value: get_text(r)?,
-            },
-            16 => Op::Clean {
-                clean: r.u8()? != 0,
-            },
+            12 => Op::Pieces { region: get_region(r)?, pieces: r.u64()? },
+            13 => Op::PiecesForget { region: get_region(r)?, pieces: r.u64()? },
+            14 => Op::Name(
+                NameOp::decode(r).map_err(|_| Damage::Field { field: "name op", value: 0 })?,
+            ),
+            15 => Op::Attribute { name: get_text(r)?, value: get_text(r)? },
+            16 => Op::Clean { clean: r.u8()? != 0 },
             other => {
-                return Err(Damage::Field {
-                    field: "operation",
-                    value: other.into(),
-                });
+                return Err(Damage::Field { field: "operation", value: other.into() });
             }
         })
     }
@@ -297,11 +251,7 @@ impl Op {
 }
 
 fn get_region(r: &mut Reader<'_>) -> Result<RegionKey, Damage> {
-    Ok(RegionKey {
-        file: r.u32()?,
-        incarnation: r.u32()?,
-        index: r.u32()?,
-    })
+    Ok(RegionKey { file: r.u32()?, incarnation: r.u32()?, index: r.u32()? })
 }
 
 impl GroupState {
@@ -319,20 +269,14 @@ impl GroupState {
                 self.epoch = *epoch;
             }
             Op::DiskOffline { disk, at_ns } => {
-                let d = self
-                    .disks
-                    .get_mut(disk)
-                    .ok_or(misfit("disk", (*disk).into()))?;
+                let d = self.disks.get_mut(disk).ok_or(misfit("disk", (*disk).into()))?;
                 d.status = DiskStatus::Offline;
                 d.stale = Stale::Everything;
                 d.offline_ns = *at_ns;
             }
             Op::Members { members } => self.members.clone_from(members),
             Op::Area { disk, area, runs } => {
-                let d = self
-                    .disks
-                    .get_mut(disk)
-                    .ok_or(misfit("disk", (*disk).into()))?;
+                let d = self.disks.get_mut(disk).ok_or(misfit("disk", (*disk).into()))?;
                 d.areas[usize::from(*area & 1)].clone_from(runs);
             }
             Op::Name(op) => {
@@ -348,10 +292,7 @@ impl GroupState {
     }
 
     fn file_mut(&mut self, number: u32) -> Result<&mut FileState, Damage> {
-        self.files.get_mut(&number).ok_or(Damage::Field {
-            field: "file",
-            value: number.into(),
-        })
+        self.files.get_mut(&number).ok_or(Damage::Field { field: "file", value: number.into() })
     }
 
     fn create_file(
@@ -389,18 +330,11 @@ impl GroupState {
             Op::FileExtend { number, legs } => {
                 let file = self.file_mut(*number)?;
                 if !legs.len().is_multiple_of(file.attributes.copies.into()) {
-                    return Err(Damage::Field {
-                        field: "legs",
-                        value: legs.len() as u64,
-                    });
+                    return Err(Damage::Field { field: "legs", value: legs.len() as u64 });
                 }
                 file.legs.extend_from_slice(legs);
             }
-            Op::FileShrink {
-                number,
-                extents,
-                regions,
-            } => {
+            Op::FileShrink { number, extents, regions } => {
                 let file = self.file_mut(*number)?;
                 let copies = u64::from(file.attributes.copies);
                 file.legs.truncate(
@@ -408,11 +342,7 @@ impl GroupState {
                 );
                 file.pieces.truncate(*regions as usize);
             }
-            Op::FileSize {
-                number,
-                size,
-                at_ns,
-            } => {
+            Op::FileSize { number, size, at_ns } => {
                 let file = self.file_mut(*number)?;
                 (file.size, file.modified_ns) = (*size, *at_ns);
             }
@@ -441,10 +371,7 @@ impl GroupState {
         if file.incarnation != region.incarnation
             || u64::from(region.index) >= file.regions(au_size)
         {
-            return Err(Damage::Field {
-                field: "region",
-                value: region.index.into(),
-            });
+            return Err(Damage::Field { field: "region", value: region.index.into() });
         }
         if file.pieces.len() <= region.index as usize {
             file.pieces.resize(region.index as usize + 1, 0);

@@ -41,19 +41,13 @@ pub struct GroupStore {
 impl GroupStore {
     /// The store of a group, with nobody's waits counted.
     pub fn new(group: Group) -> GroupStore {
-        GroupStore {
-            group,
-            session: None,
-        }
+        GroupStore { group, session: None }
     }
 
     /// The same store, with the waits of its reads and writes counted on `session`.
     #[must_use]
     pub fn for_session(&self, session: Session) -> GroupStore {
-        GroupStore {
-            group: self.group.clone(),
-            session: Some(session),
-        }
+        GroupStore { group: self.group.clone(), session: Some(session) }
     }
 
     /// The group below.
@@ -91,10 +85,7 @@ impl GroupStore {
     ) -> Result<PutResult> {
         let published = writing.publish(path, condition).await;
         match published.map_err(|e| error_of(path, e))?.flatten() {
-            Some(tag) => Ok(PutResult {
-                e_tag: Some(tag),
-                version: None,
-            }),
+            Some(tag) => Ok(PutResult { e_tag: Some(tag), version: None }),
             None => Err(changed(path)),
         }
     }
@@ -145,10 +136,7 @@ impl ObjectStore for GroupStore {
             return Err(not_implemented("put_multipart_opts with attributes"));
         }
         let writing = self.new_file(location).await?;
-        Ok(Box::new(Upload {
-            path: location.to_string(),
-            writing: Some(Arc::new(writing)),
-        }))
+        Ok(Box::new(Upload { path: location.to_string(), writing: Some(Arc::new(writing)) }))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
@@ -161,9 +149,7 @@ impl ObjectStore for GroupStore {
         let meta = meta_of(location.clone(), stat);
         options.check_preconditions(&meta)?;
         let range = match &options.range {
-            Some(range) => range
-                .as_range(stat.size)
-                .map_err(|e| refused(e.to_string()))?,
+            Some(range) => range.as_range(stat.size).map_err(|e| refused(e.to_string()))?,
             None => 0..stat.size,
         };
         let read = if options.head { 0..0 } else { range.clone() };
@@ -311,9 +297,7 @@ fn meta_of(location: Path, stat: Stat) -> ObjectMeta {
 
 fn metas_of(files: Vec<(String, Stat)>) -> Vec<ObjectMeta> {
     let metas = files.into_iter();
-    metas
-        .map(|(path, stat)| meta_of(path_of(&path), stat))
-        .collect()
+    metas.map(|(path, stat)| meta_of(path_of(&path), stat)).collect()
 }
 
 /// A path as it is stored; one that `object_store` would not take as it is is encoded.
@@ -325,22 +309,12 @@ fn path_of(path: &str) -> Path {
 fn error_of(path: &str, error: Error) -> object_store::Error {
     let path = path.to_owned();
     match error {
-        Error::NoSuchFile { .. } => object_store::Error::NotFound {
-            path,
-            source: error.into(),
-        },
-        Error::Exists { .. } => object_store::Error::AlreadyExists {
-            path,
-            source: error.into(),
-        },
-        Error::ReadOnly { .. } => object_store::Error::PermissionDenied {
-            path,
-            source: error.into(),
-        },
-        _ => object_store::Error::Generic {
-            store: "disk group",
-            source: error.into(),
-        },
+        Error::NoSuchFile { .. } => object_store::Error::NotFound { path, source: error.into() },
+        Error::Exists { .. } => object_store::Error::AlreadyExists { path, source: error.into() },
+        Error::ReadOnly { .. } => {
+            object_store::Error::PermissionDenied { path, source: error.into() }
+        }
+        _ => object_store::Error::Generic { store: "disk group", source: error.into() },
     }
 }
 
@@ -369,8 +343,5 @@ fn not_implemented(operation: &str) -> object_store::Error {
 }
 
 fn refused(why: impl Into<String>) -> object_store::Error {
-    object_store::Error::Generic {
-        store: "disk group",
-        source: why.into().into(),
-    }
+    object_store::Error::Generic { store: "disk group", source: why.into().into() }
 }

@@ -91,10 +91,7 @@ pub(super) fn below(group: &Group, dir: &str) -> Result<Vec<(String, Stat)>, Err
 pub(super) type Within = (Vec<(String, Stat)>, Vec<String>);
 
 /// Files directly in a directory, and its directories that have a file somewhere below.
-pub(super) fn within(
-    group: &Group,
-    dir: &str,
-) -> Result<Within, Error> {
+pub(super) fn within(group: &Group, dir: &str) -> Result<Within, Error> {
     group.check_running()?;
     let core = lock(&group.inner.core);
     let names = &core.state.names;

@@ -24,11 +24,7 @@ const SMALL: u64 = 128 << 10;
 const GAP: u64 = 64 << 10;
 
 fn class_of(length: u64) -> Io {
-    if length <= SMALL {
-        Io::FOREGROUND
-    } else {
-        Io::SCAN
-    }
+    if length <= SMALL { Io::FOREGROUND } else { Io::SCAN }
 }
 
 /// Reads a range, in one buffer.
@@ -118,9 +114,7 @@ pub(super) async fn ranges(
 ) -> Result<Vec<Bytes>, Error> {
     let spans = merge(ranges);
     let inline = if spans.len() == 1 { PIECE } else { SMALL };
-    let reads = spans
-        .iter()
-        .map(|s| read_span(group, file, s.clone(), inline));
+    let reads = spans.iter().map(|s| read_span(group, file, s.clone(), inline));
     let read = try_join_all(reads).await?;
     let cut = |range: &Range<u64>| {
         let i = spans.partition_point(|s| s.start <= range.start) - 1;

@@ -50,11 +50,7 @@ struct Edge {
 
 impl Writing {
     pub fn new(group: &Group, file: File) -> Writing {
-        Writing {
-            group: group.clone(),
-            file,
-            state: Mutex::default(),
-        }
+        Writing { group: group.clone(), file, state: Mutex::default() }
     }
 
     /// Gives the next bytes their place.
@@ -126,16 +122,11 @@ impl Writing {
             let (file, group) = (self.file.clone(), self.group.clone());
             // Tasks, so that checksums are computed on all processors.
             let task = group.env().run("object write", async move {
-                file.write_group(Io::SCAN, offset, data, Durability::Cached)
-                    .await
+                file.write_group(Io::SCAN, offset, data, Durability::Cached).await
             });
             async move { task.await.unwrap_or_else(|| Err(stopped(&group))) }
         };
-        stream::iter(writes)
-            .map(write)
-            .buffer_unordered(IN_FLIGHT)
-            .try_collect()
-            .await
+        stream::iter(writes).map(write).buffer_unordered(IN_FLIGHT).try_collect().await
     }
 
     /// Writes what is left, sets the size and makes all of it durable. False: a part is missing.
@@ -189,9 +180,7 @@ struct Source {
 
 impl Source {
     fn new(chunks: Vec<Bytes>) -> Source {
-        Source {
-            chunks: chunks.into(),
-        }
+        Source { chunks: chunks.into() }
     }
 
     /// The next `length` bytes: a slice where they lie together, else copied into one buffer,
@@ -260,10 +249,7 @@ impl MultipartUpload for Upload {
         let published = writing.publish(&self.path, PublishIf::Always).await;
         match published.map_err(|error| error_of(&self.path, error))? {
             None => Err(refused("a part was not written")),
-            Some(e_tag) => Ok(PutResult {
-                e_tag,
-                version: None,
-            }),
+            Some(e_tag) => Ok(PutResult { e_tag, version: None }),
         }
     }
 

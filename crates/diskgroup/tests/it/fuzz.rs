@@ -44,12 +44,7 @@ fn changes() -> impl Strategy<Value = Vec<(prop::sample::Index, u8)>> {
 /// Bytes for a block: noise, or an example with changes near its head, sealed or not.
 fn block_from(examples: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let noise = proptest::collection::vec(any::<u8>(), BLOCK);
-    let changed = (
-        prop::sample::select(examples),
-        changes(),
-        any::<bool>(),
-        8..=BLOCK,
-    );
+    let changed = (prop::sample::select(examples), changes(), any::<bool>(), 8..=BLOCK);
     let changed = changed.prop_map(|(example, changes, sealed, reach)| {
         let mut bytes = mutated(example[..reach].to_vec(), &changes);
         bytes.extend_from_slice(&example[reach..]);
@@ -201,15 +196,10 @@ fn mount_damaged(seed: u64, clean: bool, damage: &[(usize, u64, u64)], must_moun
     rig.run(async {
         rig.create(&shape).await.unwrap();
         let group = rig.mount().await.unwrap();
-        let file = group
-            .create_file(&FileSpec::new(FileType::Datafile))
-            .await
-            .unwrap();
+        let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
         let data: Bytes = (0..3u32 << 20).map(|i| (i / 7 + i / 4096) as u8).collect();
         file.set_size(data.len() as u64).await.unwrap();
-        file.write_at(Io::SCAN, 0, data.clone(), Durability::Durable)
-            .await
-            .unwrap();
+        file.write_at(Io::SCAN, 0, data.clone(), Durability::Durable).await.unwrap();
         group.publish(&file, "d/f", false).await.unwrap();
         drop(file);
         match clean {
@@ -229,25 +219,17 @@ fn mount_damaged(seed: u64, clean: bool, damage: &[(usize, u64, u64)], must_moun
             Ok(group) => group,
             Err(error) => {
                 assert!(!must_mount, "one damaged disk of four: {error}");
-                assert!(
-                    error.number() > 0 && !error.next_step().is_empty(),
-                    "{error}"
-                );
+                assert!(error.number() > 0 && !error.next_step().is_empty(), "{error}");
                 return;
             }
         };
         let file = group.open("d/f").unwrap();
-        let read = file
-            .read_group(Io::SCAN, 0, vec![cellar_io::Buffer::new(data.len())])
-            .await;
+        let read = file.read_group(Io::SCAN, 0, vec![cellar_io::Buffer::new(data.len())]).await;
         match read {
             Ok(read) => assert!(read[0][..] == data[..], "other data than was written"),
             Err(error) => {
                 assert!(!must_mount, "one damaged disk of four: {error}");
-                assert!(
-                    error.number() > 0 && !error.next_step().is_empty(),
-                    "{error}"
-                );
+                assert!(error.number() > 0 && !error.next_step().is_empty(), "{error}");
             }
         }
         let _ = group.dismount().await;

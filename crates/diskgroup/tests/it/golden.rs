@@ -46,12 +46,7 @@ pub fn label() -> Label {
 }
 
 pub fn position() -> LogPosition {
-    LogPosition {
-        lsn: 1000,
-        previous_crc: 0xdead_beef,
-        previous_life: LIFE,
-        epoch: 7,
-    }
+    LogPosition { lsn: 1000, previous_crc: 0xdead_beef, previous_life: LIFE, epoch: 7 }
 }
 
 pub fn superblock() -> Superblock {
@@ -86,72 +81,27 @@ fn attributes() -> FileAttributes {
 
 /// One of every operation, such that applying them in order to [`state`] works.
 pub fn ops() -> Vec<Op> {
-    let region = RegionKey {
-        file: 300,
-        incarnation: 9,
-        index: 0,
-    };
-    let alias = Alias {
-        file: FileNo(300),
-        incarnation: 9,
-        system: false,
-    };
+    let region = RegionKey { file: 300, incarnation: 9, index: 0 };
+    let alias = Alias { file: FileNo(300), incarnation: 9, system: false };
     let (dir, root) = (DirNo(1), DirNo(0));
     vec![
         Op::Epoch { epoch: 8 },
         Op::DiskOffline { disk: 1, at_ns: NS },
         Op::Members { members: vec![0] },
-        Op::Area {
-            disk: 0,
-            area: 1,
-            runs: vec![AuRun { start: 2, count: 1 }],
-        },
-        Op::FileCreate {
-            number: 300,
-            incarnation: 9,
-            attributes: attributes(),
-            at_ns: NS,
-        },
+        Op::Area { disk: 0, area: 1, runs: vec![AuRun { start: 2, count: 1 }] },
+        Op::FileCreate { number: 300, incarnation: 9, attributes: attributes(), at_ns: NS },
         Op::FileExtend {
             number: 300,
-            legs: [(0, 5), (1, 7), (0, 6), (1, 9)]
-                .map(|(disk, au)| Leg { disk, au })
-                .to_vec(),
+            legs: [(0, 5), (1, 7), (0, 6), (1, 9)].map(|(disk, au)| Leg { disk, au }).to_vec(),
         },
-        Op::Pieces {
-            region,
-            pieces: 0b1011,
-        },
-        Op::PiecesForget {
-            region,
-            pieces: 0b0010,
-        },
-        Op::FileShrink {
-            number: 300,
-            extents: 1,
-            regions: 1,
-        },
-        Op::FileSize {
-            number: 300,
-            size: 123_456,
-            at_ns: NS + 1,
-        },
-        Op::Name(NameOp::MkDir {
-            dir,
-            parent: root,
-            name: part("dir"),
-        }),
-        Op::Name(NameOp::Link {
-            dir,
-            name: part("a"),
-            alias,
-        }),
+        Op::Pieces { region, pieces: 0b1011 },
+        Op::PiecesForget { region, pieces: 0b0010 },
+        Op::FileShrink { number: 300, extents: 1, regions: 1 },
+        Op::FileSize { number: 300, size: 123_456, at_ns: NS + 1 },
+        Op::Name(NameOp::MkDir { dir, parent: root, name: part("dir") }),
+        Op::Name(NameOp::Link { dir, name: part("a"), alias }),
         Op::FilePublish { number: 300 },
-        Op::Name(NameOp::Replace {
-            dir,
-            name: part("a"),
-            alias,
-        }),
+        Op::Name(NameOp::Replace { dir, name: part("a"), alias }),
         Op::Name(NameOp::Rename {
             from_dir: dir,
             from: part("a"),
@@ -159,14 +109,8 @@ pub fn ops() -> Vec<Op> {
             to: part("b"),
             replace: true,
         }),
-        Op::Attribute {
-            name: "content.type".to_owned(),
-            value: "data".to_owned(),
-        },
-        Op::Name(NameOp::Unlink {
-            dir: root,
-            name: part("b"),
-        }),
+        Op::Attribute { name: "content.type".to_owned(), value: "data".to_owned() },
+        Op::Name(NameOp::Unlink { dir: root, name: part("b") }),
         Op::Name(NameOp::RmDir { dir }),
         Op::FileUnpublish { number: 300 },
         Op::FileDelete { number: 300 },
@@ -206,48 +150,19 @@ pub fn state() -> GroupState {
     };
     let disks: BTreeMap<u16, DiskState> = (0..2).map(disk).collect();
     let mut state = GroupState::new(header, disks, vec![0, 1]);
-    let region = RegionKey {
-        file: 256,
-        incarnation: 1,
-        index: 0,
-    };
-    let alias = Alias {
-        file: FileNo(256),
-        incarnation: 1,
-        system: true,
-    };
+    let region = RegionKey { file: 256, incarnation: 1, index: 0 };
+    let alias = Alias { file: FileNo(256), incarnation: 1, system: true };
     for op in [
-        Op::FileCreate {
-            number: 256,
-            incarnation: 1,
-            attributes: attributes(),
-            at_ns: NS,
-        },
+        Op::FileCreate { number: 256, incarnation: 1, attributes: attributes(), at_ns: NS },
         Op::FileExtend {
             number: 256,
-            legs: [(0, 3), (1, 3), (1, 4), (0, 4)]
-                .map(|(disk, au)| Leg { disk, au })
-                .to_vec(),
+            legs: [(0, 3), (1, 3), (1, 4), (0, 4)].map(|(disk, au)| Leg { disk, au }).to_vec(),
         },
-        Op::Pieces {
-            region,
-            pieces: 0xffff,
-        },
-        Op::FileSize {
-            number: 256,
-            size: 2 << 20,
-            at_ns: NS,
-        },
-        Op::Name(NameOp::Link {
-            dir: DirNo(0),
-            name: part("f.256.1"),
-            alias,
-        }),
+        Op::Pieces { region, pieces: 0xffff },
+        Op::FileSize { number: 256, size: 2 << 20, at_ns: NS },
+        Op::Name(NameOp::Link { dir: DirNo(0), name: part("f.256.1"), alias }),
         Op::FilePublish { number: 256 },
-        Op::Attribute {
-            name: "content.checksum".to_owned(),
-            value: "true".to_owned(),
-        },
+        Op::Attribute { name: "content.checksum".to_owned(), value: "true".to_owned() },
     ] {
         state.apply(&op).unwrap();
     }
@@ -255,24 +170,12 @@ pub fn state() -> GroupState {
 }
 
 pub fn dirty_block() -> DirtyBlock {
-    let entry = |index| RegionKey {
-        file: 256,
-        incarnation: 1,
-        index,
-    };
-    DirtyBlock {
-        number: 3,
-        generation: 5,
-        life: LIFE,
-        entries: vec![entry(0), entry(17)],
-    }
+    let entry = |index| RegionKey { file: 256, incarnation: 1, index };
+    DirtyBlock { number: 3, generation: 5, life: LIFE, entries: vec![entry(0), entry(17)] }
 }
 
 pub fn checksum_block() -> ChecksumBlock {
-    let mut block = ChecksumBlock {
-        generation: 2,
-        ..ChecksumBlock::default()
-    };
+    let mut block = ChecksumBlock { generation: 2, ..ChecksumBlock::default() };
     block.entries[0] = 0x0bad_cafe;
     block.entries[1015] = 1;
     block
@@ -288,22 +191,9 @@ fn hex(out: &mut String, title: &str, bytes: &[u8]) {
         let codes: Vec<String> = line.iter().map(|b| format!("{b:02x}")).collect();
         let text: String = line
             .iter()
-            .map(|b| {
-                if b.is_ascii_graphic() || *b == b' ' {
-                    char::from(*b)
-                } else {
-                    '.'
-                }
-            })
+            .map(|b| if b.is_ascii_graphic() || *b == b' ' { char::from(*b) } else { '.' })
             .collect();
-        writeln!(
-            out,
-            "{:06x}  {:<47}  {}",
-            i * 16,
-            codes.join(" "),
-            text.trim_end()
-        )
-        .unwrap();
+        writeln!(out, "{:06x}  {:<47}  {}", i * 16, codes.join(" "), text.trim_end()).unwrap();
     }
 }
 
@@ -313,10 +203,7 @@ fn constants(out: &mut String) {
     say("FORMAT_VERSION", layout::FORMAT_VERSION.to_string());
     say("FEATURES_KNOWN", format!("{:#x}", layout::FEATURES_KNOWN));
     say("LABEL_HEAD", format!("{:?}", layout::LABEL_HEAD));
-    say(
-        "LABEL_TAIL",
-        format!("{:?} before the end", layout::LABEL_TAIL),
-    );
+    say("LABEL_TAIL", format!("{:?} before the end", layout::LABEL_TAIL));
     say("TAIL_BYTES", layout::TAIL_BYTES.to_string());
     say("SUPERBLOCKS", format!("{:?}", layout::SUPERBLOCKS));
     say("DIRTY_LOG", format!("{:?}", layout::DIRTY_LOG));
@@ -335,10 +222,7 @@ fn constants(out: &mut String) {
     say("REGION_BYTES", layout::REGION_BYTES.to_string());
     say("PIECE_BYTES", layout::PIECE_BYTES.to_string());
     say("PIECES_PER_REGION", layout::PIECES_PER_REGION.to_string());
-    say(
-        "CHECKSUMS_PER_BLOCK",
-        layout::CHECKSUMS_PER_BLOCK.to_string(),
-    );
+    say("CHECKSUMS_PER_BLOCK", layout::CHECKSUMS_PER_BLOCK.to_string());
     say("CHECKSUM_RUN_AUS", layout::CHECKSUM_RUN_AUS.to_string());
     say("CHUNK_BYTES", layout::CHUNK_BYTES.to_string());
     say("CHUNK_HEADER", checkpoint::CHUNK_HEADER.to_string());
@@ -357,38 +241,18 @@ fn golden() -> String {
     for op in ops() {
         let name = format!("{op:?}");
         let end = name.find([' ', '{']).unwrap_or(name.len());
-        hex(
-            &mut out,
-            &format!("op {}", &name[..end]),
-            &payload_of(&[op]),
-        );
+        hex(&mut out, &format!("op {}", &name[..end]), &payload_of(&[op]));
     }
     let payload = payload_of(&ops()[..1]);
-    hex(
-        &mut out,
-        "record",
-        &record::encode(GROUP, position(), 8, LIFE, &payload).0,
-    );
-    hex(
-        &mut out,
-        "filler",
-        &record::encode_filler(GROUP, position(), LIFE).0,
-    );
+    hex(&mut out, "record", &record::encode(GROUP, position(), 8, LIFE, &payload).0);
+    hex(&mut out, "filler", &record::encode_filler(GROUP, position(), LIFE).0);
     let content = state().encode();
     hex(&mut out, "checkpoint content", &content);
     let chunk = checkpoint::encode(GROUP, 1000, &content);
-    hex(
-        &mut out,
-        "checkpoint chunk, header",
-        &chunk.bytes[..checkpoint::CHUNK_HEADER],
-    );
+    hex(&mut out, "checkpoint chunk, header", &chunk.bytes[..checkpoint::CHUNK_HEADER]);
     writeln!(out, "chunks crc {:#010x}", chunk.chunks_crc).unwrap();
     hex(&mut out, "dirty block", &dirty_block().encode(GROUP).0);
-    hex(
-        &mut out,
-        "checksum block",
-        &checksum_block().encode(DISK, 42).0,
-    );
+    hex(&mut out, "checksum block", &checksum_block().encode(DISK, 42).0);
     out
 }
 
@@ -403,13 +267,8 @@ const END: &str = "```\n<!-- golden end -->";
 
 /// Where the golden text stands in the document.
 fn in_document(document: &str) -> std::ops::Range<usize> {
-    let start = document
-        .find(BEGIN)
-        .expect("the document has the first marker")
-        + BEGIN.len();
-    let end = document[start..]
-        .find(END)
-        .expect("the document has the second marker");
+    let start = document.find(BEGIN).expect("the document has the first marker") + BEGIN.len();
+    let end = document[start..].find(END).expect("the document has the second marker");
     start..start + end
 }
 
@@ -443,10 +302,7 @@ fn the_format_document_shows_the_pinned_bytes() {
 #[test]
 fn what_was_encoded_is_decoded() {
     assert_eq!(Label::decode(&label().encode().0).unwrap(), label());
-    assert_eq!(
-        Superblock::decode(&superblock().encode().0).unwrap(),
-        superblock()
-    );
+    assert_eq!(Superblock::decode(&superblock().encode().0).unwrap(), superblock());
     assert_eq!(Op::get_all(&payload_of(&ops())).unwrap(), ops());
     let dirty = DirtyBlock::decode(&dirty_block().encode(GROUP).0, GROUP, 3).unwrap();
     assert_eq!(dirty, dirty_block());
@@ -461,9 +317,5 @@ fn what_was_encoded_is_decoded() {
     for op in ops() {
         changed.apply(&op).unwrap();
     }
-    assert_eq!(
-        changed.names,
-        state().names,
-        "the examples undo one another"
-    );
+    assert_eq!(changed.names, state().names, "the examples undo one another");
 }

@@ -16,15 +16,10 @@ fn a_disk_is_shown_structure_by_structure_and_damage_with_its_reason() {
     rig.run(async {
         rig.create(&shape).await.unwrap();
         let group = rig.mount().await.unwrap();
-        let file = group
-            .create_file(&FileSpec::new(FileType::Datafile))
-            .await
-            .unwrap();
+        let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
         file.set_size(1 << 20).await.unwrap();
         let data = Bytes::from(vec![3; 64 << 10]);
-        file.write_at(Io::SCAN, 0, data, Durability::Durable)
-            .await
-            .unwrap();
+        file.write_at(Io::SCAN, 0, data, Durability::Durable).await.unwrap();
         group.publish(&file, "d/f", false).await.unwrap();
         drop(file);
         group.dismount().await.unwrap();
@@ -34,27 +29,17 @@ fn a_disk_is_shown_structure_by_structure_and_damage_with_its_reason() {
         assert_eq!(shown.find("clean").unwrap().value, "true", "{text}");
         let named = shown.find("file").unwrap();
         assert!(
-            named
-                .value
-                .contains("d/f 1048576 bytes, 1 extents of 2 copies, 1 pieces"),
+            named.value.contains("d/f 1048576 bytes, 1 extents of 2 copies, 1 pieces"),
             "{text}"
         );
-        for wanted in [
-            "label at 0: generation",
-            "FilePublish",
-            "Link",
-            "epoch: ",
-            "never written",
-        ] {
+        for wanted in ["label at 0: generation", "FilePublish", "Link", "epoch: ", "never written"]
+        {
             assert!(text.contains(wanted), "{wanted} is missing:\n{text}");
         }
         assert!(!text.contains("DAMAGED"), "{text}");
         rig.disks[0].corrupt(300, 1);
         let text = inspect(&device).await.to_string();
-        assert!(
-            text.contains("label at 0: DAMAGED: its checksum is wrong"),
-            "{text}"
-        );
+        assert!(text.contains("label at 0: DAMAGED: its checksum is wrong"), "{text}");
     })
     .unwrap();
 }

@@ -126,7 +126,8 @@ impl Model {
         let all = (1 << self.disks) - 1;
         let members = self.choose(0, all);
         let tip = Tip { id: 1, epoch: 1, lsn: 0, members, online: all, before: 0, knows: true };
-        let mut s = State { fresh: all, committed: members, confirmed: true, next: 1, ..State::default() };
+        let mut s =
+            State { fresh: all, committed: members, confirmed: true, next: 1, ..State::default() };
         for d in bits(members) {
             s.tips[usize::from(d)] = tip;
         }

@@ -159,9 +159,8 @@ impl FileModel {
     /// Folds durable writes that nothing competes with into the base.
     fn compact(&mut self) {
         while let Some(w) = self.writes.first().copied() {
-            let rival = |o: &Write| {
-                o.id != w.id && o.first < w.end && w.first < o.end && o.id < w.done
-            };
+            let rival =
+                |o: &Write| o.id != w.id && o.first < w.end && w.first < o.end && o.id < w.done;
             if !w.durable || self.writes.iter().any(rival) {
                 return;
             }
@@ -185,12 +184,8 @@ impl FileModel {
     ) -> Result<(), String> {
         let size = self.sector as usize;
         let end = first + (bytes.len() / size) as u32;
-        let near: Vec<Write> = self
-            .writes
-            .iter()
-            .filter(|w| w.first < end && first < w.end)
-            .copied()
-            .collect();
+        let near: Vec<Write> =
+            self.writes.iter().filter(|w| w.first < end && first < w.end).copied().collect();
         for (s, sector) in (first..).zip(bytes.chunks_exact(size)) {
             let found = value_of(sector, self.id, s)
                 .map_err(|what| format!("file {} sector {s} holds {what}", self.id))?;

@@ -248,8 +248,7 @@ async fn mount(w: &World) -> Group {
 
 /// Every name, as the group tells it, with the model's names for files.
 fn names_of(w: &World, group: &Group) -> Names {
-    let numbers: BTreeMap<u32, u32> =
-        w.files.borrow().values().map(|f| (f.number, f.id)).collect();
+    let numbers: BTreeMap<u32, u32> = w.files.borrow().values().map(|f| (f.number, f.id)).collect();
     let mut out = Names::new();
     let mut dirs = vec![String::new()];
     while let Some(dir) = dirs.pop() {
@@ -392,7 +391,10 @@ async fn write_some(w: &World, open: &Open, zero: bool) {
     let (at, length) = (u64::from(first * sector), (count * sector) as usize);
     let id = w.tick();
     w.with(open.id, |f| f.begin(id, first, count, zero));
-    w.say(format!("write {id} file {} sectors {first}+{count} {durability:?} zero {zero}", open.id));
+    w.say(format!(
+        "write {id} file {} sectors {first}+{count} {durability:?} zero {zero}",
+        open.id
+    ));
     let result = if zero {
         open.file.discard(Io::SCAN, at, length as u64, Discard::Zero).await
     } else {
@@ -709,13 +711,8 @@ async fn life(w: &World, last: bool) {
 /// Deletes every file: all room comes back.
 async fn everything_goes(w: &World, group: &Group, open: RefCell<Vec<std::rc::Rc<Open>>>) {
     drop(open);
-    let paths: Vec<String> = w
-        .names
-        .borrow()
-        .iter()
-        .filter(|(_, f)| f.is_some())
-        .map(|(p, _)| p.clone())
-        .collect();
+    let paths: Vec<String> =
+        w.names.borrow().iter().filter(|(_, f)| f.is_some()).map(|(p, _)| p.clone()).collect();
     for path in paths {
         group.remove(&path).await.expect("it is there");
     }

@@ -18,15 +18,11 @@ use crate::rig::{Rig, Shape};
 fn what_a_put_acknowledged_outlives_a_crash_and_nothing_else_appears() {
     let mut seen = [0; 4];
     for seed in 0..60 {
-        let shape = Shape {
-            disk_bytes: 64 << 20,
-            ..Shape::default()
-        };
+        let shape = Shape { disk_bytes: 64 << 20, ..Shape::default() };
         let rig = Rig::new(seed, &shape);
         let (old, new) = (bytes_of(100_000, 1), bytes_of(3 << 20, 2));
         let acknowledged = Arc::new(std::sync::Mutex::new(Vec::new()));
-        rig.run(async { rig.create(&shape).await.unwrap() })
-            .unwrap();
+        rig.run(async { rig.create(&shape).await.unwrap() }).unwrap();
         rig.sim.crash_after(60 + seed * 17);
         rig.run(async {
             let say = |what| acknowledged.lock().unwrap().push(what);
@@ -71,29 +67,18 @@ fn what_a_put_acknowledged_outlives_a_crash_and_nothing_else_appears() {
             for meta in store.list(None).collect::<Vec<_>>().await {
                 store.delete(&meta.unwrap().location).await.unwrap();
             }
-            assert!(
-                group.files().is_empty(),
-                "nothing unpublished is left: {:?}",
-                group.files()
-            );
+            assert!(group.files().is_empty(), "nothing unpublished is left: {:?}", group.files());
             group.check().unwrap();
             group.dismount().await.unwrap();
         })
         .unwrap();
     }
-    assert!(
-        seen.iter().all(|n| *n > 0),
-        "crashes at every stage: {seen:?}"
-    );
+    assert!(seen.iter().all(|n| *n > 0), "crashes at every stage: {seen:?}");
 }
 
 #[test]
 fn any_range_of_any_cut_of_an_object_reads_right() {
-    let shape = Shape {
-        sector: 4096,
-        disk_bytes: 96 << 20,
-        ..Shape::default()
-    };
+    let shape = Shape { sector: 4096, disk_bytes: 96 << 20, ..Shape::default() };
     let rig = Rig::new(11, &shape);
     rig.run(async {
         rig.create(&shape).await.unwrap();
@@ -104,10 +89,7 @@ fn any_range_of_any_cut_of_an_object_reads_right() {
         // Parts of every awkward length, most sharing sectors with the next.
         let mut upload = store.put_multipart(&path).await.unwrap();
         let (mut at, mut parts) = (0, Vec::new());
-        for length in [1, 511, 4096, 65_536, 3, 70_000, 1 << 20, 5, 2_000_000]
-            .iter()
-            .cycle()
-        {
+        for length in [1, 511, 4096, 65_536, 3, 70_000, 1 << 20, 5, 2_000_000].iter().cycle() {
             let end = (at + length).min(data.len());
             let middle = at + (end - at) / 3;
             let chunks = [data.slice(at..middle), data.slice(middle..end)];
@@ -142,12 +124,7 @@ fn any_range_of_any_cut_of_an_object_reads_right() {
             let got = store.get_range(&path, range.clone()).await.unwrap();
             assert!(got == wanted, "{range:?} alone");
         }
-        assert!(
-            store
-                .get_ranges(&path, &[0..1, end..end + 1])
-                .await
-                .is_err()
-        );
+        assert!(store.get_ranges(&path, &[0..1, end..end + 1]).await.is_err());
         store.delete(&path).await.unwrap();
         group.dismount().await.unwrap();
     })
@@ -175,38 +152,22 @@ fn mistakes_are_answered_in_words_and_leave_nothing() {
         let big = put("big", 200 << 20).await.unwrap_err();
         let source = std::error::Error::source(&big).unwrap();
         let of_group = source.downcast_ref::<cellar_diskgroup::Error>().unwrap();
-        assert_eq!(
-            of_group.number(),
-            15041,
-            "the group's own error is inside: {big}"
-        );
+        assert_eq!(of_group.number(), 15041, "the group's own error is inside: {big}");
         for tag in [None, Some("nonsense"), Some("1.1")] {
             let e_tag = tag.map(str::to_owned);
-            let mode = PutMode::Update(UpdateVersion {
-                e_tag,
-                version: None,
-            });
-            let put = store
-                .put_opts(&Path::from("d/a"), "x".into(), mode.into())
-                .await;
+            let mode = PutMode::Update(UpdateVersion { e_tag, version: None });
+            let put = store.put_opts(&Path::from("d/a"), "x".into(), mode.into()).await;
             assert!(put.is_err(), "{tag:?}");
         }
         let versioned = GetOptions::new().with_version(Some("1".to_owned()));
-        let error = store
-            .get_opts(&Path::from("d/a"), versioned)
-            .await
-            .unwrap_err();
+        let error = store.get_opts(&Path::from("d/a"), versioned).await.unwrap_err();
         assert!(matches!(error, Error::NotSupported { .. }), "{error}");
         let mut upload = store.put_multipart(&Path::from("u")).await.unwrap();
         upload.put_part(vec![7; 3 << 20].into()).await.unwrap();
         drop(upload.put_part("never polled".into()));
         assert!(upload.complete().await.is_err(), "a part is missing");
         drop(upload);
-        group
-            .env()
-            .clone()
-            .sleep(std::time::Duration::from_secs(1))
-            .await;
+        group.env().clone().sleep(std::time::Duration::from_secs(1)).await;
         assert_eq!(group.info().free_mb, before, "no failed put keeps room");
         let only = store.list(None).collect::<Vec<_>>().await;
         assert_eq!(only.len(), 1);
@@ -246,13 +207,8 @@ fn a_reader_keeps_the_object_it_began_with_and_its_waits_are_counted() {
 fn bytes_of(length: usize, seed: u64) -> Bytes {
     let mut x = seed | 1;
     let next = || {
-        x = x
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (x >> 33) as u8
     };
-    std::iter::repeat_with(next)
-        .take(length)
-        .collect::<Vec<u8>>()
-        .into()
+    std::iter::repeat_with(next).take(length).collect::<Vec<u8>>().into()
 }

@@ -44,7 +44,8 @@ pub struct DiskRequest {
 /// Reads 1M, 512K, 4194304.
 fn bytes(what: &'static str, text: &str) -> Result<u64> {
     crate::size::parse(text).ok_or_else(|| {
-        Error::new(15238, format!("{what} '{text}' is not a size")).hint("write it as 4M or 4194304")
+        Error::new(15238, format!("{what} '{text}' is not a size"))
+            .hint("write it as 4M or 4194304")
     })
 }
 
@@ -73,10 +74,8 @@ impl Database {
                 let path = absolute(&path);
                 self.disks.check_free(&path, disk.erase.as_deref())?;
                 let open = self.disks.open(&path, true)?;
-                let clash = self
-                    .groups()
-                    .iter()
-                    .any(|m| m.disks.iter().any(|d| absolute(&d.path) == path));
+                let clash =
+                    self.groups().iter().any(|m| m.disks.iter().any(|d| absolute(&d.path) == path));
                 if clash || all.iter().any(|(_, o): &(DiskRequest, OpenDisk)| o.path == path) {
                     let text = format!("disk {} is named twice or in use here", path.display());
                     return Err(Error::new(15020, text));
@@ -171,7 +170,10 @@ impl Database {
         if mounted.number == 1 {
             return Err(Error::new(
                 15039,
-                format!("disk group \"{}\" holds the catalog of this database", mounted.group.name()),
+                format!(
+                    "disk group \"{}\" holds the catalog of this database",
+                    mounted.group.name()
+                ),
             )
             .hint("remove the whole directory instead, if nobody needs the database"));
         }
@@ -193,10 +195,13 @@ impl Database {
     pub async fn dismount_group(&self, name: &str, force: bool) -> Result<()> {
         let mounted = self.group(name)?;
         if mounted.number == 1 {
-            return Err(Error::new(15027, format!(
-                "disk group \"{}\" holds the catalog, which is in use",
-                mounted.group.name()
-            )));
+            return Err(Error::new(
+                15027,
+                format!(
+                    "disk group \"{}\" holds the catalog, which is in use",
+                    mounted.group.name()
+                ),
+            ));
         }
         match mounted.group.dismount().await {
             Ok(()) => {}

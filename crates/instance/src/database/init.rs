@@ -66,11 +66,8 @@ pub async fn init(
     progress: &Progress,
 ) -> Result<Database> {
     let paths = make_files(&directory, spec)?;
-    let total: u64 = spec
-        .disks
-        .iter()
-        .map(|d| if let InitDisk::File { size } = d { *size } else { 0 })
-        .sum();
+    let total: u64 =
+        spec.disks.iter().map(|d| if let InitDisk::File { size } = d { *size } else { 0 }).sum();
     prewrite(&*disks, spec, &paths, total, progress).await?;
     let request = GroupRequest {
         name: spec.name.clone(),

@@ -12,6 +12,7 @@ use cellar_diskgroup::{Group, LabelStatus, MountOptions, read_labels};
 use cellar_io::SharedEnv;
 use cellar_wait::Waits;
 
+use crate::budget::Consumer;
 use crate::catalog::{CatalogStore, SharedCatalog, StoreFuture};
 use crate::directory::Directory;
 use crate::disks::{Disks, OpenDisk, survives};
@@ -19,7 +20,6 @@ use crate::error::{Error, Result};
 use crate::groups::{GroupCatalog, MountedGroup};
 use crate::instance::Instance;
 use crate::parameters::definitions::{DISK_STRING, DISK_TIMEOUT, RESYNC_TARGET};
-use crate::budget::Consumer;
 
 pub use groups::{DiskRequest, GroupRequest};
 pub use init::{InitDisk, InitSpec, Progress, init};
@@ -47,10 +47,7 @@ pub struct Mounted {
 impl Mounted {
     /// The group's files as an object store, its waits counted on `session`.
     #[cfg(feature = "object-store")]
-    pub fn store(
-        &self,
-        session: &crate::session::Session,
-    ) -> Arc<dyn object_store::ObjectStore> {
+    pub fn store(&self, session: &crate::session::Session) -> Arc<dyn object_store::ObjectStore> {
         let store = cellar_diskgroup::store::GroupStore::new(self.group.clone());
         Arc::new(store.for_session(session.waits().clone()))
     }
@@ -141,7 +138,9 @@ impl Database {
                 Err(_) if not_first => {}
                 Err(error) => {
                     let error = problems.iter().fold(error, |e, p| e.over(p.clone()));
-                    return Err(error.under(15017, format!("disk group \"{name}\" cannot be mounted")));
+                    return Err(
+                        error.under(15017, format!("disk group \"{name}\" cannot be mounted"))
+                    );
                 }
             }
         }
@@ -235,8 +234,7 @@ impl Database {
             })
             .collect();
         let env = self.instance.env();
-        let group =
-            Group::mount(env, session.waits().clone(), name, disks, options).await?;
+        let group = Group::mount(env, session.waits().clone(), name, disks, options).await?;
         // Descriptors of disks that turned out not to belong are closed here.
         let own: Vec<String> = group.disks().into_iter().filter_map(|d| d.path).collect();
         let disks = found

@@ -32,9 +32,7 @@ impl Client {
         };
         let refused = |error: std::io::Error| Error::system("use", shown, &error);
         super::server::check_peer(&stream, super::server::End::Client, shown)?;
-        stream
-            .set_read_timeout(Some(HELLO_WITHIN))
-            .map_err(refused)?;
+        stream.set_read_timeout(Some(HELLO_WITHIN)).map_err(refused)?;
         let hello = match Frame::read(&mut stream) {
             Ok(Some(Frame::Hello(hello))) => hello,
             // It stops just now, or hangs.
@@ -43,11 +41,7 @@ impl Client {
             Err(StreamError::Nonsense(error)) => return Err(error),
         };
         if hello.protocol != PROTOCOL {
-            let Hello {
-                protocol,
-                version,
-                pid,
-            } = hello;
+            let Hello { protocol, version, pid } = hello;
             let message = format!(
                 "process {pid} (Cellar {version}) speaks protocol {protocol}, this one {PROTOCOL}"
             );
@@ -83,9 +77,7 @@ impl Client {
             .hint("see whether the command was done, then try again"),
             StreamError::Nonsense(error) => error,
         };
-        Frame::Request(request)
-            .write(&mut self.stream)
-            .map_err(gone)?;
+        Frame::Request(request).write(&mut self.stream).map_err(gone)?;
         loop {
             match Frame::read(&mut self.stream).map_err(gone)? {
                 Some(Frame::Exit(code)) => return Ok(code),

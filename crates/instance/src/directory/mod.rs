@@ -62,16 +62,13 @@ impl Directory {
     /// # Errors
     /// 70102 if anything has that name, 70110 if the system refuses.
     pub fn create(path: &Path) -> Result<Directory> {
-        DirBuilder::new()
-            .mode(0o700)
-            .create(path)
-            .map_err(|error| match error.kind() {
-                std::io::ErrorKind::AlreadyExists => {
-                    Error::new(70102, format!("{} exists already", path.display()))
-                        .hint("choose another directory, or remove that one if nobody needs it")
-                }
-                _ => Error::system("create", path, &error),
-            })?;
+        DirBuilder::new().mode(0o700).create(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => {
+                Error::new(70102, format!("{} exists already", path.display()))
+                    .hint("choose another directory, or remove that one if nobody needs it")
+            }
+            _ => Error::system("create", path, &error),
+        })?;
         Spfile::new(path).write()?;
         Directory::open(path)
     }
@@ -82,29 +79,21 @@ impl Directory {
     /// 70103 if it is none, 70110 if the system refuses.
     pub fn open(path: &Path) -> Result<Directory> {
         let none = |why: &str| {
-            Error::new(
-                70103,
-                format!("{} is not a Cellar directory: {why}", path.display()),
-            )
-            .hint(format!("make one: cellar init {}", path.display()))
+            Error::new(70103, format!("{} is not a Cellar directory: {why}", path.display()))
+                .hint(format!("make one: cellar init {}", path.display()))
         };
         let handle = File::open(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => none("no such directory"),
             _ => Error::system("open", path, &error),
         })?;
-        let about = handle
-            .metadata()
-            .map_err(|error| Error::system("examine", path, &error))?;
+        let about = handle.metadata().map_err(|error| Error::system("examine", path, &error))?;
         if !about.is_dir() {
             return Err(none("it is no directory"));
         }
         if !path.join(SPFILE).exists() {
             return Err(none("it has no cellar.toml"));
         }
-        Ok(Directory {
-            path: path.to_owned(),
-            handle: Arc::new(handle),
-        })
+        Ok(Directory { path: path.to_owned(), handle: Arc::new(handle) })
     }
 
     /// The path as it was given.
@@ -143,10 +132,7 @@ impl Directory {
             writeln!(file, "{}", std::process::id())
         };
         note().map_err(|error| refused(&error))?;
-        Ok(Some(Lock {
-            directory: self.clone(),
-            _file: file,
-        }))
+        Ok(Some(Lock { directory: self.clone(), _file: file }))
     }
 
     /// Reaches the process that has DIR; `None` if nobody answers.
@@ -186,14 +172,8 @@ impl Directory {
             _ => "another process".to_owned(),
         };
         let (path, seconds) = (self.path.display(), patience.as_secs());
-        Error::new(
-            70101,
-            format!("{who} has {path} and did not answer for {seconds} s"),
-        )
-        .hint(format!(
-            "wait until it ends, or see what it does: ps -p {}",
-            pid.trim()
-        ))
+        Error::new(70101, format!("{who} has {path} and did not answer for {seconds} s"))
+            .hint(format!("wait until it ends, or see what it does: ps -p {}", pid.trim()))
     }
 }
 

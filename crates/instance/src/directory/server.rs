@@ -94,9 +94,7 @@ impl Responder {
 
     async fn send(&mut self, frame: Frame) -> Result<()> {
         let gone = |_| Error::new(70105, "the client went away");
-        poll_fn(|cx| self.frames.poll_ready(cx))
-            .await
-            .map_err(gone)?;
+        poll_fn(|cx| self.frames.poll_ready(cx)).await.map_err(gone)?;
         self.frames.start_send(frame).map_err(gone)
     }
 }
@@ -168,18 +166,10 @@ impl Server {
         }
         let listener = Arc::new(UnixListener::bind(&path).map_err(refused)?);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(refused)?;
-        let hello = Hello {
-            protocol: PROTOCOL,
-            version: version.to_owned(),
-            pid: std::process::id(),
-        };
-        let shared = Arc::new(Shared {
-            env,
-            handler,
-            hello,
-            clients: Mutex::default(),
-            left: Event::new(),
-        });
+        let hello =
+            Hello { protocol: PROTOCOL, version: version.to_owned(), pid: std::process::id() };
+        let shared =
+            Arc::new(Shared { env, handler, hello, clients: Mutex::default(), left: Event::new() });
         thread::Builder::new()
             .name("accept".to_owned())
             .spawn({
@@ -187,11 +177,7 @@ impl Server {
                 move || accept(&shared, &listener)
             })
             .map_err(refused)?;
-        Ok(Server {
-            shared,
-            listener,
-            lock,
-        })
+        Ok(Server { shared, listener, lock })
     }
 
     /// The lock that the server holds.
@@ -248,9 +234,8 @@ fn accept(shared: &Arc<Shared>, listener: &UnixListener) {
         let Some(guest) = Guest::welcome(shared) else {
             return;
         };
-        let served = thread::Builder::new()
-            .name("client".to_owned())
-            .spawn(move || serve(&guest, stream));
+        let served =
+            thread::Builder::new().name("client".to_owned()).spawn(move || serve(&guest, stream));
         // Without a thread the client sees the connection end before hello, and tries again.
         drop(served);
     }
@@ -258,10 +243,7 @@ fn accept(shared: &Arc<Shared>, listener: &UnixListener) {
 
 fn serve(guest: &Guest, mut stream: UnixStream) {
     let shared = &guest.0;
-    if Frame::Hello(shared.hello.clone())
-        .write(&mut stream)
-        .is_err()
-    {
+    if Frame::Hello(shared.hello.clone()).write(&mut stream).is_err() {
         return;
     }
     loop {
@@ -294,10 +276,7 @@ fn answer(
 ) -> std::result::Result<(), StreamError> {
     let (send, mut frames) = mpsc::channel(FRAMES_AHEAD);
     let client = Arc::new(Departure::default());
-    let responder = Responder {
-        frames: send,
-        client: Arc::clone(&client),
-    };
+    let responder = Responder { frames: send, client: Arc::clone(&client) };
     let work = (shared.handler)(request, responder.clone());
     let mut exit = responder;
     let run = async move {
@@ -319,9 +298,7 @@ fn write_answer(
 ) -> std::result::Result<(), StreamError> {
     loop {
         let still_there = || match has_hung_up(stream) {
-            true => Err(StreamError::Gone(
-                std::io::ErrorKind::ConnectionReset.into(),
-            )),
+            true => Err(StreamError::Gone(std::io::ErrorKind::ConnectionReset.into())),
             false => Ok(()),
         };
         let Some(frame) = block_on(frames.next(), still_there)? else {
@@ -339,10 +316,7 @@ fn write_answer(
 /// Whether the other end closed the connection: it has nothing to say while it is answered.
 fn has_hung_up(stream: &UnixStream) -> bool {
     let mut asked = [PollFd::new(stream, PollFlags::RDHUP)];
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(poll(&mut asked, Some(&now)), Ok(1..))
 }
 

@@ -81,8 +81,7 @@ impl Definition {
 
     /// The default.
     pub fn default_value(&self) -> Value {
-        self.parse(self.default)
-            .expect("a test parses every default")
+        self.parse(self.default).expect("a test parses every default")
     }
 
     /// Reads a value as typed.
@@ -103,11 +102,7 @@ impl Definition {
                     let message = format!("value \"{text}\" for parameter {name} is no integer");
                     Error::new(2017, message).hint(format!("allowed: {}", self.allowed()))
                 })?;
-                let unit = if unit.is_empty() {
-                    String::new()
-                } else {
-                    format!(" {unit}")
-                };
+                let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
                 self.in_range(value, min, max, &format!("{min} and {max}{unit}"))?;
                 Ok(Value::Integer(value))
             }
@@ -229,9 +224,7 @@ parameters! {
 
 /// The parameter of that name, in any case.
 pub fn find(name: &str) -> Option<&'static Definition> {
-    DEFINITIONS
-        .iter()
-        .find(|definition| definition.name.eq_ignore_ascii_case(name))
+    DEFINITIONS.iter().find(|definition| definition.name.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]
@@ -242,18 +235,10 @@ mod tests {
     fn every_default_is_a_legal_value_and_names_are_in_order() {
         for definition in DEFINITIONS {
             let value = definition.default_value();
-            assert_eq!(
-                definition.parse(&value.to_string()).unwrap(),
-                value,
-                "{definition:?}"
-            );
+            assert_eq!(definition.parse(&value.to_string()).unwrap(), value, "{definition:?}");
             assert!(!definition.description.is_empty() && definition.description.len() <= 255);
         }
-        assert!(
-            DEFINITIONS
-                .windows(2)
-                .all(|pair| pair[0].name < pair[1].name)
-        );
+        assert!(DEFINITIONS.windows(2).all(|pair| pair[0].name < pair[1].name));
     }
 
     #[test]
@@ -264,27 +249,16 @@ mod tests {
         let text = error.to_string();
         assert!(text.contains("\"fast\"") && text.contains("none, asynch, directio, setall"));
         assert_eq!(bad(SCAN_DEPTH, "0").number(), 68);
-        assert!(
-            bad(SCAN_DEPTH, "0")
-                .to_string()
-                .contains("between 1 and 1024")
-        );
+        assert!(bad(SCAN_DEPTH, "0").to_string().contains("between 1 and 1024"));
         assert_eq!(bad(SCAN_DEPTH, "-1").number(), 2017);
         assert_eq!(bad(MEMORY_TARGET, "much").number(), 2017);
-        assert!(
-            bad(DISK_ASYNCH_IO, "maybe")
-                .to_string()
-                .contains("TRUE, FALSE")
-        );
+        assert!(bad(DISK_ASYNCH_IO, "maybe").to_string().contains("TRUE, FALSE"));
     }
 
     #[test]
     fn values_are_read_in_any_case_and_quoted_or_not() {
         let parse = |name: &str, text: &str| find(name).unwrap().parse(text).unwrap();
-        assert_eq!(
-            parse("FILESYSTEMIO_OPTIONS", "'SETALL'"),
-            Value::Choice("setall")
-        );
+        assert_eq!(parse("FILESYSTEMIO_OPTIONS", "'SETALL'"), Value::Choice("setall"));
         assert_eq!(parse(MEMORY_TARGET, "2g"), Value::Size(2 << 30));
         let list = Value::List(vec!["/a/*".into(), "/b".into()]);
         assert_eq!(parse(DISK_STRING, "'/a/*', '/b'"), list);

@@ -84,18 +84,9 @@ impl Parameters {
 
     fn from(spfile: Option<Spfile>) -> Parameters {
         let in_force = spfile.iter().flat_map(Spfile::iter);
-        let in_force = in_force
-            .map(|(name, value)| (name, value.clone()))
-            .collect();
-        let state = State {
-            in_force,
-            modified: BTreeMap::new(),
-            spfile,
-        };
-        Parameters {
-            state: Mutex::new(state),
-            writing: Mutex::new(()),
-        }
+        let in_force = in_force.map(|(name, value)| (name, value.clone())).collect();
+        let state = State { in_force, modified: BTreeMap::new(), spfile };
+        Parameters { state: Mutex::new(state), writing: Mutex::new(()) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -189,11 +180,7 @@ impl Parameters {
         let _one_writer = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let name = definition.name;
         let spfile = self.state().spfile.clone();
-        let unset = if spfile.is_some() {
-            Scope::Both
-        } else {
-            Scope::Memory
-        };
+        let unset = if spfile.is_some() { Scope::Both } else { Scope::Memory };
         let scope = scope.unwrap_or(unset);
         if scope != Scope::Spfile && !definition.dynamic {
             let message = format!("parameter {name} cannot be modified while the instance runs");
@@ -225,11 +212,7 @@ impl Parameters {
                 None => state.in_force.remove(name),
             };
         }
-        let filed = state
-            .spfile
-            .as_ref()
-            .and_then(|spfile| spfile.get(name))
-            .cloned();
+        let filed = state.spfile.as_ref().and_then(|spfile| spfile.get(name)).cloned();
         Ok(Altered {
             name,
             in_force: state.value(definition),
@@ -244,12 +227,7 @@ impl Parameters {
             Some(near) => format!("cellar.toml: {name} is no parameter; did you mean {near}?"),
             None => format!("cellar.toml: {name} is no parameter of this version"),
         };
-        state
-            .spfile
-            .iter()
-            .flat_map(Spfile::unknown)
-            .map(notice)
-            .collect()
+        state.spfile.iter().flat_map(Spfile::unknown).map(notice).collect()
     }
 
     /// The rows of `v$parameter`.
@@ -268,10 +246,7 @@ impl Parameters {
 
 impl State {
     fn value(&self, definition: &Definition) -> Value {
-        self.in_force
-            .get(definition.name)
-            .cloned()
-            .unwrap_or_else(|| definition.default_value())
+        self.in_force.get(definition.name).cloned().unwrap_or_else(|| definition.default_value())
     }
 
     fn row(&self, num: u64, definition: &Definition) -> VParameter {
@@ -293,11 +268,7 @@ impl State {
             display_value: value.to_string(),
             is_default: upper(!self.in_force.contains_key(definition.name)),
             is_session_modifiable: "FALSE",
-            is_system_modifiable: if definition.dynamic {
-                "IMMEDIATE"
-            } else {
-                "FALSE"
-            },
+            is_system_modifiable: if definition.dynamic { "IMMEDIATE" } else { "FALSE" },
             is_modified: if self.modified.contains_key(definition.name) {
                 "SYSTEM_MOD"
             } else {
@@ -316,9 +287,9 @@ fn find(name: &str) -> Result<&'static Definition> {
     definitions::find(name).ok_or_else(|| {
         let error = Error::new(2065, format!("there is no parameter \"{name}\""));
         match nearest(name) {
-            Some(near) => error.hint(format!(
-                "did you mean {near}? All: SELECT name FROM v$parameter"
-            )),
+            Some(near) => {
+                error.hint(format!("did you mean {near}? All: SELECT name FROM v$parameter"))
+            }
             None => error.hint("all there are: SELECT name, value FROM v$parameter"),
         }
     })
@@ -327,12 +298,9 @@ fn find(name: &str) -> Result<&'static Definition> {
 /// The name that needs the fewest changed letters, if those are few.
 fn nearest(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
-    let visible = DEFINITIONS
-        .iter()
-        .filter(|definition| !definition.is_hidden());
-    let (distance, near) = visible
-        .map(|definition| (edits(&name, definition.name), definition.name))
-        .min()?;
+    let visible = DEFINITIONS.iter().filter(|definition| !definition.is_hidden());
+    let (distance, near) =
+        visible.map(|definition| (edits(&name, definition.name), definition.name)).min()?;
     (distance <= 3).then_some(near)
 }
 

@@ -75,9 +75,8 @@ impl Spfile {
 
     fn damaged(&self, line: usize, why: &str) -> Error {
         let path = self.path.display();
-        Error::new(70107, format!("{path} line {line}: {}", why.trim())).hint(format!(
-            "correct or delete line {line}; without it the default holds"
-        ))
+        Error::new(70107, format!("{path} line {line}: {}", why.trim()))
+            .hint(format!("correct or delete line {line}; without it the default holds"))
     }
 
     /// The value that the file sets.
@@ -127,12 +126,7 @@ fn replace_durably(path: &Path, content: &[u8]) -> Result<()> {
     let beside = path.with_extension("toml.new");
     let write = || -> std::io::Result<()> {
         let mut options = OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&beside)?;
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
         file.write_all(content)?;
         file.sync_all()?;
         std::fs::rename(&beside, path)?;
@@ -153,9 +147,7 @@ fn from_toml(definition: &'static definitions::Definition, value: &toml::Value) 
         toml::Value::Array(parts) if definition.kind == definitions::Kind::List => {
             let part = |part: &toml::Value| part.as_str().map(str::to_owned);
             let parts: Option<Vec<String>> = parts.iter().map(part).collect();
-            parts
-                .map(Value::List)
-                .ok_or_else(|| not_readable(definition, value))
+            parts.map(Value::List).ok_or_else(|| not_readable(definition, value))
         }
         _ => Err(not_readable(definition, value)),
     }
@@ -170,10 +162,8 @@ fn not_readable(definition: &definitions::Definition, value: &toml::Value) -> Er
 fn to_toml(value: &Value) -> toml::Value {
     match value {
         Value::Bool(flag) => toml::Value::Boolean(*flag),
-        Value::Integer(number) => i64::try_from(*number).map_or_else(
-            |_| toml::Value::String(number.to_string()),
-            toml::Value::Integer,
-        ),
+        Value::Integer(number) => i64::try_from(*number)
+            .map_or_else(|_| toml::Value::String(number.to_string()), toml::Value::Integer),
         Value::Size(_) | Value::Choice(_) => toml::Value::String(value.to_string()),
         Value::List(parts) => {
             toml::Value::Array(parts.iter().cloned().map(toml::Value::String).collect())

@@ -119,9 +119,7 @@ pub const VIEWS: &[&ViewDef] = &[
 /// 00942. For `v`, which is what a shell leaves of `v$name`, it tells that.
 pub fn find(name: &str) -> Result<&'static ViewDef> {
     let lower = name.to_ascii_lowercase();
-    let short = lower
-        .strip_prefix("cellar.")
-        .or_else(|| lower.strip_prefix("v$"));
+    let short = lower.strip_prefix("cellar.").or_else(|| lower.strip_prefix("v$"));
     let found = short.and_then(|short| VIEWS.iter().find(|view| view.short_name() == short));
     found.copied().ok_or_else(|| {
         let error = Error::new(942, format!("table or view \"{name}\" does not exist"));

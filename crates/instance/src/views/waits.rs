@@ -123,10 +123,7 @@ pub fn event_name() -> impl Iterator<Item = VEventName> {
 
 /// The rows of `v$system_event`.
 pub fn system_event(waits: &Waits) -> impl Iterator<Item = VSystemEvent> {
-    waits
-        .totals()
-        .into_iter()
-        .map(|total| system_event_row(&total))
+    waits.totals().into_iter().map(|total| system_event_row(&total))
 }
 
 fn system_event_row(total: &EventTotals) -> VSystemEvent {
@@ -157,42 +154,33 @@ fn system_event_row(total: &EventTotals) -> VSystemEvent {
 pub fn event_histogram_micro(waits: &Waits) -> impl Iterator<Item = VEventHistogramMicro> {
     waits.totals().into_iter().flat_map(|total| {
         let buckets: Vec<(u64, u64)> = total.histogram.micro_buckets().collect();
-        let used = buckets
-            .iter()
-            .rposition(|(_, count)| *count > 0)
-            .map_or(0, |last| last + 1);
-        buckets
-            .into_iter()
-            .take(used)
-            .map(move |(bound, count)| VEventHistogramMicro {
-                number: u32::from(total.event.number()),
-                event: total.event.name(),
-                wait_time_micro: bound,
-                wait_count: count,
-                wait_time_format: micros_for_people(bound),
-            })
+        let used = buckets.iter().rposition(|(_, count)| *count > 0).map_or(0, |last| last + 1);
+        buckets.into_iter().take(used).map(move |(bound, count)| VEventHistogramMicro {
+            number: u32::from(total.event.number()),
+            event: total.event.name(),
+            wait_time_micro: bound,
+            wait_count: count,
+            wait_time_format: micros_for_people(bound),
+        })
     })
 }
 
 /// The rows of `v$session_event`.
 pub fn session_event(waits: &Waits) -> impl Iterator<Item = VSessionEvent> {
-    waits
-        .session_totals()
-        .into_iter()
-        .map(|total| VSessionEvent {
-            sid: total.sid,
-            event: total.event.name(),
-            total_waits: total.count,
-            total_timeouts: total.timeouts,
-            time_waited: total.nanos / NANOS_PER_CENTI,
-            average_wait: mean(total.nanos, total.count).unwrap_or(0.0),
-            max_wait: total.max / NANOS_PER_CENTI,
-            time_waited_micro: total.nanos / NANOS_PER_MICRO,
-            id: total.event.id(),
-            class_id: total.event.class().id(),
-            class_number: u32::from(total.event.class().number()),
-            class: total.event.class().name(),
-        })
+    waits.session_totals().into_iter().map(|total| VSessionEvent {
+        sid: total.sid,
+        event: total.event.name(),
+        total_waits: total.count,
+        total_timeouts: total.timeouts,
+        time_waited: total.nanos / NANOS_PER_CENTI,
+        average_wait: mean(total.nanos, total.count).unwrap_or(0.0),
+        max_wait: total.max / NANOS_PER_CENTI,
+        time_waited_micro: total.nanos / NANOS_PER_MICRO,
+        id: total.event.id(),
+        class_id: total.event.class().id(),
+        class_number: u32::from(total.event.class().number()),
+        class: total.event.class().name(),
+    })
 }
 
 /// The rows of `v$session_wait` at `now`, on the clock that the waits were given.
@@ -236,11 +224,7 @@ pub(crate) struct WaitColumns {
 
 impl WaitColumns {
     pub(crate) fn of(session: &SessionView, now: u64) -> WaitColumns {
-        let empty = WaitColumns {
-            event: session.event,
-            p: session.p,
-            ..WaitColumns::default()
-        };
+        let empty = WaitColumns { event: session.event, p: session.p, ..WaitColumns::default() };
         match session.state {
             WaitState::NeverWaited => empty,
             WaitState::Waiting { since } => {
@@ -260,11 +244,7 @@ impl WaitColumns {
                 WaitColumns {
                     wait_time: Some(if short { -1 } else { centis }),
                     seconds_in_wait: Some(0),
-                    state: Some(if short {
-                        "WAITED SHORT TIME"
-                    } else {
-                        "WAITED KNOWN TIME"
-                    }),
+                    state: Some(if short { "WAITED SHORT TIME" } else { "WAITED KNOWN TIME" }),
                     wait_time_micro: Some(nanos / NANOS_PER_MICRO),
                     time_since_last_wait_micro: Some(now.saturating_sub(ended) / NANOS_PER_MICRO),
                     ..empty
@@ -274,8 +254,7 @@ impl WaitColumns {
     }
 
     pub(crate) fn text(&self, at: usize) -> Option<&'static str> {
-        self.event
-            .and_then(|event| meaning(event.def().parameters[at]))
+        self.event.and_then(|event| meaning(event.def().parameters[at]))
     }
 
     /// A parameter without a meaning has no value either.
@@ -296,19 +275,13 @@ fn meaning(parameter: &'static str) -> Option<&'static str> {
     (!parameter.is_empty()).then_some(parameter)
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a mean or a duration for people"
-)]
+#[expect(clippy::cast_precision_loss, reason = "a mean or a duration for people")]
 fn micros(nanos: u64) -> f64 {
     nanos as f64 / NANOS_PER_MICRO as f64
 }
 
 /// The mean in cs, to a hundredth as Oracle shows it.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a mean or a duration for people"
-)]
+#[expect(clippy::cast_precision_loss, reason = "a mean or a duration for people")]
 fn mean(nanos: u64, count: u64) -> Option<f64> {
     let hundredths = nanos.checked_div(count)? as f64 / (NANOS_PER_CENTI / 100) as f64;
     Some(hundredths.round() / 100.0)

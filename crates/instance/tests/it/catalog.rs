@@ -77,10 +77,7 @@ fn a_name_is_used_once_and_a_missing_one_is_told() {
     let error = block_on(catalog.drop_table("x")).unwrap_err();
     assert_eq!(error.number(), 942);
     assert!(error.to_string().contains("tables there are: t"), "{error}");
-    let other = Table {
-        location: "/elsewhere".into(),
-        ..table("t")
-    };
+    let other = Table { location: "/elsewhere".into(), ..table("t") };
     block_on(catalog.add_or_replace(other.clone())).unwrap();
     assert_eq!(catalog.current().tables, [other]);
 }
@@ -91,10 +88,7 @@ fn a_store_that_fails_changes_nothing() {
     let catalog = open(&store);
     block_on(catalog.add(table("t"))).unwrap();
     *store.fails.lock().unwrap() = true;
-    assert_eq!(
-        block_on(catalog.add(table("u"))).unwrap_err().number(),
-        15041
-    );
+    assert_eq!(block_on(catalog.add(table("u"))).unwrap_err().number(), 15041);
     assert_eq!(catalog.current().tables, [table("t")]);
     *store.fails.lock().unwrap() = false;
     block_on(catalog.add(table("v"))).unwrap();
@@ -121,48 +115,23 @@ fn changes_at_the_same_time_are_all_kept() {
 
 #[test]
 fn damage_is_told_and_a_newer_version_is_not_damage() {
-    let catalog = Catalog {
-        tables: vec![table("t")],
-        ..Catalog::default()
-    };
+    let catalog = Catalog { tables: vec![table("t")], ..Catalog::default() };
     let good = catalog.encode().unwrap();
     let mut longer = good.clone();
     longer.extend([0; 5000]);
-    assert_eq!(
-        Catalog::decode(&longer).unwrap(),
-        catalog,
-        "a file may be longer"
-    );
+    assert_eq!(Catalog::decode(&longer).unwrap(), catalog, "a file may be longer");
     for at in 0..good.len() {
         let mut bad = good.clone();
         bad[at] ^= 0x11;
         let error = Catalog::decode(&bad).unwrap_err();
-        assert!(
-            [70108, 70109].contains(&error.number()),
-            "byte {at}: {error}"
-        );
-        assert_eq!(
-            Catalog::decode(&good[..at]).unwrap_err().number(),
-            70108,
-            "cut at {at}"
-        );
+        assert!([70108, 70109].contains(&error.number()), "byte {at}: {error}");
+        assert_eq!(Catalog::decode(&good[..at]).unwrap_err().number(), 70108, "cut at {at}");
     }
-    let text = String::from_utf8(good)
-        .unwrap()
-        .replacen("catalog 1 ", "catalog 2 ", 1);
-    assert_eq!(
-        Catalog::decode(text.as_bytes()).unwrap_err().number(),
-        70109
-    );
-    let twice = Catalog {
-        tables: vec![table("t"), table("t")],
-        ..Catalog::default()
-    };
+    let text = String::from_utf8(good).unwrap().replacen("catalog 1 ", "catalog 2 ", 1);
+    assert_eq!(Catalog::decode(text.as_bytes()).unwrap_err().number(), 70109);
+    let twice = Catalog { tables: vec![table("t"), table("t")], ..Catalog::default() };
     let error = Catalog::decode(&twice.encode().unwrap()).unwrap_err();
-    assert!(
-        error.to_string().contains("two tables are called \"t\""),
-        "{error}"
-    );
+    assert!(error.to_string().contains("two tables are called \"t\""), "{error}");
 }
 
 proptest! {

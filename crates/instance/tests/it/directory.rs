@@ -47,20 +47,14 @@ fn serve(directory: &Directory) -> Server {
 fn call(client: &mut Client, words: &[&str], body: &[u8]) -> Result<(Vec<u8>, Vec<u8>, u8), Error> {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let words = words.iter().map(|word| (*word).to_owned()).collect();
-    let code = client.call(
-        Request {
-            words,
-            body: body.to_vec(),
-        },
-        &mut |frame| {
-            match frame {
-                Frame::Stdout(bytes) => out.extend(bytes),
-                Frame::Stderr(bytes) => err.extend(bytes),
-                other => panic!("{other:?}"),
-            }
-            Ok(())
-        },
-    )?;
+    let code = client.call(Request { words, body: body.to_vec() }, &mut |frame| {
+        match frame {
+            Frame::Stdout(bytes) => out.extend(bytes),
+            Frame::Stderr(bytes) => err.extend(bytes),
+            other => panic!("{other:?}"),
+        }
+        Ok(())
+    })?;
     Ok((out, err, code))
 }
 
@@ -80,21 +74,10 @@ fn what_is_no_cellar_directory_is_told() {
     let (parent, path) = far_away();
     assert_eq!(Directory::open(&path).unwrap_err().number(), 70103);
     let error = Directory::open(parent.path()).unwrap_err();
-    assert!(
-        error.to_string().contains("it has no cellar.toml"),
-        "{error}"
-    );
-    assert!(
-        error.to_string().contains("Next: make one: cellar init"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("it has no cellar.toml"), "{error}");
+    assert!(error.to_string().contains("Next: make one: cellar init"), "{error}");
     std::fs::write(&path, "").unwrap();
-    assert!(
-        Directory::open(&path)
-            .unwrap_err()
-            .to_string()
-            .contains("no directory")
-    );
+    assert!(Directory::open(&path).unwrap_err().to_string().contains("no directory"));
     let error = Directory::create(&path.join("deeper")).unwrap_err();
     assert_eq!(error.number(), 70110);
 }
@@ -104,13 +87,7 @@ fn one_at_a_time_has_the_lock() {
     let (_parent, path) = far_away();
     let directory = Directory::create(&path).unwrap();
     let lock = directory.try_lock().unwrap().expect("nobody has it");
-    assert!(
-        Directory::open(&path)
-            .unwrap()
-            .try_lock()
-            .unwrap()
-            .is_none()
-    );
+    assert!(Directory::open(&path).unwrap().try_lock().unwrap().is_none());
     drop(lock);
     assert!(directory.try_lock().unwrap().is_some());
 }
@@ -120,10 +97,7 @@ fn whoever_comes_second_talks_to_the_first() {
     let (_parent, path) = far_away();
     let directory = Directory::create(&path).unwrap();
     let server = serve(&directory);
-    let mode = std::fs::metadata(path.join("cellar.sock"))
-        .unwrap()
-        .permissions()
-        .mode();
+    let mode = std::fs::metadata(path.join("cellar.sock")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let other = Directory::open(&path).unwrap();
     let Entered::Client(mut client) = block_on(other.enter(&threads(), PATIENCE)).unwrap() else {
@@ -132,10 +106,7 @@ fn whoever_comes_second_talks_to_the_first() {
     assert_eq!(client.hello().pid, std::process::id());
     let long = "a".repeat(3 << 20);
     let (out, err, code) = call(&mut client, &["echo", &long, "b"], b"\0body").unwrap();
-    assert_eq!(
-        (out.len(), &err[..], code),
-        (long.len() + 2, &b"\0body"[..], 0)
-    );
+    assert_eq!((out.len(), &err[..], code), (long.len() + 2, &b"\0body"[..], 0));
     assert_eq!(call(&mut client, &["fail"], b"").unwrap().2, 3);
     assert_eq!(server.clients(), 1);
 }
@@ -165,10 +136,7 @@ fn the_holder_stays_until_its_clients_are_done() {
     });
     pause(Duration::from_millis(50));
     assert!(!leaving.is_finished());
-    assert_eq!(
-        call(&mut client, &["echo", "still"], b"").unwrap().0,
-        b"still"
-    );
+    assert_eq!(call(&mut client, &["echo", "still"], b"").unwrap().0, b"still");
     drop(client);
     leaving.join().expect("it leaves");
     assert!(!path.join("cellar.sock").exists());
@@ -209,10 +177,7 @@ fn a_client_that_goes_away_ends_only_its_own_request() {
     let server = serve(&directory);
     let mut client = directory.connect().unwrap().expect("it answers");
     let words = vec!["echo".to_owned(), "x".repeat(10 << 20)];
-    let request = Request {
-        words,
-        body: Vec::new(),
-    };
+    let request = Request { words, body: Vec::new() };
     let refused = client.call(request, &mut |_| Err(Error::new(1013, "cancelled")));
     assert_eq!(refused.unwrap_err().number(), 1013);
     drop(client);
@@ -249,13 +214,9 @@ fn a_statement_hears_that_its_client_went_away() {
     let server = lock.serve(threads(), "0.1.0", handler).unwrap();
     let mut stream = UnixStream::connect(short(&path)).unwrap();
     Frame::read(&mut stream).unwrap().expect("hello");
-    Frame::Request(Request::default())
-        .write(&mut stream)
-        .unwrap();
+    Frame::Request(Request::default()).write(&mut stream).unwrap();
     drop(stream);
-    until_heard
-        .recv_timeout(Duration::from_secs(10))
-        .expect("it hears");
+    until_heard.recv_timeout(Duration::from_secs(10)).expect("it hears");
     block_on(server.drain());
 }
 
@@ -281,20 +242,11 @@ fn impostor(path: &Path, hello: Option<Hello>) -> thread::JoinHandle<()> {
 fn another_version_is_told_and_a_connection_without_hello_is_no_answer() {
     let (_parent, path) = far_away();
     let directory = Directory::create(&path).unwrap();
-    let hello = Hello {
-        protocol: 99,
-        version: "9.9".into(),
-        pid: 7,
-    };
+    let hello = Hello { protocol: 99, version: "9.9".into(), pid: 7 };
     let other = impostor(&path, Some(hello));
     let error = directory.connect().unwrap_err();
     assert_eq!(error.number(), 70104);
-    assert!(
-        error
-            .to_string()
-            .contains("process 7 (Cellar 9.9) speaks protocol 99"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("process 7 (Cellar 9.9) speaks protocol 99"), "{error}");
     other.join().unwrap();
 
     let (_parent, path) = far_away();
@@ -312,14 +264,8 @@ fn nonsense_on_the_socket_is_refused_and_harms_nobody() {
     let mut stream = UnixStream::connect(short(&path)).unwrap();
     Frame::read(&mut stream).unwrap().expect("hello");
     stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-    let Some(Frame::Stderr(text)) = Frame::read(&mut stream).unwrap() else {
-        panic!("told")
-    };
-    assert!(
-        String::from_utf8(text)
-            .unwrap()
-            .starts_with("CELLAR-70113: request not understood")
-    );
+    let Some(Frame::Stderr(text)) = Frame::read(&mut stream).unwrap() else { panic!("told") };
+    assert!(String::from_utf8(text).unwrap().starts_with("CELLAR-70113: request not understood"));
     assert_eq!(Frame::read(&mut stream).unwrap(), Some(Frame::Exit(1)));
     block_on(server.drain());
 }

@@ -13,10 +13,7 @@ pub struct Threads {
     start: std::time::Instant,
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the clock of the tests' environment"
-)]
+#[expect(clippy::disallowed_methods, reason = "the clock of the tests' environment")]
 fn now() -> std::time::Instant {
     std::time::Instant::now()
 }
@@ -31,9 +28,7 @@ impl Env for Threads {
     }
 
     fn wall(&self) -> WallTime {
-        WallTime {
-            unix_nanos: 1_700_000_000_000_000_000,
-        }
+        WallTime { unix_nanos: 1_700_000_000_000_000_000 }
     }
 
     fn sleep_until(&self, deadline: Instant) -> Task {
@@ -42,10 +37,7 @@ impl Env for Threads {
     }
 
     fn spawn(&self, name: &'static str, task: Task) {
-        thread::Builder::new()
-            .name(name.into())
-            .spawn(|| block_on(task))
-            .expect("a thread");
+        thread::Builder::new().name(name.into()).spawn(|| block_on(task)).expect("a thread");
     }
 
     fn random(&self) -> u64 {
@@ -55,10 +47,7 @@ impl Env for Threads {
 
 pub fn pause(duration: Duration) {
     let until = now() + duration;
-    while let Some(left) = until
-        .checked_duration_since(now())
-        .filter(|left| !left.is_zero())
-    {
+    while let Some(left) = until.checked_duration_since(now()).filter(|left| !left.is_zero()) {
         thread::park_timeout(left);
     }
 }

@@ -13,13 +13,8 @@ use cellar_wait::{Kind, Waits};
 
 fn machine() -> (Sim, Vec<Arc<SimDisk>>) {
     let sim = Sim::new(1);
-    let options = || SimDiskOptions {
-        size: 40 << 20,
-        ..SimDiskOptions::default()
-    };
-    let disks = (0..3)
-        .map(|i| sim.disk(&format!("disk{i}"), options()))
-        .collect();
+    let options = || SimDiskOptions { size: 40 << 20, ..SimDiskOptions::default() };
+    let disks = (0..3).map(|i| sim.disk(&format!("disk{i}"), options())).collect();
     (sim, disks)
 }
 
@@ -51,9 +46,7 @@ async fn mount(sim: &Sim, disks: &[Arc<SimDisk>]) -> Group {
     });
     let session = Waits::new().session("group DATA", Kind::Background);
     let options = MountOptions::default();
-    Group::mount(&sim.env(), session, "DATA", found.collect(), options)
-        .await
-        .unwrap()
+    Group::mount(&sim.env(), session, "DATA", found.collect(), options).await.unwrap()
 }
 
 fn table(name: &str) -> Table {
@@ -105,43 +98,23 @@ fn a_group_is_rows() {
         let shown = MountedGroup::new(group.clone(), 1, "cellar");
 
         let row = &shown.diskgroups()[0];
-        assert_eq!(
-            (row.name.as_str(), row.redundancy, row.state),
-            ("DATA", "NORMAL", "MOUNTED")
-        );
+        assert_eq!((row.name.as_str(), row.redundancy, row.state), ("DATA", "NORMAL", "MOUNTED"));
         assert!(row.free_mb < row.total_mb && row.offline_disks == 0);
         let rows = shown.disks();
         assert_eq!(rows.len(), 3);
-        assert_eq!(
-            (rows[1].mode_status, rows[1].name.as_deref()),
-            ("ONLINE", Some("DATA_0001"))
-        );
+        assert_eq!((rows[1].mode_status, rows[1].name.as_deref()), ("ONLINE", Some("DATA_0001")));
         assert_eq!(rows[1].compound_index, (1 << 24) + 1);
-        assert!(
-            rows.iter()
-                .all(|row| row.writes > Some(0) && row.write_errs == Some(0))
-        );
+        assert!(rows.iter().all(|row| row.writes > Some(0) && row.write_errs == Some(0)));
         assert_eq!(shown.disk_iostat().len(), 3);
         let file = &shown.files()[0];
-        assert_eq!(
-            (file.kind.as_str(), file.redundancy),
-            ("CONTROLFILE", "MIRROR")
-        );
+        assert_eq!((file.kind.as_str(), file.redundancy), ("CONTROLFILE", "MIRROR"));
         assert!(file.bytes > 5_000 && file.space == 2 << 20, "{file:?}");
         let aliases = shown.aliases();
-        let names: Vec<_> = aliases
-            .iter()
-            .map(|a| (a.name.as_str(), a.alias_directory))
-            .collect();
+        let names: Vec<_> = aliases.iter().map(|a| (a.name.as_str(), a.alias_directory)).collect();
         assert_eq!(names, [("cellar", "Y"), ("catalog", "N")]);
         assert_eq!(aliases[1].parent_index, aliases[0].reference_index);
         assert_eq!(aliases[1].file_number, Some(file.file_number));
-        assert!(
-            shown
-                .attributes()
-                .iter()
-                .any(|a| a.name == "au_size" && a.read_only == "Y")
-        );
+        assert!(shown.attributes().iter().any(|a| a.name == "au_size" && a.read_only == "Y"));
         assert_eq!(shown.operations(), []);
 
         let error: Error = group.open("cellar/none").err().unwrap().into();

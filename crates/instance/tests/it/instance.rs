@@ -15,10 +15,7 @@ use cellar_wait::Waits;
 use crate::env::threads;
 
 fn instance() -> Instance {
-    let memory = Memory {
-        bytes: 4_000,
-        source: "test".into(),
-    };
+    let memory = Memory { bytes: 4_000, source: "test".into() };
     Instance::new(threads(), Waits::new(), Parameters::without_file(), memory)
 }
 
@@ -75,13 +72,7 @@ fn every_view_has_an_answer() {
             assert_eq!(row.len(), view.columns.len(), "{}", view.name);
         }
     }
-    assert_eq!(
-        instance
-            .rows(views::find("v$session").unwrap())
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(instance.rows(views::find("v$session").unwrap()).unwrap().len(), 1);
 }
 
 #[test]
@@ -92,15 +83,8 @@ fn groups_are_shown_while_they_are_there() {
     instance.add_group("G2", Arc::new(OneGroup(2)));
     let rows = instance.rows(view).unwrap();
     let names: Vec<&Value> = rows.iter().map(|row| &row[1]).collect();
-    assert_eq!(
-        names,
-        [&Value::Text("G1".into()), &Value::Text("G2".into())]
-    );
-    let usable = view
-        .columns
-        .iter()
-        .position(|c| c.name == "usable_file_mb")
-        .unwrap();
+    assert_eq!(names, [&Value::Text("G1".into()), &Value::Text("G2".into())]);
+    let usable = view.columns.iter().position(|c| c.name == "usable_file_mb").unwrap();
     assert_eq!(rows[0][usable], Value::Int(-5));
     instance.remove_group("G1");
     assert_eq!(instance.rows(view).unwrap().len(), 1);
@@ -109,18 +93,10 @@ fn groups_are_shown_while_they_are_there() {
 #[test]
 fn memory_target_divides_the_memory_at_once() {
     let instance = instance();
-    assert_eq!(
-        instance.budget().limit(Consumer::SqlWork),
-        600,
-        "of a quarter of 4000"
-    );
-    instance
-        .alter_system_set("memory_target", "2000", Some(Scope::Memory))
-        .unwrap();
+    assert_eq!(instance.budget().limit(Consumer::SqlWork), 600, "of a quarter of 4000");
+    instance.alter_system_set("memory_target", "2000", Some(Scope::Memory)).unwrap();
     assert_eq!(instance.budget().limit(Consumer::SqlWork), 1_200);
-    instance
-        .alter_system_reset("memory_target", Some(Scope::Memory))
-        .unwrap();
+    instance.alter_system_reset("memory_target", Some(Scope::Memory)).unwrap();
     assert_eq!(instance.budget().limit(Consumer::SqlWork), 600);
 }
 
@@ -129,9 +105,7 @@ fn a_directory_opens_with_its_parameters_and_this_machine() {
     let parent = tempfile::tempdir().unwrap();
     let directory = Directory::create(&parent.path().join("db")).unwrap();
     let open = || Instance::open(threads(), Waits::new(), &directory).unwrap();
-    open()
-        .alter_system_set("memory_target", "64M", Some(Scope::Spfile))
-        .unwrap();
+    open().alter_system_set("memory_target", "64M", Some(Scope::Spfile)).unwrap();
     let again = open();
     assert_eq!(again.budget().limit(Consumer::IoBuffers), (64 << 20) / 5);
     assert!(again.memory().bytes > 64 << 20);

@@ -1,9 +1,6 @@
 //! What the floors above see of an instance's foundations.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot be set up has failed"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
 mod catalog;
 mod directory;

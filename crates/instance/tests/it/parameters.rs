@@ -21,13 +21,7 @@ fn defaults_hold_until_something_is_set() {
     assert_eq!(parameters.choice(FILESYSTEMIO_OPTIONS), "setall");
     assert_eq!(parameters.integer(SCAN_DEPTH), 32);
     assert!(parameters.rows().iter().all(|row| row.is_default == "TRUE"));
-    assert!(
-        parameters
-            .rows()
-            .iter()
-            .all(|row| !row.name.starts_with('_')),
-        "hidden"
-    );
+    assert!(parameters.rows().iter().all(|row| !row.name.starts_with('_')), "hidden");
 }
 
 #[test]
@@ -35,42 +29,23 @@ fn both_changes_now_and_after_a_restart() {
     let dir = directory("");
     let parameters = Parameters::load(dir.path()).unwrap();
     let altered = parameters.set("SCAN_DEPTH", "8", None).unwrap();
-    assert_eq!(
-        (altered.in_force, altered.after_restart),
-        (Value::Integer(8), Value::Integer(8))
-    );
+    assert_eq!((altered.in_force, altered.after_restart), (Value::Integer(8), Value::Integer(8)));
     assert_eq!(parameters.integer(SCAN_DEPTH), 8);
     assert_eq!(Parameters::load(dir.path()).unwrap().integer(SCAN_DEPTH), 8);
     let rows = parameters.rows();
     let row = rows.iter().find(|row| row.name == SCAN_DEPTH).unwrap();
-    assert_eq!(
-        (row.value.as_str(), row.is_default, row.is_modified),
-        ("8", "FALSE", "SYSTEM_MOD")
-    );
+    assert_eq!((row.value.as_str(), row.is_default, row.is_modified), ("8", "FALSE", "SYSTEM_MOD"));
 }
 
 #[test]
 fn memory_lasts_until_the_restart_and_spfile_begins_there() {
     let dir = directory("");
     let parameters = Parameters::load(dir.path()).unwrap();
-    parameters
-        .set(SCAN_DEPTH, "8", Some(Scope::Memory))
-        .unwrap();
-    parameters
-        .set(MEMORY_TARGET, "'2g'", Some(Scope::Spfile))
-        .unwrap();
-    assert_eq!(
-        (
-            parameters.integer(SCAN_DEPTH),
-            parameters.integer(MEMORY_TARGET)
-        ),
-        (8, 0)
-    );
+    parameters.set(SCAN_DEPTH, "8", Some(Scope::Memory)).unwrap();
+    parameters.set(MEMORY_TARGET, "'2g'", Some(Scope::Spfile)).unwrap();
+    assert_eq!((parameters.integer(SCAN_DEPTH), parameters.integer(MEMORY_TARGET)), (8, 0));
     let again = Parameters::load(dir.path()).unwrap();
-    assert_eq!(
-        (again.integer(SCAN_DEPTH), again.integer(MEMORY_TARGET)),
-        (32, 2 << 30)
-    );
+    assert_eq!((again.integer(SCAN_DEPTH), again.integer(MEMORY_TARGET)), (32, 2 << 30));
 }
 
 #[test]
@@ -78,26 +53,14 @@ fn a_static_parameter_waits_for_the_restart() {
     let dir = directory("");
     let parameters = Parameters::load(dir.path()).unwrap();
     for scope in [None, Some(Scope::Memory), Some(Scope::Both)] {
-        let error = parameters
-            .set(FILESYSTEMIO_OPTIONS, "asynch", scope)
-            .unwrap_err();
+        let error = parameters.set(FILESYSTEMIO_OPTIONS, "asynch", scope).unwrap_err();
         assert_eq!(error.number(), 2095);
-        assert!(
-            error.to_string().contains("Next: add SCOPE = SPFILE"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("Next: add SCOPE = SPFILE"), "{error}");
     }
-    let altered = parameters
-        .set(FILESYSTEMIO_OPTIONS, "asynch", Some(Scope::Spfile))
-        .unwrap();
+    let altered = parameters.set(FILESYSTEMIO_OPTIONS, "asynch", Some(Scope::Spfile)).unwrap();
     assert_eq!(altered.in_force, Value::Choice("setall"));
     assert_eq!(altered.after_restart, Value::Choice("asynch"));
-    assert_eq!(
-        Parameters::load(dir.path())
-            .unwrap()
-            .choice(FILESYSTEMIO_OPTIONS),
-        "asynch"
-    );
+    assert_eq!(Parameters::load(dir.path()).unwrap().choice(FILESYSTEMIO_OPTIONS), "asynch");
 }
 
 #[test]
@@ -106,48 +69,22 @@ fn a_wrong_name_or_value_changes_nothing_and_says_what_is_allowed() {
     let parameters = Parameters::load(dir.path()).unwrap();
     let error = parameters.set("scan_dept", "8", None).unwrap_err();
     assert_eq!((error.number(), error.sqlstate()), (2065, "42704"));
-    assert!(
-        error.to_string().contains("did you mean scan_depth?"),
-        "{error}"
-    );
-    let error = parameters
-        .set(FILESYSTEMIO_OPTIONS, "fast", Some(Scope::Spfile))
-        .unwrap_err();
+    assert!(error.to_string().contains("did you mean scan_depth?"), "{error}");
+    let error = parameters.set(FILESYSTEMIO_OPTIONS, "fast", Some(Scope::Spfile)).unwrap_err();
     assert_eq!(error.stack()[0].number, 2097);
-    assert!(
-        error.to_string().contains("none, asynch, directio, setall"),
-        "{error}"
-    );
-    assert_eq!(
-        parameters
-            .set(SCAN_DEPTH, "5000", None)
-            .unwrap_err()
-            .number(),
-        68
-    );
-    assert_eq!(
-        fs::read_to_string(dir.path().join("cellar.toml")).unwrap(),
-        ""
-    );
+    assert!(error.to_string().contains("none, asynch, directio, setall"), "{error}");
+    assert_eq!(parameters.set(SCAN_DEPTH, "5000", None).unwrap_err().number(), 68);
+    assert_eq!(fs::read_to_string(dir.path().join("cellar.toml")).unwrap(), "");
     assert_eq!(Scope::parse("LATER").unwrap_err().number(), 922);
 }
 
 #[test]
 fn without_a_file_only_memory_is_possible() {
     let parameters = Parameters::without_file();
-    assert_eq!(
-        parameters
-            .set(SCAN_DEPTH, "8", Some(Scope::Both))
-            .unwrap_err()
-            .number(),
-        32001
-    );
+    assert_eq!(parameters.set(SCAN_DEPTH, "8", Some(Scope::Both)).unwrap_err().number(), 32001);
     parameters.set(SCAN_DEPTH, "8", None).unwrap();
     assert_eq!(parameters.integer(SCAN_DEPTH), 8);
-    assert_eq!(
-        parameters.reset(SCAN_DEPTH, None).unwrap().in_force,
-        Value::Integer(32)
-    );
+    assert_eq!(parameters.reset(SCAN_DEPTH, None).unwrap().in_force, Value::Integer(32));
 }
 
 #[test]
@@ -158,14 +95,8 @@ fn names_of_other_versions_are_kept() {
     parameters.set(CPU_COUNT, "2", Some(Scope::Spfile)).unwrap();
     parameters.reset(SCAN_DEPTH, None).unwrap();
     let text = fs::read_to_string(dir.path().join("cellar.toml")).unwrap();
-    assert!(
-        text.contains("redo_quorum = \"auto\"") && text.contains("[later]"),
-        "{text}"
-    );
-    assert!(
-        text.contains("cpu_count = 2") && !text.contains("scan_depth"),
-        "{text}"
-    );
+    assert!(text.contains("redo_quorum = \"auto\"") && text.contains("[later]"), "{text}");
+    assert!(text.contains("cpu_count = 2") && !text.contains("scan_depth"), "{text}");
     Parameters::load(dir.path()).unwrap();
 }
 
@@ -182,17 +113,9 @@ fn a_list_keeps_its_paths_and_hidden_ones_are_shown_once_set() {
     let dir = directory("_disk_watch_interval = 100\n");
     let parameters = Parameters::load(dir.path()).unwrap();
     assert_eq!(parameters.rows()[0].name, "_disk_watch_interval");
-    let paths = vec![
-        "DIR/disks/*".to_owned(),
-        "/dev/disk/by-id/with,comma".to_owned(),
-    ];
-    parameters
-        .set_list(DISK_STRING, paths.clone(), None)
-        .unwrap();
-    assert_eq!(
-        Parameters::load(dir.path()).unwrap().list(DISK_STRING),
-        paths
-    );
+    let paths = vec!["DIR/disks/*".to_owned(), "/dev/disk/by-id/with,comma".to_owned()];
+    parameters.set_list(DISK_STRING, paths.clone(), None).unwrap();
+    assert_eq!(Parameters::load(dir.path()).unwrap().list(DISK_STRING), paths);
 }
 
 #[test]
@@ -200,11 +123,7 @@ fn a_damaged_file_is_told_by_its_line() {
     for (content, line, what) in [
         ("scan_depth = 4\ncpu_count == 2\n", 2, ""),
         ("# head\n\nscan_depth = 0\n", 3, "between 1 and 1024"),
-        (
-            "a = 1\nfilesystemio_options = \"fast\"\n",
-            2,
-            "none, asynch, directio, setall",
-        ),
+        ("a = 1\nfilesystemio_options = \"fast\"\n", 2, "none, asynch, directio, setall"),
         ("scan_depth = 1.5\n", 1, "float"),
         ("disk_string = [1]\n", 1, "texts"),
         ("scan_depth = 1\nscan_depth = 2\n", 2, ""),
@@ -212,20 +131,12 @@ fn a_damaged_file_is_told_by_its_line() {
         let error = Spfile::read(directory(content).path()).unwrap_err();
         assert!(error.has(70107), "{error}");
         let text = error.to_string();
-        assert!(
-            text.contains(&format!("cellar.toml line {line}: ")),
-            "{text}"
-        );
+        assert!(text.contains(&format!("cellar.toml line {line}: ")), "{text}");
         assert!(text.contains(what) && text.contains("Next: "), "{text}");
     }
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("cellar.toml"), b"a = 1\nb = \xff\n").unwrap();
-    assert!(
-        Spfile::read(dir.path())
-            .unwrap_err()
-            .to_string()
-            .contains("line 2: ")
-    );
+    assert!(Spfile::read(dir.path()).unwrap_err().to_string().contains("line 2: "));
     fs::remove_file(dir.path().join("cellar.toml")).unwrap();
     assert_eq!(Spfile::read(dir.path()).unwrap_err().number(), 70110);
 }
@@ -233,19 +144,10 @@ fn a_damaged_file_is_told_by_its_line() {
 #[test]
 fn the_file_is_for_its_owner_and_nothing_is_left_beside_it() {
     let dir = directory("");
-    Parameters::load(dir.path())
-        .unwrap()
-        .set(SCAN_DEPTH, "8", None)
-        .unwrap();
-    let names: Vec<_> = fs::read_dir(dir.path())
-        .unwrap()
-        .map(|e| e.unwrap().file_name())
-        .collect();
+    Parameters::load(dir.path()).unwrap().set(SCAN_DEPTH, "8", None).unwrap();
+    let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names, ["cellar.toml"]);
-    let mode = fs::metadata(dir.path().join("cellar.toml"))
-        .unwrap()
-        .permissions()
-        .mode();
+    let mode = fs::metadata(dir.path().join("cellar.toml")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
 

@@ -5,18 +5,11 @@ use proptest::prelude::*;
 
 #[test]
 fn every_frame_reads_back() {
-    let hello = Hello {
-        protocol: 1,
-        version: "0.1.0".into(),
-        pid: 7,
-    };
+    let hello = Hello { protocol: 1, version: "0.1.0".into(), pid: 7 };
     let words = vec!["sql".to_owned(), "-c".to_owned(), "select 'ä'".to_owned()];
     let frames = [
         Frame::Hello(hello),
-        Frame::Request(Request {
-            words,
-            body: vec![0, 255, 10],
-        }),
+        Frame::Request(Request { words, body: vec![0, 255, 10] }),
         Frame::Request(Request::default()),
         Frame::Stdout(vec![1; 1000]),
         Frame::Stderr(Vec::new()),
@@ -35,10 +28,7 @@ fn every_frame_reads_back() {
 
 #[test]
 fn a_request_that_is_too_long_is_refused_before_it_is_sent() {
-    let request = Request {
-        words: vec!["load".into()],
-        body: vec![0; REQUEST_MAX],
-    };
+    let request = Request { words: vec!["load".into()], body: vec![0; REQUEST_MAX] };
     let error = Frame::Request(request).encode().unwrap_err();
     assert_eq!(error.number(), 70113);
     assert!(error.next_step().is_some());

@@ -42,10 +42,7 @@ impl Source {
             Clock::System => None,
             Clock::Counter => Counter::calibrated(),
         };
-        Source {
-            start: monotonic(),
-            counter,
-        }
+        Source { start: monotonic(), counter }
     }
 
     pub(super) fn now(&self) -> u64 {
@@ -56,11 +53,7 @@ impl Source {
     }
 
     pub(super) fn in_force(&self) -> Clock {
-        if self.counter.is_some() {
-            Clock::Counter
-        } else {
-            Clock::System
-        }
+        if self.counter.is_some() { Clock::Counter } else { Clock::System }
     }
 }
 
@@ -78,10 +71,7 @@ impl Counter {
         let (last, nanos_later) = pair();
         let passed = last.checked_sub(first).filter(|passed| *passed > 0)?;
         let scale = (u128::from(nanos_later - nanos) << 32) / u128::from(passed);
-        Some(Counter {
-            start: ticks(),
-            scale: u64::try_from(scale).ok()?,
-        })
+        Some(Counter { start: ticks(), scale: u64::try_from(scale).ok()? })
     }
 
     fn now(&self) -> u64 {

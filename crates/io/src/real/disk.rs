@@ -100,10 +100,7 @@ impl RealDisk {
                 return Err(IoErrorKind::Gone { reason });
             }
             let call = work.call;
-            let answer = Answer {
-                ticket: engine.submit(work),
-                watch: &self.watch,
-            };
+            let answer = Answer { ticket: engine.submit(work), watch: &self.watch };
             let (answer, back) = answer.await?;
             work = back;
             match answer {
@@ -141,12 +138,7 @@ impl RealDisk {
         durable: bool,
     ) -> Result<(), IoErrorKind> {
         let memory = Memory::Write(data);
-        let work = Work::new(
-            Arc::clone(&self.file),
-            Call::Write { durable },
-            offset,
-            memory,
-        );
+        let work = Work::new(Arc::clone(&self.file), Call::Write { durable }, offset, memory);
         self.perform(&*self.engine, work).await.map(drop)
     }
 
@@ -175,15 +167,9 @@ impl RealDisk {
 
     async fn forget(&self, offset: u64, length: u64) -> Result<(), IoErrorKind> {
         let call = if self.watch.identity.is_block {
-            Call::Range {
-                request: raw::BLKDISCARD,
-                length,
-            }
+            Call::Range { request: raw::BLKDISCARD, length }
         } else {
-            Call::Allocate {
-                mode: libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
-                length,
-            }
+            Call::Allocate { mode: libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, length }
         };
         match self.range(call, offset).await {
             // To keep the contents is one way to forget them.
@@ -195,20 +181,11 @@ impl RealDisk {
     async fn zero(&self, offset: u64, length: u64) -> Result<(), IoErrorKind> {
         let keep = libc::FALLOC_FL_KEEP_SIZE;
         let calls = if self.watch.identity.is_block {
-            vec![Call::Range {
-                request: raw::BLKZEROOUT,
-                length,
-            }]
+            vec![Call::Range { request: raw::BLKZEROOUT, length }]
         } else {
             vec![
-                Call::Allocate {
-                    mode: libc::FALLOC_FL_ZERO_RANGE | keep,
-                    length,
-                },
-                Call::Allocate {
-                    mode: libc::FALLOC_FL_PUNCH_HOLE | keep,
-                    length,
-                },
+                Call::Allocate { mode: libc::FALLOC_FL_ZERO_RANGE | keep, length },
+                Call::Allocate { mode: libc::FALLOC_FL_PUNCH_HOLE | keep, length },
             ]
         };
         for call in calls {
@@ -269,26 +246,21 @@ pub(super) fn kind_of(errno: i32) -> IoErrorKind {
         libc::EIO | libc::EILSEQ | libc::EREMOTEIO | libc::ENODATA | libc::EBADMSG => {
             IoErrorKind::Media
         }
-        libc::ENODEV | libc::ENXIO | libc::ENOMEDIUM | libc::ESTALE => IoErrorKind::Gone {
-            reason: "no such device any more",
-        },
+        libc::ENODEV | libc::ENXIO | libc::ENOMEDIUM | libc::ESTALE => {
+            IoErrorKind::Gone { reason: "no such device any more" }
+        }
         libc::ENOSPC | libc::EDQUOT | libc::EFBIG => IoErrorKind::NoSpace,
         libc::EACCES | libc::EPERM | libc::EROFS => IoErrorKind::Permission,
         libc::EBUSY | libc::ETXTBSY | libc::EWOULDBLOCK => IoErrorKind::Busy,
         libc::ENOENT | libc::ENOTDIR => IoErrorKind::NotFound,
-        libc::EOPNOTSUPP | libc::ENOSYS => IoErrorKind::Unsupported {
-            what: "this operation",
-        },
+        libc::EOPNOTSUPP | libc::ENOSYS => IoErrorKind::Unsupported { what: "this operation" },
         other => IoErrorKind::Os(other),
     }
 }
 
 impl Device for RealDisk {
     fn geometry(&self) -> Geometry {
-        Geometry {
-            size: self.watch.size.load(Ordering::Relaxed),
-            ..self.geometry.clone()
-        }
+        Geometry { size: self.watch.size.load(Ordering::Relaxed), ..self.geometry.clone() }
     }
 
     fn read(&self, _io: Io, offset: u64, buffers: Vec<Buffer>) -> IoFuture<'_, Vec<Buffer>> {

@@ -78,26 +78,12 @@ pub fn io_mode(
 ) -> (EngineChoice, Access) {
     let asynchronous = disk_asynch_io
         && (is_block
-            || matches!(
-                filesystemio_options,
-                FilesystemIo::Asynch | FilesystemIo::SetAll
-            ));
-    let direct = is_block
-        || matches!(
-            filesystemio_options,
-            FilesystemIo::DirectIo | FilesystemIo::SetAll
-        );
+            || matches!(filesystemio_options, FilesystemIo::Asynch | FilesystemIo::SetAll));
+    let direct =
+        is_block || matches!(filesystemio_options, FilesystemIo::DirectIo | FilesystemIo::SetAll);
     (
-        if asynchronous {
-            EngineChoice::Auto
-        } else {
-            EngineChoice::Sync
-        },
-        if direct {
-            Access::Direct
-        } else {
-            Access::Buffered
-        },
+        if asynchronous { EngineChoice::Auto } else { EngineChoice::Sync },
+        if direct { Access::Direct } else { Access::Buffered },
     )
 }
 
@@ -203,11 +189,7 @@ fn open(
         pool,
         memory_alignment: shape.memory_alignment,
         watch,
-        in_force: InForce {
-            engine: chosen,
-            direct,
-            remarks,
-        },
+        in_force: InForce { engine: chosen, direct, remarks },
     }))
 }
 
@@ -289,9 +271,7 @@ impl Shape {
             let (logical, physical) = raw::sectors(file).map_err(|e| kind(&e))?;
             (logical, physical, logical)
         } else {
-            let physical = block
-                .as_ref()
-                .and_then(|b| b.number("queue/physical_block_size"));
+            let physical = block.as_ref().and_then(|b| b.number("queue/physical_block_size"));
             let physical = physical.and_then(|p| u32::try_from(p).ok()).unwrap_or(4096);
             let (memory, offset) = raw::direct_alignment(file).unwrap_or_else(|| tried(file));
             (if direct { offset } else { 512 }, physical, memory)
@@ -306,31 +286,14 @@ impl Shape {
                 });
             }
         };
-        let memory_alignment = if direct {
-            (memory as usize).clamp(1, ALIGNMENT)
-        } else {
-            1
-        };
-        Ok(Shape {
-            logical,
-            physical: physical.max(logical),
-            memory_alignment,
-            block,
-        })
+        let memory_alignment = if direct { (memory as usize).clamp(1, ALIGNMENT) } else { 1 };
+        Ok(Shape { logical, physical: physical.max(logical), memory_alignment, block })
     }
 
     fn geometry(&self, name: &Arc<str>, file: &OwnedFd, is_block: bool, direct: bool) -> Geometry {
-        let queue = |what: &str| {
-            self.block
-                .as_ref()
-                .and_then(|b| b.number(what))
-                .unwrap_or(0)
-        };
+        let queue = |what: &str| self.block.as_ref().and_then(|b| b.number(what)).unwrap_or(0);
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-        let write_cache = self
-            .block
-            .as_ref()
-            .and_then(|b| b.word("queue/write_cache"));
+        let write_cache = self.block.as_ref().and_then(|b| b.word("queue/write_cache"));
         Geometry {
             name: Arc::clone(name),
             size: 0,
@@ -351,11 +314,7 @@ impl Shape {
 /// Finds by reading what statx does not tell.
 fn tried(file: &File) -> (u32, u32) {
     let mut buffer = Buffer::new(512);
-    if raw::can_read(file, 512, &mut buffer) {
-        (512, 512)
-    } else {
-        (4096, 4096)
-    }
+    if raw::can_read(file, 512, &mut buffer) { (512, 512) } else { (4096, 4096) }
 }
 
 /// The first engine from `wanted` on that works here.

@@ -1,9 +1,6 @@
 //! The few system calls about files and block devices that no library wraps.
 
-#![expect(
-    unsafe_code,
-    reason = "system calls that write to memory passed by address"
-)]
+#![expect(unsafe_code, reason = "system calls that write to memory passed by address")]
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

@@ -130,9 +130,7 @@ impl RealEnv {
 
     pub(super) fn pool(&self) -> Arc<dyn Engine> {
         let mut engines = self.engines.lock().unwrap_or_else(|e| e.into_inner());
-        let pool = engines
-            .pool
-            .get_or_insert_with(|| Arc::new(Pool::new(POOL_THREADS)));
+        let pool = engines.pool.get_or_insert_with(|| Arc::new(Pool::new(POOL_THREADS)));
         Arc::clone(pool) as Arc<dyn Engine>
     }
 }
@@ -145,12 +143,8 @@ impl Env for RealEnv {
     fn wall(&self) -> WallTime {
         #[expect(clippy::disallowed_methods, reason = "this is where real time enters")]
         let now = SystemTime::now();
-        let since = now
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or(Duration::ZERO);
-        WallTime {
-            unix_nanos: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX),
-        }
+        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        WallTime { unix_nanos: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX) }
     }
 
     fn sleep_until(&self, deadline: Instant) -> Task {
@@ -163,9 +157,7 @@ impl Env for RealEnv {
 
     fn random(&self) -> u64 {
         // SplitMix64 from a seed of the system.
-        let mut z = self
-            .chance
-            .fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        let mut z = self.chance.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)

@@ -25,10 +25,7 @@ impl Block {
         } else {
             own.to_path_buf()
         };
-        Some(Block {
-            own: own.to_path_buf(),
-            disk,
-        })
+        Some(Block { own: own.to_path_buf(), disk })
     }
 
     /// A word about the whole disk, such as `queue/rotational`.
@@ -56,9 +53,7 @@ pub(super) fn read(path: &Path) -> Option<String> {
 
 /// The last part of a path.
 pub(super) fn last(path: &Path) -> String {
-    path.file_name()
-        .map(|n| n.to_string_lossy().into_owned())
-        .unwrap_or_default()
+    path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// The names in a directory, sorted; none if it cannot be read.

@@ -49,11 +49,7 @@ impl Timer {
 
     /// Resolves when the clock shows `deadline`.
     pub(super) fn sleep_until(self: &Arc<Timer>, deadline: u64) -> Sleep {
-        Sleep {
-            timer: Arc::clone(self),
-            deadline,
-            key: None,
-        }
+        Sleep { timer: Arc::clone(self), deadline, key: None }
     }
 
     /// Arms the descriptor for the first sleeper. The caller holds the lock of the sleepers.
@@ -64,10 +60,7 @@ impl Timer {
         // At least 1: an interval of 0 disarms.
         let left = deadline.saturating_sub(self.clock.now()).max(1);
         let value = Itimerspec {
-            it_interval: Timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            },
+            it_interval: Timespec { tv_sec: 0, tv_nsec: 0 },
             it_value: Timespec {
                 tv_sec: i64::try_from(left / 1_000_000_000).unwrap_or(i64::MAX),
                 tv_nsec: (left % 1_000_000_000) as _,
@@ -131,11 +124,7 @@ impl Future for Sleep {
         };
         self.key = Some(key);
         sleepers.wakers.insert(key, cx.waker().clone());
-        if sleepers
-            .wakers
-            .first_key_value()
-            .is_some_and(|(first, _)| *first == key)
-        {
+        if sleepers.wakers.first_key_value().is_some_and(|(first, _)| *first == key) {
             timer.arm(&sleepers);
         }
         Poll::Pending
@@ -145,11 +134,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(key) = self.key {
-            let mut sleepers = self
-                .timer
-                .sleepers
-                .lock()
-                .unwrap_or_else(|e| e.into_inner());
+            let mut sleepers = self.timer.sleepers.lock().unwrap_or_else(|e| e.into_inner());
             sleepers.wakers.remove(&key);
         }
     }

@@ -107,8 +107,7 @@ impl Watch {
     }
 
     fn grow(&self, size: u64) {
-        self.size
-            .fetch_max(size - size % self.sector, Ordering::Relaxed);
+        self.size.fetch_max(size - size % self.sector, Ordering::Relaxed);
     }
 
     /// Passes the verdict and wakes everybody who waits for this disk.

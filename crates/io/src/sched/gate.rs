@@ -178,11 +178,7 @@ impl Gate {
         if let Some(slot) = self.try_enter(class) {
             return slot;
         }
-        let mut waiting = Waiting {
-            gate: self,
-            class,
-            ticket: None,
-        };
+        let mut waiting = Waiting { gate: self, class, ticket: None };
         poll_fn(|cx| {
             let mut state = self.lock();
             let Some(ticket) = waiting.ticket else {
@@ -261,17 +257,9 @@ mod tests {
         let order = order(800, &[Foreground, Scan, Background]);
         let first = &order[..1300];
         let count = |class| first.iter().filter(|c| **c == class).count();
-        assert!(
-            (798..=802).contains(&count(Foreground)),
-            "{}",
-            count(Foreground)
-        );
+        assert!((798..=802).contains(&count(Foreground)), "{}", count(Foreground));
         assert!((398..=402).contains(&count(Scan)), "{}", count(Scan));
-        assert!(
-            (98..=102).contains(&count(Background)),
-            "{}",
-            count(Background)
-        );
+        assert!((98..=102).contains(&count(Background)), "{}", count(Background));
         assert_eq!(order.len(), 2400, "and in the end all are served");
     }
 

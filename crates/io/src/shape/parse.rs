@@ -36,15 +36,11 @@ pub fn parse(text: &str) -> Result<ShapeOptions, ShapeError> {
     let mut options = ShapeOptions::default();
     let mut said: Vec<&'static str> = Vec::new();
     for word in text.split(',').map(str::trim) {
-        let part = read(&word.to_ascii_lowercase()).ok_or_else(|| ShapeError::Unknown {
-            word: word.to_owned(),
-        })?;
+        let part = read(&word.to_ascii_lowercase())
+            .ok_or_else(|| ShapeError::Unknown { word: word.to_owned() })?;
         let what = part.what();
         if said.contains(&what) {
-            return Err(ShapeError::Twice {
-                word: word.to_owned(),
-                what,
-            });
+            return Err(ShapeError::Twice { word: word.to_owned(), what });
         }
         said.push(what);
         match part {
@@ -85,11 +81,7 @@ fn read(word: &str) -> Option<Part> {
     if let Some(times) = word.strip_prefix("ra:") {
         let mut times = times.split('/').map(time);
         let (hit_latency, miss_latency, window) = (times.next()??, times.next()??, times.next()??);
-        let ahead = ReadAhead {
-            hit_latency,
-            miss_latency,
-            window,
-        };
+        let ahead = ReadAhead { hit_latency, miss_latency, window };
         return times.next().is_none().then_some(Part::ReadAhead(ahead));
     }
     if let Some(iops) = word.strip_suffix("iops") {
@@ -188,17 +180,11 @@ mod tests {
             "4\u{b5}s",
         ] {
             let error = parse(&format!("200MB/s,{word}")).unwrap_err();
-            assert!(
-                matches!(error, ShapeError::Unknown { .. }),
-                "{word}: {error}"
-            );
+            assert!(matches!(error, ShapeError::Unknown { .. }), "{word}: {error}");
             assert!(error.to_string().contains("200MB/s, 1.5GiB/s"), "{error}");
         }
         let twice = parse("4ms,5ms").unwrap_err().to_string();
-        assert_eq!(
-            twice,
-            "\"5ms\": this disk model has already said its latency"
-        );
+        assert_eq!(twice, "\"5ms\": this disk model has already said its latency");
     }
 
     proptest::proptest! {

@@ -180,10 +180,7 @@ impl Core {
     /// A waker for the future of a `Sim::run`, already on the ready list.
     pub(super) fn main_waker(self: &Arc<Self>) -> Arc<TaskWaker> {
         let mut state = self.lock();
-        let key = Key {
-            slot: MAIN,
-            id: state.next_id,
-        };
+        let key = Key { slot: MAIN, id: state.next_id };
         state.next_id += 1;
         state.ready.push(key);
         let queued = AtomicBool::new(true);
@@ -204,17 +201,9 @@ impl Core {
             state.tasks.len() - 1
         });
         let key = Key { slot, id };
-        let waker = Arc::new(TaskWaker {
-            core: Arc::clone(self),
-            key,
-            queued: AtomicBool::new(true),
-        });
-        state.tasks[slot] = Some(TaskSlot {
-            id,
-            name,
-            future: Some(task),
-            waker,
-        });
+        let waker =
+            Arc::new(TaskWaker { core: Arc::clone(self), key, queued: AtomicBool::new(true) });
+        state.tasks[slot] = Some(TaskSlot { id, name, future: Some(task), waker });
         state.ready.push(key);
     }
 
@@ -226,11 +215,7 @@ impl Core {
         }
         if !state.ready.is_empty() {
             let count = state.ready.len() as u64;
-            let pick = if count == 1 {
-                0
-            } else {
-                state.schedule.below(count)
-            };
+            let pick = if count == 1 { 0 } else { state.schedule.below(count) };
             let key = state.ready.swap_remove(pick as usize);
             state.note(&[key.id]);
             return Step::Poll(key);
@@ -262,10 +247,7 @@ impl Core {
         };
         waker.arm();
         let waker = Waker::from(waker);
-        let done = future
-            .as_mut()
-            .poll(&mut Context::from_waker(&waker))
-            .is_ready();
+        let done = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         if done {
             // Before its slot goes: what it drops may wake or spawn others.
             drop(future);
@@ -298,9 +280,7 @@ impl Core {
 impl State {
     fn note(&mut self, facts: &[u64]) {
         for fact in facts {
-            self.trace = (self.trace ^ fact)
-                .wrapping_mul(0x9E37_79B9_7F4A_7C15)
-                .rotate_left(29);
+            self.trace = (self.trace ^ fact).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
         }
     }
 }
@@ -314,17 +294,11 @@ impl Env for SimEnv {
     }
 
     fn wall(&self) -> WallTime {
-        WallTime {
-            unix_nanos: WALL_START + self.0.now(),
-        }
+        WallTime { unix_nanos: WALL_START + self.0.now() }
     }
 
     fn sleep_until(&self, deadline: Instant) -> Task {
-        Box::pin(Sleep {
-            core: Arc::clone(&self.0),
-            deadline: deadline.0,
-            timer: None,
-        })
+        Box::pin(Sleep { core: Arc::clone(&self.0), deadline: deadline.0, timer: None })
     }
 
     fn spawn(&self, name: &'static str, task: Task) {

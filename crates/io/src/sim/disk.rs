@@ -93,11 +93,7 @@ impl SimDisk {
         };
         let rng = Rng::stream(core.seed, 1000 + index as u64);
         let state = State::new(geometry, options, rng);
-        SimDisk {
-            core,
-            index,
-            state: Mutex::new(state),
-        }
+        SimDisk { core, index, state: Mutex::new(state) }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -153,10 +149,7 @@ impl SimDisk {
         let range = state.options.latency_ns_min..=state.options.latency_ns_max;
         let latency = state.rng.within(range).saturating_mul(state.faults.slow());
         let when = self.core.now().saturating_add(latency);
-        let event = Event::Io {
-            disk: self.index,
-            op: id,
-        };
+        let event = Event::Io { disk: self.index, op: id };
         self.core.at(when, event);
     }
 
@@ -211,11 +204,7 @@ impl SimDisk {
             return;
         };
         let result = state.execute(&mut request);
-        let facts = [
-            self.fact(2, request.kind.op()),
-            request.offset,
-            u64::from(result.is_ok()),
-        ];
+        let facts = [self.fact(2, request.kind.op()), request.offset, u64::from(result.is_ok())];
         let waker = request.waker.take();
         if !request.abandoned {
             request.answered = true;
@@ -247,10 +236,7 @@ impl SimDisk {
             // The machine has no power: nothing is sent and nothing is ever answered.
             return std::future::pending().await;
         }
-        let guard = Abandon {
-            disk: self,
-            id: self.submit(request)?,
-        };
+        let guard = Abandon { disk: self, id: self.submit(request)? };
         poll_fn(|cx| {
             let mut state = self.lock();
             // Gone after a power cut: then nobody is there to answer.

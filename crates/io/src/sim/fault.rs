@@ -33,16 +33,10 @@ impl Faults {
     /// The error that a request must report, if any.
     pub(super) fn verdict(&self, op: Op, range: &Range<u64>) -> Option<IoErrorKind> {
         if self.gone {
-            return Some(IoErrorKind::Gone {
-                reason: "the simulated disk was pulled",
-            });
+            return Some(IoErrorKind::Gone { reason: "the simulated disk was pulled" });
         }
         let bad = match op {
-            Op::Read => self
-                .bad_reads
-                .iter()
-                .chain(&self.latent)
-                .any(|bad| overlap(bad, range)),
+            Op::Read => self.bad_reads.iter().chain(&self.latent).any(|bad| overlap(bad, range)),
             Op::Write | Op::Discard => self.bad_writes.iter().any(|bad| overlap(bad, range)),
             Op::Flush => self.bad_flushes,
             Op::Open => false,
@@ -84,8 +78,7 @@ impl Faults {
         for bad in old {
             let left = bad.start..bad.end.min(range.start);
             let right = bad.start.max(range.end)..bad.end;
-            self.latent
-                .extend([left, right].into_iter().filter(|r| !r.is_empty()));
+            self.latent.extend([left, right].into_iter().filter(|r| !r.is_empty()));
         }
     }
 }

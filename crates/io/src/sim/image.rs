@@ -57,10 +57,8 @@ impl Image {
             if let Ok(whole) = <&Block>::try_from(head) {
                 self.blocks.insert(block, Arc::new(*whole));
             } else {
-                let bytes = self
-                    .blocks
-                    .entry(block)
-                    .or_insert_with(|| Arc::new([0; BLOCK as usize]));
+                let bytes =
+                    self.blocks.entry(block).or_insert_with(|| Arc::new([0; BLOCK as usize]));
                 Arc::make_mut(bytes)[from..from + count].copy_from_slice(head);
             }
             rest = tail;

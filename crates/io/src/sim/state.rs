@@ -183,8 +183,7 @@ impl State {
             Place::Lost => return,
             Place::Elsewhere(to) => to,
         };
-        self.faults
-            .written(&(request.offset..request.offset + request.length));
+        self.faults.written(&(request.offset..request.offset + request.length));
         if request.early.is_empty() {
             self.store(offset, payload, durable);
         } else {
@@ -335,12 +334,7 @@ impl Request {
             Place::Lost => return Vec::new(),
             Place::Elsewhere(to) => to,
         };
-        let entry = |offset, payload| Entry {
-            seq: u64::MAX,
-            offset,
-            payload,
-            durable: false,
-        };
+        let entry = |offset, payload| Entry { seq: u64::MAX, offset, payload, durable: false };
         match self.kind {
             Kind::Write { .. } if self.early.is_empty() => {
                 vec![entry(offset, Payload::Data(self.data))]

@@ -36,11 +36,7 @@ fn medium_errors_hit_their_range_only() {
         assert_eq!(get(&disk, 4096).await, Err(IoErrorKind::Media));
         assert_eq!(get(&disk, 0).await, Ok(1));
         put(&disk, 4096, 2).await.unwrap();
-        assert_eq!(
-            get(&disk, 4096).await,
-            Err(IoErrorKind::Media),
-            "until healed"
-        );
+        assert_eq!(get(&disk, 4096).await, Err(IoErrorKind::Media), "until healed");
         disk.heal();
         assert_eq!(get(&disk, 4096).await, Ok(2));
 
@@ -68,10 +64,7 @@ fn a_pulled_disk_says_gone_and_comes_back_with_its_content() {
         put(&disk, 0, 1).await.unwrap();
         disk.vanish();
         assert!(matches!(get(&disk, 0).await, Err(IoErrorKind::Gone { .. })));
-        assert!(matches!(
-            put(&disk, 0, 2).await,
-            Err(IoErrorKind::Gone { .. })
-        ));
+        assert!(matches!(put(&disk, 0, 2).await, Err(IoErrorKind::Gone { .. })));
         assert!(disk.flush(IO).await.is_err());
         disk.come_back();
         assert_eq!(get(&disk, 0).await, Ok(1));
@@ -133,10 +126,7 @@ fn silent_faults_are_silent() {
         assert_eq!(before[8192..], after[8192..]);
         assert_eq!(disk.peek_durable(4096, 4096), after[4096..8192]);
         disk.poke(5, b"hello");
-        assert_eq!(
-            disk.peek_durable(4, 7),
-            [3, b'h', b'e', b'l', b'l', b'o', 3]
-        );
+        assert_eq!(disk.peek_durable(4, 7), [3, b'h', b'e', b'l', b'l', b'o', 3]);
     });
 }
 
@@ -151,9 +141,7 @@ fn a_flush_that_lies_loses_writes_at_a_crash() {
             put(&disk, 0, 1).await.unwrap();
             disk.flush(IO).await.unwrap();
             let data = vec![1; 4096].into();
-            disk.write_at(IO, 4096, data, Durability::Durable)
-                .await
-                .unwrap();
+            disk.write_at(IO, 4096, data, Durability::Durable).await.unwrap();
         });
         assert_eq!(disk.unflushed_bytes(), 8192);
         sim.crash();
@@ -173,10 +161,7 @@ fn a_snapshot_brings_an_old_time_back() {
         put(&disk, 4096, 2).await.unwrap();
         disk.flush(IO).await.unwrap();
         disk.replace_with_snapshot(&old);
-        assert_eq!(
-            (get(&disk, 0).await, get(&disk, 4096).await),
-            (Ok(1), Ok(0))
-        );
+        assert_eq!((get(&disk, 0).await, get(&disk, 4096).await), (Ok(1), Ok(0)));
         assert_eq!(disk.peek_durable(0, 1), [1]);
     });
 }
@@ -184,11 +169,8 @@ fn a_snapshot_brings_an_old_time_back() {
 #[test]
 fn a_slow_disk_takes_its_factor_longer() {
     let sim = Sim::new(1);
-    let options = SimDiskOptions {
-        latency_ns_min: 1000,
-        latency_ns_max: 1000,
-        ..Default::default()
-    };
+    let options =
+        SimDiskOptions { latency_ns_min: 1000, latency_ns_max: 1000, ..Default::default() };
     let disk = sim.disk("d", options);
     sim.run(async {
         let start = sim.now();

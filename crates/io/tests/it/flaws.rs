@@ -152,36 +152,18 @@ fn verdict(flaw: Flaw, seed: u64) -> Option<String> {
 fn each_flaw_breaks_the_law_that_names_it() {
     assert_eq!(verdict(Flaw::None, 1), None);
     for (flaw, law) in [
-        (
-            Flaw::OddSector,
-            "law geometry: a logical sector is 512 or 4096",
-        ),
+        (Flaw::OddSector, "law geometry: a logical sector is 512 or 4096"),
         (Flaw::StaleRead, "law "),
-        (
-            Flaw::BuffersJoined,
-            "a read gives back the buffers it was given",
-        ),
-        (
-            Flaw::SlicesSwapped,
-            "a vectored request is the flat request",
-        ),
+        (Flaw::BuffersJoined, "a read gives back the buffers it was given"),
+        (Flaw::SlicesSwapped, "a vectored request is the flat request"),
         (Flaw::LostWrite, "law "),
         (Flaw::MisalignedAccepted, "a wrong request is refused"),
         (Flaw::EndAccepted, "a wrong request is refused"),
         (Flaw::EmptyRefused, "a request of no bytes succeeds"),
         (Flaw::ZeroDoesNothing, "a zeroed range reads as zeros"),
-        (
-            Flaw::ForgetTooMuch,
-            "forgetting a range leaves its neighbours",
-        ),
-        (
-            Flaw::DurableLost,
-            "durable writes and flushes change nothing",
-        ),
-        (
-            Flaw::ReadsReversed,
-            "a vectored request is the flat request",
-        ),
+        (Flaw::ForgetTooMuch, "forgetting a range leaves its neighbours"),
+        (Flaw::DurableLost, "durable writes and flushes change nothing"),
+        (Flaw::ReadsReversed, "a vectored request is the flat request"),
         (Flaw::BigCutShort, "a request of 4 MiB is done whole"),
     ] {
         for seed in 1..3 {

@@ -33,9 +33,8 @@ async fn wander(env: SharedEnv, disk: Arc<SimDisk>, requests: u32) -> u64 {
 fn history(seed: u64, crash: Option<u64>) -> (Option<Vec<u64>>, u64, u64, u64) {
     let sim = Sim::new(seed);
     let env = sim.env();
-    let disks: Vec<_> = (0..3)
-        .map(|i| sim.disk(&format!("disk{i}"), SimDiskOptions::default()))
-        .collect();
+    let disks: Vec<_> =
+        (0..3).map(|i| sim.disk(&format!("disk{i}"), SimDiskOptions::default())).collect();
     assert_eq!(disks[0].geometry().logical_sector, 512);
     if let Some(n) = crash {
         sim.crash_after(n);
@@ -57,9 +56,7 @@ fn history(seed: u64, crash: Option<u64>) -> (Option<Vec<u64>>, u64, u64, u64) {
         sim.restart();
     }
     let content = disks[1].peek(0, 64 * 4096);
-    let sum = content
-        .iter()
-        .fold(0u64, |a, b| a.rotate_left(3) ^ u64::from(*b));
+    let sum = content.iter().fold(0u64, |a, b| a.rotate_left(3) ^ u64::from(*b));
     (digests, sim.trace_hash(), sim.io_events(), sum)
 }
 
@@ -149,9 +146,8 @@ fn a_million_requests_take_well_under_a_minute() {
     let env = sim.env();
     let disk = sim.disk("disk", SimDiskOptions::default());
     sim.run(async {
-        let tasks: Vec<_> = (0..16)
-            .map(|_| env.run("wander", wander(env.clone(), disk.clone(), 12_500)))
-            .collect();
+        let tasks: Vec<_> =
+            (0..16).map(|_| env.run("wander", wander(env.clone(), disk.clone(), 12_500))).collect();
         for task in tasks {
             task.await.unwrap();
         }

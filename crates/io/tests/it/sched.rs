@@ -50,10 +50,7 @@ fn three_busy_classes_share_eight_to_four_to_one_and_none_starves() {
                     [Class::Foreground, Class::Scan, Class::Background][client as usize % 3];
                 let work = async move {
                     loop {
-                        let io = Io {
-                            class,
-                            owner: Owner(1),
-                        };
+                        let io = Io { class, owner: Owner(1) };
                         device.read_at(io, client * 4096, 4096).await.unwrap();
                         served[class as usize].fetch_add(1, Ordering::Relaxed);
                     }
@@ -72,10 +69,7 @@ fn three_busy_classes_share_eight_to_four_to_one_and_none_starves() {
             (Class::Background, 1.0 / 13.0),
         ] {
             let share = share(class);
-            assert!(
-                (share / expected - 1.0).abs() < 0.01,
-                "{class:?}: {share}, not {expected}"
-            );
+            assert!((share / expected - 1.0).abs() < 0.01, "{class:?}: {share}, not {expected}");
         }
     }
 }
@@ -99,10 +93,7 @@ fn a_commit_waits_for_one_answer_at_most() {
             env.sleep(Duration::from_micros(37)).await;
             let start = env.now();
             let data = vec![1; 4096].into();
-            device
-                .write_at(Io::COMMIT, i * 4096, data, Durability::Durable)
-                .await
-                .unwrap();
+            device.write_at(Io::COMMIT, i * 4096, data, Durability::Durable).await.unwrap();
             assert!(env.now().since(start) <= 2 * SERVICE);
         }
     });
@@ -118,10 +109,7 @@ fn scans_leave_room_for_a_block_somebody_waits_for() {
             .map(|i| {
                 let device = device.clone();
                 env.run("scan", async move {
-                    device
-                        .read_at(Io::SCAN, (i % 8) << 20, 1 << 20)
-                        .await
-                        .map(drop)
+                    device.read_at(Io::SCAN, (i % 8) << 20, 1 << 20).await.map(drop)
                 })
             })
             .collect();
@@ -130,11 +118,7 @@ fn scans_leave_room_for_a_block_somebody_waits_for() {
         assert_eq!(device.stats().classes[Class::Scan as usize].waiting, 68);
         let start = env.now();
         device.read_at(Io::FOREGROUND, 0, 4096).await.unwrap();
-        assert_eq!(
-            env.now().since(start),
-            SERVICE,
-            "it did not stand in a queue"
-        );
+        assert_eq!(env.now().since(start), SERVICE, "it did not stand in a queue");
         for scan in scans {
             scan.await.unwrap().unwrap();
         }
@@ -257,10 +241,7 @@ impl Observer for Ear {
     }
 
     fn served(&self, class: Class, op: Op, bytes: u64, nanos: u64, ok: bool) {
-        self.served
-            .lock()
-            .unwrap()
-            .push((class, op, bytes, nanos, ok));
+        self.served.lock().unwrap().push((class, op, bytes, nanos, ok));
     }
 }
 
@@ -280,36 +261,15 @@ fn what_was_done_is_counted_and_told() {
         device.read_at(Io::SCAN, 0, 4096 * 3).await.unwrap();
         disk.fail_reads(0..1);
         assert!(device.read_at(Io::FOREGROUND, 0, 512).await.is_err());
-        assert!(
-            device.read_at(Io::FOREGROUND, 1, 512).await.is_err(),
-            "misaligned"
-        );
+        assert!(device.read_at(Io::FOREGROUND, 1, 512).await.is_err(), "misaligned");
     });
     let stats = device.stats();
-    assert_eq!(
-        (
-            stats.write.requests,
-            stats.write.bytes,
-            stats.write.sizes[13]
-        ),
-        (2, 16_384, 2)
-    );
-    assert_eq!(
-        (stats.read.requests, stats.read.errors),
-        (3, 1),
-        "our own mistake is no fault"
-    );
-    assert_eq!(
-        (stats.read.sizes[13], stats.read.sizes[9]),
-        (1, 2),
-        "12 KB counts as 8 to 16"
-    );
+    assert_eq!((stats.write.requests, stats.write.bytes, stats.write.sizes[13]), (2, 16_384, 2));
+    assert_eq!((stats.read.requests, stats.read.errors), (3, 1), "our own mistake is no fault");
+    assert_eq!((stats.read.sizes[13], stats.read.sizes[9]), (1, 2), "12 KB counts as 8 to 16");
     assert_eq!((stats.flush.requests, stats.flush.bytes), (1, 0));
     assert_eq!(stats.write.nanos, 200_000);
-    assert_eq!(
-        (stats.classes[0].queued, stats.classes[0].queued_nanos),
-        (1, 100_000)
-    );
+    assert_eq!((stats.classes[0].queued, stats.classes[0].queued_nanos), (1, 100_000));
     assert_eq!(*ear.queued.lock().unwrap(), [(Class::Commit, 100_000)]);
     let served = ear.served.lock().unwrap();
     assert_eq!(served.len(), 6);
@@ -355,8 +315,5 @@ fn a_request_that_does_not_wait_costs_next_to_nothing() {
     let options = ScheduleOptions::default();
     let scheduled = measure(&Scheduled::new(Arc::new(Nothing), sim.env(), options, None));
     println!("{bare:.0} ns bare, {scheduled:.0} ns scheduled, clock reads not counted");
-    assert!(
-        scheduled - bare < 1000.0,
-        "{bare} ns bare, {scheduled} ns scheduled"
-    );
+    assert!(scheduled - bare < 1000.0, "{bare} ns bare, {scheduled} ns scheduled");
 }

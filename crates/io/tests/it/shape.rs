@@ -41,11 +41,7 @@ fn scan(sim: &Sim, disks: &[Arc<Shaped>], count: u64, depth: usize) -> f64 {
             .map(|i| {
                 let disk = disks[(i % disks.len() as u64) as usize].clone();
                 let offset = i / disks.len() as u64 * REQUEST;
-                async move {
-                    disk.read_at(Io::SCAN, offset, REQUEST as usize)
-                        .await
-                        .map(drop)
-                }
+                async move { disk.read_at(Io::SCAN, offset, REQUEST as usize).await.map(drop) }
             })
             .buffered(depth)
             .for_each(async |read| read.unwrap())
@@ -56,10 +52,7 @@ fn scan(sim: &Sim, disks: &[Arc<Shaped>], count: u64, depth: usize) -> f64 {
 
 #[test]
 fn two_disks_are_exactly_twice_one() {
-    let options = ShapeOptions {
-        bytes_per_second: 200 * MB,
-        ..ShapeOptions::default()
-    };
+    let options = ShapeOptions { bytes_per_second: 200 * MB, ..ShapeOptions::default() };
     let sim = Sim::new(1);
     let pair = [shaped(&sim, "a", options), shaped(&sim, "b", options)];
     let one = scan(&sim, &pair[..1], 1000, 32);
@@ -76,19 +69,10 @@ fn iops_latency_and_depth_bound_the_rate() {
         scan(&sim, &[disk], 500, depth) / REQUEST as f64
     };
     assert!((rate("250iops", 8) - 250.0).abs() < 0.01);
-    assert!(
-        (rate("250iops,10GB/s", 1) - 250.0).abs() < 0.01,
-        "the slower of the two decides"
-    );
-    assert!(
-        (rate("4ms", 1) - 250.0).abs() < 0.01,
-        "latency alone, one at a time"
-    );
+    assert!((rate("250iops,10GB/s", 1) - 250.0).abs() < 0.01, "the slower of the two decides");
+    assert!((rate("4ms", 1) - 250.0).abs() < 0.01, "latency alone, one at a time");
     assert!((rate("4ms", 8) - 2000.0).abs() < 20.0, "and eight at once");
-    assert!(
-        (rate("4ms,qd2", 8) - 500.0).abs() < 5.0,
-        "of which two get in"
-    );
+    assert!((rate("4ms,qd2", 8) - 500.0).abs() < 5.0, "of which two get in");
     let both = shaped(&sim, "g", parse("1iops,qd7").unwrap());
     assert_eq!(both.geometry().queue_depth, 7);
 }
@@ -100,16 +84,11 @@ fn writes_and_flushes_take_their_time_too() {
     sim.run(async {
         let start = sim.now();
         let data = vec![7; 2 << 20].into();
-        disk.write_at(Io::COMMIT, 0, data, Durability::Cached)
-            .await
-            .unwrap();
+        disk.write_at(Io::COMMIT, 0, data, Durability::Cached).await.unwrap();
         let nanos = (2 << 20) * 5 + 1_000_000;
         assert_eq!(sim.now().since(start), Duration::from_nanos(nanos));
         disk.flush(Io::COMMIT).await.unwrap();
-        assert_eq!(
-            sim.now().since(start),
-            Duration::from_nanos(nanos + 1_000_000)
-        );
+        assert_eq!(sim.now().since(start), Duration::from_nanos(nanos + 1_000_000));
         let read = disk.read_at(Io::COMMIT, 1 << 20, 4096).await.unwrap();
         assert!(read.iter().all(|b| *b == 7), "the request is really done");
     });
@@ -131,19 +110,13 @@ fn array_lun() -> ShapeOptions {
 #[test]
 fn a_serial_reader_is_faster_on_one_link_than_in_turns_on_two() {
     let sim = Sim::new(1);
-    let pair = [
-        shaped(&sim, "a", array_lun()),
-        shaped(&sim, "b", array_lun()),
-    ];
+    let pair = [shaped(&sim, "a", array_lun()), shaped(&sim, "b", array_lun())];
     let one = scan(&sim, &pair[..1], 2000, 1) / 1e6;
     let turns = scan(&sim, &pair, 2000, 1) / 1e6;
     assert!((109.0..114.0).contains(&one), "one link: {one} MB/s");
     assert!((80.0..85.0).contains(&turns), "two in turns: {turns} MB/s");
     let deep = scan(&sim, &pair, 4000, 64) / 1e6;
-    assert!(
-        (388.0..392.1).contains(&deep),
-        "two at depth 32 each: {deep} MB/s"
-    );
+    assert!((388.0..392.1).contains(&deep), "two at depth 32 each: {deep} MB/s");
 }
 
 #[test]
@@ -187,8 +160,7 @@ impl Env for Late {
     }
     fn sleep_until(&self, deadline: Instant) -> Task {
         let late = self.0.random() % 150_000 + 1;
-        self.0
-            .sleep_until(deadline.plus(Duration::from_nanos(late)))
+        self.0.sleep_until(deadline.plus(Duration::from_nanos(late)))
     }
     fn spawn(&self, name: &'static str, task: Task) {
         self.0.spawn(name, task);
@@ -208,10 +180,7 @@ fn late_timers_do_not_change_the_long_run() {
         let exact = Sim::new(1);
         let lun = shaped(&exact, "exact", array_lun());
         let want = scan(&exact, &[lun], 1000, depth);
-        assert!(
-            (rate / want - 1.0).abs() < 0.01,
-            "depth {depth}: {rate} for {want}"
-        );
+        assert!((rate / want - 1.0).abs() < 0.01, "depth {depth}: {rate} for {want}");
         assert!((want / expected - 1.0).abs() < 0.02, "{want}");
     }
 }

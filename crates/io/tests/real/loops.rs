@@ -51,15 +51,8 @@ fn loop_devices_of_both_sectors_work_on_every_engine() {
         assert_eq!(disk.geometry().logical_sector, sector);
         assert!(disk.in_force().direct && disk.identity().is_block);
         assert_eq!(disk.geometry().size, 16 << 20);
-        let refused = OpenOptions {
-            sector: Some(512),
-            ..Default::default()
-        };
+        let refused = OpenOptions { sector: Some(512), ..Default::default() };
         let outcome = open_disk(runtime.real_env(), &device.0, &refused);
-        assert_eq!(
-            outcome.is_err(),
-            sector == 4096,
-            "512 on a 4096 disk is refused"
-        );
+        assert_eq!(outcome.is_err(), sector == 4096, "512 on a 4096 disk is refused");
     }
 }

@@ -35,30 +35,18 @@ fn child() {
     let mut words = told.splitn(4, ' ');
     let mut next = || words.next().expect("option, asynch, kind, path");
     let (option, asynch, kind, path) = (next(), next(), next(), next());
-    let option = OPTIONS
-        .iter()
-        .find(|(name, _)| *name == option)
-        .expect("one of four")
-        .1;
+    let option = OPTIONS.iter().find(|(name, _)| *name == option).expect("one of four").1;
     let (engine, access) = io_mode(option, asynch == "true", kind == "block");
     let runtime = runtime();
-    let options = OpenOptions {
-        engine,
-        access,
-        ..OpenOptions::default()
-    };
+    let options = OpenOptions { engine, access, ..OpenOptions::default() };
     let disk = open(&runtime, Path::new(path), &options).expect("the parent made it");
     println!("in force: {}", disk.in_force());
     runtime.block_on(async {
         for n in 0..REQUESTS {
             let offset = (n << 16) as u64;
             let data = bytes(n as u64, 1 << 16);
-            disk.write_at(Io::SCAN, offset, data, Durability::Cached)
-                .await
-                .unwrap();
-            disk.read_at(Io::SCAN, offset + (2 << 20), 1 << 16)
-                .await
-                .unwrap();
+            disk.write_at(Io::SCAN, offset, data, Durability::Cached).await.unwrap();
+            disk.read_at(Io::SCAN, offset + (2 << 20), 1 << 16).await.unwrap();
         }
         disk.flush(Io::COMMIT).await.unwrap();
     });
@@ -106,31 +94,17 @@ fn trace(path: &Path, told: &str, refused: &[&str]) -> Seen {
         .arg(log.path())
         .args(refused.iter().flat_map(|call| ["-e", call]))
         .arg(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "modes::child",
-            "--ignored",
-            "--test-threads=1",
-            "--nocapture",
-        ])
+        .args(["--exact", "modes::child", "--ignored", "--test-threads=1", "--nocapture"])
         .env(CHILD, format!("{told} {}", path.display()))
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stdout)
-    );
-    let mut seen = Seen {
-        printed: String::from_utf8_lossy(&output.stdout).into_owned(),
-        ..Seen::default()
-    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let mut seen =
+        Seen { printed: String::from_utf8_lossy(&output.stdout).into_owned(), ..Seen::default() };
     let name = path.to_str().unwrap();
     for line in std::fs::read_to_string(log.path()).unwrap().lines() {
         // "1234 openat(AT_FDCWD</dir>, "/path", O_RDWR|O_DIRECT) = 9</path>"
-        let call = line
-            .split_once(' ')
-            .map_or(line, |(_, rest)| rest.trim_start());
+        let call = line.split_once(' ').map_or(line, |(_, rest)| rest.trim_start());
         let of_disk = call.contains(name);
         match call.split(['(', ' ']).next().unwrap_or("") {
             "openat" if of_disk => {
@@ -175,10 +149,7 @@ fn resident(path: &Path) -> u64 {
         .arg(path)
         .output()
         .expect("a kernel from 6.5 on, or fincore of util-linux");
-    String::from_utf8_lossy(&output.stdout)
-        .trim()
-        .parse()
-        .unwrap()
+    String::from_utf8_lossy(&output.stdout).trim().parse().unwrap()
 }
 
 /// Writes back and drops what the page cache has of the file.
@@ -196,18 +167,12 @@ fn check(path: &Path, option: &str, asynch: bool, kind: &str, expected: (bool, b
     assert_eq!(seen.direct, is_direct, "O_DIRECT, {case}");
     if is_asynchronous {
         assert!(seen.rings >= 1, "a ring or context, {case}");
-        assert!(
-            seen.asynchronous >= 2 * REQUESTS,
-            "asynchronous requests, {case}"
-        );
+        assert!(seen.asynchronous >= 2 * REQUESTS, "asynchronous requests, {case}");
         assert!(seen.synchronous <= 1, "no synchronous requests, {case}");
     } else {
         assert_eq!(seen.rings, 0, "no ring or context is made, {case}");
         assert_eq!(seen.asynchronous, 0, "no asynchronous requests, {case}");
-        assert!(
-            seen.synchronous >= 2 * REQUESTS,
-            "synchronous requests, {case}"
-        );
+        assert!(seen.synchronous >= 2 * REQUESTS, "synchronous requests, {case}");
     }
 }
 
@@ -224,25 +189,13 @@ fn the_kernel_sees_what_the_parameters_say() {
     ] {
         for asynch in [true, false] {
             make_cold(&path);
-            check(
-                &path,
-                option,
-                asynch,
-                "file",
-                (is_asynchronous && asynch, is_direct),
-            );
+            check(&path, option, asynch, "file", (is_asynchronous && asynch, is_direct));
             let pages = resident(&path);
             if is_direct {
-                assert_eq!(
-                    pages, 0,
-                    "{option}: direct I/O leaves nothing in the page cache"
-                );
+                assert_eq!(pages, 0, "{option}: direct I/O leaves nothing in the page cache");
             } else {
                 let used = (2 * REQUESTS * (1 << 16) / 4096) as u64;
-                assert!(
-                    pages >= used,
-                    "{option}: {pages} pages in the page cache, used {used}"
-                );
+                assert!(pages >= used, "{option}: {pages} pages in the page cache, used {used}");
             }
         }
     }
@@ -266,24 +219,10 @@ fn a_refused_engine_is_named_and_the_next_best_runs() {
     let uring = "inject=io_uring_setup:error=EPERM";
     let aio = "inject=io_setup:error=EAGAIN";
     let seen = trace(&path, "setall true file", &[uring]);
-    assert!(
-        seen.printed
-            .contains("in force: libaio, direct; io_uring is refused"),
-        "{seen:?}"
-    );
-    assert!(
-        seen.asynchronous >= 2 * REQUESTS && seen.synchronous <= 1,
-        "{seen:?}"
-    );
+    assert!(seen.printed.contains("in force: libaio, direct; io_uring is refused"), "{seen:?}");
+    assert!(seen.asynchronous >= 2 * REQUESTS && seen.synchronous <= 1, "{seen:?}");
     let seen = trace(&path, "setall true file", &[uring, aio]);
-    assert!(
-        seen.printed
-            .contains("in force: sync, direct; io_uring is refused"),
-        "{seen:?}"
-    );
+    assert!(seen.printed.contains("in force: sync, direct; io_uring is refused"), "{seen:?}");
     assert!(seen.printed.contains("libaio is refused"), "{seen:?}");
-    assert!(
-        seen.asynchronous == 0 && seen.synchronous >= 2 * REQUESTS,
-        "{seen:?}"
-    );
+    assert!(seen.asynchronous == 0 && seen.synchronous >= 2 * REQUESTS, "{seen:?}");
 }

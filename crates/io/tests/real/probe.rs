@@ -25,11 +25,7 @@ fn a_file_is_described_with_the_device_below_and_its_loop() {
     let facts = probe(device.path(), &[]).unwrap();
     assert_eq!((facts.kind, facts.size), (DiskKind::Block, 4 << 20));
     assert_eq!(facts.logical_sector, Some(512));
-    assert!(
-        list_disks(&[])
-            .iter()
-            .any(|disk| disk.path == device.path())
-    );
+    assert!(list_disks(&[]).iter().any(|disk| disk.path == device.path()));
 }
 
 #[test]
@@ -42,11 +38,7 @@ fn marks_of_others_and_our_own_are_found() {
         ("btrfs", 0x10040, b"_BHRfS_M"),
         ("Oracle ASM", 32, b"ORCLDISK"),
         ("LVM", 512, b"LABELONE"),
-        (
-            "ZFS",
-            (128 << 10) + 5 * 1024,
-            &[0x0c, 0xb1, 0xba, 0, 0, 0, 0, 0],
-        ),
+        ("ZFS", (128 << 10) + 5 * 1024, &[0x0c, 0xb1, 0xba, 0, 0, 0, 0, 0]),
         ("md array", (4 << 20) - 8192, &[0xfc, 0x4e, 0x2b, 0xa9]),
         ("second copy", (4 << 20) - 512, b"EFI PART"),
     ];
@@ -55,16 +47,9 @@ fn marks_of_others_and_our_own_are_found() {
         contents[offset as usize..][..bytes.len()].copy_from_slice(bytes);
         std::fs::write(&path, contents).unwrap();
         let found = probe(&path, &[]).unwrap().signature;
-        assert!(
-            found.is_some_and(|name| name.contains(expected)),
-            "{expected}: {found:?}"
-        );
+        assert!(found.is_some_and(|name| name.contains(expected)), "{expected}: {found:?}");
     }
-    let own = Mark {
-        name: "ours",
-        offset: 0,
-        bytes: b"OURMARK!",
-    };
+    let own = Mark { name: "ours", offset: 0, bytes: b"OURMARK!" };
     let mut contents = vec![0u8; 100];
     contents[..8].copy_from_slice(own.bytes);
     std::fs::write(&path, contents).unwrap();
@@ -76,10 +61,7 @@ fn marks_of_others_and_our_own_are_found() {
 fn what_is_no_disk_is_said_to_be_none() {
     let error = probe(Path::new("/no/such/path"), &[]).unwrap_err();
     assert_eq!(error.kind, IoErrorKind::NotFound);
-    assert_eq!(
-        probe(Path::new("/dev/null"), &[]).unwrap().kind,
-        DiskKind::Other
-    );
+    assert_eq!(probe(Path::new("/dev/null"), &[]).unwrap().kind, DiskKind::Other);
     assert_eq!(probe(Path::new("/tmp"), &[]).unwrap().kind, DiskKind::Other);
     for disk in list_disks(&[]) {
         assert!(disk.size > 0 && disk.path.starts_with("/dev"), "{disk:?}");

@@ -9,11 +9,8 @@ use cellar_io::real::{
 };
 use cellar_io::{Buffer, IoError};
 
-pub const ENGINES: [EngineChoice; 3] = [
-    EngineChoice::IoUring,
-    EngineChoice::LibAio,
-    EngineChoice::Sync,
-];
+pub const ENGINES: [EngineChoice; 3] =
+    [EngineChoice::IoUring, EngineChoice::LibAio, EngineChoice::Sync];
 pub const ACCESSES: [Access; 2] = [Access::Direct, Access::Buffered];
 
 pub fn runtime() -> Runtime {

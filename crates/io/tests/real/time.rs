@@ -8,11 +8,7 @@ use cellar_io::real::{Clock, Runtime, RuntimeOptions};
 #[test]
 fn sleep_ends_after_the_deadline_and_usually_within_a_moment() {
     for clock in [Clock::System, Clock::Counter] {
-        let runtime = Runtime::new(&RuntimeOptions {
-            clock,
-            ..Default::default()
-        })
-        .unwrap();
+        let runtime = Runtime::new(&RuntimeOptions { clock, ..Default::default() }).unwrap();
         let env = runtime.env();
         let mut late: Vec<Duration> = runtime.block_on(async {
             let mut late = Vec::new();
@@ -27,11 +23,7 @@ fn sleep_ends_after_the_deadline_and_usually_within_a_moment() {
         });
         late.sort();
         // Generous: other tests run beside. tokio's own timer would be a millisecond late.
-        assert!(
-            late[50] < Duration::from_micros(700),
-            "a quarter is later than {:?}",
-            late[50]
-        );
+        assert!(late[50] < Duration::from_micros(700), "a quarter is later than {:?}", late[50]);
     }
 }
 

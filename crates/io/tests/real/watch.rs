@@ -15,10 +15,7 @@ const SIZE: usize = 1 << 20;
 
 fn assert_gone(outcome: Result<(), cellar_io::IoError>, what: &str) {
     let error = outcome.expect_err(what);
-    assert!(
-        matches!(error.kind, IoErrorKind::Gone { .. }),
-        "{what}: {error}"
-    );
+    assert!(matches!(error.kind, IoErrorKind::Gone { .. }), "{what}: {error}");
 }
 
 async fn everything_fails(disk: &Arc<RealDisk>) {
@@ -36,15 +33,7 @@ fn a_durable_write_to_an_unlinked_file_is_not_acknowledged() {
     let runtime = runtime();
     for engine in ENGINES {
         let path = disk_file(&directory, "disk", SIZE);
-        let disk = open(
-            &runtime,
-            &path,
-            &OpenOptions {
-                engine,
-                ..Default::default()
-            },
-        )
-        .unwrap();
+        let disk = open(&runtime, &path, &OpenOptions { engine, ..Default::default() }).unwrap();
         runtime.block_on(async {
             let write = || disk.write_at(Io::COMMIT, 0, bytes(1, 4096), Durability::Durable);
             write().await.unwrap();
@@ -62,20 +51,10 @@ fn a_flush_of_a_replaced_file_is_not_acknowledged() {
     let runtime = runtime();
     for engine in ENGINES {
         let path = disk_file(&directory, "disk", SIZE);
-        let disk = open(
-            &runtime,
-            &path,
-            &OpenOptions {
-                engine,
-                ..Default::default()
-            },
-        )
-        .unwrap();
+        let disk = open(&runtime, &path, &OpenOptions { engine, ..Default::default() }).unwrap();
         runtime.block_on(async {
             let data = bytes(1, 4096);
-            disk.write_at(Io::SCAN, 0, data, Durability::Cached)
-                .await
-                .unwrap();
+            disk.write_at(Io::SCAN, 0, data, Durability::Cached).await.unwrap();
             let other = disk_file(&directory, "other", SIZE);
             std::fs::rename(&other, &path).unwrap();
             assert_gone(disk.flush(Io::COMMIT).await, "a flush of a replaced file");
@@ -90,9 +69,7 @@ fn the_watcher_sees_unlink_rename_and_truncate_unasked() {
     let runtime = runtime();
     let acts: [(&str, Act); 3] = [
         ("unlink", |path| std::fs::remove_file(path).unwrap()),
-        ("rename", |path| {
-            std::fs::rename(path, path.with_extension("away")).unwrap()
-        }),
+        ("rename", |path| std::fs::rename(path, path.with_extension("away")).unwrap()),
         ("truncate", |path| {
             let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
             file.set_len(4096).unwrap();
@@ -107,10 +84,7 @@ fn the_watcher_sees_unlink_rename_and_truncate_unasked() {
             let start = env.now();
             act(&path);
             let reason = disk.wait_gone().await;
-            assert!(
-                env.now().since(start) < Duration::from_secs(2),
-                "{name} was seen late"
-            );
+            assert!(env.now().since(start) < Duration::from_secs(2), "{name} was seen late");
             assert_eq!(disk.gone(), Some(reason));
             everything_fails(&disk).await;
         });

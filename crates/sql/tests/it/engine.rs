@@ -45,10 +45,7 @@ impl Host for TestHost {
         self.tables.lock().unwrap().values().cloned().collect()
     }
     async fn put_table(&self, table: TableDefinition) -> Result<(), Error> {
-        self.tables
-            .lock()
-            .unwrap()
-            .insert(table.name.clone(), table);
+        self.tables.lock().unwrap().insert(table.name.clone(), table);
         Ok(())
     }
     async fn drop_table(&self, name: &str) -> Result<bool, Error> {
@@ -56,10 +53,7 @@ impl Host for TestHost {
     }
     async fn run(&self, command: Command) -> Result<Reply, Error> {
         self.commands.lock().unwrap().push(command);
-        Ok(Reply {
-            message: "Diskgroup altered.".into(),
-            notices: vec![],
-        })
+        Ok(Reply { message: "Diskgroup altered.".into(), notices: vec![] })
     }
 }
 
@@ -72,49 +66,24 @@ impl ViewSource for Parameters {
     }
     fn columns(&self) -> &'static [Column] {
         &[
-            Column {
-                name: "name",
-                kind: Kind::Text,
-            },
-            Column {
-                name: "value",
-                kind: Kind::Text,
-            },
-            Column {
-                name: "group#",
-                kind: Kind::Integer,
-            },
+            Column { name: "name", kind: Kind::Text },
+            Column { name: "value", kind: Kind::Text },
+            Column { name: "group#", kind: Kind::Integer },
         ]
     }
     fn rows(&self) -> Vec<Vec<Value>> {
         vec![
-            vec![
-                Value::Text("disk_asynch_io".into()),
-                Value::Text("TRUE".into()),
-                Value::Null,
-            ],
-            vec![
-                Value::Text("memory_target".into()),
-                Value::Null,
-                Value::Integer(7),
-            ],
+            vec![Value::Text("disk_asynch_io".into()), Value::Text("TRUE".into()), Value::Null],
+            vec![Value::Text("memory_target".into()), Value::Null, Value::Integer(7)],
         ]
     }
 }
 
 pub async fn open(host: &Arc<TestHost>) -> Engine {
-    let options = EngineOptions {
-        memory_limit: 256 << 20,
-        target_partitions: 2,
-        spill_dir: None,
-    };
-    Engine::open(
-        Arc::clone(host) as Arc<dyn Host>,
-        vec![Arc::new(Parameters)],
-        &options,
-    )
-    .await
-    .unwrap()
+    let options = EngineOptions { memory_limit: 256 << 20, target_partitions: 2, spill_dir: None };
+    Engine::open(Arc::clone(host) as Arc<dyn Host>, vec![Arc::new(Parameters)], &options)
+        .await
+        .unwrap()
 }
 
 pub async fn batches(engine: &Engine, sql: &str) -> Vec<RecordBatch> {
@@ -171,10 +140,7 @@ async fn tables_in_the_group_outlive_the_engine() {
     assert_eq!(error(&engine, create).await.number, 955);
 
     let engine = open(&host).await;
-    assert_eq!(
-        csv(&engine, "select * from t order by n").await,
-        "n,s\n1,a\n2,\n"
-    );
+    assert_eq!(csv(&engine, "select * from t order by n").await, "n,s\n1,a\n2,\n");
     assert_eq!(message(&engine, "drop table t").await, "Table t dropped.");
     assert_eq!(error(&engine, "select * from t").await.number, 942);
     assert_eq!(error(&engine, "drop table t").await.number, 942);
@@ -213,26 +179,17 @@ async fn views_have_two_names_and_oracle_words_work() {
         let sql = format!("select name, group# from {view} where group# = 7");
         assert_eq!(csv(&engine, &sql).await, rows);
     }
-    assert_eq!(
-        csv(&engine, "show parameter asynch").await,
-        "name,value\ndisk_asynch_io,TRUE\n"
-    );
+    assert_eq!(csv(&engine, "show parameter asynch").await, "name,value\ndisk_asynch_io,TRUE\n");
     let sql = "select cast('1.50' as number(5,2)) as n, cast(7 as varchar2(10)) as s, \
                cast(1 as number) > 0 as b from dual";
     assert_eq!(csv(&engine, sql).await, "n,s,b\n1.50,7,true\n");
     let now = csv(&engine, "select sysdate from dual").await;
-    assert!(
-        now.starts_with("sysdate\n2") && now.len() == "sysdate\n".len() + 20,
-        "{now}"
-    );
+    assert!(now.starts_with("sysdate\n2") && now.len() == "sysdate\n".len() + 20, "{now}");
     let sum = "select 0.06 + 0.01 = 0.07 as exact";
     assert_eq!(csv(&engine, sql_only(sum)).await, "exact\ntrue\n");
     let host = TestHost::new(dir.path());
     let engine = open(&host).await;
-    assert_eq!(
-        message(&engine, "alter diskgroup data mount").await,
-        "Diskgroup altered."
-    );
+    assert_eq!(message(&engine, "alter diskgroup data mount").await, "Diskgroup altered.");
     assert_eq!(host.commands.lock().unwrap().len(), 1);
 }
 
@@ -247,48 +204,24 @@ async fn errors_carry_numbers_states_and_the_next_step() {
     let cases = [
         ("select * from v", 942, "42P01", "cellar.asm_disk"),
         ("select * from v$parametre", 942, "42P01", "v$parameter"),
-        (
-            "select nam from v$parameter",
-            904,
-            "42703",
-            "the columns here are name",
-        ),
+        ("select nam from v$parameter", 904, "42703", "the columns here are name"),
         ("select 1/0", 1476, "22012", "division by zero"),
         ("select cast('x' as int)", 1722, "22P02", "x"),
-        (
-            "select a.name from v$parameter a, v$parameter b where name = ''",
-            918,
-            "42702",
-            "name",
-        ),
-        (
-            "copy dual to '+NONE/x.parquet'",
-            15001,
-            "42704",
-            "the mounted groups are DATA",
-        ),
+        ("select a.name from v$parameter a, v$parameter b where name = ''", 918, "42702", "name"),
+        ("copy dual to '+NONE/x.parquet'", 15001, "42704", "the mounted groups are DATA"),
         (
             "create external table t stored as parquet location '+DATA/none.parquet'",
             15012,
             "58P01",
             "none.parquet",
         ),
-        (
-            "create table t (a int)",
-            3001,
-            "0A000",
-            "create external table",
-        ),
+        ("create table t (a int)", 3001, "0A000", "create external table"),
         ("selct 1", 900, "42601", "selct"),
         ("select nothing(1)", 900, "42000", "nothing"),
     ];
     for (sql, number, sqlstate, part) in cases {
         let error = error(&engine, sql).await;
-        assert_eq!(
-            (error.number, error.sqlstate),
-            (number, sqlstate),
-            "{sql}: {error}"
-        );
+        assert_eq!((error.number, error.sqlstate), (number, sqlstate), "{sql}: {error}");
         assert!(error.to_string().contains(part), "{sql}: {error}");
         assert!(!error.to_string().contains("DataFusion"), "{sql}: {error}");
     }
@@ -297,14 +230,8 @@ async fn errors_carry_numbers_states_and_the_next_step() {
 #[tokio::test]
 async fn a_query_beyond_its_memory_spills_or_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let options = EngineOptions {
-        memory_limit: 1 << 20,
-        target_partitions: 2,
-        spill_dir: None,
-    };
-    let engine = Engine::open(TestHost::new(dir.path()), vec![], &options)
-        .await
-        .unwrap();
+    let options = EngineOptions { memory_limit: 1 << 20, target_partitions: 2, spill_dir: None };
+    let engine = Engine::open(TestHost::new(dir.path()), vec![], &options).await.unwrap();
     let sql = "select a.value, array_agg(b.value) from generate_series(1, 3000) a \
                cross join generate_series(1, 1000) b group by a.value";
     assert_eq!(error(&engine, sql).await.number, 4030);

@@ -11,10 +11,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use crate::engine::{TestHost, batches, open};
 
 fn options() -> LoadOptions {
-    LoadOptions {
-        threads: 2,
-        on_progress: None,
-    }
+    LoadOptions { threads: 2, on_progress: None }
 }
 
 fn store(dir: &std::path::Path) -> Arc<dyn ObjectStore> {
@@ -30,9 +27,7 @@ async fn tpch_answers_are_right_at_a_small_scale() {
         threads: 2,
         on_progress: Some(Arc::new(move |p| told.lock().unwrap().push(p.rows))),
     };
-    let loaded = load::tpch(store(dir.path()), &Path::from("tpch"), 0.01, &options)
-        .await
-        .unwrap();
+    let loaded = load::tpch(store(dir.path()), &Path::from("tpch"), 0.01, &options).await.unwrap();
     assert_eq!(loaded.len(), 8);
     let total: u64 = loaded.iter().map(|l| l.rows).sum();
     assert_eq!(seen.lock().unwrap().last(), Some(&total));
@@ -40,9 +35,7 @@ async fn tpch_answers_are_right_at_a_small_scale() {
 
     let engine = open(&TestHost::new(dir.path())).await;
     for one in &loaded {
-        let bytes = std::fs::metadata(dir.path().join(one.path.as_ref()))
-            .unwrap()
-            .len();
+        let bytes = std::fs::metadata(dir.path().join(one.path.as_ref())).unwrap().len();
         assert_eq!(bytes, one.bytes);
         let sql = format!(
             "create external table {} stored as parquet location '+DATA/{}'",
@@ -51,12 +44,7 @@ async fn tpch_answers_are_right_at_a_small_scale() {
         engine.execute(&sql).await.unwrap();
         let sql = format!("select count(*) = {} as same from {}", one.rows, one.table);
         let same = batches(&engine, &sql).await;
-        assert_eq!(
-            format!("{:?}", same[0].column(0)).contains("true"),
-            true,
-            "{}",
-            one.table
-        );
+        assert_eq!(format!("{:?}", same[0].column(0)).contains("true"), true, "{}", one.table);
     }
     let answers = reference::answers(0.01, 2);
     assert_eq!(answers.q1.origin, Origin::Computed);
@@ -67,12 +55,7 @@ async fn tpch_answers_are_right_at_a_small_scale() {
     let difference = compare(&batches(&engine, &wrong).await, &answers.q6).unwrap_err();
     assert_eq!((difference.row, difference.column.as_str()), (1, "revenue"));
     let fewer = Q1.replace("order by", "having l_returnflag = 'A' order by");
-    assert_eq!(
-        compare(&batches(&engine, &fewer).await, &answers.q1)
-            .unwrap_err()
-            .row,
-        0
-    );
+    assert_eq!(compare(&batches(&engine, &fewer).await, &answers.q1).unwrap_err().row, 0);
 }
 
 #[tokio::test]
@@ -83,9 +66,8 @@ async fn a_csv_file_keeps_its_values_and_finds_its_types() {
     std::fs::write(&source, text).unwrap();
     let path = Path::from("s.parquet");
     let format = SourceFormat::of(&source).unwrap();
-    let loaded = load::file(&source, format, store(dir.path()), &path, "s", &options())
-        .await
-        .unwrap();
+    let loaded =
+        load::file(&source, format, store(dir.path()), &path, "s", &options()).await.unwrap();
     assert_eq!(loaded.rows, 2);
     let engine = open(&TestHost::new(dir.path())).await;
     let create = "create external table s stored as parquet location '+DATA/s.parquet'";
@@ -120,35 +102,20 @@ async fn what_cannot_be_read_leaves_no_object() {
     let missing = dir.path().join("missing.csv");
     let format = SourceFormat::of(&missing).unwrap();
     let path = Path::from("out/m");
-    let error = load::file(&missing, format, store, &path, "t", &options())
-        .await
-        .unwrap_err();
+    let error = load::file(&missing, format, store, &path, "t", &options()).await.unwrap_err();
     assert_eq!(error.number, 27037);
-    assert_eq!(
-        SourceFormat::of("x.doc".as_ref()).unwrap_err().number,
-        70010
-    );
+    assert_eq!(SourceFormat::of("x.doc".as_ref()).unwrap_err().number, 70010);
 }
 
 #[tokio::test]
 async fn a_parquet_file_is_taken_over_byte_for_byte() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
-    load::tpch(Arc::clone(&store), &Path::from(""), 0.001, &options())
-        .await
-        .unwrap();
+    load::tpch(Arc::clone(&store), &Path::from(""), 0.001, &options()).await.unwrap();
     let source = dir.path().join("orders.parquet");
     let path = Path::from("copy.parquet");
-    let loaded = load::file(
-        &source,
-        SourceFormat::Parquet,
-        store,
-        &path,
-        "c",
-        &options(),
-    )
-    .await
-    .unwrap();
+    let loaded =
+        load::file(&source, SourceFormat::Parquet, store, &path, "c", &options()).await.unwrap();
     assert_eq!(loaded.rows, 1500);
     let copy = std::fs::read(dir.path().join("copy.parquet")).unwrap();
     assert_eq!(std::fs::read(source).unwrap(), copy);
@@ -168,9 +135,7 @@ async fn a_scale_out_of_range_is_refused() {
 #[ignore = "scale 1: the published answers"]
 async fn the_published_answers_are_met_at_scale_1() {
     let dir = tempfile::tempdir().unwrap();
-    let loaded = load::tpch(store(dir.path()), &Path::from(""), 1.0, &options())
-        .await
-        .unwrap();
+    let loaded = load::tpch(store(dir.path()), &Path::from(""), 1.0, &options()).await.unwrap();
     assert_eq!(loaded.iter().map(|l| l.rows).sum::<u64>(), 8_661_245);
     let engine = open(&TestHost::new(dir.path())).await;
     let create = "create external table lineitem stored as parquet \

@@ -13,36 +13,16 @@ fn sample() -> RecordBatch {
         .with_precision_and_scale(15, 2)
         .unwrap();
     RecordBatch::try_from_iter_with_nullable([
-        (
-            "id",
-            Arc::new(Int64Array::from(vec![1, 20, 300])) as ArrayRef,
-            true,
-        ),
+        ("id", Arc::new(Int64Array::from(vec![1, 20, 300])) as ArrayRef, true),
         ("price", Arc::new(decimal), true),
         (
             "name",
-            Arc::new(StringArray::from(vec![
-                Some("plain"),
-                Some(""),
-                Some("a,\"b\"\nc"),
-            ])),
+            Arc::new(StringArray::from(vec![Some("plain"), Some(""), Some("a,\"b\"\nc")])),
             true,
         ),
-        (
-            "day",
-            Arc::new(Date32Array::from(vec![Some(0), None, Some(19_782)])),
-            true,
-        ),
-        (
-            "ok",
-            Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)])),
-            true,
-        ),
-        (
-            "x",
-            Arc::new(Float64Array::from(vec![0.5, f64::NAN, 1e300])),
-            true,
-        ),
+        ("day", Arc::new(Date32Array::from(vec![Some(0), None, Some(19_782)])), true),
+        ("ok", Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)])), true),
+        ("x", Arc::new(Float64Array::from(vec![0.5, f64::NAN, 1e300])), true),
     ])
     .unwrap()
 }
@@ -69,16 +49,11 @@ fn a_table_aligns_numbers_to_the_right() {
 ";
     let printed = print(&[sample()], Format::Table, 80);
     let squeeze = |s: &str| {
-        s.lines()
-            .map(|l| l.split_whitespace().collect::<Vec<_>>().join(" "))
-            .collect::<Vec<_>>()
+        s.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
     };
     assert_eq!(squeeze(&printed)[..1], squeeze(expected)[..1]);
     assert!(printed.contains("\n  1  37734107.00  plain"), "{printed}");
-    assert!(
-        printed.contains("\n300        -0.05  a,\"b\"\\nc"),
-        "{printed}"
-    );
+    assert!(printed.contains("\n300        -0.05  a,\"b\"\\nc"), "{printed}");
     assert!(printed.lines().all(|l| l.len() <= 80 && !l.ends_with(' ')));
     assert!(printed.ends_with("(3 rows)\n"));
 }
@@ -113,11 +88,7 @@ id,price,name,day,ok,x
 
 #[test]
 fn json_is_one_line_that_a_json_reader_takes() {
-    let printed = print(
-        &[sample().slice(0, 2), sample().slice(2, 1)],
-        Format::Json,
-        80,
-    );
+    let printed = print(&[sample().slice(0, 2), sample().slice(2, 1)], Format::Json, 80);
     assert_eq!(printed.lines().count(), 1);
     let value: serde_json::Value = serde_json::from_str(&printed).unwrap();
     assert_eq!(value[0]["id"], 1);
@@ -134,9 +105,6 @@ fn no_rows_still_have_a_header() {
     assert_eq!(print(&[], Format::Csv, 80), "id,price,name,day,ok,x\n");
     assert_eq!(print(&[], Format::Json, 80), "[]\n");
     let table = print(&[], Format::Table, 80);
-    assert!(
-        table.starts_with("id  price  name  day  ok  x\n--"),
-        "{table}"
-    );
+    assert!(table.starts_with("id  price  name  day  ok  x\n--"), "{table}");
     assert!(table.ends_with("(0 rows)\n"));
 }

@@ -50,10 +50,7 @@ fn create_diskgroup_takes_everything_the_grammar_has() {
                 force: true,
                 ..disk("/d/a")
             },
-            DiskClause {
-                failgroup: Some("FG1".into()),
-                ..disk("/d/b")
-            },
+            DiskClause { failgroup: Some("FG1".into()), ..disk("/d/b") },
             DiskClause {
                 failgroup: Some("FG2".into()),
                 erase: Some("SN 1".into()),
@@ -61,10 +58,7 @@ fn create_diskgroup_takes_everything_the_grammar_has() {
             },
             disk("/d/c"),
         ],
-        attributes: vec![
-            ("au_size".into(), "4M".into()),
-            ("sector_size".into(), "4096".into()),
-        ],
+        attributes: vec![("au_size".into(), "4M".into()), ("sector_size".into(), "4096".into())],
     };
     assert_eq!(command(sql), Command::CreateDiskgroup(expected));
     let plain = command("CREATE DISKGROUP D DISK 'x'");
@@ -73,44 +67,27 @@ fn create_diskgroup_takes_everything_the_grammar_has() {
 
 #[test]
 fn other_storage_statements_are_read() {
-    let drop = |name: &str, contents| Command::DropDiskgroup {
-        name: name.into(),
-        contents,
-    };
+    let drop = |name: &str, contents| Command::DropDiskgroup { name: name.into(), contents };
     assert_eq!(command("drop diskgroup d"), drop("D", Contents::Excluding));
     assert_eq!(
         command("drop diskgroup d force including contents;"),
         drop("D", Contents::Including { force: true })
     );
     let alter = |sql: &str, expected: GroupAction| {
-        let Command::AlterDiskgroup { groups, action } = command(sql) else {
-            panic!("{sql}")
-        };
+        let Command::AlterDiskgroup { groups, action } = command(sql) else { panic!("{sql}") };
         assert_eq!(groups, Groups::Named(vec!["DATA".into()]));
         assert_eq!(action, expected);
     };
-    alter(
-        "alter diskgroup data mount",
-        GroupAction::Mount { force: false },
-    );
-    alter(
-        "alter diskgroup data mount force",
-        GroupAction::Mount { force: true },
-    );
-    alter(
-        "alter diskgroup data dismount noforce",
-        GroupAction::Dismount { force: false },
-    );
+    alter("alter diskgroup data mount", GroupAction::Mount { force: false });
+    alter("alter diskgroup data mount force", GroupAction::Mount { force: true });
+    alter("alter diskgroup data dismount noforce", GroupAction::Dismount { force: false });
     alter(
         "alter diskgroup data add directory '+DATA/a', '+DATA/b'",
         GroupAction::AddDirectory(vec!["+DATA/a".into(), "+DATA/b".into()]),
     );
     alter(
         "alter diskgroup data rename alias '+DATA/a' to '+DATA/b'",
-        GroupAction::RenameAlias {
-            from: "+DATA/a".into(),
-            to: "+DATA/b".into(),
-        },
+        GroupAction::RenameAlias { from: "+DATA/a".into(), to: "+DATA/b".into() },
     );
     alter(
         "alter diskgroup data drop file '+DATA/it''s'",
@@ -118,52 +95,28 @@ fn other_storage_statements_are_read() {
     );
     alter(
         "alter diskgroup data set attribute 'Disk_Repair_Time' = '10s'",
-        GroupAction::SetAttribute {
-            name: "disk_repair_time".into(),
-            value: "10s".into(),
-        },
+        GroupAction::SetAttribute { name: "disk_repair_time".into(), value: "10s".into() },
     );
-    alter(
-        "alter diskgroup data check repair",
-        GroupAction::Check { repair: true },
-    );
+    alter("alter diskgroup data check repair", GroupAction::Check { repair: true });
     assert!(matches!(
         command("alter diskgroup all dismount"),
-        Command::AlterDiskgroup {
-            groups: Groups::All,
-            ..
-        }
+        Command::AlterDiskgroup { groups: Groups::All, .. }
     ));
 }
 
 #[test]
 fn parameters_keep_their_units_and_scope() {
     let set = |sql: &str| match command(sql) {
-        Command::SetParameter {
-            name,
-            value,
-            scope,
-            comment,
-        } => (name, value, scope, comment),
+        Command::SetParameter { name, value, scope, comment } => (name, value, scope, comment),
         other => panic!("{other:?}"),
     };
     assert_eq!(
         set("ALTER SYSTEM SET Filesystemio_Options=setall SCOPE=SPFILE"),
-        (
-            "filesystemio_options".into(),
-            "setall".into(),
-            Scope::Spfile,
-            None
-        )
+        ("filesystemio_options".into(), "setall".into(), Scope::Spfile, None)
     );
     assert_eq!(
         set("alter system set memory_target = 512M comment = 'small' scope = both"),
-        (
-            "memory_target".into(),
-            "512M".into(),
-            Scope::Both,
-            Some("small".into())
-        )
+        ("memory_target".into(), "512M".into(), Scope::Both, Some("small".into()))
     );
     assert_eq!(set("alter system set a = -1").1, "-1");
     assert_eq!(set("alter system set a = 'x, y', z").1, "x, y,z");
@@ -178,52 +131,22 @@ fn parameters_keep_their_units_and_scope() {
 #[test]
 fn refusals_name_the_place_and_what_was_expected() {
     let cases = [
-        (
-            "create diskgroup",
-            "expected the name of the disk group, found the end",
-        ),
+        ("create diskgroup", "expected the name of the disk group, found the end"),
         (
             "create diskgroup d disk x",
             "expected the path of a disk in 'quotes', found x (line 1, column 25)",
         ),
-        (
-            "create diskgroup d low redundancy disk 'x'",
-            "EXTERNAL, NORMAL or HIGH REDUNDANCY",
-        ),
-        (
-            "create diskgroup d flex redundancy disk 'x'",
-            "CELLAR-03001: FLEX REDUNDANCY",
-        ),
+        ("create diskgroup d low redundancy disk 'x'", "EXTERNAL, NORMAL or HIGH REDUNDANCY"),
+        ("create diskgroup d flex redundancy disk 'x'", "CELLAR-03001: FLEX REDUNDANCY"),
         ("create diskgroup d disk 'x' size 0M", "a size such as 512M"),
-        (
-            "create diskgroup d disk 'x' size 99999999999T",
-            "a size such as 512M",
-        ),
-        (
-            "create diskgroup d disk 'x' nonsense",
-            "expected FAILGROUP, DISK, ATTRIBUTE",
-        ),
-        (
-            "alter diskgroup d jump",
-            "MOUNT, DISMOUNT, ADD, DROP, RENAME, SET ATTRIBUTE or CHECK",
-        ),
-        (
-            "alter diskgroup d\n  rebalance power 4",
-            "REBALANCE is not in this version",
-        ),
-        (
-            "alter diskgroup d add disk '/x'",
-            "ADD DISK is not in this version",
-        ),
-        (
-            "alter diskgroup d, e check",
-            "MOUNT or DISMOUNT after more than one",
-        ),
+        ("create diskgroup d disk 'x' size 99999999999T", "a size such as 512M"),
+        ("create diskgroup d disk 'x' nonsense", "expected FAILGROUP, DISK, ATTRIBUTE"),
+        ("alter diskgroup d jump", "MOUNT, DISMOUNT, ADD, DROP, RENAME, SET ATTRIBUTE or CHECK"),
+        ("alter diskgroup d\n  rebalance power 4", "REBALANCE is not in this version"),
+        ("alter diskgroup d add disk '/x'", "ADD DISK is not in this version"),
+        ("alter diskgroup d, e check", "MOUNT or DISMOUNT after more than one"),
         ("drop diskgroup d force", "expected INCLUDING CONTENTS"),
-        (
-            "alter system set x = 1 scope = disk",
-            "expected MEMORY, SPFILE or BOTH, found disk",
-        ),
+        ("alter system set x = 1 scope = disk", "expected MEMORY, SPFILE or BOTH, found disk"),
         ("alter system jump", "expected SET, RESET or FLUSH"),
         ("select 'abc", "Unterminated string literal"),
         ("selec 1", "found: selec"),
@@ -233,10 +156,7 @@ fn refusals_name_the_place_and_what_was_expected() {
     ];
     for (sql, part) in cases {
         let message = refusal(sql);
-        assert!(
-            message.contains(part),
-            "{sql}\n  gave {message}\n  without {part}"
-        );
+        assert!(message.contains(part), "{sql}\n  gave {message}\n  without {part}");
         assert!(message.starts_with("CELLAR-"), "{message}");
     }
     assert!(refusal(&format!("select {}1{}", "(".repeat(500), ")".repeat(500))).contains("deep"));

@@ -11,34 +11,21 @@ fn a_wait_is_seen_while_it_lasts_and_after_it() {
     let session = waits.session("query", Kind::User);
     let view = &waits.sessions()[0];
     assert_eq!((view.state, view.event), (WaitState::NeverWaited, None));
-    assert_eq!(
-        (view.sid, view.kind, view.name.as_str()),
-        (1, Kind::User, "query")
-    );
+    assert_eq!((view.sid, view.kind, view.name.as_str()), (1, Kind::User, "query"));
 
     let wait = session.begin(Event::LOG_FILE_SYNC, [7, 8, 9], 100);
     let view = &thread::scope(|s| s.spawn(|| waits.sessions()).join().expect("it reads"))[0];
     assert_eq!(view.state, WaitState::Waiting { since: 100 });
-    assert_eq!(
-        (view.event, view.p, view.seq),
-        (Some(Event::LOG_FILE_SYNC), [7, 8, 9], 1)
-    );
+    assert_eq!((view.event, view.p, view.seq), (Some(Event::LOG_FILE_SYNC), [7, 8, 9], 1));
 
     wait.end(350);
     let view = &waits.sessions()[0];
-    let last = WaitState::Waited {
-        nanos: 250,
-        ended: 350,
-        timed_out: false,
-    };
+    let last = WaitState::Waited { nanos: 250, ended: 350, timed_out: false };
     assert_eq!((view.state, view.event), (last, Some(Event::LOG_FILE_SYNC)));
 
     drop(session.begin(Event::DISK_READ, [0; 3], 400));
     let view = &waits.sessions()[0];
-    assert_eq!(
-        (view.state, view.event, view.seq),
-        (last, Some(Event::LOG_FILE_SYNC), 2)
-    );
+    assert_eq!((view.state, view.event, view.seq), (last, Some(Event::LOG_FILE_SYNC), 2));
 }
 
 #[test]
@@ -50,15 +37,9 @@ fn helpers_wait_beside_their_session_and_count_for_it() {
         session.begin(Event::CELL_SMART_TABLE_SCAN, [1, 0, 0], 10),
         helper.begin(Event::DIRECT_PATH_READ, [2, 0, 0], 20),
     );
-    let events: Vec<_> = waits
-        .sessions()
-        .iter()
-        .map(|v| (v.sid, v.helper, v.event))
-        .collect();
-    let expected = [
-        (1, 0, Some(Event::CELL_SMART_TABLE_SCAN)),
-        (1, 1, Some(Event::DIRECT_PATH_READ)),
-    ];
+    let events: Vec<_> = waits.sessions().iter().map(|v| (v.sid, v.helper, v.event)).collect();
+    let expected =
+        [(1, 0, Some(Event::CELL_SMART_TABLE_SCAN)), (1, 1, Some(Event::DIRECT_PATH_READ))];
     assert_eq!(events, expected);
     its.end(120);
     mine.end(210);
@@ -66,10 +47,7 @@ fn helpers_wait_beside_their_session_and_count_for_it() {
     assert_eq!(waits.sessions().len(), 1);
     let totals = waits.session_totals();
     let sums: Vec<_> = totals.iter().map(|t| (t.event, t.count, t.nanos)).collect();
-    let expected = [
-        (Event::DIRECT_PATH_READ, 1, 100),
-        (Event::CELL_SMART_TABLE_SCAN, 1, 200),
-    ];
+    let expected = [(Event::DIRECT_PATH_READ, 1, 100), (Event::CELL_SMART_TABLE_SCAN, 1, 200)];
     assert_eq!(sums, expected);
 }
 
@@ -113,11 +91,7 @@ fn readers_never_see_half_of_a_wait() {
         scope.spawn(|| {
             let mut n = 1u64;
             while !stop.load(Ordering::Relaxed) {
-                let event = if n.is_multiple_of(2) {
-                    Event::DISK_READ
-                } else {
-                    Event::DISK_WRITE
-                };
+                let event = if n.is_multiple_of(2) { Event::DISK_READ } else { Event::DISK_WRITE };
                 session.begin(event, [n, n * 2, n * 3], n).end(n + n);
                 n += 1;
             }

@@ -7,11 +7,7 @@ use std::thread;
 use cellar_wait::{Event, EventTotals, Kind, Waits};
 
 fn of(waits: &Waits, event: Event) -> EventTotals {
-    waits
-        .totals()
-        .into_iter()
-        .find(|total| total.event == event)
-        .expect("the event happened")
+    waits.totals().into_iter().find(|total| total.event == event).expect("the event happened")
 }
 
 #[test]
@@ -23,9 +19,7 @@ fn waits_of_ended_threads_stay_counted_once() {
             thread::spawn(move || {
                 let session = waits.session("worker", Kind::User);
                 for i in 0..1_000 {
-                    session
-                        .begin(Event::DIRECT_PATH_READ, [n, i, 1], i)
-                        .end(i + n * 1_000);
+                    session.begin(Event::DIRECT_PATH_READ, [n, i, 1], i).end(i + n * 1_000);
                 }
             })
         })
@@ -40,11 +34,7 @@ fn waits_of_ended_threads_stay_counted_once() {
     assert_eq!(total.histogram.count(), 8_000);
     assert_eq!(total.histogram.count_below(4_000), 3_000);
     assert_eq!(total.foreground_count, 8_000);
-    assert_eq!(
-        of(&waits, Event::DIRECT_PATH_READ).count,
-        8_000,
-        "reading changes nothing"
-    );
+    assert_eq!(of(&waits, Event::DIRECT_PATH_READ).count, 8_000, "reading changes nothing");
 }
 
 #[test]
@@ -65,28 +55,18 @@ fn live_threads_are_counted_before_they_end() {
     go_on.send(()).expect("the worker listens");
     worker.join().expect("the worker ends");
     let total = of(&waits, Event::DISK_WRITE);
-    assert_eq!(
-        (total.count, total.foreground_count, total.foreground_nanos),
-        (1, 0, 0)
-    );
+    assert_eq!((total.count, total.foreground_count, total.foreground_nanos), (1, 0, 0));
 }
 
 #[test]
 fn timeouts_are_waits_too_and_a_dropped_wait_is_none() {
     let waits = Waits::new();
     let session = waits.session("s", Kind::User);
-    session
-        .begin(Event::LOG_FILE_SYNC, [0; 3], 10)
-        .end_timeout(1_010);
-    session
-        .begin(Event::LOG_FILE_SYNC, [0; 3], 2_000)
-        .end(3_000);
+    session.begin(Event::LOG_FILE_SYNC, [0; 3], 10).end_timeout(1_010);
+    session.begin(Event::LOG_FILE_SYNC, [0; 3], 2_000).end(3_000);
     drop(session.begin(Event::LOG_FILE_SYNC, [0; 3], 4_000));
     let total = of(&waits, Event::LOG_FILE_SYNC);
-    assert_eq!(
-        (total.count, total.timeouts, total.foreground_timeouts),
-        (2, 1, 1)
-    );
+    assert_eq!((total.count, total.timeouts, total.foreground_timeouts), (2, 1, 1));
     assert_eq!(total.nanos, 2_000);
 }
 
@@ -126,10 +106,7 @@ fn totals_read_meanwhile_only_grow_and_agree_with_their_histogram() {
             last = total.count;
         }
         stop.store(true, Ordering::Relaxed);
-        writers
-            .into_iter()
-            .map(|w| w.join().expect("the writer ends"))
-            .sum::<u64>()
+        writers.into_iter().map(|w| w.join().expect("the writer ends")).sum::<u64>()
     });
     assert_eq!(of(&waits, Event::DISK_READ).count, written + 1);
 }
@@ -139,9 +116,6 @@ fn a_clock_that_steps_back_counts_nothing_negative() {
     let waits = Waits::new();
     let session = waits.session("s", Kind::User);
     assert_eq!(session.begin(Event::DISK_READ, [0; 3], 500).end(400), 0);
-    assert_eq!(
-        session.begin(Event::DISK_READ, [0; 3], 0).end(u64::MAX),
-        u64::MAX
-    );
+    assert_eq!(session.begin(Event::DISK_READ, [0; 3], 0).end(u64::MAX), u64::MAX);
     assert_eq!(of(&waits, Event::DISK_READ).max, u64::MAX);
 }

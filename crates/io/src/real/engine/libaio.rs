@@ -75,10 +75,7 @@ struct Control {
 impl LibAio {
     pub(crate) fn new(handle: &Handle) -> io::Result<LibAio> {
         let first = Lane::new(handle)?;
-        Ok(LibAio {
-            handle: handle.clone(),
-            lanes: Lanes::new(first),
-        })
+        Ok(LibAio { handle: handle.clone(), lanes: Lanes::new(first) })
     }
 }
 
@@ -108,12 +105,7 @@ impl Lane {
         if unsafe { libc::syscall(libc::SYS_io_setup, DEPTH, &raw mut context) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        let lane = Arc::new(Lane {
-            context,
-            event,
-            slots: Slots::new(),
-            reaper: OnceLock::new(),
-        });
+        let lane = Arc::new(Lane { context, event, slots: Slots::new(), reaper: OnceLock::new() });
         let watched = watch(handle, &lane.event)?;
         let reaper = handle.spawn(reap_when_ready(watched, Arc::downgrade(&lane)));
         lane.reaper.get_or_init(|| reaper.abort_handle());
@@ -139,10 +131,7 @@ impl Lane {
             if taken == 1 {
                 break;
             }
-            match io::Error::last_os_error()
-                .raw_os_error()
-                .unwrap_or(libc::EIO)
-            {
+            match io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) {
                 libc::EINTR => {}
                 libc::EAGAIN => {
                     // The context is full: completions make room.

@@ -3,10 +3,7 @@
 //! Every engine owns one *lane* (ring, context) per thread that submits, so that a thread submits
 //! and usually reaps without meeting another.
 
-#![expect(
-    unsafe_code,
-    reason = "tokio wants a promise about the descriptors it watches"
-)]
+#![expect(unsafe_code, reason = "tokio wants a promise about the descriptors it watches")]
 
 pub(crate) mod libaio;
 pub(crate) mod pool;
@@ -48,10 +45,7 @@ pub(crate) struct Lanes<L> {
 
 impl<L> Lanes<L> {
     pub(crate) fn new(first: Arc<L>) -> Lanes<L> {
-        Lanes {
-            first,
-            others: [const { OnceLock::new() }; LANES],
-        }
+        Lanes { first, others: [const { OnceLock::new() }; LANES] }
     }
 
     /// The lane of this thread. A thread for which none can be made shares the first.

@@ -69,9 +69,7 @@ impl Engine for Pool {
         if queue.idle < queue.waiting.len() && queue.threads < shared.threads_max {
             let name = format!("cellar-io-{}", queue.threads);
             let thread = Arc::clone(shared);
-            let started = std::thread::Builder::new()
-                .name(name)
-                .spawn(move || run(&thread));
+            let started = std::thread::Builder::new().name(name).spawn(move || run(&thread));
             if started.is_ok() {
                 queue.threads += 1;
             } else if queue.threads == 0 {
@@ -94,11 +92,7 @@ impl Engine for Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.0
-            .queue
-            .lock()
-            .unwrap_or_else(|e| e.into_inner())
-            .stopping = true;
+        self.0.queue.lock().unwrap_or_else(|e| e.into_inner()).stopping = true;
         self.0.work.notify_all();
     }
 }
@@ -139,10 +133,7 @@ fn execute(order: &Order) -> i32 {
     let (vectors, count) = match order.target {
         Target::Nothing => (std::ptr::null(), 0),
         Target::One { start, length } => {
-            one = libc::iovec {
-                iov_base: start.cast(),
-                iov_len: length as usize,
-            };
+            one = libc::iovec { iov_base: start.cast(), iov_len: length as usize };
             (&raw const one, 1)
         }
         Target::Many { vectors, count } => (vectors, count as i32),
@@ -168,7 +159,5 @@ fn execute(order: &Order) -> i32 {
     if answer >= 0 {
         return i32::try_from(answer).expect("a call moves less than 2 GiB");
     }
-    -io::Error::last_os_error()
-        .raw_os_error()
-        .unwrap_or(libc::EIO)
+    -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }

@@ -38,11 +38,7 @@ pub(crate) struct Inner {
 
 impl Slots {
     pub(crate) fn new() -> Arc<Slots> {
-        Arc::new(Slots(Mutex::new(Inner {
-            slots: Vec::new(),
-            free: NONE,
-            flying: 0,
-        })))
+        Arc::new(Slots(Mutex::new(Inner { slots: Vec::new(), free: NONE, flying: 0 })))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -52,11 +48,7 @@ impl Slots {
     /// Takes `work` in; the ticket resolves when [`Inner::land`] is called with its key.
     pub(crate) fn insert(self: &Arc<Slots>, work: Work) -> Ticket {
         let mut inner = self.lock();
-        let slot = Slot::Flying {
-            work,
-            waker: None,
-            wanted: true,
-        };
+        let slot = Slot::Flying { work, waker: None, wanted: true };
         let key = inner.free;
         let key = if key == NONE {
             inner.slots.push(slot);
@@ -71,11 +63,7 @@ impl Slots {
         };
         inner.flying += 1;
         drop(inner);
-        Ticket {
-            slots: Arc::clone(self),
-            key,
-            taken: false,
-        }
+        Ticket { slots: Arc::clone(self), key, taken: false }
     }
 
     /// Wakes everybody who waits, so that they look at their device again.
@@ -85,9 +73,7 @@ impl Slots {
             .slots
             .iter()
             .filter_map(|slot| match slot {
-                Slot::Flying {
-                    waker: Some(waker), ..
-                } => Some(waker.clone()),
+                Slot::Flying { waker: Some(waker), .. } => Some(waker.clone()),
                 _ => None,
             })
             .collect();
@@ -101,16 +87,8 @@ impl Inner {
     /// The kernel answered. Returns whom to wake once the lock is gone, and memory that nobody
     /// wants any more.
     pub(crate) fn land(&mut self, key: u32, answer: i32) -> (Option<Waker>, Option<Work>) {
-        let slot = std::mem::replace(
-            &mut self.slots[key as usize],
-            Slot::Free { next: self.free },
-        );
-        let Slot::Flying {
-            work,
-            waker,
-            wanted,
-        } = slot
-        else {
+        let slot = std::mem::replace(&mut self.slots[key as usize], Slot::Free { next: self.free });
+        let Slot::Flying { work, waker, wanted } = slot else {
             unreachable!("the kernel answers each operation once")
         };
         self.flying -= 1;
@@ -140,14 +118,9 @@ impl Inner {
         if !matches!(self.slots[key as usize], Slot::Landed { .. }) {
             return None;
         }
-        let slot = std::mem::replace(
-            &mut self.slots[key as usize],
-            Slot::Free { next: self.free },
-        );
+        let slot = std::mem::replace(&mut self.slots[key as usize], Slot::Free { next: self.free });
         self.free = key;
-        let Slot::Landed { work, answer } = slot else {
-            unreachable!("looked at just above")
-        };
+        let Slot::Landed { work, answer } = slot else { unreachable!("looked at just above") };
         Some((answer, work))
     }
 }

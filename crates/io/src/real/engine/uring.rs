@@ -1,9 +1,6 @@
 //! io_uring: a ring per thread, submitted to inline, its descriptor in the reactor.
 
-#![expect(
-    unsafe_code,
-    reason = "queue entries carry raw addresses; the queues are shared by hand"
-)]
+#![expect(unsafe_code, reason = "queue entries carry raw addresses; the queues are shared by hand")]
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -49,10 +46,7 @@ struct Lane {
 impl Uring {
     pub(crate) fn new(handle: &Handle) -> io::Result<Uring> {
         let first = Lane::new(handle)?;
-        Ok(Uring {
-            handle: handle.clone(),
-            lanes: Lanes::new(first),
-        })
+        Ok(Uring { handle: handle.clone(), lanes: Lanes::new(first) })
     }
 }
 
@@ -73,18 +67,12 @@ impl Lane {
         let mut builder = IoUring::builder();
         builder.setup_clamp().setup_cqsize(COMPLETIONS);
         // A completion need not interrupt a thread that runs: it enters the kernel soon anyway.
-        let ring = builder
-            .setup_coop_taskrun()
-            .build(SUBMISSIONS)
-            .or_else(|e| {
-                if e.raw_os_error() != Some(libc::EINVAL) {
-                    return Err(e);
-                }
-                IoUring::builder()
-                    .setup_clamp()
-                    .setup_cqsize(COMPLETIONS)
-                    .build(SUBMISSIONS)
-            })?;
+        let ring = builder.setup_coop_taskrun().build(SUBMISSIONS).or_else(|e| {
+            if e.raw_os_error() != Some(libc::EINVAL) {
+                return Err(e);
+            }
+            IoUring::builder().setup_clamp().setup_cqsize(COMPLETIONS).build(SUBMISSIONS)
+        })?;
         let lane = Arc::new(Lane {
             ring,
             submission: Mutex::new(()),
@@ -218,9 +206,7 @@ async fn reap_when_ready(watched: AsyncFd<OwnedFd>, lane: Weak<Lane>) {
         let ready = match lane.upgrade() {
             Some(lane) if lane.stuck.load(Ordering::Relaxed) => {
                 drop(lane);
-                tokio::time::timeout(Duration::from_millis(1), watched.readable())
-                    .await
-                    .ok()
+                tokio::time::timeout(Duration::from_millis(1), watched.readable()).await.ok()
             }
             Some(lane) => {
                 drop(lane);
@@ -250,27 +236,19 @@ fn entry_of(work: &mut Work) -> squeue::Entry {
     };
     let call = work.call;
     match (call, work.target()) {
-        (Call::Read, Target::One { start, length }) => opcode::Read::new(fd, start, length)
-            .offset(position)
-            .build(),
-        (Call::Read, Target::Many { vectors, count }) => opcode::Readv::new(fd, vectors, count)
-            .offset(position)
-            .build(),
+        (Call::Read, Target::One { start, length }) => {
+            opcode::Read::new(fd, start, length).offset(position).build()
+        }
+        (Call::Read, Target::Many { vectors, count }) => {
+            opcode::Readv::new(fd, vectors, count).offset(position).build()
+        }
         (Call::Write { .. }, Target::One { start, length }) => {
-            opcode::Write::new(fd, start, length)
-                .offset(position)
-                .rw_flags(flags)
-                .build()
+            opcode::Write::new(fd, start, length).offset(position).rw_flags(flags).build()
         }
         (Call::Write { .. }, Target::Many { vectors, count }) => {
-            opcode::Writev::new(fd, vectors, count)
-                .offset(position)
-                .rw_flags(flags)
-                .build()
+            opcode::Writev::new(fd, vectors, count).offset(position).rw_flags(flags).build()
         }
-        (Call::Flush, _) => opcode::Fsync::new(fd)
-            .flags(types::FsyncFlags::DATASYNC)
-            .build(),
+        (Call::Flush, _) => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
         _ => unreachable!("ranges go to the pool, empty transfers to nobody"),
     }
 }

@@ -1,9 +1,6 @@
 //! One operation on one file, as every engine gets it.
 
-#![expect(
-    unsafe_code,
-    reason = "raw addresses of owned buffers travel with the buffers"
-)]
+#![expect(unsafe_code, reason = "raw addresses of owned buffers travel with the buffers")]
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -68,22 +65,12 @@ pub(crate) enum Target {
     /// One run of memory.
     One { start: *mut u8, length: u32 },
     /// Several, by the address of their table.
-    Many {
-        vectors: *const libc::iovec,
-        count: u32,
-    },
+    Many { vectors: *const libc::iovec, count: u32 },
 }
 
 impl Work {
     pub(crate) fn new(file: Arc<OwnedFd>, call: Call, offset: u64, memory: Memory) -> Work {
-        Work {
-            file,
-            call,
-            offset,
-            memory,
-            done: 0,
-            vectors: Vec::new(),
-        }
+        Work { file, call, offset, memory, done: 0, vectors: Vec::new() }
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -162,21 +149,16 @@ impl Work {
         }
         match first {
             None => Target::Nothing,
-            Some((start, length)) if self.vectors.is_empty() => Target::One {
-                start,
-                length: length as u32,
-            },
-            Some(_) => Target::Many {
-                vectors: self.vectors.as_ptr(),
-                count: self.vectors.len() as u32,
-            },
+            Some((start, length)) if self.vectors.is_empty() => {
+                Target::One { start, length: length as u32 }
+            }
+            Some(_) => {
+                Target::Many { vectors: self.vectors.as_ptr(), count: self.vectors.len() as u32 }
+            }
         }
     }
 }
 
 fn vector(start: *mut u8, length: usize) -> libc::iovec {
-    libc::iovec {
-        iov_base: start.cast(),
-        iov_len: length,
-    }
+    libc::iovec { iov_base: start.cast(), iov_len: length }
 }

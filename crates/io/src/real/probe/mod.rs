@@ -94,17 +94,13 @@ impl DiskFacts {
     /// Whether a partition starts on a multiple of its physical sector and of 4096 bytes.
     pub fn is_aligned(&self) -> bool {
         let unit = u64::from(self.physical_sector.unwrap_or(4096)).max(4096);
-        self.partition_start
-            .is_none_or(|start| start.is_multiple_of(unit))
+        self.partition_start.is_none_or(|start| start.is_multiple_of(unit))
     }
 
     /// Why it should not be overwritten, for people; empty if nobody seems to use it.
     pub fn in_use(&self) -> Vec<String> {
-        let mut reasons: Vec<String> = self
-            .mounts
-            .iter()
-            .map(|point| format!("mounted on {}", point.display()))
-            .collect();
+        let mut reasons: Vec<String> =
+            self.mounts.iter().map(|point| format!("mounted on {}", point.display())).collect();
         if self.swap {
             reasons.push("used for swap".to_owned());
         }
@@ -114,10 +110,7 @@ impl DiskFacts {
         if !self.partitions.is_empty() {
             reasons.push(format!("has partitions {}", self.partitions.join(", ")));
         }
-        reasons.extend(
-            self.signature
-                .map(|name| format!("bears the mark of: {name}")),
-        );
+        reasons.extend(self.signature.map(|name| format!("bears the mark of: {name}")));
         reasons
     }
 }
@@ -241,9 +234,7 @@ fn fill_from_sysfs(facts: &mut DiskFacts, block: &Block) {
     facts.rotational = block.number("queue/rotational").map(|n| n != 0);
     facts.queue_depth = block.number("queue/nr_requests").map(narrow);
     facts.transfer_max = block.number("queue/max_sectors_kb").map(|kb| kb * 1024);
-    facts.write_cache = block
-        .word("queue/write_cache")
-        .map(|word| word == "write back");
+    facts.write_cache = block.word("queue/write_cache").map(|word| word == "write back");
     facts.fua = block.number("queue/fua").map(|n| n != 0);
     facts.discard = block.number("queue/discard_max_bytes").map(|n| n > 0);
     facts.path_to_disk = path_to_disk(block);
@@ -276,11 +267,7 @@ fn fill_block(facts: &mut DiskFacts, block: &Block, number: u64) {
         mount.number == number
             || std::fs::canonicalize(&mount.source).is_ok_and(|source| source == node)
     };
-    facts.mounts = mounts()
-        .into_iter()
-        .filter(same)
-        .map(|mount| mount.point)
-        .collect();
+    facts.mounts = mounts().into_iter().filter(same).map(|mount| mount.point).collect();
     facts.by_id = links_to(Path::new("/dev/disk/by-id"), &node);
     facts.by_path = links_to(Path::new("/dev/disk/by-path"), &node);
 }
@@ -314,23 +301,18 @@ fn loops_over(file: &Path) -> Vec<String> {
 }
 
 fn serial(block: &Block) -> Option<String> {
-    block
-        .word("serial")
-        .or_else(|| block.word("device/serial"))
-        .or_else(|| {
-            // SCSI's page 80h: four bytes of header, then text.
-            let page = std::fs::read(block.disk.join("device/vpd_pg80")).ok()?;
-            let text = String::from_utf8_lossy(page.get(4..)?).trim().to_owned();
-            (!text.is_empty()).then_some(text)
-        })
+    block.word("serial").or_else(|| block.word("device/serial")).or_else(|| {
+        // SCSI's page 80h: four bytes of header, then text.
+        let page = std::fs::read(block.disk.join("device/vpd_pg80")).ok()?;
+        let text = String::from_utf8_lossy(page.get(4..)?).trim().to_owned();
+        (!text.is_empty()).then_some(text)
+    })
 }
 
 /// The enclosure if the kernel knows it, else the nearest PCI function above the disk.
 fn path_to_disk(block: &Block) -> Option<PathBuf> {
     let device = block.disk.join("device");
-    let enclosure = names(&device)
-        .into_iter()
-        .find(|name| name.starts_with("enclosure_device"));
+    let enclosure = names(&device).into_iter().find(|name| name.starts_with("enclosure_device"));
     if let Some(link) = enclosure {
         return std::fs::canonicalize(device.join(link)).ok();
     }

@@ -44,9 +44,7 @@ fn unescaped(text: &str) -> String {
     let mut rest = text;
     while let Some(at) = rest.find('\\') {
         out.push_str(&rest[..at]);
-        let code = rest
-            .get(at + 1..at + 4)
-            .and_then(|octal| u8::from_str_radix(octal, 8).ok());
+        let code = rest.get(at + 1..at + 4).and_then(|octal| u8::from_str_radix(octal, 8).ok());
         match code {
             Some(code) => {
                 out.push(char::from(code));

@@ -18,11 +18,7 @@ pub struct Mark {
 }
 
 const fn mark(name: &'static str, offset: usize, bytes: &'static [u8]) -> Mark {
-    Mark {
-        name,
-        offset,
-        bytes,
-    }
+    Mark { name, offset, bytes }
 }
 
 /// The most telling first: a partition table may stand beside another mark.
@@ -42,11 +38,7 @@ const MARKS: [Mark; 25] = [
     mark("f2fs file system", 0x400, &[0x10, 0x20, 0xf5, 0xf2]),
     mark("swap", 4086, b"SWAPSPACE2"),
     mark("swap", 65526, b"SWAPSPACE2"),
-    mark(
-        "bcache",
-        4120,
-        &[0xc6, 0x85, 0x73, 0xf6, 0x4e, 0x1a, 0x45, 0xca],
-    ),
+    mark("bcache", 4120, &[0xc6, 0x85, 0x73, 0xf6, 0x4e, 0x1a, 0x45, 0xca]),
     mark("ISO 9660 file system", 0x8001, b"CD001"),
     mark("NTFS file system", 3, b"NTFS    "),
     mark("exFAT file system", 3, b"EXFAT   "),
@@ -69,10 +61,7 @@ pub(super) fn find(path: &Path, size: u64, own: &[Mark]) -> std::io::Result<Opti
     let (file, mut window) = (open(path)?, Buffer::zeroed(WINDOW));
     let got = read_up_to(&file, &mut window, 0)?;
     let start = &window[..got];
-    let at_start = own
-        .iter()
-        .chain(&MARKS)
-        .find(|m| is_at(start, m.offset, m.bytes));
+    let at_start = own.iter().chain(&MARKS).find(|m| is_at(start, m.offset, m.bytes));
     if let Some(found) = at_start {
         return Ok(Some(found.name));
     }
@@ -102,10 +91,7 @@ fn find_at_end(end: &[u8], size: u64, base: u64) -> Option<&'static str> {
 }
 
 fn is_at(window: &[u8], offset: usize, bytes: &[u8]) -> bool {
-    !bytes.is_empty()
-        && window
-            .get(offset..)
-            .is_some_and(|rest| rest.starts_with(bytes))
+    !bytes.is_empty() && window.get(offset..).is_some_and(|rest| rest.starts_with(bytes))
 }
 
 /// ZFS keeps a ring of uberblocks in the second half of its 256 KiB label.
@@ -117,12 +103,7 @@ fn is_zfs(start: &[u8]) -> bool {
 }
 
 fn open(path: &Path) -> std::io::Result<File> {
-    let with = |flags| {
-        std::fs::OpenOptions::new()
-            .read(true)
-            .custom_flags(flags)
-            .open(path)
-    };
+    let with = |flags| std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
     with(libc::O_DIRECT | libc::O_NONBLOCK).or_else(|_| with(libc::O_NONBLOCK))
 }
 
