@@ -1,0 +1,80 @@
+//! Seeds, one after the other.
+
+use super::*;
+
+/// Prints what happened when a run fails.
+struct Telltale<'a>(&'a World, u64);
+
+impl Drop for Telltale<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let history = self.0.history.borrow();
+            for line in history.iter().skip(history.len().saturating_sub(120)) {
+                eprintln!("{line}");
+            }
+            eprintln!("{:?} plan {:?}", self.0.shape, self.0.plan);
+            eprintln!("rerun it with CELLAR_SIM_SEED={}", self.1);
+        }
+    }
+}
+
+/// One seed; returns what was done and the digest of everything that happened.
+pub fn run_seed(seed: u64) -> (Stats, u64) {
+    let w = World::new(seed);
+    let _telltale = Telltale(&w, seed);
+    let lives = 3 + w.below(4);
+    for n in 0..=lives {
+        let last = n == lives;
+        if !last && w.below(8) > 0 {
+            let most = [12, 150, 800, 4000][w.below(4) as usize];
+            w.rig.sim.crash_after(1 + w.below(most));
+        }
+        if w.below(10) == 0 && w.created.get() {
+            w.lose_leg();
+        }
+        if w.rig.run(life(&w, last)).is_none() {
+            w.crashed();
+            w.rig.sim.restart();
+            assert!(!last, "nothing crashes the last life");
+        }
+        w.rig.sim.crash_never();
+    }
+    (w.stats.get(), w.rig.sim.trace_hash())
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|v| v.parse().expect("a number"))
+}
+
+#[test]
+fn no_crash_and_no_lost_leg_loses_anything() {
+    if let Some(seed) = number("CELLAR_SIM_SEED") {
+        eprintln!("{:?}", run_seed(seed));
+        return;
+    }
+    let (from, count) =
+        (number("CELLAR_SIM_FROM").unwrap_or(0), number("CELLAR_SIM_SEEDS").unwrap_or(1000));
+    let mut stats = Stats::default();
+    let mut failed = Vec::new();
+    for seed in from..from + count {
+        match std::panic::catch_unwind(|| run_seed(seed)) {
+            Ok((s, _)) => stats.add(s),
+            Err(_) => {
+                failed.push(seed);
+                if failed.len() >= 5 {
+                    break;
+                }
+            }
+        }
+    }
+    eprintln!("{stats:?}");
+    assert!(failed.is_empty(), "seeds failed: {failed:?}");
+    assert!(count < 100 || stats.crashes > count, "crashes happen: {stats:?}");
+}
+
+#[test]
+fn a_seed_replays() {
+    for seed in [3, 11, 42] {
+        assert_eq!(run_seed(seed), run_seed(seed), "seed {seed}");
+    }
+}
