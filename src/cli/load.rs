@@ -1,6 +1,6 @@
 //! `cellar load`: files and generated data into tables, whole or not at all.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use cellar_io::SharedEnv;

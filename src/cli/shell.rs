@@ -103,7 +103,8 @@ async fn run_complete(
     for piece in &cut.complete {
         // A statement that cannot be kept is no reason to stop.
         let _ = editor.add_history_entry(format!("{};", piece.sql));
-        let run = run_one(engine, piece.sql, show, &mut output::Out);
+        let mut out = output::Out;
+        let run = run_one(engine, piece.sql, show, &mut out);
         match run.await {
             Err(Fault::Closed) => return Err(Fault::Closed),
             Err(fault) => eprintln!("{fault}"),

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::instance::Instance;
 
 /// Told how many bytes of how many are pre-written.
-pub type Progress = dyn Fn(u64, u64) + Send + Sync;
+pub type Progress<'a> = dyn Fn(u64, u64) + Send + Sync + 'a;
 
 /// A disk for a new database.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ pub async fn init(
     directory: Directory,
     disks: Arc<dyn Disks>,
     spec: &InitSpec,
-    progress: &Progress,
+    progress: &Progress<'_>,
 ) -> Result<Database> {
     let paths = make_files(&directory, spec)?;
     let total: u64 =
@@ -153,7 +153,7 @@ async fn prewrite(
     spec: &InitSpec,
     paths: &[PathBuf],
     total: u64,
-    progress: &Progress,
+    progress: &Progress<'_>,
 ) -> Result<()> {
     let zeros = Buffer::zeroed(STEP as usize).freeze();
     let mut devices: Vec<(Arc<dyn Device>, u64)> = Vec::new();

@@ -189,11 +189,9 @@ impl Core {
     }
 
     fn spawn(self: &Arc<Self>, name: &'static str, task: Task) {
+        // Also after a crash: the task never runs, and whoever waits for it waits, as for anything
+        // on a machine without power. It goes with the others when the power is cut.
         let mut state = self.lock();
-        if state.crashed {
-            drop(state);
-            return;
-        }
         let id = state.next_id;
         state.next_id += 1;
         let slot = state.free.pop().unwrap_or_else(|| {
