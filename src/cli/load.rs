@@ -23,7 +23,7 @@ use super::size::{show_bytes, show_count, show_duration};
 #[command(after_help = "Examples:
   cellar load cellar-demo --tpch 1            eight tables, 8.7 million rows
   cellar load cellar-demo trips.parquet       the table trips
-  cellar load cellar-demo a.csv --table b     the table b; types found in the file")]
+  cellar load cellar-demo a.csv --table b     the table b; types found in it")]
 pub struct Args {
     /// [DIR] FILE: the database ($CELLAR_DIR if left out) and what to load.
     #[arg(value_name = "DIR FILE", num_args = 0..=2)]

@@ -1,8 +1,9 @@
 //! The database of Cellar: what joins disk groups, waits, memory and names into one instance.
 //!
-//! The principal type is [`Instance`]. Each module is one room: [`parameters`] and the file they live in, the [`directory`] with its
-//! lock and its socket, the memory [`budget`], [`session`]s, the [`catalog`], and the typed rows
-//! of every `v$` view in [`views`]. Errors are Oracle's stacks ([`error`]).
+//! The principal type is [`Database`]: an open directory with its [`Instance`] and mounted groups.
+//! Each module is one room: [`parameters`] and the file they live in, the [`directory`] with its
+//! lock and its socket, the memory [`budget`], [`session`]s, the [`catalog`], [`disks`], and the
+//! typed rows of every `v$` view in [`views`]. Errors are Oracle's stacks ([`error`]).
 
 pub mod budget;
 pub mod catalog;

@@ -383,7 +383,11 @@ impl Committer {
             }
             if let Some(content) = content {
                 let encoded = encode(self.inner.uuid, self.position.lsn, &content);
-                break (encoded, self.position);
+                if self.areas_hold(disks, encoded.bytes.len() as u64) {
+                    break (encoded, self.position);
+                }
+                // Others queued more than the areas were made for.
+                self.make_areas(disks)?;
             }
         };
         for no in disks {
@@ -426,6 +430,16 @@ impl Committer {
         }
     }
 
+    /// Whether the area of each disk's next checkpoint holds that many bytes.
+    fn areas_hold(&self, disks: &[u16], bytes: u64) -> bool {
+        let core = lock(&self.inner.core);
+        disks.iter().all(|no| {
+            let (_, area) = self.next_checkpoint(*no);
+            let runs = &core.state.disks[no].areas[usize::from(area)];
+            runs.iter().map(|r| u64::from(r.count) * self.inner.au_size).sum::<u64>() >= bytes
+        })
+    }
+
     /// Makes the area that the next checkpoint goes to large enough on each disk, with room to
     /// grow. The operations are queued, so they are in the log before the area is named.
     fn make_areas(&mut self, disks: &[u16]) -> Result<(), Fatal> {
@@ -446,6 +460,11 @@ impl Committer {
             let missing = (wanted - have).div_ceil(au_size);
             for _ in 0..missing {
                 let Some(au) = core.space.reserve(*no) else {
+                    // The group is full. What is there will do as long as the content itself fits.
+                    let have: u64 = runs.iter().map(|r| u64::from(r.count) * au_size).sum();
+                    if chunks_for(content) * CHUNK_BYTES as u64 <= have {
+                        break;
+                    }
                     return Err(Fatal(format!("no room for metadata on disk {no}")));
                 };
                 match runs.last_mut() {

@@ -258,8 +258,10 @@ async fn write_metadata(
         .map(|(disk, p)| Candidate { disk, failgroup: p.failgroup.clone() })
         .collect();
     let members = rules::choose(header.redundancy, &[], &candidates);
-    // AU 0 holds checksums; AU 1 the first checkpoint.
+    // AU 0 holds checksums; 1 and 2 are for checkpoints, on every disk: a disk of a full group must
+    // still be able to take over from a member that fails.
     let area = vec![AuRun { start: 1, count: 1 }];
+    let other = vec![AuRun { start: 2, count: 1 }];
     let disks: BTreeMap<u16, DiskState> = (0u16..)
         .zip(planned)
         .map(|(no, p)| {
@@ -272,7 +274,7 @@ async fn write_metadata(
                 stale: Stale::Nothing,
                 offline_ns: 0,
                 created_ns: header.created_ns,
-                areas: [if members.contains(&no) { area.clone() } else { vec![] }, vec![]],
+                areas: [area.clone(), other.clone()],
             };
             (no, state)
         })

@@ -244,6 +244,27 @@ async fn newest_states(
     Err(Error::Damaged { group: name.to_owned(), what, damage })
 }
 
+/// Whether nothing newer can exist on disks that are not here, given how many members of the
+/// history's last set can be read, and how many of these have all of it.
+fn is_proven(newest: &Newest, labelled: &[Labelled], readable: usize, having: usize) -> bool {
+    let Newest { state, history: best, before, .. } = newest;
+    let Some(old) = before else {
+        return rules::is_proven(state.members.len(), readable);
+    };
+    let behind = |h: &History| {
+        h.is_same_as(best) || (h.end.epoch, h.end.lsn) < (best.end.epoch, best.end.lsn)
+    };
+    let present = old.iter().filter(|no| {
+        let uuid = state.disks.get(no).map(|d| d.uuid);
+        let here = labelled.iter().find(|l| Some(l.label.disk) == uuid);
+        here.and_then(|l| l.chain.as_ref())
+            .and_then(|c| c.histories(state.header.uuid).into_iter().next())
+            .is_some_and(|own| behind(&own))
+    });
+    let all = state.members.len();
+    rules::is_proven_change((old.len(), present.count()), (all, readable), having)
+}
+
 /// Checks that no newer history can exist elsewhere, and sorts the members here into those that
 /// have all of it and those that lag.
 fn prove(
@@ -252,7 +273,7 @@ fn prove(
     labelled: &[Labelled],
     force: bool,
 ) -> Result<(BTreeMap<u16, MemberState>, Vec<u16>), Error> {
-    let Newest { state, history: best, source, before } = newest;
+    let Newest { state, history: best, source, .. } = newest;
     let mut members = BTreeMap::new();
     let mut lagging = Vec::new();
     let mut readable = 0;
@@ -294,23 +315,7 @@ fn prove(
             lagging.push(*no);
         }
     }
-    let proven = match before {
-        None => rules::is_proven(state.members.len(), readable),
-        Some(old) => {
-            let behind = |h: &History| {
-                h.is_same_as(best) || (h.end.epoch, h.end.lsn) < (best.end.epoch, best.end.lsn)
-            };
-            let present = old.iter().filter(|no| {
-                let uuid = state.disks.get(no).map(|d| d.uuid);
-                let here = labelled.iter().find(|l| Some(l.label.disk) == uuid);
-                here.and_then(|l| l.chain.as_ref())
-                    .and_then(|c| c.histories(state.header.uuid).into_iter().next())
-                    .is_some_and(|own| behind(&own))
-            });
-            let (all, having) = (state.members.len(), members.len());
-            rules::is_proven_change((old.len(), present.count()), (all, readable), having)
-        }
-    };
+    let proven = is_proven(newest, labelled, readable, members.len());
     if !proven && !force {
         let absent: Vec<&str> = state
             .members

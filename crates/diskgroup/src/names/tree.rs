@@ -236,7 +236,10 @@ impl Tree {
     /// The whole path of a file: its system name if it has one, else the first of its names.
     #[must_use]
     pub fn path_of(&self, file: FileNo) -> Option<Vec<PathPart>> {
-        let is_system = |dir, name: &PathPart| matches!(self.entry(dir, name), Ok(Some(Entry::File(alias))) if alias.system);
+        let is_system = |dir, name: &PathPart| {
+            let entry = self.entry(dir, name);
+            matches!(entry, Ok(Some(Entry::File(alias))) if alias.system)
+        };
         let (dir, name) = self
             .names_of(file)
             .find(|&(dir, name)| is_system(dir, name))
