@@ -75,6 +75,9 @@ struct Cursor<'a> {
     end: Position,
 }
 
+/// Reads the rest of a statement whose first words are known.
+type Rest<'a> = fn(&mut Cursor<'a>) -> Result<Statement, Error>;
+
 impl<'a> Cursor<'a> {
     fn new(tokens: &'a [TokenWithSpan]) -> Cursor<'a> {
         let end = tokens.last().map_or(Position { line: 1, column: 1 }, |t| position(t.span.end));
@@ -86,7 +89,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn own_statement(&mut self) -> Result<Option<Statement>, Error> {
-        let heads: [(&[&str], fn(&mut Self) -> Result<Statement, Error>); 7] = [
+        let heads: [(&[&str], Rest<'a>); 7] = [
             (&["CREATE", "DISKGROUP"], Self::create_diskgroup),
             (&["DROP", "DISKGROUP"], Self::drop_diskgroup),
             (&["ALTER", "DISKGROUP"], Self::alter_diskgroup),

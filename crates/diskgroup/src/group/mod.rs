@@ -230,6 +230,22 @@ impl Group {
         Ok(())
     }
 
+    /// Reads a block of every disk in sync, so that one that went away is found although nobody
+    /// wants anything of it. Whether there is still a mount to look after.
+    pub async fn probe_disks(&self) -> bool {
+        let inner = &self.inner;
+        let disks: Vec<_> = inner.disks_in_sync().filter(|d| d.is_alive()).cloned().collect();
+        for disk in disks {
+            let block = crate::on_disk::layout::BLOCK;
+            // What a failure means is noted by the disk itself.
+            let _ = disk.read_at(Io::FOREGROUND, 0, block).await;
+            if !disk.is_alive() {
+                inner.log.wanted.notify(1);
+            }
+        }
+        !inner.is_ending()
+    }
+
     /// Whether the group has stopped itself, and why.
     ///
     /// # Errors

@@ -1,5 +1,7 @@
 //! Integration tests of the disk group crate.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod basic;
 mod fuzz;
 mod golden;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cellar_diskgroup::{Group, LabelStatus, MountOptions, read_labels};
-use cellar_io::SharedEnv;
+use cellar_io::{EnvExt, SharedEnv};
 use cellar_wait::Waits;
 
 use crate::budget::Consumer;
@@ -23,6 +23,9 @@ use crate::parameters::definitions::{DISK_STRING, DISK_TIMEOUT, RESYNC_TARGET};
 
 pub use groups::{DiskRequest, GroupRequest};
 pub use init::{InitDisk, InitSpec, Progress, init};
+
+/// How often each disk of a group is looked at, whether or not anybody uses it.
+const PROBE_EVERY: Duration = Duration::from_millis(500);
 
 /// How a database is opened.
 #[derive(Clone, Copy, Debug, Default)]
@@ -246,6 +249,15 @@ impl Database {
             let used: Vec<u32> = taken.values().map(|m| m.number).collect();
             (1..).find(|n| !used.contains(n)).unwrap_or(1)
         };
+        if !self.mode.read_only {
+            let (group, env) = (group.clone(), Arc::clone(env));
+            let probe = async move {
+                while group.probe_disks().await {
+                    env.sleep(PROBE_EVERY).await;
+                }
+            };
+            self.instance.env().spawn("disk probe", Box::pin(probe));
+        }
         let mounted = Mounted { number, group, disks: Arc::new(disks) };
         self.mounted().insert(name.to_owned(), mounted.clone());
         let rows = MountedGroup::new(mounted.group.clone(), number, "cellar")
