@@ -25,7 +25,7 @@ use super::size::{show_bytes, show_count, show_duration};
   cellar load cellar-demo trips.parquet       the table trips
   cellar load cellar-demo a.csv --table b     the table b; types found in it")]
 pub struct Args {
-    /// [DIR] FILE: the database ($CELLAR_DIR if left out) and what to load.
+    /// DIR and FILE: the database ($CELLAR_DIR if it is left out) and what to load.
     #[arg(value_name = "DIR FILE", num_args = 0..=2)]
     pub words: Vec<PathBuf>,
     /// Generate TPC-H's tables at this scale: 1 is 8.7 million rows.
