@@ -1,5 +1,6 @@
 //! Who holds the metadata, and when what was found may be believed. Pure; model-checked in
-//! `tests/it/membership.rs` over all orders of up to six events.
+//! `tests/it/membership.rs` over all orders of events: six for one and two
+//! disks, fewer for more (`CELLAR_MODEL_DEPTH`).
 //!
 //! A *set* is one, two, three or five disks. One process writes at a time (each disk is locked),
 //! so the danger is never two writers at once but two writers one after the other, on disks that
