@@ -37,18 +37,17 @@ pub fn random(options: &Options, report: &mut Report) {
     for (name, count, redundancy) in layouts() {
         for checksums in [false, true] {
             let sums = if checksums { "sums" } else { "no sums" };
-            let name = format!("{name}, {sums}");
-            if !options.wants(&name) {
+            let arm = |depth| format!("{name}, {sums}, 4K read, depth {depth}");
+            let depths: Vec<usize> =
+                [1, 32].into_iter().filter(|d| options.wants(&arm(*d))).collect();
+            if depths.is_empty() {
                 continue;
             }
             let backings = backings(options, "disk", count, bytes + SPARE);
             let group = rig.group(&place(&backings, redundancy));
             let file = rig.file(&group, "f", bytes, checksums);
-            for depth in [1, 32] {
-                let arm = format!("{name}, 4K read, depth {depth}");
-                if options.wants(&arm) || options.wants(&name) {
-                    random_arm(options, report, &rig, &file, &backings[0], &arm, depth);
-                }
+            for depth in depths {
+                random_arm(options, report, &rig, &file, &backings[0], &arm(depth), depth);
             }
             rig.runtime.block_on(group.dismount()).unwrap();
         }
