@@ -159,8 +159,11 @@ fn user() -> String {
     std::env::var("USER").unwrap_or_else(|_| "local".to_owned())
 }
 
-/// Says once, by name, where disks are not opened as asked.
+/// Says which groups are not there, and once, by name, where disks are not opened as asked.
 fn remarks(database: &InstanceDatabase) {
+    for error in database.not_mounted() {
+        output::notice(&format!("Notice: {error}"));
+    }
     let mut said: Vec<String> = Vec::new();
     for mounted in database.groups() {
         for remark in mounted.disks.iter().flat_map(|d| &d.in_force.remarks) {

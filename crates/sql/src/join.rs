@@ -229,10 +229,14 @@ impl Host for InstanceHost {
                 }
                 done("Diskgroup altered.")
             }
-            Command::SetParameter { name, value, scope: s, .. } => {
+            Command::SetParameter { name, value, scope: s, comment } => {
                 let instance = self.database.instance();
                 instance.alter_system_set(&name, &value, scope(s))?;
-                done("System altered.")
+                let mut reply = done("System altered.")?;
+                if comment.is_some() {
+                    reply.notices.push("the comment is not kept: cellar.toml has none".to_owned());
+                }
+                Ok(reply)
             }
             Command::ResetParameter { name, scope: s } => {
                 self.database.instance().alter_system_reset(&name, scope(s))?;

@@ -245,6 +245,7 @@ impl Database {
             disks: std::sync::Arc::clone(&self.disks),
             mode: self.mode,
             mounted: std::sync::Arc::clone(&self.mounted),
+            unmounted: std::sync::Arc::clone(&self.unmounted),
             catalog: crate::catalog::SharedCatalog::empty(std::sync::Arc::new(
                 super::FirstGroupCatalog { mounted: std::sync::Arc::clone(&self.mounted) },
             )),

@@ -99,6 +99,7 @@ pub async fn init(
         disks,
         mode: OpenMode::default(),
         mounted,
+        unmounted: Arc::default(),
         catalog: SharedCatalog::empty(Arc::clone(&store) as Arc<dyn crate::catalog::CatalogStore>),
     };
     database.create_group_inner(&request, true).await?;

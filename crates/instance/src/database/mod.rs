@@ -81,6 +81,8 @@ pub struct Database {
     disks: Arc<dyn Disks>,
     mode: OpenMode,
     mounted: Arc<Mutex<BTreeMap<String, Mounted>>>,
+    /// Why groups were not mounted when the database was opened.
+    unmounted: Arc<Mutex<Vec<Error>>>,
     catalog: SharedCatalog,
 }
 
@@ -128,6 +130,7 @@ impl Database {
             disks: Arc::clone(&disks),
             mode,
             mounted: Arc::clone(&mounted),
+            unmounted: Arc::default(),
             catalog,
         };
         // Mount with an empty catalog first; it is read from the group once that is there.
@@ -137,8 +140,11 @@ impl Database {
             let found = found.map(|l| l.disk.clone()).collect();
             match opening.mount_found(&name, found).await {
                 Ok(_) => {}
-                // A second group that does not mount is shown by status; the first must.
-                Err(_) if not_first => {}
+                // The first must be there; without another one the rest is served.
+                Err(error) if not_first => {
+                    let text = format!("disk group \"{name}\" cannot be mounted");
+                    opening.unmounted().push(error.under(15017, text));
+                }
                 Err(error) => {
                     let error = problems.iter().fold(error, |e, p| e.over(p.clone()));
                     return Err(
@@ -170,6 +176,15 @@ impl Database {
 
     fn mounted(&self) -> MutexGuard<'_, BTreeMap<String, Mounted>> {
         self.mounted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unmounted(&self) -> MutexGuard<'_, Vec<Error>> {
+        self.unmounted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Groups that could not be mounted when the database was opened, each as an error.
+    pub fn not_mounted(&self) -> Vec<Error> {
+        self.unmounted().clone()
     }
 
     /// The instance.
