@@ -25,8 +25,18 @@ pub(crate) async fn flush_file(
     file: &FileRuntime,
     io: Io,
 ) -> Result<(), Error> {
-    inner.check_writable()?;
     let _entered = file.enter().await?;
+    // Asked inside: who is inside is waited for by a dismount.
+    inner.check_writable()?;
+    flush_inside(inner, file, io).await
+}
+
+/// Flushes for somebody who has entered the file.
+pub(crate) async fn flush_inside(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+) -> Result<(), Error> {
     let fresh: Vec<(u32, u64)> = file.fresh().into_iter().collect();
     if file.attributes.checksums && !fresh.is_empty() {
         let keys: Vec<RegionKey> = fresh.iter().map(|(region, _)| file.key(*region)).collect();
@@ -38,7 +48,7 @@ pub(crate) async fn flush_file(
             .iter()
             .map(|(region, pieces)| Op::Pieces { region: file.key(*region), pieces: *pieces })
             .collect();
-        inner.change(|_| Ok(((), ops))).await?;
+        inner.change_inside(&ops).await?;
         for (region, pieces) in part {
             file.remove_fresh(*region, *pieces);
         }

@@ -89,6 +89,22 @@ impl Regions {
         lock(&self.state).cap
     }
 
+    /// Whether there is a region that could be cleaned.
+    pub fn may_clean(&self) -> bool {
+        lock(&self.state).map.values().any(|r| r.writes == 0 && r.to_sync == 0 && r.marked)
+    }
+
+    /// Waits until nobody cleans any region.
+    pub async fn not_cleaning(&self) {
+        loop {
+            let listener = self.moved.listen();
+            if !lock(&self.state).map.values().any(|r| r.cleaning) {
+                return;
+            }
+            listener.await;
+        }
+    }
+
     /// How many regions are not clean.
     pub fn count(&self) -> usize {
         lock(&self.state).map.len()

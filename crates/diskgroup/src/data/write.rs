@@ -79,6 +79,8 @@ async fn write_part(
     durability: Durability,
 ) -> Result<(), Error> {
     let entered = file.enter().await?;
+    // For each part, and inside: who is inside is waited for by a dismount.
+    inner.check_writable()?;
     let end = offset + data.iter().map(|d| d.len() as u64).sum::<u64>();
     // Widened to whole blocks where checksums are kept, to whole pieces where a piece is new.
     let block = if file.attributes.checksums { BLOCK_U64 } else { u64::from(inner.sector_size) };

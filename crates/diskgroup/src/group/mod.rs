@@ -153,7 +153,7 @@ impl Group {
         let inner = Arc::clone(&self.inner);
         let env = Arc::clone(&inner.env);
         let task = async move {
-            while !inner.is_ending() && !inner.is_stopped() {
+            while !inner.is_stopped() {
                 for disk in inner.disks_in_sync() {
                     disk.check_timeout(inner.disk_timeout);
                     if !disk.is_alive() {
@@ -166,36 +166,65 @@ impl Group {
         env.spawn("disk watch", Box::pin(task));
     }
 
-    /// Makes everything durable and clean, and lets go of the disks. Waits for a resync that is
-    /// under way.
+    /// Makes everything durable and clean, and lets go of the disks. Waits for writes and for a
+    /// resync that are under way; what comes later is refused. Goes on to its end although the
+    /// caller goes away.
     ///
     /// # Errors
-    /// The group has stopped; then it needs recovery at the next mount.
+    /// The group has stopped; then it needs recovery at the next mount. Or it is being dismounted
+    /// already.
     pub async fn dismount(&self) -> Result<(), Error> {
         let inner = &self.inner;
         if inner.read_only {
             inner.end_tasks();
+            inner.stop("dismounted");
             return Ok(());
         }
         inner.check_running()?;
+        let group = self.clone();
+        let done = inner.env.run("dismount", async move {
+            group.delete_temporaries().await?;
+            group.inner.close_to_changes().await?;
+            let done = group.dismount_closed().await;
+            if done.is_err() {
+                group.inner.open_to_changes();
+            }
+            done
+        });
+        done.await.unwrap_or_else(|| inner.check_running())
+    }
+
+    /// Nobody writes any more: what is left is made durable and clean.
+    async fn dismount_closed(&self) -> Result<(), Error> {
+        let inner = &self.inner;
         resync::run(Arc::clone(inner)).await;
         resync::rebuild(inner).await?;
         for file in inner.data.open_files() {
             // A file that is gone needs no flush.
-            match crate::data::flush::flush_file(inner, &file, Io::FOREGROUND).await {
-                Ok(()) | Err(Error::NoSuchFile { .. }) => {}
-                Err(error) => return Err(error),
+            let Ok(_entered) = file.enter().await else { continue };
+            crate::data::flush::flush_inside(inner, &file, Io::FOREGROUND).await?;
+        }
+        loop {
+            while clean::round(inner, Duration::ZERO).await? > 0 {}
+            // Those that the cleaner is at are its, or left by it.
+            inner.data.regions.not_cleaning().await;
+            if !inner.data.regions.may_clean() {
+                break;
             }
         }
-        while clean::round(inner, Duration::ZERO).await? > 0 {}
         Checksums::write_back_all(inner).await?;
         inner.flush_disks(Io::FOREGROUND).await?;
         if inner.data.dirty_log.is_behind() {
             let ticket = inner.data.dirty_log.ticket();
             DirtyLog::sync(inner, ticket).await?;
         }
-        inner.change(|_| Ok(((), vec![Op::Clean { clean: true }]))).await?;
+        // A region that could not be made clean is dealt with by the next mount.
+        if inner.data.regions.count() == 0 {
+            inner.change_inside(&[Op::Clean { clean: true }]).await?;
+        }
         inner.end_tasks();
+        // The committer ends when nothing is left to write.
+        inner.wait_stopped().await;
         Ok(())
     }
 
@@ -217,6 +246,7 @@ impl Group {
         if files > 0 && !including_contents {
             return Err(Error::HasFiles { group: inner.name.clone(), files });
         }
+        inner.close_to_changes().await?;
         inner.stop("dropped");
         inner.end_tasks();
         for disk in inner.disks.values().filter(|d| d.is_alive()) {

@@ -1,11 +1,12 @@
 //! What a user of a group sees when nothing goes wrong, and when one disk does.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{Copies, Error, FileSpec, Redundancy};
-use cellar_io::{Device, DeviceExt, Durability, Io};
+use cellar_io::{Device, DeviceExt, Durability, EnvExt, Io};
 
 use crate::rig::{Rig, Shape};
 
@@ -246,4 +247,59 @@ fn too_few_failure_groups_and_bad_values_are_refused_in_words() {
         cellar_diskgroup::create(&rig.env(), spec).await.unwrap();
     })
     .unwrap();
+}
+
+#[test]
+fn a_dismount_waits_for_writes_and_refuses_later_ones() {
+    for seed in 0..20 {
+        let shape = Shape::default();
+        let rig = Rig::new(100 + seed, &shape);
+        rig.run(async {
+            rig.create(&shape).await.unwrap();
+            let group = rig.mount().await.unwrap();
+            let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+            file.set_size(16 << 20).await.unwrap();
+            let all = pattern(16 << 20, 0);
+            file.write_at(Io::SCAN, 0, all, Durability::Durable).await.unwrap();
+            group.publish(&file, "f", false).await.unwrap();
+            let writers: Vec<_> = (0..8u64)
+                .map(|n| {
+                    let file = file.clone();
+                    rig.env().run("writer", async move {
+                        let mut written = 0u8;
+                        loop {
+                            let data = pattern(16384, written + 1);
+                            let at = n * (2 << 20);
+                            if file.write_at(Io::SCAN, at, data, Durability::Cached).await.is_err()
+                            {
+                                return written;
+                            }
+                            written = (written + 1) % 200;
+                        }
+                    })
+                })
+                .collect();
+            rig.env().sleep(Duration::from_millis(20 + seed)).await;
+            group.dismount().await.unwrap();
+            assert!(file.set_size(1 << 20).await.is_err(), "refused, not left waiting");
+            assert!(file.flush(Io::COMMIT).await.is_err());
+            assert!(group.mkdir("late", true).await.is_err());
+            let written = futures_util::future::join_all(writers).await;
+            drop(file);
+
+            let group = rig.mount().await.unwrap();
+            assert_eq!(group.resync().dirty_regions, 0, "a clean dismount leaves nothing dirty");
+            let file = group.open("f").unwrap();
+            let found = group.validate(&[file.number()], Copies::All, &|_| {}).await.unwrap();
+            assert!(!found.is_bad(), "{found:?}");
+            for (n, written) in (0u64..).zip(written) {
+                let read = file.read_at(Io::SCAN, n * (2 << 20), 16384).await.unwrap();
+                let written = written.unwrap();
+                let newer = pattern(16384, written + 1);
+                let is = read[..] == pattern(16384, written)[..] || read[..] == newer[..];
+                assert!(is || written == 0, "what was acknowledged is there");
+            }
+        })
+        .unwrap();
+    }
 }

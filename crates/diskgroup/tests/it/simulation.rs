@@ -69,6 +69,8 @@ struct World {
     soft: Cell<bool>,
     /// Dismounted in order, and not touched since.
     clean: Cell<bool>,
+    /// Being dismounted: what runs beside it may be refused.
+    leaving: Cell<bool>,
     /// The leg to be lost in this run, and how.
     plan: Option<(usize, Loss)>,
     lost: Cell<bool>,
@@ -122,6 +124,7 @@ impl World {
             created: Cell::new(false),
             soft: Cell::new(false),
             clean: Cell::new(false),
+            leaving: Cell::new(false),
             plan,
             lost: Cell::new(false),
             departed: Cell::new(false),
@@ -408,8 +411,13 @@ async fn write_some(w: &World, open: &Open, zero: bool) {
         let head = data.split_to(cut);
         open.file.write(Io::SCAN, at, vec![head, data], durability).await
     };
-    if let Err(error) = result {
-        panic!("write {id} to file {}: {error}", open.id);
+    match result {
+        Err(error) if w.leaving.get() && error.to_string().contains("stopped") => {
+            w.say(format!("write {id} refused"));
+            return;
+        }
+        Err(error) => panic!("write {id} to file {}: {error}", open.id),
+        Ok(()) => {}
     }
     let durable = durability == Durability::Durable && !zero;
     let now = w.tick();
@@ -419,8 +427,10 @@ async fn write_some(w: &World, open: &Open, zero: bool) {
 
 async fn flush(w: &World, open: &Open) {
     let issued = w.tick();
-    if let Err(error) = open.file.flush(Io::COMMIT).await {
-        panic!("flush of file {}: {error}", open.id);
+    match open.file.flush(Io::COMMIT).await {
+        Err(error) if w.leaving.get() && error.to_string().contains("stopped") => return,
+        Err(error) => panic!("flush of file {}: {error}", open.id),
+        Ok(()) => {}
     }
     w.with(open.id, |f| f.flushed(issued));
     w.say(format!("flush {issued} of file {} done", open.id));
@@ -691,26 +701,56 @@ async fn life(w: &World, last: bool) {
     drop(held);
     group_is_sound(w, &group).await;
     if last {
-        everything_goes(w, &group, open).await;
+        everything_goes(w, &group, &open).await;
     } else {
-        open.borrow_mut().clear();
+        drop_unnamed(w, &open, false);
     }
     w.say("dismount".into());
-    let issued = w.tick();
-    if let Err(error) = group.dismount().await {
-        panic!("dismount: {error}");
-    }
+    let rest = if last { vec![] } else { leftovers(w, &open) };
+    let dismount = async {
+        if let Err(error) = group.dismount().await {
+            panic!("dismount: {error}");
+        }
+    };
+    w.leaving.set(true);
+    futures_util::future::join(dismount, futures_util::future::join_all(rest)).await;
+    w.leaving.set(false);
+    // What was acknowledged is there; what was refused may be.
+    let now = w.tick();
     for file in w.files.borrow_mut().values_mut() {
-        file.flushed(issued);
+        file.flushed(now);
+        file.crash(now);
     }
     w.clean.set(true);
     w.soft.set(false);
     w.say("dismounted".into());
 }
 
+/// Work that is not waited for before a dismount.
+fn leftovers<'a>(w: &'a World, open: &RefCell<Vec<std::rc::Rc<Open>>>) -> Vec<Step<'a>> {
+    let all: Vec<std::rc::Rc<Open>> = open.borrow().clone();
+    let mut steps: Vec<Step<'_>> = Vec::new();
+    if all.is_empty() || w.below(2) == 0 {
+        return steps;
+    }
+    for _ in 0..1 + w.below(6) {
+        let one = all[w.below(all.len() as u64) as usize].clone();
+        steps.push(Box::pin(async move {
+            w.rig.env().sleep(Duration::from_micros(w.below(20_000))).await;
+            for _ in 0..1 + w.below(4) {
+                match w.below(8) {
+                    0 => flush(w, &one).await,
+                    what => write_some(w, &one, what == 1).await,
+                }
+            }
+        }));
+    }
+    steps
+}
+
 /// Deletes every file: all room comes back.
-async fn everything_goes(w: &World, group: &Group, open: RefCell<Vec<std::rc::Rc<Open>>>) {
-    drop(open);
+async fn everything_goes(w: &World, group: &Group, open: &RefCell<Vec<std::rc::Rc<Open>>>) {
+    open.borrow_mut().clear();
     let paths: Vec<String> =
         w.names.borrow().iter().filter(|(_, f)| f.is_some()).map(|(p, _)| p.clone()).collect();
     for path in paths {
