@@ -10,6 +10,7 @@
 
 pub(crate) mod checksum;
 pub(crate) mod clean;
+pub(crate) mod dirty_found;
 pub(crate) mod dirty_log;
 pub(crate) mod file;
 pub(crate) mod flush;

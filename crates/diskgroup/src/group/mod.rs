@@ -94,9 +94,12 @@ impl Group {
     ) -> Result<Group, Error> {
         let start = mount::start(env, name, found, &options).await?;
         let room = room_of(&start.state)?;
-        let dirty_log = DirtyLog::new(start.dirty.clone());
+        let dirty_log = DirtyLog::new(start.dirty.newest.clone(), start.dirty.lost.clone());
         let marked = dirty_log.entries();
-        let dirty = dirty_pieces(&start.state, &marked);
+        let dirty = match start.dirty.lost.is_empty() {
+            true => dirty_pieces(&start.state, &marked),
+            false => all_pieces(&start.state),
+        };
         for key in marked.iter().filter(|key| !dirty.contains_key(key)) {
             dirty_log.remove(key);
         }
@@ -134,18 +137,49 @@ impl Group {
     /// epoch without the disks that are missing, and starts the tasks.
     async fn take_over(&self, start: Start, force: bool) -> Result<(), Error> {
         let inner = &self.inner;
-        let Start { position, missing, members, lagging, generations, .. } = start;
+        let Start { position, missing, members, lagging, generations, dirty, .. } = start;
         let mut committer = Committer::new(Arc::clone(inner), position, members, generations);
         let stop = |why: String| Error::Stopped { group: inner.name.clone(), why: why.into() };
         committer.catch_up(&lagging).await.map_err(stop)?;
+        dirty.level(inner).await;
         committer.new_epoch(&missing, force).await.map_err(stop)?;
         inner.env.spawn("metadata log", Box::pin(committer.run()));
+        if !dirty.lost.is_empty() {
+            self.resync_all().await?;
+        }
         self.delete_temporaries().await?;
         inner.env.spawn("cleaner", Box::pin(clean::run(Arc::clone(inner))));
         inner.env.spawn("resync", Box::pin(resync::run(Arc::clone(inner))));
         let rebuild = Box::pin(resync::run_rebuild(Arc::clone(inner)));
         inner.env.spawn("rebuild checksums", rebuild);
         Ok(())
+    }
+
+    /// No member could tell which regions are dirty: nothing is written to any before all of them
+    /// are known to be clean.
+    async fn resync_all(&self) -> Result<(), Error> {
+        let inner = &self.inner;
+        resync::run(Arc::clone(inner)).await;
+        self.clean_all().await?;
+        inner.check_running()?;
+        if inner.data.regions.count() > 0 {
+            let why = "regions that may be dirty could not be made equal".into();
+            return Err(Error::Stopped { group: inner.name.clone(), why });
+        }
+        DirtyLog::found_again(inner).await
+    }
+
+    /// Cleans every region that can be cleaned.
+    async fn clean_all(&self) -> Result<(), Error> {
+        let inner = &self.inner;
+        loop {
+            while clean::round(inner, Duration::ZERO).await? > 0 {}
+            // Those that the cleaner is at are its, or left by it.
+            inner.data.regions.not_cleaning().await;
+            if !inner.data.regions.may_clean() {
+                return Ok(());
+            }
+        }
     }
 
     /// Fails disks that leave requests unanswered, and starts their departure.
@@ -204,14 +238,7 @@ impl Group {
             let Ok(_entered) = file.enter().await else { continue };
             crate::data::flush::flush_inside(inner, &file, Io::FOREGROUND).await?;
         }
-        loop {
-            while clean::round(inner, Duration::ZERO).await? > 0 {}
-            // Those that the cleaner is at are its, or left by it.
-            inner.data.regions.not_cleaning().await;
-            if !inner.data.regions.may_clean() {
-                break;
-            }
-        }
+        self.clean_all().await?;
         Checksums::write_back_all(inner).await?;
         inner.flush_disks(Io::FOREGROUND).await?;
         if inner.data.dirty_log.is_behind() {
@@ -323,6 +350,20 @@ fn dirty_pieces(state: &GroupState, dirty: &[RegionKey]) -> BTreeMap<RegionKey, 
             let file = state.files.get(&key.file)?;
             let same = file.incarnation == key.incarnation && !file.temporary;
             same.then(|| (*key, file.pieces_of(key.index.into())))
+        })
+        .collect()
+}
+
+/// The written pieces of every region of every file.
+fn all_pieces(state: &GroupState) -> BTreeMap<RegionKey, u64> {
+    let files = state.files.values().filter(|f| !f.temporary);
+    files
+        .flat_map(|file| {
+            let (number, incarnation) = (file.number, file.incarnation);
+            let regions = (0u32..).zip(&file.pieces).filter(|(_, pieces)| **pieces != 0);
+            regions.map(move |(index, pieces)| {
+                (RegionKey { file: number, incarnation, index }, *pieces)
+            })
         })
         .collect()
 }
