@@ -236,7 +236,11 @@ impl Group {
         for file in inner.data.open_files() {
             // A file that is gone needs no flush.
             let Ok(_entered) = file.enter().await else { continue };
-            crate::data::flush::flush_inside(inner, &file, Io::FOREGROUND).await?;
+            match crate::data::flush::flush_inside(inner, &file, Io::FOREGROUND).await {
+                // What has no copy any more is not made durable by staying mounted.
+                Ok(()) | Err(Error::NoCopy { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
         self.clean_all().await?;
         Checksums::write_back_all(inner).await?;
