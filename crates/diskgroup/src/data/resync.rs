@@ -163,6 +163,9 @@ async fn sync_run(
     key: RegionKey,
     (first, count): (u32, u32),
 ) -> Result<(), Error> {
+    if inner.data.regions.to_sync(&key) & mask(first, count) == 0 {
+        return Ok(());
+    }
     let place = |bit: u32| u64::from(key.index) * REGION_BYTES + u64::from(bit) * PIECE_BYTES;
     let _held = file.locks.lock(place(first), place(first + count)).await;
     let todo = inner.data.regions.to_sync(&key) & mask(first, count);

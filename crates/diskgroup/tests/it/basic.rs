@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cellar_diskgroup::state::FileType;
-use cellar_diskgroup::{Copies, Error, FileSpec, Redundancy};
+use cellar_diskgroup::{Copies, Error, FileSpec, FoundDisk, Group, MountOptions, Redundancy};
+use cellar_io::real::{OpenOptions, Runtime as RealRuntime, RuntimeOptions, open_disk};
 use cellar_io::{Device, DeviceExt, Durability, EnvExt, Io};
+
+use cellar_wait::{Kind, Waits};
 
 use crate::rig::{Rig, Shape};
 
@@ -302,4 +305,133 @@ fn a_dismount_waits_for_writes_and_refuses_later_ones() {
         })
         .unwrap();
     }
+}
+
+#[test]
+fn a_flush_says_when_the_only_copy_is_gone() {
+    let shape = Shape::default();
+    let rig = Rig::new(10, &shape);
+    rig.run(async {
+        rig.create(&shape).await.unwrap();
+        let group = rig.mount().await.unwrap();
+        let failgroup = group.disks()[2].failgroup.clone();
+        let alone = FileSpec { placement: Some(failgroup), ..FileSpec::new(FileType::Datafile) };
+        let file = group.create_file(&alone).await.unwrap();
+        file.set_size(2 << 20).await.unwrap();
+        let other = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+        other.set_size(2 << 20).await.unwrap();
+        for file in [&file, &other] {
+            file.write_at(Io::SCAN, 0, pattern(65536, 1), Durability::Cached).await.unwrap();
+        }
+        rig.disks[2].vanish();
+        let error = file.flush(Io::COMMIT).await.unwrap_err();
+        assert!(error.to_string().contains("no copy is online"), "{error}");
+        let data = pattern(65536, 1);
+        let at = 1 << 20;
+        assert!(file.write_at(Io::COMMIT, at, data.clone(), Durability::Durable).await.is_err());
+        other.flush(Io::COMMIT).await.unwrap();
+        other.write_at(Io::COMMIT, at, data, Durability::Durable).await.unwrap();
+        group.dismount().await.unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
+fn more_dirty_regions_than_the_cap_are_resynced_while_writes_go_on() {
+    const REGION: u64 = 4 << 20;
+    let shape = Shape { disks: 2, disk_bytes: 1 << 30, au_size: 4 << 20, ..Shape::default() };
+    let tight = MountOptions { resync_target: Duration::ZERO, ..MountOptions::default() };
+    for seed in 0..4 {
+        let rig = Rig::new(200 + seed, &shape);
+        rig.run(async {
+            rig.create(&shape).await.unwrap();
+            let group = rig.mount().await.unwrap();
+            let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+            file.set_size(200 * REGION).await.unwrap();
+            for version in 0..2 {
+                for region in 0..200 {
+                    let at = region * REGION;
+                    file.write_at(Io::SCAN, at, pattern(65536, version), Durability::Cached)
+                        .await
+                        .unwrap();
+                }
+                file.flush(Io::COMMIT).await.unwrap();
+            }
+            group.publish(&file, "f", false).await.unwrap();
+        })
+        .unwrap();
+        rig.sim.crash();
+        rig.sim.restart();
+        rig.run(async {
+            let group = rig.mount_with(rig.found(), tight.clone()).await.unwrap();
+            let resync = group.resync();
+            assert!(resync.dirty_regions > resync.dirty_regions_cap, "{resync:?}");
+            let file = group.open("f").unwrap();
+            let writes = (0..200u64).rev().map(|region| {
+                let file = file.clone();
+                rig.env().run("writer", async move {
+                    let data = pattern(8192, 9);
+                    file.write_at(Io::SCAN, region * REGION, data, Durability::Cached).await
+                })
+            });
+            for write in futures_util::future::join_all(writes).await {
+                write.unwrap().unwrap();
+            }
+            group.dismount().await.unwrap();
+        })
+        .unwrap();
+    }
+}
+
+/// On real threads: what happens between two of them, a simulation never shows.
+#[test]
+fn small_first_writes_to_one_piece_from_many_threads_all_arrive() {
+    let runtime = RealRuntime::new(&RuntimeOptions { workers: 4, ..Default::default() }).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let env = runtime.env();
+    let disks: Vec<Arc<dyn Device>> = (0..2)
+        .map(|n| {
+            let path = dir.path().join(format!("disk{n}"));
+            std::fs::File::create(&path).unwrap().set_len(64 << 20).unwrap();
+            let disk = open_disk(runtime.real_env(), &path, &OpenOptions::default()).unwrap();
+            disk as Arc<dyn Device>
+        })
+        .collect();
+    runtime.block_on(async {
+        let shape = Shape { disks: 2, ..Shape::default() };
+        let mut spec = Rig::new(0, &shape).spec(&shape);
+        spec.sector_size = None;
+        for (new, disk) in spec.disks.iter_mut().zip(&disks) {
+            new.device = Arc::clone(disk);
+        }
+        cellar_diskgroup::create(&env, spec).await.unwrap();
+        let found = disks.iter().map(|disk| FoundDisk {
+            device: Arc::clone(disk),
+            path: disk.geometry().name.to_string(),
+        });
+        let session = Waits::new().session("group DATA", Kind::Background);
+        let group =
+            Group::mount(&env, session, "DATA", found.collect(), MountOptions::default()).await;
+        let group = group.unwrap();
+        let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+        file.set_size(16 << 20).await.unwrap();
+        for piece in 0..256u64 {
+            let writes = (0..16u64).map(|block| {
+                let file = file.clone();
+                env.run("writer", async move {
+                    let at = piece * 65536 + block * 4096;
+                    let data = pattern(4096, block as u8 + 1);
+                    file.write_at(Io::FOREGROUND, at, data, Durability::Cached).await
+                })
+            });
+            for write in futures_util::future::join_all(writes).await {
+                write.expect("no write panics").unwrap();
+            }
+            let read = file.read_at(Io::FOREGROUND, piece * 65536, 65536).await.unwrap();
+            for (block, bytes) in read.chunks(4096).enumerate() {
+                assert!(bytes == &pattern(4096, block as u8 + 1)[..], "block {block}");
+            }
+        }
+        group.dismount().await.unwrap();
+    });
 }
