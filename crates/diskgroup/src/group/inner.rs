@@ -2,11 +2,12 @@
 //! the committer.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use cellar_io::{IoError, SharedEnv};
+use cellar_io::{EnvExt, IoError, SharedEnv};
 use cellar_wait::{Event, Session, Wait};
 use event_listener::Event as Notify;
 
@@ -334,6 +335,18 @@ impl Inner {
             self.check_running()?;
             listener.await;
         }
+    }
+
+    /// Runs `task` to its end, whether or not the caller stays for its result.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Result<T, Error> {
+        let done = self.env.run(name, task).await;
+        done.unwrap_or_else(|| {
+            Err(Error::Stopped { group: self.name.clone(), why: "the runtime ended".into() })
+        })
     }
 
     /// Begins a wait of the group's own session.
