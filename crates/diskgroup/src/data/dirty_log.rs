@@ -11,6 +11,7 @@ use cellar_wait::Event as WaitEvent;
 use event_listener::Event;
 use futures_util::future::try_join_all;
 
+use crate::data::dirty_found::FoundDirty;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::group::inner::Inner;
@@ -37,6 +38,8 @@ struct State {
     joining: Vec<u16>,
     /// Blocks that no member had whole when the group was mounted.
     lost: Vec<u16>,
+    /// Regions in a block.
+    block_entries: usize,
 }
 
 /// The right to write the log; whoever waits for it may go on when it is dropped.
@@ -62,16 +65,17 @@ struct Slots {
 impl DirtyLog {
     /// A log that goes on from the blocks found on the members. Every entry stays in its block, so
     /// that writing one block never takes away an entry that only another write would bring back.
-    pub fn new(found: BTreeMap<u16, DirtyBlock>, lost: Vec<u16>) -> DirtyLog {
+    pub fn new(found: FoundDirty, block_entries: usize) -> DirtyLog {
         let mut state = State {
             blocks: vec![Slots::default(); DIRTY_BLOCKS],
             place: BTreeMap::new(),
             marked: 0,
             writing: false,
             joining: Vec::new(),
-            lost,
+            lost: found.lost,
+            block_entries: block_entries.clamp(1, ENTRIES_PER_BLOCK),
         };
-        for (number, block) in found {
+        for (number, block) in found.newest {
             let slots = &mut state.blocks[usize::from(number)];
             slots.generation = block.generation;
             for key in block.entries {
@@ -96,7 +100,8 @@ impl DirtyLog {
         if state.place.contains_key(&key) {
             return Some(state.marked);
         }
-        let number = state.blocks.iter().position(|b| b.entries.len() < ENTRIES_PER_BLOCK)?;
+        let most = state.block_entries;
+        let number = state.blocks.iter().position(|b| b.entries.len() < most)?;
         state.blocks[number].entries.push(key);
         state.blocks[number].changed = true;
         state.blocks[number].lacking = true;

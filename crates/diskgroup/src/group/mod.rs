@@ -24,7 +24,7 @@ use crate::meta::commit::Committer;
 use crate::meta::labels::{read_labels, write_labels};
 use crate::meta::mount::{self, FoundDisk, Start, region_cap};
 use crate::meta::rules::{self, Candidate};
-use crate::on_disk::dirty::RegionKey;
+use crate::on_disk::dirty::{ENTRIES_PER_BLOCK, RegionKey};
 use crate::on_disk::label::LabelStatus;
 use crate::state::{GroupState, Op};
 use inner::{Inner, InnerParts};
@@ -48,6 +48,9 @@ pub struct MountOptions {
     pub resync_target: Duration,
     /// RAM for checksum blocks, in bytes.
     pub checksum_cache_bytes: usize,
+    /// Regions in a block of the dirty log; fewer than fit only in tests, to have many blocks.
+    #[doc(hidden)]
+    pub dirty_block_entries: usize,
 }
 
 impl Default for MountOptions {
@@ -58,6 +61,7 @@ impl Default for MountOptions {
             disk_timeout: Duration::from_secs(30),
             resync_target: Duration::from_secs(5),
             checksum_cache_bytes: 64 << 20,
+            dirty_block_entries: ENTRIES_PER_BLOCK,
         }
     }
 }
@@ -94,7 +98,7 @@ impl Group {
     ) -> Result<Group, Error> {
         let start = mount::start(env, name, found, &options).await?;
         let room = room_of(&start.state)?;
-        let dirty_log = DirtyLog::new(start.dirty.newest.clone(), start.dirty.lost.clone());
+        let dirty_log = DirtyLog::new(start.dirty.clone(), options.dirty_block_entries);
         let marked = dirty_log.entries();
         let dirty = match start.dirty.lost.is_empty() {
             true => dirty_pieces(&start.state, &marked),

@@ -435,3 +435,36 @@ fn small_first_writes_to_one_piece_from_many_threads_all_arrive() {
         group.dismount().await.unwrap();
     });
 }
+
+#[test]
+fn a_disk_with_a_long_queue_is_not_dead_and_one_that_is_silent_is() {
+    let shape = Shape { disks: 2, ..Shape::default() };
+    let mut rig = Rig::new(11, &shape);
+    rig.depth = Some(1);
+    let options = MountOptions { disk_timeout: Duration::from_secs(1), ..MountOptions::default() };
+    rig.run(async {
+        rig.create(&shape).await.unwrap();
+        let group = rig.mount_with(rig.found(), options).await.unwrap();
+        let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+        file.set_size(8 << 20).await.unwrap();
+        file.write_at(Io::SCAN, 0, pattern(8 << 20, 1), Durability::Durable).await.unwrap();
+        // A tenth of a second each, one after the other.
+        rig.disks[1].slow(1000);
+        let writes = (0..64u64).map(|n| {
+            let file = file.clone();
+            rig.env().run("writer", async move {
+                let data = pattern(4096, 3);
+                file.write_at(Io::SCAN, n * 65536, data, Durability::Cached).await
+            })
+        });
+        for write in futures_util::future::join_all(writes).await {
+            write.unwrap().unwrap();
+        }
+        file.flush(Io::COMMIT).await.unwrap();
+        assert_eq!(group.info().offline_disks, 0, "it answers, if late");
+        rig.disks[1].hang();
+        file.write_at(Io::SCAN, 0, pattern(4096, 4), Durability::Durable).await.unwrap();
+        assert_eq!(group.info().offline_disks, 1);
+    })
+    .unwrap();
+}

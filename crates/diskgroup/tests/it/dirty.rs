@@ -1,10 +1,12 @@
 //! Damage to the dirty log, and what a mount makes of it.
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use cellar_diskgroup::on_disk::layout::{BLOCK_U64, DIRTY_LOG};
+use cellar_diskgroup::on_disk::layout::{BLOCK_U64, DIRTY_LOG, au_offset, checksum_place};
 use cellar_diskgroup::state::FileType;
-use cellar_diskgroup::{Copies, FileSpec, Group};
-use cellar_io::{DeviceExt, Durability, EnvExt, Io};
+use cellar_diskgroup::{Copies, FileSpec, Group, MountOptions, Redundancy};
+use cellar_io::{DeviceExt, Durability, EnvExt, Io, IoErrorKind};
 
 use crate::rig::{Rig, Shape};
 
@@ -120,10 +122,87 @@ fn a_dirty_log_that_cannot_be_read_is_not_an_empty_one() {
             // The log counts again.
             overwrite(&group, 0, 3).await;
             group.abandon();
-            rig.env().sleep(std::time::Duration::from_secs(1)).await;
+            rig.env().sleep(Duration::from_secs(1)).await;
             let group = rig.mount().await.unwrap();
             assert_eq!(group.resync().dirty_regions, 1, "only what was written is dirty");
             holds(&group, 0, 3).await;
         });
     }
+}
+
+#[test]
+fn a_read_only_mount_reads_dirty_regions_and_calls_nothing_corrupt() {
+    let shape = two_disks();
+    let rig = Rig::new(3, &shape);
+    rig.run(async {
+        let group = group_with_a_file(&rig, &shape).await;
+        overwrite(&group, 0, 1).await;
+        overwrite(&group, 1, 1).await;
+    });
+    rig.sim.crash();
+    rig.sim.restart();
+    let read_only = MountOptions { read_only: true, ..MountOptions::default() };
+    rig.run(async {
+        let group = rig.mount_with(rig.found(), read_only).await.unwrap();
+        let file = group.open("f").unwrap();
+        for _ in 0..3 {
+            holds(&group, 0, 1).await;
+            holds(&group, 1, 1).await;
+            let part = file.read_at(Io::FOREGROUND, REGION + 512, 1024).await.unwrap();
+            assert!(part[..] == content(1)[512..1536]);
+        }
+        let found = group.validate(&[file.number()], Copies::All, &|_| {}).await.unwrap();
+        assert!(!found.is_bad(), "{found:?}");
+        assert_eq!(found.dirty_pieces, 2, "a read without a resync cleans nothing");
+        let errors: u64 = group.disks().iter().map(|d| d.counters["checksum_errs"]).sum();
+        assert_eq!(errors, 0);
+    });
+}
+
+#[test]
+fn rot_beside_lost_checksums_is_not_given_a_right_one() {
+    let shape = Shape {
+        disks: 1,
+        redundancy: Redundancy::External,
+        au_size: 4 << 20,
+        disk_bytes: 120 << 20,
+        ..Shape::default()
+    };
+    let rig = Rig::new(4, &shape);
+    let data: Bytes =
+        (0..4 << 20).map(|i: u32| (i / 512 * 7 + i) as u8).collect::<Vec<u8>>().into();
+    rig.run(async {
+        rig.create(&shape).await.unwrap();
+        let group = rig.mount().await.unwrap();
+        let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+        file.set_size(4 << 20).await.unwrap();
+        file.write_at(Io::SCAN, 0, data.clone(), Durability::Durable).await.unwrap();
+        group.publish(&file, "f", false).await.unwrap();
+        drop(file);
+        group.dismount().await.unwrap();
+
+        let disk = &rig.disks[0];
+        let holds_it = |au: &u32| disk.peek(au_offset(*au, 4 << 20), 4096)[..] == data[..4096];
+        let au = (1..20).find(holds_it).unwrap();
+        // The last piece of the AU has half of its checksums in each of two blocks.
+        let first = (0..1024u64).find(|b| checksum_place(au, *b, 4 << 20).entry == 0);
+        let place = |block: u64| checksum_place(au, block, 4 << 20);
+        let split = (1009..1024).find(|b| place(*b).number != place(1008).number);
+        let split = split.or(first).unwrap();
+        let piece = split / 16 * 16;
+        assert!(split > piece, "AU {au} is the first of its run");
+        disk.corrupt(place(piece).offset + 100, 8);
+        disk.corrupt(au_offset(au, 4 << 20) + split * 4096 + 10, 1);
+
+        let group = rig.mount().await.unwrap();
+        let file = group.open("f").unwrap();
+        let at = piece * 4096;
+        let read = file.read_at(Io::FOREGROUND, at, 4096).await.unwrap();
+        assert!(read[..] == data[at as usize..at as usize + 4096]);
+        rig.env().sleep(Duration::from_secs(1)).await;
+        let error = file.read_at(Io::FOREGROUND, split * 4096, 4096).await.unwrap_err();
+        assert!(matches!(error.kind, IoErrorKind::Media), "{error}");
+        let found = group.validate(&[file.number()], Copies::All, &|_| {}).await.unwrap();
+        assert_eq!(found.checksums_wrong, 1, "{found:?}");
+    });
 }
