@@ -319,10 +319,30 @@ async fn read_all(w: &World, id: u32, file: &File) {
     }
 }
 
+/// A read that the model knows of, until it ends or its caller goes away.
+struct Reading<'a>(&'a World, u32, u32);
+
+impl Reading<'_> {
+    fn new(w: &World, id: u32, issued: u32) -> Reading<'_> {
+        w.with(id, |f| f.begin_read(issued));
+        Reading(w, id, issued)
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        // The file may be gone.
+        if let Some(file) = self.0.files.borrow_mut().get_mut(&self.1) {
+            file.end_read(self.2);
+        }
+    }
+}
+
 async fn read_some(w: &World, id: u32, file: &File, first: u32, count: u32, pin: bool) {
     let issued = w.tick();
     let sector = w.with(id, |f| f.sector);
     let at = u64::from(first) * u64::from(sector);
+    let _reading = Reading::new(w, id, issued);
     match file.read_at(Io::FOREGROUND, at, (count * sector) as usize).await {
         Ok(bytes) => {
             let pin = (pin && !w.soft.get()).then(|| w.tick());
