@@ -115,7 +115,10 @@ impl Committer {
             }
             match self.step().await {
                 Ok(true) => {}
-                Ok(false) if self.inner.log.end.load(Ordering::Acquire) => return,
+                Ok(false) if self.inner.log.end.load(Ordering::Acquire) => {
+                    self.inner.stop("dismounted");
+                    return;
+                }
                 Ok(false) => listener.await,
                 Err(Fatal(why)) => {
                     self.inner.stop(why);

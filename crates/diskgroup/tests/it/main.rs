@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod basic;
+mod callers;
+mod dirty;
 mod fuzz;
 mod golden;
 mod inspect;
