@@ -1,7 +1,7 @@
 //! What a disk group costs over the raw disks below it, and against rivals.
 //!
 //! `cargo bench -p cellar-diskgroup --no-default-features --profile release --bench group -- WHAT`
-//! with WHAT one of `read`, `scan`, `shaped`, `write`, `btrfs`, `cost`, `hot`, `resync`, `mount`.
+//! with WHAT one of `read`, `scan`, `shaped`, `write`, `pieces`, `btrfs`, `cost`, `hot`, `resync`, `mount`.
 //! Ours and the other's runs alternate; each arm prints the median and the spread of its rounds,
 //! then the goal. What it makes in `--dir` it removes. The exit code is 1 when a goal is missed.
 
@@ -11,6 +11,7 @@ mod btrfs;
 mod cost;
 mod fio;
 mod mount;
+mod pieces;
 mod read;
 mod report;
 mod rig;
@@ -48,7 +49,7 @@ impl Options {
     }
 }
 
-const HELP: &str = "WHAT is one of read, scan, shaped, write, btrfs, cost, hot, resync, mount; \
+const HELP: &str = "WHAT is one of read, scan, shaped, write, pieces, btrfs, cost, hot, resync, mount; \
                     options are --dir --rounds --seconds --size --only --record --alone";
 
 fn main() {
@@ -62,6 +63,7 @@ fn main() {
         "scan" => read::sequential(&options, &mut report),
         "shaped" => read::shaped(&options, &mut report),
         "write" => write::against_raw(&options, &mut report),
+        "pieces" => pieces::run(&options, &mut report),
         "btrfs" => btrfs::run(&options, &mut report),
         "cost" => cost::cold(&options, &mut report),
         "hot" => cost::hot(&options, &mut report),

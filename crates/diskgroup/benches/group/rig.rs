@@ -12,6 +12,7 @@ use cellar_diskgroup::{
 };
 use cellar_io::real::{Access, OpenOptions, Runtime, RuntimeOptions, open_disk};
 use cellar_io::sched::{ScheduleOptions, Scheduled};
+use cellar_io::shape::ShapeOptions;
 use cellar_io::{Buffer, Device, DeviceExt, Durability, EnvExt, Io, SharedEnv};
 use cellar_wait::{Kind, Waits};
 
@@ -75,7 +76,7 @@ pub struct Place {
     /// Bytes of each disk that it uses; `None` is all.
     pub bytes: Option<u64>,
     /// A model before each disk.
-    pub shape: Option<cellar_io::shape::ShapeOptions>,
+    pub shape: Option<ShapeOptions>,
 }
 
 impl Rig {
@@ -99,12 +100,17 @@ impl Rig {
         Arc::new(Scheduled::new(disk, self.env(), schedule, None))
     }
 
+    /// As [`Rig::open`], with a model before it.
+    pub fn open_shaped(&self, path: &str, shape: ShapeOptions) -> Arc<dyn Device> {
+        Arc::new(cellar_io::shape::Shaped::new(self.open(path), self.env(), shape))
+    }
+
     fn devices(&self, place: &Place) -> Vec<Arc<dyn Device>> {
-        let shaped = |device: Arc<dyn Device>| match place.shape {
-            None => device,
-            Some(shape) => Arc::new(cellar_io::shape::Shaped::new(device, self.env(), shape)),
+        let open = |path: &String| match place.shape {
+            None => self.open(path),
+            Some(shape) => self.open_shaped(path, shape),
         };
-        place.disks.iter().map(|p| shaped(self.open(p))).collect()
+        place.disks.iter().map(open).collect()
     }
 
     /// Creates the group BENCH.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use cellar_io::{Buffer, Durability, Io};
-use futures_util::future::try_join_all;
+use futures_util::future::{join, try_join_all};
 
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::file::FileRuntime;
@@ -255,13 +255,16 @@ async fn read_leg(
         return LegRead::Bad;
     };
     let at = au_offset(leg.au, inner.au_size) + s.au_offset;
-    let Ok(buffers) = disk.read(io, at, buffers).await else {
+    let read = disk.read(io, at, buffers);
+    if !file.attributes.checksums {
+        return read.await.map_or(LegRead::Bad, LegRead::Good);
+    }
+    // Looked up while the device works. A write that comes between makes them differ, as it would
+    // in the other order; the reader then asks again with the range held.
+    let (read, wanted) = join(read, expected(inner, disk, leg, s)).await;
+    let Ok(buffers) = read else {
         return LegRead::Bad;
     };
-    if !file.attributes.checksums {
-        return LegRead::Good(buffers);
-    }
-    let wanted = expected(inner, disk, leg, s).await;
     if wanted.contains(&UNKNOWN) {
         inner.data.unknown.add(file, s.offset, s.length);
     }

@@ -2,6 +2,7 @@
 //! resynced.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -110,10 +111,12 @@ impl Regions {
         }
     }
 
-    /// The next region to be resynced, with its pieces.
-    pub fn next_to_sync(&self) -> Option<(RegionKey, u64)> {
+    /// The next region after `last` to be resynced, with its pieces.
+    pub fn next_to_sync(&self, last: Option<RegionKey>) -> Option<(RegionKey, u64)> {
         let state = lock(&self.state);
-        state.map.iter().find(|(_, r)| r.to_sync != 0).map(|(k, r)| (*k, r.to_sync))
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut rest = state.map.range((from, Bound::Unbounded));
+        rest.find(|(_, r)| r.to_sync != 0).map(|(k, r)| (*k, r.to_sync))
     }
 
     /// How many pieces are still to be resynced.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cellar_io::{Buffer, Durability, Io};
 use cellar_wait::Event;
+use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::data::checksum::{Checksums, Entries};
@@ -24,8 +25,30 @@ use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::layout::{BLOCK, BLOCK_U64, PIECE_BYTES, REGION_BYTES, au_offset};
 use crate::state::{Leg, Stretch, stretches};
 
-/// Pieces that the background task has under way at once.
-const AT_ONCE: usize = 16;
+/// Pieces that are done as one: enough that a disk works as it does in a scan, few enough that a
+/// write to one of them does not wait long for the others.
+const RUN_PIECES: u32 = 8;
+/// Regions that the background task has under way at once: the next one begins before the last
+/// pieces of the one before are done.
+const REGIONS_AT_ONCE: usize = 2;
+
+/// Cuts pieces into runs `(first, count)` of neighbours.
+fn runs_of(pieces: u64) -> impl Iterator<Item = (u32, u32)> {
+    let mut rest = pieces;
+    std::iter::from_fn(move || {
+        if rest == 0 {
+            return None;
+        }
+        let first = rest.trailing_zeros();
+        let count = (rest >> first).trailing_ones().min(RUN_PIECES);
+        rest &= !mask(first, count);
+        Some((first, count))
+    })
+}
+
+fn mask(first: u32, count: u32) -> u64 {
+    (u64::MAX >> (64 - count)) << first
+}
 
 /// Makes those of `pieces` equal that are not yet.
 pub(crate) async fn ensure_synced(
@@ -39,8 +62,8 @@ pub(crate) async fn ensure_synced(
         return Ok(());
     }
     let wait = inner.begin(Event::MIRROR_RESYNC_REGION);
-    for bit in (0..64).filter(|bit| todo >> bit & 1 == 1) {
-        sync_piece(inner, file, Io::FOREGROUND, key, bit).await?;
+    for run in runs_of(todo) {
+        sync_run(inner, file, Io::FOREGROUND, key, run).await?;
     }
     inner.end(wait);
     Ok(())
@@ -48,9 +71,20 @@ pub(crate) async fn ensure_synced(
 
 /// The background task: every dirty region found at the mount, then it ends.
 pub(crate) async fn run(inner: Arc<Inner>) {
-    while let Some((key, pieces)) = inner.data.regions.next_to_sync() {
-        if inner.is_ending() || sync_region(&inner, key, pieces).await.is_err() {
-            return;
+    let mut running = FuturesUnordered::new();
+    let mut last = None;
+    loop {
+        while running.len() < REGIONS_AT_ONCE && !inner.is_ending() {
+            let Some((key, pieces)) = inner.data.regions.next_to_sync(last) else { break };
+            last = Some(key);
+            running.push(sync_region(&inner, key, pieces));
+        }
+        match running.next().await {
+            Some(Ok(())) => {}
+            Some(Err(_)) => return,
+            // Once more from the first, in case one was passed over.
+            None if last.take().is_some() && !inner.is_ending() => {}
+            None => return,
         }
     }
 }
@@ -114,40 +148,36 @@ async fn sync_region(inner: &Arc<Inner>, key: RegionKey, pieces: u64) -> Result<
         Err(_) => return Ok(()),
     };
     let wait = inner.begin(Event::MIRROR_RESYNC);
-    let mut bits = (0..64).filter(|bit| pieces >> bit & 1 == 1);
-    let mut running = FuturesUnordered::new();
-    loop {
-        while running.len() < AT_ONCE {
-            let Some(bit) = bits.next() else { break };
-            running.push(sync_piece(inner, &file, Io::BACKGROUND, key, bit));
-        }
-        match running.next().await {
-            Some(result) => result?,
-            None => break,
-        }
-    }
+    let runs = runs_of(pieces).map(|run| sync_run(inner, &file, Io::BACKGROUND, key, run));
+    // All of them to their end: one that was dropped could still have a write on its way.
+    let results = join_all(runs).await;
     inner.end(wait);
-    Ok(())
+    results.into_iter().collect()
 }
 
-async fn sync_piece(
+/// Makes a run of pieces equal, as far as they are not.
+async fn sync_run(
     inner: &Arc<Inner>,
     file: &FileRuntime,
     io: Io,
     key: RegionKey,
-    bit: u32,
+    (first, count): (u32, u32),
 ) -> Result<(), Error> {
-    let start = u64::from(key.index) * REGION_BYTES + u64::from(bit) * PIECE_BYTES;
-    let _held = file.locks.lock(start, start + PIECE_BYTES).await;
-    if inner.data.regions.to_sync(&key) >> bit & 1 == 0 {
+    let place = |bit: u32| u64::from(key.index) * REGION_BYTES + u64::from(bit) * PIECE_BYTES;
+    let _held = file.locks.lock(place(first), place(first + count)).await;
+    let todo = inner.data.regions.to_sync(&key) & mask(first, count);
+    if todo == 0 {
         return Ok(());
     }
-    if written_pieces(inner, file, key.index) >> bit & 1 == 1 && !inner.read_only {
-        for s in stretches(file.attributes.striping, inner.au_size, start, PIECE_BYTES) {
-            make_equal(inner, file, io, &s).await?;
+    if !inner.read_only {
+        for (first, count) in runs_of(todo & written_pieces(inner, file, key.index)) {
+            let length = u64::from(count) * PIECE_BYTES;
+            for s in stretches(file.attributes.striping, inner.au_size, place(first), length) {
+                make_equal(inner, file, io, &s).await?;
+            }
         }
     }
-    inner.data.regions.synced(&key, 1 << bit);
+    inner.data.regions.synced(&key, todo);
     Ok(())
 }
 
@@ -155,7 +185,7 @@ async fn sync_piece(
 struct Copy<'a> {
     disk: &'a Arc<Disk>,
     leg: Leg,
-    bytes: Option<Buffer>,
+    bytes: Option<Bytes>,
 }
 
 async fn make_equal(
@@ -166,25 +196,28 @@ async fn make_equal(
 ) -> Result<(), Error> {
     let mut legs = legs_of(inner, file, s)?;
     legs.sort_by_key(|l| l.disk);
-    let mut copies: Vec<Copy<'_>> = Vec::new();
-    for leg in legs {
-        let Some(disk) = inner.disk(leg.disk) else {
-            continue;
-        };
-        if disk.is_in_sync() && disk.is_alive() {
-            let at = au_offset(leg.au, inner.au_size) + s.au_offset;
-            let bytes = disk.read_at(io, at, s.length as usize).await.ok();
-            copies.push(Copy { disk, leg, bytes });
-        }
-    }
+    let here = legs.into_iter().filter_map(|leg| {
+        let disk = inner.disk(leg.disk)?;
+        (disk.is_in_sync() && disk.is_alive()).then_some((disk, leg))
+    });
+    let reads = here.map(|(disk, leg)| async move {
+        let at = au_offset(leg.au, inner.au_size) + s.au_offset;
+        let bytes = disk.read_at(io, at, s.length as usize).await.ok().map(Buffer::freeze);
+        Copy { disk, leg, bytes }
+    });
+    let copies: Vec<Copy<'_>> = join_all(reads).await;
     if copies.iter().all(|c| c.bytes.is_none()) {
         // Nothing to agree on: a read will say what is wrong.
         return Ok(());
     }
     let chosen = choose(inner, file, s, &copies).await;
+    let sums = match file.attributes.checksums {
+        true => checksums_of(std::slice::from_ref(&chosen)),
+        false => Vec::new(),
+    };
     let mut changed = Vec::new();
     for copy in &copies {
-        if copy.bytes.as_deref() != Some(&chosen[..]) {
+        if copy.bytes.as_ref() != Some(&chosen) {
             changed.push(copy.disk);
             let at = au_offset(copy.leg.au, inner.au_size) + s.au_offset;
             let data = vec![chosen.clone()];
@@ -193,13 +226,9 @@ async fn make_equal(
                 continue;
             }
         }
-        if file.attributes.checksums {
-            let entries = Entries {
-                leg: copy.leg,
-                first: s.au_offset / BLOCK_U64,
-                count: s.length / BLOCK_U64,
-            };
-            let sums = checksums_of(std::slice::from_ref(&chosen));
+        if file.attributes.checksums && expected(inner, copy.disk, copy.leg, s).await != sums {
+            let (first, count) = (s.au_offset / BLOCK_U64, s.length / BLOCK_U64);
+            let entries = Entries { leg: copy.leg, first, count };
             Checksums::set(inner, copy.disk, entries, &sums).await;
         }
     }
@@ -216,13 +245,9 @@ async fn make_equal(
 /// Unit by unit, the copy to be taken.
 async fn choose(inner: &Arc<Inner>, file: &FileRuntime, s: &Stretch, copies: &[Copy<'_>]) -> Bytes {
     let readable: Vec<&Copy<'_>> = copies.iter().filter(|c| c.bytes.is_some()).collect();
-    let bytes_of = |copy: &Copy<'_>| -> Bytes {
-        let bytes = copy.bytes.as_deref().expect("only readable copies are asked");
-        Bytes::copy_from_slice(bytes)
-    };
-    let first = bytes_of(readable[0]);
-    if readable.iter().all(|c| c.bytes.as_deref() == Some(&first[..])) {
-        return first;
+    let first = readable[0].bytes.as_ref().expect("only readable copies are asked");
+    if readable.iter().all(|c| c.bytes.as_ref() == Some(first)) {
+        return first.clone();
     }
     let mut sums: Vec<Vec<u32>> = Vec::new();
     for copy in &readable {

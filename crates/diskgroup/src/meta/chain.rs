@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cellar_io::{Device, DeviceExt, Io, IoError};
+use futures_util::future::try_join_all;
 
 use crate::on_disk::layout::{
     AU_START, BLOCK, BLOCK_U64, CHUNK_BYTES, LOG_BLOCKS, LOG_START, SUPERBLOCKS, au_offset,
@@ -80,8 +81,10 @@ impl Chain {
         }
         let mut ring = Vec::with_capacity((LOG_BLOCKS * BLOCK_U64) as usize);
         let step = 1 << 20;
-        for at in (0..LOG_BLOCKS * BLOCK_U64).step_by(step) {
-            let piece = device.read_at(Io::FOREGROUND, LOG_START + at, step).await?;
+        let pieces = (0..LOG_BLOCKS * BLOCK_U64)
+            .step_by(step)
+            .map(|at| device.read_at(Io::FOREGROUND, LOG_START + at, step));
+        for piece in try_join_all(pieces).await? {
             ring.extend_from_slice(&piece);
         }
         Ok(Chain { slots, ring })

@@ -115,6 +115,30 @@ pub(crate) async fn disks_of(
     Ok((group, labelled))
 }
 
+/// Reads the metadata of every disk, of all at once; the speed of that tells how many regions a
+/// resync will do in a second.
+async fn read_chains(
+    env: &SharedEnv,
+    group: Uuid,
+    labelled: &mut [Labelled],
+    timeout: Duration,
+) -> f64 {
+    let began = env.now();
+    let reads = labelled.iter().map(|l| {
+        let chain = Chain::read(&l.found.device, group, l.label.disk);
+        within(env, timeout, chain)
+    });
+    let chains = join_all(reads).await;
+    for (l, chain) in labelled.iter_mut().zip(chains) {
+        // A disk whose metadata cannot be read counts as one without metadata.
+        l.chain = chain.and_then(Result::ok);
+    }
+    let read = labelled.iter().filter(|l| l.chain.is_some()).count() as u64;
+    let seconds = env.now().since(began).as_secs_f64().max(1e-6);
+    // A resync reads every copy, all disks at once as here; two copies are what most files have.
+    (read * LOG_BLOCKS * BLOCK as u64) as f64 / seconds / 2.0 / REGION_BYTES as f64
+}
+
 /// Finds the newest provable state among the disks found.
 ///
 /// # Errors
@@ -127,17 +151,7 @@ pub(crate) async fn start(
 ) -> Result<Start, Error> {
     let (force, timeout) = (options.force, options.disk_timeout);
     let (group, mut labelled) = disks_of(env, name, found, timeout).await?;
-    let began = env.now();
-    let mut read_bytes = 0u64;
-    for l in &mut labelled {
-        // A disk whose metadata cannot be read counts as one without metadata.
-        let chain = Chain::read(&l.found.device, group, l.label.disk);
-        l.chain = within(env, timeout, chain).await.and_then(Result::ok);
-        read_bytes += LOG_BLOCKS * BLOCK as u64;
-    }
-    let seconds = env.now().since(began).as_secs_f64().max(1e-6);
-    // A copy reads one leg and writes another.
-    let regions_per_second = read_bytes as f64 / seconds / 2.0 / REGION_BYTES as f64;
+    let regions_per_second = read_chains(env, group, &mut labelled, timeout).await;
     if let Some(damage) = labelled.iter().filter_map(|l| l.chain.as_ref()?.too_new()).next() {
         let what = "superblock".to_owned();
         return Err(Error::Damaged { group: name.to_owned(), what, damage: damage.clone() });
