@@ -133,12 +133,14 @@ impl Group {
     /// epoch without the disks that are missing, and starts the tasks.
     async fn take_over(&self, start: Start, force: bool) -> Result<(), Error> {
         let inner = &self.inner;
-        let Start { position, missing, members, lagging, committed, generations, .. } = start;
+        let Start { position, missing, members, lagging, committed, generations, creating, .. } =
+            start;
         let inner_too = Arc::clone(inner);
         let mut committer = Committer::new(inner_too, position, members, committed, generations);
         let stop = |why: String| Error::Stopped { group: inner.name.clone(), why: why.into() };
         committer.catch_up(lagging).await;
         committer.new_epoch(&missing, force).await.map_err(stop)?;
+        committer.correct_labels(&creating).await;
         inner.env.spawn("metadata log", Box::pin(committer.run()));
         self.delete_temporaries().await?;
         inner.env.spawn("cleaner", Box::pin(clean::run(Arc::clone(inner))));

@@ -13,11 +13,15 @@ use futures_util::future::join_all;
 use crate::codec::Writer;
 use crate::data::dirty_log::DirtyLog;
 use crate::disk::{Disk, lock};
-use crate::group::inner::Inner;
+use crate::group::inner::{Batch, Inner, LogRoom};
 use crate::meta::checkpoint::{self, Target};
+use crate::meta::labels::{read_labels, write_labels};
 use crate::meta::rules;
 use crate::on_disk::checkpoint::{EncodedCheckpoint, chunks_for, encode};
-use crate::on_disk::layout::{BLOCK_U64, CHUNK_BYTES, LOG_BLOCKS, LOG_CHECKPOINT_AT, LOG_START};
+use crate::on_disk::label::{Label, LabelStatus};
+use crate::on_disk::layout::{
+    BLOCK_U64, CHUNK_BYTES, LOG_BLOCKS, LOG_CHECKPOINT_AT, LOG_START, RECORD_BLOCKS_MAX,
+};
 use crate::on_disk::record;
 use crate::on_disk::superblock::{AuRun, LogPosition, RUNS_MAX};
 use crate::state::{GroupState, Op};
@@ -53,6 +57,26 @@ pub(crate) struct Committer {
     /// The newest superblocks of disks that are not members now: generation, and the checkpoint
     /// area that it names.
     generations: BTreeMap<u16, (u64, u8)>,
+    /// Blocks of the log in use when a checkpoint could last not be written; else 0.
+    tried_at: u64,
+}
+
+/// Blocks of the log after which a checkpoint for which there was no room is tried again.
+const TRY_AGAIN_AFTER: u64 = 4;
+
+/// Stops the group when the committer ends in any way but in order: nobody else tells those who
+/// wait for it.
+struct StopUnlessEnded {
+    inner: Arc<Inner>,
+    in_order: bool,
+}
+
+impl Drop for StopUnlessEnded {
+    fn drop(&mut self) {
+        if !self.in_order {
+            self.inner.stop("the metadata log task ended");
+        }
+    }
 }
 
 /// The group cannot go on.
@@ -66,7 +90,7 @@ impl Committer {
         committed: Vec<Vec<u16>>,
         generations: BTreeMap<u16, (u64, u8)>,
     ) -> Committer {
-        Committer { inner, position, members, committed, generations }
+        Committer { inner, position, members, committed, generations, tried_at: 0 }
     }
 
     /// Brings members that lag behind the newest history up to date, before anything is written
@@ -108,7 +132,7 @@ impl Committer {
             payload
         };
         let result = async {
-            self.write_set(&payload, members).await;
+            self.write_set(&payload, members).await?;
             self.take_out_failed().await?;
             self.regrow().await?;
             self.confirm();
@@ -118,8 +142,23 @@ impl Committer {
         result.map_err(|Fatal(why)| why)
     }
 
+    /// Labels that a CREATE which was cut off left as "being created" say "member" from here on:
+    /// nobody may take these disks without FORCE. A disk that cannot be labelled fails.
+    pub async fn correct_labels(&self, creating: &[u16]) {
+        for no in creating {
+            let Some(disk) = self.inner.disk(*no) else { continue };
+            let Ok(scan) = read_labels(disk.device()).await else { continue };
+            let Some(label) = scan.newest() else { continue };
+            let label = Label { status: LabelStatus::Member, ..label.clone() };
+            if let Err(error) = write_labels(disk.device(), &label).await {
+                disk.fail(error);
+            }
+        }
+    }
+
     /// Runs until the group is dismounted or cannot go on.
     pub async fn run(mut self) {
+        let mut ends = StopUnlessEnded { inner: Arc::clone(&self.inner), in_order: false };
         loop {
             let listener = self.inner.log.wanted.listen();
             if self.inner.is_stopped() {
@@ -127,7 +166,10 @@ impl Committer {
             }
             match self.step().await {
                 Ok(true) => {}
-                Ok(false) if self.inner.log.end.load(Ordering::Acquire) => return,
+                Ok(false) if self.inner.log.end.load(Ordering::Acquire) => {
+                    ends.in_order = true;
+                    return;
+                }
                 Ok(false) => listener.await,
                 Err(Fatal(why)) => {
                     self.inner.stop(why);
@@ -142,13 +184,13 @@ impl Committer {
         let mut worked = self.take_out_failed().await?;
         let batch = lock(&self.inner.core).take_batch();
         if let Some(batch) = batch {
-            self.write_record(&batch.payload).await;
+            self.write_record(&batch.payload).await?;
             // Members that failed meanwhile are taken out before anybody is told.
             self.take_out_failed().await?;
             self.inner.made_durable(batch.ticket);
             worked = true;
         }
-        if self.log_in_use() > LOG_CHECKPOINT_AT {
+        if self.log_in_use() > LOG_CHECKPOINT_AT.max(self.tried_at + TRY_AGAIN_AFTER) {
             self.checkpoint_all().await?;
             worked = true;
         }
@@ -166,7 +208,7 @@ impl Committer {
 
     /// Writes one record to every member that still answers. Returns whether all have it; whether
     /// enough of them do is for [`Committer::take_out_failed`] to say.
-    async fn write_record(&mut self, payload: &[u8]) -> bool {
+    async fn write_record(&mut self, payload: &[u8]) -> Result<bool, Fatal> {
         let epoch = lock(&self.inner.core).state.epoch;
         let (group, life) = (self.inner.uuid, self.inner.life);
         let bytes_needed = (record::RECORD_HEADER + payload.len()) as u64;
@@ -180,7 +222,9 @@ impl Committer {
         let (bytes, next) = record::encode(group, self.position, epoch, life, payload);
         writes.push((self.position.lsn, Bytes::from(bytes)));
         self.position = next;
-        assert!(self.log_in_use() <= LOG_BLOCKS, "a checkpoint comes before the ring is full");
+        if self.log_in_use() > LOG_BLOCKS {
+            return Err(Fatal("the metadata log is full".into()));
+        }
         let members: Vec<Arc<Disk>> = self.members.keys().map(|no| self.disk(*no)).collect();
         let all = join_all(members.iter().map(|disk| write_to_ring(disk, &writes))).await;
         let mut came_through = true;
@@ -191,15 +235,16 @@ impl Committer {
                 came_through = false;
             }
         }
-        came_through
+        Ok(came_through)
     }
 
     /// Writes a record that names the set. From then on, if all of it have the record, that set is
     /// the committed one.
-    async fn write_set(&mut self, payload: &[u8], members: Vec<u16>) {
-        if self.write_record(payload).await {
+    async fn write_set(&mut self, payload: &[u8], members: Vec<u16>) -> Result<(), Fatal> {
+        if self.write_record(payload).await? {
             self.committed = vec![members];
         }
+        Ok(())
     }
 
     /// Disks that are in sync by the committed epoch and no longer answer.
@@ -225,7 +270,7 @@ impl Committer {
                 return Err(Fatal(format!("too few metadata disks are left: {why}")));
             }
             let payload = self.offline_ops(&failed, &left);
-            self.write_set(&payload, left).await;
+            self.write_set(&payload, left).await?;
             let again = self.failed_disks();
             if again.len() == failed.len() {
                 break;
@@ -244,7 +289,8 @@ impl Committer {
     /// Queues a record that changes nothing: whoever finds it knows that the change of the set
     /// before it was committed (see [`rules::is_proven_change`]).
     fn confirm(&self) {
-        lock(&self.inner.core).enqueue(&[Op::Clean { clean: false }]);
+        let queued = lock(&self.inner.core).enqueue(&[Op::Clean { clean: false }]);
+        queued.expect("it fits every state");
     }
 
     fn lost_words(&self, failed: &[u16]) -> String {
@@ -343,7 +389,7 @@ impl Committer {
                 let members = wanted.clone();
                 apply_all(&mut core.state, &[Op::Epoch { epoch }, Op::Members { members }])
             };
-            self.write_set(&payload, wanted).await;
+            self.write_set(&payload, wanted).await?;
             for no in &new {
                 self.inner.data.dirty_log.joined(*no);
             }
@@ -384,44 +430,63 @@ impl Committer {
         }
     }
 
+    /// Moves the beginning of the log up. If the metadata does not fit the room that a member has
+    /// for it, only what makes it smaller is allowed until it does.
     async fn checkpoint_all(&mut self) -> Result<(), Fatal> {
+        lock(&self.inner.core).gate = true;
         let members: Vec<u16> = self.members.keys().copied().collect();
-        self.checkpoint(&members).await?;
-        self.take_out_failed().await?;
-        Ok(())
+        let written = self.checkpoint(&members).await;
+        let taken_out = match written {
+            Ok(()) => self.take_out_failed().await,
+            Err(fatal) => Err(fatal),
+        };
+        let in_use = self.log_in_use();
+        let stuck = in_use > LOG_CHECKPOINT_AT;
+        self.tried_at = if stuck { in_use } else { 0 };
+        let mut core = lock(&self.inner.core);
+        core.gate = false;
+        core.log_room = match stuck {
+            false => LogRoom::Plenty,
+            true if in_use < LOG_BLOCKS - 2 * RECORD_BLOCKS_MAX => LogRoom::Shrink,
+            true => LogRoom::Nothing,
+        };
+        drop(core);
+        self.inner.log.moved.notify(usize::MAX);
+        taken_out.map(|_| ())
     }
 
     /// Writes a checkpoint of the state as of now to `disks` and makes them members in RAM. A disk
     /// that fails here is found failed afterwards; one without room for it gets none.
     async fn checkpoint(&mut self, disks: &[u16]) -> Result<(), Fatal> {
         let mut disks = self.make_areas(disks);
-        // The snapshot must be the state at a position of the log: write what is queued until the
-        // state and the log are equal in one moment.
+        // The snapshot must be the state at a position of the log: behind all that is queued in one
+        // moment.
         let (encoded, position) = loop {
-            let (batch, content) = {
+            let (batches, content) = {
                 let mut core = lock(&self.inner.core);
-                let batch = core.take_batch();
-                let content = (!core.has_queued()).then(|| core.state.encode());
-                (batch, content)
+                if core.is_broken() || self.inner.core.is_poisoned() {
+                    return Err(Fatal("a change of the metadata was left half-way".into()));
+                }
+                let batches: Vec<Batch> = std::iter::from_fn(|| core.take_batch()).collect();
+                (batches, core.state.encode())
             };
-            if let Some(batch) = batch {
-                self.write_record(&batch.payload).await;
+            let mut again = false;
+            for batch in batches {
+                self.write_record(&batch.payload).await?;
                 // Told nobody yet; taking the failed out comes first. That writes records of its
                 // own, which the content taken above lacks: it must be taken again.
-                let again = Box::pin(self.take_out_failed()).await?;
+                again |= Box::pin(self.take_out_failed()).await?;
                 self.inner.made_durable(batch.ticket);
-                if again {
-                    continue;
-                }
             }
-            if let Some(content) = content {
-                let encoded = encode(self.inner.uuid, self.position.lsn, &content);
-                if self.areas_hold(&disks, encoded.bytes.len() as u64) {
-                    break (encoded, self.position);
-                }
-                // Others queued more than the areas were made for.
-                disks = self.make_areas(&disks);
+            if again {
+                continue;
             }
+            let encoded = encode(self.inner.uuid, self.position.lsn, &content);
+            if self.areas_hold(&disks, encoded.bytes.len() as u64) {
+                break (encoded, self.position);
+            }
+            // Others queued more than the areas were made for.
+            disks = self.make_areas(&disks);
         };
         for no in &disks {
             self.checkpoint_disk(*no, &encoded, position).await;
@@ -507,7 +572,8 @@ impl Committer {
             }
             roomy.push(*no);
             if runs != had {
-                core.enqueue(&[Op::Area { disk: *no, area, runs }]);
+                let queued = core.enqueue(&[Op::Area { disk: *no, area, runs }]);
+                queued.expect("the disk is there, and its runs fit a superblock");
             }
         }
         roomy

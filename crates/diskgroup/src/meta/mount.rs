@@ -53,6 +53,8 @@ pub(crate) struct Start {
     pub lagging: Vec<Lagging>,
     /// Each set that may be the committed one; none if the mount is forced.
     pub committed: Vec<Vec<u16>>,
+    /// Disks whose label still says that the group is being created.
+    pub creating: Vec<u16>,
     /// The newest superblocks of all disks here: generation, and the checkpoint area it names.
     pub generations: BTreeMap<u16, (u64, u8)>,
     /// The newest version of each block of the dirty log.
@@ -93,8 +95,9 @@ pub(crate) async fn disks_of(
             None => damage = damage.or(scan.damage().cloned().map(|d| (disk.path.clone(), d))),
         }
     }
-    let Some(group) = labelled.iter().max_by_key(|l| l.label.created_ns).map(|l| l.label.group)
-    else {
+    // A CREATE of the same name that was cut off early must not hide a group that is whole.
+    let whole = |l: &&Labelled| (l.label.status == LabelStatus::Member, l.label.created_ns);
+    let Some(group) = labelled.iter().max_by_key(whole).map(|l| l.label.group) else {
         let why = match damage {
             Some((path, d)) if !matches!(d, Damage::Blank) => {
                 format!("no disk of it was found; the label of {path} cannot be read: {d}")
@@ -164,6 +167,8 @@ pub(crate) async fn start(
         .iter()
         .filter_map(|l| Some((l.label.disk_no, l.chain.as_ref()?.newest()?)))
         .collect();
+    let creating = labelled.iter().filter(|l| l.label.status == LabelStatus::Creating);
+    let creating = creating.map(|l| l.label.disk_no).collect();
     let (disks, missing) = match_disks(env, &state, &labelled);
     // A disk may tell its history and yet be of no use, because it became too small.
     members.retain(|no, _| disks.contains_key(no));
@@ -186,6 +191,7 @@ pub(crate) async fn start(
         members,
         lagging,
         committed,
+        creating,
         generations,
         dirty,
         regions_per_second,

@@ -212,3 +212,156 @@ fn a_mount_that_fails_lets_go_of_the_disks() {
     })
     .unwrap();
 }
+
+#[test]
+fn a_create_that_was_cut_off_late_leaves_disks_that_need_force() {
+    let shape = Shape { disks: 3, ..Shape::default() };
+    let mut whole = 0;
+    for events in 1..200 {
+        let rig = Rig::new(events, &shape);
+        rig.sim.crash_after(events);
+        if rig.run(rig.create(&shape)).is_some() {
+            break;
+        }
+        rig.sim.restart();
+        rig.sim.crash_never();
+        rig.run(async {
+            let Ok(group) = rig.mount().await else { return };
+            whole += 1;
+            group.mkdir("kept", false).await.unwrap();
+            group.abandon();
+            rig.env().sleep(Duration::from_secs(1)).await;
+            let refused = rig.create(&shape).await;
+            assert!(matches!(refused, Err(Error::DiskUnusable { .. })), "{events}: {refused:?}");
+            let group = rig.mount().await.unwrap();
+            assert_eq!(group.list("kept", false).len(), 1);
+        })
+        .unwrap();
+    }
+    assert!(whole > 3, "some creations were cut off when all metadata was durable: {whole}");
+}
+
+#[test]
+fn a_directory_of_thousands_of_long_names_goes_in_several_records() {
+    let shape = Shape { disks: 2, disk_bytes: 80 << 20, ..Shape::default() };
+    let rig = Rig::new(9, &shape);
+    rig.run(async {
+        rig.create(&shape).await.unwrap();
+        let group = rig.mount().await.unwrap();
+        let one = group
+            .create_file(&cellar_diskgroup::FileSpec::new(
+                cellar_diskgroup::state::FileType::Datafile,
+            ))
+            .await
+            .unwrap();
+        group.publish(&one, "one", false).await.unwrap();
+        group.mkdir("d/below", true).await.unwrap();
+        let name = |i: usize| format!("{i:0>200}");
+        for i in 0..3000 {
+            let dir = if i % 2 == 0 { "d" } else { "d/below" };
+            group.add_alias(&format!("{dir}/{}", name(i)), "one").await.unwrap();
+        }
+        group.rmdir("d", true).await.unwrap();
+        assert!(group.list("d", true).is_empty());
+        group.abandon();
+        rig.env().sleep(Duration::from_secs(1)).await;
+        let group = rig.mount().await.unwrap();
+        assert!(group.list("d", true).is_empty());
+        assert_eq!(group.list("one", false).len(), 1, "its other name kept the file");
+        group.check().unwrap();
+        group.dismount().await.unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_change_that_no_record_holds_is_refused_and_changes_nothing() {
+    let (rig, shape) = rig_of(2, Redundancy::Normal);
+    rig.run(async {
+        rig.create(&shape).await.unwrap();
+        let group = rig.mount().await.unwrap();
+        let deep = vec!["x".repeat(200); 3000].join("/");
+        assert!(matches!(group.mkdir(&deep, true).await, Err(Error::BadValue { .. })));
+        assert!(group.list("*", true).is_empty(), "nothing of it was made");
+        group.mkdir("ok", false).await.unwrap();
+        group.dismount().await.unwrap();
+        let group = rig.mount().await.unwrap();
+        assert_eq!(group.list("*", true).len(), 1);
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_group_whose_metadata_has_no_room_lets_files_go_and_lives_on() {
+    let shape = Shape { disks: 2, ..Shape::default() };
+    let rig = Rig::new(10, &shape);
+    rig.run(async {
+        rig.create(&shape).await.unwrap();
+        let mut group = rig.mount().await.unwrap();
+        let spec = cellar_diskgroup::FileSpec::new(cellar_diskgroup::state::FileType::Datafile);
+        // Files take every AU; then names outgrow the one AU of a checkpoint area.
+        let file = group.create_file(&spec).await.unwrap();
+        let mut size = 0;
+        while file.allocate(size + (1 << 20)).await.is_ok() {
+            size += 1 << 20;
+        }
+        group.publish(&file, "big", false).await.unwrap();
+        drop(file);
+        let name = |i: usize| format!("{i:0>230}");
+        let mut made = 0;
+        let error = loop {
+            match group.add_alias(&name(made), "big").await {
+                Ok(()) => made += 1,
+                Err(error) => break error,
+            }
+            assert!(made < 50_000, "there is an end of it");
+        };
+        assert!(matches!(error, Error::NoSpace { .. }), "{made}: {error}");
+        // So it is after the next mount, and names can go.
+        group.abandon();
+        rig.env().sleep(Duration::from_secs(1)).await;
+        group = rig.mount().await.unwrap();
+        for i in 0..made.min(1500) {
+            group.remove(&name(i)).await.unwrap_or_else(|e| panic!("{i} of {made}: {e}"));
+        }
+        group.mkdir("room-again", false).await.unwrap();
+        group.dismount().await.unwrap();
+        let group = rig.mount().await.unwrap();
+        group.check().unwrap();
+        group.dismount().await.unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_full_disk_that_could_become_a_member_is_passed_over() {
+    let shape = Shape { disks: 4, ..Shape::default() };
+    let rig = Rig::new(11, &shape);
+    rig.run(async {
+        rig.create(&shape).await.unwrap();
+        let group = rig.mount().await.unwrap();
+        let spec = cellar_diskgroup::FileSpec::new(cellar_diskgroup::state::FileType::Datafile);
+        let file = group.create_file(&spec).await.unwrap();
+        group.publish(&file, "big", false).await.unwrap();
+        // More names than the one AU of an area holds: the areas of the members grow.
+        for i in 0..5500 {
+            group.add_alias(&format!("{i:0>230}"), "big").await.unwrap();
+        }
+        let mut size = 0;
+        while file.allocate(size + (1 << 20)).await.is_ok() {
+            size += 1 << 20;
+        }
+        // The first disks are the members; the last is full.
+        rig.disks[0].vanish();
+        group.probe_disks().await;
+        rig.env().sleep(Duration::from_secs(1)).await;
+        group.remove(&format!("{:0>230}", 1)).await.unwrap();
+        group.abandon();
+        rig.env().sleep(Duration::from_secs(1)).await;
+        let group = rig.mount().await.unwrap();
+        assert_eq!(group.info().offline_disks, 1);
+        group.remove(&format!("{:0>230}", 2)).await.unwrap();
+        group.dismount().await.unwrap();
+    })
+    .unwrap();
+}
