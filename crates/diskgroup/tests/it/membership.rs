@@ -12,7 +12,7 @@
 //! which the disks can fail meanwhile. States that differ in the disks' numbers only count as one.
 
 use std::collections::{BTreeSet, HashSet};
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::hash::{BuildHasherDefault, Hasher};
 
 use cellar_diskgroup::Redundancy;
 use cellar_diskgroup::rules::{
@@ -26,7 +26,7 @@ use run::{Phase, Run};
 type Mask = u8;
 
 /// The newest record of a history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 struct Tip {
     epoch: u8,
     lsn: u8,
@@ -46,7 +46,7 @@ impl Tip {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 struct State {
     tips: [Tip; 5],
     /// Disks whose copy has every acknowledged write.
@@ -74,8 +74,12 @@ fn subsets(mask: Mask) -> impl Iterator<Item = Mask> {
     (0..=mask).filter(move |s| s & !mask == 0)
 }
 
-fn masks(sets: u32) -> impl Iterator<Item = Mask> {
-    (0..32).filter(move |i| sets >> i & 1 == 1)
+fn masks(mut sets: u32) -> impl Iterator<Item = Mask> {
+    std::iter::from_fn(move || {
+        let next = sets.trailing_zeros();
+        sets &= sets.wrapping_sub(1);
+        (next < 32).then_some(next as Mask)
+    })
 }
 
 fn list(mask: Mask) -> Vec<u16> {
@@ -288,14 +292,8 @@ impl Hasher for Folded {
         self.0
     }
 
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.0 = (self.0.rotate_left(23) ^ u64::from_le_bytes(word))
-                .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            self.0 ^= self.0 >> 29;
-        }
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("digests are numbers");
     }
 
     fn write_u128(&mut self, digest: u128) {
@@ -303,38 +301,81 @@ impl Hasher for Folded {
     }
 }
 
-fn digest<T: Hash>(of: &T) -> u128 {
-    let mut one = Folded(0x51ab);
-    of.hash(&mut one);
-    let mut two = Folded(0xc3d2_e1f0_7788_99aa);
-    of.hash(&mut two);
-    u128::from(one.finish()) << 64 | u128::from(two.finish())
+/// Two sums of the same words, mixed differently.
+#[derive(Clone, Copy)]
+struct Digest(u64, u64);
+
+impl Digest {
+    const NEW: Digest = Digest(0x51ab_0f37_22c1_9e6d, 0xc3d2_e1f0_7788_99aa);
+
+    fn word(mut self, word: u64) -> Digest {
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= self.0 >> 29;
+        self.1 = (self.1.rotate_left(41) ^ word).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        self.1 ^= self.1 >> 32;
+        self
+    }
+
+    fn tip(self, t: &Tip) -> Digest {
+        let bytes = [t.epoch, t.lsn, t.id, t.members, t.online, u8::from(t.knows), 0, 0];
+        self.word(u64::from_le_bytes(bytes)).word(t.before.into())
+    }
+
+    fn all(self) -> u128 {
+        u128::from(self.0) << 64 | u128::from(self.1)
+    }
 }
+
+fn digest(of: &State) -> u128 {
+    let d = of.tips.iter().filter(|t| t.id != 0).fold(Digest::NEW, Digest::tip);
+    let has = (0..5).fold(0, |has, i| has | u8::from(of.tips[i].id != 0) << i);
+    let d = d.word(u64::from_le_bytes([of.fresh, has, of.next, 0, 0, 0, 0, 0]));
+    match of.running {
+        None => d.all(),
+        Some(r) => {
+            let [a, b, c] = r.phase.code();
+            let bytes = [1, r.alive, r.members, a, b, c, 0, 0];
+            d.tip(&r.tip).word(u64::from_le_bytes(bytes)).word(r.committed.into()).all()
+        }
+    }
+}
+
+/// Bit n of entry d: the set with mask n has disk d.
+const WITH: [u32; 5] = [0xaaaa_aaaa, 0xcccc_cccc, 0xf0f0_f0f0, 0xff00_ff00, 0xffff_0000];
 
 impl State {
     /// The same state with the smallest numbers that tell the same, disks sorted.
     fn plain(self, disks: u8) -> State {
         let n = usize::from(disks);
+        let tips = || self.tips.iter().filter(|t| t.id != 0);
+        let epoch = tips().map(|t| t.epoch).min().unwrap_or(0);
+        let lsn = tips().map(|t| t.lsn).min().unwrap_or(0);
+        let place = |t: &Tip| match t.id {
+            0 => 0,
+            _ => u64::from(t.epoch - epoch) << 9 | u64::from(t.lsn - lsn) << 1 | 1,
+        };
         // What can be told of a disk without naming another.
+        let role = |t: &Tip, d: usize| {
+            let of = u64::from(t.members >> d & 1) << 1 | u64::from(t.online >> d & 1);
+            of << 8 | u64::from((t.before & WITH[d]).count_ones())
+        };
         let key = |d: usize| {
-            let (t, bit) = (&self.tips[d], 1 << d);
-            let sees = self.tips[..n].iter().enumerate().map(|(o, t)| {
-                let of = (t.members & bit != 0, t.online & bit != 0);
-                (t.place(), of, masks(t.before).filter(|m| m & bit != 0).count(), o == d)
+            let t = &self.tips[d];
+            let own = place(t) << 1 | u64::from(t.knows);
+            let own = own << 8 | (size(t.members) as u64) << 1 | u64::from(self.fresh >> d & 1);
+            let others =
+                self.tips[..n].iter().map(|t| Digest::NEW.word(place(t)).word(role(t, d)).0);
+            let sees = others.fold(0, u64::wrapping_add);
+            let run = self.running.map_or(0, |r| {
+                let of = u64::from(r.alive >> d & 1) << 1 | u64::from(r.members >> d & 1);
+                let of = of << 8 | u64::from((r.committed & WITH[d]).count_ones());
+                of << 32 | role(&r.tip, d)
             });
-            let mut sees: Vec<_> = sees.collect();
-            sees.sort_unstable();
-            let run = self.running.map(|r| {
-                let (t, committed) = (r.tip, masks(r.committed).filter(|m| m & bit != 0).count());
-                (t.members & bit, t.online & bit, r.alive & bit, r.members & bit, committed)
-                    .to_owned()
-            });
-            let run = run.map(|(a, b, c, d, e)| (a != 0, b != 0, c != 0, d != 0, e));
-            (t.place(), t.id != 0, t.knows, size(t.members), self.fresh & bit != 0, run, sees)
+            Digest::NEW.word(own).word(role(t, d)).word(sees).word(run).0
         };
         let mut order: Vec<usize> = (0..n).collect();
-        let keys: Vec<_> = (0..n).map(key).collect();
-        order.sort_by(|a, b| keys[*a].cmp(&keys[*b]));
+        let keys: Vec<u64> = (0..n).map(key).collect();
+        order.sort_by_key(|d| keys[*d]);
         let mut best: Option<State> = None;
         permute(&mut order, 0, &keys, &mut |order| {
             let s = self.renamed(order);

@@ -3,7 +3,7 @@
 use super::{Mask, Model, Seen, State, Tip, bits, digest, list, masks, may_go_on, size, subsets};
 
 /// A mount under way or in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Run {
     /// The history so far.
     pub tip: Tip,
@@ -17,7 +17,7 @@ pub struct Run {
 }
 
 /// What comes next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// Nothing is under way.
     Idle,
@@ -40,6 +40,19 @@ pub enum Phase {
     Record {
         acknowledge: bool,
     },
+}
+
+impl Phase {
+    pub fn code(self) -> [u8; 3] {
+        match self {
+            Phase::Idle => [0, 0, 0],
+            Phase::CatchUp { lagging, missing } => [1, lagging, missing],
+            Phase::NewEpoch { missing } => [2, missing, 0],
+            Phase::TakeOut { logged, acknowledge } => [3, logged.into(), acknowledge.into()],
+            Phase::Regrow { logged, acknowledge } => [4, logged.into(), acknowledge.into()],
+            Phase::Record { acknowledge } => [5, acknowledge.into(), 0],
+        }
+    }
 }
 
 impl Model {
