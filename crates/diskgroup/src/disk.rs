@@ -55,8 +55,15 @@ pub(crate) struct Disk {
     /// Requests the device has not answered.
     in_flight: Mutex<InFlight>,
     load: AtomicUsize,
+    /// When the device last answered anything, in nanoseconds on the clock.
+    answered: AtomicU64,
     flushes: Flushes,
 }
+
+/// A flush writes out whatever the device has cached, and may take so many times longer.
+const FLUSH_TIMES: u32 = 4;
+/// However much else the device answers: a request that waited so many times longer was lost.
+const LOST_TIMES: u32 = 10;
 
 /// Who waits for the device, in places that are used again.
 #[derive(Default)]
@@ -67,6 +74,7 @@ struct InFlight {
 
 struct Waiting {
     since: Instant,
+    flush: bool,
     waker: Waker,
 }
 
@@ -74,13 +82,14 @@ struct Waiting {
 struct Ticket<'a> {
     disk: &'a Disk,
     since: Instant,
+    flush: bool,
     place: Option<usize>,
 }
 
 impl Ticket<'_> {
-    fn new(disk: &Disk, since: Instant) -> Ticket<'_> {
+    fn new(disk: &Disk, since: Instant, flush: bool) -> Ticket<'_> {
         disk.load.fetch_add(1, Ordering::Relaxed);
-        Ticket { disk, since, place: None }
+        Ticket { disk, since, flush, place: None }
     }
 
     /// Notes whom to wake when the disk dies.
@@ -92,7 +101,7 @@ impl Ticket<'_> {
             }
             return;
         }
-        let waiting = Some(Waiting { since: self.since, waker: waker.clone() });
+        let waiting = Some(Waiting { since: self.since, flush: self.flush, waker: waker.clone() });
         self.place = Some(match in_flight.free.pop() {
             Some(place) => {
                 in_flight.places[place] = waiting;
@@ -144,6 +153,7 @@ impl Disk {
             failed_event: Event::new(),
             in_flight: Mutex::new(InFlight::default()),
             load: AtomicUsize::new(0),
+            answered: AtomicU64::new(0),
             flushes: Flushes::default(),
         }
     }
@@ -190,12 +200,21 @@ impl Disk {
         self.load.load(Ordering::Relaxed)
     }
 
-    /// Fails the disk if it left a request unanswered for longer than `limit`.
+    /// Fails the disk if it left a request unanswered for longer than `limit` and answered nothing
+    /// else meanwhile: requests stand in a queue before they reach the device, and one that stands
+    /// in a long queue, or behind a flush, is no sign of a dead disk.
     pub fn check_timeout(&self, limit: Duration) {
-        let oldest =
-            lock(&self.in_flight).places.iter().flatten().map(|waiting| waiting.since).min();
-        let Some(oldest) = oldest else { return };
-        if self.env.now().since(oldest) > limit {
+        let now = self.env.now();
+        let waited = {
+            let in_flight = lock(&self.in_flight);
+            let waiting = in_flight.places.iter().flatten();
+            let waited =
+                waiting.map(|w| (now.since(w.since), if w.flush { FLUSH_TIMES } else { 1 }));
+            waited.map(|(waited, times)| waited / times).max()
+        };
+        let Some(waited) = waited else { return };
+        let silent = now.since(Instant(self.answered.load(Ordering::Relaxed)));
+        if waited > limit && (silent > limit || waited > limit * LOST_TIMES) {
             let after_ms = limit.as_millis() as u64;
             let name = &self.device.geometry().name;
             self.fail(IoError::new(IoErrorKind::Timeout { after_ms }, name, Op::Open, 0, 0));
@@ -206,13 +225,14 @@ impl Disk {
     async fn guarded<T>(
         &self,
         now: Instant,
+        flush: bool,
         request: impl Future<Output = Result<T, IoError>>,
     ) -> Result<T, IoError> {
         if let Some(why) = self.failed.get() {
             return Err(why.clone());
         }
         let mut request = pin!(request);
-        let mut ticket = Ticket::new(self, now);
+        let mut ticket = Ticket::new(self, now, flush);
         poll_fn(|cx| {
             if let Poll::Ready(result) = request.as_mut().poll(cx) {
                 return Poll::Ready(result);
@@ -227,6 +247,13 @@ impl Disk {
         .await
     }
 
+    /// A request that began at `started` was answered; how long it took, in nanoseconds.
+    fn took(&self, started: Instant) -> u64 {
+        let now = self.env.now();
+        self.answered.store(now.0, Ordering::Relaxed);
+        now.since(started).as_nanos() as u64
+    }
+
     /// Reads into `buffers` from `offset` on.
     pub async fn read(
         &self,
@@ -236,11 +263,12 @@ impl Disk {
     ) -> Result<Vec<Buffer>, IoError> {
         let bytes: u64 = buffers.iter().map(|b| b.len() as u64).sum();
         let started = self.env.now();
-        let result = self.guarded(started, self.device.read(io, offset, buffers)).await;
+        let result = self.guarded(started, false, self.device.read(io, offset, buffers)).await;
+        let took = self.took(started);
         let c = &self.counters;
         c.reads.fetch_add(1, Ordering::Relaxed);
         c.bytes_read.fetch_add(bytes, Ordering::Relaxed);
-        c.read_ns.fetch_add(self.env.now().since(started).as_nanos() as u64, Ordering::Relaxed);
+        c.read_ns.fetch_add(took, Ordering::Relaxed);
         if let Err(error) = &result {
             c.read_errors.fetch_add(1, Ordering::Relaxed);
             match error.kind {
@@ -271,11 +299,13 @@ impl Disk {
     ) -> Result<(), IoError> {
         let bytes: u64 = data.iter().map(|b| b.len() as u64).sum();
         let started = self.env.now();
-        let result = self.guarded(started, self.device.write(io, offset, data, durability)).await;
+        let write = self.device.write(io, offset, data, durability);
+        let result = self.guarded(started, false, write).await;
+        let took = self.took(started);
         let c = &self.counters;
         c.writes.fetch_add(1, Ordering::Relaxed);
         c.bytes_written.fetch_add(bytes, Ordering::Relaxed);
-        c.write_ns.fetch_add(self.env.now().since(started).as_nanos() as u64, Ordering::Relaxed);
+        c.write_ns.fetch_add(took, Ordering::Relaxed);
         if let Err(error) = &result {
             c.write_errors.fetch_add(1, Ordering::Relaxed);
             if matches!(error.kind, IoErrorKind::Timeout { .. }) {
@@ -310,7 +340,8 @@ impl Disk {
                 FlushStep::Lead(covers) => {
                     let lead = FlushLead { flushes: &self.flushes, covers, ok: false };
                     let now = self.env.now();
-                    let result = self.guarded(now, self.device.flush(io)).await;
+                    let result = self.guarded(now, true, self.device.flush(io)).await;
+                    self.took(now);
                     if let Err(error) = &result {
                         // What a failed flush left behind is not known; never retry and assume.
                         // Before the others hear that this one ended: none of them may try.

@@ -162,20 +162,34 @@ impl Checksums {
 
     /// Writes those of the checksum blocks that cover `runs` and have changed. Durable after the
     /// next flush of their disks.
-    pub async fn write_back(inner: &Inner, runs: &[Entries]) -> Result<(), Error> {
+    pub async fn write_back(inner: &Arc<Inner>, runs: &[Entries]) -> Result<(), Error> {
         let mut wanted: Vec<Key> = runs
             .iter()
             .flat_map(|run| parts(*run, inner.au_size).map(|part| (run.leg.disk, part.number)))
             .collect();
         wanted.sort_unstable();
         wanted.dedup();
-        Self::write_keys(inner, &wanted).await
+        Self::write_changed(inner, wanted).await
     }
 
     /// Writes every changed checksum block.
-    pub async fn write_back_all(inner: &Inner) -> Result<(), Error> {
+    pub async fn write_back_all(inner: &Arc<Inner>) -> Result<(), Error> {
         let keys: Vec<Key> = lock(&inner.data.checksums.blocks).keys().copied().collect();
-        Self::write_keys(inner, &keys).await
+        Self::write_changed(inner, keys).await
+    }
+
+    /// As [`Checksums::write_keys`], to its end although the caller goes away: a block that was
+    /// taken to be written and was not would count as written.
+    async fn write_changed(inner: &Arc<Inner>, keys: Vec<Key>) -> Result<(), Error> {
+        {
+            let blocks = lock(&inner.data.checksums.blocks);
+            if !keys.iter().any(|key| blocks.get(key).is_some_and(|slot| slot.may_write())) {
+                return Ok(());
+            }
+        }
+        let all = Arc::clone(inner);
+        let task = async move { Self::write_keys(&all, &keys).await };
+        inner.run("checksum blocks", task).await
     }
 
     /// Writes those of the blocks that have changed, neighbours together. `keys` ascend.
@@ -203,9 +217,9 @@ impl Checksums {
             return Ok(());
         }
         let wait = inner.begin(Event::CHECKSUM_BLOCK_WRITE);
-        let result = futures_util::future::try_join_all(writes).await;
+        let results = futures_util::future::join_all(writes).await;
         inner.end(wait);
-        result.map(|_| ())
+        results.into_iter().collect()
     }
 
     /// Writes the changed ones of some neighbours. The slots are kept until the write is done: a

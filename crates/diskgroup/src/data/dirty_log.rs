@@ -11,10 +11,12 @@ use cellar_wait::Event as WaitEvent;
 use event_listener::Event;
 use futures_util::future::try_join_all;
 
+use crate::data::dirty_found::FoundDirty;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::group::inner::Inner;
 use crate::on_disk::dirty::{DIRTY_BLOCKS, DirtyBlock, ENTRIES_PER_BLOCK, RegionKey};
+use crate::on_disk::layout::BLOCK;
 
 /// Which regions are marked, and where.
 pub(crate) struct DirtyLog {
@@ -34,6 +36,20 @@ struct State {
     writing: bool,
     /// Disks that are being made members: written to as well.
     joining: Vec<u16>,
+    /// Blocks that no member had whole when the group was mounted.
+    lost: Vec<u16>,
+    /// Regions in a block.
+    block_entries: usize,
+}
+
+/// The right to write the log; whoever waits for it may go on when it is dropped.
+struct Turn<'a>(&'a DirtyLog);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).writing = false;
+        self.0.moved.notify(usize::MAX);
+    }
 }
 
 #[derive(Clone, Default)]
@@ -49,15 +65,17 @@ struct Slots {
 impl DirtyLog {
     /// A log that goes on from the blocks found on the members. Every entry stays in its block, so
     /// that writing one block never takes away an entry that only another write would bring back.
-    pub fn new(found: BTreeMap<u16, DirtyBlock>) -> DirtyLog {
+    pub fn new(found: FoundDirty, block_entries: usize) -> DirtyLog {
         let mut state = State {
             blocks: vec![Slots::default(); DIRTY_BLOCKS],
             place: BTreeMap::new(),
             marked: 0,
             writing: false,
             joining: Vec::new(),
+            lost: found.lost,
+            block_entries: block_entries.clamp(1, ENTRIES_PER_BLOCK),
         };
-        for (number, block) in found {
+        for (number, block) in found.newest {
             let slots = &mut state.blocks[usize::from(number)];
             slots.generation = block.generation;
             for key in block.entries {
@@ -82,7 +100,8 @@ impl DirtyLog {
         if state.place.contains_key(&key) {
             return Some(state.marked);
         }
-        let number = state.blocks.iter().position(|b| b.entries.len() < ENTRIES_PER_BLOCK)?;
+        let most = state.block_entries;
+        let number = state.blocks.iter().position(|b| b.entries.len() < most)?;
         state.blocks[number].entries.push(key);
         state.blocks[number].changed = true;
         state.blocks[number].lacking = true;
@@ -155,26 +174,46 @@ impl DirtyLog {
         let log = &inner.data.dirty_log;
         lock(&log.state).joining.push(disk.no);
         // A cycle that began before may not have the disk among its targets: wait it out. But a
-        // cycle that met a failed disk waits for the committer, which is who calls this.
-        while lock(&log.state).writing && !inner.is_stopped() {
-            if inner.disks_in_sync().any(|d| !d.is_alive()) {
+        // cycle that met a failed disk waits for the committer, which is who calls this. And none
+        // may begin meanwhile: it could write a block before this writes an older version of it.
+        while std::mem::replace(&mut lock(&log.state).writing, true) {
+            if inner.is_stopped() || inner.disks_in_sync().any(|d| !d.is_alive()) {
                 return Ok(false);
             }
             inner.env.sleep(JOIN_POLL).await;
         }
-        let blocks: Vec<DirtyBlock> = {
+        let _turn = Turn(log);
+        let (blocks, lost) = {
             let state = lock(&log.state);
-            (0u16..)
-                .zip(&state.blocks)
-                .filter(|(_, b)| b.generation > 0 || !b.entries.is_empty())
-                .map(|(number, b)| b.encode(number, b.generation.max(1), inner.life))
-                .collect()
+            // What was never written to any member is still to be written to all of them.
+            let blocks = (0u16..).zip(&state.blocks).filter(|(_, b)| b.generation > 0);
+            let blocks = blocks.map(|(number, b)| b.encode(number, b.generation, inner.life));
+            (blocks.collect::<Vec<_>>(), state.lost.clone())
         };
         for block in &blocks {
-            write_block(inner, disk, block, Durability::Cached).await?;
+            if lost.contains(&block.number) {
+                write_lost(inner, disk, block).await?;
+            } else {
+                write_block(inner, disk, block, Durability::Cached).await?;
+            }
         }
         disk.flush(Io::COMMIT).await?;
         Ok(true)
+    }
+
+    /// Every region that the lost blocks may have named is clean: from here on they count again.
+    pub async fn found_again(inner: &Arc<Inner>) -> Result<(), Error> {
+        let log = &inner.data.dirty_log;
+        let lost = std::mem::take(&mut lock(&log.state).lost);
+        // Twice, which is to both places.
+        for _ in 0..2 {
+            for number in &lost {
+                lock(&log.state).blocks[usize::from(*number)].changed = true;
+            }
+            let ticket = log.ticket();
+            DirtyLog::sync(inner, ticket).await?;
+        }
+        Ok(())
     }
 
     /// `disk` is a member now, or will not be.
@@ -199,9 +238,27 @@ async fn write_block(
     disk.write(Io::COMMIT, block.offset(), vec![bytes], durability).await
 }
 
+/// Writes a block that was lost as one that is damaged, to both places: until it is found again no
+/// member must look as if it knew what the block named.
+async fn write_lost(
+    inner: &Inner,
+    disk: &Disk,
+    block: &DirtyBlock,
+) -> Result<(), cellar_io::IoError> {
+    for generation in [block.generation, block.generation + 1] {
+        let block = DirtyBlock { generation, ..block.clone() };
+        let mut bytes = block.encode(inner.uuid).0.to_vec();
+        bytes[BLOCK - 1] ^= 1;
+        disk.write(Io::COMMIT, block.offset(), vec![Bytes::from(bytes)], Durability::Cached)
+            .await?;
+    }
+    Ok(())
+}
+
 /// Writes every changed block to every member, once.
 async fn write_cycle(inner: &Arc<Inner>) {
     let log = &inner.data.dirty_log;
+    let turn = Turn(log);
     let (ticket, blocks, joining) = {
         let mut state = lock(&log.state);
         let ticket = state.marked;
@@ -216,15 +273,11 @@ async fn write_cycle(inner: &Arc<Inner>) {
         (ticket, blocks, state.joining.clone())
     };
     let written = write_to_members(inner, &blocks, &joining).await;
-    {
-        let mut state = lock(&log.state);
-        state.writing = false;
-    }
     // An error means that the group has stopped; those who wait find that out.
     if written.is_ok() {
         log.durable.fetch_max(ticket, Ordering::AcqRel);
     }
-    log.moved.notify(usize::MAX);
+    drop(turn);
 }
 
 async fn write_to_members(

@@ -1,8 +1,8 @@
 //! What is kept in RAM for a file in use.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, Weak};
 
 use event_listener::Event;
 
@@ -14,6 +14,7 @@ use crate::state::{FileAttributes, FileState};
 
 /// The runtime part of a file; its durable part is in the group's state.
 pub(crate) struct FileRuntime {
+    me: Weak<FileRuntime>,
     pub number: u32,
     pub incarnation: u32,
     pub attributes: FileAttributes,
@@ -26,8 +27,9 @@ pub(crate) struct FileRuntime {
 }
 
 impl FileRuntime {
-    pub fn new(file: &FileState) -> FileRuntime {
-        FileRuntime {
+    pub fn new(file: &FileState) -> Arc<FileRuntime> {
+        Arc::new_cyclic(|me| FileRuntime {
+            me: Weak::clone(me),
             number: file.number,
             incarnation: file.incarnation,
             attributes: file.attributes.clone(),
@@ -35,6 +37,27 @@ impl FileRuntime {
             users: AtomicUsize::new(0),
             fresh: Mutex::new(BTreeMap::new()),
             gate: Gate::default(),
+        })
+    }
+
+    /// This file for a task, by somebody who has entered it: the task is inside until it drops
+    /// this, also when the one who began it goes away.
+    pub fn stay(&self) -> Inside {
+        let me = self.me.upgrade().expect("who calls this has it by its only handle, an `Arc`");
+        let mut state = lock(&self.gate.state);
+        assert!(state.inside > 0, "only who is inside may stay there");
+        state.inside += 1;
+        drop(state);
+        Inside(me)
+    }
+
+    fn leave(&self) {
+        let mut state = lock(&self.gate.state);
+        state.inside -= 1;
+        let wake = state.inside == 0 && state.closed;
+        drop(state);
+        if wake {
+            self.gate.moved.notify(usize::MAX);
         }
     }
 
@@ -139,13 +162,24 @@ pub(crate) struct GateGuard<'a>(&'a FileRuntime);
 
 impl Drop for GateGuard<'_> {
     fn drop(&mut self) {
-        let mut state = lock(&self.0.gate.state);
-        state.inside -= 1;
-        let wake = state.inside == 0 && state.closed;
-        drop(state);
-        if wake {
-            self.0.gate.moved.notify(usize::MAX);
-        }
+        self.0.leave();
+    }
+}
+
+/// A file for a task that is inside.
+pub(crate) struct Inside(Arc<FileRuntime>);
+
+impl std::ops::Deref for Inside {
+    type Target = FileRuntime;
+
+    fn deref(&self) -> &FileRuntime {
+        &self.0
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.leave();
     }
 }
 

@@ -11,10 +11,11 @@ use cellar_io::Io;
 use crate::data::checksum::Checksums;
 use crate::data::clean::checksum_runs;
 use crate::data::file::FileRuntime;
+use crate::disk::lock;
 use crate::error::Error;
 use crate::group::inner::Inner;
 use crate::on_disk::dirty::RegionKey;
-use crate::state::Op;
+use crate::state::{Leg, Op, stretches};
 
 /// Piece records in one operation on the log; a region each.
 const REGIONS_PER_CHANGE: usize = 4096;
@@ -25,8 +26,18 @@ pub(crate) async fn flush_file(
     file: &FileRuntime,
     io: Io,
 ) -> Result<(), Error> {
-    inner.check_writable()?;
     let _entered = file.enter().await?;
+    // Asked inside: who is inside is waited for by a dismount.
+    inner.check_writable()?;
+    flush_inside(inner, file, io).await
+}
+
+/// Flushes for somebody who has entered the file.
+pub(crate) async fn flush_inside(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+) -> Result<(), Error> {
     let fresh: Vec<(u32, u64)> = file.fresh().into_iter().collect();
     if file.attributes.checksums && !fresh.is_empty() {
         let keys: Vec<RegionKey> = fresh.iter().map(|(region, _)| file.key(*region)).collect();
@@ -38,10 +49,31 @@ pub(crate) async fn flush_file(
             .iter()
             .map(|(region, pieces)| Op::Pieces { region: file.key(*region), pieces: *pieces })
             .collect();
-        inner.change(|_| Ok(((), ops))).await?;
+        inner.change_inside(&ops).await?;
         for (region, pieces) in part {
             file.remove_fresh(*region, *pieces);
         }
     }
-    Ok(())
+    check_copies(inner, file)
+}
+
+/// Every extent must still have a copy in sync: only the disks that are in sync were flushed, and
+/// what was written to one that left is lost if there is no other copy. A group that would lose
+/// the last copy of a mirrored extent stops itself.
+fn check_copies(inner: &Inner, file: &FileRuntime) -> Result<(), Error> {
+    if file.attributes.copies > 1 || inner.disks.values().all(|disk| disk.is_in_sync()) {
+        return Ok(());
+    }
+    let core = lock(&inner.core);
+    let Some(state) = core.state.files.get(&file.number) else {
+        return Ok(());
+    };
+    let in_sync = |leg: &Leg| inner.disk(leg.disk).is_some_and(|disk| disk.is_in_sync());
+    let is_lost = |extent: u64| !state.legs_of(extent).iter().any(in_sync);
+    let allocated = state.allocated(inner.au_size);
+    let mut all = stretches(state.attributes.striping, inner.au_size, 0, allocated);
+    match all.find(|s| is_lost(s.extent)) {
+        Some(s) => Err(Error::NoCopy { file: file.number, offset: s.offset }),
+        None => Ok(()),
+    }
 }

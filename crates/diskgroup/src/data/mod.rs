@@ -10,6 +10,7 @@
 
 pub(crate) mod checksum;
 pub(crate) mod clean;
+pub(crate) mod dirty_found;
 pub(crate) mod dirty_log;
 pub(crate) mod file;
 pub(crate) mod flush;
@@ -80,9 +81,9 @@ impl Data {
     /// The runtime part of a file, made on first use.
     pub fn file(&self, file: &FileState) -> Arc<FileRuntime> {
         let mut files = lock(&self.files);
-        let slot = files.entry(file.number).or_insert_with(|| Arc::new(FileRuntime::new(file)));
+        let slot = files.entry(file.number).or_insert_with(|| FileRuntime::new(file));
         if slot.incarnation != file.incarnation {
-            *slot = Arc::new(FileRuntime::new(file));
+            *slot = FileRuntime::new(file);
         }
         Arc::clone(slot)
     }

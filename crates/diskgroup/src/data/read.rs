@@ -66,7 +66,10 @@ async fn read_parts(
 ) -> Result<Vec<Buffer>, Error> {
     let lengths: Vec<usize> = buffers.iter().map(|b| b.len()).collect();
     let total: u64 = lengths.iter().map(|l| *l as u64).sum();
-    for (region, pieces) in pieces_of(offset, offset + total) {
+    // Who may not write leaves them as they are.
+    let touched =
+        if inner.read_only { Default::default() } else { pieces_of(offset, offset + total) };
+    for (region, pieces) in touched {
         resync::ensure_synced(inner, file, file.key(region), pieces).await?;
     }
     // With checksums, whole blocks are read: the edges of a smaller read come from a copy.
@@ -78,9 +81,9 @@ async fn read_parts(
     let mut queue = Cut(buffers.into());
     let mut parts = Vec::new();
     for s in stretches(file.attributes.striping, inner.au_size, offset, total) {
-        for (part, written) in runs(inner, file, s) {
+        for (part, holds) in runs(inner, file, s) {
             let pieces = queue.take(part.length as usize);
-            parts.push(read_part(inner, file, io, part, written, pieces));
+            parts.push(read_part(inner, file, io, part, holds, pieces));
         }
     }
     let parts = if parts.len() == 1 {
@@ -147,23 +150,40 @@ async fn read_through_copy(
     Ok(buffers)
 }
 
-/// Cuts a stretch where pieces change between written and not.
-fn runs(inner: &Inner, file: &FileRuntime, s: Stretch) -> Vec<(Stretch, bool)> {
-    let mut out: Vec<(Stretch, bool)> = Vec::new();
+/// What a piece holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    Nothing,
+    Data,
+    /// Data that was not made equal after a crash, as the mount may not write.
+    Either,
+}
+
+/// Cuts a stretch where pieces hold something else.
+fn runs(inner: &Inner, file: &FileRuntime, s: Stretch) -> Vec<(Stretch, Holds)> {
+    let mut out: Vec<(Stretch, Holds)> = Vec::new();
     let mut at = s.offset;
     let end = s.offset + s.length;
     let mut region = u32::MAX;
-    let mut map = 0;
+    let (mut written, mut differing) = (0, 0);
     while at < end {
         let this = (at / REGION_BYTES) as u32;
         if this != region {
             region = this;
-            map = written_pieces(inner, file, region);
+            written = written_pieces(inner, file, region);
+            if inner.read_only {
+                differing = inner.data.regions.to_sync(&file.key(region));
+            }
         }
-        let written = map >> (at / PIECE_BYTES % PIECES_PER_REGION) & 1 == 1;
+        let bit = 1u64 << (at / PIECE_BYTES % PIECES_PER_REGION);
+        let holds = match (written & bit != 0, differing & bit != 0) {
+            (false, _) => Holds::Nothing,
+            (true, false) => Holds::Data,
+            (true, true) => Holds::Either,
+        };
         let next = ((at / PIECE_BYTES + 1) * PIECE_BYTES).min(end);
         match out.last_mut() {
-            Some((run, w)) if *w == written => run.length += next - at,
+            Some((run, h)) if *h == holds => run.length += next - at,
             _ => {
                 let part = Stretch {
                     extent: s.extent,
@@ -171,7 +191,7 @@ fn runs(inner: &Inner, file: &FileRuntime, s: Stretch) -> Vec<(Stretch, bool)> {
                     offset: at,
                     length: next - at,
                 };
-                out.push((part, written));
+                out.push((part, holds));
             }
         }
         at = next;
@@ -184,16 +204,23 @@ async fn read_part(
     file: &FileRuntime,
     io: Io,
     part: Stretch,
-    written: bool,
+    holds: Holds,
     mut buffers: Vec<Buffer>,
 ) -> Result<Vec<Buffer>, Error> {
-    if !written {
-        buffers.iter_mut().for_each(|b| b.fill(0));
-        return Ok(buffers);
+    let lengths: Vec<usize> = buffers.iter().map(|b| b.len()).collect();
+    match holds {
+        Holds::Nothing => {
+            buffers.iter_mut().for_each(|b| b.fill(0));
+            return Ok(buffers);
+        }
+        Holds::Either => {
+            let whole = resync::read_as_synced(inner, file, io, &part).await?;
+            return Ok(copy_out(&whole, &lengths));
+        }
+        Holds::Data => {}
     }
     let legs = legs_in_order(inner, file, &part)?;
     let leg = legs[0];
-    let lengths: Vec<usize> = buffers.iter().map(|b| b.len()).collect();
     match read_leg(inner, file, io, &part, leg, buffers).await {
         LegRead::Good(buffers) => Ok(buffers),
         LegRead::Bad => {
@@ -201,8 +228,14 @@ async fn read_part(
             // writes, and what is wrong is wrong.
             let block = if file.attributes.checksums { BLOCK_U64 } else { 512 };
             let (start, end) = (part.offset / block * block, part.offset + part.length);
-            let _held = file.locks.lock(start, end.next_multiple_of(block)).await;
-            let whole = read_any_copy(inner, file, io, &part).await?;
+            let end = end.next_multiple_of(block);
+            // A task of its own: it may write, and the range is held until that is done.
+            let (all, file) = (Arc::clone(inner), file.stay());
+            let task = async move {
+                let _held = file.locks.lock(start, end).await;
+                read_any_copy(&all, &file, io, &part).await
+            };
+            let whole = inner.run("read and repair", task).await?;
             Ok(copy_out(&whole, &lengths))
         }
     }
@@ -265,8 +298,10 @@ async fn read_leg(
     let Ok(buffers) = read else {
         return LegRead::Bad;
     };
-    if wanted.contains(&UNKNOWN) {
-        inner.data.unknown.add(file, s.offset, s.length);
+    if wanted.contains(&UNKNOWN) && !inner.read_only {
+        for (at, _) in (s.offset..).step_by(BLOCK).zip(&wanted).filter(|(_, w)| **w == UNKNOWN) {
+            inner.data.unknown.add(file, at, BLOCK_U64);
+        }
     }
     let blocks = buffers.iter().flat_map(|b| b.chunks_exact(BLOCK));
     let good = blocks.zip(&wanted).all(|(b, w)| *w == UNKNOWN || checksum_of(b) == *w);

@@ -90,6 +90,22 @@ impl Regions {
         lock(&self.state).cap
     }
 
+    /// Whether there is a region that could be cleaned.
+    pub fn may_clean(&self) -> bool {
+        lock(&self.state).map.values().any(|r| r.writes == 0 && r.to_sync == 0 && r.marked)
+    }
+
+    /// Waits until nobody cleans any region.
+    pub async fn not_cleaning(&self) {
+        loop {
+            let listener = self.moved.listen();
+            if !lock(&self.state).map.values().any(|r| r.cleaning) {
+                return;
+            }
+            listener.await;
+        }
+    }
+
     /// How many regions are not clean.
     pub fn count(&self) -> usize {
         lock(&self.state).map.len()
@@ -125,35 +141,43 @@ impl Regions {
     }
 
     /// Marks regions durably before a write to them; they stay dirty until the guard is dropped.
+    /// `None` if too many regions are dirty: then the caller lets go of what it holds, as a resync
+    /// may want that first, and comes again when there is [room](Regions::room).
     pub async fn begin_write(
         inner: &Arc<Inner>,
         keys: Vec<RegionKey>,
-    ) -> Result<WriteGuard<'_>, Error> {
+    ) -> Result<Option<WriteGuard<'_>>, Error> {
         let regions = &inner.data.regions;
         let mut guard = WriteGuard { regions, inner, keys: Vec::new() };
         for key in keys {
-            loop {
-                let listener = regions.moved.listen();
-                // Only who holds nothing yet waits for room: holders who wait for each other would
-                // wait forever. The dirty log has room for the overshoot.
-                match regions.enter(inner, key, !guard.keys.is_empty()) {
-                    Enter::In(ticket) => {
-                        guard.keys.push(key);
-                        if let Some(ticket) = ticket {
-                            DirtyLog::sync(inner, ticket).await?;
-                            regions.now_marked(&key);
-                        }
-                        break;
-                    }
-                    Enter::Full => {
-                        inner.check_running()?;
-                        super::clean::start(inner);
-                        listener.await;
-                    }
-                }
+            // Who is in with one region may overshoot with the others: the dirty log has room.
+            let Enter::In(ticket) = regions.enter(inner, key, !guard.keys.is_empty()) else {
+                return Ok(None);
+            };
+            guard.keys.push(key);
+            if let Some(ticket) = ticket {
+                DirtyLog::sync(inner, ticket).await?;
+                regions.now_marked(&key);
             }
         }
-        Ok(guard)
+        Ok(Some(guard))
+    }
+
+    /// Waits until another region may be dirty.
+    pub async fn room(inner: &Inner) -> Result<(), Error> {
+        let regions = &inner.data.regions;
+        loop {
+            let listener = regions.moved.listen();
+            {
+                let state = lock(&regions.state);
+                if state.map.len() < state.cap {
+                    return Ok(());
+                }
+            }
+            inner.check_running()?;
+            super::clean::start(inner);
+            listener.await;
+        }
     }
 
     fn enter(&self, inner: &Inner, key: RegionKey, overshoot: bool) -> Enter {
@@ -171,6 +195,10 @@ impl Regions {
             if len >= cap && !overshoot {
                 return Enter::Full;
             }
+            // The cap is half of what the log holds, but more may have been found at the mount.
+            let Some(ticket) = inner.data.dirty_log.add(key) else {
+                return Enter::Full;
+            };
             let region =
                 Region { marked: false, writes: 1, used: now, cleaning: false, to_sync: 0 };
             state.map.insert(key, region);
@@ -178,9 +206,10 @@ impl Regions {
                 // In time, so that the cap is not met before there is room again.
                 super::clean::start(inner);
             }
+            return Enter::In(Some(ticket));
         }
-        // `cap` is far below what the dirty log holds.
-        let ticket = inner.data.dirty_log.add(key).expect("the dirty log holds twice the cap");
+        // Somebody else's mark, not durable yet.
+        let ticket = inner.data.dirty_log.add(key).expect("it is in the log since it is dirty");
         Enter::In(Some(ticket))
     }
 

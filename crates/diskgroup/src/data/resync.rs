@@ -62,28 +62,35 @@ pub(crate) async fn ensure_synced(
         return Ok(());
     }
     let wait = inner.begin(Event::MIRROR_RESYNC_REGION);
-    for run in runs_of(todo) {
-        sync_run(inner, file, Io::FOREGROUND, key, run).await?;
-    }
+    // A task of its own: who goes away must not let go of the range while it is written.
+    let (all, file) = (Arc::clone(inner), file.stay());
+    let task = async move {
+        for run in runs_of(todo) {
+            sync_run(&all, &file, Io::FOREGROUND, key, run).await?;
+        }
+        Ok(())
+    };
+    let result = inner.run("resync", task).await;
     inner.end(wait);
-    Ok(())
+    result
 }
 
 /// The background task: every dirty region found at the mount, then it ends.
 pub(crate) async fn run(inner: Arc<Inner>) {
     let mut running = FuturesUnordered::new();
     let mut last = None;
+    let mut failed = false;
     loop {
-        while running.len() < REGIONS_AT_ONCE && !inner.is_ending() {
+        while running.len() < REGIONS_AT_ONCE && !failed && !inner.is_ending() {
             let Some((key, pieces)) = inner.data.regions.next_to_sync(last) else { break };
             last = Some(key);
             running.push(sync_region(&inner, key, pieces));
         }
         match running.next().await {
-            Some(Ok(())) => {}
-            Some(Err(_)) => return,
+            // The others to their end: what they write may still be on its way.
+            Some(result) => failed |= result.is_err(),
             // Once more from the first, in case one was passed over.
-            None if last.take().is_some() && !inner.is_ending() => {}
+            None if last.take().is_some() && !failed && !inner.is_ending() => {}
             None => return,
         }
     }
@@ -124,7 +131,7 @@ pub(crate) async fn rebuild(inner: &Arc<Inner>) -> Result<(), Error> {
             // Resync does the same to what it has before it.
             if written && !to_sync && !inner.read_only {
                 for s in stretches(file.attributes.striping, inner.au_size, start, PIECE_BYTES) {
-                    make_equal(inner, &file, Io::BACKGROUND, &s).await?;
+                    make_known(inner, &file, Io::BACKGROUND, &s).await?;
                 }
             }
         }
@@ -163,6 +170,9 @@ async fn sync_run(
     key: RegionKey,
     (first, count): (u32, u32),
 ) -> Result<(), Error> {
+    if inner.data.regions.to_sync(&key) & mask(first, count) == 0 {
+        return Ok(());
+    }
     let place = |bit: u32| u64::from(key.index) * REGION_BYTES + u64::from(bit) * PIECE_BYTES;
     let _held = file.locks.lock(place(first), place(first + count)).await;
     let todo = inner.data.regions.to_sync(&key) & mask(first, count);
@@ -177,8 +187,36 @@ async fn sync_run(
             }
         }
     }
-    inner.data.regions.synced(&key, todo);
+    // Who may not write makes nothing equal: a read chooses anew each time.
+    if !inner.read_only {
+        inner.data.regions.synced(&key, todo);
+    }
     Ok(())
+}
+
+/// What a resync would make of a stretch, in RAM only: for a mount that may not write.
+pub(crate) async fn read_as_synced(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    s: &Stretch,
+) -> Result<Bytes, Error> {
+    // Whole units, as a resync takes them; a unit never leaves its extent.
+    let unit = u64::from(file.attributes.unit);
+    let before = s.offset % unit;
+    let length = (before + s.length).next_multiple_of(unit);
+    let whole = Stretch {
+        extent: s.extent,
+        au_offset: s.au_offset - before,
+        offset: s.offset - before,
+        length,
+    };
+    let copies = read_copies(inner, file, io, &whole).await?;
+    if copies.iter().all(|c| c.bytes.is_none()) {
+        return Err(Error::NoCopy { file: file.number, offset: s.offset });
+    }
+    let chosen = choose(inner, file, &whole, &copies).await;
+    Ok(chosen.slice(before as usize..(before + s.length) as usize))
 }
 
 /// One copy of a stretch as read; `None` where it could not be read.
@@ -188,12 +226,13 @@ struct Copy<'a> {
     bytes: Option<Bytes>,
 }
 
-async fn make_equal(
-    inner: &Arc<Inner>,
+/// Reads the copies of a stretch that are in sync, the lowest disk first.
+async fn read_copies<'a>(
+    inner: &'a Arc<Inner>,
     file: &FileRuntime,
     io: Io,
     s: &Stretch,
-) -> Result<(), Error> {
+) -> Result<Vec<Copy<'a>>, Error> {
     let mut legs = legs_of(inner, file, s)?;
     legs.sort_by_key(|l| l.disk);
     let here = legs.into_iter().filter_map(|leg| {
@@ -205,19 +244,84 @@ async fn make_equal(
         let bytes = disk.read_at(io, at, s.length as usize).await.ok().map(Buffer::freeze);
         Copy { disk, leg, bytes }
     });
-    let copies: Vec<Copy<'_>> = join_all(reads).await;
+    Ok(join_all(reads).await)
+}
+
+async fn make_equal(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    s: &Stretch,
+) -> Result<(), Error> {
+    let copies = read_copies(inner, file, io, s).await?;
     if copies.iter().all(|c| c.bytes.is_none()) {
         // Nothing to agree on: a read will say what is wrong.
         return Ok(());
     }
     let chosen = choose(inner, file, s, &copies).await;
+    spread(inner, file, io, s, &copies, &chosen).await
+}
+
+/// Gives back checksums to a stretch outside dirty regions, where the copies should be equal and
+/// what one copy knows holds for the others. A unit of which no readable copy is what is known is
+/// left as it is: rot must not get the checksum of what rotted.
+async fn make_known(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    s: &Stretch,
+) -> Result<(), Error> {
+    let copies = read_copies(inner, file, io, s).await?;
+    let mut known: Vec<Vec<u32>> = Vec::new();
+    for copy in &copies {
+        known.push(expected(inner, copy.disk, copy.leg, s).await);
+    }
+    let unit = u64::from(file.attributes.unit);
+    for start in (0..s.length).step_by(unit as usize) {
+        let range = start as usize..(start + unit).min(s.length) as usize;
+        let is_good = |bytes: &Bytes| {
+            let mut blocks = (range.start / BLOCK..).zip(bytes[range.clone()].chunks(BLOCK));
+            blocks.all(|(i, block)| {
+                let mut sums = known.iter().map(|sums| sums[i]).filter(|sum| *sum != UNKNOWN);
+                sums.clone().next().is_none() || sums.any(|sum| sum == checksum_of(block))
+            })
+        };
+        let good = copies.iter().filter_map(|c| c.bytes.as_ref()).find(|bytes| is_good(bytes));
+        let Some(chosen) = good.map(|bytes| bytes.slice(range.clone())) else {
+            continue;
+        };
+        let part = Stretch {
+            extent: s.extent,
+            au_offset: s.au_offset + start,
+            offset: s.offset + start,
+            length: chosen.len() as u64,
+        };
+        let parts = copies.iter().map(|c| Copy {
+            disk: c.disk,
+            leg: c.leg,
+            bytes: c.bytes.as_ref().map(|bytes| bytes.slice(range.clone())),
+        });
+        spread(inner, file, io, &part, &parts.collect::<Vec<_>>(), &chosen).await?;
+    }
+    Ok(())
+}
+
+/// Writes what was chosen to the copies that do not have it, with its checksums.
+async fn spread(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    s: &Stretch,
+    copies: &[Copy<'_>],
+    chosen: &Bytes,
+) -> Result<(), Error> {
     let sums = match file.attributes.checksums {
-        true => checksums_of(std::slice::from_ref(&chosen)),
+        true => checksums_of(std::slice::from_ref(chosen)),
         false => Vec::new(),
     };
     let mut changed = Vec::new();
-    for copy in &copies {
-        if copy.bytes.as_ref() != Some(&chosen) {
+    for copy in copies {
+        if copy.bytes.as_ref() != Some(chosen) {
             changed.push(copy.disk);
             let at = au_offset(copy.leg.au, inner.au_size) + s.au_offset;
             let data = vec![chosen.clone()];

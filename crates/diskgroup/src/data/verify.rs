@@ -271,7 +271,7 @@ fn look_at_piece(
             let wanted = sums[first + i];
             if wanted == UNKNOWN {
                 found.checksums_unknown += 1;
-                if file.attributes.checksums {
+                if file.attributes.checksums && !inner.read_only {
                     inner.data.unknown.add(file, at, PIECE_BYTES);
                 }
             } else if checksum_of(block) == wanted {

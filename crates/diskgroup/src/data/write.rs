@@ -78,18 +78,39 @@ async fn write_part(
     data: Vec<Bytes>,
     durability: Durability,
 ) -> Result<(), Error> {
+    while !try_write_part(inner, file, io, offset, &data, durability).await? {
+        // With nothing held: what makes room may want the very range.
+        Regions::room(inner).await?;
+    }
+    Ok(())
+}
+
+/// False, with nothing done, if too many regions are dirty.
+async fn try_write_part(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    offset: u64,
+    data: &[Bytes],
+    durability: Durability,
+) -> Result<bool, Error> {
     let entered = file.enter().await?;
+    // For each part, and inside: who is inside is waited for by a dismount.
+    inner.check_writable()?;
     let end = offset + data.iter().map(|d| d.len() as u64).sum::<u64>();
     // Widened to whole blocks where checksums are kept, to whole pieces where a piece is new.
     let block = if file.attributes.checksums { BLOCK_U64 } else { u64::from(inner.sector_size) };
-    let mut range = (offset / block * block, end.next_multiple_of(block));
+    let narrow = (offset / block * block, end.next_multiple_of(block));
     // Before the lock: resync takes it too. Pieces once made equal stay so.
-    for (region, pieces) in pieces_of(range.0, range.1) {
+    for (region, pieces) in pieces_of(narrow.0, narrow.1) {
         resync::ensure_synced(inner, file, file.key(region), pieces).await?;
     }
+    let mut range = narrow;
     let locked = loop {
         let guard = file.locks.lock(range.0, range.1).await;
-        let wide = widen(inner, file, range);
+        // From the narrow range each time: another may have written the new piece meanwhile, and
+        // what he wrote must not be taken for part of this write.
+        let wide = widen(inner, file, narrow);
         if wide == range {
             break guard;
         }
@@ -106,8 +127,10 @@ async fn write_part(
             marks.push(file.key(*region));
         }
     }
-    let dirty = Regions::begin_write(inner, marks).await?;
-    let data = fill_up(inner, file, io, (offset, end), range, data, &written).await?;
+    let Some(dirty) = Regions::begin_write(inner, marks).await? else {
+        return Ok(false);
+    };
+    let data = fill_up(inner, file, io, (offset, end), range, data.to_vec(), &written).await?;
     let fresh = touched.iter().map(|(region, pieces)| (*region, pieces & !written[region]));
     let fresh: Vec<(u32, u64)> = fresh.filter(|(_, pieces)| *pieces != 0).collect();
     // A new piece is durable only with its record, which wants a flush first.
@@ -128,7 +151,7 @@ async fn write_part(
     if durability == Durability::Durable && direct == Durability::Cached {
         flush::flush_file(inner, file, io).await?;
     }
-    Ok(())
+    Ok(true)
 }
 
 fn has_fresh(file: &FileRuntime, touched: &BTreeMap<u32, u64>) -> bool {

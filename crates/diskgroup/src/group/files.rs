@@ -409,14 +409,16 @@ impl Group {
             .collect())
     }
 
-    /// Deletes what a crash left unpublished.
+    /// Deletes what a crash left unpublished, or what nobody uses any more.
     pub(crate) async fn delete_temporaries(&self) -> Result<(), Error> {
         let temporaries: Vec<u32> = {
             let core = lock(&self.inner.core);
             core.state.files.values().filter(|f| f.temporary).map(|f| f.number).collect()
         };
         for number in temporaries {
-            delete_file(&self.inner, number).await?;
+            if !self.inner.data.in_use(number) {
+                delete_file(&self.inner, number).await?;
+            }
         }
         Ok(())
     }
@@ -589,8 +591,8 @@ pub(crate) async fn shrink(inner: &Arc<Inner>, number: u32, bytes: u64) -> Resul
     };
     let _closed = runtime.close().await?;
     let ticket = {
-        inner.check_writable()?;
         let mut core = lock(&inner.core);
+        inner.check_writable()?;
         let Some(file) = core.state.files.get(&number) else {
             return Ok(());
         };
@@ -647,8 +649,8 @@ pub(crate) async fn delete_file(inner: &Arc<Inner>, number: u32) -> Result<(), E
         Err(_) => return Ok(()),
     };
     let ticket = {
-        inner.check_writable()?;
         let mut core = lock(&inner.core);
+        inner.check_writable()?;
         let Some(file) = core.state.files.get(&number) else {
             return Ok(());
         };

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use cellar_io::{
-    Buffer, Device, Discard, Durability, EnvExt, Geometry, Io, IoError, IoErrorKind, IoFuture,
-    Op as IoOp, check_request,
+    Buffer, Device, Discard, Durability, Geometry, Io, IoError, IoErrorKind, IoFuture, Op as IoOp,
+    check_request,
 };
 use cellar_wait::{Event, Session};
 
@@ -193,10 +193,7 @@ impl File {
         let (inner, file) = (Arc::clone(&self.inner), Arc::clone(&self.file));
         let task =
             async move { write::write_file(&inner, &file, io, offset, data, durability).await };
-        let written = self.inner.env.run("write", task).await;
-        let result = written.unwrap_or_else(|| {
-            Err(Error::Stopped { group: self.inner.name.clone(), why: "the runtime ended".into() })
-        });
+        let result = self.inner.run("write", task).await;
         if let Some(wait) = wait {
             wait.end(self.inner.env.now().0);
         }
@@ -256,7 +253,10 @@ impl Device for File {
             if how == Discard::Forget || length == 0 {
                 return Ok(());
             }
-            let result = write::zero_file(&self.inner, &self.file, io, offset, length).await;
+            // A task of its own, as a write is.
+            let (inner, file) = (Arc::clone(&self.inner), Arc::clone(&self.file));
+            let task = async move { write::zero_file(&inner, &file, io, offset, length).await };
+            let result = self.inner.run("discard", task).await;
             result.map_err(|e| self.io_error(IoOp::Discard, offset, length, e))
         })
     }

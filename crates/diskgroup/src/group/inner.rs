@@ -2,11 +2,12 @@
 //! the committer.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use cellar_io::{IoError, SharedEnv};
+use cellar_io::{EnvExt, IoError, SharedEnv};
 use cellar_wait::{Event, Session, Wait};
 use event_listener::Event as Notify;
 
@@ -214,6 +215,9 @@ pub(crate) struct Inner {
     pub cleaner_wanted: Notify,
     /// An I/O unanswered for this long fails its disk.
     pub disk_timeout: Duration,
+    /// Being dismounted: nothing may begin to change any more. Set while the core is held, so that
+    /// no change that looked before is queued after.
+    dismounting: AtomicBool,
     stopped: OnceLock<Arc<str>>,
 }
 
@@ -260,6 +264,7 @@ impl Inner {
             data: parts.data,
             cleaner_wanted: Notify::new(),
             disk_timeout: parts.disk_timeout,
+            dismounting: AtomicBool::new(false),
             stopped: OnceLock::new(),
         }
     }
@@ -278,7 +283,47 @@ impl Inner {
         if self.read_only {
             return Err(Error::ReadOnly { group: self.name.clone() });
         }
+        if self.dismounting.load(Ordering::Acquire) {
+            return Err(self.being_dismounted());
+        }
         Ok(())
+    }
+
+    fn being_dismounted(&self) -> Error {
+        Error::Stopped { group: self.name.clone(), why: "it is being dismounted".into() }
+    }
+
+    /// From here on nobody but the dismount changes anything: what has entered a file is waited
+    /// for, what comes later is refused.
+    pub async fn close_to_changes(&self) -> Result<(), Error> {
+        {
+            let _core = lock(&self.core);
+            self.check_running()?;
+            if self.dismounting.swap(true, Ordering::AcqRel) {
+                return Err(self.being_dismounted());
+            }
+        }
+        for file in self.data.open_files() {
+            // One that is gone is used by nobody.
+            let _ = file.close().await;
+        }
+        Ok(())
+    }
+
+    /// The dismount failed: the group goes on.
+    pub fn open_to_changes(&self) {
+        self.dismounting.store(false, Ordering::Release);
+    }
+
+    /// Waits until the group has stopped.
+    pub async fn wait_stopped(&self) {
+        loop {
+            let listener = self.log.moved.listen();
+            if self.is_stopped() {
+                return;
+            }
+            listener.await;
+        }
     }
 
     /// Stops the group for good: whoever waits is told, nothing is acknowledged any more.
@@ -310,7 +355,7 @@ impl Inner {
         let mut wait = None;
         loop {
             let listener = self.log.moved.listen();
-            self.check_writable()?;
+            self.check_running()?;
             if lock(&self.core).takes_changes() {
                 break;
             }
@@ -328,10 +373,10 @@ impl Inner {
         &self,
         plan: impl FnOnce(&mut Core) -> Result<(T, Vec<Op>), Error>,
     ) -> Result<(T, u64), Error> {
-        self.check_writable()?;
         let _watched = StopOnPanic(self);
-        let (value, ticket) = {
+        let queued = {
             let mut core = lock(&self.core);
+            self.check_writable()?;
             let (value, ops) = plan(&mut core)?;
             let ticket = match ops.is_empty() {
                 true => core.queued,
@@ -343,7 +388,20 @@ impl Inner {
             (value, ticket)
         };
         self.log.wanted.notify(1);
-        Ok((value, ticket))
+        Ok(queued)
+    }
+
+    /// A change by somebody whom the dismount waits for, or by the dismount itself.
+    pub async fn change_inside(&self, ops: &[Op]) -> Result<(), Error> {
+        self.wait_for_room().await?;
+        let ticket = {
+            let mut core = lock(&self.core);
+            self.check_running()?;
+            core.check_log_room(&self.name, ops)?;
+            self.enqueue(&mut core, ops)?
+        };
+        self.log.wanted.notify(1);
+        self.wait_durable(ticket).await
     }
 
     /// Applies and queues operations; stops the group if they do not fit its state.
@@ -408,6 +466,18 @@ impl Inner {
             self.check_running()?;
             listener.await;
         }
+    }
+
+    /// Runs `task` to its end, whether or not the caller stays for its result.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = Result<T, Error>> + Send + 'static,
+    ) -> Result<T, Error> {
+        let done = self.env.run(name, task).await;
+        done.unwrap_or_else(|| {
+            Err(Error::Stopped { group: self.name.clone(), why: "the runtime ended".into() })
+        })
     }
 
     /// Begins a wait of the group's own session.

@@ -24,7 +24,7 @@ use crate::meta::commit::Committer;
 use crate::meta::labels::{read_labels, write_labels};
 use crate::meta::mount::{self, FoundDisk, Start, region_cap};
 use crate::meta::rules::{self, Candidate};
-use crate::on_disk::dirty::RegionKey;
+use crate::on_disk::dirty::{ENTRIES_PER_BLOCK, RegionKey};
 use crate::on_disk::label::LabelStatus;
 use crate::state::{GroupState, Op};
 use inner::{Inner, InnerParts};
@@ -48,6 +48,9 @@ pub struct MountOptions {
     pub resync_target: Duration,
     /// RAM for checksum blocks, in bytes.
     pub checksum_cache_bytes: usize,
+    /// Regions in a block of the dirty log; fewer than fit only in tests, to have many blocks.
+    #[doc(hidden)]
+    pub dirty_block_entries: usize,
 }
 
 impl Default for MountOptions {
@@ -58,6 +61,7 @@ impl Default for MountOptions {
             disk_timeout: Duration::from_secs(30),
             resync_target: Duration::from_secs(5),
             checksum_cache_bytes: 64 << 20,
+            dirty_block_entries: ENTRIES_PER_BLOCK,
         }
     }
 }
@@ -94,9 +98,12 @@ impl Group {
     ) -> Result<Group, Error> {
         let start = mount::start(env, name, found, &options).await?;
         let room = room_of(&start.state)?;
-        let dirty_log = DirtyLog::new(start.dirty.clone());
+        let dirty_log = DirtyLog::new(start.dirty.clone(), options.dirty_block_entries);
         let marked = dirty_log.entries();
-        let dirty = dirty_pieces(&start.state, &marked);
+        let dirty = match start.dirty.lost.is_empty() {
+            true => dirty_pieces(&start.state, &marked),
+            false => all_pieces(&start.state),
+        };
         for key in marked.iter().filter(|key| !dirty.contains_key(key)) {
             dirty_log.remove(key);
         }
@@ -133,15 +140,28 @@ impl Group {
     /// epoch without the disks that are missing, and starts the tasks.
     async fn take_over(&self, start: Start, force: bool) -> Result<(), Error> {
         let inner = &self.inner;
-        let Start { position, missing, members, lagging, committed, generations, creating, .. } =
-            start;
+        let Start {
+            position,
+            missing,
+            members,
+            lagging,
+            committed,
+            generations,
+            creating,
+            dirty,
+            ..
+        } = start;
         let inner_too = Arc::clone(inner);
         let mut committer = Committer::new(inner_too, position, members, committed, generations);
         let stop = |why: String| Error::Stopped { group: inner.name.clone(), why: why.into() };
         committer.catch_up(lagging).await;
+        dirty.level(inner).await;
         committer.new_epoch(&missing, force).await.map_err(stop)?;
         committer.correct_labels(&creating).await;
         inner.env.spawn("metadata log", Box::pin(committer.run()));
+        if !dirty.lost.is_empty() {
+            self.resync_all().await?;
+        }
         self.delete_temporaries().await?;
         inner.env.spawn("cleaner", Box::pin(clean::run(Arc::clone(inner))));
         inner.env.spawn("resync", Box::pin(resync::run(Arc::clone(inner))));
@@ -150,12 +170,39 @@ impl Group {
         Ok(())
     }
 
+    /// No member could tell which regions are dirty: nothing is written to any before all of them
+    /// are known to be clean.
+    async fn resync_all(&self) -> Result<(), Error> {
+        let inner = &self.inner;
+        resync::run(Arc::clone(inner)).await;
+        self.clean_all().await?;
+        inner.check_running()?;
+        if inner.data.regions.count() > 0 {
+            let why = "regions that may be dirty could not be made equal".into();
+            return Err(Error::Stopped { group: inner.name.clone(), why });
+        }
+        DirtyLog::found_again(inner).await
+    }
+
+    /// Cleans every region that can be cleaned.
+    async fn clean_all(&self) -> Result<(), Error> {
+        let inner = &self.inner;
+        loop {
+            while clean::round(inner, Duration::ZERO).await? > 0 {}
+            // Those that the cleaner is at are its, or left by it.
+            inner.data.regions.not_cleaning().await;
+            if !inner.data.regions.may_clean() {
+                return Ok(());
+            }
+        }
+    }
+
     /// Fails disks that leave requests unanswered, and starts their departure.
     fn watch(&self) {
         let inner = Arc::clone(&self.inner);
         let env = Arc::clone(&inner.env);
         let task = async move {
-            while !inner.is_ending() && !inner.is_stopped() {
+            while !inner.is_stopped() {
                 for disk in inner.disks_in_sync() {
                     disk.check_timeout(inner.disk_timeout);
                     if !disk.is_alive() {
@@ -168,36 +215,62 @@ impl Group {
         env.spawn("disk watch", Box::pin(task));
     }
 
-    /// Makes everything durable and clean, and lets go of the disks. Waits for a resync that is
-    /// under way.
+    /// Makes everything durable and clean, and lets go of the disks. Waits for writes and for a
+    /// resync that are under way; what comes later is refused. Goes on to its end although the
+    /// caller goes away.
     ///
     /// # Errors
-    /// The group has stopped; then it needs recovery at the next mount.
+    /// The group has stopped; then it needs recovery at the next mount. Or it is being dismounted
+    /// already.
     pub async fn dismount(&self) -> Result<(), Error> {
         let inner = &self.inner;
         if inner.read_only {
             inner.end_tasks();
+            inner.stop("dismounted");
             return Ok(());
         }
         inner.check_running()?;
+        let group = self.clone();
+        let done = inner.env.run("dismount", async move {
+            group.delete_temporaries().await?;
+            group.inner.close_to_changes().await?;
+            let done = group.dismount_closed().await;
+            if done.is_err() {
+                group.inner.open_to_changes();
+            }
+            done
+        });
+        done.await.unwrap_or_else(|| inner.check_running())
+    }
+
+    /// Nobody writes any more: what is left is made durable and clean.
+    async fn dismount_closed(&self) -> Result<(), Error> {
+        let inner = &self.inner;
         resync::run(Arc::clone(inner)).await;
         resync::rebuild(inner).await?;
         for file in inner.data.open_files() {
             // A file that is gone needs no flush.
-            match crate::data::flush::flush_file(inner, &file, Io::FOREGROUND).await {
-                Ok(()) | Err(Error::NoSuchFile { .. }) => {}
+            let Ok(_entered) = file.enter().await else { continue };
+            match crate::data::flush::flush_inside(inner, &file, Io::FOREGROUND).await {
+                // What has no copy any more is not made durable by staying mounted.
+                Ok(()) | Err(Error::NoCopy { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        while clean::round(inner, Duration::ZERO).await? > 0 {}
+        self.clean_all().await?;
         Checksums::write_back_all(inner).await?;
         inner.flush_disks(Io::FOREGROUND).await?;
         if inner.data.dirty_log.is_behind() {
             let ticket = inner.data.dirty_log.ticket();
             DirtyLog::sync(inner, ticket).await?;
         }
-        inner.change(|_| Ok(((), vec![Op::Clean { clean: true }]))).await?;
+        // A region that could not be made clean is dealt with by the next mount.
+        if inner.data.regions.count() == 0 {
+            inner.change_inside(&[Op::Clean { clean: true }]).await?;
+        }
         inner.end_tasks();
+        // The committer ends when nothing is left to write.
+        inner.wait_stopped().await;
         Ok(())
     }
 
@@ -219,6 +292,7 @@ impl Group {
         if files > 0 && !including_contents {
             return Err(Error::HasFiles { group: inner.name.clone(), files });
         }
+        inner.close_to_changes().await?;
         inner.stop("dropped");
         inner.end_tasks();
         for disk in inner.disks.values().filter(|d| d.is_alive()) {
@@ -295,6 +369,20 @@ fn dirty_pieces(state: &GroupState, dirty: &[RegionKey]) -> BTreeMap<RegionKey, 
             let file = state.files.get(&key.file)?;
             let same = file.incarnation == key.incarnation && !file.temporary;
             same.then(|| (*key, file.pieces_of(key.index.into())))
+        })
+        .collect()
+}
+
+/// The written pieces of every region of every file.
+fn all_pieces(state: &GroupState) -> BTreeMap<RegionKey, u64> {
+    let files = state.files.values().filter(|f| !f.temporary);
+    files
+        .flat_map(|file| {
+            let (number, incarnation) = (file.number, file.incarnation);
+            let regions = (0u32..).zip(&file.pieces).filter(|(_, pieces)| **pieces != 0);
+            regions.map(move |(index, pieces)| {
+                (RegionKey { file: number, incarnation, index }, *pieces)
+            })
         })
         .collect()
 }

@@ -168,6 +168,7 @@ impl Committer {
                 Ok(true) => {}
                 Ok(false) if self.inner.log.end.load(Ordering::Acquire) => {
                     ends.in_order = true;
+                    self.inner.stop("dismounted");
                     return;
                 }
                 Ok(false) => listener.await,

@@ -6,9 +6,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cellar_io::{Device, DeviceExt, EnvExt, Io, IoError, IoErrorKind, Op, SharedEnv};
+use cellar_io::{Device, EnvExt, IoError, IoErrorKind, Op, SharedEnv};
 use futures_util::future::{Either, join_all, select};
 
+use crate::data::dirty_found::FoundDirty;
 use crate::disk::{Disk, DiskIdentity};
 use crate::error::Error;
 use crate::group::MountOptions;
@@ -16,9 +17,8 @@ use crate::meta::chain::{Chain, History, ReadError, Told};
 use crate::meta::commit::{Lagging, MemberState};
 use crate::meta::labels::read_labels;
 use crate::meta::rules;
-use crate::on_disk::dirty::DirtyBlock;
 use crate::on_disk::label::{Label, LabelStatus, Redundancy};
-use crate::on_disk::layout::{BLOCK, DIRTY_LOG, DIRTY_LOG_BYTES, LOG_BLOCKS, REGION_BYTES};
+use crate::on_disk::layout::{BLOCK, LOG_BLOCKS, REGION_BYTES};
 use crate::on_disk::superblock::LogPosition;
 use crate::on_disk::{Damage, Uuid};
 use crate::state::GroupState;
@@ -57,14 +57,18 @@ pub(crate) struct Start {
     pub creating: Vec<u16>,
     /// The newest superblocks of all disks here: generation, and the checkpoint area it names.
     pub generations: BTreeMap<u16, (u64, u8)>,
-    /// The newest version of each block of the dirty log.
-    pub dirty: BTreeMap<u16, DirtyBlock>,
+    /// The dirty log as it was found.
+    pub dirty: FoundDirty,
     /// How many regions can be copied in a second, from how fast the logs could be read.
     pub regions_per_second: f64,
 }
 
 /// What `future` says, unless it says nothing for `limit`.
-async fn within<T>(env: &SharedEnv, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn within<T>(
+    env: &SharedEnv,
+    limit: Duration,
+    future: impl Future<Output = T>,
+) -> Option<T> {
     match select(pin!(future), env.sleep(limit)).await {
         Either::Left((value, _)) => Some(value),
         Either::Right(_) => None,
@@ -179,9 +183,9 @@ pub(crate) async fn start(
         .chain(lagging.iter().map(|l| &l.no))
         .filter_map(|no| disks.get(no))
         .collect();
-    let mut dirty = read_dirty(env, group, &present, timeout).await;
+    let mut dirty = FoundDirty::read(env, group, &present, timeout).await;
     if state.clean {
-        dirty.values_mut().for_each(|block| block.entries.clear());
+        dirty.forget();
     }
     Ok(Start {
         state,
@@ -461,35 +465,6 @@ fn check_complete(
         return Ok(());
     };
     Err(Error::Incomplete { group: name.to_owned(), why })
-}
-
-/// The newest version of each block of the dirty log. A mark is acknowledged when every member has
-/// it, so the newest version on any member has every acknowledged mark of that block.
-async fn read_dirty(
-    env: &SharedEnv,
-    group: Uuid,
-    members: &[&Arc<Disk>],
-    timeout: Duration,
-) -> BTreeMap<u16, DirtyBlock> {
-    let mut newest: BTreeMap<u16, DirtyBlock> = BTreeMap::new();
-    for disk in members {
-        for place in DIRTY_LOG {
-            let length = DIRTY_LOG_BYTES as usize;
-            let read = disk.device().read_at(Io::FOREGROUND, place, length);
-            let Some(Ok(bytes)) = within(env, timeout, read).await else {
-                continue;
-            };
-            for (number, block) in (0u16..).zip(bytes.chunks_exact(BLOCK)) {
-                let Ok(found) = DirtyBlock::decode(block, group, number) else {
-                    continue;
-                };
-                if newest.get(&number).is_none_or(|n| n.generation < found.generation) {
-                    newest.insert(number, found);
-                }
-            }
-        }
-    }
-    newest
 }
 
 /// How many regions may be dirty so that a resync takes `target` at most.

@@ -1,11 +1,15 @@
 //! What a user of a group sees when nothing goes wrong, and when one disk does.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cellar_diskgroup::state::FileType;
-use cellar_diskgroup::{Copies, Error, FileSpec, Redundancy};
-use cellar_io::{Device, DeviceExt, Durability, Io};
+use cellar_diskgroup::{Copies, Error, FileSpec, FoundDisk, Group, MountOptions, Redundancy};
+use cellar_io::real::{OpenOptions, Runtime as RealRuntime, RuntimeOptions, open_disk};
+use cellar_io::{Device, DeviceExt, Durability, EnvExt, Io};
+
+use cellar_wait::{Kind, Waits};
 
 use crate::rig::{Rig, Shape};
 
@@ -244,6 +248,223 @@ fn too_few_failure_groups_and_bad_values_are_refused_in_words() {
             disk.force = true;
         }
         cellar_diskgroup::create(&rig.env(), spec).await.unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_dismount_waits_for_writes_and_refuses_later_ones() {
+    for seed in 0..20 {
+        let shape = Shape::default();
+        let rig = Rig::new(100 + seed, &shape);
+        rig.run(async {
+            rig.create(&shape).await.unwrap();
+            let group = rig.mount().await.unwrap();
+            let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+            file.set_size(16 << 20).await.unwrap();
+            let all = pattern(16 << 20, 0);
+            file.write_at(Io::SCAN, 0, all, Durability::Durable).await.unwrap();
+            group.publish(&file, "f", false).await.unwrap();
+            let writers: Vec<_> = (0..8u64)
+                .map(|n| {
+                    let file = file.clone();
+                    rig.env().run("writer", async move {
+                        let mut written = 0u8;
+                        loop {
+                            let data = pattern(16384, written + 1);
+                            let at = n * (2 << 20);
+                            if file.write_at(Io::SCAN, at, data, Durability::Cached).await.is_err()
+                            {
+                                return written;
+                            }
+                            written = (written + 1) % 200;
+                        }
+                    })
+                })
+                .collect();
+            rig.env().sleep(Duration::from_millis(20 + seed)).await;
+            group.dismount().await.unwrap();
+            assert!(file.set_size(1 << 20).await.is_err(), "refused, not left waiting");
+            assert!(file.flush(Io::COMMIT).await.is_err());
+            assert!(group.mkdir("late", true).await.is_err());
+            let written = futures_util::future::join_all(writers).await;
+            drop(file);
+
+            let group = rig.mount().await.unwrap();
+            assert_eq!(group.resync().dirty_regions, 0, "a clean dismount leaves nothing dirty");
+            let file = group.open("f").unwrap();
+            let found = group.validate(&[file.number()], Copies::All, &|_| {}).await.unwrap();
+            assert!(!found.is_bad(), "{found:?}");
+            for (n, written) in (0u64..).zip(written) {
+                let read = file.read_at(Io::SCAN, n * (2 << 20), 16384).await.unwrap();
+                let written = written.unwrap();
+                let newer = pattern(16384, written + 1);
+                let is = read[..] == pattern(16384, written)[..] || read[..] == newer[..];
+                assert!(is || written == 0, "what was acknowledged is there");
+            }
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn a_flush_says_when_the_only_copy_is_gone() {
+    let shape = Shape::default();
+    let rig = Rig::new(10, &shape);
+    rig.run(async {
+        rig.create(&shape).await.unwrap();
+        let group = rig.mount().await.unwrap();
+        let failgroup = group.disks()[2].failgroup.clone();
+        let alone = FileSpec { placement: Some(failgroup), ..FileSpec::new(FileType::Datafile) };
+        let file = group.create_file(&alone).await.unwrap();
+        file.set_size(2 << 20).await.unwrap();
+        let other = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+        other.set_size(2 << 20).await.unwrap();
+        for file in [&file, &other] {
+            file.write_at(Io::SCAN, 0, pattern(65536, 1), Durability::Cached).await.unwrap();
+        }
+        rig.disks[2].vanish();
+        let error = file.flush(Io::COMMIT).await.unwrap_err();
+        assert!(error.to_string().contains("no copy is online"), "{error}");
+        let data = pattern(65536, 1);
+        let at = 1 << 20;
+        assert!(file.write_at(Io::COMMIT, at, data.clone(), Durability::Durable).await.is_err());
+        other.flush(Io::COMMIT).await.unwrap();
+        other.write_at(Io::COMMIT, at, data, Durability::Durable).await.unwrap();
+        group.dismount().await.unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
+fn more_dirty_regions_than_the_cap_are_resynced_while_writes_go_on() {
+    const REGION: u64 = 4 << 20;
+    let shape = Shape { disks: 2, disk_bytes: 1 << 30, au_size: 4 << 20, ..Shape::default() };
+    let tight = MountOptions { resync_target: Duration::ZERO, ..MountOptions::default() };
+    for seed in 0..4 {
+        let rig = Rig::new(200 + seed, &shape);
+        rig.run(async {
+            rig.create(&shape).await.unwrap();
+            let group = rig.mount().await.unwrap();
+            let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+            file.set_size(200 * REGION).await.unwrap();
+            for version in 0..2 {
+                for region in 0..200 {
+                    let at = region * REGION;
+                    file.write_at(Io::SCAN, at, pattern(65536, version), Durability::Cached)
+                        .await
+                        .unwrap();
+                }
+                file.flush(Io::COMMIT).await.unwrap();
+            }
+            group.publish(&file, "f", false).await.unwrap();
+        })
+        .unwrap();
+        rig.sim.crash();
+        rig.sim.restart();
+        rig.run(async {
+            let group = rig.mount_with(rig.found(), tight.clone()).await.unwrap();
+            let resync = group.resync();
+            assert!(resync.dirty_regions > resync.dirty_regions_cap, "{resync:?}");
+            let file = group.open("f").unwrap();
+            let writes = (0..200u64).rev().map(|region| {
+                let file = file.clone();
+                rig.env().run("writer", async move {
+                    let data = pattern(8192, 9);
+                    file.write_at(Io::SCAN, region * REGION, data, Durability::Cached).await
+                })
+            });
+            for write in futures_util::future::join_all(writes).await {
+                write.unwrap().unwrap();
+            }
+            group.dismount().await.unwrap();
+        })
+        .unwrap();
+    }
+}
+
+/// On real threads: what happens between two of them, a simulation never shows.
+#[test]
+fn small_first_writes_to_one_piece_from_many_threads_all_arrive() {
+    let runtime = RealRuntime::new(&RuntimeOptions { workers: 4, ..Default::default() }).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let env = runtime.env();
+    let disks: Vec<Arc<dyn Device>> = (0..2)
+        .map(|n| {
+            let path = dir.path().join(format!("disk{n}"));
+            std::fs::File::create(&path).unwrap().set_len(64 << 20).unwrap();
+            let disk = open_disk(runtime.real_env(), &path, &OpenOptions::default()).unwrap();
+            disk as Arc<dyn Device>
+        })
+        .collect();
+    runtime.block_on(async {
+        let shape = Shape { disks: 2, ..Shape::default() };
+        let mut spec = Rig::new(0, &shape).spec(&shape);
+        spec.sector_size = None;
+        for (new, disk) in spec.disks.iter_mut().zip(&disks) {
+            new.device = Arc::clone(disk);
+        }
+        cellar_diskgroup::create(&env, spec).await.unwrap();
+        let found = disks.iter().map(|disk| FoundDisk {
+            device: Arc::clone(disk),
+            path: disk.geometry().name.to_string(),
+        });
+        let session = Waits::new().session("group DATA", Kind::Background);
+        let group =
+            Group::mount(&env, session, "DATA", found.collect(), MountOptions::default()).await;
+        let group = group.unwrap();
+        let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+        file.set_size(16 << 20).await.unwrap();
+        for piece in 0..256u64 {
+            let writes = (0..16u64).map(|block| {
+                let file = file.clone();
+                env.run("writer", async move {
+                    let at = piece * 65536 + block * 4096;
+                    let data = pattern(4096, block as u8 + 1);
+                    file.write_at(Io::FOREGROUND, at, data, Durability::Cached).await
+                })
+            });
+            for write in futures_util::future::join_all(writes).await {
+                write.expect("no write panics").unwrap();
+            }
+            let read = file.read_at(Io::FOREGROUND, piece * 65536, 65536).await.unwrap();
+            for (block, bytes) in read.chunks(4096).enumerate() {
+                assert!(bytes == &pattern(4096, block as u8 + 1)[..], "block {block}");
+            }
+        }
+        group.dismount().await.unwrap();
+    });
+}
+
+#[test]
+fn a_disk_with_a_long_queue_is_not_dead_and_one_that_is_silent_is() {
+    let shape = Shape { disks: 2, ..Shape::default() };
+    let mut rig = Rig::new(11, &shape);
+    rig.depth = Some(1);
+    let options = MountOptions { disk_timeout: Duration::from_secs(1), ..MountOptions::default() };
+    rig.run(async {
+        rig.create(&shape).await.unwrap();
+        let group = rig.mount_with(rig.found(), options).await.unwrap();
+        let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+        file.set_size(8 << 20).await.unwrap();
+        file.write_at(Io::SCAN, 0, pattern(8 << 20, 1), Durability::Durable).await.unwrap();
+        // A tenth of a second each, one after the other.
+        rig.disks[1].slow(1000);
+        let writes = (0..64u64).map(|n| {
+            let file = file.clone();
+            rig.env().run("writer", async move {
+                let data = pattern(4096, 3);
+                file.write_at(Io::SCAN, n * 65536, data, Durability::Cached).await
+            })
+        });
+        for write in futures_util::future::join_all(writes).await {
+            write.unwrap().unwrap();
+        }
+        file.flush(Io::COMMIT).await.unwrap();
+        assert_eq!(group.info().offline_disks, 0, "it answers, if late");
+        rig.disks[1].hang();
+        file.write_at(Io::SCAN, 0, pattern(4096, 4), Durability::Durable).await.unwrap();
+        assert_eq!(group.info().offline_disks, 1);
     })
     .unwrap();
 }

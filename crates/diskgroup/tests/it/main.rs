@@ -4,6 +4,7 @@
 
 mod basic;
 mod decisive;
+mod dirty;
 mod fuzz;
 mod golden;
 mod inspect;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use cellar_diskgroup::{
     CreateGroup, Error, FoundDisk, Group, MountOptions, NewDisk, Redundancy, create,
 };
+use cellar_io::sched::{ScheduleOptions, Scheduled};
 use cellar_io::sim::{Sim, SimDisk, SimDiskOptions};
 use cellar_io::{Device, EnvExt, SharedEnv};
 use cellar_wait::{Kind, Waits};
@@ -15,6 +16,8 @@ use cellar_wait::{Kind, Waits};
 pub struct Rig {
     pub sim: Sim,
     pub disks: Vec<Arc<SimDisk>>,
+    /// Requests that a disk is given at once; more wait before it, as they do in production.
+    pub depth: Option<u32>,
 }
 
 /// What the group is to be.
@@ -55,7 +58,7 @@ impl Rig {
                 sim.disk(&format!("disk{i}"), options)
             })
             .collect();
-        Rig { sim, disks }
+        Rig { sim, disks, depth: None }
     }
 
     pub fn env(&self) -> SharedEnv {
@@ -105,11 +108,19 @@ impl Rig {
     pub fn found_of(&self, which: &[usize]) -> Vec<FoundDisk> {
         which
             .iter()
-            .map(|i| FoundDisk {
-                device: Arc::clone(&self.disks[*i]) as Arc<dyn Device>,
-                path: format!("/sim/disk{i}"),
-            })
+            .map(|i| FoundDisk { device: self.device(*i), path: format!("/sim/disk{i}") })
             .collect()
+    }
+
+    fn device(&self, i: usize) -> Arc<dyn Device> {
+        let disk = Arc::clone(&self.disks[i]) as Arc<dyn Device>;
+        match self.depth {
+            Some(depth) => {
+                let options = ScheduleOptions { depth, scan_depth: depth };
+                Arc::new(Scheduled::new(disk, self.env(), options, None))
+            }
+            None => disk,
+        }
     }
 
     pub async fn mount(&self) -> Result<Group, Error> {

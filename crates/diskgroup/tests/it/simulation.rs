@@ -69,6 +69,8 @@ struct World {
     soft: Cell<bool>,
     /// Dismounted in order, and not touched since.
     clean: Cell<bool>,
+    /// Being dismounted: what runs beside it may be refused.
+    leaving: Cell<bool>,
     /// The leg to be lost in this run, and how.
     plan: Option<(usize, Loss)>,
     lost: Cell<bool>,
@@ -110,8 +112,10 @@ impl World {
         let loses = redundancy != Redundancy::External && distinct >= 2 && rng.coin();
         let kinds = [Loss::Vanish, Loss::Vanish, Loss::FailWrites, Loss::Hang];
         let plan = loses.then(|| (rng.below(disks as u64) as usize, kinds[rng.below(4) as usize]));
+        let mut rig = Rig::new(seed, &shape);
+        rig.depth = [None, None, Some(1), Some(4)][rng.below(4) as usize];
         World {
-            rig: Rig::new(seed, &shape),
+            rig,
             shape,
             rng: RefCell::new(rng),
             clock: Cell::new(1),
@@ -122,6 +126,7 @@ impl World {
             created: Cell::new(false),
             soft: Cell::new(false),
             clean: Cell::new(false),
+            leaving: Cell::new(false),
             plan,
             lost: Cell::new(false),
             departed: Cell::new(false),
@@ -152,6 +157,11 @@ impl World {
 
     fn with<T>(&self, id: u32, what: impl FnOnce(&mut FileModel) -> T) -> T {
         what(self.files.borrow_mut().get_mut(&id).expect("the model knows the file"))
+    }
+
+    /// Whether the only copy of the file may have gone with the lost leg.
+    fn may_be_gone(&self, id: u32) -> bool {
+        self.lost.get() && self.with(id, |f| f.copies == 1)
     }
 
     /// The planned leg is lost now, unless it is already.
@@ -221,6 +231,8 @@ async fn mount(w: &World) -> Group {
     let options = MountOptions {
         checksum_cache_bytes: 8192,
         resync_target: Duration::from_millis(200),
+        // Many blocks of the dirty log in half of the mounts.
+        dirty_block_entries: [2, 252][w.below(2) as usize],
         ..MountOptions::default()
     };
     w.count(|s| s.mounts += 1);
@@ -317,6 +329,7 @@ async fn read_some(w: &World, id: u32, file: &File, first: u32, count: u32, pin:
                 panic!("read: {what}");
             }
         }
+        Err(_) if w.may_be_gone(id) => {}
         Err(error) => panic!("read of file {id} at {at}: {error}"),
     }
 }
@@ -347,6 +360,7 @@ async fn group_is_sound(w: &World, group: &Group) {
         group.env().sleep(Duration::from_millis(20)).await;
     }
     group.check().expect("metadata holds together");
+    nothing_was_corrupt(group);
     for checksums in [true, false] {
         let numbers: Vec<u32> = w
             .files
@@ -356,6 +370,8 @@ async fn group_is_sound(w: &World, group: &Group) {
             .map(|f| f.number)
             .collect();
         let mut found = group.validate(&numbers, Copies::All, &|_| {}).await.expect("validate");
+        assert_eq!(found.pieces_differing, 0, "copies differ: {:?}", found.places);
+        assert_eq!(found.checksums_wrong, 0, "wrong checksums: {:?}", found.places);
         if checksums && found.checksums_unknown > 0 {
             // A crash tore a checksum block: having been looked at, it is made again.
             group.env().sleep(Duration::from_secs(1)).await;
@@ -371,6 +387,16 @@ async fn group_is_sound(w: &World, group: &Group) {
         if checksums {
             assert_eq!(found.checksums_unknown, 0, "unknown checksums: {:?}", found.places);
         }
+    }
+    nothing_was_corrupt(group);
+}
+
+/// No disk here rots: a checksum that was wrong, or a repair, is a mistake that reading has hidden.
+fn nothing_was_corrupt(group: &Group) {
+    for disk in group.disks() {
+        let count = |name: &str| disk.counters.get(name).copied().unwrap_or(0);
+        let (wrong, repaired) = (count("checksum_errs"), count("repaired"));
+        assert_eq!((wrong, repaired), (0, 0), "wrong checksums, repairs on {}", disk.name);
     }
 }
 
@@ -408,8 +434,17 @@ async fn write_some(w: &World, open: &Open, zero: bool) {
         let head = data.split_to(cut);
         open.file.write(Io::SCAN, at, vec![head, data], durability).await
     };
-    if let Err(error) = result {
-        panic!("write {id} to file {}: {error}", open.id);
+    match result {
+        Err(error) if w.leaving.get() && error.to_string().contains("stopped") => {
+            w.say(format!("write {id} refused"));
+            return;
+        }
+        Err(_) if w.may_be_gone(open.id) => {
+            w.say(format!("write {id}: its copy is gone"));
+            return;
+        }
+        Err(error) => panic!("write {id} to file {}: {error}", open.id),
+        Ok(()) => {}
     }
     let durable = durability == Durability::Durable && !zero;
     let now = w.tick();
@@ -419,8 +454,11 @@ async fn write_some(w: &World, open: &Open, zero: bool) {
 
 async fn flush(w: &World, open: &Open) {
     let issued = w.tick();
-    if let Err(error) = open.file.flush(Io::COMMIT).await {
-        panic!("flush of file {}: {error}", open.id);
+    match open.file.flush(Io::COMMIT).await {
+        Err(error) if w.leaving.get() && error.to_string().contains("stopped") => return,
+        Err(_) if w.may_be_gone(open.id) => return,
+        Err(error) => panic!("flush of file {}: {error}", open.id),
+        Ok(()) => {}
     }
     w.with(open.id, |f| f.flushed(issued));
     w.say(format!("flush {issued} of file {} done", open.id));
@@ -479,10 +517,9 @@ async fn create_file(w: &World, group: &Group) -> Option<Open> {
         0 => w.shape.disks,
         n => n.min(4),
     };
-    let alone = w.plan.is_some();
     let spec = {
         let mut rng = w.rng.borrow_mut();
-        let least = if alone { 2 } else { 1 };
+        let least = if w.plan.is_some() && !rng.one_in(6) { 2 } else { 1 };
         let most = if w.shape.redundancy == Redundancy::External { 1 } else { distinct.min(3) };
         let copies = rng.within(least..=(most as u64).max(least)) as u8;
         FileSpec {
@@ -624,7 +661,8 @@ async fn some_work(w: &World, group: &Group, open: &RefCell<Vec<std::rc::Rc<Open
         }
         let one = all[w.below(all.len() as u64) as usize].clone();
         let what = w.below(20);
-        steps.push(Box::pin(async move {
+        let patience = if w.below(10) == 0 { Some(w.below(4000)) } else { None };
+        let step = async move {
             match what {
                 0..=8 => write_some(w, &one, false).await,
                 9 => write_some(w, &one, true).await,
@@ -632,7 +670,15 @@ async fn some_work(w: &World, group: &Group, open: &RefCell<Vec<std::rc::Rc<Open
                 13..=16 => read_random(w, &one).await,
                 _ => resize(w, &one, alone).await,
             }
-        }));
+        };
+        steps.push(match patience {
+            // The caller goes away; what it asked for may happen or not.
+            Some(micros) if what <= 16 => Box::pin(async move {
+                let limit = w.rig.env().sleep(Duration::from_micros(micros));
+                futures_util::future::select(Box::pin(step), limit).await;
+            }),
+            _ => Box::pin(step),
+        });
     }
     if w.below(3) == 0 {
         w.count(|s| s.ops += 1);
@@ -691,26 +737,56 @@ async fn life(w: &World, last: bool) {
     drop(held);
     group_is_sound(w, &group).await;
     if last {
-        everything_goes(w, &group, open).await;
+        everything_goes(w, &group, &open).await;
     } else {
-        open.borrow_mut().clear();
+        drop_unnamed(w, &open, false);
     }
     w.say("dismount".into());
-    let issued = w.tick();
-    if let Err(error) = group.dismount().await {
-        panic!("dismount: {error}");
-    }
+    let rest = if last { vec![] } else { leftovers(w, &open) };
+    let dismount = async {
+        if let Err(error) = group.dismount().await {
+            panic!("dismount: {error}");
+        }
+    };
+    w.leaving.set(true);
+    futures_util::future::join(dismount, futures_util::future::join_all(rest)).await;
+    w.leaving.set(false);
+    // What was acknowledged is there; what was refused may be.
+    let now = w.tick();
     for file in w.files.borrow_mut().values_mut() {
-        file.flushed(issued);
+        file.flushed(now);
+        file.crash(now);
     }
     w.clean.set(true);
     w.soft.set(false);
     w.say("dismounted".into());
 }
 
+/// Work that is not waited for before a dismount.
+fn leftovers<'a>(w: &'a World, open: &RefCell<Vec<std::rc::Rc<Open>>>) -> Vec<Step<'a>> {
+    let all: Vec<std::rc::Rc<Open>> = open.borrow().clone();
+    let mut steps: Vec<Step<'_>> = Vec::new();
+    if all.is_empty() || w.below(2) == 0 {
+        return steps;
+    }
+    for _ in 0..1 + w.below(6) {
+        let one = all[w.below(all.len() as u64) as usize].clone();
+        steps.push(Box::pin(async move {
+            w.rig.env().sleep(Duration::from_micros(w.below(20_000))).await;
+            for _ in 0..1 + w.below(4) {
+                match w.below(8) {
+                    0 => flush(w, &one).await,
+                    what => write_some(w, &one, what == 1).await,
+                }
+            }
+        }));
+    }
+    steps
+}
+
 /// Deletes every file: all room comes back.
-async fn everything_goes(w: &World, group: &Group, open: RefCell<Vec<std::rc::Rc<Open>>>) {
-    drop(open);
+async fn everything_goes(w: &World, group: &Group, open: &RefCell<Vec<std::rc::Rc<Open>>>) {
+    open.borrow_mut().clear();
     let paths: Vec<String> =
         w.names.borrow().iter().filter(|(_, f)| f.is_some()).map(|(p, _)| p.clone()).collect();
     for path in paths {

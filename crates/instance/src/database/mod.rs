@@ -227,6 +227,7 @@ impl Database {
                 self.instance.budget().limit(Consumer::Checksums),
             )
             .unwrap_or(usize::MAX),
+            ..MountOptions::default()
         };
         let session = self.instance.sessions().background(&format!("group {name}"));
         let disks = found

@@ -1,0 +1,208 @@
+//! Damage to the dirty log, and what a mount makes of it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use cellar_diskgroup::on_disk::layout::{BLOCK_U64, DIRTY_LOG, au_offset, checksum_place};
+use cellar_diskgroup::state::FileType;
+use cellar_diskgroup::{Copies, FileSpec, Group, MountOptions, Redundancy};
+use cellar_io::{DeviceExt, Durability, EnvExt, Io, IoErrorKind};
+
+use crate::rig::{Rig, Shape};
+
+const REGION: u64 = 4 << 20;
+
+fn content(version: u8) -> Bytes {
+    (0..65536u32).map(|i| (i / 512) as u8 ^ i as u8 ^ version).collect::<Vec<u8>>().into()
+}
+
+fn two_disks() -> Shape {
+    Shape { disks: 2, ..Shape::default() }
+}
+
+/// A group with a file of two regions, mounted for the second time.
+async fn group_with_a_file(rig: &Rig, shape: &Shape) -> Group {
+    rig.create(shape).await.unwrap();
+    let group = rig.mount().await.unwrap();
+    let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+    file.set_size(2 * REGION).await.unwrap();
+    for region in 0..2 {
+        let at = region * REGION;
+        file.write_at(Io::SCAN, at, content(0), Durability::Durable).await.unwrap();
+    }
+    group.publish(&file, "f", false).await.unwrap();
+    drop(file);
+    group.dismount().await.unwrap();
+    rig.mount().await.unwrap()
+}
+
+async fn overwrite(group: &Group, region: u64, version: u8) {
+    let file = group.open("f").unwrap();
+    let at = region * REGION;
+    file.write_at(Io::COMMIT, at, content(version), Durability::Durable).await.unwrap();
+}
+
+async fn holds(group: &Group, region: u64, version: u8) {
+    let file = group.open("f").unwrap();
+    let read = file.read_at(Io::FOREGROUND, region * REGION, 65536).await.unwrap();
+    assert!(read[..] == content(version)[..], "region {region} holds version {version}");
+}
+
+#[test]
+fn a_mark_found_on_one_member_is_made_durable_on_all() {
+    let shape = two_disks();
+    let rig = Rig::new(1, &shape);
+    let before = rig.run(async {
+        let group = group_with_a_file(&rig, &shape).await;
+        overwrite(&group, 0, 1).await;
+        let before = rig.disks[1].peek(DIRTY_LOG[0], 2 << 20);
+        overwrite(&group, 1, 1).await;
+        before
+    });
+    rig.sim.crash();
+    rig.sim.restart();
+    // The power went before the second disk had the mark of the second region.
+    rig.disks[1].poke(DIRTY_LOG[0], &before.unwrap());
+    rig.run(async {
+        let group = rig.mount().await.unwrap();
+        overwrite(&group, 1, 2).await;
+        // The disk that had the mark goes; the other goes on alone.
+        rig.disks[0].vanish();
+        overwrite(&group, 0, 2).await;
+    });
+    rig.sim.crash();
+    rig.sim.restart();
+    rig.run(async {
+        let group = rig.mount_with(rig.found_of(&[1]), Default::default()).await.unwrap();
+        holds(&group, 0, 2).await;
+        holds(&group, 1, 2).await;
+        let number = group.open("f").unwrap().number();
+        let found = group.validate(&[number], Copies::All, &|_| {}).await.unwrap();
+        assert!(!found.is_bad(), "{found:?}");
+    });
+}
+
+#[test]
+fn a_dirty_log_that_cannot_be_read_is_not_an_empty_one() {
+    for unreadable in [false, true] {
+        let shape = two_disks();
+        let rig = Rig::new(2, &shape);
+        rig.run(async {
+            let group = group_with_a_file(&rig, &shape).await;
+            overwrite(&group, 0, 1).await;
+            overwrite(&group, 1, 1).await;
+        });
+        rig.sim.crash();
+        rig.sim.restart();
+        for disk in &rig.disks {
+            for place in DIRTY_LOG {
+                match unreadable {
+                    true => disk.fail_reads_until_written(place..place + BLOCK_U64),
+                    false => disk.corrupt(place + 100, 8),
+                }
+            }
+        }
+        // The power may go while the mount looks for what is dirty; the next one looks again.
+        for events in [20, 60, 100, 140, 180, 220] {
+            rig.sim.crash_after(events);
+            if rig.run(async { rig.mount().await.map(|_| ()).unwrap() }).is_none() {
+                rig.sim.restart();
+            }
+            rig.sim.crash_never();
+        }
+        rig.run(async {
+            let group = rig.mount().await.unwrap();
+            holds(&group, 0, 1).await;
+            holds(&group, 1, 1).await;
+            let number = group.open("f").unwrap().number();
+            let found = group.validate(&[number], Copies::All, &|_| {}).await.unwrap();
+            assert!(!found.is_bad(), "{found:?}");
+            let errors: u64 = group.disks().iter().map(|d| d.counters["checksum_errs"]).sum();
+            assert_eq!(errors, 0, "nothing was corrupt");
+            // The log counts again.
+            overwrite(&group, 0, 3).await;
+            group.abandon();
+            rig.env().sleep(Duration::from_secs(1)).await;
+            let group = rig.mount().await.unwrap();
+            assert_eq!(group.resync().dirty_regions, 1, "only what was written is dirty");
+            holds(&group, 0, 3).await;
+        });
+    }
+}
+
+#[test]
+fn a_read_only_mount_reads_dirty_regions_and_calls_nothing_corrupt() {
+    let shape = two_disks();
+    let rig = Rig::new(3, &shape);
+    rig.run(async {
+        let group = group_with_a_file(&rig, &shape).await;
+        overwrite(&group, 0, 1).await;
+        overwrite(&group, 1, 1).await;
+    });
+    rig.sim.crash();
+    rig.sim.restart();
+    let read_only = MountOptions { read_only: true, ..MountOptions::default() };
+    rig.run(async {
+        let group = rig.mount_with(rig.found(), read_only).await.unwrap();
+        let file = group.open("f").unwrap();
+        for _ in 0..3 {
+            holds(&group, 0, 1).await;
+            holds(&group, 1, 1).await;
+            let part = file.read_at(Io::FOREGROUND, REGION + 512, 1024).await.unwrap();
+            assert!(part[..] == content(1)[512..1536]);
+        }
+        let found = group.validate(&[file.number()], Copies::All, &|_| {}).await.unwrap();
+        assert!(!found.is_bad(), "{found:?}");
+        assert_eq!(found.dirty_pieces, 2, "a read without a resync cleans nothing");
+        let errors: u64 = group.disks().iter().map(|d| d.counters["checksum_errs"]).sum();
+        assert_eq!(errors, 0);
+    });
+}
+
+#[test]
+fn rot_beside_lost_checksums_is_not_given_a_right_one() {
+    let shape = Shape {
+        disks: 1,
+        redundancy: Redundancy::External,
+        au_size: 4 << 20,
+        disk_bytes: 120 << 20,
+        ..Shape::default()
+    };
+    let rig = Rig::new(4, &shape);
+    let data: Bytes =
+        (0..4 << 20).map(|i: u32| (i / 512 * 7 + i) as u8).collect::<Vec<u8>>().into();
+    rig.run(async {
+        rig.create(&shape).await.unwrap();
+        let group = rig.mount().await.unwrap();
+        let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+        file.set_size(4 << 20).await.unwrap();
+        file.write_at(Io::SCAN, 0, data.clone(), Durability::Durable).await.unwrap();
+        group.publish(&file, "f", false).await.unwrap();
+        drop(file);
+        group.dismount().await.unwrap();
+
+        let disk = &rig.disks[0];
+        let holds_it = |au: &u32| disk.peek(au_offset(*au, 4 << 20), 4096)[..] == data[..4096];
+        let au = (1..20).find(holds_it).unwrap();
+        // The last piece of the AU has half of its checksums in each of two blocks.
+        let first = (0..1024u64).find(|b| checksum_place(au, *b, 4 << 20).entry == 0);
+        let place = |block: u64| checksum_place(au, block, 4 << 20);
+        let split = (1009..1024).find(|b| place(*b).number != place(1008).number);
+        let split = split.or(first).unwrap();
+        let piece = split / 16 * 16;
+        assert!(split > piece, "AU {au} is the first of its run");
+        disk.corrupt(place(piece).offset + 100, 8);
+        disk.corrupt(au_offset(au, 4 << 20) + split * 4096 + 10, 1);
+
+        let group = rig.mount().await.unwrap();
+        let file = group.open("f").unwrap();
+        let at = piece * 4096;
+        let read = file.read_at(Io::FOREGROUND, at, 4096).await.unwrap();
+        assert!(read[..] == data[at as usize..at as usize + 4096]);
+        rig.env().sleep(Duration::from_secs(1)).await;
+        let error = file.read_at(Io::FOREGROUND, split * 4096, 4096).await.unwrap_err();
+        assert!(matches!(error.kind, IoErrorKind::Media), "{error}");
+        let found = group.validate(&[file.number()], Copies::All, &|_| {}).await.unwrap();
+        assert_eq!(found.checksums_wrong, 1, "{found:?}");
+    });
+}
