@@ -1,13 +1,13 @@
 //! Who holds the metadata, and when what was found may be believed. Pure; model-checked in
-//! `tests/it/membership.rs` over all orders of events: six for one and two
-//! disks, fewer for more (`CELLAR_MODEL_DEPTH`).
+//! `tests/it/membership.rs` over all orders of up to six events, for one to five disks.
 //!
 //! A *set* is one, two, three or five disks. One process writes at a time (each disk is locked),
 //! so the danger is never two writers at once but two writers one after the other, on disks that
 //! did not see each other's records.
 //!
 //! - A record is committed when every member has it. A member that fails is taken out by a record
-//!   that the remaining members have, and there must be enough of them ([`may_continue`]).
+//!   that the remaining members have, and there must be enough of them, of the set that is
+//!   committed, whatever was written since ([`may_go_on`]).
 //! - A mount believes the newest history it finds if enough members of that history's last set
 //!   are there ([`is_proven`]): then no later record can exist only on disks that are missing.
 

@@ -8,6 +8,7 @@ mod dirty;
 mod fuzz;
 mod golden;
 mod inspect;
+mod log;
 mod membership;
 mod model;
 mod rig;

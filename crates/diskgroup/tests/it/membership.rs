@@ -56,6 +56,13 @@ struct State {
     next: u8,
 }
 
+/// A state that was not seen before, the number of the one it comes from, and by which event.
+struct Found {
+    state: State,
+    number: u32,
+    event: u16,
+}
+
 struct Model {
     redundancy: Redundancy,
     disks: u8,
@@ -224,31 +231,65 @@ impl Model {
         // Where each state comes from: the number of another, and by which event.
         let mut from: Vec<(u32, u16)> = vec![(0, 0)];
         for n in 1..=depth {
+            let last = n == depth;
+            let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+            let share = edge.len().div_ceil(threads).max(1);
+            let found: Vec<Result<Vec<Found>, String>> = std::thread::scope(|scope| {
+                let parts: Vec<_> = edge
+                    .chunks(share)
+                    .map(|part| {
+                        let (seen, from) = (&seen, &from);
+                        scope.spawn(move || self.expand(part, last, seen, from))
+                    })
+                    .collect();
+                parts.into_iter().map(|p| p.join().expect("it does not panic")).collect()
+            });
             let mut next = Vec::new();
-            for (state, number) in &edge {
-                let mounts = self.mounts(state).map_err(|why| {
-                    let path = self.path(&from, *number).join("\n");
-                    let (kind, disks) = (self.redundancy, self.disks);
-                    format!("{kind:?}, {disks} disks, after\n{path}\n{why}\n{state:#?}")
-                })?;
-                if n == depth {
-                    continue;
-                }
-                let mut ends = Seen::default();
-                let events = mounts.into_iter().chain(self.writes(state));
-                for (event, (_, begun)) in (0u16..).zip(events) {
-                    self.to_the_end(begun, &mut ends, &mut |end| {
-                        let end = end.plain(self.disks);
-                        if seen.insert(digest(&end)) {
-                            next.push((end, from.len() as u32));
-                            from.push((*number, event));
-                        }
-                    });
+            for part in found {
+                for Found { state, number, event } in part? {
+                    if seen.insert(digest(&state)) {
+                        next.push((state, from.len() as u32));
+                        from.push((number, event));
+                    }
                 }
             }
             edge = next;
         }
         Ok(seen.len())
+    }
+
+    /// The states that the next event leads to from those of `part` and that are not `seen` yet.
+    fn expand(
+        &self,
+        part: &[(State, u32)],
+        last: bool,
+        seen: &Seen,
+        from: &[(u32, u16)],
+    ) -> Result<Vec<Found>, String> {
+        let mut found = Vec::new();
+        let mut here = Seen::default();
+        for (state, number) in part {
+            let mounts = self.mounts(state).map_err(|why| {
+                let path = self.path(from, *number).join("\n");
+                let (kind, disks) = (self.redundancy, self.disks);
+                format!("{kind:?}, {disks} disks, after\n{path}\n{why}\n{state:#?}")
+            })?;
+            if last {
+                continue;
+            }
+            let mut ends = Seen::default();
+            let events = mounts.into_iter().chain(self.writes(state));
+            for (event, (_, begun)) in (0u16..).zip(events) {
+                self.to_the_end(begun, &mut ends, &mut |end| {
+                    let end = end.plain(self.disks);
+                    let digest = digest(&end);
+                    if !seen.contains(&digest) && here.insert(digest) {
+                        found.push(Found { state: end, number: *number, event });
+                    }
+                });
+            }
+        }
+        Ok(found)
     }
 
     /// The events that led to a state.
@@ -448,16 +489,9 @@ fn permute<K: PartialEq>(
     }
 }
 
-fn depth_of(disks: u8) -> usize {
-    let asked = std::env::var("CELLAR_MODEL_DEPTH").ok().and_then(|v| v.parse().ok());
-    match disks {
-        0..3 => 6,
-        _ => asked.unwrap_or(4),
-    }
-}
-
 fn check(redundancy: Redundancy, disks: u8) {
-    let depth = depth_of(disks);
+    let asked = std::env::var("CELLAR_MODEL_DEPTH").ok().and_then(|v| v.parse().ok());
+    let depth = asked.unwrap_or(6);
     match (Model { redundancy, disks }).check(depth) {
         Ok(states) => eprintln!("{redundancy:?}, {disks} disks, {depth} events: {states} states"),
         Err(why) => panic!("{why}"),
