@@ -2,7 +2,9 @@
 //! that another process sent to DIR/cellar.sock writes to that process instead.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+#[cfg(feature = "sql")]
+use std::path::Path;
+use std::path::PathBuf;
 
 use futures_channel::mpsc::UnboundedSender;
 use serde::Serialize;
@@ -20,6 +22,7 @@ pub enum Format {
 }
 
 /// A piece of output of a command that runs for another process.
+#[cfg_attr(not(feature = "sql"), expect(dead_code, reason = "the small program has no server"))]
 #[derive(Debug)]
 pub enum Piece {
     /// For its stdout.
@@ -29,6 +32,7 @@ pub enum Piece {
 }
 
 /// The process that a command runs for, when it is not this one.
+#[cfg_attr(not(feature = "sql"), expect(dead_code, reason = "the small program has no server"))]
 #[derive(Clone, Debug)]
 pub struct Remote {
     /// Where its output goes.
@@ -82,6 +86,7 @@ pub fn is_remote() -> bool {
 }
 
 /// A path of the command line, from the directory of whoever typed it.
+#[cfg(feature = "sql")]
 pub fn path(path: &Path) -> PathBuf {
     REMOTE.try_with(|remote| remote.cwd.join(path)).unwrap_or_else(|_| path.to_owned())
 }
@@ -97,9 +102,11 @@ pub fn json(value: &impl Serialize) -> Result<(), Fault> {
 }
 
 /// Standard output as a writer.
+#[cfg(feature = "sql")]
 #[derive(Debug)]
 pub struct Out;
 
+#[cfg(feature = "sql")]
 impl Write for Out {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         match write(bytes) {

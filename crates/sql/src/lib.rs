@@ -3,6 +3,8 @@
 //! [`Engine`] runs statements; [`Host`] is what it needs of the instance. This crate alone knows
 //! DataFusion.
 
+#![cfg(feature = "engine")]
+
 pub mod engine;
 pub mod error;
 pub mod failure;

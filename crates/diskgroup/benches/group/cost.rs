@@ -53,7 +53,12 @@ impl Mirror {
             bytes: Some(used),
             shape: None,
         };
-        let group = rig.group(&place);
+        rig.create(&place);
+        let mut mount = MountOptions::default();
+        if let Some(seconds) = options.target {
+            mount.resync_target = Duration::from_secs(seconds);
+        }
+        let group = rig.mount(&place, mount);
         let file = rig.file(&group, "f", bytes, true);
         let raw = Area {
             devices: place.disks.iter().map(|p| rig.open(p)).collect(),

@@ -29,6 +29,8 @@ pub struct Options {
     pub seconds: u64,
     /// Bytes of file data; 0 takes the default of the measurement.
     pub size: u64,
+    /// Seconds that a resync may take.
+    pub target: Option<u64>,
     /// Without fio and rivals: for a profile.
     pub alone: bool,
     /// Only arms whose name has this in it.
@@ -50,7 +52,7 @@ impl Options {
 }
 
 const HELP: &str = "WHAT is one of read, scan, shaped, write, pieces, btrfs, cost, hot, resync, mount; \
-                    options are --dir --rounds --seconds --size --only --record --alone";
+                    options are --dir --rounds --seconds --size --only --record --target --alone";
 
 fn main() {
     refuse_debug();
@@ -90,6 +92,7 @@ fn parse() -> Option<(String, Options)> {
         rounds: 3,
         seconds: 2,
         size: 0,
+        target: None,
         alone: false,
         only: None,
         record: None,
@@ -105,6 +108,7 @@ fn parse() -> Option<(String, Options)> {
             "--size" => options.size = value().parse::<u64>().expect("--size is in MiB") << 20,
             "--only" => options.only = Some(value()),
             "--record" => options.record = Some(value().into()),
+            "--target" => options.target = Some(value().parse().expect("--target is in seconds")),
             "--alone" => options.alone = true,
             // What `cargo bench` adds.
             "--bench" => {}

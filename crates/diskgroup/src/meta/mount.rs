@@ -18,7 +18,7 @@ use crate::meta::commit::{Lagging, MemberState};
 use crate::meta::labels::read_labels;
 use crate::meta::rules;
 use crate::on_disk::label::{Label, LabelStatus, Redundancy};
-use crate::on_disk::layout::{BLOCK, LOG_BLOCKS, REGION_BYTES};
+use crate::on_disk::layout::{AU_START, BLOCK_U64, REGION_BYTES};
 use crate::on_disk::superblock::LogPosition;
 use crate::on_disk::{Damage, Uuid};
 use crate::state::GroupState;
@@ -122,15 +122,8 @@ pub(crate) async fn disks_of(
     Ok((group, labelled))
 }
 
-/// Reads the metadata of every disk, of all at once; the speed of that tells how many regions a
-/// resync will do in a second.
-async fn read_chains(
-    env: &SharedEnv,
-    group: Uuid,
-    labelled: &mut [Labelled],
-    timeout: Duration,
-) -> f64 {
-    let began = env.now();
+/// Reads the metadata of every disk, of all at once.
+async fn read_chains(env: &SharedEnv, group: Uuid, labelled: &mut [Labelled], timeout: Duration) {
     let reads = labelled.iter().map(|l| {
         let chain = Chain::read(&l.found.device, group, l.label.disk);
         within(env, timeout, chain)
@@ -140,10 +133,49 @@ async fn read_chains(
         // A disk whose metadata cannot be read counts as one without metadata.
         l.chain = chain.and_then(Result::ok);
     }
-    let read = labelled.iter().filter(|l| l.chain.is_some()).count() as u64;
-    let seconds = env.now().since(began).as_secs_f64().max(1e-6);
-    // A resync reads every copy, all disks at once as here; two copies are what most files have.
-    (read * LOG_BLOCKS * BLOCK as u64) as f64 / seconds / 2.0 / REGION_BYTES as f64
+}
+
+/// One read of the probe.
+const PROBE_STEP: u64 = 512 << 10;
+/// Bytes that a round of the probe reads of a disk at most, and of all of them; all at once.
+const PROBE_BYTES: u64 = 8 << 20;
+const PROBE_BYTES_IN_ALL: u64 = 64 << 20;
+/// Rounds of the probe at most; none begins after `PROBE_TIME`.
+const PROBE_ROUNDS: u64 = 4;
+const PROBE_TIME: Duration = Duration::from_millis(60);
+
+/// How many regions a resync will do in a second: as it does, all disks are read at once, in large
+/// pieces. What is read does not matter. The best of some rounds counts: what else goes on just
+/// now will not go on then.
+async fn probe(env: &SharedEnv, disks: &[&Arc<Disk>], copies: u64) -> f64 {
+    let share = PROBE_BYTES_IN_ALL / disks.len().max(1) as u64;
+    let each = PROBE_BYTES.min(share).max(PROBE_STEP);
+    let began = env.now();
+    let mut best = 0.0_f64;
+    for round in 0..PROBE_ROUNDS {
+        let start = env.now();
+        let bytes = read_all(disks, AU_START + round * each, each).await;
+        let seconds = env.now().since(start).as_secs_f64().max(1e-6);
+        best = best.max(bytes as f64 / seconds);
+        if env.now().since(began) > PROBE_TIME {
+            break;
+        }
+    }
+    // A fifth is left to what else a resync does, and to whoever works meanwhile.
+    0.8 * best / copies as f64 / REGION_BYTES as f64
+}
+
+/// Reads `length` bytes of every disk, all at once; how much could be read.
+async fn read_all(disks: &[&Arc<Disk>], start: u64, length: u64) -> u64 {
+    let reads = disks.iter().flat_map(|disk| {
+        let end = disk.device().geometry().size.min(start + length);
+        (start..end).step_by(PROBE_STEP as usize).map(move |at| async move {
+            let length = (end - at).min(PROBE_STEP) / BLOCK_U64 * BLOCK_U64;
+            let read = disk.device().read_at(Io::FOREGROUND, at, length as usize).await;
+            read.map_or(0, |read| read.len() as u64)
+        })
+    });
+    join_all(reads).await.into_iter().sum()
 }
 
 /// Finds the newest provable state among the disks found.
@@ -158,7 +190,7 @@ pub(crate) async fn start(
 ) -> Result<Start, Error> {
     let (force, timeout) = (options.force, options.disk_timeout);
     let (group, mut labelled) = disks_of(env, name, found, timeout).await?;
-    let regions_per_second = read_chains(env, group, &mut labelled, timeout).await;
+    read_chains(env, group, &mut labelled, timeout).await;
     if let Some(damage) = labelled.iter().filter_map(|l| l.chain.as_ref()?.too_new()).next() {
         let what = "superblock".to_owned();
         return Err(Error::Damaged { group: name.to_owned(), what, damage: damage.clone() });
@@ -178,6 +210,9 @@ pub(crate) async fn start(
     members.retain(|no, _| disks.contains_key(no));
     lagging.retain(|l| disks.contains_key(&l.no));
     check_complete(name, &state, &disks, &missing)?;
+    let copies = u64::from(state.header.redundancy.copies());
+    let here: Vec<&Arc<Disk>> = disks.values().filter(|d| d.is_in_sync()).collect();
+    let regions_per_second = within(env, timeout, probe(env, &here, copies)).await.unwrap_or(0.0);
     let present: Vec<&Arc<Disk>> = members
         .keys()
         .chain(lagging.iter().map(|l| &l.no))
