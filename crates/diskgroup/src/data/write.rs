@@ -9,6 +9,7 @@ use futures_util::future::join_all;
 
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::file::FileRuntime;
+use crate::data::range_lock::RangeGuard;
 use crate::data::region::Regions;
 use crate::data::{flush, read, resync};
 use crate::disk::{Disk, lock};
@@ -105,18 +106,7 @@ async fn try_write_part(
     for (region, pieces) in pieces_of(narrow.0, narrow.1) {
         resync::ensure_synced(inner, file, file.key(region), pieces).await?;
     }
-    let mut range = narrow;
-    let locked = loop {
-        let guard = file.locks.lock(range.0, range.1).await;
-        // From the narrow range each time: another may have written the new piece meanwhile, and
-        // what he wrote must not be taken for part of this write.
-        let wide = widen(inner, file, narrow);
-        if wide == range {
-            break guard;
-        }
-        drop(guard);
-        range = wide;
-    };
+    let (range, locked) = lock_widened(inner, file, narrow).await;
     let touched = pieces_of(range.0, range.1);
     let mut written = BTreeMap::new();
     let mut marks = Vec::new();
@@ -152,6 +142,26 @@ async fn try_write_part(
         flush::flush_file(inner, file, io).await?;
     }
     Ok(true)
+}
+
+/// Holds a range, widened to whole pieces where they are new.
+async fn lock_widened<'a>(
+    inner: &Inner,
+    file: &'a FileRuntime,
+    narrow: (u64, u64),
+) -> ((u64, u64), RangeGuard<'a>) {
+    let mut range = narrow;
+    loop {
+        let guard = file.locks.lock(range.0, range.1).await;
+        // From the narrow range each time: another may have written the new piece meanwhile, and
+        // what he wrote must not be taken for part of this write.
+        let wide = widen(inner, file, narrow);
+        if wide == range {
+            return (range, guard);
+        }
+        drop(guard);
+        range = wide;
+    }
 }
 
 fn has_fresh(file: &FileRuntime, touched: &BTreeMap<u32, u64>) -> bool {
@@ -327,4 +337,67 @@ pub(crate) async fn zero_file(
         at += part;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use cellar_io::sim::{Sim, SimDiskOptions};
+    use cellar_io::{Device, EnvExt};
+    use cellar_wait::{Kind, Waits};
+
+    use super::*;
+    use crate::state::FileType;
+    use crate::{CreateGroup, FileSpec, FoundDisk, Group, MountOptions, NewDisk, Redundancy};
+
+    async fn group(sim: &Sim) -> Group {
+        let disk: Arc<dyn Device> = sim.disk("disk", SimDiskOptions::default());
+        let path = "/sim/disk".to_owned();
+        let new = NewDisk {
+            device: Arc::clone(&disk),
+            path: path.clone(),
+            name: None,
+            failgroup: None,
+            size: None,
+            force: false,
+        };
+        let spec = CreateGroup {
+            name: "DATA".to_owned(),
+            redundancy: Redundancy::External,
+            au_size: 1 << 20,
+            sector_size: None,
+            attributes: Default::default(),
+            holds_catalog: false,
+            disks: vec![new],
+        };
+        crate::create(&sim.env(), spec).await.expect("created");
+        let session = Waits::new().session("group DATA", Kind::Background);
+        let found = vec![FoundDisk { device: disk, path }];
+        let options = MountOptions::default();
+        Group::mount(&sim.env(), session, "DATA", found, options).await.expect("mounted")
+    }
+
+    #[test]
+    fn a_piece_that_another_wrote_meanwhile_is_not_widened_to() {
+        let sim = Sim::new(1);
+        sim.run(async {
+            let group = group(&sim).await;
+            let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.expect("made");
+            file.set_size(1 << 20).await.expect("room");
+            let inner = Arc::clone(&group.inner);
+            let runtime = {
+                let core = lock(&inner.core);
+                inner.data.file(&core.state.files[&file.number()])
+            };
+            let other = runtime.locks.lock(32 << 10, 36 << 10).await;
+            let (all, own) = (Arc::clone(&inner), Arc::clone(&runtime));
+            let waiting = sim.env().run("writer", async move {
+                let (range, _guard) = lock_widened(&all, &own, (4096, 8192)).await;
+                range
+            });
+            sim.env().sleep(std::time::Duration::from_millis(1)).await;
+            runtime.add_fresh(0, 1);
+            drop(other);
+            assert_eq!(waiting.await, Some((4096, 8192)));
+        });
+    }
 }

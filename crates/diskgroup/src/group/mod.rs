@@ -30,10 +30,10 @@ use crate::state::{GroupState, Op};
 use inner::{Inner, InnerParts};
 use room::Room;
 
-pub use files::{FileSpec, Listed, PublishIf};
 pub(crate) use files::check_attributes;
 #[cfg(feature = "object-store")]
 pub(crate) use files::parts_of;
+pub use files::{FileSpec, Listed, PublishIf};
 pub use handle::File;
 pub use report::{DiskInfo, FileInfo, GroupInfo, Resync, aus_of};
 

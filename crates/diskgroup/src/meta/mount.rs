@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cellar_io::{Device, EnvExt, IoError, IoErrorKind, Op, SharedEnv};
+use cellar_io::{Device, DeviceExt, EnvExt, Io, IoError, IoErrorKind, Op, SharedEnv};
 use futures_util::future::{Either, join_all, select};
 
 use crate::data::dirty_found::FoundDirty;

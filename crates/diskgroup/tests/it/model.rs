@@ -50,6 +50,8 @@ pub struct FileModel {
     /// Writes up to this one no longer matter for the sector.
     floor: Vec<u32>,
     writes: Vec<Write>,
+    /// Reads under way, by when they were issued.
+    reads: Vec<u32>,
     crashed: u32,
 }
 
@@ -104,6 +106,7 @@ impl FileModel {
             base: Vec::new(),
             floor: Vec::new(),
             writes: Vec::new(),
+            reads: Vec::new(),
             crashed: 0,
         }
     }
@@ -148,6 +151,16 @@ impl FileModel {
         self.compact();
     }
 
+    /// A read is issued.
+    pub fn begin_read(&mut self, issued: u32) {
+        self.reads.push(issued);
+    }
+
+    /// A read ended, or is not waited for any more.
+    pub fn end_read(&mut self, issued: u32) {
+        self.reads.retain(|r| *r != issued);
+    }
+
     /// The machine crashed.
     pub fn crash(&mut self, now: u32) {
         self.crashed = now;
@@ -161,7 +174,9 @@ impl FileModel {
         while let Some(w) = self.writes.first().copied() {
             let rival =
                 |o: &Write| o.id != w.id && o.first < w.end && w.first < o.end && o.id < w.done;
-            if !w.durable || self.writes.iter().any(rival) {
+            // A read under way may find what was there before.
+            let read = self.reads.iter().any(|issued| *issued < w.done);
+            if !w.durable || read || self.writes.iter().any(rival) {
                 return;
             }
             for s in w.first..w.end.min(self.sectors()) {
@@ -192,7 +207,8 @@ impl FileModel {
             let at = s as usize;
             let floor = self.floor[at];
             let here = || near.iter().filter(move |w| w.covers(s) && w.id > floor);
-            let solid = |w: &&Write| w.durable || (w.done < issued && w.id > self.crashed);
+            // One that completed while the read was under way may have come after it.
+            let solid = |w: &&Write| w.done < issued && (w.durable || w.id > self.crashed);
             let newest_solid = here().filter(solid).map(|w| w.id).max();
             let may = here().any(|w| w.value == found && newest_solid.is_none_or(|n| w.done > n))
                 || (newest_solid.is_none() && found == self.base[at]);

@@ -16,6 +16,8 @@ use cellar_diskgroup::{Copies, Error, File, FileSpec, Group, MountOptions, Redun
 use cellar_io::sim::Rng;
 use cellar_io::{Device, DeviceExt, Discard, Durability, EnvExt, Io};
 
+use ends::{everything_goes, leftovers};
+
 use crate::model::{FileModel, stamp};
 use crate::rig::{Rig, Shape};
 
@@ -317,10 +319,30 @@ async fn read_all(w: &World, id: u32, file: &File) {
     }
 }
 
+/// A read that the model knows of, until it ends or its caller goes away.
+struct Reading<'a>(&'a World, u32, u32);
+
+impl Reading<'_> {
+    fn new(w: &World, id: u32, issued: u32) -> Reading<'_> {
+        w.with(id, |f| f.begin_read(issued));
+        Reading(w, id, issued)
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        // The file may be gone.
+        if let Some(file) = self.0.files.borrow_mut().get_mut(&self.1) {
+            file.end_read(self.2);
+        }
+    }
+}
+
 async fn read_some(w: &World, id: u32, file: &File, first: u32, count: u32, pin: bool) {
     let issued = w.tick();
     let sector = w.with(id, |f| f.sector);
     let at = u64::from(first) * u64::from(sector);
+    let _reading = Reading::new(w, id, issued);
     match file.read_at(Io::FOREGROUND, at, (count * sector) as usize).await {
         Ok(bytes) => {
             let pin = (pin && !w.soft.get()).then(|| w.tick());
@@ -762,44 +784,5 @@ async fn life(w: &World, last: bool) {
     w.say("dismounted".into());
 }
 
-/// Work that is not waited for before a dismount.
-fn leftovers<'a>(w: &'a World, open: &RefCell<Vec<std::rc::Rc<Open>>>) -> Vec<Step<'a>> {
-    let all: Vec<std::rc::Rc<Open>> = open.borrow().clone();
-    let mut steps: Vec<Step<'_>> = Vec::new();
-    if all.is_empty() || w.below(2) == 0 {
-        return steps;
-    }
-    for _ in 0..1 + w.below(6) {
-        let one = all[w.below(all.len() as u64) as usize].clone();
-        steps.push(Box::pin(async move {
-            w.rig.env().sleep(Duration::from_micros(w.below(20_000))).await;
-            for _ in 0..1 + w.below(4) {
-                match w.below(8) {
-                    0 => flush(w, &one).await,
-                    what => write_some(w, &one, what == 1).await,
-                }
-            }
-        }));
-    }
-    steps
-}
-
-/// Deletes every file: all room comes back.
-async fn everything_goes(w: &World, group: &Group, open: &RefCell<Vec<std::rc::Rc<Open>>>) {
-    open.borrow_mut().clear();
-    let paths: Vec<String> =
-        w.names.borrow().iter().filter(|(_, f)| f.is_some()).map(|(p, _)| p.clone()).collect();
-    for path in paths {
-        group.remove(&path).await.expect("it is there");
-    }
-    // A disk that hangs keeps the metadata log waiting for half a minute.
-    group.env().sleep(Duration::from_secs(40)).await;
-    assert!(group.files().is_empty(), "no file is left: {:?}", group.files());
-    for disk in group.disks() {
-        assert_eq!(disk.free_mb, disk.total_mb, "all room of {} came back", disk.name);
-    }
-    w.files.borrow_mut().clear();
-    w.names.borrow_mut().retain(|_, f| f.is_none());
-}
-
+mod ends;
 mod runs;
