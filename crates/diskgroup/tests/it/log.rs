@@ -181,7 +181,7 @@ fn no_crash_loses_a_name_while_the_log_goes_round_and_areas_grow() {
     }
     eprintln!("{seen:?}");
     let Seen { crashes, laps, checkpoints, grown_areas, lost } = seen;
-    assert!(seeds < 24 || crashes > 24 && lost > 24, "{crashes} crashes, {lost} lost");
-    assert!(seeds < 24 || laps > 12 && checkpoints > 72, "{laps} laps, {checkpoints} checkpoints");
+    assert!(seeds < 24 || crashes > 24 && lost > 12, "{crashes} crashes, {lost} lost");
+    assert!(seeds < 24 || laps > 5 && checkpoints > 40, "{laps} laps, {checkpoints} checkpoints");
     assert!(seeds < 24 || grown_areas > 6, "{grown_areas} areas grew");
 }
