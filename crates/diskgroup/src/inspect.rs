@@ -159,7 +159,7 @@ async fn metadata(device: &Arc<dyn Device>, label: &Label, chain: &Chain) -> Vec
     parts.push(log(chain, label, &history.superblock));
     let state = history.state(device, label.au_size.into()).await;
     parts.push(match state {
-        Ok((state, _)) => Inspection::leaf("state", "checkpoint and log").with(state_parts(&state)),
+        Ok(told) => Inspection::leaf("state", "checkpoint and log").with(state_parts(&told.state)),
         Err(ReadError::Damage(damage)) => Inspection::leaf("state", damaged(&damage)),
         Err(ReadError::Io(error)) => Inspection::leaf("state", error),
     });

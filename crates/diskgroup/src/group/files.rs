@@ -331,38 +331,23 @@ impl Group {
             .await
     }
 
-    /// Removes a directory; with `force` also all names in it.
+    /// Removes a directory; with `force` also all names in it. What does not fit one record of the
+    /// log goes in several, files before directories: a crash may leave a part.
     ///
     /// # Errors
     /// It is not there, or not empty.
     pub async fn rmdir(&self, path: &str, force: bool) -> Result<(), Error> {
         let parts = parts_of(path)?;
-        let orphans = self
-            .inner
-            .change(|core| {
-                let names = &core.state.names;
-                let dir = names.lookup_dir(&parts)?;
-                let steps = names.plan_rmdir(dir, force)?;
-                let mut lost: std::collections::BTreeMap<u32, (Alias, usize)> =
-                    std::collections::BTreeMap::new();
-                for (_, entry) in names.walk(dir)? {
-                    if let Entry::File(alias) = entry {
-                        lost.entry(alias.file.0).or_insert((alias, 0)).1 += 1;
-                    }
-                }
-                let orphans: Vec<u32> = lost
-                    .values()
-                    .filter_map(|(alias, names)| orphaned(core, *alias, *names))
-                    .collect();
-                let mut ops: Vec<Op> = steps.into_iter().map(Op::Name).collect();
-                ops.extend(orphans.iter().map(|number| Op::FileUnpublish { number: *number }));
-                Ok((orphans, ops))
-            })
-            .await?;
-        for orphan in orphans {
-            self.reap(Some(orphan)).await?;
+        loop {
+            let plan = |core: &mut Core| rmdir_some(core, &parts, force);
+            let (orphans, all) = self.inner.change(plan).await?;
+            for orphan in orphans {
+                self.reap(Some(orphan)).await?;
+            }
+            if all {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     /// Names that match a pattern with `*` and `%`, part by part; `recursive` lists what is below.
@@ -455,6 +440,40 @@ fn orphaned(core: &Core, alias: Alias, lost: usize) -> Option<u32> {
     let exists = core.state.files.contains_key(&alias.file.0);
     (exists && names <= lost).then_some(alias.file.0)
 }
+
+/// The first steps that remove a directory, as many as a record takes: the files that lose their
+/// last name by them, and whether they are all.
+#[expect(clippy::type_complexity, reason = "what a plan returns")]
+fn rmdir_some(
+    core: &Core,
+    parts: &[PathPart],
+    force: bool,
+) -> Result<((Vec<u32>, bool), Vec<Op>), Error> {
+    let names = &core.state.names;
+    let steps = names.plan_rmdir(names.lookup_dir(parts)?, force)?;
+    let is_file = |step: &NameOp| matches!(step, NameOp::Unlink { .. });
+    let (files, dirs): (Vec<NameOp>, Vec<NameOp>) = steps.into_iter().partition(is_file);
+    let count = files.len() + dirs.len();
+    let mut lost: std::collections::BTreeMap<u32, (Alias, usize)> =
+        std::collections::BTreeMap::new();
+    let mut ops: Vec<Op> = Vec::new();
+    for step in files.into_iter().chain(dirs).take(NAMES_PER_RECORD) {
+        if let NameOp::Unlink { dir, name } = &step
+            && let Some(Entry::File(alias)) = names.entry(*dir, name)?
+        {
+            lost.entry(alias.file.0).or_insert((alias, 0)).1 += 1;
+        }
+        ops.push(Op::Name(step));
+    }
+    let all = ops.len() == count;
+    let orphans: Vec<u32> =
+        lost.values().filter_map(|(alias, names)| orphaned(core, *alias, *names)).collect();
+    ops.extend(orphans.iter().map(|number| Op::FileUnpublish { number: *number }));
+    Ok(((orphans, all), ops))
+}
+
+/// Names that are removed by one record: of the longest, half a record.
+const NAMES_PER_RECORD: usize = 1000;
 
 fn mkdirs(core: &Core, dirs: &[PathPart]) -> Result<(crate::names::DirNo, Vec<Op>), Error> {
     let steps = core.state.names.plan_mkdir(dirs, true)?;
@@ -599,7 +618,7 @@ pub(crate) async fn shrink(inner: &Arc<Inner>, number: u32, bytes: u64) -> Resul
                 runtime.remove_fresh(region, pieces);
             }
         }
-        let ticket = core.enqueue(&ops);
+        let ticket = inner.enqueue(&mut core, &ops)?;
         core.free_after(ticket, freed);
         let file = core.state.files.get(&number).cloned();
         core.space.respread(number, file.as_ref());
@@ -636,7 +655,7 @@ pub(crate) async fn delete_file(inner: &Arc<Inner>, number: u32) -> Result<(), E
             return Ok(());
         };
         let freed = file.legs.clone();
-        let ticket = core.enqueue(&[Op::FileDelete { number }]);
+        let ticket = inner.enqueue(&mut core, &[Op::FileDelete { number }])?;
         core.free_after(ticket, freed);
         core.space.respread(number, None);
         closed.mark_gone();

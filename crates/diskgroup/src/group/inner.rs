@@ -16,8 +16,8 @@ use crate::data::Data;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::group::room::Room;
-use crate::on_disk::Uuid;
 use crate::on_disk::record::PAYLOAD_MAX;
+use crate::on_disk::{Damage, Uuid};
 use crate::state::{GroupState, Leg, Op};
 
 /// Metadata in RAM and what waits to be logged. Held for microseconds, never over I/O.
@@ -31,6 +31,36 @@ pub(crate) struct Core {
     queued: u64,
     /// Extents to be freed once the change with that ticket is durable.
     frees: Vec<(u64, Vec<Leg>)>,
+    /// Bytes of `queue`.
+    queued_bytes: usize,
+    broken: bool,
+    /// Set while a checkpoint is under way.
+    pub gate: bool,
+    pub log_room: LogRoom,
+}
+
+/// Bytes that wait for the log, at which changes wait before they are made.
+const QUEUE_MAX: usize = PAYLOAD_MAX / 2;
+
+/// What the metadata log has room for while a checkpoint cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogRoom {
+    /// Everything.
+    Plenty,
+    /// The disk of a member is full and the metadata does not fit there: only what makes it
+    /// smaller.
+    Shrink,
+    /// The ring is nearly full, too: only who takes part.
+    Nothing,
+}
+
+/// Why a change cannot be.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ChangeError {
+    #[error("a change of {bytes} bytes")]
+    TooLarge { bytes: usize },
+    #[error("a change did not fit the state: {0}")]
+    Misfit(Damage),
 }
 
 struct Queued {
@@ -47,21 +77,72 @@ pub(crate) struct Batch {
 
 impl Core {
     pub fn new(state: GroupState, space: Room) -> Core {
-        Core { state, space, queue: Vec::new(), queued: 0, frees: Vec::new() }
+        Core {
+            state,
+            space,
+            queue: Vec::new(),
+            queued: 0,
+            frees: Vec::new(),
+            queued_bytes: 0,
+            broken: false,
+            gate: false,
+            log_room: LogRoom::Plenty,
+        }
     }
 
     /// Applies `ops` and queues them as one: a crash keeps all of them or none.
-    pub fn enqueue(&mut self, ops: &[Op]) -> u64 {
+    ///
+    /// # Errors
+    /// Together they do not fit a record, and nothing was done; or one does not fit the state, and
+    /// [`Core::is_broken`] from now on.
+    pub fn enqueue(&mut self, ops: &[Op]) -> Result<u64, ChangeError> {
         let mut w = Writer::new();
-        for op in ops {
-            self.state.apply(op).expect("a change is checked before it is queued");
-            op.put(&mut w);
-        }
+        ops.iter().for_each(|op| op.put(&mut w));
         let payload = w.into_bytes();
-        assert!(payload.len() <= PAYLOAD_MAX, "large changes are cut into records");
+        if payload.len() > PAYLOAD_MAX {
+            return Err(ChangeError::TooLarge { bytes: payload.len() });
+        }
+        for op in ops {
+            if let Err(damage) = self.state.apply(op) {
+                self.broken = true;
+                return Err(ChangeError::Misfit(damage));
+            }
+        }
         self.queued += 1;
+        self.queued_bytes += payload.len();
         self.queue.push(Queued { payload, ticket: self.queued });
-        self.queued
+        Ok(self.queued)
+    }
+
+    /// Whether a change was applied in part: the state is of no use any more.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Whether another change may come now. While a checkpoint is under way, or much is queued
+    /// already, it waits: what is queued when a checkpoint begins must fit the rest of the ring.
+    fn takes_changes(&self) -> bool {
+        !self.gate && self.queued_bytes < QUEUE_MAX
+    }
+
+    /// Refuses `ops` if the metadata has no room for them, and gives back the AUs they took.
+    fn check_log_room(&mut self, group: &str, ops: &[Op]) -> Result<(), Error> {
+        let fits = match self.log_room {
+            LogRoom::Plenty => true,
+            LogRoom::Shrink => !ops.iter().any(Op::grows),
+            LogRoom::Nothing => ops.iter().all(|op| matches!(op, Op::Clean { .. })),
+        };
+        if fits {
+            return Ok(());
+        }
+        for op in ops {
+            if let Op::FileExtend { number, legs } = op {
+                legs.iter().for_each(|leg| self.space.free(*leg));
+                self.space.respread(*number, self.state.files.get(number));
+            }
+        }
+        let why = "a metadata disk is full, and the metadata needs more room than it has there";
+        Err(Error::NoSpace { group: group.to_owned(), wanted_mb: 0, why: why.to_owned() })
     }
 
     /// Frees extents once the change with `ticket` is durable.
@@ -83,12 +164,8 @@ impl Core {
             taken += 1;
         }
         self.queue.drain(..taken);
+        self.queued_bytes = self.queue.iter().map(|q| q.payload.len()).sum();
         (taken > 0).then_some(Batch { payload, ticket })
-    }
-
-    /// Whether changes wait for the log.
-    pub fn has_queued(&self) -> bool {
-        !self.queue.is_empty()
     }
 
     /// The extents that may be given out again now that `ticket` is durable.
@@ -142,6 +219,17 @@ pub(crate) struct Inner {
     /// no change that looked before is queued after.
     dismounting: AtomicBool,
     stopped: OnceLock<Arc<str>>,
+}
+
+/// Stops the group if it is dropped by a panic: what the panic left half-done is never written.
+struct StopOnPanic<'a>(&'a Inner);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop("a change of the metadata ended in a panic");
+        }
+    }
 }
 
 /// What a new [`Inner`] is made from.
@@ -257,21 +345,46 @@ impl Inner {
         &self,
         plan: impl FnOnce(&mut Core) -> Result<(T, Vec<Op>), Error>,
     ) -> Result<T, Error> {
+        self.wait_for_room().await?;
         let (value, ticket) = self.change_later(plan)?;
         self.wait_durable(ticket).await?;
         Ok(value)
     }
 
+    async fn wait_for_room(&self) -> Result<(), Error> {
+        let mut wait = None;
+        loop {
+            let listener = self.log.moved.listen();
+            self.check_running()?;
+            if lock(&self.core).takes_changes() {
+                break;
+            }
+            wait = wait.or_else(|| Some(self.begin(Event::METADATA_LOG_WRITE)));
+            listener.await;
+        }
+        if let Some(wait) = wait {
+            self.end(wait);
+        }
+        Ok(())
+    }
+
     /// As [`Inner::change`], but returns at once with the ticket to wait for.
-    pub fn change_later<T>(
+    fn change_later<T>(
         &self,
         plan: impl FnOnce(&mut Core) -> Result<(T, Vec<Op>), Error>,
     ) -> Result<(T, u64), Error> {
+        let _watched = StopOnPanic(self);
         let queued = {
             let mut core = lock(&self.core);
             self.check_writable()?;
             let (value, ops) = plan(&mut core)?;
-            let ticket = if ops.is_empty() { core.queued } else { core.enqueue(&ops) };
+            let ticket = match ops.is_empty() {
+                true => core.queued,
+                false => {
+                    core.check_log_room(&self.name, &ops)?;
+                    self.enqueue(&mut core, &ops)?
+                }
+            };
             (value, ticket)
         };
         self.log.wanted.notify(1);
@@ -280,13 +393,31 @@ impl Inner {
 
     /// A change by somebody whom the dismount waits for, or by the dismount itself.
     pub async fn change_inside(&self, ops: &[Op]) -> Result<(), Error> {
+        self.wait_for_room().await?;
         let ticket = {
             let mut core = lock(&self.core);
             self.check_running()?;
-            core.enqueue(ops)
+            core.check_log_room(&self.name, ops)?;
+            self.enqueue(&mut core, ops)?
         };
         self.log.wanted.notify(1);
         self.wait_durable(ticket).await
+    }
+
+    /// Applies and queues operations; stops the group if they do not fit its state.
+    pub fn enqueue(&self, core: &mut Core, ops: &[Op]) -> Result<u64, Error> {
+        core.enqueue(ops).map_err(|error| match error {
+            ChangeError::TooLarge { bytes } => Error::BadValue {
+                what: "a change of the metadata of",
+                value: format!("{bytes} bytes"),
+                allowed: format!("at most {PAYLOAD_MAX} bytes at once"),
+            },
+            ChangeError::Misfit(_) => {
+                let why: Arc<str> = error.to_string().into();
+                self.stop(Arc::clone(&why));
+                Error::Stopped { group: self.name.clone(), why }
+            }
+        })
     }
 
     /// Waits until the change with `ticket` is durable on every member of the metadata set.
@@ -317,7 +448,7 @@ impl Inner {
             frees
         };
         self.data.forget_aus(&frees);
-        self.log.durable.store(ticket, Ordering::Release);
+        self.log.durable.fetch_max(ticket, Ordering::AcqRel);
         self.log.moved.notify(usize::MAX);
     }
 

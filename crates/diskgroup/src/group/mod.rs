@@ -130,12 +130,11 @@ impl Group {
         let group = Group { inner };
         // From here on a disk that does not answer is failed, also while the mount goes on.
         group.watch();
-        if !options.read_only
-            && let Err(error) = group.take_over(start, options.force).await
-        {
-            group.inner.stop(error.to_string());
-            return Err(error);
+        let unmounted = StopUnlessMounted(Some(&group.inner));
+        if !options.read_only {
+            group.take_over(start, options.force).await?;
         }
+        unmounted.mounted();
         Ok(group)
     }
 
@@ -143,12 +142,24 @@ impl Group {
     /// epoch without the disks that are missing, and starts the tasks.
     async fn take_over(&self, start: Start, force: bool) -> Result<(), Error> {
         let inner = &self.inner;
-        let Start { position, missing, members, lagging, generations, dirty, .. } = start;
-        let mut committer = Committer::new(Arc::clone(inner), position, members, generations);
+        let Start {
+            position,
+            missing,
+            members,
+            lagging,
+            committed,
+            generations,
+            creating,
+            dirty,
+            ..
+        } = start;
+        let inner_too = Arc::clone(inner);
+        let mut committer = Committer::new(inner_too, position, members, committed, generations);
         let stop = |why: String| Error::Stopped { group: inner.name.clone(), why: why.into() };
-        committer.catch_up(&lagging).await.map_err(stop)?;
+        committer.catch_up(lagging).await;
         dirty.level(inner).await;
         committer.new_epoch(&missing, force).await.map_err(stop)?;
+        committer.correct_labels(&creating).await;
         inner.env.spawn("metadata log", Box::pin(committer.run()));
         if !dirty.lost.is_empty() {
             self.resync_all().await?;
@@ -411,6 +422,23 @@ pub(crate) fn check_attribute(name: &str, value: &str) -> Result<(), Error> {
             value: name.to_owned(),
             allowed: "content.checksum, content.type, disk_repair_time".to_owned(),
         }),
+    }
+}
+
+/// Stops a group whose mount ends any other way than well, so that its tasks let go of the disks.
+struct StopUnlessMounted<'a>(Option<&'a Inner>);
+
+impl StopUnlessMounted<'_> {
+    fn mounted(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for StopUnlessMounted<'_> {
+    fn drop(&mut self) {
+        if let Some(inner) = self.0 {
+            inner.stop("it could not be mounted");
+        }
     }
 }
 

@@ -119,6 +119,12 @@ impl Room {
         self.space.map_mut(DiskNo(disk)).ok()?.reserve(Au(0)).map(|au| au.0)
     }
 
+    /// Gives back an AU that [`Room::reserve`] took.
+    pub fn unreserve(&mut self, disk: u16, au: u32) {
+        let map = self.space.map_mut(DiskNo(disk)).expect("a disk of the group");
+        map.unreserve(Au(au)).expect("only what was taken is given back");
+    }
+
     pub fn set_online(&mut self, disk: u16, online: bool) {
         self.space.set_allocatable(DiskNo(disk), online).expect("a disk of the group");
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cellar_io::{Device, DeviceExt, Io, IoError};
 use futures_util::future::try_join_all;
 
@@ -25,7 +26,39 @@ pub(crate) struct History {
     pub superblock: Superblock,
     /// The position behind the last record.
     pub end: LogPosition,
-    pub records: Vec<Vec<Op>>,
+    pub records: Vec<Record>,
+    /// The record that follows is whole and in its place, but not understood: a later version wrote
+    /// it, and what it says must neither be overlooked nor overwritten.
+    pub refused: Option<Damage>,
+}
+
+/// A record of a history.
+pub(crate) struct Record {
+    pub at: LogPosition,
+    /// Its blocks in the ring; a filler has one.
+    pub blocks: u64,
+    pub ops: Vec<Op>,
+}
+
+impl Record {
+    /// Whether the record says nothing, or only where a checkpoint may go. Nobody waits for such a
+    /// record, so it does not show that what is before it was ever committed.
+    fn is_quiet(&self) -> bool {
+        self.ops.iter().all(|op| matches!(op, Op::Area { .. }))
+    }
+
+    fn bytes(&self, ring: &[u8]) -> Bytes {
+        let at = (self.at.lsn % LOG_BLOCKS) as usize * BLOCK;
+        Bytes::copy_from_slice(&ring[at..at + self.blocks as usize * BLOCK])
+    }
+}
+
+/// What a history comes to.
+pub(crate) struct Told {
+    pub state: GroupState,
+    /// The metadata sets before the last one of which each may be the committed one still, as far
+    /// as this history tells: no record shows that the changes after them were committed.
+    pub before: Vec<Vec<u16>>,
 }
 
 impl Chain {
@@ -63,16 +96,6 @@ impl Chain {
         slots.map(|s| (s.generation, s.area)).max()
     }
 
-    /// The newest superblock's generation, 0 if there is none.
-    pub fn generation(&self) -> u64 {
-        self.slots
-            .iter()
-            .filter_map(|(_, s)| s.as_ref().ok())
-            .map(|s| s.generation)
-            .max()
-            .unwrap_or(0)
-    }
-
     /// A superblock that says it was written by a later version, if any.
     pub fn too_new(&self) -> Option<&Damage> {
         self.slots
@@ -98,22 +121,22 @@ impl Chain {
 fn follow(ring: &[u8], group: Uuid, superblock: Superblock) -> History {
     let mut end = superblock.position;
     let mut records = Vec::new();
-    loop {
-        if end.lsn - superblock.position.lsn >= LOG_BLOCKS {
-            break;
-        }
-        match record::decode(ring, group, end) {
-            Ok((header, payload)) => match Op::get_all(payload) {
-                Ok(ops) => {
-                    end = header.next();
-                    records.push(ops);
-                }
-                Err(_) => break,
-            },
-            Err(_) => break,
+    let mut refused = None;
+    while end.lsn - superblock.position.lsn < LOG_BLOCKS {
+        let Ok((header, payload)) = record::decode(ring, group, end) else { break };
+        match Op::get_all(payload) {
+            Ok(ops) => {
+                let blocks = if payload.is_empty() { 1 } else { header.blocks.into() };
+                records.push(Record { at: end, blocks, ops });
+                end = header.next();
+            }
+            Err(damage) => {
+                refused = Some(damage);
+                break;
+            }
         }
     }
-    History { superblock, end, records }
+    History { superblock, end, records, refused }
 }
 
 impl History {
@@ -123,16 +146,57 @@ impl History {
         self.end == other.end
     }
 
-    /// Reads the checkpoint and applies the records. Also tells the metadata set before the last
-    /// record, if that record changed it.
+    /// Whether a disk that ends at a place that is not this history's end can be brought there: the
+    /// records that it lacks, from `ring`, which is that of the disk that tells this history. They
+    /// take the place of records that only that disk has.
+    pub fn lacked_by(&self, own: &History, ring: &[u8]) -> Option<Vec<(u64, Bytes)>> {
+        if self.end.lsn - own.superblock.position.lsn.min(self.end.lsn) > LOG_BLOCKS {
+            return None;
+        }
+        let knows = |at: &LogPosition| own.end == *at || own.records.iter().any(|r| r.at == *at);
+        let first = self.records.iter().rposition(|r| knows(&r.at))?;
+        Some(self.records[first..].iter().map(|r| (r.at.lsn, r.bytes(ring))).collect())
+    }
+
+    /// Reads the checkpoint and applies the records.
     ///
     /// # Errors
     /// The disk cannot be read, or what is on it is damaged.
-    pub async fn state(
+    pub async fn state(&self, device: &Arc<dyn Device>, au_size: u64) -> Result<Told, ReadError> {
+        let mut state = self.checkpoint(device, au_size).await?;
+        let before = self.unconfirmed(&state.members);
+        for op in self.records.iter().flat_map(|r| &r.ops) {
+            state.apply(op)?;
+        }
+        Ok(Told { state, before })
+    }
+
+    /// The sets before the last one, back to the one that is known to have been committed;
+    /// `members` is the set of the checkpoint.
+    fn unconfirmed(&self, members: &[u16]) -> Vec<Vec<u16>> {
+        let mut members = members.to_vec();
+        let mut before = Vec::new();
+        for record in &self.records {
+            let old = members.clone();
+            for op in &record.ops {
+                if let Op::Members { members: new } = op {
+                    members.clone_from(new);
+                }
+            }
+            if old != members {
+                before.push(old);
+            } else if !record.is_quiet() {
+                before.clear();
+            }
+        }
+        before
+    }
+
+    async fn checkpoint(
         &self,
         device: &Arc<dyn Device>,
         au_size: u64,
-    ) -> Result<(GroupState, Option<Vec<u16>>), ReadError> {
+    ) -> Result<GroupState, ReadError> {
         let s = &self.superblock;
         let wanted = u64::from(s.chunks) * CHUNK_BYTES as u64;
         let size = device.geometry().size;
@@ -156,16 +220,7 @@ impl History {
         }
         let content =
             checkpoint::decode(s.group, s.position.lsn, s.chunks_crc, s.content_bytes, &bytes)?;
-        let mut state = GroupState::decode(&content)?;
-        let mut before = state.members.clone();
-        for record in &self.records {
-            before.clone_from(&state.members);
-            for op in record {
-                state.apply(op)?;
-            }
-        }
-        let changed = (before != state.members).then_some(before);
-        Ok((state, changed))
+        Ok(GroupState::decode(&content)?)
     }
 }
 

@@ -7,20 +7,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use cellar_io::{Durability, Io};
+use cellar_io::{Durability, Io, IoError};
 use futures_util::future::join_all;
 
 use crate::codec::Writer;
 use crate::data::dirty_log::DirtyLog;
 use crate::disk::{Disk, lock};
-use crate::group::inner::Inner;
+use crate::group::inner::{Batch, Inner, LogRoom};
 use crate::meta::checkpoint::{self, Target};
+use crate::meta::labels::{read_labels, write_labels};
 use crate::meta::rules;
 use crate::on_disk::checkpoint::{EncodedCheckpoint, chunks_for, encode};
-use crate::on_disk::layout::{BLOCK_U64, CHUNK_BYTES, LOG_BLOCKS, LOG_CHECKPOINT_AT, LOG_START};
+use crate::on_disk::label::{Label, LabelStatus};
+use crate::on_disk::layout::{
+    BLOCK_U64, CHUNK_BYTES, LOG_BLOCKS, LOG_CHECKPOINT_AT, LOG_START, RECORD_BLOCKS_MAX,
+};
 use crate::on_disk::record;
-use crate::on_disk::superblock::{AuRun, LogPosition};
-use crate::state::Op;
+use crate::on_disk::superblock::{AuRun, LogPosition, RUNS_MAX};
+use crate::state::{GroupState, Op};
 
 /// What the committer knows of the metadata on one disk.
 #[derive(Clone, Copy, Debug)]
@@ -33,15 +37,46 @@ pub(crate) struct MemberState {
     pub area: u8,
 }
 
+/// A member that lacks the end of the newest history.
+pub(crate) struct Lagging {
+    pub no: u16,
+    pub member: MemberState,
+    /// The records it lacks: where in the endless log, and their bytes.
+    pub lacks: Vec<(u64, Bytes)>,
+}
+
 /// The task's own state.
 pub(crate) struct Committer {
     inner: Arc<Inner>,
     position: LogPosition,
-    /// The committed set, as it is on disk.
+    /// The disks that get every record: the newest set, committed or not yet.
     members: BTreeMap<u16, MemberState>,
+    /// The set that is committed; until the first record of a mount came through, each set that may
+    /// be (see [`rules::may_go_on`]).
+    committed: Vec<Vec<u16>>,
     /// The newest superblocks of disks that are not members now: generation, and the checkpoint
     /// area that it names.
     generations: BTreeMap<u16, (u64, u8)>,
+    /// Blocks of the log in use when a checkpoint could last not be written; else 0.
+    tried_at: u64,
+}
+
+/// Blocks of the log after which a checkpoint for which there was no room is tried again.
+const TRY_AGAIN_AFTER: u64 = 4;
+
+/// Stops the group when the committer ends in any way but in order: nobody else tells those who
+/// wait for it.
+struct StopUnlessEnded {
+    inner: Arc<Inner>,
+    in_order: bool,
+}
+
+impl Drop for StopUnlessEnded {
+    fn drop(&mut self) {
+        if !self.in_order {
+            self.inner.stop("the metadata log task ended");
+        }
+    }
 }
 
 /// The group cannot go on.
@@ -52,51 +87,52 @@ impl Committer {
         inner: Arc<Inner>,
         position: LogPosition,
         members: BTreeMap<u16, MemberState>,
+        committed: Vec<Vec<u16>>,
         generations: BTreeMap<u16, (u64, u8)>,
     ) -> Committer {
-        Committer { inner, position, members, generations }
+        Committer { inner, position, members, committed, generations, tried_at: 0 }
     }
 
     /// Brings members that lag behind the newest history up to date, before anything is written
-    /// that they would lack: each gets a checkpoint of the state as of the end of that history.
-    pub async fn catch_up(&mut self, lagging: &[u16]) -> Result<(), String> {
-        if !lagging.is_empty() {
-            self.checkpoint(lagging).await.map_err(|Fatal(why)| why)?;
+    /// that they would lack: each gets the records it has not, as they are. A disk that fails
+    /// meanwhile stays behind; the new epoch goes without it.
+    pub async fn catch_up(&mut self, lagging: Vec<Lagging>) {
+        for Lagging { no, member, lacks } in lagging {
+            if write_to_ring(&self.disk(no), &lacks).await.is_ok() {
+                self.members.insert(no, member);
+            }
         }
-        Ok(())
     }
 
     /// The first record of a mount: a new epoch, without the disks that are missing. With `force`
     /// the members that are here go on, however few they are.
     pub async fn new_epoch(&mut self, missing: &[u16], force: bool) -> Result<(), String> {
+        for no in self.failed_disks() {
+            self.forget_member(no);
+        }
+        let members: Vec<u16> = self.members.keys().copied().collect();
+        if force && !rules::may_go_on(&self.committed, &members) {
+            self.committed.clear();
+        }
+        if !rules::may_go_on(&self.committed, &members) {
+            let of = self.committed.iter().map(Vec::len).max().unwrap_or(0);
+            return Err(format!("only {} of {of} metadata disks can be written", members.len()));
+        }
+        let at_ns = self.inner.env.wall().unix_nanos;
         let payload = {
-            let at_ns = self.inner.env.wall().unix_nanos;
             let mut core = lock(&self.inner.core);
-            let old = core.state.members.len();
-            let members: Vec<u16> = self.members.keys().copied().collect();
-            let enough = members.len() == old || rules::may_continue(old, members.len());
-            if members.is_empty() || !(enough || force) {
-                return Err(format!(
-                    "only {} of {old} metadata disks can be written",
-                    members.len()
-                ));
-            }
             let mut ops = vec![Op::Epoch { epoch: core.state.epoch + 1 }];
             ops.extend(missing.iter().map(|disk| Op::DiskOffline { disk: *disk, at_ns }));
-            ops.push(Op::Members { members });
+            ops.push(Op::Members { members: members.clone() });
             ops.push(Op::Clean { clean: false });
-            let mut w = Writer::new();
-            for op in &ops {
-                core.state.apply(op).expect("disks and members exist");
-                op.put(&mut w);
-            }
+            let payload = apply_all(&mut core.state, &ops);
             for disk in missing {
                 core.space.set_online(*disk, false);
             }
-            w.into_bytes()
+            payload
         };
         let result = async {
-            self.write_record(&payload).await?;
+            self.write_set(&payload, members).await?;
             self.take_out_failed().await?;
             self.regrow().await?;
             self.confirm();
@@ -106,8 +142,23 @@ impl Committer {
         result.map_err(|Fatal(why)| why)
     }
 
+    /// Labels that a CREATE which was cut off left as "being created" say "member" from here on:
+    /// nobody may take these disks without FORCE. A disk that cannot be labelled fails.
+    pub async fn correct_labels(&self, creating: &[u16]) {
+        for no in creating {
+            let Some(disk) = self.inner.disk(*no) else { continue };
+            let Ok(scan) = read_labels(disk.device()).await else { continue };
+            let Some(label) = scan.newest() else { continue };
+            let label = Label { status: LabelStatus::Member, ..label.clone() };
+            if let Err(error) = write_labels(disk.device(), &label).await {
+                disk.fail(error);
+            }
+        }
+    }
+
     /// Runs until the group is dismounted or cannot go on.
     pub async fn run(mut self) {
+        let mut ends = StopUnlessEnded { inner: Arc::clone(&self.inner), in_order: false };
         loop {
             let listener = self.inner.log.wanted.listen();
             if self.inner.is_stopped() {
@@ -116,6 +167,7 @@ impl Committer {
             match self.step().await {
                 Ok(true) => {}
                 Ok(false) if self.inner.log.end.load(Ordering::Acquire) => {
+                    ends.in_order = true;
                     self.inner.stop("dismounted");
                     return;
                 }
@@ -139,7 +191,7 @@ impl Committer {
             self.inner.made_durable(batch.ticket);
             worked = true;
         }
-        if self.log_in_use() > LOG_CHECKPOINT_AT {
+        if self.log_in_use() > LOG_CHECKPOINT_AT.max(self.tried_at + TRY_AGAIN_AFTER) {
             self.checkpoint_all().await?;
             worked = true;
         }
@@ -155,9 +207,9 @@ impl Committer {
         Arc::clone(self.inner.disk(no).expect("members are disks of the group"))
     }
 
-    /// Writes one record to every member that still answers. Whether enough of them did is for
-    /// [`Committer::take_out_failed`] to say.
-    async fn write_record(&mut self, payload: &[u8]) -> Result<(), Fatal> {
+    /// Writes one record to every member that still answers. Returns whether all have it; whether
+    /// enough of them do is for [`Committer::take_out_failed`] to say.
+    async fn write_record(&mut self, payload: &[u8]) -> Result<bool, Fatal> {
         let epoch = lock(&self.inner.core).state.epoch;
         let (group, life) = (self.inner.uuid, self.inner.life);
         let bytes_needed = (record::RECORD_HEADER + payload.len()) as u64;
@@ -171,20 +223,28 @@ impl Committer {
         let (bytes, next) = record::encode(group, self.position, epoch, life, payload);
         writes.push((self.position.lsn, Bytes::from(bytes)));
         self.position = next;
-        assert!(self.log_in_use() <= LOG_BLOCKS, "a checkpoint comes before the ring is full");
+        if self.log_in_use() > LOG_BLOCKS {
+            return Err(Fatal("the metadata log is full".into()));
+        }
         let members: Vec<Arc<Disk>> = self.members.keys().map(|no| self.disk(*no)).collect();
-        let all = members.iter().map(|disk| {
-            let writes = writes.clone();
-            async move {
-                for (lsn, bytes) in writes {
-                    let at = LOG_START + lsn % LOG_BLOCKS * BLOCK_U64;
-                    disk.write(Io::COMMIT, at, vec![bytes], Durability::Durable).await?;
-                }
-                Ok::<(), cellar_io::IoError>(())
+        let all = join_all(members.iter().map(|disk| write_to_ring(disk, &writes))).await;
+        let mut came_through = true;
+        for (disk, result) in members.iter().zip(all) {
+            if let Err(error) = result {
+                // Whatever the reason: a member that lacks a record is none.
+                disk.fail(error);
+                came_through = false;
             }
-        });
-        // A failed write has failed its disk; there is nothing more to learn from the result.
-        join_all(all).await;
+        }
+        Ok(came_through)
+    }
+
+    /// Writes a record that names the set. From then on, if all of it have the record, that set is
+    /// the committed one.
+    async fn write_set(&mut self, payload: &[u8], members: Vec<u16>) -> Result<(), Fatal> {
+        if self.write_record(payload).await? {
+            self.committed = vec![members];
+        }
         Ok(())
     }
 
@@ -200,24 +260,18 @@ impl Committer {
         if failed.is_empty() {
             return Ok(false);
         }
-        let old_size = self.members.len();
         loop {
             self.check_survivable(&failed)?;
-            let left: Vec<u16> =
-                self.members.keys().copied().filter(|m| !failed.contains(m)).collect();
-            if left.len() < self.members.len() || left.len() < old_size {
-                if !rules::may_continue(old_size, left.len()) {
-                    let why = self.lost_words(&failed);
-                    return Err(Fatal(format!("too few metadata disks are left: {why}")));
-                }
-                for gone in &failed {
-                    if let Some(member) = self.members.remove(gone) {
-                        self.generations.insert(*gone, (member.generation, member.area));
-                    }
-                }
+            for gone in &failed {
+                self.forget_member(*gone);
+            }
+            let left: Vec<u16> = self.members.keys().copied().collect();
+            if !rules::may_go_on(&self.committed, &left) {
+                let why = self.lost_words(&failed);
+                return Err(Fatal(format!("too few metadata disks are left: {why}")));
             }
             let payload = self.offline_ops(&failed, &left);
-            self.write_record(&payload).await?;
+            self.write_set(&payload, left).await?;
             let again = self.failed_disks();
             if again.len() == failed.len() {
                 break;
@@ -236,7 +290,8 @@ impl Committer {
     /// Queues a record that changes nothing: whoever finds it knows that the change of the set
     /// before it was committed (see [`rules::is_proven_change`]).
     fn confirm(&self) {
-        lock(&self.inner.core).enqueue(&[Op::Clean { clean: false }]);
+        let queued = lock(&self.inner.core).enqueue(&[Op::Clean { clean: false }]);
+        queued.expect("it fits every state");
     }
 
     fn lost_words(&self, failed: &[u16]) -> String {
@@ -288,56 +343,54 @@ impl Committer {
         let mut ops = vec![Op::Epoch { epoch: core.state.epoch + 1 }];
         ops.extend(failed.iter().map(|disk| Op::DiskOffline { disk: *disk, at_ns }));
         ops.push(Op::Members { members: left.to_vec() });
-        let mut w = Writer::new();
-        for op in &ops {
-            core.state.apply(op).expect("disks and members exist");
-            op.put(&mut w);
-        }
+        let payload = apply_all(&mut core.state, &ops);
         for disk in failed {
             core.space.set_online(*disk, false);
         }
-        w.into_bytes()
+        payload
     }
 
     /// Brings the set back to its size onto disks in sync: first their own checkpoint, then a
-    /// record that old and new members have.
+    /// record that old and new members have. A disk without room for a checkpoint is passed over.
     async fn regrow(&mut self) -> Result<(), Fatal> {
+        let mut full: Vec<u16> = Vec::new();
         loop {
-            let (redundancy, current, candidates) = {
+            let (redundancy, current) = {
                 let core = lock(&self.inner.core);
-                let candidates = Committer::candidates(&self.inner);
-                (core.state.header.redundancy, core.state.members.clone(), candidates)
+                (core.state.header.redundancy, core.state.members.clone())
             };
+            let mut candidates = Committer::candidates(&self.inner);
+            candidates.retain(|c| !full.contains(&c.disk));
             let wanted = rules::choose(redundancy, &current, &candidates);
             let new: Vec<u16> = wanted.iter().copied().filter(|d| !current.contains(d)).collect();
             if new.is_empty() || wanted.len() <= current.len() {
                 return Ok(());
+            }
+            let roomy = self.make_areas(&new);
+            if roomy != new {
+                full.extend(new.iter().filter(|no| !roomy.contains(no)));
+                continue;
             }
             self.checkpoint(&new).await?;
             // From here on they get every mark of a dirty region too. A failure fails the disk.
             for no in &new {
                 let _ = DirtyLog::join(&self.inner, &self.disk(*no)).await;
             }
-            if !self.failed_disks().is_empty() {
-                for no in &new {
-                    self.forget_member(*no);
-                    self.inner.data.dirty_log.joined(*no);
+            let failed = !self.failed_disks().is_empty();
+            if failed || !self.all_members(&new) || self.set() != current {
+                self.not_joined(&new, &mut full);
+                if failed {
+                    Box::pin(self.take_out_failed()).await?;
                 }
-                Box::pin(self.take_out_failed()).await?;
                 continue;
             }
             let payload = {
                 let mut core = lock(&self.inner.core);
-                let ops =
-                    [Op::Epoch { epoch: core.state.epoch + 1 }, Op::Members { members: wanted }];
-                let mut w = Writer::new();
-                for op in &ops {
-                    core.state.apply(op).expect("members are disks");
-                    op.put(&mut w);
-                }
-                w.into_bytes()
+                let epoch = core.state.epoch + 1;
+                let members = wanted.clone();
+                apply_all(&mut core.state, &[Op::Epoch { epoch }, Op::Members { members }])
             };
-            self.write_record(&payload).await?;
+            self.write_set(&payload, wanted).await?;
             for no in &new {
                 self.inner.data.dirty_log.joined(*no);
             }
@@ -348,52 +401,95 @@ impl Committer {
         }
     }
 
+    /// The newest set, as the state has it.
+    fn set(&self) -> Vec<u16> {
+        lock(&self.inner.core).state.members.clone()
+    }
+
+    fn all_members(&self, disks: &[u16]) -> bool {
+        disks.iter().all(|no| self.members.contains_key(no))
+    }
+
+    /// These were to become members, and something else came between. Those that answer and got no
+    /// checkpoint have no room for it.
+    fn not_joined(&mut self, new: &[u16], full: &mut Vec<u16>) {
+        let set = self.set();
+        for no in new {
+            if self.disk(*no).is_alive() && !self.members.contains_key(no) {
+                full.push(*no);
+            }
+            if !set.contains(no) {
+                self.forget_member(*no);
+            }
+            self.inner.data.dirty_log.joined(*no);
+        }
+    }
+
     fn forget_member(&mut self, no: u16) {
         if let Some(member) = self.members.remove(&no) {
             self.generations.insert(no, (member.generation, member.area));
         }
     }
 
+    /// Moves the beginning of the log up. If the metadata does not fit the room that a member has
+    /// for it, only what makes it smaller is allowed until it does.
     async fn checkpoint_all(&mut self) -> Result<(), Fatal> {
+        lock(&self.inner.core).gate = true;
         let members: Vec<u16> = self.members.keys().copied().collect();
-        self.checkpoint(&members).await?;
-        self.take_out_failed().await?;
-        Ok(())
+        let written = self.checkpoint(&members).await;
+        let taken_out = match written {
+            Ok(()) => self.take_out_failed().await,
+            Err(fatal) => Err(fatal),
+        };
+        let in_use = self.log_in_use();
+        let stuck = in_use > LOG_CHECKPOINT_AT;
+        self.tried_at = if stuck { in_use } else { 0 };
+        let mut core = lock(&self.inner.core);
+        core.gate = false;
+        core.log_room = match stuck {
+            false => LogRoom::Plenty,
+            true if in_use < LOG_BLOCKS - 2 * RECORD_BLOCKS_MAX => LogRoom::Shrink,
+            true => LogRoom::Nothing,
+        };
+        drop(core);
+        self.inner.log.moved.notify(usize::MAX);
+        taken_out.map(|_| ())
     }
 
     /// Writes a checkpoint of the state as of now to `disks` and makes them members in RAM. A disk
-    /// that fails here is found failed afterwards.
+    /// that fails here is found failed afterwards; one without room for it gets none.
     async fn checkpoint(&mut self, disks: &[u16]) -> Result<(), Fatal> {
-        self.make_areas(disks)?;
-        // The snapshot must be the state at a position of the log: write what is queued until the
-        // state and the log are equal in one moment.
+        let mut disks = self.make_areas(disks);
+        // The snapshot must be the state at a position of the log: behind all that is queued in one
+        // moment.
         let (encoded, position) = loop {
-            let (batch, content) = {
+            let (batches, content) = {
                 let mut core = lock(&self.inner.core);
-                let batch = core.take_batch();
-                let content = (!core.has_queued()).then(|| core.state.encode());
-                (batch, content)
+                if core.is_broken() || self.inner.core.is_poisoned() {
+                    return Err(Fatal("a change of the metadata was left half-way".into()));
+                }
+                let batches: Vec<Batch> = std::iter::from_fn(|| core.take_batch()).collect();
+                (batches, core.state.encode())
             };
-            if let Some(batch) = batch {
+            let mut again = false;
+            for batch in batches {
                 self.write_record(&batch.payload).await?;
                 // Told nobody yet; taking the failed out comes first. That writes records of its
                 // own, which the content taken above lacks: it must be taken again.
-                let again = Box::pin(self.take_out_failed()).await?;
+                again |= Box::pin(self.take_out_failed()).await?;
                 self.inner.made_durable(batch.ticket);
-                if again {
-                    continue;
-                }
             }
-            if let Some(content) = content {
-                let encoded = encode(self.inner.uuid, self.position.lsn, &content);
-                if self.areas_hold(disks, encoded.bytes.len() as u64) {
-                    break (encoded, self.position);
-                }
-                // Others queued more than the areas were made for.
-                self.make_areas(disks)?;
+            if again {
+                continue;
             }
+            let encoded = encode(self.inner.uuid, self.position.lsn, &content);
+            if self.areas_hold(&disks, encoded.bytes.len() as u64) {
+                break (encoded, self.position);
+            }
+            // Others queued more than the areas were made for.
+            disks = self.make_areas(&disks);
         };
-        for no in disks {
+        for no in &disks {
             self.checkpoint_disk(*no, &encoded, position).await;
         }
         Ok(())
@@ -444,39 +540,64 @@ impl Committer {
     }
 
     /// Makes the area that the next checkpoint goes to large enough on each disk, with room to
-    /// grow. The operations are queued, so they are in the log before the area is named.
-    fn make_areas(&mut self, disks: &[u16]) -> Result<(), Fatal> {
+    /// grow. The operations are queued, so they are in the log before the area is named. Returns the
+    /// disks that have the room.
+    fn make_areas(&mut self, disks: &[u16]) -> Vec<u16> {
         let mut core = lock(&self.inner.core);
         // The state grows a little by the very operations queued here, and by what others queue
         // until the snapshot: an eighth and 64 KiB on top covers both.
         let content = core.state.encode().len() as u64;
         let wanted = chunks_for(content + content / 8 + (64 << 10)) * CHUNK_BYTES as u64;
-        let au_size = self.inner.au_size;
+        let least = chunks_for(content) * CHUNK_BYTES as u64;
+        let mut roomy = Vec::new();
         for no in disks {
             let (_, area) = self.next_checkpoint(*no);
-            let runs = &core.state.disks[no].areas[usize::from(area)];
-            let have: u64 = runs.iter().map(|r| u64::from(r.count) * au_size).sum();
-            if have >= wanted {
-                continue;
-            }
-            let mut runs = runs.clone();
-            let missing = (wanted - have).div_ceil(au_size);
-            for _ in 0..missing {
-                let Some(au) = core.space.reserve(*no) else {
-                    // The group is full. What is there will do as long as the content itself fits.
-                    let have: u64 = runs.iter().map(|r| u64::from(r.count) * au_size).sum();
-                    if chunks_for(content) * CHUNK_BYTES as u64 <= have {
-                        break;
-                    }
-                    return Err(Fatal(format!("no room for metadata on disk {no}")));
-                };
+            let had = core.state.disks[no].areas[usize::from(area)].clone();
+            let mut runs = had.clone();
+            let room = |runs: &[AuRun]| -> u64 {
+                runs.iter().map(|r| u64::from(r.count) * self.inner.au_size).sum()
+            };
+            let mut taken = Vec::new();
+            while room(&runs) < wanted && runs.len() < RUNS_MAX {
+                // When the group is full, what is there will do if the content itself fits.
+                let Some(au) = core.space.reserve(*no) else { break };
+                taken.push(au);
                 match runs.last_mut() {
                     Some(run) if run.start + run.count == au => run.count += 1,
                     _ => runs.push(AuRun { start: au, count: 1 }),
                 }
             }
-            core.enqueue(&[Op::Area { disk: *no, area, runs }]);
+            if room(&runs) < least {
+                taken.into_iter().for_each(|au| core.space.unreserve(*no, au));
+                continue;
+            }
+            roomy.push(*no);
+            if runs != had {
+                let queued = core.enqueue(&[Op::Area { disk: *no, area, runs }]);
+                queued.expect("the disk is there, and its runs fit a superblock");
+            }
         }
-        Ok(())
+        roomy
     }
+}
+
+/// Writes records to their places in a disk's ring, one after the other.
+async fn write_to_ring(disk: &Disk, records: &[(u64, Bytes)]) -> Result<(), IoError> {
+    for (lsn, bytes) in records {
+        let at = LOG_START + lsn % LOG_BLOCKS * BLOCK_U64;
+        disk.write(Io::COMMIT, at, vec![bytes.clone()], Durability::Durable).await?;
+    }
+    Ok(())
+}
+
+/// Applies operations of the committer's own and encodes them.
+fn apply_all(state: &mut GroupState, ops: &[Op]) -> Vec<u8> {
+    let mut w = Writer::new();
+    for op in ops {
+        state.apply(op).expect("disks and members exist");
+        op.put(&mut w);
+    }
+    let online = state.members.iter().all(|no| state.is_online(*no));
+    debug_assert!(online, "a member of the metadata set is a disk in sync");
+    w.into_bytes()
 }

@@ -13,8 +13,8 @@ use crate::data::dirty_found::FoundDirty;
 use crate::disk::{Disk, DiskIdentity};
 use crate::error::Error;
 use crate::group::MountOptions;
-use crate::meta::chain::{Chain, History, ReadError};
-use crate::meta::commit::MemberState;
+use crate::meta::chain::{Chain, History, ReadError, Told};
+use crate::meta::commit::{Lagging, MemberState};
 use crate::meta::labels::read_labels;
 use crate::meta::rules;
 use crate::on_disk::label::{Label, LabelStatus, Redundancy};
@@ -50,7 +50,11 @@ pub(crate) struct Start {
     /// Members that have the whole history.
     pub members: BTreeMap<u16, MemberState>,
     /// Members that are here but behind: to be brought up to date first.
-    pub lagging: Vec<u16>,
+    pub lagging: Vec<Lagging>,
+    /// Each set that may be the committed one; none if the mount is forced.
+    pub committed: Vec<Vec<u16>>,
+    /// Disks whose label still says that the group is being created.
+    pub creating: Vec<u16>,
     /// The newest superblocks of all disks here: generation, and the checkpoint area it names.
     pub generations: BTreeMap<u16, (u64, u8)>,
     /// The dirty log as it was found.
@@ -95,8 +99,9 @@ pub(crate) async fn disks_of(
             None => damage = damage.or(scan.damage().cloned().map(|d| (disk.path.clone(), d))),
         }
     }
-    let Some(group) = labelled.iter().max_by_key(|l| l.label.created_ns).map(|l| l.label.group)
-    else {
+    // A CREATE of the same name that was cut off early must not hide a group that is whole.
+    let whole = |l: &&Labelled| (l.label.status == LabelStatus::Member, l.label.created_ns);
+    let Some(group) = labelled.iter().max_by_key(whole).map(|l| l.label.group) else {
         let why = match damage {
             Some((path, d)) if !matches!(d, Damage::Blank) => {
                 format!("no disk of it was found; the label of {path} cannot be read: {d}")
@@ -190,31 +195,29 @@ pub(crate) async fn start(
         let what = "superblock".to_owned();
         return Err(Error::Damaged { group: name.to_owned(), what, damage: damage.clone() });
     }
-    // Two disks may each hold a record of the same place that the other lacks, one of them cut off
-    // half-way: the one that can be proven is the one that was committed.
-    let mut proven = None;
-    for newest in newest_states(env, name, group, &labelled, timeout).await? {
-        match prove(name, &newest, &labelled, force) {
-            Ok((members, lagging)) => {
-                proven = Some(Ok((newest, members, lagging)));
-                break;
-            }
-            Err(error) => proven = proven.or(Some(Err(error))),
-        }
-    }
-    let (newest, members, lagging) = proven.expect("at least one history was read")?;
-    let (state, best) = (newest.state, newest.history);
+    let candidates = newest_states(env, name, group, &labelled, timeout).await?;
+    let (newest, proof) = choose(name, candidates, &labelled, force)?;
+    let (best, Told { state, .. }) = (newest.history, newest.told);
+    let Proof { mut members, mut lagging, committed } = proof;
     let generations = labelled
         .iter()
         .filter_map(|l| Some((l.label.disk_no, l.chain.as_ref()?.newest()?)))
         .collect();
+    let creating = labelled.iter().filter(|l| l.label.status == LabelStatus::Creating);
+    let creating = creating.map(|l| l.label.disk_no).collect();
     let (disks, missing) = match_disks(env, &state, &labelled);
+    // A disk may tell its history and yet be of no use, because it became too small.
+    members.retain(|no, _| disks.contains_key(no));
+    lagging.retain(|l| disks.contains_key(&l.no));
     check_complete(name, &state, &disks, &missing)?;
     let copies = u64::from(state.header.redundancy.copies());
     let here: Vec<&Arc<Disk>> = disks.values().filter(|d| d.is_in_sync()).collect();
     let regions_per_second = within(env, timeout, probe(env, &here, copies)).await.unwrap_or(0.0);
-    let present: Vec<&Arc<Disk>> =
-        members.keys().chain(&lagging).filter_map(|no| disks.get(no)).collect();
+    let present: Vec<&Arc<Disk>> = members
+        .keys()
+        .chain(lagging.iter().map(|l| &l.no))
+        .filter_map(|no| disks.get(no))
+        .collect();
     let mut dirty = FoundDirty::read(env, group, &present, timeout).await;
     if state.clean {
         dirty.forget();
@@ -226,6 +229,8 @@ pub(crate) async fn start(
         missing,
         members,
         lagging,
+        committed,
+        creating,
         generations,
         dirty,
         regions_per_second,
@@ -234,12 +239,30 @@ pub(crate) async fn start(
 
 /// A history that nothing found goes beyond.
 struct Newest {
-    state: GroupState,
+    told: Told,
     history: History,
     /// The disk that told it.
     source: u16,
-    /// The metadata set before its last record, if that record changed it.
-    before: Option<Vec<u16>>,
+}
+
+/// Picks the history to go on from. Two disks may each hold a record of the same place that the
+/// other lacks, one of them cut off half-way: the one that can be proven is the one that was
+/// committed. FORCE takes one that cannot, but does not choose between two.
+fn choose(
+    name: &str,
+    candidates: Vec<Newest>,
+    labelled: &[Labelled],
+    force: bool,
+) -> Result<(Newest, Proof), Error> {
+    let only = candidates.len() == 1;
+    let mut refusal = None;
+    for newest in candidates {
+        match prove(name, &newest, labelled, force && only) {
+            Ok(proof) => return Ok((newest, proof)),
+            Err(error) => refusal = refusal.or(Some(error)),
+        }
+    }
+    Err(refusal.expect("at least one history was read"))
 }
 
 /// The furthest histories whose checkpoints can be read: at least one, and one of each kind.
@@ -256,12 +279,22 @@ async fn newest_states(
         let histories = l.chain.as_ref().map(|c| c.histories(group)).unwrap_or_default();
         all.extend(histories.into_iter().map(|h| (l, h)));
     }
+    let place = |h: &History| (h.end.epoch, h.end.lsn);
+    let furthest = all.iter().map(|(_, h)| place(h)).max();
+    for (l, history) in &all {
+        if let (Some(damage), true) = (&history.refused, Some(place(history)) == furthest) {
+            return Err(Error::Damaged {
+                group: name.to_owned(),
+                what: format!("a log record on {} that this version cannot read", l.found.path),
+                damage: damage.clone(),
+            });
+        }
+    }
     all.sort_by_key(|(_, h)| std::cmp::Reverse((h.end.epoch, h.end.lsn)));
-    let furthest = all.first().map(|(_, h)| (h.end.epoch, h.end.lsn));
     let (mut damage, mut failure) = (None, None);
     for (l, history) in all {
         // Falling back to a shorter history would forget acknowledged changes.
-        if Some((history.end.epoch, history.end.lsn)) != furthest {
+        if Some(place(&history)) != furthest {
             break;
         }
         if newest.iter().any(|n| n.history.is_same_as(&history)) {
@@ -269,9 +302,8 @@ async fn newest_states(
         }
         let state = history.state(&l.found.device, l.label.au_size.into());
         match within(env, timeout, state).await {
-            Some(Ok((state, before))) => {
-                let source = l.label.disk_no;
-                newest.push(Newest { state, history, source, before });
+            Some(Ok(told)) => {
+                newest.push(Newest { told, history, source: l.label.disk_no });
             }
             Some(Err(ReadError::Damage(d))) => damage = Some((l.found.path.clone(), d)),
             // Another disk may tell the same history.
@@ -297,94 +329,115 @@ async fn newest_states(
     Err(Error::Damaged { group: name.to_owned(), what, damage })
 }
 
-/// Whether nothing newer can exist on disks that are not here, given how many members of the
-/// history's last set can be read, and how many of these have all of it.
-fn is_proven(newest: &Newest, labelled: &[Labelled], readable: usize, having: usize) -> bool {
-    let Newest { state, history: best, before, .. } = newest;
-    let Some(old) = before else {
-        return rules::is_proven(state.members.len(), readable);
-    };
-    let behind = |h: &History| {
-        h.is_same_as(best) || (h.end.epoch, h.end.lsn) < (best.end.epoch, best.end.lsn)
-    };
-    let present = old.iter().filter(|no| {
-        let uuid = state.disks.get(no).map(|d| d.uuid);
-        let here = labelled.iter().find(|l| Some(l.label.disk) == uuid);
-        here.and_then(|l| l.chain.as_ref())
-            .and_then(|c| c.histories(state.header.uuid).into_iter().next())
-            .is_some_and(|own| behind(&own))
-    });
-    let all = state.members.len();
-    rules::is_proven_change((old.len(), present.count()), (all, readable), having)
+/// What a disk that is here says of a history.
+enum Says {
+    /// It ends there too.
+    Has(MemberState),
+    /// It knows less; this is what it lacks.
+    Behind(Lagging),
+    /// It ends at the same place, with other records.
+    Differs,
+}
+
+/// What the disk with that number says of `newest`; `None`: it is not here, or proves nothing.
+fn says(newest: &Newest, labelled: &[Labelled], no: u16) -> Option<Says> {
+    let Newest { told, history: best, source } = newest;
+    let uuid = told.state.disks.get(&no)?.uuid;
+    let chain = labelled.iter().find(|l| l.label.disk == uuid)?.chain.as_ref()?;
+    let own = chain.histories(told.state.header.uuid).into_iter().next()?;
+    let (generation, area) = chain.newest()?;
+    let member = MemberState { log_start: own.superblock.position.lsn, generation, area };
+    if own.is_same_as(best) {
+        return Some(Says::Has(member));
+    }
+    // A superblock that rotted may have been the one that says this disk went on alone, and so may
+    // a record of a later version; such a disk proves nothing.
+    let rotten = chain.slots.iter().any(|(_, s)| matches!(s, Err(Damage::Checksum)));
+    if rotten || own.refused.is_some() {
+        return None;
+    }
+    if (own.end.epoch, own.end.lsn) == (best.end.epoch, best.end.lsn) {
+        return Some(Says::Differs);
+    }
+    let source = labelled.iter().find(|l| l.label.disk_no == *source)?;
+    let lacks = best.lacked_by(&own, &source.chain.as_ref()?.ring)?;
+    Some(Says::Behind(Lagging { no, member, lacks }))
+}
+
+/// The members here: those that have all of a history, and those that lag.
+struct Proof {
+    members: BTreeMap<u16, MemberState>,
+    lagging: Vec<Lagging>,
+    /// Each set that may be the committed one; none if nothing is proven.
+    committed: Vec<Vec<u16>>,
 }
 
 /// Checks that no newer history can exist elsewhere, and sorts the members here into those that
 /// have all of it and those that lag.
-fn prove(
-    name: &str,
-    newest: &Newest,
-    labelled: &[Labelled],
-    force: bool,
-) -> Result<(BTreeMap<u16, MemberState>, Vec<u16>), Error> {
-    let Newest { state, history: best, source, .. } = newest;
+fn prove(name: &str, newest: &Newest, labelled: &[Labelled], force: bool) -> Result<Proof, Error> {
+    let Newest { told: Told { state, before, .. }, history: best, source } = newest;
+    let refuse = |why: String| Err(Error::NotProven { group: name.to_owned(), why });
     let mut members = BTreeMap::new();
     let mut lagging = Vec::new();
-    let mut readable = 0;
     for no in &state.members {
-        let uuid = state.disks.get(no).map(|d| d.uuid);
-        let here = labelled.iter().find(|l| Some(l.label.disk) == uuid);
-        let Some(chain) = here.and_then(|l| l.chain.as_ref()) else {
-            continue;
+        match says(newest, labelled, *no) {
+            None => {}
+            Some(Says::Has(member)) => {
+                members.insert(*no, member);
+            }
+            Some(Says::Behind(lag)) => lagging.push(lag),
+            Some(Says::Differs) => {
+                return refuse(format!(
+                    "disks {source} and {no} tell different histories of epoch {}",
+                    best.end.epoch
+                ));
+            }
+        }
+    }
+    let readable = members.len() + lagging.len();
+    let of = |set: &Vec<u16>| {
+        let knows_no_more = |no: &&u16| {
+            matches!(says(newest, labelled, **no), Some(Says::Has(_) | Says::Behind(_)))
         };
-        let own = chain.histories(state.header.uuid);
-        let Some(own) = own.first() else { continue };
-        // A superblock that rotted may have been the one that says this disk went on alone; such a
-        // disk proves nothing, unless it ends where the newest history ends.
-        let rotten = chain.slots.iter().any(|(_, s)| matches!(s, Err(Damage::Checksum)));
-        if rotten && !own.is_same_as(best) {
-            continue;
-        }
-        readable += 1;
-        if own.end.epoch == best.end.epoch
-            && own.end.lsn == best.end.lsn
-            && !own.is_same_as(best)
-            && !force
-        {
-            let why = format!(
-                "disks {source} and {no} tell different histories of epoch {}",
-                best.end.epoch
-            );
-            return Err(Error::NotProven { group: name.to_owned(), why });
-        }
-        if own.is_same_as(best) {
-            let s = &own.superblock;
-            let member = MemberState {
-                log_start: s.position.lsn,
-                generation: chain.generation(),
-                area: s.area,
-            };
-            members.insert(*no, member);
-        } else {
-            lagging.push(*no);
+        (set.len(), set.iter().filter(knows_no_more).count())
+    };
+    let all = state.members.len();
+    let olds: Vec<(usize, usize)> = before.iter().map(of).collect();
+    let committed = if members.len() == all {
+        vec![state.members.clone()]
+    } else {
+        before.iter().chain([&state.members]).cloned().collect()
+    };
+    if rules::is_proven_change(&olds, (all, readable), members.len()) {
+        return Ok(Proof { members, lagging, committed });
+    }
+    // FORCE gives up what disks may know that are not here, not what one here says that it knows.
+    let refused = |l: &Labelled| {
+        let histories = l.chain.as_ref().map(|c| c.histories(state.header.uuid));
+        histories.unwrap_or_default().iter().any(|h| h.refused.is_some())
+    };
+    match labelled.iter().find(|l| refused(l)) {
+        None if force => return Ok(Proof { members, lagging, committed: Vec::new() }),
+        None => {}
+        Some(l) => {
+            let path = &l.found.path;
+            return refuse(format!("{path} has a log record that this version cannot read"));
         }
     }
-    let proven = is_proven(newest, labelled, readable, members.len());
-    if !proven && !force {
-        let absent: Vec<&str> = state
-            .members
-            .iter()
-            .filter(|no| !members.contains_key(no) && !lagging.contains(no))
-            .filter_map(|no| state.disks.get(no).map(|d| d.name.as_str()))
-            .collect();
-        let why = format!(
-            "{readable} of its {} metadata disks can be read; without {} it cannot be shown that \
-             nothing newer was written",
-            state.members.len(),
-            absent.join(" or ")
-        );
-        return Err(Error::NotProven { group: name.to_owned(), why });
-    }
-    Ok((members, lagging))
+    let absent: Vec<&str> = state
+        .members
+        .iter()
+        .filter(|no| !members.contains_key(no) && !lagging.iter().any(|l| l.no == **no))
+        .filter_map(|no| state.disks.get(no).map(|d| d.name.as_str()))
+        .collect();
+    let what = match absent.as_slice() {
+        [] => "it cannot be shown that its last change of them was committed".to_owned(),
+        names => {
+            let names = names.join(" or ");
+            format!("without {names} it cannot be shown that nothing newer was written")
+        }
+    };
+    refuse(format!("{readable} of its {all} metadata disks can be read; {what}"))
 }
 
 fn match_disks(

@@ -1,13 +1,13 @@
 //! Who holds the metadata, and when what was found may be believed. Pure; model-checked in
-//! `tests/it/membership.rs` over all orders of events: six for one and two
-//! disks, fewer for more (`CELLAR_MODEL_DEPTH`).
+//! `tests/it/membership.rs` over all orders of up to six events, for one to five disks.
 //!
 //! A *set* is one, two, three or five disks. One process writes at a time (each disk is locked),
 //! so the danger is never two writers at once but two writers one after the other, on disks that
 //! did not see each other's records.
 //!
 //! - A record is committed when every member has it. A member that fails is taken out by a record
-//!   that the remaining members have, and there must be enough of them ([`may_continue`]).
+//!   that the remaining members have, and there must be enough of them, of the set that is
+//!   committed, whatever was written since ([`may_go_on`]).
 //! - A mount believes the newest history it finds if enough members of that history's last set
 //!   are there ([`is_proven`]): then no later record can exist only on disks that are missing.
 
@@ -46,17 +46,30 @@ pub fn is_proven(members: usize, present: usize) -> bool {
     }
 }
 
-/// Whether the newest history found is proven newest although its last record changed the set from
-/// `old` members to `new`. That record may have been cut off half-way, and then the old set may
-/// have gone on without those who have it. It is believed if every new member has it (`having`),
-/// for then it was committed; else only if enough of both sets (`present` of the new, `old_present`
-/// of the old) are here and know nothing newer.
+/// Whether the newest history found is proven newest although nothing shows that its last changes
+/// of the set were committed: they may have been cut off half-way, and then an older set may have
+/// gone on without those who have them. It is believed if every new member has it (`having`), for
+/// then it was committed; else only if enough of the last set and of each before it are here and
+/// know nothing newer. Each set is given as its size and how many of it are here.
 pub fn is_proven_change(
-    (old, old_present): (usize, usize),
+    before: &[(usize, usize)],
     (new, present): (usize, usize),
     having: usize,
 ) -> bool {
-    (new > 0 && having == new) || (is_proven(new, present) && is_proven(old, old_present))
+    let enough = |(members, present): (usize, usize)| is_proven(members, present);
+    (new > 0 && having == new) || (enough((new, present)) && before.iter().all(|s| enough(*s)))
+}
+
+/// Whether a group may go on with the metadata on `left` alone. `committed` is the set that is
+/// committed; after a mount of a history whose last changes may have been cut off, each set that may
+/// be. A record that changes the set and did not reach all of it does not count: a set that nobody
+/// committed is no majority of anything.
+pub fn may_go_on(committed: &[Vec<u16>], left: &[u16]) -> bool {
+    let enough = |set: &Vec<u16>| {
+        let kept = set.iter().filter(|m| left.contains(m)).count();
+        kept == set.len() || may_continue(set.len(), kept)
+    };
+    !left.is_empty() && committed.iter().all(enough)
 }
 
 /// A disk that may hold metadata.

@@ -140,7 +140,7 @@ impl Tree {
         self.dirs.get(&dir).ok_or(TreeError::NoSuchDir(dir))
     }
 
-    pub(super) fn entry(&self, dir: DirNo, name: &PathPart) -> Result<Option<Entry>, TreeError> {
+    pub(crate) fn entry(&self, dir: DirNo, name: &PathPart) -> Result<Option<Entry>, TreeError> {
         Ok(self.dir(dir)?.entries.get(name).copied())
     }
 

@@ -141,6 +141,29 @@ impl Op {
         }
     }
 
+    /// Whether the metadata may be larger after the operation.
+    pub fn grows(&self) -> bool {
+        match self {
+            Op::Epoch { .. }
+            | Op::DiskOffline { .. }
+            | Op::Members { .. }
+            | Op::FileShrink { .. }
+            | Op::FileSize { .. }
+            | Op::FileUnpublish { .. }
+            | Op::FileDelete { .. }
+            | Op::PiecesForget { .. }
+            | Op::Clean { .. }
+            | Op::Name(NameOp::RmDir { .. } | NameOp::Unlink { .. }) => false,
+            Op::Area { .. }
+            | Op::FileCreate { .. }
+            | Op::FileExtend { .. }
+            | Op::FilePublish { .. }
+            | Op::Pieces { .. }
+            | Op::Name(_)
+            | Op::Attribute { .. } => true,
+        }
+    }
+
     /// Appends the operation to a record's payload.
     pub fn put(&self, w: &mut Writer) {
         w.put_u8(self.code());

@@ -4,10 +4,12 @@
 
 mod basic;
 mod callers;
+mod decisive;
 mod dirty;
 mod fuzz;
 mod golden;
 mod inspect;
+mod log;
 mod membership;
 mod model;
 mod rig;
