@@ -207,10 +207,10 @@ impl Disk {
         let now = self.env.now();
         let waited = {
             let in_flight = lock(&self.in_flight);
-            let waiting = in_flight.places.iter().flatten();
-            let waited =
-                waiting.map(|w| (now.since(w.since), if w.flush { FLUSH_TIMES } else { 1 }));
-            waited.map(|(waited, times)| waited / times).max()
+            let waiting = || in_flight.places.iter().flatten();
+            // A flush may hold up whatever else was asked of the device.
+            let times = if waiting().any(|w| w.flush) { FLUSH_TIMES } else { 1 };
+            waiting().map(|w| now.since(w.since) / times).max()
         };
         let Some(waited) = waited else { return };
         let silent = now.since(Instant(self.answered.load(Ordering::Relaxed)));

@@ -212,11 +212,33 @@ pub(crate) async fn read_as_synced(
         length,
     };
     let copies = read_copies(inner, file, io, &whole).await?;
+    if whole.length > unit && is_in_part(&copies) {
+        let mut joined = Vec::with_capacity(whole.length as usize);
+        for part in units(&whole, unit) {
+            joined.extend_from_slice(&Box::pin(read_as_synced(inner, file, io, &part)).await?);
+        }
+        return Ok(Bytes::from(joined).slice(before as usize..(before + s.length) as usize));
+    }
     if copies.iter().all(|c| c.bytes.is_none()) {
         return Err(Error::NoCopy { file: file.number, offset: s.offset });
     }
     let chosen = choose(inner, file, &whole, &copies).await;
     Ok(chosen.slice(before as usize..(before + s.length) as usize))
+}
+
+/// Whether a disk that is there could not read the whole stretch: perhaps it can read most of it.
+fn is_in_part(copies: &[Copy<'_>]) -> bool {
+    copies.iter().any(|c| c.bytes.is_none() && c.disk.is_alive())
+}
+
+/// The units of a stretch that begins and ends with one.
+fn units(s: &Stretch, unit: u64) -> impl Iterator<Item = Stretch> {
+    (0..s.length).step_by(unit as usize).map(move |at| Stretch {
+        extent: s.extent,
+        au_offset: s.au_offset + at,
+        offset: s.offset + at,
+        length: unit.min(s.length - at),
+    })
 }
 
 /// One copy of a stretch as read; `None` where it could not be read.
@@ -254,8 +276,22 @@ async fn make_equal(
     s: &Stretch,
 ) -> Result<(), Error> {
     let copies = read_copies(inner, file, io, s).await?;
+    let unit = u64::from(file.attributes.unit);
+    if s.length > unit && is_in_part(&copies) {
+        // One bad sector must not decide for its neighbours.
+        for part in units(s, unit) {
+            Box::pin(make_equal(inner, file, io, &part)).await?;
+        }
+        return Ok(());
+    }
     if copies.iter().all(|c| c.bytes.is_none()) {
-        // Nothing to agree on: a read will say what is wrong.
+        // Nothing to agree on: a read will say what is wrong. What was known is of before the
+        // crash, and holds no longer.
+        for copy in copies.iter().filter(|_| file.attributes.checksums) {
+            let (first, count) = (s.au_offset / BLOCK_U64, s.length / BLOCK_U64);
+            let entries = Entries { leg: copy.leg, first, count };
+            Checksums::set(inner, copy.disk, entries, &vec![UNKNOWN; count as usize]).await;
+        }
         return Ok(());
     }
     let chosen = choose(inner, file, s, &copies).await;

@@ -204,8 +204,9 @@ impl Group {
         let inner = Arc::clone(&self.inner);
         let env = Arc::clone(&inner.env);
         let task = async move {
-            while !inner.is_stopped() {
-                for disk in inner.disks_in_sync() {
+            // After the end too, as long as somebody waits for a disk.
+            while !inner.is_stopped() || inner.disks.values().any(|d| d.load() > 0) {
+                for disk in inner.disks.values().filter(|d| d.is_alive()) {
                     disk.check_timeout(inner.disk_timeout);
                     if !disk.is_alive() {
                         inner.log.wanted.notify(1);
@@ -242,7 +243,12 @@ impl Group {
             }
             done
         });
-        done.await.unwrap_or_else(|| inner.check_running())
+        done.await.unwrap_or_else(|| Err(self.ended_half_way("dismount")))
+    }
+
+    fn ended_half_way(&self, what: &str) -> Error {
+        let why = format!("the {what} ended half-way").into();
+        Error::Stopped { group: self.inner.name.clone(), why }
     }
 
     /// Nobody writes any more: what is left is made durable and clean.
@@ -250,12 +256,15 @@ impl Group {
         let inner = &self.inner;
         resync::run(Arc::clone(inner)).await;
         resync::rebuild(inner).await?;
+        let mut no_room = Ok(());
         for file in inner.data.open_files() {
             // A file that is gone needs no flush.
             let Ok(_entered) = file.enter().await else { continue };
             match crate::data::flush::flush_inside(inner, &file, Io::FOREGROUND).await {
                 // What has no copy any more is not made durable by staying mounted.
                 Ok(()) | Err(Error::NoCopy { .. }) => {}
+                // Nor what there is no room to note; the rest is let go of in order.
+                Err(error @ Error::NoSpace { .. }) => no_room = Err(error),
                 Err(error) => return Err(error),
             }
         }
@@ -273,7 +282,7 @@ impl Group {
         inner.end_tasks();
         // The committer ends when nothing is left to write.
         inner.wait_stopped().await;
-        Ok(())
+        no_room
     }
 
     /// Lets go of the disks as a crash would: nothing more is written. For tests and for groups
@@ -288,13 +297,26 @@ impl Group {
     /// # Errors
     /// The group has files and `including_contents` is not set, or a disk fails.
     pub async fn drop_group(&self, including_contents: bool) -> Result<(), Error> {
+        self.inner.check_writable()?;
+        // A task of its own: a caller that goes away must not leave the group closed to changes.
+        let group = self.clone();
+        let done = self.inner.env.run("drop group", async move {
+            group.inner.close_to_changes().await?;
+            let done = group.drop_closed(including_contents).await;
+            if done.is_err() && group.check_running().is_ok() {
+                group.inner.open_to_changes();
+            }
+            done
+        });
+        done.await.unwrap_or_else(|| Err(self.ended_half_way("drop")))
+    }
+
+    async fn drop_closed(&self, including_contents: bool) -> Result<(), Error> {
         let inner = &self.inner;
-        inner.check_writable()?;
         let files = lock(&inner.core).state.files.values().filter(|f| !f.temporary).count();
         if files > 0 && !including_contents {
             return Err(Error::HasFiles { group: inner.name.clone(), files });
         }
-        inner.close_to_changes().await?;
         inner.stop("dropped");
         inner.end_tasks();
         for disk in inner.disks.values().filter(|d| d.is_alive()) {

@@ -471,16 +471,19 @@ impl Committer {
                 let batches: Vec<Batch> = std::iter::from_fn(|| core.take_batch()).collect();
                 (batches, core.state.encode())
             };
-            let mut again = false;
-            for batch in batches {
+            // All of them first: taking the failed out may write a checkpoint of its own, which
+            // must not have what no record has yet.
+            for batch in &batches {
                 self.write_record(&batch.payload).await?;
+            }
+            if let Some(last) = batches.last() {
                 // Told nobody yet; taking the failed out comes first. That writes records of its
                 // own, which the content taken above lacks: it must be taken again.
-                again |= Box::pin(self.take_out_failed()).await?;
-                self.inner.made_durable(batch.ticket);
-            }
-            if again {
-                continue;
+                let again = Box::pin(self.take_out_failed()).await?;
+                self.inner.made_durable(last.ticket);
+                if again {
+                    continue;
+                }
             }
             let encoded = encode(self.inner.uuid, self.position.lsn, &content);
             if self.areas_hold(&disks, encoded.bytes.len() as u64) {

@@ -206,3 +206,36 @@ fn rot_beside_lost_checksums_is_not_given_a_right_one() {
         assert_eq!(found.checksums_wrong, 1, "{found:?}");
     });
 }
+
+#[test]
+fn a_bad_sector_in_a_dirty_region_takes_no_neighbour_with_it() {
+    let shape = Shape { disks: 1, redundancy: Redundancy::External, ..Shape::default() };
+    let rig = Rig::new(7, &shape);
+    rig.run(async {
+        let group = group_with_a_file(&rig, &shape).await;
+        overwrite(&group, 0, 1).await;
+    });
+    rig.sim.crash();
+    rig.sim.restart();
+    let bytes = rig.disks[0].peek(0, 256 << 20);
+    let wanted = &content(1)[4096..8192];
+    let at = bytes.chunks(4096).position(|block| block == wanted).unwrap() as u64 * 4096;
+    rig.disks[0].fail_reads_until_written(at..at + 4096);
+    rig.run(async {
+        let group = rig.mount().await.unwrap();
+        while group.resync().bytes_left > 0 {
+            rig.env().sleep(Duration::from_millis(10)).await;
+        }
+        // Cleaned, so that what the checksums say counts from here on.
+        rig.env().sleep(Duration::from_secs(20)).await;
+        let file = group.open("f").unwrap();
+        for block in (0..16u64).filter(|block| *block != 1) {
+            let read = file.read_at(Io::FOREGROUND, block * 4096, 4096).await.unwrap();
+            let start = block as usize * 4096;
+            assert!(read[..] == content(1)[start..start + 4096], "block {block}");
+        }
+        let error = file.read_at(Io::FOREGROUND, 4096, 4096).await.unwrap_err();
+        assert_eq!(error.kind, IoErrorKind::Media);
+    })
+    .unwrap();
+}
