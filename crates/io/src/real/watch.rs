@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use event_listener::Event;
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, makedev, statx};
+use rustix::io::Errno;
 
 use crate::error::IoErrorKind;
 
@@ -88,21 +90,27 @@ impl Watch {
     }
 
     fn look_at_file(&self) -> Option<&'static str> {
-        let metadata = match std::fs::metadata(&self.path) {
-            Ok(metadata) => metadata,
+        // Times are not asked for: a kernel with fine-grained timestamps notes who asked, and the
+        // next write then changes the inode, which every flush has to write as well. Here that
+        // made a durable write of 4 KB three requests instead of two, 97 us instead of 69.
+        let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::SIZE;
+        let found = match statx(CWD, &self.path, AtFlags::empty(), wanted) {
+            Ok(found) => found,
             // Anything else (say, no permission on the way) is not a verdict.
-            Err(e) if matches!(kind_of(&e), libc::ENOENT | libc::ENOTDIR) => {
+            Err(Errno::NOENT | Errno::NOTDIR) => {
                 return Some("its path is gone: it was removed or renamed");
             }
             Err(_) => return None,
         };
-        if Identity::of(&metadata) != self.identity {
+        let device = makedev(found.stx_dev_major, found.stx_dev_minor);
+        let is_file = FileType::from_raw_mode(found.stx_mode.into()) == FileType::RegularFile;
+        if (device, found.stx_ino) != (self.identity.device, self.identity.inode) || !is_file {
             return Some("its path names another file now");
         }
-        if metadata.len() < self.size.load(Ordering::Relaxed) {
+        if found.stx_size < self.size.load(Ordering::Relaxed) {
             return Some("it became shorter");
         }
-        self.grow(metadata.len());
+        self.grow(found.stx_size);
         None
     }
 
@@ -119,8 +127,4 @@ impl Watch {
             }
         }
     }
-}
-
-fn kind_of(error: &std::io::Error) -> i32 {
-    error.raw_os_error().unwrap_or(0)
 }
