@@ -225,10 +225,16 @@ impl GroupViews for MountedGroup {
     }
 
     fn operations(&self) -> Vec<VAsmOperation> {
-        let left = self.group.resync().bytes_left;
+        let resync = self.group.resync();
+        let left = resync.bytes_left;
         if left == 0 {
             return Vec::new();
         }
+        let au = self.group.info().au_size;
+        let done = resync.bytes_found.saturating_sub(left);
+        let minutes = resync.since.as_secs_f64() / 60.0;
+        // Until a little is done, nothing can be said about the rest.
+        let per_minute = (done > 0 && minutes > 0.0).then(|| done as f64 / minutes);
         vec![VAsmOperation {
             group_number: self.number,
             operation: "REBAL",
@@ -236,11 +242,11 @@ impl GroupViews for MountedGroup {
             state: "RUN",
             power: None,
             actual: None,
-            sofar: None,
-            est_work: None,
-            est_rate: None,
+            sofar: Some(done / au),
+            est_work: Some(resync.bytes_found.div_ceil(au)),
+            est_rate: per_minute.map(|rate| (rate / au as f64) as u64),
             bytes_left: Some(left),
-            est_minutes: None,
+            est_minutes: per_minute.map(|rate| (left as f64 / rate) as u64),
         }]
     }
 

@@ -21,6 +21,8 @@ pub(crate) const CAP_MIN: usize = 64;
 /// Regions that are not clean.
 pub(crate) struct Regions {
     state: Mutex<State>,
+    /// Pieces that the mount found to be made equal, and when.
+    found: (u64, Instant),
     moved: Event,
 }
 
@@ -79,7 +81,14 @@ impl Regions {
             })
             .collect();
         let cap = cap.clamp(CAP_MIN, DIRTY_REGIONS_MAX / 2);
-        Regions { state: Mutex::new(State { map, cap }), moved: Event::new() }
+        let pieces = found.values().map(|pieces| u64::from(pieces.count_ones())).sum();
+        let state = Mutex::new(State { map, cap });
+        Regions { state, found: (pieces, now), moved: Event::new() }
+    }
+
+    /// How many pieces the mount found to be made equal, and when.
+    pub fn found(&self) -> (u64, Instant) {
+        self.found
     }
 
     pub fn wake_all(&self) {

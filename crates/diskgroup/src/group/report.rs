@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::data::verify::{self, Copies, Findings};
 use crate::disk::{Disk, lock};
@@ -116,6 +117,10 @@ pub struct FileInfo {
 pub struct Resync {
     /// Bytes of file still to be made equal.
     pub bytes_left: u64,
+    /// Bytes of file that the mount found to be made equal.
+    pub bytes_found: u64,
+    /// How long ago that was.
+    pub since: Duration,
     /// Regions that are not clean.
     pub dirty_regions: usize,
     /// How many may be.
@@ -249,8 +254,11 @@ impl Group {
     /// The resync under way, if any.
     pub fn resync(&self) -> Resync {
         let regions = &self.inner.data.regions;
+        let (found, began) = regions.found();
         Resync {
             bytes_left: regions.pieces_to_sync() * PIECE_BYTES,
+            bytes_found: found * PIECE_BYTES,
+            since: self.inner.env.now().since(began),
             dirty_regions: regions.count(),
             dirty_regions_cap: regions.cap(),
         }

@@ -223,6 +223,7 @@ fn a_bad_sector_in_a_dirty_region_takes_no_neighbour_with_it() {
     rig.disks[0].fail_reads_until_written(at..at + 4096);
     rig.run(async {
         let group = rig.mount().await.unwrap();
+        assert_eq!(group.resync().bytes_found, 65536, "one piece was being written");
         while group.resync().bytes_left > 0 {
             rig.env().sleep(Duration::from_millis(10)).await;
         }
