@@ -1,0 +1,5 @@
+//! The lab from outside.
+
+#[cfg(feature = "real")]
+mod here;
+mod model;
