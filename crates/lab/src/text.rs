@@ -96,7 +96,7 @@ impl Run {
             "Method",
             &format!(
                 "{}, AU {}, {}, {}, checksums {}; {rounds}; every byte read was checked against \
-                 its sum. A/A spread {:.3} ({} pairs), settings {}",
+                 its sum. A/A spread {:.3} ({} pair{}), settings {}",
                 set("file"),
                 set("au_size"),
                 set("striping"),
@@ -104,6 +104,7 @@ impl Run {
                 set("checksums"),
                 self.noise.spread,
                 self.noise.pairs,
+                if self.noise.pairs == 1 { "" } else { "s" },
                 self.settings_hash,
             ),
         );

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{ARMS, ArmSpec, DEPTHS, LAYOUTS, Measured, NAME, Options, SCAN_DEPTH, depth_name};
-use crate::load::Sample;
+use crate::load::{DiskUse, Sample};
 use crate::preset::FC_LUN_2006;
 use crate::run::{Arm, Column, DepthRow, Head, Noise, Run, Verdict, settings_hash, verdict};
 
@@ -177,13 +177,15 @@ fn enough(rows: &[DepthRow]) -> Option<(usize, f64)> {
     Some((row.depth, 100.0 * row.mb_per_second / best))
 }
 
-fn times_one(arm: &Arm) -> String {
-    let ratio = arm.ratio.unwrap_or(0.0);
+fn times_one(arm: &Arm, noise: Noise) -> String {
+    let (ratio, spread) = (arm.ratio.unwrap_or(0.0), arm.spread.max(noise.spread));
     match arm.verdict {
-        Verdict::NotDistinguishable => {
-            format!("two disks are not distinguishable from one ({ratio:.2} times)")
+        Verdict::NotDistinguishable => format!(
+            "two disks are not distinguishable from one ({ratio:.2} times, spread {spread:.2})"
+        ),
+        Verdict::Faster | Verdict::Slower => {
+            format!("two disks give {ratio:.2} times one (spread {spread:.2})")
         }
-        Verdict::Faster | Verdict::Slower => format!("two disks give {ratio:.2} times one"),
     }
 }
 
@@ -194,12 +196,12 @@ fn finding(main: &Measured, arms: &[Arm], rows: &[DepthRow]) -> String {
     };
     let (one, deep, eight) =
         (find(arms, "serial-1"), find(arms, "serial"), find(arms, "parallel-8"));
-    let spread = deep.spread.max(main.noise().spread);
+    let noise = main.noise();
     let mut text = format!(
-        "{place}, with {SCAN_DEPTH} reads in flight a disk, {} (spread {spread:.2}); with one \
-         read in flight in all, {}; with eight scans at once, {:.2} times. ",
-        times_one(deep),
-        times_one(one),
+        "{place}, with {SCAN_DEPTH} reads in flight a disk, {}; with one read in flight in all, \
+         {}; with eight scans at once, {:.2} times. ",
+        times_one(deep, noise),
+        times_one(one, noise),
         eight.ratio.unwrap_or(0.0),
     );
     if deep.verdict == Verdict::Faster && one.ratio < deep.ratio {
@@ -251,43 +253,41 @@ fn remarks(main: &Measured, model: Option<&Measured>, arms: &[Arm]) -> Vec<(Stri
             ),
         );
     }
-    if let Some([one, two]) = model.and_then(|m| m.no_prefetch) {
-        say(
-            "Asked",
-            format!(
-                "prefetch: without it the model gives {one:.0} MB/s from one disk and {two:.0} \
-                 from two, {:.2} times: what is lost with two disks is the prefetch",
-                two / one
-            ),
-        );
+    let mut asked = answers(main, model, arms).into_iter();
+    if let Some(first) = asked.next() {
+        say("Asked", first);
     }
-    let asked = |label: &'static str| if label.is_empty() { "" } else { label };
-    let deep: Vec<&Sample> = main.samples("serial", LAYOUTS[1]).collect();
-    let used = |f: fn(&crate::load::DiskUse) -> u64| {
-        deep.iter().flat_map(|s| &s.disks).map(f).max().unwrap_or(0)
-    };
-    say(
-        asked(""),
-        format!("queue depth: most used {} a disk", used(|d| u64::from(d.in_flight_max))),
-    );
-    let (bytes, requests) = (
-        deep.iter().flat_map(|s| &s.disks).map(|d| d.bytes).sum::<u64>(),
-        deep.iter().flat_map(|s| &s.disks).map(|d| d.requests).sum::<u64>(),
-    );
-    let kilobytes = bytes / requests.max(1) >> 10;
-    say(asked(""), format!("request size: asked for 1024 KB, the disk was sent {kilobytes} KB"));
+    asked.for_each(|text| say("", text));
+    remarks
+}
+
+/// What the readers of 2006 asked, answered.
+fn answers(main: &Measured, model: Option<&Measured>, arms: &[Arm]) -> Vec<String> {
+    let mut answers = Vec::new();
+    if let Some([one, two]) = model.and_then(|m| m.no_prefetch) {
+        answers.push(format!(
+            "prefetch: without it the model gives {one:.0} MB/s from one disk and {two:.0} from \
+             two, {:.2} times: what is lost with two disks is the prefetch",
+            two / one
+        ));
+    }
+    let disks: Vec<DiskUse> =
+        main.samples("serial", LAYOUTS[1]).flat_map(|s| s.disks.iter().copied()).collect();
+    let used = disks.iter().map(|d| d.in_flight_max).max().unwrap_or(0);
+    answers.push(format!("queue depth: most used {used} a disk"));
+    let bytes: u64 = disks.iter().map(|d| d.bytes).sum();
+    let requests: u64 = disks.iter().map(|d| d.requests).sum();
+    let kilobytes = bytes / requests.max(1) / 1024;
+    answers.push(format!("request size: asked for 1024 KB, the disk was sent {kilobytes} KB"));
     if main.nominal > 0 {
         let [one, two] = main.pair("serial").map(|rate| rate * 1e8 / main.nominal as f64);
-        say(asked(""), format!("of nominal: {one:.0} % of one link, {:.0} % of two", two / 2.0));
+        answers.push(format!("of nominal: {one:.0} % of one link, {:.0} % of two", two / 2.0));
     }
-    let (single, many) = (find(arms, "random-1"), find(arms, "random-32"));
-    say(
-        asked(""),
-        format!(
-            "single blocks: {:.2} times at depth 1, {:.2} times at 32",
-            single.ratio.unwrap_or(0.0),
-            many.ratio.unwrap_or(0.0)
-        ),
-    );
-    remarks
+    let times = |name| find(arms, name).ratio.unwrap_or(0.0);
+    answers.push(format!(
+        "single blocks: {:.2} times at depth 1, {:.2} times at 32",
+        times("random-1"),
+        times("random-32")
+    ));
+    answers
 }

@@ -93,7 +93,7 @@ impl Place for Here<'_> {
 
     fn words(&self) -> String {
         let model = if self.shape.is_some() { ", slowed to a model" } else { "" };
-        format!("scratch files in {}, direct I/O{model}", self.dir.display())
+        format!("scratch files in {}, on what is below it; direct I/O{model}", self.dir.display())
     }
 
     fn nominal(&self) -> u64 {

@@ -62,9 +62,9 @@ fn small() -> Options {
 fn two_model_runs_are_equal_byte_for_byte_and_can_be_kept() {
     let one = run(&small()).to_json().unwrap();
     let two = run(&small()).to_json().unwrap();
-    assert_eq!(one, two);
+    assert!(one == two, "{one}\n{two}");
     let kept = Run::from_json(&one).unwrap();
-    assert_eq!(kept.to_json().unwrap(), one);
+    assert!(kept.to_json().unwrap() == one, "kept as it was");
     let json: serde_json::Value = serde_json::from_str(&one).unwrap();
     assert_eq!(json["experiment"], "multi-disk");
     for arm in json["arms"].as_array().unwrap() {
