@@ -22,7 +22,7 @@ pub(crate) const STEP: u64 = 1 << 20;
 /// One random read, in bytes.
 pub(crate) const BLOCK: u64 = 8192;
 /// Each of these begins with its offset in the file.
-const STAMPED: usize = 4096;
+pub(crate) const STAMPED: usize = 4096;
 /// Room on each disk beside the file: metadata, checksums, spare AUs.
 pub(crate) const SPARE: u64 = 128 << 20;
 /// How long to wait until the group has nothing more to write.
@@ -206,7 +206,7 @@ pub(crate) fn noise(length: usize) -> Vec<u8> {
 }
 
 /// The content of the file from `offset` on.
-fn stamped(noise: &[u8], offset: u64) -> Bytes {
+pub(crate) fn stamped(noise: &[u8], offset: u64) -> Bytes {
     let mut buffer = Buffer::copy_of(noise, noise.len());
     for (i, block) in buffer.chunks_exact_mut(STAMPED).enumerate() {
         let at = offset + (i * STAMPED) as u64;

@@ -3,6 +3,7 @@
 mod model;
 #[cfg(feature = "real")]
 mod real;
+mod thin;
 
 use std::any::Any;
 use std::future::Future;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::{ARMS, ArmSpec, DEPTHS, LAYOUTS, Measured, NAME, Options, SCAN_DEPTH, depth_name};
 use crate::load::{DiskUse, Sample};
-use crate::preset::FC_LUN_2006;
 use crate::run::{Arm, Column, DepthRow, Head, Noise, Run, Verdict, settings_hash, verdict};
 
 /// Enough of the best rate for more depth to be of no use.
@@ -245,10 +244,10 @@ fn remarks(main: &Measured, model: Option<&Measured>, arms: &[Arm]) -> Vec<(Stri
         say(
             "2006",
             format!(
-                "* fitted: {} (the row \"{}\"). The rest is predicted, {least:.0} to {most:.0} % \
-                 above what was published. A lost prefetch explains 81; that is no proof of \
-                 it.{limits}",
-                FC_LUN_2006.words,
+                "* the two waits of the model are fitted to the row \"{}\", its rate is what \
+                 iostat showed. Predicted is that the other ways fill the links: {least:.0} to \
+                 {most:.0} % above what was published. A lost prefetch explains 81; that is no \
+                 proof of it.{limits}",
                 find(arms, "serial-1").what,
             ),
         );

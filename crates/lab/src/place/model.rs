@@ -1,12 +1,13 @@
-//! Simulated disks shaped to a model, in virtual time.
+//! Disks in memory shaped to a model, in the virtual time of a simulated machine.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use cellar_io::SharedEnv;
 use cellar_io::shape::Shaped;
-use cellar_io::sim::{Sim, SimDiskOptions};
+use cellar_io::sim::Sim;
 
+use super::thin::Thin;
 use super::{Disk, Place};
 use crate::error::LabError;
 use crate::preset::Preset;
@@ -36,17 +37,8 @@ impl Place for Model {
         let env = self.env();
         let disk = |i: usize| {
             let path = format!("/model/{}/{i}", self.preset.name);
-            let options = SimDiskOptions {
-                size: bytes,
-                logical_sector: 4096,
-                // The model alone says how long a request takes.
-                latency_ns_min: 0,
-                latency_ns_max: 0,
-                queue: 0,
-                volatile_cache: true,
-                ..SimDiskOptions::default()
-            };
-            let disk = self.sim.disk(&path, options);
+            // The model alone says how long a request takes.
+            let disk = Arc::new(Thin::new(&path, bytes));
             let shaped = Arc::new(Shaped::new(disk, Arc::clone(&env), self.preset.shape));
             Disk::new(path, shaped, &env, None)
         };
