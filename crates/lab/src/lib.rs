@@ -1,0 +1,33 @@
+//! The lab: questions about disks, answered with evidence.
+//!
+//! An experiment ([`multi_disk`]) is code that runs on the disks of a [`Place`]: simulated ones
+//! shaped to a model in virtual time ([`place::Model`]), or files and disks of this machine
+//! (`place::Here`, feature `real`). The same code runs on both. What comes out is a
+//! [`Run`]: arms beside what was published, raw rows, noise, and a finding in words.
+//!
+//! ```
+//! use cellar_lab::{Head, multi_disk, place::Model, preset};
+//!
+//! # fn main() -> Result<(), cellar_lab::LabError> {
+//! let options = multi_disk::Options { file_bytes: 64 << 20, ..Default::default() };
+//! let model = multi_disk::measure(&Model::new(preset::FC_LUN_2006), &options)?;
+//! let run = multi_disk::report(Head::default(), &options, Some(model), None);
+//! assert!(run.arm("serial-1").and_then(|a| a.ratio).is_some_and(|r| r < 1.0));
+//! # Ok(())
+//! # }
+//! ```
+
+mod error;
+mod load;
+mod meter;
+pub mod multi_disk;
+pub mod place;
+pub mod preset;
+mod run;
+mod text;
+
+pub use error::LabError;
+pub use load::{DiskUse, Sample};
+pub use meter::Meter;
+pub use place::Place;
+pub use run::{Arm, Column, DepthRow, Head, Machine, Noise, Raw, Run, Verdict, verdict};

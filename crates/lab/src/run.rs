@@ -1,0 +1,242 @@
+//! What a run of an experiment leaves: figures with how they came about.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::load::Sample;
+
+/// Which figures a measurement gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Column {
+    /// Of modelled disks, in virtual time.
+    Model,
+    /// Of disks that are here.
+    Here,
+}
+
+/// The machine that a run was made on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Processors.
+    pub cpus: usize,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// Release of the kernel.
+    pub kernel: String,
+}
+
+impl Machine {
+    /// This machine. What it does not tell is left empty.
+    pub fn here() -> Machine {
+        let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let total = memory.lines().find_map(|l| l.strip_prefix("MemTotal:"));
+        let kilobytes: u64 =
+            total.and_then(|t| t.split_whitespace().next()?.parse().ok()).unwrap_or(0);
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Machine {
+            cpus: std::thread::available_parallelism().map_or(0, usize::from),
+            memory_bytes: kilobytes << 10,
+            kernel: kernel.trim().to_owned(),
+        }
+    }
+}
+
+/// What the caller knows of a run. Nothing of it comes from a clock here, so that a model run is
+/// the same every time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// When, as text.
+    pub date: String,
+    /// Where.
+    pub machine: Machine,
+    /// Of which source.
+    pub commit: String,
+}
+
+/// One way of doing it, on each layout: one disk, two disks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Arm {
+    /// Its name.
+    pub name: String,
+    /// What it is, for people.
+    pub what: String,
+    /// What the figures are.
+    pub unit: String,
+    /// What was published, by layout.
+    pub published: Option<[f64; 2]>,
+    /// What the model gives, by layout.
+    pub model: Option<[f64; 2]>,
+    /// What was measured here, by layout.
+    pub here: Option<[f64; 2]>,
+    /// Two disks over one: here if measured, else of the model.
+    pub ratio: Option<f64>,
+    /// Whether the model was made from the published figures of this arm.
+    pub fitted: bool,
+    /// Largest difference between two rounds of one layout, as a part of the median.
+    pub spread: f64,
+    /// What the ratio says beside the noise.
+    pub verdict: Verdict,
+}
+
+/// Reads in flight for each of two disks, and what they give.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DepthRow {
+    /// Reads in flight for each disk.
+    pub depth: usize,
+    /// From all disks.
+    pub mb_per_second: f64,
+    /// Of a 1 MB read, in milliseconds.
+    pub p99_ms: f64,
+}
+
+/// One measurement, as it was taken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Raw {
+    /// Model or here.
+    pub column: Column,
+    /// Round, from 1.
+    pub round: u32,
+    /// Disks.
+    pub disks: usize,
+    /// Name of the arm, or `depth-N`, or `a` and `a'`.
+    pub arm: String,
+    /// What it did.
+    pub sample: Sample,
+}
+
+/// How much two measurements of the same thing differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Noise {
+    /// Pairs of equal runs.
+    pub pairs: u32,
+    /// Largest difference within a pair, as a part of it.
+    pub spread: f64,
+}
+
+/// What a ratio says beside the noise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verdict {
+    /// More than one.
+    #[serde(rename = "faster")]
+    Faster,
+    /// Less than one.
+    #[serde(rename = "slower")]
+    Slower,
+    /// No further from one than equal runs are from each other.
+    #[serde(rename = "not distinguishable")]
+    NotDistinguishable,
+}
+
+/// What `ratio` says when equal runs differ by `noise`.
+pub fn verdict(ratio: f64, noise: f64) -> Verdict {
+    // A model has no noise at all: a thousandth is still nothing to decide by.
+    let noise = noise.max(0.001);
+    if ratio > 1.0 + noise {
+        Verdict::Faster
+    } else if ratio < 1.0 - noise {
+        Verdict::Slower
+    } else {
+        Verdict::NotDistinguishable
+    }
+}
+
+/// A run of an experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Name of the experiment.
+    pub experiment: String,
+    /// The question it answers.
+    pub question: String,
+    /// Whose figures are beside ours.
+    pub source: String,
+    /// When, where, of which source.
+    #[serde(flatten)]
+    pub head: Head,
+    /// What the disks are, for people, by column.
+    pub disks: BTreeMap<String, String>,
+    /// What was set.
+    pub settings: BTreeMap<String, String>,
+    /// A digest of the settings: equal digests may be compared.
+    pub settings_hash: String,
+    /// The layouts that figures in pairs belong to.
+    pub layouts: [String; 2],
+    /// What was compared.
+    pub arms: Vec<Arm>,
+    /// Reads in flight, on two disks: of the model, of here.
+    pub depth_model: Vec<DepthRow>,
+    /// As above, here.
+    pub depth_here: Vec<DepthRow>,
+    /// A/A.
+    pub noise: Noise,
+    /// The answer in words.
+    pub finding: String,
+    /// What readers asked, and what is to be known beside the answer: label and text.
+    pub remarks: Vec<(String, String)>,
+    /// Every measurement.
+    pub raw: Vec<Raw>,
+}
+
+impl Run {
+    /// An arm by its name.
+    pub fn arm(&self, name: &str) -> Option<&Arm> {
+        self.arms.iter().find(|arm| arm.name == name)
+    }
+
+    /// Whether only models were measured.
+    pub fn is_model(&self) -> bool {
+        self.arms.iter().all(|arm| arm.here.is_none())
+    }
+
+    /// As JSON, with a line feed at the end.
+    ///
+    /// # Errors
+    /// A figure that JSON cannot say.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+
+    /// A run that was kept as JSON.
+    ///
+    /// # Errors
+    /// It is not one.
+    pub fn from_json(text: &str) -> Result<Run, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+}
+
+/// A digest of settings, in hexadecimal (64-bit FNV-1a): for comparing, not against malice.
+pub(crate) fn settings_hash(settings: &BTreeMap<String, String>) -> String {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for (name, value) in settings {
+        for byte in name.bytes().chain([0]).chain(value.bytes()).chain([0]) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    format!("{hash:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inside_the_noise_nothing_is_said() {
+        assert_eq!(verdict(1.04, 0.05), Verdict::NotDistinguishable);
+        assert_eq!(verdict(0.96, 0.05), Verdict::NotDistinguishable);
+        assert_eq!(verdict(1.06, 0.05), Verdict::Faster);
+        assert_eq!(verdict(0.74, 0.05), Verdict::Slower);
+        assert_eq!(verdict(1.0005, 0.0), Verdict::NotDistinguishable);
+        let json = serde_json::to_string(&Verdict::NotDistinguishable).unwrap();
+        assert_eq!(json, "\"not distinguishable\"");
+    }
+
+    #[test]
+    fn other_settings_have_another_digest() {
+        let one = BTreeMap::from([("a".to_owned(), "bc".to_owned())]);
+        let two = BTreeMap::from([("ab".to_owned(), "c".to_owned())]);
+        assert_ne!(settings_hash(&one), settings_hash(&two));
+        assert_eq!(settings_hash(&one), settings_hash(&one.clone()));
+    }
+}
