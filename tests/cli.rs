@@ -154,6 +154,47 @@ fn a_second_command_goes_to_the_process_that_has_the_directory() {
 }
 
 #[test]
+fn statements_on_standard_input_run_and_their_errors_count() {
+    let dir = small();
+    let run = |text: &str, stdout: Stdio| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_cellar"))
+            .args(["sql", "db", "--format", "csv"])
+            .current_dir(dir.path())
+            .stdin(Stdio::piped())
+            .stdout(stdout)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    };
+    let output = run("select 1 as a;\nselect nope;\nselect 2;\n", Stdio::piped());
+    assert_eq!(out(&output), "a\n1\n");
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    // Results that could not be written are no success.
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = run("select 1 as a", full.into());
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+}
+
+#[test]
+fn what_somebody_may_want_is_not_taken_for_a_disk() {
+    let dir = small();
+    let file = dir.path().join("precious.csv");
+    std::fs::write(&file, "a,b\n1,2\n".repeat(16 << 20)).unwrap();
+    let words = ["init", "db2", "--disks", "precious.csv", "--redundancy", "external"];
+    let output = cellar(dir.path(), &words);
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert!(std::fs::read(&file).unwrap().starts_with(b"a,b\n"), "it is as it was");
+    // Nor does a statement that failed leave the disks of another database behind.
+    done(dir.path(), &["init", "other", "--disks", "2", "--disk-size", "64M"]);
+    let statement = "create diskgroup d2 external redundancy disk 'other/disks/disk1'";
+    let output = cellar(dir.path(), &["sql", "db", "-c", statement]);
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    done(dir.path(), &["sql", "db", "-c", "select 1"]);
+}
+
+#[test]
 fn the_demo_tells_the_whole_story() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let text = done(dir.path(), &["demo", "--scale", "0.05"]);

@@ -111,7 +111,9 @@ impl Write for Out {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         match write(bytes) {
             Ok(()) => Ok(bytes.len()),
-            Err(_) => Err(std::io::ErrorKind::BrokenPipe.into()),
+            Err(Fault::Closed) => Err(std::io::ErrorKind::BrokenPipe.into()),
+            // A reader who went away is well; a full disk is not.
+            Err(fault) => Err(std::io::Error::other(fault.to_string())),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use cellar_io::SharedEnv;
 use cellar_sql::output::{Format, Writer};
@@ -139,10 +140,16 @@ fn texts(commands: Vec<String>, file: Option<&Path>) -> Result<Option<Vec<String
     Ok(Some(texts))
 }
 
+/// All of standard input. It can be read once, and is asked for twice when a command that was to go
+/// to another process runs here after all.
 fn standard_input() -> Result<String, Fault> {
+    static READ: OnceLock<String> = OnceLock::new();
+    if let Some(text) = READ.get() {
+        return Ok(text.clone());
+    }
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
-    Ok(text)
+    Ok(READ.get_or_init(|| text).clone())
 }
 
 /// Runs every statement of `text`, results to `out`; stops at the first that fails.

@@ -214,6 +214,9 @@ mod real {
             if !facts.partitions.is_empty() {
                 why.push(format!("it has partitions {}", facts.partitions.join(", ")));
             }
+            if why.is_empty() && path.is_file() && holds_data(path)? {
+                why.push("its first or last MiB is not zeros".to_owned());
+            }
             if why.is_empty() {
                 return Ok(());
             }
@@ -230,7 +233,9 @@ mod real {
                 None => {
                     let text = format!("disk {} is not empty: {}", path.display(), why.join(", "));
                     let hint = match serial.is_empty() {
-                        true => "it has no serial number to erase it by; name another disk".into(),
+                        true => "it has no serial number to erase it by; name another disk, or \
+                                 remove what is there"
+                            .into(),
                         false => format!("ERASE '{serial}' gives up what is on it"),
                     };
                     Err(Error::new(15033, text).hint(hint))
@@ -244,6 +249,28 @@ mod real {
             found.dedup();
             found
         }
+    }
+
+    /// How a label begins, as docs/format says.
+    const LABEL_MAGIC: &[u8] = b"CLLB";
+
+    /// Whether a regular file holds what somebody may want. A Cellar label is for the group to
+    /// judge.
+    fn holds_data(path: &Path) -> Result<bool> {
+        use std::io::{Read, Seek, SeekFrom};
+        let read = || -> std::io::Result<bool> {
+            let mut file = std::fs::File::open(path)?;
+            let length = file.metadata()?.len();
+            let mut bytes = Vec::new();
+            file.by_ref().take(1 << 20).read_to_end(&mut bytes)?;
+            if bytes.starts_with(LABEL_MAGIC) {
+                return Ok(false);
+            }
+            file.seek(SeekFrom::Start(length.saturating_sub(1 << 20)))?;
+            file.take(1 << 20).read_to_end(&mut bytes)?;
+            Ok(bytes.iter().any(|byte| *byte != 0))
+        };
+        read().map_err(|error| Error::system("read", path, &error))
     }
 
     fn below(path: &Path, is_file: bool) -> Below {

@@ -120,6 +120,7 @@ impl Database {
             (Redundancy::External, _) | (_, true) => vec![None; opened.len()],
             _ => default_failgroups(&below),
         };
+        let before = self.instance.parameters().list(DISK_STRING);
         self.remember(opened.iter().map(|(_, o)| o.path.as_path()))?;
         let disks = opened.iter().zip(default).map(|((r, o), failgroup)| NewDisk {
             device: o.device(),
@@ -138,7 +139,14 @@ impl Database {
             holds_catalog,
             disks: disks.collect(),
         };
-        create(self.env(), spec).await?;
+        if let Err(error) = create(self.env(), spec).await {
+            // A path that stays would bring the disks of another database here.
+            let parameters = self.instance.parameters();
+            if parameters.list(DISK_STRING) != before {
+                parameters.set_list(DISK_STRING, before, Some(Scope::Both))?;
+            }
+            return Err(error.into());
+        }
         let found = opened.into_iter().map(|(_, open)| open).collect();
         self.mount_found(&name, found).await
     }
