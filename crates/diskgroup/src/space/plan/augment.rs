@@ -83,12 +83,7 @@ impl Work {
         if disk == NOWHERE || !self.disks[usize::from(disk)].takes() {
             return None;
         }
-        let mut barred = [NOWHERE; 2];
-        let siblings = self.set_of(leg).filter(|&other| other != leg && self.now[other] != NOWHERE);
-        for (slot, other) in barred.iter_mut().zip(siblings) {
-            *slot = self.disks[usize::from(self.now[other])].failgroup;
-        }
-        barred.sort_unstable();
+        let barred = self.barred(leg);
         let pinned = self.files[self.file_of[leg] as usize].pinned.is_some();
         let moves = self.loose[leg] || disk != self.home[leg];
         Some(Kind { disk, barred, pinned, moves })

@@ -13,6 +13,7 @@
 //! for the one AU that rounding leaves open, which goes to a disk that has it already).
 
 mod augment;
+mod bound;
 mod choose;
 mod forecast;
 mod order;
@@ -154,8 +155,8 @@ pub struct Plan {
     /// What must move and cannot. Who asked for a DROP or RESIZE is to be refused if this is not
     /// empty; after the loss of a disk the moves are done as far as they go.
     pub unplaced: Vec<Unplaced>,
-    /// The least number of legs that any plan must move to reach the targets: what the disks that
-    /// are short of their target are short of.
+    /// The least number of legs that any plan must move to reach the targets: what the disks are
+    /// short of, and what copies that must lie apart add to it.
     pub minimum: u64,
     /// Moves left out because full disks wait for one another; 0 unless a group is brim-full.
     pub blocked: u64,
@@ -235,7 +236,7 @@ struct Work {
 pub fn plan(input: &PlanInput<'_>) -> Plan {
     let mut work = Work::new(input);
     let groups = work.set_targets();
-    let minimum = work.disks.iter().map(WorkDisk::short).sum();
+    let minimum = work.least_moves();
     work.choose(&groups);
     work.augment();
     work.settle();

@@ -73,25 +73,47 @@ pub(super) fn levels(groups: &[(u64, u64)], sets: &[u64; COPIES_MAX]) -> Vec<(Le
     done
 }
 
-/// Shares `total` out among parts of `(size, held now)` at a level: each the whole number below or
-/// above its due. Who holds more than the lower one gets the higher, so that nothing moves for a
-/// rounding; then who is due more.
-fn share_out(total: u64, level: Level, parts: &[(u64, u64)]) -> Vec<u64> {
+/// Shares the AUs of one level out among the disks of its failure groups: each disk, and each
+/// failure group, the whole number below or above its due.
+///
+/// A disk that holds more than the lower number comes first for the higher, so that nothing moves
+/// for a rounding; then one that is due more. That order does not change while the moves are done,
+/// so the targets do not either.
+fn share_out(level: Level, groups: &[Vec<(usize, u64, u64)>]) -> Vec<(usize, u64)> {
     if level.held >= level.size {
-        return parts.iter().map(|p| p.0).collect();
+        return groups.iter().flatten().map(|&(disk, size, _)| (disk, size)).collect();
     }
     let due = |size: u64| level.held * i128::from(size);
-    let mut shares: Vec<u64> = parts.iter().map(|p| (due(p.0) / level.size) as u64).collect();
-    let mut order: Vec<usize> = (0..parts.len()).collect();
-    order.sort_by_key(|&i| (parts[i].1 <= shares[i], -(due(parts[i].0) % level.size), i));
-    let mut left = total.saturating_sub(shares.iter().sum());
-    for i in order {
-        if left > 0 && due(parts[i].0) % level.size > 0 {
-            shares[i] += 1;
-            left -= 1;
+    let mut targets = Vec::new();
+    let mut next = Vec::new();
+    let mut left = level.held;
+    for group in groups {
+        let mut order: Vec<(bool, i128, usize, u64)> = group
+            .iter()
+            .map(|&(disk, size, have)| {
+                let floor = (due(size) / level.size) as u64;
+                (have <= floor, -(due(size) % level.size), disk, floor)
+            })
+            .collect();
+        order.sort_unstable();
+        let all = due(group.iter().map(|d| d.1).sum());
+        let floors: i128 = order.iter().map(|o| i128::from(o.3)).sum();
+        let raised = (all / level.size - floors) as usize;
+        left -= all / level.size;
+        for (at, &(_, _, disk, floor)) in order.iter().enumerate() {
+            targets.push((disk, floor + u64::from(at < raised)));
+        }
+        if all % level.size > 0 {
+            next.extend(order.get(raised).copied());
         }
     }
-    shares
+    next.sort_unstable();
+    for (_, _, disk, _) in next.into_iter().take(left.max(0) as usize) {
+        if let Some(target) = targets.iter_mut().find(|t| t.0 == disk) {
+            target.1 += 1;
+        }
+    }
+    targets
 }
 
 impl Work {
@@ -110,18 +132,17 @@ impl Work {
         let sets = self.count_sets(&mut groups);
         let sizes: Vec<(u64, u64)> = groups.iter().map(|g| (g.capacity, g.pinned)).collect();
         for (level, members) in levels(&sizes, &sets) {
-            let have = |g: &Group| g.disks.iter().map(|&d| self.disks[d].have).sum::<u64>();
-            let parts: Vec<(u64, u64)> =
-                members.iter().map(|&m| (groups[m].capacity, have(&groups[m]))).collect();
-            let totals = share_out(level.held as u64, level, &parts);
-            for (&member, total) in members.iter().zip(totals) {
-                groups[member].target = total;
-                let disks = &groups[member].disks;
-                let parts: Vec<(u64, u64)> =
-                    disks.iter().map(|&d| (self.disks[d].capacity, self.disks[d].have)).collect();
-                for (&disk, target) in disks.iter().zip(share_out(total, level, &parts)) {
-                    self.disks[disk].target = target;
-                }
+            let row = |disk: usize| (disk, self.disks[disk].capacity, self.disks[disk].have);
+            let parts: Vec<Vec<(usize, u64, u64)>> = members
+                .iter()
+                .map(|&m| groups[m].disks.iter().map(|&d| row(d)).collect())
+                .collect();
+            for (disk, target) in share_out(level, &parts) {
+                self.disks[disk].target = target;
+            }
+            for &member in &members {
+                let disks = groups[member].disks.iter();
+                groups[member].target = disks.map(|&d| self.disks[d].target).sum();
             }
         }
         for disk in &mut self.disks {
