@@ -9,6 +9,7 @@ mod partners;
 mod place;
 #[cfg(test)]
 mod place_tests;
+pub mod plan;
 mod room;
 mod spread;
 

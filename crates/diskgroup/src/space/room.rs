@@ -132,7 +132,7 @@ fn signed(value: u64) -> i64 {
 /// copies puts at most `r` there, so needs `k - r` elsewhere. That is the cut condition of the
 /// maximum flow, exact when restoring may also move an extent, as a rebalance does. One-copy sets are
 /// counted as if none of them was lost, so the figure is never too high.
-fn survivable(totals: &[u64], copies: u8, sets: &ExtentSets) -> i64 {
+pub(super) fn survivable(totals: &[u64], copies: u8, sets: &ExtentSets) -> i64 {
     let most_copies = sets.most_copies(copies);
     if most_copies == 1 {
         // Nothing of one copy can be restored, so no room need be kept.
