@@ -2,11 +2,11 @@
 //!
 //! A pure function from what is ([`PlanInput`]) to what is to be done ([`Plan`]): no I/O, no clock,
 //! the same answer for the same question. It runs in these steps:
-//! 1. [`target`] says how many AUs each disk is to hold: each failure group as full as the others,
+//! 1. `target` says how many AUs each disk is to hold: each failure group as full as the others,
 //!    as far as copies that must lie apart allow it.
-//! 2. [`choose`] picks the legs that leave and where they go, evenly within each file.
-//! 3. [`augment`] finds chains of moves for what could not go directly, the shortest first.
-//! 4. [`order`] makes every prefix of the list safe: copies apart, no disk over-full.
+//! 2. `choose` picks the legs that leave and where they go, evenly within each file.
+//! 3. `augment` finds chains of moves for what could not go directly, the shortest first.
+//! 4. `order` makes every prefix of the list safe: copies apart, no disk over-full.
 //!
 //! Nothing of a plan need be kept: after any part of it was done, planning again gives the rest,
 //! because the targets depend on the disks and the number of extents, not on where these lie (but
