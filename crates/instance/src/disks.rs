@@ -122,6 +122,7 @@ mod real {
     use std::path::{Path, PathBuf};
     use std::sync::Arc;
 
+    use cellar_diskgroup::on_disk::label::is_label;
     use cellar_io::real::{
         EngineChoice, FilesystemIo, OpenOptions, RealEnv, io_mode, open_disk, probe,
     };
@@ -251,9 +252,6 @@ mod real {
         }
     }
 
-    /// How a label begins, as docs/format says.
-    const LABEL_MAGIC: &[u8] = b"CLLB";
-
     /// Whether a regular file holds what somebody may want. A Cellar label is for the group to
     /// judge.
     fn holds_data(path: &Path) -> Result<bool> {
@@ -263,7 +261,7 @@ mod real {
             let length = file.metadata()?.len();
             let mut bytes = Vec::new();
             file.by_ref().take(1 << 20).read_to_end(&mut bytes)?;
-            if bytes.starts_with(LABEL_MAGIC) {
+            if is_label(&bytes) {
                 return Ok(false);
             }
             file.seek(SeekFrom::Start(length.saturating_sub(1 << 20)))?;

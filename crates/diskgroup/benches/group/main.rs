@@ -1,6 +1,6 @@
 //! What a disk group costs over the raw disks below it, and against rivals.
 //!
-//! `cargo bench -p cellar-diskgroup --no-default-features --profile release --bench group -- WHAT`
+//! `cargo bench -p cellar-diskgroup --profile release --bench group -- WHAT`
 //! with WHAT one of `read`, `scan`, `shaped`, `write`, `pieces`, `btrfs`, `cost`, `hot`, `resync`, `mount`.
 //! Ours and the other's runs alternate; each arm prints the median and the spread of its rounds,
 //! then the goal. What it makes in `--dir` it removes. The exit code is 1 when a goal is missed.

@@ -234,21 +234,16 @@ impl Group {
         }
         inner.check_running()?;
         let group = self.clone();
-        let done = inner.env.run("dismount", async move {
+        let dismounted = inner.run("dismount", async move {
             group.delete_temporaries().await?;
             group.inner.close_to_changes().await?;
             let done = group.dismount_closed().await;
-            if done.is_err() {
+            if done.is_err() && group.check_running().is_ok() {
                 group.inner.open_to_changes();
             }
             done
         });
-        done.await.unwrap_or_else(|| Err(self.ended_half_way("dismount")))
-    }
-
-    fn ended_half_way(&self, what: &str) -> Error {
-        let why = format!("the {what} ended half-way").into();
-        Error::Stopped { group: self.inner.name.clone(), why }
+        dismounted.await
     }
 
     /// Nobody writes any more: what is left is made durable and clean.
@@ -300,7 +295,7 @@ impl Group {
         self.inner.check_writable()?;
         // A task of its own: a caller that goes away must not leave the group closed to changes.
         let group = self.clone();
-        let done = self.inner.env.run("drop group", async move {
+        let dropped = self.inner.run("drop group", async move {
             group.inner.close_to_changes().await?;
             let done = group.drop_closed(including_contents).await;
             if done.is_err() && group.check_running().is_ok() {
@@ -308,7 +303,7 @@ impl Group {
             }
             done
         });
-        done.await.unwrap_or_else(|| Err(self.ended_half_way("drop")))
+        dropped.await
     }
 
     async fn drop_closed(&self, including_contents: bool) -> Result<(), Error> {

@@ -59,7 +59,7 @@ pub(crate) struct Start {
     pub generations: BTreeMap<u16, (u64, u8)>,
     /// The dirty log as it was found.
     pub dirty: FoundDirty,
-    /// How many regions can be copied in a second, from how fast the logs could be read.
+    /// How many regions a resync can do in a second; 0 for a mount that does none.
     pub regions_per_second: f64,
 }
 
@@ -212,7 +212,11 @@ pub(crate) async fn start(
     check_complete(name, &state, &disks, &missing)?;
     let copies = u64::from(state.header.redundancy.copies());
     let here: Vec<&Arc<Disk>> = disks.values().filter(|d| d.is_in_sync()).collect();
-    let regions_per_second = within(env, timeout, probe(env, &here, copies)).await.unwrap_or(0.0);
+    // Who writes nothing makes no region dirty.
+    let regions_per_second = match options.read_only {
+        true => 0.0,
+        false => within(env, timeout, probe(env, &here, copies)).await.unwrap_or(0.0),
+    };
     let present: Vec<&Arc<Disk>> = members
         .keys()
         .chain(lagging.iter().map(|l| &l.no))

@@ -6,6 +6,11 @@ use super::{Block, Damage, Fields, FieldsMut, Uuid, check_counter, check_head, m
 
 const MAGIC: u32 = magic(b"CLLB");
 
+/// Whether the beginning of a disk is meant to be a label, whole or not.
+pub fn is_label(start: &[u8]) -> bool {
+    start.starts_with(&MAGIC.to_le_bytes())
+}
+
 /// Is the disk in a group?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]

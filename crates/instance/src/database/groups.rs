@@ -141,11 +141,8 @@ impl Database {
         };
         if let Err(error) = create(self.env(), spec).await {
             // A path that stays would bring the disks of another database here.
-            let parameters = self.instance.parameters();
-            if parameters.list(DISK_STRING) != before {
-                parameters.set_list(DISK_STRING, before, Some(Scope::Both))?;
-            }
-            return Err(error.into());
+            let undone = self.set_disk_string(before);
+            return Err(undone.err().into_iter().fold(error.into(), Error::over));
         }
         let found = opened.into_iter().map(|(_, open)| open).collect();
         self.mount_found(&name, found).await
@@ -164,7 +161,14 @@ impl Database {
         }
         let mut list = self.instance.parameters().list(DISK_STRING);
         list.extend(new);
-        self.instance.parameters().set_list(DISK_STRING, list, Some(Scope::Both))?;
+        self.set_disk_string(list)
+    }
+
+    fn set_disk_string(&self, list: Vec<String>) -> Result<()> {
+        let parameters = self.instance.parameters();
+        if parameters.list(DISK_STRING) != list {
+            parameters.set_list(DISK_STRING, list, Some(Scope::Both))?;
+        }
         Ok(())
     }
 
