@@ -71,7 +71,7 @@ impl Fio {
         let mut command = Command::new("fio");
         command
             .args(["--direct=1", "--output-format=json", "--group_reporting"])
-            .args(["--norandommap", "--randrepeat=0", "--thread"])
+            .args(["--randrepeat=0", "--thread"])
             .arg(format!("--ioengine={}", self.engine))
             .arg(format!("--rw={}", self.how))
             .arg(format!("--bs={}", self.block))
@@ -81,8 +81,10 @@ impl Fio {
         if self.size > 0 {
             command.arg(format!("--size={}", self.size));
         }
+        // Once through the file takes each block once; for a time, any block at any time.
         if self.seconds > 0 {
             command.args(["--time_based", &format!("--runtime={}", self.seconds)]);
+            command.arg("--norandommap");
         }
         match self.sync {
             Sync::No => {}
