@@ -113,6 +113,7 @@ fn in_one(inner: &Inner, file: &FileRuntime, offset: u64, length: u64) -> Option
     if inner.data.regions.to_sync(&file.key(region as u32)) & pieces != 0 {
         return None;
     }
+    let disks = inner.disks.look();
     let core = lock(&inner.core);
     let state = core.state.files.get(&file.number)?;
     if state.incarnation != file.incarnation
@@ -122,7 +123,7 @@ fn in_one(inner: &Inner, file: &FileRuntime, offset: u64, length: u64) -> Option
         return None;
     }
     let legs = state.legs_of(s.extent).iter().filter_map(|leg| {
-        let disk = inner.disk(leg.disk)?;
+        let disk = disks.get(&leg.disk)?;
         (disk.is_in_sync() && disk.is_alive()).then(|| (disk.load(), *leg))
     });
     let (_, leg) = legs.min_by_key(|(load, _)| *load)?;
@@ -294,7 +295,7 @@ async fn read_leg(
     }
     // Looked up while the device works. A write that comes between makes them differ, as it would
     // in the other order; the reader then asks again with the range held.
-    let (read, wanted) = join(read, expected(inner, disk, leg, s)).await;
+    let (read, wanted) = join(read, expected(inner, &disk, leg, s)).await;
     let Ok(buffers) = read else {
         return LegRead::Bad;
     };
@@ -344,7 +345,7 @@ async fn read_any_copy(
             }
         };
         let wanted = match file.attributes.checksums {
-            true => expected(inner, disk, *leg, s).await,
+            true => expected(inner, &disk, *leg, s).await,
             false => vec![UNKNOWN; blocks],
         };
         let mut all = true;
@@ -402,7 +403,7 @@ async fn repair(
     if file.attributes.checksums {
         let entries = Entries { leg, first: s.au_offset / BLOCK_U64, count: s.length / BLOCK_U64 };
         let sums = checksums_of(std::slice::from_ref(good));
-        Checksums::set(inner, disk, entries, &sums).await;
+        Checksums::set(inner, &disk, entries, &sums).await;
     }
     let at = au_offset(leg.au, inner.au_size) + s.au_offset;
     let data = vec![good.clone()];
@@ -411,7 +412,7 @@ async fn repair(
             disk.counters.repaired.fetch_add(1, Ordering::Relaxed);
             Ok(())
         }
-        Err(error) => inner.leg_failed(disk, error).await,
+        Err(error) => inner.leg_failed(&disk, error).await,
     }
 }
 

@@ -257,22 +257,25 @@ pub(crate) async fn write_legs(
             };
             if file.attributes.checksums {
                 let (first, count) = (s.au_offset / BLOCK_U64, s.length / BLOCK_U64);
-                Checksums::set(inner, disk, Entries { leg: *leg, first, count }, &sums).await;
+                Checksums::set(inner, &disk, Entries { leg: *leg, first, count }, &sums).await;
             }
             let at = au_offset(leg.au, inner.au_size) + s.au_offset;
             let part = part.clone();
-            writes.push(async move { (disk, disk.write(io, at, part, durability).await) });
+            writes.push(async move {
+                let written = disk.write(io, at, part, durability).await;
+                (disk, written)
+            });
         }
     }
-    let results: Vec<(&Arc<Disk>, Result<(), IoError>)> = join_all(writes).await;
+    let results: Vec<(Arc<Disk>, Result<(), IoError>)> = join_all(writes).await;
     for (disk, result) in results {
         if let Err(error) = result {
-            inner.leg_failed(disk, error).await?;
+            inner.leg_failed(&disk, error).await?;
         }
     }
     // Every extent must have a copy that is in sync after all that left have left.
     for (s, legs) in stretches_seen {
-        if !legs.iter().any(|l| inner.disk(l.disk).is_some_and(|d| d.is_in_sync())) {
+        if !legs.iter().any(|l| inner.is_in_sync(l.disk)) {
             return Err(Error::NoCopy { file: file.number, offset: s.offset });
         }
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use cellar_io::{EnvExt, IoError, SharedEnv};
 use cellar_wait::{Event, Session, Wait};
 use event_listener::Event as Notify;
@@ -195,6 +196,41 @@ pub(crate) struct LogShared {
     pub end: std::sync::atomic::AtomicBool,
 }
 
+/// The disks of a mounted group that are here, by number: looked up with every request, changed
+/// when one comes or goes. Who has a disk keeps it until he is done; the device is closed with the
+/// last of them.
+pub(crate) struct Disks(ArcSwap<BTreeMap<u16, Arc<Disk>>>);
+
+impl Disks {
+    /// All of them as they are now.
+    pub fn all(&self) -> Arc<BTreeMap<u16, Arc<Disk>>> {
+        self.0.load_full()
+    }
+
+    /// The same for a moment: never kept over an await.
+    pub fn look(&self) -> arc_swap::Guard<Arc<BTreeMap<u16, Arc<Disk>>>> {
+        self.0.load()
+    }
+
+    /// A disk has come.
+    pub fn insert(&self, disk: &Arc<Disk>) {
+        self.0.rcu(|disks| {
+            let mut disks = BTreeMap::clone(disks);
+            disks.insert(disk.no, Arc::clone(disk));
+            disks
+        });
+    }
+
+    /// A disk has gone.
+    pub fn remove(&self, no: u16) {
+        self.0.rcu(|disks| {
+            let mut disks = BTreeMap::clone(disks);
+            disks.remove(&no);
+            disks
+        });
+    }
+}
+
 /// A mounted group.
 pub(crate) struct Inner {
     pub env: SharedEnv,
@@ -208,7 +244,7 @@ pub(crate) struct Inner {
     /// A random number for this mount.
     pub life: u64,
     pub core: Mutex<Core>,
-    pub disks: BTreeMap<u16, Arc<Disk>>,
+    pub disks: Disks,
     pub log: LogShared,
     pub data: Data,
     /// Too many regions are dirty.
@@ -259,7 +295,7 @@ impl Inner {
             read_only: parts.read_only,
             life: parts.life,
             core: Mutex::new(Core::new(parts.state, parts.space)),
-            disks: parts.disks,
+            disks: Disks(ArcSwap::from_pointee(parts.disks)),
             log: LogShared::default(),
             data: parts.data,
             cleaner_wanted: Notify::new(),
@@ -490,18 +526,23 @@ impl Inner {
     }
 
     /// The disk with that number.
-    pub fn disk(&self, no: u16) -> Option<&Arc<Disk>> {
-        self.disks.get(&no)
+    pub fn disk(&self, no: u16) -> Option<Arc<Disk>> {
+        self.disks.look().get(&no).cloned()
+    }
+
+    /// Whether the disk with that number holds every acknowledged write.
+    pub fn is_in_sync(&self, no: u16) -> bool {
+        self.disks.look().get(&no).is_some_and(|disk| disk.is_in_sync())
     }
 
     /// Disks that hold every acknowledged write.
-    pub fn disks_in_sync(&self) -> impl Iterator<Item = &Arc<Disk>> {
-        self.disks.values().filter(|d| d.is_in_sync())
+    pub fn disks_in_sync(&self) -> Vec<Arc<Disk>> {
+        self.disks.look().values().filter(|d| d.is_in_sync()).cloned().collect()
     }
 
     /// Flushes all disks in sync. A disk that fails leaves by an epoch before this returns.
     pub async fn flush_disks(&self, io: cellar_io::Io) -> Result<(), Error> {
-        let disks: Vec<Arc<Disk>> = self.disks_in_sync().cloned().collect();
+        let disks = self.disks_in_sync();
         let flushes = disks.iter().map(|disk| async move {
             match disk.flush(io).await {
                 Ok(()) => Ok(()),

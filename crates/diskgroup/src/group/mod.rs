@@ -205,8 +205,8 @@ impl Group {
         let env = Arc::clone(&inner.env);
         let task = async move {
             // After the end too, as long as somebody waits for a disk.
-            while !inner.is_stopped() || inner.disks.values().any(|d| d.load() > 0) {
-                for disk in inner.disks.values().filter(|d| d.is_alive()) {
+            while !inner.is_stopped() || inner.disks.all().values().any(|d| d.load() > 0) {
+                for disk in inner.disks.all().values().filter(|d| d.is_alive()) {
                     disk.check_timeout(inner.disk_timeout);
                     if !disk.is_alive() {
                         inner.log.wanted.notify(1);
@@ -314,7 +314,7 @@ impl Group {
         }
         inner.stop("dropped");
         inner.end_tasks();
-        for disk in inner.disks.values().filter(|d| d.is_alive()) {
+        for disk in inner.disks.all().values().filter(|d| d.is_alive()) {
             let scan = read_labels(disk.device()).await?;
             if let Some(label) = scan.newest() {
                 let mut label = label.clone();
@@ -329,7 +329,8 @@ impl Group {
     /// wants anything of it. Whether there is still a mount to look after.
     pub async fn probe_disks(&self) -> bool {
         let inner = &self.inner;
-        let disks: Vec<_> = inner.disks_in_sync().filter(|d| d.is_alive()).cloned().collect();
+        let mut disks = inner.disks_in_sync();
+        disks.retain(|d| d.is_alive());
         for disk in disks {
             let block = crate::on_disk::layout::BLOCK;
             // What a failure means is noted by the disk itself.
@@ -476,8 +477,8 @@ impl Inner {
 impl Committer {
     /// Candidates for the metadata set among the disks that are here and in sync.
     pub(crate) fn candidates(inner: &Inner) -> Vec<Candidate> {
-        inner
-            .disks_in_sync()
+        let disks = inner.disks_in_sync().into_iter();
+        disks
             .filter(|d| d.is_alive())
             .map(|d| Candidate { disk: d.no, failgroup: d.failgroup.clone() })
             .collect()

@@ -161,12 +161,13 @@ impl Group {
     /// The group's disks, those that are not here included.
     pub fn disks(&self) -> Vec<DiskInfo> {
         let inner = &self.inner;
+        let here = inner.disks.all();
         let core = lock(&inner.core);
         core.state
             .disks
             .iter()
             .map(|(no, d)| {
-                let here = inner.disks.get(no);
+                let here = here.get(no);
                 let (total, free) = core.space.of_disk(*no);
                 DiskInfo {
                     number: *no,
@@ -191,7 +192,7 @@ impl Group {
     /// All files.
     pub fn files(&self) -> Vec<FileInfo> {
         let core = lock(&self.inner.core);
-        let in_sync = |disk: u16| self.inner.disks.get(&disk).is_some_and(|d| d.is_in_sync());
+        let in_sync = |disk: u16| self.inner.is_in_sync(disk);
         core.state
             .files
             .values()
@@ -217,11 +218,9 @@ impl Group {
         let inner = &self.inner;
         let core = lock(&inner.core);
         let mirrored = core.state.header.redundancy.copies() > 1;
-        let in_sync: BTreeMap<u16, &str> = inner
-            .disks_in_sync()
-            .filter(|d| d.is_alive())
-            .map(|d| (d.no, d.failgroup.as_str()))
-            .collect();
+        let disks = inner.disks_in_sync();
+        let in_sync: BTreeMap<u16, &str> =
+            disks.iter().filter(|d| d.is_alive()).map(|d| (d.no, d.failgroup.as_str())).collect();
         let mut critical: std::collections::BTreeSet<&str> = Default::default();
         for file in core.state.files.values().filter(|f| !mirrored || f.attributes.copies > 1) {
             for legs in file.legs.chunks(file.attributes.copies.into()) {

@@ -204,7 +204,7 @@ impl Committer {
     }
 
     fn disk(&self, no: u16) -> Arc<Disk> {
-        Arc::clone(self.inner.disk(no).expect("members are disks of the group"))
+        self.inner.disk(no).expect("members are disks of the group")
     }
 
     /// Writes one record to every member that still answers. Returns whether all have it; whether
@@ -250,7 +250,7 @@ impl Committer {
 
     /// Disks that are in sync by the committed epoch and no longer answer.
     fn failed_disks(&self) -> Vec<u16> {
-        self.inner.disks_in_sync().filter(|d| !d.is_alive()).map(|d| d.no).collect()
+        self.inner.disks_in_sync().iter().filter(|d| !d.is_alive()).map(|d| d.no).collect()
     }
 
     /// Takes failed disks out by a committed epoch, then brings the metadata set back to size.
