@@ -319,7 +319,7 @@ pub(crate) async fn expected(inner: &Inner, disk: &Disk, leg: Leg, s: &Stretch) 
 
 /// Reads a stretch from whichever copies are good, block by block if need be, and repairs the
 /// others. The caller holds the range.
-async fn read_any_copy(
+pub(crate) async fn read_any_copy(
     inner: &Arc<Inner>,
     file: &FileRuntime,
     io: Io,

@@ -301,7 +301,7 @@ async fn make_equal(
 /// Gives back checksums to a stretch outside dirty regions, where the copies should be equal and
 /// what one copy knows holds for the others. A unit of which no readable copy is what is known is
 /// left as it is: rot must not get the checksum of what rotted.
-async fn make_known(
+pub(crate) async fn make_known(
     inner: &Arc<Inner>,
     file: &FileRuntime,
     io: Io,

@@ -230,6 +230,21 @@ pub(crate) fn legs_of(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Result<
     }
 }
 
+/// The legs of a stretch, and where one of them is on its way to, if it is.
+fn places_of(
+    inner: &Inner,
+    file: &FileRuntime,
+    s: &Stretch,
+) -> Result<(Vec<Leg>, Option<Leg>), Error> {
+    let core = lock(&inner.core);
+    match core.state.files.get(&file.number) {
+        Some(f) if f.incarnation == file.incarnation && s.extent < f.extents() => {
+            Ok((f.legs_of(s.extent).to_vec(), core.moving_to(file.number, s.extent)))
+        }
+        _ => Err(Error::NoCopy { file: file.number, offset: s.offset }),
+    }
+}
+
 /// Writes a range, whole blocks where checksums are kept, to every copy in sync; waits for the
 /// epoch without those that failed.
 pub(crate) async fn write_legs(
@@ -244,14 +259,14 @@ pub(crate) async fn write_legs(
     let mut rest = Slices::new(data);
     let mut writes = Vec::new();
     // All extents are there before the first checksum is changed.
-    let stretches_seen: Vec<(Stretch, Vec<Leg>)> =
+    let stretches_seen: Vec<(Stretch, (Vec<Leg>, Option<Leg>))> =
         stretches(file.attributes.striping, inner.au_size, offset, length)
-            .map(|s| legs_of(inner, file, &s).map(|legs| (s, legs)))
+            .map(|s| places_of(inner, file, &s).map(|places| (s, places)))
             .collect::<Result<_, _>>()?;
-    for (s, legs) in &stretches_seen {
+    for (s, (legs, moving)) in &stretches_seen {
         let part = rest.take(s.length as usize);
         let sums = if file.attributes.checksums { checksums_of(&part) } else { Vec::new() };
-        for leg in legs {
+        for leg in legs.iter().chain(moving) {
             let Some(disk) = inner.disk(leg.disk).filter(|d| d.is_in_sync()) else {
                 continue;
             };
@@ -274,7 +289,7 @@ pub(crate) async fn write_legs(
         }
     }
     // Every extent must have a copy that is in sync after all that left have left.
-    for (s, legs) in stretches_seen {
+    for (s, (legs, _)) in stretches_seen {
         if !legs.iter().any(|l| inner.is_in_sync(l.disk)) {
             return Err(Error::NoCopy { file: file.number, offset: s.offset });
         }

@@ -1,7 +1,7 @@
 //! The shared heart of a mounted group: metadata behind one short lock, disks, and the queue to
 //! the committer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -11,11 +11,13 @@ use arc_swap::ArcSwap;
 use cellar_io::{EnvExt, IoError, SharedEnv};
 use cellar_wait::{Event, Session, Wait};
 use event_listener::Event as Notify;
+use futures_util::future::Either;
 
 use crate::codec::Writer;
 use crate::data::Data;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
+use crate::group::rebalance::Rebalance;
 use crate::group::room::Room;
 use crate::on_disk::record::PAYLOAD_MAX;
 use crate::on_disk::{Damage, Uuid};
@@ -34,10 +36,24 @@ pub(crate) struct Core {
     frees: Vec<(u64, Vec<Leg>)>,
     /// Bytes of `queue`.
     queued_bytes: usize,
+    /// Copies of extents on their way to another place, by file and extent set. Every write goes
+    /// there too, so that what was copied stays right.
+    pub moving: BTreeMap<(u32, u32), Moving>,
     broken: bool,
     /// Set while a checkpoint is under way.
     pub gate: bool,
     pub log_room: LogRoom,
+}
+
+/// A copy of an extent on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moving {
+    /// The file's incarnation.
+    pub incarnation: u32,
+    /// Which copy.
+    pub leg: u8,
+    /// Where it will lie.
+    pub to: Leg,
 }
 
 /// Bytes that wait for the log, at which changes wait before they are made.
@@ -85,6 +101,7 @@ impl Core {
             queued: 0,
             frees: Vec::new(),
             queued_bytes: 0,
+            moving: BTreeMap::new(),
             broken: false,
             gate: false,
             log_room: LogRoom::Plenty,
@@ -115,6 +132,20 @@ impl Core {
         Ok(self.queued)
     }
 
+    /// Where a copy of that extent set is on its way to, if one is.
+    pub fn moving_to(&self, file: u32, extent: u64) -> Option<Leg> {
+        if self.moving.is_empty() {
+            return None;
+        }
+        let key = (file, u32::try_from(extent).ok()?);
+        self.moving.get(&key).map(|moving| moving.to)
+    }
+
+    /// Extent sets of a file from `extent` on are gone: what was on its way has no place to go.
+    pub fn forget_moving(&mut self, file: u32, extent: u64) {
+        self.moving.retain(|(f, e), _| *f != file || u64::from(*e) < extent);
+    }
+
     /// Whether a change was applied in part: the state is of no use any more.
     pub fn is_broken(&self) -> bool {
         self.broken
@@ -127,7 +158,7 @@ impl Core {
     }
 
     /// Refuses `ops` if the metadata has no room for them, and gives back the AUs they took.
-    fn check_log_room(&mut self, group: &str, ops: &[Op]) -> Result<(), Error> {
+    pub fn check_log_room(&mut self, group: &str, ops: &[Op]) -> Result<(), Error> {
         let fits = match self.log_room {
             LogRoom::Plenty => true,
             LogRoom::Shrink => !ops.iter().any(Op::grows),
@@ -183,9 +214,19 @@ impl Core {
     }
 }
 
+/// A change of who takes part, made by the committer: nothing else is in the log between what was
+/// queued before it and what is queued after.
+pub(crate) struct Request {
+    /// Looks at the state and says the operations; or refuses.
+    pub make: Box<dyn FnOnce(&mut Core) -> Result<Vec<Op>, Error> + Send>,
+    pub done: futures_channel::oneshot::Sender<Result<(), Error>>,
+}
+
 /// What the committer and everybody else tell each other.
 #[derive(Default)]
 pub(crate) struct LogShared {
+    /// Changes of who takes part that wait for the committer.
+    pub requests: Mutex<VecDeque<Request>>,
     /// Something is queued, a disk failed, or the group is to stop.
     pub wanted: Notify,
     /// The newest durable change.
@@ -247,6 +288,7 @@ pub(crate) struct Inner {
     pub disks: Disks,
     pub log: LogShared,
     pub data: Data,
+    pub rebalance: Rebalance,
     /// Too many regions are dirty.
     pub cleaner_wanted: Notify,
     /// An I/O unanswered for this long fails its disk.
@@ -298,6 +340,7 @@ impl Inner {
             disks: Disks(ArcSwap::from_pointee(parts.disks)),
             log: LogShared::default(),
             data: parts.data,
+            rebalance: Rebalance::default(),
             cleaner_wanted: Notify::new(),
             disk_timeout: parts.disk_timeout,
             dismounting: AtomicBool::new(false),
@@ -368,6 +411,7 @@ impl Inner {
             self.log.moved.notify(usize::MAX);
             self.log.wanted.notify(usize::MAX);
             self.data.wake_all();
+            self.rebalance.wake();
         }
     }
 
@@ -387,7 +431,7 @@ impl Inner {
         Ok(value)
     }
 
-    async fn wait_for_room(&self) -> Result<(), Error> {
+    pub async fn wait_for_room(&self) -> Result<(), Error> {
         let mut wait = None;
         loop {
             let listener = self.log.moved.listen();
@@ -425,6 +469,23 @@ impl Inner {
         };
         self.log.wanted.notify(1);
         Ok(queued)
+    }
+
+    /// A change of who takes part. `make` is called when all that was queued before is on its way
+    /// to the log; its operations are durable when this returns.
+    pub async fn change_disks(
+        &self,
+        make: impl FnOnce(&mut Core) -> Result<Vec<Op>, Error> + Send + 'static,
+    ) -> Result<(), Error> {
+        self.check_writable()?;
+        let (done, told) = futures_channel::oneshot::channel();
+        lock(&self.log.requests).push_back(Request { make: Box::new(make), done });
+        self.log.wanted.notify(1);
+        let stopped = std::pin::pin!(self.wait_stopped());
+        match futures_util::future::select(told, stopped).await {
+            Either::Left((Ok(result), _)) => result,
+            _ => Err(self.check_running().err().unwrap_or_else(|| self.being_dismounted())),
+        }
     }
 
     /// A change by somebody whom the dismount waits for, or by the dismount itself.

@@ -1,8 +1,10 @@
 //! A mounted disk group: its files, its disks, its figures.
 
+mod disks;
 mod files;
 mod handle;
 pub(crate) mod inner;
+mod rebalance;
 mod report;
 pub(crate) mod room;
 
@@ -30,11 +32,13 @@ use crate::state::{GroupState, Op};
 use inner::{Inner, InnerParts};
 use room::Room;
 
+pub use disks::{AlterDisks, DropDisk, Work};
 pub(crate) use files::check_attributes;
 #[cfg(feature = "object-store")]
 pub(crate) use files::parts_of;
 pub use files::{FileSpec, Listed, PublishIf};
 pub use handle::File;
+pub use rebalance::{Operation, POWER_DEFAULT, POWER_MAX};
 pub use report::{DiskInfo, FileInfo, GroupInfo, Resync, aus_of};
 
 /// How to mount.
@@ -150,6 +154,7 @@ impl Group {
             committed,
             generations,
             creating,
+            former,
             dirty,
             ..
         } = start;
@@ -160,6 +165,11 @@ impl Group {
         dirty.level(inner).await;
         committer.new_epoch(&missing, force).await.map_err(stop)?;
         committer.correct_labels(&creating).await;
+        // FORCE goes on from a state that may be old: it says nothing about who left.
+        for device in former.iter().filter(|_| !force) {
+            let labelled = rebalance::label_former(device);
+            let _ = mount::within(&inner.env, inner.disk_timeout, labelled).await;
+        }
         inner.env.spawn("metadata log", Box::pin(committer.run()));
         if !dirty.lost.is_empty() {
             self.resync_all().await?;
@@ -169,6 +179,7 @@ impl Group {
         inner.env.spawn("resync", Box::pin(resync::run(Arc::clone(inner))));
         let rebuild = Box::pin(resync::run_rebuild(Arc::clone(inner)));
         inner.env.spawn("rebuild checksums", rebuild);
+        inner.env.spawn("rebalance", Box::pin(rebalance::run(Arc::clone(inner))));
         Ok(())
     }
 
@@ -235,15 +246,25 @@ impl Group {
         inner.check_running()?;
         let group = self.clone();
         let dismounted = inner.run("dismount", async move {
-            group.delete_temporaries().await?;
-            group.inner.close_to_changes().await?;
-            let done = group.dismount_closed().await;
+            group.inner.rebalance.close().await;
+            let done = group.dismount_quiet().await;
             if done.is_err() && group.check_running().is_ok() {
-                group.inner.open_to_changes();
+                group.inner.rebalance.open();
             }
             done
         });
         dismounted.await
+    }
+
+    /// Nothing is moved any more.
+    async fn dismount_quiet(&self) -> Result<(), Error> {
+        self.delete_temporaries().await?;
+        self.inner.close_to_changes().await?;
+        let done = self.dismount_closed().await;
+        if done.is_err() && self.check_running().is_ok() {
+            self.inner.open_to_changes();
+        }
+        done
     }
 
     /// Nobody writes any more: what is left is made durable and clean.
@@ -296,10 +317,12 @@ impl Group {
         // A task of its own: a caller that goes away must not leave the group closed to changes.
         let group = self.clone();
         let dropped = self.inner.run("drop group", async move {
-            group.inner.close_to_changes().await?;
+            group.inner.rebalance.close().await;
+            group.inner.close_to_changes().await.inspect_err(|_| group.inner.rebalance.open())?;
             let done = group.drop_closed(including_contents).await;
             if done.is_err() && group.check_running().is_ok() {
                 group.inner.open_to_changes();
+                group.inner.rebalance.open();
             }
             done
         });
@@ -467,6 +490,7 @@ impl Inner {
         self.log.wanted.notify(usize::MAX);
         self.cleaner_wanted.notify(usize::MAX);
         self.data.unknown.found.notify(usize::MAX);
+        self.rebalance.wake();
     }
 
     pub fn is_ending(&self) -> bool {
@@ -478,8 +502,9 @@ impl Committer {
     /// Candidates for the metadata set among the disks that are here and in sync.
     pub(crate) fn candidates(inner: &Inner) -> Vec<Candidate> {
         let disks = inner.disks_in_sync().into_iter();
+        let core = lock(&inner.core);
         disks
-            .filter(|d| d.is_alive())
+            .filter(|d| d.is_alive() && core.state.takes_extents(d.no))
             .map(|d| Candidate { disk: d.no, failgroup: d.failgroup.clone() })
             .collect()
     }

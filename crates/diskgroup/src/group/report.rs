@@ -63,6 +63,8 @@ pub struct DiskInfo {
     pub failgroup: String,
     /// Its path; `None` when it is not here.
     pub path: Option<String>,
+    /// What the metadata says of it.
+    pub status: DiskStatus,
     /// Whether it holds every acknowledged write.
     pub in_sync: bool,
     /// Why it is not used, if it was here and failed.
@@ -150,7 +152,7 @@ impl Group {
             writable_mb: mb(usable.writable_now),
             writable_and_survive_mb: signed_mb(usable.writable_and_survive),
             can_restore: usable.can_restore,
-            offline_disks: state.disks.values().filter(|d| d.status != DiskStatus::Online).count(),
+            offline_disks: state.disks.values().filter(|d| !d.status.is_in_sync()).count(),
             members: state.members.clone(),
             map_bytes: state.map_bytes(),
             checksum_bytes: inner.data.checksums.count() * 4096,
@@ -174,6 +176,7 @@ impl Group {
                     name: d.name.clone(),
                     failgroup: d.failgroup.clone(),
                     path: here.map(|h| h.path.clone()),
+                    status: d.status,
                     in_sync: here.is_some_and(|h| h.is_in_sync() && h.is_alive()),
                     failure: here.and_then(|h| h.failure()).map(|e| e.kind.to_string()),
                     metadata: core.state.members.contains(no),

@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use crate::codec::Writer;
 use crate::data::dirty_log::DirtyLog;
 use crate::disk::{Disk, lock};
-use crate::group::inner::{Batch, Inner, LogRoom};
+use crate::group::inner::{Batch, Inner, LogRoom, Request};
 use crate::meta::checkpoint::{self, Target};
 use crate::meta::labels::{read_labels, write_labels};
 use crate::meta::rules;
@@ -191,11 +191,53 @@ impl Committer {
             self.inner.made_durable(batch.ticket);
             worked = true;
         }
+        let request = lock(&self.inner.log.requests).pop_front();
+        if let Some(request) = request {
+            self.change_disks(request).await?;
+            worked = true;
+        }
         if self.log_in_use() > LOG_CHECKPOINT_AT.max(self.tried_at + TRY_AGAIN_AFTER) {
             self.checkpoint_all().await?;
             worked = true;
         }
         Ok(worked)
+    }
+
+    /// Changes who takes part: one record, behind all that was queued before it. Then the metadata
+    /// set follows.
+    async fn change_disks(&mut self, request: Request) -> Result<(), Fatal> {
+        let Request { make, done } = request;
+        let (batches, result) = {
+            let mut core = lock(&self.inner.core);
+            let batches: Vec<Batch> = std::iter::from_fn(|| core.take_batch()).collect();
+            // Before it takes anything: a ring that is nearly full is for who takes part alone.
+            let result = core
+                .check_log_room(&self.inner.name, &[Op::Rebalance { power: None }])
+                .and_then(|()| make(&mut core))
+                .and_then(|ops| self.inner.enqueue(&mut core, &ops));
+            (batches, result)
+        };
+        for batch in &batches {
+            self.write_record(&batch.payload).await?;
+        }
+        // It is the first that is queued now. A disk that failed is taken out after this record,
+        // which may be the one that it joined with.
+        let own = lock(&self.inner.core).take_batch();
+        if let Some(own) = &own {
+            self.write_record(&own.payload).await?;
+        }
+        self.take_out_failed().await?;
+        if let Some(last) = own.as_ref().or(batches.last()) {
+            self.inner.made_durable(last.ticket);
+        }
+        self.inner.check_running().map_err(|error| Fatal(error.to_string()))?;
+        if result.is_ok() {
+            self.regrow().await?;
+            self.confirm();
+        }
+        // Who asked may have gone away.
+        let _ = done.send(result.map(|_| ()));
+        Ok(())
     }
 
     fn log_in_use(&self) -> u64 {
@@ -363,7 +405,8 @@ impl Committer {
             candidates.retain(|c| !full.contains(&c.disk));
             let wanted = rules::choose(redundancy, &current, &candidates);
             let new: Vec<u16> = wanted.iter().copied().filter(|d| !current.contains(d)).collect();
-            if new.is_empty() || wanted.len() <= current.len() {
+            let grows = !new.is_empty() && wanted.len() > current.len();
+            if wanted.is_empty() || !(grows || self.only_leaving_go(&current, &wanted)) {
                 return Ok(());
             }
             let roomy = self.make_areas(&new);
@@ -371,7 +414,9 @@ impl Committer {
                 full.extend(new.iter().filter(|no| !roomy.contains(no)));
                 continue;
             }
-            self.checkpoint(&new).await?;
+            if !new.is_empty() {
+                self.checkpoint(&new).await?;
+            }
             // From here on they get every mark of a dirty region too. A failure fails the disk.
             for no in &new {
                 let _ = DirtyLog::join(&self.inner, &self.disk(*no)).await;
@@ -390,7 +435,10 @@ impl Committer {
                 let members = wanted.clone();
                 apply_all(&mut core.state, &[Op::Epoch { epoch }, Op::Members { members }])
             };
-            self.write_set(&payload, wanted).await?;
+            self.write_set(&payload, wanted.clone()).await?;
+            for no in current.iter().filter(|no| !wanted.contains(no)) {
+                self.forget_member(*no);
+            }
             for no in &new {
                 self.inner.data.dirty_log.joined(*no);
             }
@@ -399,6 +447,15 @@ impl Committer {
             }
             return Ok(());
         }
+    }
+
+    /// Whether a set differs from the present one, and lacks of it only disks that are being
+    /// dropped.
+    fn only_leaving_go(&self, current: &[u16], wanted: &[u16]) -> bool {
+        let core = lock(&self.inner.core);
+        let mut gone = current.iter().filter(|no| !wanted.contains(no)).peekable();
+        gone.peek().is_some()
+            && gone.all(|no| core.state.disks.get(no).is_some_and(|d| d.status.is_leaving()))
     }
 
     /// The newest set, as the state has it.

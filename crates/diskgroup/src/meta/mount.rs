@@ -55,6 +55,8 @@ pub(crate) struct Start {
     pub committed: Vec<Vec<u16>>,
     /// Disks whose label still says that the group is being created.
     pub creating: Vec<u16>,
+    /// Disks that left the group, and whose labels do not say so yet.
+    pub former: Vec<Arc<dyn Device>>,
     /// The newest superblocks of all disks here: generation, and the checkpoint area it names.
     pub generations: BTreeMap<u16, (u64, u8)>,
     /// The dirty log as it was found.
@@ -203,8 +205,12 @@ pub(crate) async fn start(
         .iter()
         .filter_map(|l| Some((l.label.disk_no, l.chain.as_ref()?.newest()?)))
         .collect();
+    let is_of =
+        |l: &&Labelled| state.disks.get(&l.label.disk_no).is_some_and(|d| d.uuid == l.label.disk);
     let creating = labelled.iter().filter(|l| l.label.status == LabelStatus::Creating);
-    let creating = creating.map(|l| l.label.disk_no).collect();
+    let creating = creating.filter(is_of).map(|l| l.label.disk_no).collect();
+    let members_once = labelled.iter().filter(|l| l.label.status == LabelStatus::Member);
+    let former = members_once.filter(|l| !is_of(l)).map(|l| Arc::clone(&l.found.device)).collect();
     let (disks, missing) = match_disks(env, &state, &labelled);
     // A disk may tell its history and yet be of no use, because it became too small.
     members.retain(|no, _| disks.contains_key(no));
@@ -235,6 +241,7 @@ pub(crate) async fn start(
         lagging,
         committed,
         creating,
+        former,
         generations,
         dirty,
         regions_per_second,

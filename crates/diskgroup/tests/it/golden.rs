@@ -141,6 +141,7 @@ pub fn state() -> GroupState {
             failgroup: format!("FG{no}"),
             bytes: 64 << 20,
             status: DiskStatus::Online,
+            shrink_to: 0,
             stale: Stale::Nothing,
             offline_ns: 0,
             created_ns: NS,

@@ -12,6 +12,7 @@ mod inspect;
 mod log;
 mod membership;
 mod model;
+mod moves;
 mod rig;
 mod simulation;
 mod store;

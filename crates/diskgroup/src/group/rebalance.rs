@@ -1,0 +1,443 @@
+//! The rebalance: moving extents until every disk holds its share, and disks that are being
+//! dropped hold nothing.
+//!
+//! That a rebalance is wanted, and its power, are in the metadata; what is to be moved is not: it
+//! is planned from the state as it is, so a mount after a crash plans again and loses nothing but
+//! the AUs that were on their way.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cellar_io::Instant;
+use event_listener::Event as Notify;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use crate::data::relocate::{self, Moved, Pace};
+use crate::disk::lock;
+use crate::error::Error;
+use crate::group::inner::{Core, Inner};
+use crate::meta::labels::{read_labels, write_labels};
+use crate::meta::mount::within;
+use crate::on_disk::label::{Label, LabelStatus};
+use crate::on_disk::layout::au_count;
+use crate::space::plan::{DiskRole, Move, Plan, PlanDisk, PlanFile, PlanInput, plan};
+use crate::space::{DiskNo, FailGroupNo};
+use crate::state::{DiskStatus, GroupState, Leg, Op, Striping};
+
+/// The highest power, as in ASM.
+pub const POWER_MAX: u32 = 1024;
+/// AUs in flight at once, however high the power.
+const WORKERS_MAX: usize = 64;
+/// Moves that wait for others before no more are tried.
+const WAITING_MAX: usize = 256;
+/// The power of a rebalance for which none was given.
+pub const POWER_DEFAULT: u32 = 1;
+
+/// A rebalance under way, for v$asm_operation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Operation {
+    /// The power that was asked for; 0 is a rebalance that was stopped.
+    pub power: u32,
+    /// AUs in flight.
+    pub actual: u32,
+    /// AUs moved.
+    pub done: u64,
+    /// AUs to be moved in all.
+    pub total: u64,
+    /// AUs moved a minute, over the last while.
+    pub rate: u64,
+    /// How long the rest will take at that rate.
+    pub left: Option<Duration>,
+    /// Why it does not go on, if it does not.
+    pub error: Option<String>,
+}
+
+/// What the task and everybody else tell each other.
+#[derive(Default)]
+pub(crate) struct Rebalance {
+    /// There may be something to do, or to leave.
+    wanted: Notify,
+    /// A round of the task ended.
+    ended: Notify,
+    /// Nothing is to be moved now: the group is being dismounted.
+    closing: AtomicBool,
+    /// Whether the task is at work.
+    working: AtomicBool,
+    /// Bytes copied since the mount.
+    copied: AtomicU64,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Default)]
+struct Progress {
+    done: u64,
+    total: u64,
+    in_flight: u32,
+    /// AUs done when the clock of the rate was set, and when that was.
+    measured: Option<(u64, Instant)>,
+    error: Option<String>,
+}
+
+impl Rebalance {
+    pub fn wake(&self) {
+        self.wanted.notify(usize::MAX);
+        self.ended.notify(usize::MAX);
+    }
+
+    /// Keeps the task from moving anything, and waits until nothing is on its way.
+    pub async fn close(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+        self.wanted.notify(usize::MAX);
+        loop {
+            let listener = self.ended.listen();
+            if !self.working.load(Ordering::SeqCst) {
+                return;
+            }
+            listener.await;
+        }
+    }
+
+    pub fn open(&self) {
+        self.closing.store(false, Ordering::SeqCst);
+        self.wanted.notify(usize::MAX);
+    }
+}
+
+/// The pace of one rebalance.
+struct Throttle<'a>(&'a Inner);
+
+impl Pace for Throttle<'_> {
+    fn step(&self) -> u64 {
+        let power = power_of(self.0);
+        // Small steps let others in between; large ones cost less.
+        if power < 4 { 256 << 10 } else { 1 << 20 }
+    }
+
+    async fn go_on(&self) -> bool {
+        may_work(self.0)
+    }
+
+    fn copied(&self, bytes: u64) {
+        self.0.rebalance.copied.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+fn power_of(inner: &Inner) -> u32 {
+    lock(&inner.core).state.rebalance.unwrap_or(0)
+}
+
+fn may_work(inner: &Inner) -> bool {
+    !inner.is_ending() && !inner.rebalance.closing.load(Ordering::SeqCst) && power_of(inner) > 0
+}
+
+/// The files of a group as a plan needs them, copied out so that nobody waits for the planner.
+pub(crate) struct Snapshot {
+    files: Vec<SnapshotFile>,
+    pub disks: Vec<PlanDisk>,
+    groups: BTreeMap<String, FailGroupNo>,
+}
+
+struct SnapshotFile {
+    number: u32,
+    incarnation: u32,
+    copies: u8,
+    placement: Option<FailGroupNo>,
+    striping: Striping,
+    legs: Vec<Leg>,
+}
+
+impl Snapshot {
+    pub fn of(core: &Core) -> Snapshot {
+        let state = &core.state;
+        let mut groups: BTreeMap<String, FailGroupNo> = BTreeMap::new();
+        let au_size = u64::from(state.header.au_size);
+        let mut disks = Vec::new();
+        for (no, disk) in &state.disks {
+            let failgroup = group_no(&mut groups, &disk.failgroup);
+            let end = match disk.shrink_to {
+                0 => u32::MAX,
+                bytes => au_count(bytes, au_size),
+            };
+            let role = match disk.status {
+                DiskStatus::Online => DiskRole::Active,
+                DiskStatus::Dropping => DiskRole::Dropping,
+                DiskStatus::Offline => DiskRole::Offline,
+                DiskStatus::Forcing => DiskRole::Lost,
+            };
+            let capacity = core.space.of_disk(*no).0;
+            disks.push(PlanDisk { disk: DiskNo(*no), failgroup, capacity, end, role });
+        }
+        let files = state.files.values().map(|f| SnapshotFile {
+            number: f.number,
+            incarnation: f.incarnation,
+            copies: f.attributes.copies,
+            placement: f.attributes.placement.as_ref().map(|g| group_no(&mut groups, g)),
+            striping: f.attributes.striping,
+            legs: f.legs.clone(),
+        });
+        let files = files.collect();
+        Snapshot { files, disks, groups }
+    }
+
+    /// The number of a failure group in this snapshot.
+    pub fn group(&mut self, name: &str) -> FailGroupNo {
+        group_no(&mut self.groups, name)
+    }
+
+    pub fn input(&self) -> PlanInput<'_> {
+        let files = self.files.iter().map(|f| PlanFile {
+            number: f.number,
+            incarnation: f.incarnation,
+            copies: f.copies,
+            placement: f.placement,
+            striping: f.striping,
+            legs: &f.legs,
+        });
+        PlanInput { disks: self.disks.clone(), files: files.collect() }
+    }
+}
+
+fn group_no(groups: &mut BTreeMap<String, FailGroupNo>, name: &str) -> FailGroupNo {
+    let next = FailGroupNo(groups.len() as u16);
+    *groups.entry(name.to_owned()).or_insert(next)
+}
+
+/// The task, until the group is dismounted.
+pub(crate) async fn run(inner: Arc<Inner>) {
+    loop {
+        let listener = inner.rebalance.wanted.listen();
+        if inner.is_ending() {
+            return;
+        }
+        let stuck = lock(&inner.rebalance.progress).error.is_some();
+        // Said before it is asked: who closes first tells, and then looks whether we work.
+        inner.rebalance.working.store(true, Ordering::SeqCst);
+        let works = !stuck && may_work(&inner);
+        let result = if works { round(&inner).await } else { Ok(()) };
+        inner.rebalance.working.store(false, Ordering::SeqCst);
+        if let Err(error) = result {
+            lock(&inner.rebalance.progress).error = Some(error.to_string());
+        }
+        inner.rebalance.ended.notify(usize::MAX);
+        if !works {
+            listener.await;
+        }
+    }
+}
+
+/// Plans and moves; when nothing is left to move, lets go of what is empty.
+async fn round(inner: &Arc<Inner>) -> Result<(), Error> {
+    let planned = {
+        let snapshot = Snapshot::of(&lock(&inner.core));
+        plan(&snapshot.input())
+    };
+    if planned.moves.is_empty() {
+        return finish(inner, &planned).await;
+    }
+    {
+        let mut progress = lock(&inner.rebalance.progress);
+        progress.total = progress.done + planned.moves.len() as u64;
+        let start = (progress.done, inner.env.now());
+        progress.measured.get_or_insert(start);
+    }
+    let moved = move_all(inner, planned.moves).await?;
+    if moved == 0 && may_work(inner) {
+        let why = "the moves that are left wait for one another, and no disk has a free AU";
+        return Err(Error::NoSpace {
+            group: inner.name.clone(),
+            wanted_mb: inner.au_size >> 20,
+            why: why.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// Does the moves of a plan, as many at once as the power allows. Returns how many came to their
+/// end or turned out to be obsolete.
+async fn move_all(inner: &Arc<Inner>, moves: Vec<Move>) -> Result<u64, Error> {
+    let mut todo: VecDeque<Move> = moves.into();
+    let mut waiting: VecDeque<Move> = VecDeque::new();
+    let mut running = FuturesUnordered::new();
+    let (mut settled, mut failure) = (0, None);
+    loop {
+        let workers = (power_of(inner) as usize).min(WORKERS_MAX);
+        while running.len() < workers && may_work(inner) {
+            if waiting.len() >= WAITING_MAX && !running.is_empty() {
+                break;
+            }
+            let Some(next) = todo.pop_front() else { break };
+            let all = Arc::clone(inner);
+            let task = inner.run("rebalance", async move {
+                relocate::relocate(&all, &next, &Throttle(&all)).await
+            });
+            running.push(async move { (next, task.await) });
+        }
+        lock(&inner.rebalance.progress).in_flight = running.len() as u32;
+        let Some((step, result)) = running.next().await else { break };
+        match result {
+            Ok(Moved::Done) => {
+                settled += 1;
+                lock(&inner.rebalance.progress).done += 1;
+                // What waited may have been waiting for this one.
+                todo.extend(waiting.drain(..));
+            }
+            Ok(Moved::Obsolete) => settled += 1,
+            Ok(Moved::NotYet) => waiting.push_back(step),
+            Ok(Moved::Stopped) => {}
+            // One extent that cannot be read must not keep the others where they are.
+            Err(error) => failure = failure.or(Some(error)),
+        }
+        inner.check_running()?;
+    }
+    match failure {
+        Some(error) => Err(error),
+        None => Ok(settled),
+    }
+}
+
+/// Nothing is left to move: disks that are empty and leaving are let go of, disks that shrink are
+/// cut, and the rebalance is over.
+async fn finish(inner: &Arc<Inner>, planned: &Plan) -> Result<(), Error> {
+    let leaving: Vec<u16> = {
+        let core = lock(&inner.core);
+        let disks = core.state.disks.iter();
+        disks.filter(|(_, d)| d.status.is_leaving()).map(|(no, _)| *no).collect()
+    };
+    for no in leaving {
+        if !holds_anything(&lock(&inner.core).state, no) {
+            let_go(inner, no).await?;
+        }
+    }
+    if let Some(unplaced) = planned.unplaced.first() {
+        return Err(Error::NoSpace {
+            group: inner.name.clone(),
+            wanted_mb: unplaced.aus * inner.au_size >> 20,
+            why: format!("file {} has extents with nowhere to go", unplaced.file),
+        });
+    }
+    inner
+        .change(|core| {
+            let wanted = core.state.rebalance.is_some();
+            Ok(((), if wanted { vec![Op::Rebalance { power: None }] } else { vec![] }))
+        })
+        .await?;
+    let mut progress = lock(&inner.rebalance.progress);
+    *progress = Progress::default();
+    Ok(())
+}
+
+fn holds_anything(state: &GroupState, no: u16) -> bool {
+    state.files.values().any(|f| f.legs.iter().any(|leg| leg.disk == no))
+}
+
+/// Takes an empty disk out of the group, then labels it as one that may be unplugged.
+async fn let_go(inner: &Arc<Inner>, no: u16) -> Result<(), Error> {
+    let disk = inner.disk(no);
+    let all = Arc::clone(inner);
+    let gone = inner.change_disks(move |core| {
+        let here = core.state.disks.get(&no).is_some_and(|d| d.status.is_leaving());
+        if !here || holds_anything(&core.state, no) || core.state.members.contains(&no) {
+            // Somebody changed his mind, or no other disk could take over the metadata.
+            let why = format!("disk {no} still holds metadata that no other disk has room for");
+            return Err(Error::NoSpace { group: all.name.clone(), wanted_mb: 0, why });
+        }
+        core.space.remove_disk(no);
+        all.disks.remove(no);
+        Ok(vec![Op::DiskGone { disk: no }])
+    });
+    gone.await?;
+    let Some(disk) = disk else { return Ok(()) };
+    if disk.is_alive() {
+        // If this does not come through, the next mount does it.
+        let _ = within(&inner.env, inner.disk_timeout, label_former(disk.device())).await;
+    }
+    Ok(())
+}
+
+/// Says on the disk that it belongs to no group any more.
+pub(crate) async fn label_former(
+    device: &Arc<dyn cellar_io::Device>,
+) -> Result<(), cellar_io::IoError> {
+    let scan = read_labels(device).await?;
+    match scan.newest() {
+        Some(label) => {
+            let label = Label { status: LabelStatus::Former, ..label.clone() };
+            write_labels(device, &label).await
+        }
+        None => Ok(()),
+    }
+}
+
+impl super::Group {
+    /// The rebalance that is wanted, if one is.
+    pub fn operation(&self) -> Option<Operation> {
+        let inner = &self.inner;
+        let power = lock(&inner.core).state.rebalance?;
+        let progress = lock(&inner.rebalance.progress);
+        let mut operation = Operation {
+            power,
+            actual: progress.in_flight,
+            done: progress.done,
+            total: progress.total.max(progress.done),
+            error: progress.error.clone(),
+            ..Operation::default()
+        };
+        if let Some((at, since)) = progress.measured {
+            let seconds = inner.env.now().since(since).as_secs_f64();
+            let moved = progress.done - at;
+            if seconds > 0.0 && moved > 0 {
+                let rate = moved as f64 / seconds;
+                operation.rate = (rate * 60.0) as u64;
+                let left = (operation.total - operation.done) as f64 / rate;
+                operation.left = Some(Duration::from_secs_f64(left));
+            }
+        }
+        Some(operation)
+    }
+
+    /// REBALANCE: wanted from here on, at that power; 0 stops it. Survives restarts.
+    ///
+    /// # Errors
+    /// The power is out of its range, or the group has stopped.
+    pub async fn rebalance(&self, power: u32) -> Result<(), Error> {
+        check_power(power)?;
+        let op = Op::Rebalance { power: Some(power) };
+        self.inner.change(|_| Ok(((), vec![op]))).await?;
+        lock(&self.inner.rebalance.progress).error = None;
+        self.inner.rebalance.wake();
+        Ok(())
+    }
+
+    /// Waits until no rebalance is wanted, or it is stopped or stuck.
+    ///
+    /// # Errors
+    /// Why it does not go on.
+    pub async fn wait_rebalanced(&self) -> Result<(), Error> {
+        let inner = &self.inner;
+        loop {
+            let listener = inner.rebalance.ended.listen();
+            inner.check_running()?;
+            match self.operation() {
+                None => return Ok(()),
+                Some(Operation { error: Some(why), .. }) => {
+                    return Err(Error::NoSpace { group: inner.name.clone(), wanted_mb: 0, why });
+                }
+                Some(Operation { power: 0, .. }) => return Ok(()),
+                Some(_) => listener.await,
+            }
+        }
+    }
+}
+
+pub(crate) fn check_power(power: u32) -> Result<(), Error> {
+    if power <= POWER_MAX {
+        return Ok(());
+    }
+    Err(Error::BadValue {
+        what: "POWER",
+        value: power.to_string(),
+        allowed: format!("0 (stop) to {POWER_MAX}"),
+    })
+}
