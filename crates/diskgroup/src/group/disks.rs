@@ -18,7 +18,8 @@ use crate::group::Group;
 use crate::group::inner::{Core, Inner};
 use crate::group::rebalance::{POWER_DEFAULT, Snapshot, check_power};
 use crate::meta::create::{NewDisk, Planned, check_label, plan_disks};
-use crate::meta::labels::{read_labels, write_labels};
+use crate::meta::labels::write_labels;
+use crate::meta::mount::within;
 use crate::names::{DiskName, GroupName};
 use crate::on_disk::label::LabelStatus;
 use crate::on_disk::layout::{AU_START, CHECKSUM_RUN_AUS, LABEL_HEAD, au_count};
@@ -81,17 +82,18 @@ impl Group {
         inner.check_writable()?;
         let power = change.power.unwrap_or(POWER_DEFAULT);
         check_power(power)?;
+        let _labels = inner.rebalance.labels.lock().await;
         let planned = self.plan_new(change)?;
         for p in &planned {
-            check_label(p).await?;
+            self.in_time(p, check_label(p)).await??;
         }
         check_feasible(inner, &planned, &change.drop)?;
-        let holds_catalog = self.holds_catalog().await;
         let header = lock(&inner.core).state.header.clone();
-        let label = |p: &Planned, status| p.label(&header, status, holds_catalog);
+        let label = |p: &Planned, status| p.label(&header, status, inner.holds_catalog);
         for p in &planned {
-            write_labels(&p.disk.device, &label(p, LabelStatus::Creating)).await?;
-            blank(&p.disk.device).await?;
+            let creating = label(p, LabelStatus::Creating);
+            self.in_time(p, write_labels(&p.disk.device, &creating)).await??;
+            self.in_time(p, blank(&p.disk.device)).await??;
         }
         let labels: Vec<_> = planned
             .iter()
@@ -102,8 +104,8 @@ impl Group {
             inner.change_disks(move |core| join_and_leave(&all, core, &planned, &drop, power));
         made.await?;
         for (device, label) in &labels {
-            // The next mount does it if this does not come through.
-            write_labels(device, label).await?;
+            // If this does not come through the disk is about to fail, and the next mount does it.
+            let _ = within(&inner.env, inner.disk_timeout, write_labels(device, label)).await;
         }
         inner.rebalance.wake();
         Ok(())
@@ -115,6 +117,7 @@ impl Group {
     /// The group has stopped.
     pub async fn undrop_disks(&self) -> Result<usize, Error> {
         let (told, count) = futures_channel::oneshot::channel();
+        let all = Arc::clone(&self.inner);
         let undropped = self.inner.change_disks(move |core| {
             let dropping: Vec<u16> = core
                 .state
@@ -129,6 +132,7 @@ impl Group {
                 ops.push(Op::DiskLeaving { disk: *disk, status: DiskStatus::Online });
             }
             if !dropping.is_empty() {
+                all.rebalance.wish();
                 ops.push(Op::Rebalance {
                     power: Some(core.state.rebalance.unwrap_or(POWER_DEFAULT)),
                 });
@@ -188,16 +192,15 @@ impl Group {
         plan_disks(&inner.env, &group, inner.au_size, free.zip(&change.add), names)
     }
 
-    /// Whether the labels say that an instance keeps its catalog here.
-    async fn holds_catalog(&self) -> bool {
-        for disk in self.inner.disks_in_sync() {
-            if let Ok(scan) = read_labels(disk.device()).await
-                && let Some(label) = scan.newest()
-            {
-                return label.holds_catalog;
-            }
-        }
-        false
+    /// What is asked of a disk that is not in the group yet, within the time limit of one that is.
+    async fn in_time<T>(&self, p: &Planned, asked: impl Future<Output = T>) -> Result<T, Error> {
+        let limit = self.inner.disk_timeout;
+        let answer = within(&self.inner.env, limit, asked).await;
+        answer.ok_or_else(|| Error::DiskUnusable {
+            disk: p.disk.path.clone(),
+            why: format!("it did not answer for {} s", limit.as_secs()),
+            number: 15025,
+        })
     }
 }
 
@@ -334,6 +337,7 @@ fn join_and_leave(
         core.space.set_online(disk, false);
         ops.push(Op::DiskLeaving { disk, status });
     }
+    inner.rebalance.wish();
     ops.push(Op::Rebalance { power: Some(power) });
     Ok(ops)
 }

@@ -282,6 +282,8 @@ pub(crate) struct Inner {
     pub au_size: u64,
     pub sector_size: u32,
     pub read_only: bool,
+    /// An instance keeps its catalog here.
+    pub holds_catalog: bool,
     /// A random number for this mount.
     pub life: u64,
     pub core: Mutex<Core>,
@@ -319,6 +321,7 @@ pub(crate) struct InnerParts {
     pub space: Room,
     pub disks: BTreeMap<u16, Arc<Disk>>,
     pub read_only: bool,
+    pub holds_catalog: bool,
     pub life: u64,
     pub data: Data,
     pub disk_timeout: Duration,
@@ -335,6 +338,7 @@ impl Inner {
             au_size: u64::from(header.au_size),
             sector_size: header.sector_size,
             read_only: parts.read_only,
+            holds_catalog: parts.holds_catalog,
             life: parts.life,
             core: Mutex::new(Core::new(parts.state, parts.space)),
             disks: Disks(ArcSwap::from_pointee(parts.disks)),

@@ -127,6 +127,7 @@ impl Group {
             space: room,
             disks: start.disks.clone(),
             read_only: options.read_only,
+            holds_catalog: start.holds_catalog,
             life: env.random(),
             data,
             disk_timeout: options.disk_timeout,

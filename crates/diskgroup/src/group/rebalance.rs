@@ -65,6 +65,11 @@ pub(crate) struct Rebalance {
     closing: AtomicBool,
     /// Whether the task is at work.
     working: AtomicBool,
+    /// Held by who writes labels of disks that come or go: a disk that was let go of and is added
+    /// again must not get the label of before after the one of now.
+    pub labels: futures_util::lock::Mutex<()>,
+    /// Counts the wishes, with the core held: one that came after a plan is not met by it.
+    wishes: AtomicU64,
     /// Bytes copied since the mount.
     copied: AtomicU64,
     progress: Mutex<Progress>,
@@ -84,6 +89,12 @@ impl Rebalance {
     pub fn wake(&self) {
         self.wanted.notify(usize::MAX);
         self.ended.notify(usize::MAX);
+    }
+
+    /// Something more is wanted. Said with the core held.
+    pub fn wish(&self) {
+        self.wishes.fetch_add(1, Ordering::SeqCst);
+        lock(&self.progress).error = None;
     }
 
     /// Keeps the task from moving anything, and waits until nothing is on its way.
@@ -229,12 +240,15 @@ pub(crate) async fn run(inner: Arc<Inner>) {
 
 /// Plans and moves; when nothing is left to move, lets go of what is empty.
 async fn round(inner: &Arc<Inner>) -> Result<(), Error> {
-    let planned = {
-        let snapshot = Snapshot::of(&lock(&inner.core));
-        plan(&snapshot.input())
+    let (planned, wishes) = {
+        let (snapshot, wishes) = {
+            let core = lock(&inner.core);
+            (Snapshot::of(&core), inner.rebalance.wishes.load(Ordering::SeqCst))
+        };
+        (plan(&snapshot.input()), wishes)
     };
     if planned.moves.is_empty() {
-        return finish(inner, &planned).await;
+        return finish(inner, &planned, wishes).await;
     }
     {
         let mut progress = lock(&inner.rebalance.progress);
@@ -299,7 +313,7 @@ async fn move_all(inner: &Arc<Inner>, moves: Vec<Move>) -> Result<u64, Error> {
 
 /// Nothing is left to move: disks that are empty and leaving are let go of, disks that shrink are
 /// cut, and the rebalance is over.
-async fn finish(inner: &Arc<Inner>, planned: &Plan) -> Result<(), Error> {
+async fn finish(inner: &Arc<Inner>, planned: &Plan, wishes: u64) -> Result<(), Error> {
     let leaving: Vec<u16> = {
         let core = lock(&inner.core);
         let disks = core.state.disks.iter();
@@ -310,6 +324,9 @@ async fn finish(inner: &Arc<Inner>, planned: &Plan) -> Result<(), Error> {
             let_go(inner, no).await?;
         }
     }
+    if inner.rebalance.wishes.load(Ordering::SeqCst) != wishes {
+        return Ok(());
+    }
     if let Some(unplaced) = planned.unplaced.first() {
         return Err(Error::NoSpace {
             group: inner.name.clone(),
@@ -317,14 +334,14 @@ async fn finish(inner: &Arc<Inner>, planned: &Plan) -> Result<(), Error> {
             why: format!("file {} has extents with nowhere to go", unplaced.file),
         });
     }
-    inner
-        .change(|core| {
-            let wanted = core.state.rebalance.is_some();
-            Ok(((), if wanted { vec![Op::Rebalance { power: None }] } else { vec![] }))
-        })
-        .await?;
-    let mut progress = lock(&inner.rebalance.progress);
-    *progress = Progress::default();
+    let over = inner.change(|core| {
+        let met = inner.rebalance.wishes.load(Ordering::SeqCst) == wishes;
+        let over = met && core.state.rebalance.is_some();
+        Ok((over, if over { vec![Op::Rebalance { power: None }] } else { vec![] }))
+    });
+    if over.await? {
+        *lock(&inner.rebalance.progress) = Progress::default();
+    }
     Ok(())
 }
 
@@ -335,6 +352,7 @@ fn holds_anything(state: &GroupState, no: u16) -> bool {
 /// Takes an empty disk out of the group, then labels it as one that may be unplugged.
 async fn let_go(inner: &Arc<Inner>, no: u16) -> Result<(), Error> {
     let disk = inner.disk(no);
+    let _labels = inner.rebalance.labels.lock().await;
     let all = Arc::clone(inner);
     let gone = inner.change_disks(move |core| {
         let here = core.state.disks.get(&no).is_some_and(|d| d.status.is_leaving());
@@ -404,8 +422,11 @@ impl super::Group {
     pub async fn rebalance(&self, power: u32) -> Result<(), Error> {
         check_power(power)?;
         let op = Op::Rebalance { power: Some(power) };
-        self.inner.change(|_| Ok(((), vec![op]))).await?;
-        lock(&self.inner.rebalance.progress).error = None;
+        let wish = |_: &mut Core| {
+            self.inner.rebalance.wish();
+            Ok(((), vec![op]))
+        };
+        self.inner.change(wish).await?;
         self.inner.rebalance.wake();
         Ok(())
     }

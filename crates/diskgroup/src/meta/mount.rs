@@ -55,6 +55,8 @@ pub(crate) struct Start {
     pub committed: Vec<Vec<u16>>,
     /// Disks whose label still says that the group is being created.
     pub creating: Vec<u16>,
+    /// An instance keeps its catalog here.
+    pub holds_catalog: bool,
     /// Disks that left the group, and whose labels do not say so yet.
     pub former: Vec<Arc<dyn Device>>,
     /// The newest superblocks of all disks here: generation, and the checkpoint area it names.
@@ -241,6 +243,7 @@ pub(crate) async fn start(
         lagging,
         committed,
         creating,
+        holds_catalog: labelled.iter().any(|l| l.label.holds_catalog),
         former,
         generations,
         dirty,

@@ -208,3 +208,39 @@ fn a_drop_without_room_or_failure_groups_is_refused_before_anything_changes() {
         group.dismount().await.expect("dismounted");
     });
 }
+
+#[test]
+fn an_extent_moved_to_where_another_file_was_keeps_its_own_checksums_over_a_crash() {
+    let shape = Shape { disks: 3, disk_bytes: 80 * MB, ..Shape::default() };
+    let rig = Rig::new(11, &shape);
+    let crashed = rig.run(async {
+        rig.create(&shape).await.expect("created");
+        let group = rig.mount().await.expect("mounted");
+        // Every AU of every disk has had checksums of something else.
+        let old = filled(&group, "old", 3, 90 * MB).await;
+        drop(old);
+        group.dismount().await.expect("dismounted");
+        let group = rig.mount().await.expect("mounted");
+        let file = filled(&group, "f", 1, 10 * MB).await;
+        group.remove("old").await.expect("removed");
+        let drop_disk = DropDisk { name: "DATA_0001".into(), force: false };
+        let change = AlterDisks { drop: vec![drop_disk], power: Some(8), ..Default::default() };
+        group.alter_disks(&change).await.expect("dropping");
+        group.wait_rebalanced().await.expect("rebalanced");
+        check_content(&file, 1, 10 * MB).await;
+        rig.sim.crash_after(1);
+        let _ = file.read_at(Io::FOREGROUND, 0, 4096).await;
+        rig.env().sleep(Duration::from_secs(1)).await;
+    });
+    assert!(crashed.is_none(), "the power was cut");
+    rig.sim.restart();
+    rig.run(async {
+        let group = rig.mount().await.expect("mounted");
+        let numbers: Vec<u32> = group.files().iter().map(|f| f.number).collect();
+        let found = group.validate(&numbers, Copies::All, &|_| {}).await.expect("validated");
+        assert!(found.checksums_right > 0, "{found:?}");
+        assert_eq!((found.checksums_wrong, found.pieces_differing), (0, 0), "{found:?}");
+        check_content(&group.open("f").expect("there"), 1, 10 * MB).await;
+        group.abandon();
+    });
+}

@@ -96,6 +96,7 @@ async fn add(w: &World, moves: &Moves, group: &Group) {
     let what = format!("add disk {i}, drop {:?}, power {:?}", change.drop, change.power);
     w.say(what.clone());
     let result = match group.alter_disks(&change).await {
+        // A crash came between its leaving and its label.
         Err(Error::DiskUnusable { number: 15033, .. }) => {
             change.add[0].force = true;
             group.alter_disks(&change).await
