@@ -9,7 +9,9 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_io::{Buffer, Device, Durability, Instant, Io, IoError, IoErrorKind, Op, SharedEnv};
+use cellar_io::{
+    Buffer, Class, Device, Durability, Instant, Io, IoError, IoErrorKind, Op, SharedEnv,
+};
 use event_listener::Event;
 use futures_util::future::{Either, select};
 
@@ -25,6 +27,8 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct DiskCounters {
     pub reads: AtomicU64,
     pub writes: AtomicU64,
+    /// Reads and writes that somebody waits for: all but those of the background.
+    pub foreground: AtomicU64,
     pub bytes_read: AtomicU64,
     pub bytes_written: AtomicU64,
     pub read_errors: AtomicU64,
@@ -267,6 +271,7 @@ impl Disk {
         let took = self.took(started);
         let c = &self.counters;
         c.reads.fetch_add(1, Ordering::Relaxed);
+        c.foreground.fetch_add(u64::from(io.class != Class::Background), Ordering::Relaxed);
         c.bytes_read.fetch_add(bytes, Ordering::Relaxed);
         c.read_ns.fetch_add(took, Ordering::Relaxed);
         if let Err(error) = &result {
@@ -304,6 +309,7 @@ impl Disk {
         let took = self.took(started);
         let c = &self.counters;
         c.writes.fetch_add(1, Ordering::Relaxed);
+        c.foreground.fetch_add(u64::from(io.class != Class::Background), Ordering::Relaxed);
         c.bytes_written.fetch_add(bytes, Ordering::Relaxed);
         c.write_ns.fetch_add(took, Ordering::Relaxed);
         if let Err(error) = &result {

@@ -230,12 +230,11 @@ pub(crate) fn legs_of(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Result<
     }
 }
 
+/// The legs of a stretch, and the place that one of them is on its way to.
+type Places = (Vec<Leg>, Option<Leg>);
+
 /// The legs of a stretch, and where one of them is on its way to, if it is.
-fn places_of(
-    inner: &Inner,
-    file: &FileRuntime,
-    s: &Stretch,
-) -> Result<(Vec<Leg>, Option<Leg>), Error> {
+fn places_of(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Result<Places, Error> {
     let core = lock(&inner.core);
     match core.state.files.get(&file.number) {
         Some(f) if f.incarnation == file.incarnation && s.extent < f.extents() => {
@@ -259,7 +258,7 @@ pub(crate) async fn write_legs(
     let mut rest = Slices::new(data);
     let mut writes = Vec::new();
     // All extents are there before the first checksum is changed.
-    let stretches_seen: Vec<(Stretch, (Vec<Leg>, Option<Leg>))> =
+    let stretches_seen: Vec<(Stretch, Places)> =
         stretches(file.attributes.striping, inner.au_size, offset, length)
             .map(|s| places_of(inner, file, &s).map(|places| (s, places)))
             .collect::<Result<_, _>>()?;

@@ -298,7 +298,7 @@ fn check_feasible(inner: &Inner, planned: &[Planned], wanted: &[DropDisk]) -> Re
     };
     Err(Error::NoSpace {
         group: inner.name.clone(),
-        wanted_mb: aus * inner.au_size >> 20,
+        wanted_mb: (aus * inner.au_size) >> 20,
         why: format!("{aus} extents of {} files must move; {why}", plan.unplaced.len()),
     })
 }

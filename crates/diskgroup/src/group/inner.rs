@@ -214,11 +214,14 @@ impl Core {
     }
 }
 
+/// Looks at the state and says the operations; or refuses.
+type MakeOps = Box<dyn FnOnce(&mut Core) -> Result<Vec<Op>, Error> + Send>;
+
 /// A change of who takes part, made by the committer: nothing else is in the log between what was
 /// queued before it and what is queued after.
 pub(crate) struct Request {
     /// Looks at the state and says the operations; or refuses.
-    pub make: Box<dyn FnOnce(&mut Core) -> Result<Vec<Op>, Error> + Send>,
+    pub make: MakeOps,
     pub done: futures_channel::oneshot::Sender<Result<(), Error>>,
 }
 

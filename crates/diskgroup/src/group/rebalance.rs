@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cellar_io::Instant;
+use cellar_io::{EnvExt, Instant};
 use event_listener::Event as Notify;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
@@ -116,23 +116,71 @@ impl Rebalance {
     }
 }
 
-/// The pace of one rebalance.
-struct Throttle<'a>(&'a Inner);
+/// The pace of one move. Below `POWER_FULL` it makes way for whoever waits: after each step it rests
+/// for a multiple of the time that the step took, if anybody wanted anything meanwhile.
+struct Throttle<'a> {
+    inner: &'a Inner,
+    step: Mutex<Step>,
+}
+
+/// The last step of a move.
+struct Step {
+    began: Instant,
+    /// Requests that somebody waited for, on all disks, by then.
+    foreground: u64,
+}
+
+/// From this power on a rebalance makes way for nobody.
+const POWER_FULL: u32 = 11;
+/// The longest rest between two steps.
+const REST_MAX: Duration = Duration::from_secs(1);
+
+impl Throttle<'_> {
+    fn new(inner: &Inner) -> Throttle<'_> {
+        let step = Step { began: inner.env.now(), foreground: foreground_of(inner) };
+        Throttle { inner, step: Mutex::new(step) }
+    }
+
+    /// How long to rest now.
+    fn rest(&self) -> Duration {
+        let (now, foreground) = (self.inner.env.now(), foreground_of(self.inner));
+        let step = lock(&self.step);
+        let power = power_of(self.inner).max(1);
+        if power >= POWER_FULL || foreground == step.foreground {
+            return Duration::ZERO;
+        }
+        // Power 1 works a tenth of the time, power 10 half of it.
+        (now.since(step.began) * (POWER_FULL - power).saturating_sub(1).max(1)).min(REST_MAX)
+    }
+}
 
 impl Pace for Throttle<'_> {
     fn step(&self) -> u64 {
-        let power = power_of(self.0);
         // Small steps let others in between; large ones cost less.
-        if power < 4 { 256 << 10 } else { 1 << 20 }
+        if power_of(self.inner) < POWER_FULL { 256 << 10 } else { 1 << 20 }
     }
 
     async fn go_on(&self) -> bool {
-        may_work(self.0)
+        let rest = self.rest();
+        if rest > Duration::ZERO && may_work(self.inner) {
+            let changed = self.inner.rebalance.wanted.listen();
+            let pause = self.inner.env.sleep(rest);
+            futures_util::future::select(changed, pause).await;
+        }
+        let now = Step { began: self.inner.env.now(), foreground: foreground_of(self.inner) };
+        *lock(&self.step) = now;
+        may_work(self.inner)
     }
 
     fn copied(&self, bytes: u64) {
-        self.0.rebalance.copied.fetch_add(bytes, Ordering::Relaxed);
+        self.inner.rebalance.copied.fetch_add(bytes, Ordering::Relaxed);
     }
+}
+
+/// Requests that somebody waited for, on all disks, since the mount.
+fn foreground_of(inner: &Inner) -> u64 {
+    let disks = inner.disks.look();
+    disks.values().map(|disk| disk.counters.foreground.load(Ordering::Relaxed)).sum()
 }
 
 fn power_of(inner: &Inner) -> u32 {
@@ -284,7 +332,7 @@ async fn move_all(inner: &Arc<Inner>, moves: Vec<Move>) -> Result<u64, Error> {
             let Some(next) = todo.pop_front() else { break };
             let all = Arc::clone(inner);
             let task = inner.run("rebalance", async move {
-                relocate::relocate(&all, &next, &Throttle(&all)).await
+                relocate::relocate(&all, &next, &Throttle::new(&all)).await
             });
             running.push(async move { (next, task.await) });
         }
@@ -330,7 +378,7 @@ async fn finish(inner: &Arc<Inner>, planned: &Plan, wishes: u64) -> Result<(), E
     if let Some(unplaced) = planned.unplaced.first() {
         return Err(Error::NoSpace {
             group: inner.name.clone(),
-            wanted_mb: unplaced.aus * inner.au_size >> 20,
+            wanted_mb: (unplaced.aus * inner.au_size) >> 20,
             why: format!("file {} has extents with nowhere to go", unplaced.file),
         });
     }
