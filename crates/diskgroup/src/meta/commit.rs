@@ -15,10 +15,10 @@ use crate::data::dirty_log::DirtyLog;
 use crate::disk::{Disk, lock};
 use crate::group::inner::{Batch, Inner, LogRoom};
 use crate::meta::checkpoint::{self, Target};
-use crate::meta::labels::{read_labels, write_labels};
+use crate::meta::labels::{Patience, relabel};
 use crate::meta::rules;
 use crate::on_disk::checkpoint::{EncodedCheckpoint, chunks_for, encode};
-use crate::on_disk::label::{Label, LabelStatus};
+use crate::on_disk::label::LabelStatus;
 use crate::on_disk::layout::{
     BLOCK_U64, CHUNK_BYTES, LOG_BLOCKS, LOG_CHECKPOINT_AT, LOG_START, RECORD_BLOCKS_MAX,
 };
@@ -142,18 +142,13 @@ impl Committer {
         result.map_err(|Fatal(why)| why)
     }
 
-    /// Labels that a CREATE which was cut off left as "being created" say "member" from here on:
-    /// nobody may take these disks without FORCE. A disk that cannot be labelled fails.
+    /// Labels that a CREATE which was cut off left as "being created" say "member" from here on,
+    /// before anything of the group's users is on these disks: nobody may take them without FORCE. A
+    /// disk that cannot be labelled in time fails, and leaves.
     pub async fn correct_labels(&self, creating: &[u16]) {
-        for no in creating {
-            let Some(disk) = self.inner.disk(*no) else { continue };
-            let Ok(scan) = read_labels(disk.device()).await else { continue };
-            let Some(label) = scan.newest() else { continue };
-            let label = Label { status: LabelStatus::Member, ..label.clone() };
-            if let Err(error) = write_labels(disk.device(), &label).await {
-                disk.fail(error);
-            }
-        }
+        let patience = Patience { env: &self.inner.env, limit: self.inner.disk_timeout };
+        let disks = creating.iter().filter_map(|no| self.inner.disk(*no));
+        join_all(disks.map(|disk| relabel(disk, LabelStatus::Member, patience))).await;
     }
 
     /// Runs until the group is dismounted or cannot go on.

@@ -9,6 +9,7 @@ mod dirty;
 mod fuzz;
 mod golden;
 mod inspect;
+mod labels;
 mod log;
 mod membership;
 mod model;
