@@ -16,8 +16,11 @@ use crate::data::Data;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::group::room::Room;
+use crate::on_disk::layout::au_count;
 use crate::on_disk::record::PAYLOAD_MAX;
+use crate::on_disk::superblock::aus_in;
 use crate::on_disk::{Damage, Uuid};
+use crate::state::size::{area_kept, area_needed};
 use crate::state::{GroupState, Leg, Op};
 
 /// Metadata in RAM and what waits to be logged. Held for microseconds, never over I/O.
@@ -37,7 +40,15 @@ pub(crate) struct Core {
     /// Set while a checkpoint is under way.
     pub gate: bool,
     pub log_room: LogRoom,
+    /// Bytes of the base of a checkpoint ([`crate::state::size`]), or a little more.
+    base_bytes: u64,
+    /// The most legs there can be.
+    legs_max: u64,
 }
+
+/// The largest part of a disk that is kept for metadata: with a group of many large disks, a small
+/// one would have nothing else. Then growing may be refused for want of room for it.
+const HELD_PART: u32 = 8;
 
 /// Bytes that wait for the log, at which changes wait before they are made.
 const QUEUE_MAX: usize = PAYLOAD_MAX / 2;
@@ -77,7 +88,9 @@ pub(crate) struct Batch {
 
 impl Core {
     pub fn new(state: GroupState, space: Room) -> Core {
-        Core {
+        let mut core = Core {
+            base_bytes: 0,
+            legs_max: state.legs_max(),
             state,
             space,
             queue: Vec::new(),
@@ -87,7 +100,47 @@ impl Core {
             broken: false,
             gate: false,
             log_room: LogRoom::Plenty,
+        };
+        core.measure();
+        core
+    }
+
+    /// Measures the base anew: changes only keep an upper bound.
+    pub fn measure(&mut self) {
+        self.base_bytes = self.state.base_bytes();
+        self.hold();
+    }
+
+    fn au_size(&self) -> u64 {
+        self.state.header.au_size.into()
+    }
+
+    /// Keeps the free AUs of each disk that its checkpoint areas may come to need.
+    fn hold(&mut self) {
+        let au_size = self.au_size();
+        let kept = area_kept(self.base_bytes, self.legs_max, au_size);
+        for (no, disk) in &self.state.disks {
+            let missing = disk.areas.iter().map(|runs| kept.saturating_sub(aus_in(runs)));
+            let most = au_count(disk.bytes, au_size) / HELD_PART;
+            self.space.hold(*no, missing.fold(0, u32::saturating_add).min(most));
         }
+    }
+
+    /// AUs that an area of each disk needs for what is there now, whatever is written to it.
+    pub fn area_needed(&self) -> u32 {
+        area_needed(self.base_bytes, self.space.legs(), self.au_size())
+    }
+
+    /// Whether the areas of every metadata disk can become large enough for a base that grows by
+    /// `more` bytes.
+    fn has_room_for(&self, more: u64) -> bool {
+        let needed = area_needed(self.base_bytes + more, self.space.legs(), self.au_size());
+        self.state.members.iter().filter_map(|no| Some((no, self.state.disks.get(no)?))).all(
+            |(no, disk)| {
+                let missing = disk.areas.iter().map(|runs| needed.saturating_sub(aus_in(runs)));
+                missing.fold(0, u32::saturating_add) <= self.space.free_for_metadata(*no)
+            },
+        )
     }
 
     /// Applies `ops` and queues them as one: a crash keeps all of them or none.
@@ -102,11 +155,19 @@ impl Core {
         if payload.len() > PAYLOAD_MAX {
             return Err(ChangeError::TooLarge { bytes: payload.len() });
         }
+        let had = self.base_bytes;
+        let mut areas = false;
         for op in ops {
+            let change = self.state.base_change(op);
+            self.base_bytes = self.base_bytes.saturating_add_signed(change);
+            areas |= matches!(op, Op::Area { .. });
             if let Err(damage) = self.state.apply(op) {
                 self.broken = true;
                 return Err(ChangeError::Misfit(damage));
             }
+        }
+        if areas || self.base_bytes != had {
+            self.hold();
         }
         self.queued += 1;
         self.queued_bytes += payload.len();
@@ -128,7 +189,7 @@ impl Core {
     /// Refuses `ops` if the metadata has no room for them, and gives back the AUs they took.
     fn check_log_room(&mut self, group: &str, ops: &[Op]) -> Result<(), Error> {
         let fits = match self.log_room {
-            LogRoom::Plenty => true,
+            LogRoom::Plenty => self.fits(ops),
             LogRoom::Shrink => !ops.iter().any(Op::grows),
             LogRoom::Nothing => ops.iter().all(|op| matches!(op, Op::Clean { .. })),
         };
@@ -143,6 +204,22 @@ impl Core {
         }
         let why = "a metadata disk is full, and the metadata needs more room than it has there";
         Err(Error::NoSpace { group: group.to_owned(), wanted_mb: 0, why: why.to_owned() })
+    }
+
+    /// Whether a checkpoint of the state after `ops` will have room on every metadata disk.
+    fn fits(&mut self, ops: &[Op]) -> bool {
+        let more: i64 = ops.iter().map(|op| self.state.base_change(op)).sum();
+        let extends = ops.iter().any(|op| matches!(op, Op::FileExtend { .. }));
+        // What makes it no larger is never refused, nor what was counted when it was allocated.
+        if more <= 0 && !extends {
+            return true;
+        }
+        let more = u64::try_from(more).unwrap_or(0);
+        if self.has_room_for(more) {
+            return true;
+        }
+        self.measure();
+        self.has_room_for(more)
     }
 
     /// Frees extents once the change with `ticket` is durable.

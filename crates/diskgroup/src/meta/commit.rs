@@ -23,7 +23,7 @@ use crate::on_disk::layout::{
     BLOCK_U64, CHUNK_BYTES, LOG_BLOCKS, LOG_CHECKPOINT_AT, LOG_START, RECORD_BLOCKS_MAX,
 };
 use crate::on_disk::record;
-use crate::on_disk::superblock::{AuRun, LogPosition, RUNS_MAX};
+use crate::on_disk::superblock::{AuRun, LogPosition, RUNS_MAX, aus_in};
 use crate::state::{GroupState, Op};
 
 /// What the committer knows of the metadata on one disk.
@@ -464,6 +464,7 @@ impl Committer {
                     return Err(Fatal("a change of the metadata was left half-way".into()));
                 }
                 let batches: Vec<Batch> = std::iter::from_fn(|| core.take_batch()).collect();
+                core.measure();
                 (batches, core.state.encode())
             };
             // All of them first: taking the failed out may write a checkpoint of its own, which
@@ -533,7 +534,7 @@ impl Committer {
         disks.iter().all(|no| {
             let (_, area) = self.next_checkpoint(*no);
             let runs = &core.state.disks[no].areas[usize::from(area)];
-            runs.iter().map(|r| u64::from(r.count) * self.inner.au_size).sum::<u64>() >= bytes
+            u64::from(aus_in(runs)) * self.inner.au_size >= bytes
         })
     }
 
@@ -547,16 +548,21 @@ impl Committer {
         let content = core.state.encode().len() as u64;
         let wanted = chunks_for(content + content / 8 + (64 << 10)) * CHUNK_BYTES as u64;
         let least = chunks_for(content) * CHUNK_BYTES as u64;
+        let needed = core.area_needed();
         let mut roomy = Vec::new();
         for no in disks {
             let (_, area) = self.next_checkpoint(*no);
-            let had = core.state.disks[no].areas[usize::from(area)].clone();
+            let areas = &core.state.disks[no].areas;
+            let had = areas[usize::from(area)].clone();
+            // What the other area lacks is left to it, as long as this one can do without.
+            let left = needed.saturating_sub(aus_in(&areas[1 - usize::from(area)]));
             let mut runs = had.clone();
-            let room = |runs: &[AuRun]| -> u64 {
-                runs.iter().map(|r| u64::from(r.count) * self.inner.au_size).sum()
-            };
+            let room = |runs: &[AuRun]| u64::from(aus_in(runs)) * self.inner.au_size;
             let mut taken = Vec::new();
             while room(&runs) < wanted && runs.len() < RUNS_MAX {
+                if room(&runs) >= least && core.space.free_for_metadata(*no) <= left {
+                    break;
+                }
                 // When the group is full, what is there will do if the content itself fits.
                 let Some(au) = core.space.reserve(*no) else { break };
                 taken.push(au);

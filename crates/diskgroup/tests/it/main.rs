@@ -13,6 +13,7 @@ mod labels;
 mod log;
 mod membership;
 mod model;
+mod reserve;
 mod rig;
 mod simulation;
 mod store;
