@@ -298,13 +298,14 @@ pub(crate) struct Inner {
     stopped: OnceLock<Arc<str>>,
 }
 
-/// Stops the group if it is dropped by a panic: what the panic left half-done is never written.
-struct StopOnPanic<'a>(&'a Inner);
+/// Stops the group if it is dropped by a panic: what the panic left half-done, in the metadata or in
+/// the copies of a file, must not be built upon.
+pub(crate) struct StopOnPanic<'a>(pub &'a Inner);
 
 impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.stop("a change of the metadata ended in a panic");
+            self.0.stop("something that was under way ended in a panic");
         }
     }
 }
@@ -387,6 +388,14 @@ impl Inner {
         Ok(())
     }
 
+    /// After the group has stopped: waits for those who still read, as a read may repair a copy.
+    /// What they do to the disks must not come after what others do there.
+    pub async fn wait_left(&self) {
+        for file in self.data.open_files() {
+            let _ = file.close().await;
+        }
+    }
+
     /// The dismount failed: the group goes on.
     pub fn open_to_changes(&self) {
         self.dismounting.store(false, Ordering::Release);
@@ -422,10 +431,14 @@ impl Inner {
         &self,
         plan: impl FnOnce(&mut Core) -> Result<(T, Vec<Op>), Error>,
     ) -> Result<T, Error> {
-        self.wait_for_room().await?;
-        let (value, ticket) = self.change_later(plan)?;
-        self.wait_durable(ticket).await?;
-        Ok(value)
+        let mut plan = Some(plan);
+        loop {
+            self.wait_for_room().await?;
+            if let Some((value, ticket)) = self.change_later(&mut plan)? {
+                self.wait_durable(ticket).await?;
+                return Ok(value);
+            }
+        }
     }
 
     async fn wait_for_room(&self) -> Result<(), Error> {
@@ -445,15 +458,20 @@ impl Inner {
         Ok(())
     }
 
-    /// As [`Inner::change`], but returns at once with the ticket to wait for.
+    /// As [`Inner::change`], but returns at once with the ticket to wait for. `None`, and the plan is
+    /// still there, if others took the room meanwhile.
     fn change_later<T>(
         &self,
-        plan: impl FnOnce(&mut Core) -> Result<(T, Vec<Op>), Error>,
-    ) -> Result<(T, u64), Error> {
+        plan: &mut Option<impl FnOnce(&mut Core) -> Result<(T, Vec<Op>), Error>>,
+    ) -> Result<Option<(T, u64)>, Error> {
         let _watched = StopOnPanic(self);
         let queued = {
             let mut core = lock(&self.core);
             self.check_writable()?;
+            if !core.takes_changes() {
+                return Ok(None);
+            }
+            let plan = plan.take().expect("who made the change does not come again");
             let (value, ops) = plan(&mut core)?;
             let ticket = match ops.is_empty() {
                 true => core.queued,
@@ -465,17 +483,19 @@ impl Inner {
             (value, ticket)
         };
         self.log.wanted.notify(1);
-        Ok(queued)
+        Ok(Some(queued))
     }
 
     /// A change by somebody whom the dismount waits for, or by the dismount itself.
     pub async fn change_inside(&self, ops: &[Op]) -> Result<(), Error> {
-        self.wait_for_room().await?;
-        let ticket = {
+        let ticket = loop {
+            self.wait_for_room().await?;
             let mut core = lock(&self.core);
             self.check_running()?;
-            core.check_log_room(&self.name, ops)?;
-            self.enqueue(&mut core, ops)?
+            if core.takes_changes() {
+                core.check_log_room(&self.name, ops)?;
+                break self.enqueue(&mut core, ops)?;
+            }
         };
         self.log.wanted.notify(1);
         self.wait_durable(ticket).await
@@ -545,13 +565,19 @@ impl Inner {
         }
     }
 
-    /// Runs `task` to its end, whether or not the caller stays for its result.
+    /// Runs `task` to its end, whether or not the caller stays for its result. A panic in it stops
+    /// the group: copies may differ where nobody will look for it.
     pub async fn run<T: Send + 'static>(
-        &self,
+        self: &Arc<Self>,
         name: &'static str,
         task: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
-        let done = self.env.run(name, task).await;
+        let inner = Arc::clone(self);
+        let watched = async move {
+            let _watched = StopOnPanic(&inner);
+            task.await
+        };
+        let done = self.env.run(name, watched).await;
         done.unwrap_or_else(|| {
             Err(Error::Stopped { group: self.name.clone(), why: "the runtime ended".into() })
         })
@@ -590,10 +616,9 @@ impl Inner {
     }
 
     /// What to do when a leg could not be written or flushed: wait for the epoch without it.
+    /// Whatever the reason was: we ask for nothing that a disk of the group could not do, and a copy
+    /// that lacks a write which others have must not be read again.
     pub async fn leg_failed(&self, disk: &Disk, error: IoError) -> Result<(), Error> {
-        if !error.is_device_fault() {
-            return Err(Error::Io(error));
-        }
         disk.fail(error);
         self.wait_offline(disk).await
     }

@@ -278,6 +278,7 @@ impl Group {
         inner.end_tasks();
         // The committer ends when nothing is left to write.
         inner.wait_stopped().await;
+        inner.wait_left().await;
         no_room
     }
 
@@ -315,6 +316,7 @@ impl Group {
         }
         inner.stop("dropped");
         inner.end_tasks();
+        inner.wait_left().await;
         // All of them, whatever becomes of one: as few as can be still say that they are members.
         let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
         let disks = inner.disks.values().filter(|d| d.is_alive());

@@ -368,14 +368,22 @@ impl Committer {
             }
             self.checkpoint(&new).await?;
             // From here on they get every mark of a dirty region too. A failure fails the disk.
+            let mut has_marks = true;
             for no in &new {
-                let _ = DirtyLog::join(&self.inner, &self.disk(*no)).await;
+                let joined = DirtyLog::join(&self.inner, &self.disk(*no)).await;
+                has_marks &= matches!(joined, Ok(true));
             }
             let failed = !self.failed_disks().is_empty();
-            if failed || !self.all_members(&new) || self.set() != current {
+            if failed || !has_marks || !self.all_members(&new) || self.set() != current {
                 self.not_joined(&new, &mut full);
+                if self.inner.is_stopped() {
+                    return Ok(());
+                }
                 if failed {
                     Box::pin(self.take_out_failed()).await?;
+                } else if !has_marks {
+                    // Not asked again: it answers, and does not take them.
+                    full.extend(&new);
                 }
                 continue;
             }

@@ -10,6 +10,7 @@ mod fuzz;
 mod golden;
 mod inspect;
 mod labels;
+mod leaving;
 mod log;
 mod membership;
 mod model;
