@@ -42,7 +42,7 @@ fn nothing_is_on_its_way_to_a_disk_when_a_group_was_let_go_of() {
     for seed in 0..30u64 {
         let shape = Shape { disks: 2, ..Shape::default() };
         let mut rig = Rig::new(500 + seed, &shape);
-        rig.depth = [None, Some(1)][seed as usize % 2];
+        rig.depth = [None, Some(1)][(seed % 2) as usize];
         rig.run(async {
             let before = Arc::strong_count(&rig.disks[0]);
             rig.create(&shape).await.unwrap();
@@ -69,7 +69,7 @@ fn nothing_is_on_its_way_to_a_disk_when_a_group_was_let_go_of() {
                 })
                 .collect();
             rig.env().sleep(Duration::from_millis(2 + seed)).await;
-            if seed % 3 == 0 {
+            if seed.is_multiple_of(3) {
                 group.drop_group(true).await.unwrap();
             } else {
                 group.dismount().await.unwrap();

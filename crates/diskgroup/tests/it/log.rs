@@ -177,9 +177,10 @@ fn run(seed: u64, seen: &mut Seen) {
             5 => Some((first + 1) % 4),
             _ => None,
         };
-        let fill = seed % 3 > 0 && life >= seed % 5;
+        let roomy = seed.is_multiple_of(3);
+        let fill = !roomy && life >= seed % 5;
         // Two disks hold the last copies of something that is on all of them.
-        let lose = lose.filter(|_| w.lost.get() == 0 || seed % 3 == 0);
+        let lose = lose.filter(|_| w.lost.get() == 0 || roomy);
         if w.rig.run(w.life(lose, fill)).is_none() {
             seen.crashes += 1;
             w.rig.sim.restart();
