@@ -103,3 +103,102 @@ fn name_change(op: &NameOp) -> i64 {
         NameOp::Rename { from, to, .. } => to.as_str().len() as i64 - from.as_str().len() as i64,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::names::{Alias, DirNo, FileNo, PathPart};
+    use crate::on_disk::Uuid;
+    use crate::on_disk::dirty::RegionKey;
+    use crate::on_disk::label::Redundancy;
+    use crate::on_disk::superblock::AuRun;
+    use crate::state::{DiskState, DiskStatus, FileType, GroupHeader, Leg, Stale, Striping};
+
+    fn state(au_size: u32) -> GroupState {
+        let header = GroupHeader {
+            uuid: Uuid(7),
+            name: "DATA".into(),
+            redundancy: Redundancy::Normal,
+            au_size,
+            sector_size: 512,
+            created_ns: 0,
+        };
+        let disk = |no: u16| DiskState {
+            uuid: Uuid(no.into()),
+            name: format!("DATA_{no:04}"),
+            failgroup: "FG".into(),
+            bytes: 1 << 40,
+            status: DiskStatus::Online,
+            stale: Stale::Nothing,
+            offline_ns: 0,
+            created_ns: 0,
+            areas: [vec![AuRun { start: 1, count: 1 }], vec![]],
+        };
+        GroupState::new(header, BTreeMap::from([(0, disk(0)), (1, disk(1))]), vec![0, 1])
+    }
+
+    fn file(number: u32, copies: u8) -> Op {
+        let attributes = FileAttributes {
+            file_type: FileType::Datafile,
+            copies,
+            striping: Striping::Coarse,
+            unit: 4096,
+            checksums: true,
+            placement: (copies == 1).then(|| "FG".to_owned()),
+        };
+        Op::FileCreate { number, incarnation: 1, attributes, at_ns: 5 }
+    }
+
+    fn part(text: &str) -> PathPart {
+        PathPart::new(text).expect("a legal name")
+    }
+
+    #[test]
+    fn the_worst_case_is_met_and_never_passed() {
+        for au_size in [1u32 << 20, 4 << 20, 64 << 20] {
+            let mut state = state(au_size);
+            let mut base = state.base_bytes() as i64;
+            let mut legs_in_all = 0;
+            let mut apply = |op: Op| {
+                base += state.base_change(&op);
+                state.apply(&op).expect("it fits");
+                if let Op::FileExtend { legs, .. } = &op {
+                    legs_in_all += legs.len() as u64;
+                }
+                let maps = maps_bytes(legs_in_all, au_size.into());
+                let content = state.encode().len() as u64;
+                assert_eq!(base as u64, state.base_bytes(), "{op:?}");
+                assert!(content <= base as u64 + maps, "{content} of {base} and {maps}: {op:?}");
+                base as u64 + maps - content
+            };
+            let dir = DirNo(1);
+            let alias = Alias { file: FileNo(300), incarnation: 1, system: false };
+            apply(Op::Name(NameOp::MkDir { dir, parent: DirNo::ROOT, name: part("dir") }));
+            for (number, copies) in [(300, 1u8), (301, 2)] {
+                apply(file(number, copies));
+                // No two legs are neighbours, and no two regions have equal maps.
+                let legs = (0..240u32).map(|i| Leg { disk: (i % 2) as u16, au: 3 + 5 * i });
+                apply(Op::FileExtend { number, legs: legs.collect() });
+                let regions = 240 / u64::from(copies) * u64::from(au_size) / REGION_BYTES;
+                let mut left = 0;
+                for index in 0..regions as u32 {
+                    let region = RegionKey { file: number, incarnation: 1, index };
+                    left = apply(Op::Pieces { region, pieces: u64::from(index) + 1 });
+                }
+                // One copy is the worst; then nothing is left but the region that is not there.
+                assert!(copies == 2 || left <= REGION_MAP_BYTES, "{left}");
+            }
+            apply(Op::Name(NameOp::Link { dir, name: part("a"), alias }));
+            let to = part("longer");
+            let rename =
+                NameOp::Rename { from_dir: dir, from: part("a"), to_dir: dir, to, replace: false };
+            apply(Op::Name(rename));
+            apply(Op::Area { disk: 1, area: 1, runs: vec![AuRun { start: 2, count: 9 }] });
+            apply(Op::Attribute { name: "content.type".into(), value: "data".into() });
+            apply(Op::Name(NameOp::Unlink { dir, name: part("longer") }));
+            apply(Op::FileDelete { number: 300 });
+        }
+    }
+}
