@@ -298,8 +298,8 @@ pub(crate) struct Inner {
     stopped: OnceLock<Arc<str>>,
 }
 
-/// Stops the group if it is dropped by a panic: what the panic left half-done, in the metadata or in
-/// the copies of a file, must not be built upon.
+/// Stops the group if it is dropped by a panic: what the panic left half-done, in the metadata or
+/// in the copies of a file, must not be built upon.
 pub(crate) struct StopOnPanic<'a>(pub &'a Inner);
 
 impl Drop for StopOnPanic<'_> {
@@ -458,8 +458,8 @@ impl Inner {
         Ok(())
     }
 
-    /// As [`Inner::change`], but returns at once with the ticket to wait for. `None`, and the plan is
-    /// still there, if others took the room meanwhile.
+    /// As [`Inner::change`], but returns at once with the ticket to wait for. `None`, and the plan
+    /// is still there, if others took the room meanwhile.
     fn change_later<T>(
         &self,
         plan: &mut Option<impl FnOnce(&mut Core) -> Result<(T, Vec<Op>), Error>>,
@@ -616,8 +616,8 @@ impl Inner {
     }
 
     /// What to do when a leg could not be written or flushed: wait for the epoch without it.
-    /// Whatever the reason was: we ask for nothing that a disk of the group could not do, and a copy
-    /// that lacks a write which others have must not be read again.
+    /// Whatever the reason was: we ask for nothing that a disk of the group could not do, and a
+    /// copy that lacks a write which others have must not be read again.
     pub async fn leg_failed(&self, disk: &Disk, error: IoError) -> Result<(), Error> {
         disk.fail(error);
         self.wait_offline(disk).await

@@ -143,8 +143,8 @@ impl Committer {
     }
 
     /// Labels that a CREATE which was cut off left as "being created" say "member" from here on,
-    /// before anything of the group's users is on these disks: nobody may take them without FORCE. A
-    /// disk that cannot be labelled in time fails, and leaves.
+    /// before anything of the group's users is on these disks: nobody may take them without FORCE.
+    /// A disk that cannot be labelled in time fails, and leaves.
     pub async fn correct_labels(&self, creating: &[u16]) {
         let patience = Patience { env: &self.inner.env, limit: self.inner.disk_timeout };
         let disks = creating.iter().filter_map(|no| self.inner.disk(*no));
@@ -547,8 +547,8 @@ impl Committer {
     }
 
     /// Makes the area that the next checkpoint goes to large enough on each disk, with room to
-    /// grow. The operations are queued, so they are in the log before the area is named. Returns the
-    /// disks that have the room.
+    /// grow. The operations are queued, so they are in the log before the area is named. Returns
+    /// the disks that have the room.
     fn make_areas(&mut self, disks: &[u16]) -> Vec<u16> {
         let mut core = lock(&self.inner.core);
         // The state grows a little by the very operations queued here, and by what others queue

@@ -2,8 +2,9 @@
 //! "member".
 //!
 //! Stopped before the first checkpoint is durable: every disk may be taken again without FORCE.
-//! Stopped after: a disk with metadata of the group, or with a label that says member, is taken with
-//! FORCE only; a mount finds a whole group and completes the labels before anything is written to it.
+//! Stopped after: a disk with metadata of the group, or with a label that says member, is taken
+//! with FORCE only; a mount finds a whole group and completes the labels before anything is written
+//! to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

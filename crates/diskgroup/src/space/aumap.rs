@@ -34,7 +34,8 @@ pub enum AuError {
 /// AUs that hold our own metadata are *reserved*: the checksum AUs, at every `checksum_stride`th
 /// index from 0, for good; checkpoints, dirty logs and maps by [`AuMap::reserve`]. They are counted
 /// apart and are in none of `total`, `used`, `free`. So are free AUs that are *held* for metadata
-/// still to come ([`AuMap::hold`]): only [`AuMap::reserve`] takes them. Memory: one bit an AU and 1/64 of that.
+/// still to come ([`AuMap::hold`]): only [`AuMap::reserve`] takes them. Memory: one bit an AU and
+/// 1/64 of that.
 #[derive(Clone, Debug)]
 pub struct AuMap {
     aus: u32,

@@ -15,8 +15,8 @@ use crate::on_disk::layout::{CHUNK_BYTES, REGION_BYTES, au_count};
 const LEG_BYTES: u64 = 7;
 /// Bytes of a region's piece map, at worst: a run of its own.
 const REGION_MAP_BYTES: u64 = 12;
-/// Bytes of a file without its name, legs, pieces and failure group, and the map of a region that it
-/// has in part.
+/// Bytes of a file without its name, legs, pieces and failure group, and the map of a region that
+/// it has in part.
 const FILE_BYTES: u64 = 4 + 4 + 10 + 1 + 24 + 4 + 4 + REGION_MAP_BYTES;
 /// Bytes of a name besides its text: directory, length, file, incarnation, system.
 const NAME_BYTES: u64 = 4 + 2 + 4 + 4 + 1;
@@ -29,8 +29,8 @@ const NAMES_BYTES: u64 = 256 << 10;
 
 /// Bytes of the maps of so many legs, at worst.
 fn maps_bytes(legs: u64, au_size: u64) -> u64 {
-    // A leg may be the only copy of its extent. AU sizes are powers of two from 1 MiB on, so this is
-    // whole bytes.
+    // A leg may be the only copy of its extent. AU sizes are powers of two from 1 MiB on, so this
+    // is whole bytes.
     legs * (LEG_BYTES + REGION_MAP_BYTES * au_size / REGION_BYTES)
 }
 
