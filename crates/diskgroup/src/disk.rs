@@ -61,7 +61,7 @@ pub(crate) struct Disk {
 }
 
 /// A flush writes out whatever the device has cached, and may take so many times longer.
-const FLUSH_TIMES: u32 = 4;
+pub(crate) const FLUSH_TIMES: u32 = 4;
 /// However much else the device answers: a request that waited so many times longer was lost.
 const LOST_TIMES: u32 = 10;
 

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use cellar_io::{EnvExt, Io, SharedEnv};
 use cellar_wait::Session;
+use futures_util::future::join_all;
 
 use crate::data::checksum::Checksums;
 use crate::data::dirty_log::DirtyLog;
@@ -21,7 +22,7 @@ use crate::data::{Data, clean, resync};
 use crate::disk::lock;
 use crate::error::Error;
 use crate::meta::commit::Committer;
-use crate::meta::labels::{read_labels, write_labels};
+use crate::meta::labels::{Patience, relabel};
 use crate::meta::mount::{self, FoundDisk, Start, region_cap};
 use crate::meta::rules::{self, Candidate};
 use crate::on_disk::dirty::{ENTRIES_PER_BLOCK, RegionKey};
@@ -277,6 +278,7 @@ impl Group {
         inner.end_tasks();
         // The committer ends when nothing is left to write.
         inner.wait_stopped().await;
+        inner.wait_left().await;
         no_room
     }
 
@@ -314,15 +316,12 @@ impl Group {
         }
         inner.stop("dropped");
         inner.end_tasks();
-        for disk in inner.disks.values().filter(|d| d.is_alive()) {
-            let scan = read_labels(disk.device()).await?;
-            if let Some(label) = scan.newest() {
-                let mut label = label.clone();
-                label.status = LabelStatus::Former;
-                write_labels(disk.device(), &label).await?;
-            }
-        }
-        Ok(())
+        inner.wait_left().await;
+        // All of them, whatever becomes of one: as few as can be still say that they are members.
+        let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
+        let disks = inner.disks.values().filter(|d| d.is_alive());
+        let labelled = join_all(disks.map(|d| relabel(d, LabelStatus::Former, patience))).await;
+        labelled.into_iter().collect::<Result<(), _>>().map_err(Error::Io)
     }
 
     /// Reads a block of every disk in sync, so that one that went away is found although nobody

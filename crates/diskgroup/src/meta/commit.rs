@@ -15,15 +15,15 @@ use crate::data::dirty_log::DirtyLog;
 use crate::disk::{Disk, lock};
 use crate::group::inner::{Batch, Inner, LogRoom};
 use crate::meta::checkpoint::{self, Target};
-use crate::meta::labels::{read_labels, write_labels};
+use crate::meta::labels::{Patience, relabel};
 use crate::meta::rules;
 use crate::on_disk::checkpoint::{EncodedCheckpoint, chunks_for, encode};
-use crate::on_disk::label::{Label, LabelStatus};
+use crate::on_disk::label::LabelStatus;
 use crate::on_disk::layout::{
     BLOCK_U64, CHUNK_BYTES, LOG_BLOCKS, LOG_CHECKPOINT_AT, LOG_START, RECORD_BLOCKS_MAX,
 };
 use crate::on_disk::record;
-use crate::on_disk::superblock::{AuRun, LogPosition, RUNS_MAX};
+use crate::on_disk::superblock::{AuRun, LogPosition, RUNS_MAX, aus_in};
 use crate::state::{GroupState, Op};
 
 /// What the committer knows of the metadata on one disk.
@@ -142,18 +142,13 @@ impl Committer {
         result.map_err(|Fatal(why)| why)
     }
 
-    /// Labels that a CREATE which was cut off left as "being created" say "member" from here on:
-    /// nobody may take these disks without FORCE. A disk that cannot be labelled fails.
+    /// Labels that a CREATE which was cut off left as "being created" say "member" from here on,
+    /// before anything of the group's users is on these disks: nobody may take them without FORCE.
+    /// A disk that cannot be labelled in time fails, and leaves.
     pub async fn correct_labels(&self, creating: &[u16]) {
-        for no in creating {
-            let Some(disk) = self.inner.disk(*no) else { continue };
-            let Ok(scan) = read_labels(disk.device()).await else { continue };
-            let Some(label) = scan.newest() else { continue };
-            let label = Label { status: LabelStatus::Member, ..label.clone() };
-            if let Err(error) = write_labels(disk.device(), &label).await {
-                disk.fail(error);
-            }
-        }
+        let patience = Patience { env: &self.inner.env, limit: self.inner.disk_timeout };
+        let disks = creating.iter().filter_map(|no| self.inner.disk(*no));
+        join_all(disks.map(|disk| relabel(disk, LabelStatus::Member, patience))).await;
     }
 
     /// Runs until the group is dismounted or cannot go on.
@@ -373,14 +368,22 @@ impl Committer {
             }
             self.checkpoint(&new).await?;
             // From here on they get every mark of a dirty region too. A failure fails the disk.
+            let mut has_marks = true;
             for no in &new {
-                let _ = DirtyLog::join(&self.inner, &self.disk(*no)).await;
+                let joined = DirtyLog::join(&self.inner, &self.disk(*no)).await;
+                has_marks &= matches!(joined, Ok(true));
             }
             let failed = !self.failed_disks().is_empty();
-            if failed || !self.all_members(&new) || self.set() != current {
+            if failed || !has_marks || !self.all_members(&new) || self.set() != current {
                 self.not_joined(&new, &mut full);
+                if self.inner.is_stopped() {
+                    return Ok(());
+                }
                 if failed {
                     Box::pin(self.take_out_failed()).await?;
+                } else if !has_marks {
+                    // Not asked again: it answers, and does not take them.
+                    full.extend(&new);
                 }
                 continue;
             }
@@ -469,6 +472,7 @@ impl Committer {
                     return Err(Fatal("a change of the metadata was left half-way".into()));
                 }
                 let batches: Vec<Batch> = std::iter::from_fn(|| core.take_batch()).collect();
+                core.measure();
                 (batches, core.state.encode())
             };
             // All of them first: taking the failed out may write a checkpoint of its own, which
@@ -538,13 +542,13 @@ impl Committer {
         disks.iter().all(|no| {
             let (_, area) = self.next_checkpoint(*no);
             let runs = &core.state.disks[no].areas[usize::from(area)];
-            runs.iter().map(|r| u64::from(r.count) * self.inner.au_size).sum::<u64>() >= bytes
+            u64::from(aus_in(runs)) * self.inner.au_size >= bytes
         })
     }
 
     /// Makes the area that the next checkpoint goes to large enough on each disk, with room to
-    /// grow. The operations are queued, so they are in the log before the area is named. Returns the
-    /// disks that have the room.
+    /// grow. The operations are queued, so they are in the log before the area is named. Returns
+    /// the disks that have the room.
     fn make_areas(&mut self, disks: &[u16]) -> Vec<u16> {
         let mut core = lock(&self.inner.core);
         // The state grows a little by the very operations queued here, and by what others queue
@@ -552,16 +556,21 @@ impl Committer {
         let content = core.state.encode().len() as u64;
         let wanted = chunks_for(content + content / 8 + (64 << 10)) * CHUNK_BYTES as u64;
         let least = chunks_for(content) * CHUNK_BYTES as u64;
+        let needed = core.area_needed();
         let mut roomy = Vec::new();
         for no in disks {
             let (_, area) = self.next_checkpoint(*no);
-            let had = core.state.disks[no].areas[usize::from(area)].clone();
+            let areas = &core.state.disks[no].areas;
+            let had = areas[usize::from(area)].clone();
+            // What the other area lacks is left to it, as long as this one can do without.
+            let left = needed.saturating_sub(aus_in(&areas[1 - usize::from(area)]));
             let mut runs = had.clone();
-            let room = |runs: &[AuRun]| -> u64 {
-                runs.iter().map(|r| u64::from(r.count) * self.inner.au_size).sum()
-            };
+            let room = |runs: &[AuRun]| u64::from(aus_in(runs)) * self.inner.au_size;
             let mut taken = Vec::new();
             while room(&runs) < wanted && runs.len() < RUNS_MAX {
+                if room(&runs) >= least && core.space.free_for_metadata(*no) <= left {
+                    break;
+                }
                 // When the group is full, what is there will do if the content itself fits.
                 let Some(au) = core.space.reserve(*no) else { break };
                 taken.push(au);
