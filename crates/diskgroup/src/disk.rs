@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cellar_io::{
-    Buffer, Class, Device, Durability, Instant, Io, IoError, IoErrorKind, Op, SharedEnv,
+    Buffer, Device, Durability, Instant, Io, IoError, IoErrorKind, Op, SharedEnv,
 };
 use event_listener::Event;
 use futures_util::future::{Either, select};
@@ -27,8 +27,6 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct DiskCounters {
     pub reads: AtomicU64,
     pub writes: AtomicU64,
-    /// Reads and writes that somebody waits for: all but those of the background.
-    pub foreground: AtomicU64,
     pub bytes_read: AtomicU64,
     pub bytes_written: AtomicU64,
     pub read_errors: AtomicU64,
@@ -65,7 +63,7 @@ pub(crate) struct Disk {
 }
 
 /// A flush writes out whatever the device has cached, and may take so many times longer.
-const FLUSH_TIMES: u32 = 4;
+pub(crate) const FLUSH_TIMES: u32 = 4;
 /// However much else the device answers: a request that waited so many times longer was lost.
 const LOST_TIMES: u32 = 10;
 
@@ -271,7 +269,6 @@ impl Disk {
         let took = self.took(started);
         let c = &self.counters;
         c.reads.fetch_add(1, Ordering::Relaxed);
-        c.foreground.fetch_add(u64::from(io.class != Class::Background), Ordering::Relaxed);
         c.bytes_read.fetch_add(bytes, Ordering::Relaxed);
         c.read_ns.fetch_add(took, Ordering::Relaxed);
         if let Err(error) = &result {
@@ -309,7 +306,6 @@ impl Disk {
         let took = self.took(started);
         let c = &self.counters;
         c.writes.fetch_add(1, Ordering::Relaxed);
-        c.foreground.fetch_add(u64::from(io.class != Class::Background), Ordering::Relaxed);
         c.bytes_written.fetch_add(bytes, Ordering::Relaxed);
         c.write_ns.fetch_add(took, Ordering::Relaxed);
         if let Err(error) = &result {

@@ -260,6 +260,11 @@ impl Checksums {
         Ok(())
     }
 
+    /// A disk is gone, and its number may be another's.
+    pub fn forget_disk(&self, no: u16) {
+        lock(&self.blocks).retain(|(disk, _), _| *disk != no);
+    }
+
     /// How many blocks are in RAM.
     pub fn count(&self) -> usize {
         lock(&self.blocks).len()

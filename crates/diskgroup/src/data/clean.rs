@@ -13,7 +13,7 @@ use cellar_io::{EnvExt, Io};
 use crate::data::checksum::{Checksums, Entries};
 use crate::disk::lock;
 use crate::error::Error;
-use crate::group::inner::Inner;
+use crate::group::inner::{Inner, StopOnPanic};
 use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::layout::{BLOCK_U64, REGION_BYTES};
 use crate::state::stretches;
@@ -30,6 +30,7 @@ pub(crate) fn start(inner: &Inner) {
 
 /// The cleaner's task, until the group is dismounted.
 pub(crate) async fn run(inner: Arc<Inner>) {
+    let _watched = StopOnPanic(&inner);
     while !inner.is_ending() {
         let listener = inner.cleaner_wanted.listen();
         let idle = IDLE;

@@ -142,11 +142,14 @@ async fn read_half(
             for number in 0..DIRTY_BLOCKS as u16 {
                 let at = at + u64::from(number) * BLOCK_U64;
                 let read = device.read_at(Io::FOREGROUND, at, BLOCK);
-                places.push(match within(env, timeout, read).await {
-                    Some(Ok(block)) => place(&block, group, number),
-                    _ => Place::Unreadable,
-                });
+                match within(env, timeout, read).await {
+                    Some(Ok(block)) => places.push(place(&block, group, number)),
+                    Some(Err(_)) => places.push(Place::Unreadable),
+                    // It does not answer any more, and is not asked for all the others.
+                    None => break,
+                }
             }
+            places.resize_with(DIRTY_BLOCKS, || Place::Unreadable);
         }
         None => places.resize_with(DIRTY_BLOCKS, || Place::Unreadable),
     }

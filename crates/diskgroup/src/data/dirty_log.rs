@@ -14,7 +14,7 @@ use futures_util::future::try_join_all;
 use crate::data::dirty_found::FoundDirty;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
-use crate::group::inner::Inner;
+use crate::group::inner::{Inner, StopOnPanic};
 use crate::on_disk::dirty::{DIRTY_BLOCKS, DirtyBlock, ENTRIES_PER_BLOCK, RegionKey};
 use crate::on_disk::layout::BLOCK;
 
@@ -169,7 +169,7 @@ impl DirtyLog {
     }
 
     /// From now on `disk` gets every mark; then everything marked so far is written to it. False
-    /// if another disk failed meanwhile: that has to be dealt with first.
+    /// if another disk failed meanwhile, which has to be dealt with first, or the group stopped.
     pub async fn join(inner: &Arc<Inner>, disk: &Arc<Disk>) -> Result<bool, cellar_io::IoError> {
         let log = &inner.data.dirty_log;
         lock(&log.state).joining.push(disk.no);
@@ -257,6 +257,7 @@ async fn write_lost(
 
 /// Writes every changed block to every member, once.
 async fn write_cycle(inner: &Arc<Inner>) {
+    let _watched = StopOnPanic(inner);
     let log = &inner.data.dirty_log;
     let turn = Turn(log);
     let (ticket, blocks, joining) = {

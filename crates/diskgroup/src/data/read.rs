@@ -30,6 +30,7 @@ pub(crate) async fn read_file(
     buffers: Vec<Buffer>,
 ) -> Result<Vec<Buffer>, Error> {
     inner.check_running()?;
+    inner.rebalance.asked(io);
     let _entered = file.enter().await?;
     read_inside(inner, file, io, offset, buffers).await
 }
@@ -317,9 +318,35 @@ pub(crate) async fn expected(inner: &Inner, disk: &Disk, leg: Leg, s: &Stretch) 
     wanted
 }
 
-/// Reads a stretch from whichever copies are good, block by block if need be, and repairs the
-/// others. The caller holds the range.
+/// Reads a stretch from whichever copies are good, and repairs the others. The caller holds the
+/// range. Where no copy can be read whole, each unit of it is read from one that has it.
 pub(crate) async fn read_any_copy(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    s: &Stretch,
+) -> Result<Buffer, Error> {
+    let unit = u64::from(file.attributes.unit);
+    match read_good_copy(inner, file, io, s).await {
+        Err(Error::Io(_)) if s.length > unit => {}
+        other => return other,
+    }
+    let mut whole = Buffer::new(s.length as usize);
+    for at in (0..s.length).step_by(unit as usize) {
+        let length = unit.min(s.length - at);
+        let part = Stretch {
+            extent: s.extent,
+            au_offset: s.au_offset + at,
+            offset: s.offset + at,
+            length,
+        };
+        let read = read_good_copy(inner, file, io, &part).await?;
+        whole[at as usize..(at + length) as usize].copy_from_slice(&read);
+    }
+    Ok(whole)
+}
+
+async fn read_good_copy(
     inner: &Arc<Inner>,
     file: &FileRuntime,
     io: Io,

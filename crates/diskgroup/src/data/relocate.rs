@@ -25,7 +25,7 @@ use crate::on_disk::layout::{
     au_offset,
 };
 use crate::space::plan::Move;
-use crate::state::{Leg, Op, Stretch, Striping};
+use crate::state::{DiskState, DiskStatus, Leg, Op, Stretch, Striping};
 
 /// What became of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +47,6 @@ pub(crate) trait Pace: Send + Sync {
 
     /// Called before each step; false gives the move up.
     fn go_on(&self) -> impl Future<Output = bool> + Send;
-
-    /// So many bytes were copied.
-    fn copied(&self, bytes: u64);
 }
 
 /// Gives the new place back unless the move comes to its end.
@@ -118,7 +115,9 @@ fn claim(
     }
     let key = (wanted.file, wanted.extent);
     let beside = (0u8..).zip(legs).filter(|(leg, _)| *leg != wanted.leg);
-    let group_of = |disk: u16| core.state.disks.get(&disk).map(|d| &d.failgroup);
+    // A copy on a lost disk is none, and is on its way out itself.
+    let counts = |d: &&DiskState| d.status != DiskStatus::Forcing;
+    let group_of = |disk: u16| core.state.disks.get(&disk).filter(counts).map(|d| &d.failgroup);
     let mut groups = beside.map(|(_, leg)| group_of(leg.disk));
     if core.moving.contains_key(&key) || groups.any(|group| group == Some(&target.failgroup)) {
         return Err(Moved::NotYet);
@@ -133,8 +132,11 @@ fn claim(
 impl Claim {
     /// Whether the extent and the new place are still what they were.
     fn holds(&self, core: &Core) -> bool {
-        core.moving.get(&self.key) == Some(&self.moving)
-            && self.inner.is_in_sync(self.moving.to.disk)
+        let to = self.moving.to.disk;
+        // A disk that failed, and whose departure is on its way, is no place to move to: who asks
+        // whether everything survives that departure may have asked already.
+        let good = self.inner.disk(to).is_some_and(|d| d.is_in_sync() && d.is_alive());
+        good && core.state.takes_extents(to) && core.moving.get(&self.key) == Some(&self.moving)
     }
 }
 
@@ -189,7 +191,6 @@ async fn copy_all(
         for run in written_runs(inner, file, &part) {
             copy_run(inner, file, &run, claim.moving.to, &disk).await?;
         }
-        pace.copied(part.length);
     }
     Ok(Moved::Done)
 }

@@ -19,7 +19,7 @@ use crate::data::read::expected;
 use crate::data::write::{checksums_of, legs_of, written_pieces};
 use crate::disk::{Disk, lock};
 use crate::error::Error;
-use crate::group::inner::Inner;
+use crate::group::inner::{Inner, StopOnPanic};
 use crate::on_disk::checksum::{UNKNOWN, checksum_of};
 use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::layout::{BLOCK, BLOCK_U64, PIECE_BYTES, REGION_BYTES, au_offset};
@@ -77,6 +77,7 @@ pub(crate) async fn ensure_synced(
 
 /// The background task: every dirty region found at the mount, then it ends.
 pub(crate) async fn run(inner: Arc<Inner>) {
+    let _watched = StopOnPanic(&inner);
     let mut running = FuturesUnordered::new();
     let mut last = None;
     let mut failed = false;
@@ -98,6 +99,7 @@ pub(crate) async fn run(inner: Arc<Inner>) {
 
 /// The task that gives back checksums to pieces that lost them, until the group is dismounted.
 pub(crate) async fn run_rebuild(inner: Arc<Inner>) {
+    let _watched = StopOnPanic(&inner);
     while !inner.is_ending() {
         let listener = inner.data.unknown.found.listen();
         if rebuild(&inner).await.is_err() {

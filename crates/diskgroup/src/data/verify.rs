@@ -195,7 +195,10 @@ async fn look(
     copies: Copies,
 ) -> Result<Findings, Error> {
     let mut found = Findings::default();
-    let mut legs = super::write::legs_of(inner, file, s)?;
+    // The extent may have gone since the steps were laid out: then there is nothing to look at.
+    let Ok(mut legs) = super::write::legs_of(inner, file, s) else {
+        return Ok(found);
+    };
     let there = |leg: &Leg| inner.disk(leg.disk).is_some_and(|d| d.is_in_sync() && d.is_alive());
     if copies == Copies::Primary {
         legs = legs.into_iter().find(there).into_iter().collect();

@@ -59,6 +59,7 @@ pub(crate) async fn write_file(
     durability: Durability,
 ) -> Result<(), Error> {
     inner.check_writable()?;
+    inner.rebalance.asked(io);
     let total: u64 = data.iter().map(|d| d.len() as u64).sum();
     let mut rest = Slices::new(data);
     let mut at = offset;
@@ -288,8 +289,9 @@ pub(crate) async fn write_legs(
         }
     }
     // Every extent must have a copy that is in sync after all that left have left.
-    for (s, (legs, _)) in stretches_seen {
-        if !legs.iter().any(|l| inner.is_in_sync(l.disk)) {
+    for (s, _) in stretches_seen {
+        // As they are now: one of them may have moved meanwhile.
+        if !legs_of(inner, file, &s)?.iter().any(|l| inner.is_in_sync(l.disk)) {
             return Err(Error::NoCopy { file: file.number, offset: s.offset });
         }
     }

@@ -1,16 +1,16 @@
 //! Disks that come and go while the group is mounted: ALTER DISKGROUP ADD, DROP, UNDROP, RENAME.
 //!
 //! Several changes are one record of the metadata log and one rebalance. Adding: 1. labels that say
-//! "being created"; 2. the record that the disk joined; 3. labels that say "member". Stopped before 2:
-//! the disk may be taken by anybody; after: the next mount writes the labels. Dropping: the record
-//! that it is leaving; the rebalance empties it; the record that it is gone; a label that says
-//! "former". Stopped anywhere: the next mount goes on.
+//! "member"; 2. the record that the disk joined. Stopped before 2: the next mount finds a disk that
+//! it does not know, and labels it as one that left. Dropping: the record that it is leaving; the
+//! rebalance empties it; the record that it is gone; a label that says "former". Stopped anywhere:
+//! the next mount goes on.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cellar_io::{Device, DeviceExt, Durability, Io, IoError};
+use cellar_io::{Device, DeviceExt, Durability, Io, IoError, Op as IoOp};
 
 use crate::disk::lock;
 use crate::error::Error;
@@ -18,10 +18,9 @@ use crate::group::Group;
 use crate::group::inner::{Core, Inner};
 use crate::group::rebalance::{POWER_DEFAULT, Snapshot, check_power};
 use crate::meta::create::{NewDisk, Planned, check_label, plan_disks};
-use crate::meta::labels::write_labels;
-use crate::meta::mount::within;
+use crate::meta::labels::{Patience, write_labels};
 use crate::names::{DiskName, GroupName};
-use crate::on_disk::label::LabelStatus;
+use crate::on_disk::label::{Label, LabelStatus};
 use crate::on_disk::layout::{AU_START, CHECKSUM_RUN_AUS, LABEL_HEAD, au_count};
 use crate::space::DiskNo;
 use crate::space::plan::{DiskRole, Forecast, Lack, Plan, PlanDisk, plan};
@@ -78,34 +77,48 @@ impl Group {
     /// A disk, name or power that will not do, or no room for what must move, before anything is
     /// changed; or a disk that fails.
     pub async fn alter_disks(&self, change: &AlterDisks) -> Result<(), Error> {
+        // A task of its own: a caller that goes away must not leave it half-way.
+        let (group, change) = (self.clone(), change.clone());
+        let altered = async move { group.alter_to_the_end(&change).await };
+        self.inner.run("alter disk group", altered).await
+    }
+
+    async fn alter_to_the_end(&self, change: &AlterDisks) -> Result<(), Error> {
         let inner = &self.inner;
         inner.check_writable()?;
         let power = change.power.unwrap_or(POWER_DEFAULT);
         check_power(power)?;
         let _labels = inner.rebalance.labels.lock().await;
         let planned = self.plan_new(change)?;
+        let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
         for p in &planned {
-            self.in_time(p, check_label(p)).await??;
+            check_label(p, patience).await?;
         }
         check_feasible(inner, &planned, &change.drop)?;
         let header = lock(&inner.core).state.header.clone();
-        let label = |p: &Planned, status| p.label(&header, status, inner.holds_catalog);
-        for p in &planned {
-            let creating = label(p, LabelStatus::Creating);
-            self.in_time(p, write_labels(&p.disk.device, &creating)).await??;
-            self.in_time(p, blank(&p.disk.device)).await??;
-        }
         let labels: Vec<_> = planned
             .iter()
-            .map(|p| (Arc::clone(&p.disk.device), label(p, LabelStatus::Member)))
+            .map(|p| {
+                let label = p.label(&header, LabelStatus::Member, inner.holds_catalog);
+                (Arc::clone(&p.disk.device), label)
+            })
             .collect();
-        let (all, drop) = (Arc::clone(inner), change.drop.clone());
-        let made =
-            inner.change_disks(move |core| join_and_leave(&all, core, &planned, &drop, power));
-        made.await?;
         for (device, label) in &labels {
-            // If this does not come through the disk is about to fail, and the next mount does it.
-            let _ = within(&inner.env, inner.disk_timeout, write_labels(device, label)).await;
+            blank(device, patience).await?;
+            write_labels(device, label, patience).await?;
+        }
+        let (all, drop) = (Arc::clone(inner), change.drop.clone());
+        let make = move |core: &mut Core| join_and_leave(&all, core, &planned, &drop, power);
+        if let Err(error) = inner.change_disks(make).await {
+            // They did not join: nobody needs FORCE to take them. If the group stopped, the next
+            // mount knows better what became of them.
+            if inner.check_running().is_ok() {
+                for (device, label) in &labels {
+                    let label = Label { status: LabelStatus::Former, ..label.clone() };
+                    let _ = write_labels(device, &label, patience).await;
+                }
+            }
+            return Err(error);
         }
         inner.rebalance.wake();
         Ok(())
@@ -190,17 +203,6 @@ impl Group {
         let group = GroupName::new(&inner.name)
             .map_err(|e| Error::BadName { name: inner.name.clone(), why: e.to_string() })?;
         plan_disks(&inner.env, &group, inner.au_size, free.zip(&change.add), names)
-    }
-
-    /// What is asked of a disk that is not in the group yet, within the time limit of one that is.
-    async fn in_time<T>(&self, p: &Planned, asked: impl Future<Output = T>) -> Result<T, Error> {
-        let limit = self.inner.disk_timeout;
-        let answer = within(&self.inner.env, limit, asked).await;
-        answer.ok_or_else(|| Error::DiskUnusable {
-            disk: p.disk.path.clone(),
-            why: format!("it did not answer for {} s", limit.as_secs()),
-            number: 15025,
-        })
     }
 }
 
@@ -288,9 +290,18 @@ fn check_feasible(inner: &Inner, planned: &[Planned], wanted: &[DropDisk]) -> Re
         }
         after(&core, planned, &dropped)
     };
+    if !snapshot.disks.iter().any(|d| d.role == DiskRole::Active) {
+        return Err(Error::BadValue {
+            what: "DROP DISK of",
+            value: "every disk".to_owned(),
+            allowed: "fewer: one has to stay; DROP DISKGROUP ends the group".to_owned(),
+        });
+    }
     let Work { plan, .. } = work(&snapshot, inner.au_size);
-    let Some(first) = plan.unplaced.first() else { return Ok(()) };
-    let aus: u64 = plan.unplaced.iter().map(|u| u.aus).sum();
+    // What has no copy any more has nowhere to go whatever is dropped.
+    let unplaced = || plan.unplaced.iter().filter(|u| u.lack != Lack::Copy);
+    let Some(first) = unplaced().next() else { return Ok(()) };
+    let aus: u64 = unplaced().map(|u| u.aus).sum();
     let why = match first.lack {
         Lack::Room => "they have no free AU where they may go",
         Lack::FailGroups => "their copies need more failure groups than are left",
@@ -299,7 +310,7 @@ fn check_feasible(inner: &Inner, planned: &[Planned], wanted: &[DropDisk]) -> Re
     Err(Error::NoSpace {
         group: inner.name.clone(),
         wanted_mb: (aus * inner.au_size) >> 20,
-        why: format!("{aus} extents of {} files must move; {why}", plan.unplaced.len()),
+        why: format!("{aus} extents of {} files must move; {why}", unplaced().count()),
     })
 }
 
@@ -317,12 +328,6 @@ fn join_and_leave(
     };
     if let Some(p) = planned.iter().find(taken) {
         return Err(Error::Exists { name: p.name.clone() });
-    }
-    if !planned.is_empty() {
-        core.check_log_room(
-            &inner.name,
-            &[Op::Attribute { name: String::new(), value: String::new() }],
-        )?;
     }
     let now_ns = inner.env.wall().unix_nanos;
     let mut ops = Vec::new();
@@ -343,7 +348,7 @@ fn join_and_leave(
 }
 
 /// Overwrites what an earlier group may have left where this one keeps its metadata.
-async fn blank(device: &Arc<dyn Device>) -> Result<(), IoError> {
+async fn blank(device: &Arc<dyn Device>, patience: Patience<'_>) -> Result<(), IoError> {
     const STEP: u64 = 1 << 20;
     let zeros = Bytes::from(vec![0; STEP as usize]);
     let first = LABEL_HEAD[1] + crate::on_disk::layout::BLOCK_U64;
@@ -351,8 +356,9 @@ async fn blank(device: &Arc<dyn Device>) -> Result<(), IoError> {
     while at < AU_START {
         let length = (STEP - at % STEP).min(AU_START - at);
         let data = zeros.slice(..length as usize);
-        device.write_at(Io::FOREGROUND, at, data, Durability::Cached).await?;
+        let write = device.write_at(Io::FOREGROUND, at, data, Durability::Cached);
+        patience.wait(device, IoOp::Write, write).await?;
         at += length;
     }
-    device.flush(Io::FOREGROUND).await
+    patience.wait(device, IoOp::Flush, device.flush(Io::FOREGROUND)).await
 }

@@ -19,8 +19,11 @@ use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::group::rebalance::Rebalance;
 use crate::group::room::Room;
+use crate::on_disk::layout::au_count;
 use crate::on_disk::record::PAYLOAD_MAX;
+use crate::on_disk::superblock::aus_in;
 use crate::on_disk::{Damage, Uuid};
+use crate::state::size::{area_kept, area_needed};
 use crate::state::{GroupState, Leg, Op};
 
 /// Metadata in RAM and what waits to be logged. Held for microseconds, never over I/O.
@@ -43,6 +46,10 @@ pub(crate) struct Core {
     /// Set while a checkpoint is under way.
     pub gate: bool,
     pub log_room: LogRoom,
+    /// Bytes of the base of a checkpoint ([`crate::state::size`]), or a little more.
+    base_bytes: u64,
+    /// The most legs there can be.
+    legs_max: u64,
 }
 
 /// A copy of an extent on its way.
@@ -55,6 +62,10 @@ pub(crate) struct Moving {
     /// Where it will lie.
     pub to: Leg,
 }
+
+/// The largest part of a disk that is kept for metadata: with a group of many large disks, a small
+/// one would have nothing else. Then growing may be refused for want of room for it.
+const HELD_PART: u32 = 8;
 
 /// Bytes that wait for the log, at which changes wait before they are made.
 const QUEUE_MAX: usize = PAYLOAD_MAX / 2;
@@ -94,7 +105,9 @@ pub(crate) struct Batch {
 
 impl Core {
     pub fn new(state: GroupState, space: Room) -> Core {
-        Core {
+        let mut core = Core {
+            base_bytes: 0,
+            legs_max: state.legs_max(),
             state,
             space,
             queue: Vec::new(),
@@ -105,7 +118,47 @@ impl Core {
             broken: false,
             gate: false,
             log_room: LogRoom::Plenty,
+        };
+        core.measure();
+        core
+    }
+
+    /// Measures the base anew: changes only keep an upper bound.
+    pub fn measure(&mut self) {
+        self.base_bytes = self.state.base_bytes();
+        self.hold();
+    }
+
+    fn au_size(&self) -> u64 {
+        self.state.header.au_size.into()
+    }
+
+    /// Keeps the free AUs of each disk that its checkpoint areas may come to need.
+    fn hold(&mut self) {
+        let au_size = self.au_size();
+        let kept = area_kept(self.base_bytes, self.legs_max, au_size);
+        for (no, disk) in &self.state.disks {
+            let missing = disk.areas.iter().map(|runs| kept.saturating_sub(aus_in(runs)));
+            let most = au_count(disk.bytes, au_size) / HELD_PART;
+            self.space.hold(*no, missing.fold(0, u32::saturating_add).min(most));
         }
+    }
+
+    /// AUs that an area of each disk needs for what is there now, whatever is written to it.
+    pub fn area_needed(&self) -> u32 {
+        area_needed(self.base_bytes, self.space.legs(), self.au_size())
+    }
+
+    /// Whether the areas of every metadata disk can become large enough for a base that grows by
+    /// `more` bytes.
+    fn has_room_for(&self, more: u64) -> bool {
+        let needed = area_needed(self.base_bytes + more, self.space.legs(), self.au_size());
+        self.state.members.iter().filter_map(|no| Some((no, self.state.disks.get(no)?))).all(
+            |(no, disk)| {
+                let missing = disk.areas.iter().map(|runs| needed.saturating_sub(aus_in(runs)));
+                missing.fold(0, u32::saturating_add) <= self.space.free_for_metadata(*no)
+            },
+        )
     }
 
     /// Applies `ops` and queues them as one: a crash keeps all of them or none.
@@ -120,11 +173,23 @@ impl Core {
         if payload.len() > PAYLOAD_MAX {
             return Err(ChangeError::TooLarge { bytes: payload.len() });
         }
+        let had = self.base_bytes;
+        let (mut areas, mut disks) = (false, false);
         for op in ops {
+            let change = self.state.base_change(op);
+            self.base_bytes = self.base_bytes.saturating_add_signed(change);
+            areas |= matches!(op, Op::Area { .. });
+            disks |= op.changes_disks();
             if let Err(damage) = self.state.apply(op) {
                 self.broken = true;
                 return Err(ChangeError::Misfit(damage));
             }
+        }
+        if disks {
+            self.legs_max = self.state.legs_max();
+            self.measure();
+        } else if areas || self.base_bytes != had {
+            self.hold();
         }
         self.queued += 1;
         self.queued_bytes += payload.len();
@@ -160,7 +225,7 @@ impl Core {
     /// Refuses `ops` if the metadata has no room for them, and gives back the AUs they took.
     pub fn check_log_room(&mut self, group: &str, ops: &[Op]) -> Result<(), Error> {
         let fits = match self.log_room {
-            LogRoom::Plenty => true,
+            LogRoom::Plenty => self.fits(ops),
             LogRoom::Shrink => !ops.iter().any(Op::grows),
             LogRoom::Nothing => ops.iter().all(|op| matches!(op, Op::Clean { .. })),
         };
@@ -175,6 +240,22 @@ impl Core {
         }
         let why = "a metadata disk is full, and the metadata needs more room than it has there";
         Err(Error::NoSpace { group: group.to_owned(), wanted_mb: 0, why: why.to_owned() })
+    }
+
+    /// Whether a checkpoint of the state after `ops` will have room on every metadata disk.
+    fn fits(&mut self, ops: &[Op]) -> bool {
+        let more: i64 = ops.iter().map(|op| self.state.base_change(op)).sum();
+        let extends = ops.iter().any(|op| matches!(op, Op::FileExtend { .. }));
+        // What makes it no larger is never refused, nor what was counted when it was allocated.
+        if more <= 0 && !extends {
+            return true;
+        }
+        let more = u64::try_from(more).unwrap_or(0);
+        if self.has_room_for(more) {
+            return true;
+        }
+        self.measure();
+        self.has_room_for(more)
     }
 
     /// Frees extents once the change with `ticket` is durable.
@@ -304,13 +385,14 @@ pub(crate) struct Inner {
     stopped: OnceLock<Arc<str>>,
 }
 
-/// Stops the group if it is dropped by a panic: what the panic left half-done is never written.
-struct StopOnPanic<'a>(&'a Inner);
+/// Stops the group if it is dropped by a panic: what the panic left half-done, in the metadata or
+/// in the copies of a file, must not be built upon.
+pub(crate) struct StopOnPanic<'a>(pub &'a Inner);
 
 impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.stop("a change of the metadata ended in a panic");
+            self.0.stop("something that was under way ended in a panic");
         }
     }
 }
@@ -396,6 +478,14 @@ impl Inner {
         Ok(())
     }
 
+    /// After the group has stopped: waits for those who still read, as a read may repair a copy.
+    /// What they do to the disks must not come after what others do there.
+    pub async fn wait_left(&self) {
+        for file in self.data.open_files() {
+            let _ = file.close().await;
+        }
+    }
+
     /// The dismount failed: the group goes on.
     pub fn open_to_changes(&self) {
         self.dismounting.store(false, Ordering::Release);
@@ -432,10 +522,14 @@ impl Inner {
         &self,
         plan: impl FnOnce(&mut Core) -> Result<(T, Vec<Op>), Error>,
     ) -> Result<T, Error> {
-        self.wait_for_room().await?;
-        let (value, ticket) = self.change_later(plan)?;
-        self.wait_durable(ticket).await?;
-        Ok(value)
+        let mut plan = Some(plan);
+        loop {
+            self.wait_for_room().await?;
+            if let Some((value, ticket)) = self.change_later(&mut plan)? {
+                self.wait_durable(ticket).await?;
+                return Ok(value);
+            }
+        }
     }
 
     pub async fn wait_for_room(&self) -> Result<(), Error> {
@@ -455,15 +549,20 @@ impl Inner {
         Ok(())
     }
 
-    /// As [`Inner::change`], but returns at once with the ticket to wait for.
+    /// As [`Inner::change`], but returns at once with the ticket to wait for. `None`, and the plan
+    /// is still there, if others took the room meanwhile.
     fn change_later<T>(
         &self,
-        plan: impl FnOnce(&mut Core) -> Result<(T, Vec<Op>), Error>,
-    ) -> Result<(T, u64), Error> {
+        plan: &mut Option<impl FnOnce(&mut Core) -> Result<(T, Vec<Op>), Error>>,
+    ) -> Result<Option<(T, u64)>, Error> {
         let _watched = StopOnPanic(self);
         let queued = {
             let mut core = lock(&self.core);
             self.check_writable()?;
+            if !core.takes_changes() {
+                return Ok(None);
+            }
+            let plan = plan.take().expect("who made the change does not come again");
             let (value, ops) = plan(&mut core)?;
             let ticket = match ops.is_empty() {
                 true => core.queued,
@@ -475,7 +574,7 @@ impl Inner {
             (value, ticket)
         };
         self.log.wanted.notify(1);
-        Ok(queued)
+        Ok(Some(queued))
     }
 
     /// A change of who takes part. `make` is called when all that was queued before is on its way
@@ -497,12 +596,14 @@ impl Inner {
 
     /// A change by somebody whom the dismount waits for, or by the dismount itself.
     pub async fn change_inside(&self, ops: &[Op]) -> Result<(), Error> {
-        self.wait_for_room().await?;
-        let ticket = {
+        let ticket = loop {
+            self.wait_for_room().await?;
             let mut core = lock(&self.core);
             self.check_running()?;
-            core.check_log_room(&self.name, ops)?;
-            self.enqueue(&mut core, ops)?
+            if core.takes_changes() {
+                core.check_log_room(&self.name, ops)?;
+                break self.enqueue(&mut core, ops)?;
+            }
         };
         self.log.wanted.notify(1);
         self.wait_durable(ticket).await
@@ -572,13 +673,19 @@ impl Inner {
         }
     }
 
-    /// Runs `task` to its end, whether or not the caller stays for its result.
+    /// Runs `task` to its end, whether or not the caller stays for its result. A panic in it stops
+    /// the group: copies may differ where nobody will look for it.
     pub async fn run<T: Send + 'static>(
-        &self,
+        self: &Arc<Self>,
         name: &'static str,
         task: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
-        let done = self.env.run(name, task).await;
+        let inner = Arc::clone(self);
+        let watched = async move {
+            let _watched = StopOnPanic(&inner);
+            task.await
+        };
+        let done = self.env.run(name, watched).await;
         done.unwrap_or_else(|| {
             Err(Error::Stopped { group: self.name.clone(), why: "the runtime ended".into() })
         })
@@ -622,10 +729,9 @@ impl Inner {
     }
 
     /// What to do when a leg could not be written or flushed: wait for the epoch without it.
+    /// Whatever the reason was: we ask for nothing that a disk of the group could not do, and a
+    /// copy that lacks a write which others have must not be read again.
     pub async fn leg_failed(&self, disk: &Disk, error: IoError) -> Result<(), Error> {
-        if !error.is_device_fault() {
-            return Err(Error::Io(error));
-        }
         disk.fail(error);
         self.wait_offline(disk).await
     }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use cellar_io::{EnvExt, Io, SharedEnv};
 use cellar_wait::Session;
+use futures_util::future::join_all;
 
 use crate::data::checksum::Checksums;
 use crate::data::dirty_log::DirtyLog;
@@ -23,7 +24,7 @@ use crate::data::{Data, clean, resync};
 use crate::disk::lock;
 use crate::error::Error;
 use crate::meta::commit::Committer;
-use crate::meta::labels::{read_labels, write_labels};
+use crate::meta::labels::{Patience, relabel, write_labels};
 use crate::meta::mount::{self, FoundDisk, Start, region_cap};
 use crate::meta::rules::{self, Candidate};
 use crate::on_disk::dirty::{ENTRIES_PER_BLOCK, RegionKey};
@@ -167,9 +168,12 @@ impl Group {
         committer.new_epoch(&missing, force).await.map_err(stop)?;
         committer.correct_labels(&creating).await;
         // FORCE goes on from a state that may be old: it says nothing about who left.
-        for device in former.iter().filter(|_| !force) {
-            let labelled = rebalance::label_former(device);
-            let _ = mount::within(&inner.env, inner.disk_timeout, labelled).await;
+        if !force {
+            let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
+            let labelled =
+                former.iter().map(|(device, label)| write_labels(device, label, patience));
+            // A disk that does not take it has left all the same.
+            join_all(labelled).await;
         }
         inner.env.spawn("metadata log", Box::pin(committer.run()));
         if !dirty.lost.is_empty() {
@@ -247,9 +251,9 @@ impl Group {
         inner.check_running()?;
         let group = self.clone();
         let dismounted = inner.run("dismount", async move {
-            group.inner.rebalance.close().await;
+            let closed = group.inner.rebalance.close().await;
             let done = group.dismount_quiet().await;
-            if done.is_err() && group.check_running().is_ok() {
+            if closed && done.is_err() && group.check_running().is_ok() {
                 group.inner.rebalance.open();
             }
             done
@@ -299,6 +303,7 @@ impl Group {
         inner.end_tasks();
         // The committer ends when nothing is left to write.
         inner.wait_stopped().await;
+        inner.wait_left().await;
         no_room
     }
 
@@ -318,8 +323,15 @@ impl Group {
         // A task of its own: a caller that goes away must not leave the group closed to changes.
         let group = self.clone();
         let dropped = self.inner.run("drop group", async move {
-            group.inner.rebalance.close().await;
-            group.inner.close_to_changes().await.inspect_err(|_| group.inner.rebalance.open())?;
+            // Nobody labels a disk that comes or goes meanwhile.
+            let _labels = group.inner.rebalance.labels.lock().await;
+            let closed = group.inner.rebalance.close().await;
+            let refused = |_: &Error| {
+                if closed {
+                    group.inner.rebalance.open()
+                }
+            };
+            group.inner.close_to_changes().await.inspect_err(refused)?;
             let done = group.drop_closed(including_contents).await;
             if done.is_err() && group.check_running().is_ok() {
                 group.inner.open_to_changes();
@@ -338,15 +350,13 @@ impl Group {
         }
         inner.stop("dropped");
         inner.end_tasks();
-        for disk in inner.disks.all().values().filter(|d| d.is_alive()) {
-            let scan = read_labels(disk.device()).await?;
-            if let Some(label) = scan.newest() {
-                let mut label = label.clone();
-                label.status = LabelStatus::Former;
-                write_labels(disk.device(), &label).await?;
-            }
-        }
-        Ok(())
+        inner.wait_left().await;
+        // All of them, whatever becomes of one: as few as can be still say that they are members.
+        let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
+        let all = inner.disks.all();
+        let disks = all.values().filter(|d| d.is_alive());
+        let labelled = join_all(disks.map(|d| relabel(d, LabelStatus::Former, patience))).await;
+        labelled.into_iter().collect::<Result<(), _>>().map_err(Error::Io)
     }
 
     /// Reads a block of every disk in sync, so that one that went away is found although nobody

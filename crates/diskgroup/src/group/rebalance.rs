@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cellar_io::{EnvExt, Instant};
+use cellar_io::{Class, EnvExt, Instant, Io, IoError, IoErrorKind, Op as IoOp};
 use event_listener::Event as Notify;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
@@ -18,9 +18,8 @@ use crate::data::relocate::{self, Moved, Pace};
 use crate::disk::lock;
 use crate::error::Error;
 use crate::group::inner::{Core, Inner};
-use crate::meta::labels::{read_labels, write_labels};
-use crate::meta::mount::within;
-use crate::on_disk::label::{Label, LabelStatus};
+use crate::meta::labels::{Patience, relabel};
+use crate::on_disk::label::LabelStatus;
 use crate::on_disk::layout::au_count;
 use crate::space::plan::{DiskRole, Move, Plan, PlanDisk, PlanFile, PlanInput, plan};
 use crate::space::{DiskNo, FailGroupNo};
@@ -70,8 +69,8 @@ pub(crate) struct Rebalance {
     pub labels: futures_util::lock::Mutex<()>,
     /// Counts the wishes, with the core held: one that came after a plan is not met by it.
     wishes: AtomicU64,
-    /// Bytes copied since the mount.
-    copied: AtomicU64,
+    /// Reads and writes of files that somebody waits for, since the mount.
+    asked: AtomicU64,
     progress: Mutex<Progress>,
 }
 
@@ -91,20 +90,27 @@ impl Rebalance {
         self.ended.notify(usize::MAX);
     }
 
+    /// Somebody reads or writes a file.
+    pub fn asked(&self, io: Io) {
+        self.asked.fetch_add(u64::from(io.class != Class::Background), Ordering::Relaxed);
+    }
+
     /// Something more is wanted. Said with the core held.
     pub fn wish(&self) {
         self.wishes.fetch_add(1, Ordering::SeqCst);
         lock(&self.progress).error = None;
+        self.wanted.notify(usize::MAX);
     }
 
     /// Keeps the task from moving anything, and waits until nothing is on its way.
-    pub async fn close(&self) {
-        self.closing.store(true, Ordering::SeqCst);
+    /// False if somebody had closed it before.
+    pub async fn close(&self) -> bool {
+        let first = !self.closing.swap(true, Ordering::SeqCst);
         self.wanted.notify(usize::MAX);
         loop {
             let listener = self.ended.listen();
             if !self.working.load(Ordering::SeqCst) {
-                return;
+                return first;
             }
             listener.await;
         }
@@ -126,7 +132,7 @@ struct Throttle<'a> {
 /// The last step of a move.
 struct Step {
     began: Instant,
-    /// Requests that somebody waited for, on all disks, by then.
+    /// Reads and writes that somebody waited for, by then.
     foreground: u64,
 }
 
@@ -171,16 +177,10 @@ impl Pace for Throttle<'_> {
         *lock(&self.step) = now;
         may_work(self.inner)
     }
-
-    fn copied(&self, bytes: u64) {
-        self.inner.rebalance.copied.fetch_add(bytes, Ordering::Relaxed);
-    }
 }
 
-/// Requests that somebody waited for, on all disks, since the mount.
 fn foreground_of(inner: &Inner) -> u64 {
-    let disks = inner.disks.look();
-    disks.values().map(|disk| disk.counters.foreground.load(Ordering::Relaxed)).sum()
+    inner.rebalance.asked.load(Ordering::Relaxed)
 }
 
 fn power_of(inner: &Inner) -> u32 {
@@ -274,10 +274,15 @@ pub(crate) async fn run(inner: Arc<Inner>) {
         // Said before it is asked: who closes first tells, and then looks whether we work.
         inner.rebalance.working.store(true, Ordering::SeqCst);
         let works = !stuck && may_work(&inner);
+        let wishes = inner.rebalance.wishes.load(Ordering::SeqCst);
         let result = if works { round(&inner).await } else { Ok(()) };
         inner.rebalance.working.store(false, Ordering::SeqCst);
         if let Err(error) = result {
-            lock(&inner.rebalance.progress).error = Some(error.to_string());
+            let mut progress = lock(&inner.rebalance.progress);
+            // What came meanwhile deserves a try of its own.
+            if inner.rebalance.wishes.load(Ordering::SeqCst) == wishes {
+                progress.error = Some(error.to_string());
+            }
         }
         inner.rebalance.ended.notify(usize::MAX);
         if !works {
@@ -367,11 +372,14 @@ async fn finish(inner: &Arc<Inner>, planned: &Plan, wishes: u64) -> Result<(), E
         let disks = core.state.disks.iter();
         disks.filter(|(_, d)| d.status.is_leaving()).map(|(no, _)| *no).collect()
     };
+    let mut kept = Ok(());
     for no in leaving {
         if !holds_anything(&lock(&inner.core).state, no) {
-            let_go(inner, no).await?;
+            // One that cannot go keeps no other.
+            kept = kept.and(let_go(inner, no).await);
         }
     }
+    kept?;
     if inner.rebalance.wishes.load(Ordering::SeqCst) != wishes {
         return Ok(());
     }
@@ -401,39 +409,37 @@ fn holds_anything(state: &GroupState, no: u16) -> bool {
 async fn let_go(inner: &Arc<Inner>, no: u16) -> Result<(), Error> {
     let disk = inner.disk(no);
     let _labels = inner.rebalance.labels.lock().await;
-    let all = Arc::clone(inner);
-    let gone = inner.change_disks(move |core| {
-        let here = core.state.disks.get(&no).is_some_and(|d| d.status.is_leaving());
-        if !here || holds_anything(&core.state, no) || core.state.members.contains(&no) {
-            // Somebody changed his mind, or no other disk could take over the metadata.
+    let (all, told) = (Arc::clone(inner), Arc::new(AtomicBool::new(false)));
+    let gone = Arc::clone(&told);
+    let leave = inner.change_disks(move |core| {
+        let wanted = core.state.disks.get(&no).is_some_and(|d| d.status.is_leaving());
+        if !wanted || holds_anything(&core.state, no) {
+            // Somebody changed his mind; or an extent came back to it, which the next plan moves.
+            return Ok(Vec::new());
+        }
+        if core.state.members.contains(&no) {
             let why = format!("disk {no} still holds metadata that no other disk has room for");
             return Err(Error::NoSpace { group: all.name.clone(), wanted_mb: 0, why });
         }
         core.space.remove_disk(no);
         all.disks.remove(no);
+        gone.store(true, Ordering::SeqCst);
         Ok(vec![Op::DiskGone { disk: no }])
     });
-    gone.await?;
-    let Some(disk) = disk else { return Ok(()) };
+    leave.await?;
+    let Some(disk) = disk.filter(|_| told.load(Ordering::SeqCst)) else { return Ok(()) };
+    // Nobody looks after it any more: whoever still waits for it is told that it left.
+    disk.left();
+    inner.log.moved.notify(usize::MAX);
+    inner.data.checksums.forget_disk(no);
     if disk.is_alive() {
+        let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
         // If this does not come through, the next mount does it.
-        let _ = within(&inner.env, inner.disk_timeout, label_former(disk.device())).await;
+        let _ = relabel(&disk, LabelStatus::Former, patience).await;
     }
+    let kind = IoErrorKind::Gone { reason: "it left the group" };
+    disk.fail(IoError::new(kind, &disk.device().geometry().name, IoOp::Open, 0, 0));
     Ok(())
-}
-
-/// Says on the disk that it belongs to no group any more.
-pub(crate) async fn label_former(
-    device: &Arc<dyn cellar_io::Device>,
-) -> Result<(), cellar_io::IoError> {
-    let scan = read_labels(device).await?;
-    match scan.newest() {
-        Some(label) => {
-            let label = Label { status: LabelStatus::Former, ..label.clone() };
-            write_labels(device, &label).await
-        }
-        None => Ok(()),
-    }
 }
 
 impl super::Group {

@@ -137,6 +137,21 @@ impl Room {
         map.unreserve(Au(au)).expect("only what was taken is given back");
     }
 
+    /// Keeps so many free AUs of a disk for metadata.
+    pub fn hold(&mut self, disk: u16, aus: u32) {
+        self.space.map_mut(DiskNo(disk)).expect("a disk of the group").hold(aus);
+    }
+
+    /// Free AUs of a disk that metadata may take.
+    pub fn free_for_metadata(&self, disk: u16) -> u32 {
+        self.space.disk(DiskNo(disk)).map_or(0, |d| d.map().free_for_metadata())
+    }
+
+    /// AUs of all disks that files have, or had until a change that is not yet durable.
+    pub fn legs(&self) -> u64 {
+        self.space.disks().map(|(_, d)| u64::from(d.map().used())).sum()
+    }
+
     pub fn set_online(&mut self, disk: u16, online: bool) {
         self.space.set_allocatable(DiskNo(disk), online).expect("a disk of the group");
     }

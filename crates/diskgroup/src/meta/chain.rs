@@ -67,18 +67,7 @@ impl Chain {
     /// # Errors
     /// The disk cannot be read.
     pub async fn read(device: &Arc<dyn Device>, group: Uuid, disk: Uuid) -> Result<Chain, IoError> {
-        let mut slots = Vec::new();
-        for offset in SUPERBLOCKS {
-            let block = device.read_at(Io::FOREGROUND, offset, BLOCK).await?;
-            let found = Superblock::decode(&block).and_then(|s| {
-                if s.group == group && s.disk == disk {
-                    Ok(s)
-                } else {
-                    Err(Damage::Foreign { what: "another group or disk" })
-                }
-            });
-            slots.push((offset, found));
-        }
+        let slots = read_slots(device, group, disk).await?;
         let mut ring = Vec::with_capacity((LOG_BLOCKS * BLOCK_U64) as usize);
         let step = 1 << 20;
         let pieces = (0..LOG_BLOCKS * BLOCK_U64)
@@ -115,6 +104,39 @@ impl Chain {
         all.sort_by_key(|h| std::cmp::Reverse((h.end.epoch, h.end.lsn, h.superblock.generation)));
         all
     }
+}
+
+/// Reads the superblock slots of a disk.
+async fn read_slots(
+    device: &Arc<dyn Device>,
+    group: Uuid,
+    disk: Uuid,
+) -> Result<Vec<(u64, Result<Superblock, Damage>)>, IoError> {
+    let mut slots = Vec::new();
+    for offset in SUPERBLOCKS {
+        let block = device.read_at(Io::FOREGROUND, offset, BLOCK).await?;
+        let found = Superblock::decode(&block).and_then(|s| {
+            if s.group == group && s.disk == disk {
+                Ok(s)
+            } else {
+                Err(Damage::Foreign { what: "another group or disk" })
+            }
+        });
+        slots.push((offset, found));
+    }
+    Ok(slots)
+}
+
+/// Whether a disk has a checkpoint of that group: then the group may be whole.
+///
+/// # Errors
+/// The disk cannot be read.
+pub(crate) async fn has_metadata(
+    device: &Arc<dyn Device>,
+    group: Uuid,
+    disk: Uuid,
+) -> Result<bool, IoError> {
+    Ok(read_slots(device, group, disk).await?.iter().any(|(_, slot)| slot.is_ok()))
 }
 
 /// Follows the log from where a superblock says it begins.

@@ -15,16 +15,16 @@ use crate::data::dirty_log::DirtyLog;
 use crate::disk::{Disk, lock};
 use crate::group::inner::{Batch, Inner, LogRoom, Request};
 use crate::meta::checkpoint::{self, Target};
-use crate::meta::labels::{read_labels, write_labels};
+use crate::meta::labels::{Patience, relabel};
 use crate::meta::rules;
 use crate::on_disk::checkpoint::{EncodedCheckpoint, chunks_for, encode};
-use crate::on_disk::label::{Label, LabelStatus};
+use crate::on_disk::label::LabelStatus;
 use crate::on_disk::layout::{
     BLOCK_U64, CHUNK_BYTES, LOG_BLOCKS, LOG_CHECKPOINT_AT, LOG_START, RECORD_BLOCKS_MAX,
 };
 use crate::on_disk::record;
-use crate::on_disk::superblock::{AuRun, LogPosition, RUNS_MAX};
-use crate::state::{GroupState, Op};
+use crate::on_disk::superblock::{AuRun, LogPosition, RUNS_MAX, aus_in};
+use crate::state::{DiskStatus, GroupState, Op};
 
 /// What the committer knows of the metadata on one disk.
 #[derive(Clone, Copy, Debug)]
@@ -142,18 +142,16 @@ impl Committer {
         result.map_err(|Fatal(why)| why)
     }
 
-    /// Labels that a CREATE which was cut off left as "being created" say "member" from here on:
-    /// nobody may take these disks without FORCE. A disk that cannot be labelled fails.
+    /// Labels that a CREATE which was cut off left as "being created" say "member" from here on,
+    /// before anything of the group's users is on these disks: nobody may take them without FORCE.
+    /// A disk that cannot be labelled in time fails, and leaves.
     pub async fn correct_labels(&self, creating: &[u16]) {
-        for no in creating {
-            let Some(disk) = self.inner.disk(*no) else { continue };
-            let Ok(scan) = read_labels(disk.device()).await else { continue };
-            let Some(label) = scan.newest() else { continue };
-            let label = Label { status: LabelStatus::Member, ..label.clone() };
-            if let Err(error) = write_labels(disk.device(), &label).await {
-                disk.fail(error);
-            }
-        }
+        let patience = Patience { env: &self.inner.env, limit: self.inner.disk_timeout };
+        let disks = creating.iter().filter_map(|no| self.inner.disk(*no));
+        let relabelled = disks.map(|disk| async move {
+            let _ = relabel(&disk, LabelStatus::Member, patience).await;
+        });
+        join_all(relabelled).await;
     }
 
     /// Runs until the group is dismounted or cannot go on.
@@ -351,17 +349,14 @@ impl Committer {
     }
 
     /// A group that would lose the last copy of anything mirrored stops instead: when the disk
-    /// comes back nothing is lost. An external group needs every disk.
+    /// comes back nothing is lost. An external group needs every disk that holds anything.
     fn check_survivable(&self, failed: &[u16]) -> Result<(), Fatal> {
         let core = lock(&self.inner.core);
         let state = &core.state;
-        if state.header.redundancy == crate::on_disk::label::Redundancy::External {
-            drop(core);
-            return Err(Fatal(format!("lost {}", self.lost_words(failed))));
-        }
+        let external = state.header.redundancy == crate::on_disk::label::Redundancy::External;
         let alive = |disk: u16| state.is_online(disk) && !failed.contains(&disk);
         let lost = state.files.values().find(|f| {
-            f.attributes.copies > 1
+            (external || f.attributes.copies > 1)
                 && f.legs
                     .chunks(f.attributes.copies.into())
                     .any(|legs| !legs.iter().any(|leg| alive(leg.disk)))
@@ -389,6 +384,10 @@ impl Committer {
         for disk in failed {
             core.space.set_online(*disk, false);
         }
+        // What one of them still had to give away is to come from other copies now.
+        if core.state.disks.values().any(|d| d.status == DiskStatus::Forcing) {
+            self.inner.rebalance.wish();
+        }
         payload
     }
 
@@ -406,7 +405,7 @@ impl Committer {
             let wanted = rules::choose(redundancy, &current, &candidates);
             let new: Vec<u16> = wanted.iter().copied().filter(|d| !current.contains(d)).collect();
             let grows = !new.is_empty() && wanted.len() > current.len();
-            if wanted.is_empty() || !(grows || self.only_leaving_go(&current, &wanted)) {
+            if wanted.is_empty() || !(grows || self.a_leaving_one_goes(&current, &wanted)) {
                 return Ok(());
             }
             let roomy = self.make_areas(&new);
@@ -418,14 +417,22 @@ impl Committer {
                 self.checkpoint(&new).await?;
             }
             // From here on they get every mark of a dirty region too. A failure fails the disk.
+            let mut has_marks = true;
             for no in &new {
-                let _ = DirtyLog::join(&self.inner, &self.disk(*no)).await;
+                let joined = DirtyLog::join(&self.inner, &self.disk(*no)).await;
+                has_marks &= matches!(joined, Ok(true));
             }
             let failed = !self.failed_disks().is_empty();
-            if failed || !self.all_members(&new) || self.set() != current {
+            if failed || !has_marks || !self.all_members(&new) || self.set() != current {
                 self.not_joined(&new, &mut full);
+                if self.inner.is_stopped() {
+                    return Ok(());
+                }
                 if failed {
                     Box::pin(self.take_out_failed()).await?;
+                } else if !has_marks {
+                    // Not asked again: it answers, and does not take them.
+                    full.extend(&new);
                 }
                 continue;
             }
@@ -436,8 +443,12 @@ impl Committer {
                 apply_all(&mut core.state, &[Op::Epoch { epoch }, Op::Members { members }])
             };
             self.write_set(&payload, wanted.clone()).await?;
-            for no in current.iter().filter(|no| !wanted.contains(no)) {
-                self.forget_member(*no);
+            // If it did not reach all of them, the old set is the committed one, and who is to go
+            // is still needed for a majority of it.
+            if self.committed == [wanted.clone()] {
+                for no in current.iter().filter(|no| !wanted.contains(no)) {
+                    self.forget_member(*no);
+                }
             }
             for no in &new {
                 self.inner.data.dirty_log.joined(*no);
@@ -449,13 +460,12 @@ impl Committer {
         }
     }
 
-    /// Whether a set differs from the present one, and lacks of it only disks that are being
-    /// dropped.
-    fn only_leaving_go(&self, current: &[u16], wanted: &[u16]) -> bool {
+    /// Whether a set lacks, of the present one, a disk that is being dropped. (It may lack another
+    /// too: four failure groups have a set of three, after five that had one of five.)
+    fn a_leaving_one_goes(&self, current: &[u16], wanted: &[u16]) -> bool {
         let core = lock(&self.inner.core);
-        let mut gone = current.iter().filter(|no| !wanted.contains(no)).peekable();
-        gone.peek().is_some()
-            && gone.all(|no| core.state.disks.get(no).is_some_and(|d| d.status.is_leaving()))
+        let mut gone = current.iter().filter(|no| !wanted.contains(no));
+        gone.any(|no| core.state.disks.get(no).is_some_and(|d| d.status.is_leaving()))
     }
 
     /// The newest set, as the state has it.
@@ -526,6 +536,7 @@ impl Committer {
                     return Err(Fatal("a change of the metadata was left half-way".into()));
                 }
                 let batches: Vec<Batch> = std::iter::from_fn(|| core.take_batch()).collect();
+                core.measure();
                 (batches, core.state.encode())
             };
             // All of them first: taking the failed out may write a checkpoint of its own, which
@@ -595,13 +606,13 @@ impl Committer {
         disks.iter().all(|no| {
             let (_, area) = self.next_checkpoint(*no);
             let runs = &core.state.disks[no].areas[usize::from(area)];
-            runs.iter().map(|r| u64::from(r.count) * self.inner.au_size).sum::<u64>() >= bytes
+            u64::from(aus_in(runs)) * self.inner.au_size >= bytes
         })
     }
 
     /// Makes the area that the next checkpoint goes to large enough on each disk, with room to
-    /// grow. The operations are queued, so they are in the log before the area is named. Returns the
-    /// disks that have the room.
+    /// grow. The operations are queued, so they are in the log before the area is named. Returns
+    /// the disks that have the room.
     fn make_areas(&mut self, disks: &[u16]) -> Vec<u16> {
         let mut core = lock(&self.inner.core);
         // The state grows a little by the very operations queued here, and by what others queue
@@ -609,16 +620,21 @@ impl Committer {
         let content = core.state.encode().len() as u64;
         let wanted = chunks_for(content + content / 8 + (64 << 10)) * CHUNK_BYTES as u64;
         let least = chunks_for(content) * CHUNK_BYTES as u64;
+        let needed = core.area_needed();
         let mut roomy = Vec::new();
         for no in disks {
             let (_, area) = self.next_checkpoint(*no);
-            let had = core.state.disks[no].areas[usize::from(area)].clone();
+            let areas = &core.state.disks[no].areas;
+            let had = areas[usize::from(area)].clone();
+            // What the other area lacks is left to it, as long as this one can do without.
+            let left = needed.saturating_sub(aus_in(&areas[1 - usize::from(area)]));
             let mut runs = had.clone();
-            let room = |runs: &[AuRun]| -> u64 {
-                runs.iter().map(|r| u64::from(r.count) * self.inner.au_size).sum()
-            };
+            let room = |runs: &[AuRun]| u64::from(aus_in(runs)) * self.inner.au_size;
             let mut taken = Vec::new();
             while room(&runs) < wanted && runs.len() < RUNS_MAX {
+                if room(&runs) >= least && core.space.free_for_metadata(*no) <= left {
+                    break;
+                }
                 // When the group is full, what is there will do if the content itself fits.
                 let Some(au) = core.space.reserve(*no) else { break };
                 taken.push(au);

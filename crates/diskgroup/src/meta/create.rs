@@ -1,19 +1,24 @@
 //! CREATE DISKGROUP: labels that say "being created", the first checkpoint, labels that say
 //! "member".
 //!
-//! Stopped before the first label says member: every disk may be taken again without FORCE.
-//! Stopped after: all metadata was durable before, so a mount finds a whole group.
+//! Stopped before the first checkpoint is durable: every disk may be taken again without FORCE.
+//! Stopped after: a disk with metadata of the group, or with a label that says member, is taken
+//! with FORCE only; a mount finds a whole group and completes the labels before anything is written
+//! to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use cellar_io::{Device, SharedEnv};
+use cellar_io::{Device, IoError, IoErrorKind, Op, SharedEnv};
 
-use crate::disk::{Disk, DiskIdentity};
+use crate::disk::{Disk, DiskIdentity, FLUSH_TIMES};
 use crate::error::Error;
 use crate::group::check_attributes;
+use crate::meta::chain::has_metadata;
 use crate::meta::checkpoint::{self, Target};
-use crate::meta::labels::{read_labels, write_labels};
+use crate::meta::labels::{Patience, read_labels_within, write_labels};
+use crate::meta::mount::within;
 use crate::meta::rules::{self, Candidate};
 use crate::names::{DiskName, FailGroupName, GroupName};
 use crate::on_disk::checkpoint::encode;
@@ -25,6 +30,8 @@ use crate::state::{DiskState, DiskStatus, GroupHeader, GroupState, Stale};
 
 /// The smallest number of AUs on a disk: checksums, two checkpoint areas and one for data.
 const AUS_MIN: u32 = 4;
+/// A request unanswered for this long fails the creation, as it fails a disk of a mounted group.
+const DISK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What to create.
 #[derive(Clone)]
@@ -148,8 +155,9 @@ pub async fn create(env: &SharedEnv, spec: CreateGroup) -> Result<(), Error> {
     let sector = sector_size(&spec)?;
     check_attributes(&spec.attributes)?;
     let planned = plan(env, &name, &spec)?;
+    let patience = Patience { env, limit: DISK_TIMEOUT };
     for p in &planned {
-        check_label(p).await?;
+        check_label(p, patience).await?;
     }
     let header = GroupHeader {
         uuid: uuid(env),
@@ -247,22 +255,34 @@ pub(crate) fn plan_disks<'a>(
 }
 
 /// Checks that nobody's data is on a new disk, or that FORCE was given.
-pub(crate) async fn check_label(p: &Planned) -> Result<(), Error> {
+pub(crate) async fn check_label(p: &Planned, patience: Patience<'_>) -> Result<(), Error> {
     let unusable =
         |why: String, number| Error::DiskUnusable { disk: p.disk.path.clone(), why, number };
-    let found = read_labels(&p.disk.device).await?;
+    let device = &p.disk.device;
+    let found = read_labels_within(device, patience).await?;
     let free = match found.newest() {
-        Some(label) if label.status == LabelStatus::Member => {
-            if p.disk.force {
+        Some(label) if label.status == LabelStatus::Former => true,
+        Some(label) => {
+            let is_member = label.status == LabelStatus::Member;
+            // A CREATE that was cut off: was it early, or is all of its metadata there?
+            let is_whole = is_member || {
+                let slots = has_metadata(device, label.group, label.disk);
+                patience.wait(device, Op::Read, slots).await?
+            };
+            if is_whole && !p.disk.force {
+                let cut_off = if is_member { "" } else { ", whose creation was cut off" };
+                let why = format!(
+                    "it belongs to disk group \"{}\" as \"{}\"{cut_off}; FORCE takes it and \
+                     destroys its data",
+                    label.group_name, label.disk_name
+                );
+                return Err(unusable(why, 15033));
+            }
+            if is_whole {
                 return Ok(());
             }
-            let why = format!(
-                "it belongs to disk group \"{}\" as \"{}\"; FORCE takes it and destroys its data",
-                label.group_name, label.disk_name
-            );
-            return Err(unusable(why, 15033));
+            true
         }
-        Some(_) => true,
         None => !matches!(
             found.damage(),
             Some(Damage::Version { .. } | Damage::Features { .. } | Damage::Checksum)
@@ -285,12 +305,13 @@ async fn write_all(
     planned: &[Planned],
 ) -> Result<(), Error> {
     let label = |p: &Planned, status| p.label(&header, status, spec.holds_catalog);
+    let patience = Patience { env, limit: DISK_TIMEOUT };
     for p in planned {
-        write_labels(&p.disk.device, &label(p, LabelStatus::Creating)).await?;
+        write_labels(&p.disk.device, &label(p, LabelStatus::Creating), patience).await?;
     }
     write_metadata(env, &header, spec, planned).await?;
     for p in planned {
-        write_labels(&p.disk.device, &label(p, LabelStatus::Member)).await?;
+        write_labels(&p.disk.device, &label(p, LabelStatus::Member), patience).await?;
     }
     Ok(())
 }
@@ -324,7 +345,12 @@ async fn write_metadata(
             runs: &state.disks[no].areas[0],
             generation: 1,
         };
-        checkpoint::write(&target, &encoded, position).await?;
+        let written = checkpoint::write(&target, &encoded, position);
+        within(env, DISK_TIMEOUT * FLUSH_TIMES, written).await.unwrap_or_else(|| {
+            let after_ms = DISK_TIMEOUT.as_millis() as u64;
+            let name = &disk.device().geometry().name;
+            Err(IoError::new(IoErrorKind::Timeout { after_ms }, name, Op::Write, 0, 0))
+        })?;
     }
     Ok(())
 }

@@ -1,11 +1,15 @@
 //! Reading and writing the labels of a disk.
 
+use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
-use cellar_io::{Device, DeviceExt, Durability, Io, IoError};
+use cellar_io::{Device, DeviceExt, Durability, Io, IoError, IoErrorKind, Op, SharedEnv};
 
+use crate::disk::{Disk, FLUSH_TIMES};
+use crate::meta::mount::within;
 use crate::on_disk::Damage;
-use crate::on_disk::label::Label;
+use crate::on_disk::label::{Label, LabelStatus};
 use crate::on_disk::layout::{BLOCK, BLOCK_U64, DISK_BYTES_MIN, LABEL_HEAD, LABEL_TAIL};
 
 /// What stands in the four label slots of a disk.
@@ -40,11 +44,46 @@ pub fn label_offsets(size: u64) -> [u64; 4] {
     [LABEL_HEAD[0], LABEL_HEAD[1], end - LABEL_TAIL[0], end - LABEL_TAIL[1]]
 }
 
+/// How long one request to a disk may go unanswered, as on the data path; a flush may take so many
+/// times longer.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience<'a> {
+    pub env: &'a SharedEnv,
+    pub limit: Duration,
+}
+
+impl Patience<'_> {
+    /// Waits for `request`, but not past the limit.
+    pub async fn wait<T>(
+        self,
+        device: &Arc<dyn Device>,
+        op: Op,
+        request: impl Future<Output = Result<T, IoError>>,
+    ) -> Result<T, IoError> {
+        let times = if op == Op::Flush { FLUSH_TIMES } else { 1 };
+        match within(self.env, self.limit * times, request).await {
+            Some(result) => result,
+            None => {
+                let after_ms = self.limit.as_millis() as u64;
+                let name = &device.geometry().name;
+                Err(IoError::new(IoErrorKind::Timeout { after_ms }, name, op, 0, 0))
+            }
+        }
+    }
+}
+
 /// Reads all label slots. A slot that cannot be read counts as damaged: the others may do.
 ///
 /// # Errors
 /// None of the slots can be read.
 pub async fn read_labels(device: &Arc<dyn Device>) -> Result<LabelScan, IoError> {
+    scan(device, None).await
+}
+
+async fn scan(
+    device: &Arc<dyn Device>,
+    patience: Option<Patience<'_>>,
+) -> Result<LabelScan, IoError> {
     let size = device.geometry().size;
     if size < DISK_BYTES_MIN {
         return Ok(LabelScan { slots: vec![(0, Err(Damage::Blank))] });
@@ -52,8 +91,15 @@ pub async fn read_labels(device: &Arc<dyn Device>) -> Result<LabelScan, IoError>
     let mut slots = Vec::new();
     let mut failure = None;
     for offset in label_offsets(size) {
-        match device.read_at(Io::FOREGROUND, offset, BLOCK).await {
+        let read = device.read_at(Io::FOREGROUND, offset, BLOCK);
+        let read = match patience {
+            Some(patience) => patience.wait(device, Op::Read, read).await,
+            None => read.await,
+        };
+        match read {
             Ok(block) => slots.push((offset, Label::decode(&block))),
+            // A disk that does not answer is not asked four times.
+            Err(error) if matches!(error.kind, IoErrorKind::Timeout { .. }) => return Err(error),
             Err(error) => failure = Some(error),
         }
     }
@@ -63,13 +109,28 @@ pub async fn read_labels(device: &Arc<dyn Device>) -> Result<LabelScan, IoError>
     }
 }
 
+/// Reads all label slots, as [`read_labels`] does, of a disk that may never answer.
+///
+/// # Errors
+/// None of the slots can be read in time.
+pub(crate) async fn read_labels_within(
+    device: &Arc<dyn Device>,
+    patience: Patience<'_>,
+) -> Result<LabelScan, IoError> {
+    scan(device, Some(patience)).await
+}
+
 /// Writes `label` to all four slots, those that do not hold the newest copy first, with a flush
 /// between: at every moment one slot holds a whole label.
 ///
 /// # Errors
-/// The first write that failed.
-pub async fn write_labels(device: &Arc<dyn Device>, label: &Label) -> Result<(), IoError> {
-    let old = read_labels(device).await?;
+/// The first request that failed, or was not answered in time.
+pub(crate) async fn write_labels(
+    device: &Arc<dyn Device>,
+    label: &Label,
+    patience: Patience<'_>,
+) -> Result<(), IoError> {
+    let old = read_labels_within(device, patience).await?;
     let newest = old.newest().map(|l| l.generation);
     let holds_newest = |at: u64| {
         old.slots.iter().any(|(o, l)| *o == at && l.as_ref().ok().map(|l| l.generation) == newest)
@@ -85,9 +146,35 @@ pub async fn write_labels(device: &Arc<dyn Device>, label: &Label) -> Result<(),
     let block = bytes::Bytes::from(label.encode().0.to_vec());
     for half in [first, later] {
         for at in half {
-            device.write_at(Io::COMMIT, at, block.clone(), Durability::Cached).await?;
+            let write = device.write_at(Io::COMMIT, at, block.clone(), Durability::Cached);
+            patience.wait(device, Op::Write, write).await?;
         }
-        device.flush(Io::COMMIT).await?;
+        patience.wait(device, Op::Flush, device.flush(Io::COMMIT)).await?;
     }
     Ok(())
+}
+
+/// Gives the label of a disk of a mounted group another status, durably.
+///
+/// # Errors
+/// The disk has no label, or could not be written in time. It has failed.
+pub(crate) async fn relabel(
+    disk: &Disk,
+    status: LabelStatus,
+    patience: Patience<'_>,
+) -> Result<(), IoError> {
+    let device = disk.device();
+    let written = async {
+        let scan = read_labels_within(device, patience).await?;
+        let label = scan.newest().ok_or_else(|| {
+            let kind = IoErrorKind::Gone { reason: "its label is gone" };
+            IoError::new(kind, &device.geometry().name, Op::Read, 0, 0)
+        })?;
+        write_labels(device, &Label { status, ..label.clone() }, patience).await
+    };
+    let written = written.await;
+    if let Err(error) = &written {
+        disk.fail(error.clone());
+    }
+    written
 }

@@ -18,6 +18,11 @@ pub struct AuRun {
     pub count: u32,
 }
 
+/// AUs in all runs of an area.
+pub fn aus_in(runs: &[AuRun]) -> u32 {
+    runs.iter().fold(0, |aus, run| aus.saturating_add(run.count))
+}
+
 /// A place in the endless metadata log: the number of its block, and what the record before it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct LogPosition {

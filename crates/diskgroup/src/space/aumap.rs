@@ -33,7 +33,9 @@ pub enum AuError {
 ///
 /// AUs that hold our own metadata are *reserved*: the checksum AUs, at every `checksum_stride`th
 /// index from 0, for good; checkpoints, dirty logs and maps by [`AuMap::reserve`]. They are counted
-/// apart and are in none of `total`, `used`, `free`. Memory: one bit an AU and 1/64 of that.
+/// apart and are in none of `total`, `used`, `free`. So are free AUs that are *held* for metadata
+/// still to come ([`AuMap::hold`]): only [`AuMap::reserve`] takes them. Memory: one bit an AU and
+/// 1/64 of that.
 #[derive(Clone, Debug)]
 pub struct AuMap {
     aus: u32,
@@ -47,6 +49,7 @@ pub struct AuMap {
     free_count: u32,
     metadata: BTreeSet<u32>,
     checksum_count: u32,
+    held: u32,
 }
 
 fn words(bits: usize) -> usize {
@@ -80,6 +83,7 @@ impl AuMap {
             free_count: 0,
             metadata: BTreeSet::new(),
             checksum_count: 0,
+            held: 0,
         };
         map.grow(aus);
         map
@@ -172,9 +176,34 @@ impl AuMap {
     ///
     /// With the AU behind a file's last one as the hint, files lie in runs.
     pub fn allocate(&mut self, hint: Au) -> Option<Au> {
+        if self.free_count() == 0 {
+            return None;
+        }
+        self.take_any(hint)
+    }
+
+    fn take_any(&mut self, hint: Au) -> Option<Au> {
         let au = self.find(hint)?;
         self.clear(au);
         Some(Au(au))
+    }
+
+    /// Keeps so many free AUs for our own metadata: files get none of them. Where fewer are free,
+    /// those that become free are kept first.
+    pub fn hold(&mut self, aus: u32) {
+        self.held = aus;
+    }
+
+    /// Free AUs that are kept for our own metadata.
+    #[must_use]
+    pub fn held(&self) -> u32 {
+        self.held.min(self.free_count)
+    }
+
+    /// AUs that our own metadata may still take: all that are free.
+    #[must_use]
+    pub fn free_for_metadata(&self) -> u32 {
+        self.free_count
     }
 
     /// Takes this very AU, as replaying a map does.
@@ -210,7 +239,7 @@ impl AuMap {
 
     /// Takes an AU for our own metadata, the lowest free one at or behind `hint`.
     pub fn reserve(&mut self, hint: Au) -> Option<Au> {
-        let au = self.allocate(hint)?;
+        let au = self.take_any(hint)?;
         self.metadata.insert(au.0);
         Some(au)
     }
@@ -251,7 +280,7 @@ impl AuMap {
         self.aus
     }
 
-    /// AUs that hold our own metadata.
+    /// AUs that hold our own metadata, without those that are kept for it.
     #[must_use]
     pub fn reserved(&self) -> u32 {
         // At most one an AU, so it fits.
@@ -261,19 +290,19 @@ impl AuMap {
     /// AUs files may use, taken ones included.
     #[must_use]
     pub fn total(&self) -> u32 {
-        self.aus - self.reserved()
+        self.aus - self.reserved() - self.held()
     }
 
     /// AUs files hold.
     #[must_use]
     pub fn used(&self) -> u32 {
-        self.total() - self.free_count
+        self.total() - self.free_count()
     }
 
     /// AUs files may still take.
     #[must_use]
     pub fn free_count(&self) -> u32 {
-        self.free_count
+        self.free_count - self.held()
     }
 
     /// Bytes of memory the map takes, without the struct itself.

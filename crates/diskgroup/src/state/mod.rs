@@ -6,6 +6,7 @@
 
 pub mod file;
 mod op;
+pub(crate) mod size;
 mod validate;
 
 use std::collections::BTreeMap;
@@ -178,6 +179,15 @@ impl GroupState {
     /// The content of a checkpoint.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::new();
+        self.put_all_but_files(&mut w);
+        w.put_u32(u32::try_from(self.files.len()).expect("file numbers are 32 bits"));
+        for file in self.files.values() {
+            file.put(&mut w);
+        }
+        w.into_bytes()
+    }
+
+    fn put_all_but_files(&self, w: &mut Writer) {
         w.put_u16(CONTENT_VERSION);
         let h = &self.header;
         w.put_u64(h.uuid.0 as u64);
@@ -196,7 +206,7 @@ impl GroupState {
         w.put_u16(u16::try_from(self.disks.len()).expect("disk numbers are 16 bits"));
         for (no, disk) in &self.disks {
             w.put_u16(*no);
-            disk.put(&mut w);
+            disk.put(w);
         }
         w.put_u16(u16::try_from(self.members.len()).expect("at most five"));
         for member in &self.members {
@@ -207,12 +217,7 @@ impl GroupState {
             w.put_str(name);
             w.put_str(value);
         }
-        self.names.encode(&mut w);
-        w.put_u32(u32::try_from(self.files.len()).expect("file numbers are 32 bits"));
-        for file in self.files.values() {
-            file.put(&mut w);
-        }
-        w.into_bytes()
+        self.names.encode(w);
     }
 
     /// Reads the content of a checkpoint.

@@ -228,6 +228,10 @@ impl Op {
             | Op::DiskShrink { .. }
             | Op::DiskSize { .. }
             | Op::Rebalance { .. }
+            // What makes room is never refused for want of room: room for the worst coding of all
+            // legs is kept.
+            | Op::DiskJoin { .. }
+            | Op::FileMove { .. }
             | Op::Name(NameOp::RmDir { .. } | NameOp::Unlink { .. }) => false,
             Op::Area { .. }
             | Op::FileCreate { .. }
@@ -235,12 +239,17 @@ impl Op {
             | Op::FilePublish { .. }
             | Op::Pieces { .. }
             | Op::Name(_)
-            | Op::DiskJoin { .. }
             | Op::DiskRename { .. }
-            // A run of legs that was one is cut.
-            | Op::FileMove { .. }
             | Op::Attribute { .. } => true,
         }
+    }
+
+    /// Whether other disks, or larger or smaller ones, take part afterwards.
+    pub fn changes_disks(&self) -> bool {
+        matches!(
+            self,
+            Op::DiskJoin { .. } | Op::DiskGone { .. } | Op::DiskSize { .. } | Op::DiskRename { .. }
+        )
     }
 
     /// Appends the operation to a record's payload.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use cellar_diskgroup::on_disk::superblock::Superblock;
 use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{Error, FileSpec, Group, Redundancy};
-use cellar_io::EnvExt;
 use cellar_io::sim::Rng;
+use cellar_io::{Device, EnvExt};
 
 use crate::rig::{Rig, Shape};
 
@@ -22,6 +22,7 @@ struct Seen {
     checkpoints: u64,
     grown_areas: u32,
     lost: u32,
+    refused: u32,
 }
 
 struct World {
@@ -33,6 +34,9 @@ struct World {
     doubtful: RefCell<BTreeSet<String>>,
     next: Cell<u32>,
     lost: Cell<u32>,
+    /// A file has all the room there is.
+    full: Cell<bool>,
+    refused: Cell<u32>,
 }
 
 impl World {
@@ -77,7 +81,15 @@ impl World {
         };
         self.doubtful.borrow_mut().insert(name.clone());
         match add {
-            true => group.add_alias(&name, "one").await?,
+            true => match group.add_alias(&name, "one").await {
+                // Nothing was done. What makes the metadata smaller is never refused.
+                Err(Error::NoSpace { .. }) if self.full.get() => {
+                    self.refused.set(self.refused.get() + 1);
+                    self.doubtful.borrow_mut().remove(&name);
+                    return Ok(());
+                }
+                added => added?,
+            },
             false => group.remove(&name).await?,
         }
         self.doubtful.borrow_mut().remove(&name);
@@ -88,11 +100,24 @@ impl World {
         Ok(())
     }
 
+    /// Gives a file all the room there is.
+    async fn fill(&self, group: &Group) {
+        self.full.set(true);
+        let one = group.open("one").unwrap();
+        let mut size = one.geometry().size;
+        while one.allocate(size + (1 << 20)).await.is_ok() {
+            size += 1 << 20;
+        }
+    }
+
     /// From a mount to a crash, or the end of a round of work.
-    async fn life(&self, lose: Option<usize>) {
+    async fn life(&self, lose: Option<usize>, fill: bool) {
         let group = self.mount().await;
         self.settle(&group);
         group.check().unwrap();
+        if fill {
+            self.fill(&group).await;
+        }
         let rounds = 30 + self.below(250);
         let lose_at = self.below(rounds);
         for round in 0..rounds {
@@ -101,7 +126,7 @@ impl World {
                 self.lost.set(self.lost.get() + 1);
             }
             let many = [1, 1, 6, 60][self.below(4) as usize];
-            let full = self.names.borrow().len() > 6000;
+            let full = self.names.borrow().len() > 6000 + 4000 * usize::from(self.full.get());
             let changes = (0..1 + self.below(many)).map(|_| {
                 let add = !full && self.below(5) > 0;
                 self.change(&group, add)
@@ -124,6 +149,8 @@ fn run(seed: u64, seen: &mut Seen) {
         doubtful: RefCell::default(),
         next: Cell::new(0),
         lost: Cell::new(0),
+        full: Cell::new(false),
+        refused: Cell::new(0),
     };
     w.rig
         .run(async {
@@ -150,7 +177,11 @@ fn run(seed: u64, seen: &mut Seen) {
             5 => Some((first + 1) % 4),
             _ => None,
         };
-        if w.rig.run(w.life(lose)).is_none() {
+        let roomy = seed.is_multiple_of(3);
+        let fill = !roomy && life >= seed % 5;
+        // Two disks hold the last copies of something that is on all of them.
+        let lose = lose.filter(|_| w.lost.get() == 0 || roomy);
+        if w.rig.run(w.life(lose, fill)).is_none() {
             seen.crashes += 1;
             w.rig.sim.restart();
         }
@@ -167,7 +198,8 @@ fn run(seed: u64, seen: &mut Seen) {
     seen.checkpoints += furthest.generation;
     seen.grown_areas += u32::from(furthest.runs.iter().map(|r| r.count).sum::<u32>() > 1);
     w.rig.disks.iter().for_each(|d| d.heal());
-    w.rig.run(w.life(None)).unwrap();
+    w.rig.run(w.life(None, false)).unwrap();
+    seen.refused += w.refused.get();
 }
 
 #[test]
@@ -180,7 +212,7 @@ fn no_crash_loses_a_name_while_the_log_goes_round_and_areas_grow() {
         run(seed, &mut seen);
     }
     eprintln!("{seen:?}");
-    let Seen { crashes, laps, checkpoints, grown_areas, lost } = seen;
+    let Seen { crashes, laps, checkpoints, grown_areas, lost, refused: _ } = seen;
     assert!(seeds < 24 || crashes > 24 && lost > 12, "{crashes} crashes, {lost} lost");
     assert!(seeds < 24 || laps > 5 && checkpoints > 40, "{laps} laps, {checkpoints} checkpoints");
     assert!(seeds < 24 || grown_areas > 6, "{grown_areas} areas grew");
