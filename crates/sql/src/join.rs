@@ -5,12 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cellar_instance::catalog::{Table, TableKind};
 use cellar_instance::database::{Database, DiskRequest, GroupRequest, Mounted};
+use cellar_instance::groups::CATALOG_PATH;
 use cellar_instance::parameters::Scope as InstanceScope;
 use cellar_instance::session::Session;
 use cellar_instance::views::{self as instance_views, ViewDef};
 use object_store::ObjectStore;
 
 use crate::error::Error;
+use crate::guard;
 use crate::host::{Host, Reply, TableDefinition};
 use crate::statement::{
     Command, Contents, CreateDiskgroup, GroupAction, Groups, Redundancy, Scope,
@@ -118,6 +120,11 @@ impl InstanceHost {
     async fn alter_mounted(&self, mounted: &Mounted, action: &GroupAction) -> Result<(), Error> {
         let group = &mounted.group;
         let inside = |path: &str| inside(group.name(), path);
+        for path in taken_away(action) {
+            let path = inside(path)?;
+            self.check_writable(group.name(), &path)?;
+            guard::check_removable(&guard::files_of(&self.tables()), group.name(), &path)?;
+        }
         let result = match action {
             GroupAction::AddDirectory(paths) => {
                 for path in paths {
@@ -148,6 +155,18 @@ impl InstanceHost {
             GroupAction::Mount { .. } | GroupAction::Dismount { .. } => Ok(()),
         };
         result.map_err(group_error)
+    }
+}
+
+/// The names that an action takes away, with what is below them.
+fn taken_away(action: &GroupAction) -> Vec<&str> {
+    match action {
+        GroupAction::DropFile(paths) => paths.iter().map(String::as_str).collect(),
+        GroupAction::DropAlias(path)
+        | GroupAction::DropDirectory { path, force: true }
+        | GroupAction::RenameDirectory { from: path, .. }
+        | GroupAction::RenameAlias { from: path, .. } => vec![path.as_str()],
+        _ => Vec::new(),
     }
 }
 
@@ -209,11 +228,23 @@ impl Host for InstanceHost {
         Ok(true)
     }
 
+    fn check_writable(&self, group: &str, path: &str) -> Result<(), Error> {
+        let path = path.trim_matches('/');
+        let above = CATALOG_PATH.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
+        let holds = path == CATALOG_PATH || above;
+        if !holds || self.database.group(group).is_ok_and(|m| m.number != 1) {
+            return Ok(());
+        }
+        let text = format!("file \"+{group}/{CATALOG_PATH}\" holds the catalog of this database");
+        Err(Error::new(15028, "55006", text).next("leave it: without it no table is known"))
+    }
+
     async fn run(&self, command: Command) -> Result<Reply, Error> {
         match command {
             Command::CreateDiskgroup(create) => self.create(create).await,
             Command::DropDiskgroup { name, contents } => {
                 let including = matches!(contents, Contents::Including { .. });
+                guard::check_group(&guard::files_of(&self.tables()), &name)?;
                 self.database.drop_group(&name, including).await?;
                 done("Diskgroup dropped.")
             }
@@ -230,8 +261,7 @@ impl Host for InstanceHost {
                 done("Diskgroup altered.")
             }
             Command::SetParameter { name, value, scope: s, comment } => {
-                let instance = self.database.instance();
-                instance.alter_system_set(&name, &value, scope(s))?;
+                self.database.alter_system_set(&name, &value, scope(s))?;
                 let mut reply = done("System altered.")?;
                 if comment.is_some() {
                     reply.notices.push("the comment is not kept: cellar.toml has none".to_owned());
@@ -239,7 +269,7 @@ impl Host for InstanceHost {
                 Ok(reply)
             }
             Command::ResetParameter { name, scope: s } => {
-                self.database.instance().alter_system_reset(&name, scope(s))?;
+                self.database.alter_system_reset(&name, scope(s))?;
                 done("System altered.")
             }
             Command::Flush { what } => Err(Error::not_yet(format!("ALTER SYSTEM FLUSH {what}"))),
