@@ -73,7 +73,10 @@ fn refused(statement: &SqlStatement) -> Error {
             "drop table, then create external table over the same file with the columns that are \
              wanted",
         ),
-        _ => error.next("README.md tells which statements there are"),
+        _ => error.next(
+            "there are SELECT, COPY, CREATE EXTERNAL TABLE, CREATE VIEW, DROP, INSERT, SHOW, \
+             DESCRIBE, EXPLAIN, SET, and CREATE, ALTER and DROP DISKGROUP",
+        ),
     }
 }
 

@@ -61,6 +61,8 @@ enum Shape {
 pub struct CsvSeen {
     /// Columns, from 0, with a whole number written with zeros in front: a code, not a number.
     pub padded: BTreeSet<usize>,
+    /// What the first line calls the columns; empty if it is no header.
+    pub names: Vec<String>,
 }
 
 /// Looks at a CSV text as it goes by, in pieces of any length.
@@ -240,7 +242,8 @@ impl CsvCheck {
         if self.fault.is_none() {
             self.end_record();
         }
-        self.fault.map_or(Ok(self.seen), Err)
+        let seen = CsvSeen { names: self.names, ..self.seen };
+        self.fault.map_or(Ok(seen), Err)
     }
 }
 

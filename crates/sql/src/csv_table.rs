@@ -1,5 +1,7 @@
 //! Looks through the CSV files of an external table before there is one.
 
+use std::collections::BTreeSet;
+
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::CreateExternalTable;
@@ -40,15 +42,16 @@ fn form_of(create: &CreateExternalTable) -> Option<CsvForm> {
     Some(form)
 }
 
-/// Reads every CSV file of the table once.
+/// Reads every CSV file of the table once. What comes back is for the user to know.
 ///
 /// # Errors
 /// 29913 with file, line and column of what a query would take in silence.
 pub(crate) async fn check(
     context: &SessionContext,
     create: &CreateExternalTable,
-) -> Result<(), Error> {
-    let Some(form) = form_of(create) else { return Ok(()) };
+) -> Result<Vec<String>, Error> {
+    let Some(form) = form_of(create) else { return Ok(Vec::new()) };
+    let mut padded = BTreeSet::new();
     for location in &create.locations {
         let url = ListingTableUrl::parse(location).map_err(|e| from_datafusion(&e))?;
         let store = context.runtime_env().object_store(&url).map_err(|e| from_datafusion(&e))?;
@@ -66,16 +69,23 @@ pub(crate) async fn check(
             while let Some(piece) = bytes.try_next().await.map_err(|e| from_store(&e))? {
                 check.feed(&piece);
             }
-            check.finish().map_err(|e| {
+            let seen = check.finish().map_err(|e| {
                 let shown = match url.scheme() {
                     "file" => format!("/{}", file.location),
                     _ => location_of(&url, &file.location),
                 };
                 Error::new(29913, "22P04", format!("\"{shown}\" cannot be read")).caused_by(e)
             })?;
+            padded.extend(seen.padded.iter().filter_map(|at| seen.names.get(*at).cloned()));
         }
     }
-    Ok(())
+    let notice = |name: String| {
+        format!(
+            "column {name} holds numbers with zeros in front, as in 007; where it is read as a \
+             number they are lost. To keep them: create external table t ({name} varchar, ...)"
+        )
+    };
+    Ok(padded.into_iter().map(notice).collect())
 }
 
 fn location_of(url: &ListingTableUrl, file: &object_store::path::Path) -> String {

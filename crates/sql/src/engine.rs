@@ -427,7 +427,7 @@ impl Engine {
         for location in &create.locations {
             self.check_location(location).await?;
         }
-        csv_table::check(&self.context, &create).await?;
+        let notices = csv_table::check(&self.context, &create).await?;
         let location = match guard::inside(&location) {
             Some((group, path)) if location.ends_with('/') => format!("+{group}/{path}/"),
             Some((group, path)) => format!("+{group}/{path}"),
@@ -448,7 +448,7 @@ impl Engine {
             return Err(error);
         }
         self.set_broken(&name, None);
-        Ok(done(format!("Table {name} created.")))
+        Ok(Outcome::Done { message: format!("Table {name} created."), notices })
     }
 
     async fn drop_tables(&self, names: Vec<String>, if_exists: bool) -> Result<Outcome, Error> {
@@ -494,7 +494,8 @@ impl Engine {
     fn check_own(&self, reference: &TableReference) -> Result<(), Error> {
         let own = match reference.schema() {
             None | Some(PUBLIC) => self.system.contains(reference.table()),
-            Some(schema) => schema == VIEWS || schema == "information_schema",
+            Some(VIEWS) => self.views.table_exist(reference.table()),
+            Some(schema) => schema == "information_schema",
         };
         if !own {
             return Ok(());
@@ -505,7 +506,7 @@ impl Engine {
             "42809",
             format!("\"{name}\" is a system view, which can only be read"),
         )
-        .next("take another name; show tables lists those in use"))
+        .next(format!("select * from {reference}; a table or view of yours needs another name")))
     }
 
     fn check_view_name(&self, name: &str) -> Result<(), Error> {

@@ -105,6 +105,16 @@ impl InstanceHost {
         ))
     }
 
+    /// Which tables cannot be read while `groups` are not mounted.
+    fn unreadable(&self, groups: &[String]) -> Option<String> {
+        let files = guard::files_of(&self.tables());
+        let of_these = files.iter().filter(|f| groups.contains(&f.group));
+        let mut tables: Vec<&str> = of_these.map(|f| f.table.as_str()).collect();
+        tables.dedup();
+        (!tables.is_empty())
+            .then(|| format!("until it is mounted these cannot be read: {}", tables.join(", ")))
+    }
+
     async fn alter(&self, group: &str, action: &GroupAction) -> Result<(), Error> {
         if let GroupAction::Mount { force } = action {
             self.database.mount_group(group, *force).await?;
@@ -258,7 +268,11 @@ impl Host for InstanceHost {
                         Error::new(15032, e.sqlstate, "not all alterations performed").caused_by(e)
                     })?;
                 }
-                done("Diskgroup altered.")
+                let mut reply = done("Diskgroup altered.")?;
+                if matches!(action, GroupAction::Dismount { .. }) {
+                    reply.notices.extend(self.unreadable(&names));
+                }
+                Ok(reply)
             }
             Command::SetParameter { name, value, scope: s, comment } => {
                 self.database.alter_system_set(&name, &value, scope(s))?;
