@@ -149,6 +149,11 @@ fn a_second_command_goes_to_the_process_that_has_the_directory() {
     let rows =
         done(dir.path(), &["sql", "db", "-c", "select count(*) as n from t", "--format", "csv"]);
     assert_eq!(rows, "n\n2\n");
+    // Paths in its statements count from where it was typed.
+    let sub = dir.path().join("sub");
+    std::fs::create_dir(&sub).unwrap();
+    done(&sub, &["sql", "../db", "-c", "copy t to 'out.csv'"]);
+    assert!(sub.join("out.csv").is_file());
     drop(holder.stdin.take());
     assert!(holder.wait().unwrap().success());
 }

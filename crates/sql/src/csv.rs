@@ -202,7 +202,10 @@ impl CsvCheck {
             self.names.clear();
         } else if self.in_header {
             self.in_header = false;
-            self.fault = repeated(&self.names);
+            self.fault = repeated(&self.names).map(|mut error| {
+                error.message.insert_str(0, "line 1: ");
+                error
+            });
         }
         self.column = 1;
     }
@@ -248,12 +251,16 @@ impl CsvCheck {
 }
 
 /// The error for the first name that stands more than once.
-fn repeated(names: &[String]) -> Option<Error> {
+pub(crate) fn repeated(names: &[String]) -> Option<Error> {
     let (second, name) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name))?;
     let first = names.iter().position(|other| other == name)?;
     let shown = if name.is_empty() { "no name".to_owned() } else { format!("the name \"{name}\"") };
-    let text = format!("line 1: columns {} and {} both have {shown}", first + 1, second + 1);
-    Some(Error::new(29913, "42701", text).next("give every column of the first line its own name"))
+    let text = format!("columns {} and {} both have {shown}", first + 1, second + 1);
+    Some(
+        Error::new(29913, "42701", text).next(
+            "give every column its own name: of two with one name only one could be asked for",
+        ),
+    )
 }
 
 /// A reader whose bytes are looked at on their way.

@@ -52,6 +52,7 @@ pub(crate) async fn check(
 ) -> Result<Vec<String>, Error> {
     let Some(form) = form_of(create) else { return Ok(Vec::new()) };
     let mut padded = BTreeSet::new();
+    let mut first: Option<(Vec<String>, String)> = None;
     for location in &create.locations {
         let url = ListingTableUrl::parse(location).map_err(|e| from_datafusion(&e))?;
         let store = context.runtime_env().object_store(&url).map_err(|e| from_datafusion(&e))?;
@@ -69,14 +70,19 @@ pub(crate) async fn check(
             while let Some(piece) = bytes.try_next().await.map_err(|e| from_store(&e))? {
                 check.feed(&piece);
             }
+            let shown = match url.scheme() {
+                "file" => format!("/{}", file.location),
+                _ => location_of(&url, &file.location),
+            };
             let seen = check.finish().map_err(|e| {
-                let shown = match url.scheme() {
-                    "file" => format!("/{}", file.location),
-                    _ => location_of(&url, &file.location),
-                };
                 Error::new(29913, "22P04", format!("\"{shown}\" cannot be read")).caused_by(e)
             })?;
+            if first.as_ref().is_some_and(|(names, _)| *names != seen.names) {
+                let (names, of) = first.unwrap_or_default();
+                return Err(other_columns(&shown, &seen.names, &of, &names));
+            }
             padded.extend(seen.padded.iter().filter_map(|at| seen.names.get(*at).cloned()));
+            first.get_or_insert((seen.names, shown));
         }
     }
     let notice = |name: String| {
@@ -86,6 +92,17 @@ pub(crate) async fn check(
         )
     };
     Ok(padded.into_iter().map(notice).collect())
+}
+
+/// Values are taken by their place in a line: with other columns they would get wrong names.
+fn other_columns(file: &str, names: &[String], first: &str, of_first: &[String]) -> Error {
+    let text = format!(
+        "line 1: the columns of \"{file}\" are {}, those of \"{first}\" are {}",
+        names.join(","),
+        of_first.join(",")
+    );
+    Error::new(29913, "22P04", text)
+        .next("give all files of a table the same columns in the same order, or load each alone")
 }
 
 fn location_of(url: &ListingTableUrl, file: &object_store::path::Path) -> String {

@@ -28,7 +28,7 @@ use crate::host::{Host, TableDefinition};
 use crate::noted::{Noted, Notes};
 use crate::parse::parse;
 use crate::path::{GroupPath, SCHEME, group_of_host};
-use crate::statement::Statement;
+use crate::statement::{Command, Statement};
 use crate::view::{ViewSource, ViewTable};
 use crate::{allowed, csv_table};
 
@@ -79,6 +79,8 @@ pub struct Engine {
     context: SessionContext,
     host: Arc<dyn Host>,
     views: Arc<MemorySchemaProvider>,
+    /// From where local paths in statements count; `None` means the directory of this process.
+    directory: Option<PathBuf>,
     /// Names that are ours: views of the instance, and dual.
     system: BTreeSet<String>,
     /// Errors of the groups' stores, which DataFusion may make plain text of.
@@ -159,6 +161,7 @@ impl Engine {
             context,
             host,
             views: Arc::new(MemorySchemaProvider::new()),
+            directory: None,
             system: names.chain(["dual".to_owned()]).collect(),
             notes,
             broken: Mutex::new(BTreeMap::new()),
@@ -170,6 +173,14 @@ impl Engine {
             }
         }
         Ok(engine)
+    }
+
+    /// The same engine for somebody who works in `directory`: local paths in statements that do
+    /// not begin at the root count from there.
+    #[must_use]
+    pub fn in_directory(mut self, directory: PathBuf) -> Engine {
+        self.directory = Some(directory);
+        self
     }
 
     fn add_views(&self, views: Vec<Arc<dyn ViewSource>>) -> Result<(), DataFusionError> {
@@ -217,7 +228,12 @@ impl Engine {
     /// A numbered error with the next step.
     pub async fn execute(&self, sql: &str) -> Result<Outcome, Error> {
         match parse(sql)? {
-            Statement::Command(command) => {
+            Statement::Command(mut command) => {
+                if let Command::CreateDiskgroup(create) = &mut command {
+                    for disk in &mut create.disks {
+                        disk.path = self.absolute(&disk.path)?;
+                    }
+                }
                 let reply = self.host.run(command).await?;
                 Ok(Outcome::Done { message: reply.message, notices: reply.notices })
             }
@@ -236,8 +252,9 @@ impl Engine {
         }
     }
 
-    async fn query(&self, sql: &str, statement: DfStatement) -> Result<Outcome, Error> {
+    async fn query(&self, sql: &str, mut statement: DfStatement) -> Result<Outcome, Error> {
         allowed::check(&statement)?;
+        self.resolve_target(&mut statement)?;
         self.check_targets(&statement).await?;
         match &statement {
             DfStatement::CreateExternalTable(table) => {
@@ -420,7 +437,7 @@ impl Engine {
         }
         for location in &mut create.locations {
             if !location.contains("://") {
-                *location = absolute(location)?;
+                *location = self.absolute(location)?;
             }
         }
         let location = create.locations.first().cloned().unwrap_or_default();
@@ -557,6 +574,35 @@ impl Engine {
         }
     }
 
+    /// A local file that is written: where whoever gave the statement means it to be.
+    fn resolve_target(&self, statement: &mut DfStatement) -> Result<(), Error> {
+        match statement {
+            DfStatement::CopyTo(copy) if !copy.target.contains("://") => {
+                copy.target = self.absolute(&copy.target)?;
+                Ok(())
+            }
+            DfStatement::Explain(explain) => self.resolve_target(&mut explain.statement),
+            _ => Ok(()),
+        }
+    }
+
+    /// A local path, from the root on, so that it means the same in another process.
+    fn absolute(&self, path: &str) -> Result<String, Error> {
+        let plain = path.strip_prefix("file://").unwrap_or(path);
+        let from_here = match &self.directory {
+            Some(directory) => directory.join(plain),
+            None => PathBuf::from(plain),
+        };
+        let mut absolute = std::path::absolute(from_here)
+            .map_err(|e| Error::new(27037, "58030", format!("\"{path}\": {e}")))?
+            .to_string_lossy()
+            .into_owned();
+        if plain.ends_with('/') && !absolute.ends_with('/') {
+            absolute.push('/');
+        }
+        Ok(absolute)
+    }
+
     async fn check_copy_target(&self, target: &str) -> Result<(), Error> {
         let Some((group, path)) = guard::inside(target) else { return Ok(()) };
         self.host.check_writable(&group, &path)?;
@@ -624,19 +670,6 @@ impl Engine {
 fn is_public(reference: &TableReference) -> bool {
     reference.catalog().is_none_or(|c| c == CATALOG)
         && reference.schema().is_none_or(|s| s == PUBLIC)
-}
-
-/// A local path, from the root on, so that it means the same after a restart.
-fn absolute(path: &str) -> Result<String, Error> {
-    let plain = path.strip_prefix("file://").unwrap_or(path);
-    let mut absolute = std::path::absolute(plain)
-        .map_err(|e| Error::new(27037, "58030", format!("\"{path}\": {e}")))?
-        .to_string_lossy()
-        .into_owned();
-    if plain.ends_with('/') && !absolute.ends_with('/') {
-        absolute.push('/');
-    }
-    Ok(absolute)
 }
 
 /// The error that a store gave, if `error` came of one: itself, or what was made of its words.

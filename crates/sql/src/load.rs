@@ -25,7 +25,7 @@ use parquet::file::writer::SerializedFileWriter;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
-use crate::csv::{Checked, CsvForm};
+use crate::csv::{Checked, CsvForm, repeated};
 use crate::error::Error;
 use crate::failure::{from_any, from_arrow, from_store, ours};
 use crate::tpch::TpchTable;
@@ -374,7 +374,12 @@ fn copy_parquet(mut file: File, send: &Sender) -> Result<u64, Error> {
         .map_err(|e| io_error(&e))
         .and_then(|f| SerializedFileReader::new(f).map_err(|e| from_parquet(&e)))?;
     let rows = u64::try_from(reader.metadata().file_metadata().num_rows()).unwrap_or(0);
+    let fields = reader.metadata().file_metadata().schema_descr().root_schema().get_fields();
+    let names: Vec<String> = fields.iter().map(|f| f.name().to_owned()).collect();
     drop(reader);
+    if let Some(error) = repeated(&names) {
+        return Err(error);
+    }
     file.rewind().map_err(|e| io_error(&e))?;
     loop {
         let mut chunk = Vec::with_capacity(UPLOAD_PART);

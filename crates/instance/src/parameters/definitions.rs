@@ -100,8 +100,11 @@ impl Definition {
             },
             Kind::Integer { min, max, unit } => {
                 let value: u64 = text.parse().map_err(|_| {
-                    let message = format!("value \"{text}\" for parameter {name} is no integer");
-                    Error::new(2017, message).hint(format!("allowed: {}", self.allowed()))
+                    let allowed = self.allowed();
+                    let message = format!(
+                        "value \"{text}\" for parameter {name} is no integer, must be {allowed}"
+                    );
+                    Error::new(2017, message).hint(format!("allowed: {allowed}"))
                 })?;
                 let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
                 self.in_range(value, min, max, &format!("{min} and {max}{unit}"))?;
@@ -109,7 +112,10 @@ impl Definition {
             }
             Kind::Size { min, max } => {
                 let value = size::parse(text).ok_or_else(|| {
-                    let message = format!("value \"{text}\" for parameter {name} is no size");
+                    let message = format!(
+                        "value \"{text}\" for parameter {name} is no size, must be {}",
+                        self.allowed()
+                    );
                     Error::new(2017, message).hint("write bytes, or a number with K, M, G or T")
                 })?;
                 let bounds = format!("{} and {}", size::exact(min), size::exact(max));

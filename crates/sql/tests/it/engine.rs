@@ -346,6 +346,12 @@ async fn a_csv_table_that_would_lose_rows_or_columns_is_refused() {
             assert!(text.contains(&location) && text.contains(part), "{text}");
         }
     }
+    std::fs::create_dir(dir.path().join("mixed")).unwrap();
+    std::fs::write(dir.path().join("mixed/1.csv"), "a,b\n1,2\n").unwrap();
+    std::fs::write(dir.path().join("mixed/2.csv"), "b,a\n3,4\n").unwrap();
+    let mixed = "create external table m stored as csv location '+DATA/mixed/'";
+    let text = error(&engine, mixed).await.to_string();
+    assert!(text.contains("2.csv\" are b,a, those of \"+DATA/mixed/1.csv\" are a,b"), "{text}");
     let sql = "create external table t (x int, y int, z int) stored as csv \
                location '+DATA/two.csv'";
     message(&engine, sql).await;
@@ -384,6 +390,10 @@ async fn local_files_are_used_in_place() {
     message(&engine, &sql).await;
     let engine = open(&host).await;
     assert_eq!(csv(&engine, "select * from f").await, "a,b\n1,x\n");
+    let there = open(&host).await.in_directory(other.path().to_owned());
+    message(&there, "create external table g stored as csv location 'x.csv'").await;
+    assert_eq!(message(&there, "copy g to 'deep/g.csv'").await, "1 rows copied.");
+    assert!(other.path().join("deep/g.csv").is_file());
     let out = other.path().join("out.parquet");
     let sql = format!("copy f to '{}'", out.display());
     assert_eq!(message(&engine, &sql).await, "1 rows copied.");
