@@ -59,10 +59,12 @@ pub(crate) async fn check(
         let ending = if url.is_collection() { ".csv" } else { "" };
         let state = context.state();
         let listed = url.list_all_files(&state, store.as_ref(), ending).await;
-        let files: Vec<_> = match listed {
+        let mut files: Vec<_> = match listed {
             Ok(files) => files.try_collect().await.map_err(|e| from_datafusion(&e))?,
             Err(e) => return Err(from_datafusion(&e)),
         };
+        // A store lists in any order; the first file should not change from one run to the next.
+        files.sort_by(|a: &object_store::ObjectMeta, b| a.location.cmp(&b.location));
         for file in files {
             let mut check = CsvCheck::new(form);
             let got = store.get(&file.location).await.map_err(|e| from_store(&e))?;
