@@ -451,8 +451,14 @@ impl Engine {
             None => location,
         };
         let table = TableDefinition { name: name.clone(), location, statement: sql.to_string() };
+        let is_csv = create.file_type.eq_ignore_ascii_case("csv");
         let made = match self.register(create).await {
             Ok(()) => self.host.put_table(table).await,
+            // Types are looked for in pieces cut at line ends, also at those inside quotes.
+            Err(error) if is_csv && error.number == 70002 => Err(error.next(format!(
+                "where values hold line ends, name the columns: create external table {name} \
+                 (a int, b varchar) ..., or: cellar load DIR FILE"
+            ))),
             Err(error) => Err(error),
         };
         if let Err(error) = made {
