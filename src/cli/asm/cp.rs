@@ -11,6 +11,7 @@ use cellar_instance::Error;
 use cellar_instance::diskgroup::state::FileType;
 use cellar_instance::diskgroup::{File, FileSpec};
 use cellar_io::{Buffer, Device, Durability, EnvExt, Io};
+use cellar_sql::guard;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::super::database::{Database, Place};
@@ -18,7 +19,7 @@ use super::super::fault::Fault;
 use super::super::output::{self, Format};
 use super::super::progress::Progress;
 use super::super::size::{show_bytes, show_duration};
-use super::{Show, Spot, spot};
+use super::{Show, Spot, spot, table_files};
 
 /// One read and one write.
 const STEP: u64 = 1 << 20;
@@ -139,6 +140,9 @@ async fn into_group(
     if group.list_dir(&path).is_ok() {
         let text = format!("\"{}\" is a directory", spot.name_of(&path));
         return Err(Error::new(15124, text).hint("give the copy another name").into());
+    }
+    if group.open(&path).is_ok() {
+        guard::check_replaceable(&table_files(database), group.name(), &path)?;
     }
     let file = group.create_file(spec).await?.for_session(database.session.waits());
     // All room first: a copy that does not fit fails before a byte is copied.

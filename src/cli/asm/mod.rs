@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use cellar_instance::Error;
 use cellar_instance::database::{Mounted, split_group_path};
 use cellar_instance::groups::CATALOG_PATH;
+use cellar_sql::guard::{self, TableFile};
 use clap::{CommandFactory, Parser};
 
 use super::database::{Database, Place};
@@ -193,6 +194,11 @@ impl Spot {
         let text = format!("file \"{}\" holds the catalog of this database", self.name_of(path));
         Err(Error::new(15028, text).hint("leave it: without it no table is known").into())
     }
+}
+
+/// What tables read, for what would take it away.
+fn table_files(database: &Database) -> Vec<TableFile> {
+    guard::files_of(&database.host().tables())
 }
 
 /// Reads `+GROUP/path`.
