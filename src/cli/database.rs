@@ -133,9 +133,21 @@ pub async fn reach(dir: &Path, place: &Place, mode: OpenMode) -> Result<Reached,
         output::notice(&format!("Notice: {line}"));
     }
     let disks = Arc::new(RealDisks::new(&place.real, instance.parameters()));
-    let inner = InstanceDatabase::open(instance, directory, disks, mode).await?;
+    let opened = InstanceDatabase::open(instance, directory, disks, mode).await;
+    let inner = opened.map_err(without_force)?;
     remarks(&inner);
     held(inner, lock, place).map(Reached::Here)
+}
+
+/// No command opens a database by FORCE, so none offers it.
+fn without_force(error: cellar_instance::Error) -> cellar_instance::Error {
+    match error.next_step().is_some_and(|next| next.contains("FORCE")) {
+        true => error.hint(
+            "bring the missing disks back and try again; cellar inspect DISK tells what a disk \
+             holds",
+        ),
+        false => error,
+    }
 }
 
 /// Puts a database that was just opened at the service of other processes.
