@@ -118,7 +118,7 @@ fn wrong_words_are_answered_with_a_number_and_a_next_step() {
     for (words, code, text) in [
         (&["init", "db"][..], 1, "exists already"),
         (&["init", "x", "--disks", "1"][..], 2, "--redundancy external"),
-        (&["init", "x", "--au-size", "3M"][..], 1, "1M, 2M, 4M"),
+        (&["init", "x", "--au-size", "3M"][..], 2, "1M, 2M, 4M"),
         (&["sql", "nowhere", "-c", "select 1"][..], 1, "cellar init"),
         (&["sql", "db", "-c", "select * from nosuch"][..], 1, "CELLAR-00942"),
         (&["sql", "db", "-c", "alter system set nosuch=1"][..], 1, "CELLAR-0"),
