@@ -150,6 +150,22 @@ fn without_force(error: cellar_instance::Error) -> cellar_instance::Error {
     }
 }
 
+/// Groups that are not there, each as an error that offers what mounts it.
+pub fn not_mounted(database: &InstanceDatabase) -> Vec<cellar_instance::Error> {
+    let offer = |error: cellar_instance::Error| {
+        let head = error.stack().first().map(|e| e.message.clone()).unwrap_or_default();
+        let name = head.split('"').nth(1).unwrap_or("NAME").to_owned();
+        match error.next_step().is_some_and(|next| next.contains("FORCE")) {
+            true => error.hint(format!(
+                "bring the missing disks back; if they are gone for good, in cellar sql: alter \
+                 diskgroup {name} mount force, which may lose what only they know"
+            )),
+            false => error,
+        }
+    };
+    database.not_mounted().into_iter().map(offer).collect()
+}
+
 /// Puts a database that was just opened at the service of other processes.
 ///
 /// # Errors
@@ -173,7 +189,7 @@ fn user() -> String {
 
 /// Says which groups are not there, and once, by name, where disks are not opened as asked.
 fn remarks(database: &InstanceDatabase) {
-    for error in database.not_mounted() {
+    for error in not_mounted(database) {
         output::notice(&format!("Notice: {error}"));
     }
     let mut said: Vec<String> = Vec::new();

@@ -194,7 +194,7 @@ fn check_dir(dir: &Path) -> Result<(), Fault> {
         let text = format!("cannot create {shown}: {above} is no directory");
         return Err(Error::new(70110, text).hint("choose another directory").into());
     }
-    Ok(())
+    path::may_make_in(parent)
 }
 
 fn parent(dir: &Path) -> &Path {
@@ -227,7 +227,7 @@ fn check_paths(args: &Args, disks: &[InitDisk]) -> Result<BTreeMap<PathBuf, Stri
                 size::exact(least),
                 size::exact(args.au_size)
             );
-            let next = format!("make it larger: truncate -s 2G {}", path.display());
+            let next = "name a larger one; a new file is made with: truncate -s 2G disk1";
             return Err(Error::new(15036, text).hint(next).into());
         }
         if !about.is_file() && !args.erase.is_empty() {
@@ -383,8 +383,8 @@ fn check_room(args: &Args, disks: &[InitDisk]) -> Result<(), Fault> {
     // The file system keeps a little for itself.
     if wanted.saturating_add(64 << 20) > free {
         return Err(Fault::failed(format!(
-            "CELLAR-70111: {} needs {}, {} has {} free\nNext: give fewer or smaller disks: \
-             --disks N --disk-size 1G",
+            "CELLAR-70111: the disks of {} need {}, the file system of {} has {} free\nNext: give \
+             fewer or smaller disks: --disks N --disk-size 1G",
             args.dir.display(),
             show_bytes(wanted),
             parent.display(),

@@ -64,7 +64,7 @@ struct Cellar {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// The whole story in about a minute: a mirrored group, data, a disk that dies
+    /// All of it in about a minute: a mirrored group, data, a disk that dies
     #[cfg(feature = "sql")]
     Demo(demo::Args),
     /// Every disk here: size, sectors, queue, who uses it, usable or why not
@@ -187,7 +187,10 @@ fn target(
         Command::Load(args) => (args.directory()?, None, work),
         Command::Sql(args) => (dir::resolve(args.dir.clone())?, args.words()?, work),
         Command::Status(args) => (dir::resolve(args.dir.clone())?, None, look),
-        Command::Asm(args) => (args.directory()?, None, work),
+        Command::Asm(args) => {
+            let (dir, only_looks) = args.target()?;
+            (dir, None, if only_looks { look } else { work })
+        }
         Command::Validate(args) => (dir::resolve(args.dir.clone())?, None, look),
         _ => unreachable!("the others need no database"),
     })

@@ -38,11 +38,10 @@ fn words(made_for: &str, losses: &[Loss]) -> String {
     if made_for == "nothing" {
         return "one copy of everything: a disk that fails loses data".to_owned();
     }
-    let below = if made_for == "device" { "" } else { "; they lie on one device" };
     if losses.iter().all(Loss::is_harmless) {
         return match made_for {
             "device" => "any one failure group may be lost now".to_owned(),
-            _ => format!("any one disk file may be lost now{below}"),
+            _ => "any one disk file may be lost now; they lie on one device".to_owned(),
         };
     }
     let named = |wanted: &dyn Fn(&Loss) -> bool| -> Vec<&str> {
@@ -57,7 +56,7 @@ fn words(made_for: &str, losses: &[Loss]) -> String {
         parts.push(format!("the loss of {} now loses data", either(&data)));
     }
     if !stops.is_empty() {
-        let text = "takes the newest metadata away: the group stops";
+        let text = "leaves too little of the metadata: the group could not be opened";
         parts.push(format!("the loss of {} {text}", either(&stops)));
     }
     if !while_open.is_empty() {
@@ -68,7 +67,7 @@ fn words(made_for: &str, losses: &[Loss]) -> String {
         ));
     }
     match harmless.is_empty() {
-        false => parts.push(format!("{} may be lost{below}", either(&harmless))),
+        false => parts.push(format!("{} may be lost", either(&harmless))),
         true if while_open.is_empty() => parts.push("no disk may be lost".to_owned()),
         true => {}
     }
@@ -97,8 +96,8 @@ mod tests {
         ];
         assert_eq!(
             words("device", &degraded),
-            "the loss of A now loses data; the loss of C takes the newest metadata away: the \
-             group stops; B or D may be lost"
+            "the loss of A now loses data; the loss of C leaves too little of the metadata: \
+             the group could not be opened; B or D may be lost"
         );
         let pair = [loss("A", [false, false, true]), loss("B", [false, false, true])];
         assert!(words("file", &pair).starts_with("A or B may be lost while the database is open"));

@@ -51,6 +51,32 @@ pub fn look(path: &Path, write: bool) -> Result<Metadata, Fault> {
     Ok(about)
 }
 
+/// Whether this user may make something in a directory.
+///
+/// # Errors
+/// Whose it is, and which user may not.
+#[cfg(feature = "sql")]
+pub fn may_make_in(dir: &Path) -> Result<(), Fault> {
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    let at = rustix::fs::CWD;
+    if rustix::fs::accessat(at, dir, access, rustix::fs::AtFlags::EACCESS).is_ok() {
+        return Ok(());
+    }
+    let (shown, me) = (dir.display(), me());
+    let whose = std::fs::metadata(dir).map(|about| whose(&about)).unwrap_or_default();
+    Err(Fault::failed(format!(
+        "CELLAR-70110: nothing can be made in {shown}: {whose}; you are {me}\nNext: choose a \
+         directory that {me} may write, or as its owner: chown {me} {shown}"
+    )))
+}
+
+/// Owner and rights.
+fn whose(about: &Metadata) -> String {
+    let owner = name_of("/etc/passwd", about.uid());
+    let group = name_of("/etc/group", about.gid());
+    format!("owner {owner}:{group}, mode {:o}", about.mode() & 0o7777)
+}
+
 fn refuse(text: String, next: String) -> Fault {
     Fault::failed(format!("CELLAR-15025: {text}\nNext: {next}"))
 }
@@ -58,12 +84,9 @@ fn refuse(text: String, next: String) -> Fault {
 /// Who owns it, with which rights, and the line that gives it to `user`.
 fn denied(path: &Path, about: &Metadata, user: &str) -> Fault {
     let owner = name_of("/etc/passwd", about.uid());
-    let group = name_of("/etc/group", about.gid());
     let shown = path.display();
-    let text = format!(
-        "CELLAR-15025: {shown}: permission denied: owner {owner}:{group}, mode {:o}; you are {user}",
-        about.mode() & 0o7777
-    );
+    let whose = whose(about);
+    let text = format!("CELLAR-15025: {shown}: permission denied: {whose}; you are {user}");
     if !about.file_type().is_block_device() {
         return Fault::failed(format!("{text}\nNext: as {owner} or root: chown {user} {shown}"));
     }

@@ -49,6 +49,8 @@ pub struct GroupStatus {
     pub safe: String,
     /// Disks that are not in sync.
     pub disks_missing: Vec<String>,
+    /// Failure groups whose loss now, whether or not anybody has the group mounted, loses nothing.
+    pub may_be_lost: Vec<String>,
     /// Failure groups whose loss would lose data now.
     pub critical: Vec<String>,
     /// Files with extents of which only some copies are there.
@@ -85,6 +87,7 @@ pub fn of(mounted: &Mounted, dir: &Path) -> GroupStatus {
     let gone: Vec<&DiskInfo> = disks.iter().filter(|d| !d.in_sync).collect();
     let resync = group.resync();
     let losses = group.losses();
+    let harmless = losses.iter().filter(|l| l.is_harmless() && info.redundancy.copies() > 1);
     let copied = group.copied();
     // What a disk did that has left is told by its leaving.
     let counted =
@@ -96,7 +99,8 @@ pub fn of(mounted: &Mounted, dir: &Path) -> GroupStatus {
             .then(|| format!("resync after a crash, {} left", show_bytes(resync.bytes_left))),
         safe: outlook::safe(mounted),
         disks_missing: gone.iter().map(|d| d.name.clone()).collect(),
-        critical: losses.into_iter().filter(|l| l.data).map(|l| l.failgroup).collect(),
+        may_be_lost: harmless.map(|l| l.failgroup.clone()).collect(),
+        critical: losses.iter().filter(|l| l.data).map(|l| l.failgroup.clone()).collect(),
         files_lowered: copied.lowered,
         files_lost: copied.lost.iter().map(|path| format!("+{}/{path}", info.name)).collect(),
         checksum_errors: counted("checksum_errs"),
@@ -259,7 +263,8 @@ pub async fn run(args: &Args, database: &Database, _place: &Place) -> Result<(),
     groups.sort_by_key(|m| m.number);
     let dir = database.inner.directory().path();
     let mut all: Vec<GroupStatus> = groups.iter().map(|m| of(m, dir)).collect();
-    all.extend(database.inner.not_mounted().iter().map(|error| not_mounted(&error.to_string())));
+    let others = super::database::not_mounted(&database.inner);
+    all.extend(others.iter().map(|error| not_mounted(&error.to_string())));
     tell(args, &all)?;
     if all.iter().all(GroupStatus::is_well) { Ok(()) } else { Err(Fault::NotWell) }
 }
@@ -291,6 +296,11 @@ fn not_mounted(error: &str) -> GroupStatus {
     // The number is for the stack; the last line is the cause.
     let cause = stack.last().copied().unwrap_or_default();
     let words = cause.split_once(": ").map_or(cause, |(_, words)| words);
+    // The group's name stands before them already.
+    let words = match words.split_once(": ") {
+        Some((head, rest)) if head.starts_with("disk group ") => rest,
+        _ => words,
+    };
     let named =
         |line: &&str| Some(line.split_once("disk group \"")?.1.split_once('"')?.0.to_owned());
     let next = next.first().and_then(|line| line.strip_prefix("Next: "));
@@ -314,9 +324,9 @@ pub fn lines(status: &GroupStatus) -> String {
     let mut put = |label: &str, words: &str| text.push_str(&output::labelled(label, words));
     put("action", status.action.as_deref().unwrap_or("none"));
     if let Some(error) = &status.error {
-        error.lines().enumerate().for_each(|(at, line)| {
-            put(if at == 0 { "error" } else { "" }, line);
-        });
+        let numbers = error.lines().filter_map(|line| line.split_once(": "));
+        let numbers: Vec<&str> = numbers.map(|(number, _)| number).collect();
+        put("error", &numbers.join(", "));
         return text;
     }
     put("work", status.work.as_deref().unwrap_or("none"));
@@ -356,8 +366,8 @@ mod tests {
         assert_eq!((status.group.as_deref(), status.state), (Some("DATA"), "NOT MOUNTED"));
         assert_eq!(status.action.as_deref(), Some("bring A back"));
         let text = lines(&status);
-        assert!(text.contains("error    CELLAR-15017"), "{text}");
-        assert!(text.contains("\n         CELLAR-15040"), "{text}");
+        assert!(text.starts_with("DATA     NOT MOUNTED  without A it is not whole\n"), "{text}");
+        assert!(text.ends_with("error    CELLAR-15017, CELLAR-15040\n"), "{text}");
         assert!(!status.is_well());
     }
 }

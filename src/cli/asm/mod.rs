@@ -38,13 +38,27 @@ pub struct Args {
 }
 
 impl Args {
-    /// The directory the command is about.
+    /// The directory the command is about, and whether it only looks: who looks leaves no disk out
+    /// and finishes no work that a crash cut off.
     ///
     /// # Errors
     /// Wrong usage: also of what follows the directory, before anything is touched.
-    pub fn directory(&self) -> Result<PathBuf, Fault> {
-        let (given, _) = parse(&self.words)?;
-        dir::resolve(given)
+    pub fn target(&self) -> Result<(PathBuf, bool), Fault> {
+        let (given, asm) = parse(&self.words)?;
+        let only_looks = match asm.command {
+            Command::Lsdg(_)
+            | Command::Lsdsk(_)
+            | Command::Lsattr(_)
+            | Command::Ls(_)
+            | Command::Du(_)
+            | Command::Find(_) => true,
+            Command::Lsop(_)
+            | Command::Iostat(_)
+            | Command::Mkdir(_)
+            | Command::Rm(_)
+            | Command::Cp(_) => false,
+        };
+        Ok((dir::resolve(given)?, only_looks))
     }
 }
 
