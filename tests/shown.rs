@@ -71,12 +71,12 @@ fn status(dir: &Path, code: i32) -> Value {
     ran.json()[0].clone()
 }
 
-/// The database is held open by another process, until its standard input ends.
+/// A process that has the database open, until it is killed.
 fn holder(dir: &Path) -> Child {
     let child = Command::new(env!("CARGO_BIN_EXE_cellar"))
-        .args(["sql", "db", "-f", "-"])
+        .args(["asm", "db", "iostat", "1"])
         .current_dir(dir)
-        .stdin(Stdio::piped())
+        .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -103,6 +103,11 @@ fn every_help_has_examples_and_fits() {
         assert_eq!(ran.code, 0, "{words}: {}", ran.told);
         assert!(ran.out.contains("Example") && ran.out.contains("\n  cellar "), "{}", ran.out);
         assert!(ran.fits(), "{words}: {}", ran.out);
+    }
+    for words in ["", "asm", "nosuch", "init"] {
+        let ran = cellar(dir.path(), words);
+        assert_eq!(ran.code, 2, "{words}");
+        assert!(ran.fits() && ran.told.contains("cellar"), "{words}: {}", ran.told);
     }
 }
 
@@ -250,8 +255,8 @@ fn known_damage_is_not_well() {
     assert_eq!(known["state"], "DAMAGED", "{known}");
     assert!(known["checksum_errors"].as_u64().unwrap() > 0, "{known}");
     assert!(known["action"].as_str().unwrap().contains("cellar validate db"), "{known}");
-    drop(holder.stdin.take());
-    assert!(holder.wait().unwrap().success());
+    holder.kill().unwrap();
+    holder.wait().unwrap();
 }
 
 #[test]

@@ -67,7 +67,7 @@ enum Command {
     /// All of it in about a minute: a mirrored group, data, a disk that dies
     #[cfg(feature = "sql")]
     Demo(demo::Args),
-    /// Every disk here: size, sectors, queue, who uses it, usable or why not
+    /// Every disk here: size, sectors, queue, its users, usable or why not
     Disks(disks::Args),
     /// What a device takes for a small durable write, and what it works in
     Disktest(disktest::Args),
@@ -103,7 +103,7 @@ pub fn main() -> ExitCode {
             match error.use_stderr() {
                 true => output::notice(error.to_string().trim_end()),
                 // Whoever asked may have gone.
-                false => drop(error.print()),
+                false => drop(output::text(&output::fold_help(&error.to_string()))),
             }
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
@@ -263,7 +263,7 @@ mod tests {
             let command = cellar.find_subcommand_mut(&name).unwrap();
             helps.push(command.clone().render_help().to_string());
         }
-        for help in helps {
+        for help in helps.iter().map(|h| output::fold_help(h)) {
             assert!(help.contains("Example"), "no example in {help}");
             assert!(help.lines().all(|l| l.chars().count() <= 80), "{help}");
         }

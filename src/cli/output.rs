@@ -87,6 +87,25 @@ pub fn fold(text: &str) -> String {
     out
 }
 
+/// A help text with its long lines broken below the column where their words begin.
+pub fn fold_help(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        if line.chars().count() > WIDTH {
+            // Behind the name of an option come two blanks or more, then what it is.
+            let start = line.len() - line.trim_start().len();
+            let gap = line[start..].find("  ").map_or(start, |at| start + at);
+            let words = gap + (line[gap..].len() - line[gap..].trim_start().len());
+            let at = if gap == start { start } else { words };
+            out.push_str(&broken(&line[..at], &" ".repeat(at), &line[at..]));
+        } else {
+            out.push_str(line);
+        }
+        out.push('\n');
+    }
+    out
+}
+
 /// A label of a line, then words broken at 80 columns below each other.
 #[cfg(feature = "sql")]
 pub fn labelled(label: &str, words: &str) -> String {
@@ -186,6 +205,10 @@ mod tests {
         assert!(text.ends_with("\nNext: short"), "{text}");
         let path = format!("cannot open {}", "x".repeat(100));
         assert_eq!(fold(&path), format!("cannot open\n  {}", "x".repeat(100)));
+        let help = format!("  -x <Y>  {}", "word ".repeat(20).trim_end());
+        let folded = fold_help(&help);
+        assert!(folded.lines().all(|l| l.chars().count() <= WIDTH), "{folded}");
+        assert!(folded.contains("\n          word"), "{folded}");
         let laid_out = format!("  {}", "column ".repeat(20));
         assert_eq!(fold(&laid_out), laid_out);
     }

@@ -217,12 +217,12 @@ fn errors(status: &GroupStatus, disks: &[DiskInfo], dir: &Path) -> Option<Findin
     };
     let names: Vec<String> = disks.iter().filter(bad).map(|d| d.name.clone()).collect();
     let repaired: u64 = disks.iter().map(|d| count(d, "repaired")).sum();
-    let mut words = format!(
-        "{} wrong checksums and {} failed requests since the mount on {}",
-        show_count(status.checksum_errors),
-        show_count(status.io_errors),
-        some(&names)
-    );
+    let counted =
+        [(status.checksum_errors, "wrong checksums"), (status.io_errors, "failed reads or writes")];
+    let counted = counted.into_iter().filter(|(count, _)| *count > 0);
+    let counted: Vec<String> =
+        counted.map(|(count, what)| format!("{} {what}", show_count(count))).collect();
+    let mut words = format!("{} since the mount, on {}", counted.join(", "), some(&names));
     if repaired > 0 {
         words.push_str(&format!(", {} repaired from another copy", show_count(repaired)));
     }

@@ -73,7 +73,7 @@ impl Args {
 struct Asm {
     #[command(subcommand)]
     command: Command,
-    /// For people or for a program.
+    /// For people or a program.
     #[arg(long, value_enum, global = true)]
     format: Option<Format>,
     /// No line with the names of the columns.
@@ -116,7 +116,7 @@ enum Command {
         after_help = "Examples:\n  cellar asm rm '+DATA/in/*.csv'\n  cellar asm rm -r +DATA/in"
     )]
     Rm(files::Rm),
-    /// Copies a file into, out of, between or within groups, whole or not at all
+    /// Copies a file into, out of or within groups, whole or not at all
     #[command(after_help = "Examples:\n  cellar asm cp trips.csv +DATA/in/
   cellar asm cp +DATA/in/trips.csv /tmp\n  cellar asm cp +DATA/a +DATA/b")]
     Cp(cp::Cp),
@@ -161,7 +161,7 @@ fn parse(words: &[String]) -> Result<(Option<PathBuf>, Asm), Fault> {
         Ok(asm) => Ok((given, asm)),
         // Asked for help: told on stdout, and then there is nothing more to do.
         Err(error) if !error.use_stderr() => {
-            output::text(&error.to_string())?;
+            output::text(&output::fold_help(&error.to_string()))?;
             Err(Fault::Closed)
         }
         Err(error) => Err(Fault::usage(error.to_string().trim_end())),
