@@ -18,7 +18,7 @@ use super::super::fault::Fault;
 use super::super::output::{self, Format};
 use super::super::progress::Progress;
 use super::super::size::{show_bytes, show_duration};
-use super::{Show, Spot, is_pattern, spot};
+use super::{Show, Spot, spot};
 
 /// One read and one write.
 const STEP: u64 = 1 << 20;
@@ -93,7 +93,7 @@ fn open_source(source: &str, database: &Database) -> Result<(Reader, u64, FileSp
         if spot.path.is_empty() {
             return Err(Fault::usage(format!("\"{source}\" is a disk group; name a file of it")));
         }
-        if is_pattern(&spot.path) {
+        if super::is_pattern(&spot.path) {
             let text = format!("\"{source}\": cp copies one file, not a pattern");
             let next = format!("see which match: cellar asm ls '{source}'");
             return Err(Fault::usage(format!("{text}\nNext: {next}")));
