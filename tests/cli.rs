@@ -20,8 +20,9 @@ fn out(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// What it told, lines that were folded at 80 columns made whole again.
 fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    String::from_utf8_lossy(&output.stderr).replace("\n  ", " ")
 }
 
 /// Runs a command that must do.
