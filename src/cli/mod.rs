@@ -64,7 +64,7 @@ struct Cellar {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// All of it in about a minute: a mirrored group, data, a disk that dies
+    /// All in about a minute: a mirrored group, data, a disk that dies
     #[cfg(feature = "sql")]
     Demo(demo::Args),
     /// Every disk here: size, sectors, queue, its users, usable or why not
