@@ -73,7 +73,7 @@ fn status(dir: &Path, code: i32) -> Value {
 
 /// A process that has the database open, until it is killed.
 fn holder(dir: &Path) -> Child {
-    let child = Command::new(env!("CARGO_BIN_EXE_cellar"))
+    let mut child = Command::new(env!("CARGO_BIN_EXE_cellar"))
         .args(["asm", "db", "iostat", "1"])
         .current_dir(dir)
         .stdin(Stdio::null())
@@ -87,6 +87,8 @@ fn holder(dir: &Path) -> Child {
         }
         Command::new("sleep").arg("0.05").status().unwrap();
     }
+    child.kill().unwrap();
+    child.wait().unwrap();
     panic!("nobody answers");
 }
 
