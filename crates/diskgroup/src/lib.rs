@@ -20,8 +20,8 @@ pub mod store;
 pub use data::verify::{BadPlace, Copies, Findings};
 pub use error::Error;
 pub use group::{
-    DiskInfo, File, FileInfo, FileSpec, Group, GroupInfo, Listed, MountOptions, PublishIf, Resync,
-    aus_of, is_proven,
+    Copied, DiskInfo, File, FileInfo, FileSpec, Group, GroupInfo, Listed, Loss, MountOptions,
+    PublishIf, Resync, aus_of, is_proven,
 };
 pub use inspect::{Inspection, inspect};
 pub use meta::create::{CreateGroup, NewDisk, create};
