@@ -133,9 +133,37 @@ pub async fn reach(dir: &Path, place: &Place, mode: OpenMode) -> Result<Reached,
         output::notice(&format!("Notice: {line}"));
     }
     let disks = Arc::new(RealDisks::new(&place.real, instance.parameters()));
-    let inner = InstanceDatabase::open(instance, directory, disks, mode).await?;
+    let opened = InstanceDatabase::open(instance, directory, disks, mode).await;
+    let inner = opened.map_err(without_force)?;
     remarks(&inner);
     held(inner, lock, place).map(Reached::Here)
+}
+
+/// No command opens a database by FORCE, so none offers it.
+fn without_force(error: cellar_instance::Error) -> cellar_instance::Error {
+    match error.next_step().is_some_and(|next| next.contains("FORCE")) {
+        true => error.hint(
+            "bring the missing disks back and try again; cellar inspect DISK tells what a disk \
+             holds",
+        ),
+        false => error,
+    }
+}
+
+/// Groups that are not there, each as an error that offers what mounts it.
+pub fn not_mounted(database: &InstanceDatabase) -> Vec<cellar_instance::Error> {
+    let offer = |error: cellar_instance::Error| {
+        let head = error.stack().first().map(|e| e.message.clone()).unwrap_or_default();
+        let name = head.split('"').nth(1).unwrap_or("NAME").to_owned();
+        match error.next_step().is_some_and(|next| next.contains("FORCE")) {
+            true => error.hint(format!(
+                "bring the missing disks back; if they are gone for good, in cellar sql: alter \
+                 diskgroup {name} mount force, which may lose what only they know"
+            )),
+            false => error,
+        }
+    };
+    database.not_mounted().into_iter().map(offer).collect()
 }
 
 /// Puts a database that was just opened at the service of other processes.
@@ -161,7 +189,7 @@ fn user() -> String {
 
 /// Says which groups are not there, and once, by name, where disks are not opened as asked.
 fn remarks(database: &InstanceDatabase) {
-    for error in database.not_mounted() {
+    for error in not_mounted(database) {
         output::notice(&format!("Notice: {error}"));
     }
     let mut said: Vec<String> = Vec::new();

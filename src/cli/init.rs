@@ -7,13 +7,24 @@ use std::sync::Arc;
 use cellar_instance::database::{InitDisk, InitSpec, init};
 use cellar_instance::directory::Directory;
 use cellar_instance::diskgroup::Redundancy;
+use cellar_instance::diskgroup::names::GroupName;
+use cellar_instance::diskgroup::on_disk::layout::{
+    AU_SIZE_MAX, AU_SIZE_MIN, AU_START, DISK_BYTES_MIN,
+};
 use cellar_instance::disks::RealDisks;
+use cellar_instance::{Error, size};
+use cellar_io::real::probe;
 
 use super::database::{self, Held, Place};
 use super::fault::Fault;
+use super::outlook;
 use super::output::{self, Format};
+use super::path;
 use super::progress::Progress;
-use super::size::{parse_size, show_bytes};
+use super::size::{parse_size, show_bytes, show_room};
+
+/// A group has at least so many AUs on each disk.
+const AUS_MIN: u64 = 4;
 
 /// Arguments of `init`.
 #[derive(Clone, Debug, clap::Args)]
@@ -32,7 +43,7 @@ pub struct Args {
     #[arg(long, value_name = "SERIAL,..", value_delimiter = ',')]
     pub erase: Vec<String>,
     /// The name of the disk group.
-    #[arg(long, default_value = "DATA")]
+    #[arg(long, default_value = "DATA", value_parser = group_name)]
     pub name: String,
     /// The size of each file disk.
     #[arg(long, default_value = "2G", value_parser = parse_size)]
@@ -41,14 +52,32 @@ pub struct Args {
     #[arg(long, value_parser = redundancy, default_value = "normal")]
     pub redundancy: Redundancy,
     /// The allocation unit: 1M to 64M.
-    #[arg(long, default_value = "4M", value_parser = parse_size)]
+    #[arg(long, default_value = "4M", value_parser = au_size)]
     pub au_size: u64,
-    /// The sector size of the group: 512 or 4096.
-    #[arg(long)]
+    /// The sector size of the group: 512 or 4096; as the disks want it if left out.
+    #[arg(long, value_parser = sector_size)]
     pub sector_size: Option<u32>,
     /// For people or for a program.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
+}
+
+fn group_name(text: &str) -> Result<String, String> {
+    GroupName::new(text).map(|name| name.as_str().to_owned()).map_err(|error| error.to_string())
+}
+
+fn au_size(text: &str) -> Result<u64, String> {
+    size::parse(text)
+        .filter(|au| au.is_power_of_two() && (AU_SIZE_MIN..=AU_SIZE_MAX).contains(au))
+        .ok_or_else(|| "allowed: 1M, 2M, 4M, 8M, 16M, 32M, 64M".to_owned())
+}
+
+fn sector_size(text: &str) -> Result<u32, String> {
+    match text {
+        "512" => Ok(512),
+        "4096" | "4K" | "4k" => Ok(4096),
+        _ => Err("allowed: 512, 4096".to_owned()),
+    }
 }
 
 fn redundancy(text: &str) -> Result<Redundancy, String> {
@@ -83,7 +112,7 @@ fn show(args: &Args, held: &Held) -> Result<(), Fault> {
     let groups = held.database.inner.groups();
     let mounted = groups.first().ok_or_else(|| Fault::failed("CELLAR-00600: no group"))?;
     let info = mounted.group.info();
-    let survives = mounted.survives();
+    let survives = outlook::survives(mounted);
     if args.format == Format::Json {
         return output::json(&Made {
             dir: &args.dir,
@@ -93,18 +122,20 @@ fn show(args: &Args, held: &Held) -> Result<(), Fault> {
             survives,
         });
     }
-    let words = match survives {
-        "device" => "any one disk may die",
-        "file" => "any one file may be lost; they lie on one device",
-        _ => "no disk may die",
-    };
-    output::text(&format!(
-        "{}: {}, {} disks, AU {} MB. Room for {}; {words}\n",
+    let head = format!(
+        "{}: {}, {} disks, AU {} MB. Room for {}",
         info.name,
         word(info.redundancy),
         mounted.group.disks().len(),
         info.au_size >> 20,
-        show_bytes(info.writable_mb << 20),
+        show_room(info.writable_mb),
+    );
+    let dir = args.dir.display();
+    output::text(&format!(
+        "{}\n{}\n{}",
+        output::broken("", "  ", &head),
+        output::broken("  ", "  ", &outlook::safe(mounted)),
+        output::labelled("Next:", &format!("cellar load {dir} FILE, then cellar sql {dir}")),
     ))
 }
 
@@ -117,15 +148,25 @@ pub fn word(redundancy: Redundancy) -> &'static str {
     }
 }
 
-/// Makes the directory and its group, and opens it. What was made goes again if a part fails.
+/// Makes the directory and its group, and opens it. What was made goes again if a part fails, or if
+/// the user stops it.
 ///
 /// # Errors
 /// As [`run`].
 pub async fn make(args: &Args, place: &Place) -> Result<Held, Fault> {
     let disks = disks(args)?;
+    check_dir(&args.dir)?;
+    let erase = check_paths(args, &disks)?;
     check_room(args, &disks)?;
-    let directory = Directory::create(&args.dir)?;
-    let result = make_in(args, disks, directory, place).await;
+    let result = match Directory::create(&args.dir) {
+        Ok(directory) => tokio::select! {
+            made = make_in(args, disks, erase, directory, place) => made,
+            _ = tokio::signal::ctrl_c() => Err(Fault::failed("CELLAR-01013: stopped by the user")),
+        },
+        // Somebody else was first: it is theirs.
+        Err(error) if error.has(70102) => return Err(error.into()),
+        Err(error) => Err(error.into()),
+    };
     if result.is_err() {
         // It was not there before this command; nobody else can have put anything in.
         let _ = std::fs::remove_dir_all(&args.dir);
@@ -133,9 +174,119 @@ pub async fn make(args: &Args, place: &Place) -> Result<Held, Fault> {
     result
 }
 
+/// Whether DIR can be made.
+fn check_dir(dir: &Path) -> Result<(), Fault> {
+    let shown = dir.display();
+    if dir.symlink_metadata().is_ok() {
+        let text = format!("{shown} exists already");
+        let next = "choose another directory, or remove that one if nobody needs it";
+        return Err(Error::new(70102, text).hint(next).into());
+    }
+    let parent = parent(dir);
+    let above = parent.display();
+    if !parent.exists() {
+        let text = format!("cannot create {shown}: there is no directory {above}");
+        return Err(Error::new(70110, text)
+            .hint(format!("make it first: mkdir -p {above}"))
+            .into());
+    }
+    if !parent.is_dir() {
+        let text = format!("cannot create {shown}: {above} is no directory");
+        return Err(Error::new(70110, text).hint("choose another directory").into());
+    }
+    path::may_make_in(parent)
+}
+
+fn parent(dir: &Path) -> &Path {
+    match dir.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Looks at the disks that are there already; the serial numbers that give up what is on them, by
+/// absolute path.
+fn check_paths(args: &Args, disks: &[InitDisk]) -> Result<BTreeMap<PathBuf, String>, Fault> {
+    let mut seen: BTreeMap<PathBuf, &Path> = BTreeMap::new();
+    let mut serials: BTreeMap<String, PathBuf> = BTreeMap::new();
+    for disk in disks {
+        let InitDisk::Path(path) = disk else { continue };
+        let about = path::look(path, true)?;
+        let real = std::fs::canonicalize(path)?;
+        if let Some(other) = seen.insert(real, path) {
+            let (other, path) = (other.display(), path.display());
+            let what = "each disk is to be named once";
+            return Err(Fault::usage(format!("--disks: {other} and {path} are one disk; {what}")));
+        }
+        let least = disk_size_min(args.au_size);
+        if about.is_file() && about.len() < least {
+            let text = format!(
+                "disk {} has {}, at least {} are needed with --au-size {}",
+                path.display(),
+                show_bytes(about.len()),
+                size::exact(least),
+                size::exact(args.au_size)
+            );
+            let next = "name a larger one; a new file is made with: truncate -s 2G disk1";
+            return Err(Error::new(15036, text).hint(next).into());
+        }
+        if !about.is_file() && !args.erase.is_empty() {
+            let absolute = std::path::absolute(path)?;
+            serials.extend(probe(path, &[])?.serial.map(|serial| (serial, absolute)));
+        }
+    }
+    args.erase
+        .iter()
+        .map(|serial| match serials.get(serial) {
+            Some(path) => Ok((path.clone(), serial.clone())),
+            None => Err(unknown_serial(serial, &serials)),
+        })
+        .collect()
+}
+
+fn unknown_serial(serial: &str, known: &BTreeMap<String, PathBuf>) -> Fault {
+    let known: Vec<&str> = known.keys().map(String::as_str).collect();
+    let known = match known.is_empty() {
+        true => "none of them is a device with a serial number".to_owned(),
+        false => format!("theirs are: {}", known.join(", ")),
+    };
+    Fault::usage(format!("--erase {serial}: no disk of --disks has this serial number; {known}"))
+}
+
+/// The smallest disk for an AU size.
+fn disk_size_min(au_size: u64) -> u64 {
+    // Behind the AUs lies a last MiB.
+    DISK_BYTES_MIN.max(AU_START + (1 << 20) + AUS_MIN * au_size)
+}
+
+/// An error of `init` in the words of its options: there is no FORCE, and ERASE is an option.
+fn in_options(error: Error, disks: &[InitDisk]) -> Fault {
+    if !error.has(15033) {
+        return error.into();
+    }
+    let mut text = error.stack().last().map(|e| e.message.clone()).unwrap_or_default();
+    if let Some((before, _)) = text.split_once("; FORCE") {
+        text = before.to_owned();
+    }
+    let of_file = disks.iter().any(|disk| match disk {
+        InitDisk::Path(path) => path.is_file() && text.contains(&*path.to_string_lossy()),
+        InitDisk::File { .. } => false,
+    });
+    let serial = error.next_step().and_then(|next| next.split('\'').nth(1));
+    let next = match serial {
+        Some(serial) if !of_file => {
+            format!("name another disk; --erase {serial} gives up what is on this one")
+        }
+        _ if of_file => "name another file, or remove this one if nobody needs it".to_owned(),
+        _ => "name another disk, or drop its group first if nobody needs it".to_owned(),
+    };
+    Error::new(15033, text).hint(next).into()
+}
+
 async fn make_in(
     args: &Args,
     disks: Vec<InitDisk>,
+    erase: BTreeMap<PathBuf, String>,
     directory: Directory,
     place: &Place,
 ) -> Result<Held, Fault> {
@@ -144,14 +295,6 @@ async fn make_in(
         .ok_or_else(|| Fault::failed("CELLAR-70101: the directory was taken by another process"))?;
     let instance = database::instance(&directory, &place.env)?;
     let opener = Arc::new(RealDisks::new(&place.real, instance.parameters()));
-    let erase: BTreeMap<PathBuf, String> = disks
-        .iter()
-        .filter_map(|d| match d {
-            InitDisk::Path(path) => Some(std::path::absolute(path).unwrap_or(path.clone())),
-            InitDisk::File { .. } => None,
-        })
-        .zip(args.erase.iter().cloned())
-        .collect();
     let spec = InitSpec {
         name: args.name.clone(),
         redundancy: args.redundancy,
@@ -163,18 +306,23 @@ async fn make_in(
     let total =
         spec.disks.iter().map(|d| if let InitDisk::File { size } = d { *size } else { 0 }).sum();
     let bar = Progress::new("pre-written", total, args.format == Format::Json);
-    let inner = init(instance, directory, opener, &spec, &|done, _total| bar.set(done)).await?;
+    let made = init(instance, directory, opener, &spec, &|done, _total| bar.set(done)).await;
     bar.finish();
+    let inner = made.map_err(|error| in_options(error, &spec.disks))?;
     database::held(inner, lock, place)
 }
 
+/// The disks that are wanted, checked as far as the words tell.
 fn disks(args: &Args) -> Result<Vec<InitDisk>, Fault> {
-    if let Ok(count) = args.disks.parse::<usize>() {
+    if let Ok(count) = args.disks.trim().parse::<usize>() {
         if !(1..=64).contains(&count) {
             return Err(Fault::usage(format!("--disks {count}: allowed are 1 to 64 file disks")));
         }
-        if count == 1 && args.redundancy != Redundancy::External {
-            return Err(one_disk());
+        check_count(args, count)?;
+        check_disk_size(args)?;
+        if let Some(serial) = args.erase.first() {
+            let what = "is for disks that are there already, and --disks names none";
+            return Err(Fault::usage(format!("--erase {serial} {what}")));
         }
         return Ok(vec![InitDisk::File { size: args.disk_size }; count]);
     }
@@ -185,30 +333,58 @@ fn disks(args: &Args) -> Result<Vec<InitDisk>, Fault> {
         .filter(|p| !p.is_empty())
         .map(|p| InitDisk::Path(PathBuf::from(p)))
         .collect();
-    if paths.len() == 1 && args.redundancy != Redundancy::External {
-        return Err(one_disk());
-    }
+    check_count(args, paths.len())?;
     Ok(paths)
 }
 
-fn one_disk() -> Fault {
-    Fault::usage("one disk cannot be mirrored: add --redundancy external, or name two disks")
+/// Enough disks for the copies.
+fn check_count(args: &Args, count: usize) -> Result<(), Fault> {
+    let needed = usize::from(args.redundancy.copies());
+    if count >= needed {
+        return Ok(());
+    }
+    let other = "--redundancy external keeps one copy";
+    Err(Fault::usage(match count {
+        0 => format!("--disks \"{}\" names no disk: give a number, or PATH,PATH", args.disks),
+        1 => format!("one disk cannot be mirrored: add --redundancy external, or give {needed}"),
+        _ => format!(
+            "--redundancy {} keeps {needed} copies and needs {needed} disks, --disks gives \
+             {count}: give more; {other}",
+            word(args.redundancy)
+        ),
+    }))
+}
+
+fn check_disk_size(args: &Args) -> Result<(), Fault> {
+    let least = disk_size_min(args.au_size);
+    let (wanted, au) = (size::exact(args.disk_size), size::exact(args.au_size));
+    if args.disk_size < least {
+        return Err(Fault::usage(format!(
+            "--disk-size {wanted} is too small: with --au-size {au} at least {} are needed",
+            size::exact(least)
+        )));
+    }
+    if !args.disk_size.is_multiple_of(4096) {
+        return Err(Fault::usage(format!(
+            "--disk-size {wanted} is no multiple of 4096 bytes; the next one is {}",
+            size::exact(args.disk_size.next_multiple_of(4096))
+        )));
+    }
+    Ok(())
 }
 
 /// The room that files need must be there before any of it is taken.
 fn check_room(args: &Args, disks: &[InitDisk]) -> Result<(), Fault> {
-    let wanted: u64 =
-        disks.iter().map(|d| if let InitDisk::File { size } = d { *size } else { 0 }).sum();
-    let parent = match args.dir.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let of_file = |d: &InitDisk| if let InitDisk::File { size } = d { *size } else { 0 };
+    // More than fits 64 bits is more than any file system has.
+    let wanted = disks.iter().map(of_file).fold(0, u64::saturating_add);
+    let parent = parent(&args.dir);
     let Some(free) = free_bytes(parent) else { return Ok(()) };
     // The file system keeps a little for itself.
-    if wanted + (64 << 20) > free {
+    if wanted.saturating_add(64 << 20) > free {
         return Err(Fault::failed(format!(
-            "CELLAR-70111: {} needs {}, {} has {} free\nNext: give fewer or smaller disks: \
-             --disks N --disk-size 1G",
+            "CELLAR-70111: the disks of {} need {}, the file system of {} has {} free\nNext: give \
+             fewer or smaller disks: --disks N --disk-size 1G",
             args.dir.display(),
             show_bytes(wanted),
             parent.display(),
@@ -222,4 +398,29 @@ fn check_room(args: &Args, disks: &[InitDisk]) -> Result<(), Fault> {
 pub fn free_bytes(path: &Path) -> Option<u64> {
     let stat = rustix::fs::statvfs(path).ok()?;
     Some(stat.f_bavail * stat.f_frsize)
+}
+
+#[cfg(test)]
+mod tests {
+    use cellar_instance::diskgroup::on_disk::layout::au_count;
+
+    use super::*;
+
+    #[test]
+    fn the_smallest_disk_has_room_for_the_aus_of_a_group() {
+        for au in [1, 2, 4, 8, 16, 32, 64].map(|mb| mb << 20) {
+            assert!(u64::from(au_count(disk_size_min(au), au)) >= AUS_MIN, "{au}");
+        }
+    }
+
+    #[test]
+    fn an_error_offers_no_option_that_is_not_there() {
+        let error = Error::new(15033, "disk \"/x\" cannot be used: it is A; FORCE takes it")
+            .hint("see why: cellar disks");
+        let text = in_options(error, &[InitDisk::Path("/x".into())]).to_string();
+        assert!(!text.contains("FORCE"), "{text}");
+        let error = Error::new(15033, "disk /x is not empty").hint("ERASE 'S1' gives it up");
+        let text = in_options(error, &[InitDisk::Path("/x".into())]).to_string();
+        assert!(text.contains("--erase S1"), "{text}");
+    }
 }

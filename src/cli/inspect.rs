@@ -1,23 +1,31 @@
 //! `cellar inspect`: what is written on a disk, structure by structure.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cellar_instance::diskgroup::{Inspection, inspect};
-use cellar_io::Device;
+use cellar_instance::diskgroup::{Inspection, Label, inspect};
 use cellar_io::real::{OpenOptions, open_disk};
+use cellar_io::{Device, DeviceExt, Io};
 use serde_json::{Value, json};
 
 use super::database::Place;
 use super::fault::Fault;
 use super::output::{self, Format};
+use super::path::look;
+use super::size::show_bytes;
+
+/// Bytes of a label.
+const LABEL: usize = 4096;
+/// Structures of a disk that are named when they are damaged.
+const DAMAGED_SHOWN: usize = 4;
 
 /// Arguments of `inspect`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   cellar inspect cellar-demo/disks/disk1
   cellar inspect /dev/disk/by-id/ata-X --json | jq .
-The disk is only read, and may be in use meanwhile.")]
+The disk is only read, and may be in use meanwhile. Exit code 1: it is no disk
+of a disk group, or something on it is damaged.")]
 pub struct Args {
     /// A disk or file.
     pub path: PathBuf,
@@ -29,19 +37,114 @@ pub struct Args {
     pub json: bool,
 }
 
+/// What follows from what was found.
+struct Finding {
+    well: bool,
+    words: String,
+    next: Option<String>,
+}
+
 /// Runs `inspect`.
 ///
 /// # Errors
-/// The disk cannot be opened. What is damaged on it is shown, and no error.
+/// The disk cannot be opened. What is damaged on it is shown first, and then [`Fault::NotWell`].
 pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
+    let path = output::path(&args.path);
+    look(&path, false)?;
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-    let opened = open_disk(&place.real, &output::path(&args.path), &options);
+    let opened = open_disk(&place.real, &path, &options);
     let device: Arc<dyn Device> = opened.map_err(cellar_instance::Error::from)?;
     let found = inspect(&device).await;
+    let finding = finding(&found, first_label(&device).await.as_ref(), &device, &path);
     match args.json || args.format == Format::Json {
-        true => output::json(&as_json(&found)),
-        false => output::text(&found.to_string()),
+        true => {
+            let mut json = as_json(&found);
+            json["well"] = finding.well.into();
+            json["finding"] = finding.words.as_str().into();
+            output::json(&json)?;
+        }
+        false => {
+            let mut text = String::new();
+            print(&mut text, &found, 0);
+            text.push_str(&output::labelled("Finding", &finding.words));
+            text.extend(finding.next.as_deref().map(|next| output::labelled("Next", next)));
+            output::text(&text)?;
+        }
     }
+    if finding.well { Ok(()) } else { Err(Fault::NotWell) }
+}
+
+/// The label at the start, also of what is too short to be a disk.
+async fn first_label(device: &Arc<dyn Device>) -> Option<Label> {
+    if device.geometry().size < LABEL as u64 {
+        return None;
+    }
+    let block = device.read_at(Io::FOREGROUND, 0, LABEL).await.ok()?;
+    Label::decode(&block).ok()
+}
+
+fn finding(
+    found: &Inspection,
+    label: Option<&Label>,
+    device: &Arc<dyn Device>,
+    path: &Path,
+) -> Finding {
+    let size = device.geometry().size;
+    let bad =
+        |words: String, next: &str| Finding { well: false, words, next: Some(next.to_owned()) };
+    let mut damaged = Vec::new();
+    damaged_parts(found, &mut damaged);
+    let has_label = label.is_some() || found.find("disk_bytes").is_some();
+    if !has_label {
+        let what = match size {
+            0 => "it is empty: this is no disk of a disk group".to_owned(),
+            _ => "no label of Cellar can be read: this is no disk of a disk group".to_owned(),
+        };
+        let next = "name a disk of a database, DIR/disks/disk1, or a device: cellar disks";
+        return bad(what, next);
+    }
+    if let Some(label) = label.filter(|l| l.disk_bytes > size) {
+        let words = format!(
+            "it is cut off: {} of group {} has {}, here are {}",
+            label.disk_name,
+            label.group_name,
+            show_bytes(label.disk_bytes),
+            show_bytes(size)
+        );
+        return bad(words, "bring the whole disk back, or go on without it: cellar status DIR");
+    }
+    if !damaged.is_empty() {
+        let more = damaged.len().saturating_sub(DAMAGED_SHOWN);
+        damaged.truncate(DAMAGED_SHOWN);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let words = format!("damaged: {}{more}", damaged.join(", "));
+        return bad(words, "see whether the group has all of it elsewhere: cellar validate DIR");
+    }
+    let whose = label.map_or_else(
+        || format!("{} is a disk of a group", path.display()),
+        |l| format!("{} of group {}", l.disk_name, l.group_name),
+    );
+    Finding { well: true, words: format!("{whose}: nothing that was read is damaged"), next: None }
+}
+
+fn damaged_parts(part: &Inspection, names: &mut Vec<String>) {
+    if part.value.starts_with("DAMAGED") {
+        names.push(part.name.clone());
+    }
+    part.parts.iter().for_each(|p| damaged_parts(p, names));
+}
+
+fn print(text: &mut String, part: &Inspection, depth: usize) {
+    let indent = " ".repeat(depth * 2);
+    match part.value.is_empty() {
+        true => text.push_str(&format!("{indent}{}", part.name)),
+        false => {
+            let head = format!("{indent}{}: ", part.name);
+            text.push_str(&output::broken(&head, &format!("{indent}    "), &part.value));
+        }
+    }
+    text.push('\n');
+    part.parts.iter().for_each(|p| print(text, p, depth + 1));
 }
 
 fn as_json(part: &Inspection) -> Value {
@@ -58,5 +161,22 @@ mod tests {
         let leaf = Inspection { name: "au_size".into(), value: "4194304".into(), parts: vec![] };
         let root = Inspection { name: "label".into(), value: String::new(), parts: vec![leaf] };
         assert_eq!(as_json(&root)["parts"][0]["value"], "4194304");
+        let mut text = String::new();
+        print(&mut text, &root, 0);
+        assert_eq!(text, "label\n  au_size: 4194304\n");
+    }
+
+    #[test]
+    fn long_values_go_on_below_and_damage_is_found_at_any_depth() {
+        let value = format!("DAMAGED: {}", "word ".repeat(40).trim_end());
+        let leaf = Inspection { name: "block".into(), value, parts: vec![] };
+        let root = Inspection { name: "log".into(), value: String::new(), parts: vec![leaf] };
+        let mut text = String::new();
+        print(&mut text, &root, 0);
+        assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+        assert!(text.contains("\n      word"), "{text}");
+        let mut names = Vec::new();
+        damaged_parts(&root, &mut names);
+        assert_eq!(names, ["block"]);
     }
 }

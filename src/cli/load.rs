@@ -146,6 +146,9 @@ pub async fn load(database: &Database, source: &Source, quiet: bool) -> Result<V
             .next(format!("cellar sql DIR -c 'drop table {}', or --table NAME", table.name))
             .into());
     }
+    for table in &wanted {
+        check_no_file(&store, group, table).await?;
+    }
     let engine = database.engine().await?;
     let loaded = files(&store, source, quiet).await?;
     if let Err(error) = register(&engine, group, &loaded).await {
@@ -157,6 +160,28 @@ pub async fn load(database: &Database, source: &Source, quiet: bool) -> Result<V
         return Err(error.into());
     }
     Ok(loaded)
+}
+
+/// Refuses to write over a file: it may be all that is left of a table that was dropped, or belong
+/// to one of another name.
+async fn check_no_file(
+    store: &Arc<dyn ObjectStore>,
+    group: &str,
+    table: &str,
+) -> Result<(), Error> {
+    let path = StorePath::from(format!("{table}.parquet"));
+    match store.head(&path).await {
+        Ok(_) => {
+            let message = format!("there is already a file \"+{group}/{path}\"");
+            Err(Error::new(15005, "58P02", message).next(format!(
+                "--table NAME; or, if nobody needs the file: cellar asm DIR rm +{group}/{path}; \
+                 or use it as it is: create external table {table} stored as parquet location \
+                 '+{group}/{path}'"
+            )))
+        }
+        Err(object_store::Error::NotFound { .. }) => Ok(()),
+        Err(error) => Err(cellar_sql::failure::from_store(&error)),
+    }
 }
 
 async fn files(

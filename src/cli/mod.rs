@@ -5,6 +5,7 @@ mod disks;
 mod disktest;
 mod fault;
 mod output;
+mod path;
 mod progress;
 mod size;
 
@@ -22,6 +23,8 @@ mod init;
 mod inspect;
 #[cfg(feature = "sql")]
 mod load;
+#[cfg(feature = "sql")]
+mod outlook;
 #[cfg(feature = "sql")]
 mod shell;
 #[cfg(feature = "sql")]
@@ -43,8 +46,16 @@ use fault::Fault;
     name = "cellar",
     version,
     about = "Mirrored disk groups that hold data, and SQL over them",
-    after_help = "Exit codes: 0 done, 1 failed (or not well), 2 wrong usage.\n\
-                  DIR may be left out where CELLAR_DIR is set."
+    after_help = "Examples:
+  cellar demo                             all of it in about a minute
+  cellar disks                            which disks here can be used
+  cellar init mydb                        four mirrored files of 2 GB
+  cellar load mydb trips.parquet          the table trips
+  cellar sql mydb -c 'select count(*) from trips'
+  cellar status mydb                      is it well, and what to do
+  cellar asm mydb lsdg                    disk groups and their room
+Exit codes: 0 done, 1 failed (or not well), 2 wrong usage.
+DIR may be left out where CELLAR_DIR is set. Each command has its --help."
 )]
 struct Cellar {
     #[command(subcommand)]
@@ -53,10 +64,10 @@ struct Cellar {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// The whole story in about a minute: a mirrored group, data, a disk that dies
+    /// All in about a minute: a mirrored group, data, a disk that dies
     #[cfg(feature = "sql")]
     Demo(demo::Args),
-    /// Every disk here: size, sectors, queue, who uses it, usable or why not
+    /// Every disk here: size, sectors, queue, its users, usable or why not
     Disks(disks::Args),
     /// What a device takes for a small durable write, and what it works in
     Disktest(disktest::Args),
@@ -89,8 +100,11 @@ pub fn main() -> ExitCode {
     let cellar = match Cellar::try_parse() {
         Ok(cellar) => cellar,
         Err(error) => {
-            // Whoever asked may have gone.
-            let _ = error.print();
+            match error.use_stderr() {
+                true => output::notice(error.to_string().trim_end()),
+                // Whoever asked may have gone.
+                false => drop(output::text(&output::fold_help(&error.to_string()))),
+            }
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
@@ -135,7 +149,12 @@ async fn at(command: Command, place: &database::Place) -> Result<ExitCode, Fault
 async fn in_directory(command: Command, place: &database::Place) -> Result<ExitCode, Fault> {
     use database::Reached;
     let (dir, words, mode) = target(&command)?;
-    match database::reach(&dir, place, mode).await? {
+    let reached = database::reach(&dir, place, mode).await;
+    let reached = match (reached, &command) {
+        (Err(fault), Command::Status(args)) => return Err(status::not_open(args, fault)),
+        (reached, _) => reached?,
+    };
+    match reached {
         Reached::Here(held) => {
             let result = on(command, &held.database, place).await;
             // What went wrong first is what is told.
@@ -168,7 +187,10 @@ fn target(
         Command::Load(args) => (args.directory()?, None, work),
         Command::Sql(args) => (dir::resolve(args.dir.clone())?, args.words()?, work),
         Command::Status(args) => (dir::resolve(args.dir.clone())?, None, look),
-        Command::Asm(args) => (args.directory()?, None, work),
+        Command::Asm(args) => {
+            let (dir, only_looks) = args.target()?;
+            (dir, None, if only_looks { look } else { work })
+        }
         Command::Validate(args) => (dir::resolve(args.dir.clone())?, None, look),
         _ => unreachable!("the others need no database"),
     })
@@ -232,12 +254,18 @@ mod tests {
 
     #[test]
     fn every_command_has_examples_and_no_conflicting_arguments() {
-        let cellar = Cellar::command();
+        let mut cellar = Cellar::command();
         cellar.clone().debug_assert();
-        for command in cellar.get_subcommands() {
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            assert!(help.contains("cellar "), "{} has no example", command.get_name());
-            assert!(help.lines().all(|l| l.len() <= 80), "{help}");
+        let names: Vec<String> =
+            cellar.get_subcommands().map(|c| c.get_name().to_owned()).collect();
+        let mut helps = vec![cellar.render_help().to_string()];
+        for name in names {
+            let command = cellar.find_subcommand_mut(&name).unwrap();
+            helps.push(command.clone().render_help().to_string());
+        }
+        for help in helps.iter().map(|h| output::fold_help(h)) {
+            assert!(help.contains("Example"), "no example in {help}");
+            assert!(help.lines().all(|l| l.chars().count() <= 80), "{help}");
         }
     }
 }

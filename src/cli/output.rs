@@ -68,8 +68,78 @@ pub fn text(text: &str) -> Result<(), Fault> {
     write(text.as_bytes())
 }
 
-/// Prints a line on stderr.
-pub fn notice(line: &str) {
+/// Columns that output fits into where its words allow it.
+const WIDTH: usize = 80;
+
+/// `text` with its long lines broken between words; what goes on is indented. Lines that begin with
+/// a blank are laid out by whoever wrote them, and stay.
+pub fn fold(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        match line.chars().count() > WIDTH && !line.starts_with(' ') {
+            true => out.push_str(&broken("", "  ", line)),
+            false => out.push_str(line),
+        }
+    }
+    out
+}
+
+/// A help text with its long lines broken below the column where their words begin.
+pub fn fold_help(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        if line.chars().count() > WIDTH {
+            // Behind the name of an option come two blanks or more, then what it is.
+            let start = line.len() - line.trim_start().len();
+            let gap = line[start..].find("  ").map_or(start, |at| start + at);
+            let words = gap + (line[gap..].len() - line[gap..].trim_start().len());
+            let at = if gap == start { start } else { words };
+            out.push_str(&broken(&line[..at], &" ".repeat(at), &line[at..]));
+        } else {
+            out.push_str(line);
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// A label of a line, then words broken at 80 columns below each other.
+#[cfg(feature = "sql")]
+pub fn labelled(label: &str, words: &str) -> String {
+    let mut text = broken(&format!("{label:<8} "), "         ", words);
+    text.push('\n');
+    text
+}
+
+/// `words` behind `head`, the next lines behind `indent`, no line longer than 80 columns where the
+/// words allow it.
+pub fn broken(head: &str, indent: &str, words: &str) -> String {
+    let mut out = String::new();
+    let mut line = head.to_owned();
+    let mut fresh = true;
+    for word in words.split(' ') {
+        if !fresh && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            out.push_str(line.trim_end());
+            out.push('\n');
+            line = indent.to_owned();
+            fresh = true;
+        }
+        if !fresh {
+            line.push(' ');
+        }
+        line.push_str(word);
+        fresh = false;
+    }
+    out.push_str(line.trim_end());
+    out
+}
+
+/// Prints a message on stderr, long lines broken at 80 columns.
+pub fn notice(message: &str) {
+    let line = fold(message);
     let sent = REMOTE.try_with(|remote| {
         let piece = Piece::Err(format!("{line}\n").into_bytes());
         // Nobody to tell is no reason to stop.
@@ -119,5 +189,27 @@ impl Write for Out {
 
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_messages_break_between_words_and_layout_stays() {
+        let long = format!("CELLAR-15017: {}\nNext: short", "word ".repeat(30).trim_end());
+        let text = fold(&long);
+        assert!(text.lines().all(|l| l.chars().count() <= WIDTH), "{text}");
+        assert!(text.lines().nth(1).is_some_and(|l| l.starts_with("  word")), "{text}");
+        assert!(text.ends_with("\nNext: short"), "{text}");
+        let path = format!("cannot open {}", "x".repeat(100));
+        assert_eq!(fold(&path), format!("cannot open\n  {}", "x".repeat(100)));
+        let help = format!("  -x <Y>  {}", "word ".repeat(20).trim_end());
+        let folded = fold_help(&help);
+        assert!(folded.lines().all(|l| l.chars().count() <= WIDTH), "{folded}");
+        assert!(folded.contains("\n          word"), "{folded}");
+        let laid_out = format!("  {}", "column ".repeat(20));
+        assert_eq!(fold(&laid_out), laid_out);
     }
 }

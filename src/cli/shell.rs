@@ -107,7 +107,7 @@ async fn run_complete(
         let run = run_one(engine, piece.sql, show, &mut out);
         match run.await {
             Err(Fault::Closed) => return Err(Fault::Closed),
-            Err(fault) => eprintln!("{fault}"),
+            Err(fault) => output::notice(&fault.to_string()),
             Ok(()) => {}
         }
     }

@@ -18,6 +18,17 @@ pub fn show_bytes(bytes: u64) -> String {
     }
 }
 
+/// Room in a disk group, told by every command alike: in MB of 1024 x 1024 bytes, as ASM's columns
+/// have it, and units of 1024 of them: `104 MB`, `18.4 GB`.
+#[cfg(feature = "sql")]
+pub fn show_room(mb: u64) -> String {
+    match mb {
+        0..10_240 => format!("{} MB", show_count(mb)),
+        10_240..10_485_760 => format!("{:.1} GB", mb as f64 / 1024.0),
+        _ => format!("{:.1} TB", mb as f64 / 1_048_576.0),
+    }
+}
+
 /// `8 661 245`.
 pub fn show_count(count: u64) -> String {
     let digits = count.to_string();
@@ -67,6 +78,8 @@ mod tests {
         assert_eq!(show_bytes(342_000_000), "342 MB");
         assert_eq!(show_count(8_661_245), "8 661 245");
         assert_eq!(show_count(12), "12");
+        #[cfg(feature = "sql")]
+        assert_eq!([104, 20_480].map(show_room), ["104 MB", "20.0 GB"]);
         assert_eq!(show_duration(Duration::from_millis(80)), "0.08 s");
         assert_eq!(show_duration(Duration::from_secs(72)), "1 min 12 s");
     }

@@ -108,7 +108,8 @@ pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), 
         true => None,
         false => texts(args.commands, args.file.as_deref())?,
     };
-    let engine = database.engine().await?;
+    // Whoever typed the statement may sit in another directory than this process.
+    let engine = database.engine().await?.in_directory(output::path(Path::new("")));
     let show = Show { format: args.format, time: args.time, env };
     match texts {
         Some(texts) => {

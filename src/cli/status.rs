@@ -1,21 +1,27 @@
 //! `cellar status`: how the groups are, what to do, and what may fail next.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cellar_instance::Mounted;
+use cellar_instance::diskgroup::DiskInfo;
 use serde::Serialize;
 
 use super::database::{Database, Place};
 use super::fault::Fault;
+use super::outlook;
 use super::output::{self, Format};
-use super::size::show_bytes;
+use super::size::{show_bytes, show_count, show_room};
+
+/// Names that are told one by one.
+const NAMES_SHOWN: usize = 4;
 
 /// Arguments of `status`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   cellar status cellar-demo
   cellar status cellar-demo --format json && echo well
-Exit code 0: every group is whole. 1: something needs a look.")]
+Exit code 0: every group is whole and can be written. 1: something needs a
+look, and \"action\" says what to do.")]
 pub struct Args {
     /// The database; $CELLAR_DIR if it is left out.
     pub dir: Option<PathBuf>,
@@ -25,24 +31,36 @@ pub struct Args {
 }
 
 /// How one group is.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct GroupStatus {
-    /// Its name.
-    pub group: String,
-    /// WHOLE, DEGRADED, RESYNC or STOPPED.
+    /// Its name, if it is known.
+    pub group: Option<String>,
+    /// WHOLE, or the worst of NOT MOUNTED, STOPPED, DAMAGED, DEGRADED, RESYNC, FULL.
     pub state: &'static str,
     /// In words.
     pub words: String,
     /// What to do; `None` when nothing.
     pub action: Option<String>,
+    /// Why it cannot be mounted, the whole stack.
+    pub error: Option<String>,
     /// Work under way.
     pub work: Option<String>,
     /// What another failure would cost.
     pub safe: String,
     /// Disks that are not in sync.
     pub disks_missing: Vec<String>,
+    /// Failure groups whose loss now, whether or not anybody has the group mounted, loses nothing.
+    pub may_be_lost: Vec<String>,
     /// Failure groups whose loss would lose data now.
     pub critical: Vec<String>,
+    /// Files with extents of which only some copies are there.
+    pub files_lowered: usize,
+    /// Files with extents without any copy.
+    pub files_lost: Vec<String>,
+    /// Wrong checksums read since the group was mounted.
+    pub checksum_errors: u64,
+    /// Reads and writes that a disk refused since the group was mounted.
+    pub io_errors: u64,
     /// Bytes of files that can be written now.
     pub writable_bytes: u64,
 }
@@ -54,73 +72,186 @@ impl GroupStatus {
     }
 }
 
-/// How a group is now.
-pub fn of(mounted: &Mounted) -> GroupStatus {
+/// Something that needs a look.
+struct Finding {
+    state: &'static str,
+    words: String,
+    action: String,
+}
+
+/// How a group is now. `dir` is for the commands it names.
+pub fn of(mounted: &Mounted, dir: &Path) -> GroupStatus {
     let group = &mounted.group;
     let info = group.info();
     let disks = group.disks();
-    let gone: Vec<&cellar_instance::diskgroup::DiskInfo> =
-        disks.iter().filter(|d| !d.in_sync).collect();
+    let gone: Vec<&DiskInfo> = disks.iter().filter(|d| !d.in_sync).collect();
     let resync = group.resync();
-    let critical = group.critical_failgroups();
-    let (state, words) = if let Some(why) = &info.stopped {
-        ("STOPPED", why.clone())
-    } else if !gone.is_empty() {
-        let words =
-            format!("{} of {} disks missing; every byte still has a copy", gone.len(), disks.len());
-        ("DEGRADED", words)
-    } else if resync.bytes_left > 0 {
-        ("RESYNC", format!("copies of {} are being compared", show_bytes(resync.bytes_left)))
-    } else {
-        ("WHOLE", format!("{} disks, all in sync", disks.len()))
-    };
-    GroupStatus {
-        group: info.name.clone(),
-        state,
-        words,
-        action: action(state, &gone),
+    let losses = group.losses();
+    let harmless = losses.iter().filter(|l| l.is_harmless() && info.redundancy.copies() > 1);
+    let copied = group.copied();
+    // What a disk did that has left is told by its leaving.
+    let counted =
+        |name: &str| -> u64 { disks.iter().filter(|d| d.in_sync).map(|d| count(d, name)).sum() };
+    let mut status = GroupStatus {
+        group: Some(info.name.clone()),
+        state: "WHOLE",
         work: (resync.bytes_left > 0)
             .then(|| format!("resync after a crash, {} left", show_bytes(resync.bytes_left))),
-        safe: safe(mounted, &critical),
+        safe: outlook::safe(mounted),
         disks_missing: gone.iter().map(|d| d.name.clone()).collect(),
-        critical,
+        may_be_lost: harmless.map(|l| l.failgroup.clone()).collect(),
+        critical: losses.iter().filter(|l| l.data).map(|l| l.failgroup.clone()).collect(),
+        files_lowered: copied.lowered,
+        files_lost: copied.lost.iter().map(|path| format!("+{}/{path}", info.name)).collect(),
+        checksum_errors: counted("checksum_errs"),
+        io_errors: counted("read_errs") + counted("write_errs"),
         writable_bytes: info.writable_mb << 20,
+        ..GroupStatus::default()
+    };
+    let mut findings: Vec<Finding> = Vec::new();
+    findings.extend(info.stopped.as_ref().map(|why| Finding {
+        state: "STOPPED",
+        words: why.clone(),
+        action: "bring the disks back, then run any command: it mounts again".into(),
+    }));
+    findings.extend(lost(&status));
+    findings.extend(missing(&status, &gone, disks.len(), dir));
+    findings.extend(errors(&status, &disks, dir));
+    if resync.bytes_left > 0 {
+        findings.push(Finding {
+            state: "RESYNC",
+            words: format!("copies of {} are being compared", show_bytes(resync.bytes_left)),
+            action: "wait until it is done".into(),
+        });
     }
+    if info.writable_mb == 0 && info.stopped.is_none() {
+        findings.push(full(mounted, dir));
+    }
+    status.words = format!("{} disks, all in sync", disks.len());
+    if let Some(worst) = findings.first() {
+        status.state = worst.state;
+        status.words = joined(findings.iter().map(|f| f.words.as_str()));
+        status.action = Some(joined(findings.iter().map(|f| f.action.as_str())));
+    }
+    status
 }
 
-fn action(state: &str, gone: &[&cellar_instance::diskgroup::DiskInfo]) -> Option<String> {
-    match state {
-        "STOPPED" => Some("bring the disks back, then run any command: it mounts again".into()),
-        "DEGRADED" => {
-            let names: Vec<String> = gone
-                .iter()
-                .map(|d| match &d.path {
-                    Some(path) => format!("{} ({path})", d.name),
-                    None => d.name.clone(),
-                })
-                .collect();
-            Some(format!(
-                "{} left and stays out; this version cannot mirror again: copy what matters \
-                 to another group (cellar asm DIR cp)",
-                names.join(", ")
-            ))
+fn count(disk: &DiskInfo, name: &str) -> u64 {
+    disk.counters.get(name).copied().unwrap_or(0)
+}
+
+fn joined<'a>(parts: impl Iterator<Item = &'a str>) -> String {
+    parts.collect::<Vec<_>>().join("; ")
+}
+
+/// The first names of many.
+fn some(names: &[String]) -> String {
+    match names.len() > NAMES_SHOWN {
+        true => {
+            format!("{} and {} more", names[..NAMES_SHOWN].join(", "), names.len() - NAMES_SHOWN)
         }
-        _ => None,
+        false => names.join(", "),
     }
 }
 
-fn safe(mounted: &Mounted, critical: &[String]) -> String {
-    let survives = mounted.survives();
-    if survives == "nothing" {
-        return "one copy of everything: a disk that fails loses data".to_owned();
+fn lost(status: &GroupStatus) -> Option<Finding> {
+    let files = &status.files_lost;
+    (!files.is_empty()).then(|| Finding {
+        state: "DAMAGED",
+        words: format!("no copy is left of parts of {}", some(files)),
+        action: "bring the missing disks back, or delete these files and load them again".into(),
+    })
+}
+
+fn missing(status: &GroupStatus, gone: &[&DiskInfo], disks: usize, dir: &Path) -> Option<Finding> {
+    if gone.is_empty() {
+        return None;
     }
-    if critical.is_empty() {
-        return match survives {
-            "device" => "any one failure group may fail now".to_owned(),
-            _ => "any one disk file may be lost now; they lie on one device".to_owned(),
+    let mut words = format!("{} of {disks} disks missing", gone.len());
+    if status.files_lost.is_empty() {
+        words.push_str("; every byte still has a copy");
+    }
+    if status.files_lowered > 0 {
+        let files = if status.files_lowered == 1 { "file has" } else { "files have" };
+        let lowered = show_count(status.files_lowered as u64);
+        words.push_str(&format!("; {lowered} {files} fewer copies than due"));
+    }
+    // Who is away but was not left out yet has missed nothing.
+    let (left, away): (Vec<&DiskInfo>, Vec<&DiskInfo>) =
+        gone.iter().copied().partition(|d| d.offline_ns > 0);
+    let named = |disks: &[&DiskInfo]| {
+        let name = |d: &&DiskInfo| match &d.path {
+            Some(path) => format!("{} ({path})", d.name),
+            None => d.name.clone(),
         };
+        some(&disks.iter().map(name).collect::<Vec<_>>())
+    };
+    let mut action = Vec::new();
+    if !away.is_empty() {
+        action.push(format!(
+            "bring {} back before anything is written: it has missed nothing yet, and the next \
+             command that may write leaves it out",
+            named(&away)
+        ));
     }
-    format!("a failure of {} now loses data", critical.join(" or "))
+    if !left.is_empty() {
+        action.push(format!(
+            "{} left and stays out; this version cannot mirror again: copy what matters out \
+             (cellar asm {} cp +{}/FILE PATH)",
+            named(&left),
+            dir.display(),
+            status.group.as_deref().unwrap_or("DATA"),
+        ));
+    }
+    Some(Finding { state: "DEGRADED", words, action: action.join("; ") })
+}
+
+/// What disks did wrong since the mount, also where another copy helped.
+fn errors(status: &GroupStatus, disks: &[DiskInfo], dir: &Path) -> Option<Finding> {
+    if status.checksum_errors + status.io_errors == 0 {
+        return None;
+    }
+    let bad = |d: &&DiskInfo| {
+        let names = ["checksum_errs", "read_errs", "write_errs"];
+        d.in_sync && names.iter().any(|name| count(d, name) > 0)
+    };
+    let names: Vec<String> = disks.iter().filter(bad).map(|d| d.name.clone()).collect();
+    let repaired: u64 = disks.iter().map(|d| count(d, "repaired")).sum();
+    let counted =
+        [(status.checksum_errors, "wrong checksums"), (status.io_errors, "failed reads or writes")];
+    let counted = counted.into_iter().filter(|(count, _)| *count > 0);
+    let counted: Vec<String> =
+        counted.map(|(count, what)| format!("{} {what}", show_count(count))).collect();
+    let mut words = format!("{} since the mount, on {}", counted.join(", "), some(&names));
+    if repaired > 0 {
+        words.push_str(&format!(", {} repaired from another copy", show_count(repaired)));
+    }
+    let dir = dir.display();
+    let action = format!("see what else is bad: cellar validate {dir}; dmesg tells of the device");
+    Some(Finding { state: "DAMAGED", words, action })
+}
+
+/// Nothing can be written: because all is taken, or because too few failure groups are left.
+fn full(mounted: &Mounted, dir: &Path) -> Finding {
+    let group = &mounted.group;
+    let info = group.info();
+    let copies = usize::from(info.redundancy.copies());
+    let left = group.losses().len();
+    let (words, action) = if left < copies {
+        (
+            format!("no room: {copies} copies need {copies} failure groups, here: {left}"),
+            "nothing can be written until the missing disks are back".to_owned(),
+        )
+    } else {
+        let (dir, name) = (dir.display(), &info.name);
+        (
+            "no room: nothing can be written".to_owned(),
+            format!(
+                "see what takes the room: cellar asm {dir} du; cellar asm {dir} rm +{name}/FILE"
+            ),
+        )
+    };
+    Finding { state: "FULL", words, action }
 }
 
 /// Runs `status`.
@@ -130,48 +261,79 @@ fn safe(mounted: &Mounted, critical: &[String]) -> String {
 pub async fn run(args: &Args, database: &Database, _place: &Place) -> Result<(), Fault> {
     let mut groups = database.inner.groups();
     groups.sort_by_key(|m| m.number);
-    let all: Vec<GroupStatus> = groups.iter().map(of).collect();
-    if args.format == Format::Json {
-        output::json(&all)?;
-    } else {
-        for status in &all {
-            output::text(&lines(status))?;
-        }
-    }
+    let dir = database.inner.directory().path();
+    let mut all: Vec<GroupStatus> = groups.iter().map(|m| of(m, dir)).collect();
+    let others = super::database::not_mounted(&database.inner);
+    all.extend(others.iter().map(|error| not_mounted(&error.to_string())));
+    tell(args, &all)?;
     if all.iter().all(GroupStatus::is_well) { Ok(()) } else { Err(Fault::NotWell) }
+}
+
+fn tell(args: &Args, all: &[GroupStatus]) -> Result<(), Fault> {
+    if args.format == Format::Json {
+        return output::json(&all);
+    }
+    all.iter().try_for_each(|status| output::text(&lines(status)))
+}
+
+/// Tells that the database cannot be opened; the fault that is left to report.
+pub fn not_open(args: &Args, fault: Fault) -> Fault {
+    let Fault::Failed(text) = &fault else { return fault };
+    let status = not_mounted(text);
+    if args.format != Format::Json && status.group.is_none() {
+        return fault;
+    }
+    match tell(args, &[status]) {
+        Ok(()) => Fault::NotWell,
+        Err(closed) => closed,
+    }
+}
+
+/// A group that is not there, from the error that tells why.
+fn not_mounted(error: &str) -> GroupStatus {
+    let (stack, next): (Vec<&str>, Vec<&str>) =
+        error.lines().partition(|line| !line.starts_with("Next: "));
+    // The number is for the stack; the last line is the cause.
+    let cause = stack.last().copied().unwrap_or_default();
+    let words = cause.split_once(": ").map_or(cause, |(_, words)| words);
+    // The group's name stands before them already.
+    let words = match words.split_once(": ") {
+        Some((head, rest)) if head.starts_with("disk group ") => rest,
+        _ => words,
+    };
+    let named =
+        |line: &&str| Some(line.split_once("disk group \"")?.1.split_once('"')?.0.to_owned());
+    let next = next.first().and_then(|line| line.strip_prefix("Next: "));
+    let group = stack.iter().find_map(named);
+    GroupStatus {
+        state: if group.is_some() { "NOT MOUNTED" } else { "NOT OPEN" },
+        group,
+        words: words.to_owned(),
+        action: Some(next.unwrap_or("bring its disks back").to_owned()),
+        error: Some(stack.join("\n")),
+        safe: "unknown until it is mounted".to_owned(),
+        ..GroupStatus::default()
+    }
 }
 
 /// A status for people, 80 columns.
 pub fn lines(status: &GroupStatus) -> String {
-    let mut text = String::new();
     let head = format!("{}  {}", status.state, status.words);
-    put(&mut text, &status.group, &head);
-    put(&mut text, "action", status.action.as_deref().unwrap_or("none"));
-    put(&mut text, "work", status.work.as_deref().unwrap_or("none"));
-    put(&mut text, "safe", &status.safe);
-    put(&mut text, "room", &format!("{} can be written now", show_bytes(status.writable_bytes)));
-    text
-}
-
-/// A label, then words broken at 80 columns.
-fn put(text: &mut String, label: &str, words: &str) {
-    let mut line = format!("{label:<8} ");
-    let mut fresh = true;
-    for word in words.split(' ') {
-        if !fresh && line.len() + 1 + word.len() > 80 {
-            text.push_str(line.trim_end());
-            text.push('\n');
-            line = " ".repeat(9);
-            fresh = true;
-        }
-        if !fresh {
-            line.push(' ');
-        }
-        line.push_str(word);
-        fresh = false;
+    let name = status.group.as_deref().unwrap_or("-");
+    let mut text = output::labelled(name, &head);
+    let mut put = |label: &str, words: &str| text.push_str(&output::labelled(label, words));
+    put("action", status.action.as_deref().unwrap_or("none"));
+    if let Some(error) = &status.error {
+        let numbers = error.lines().filter_map(|line| line.split_once(": "));
+        let numbers: Vec<&str> = numbers.map(|(number, _)| number).collect();
+        put("error", &numbers.join(", "));
+        return text;
     }
-    text.push_str(line.trim_end());
-    text.push('\n');
+    put("work", status.work.as_deref().unwrap_or("none"));
+    put("safe", &status.safe);
+    let room = show_room(status.writable_bytes >> 20);
+    put("room", &format!("{room} can be written now"));
+    text
 }
 
 #[cfg(test)]
@@ -181,18 +343,31 @@ mod tests {
     #[test]
     fn long_words_break_at_80_columns() {
         let status = GroupStatus {
-            group: "DATA".into(),
+            group: Some("DATA".into()),
             state: "DEGRADED",
             words: "1 of 4 disks missing; every byte still has a copy".into(),
             action: Some("word ".repeat(40)),
-            work: None,
             safe: "x".into(),
-            disks_missing: vec![],
-            critical: vec![],
             writable_bytes: 1 << 30,
+            ..GroupStatus::default()
         };
         let text = lines(&status);
         assert!(text.lines().all(|l| l.len() <= 80), "{text}");
         assert!(text.starts_with("DATA     DEGRADED  1 of 4"), "{text}");
+        assert!(text.ends_with("room     1 024 MB can be written now\n"), "{text}");
+    }
+
+    #[test]
+    fn a_group_that_is_not_there_is_told_with_its_cause_and_the_next_step() {
+        let error = "CELLAR-15017: disk group \"DATA\" cannot be mounted\n\
+                     CELLAR-15040: disk group \"DATA\" is incomplete: without A it is not whole\n\
+                     Next: bring A back";
+        let status = not_mounted(error);
+        assert_eq!((status.group.as_deref(), status.state), (Some("DATA"), "NOT MOUNTED"));
+        assert_eq!(status.action.as_deref(), Some("bring A back"));
+        let text = lines(&status);
+        assert!(text.starts_with("DATA     NOT MOUNTED  without A it is not whole\n"), "{text}");
+        assert!(text.ends_with("error    CELLAR-15017, CELLAR-15040\n"), "{text}");
+        assert!(!status.is_well());
     }
 }

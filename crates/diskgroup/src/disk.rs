@@ -9,9 +9,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_io::{
-    Buffer, Device, Durability, Instant, Io, IoError, IoErrorKind, Op, SharedEnv,
-};
+use cellar_io::{Buffer, Device, Durability, Instant, Io, IoError, IoErrorKind, Op, SharedEnv};
 use event_listener::Event;
 use futures_util::future::{Either, select};
 

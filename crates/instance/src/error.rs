@@ -190,6 +190,7 @@ pub const NUMBERS: &[(u32, &str, &str)] = &[
     (15010, "42710", "disk name already used"),
     (15012, "58P01", "file does not exist"),
     (15013, "55006", "disk group already mounted"),
+    (15014, "55006", "disk_string would not find a disk in use"),
     (15017, "58000", "disk group cannot be mounted"),
     (15018, "58000", "disk group cannot be created"),
     (15020, "42710", "one disk found under two paths"),

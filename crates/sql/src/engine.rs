@@ -1,6 +1,6 @@
 //! SQL over an instance: DataFusion with our statements, views and external tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -8,24 +8,29 @@ use arrow::array::{Array, RecordBatch, StringArray, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use datafusion::common::TableReference;
+use datafusion::datasource::TableType;
 use datafusion::error::DataFusionError;
 use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, memory_pool::FairSpillPool};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::{CreateExternalTable, Statement as DfStatement};
-use datafusion::sql::sqlparser::ast::{ObjectType, Statement as SqlStatement};
+use datafusion::sql::sqlparser::ast::{ObjectType, Statement as SqlStatement, TableObject};
 use futures_util::TryStreamExt;
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::error::Error;
-use crate::failure::{distance, from_datafusion, from_store};
+use crate::failure::{distance, from_datafusion, from_store, ours};
+use crate::guard;
 use crate::host::{Host, TableDefinition};
+use crate::noted::{Noted, Notes};
 use crate::parse::parse;
 use crate::path::{GroupPath, SCHEME, group_of_host};
-use crate::statement::Statement;
+use crate::statement::{Command, Statement};
 use crate::view::{ViewSource, ViewTable};
+use crate::{allowed, csv_table};
 
 /// The catalog and the schemas as SQL names them.
 const CATALOG: &str = "db";
@@ -74,6 +79,12 @@ pub struct Engine {
     context: SessionContext,
     host: Arc<dyn Host>,
     views: Arc<MemorySchemaProvider>,
+    /// From where local paths in statements count; `None` means the directory of this process.
+    directory: Option<PathBuf>,
+    /// Names that are ours: views of the instance, and dual.
+    system: BTreeSet<String>,
+    /// Errors of the groups' stores, which DataFusion may make plain text of.
+    notes: Arc<Notes>,
     /// Tables of the catalog that could not be opened, and why.
     broken: Mutex<BTreeMap<String, Error>>,
 }
@@ -93,6 +104,7 @@ impl std::fmt::Debug for Stores {
 /// Object stores by URL: `group://` asks the instance each time, for groups come and go.
 struct Stores {
     host: Arc<dyn Host>,
+    notes: Arc<Notes>,
     others: DefaultObjectStoreRegistry,
 }
 
@@ -110,9 +122,10 @@ impl ObjectStoreRegistry for Stores {
             return self.others.get_store(url);
         }
         let group = group_of_host(url.host_str().unwrap_or_default());
-        self.host
-            .store(&group)
-            .ok_or_else(|| DataFusionError::External(Box::new(no_group(&group, &*self.host))))
+        match self.host.store(&group) {
+            Some(store) => Ok(Arc::new(Noted::new(store, &self.notes))),
+            None => Err(DataFusionError::External(Box::new(no_group(&group, &*self.host)))),
+        }
     }
 }
 
@@ -141,11 +154,16 @@ impl Engine {
         views: Vec<Arc<dyn ViewSource>>,
         options: &EngineOptions,
     ) -> Result<Engine, Error> {
-        let context = context(&host, options).map_err(|e| from_datafusion(&e))?;
+        let notes = Arc::<Notes>::default();
+        let context = context(&host, &notes, options).map_err(|e| from_datafusion(&e))?;
+        let names = views.iter().map(|v| v.name().to_owned());
         let engine = Engine {
             context,
             host,
             views: Arc::new(MemorySchemaProvider::new()),
+            directory: None,
+            system: names.chain(["dual".to_owned()]).collect(),
+            notes,
             broken: Mutex::new(BTreeMap::new()),
         };
         engine.add_views(views).map_err(|e| from_datafusion(&e))?;
@@ -155,6 +173,14 @@ impl Engine {
             }
         }
         Ok(engine)
+    }
+
+    /// The same engine for somebody who works in `directory`: local paths in statements that do
+    /// not begin at the root count from there.
+    #[must_use]
+    pub fn in_directory(mut self, directory: PathBuf) -> Engine {
+        self.directory = Some(directory);
+        self
     }
 
     fn add_views(&self, views: Vec<Arc<dyn ViewSource>>) -> Result<(), DataFusionError> {
@@ -202,7 +228,12 @@ impl Engine {
     /// A numbered error with the next step.
     pub async fn execute(&self, sql: &str) -> Result<Outcome, Error> {
         match parse(sql)? {
-            Statement::Command(command) => {
+            Statement::Command(mut command) => {
+                if let Command::CreateDiskgroup(create) = &mut command {
+                    for disk in &mut create.disks {
+                        disk.path = self.absolute(&disk.path)?;
+                    }
+                }
                 let reply = self.host.run(command).await?;
                 Ok(Outcome::Done { message: reply.message, notices: reply.notices })
             }
@@ -221,23 +252,27 @@ impl Engine {
         }
     }
 
-    async fn query(&self, sql: &str, statement: DfStatement) -> Result<Outcome, Error> {
+    async fn query(&self, sql: &str, mut statement: DfStatement) -> Result<Outcome, Error> {
+        allowed::check(&statement)?;
+        self.resolve_target(&mut statement)?;
+        self.check_targets(&statement).await?;
         match &statement {
             DfStatement::CreateExternalTable(table) => {
                 return self.create_external_table(sql, table.clone()).await;
             }
             DfStatement::Statement(inner) => match inner.as_ref() {
-                SqlStatement::CreateTable(_) => {
-                    return Err(Error::not_yet("CREATE TABLE of rows").next(
-                        "copy (query) to '+DATA/t.parquet' stored as parquet; then \
-                         create external table t stored as parquet location '+DATA/t.parquet'",
-                    ));
+                SqlStatement::CreateTable(table) => {
+                    return Err(self.create_table_of_rows(&table.name.to_string()).await);
                 }
-                SqlStatement::Drop { object_type: ObjectType::Table, names, if_exists, .. } => {
+                SqlStatement::Drop { object_type, names, if_exists, .. } => {
                     let names = names.iter().map(ToString::to_string).collect();
-                    return self.drop_tables(names, *if_exists).await;
+                    return match object_type {
+                        ObjectType::View => self.drop_views(names, *if_exists),
+                        _ => self.drop_tables(names, *if_exists).await,
+                    };
                 }
-                SqlStatement::CreateView { .. } => {
+                SqlStatement::CreateView(view) => {
+                    self.check_view_name(&view.name.to_string())?;
                     self.plan_and_run(statement).await?;
                     return Ok(Outcome::Done {
                         message: "View created.".into(),
@@ -256,9 +291,15 @@ impl Engine {
         let plan = match state.statement_to_plan(statement.clone()).await {
             Ok(plan) => plan,
             Err(e) => {
-                return Err(self.missing_table(&statement).unwrap_or_else(|| from_datafusion(&e)));
+                return Err(self.missing_table(&statement).unwrap_or_else(|| self.failure(&e)));
             }
         };
+        if let LogicalPlan::Ddl(ddl) = &plan
+            && !matches!(ddl, DdlStatement::CreateView(_))
+        {
+            // SELECT ... INTO is one of these.
+            return Err(self.create_table_of_rows("new_table").await);
+        }
         let counted = match &plan {
             LogicalPlan::Copy(_) => Some("copied"),
             LogicalPlan::Dml(_) => Some("written"),
@@ -269,16 +310,27 @@ impl Engine {
             let frame = self.context.execute_logical_plan(plan).await?;
             frame.execute_stream().await
         };
-        let stream = run.await.map_err(|e| from_datafusion(&e))?;
+        let stream = run.await.map_err(|e| self.failure(&e))?;
         if let Some(verb) = counted {
             let batches: Vec<RecordBatch> =
-                stream.try_collect().await.map_err(|e| from_datafusion(&e))?;
+                stream.try_collect().await.map_err(|e| self.failure(&e))?;
             return Ok(done(format!("{} rows {verb}.", count_of(&batches))));
         }
         if silent && stream.schema().fields().is_empty() {
             return Ok(done("Done."));
         }
-        Ok(Outcome::Rows(stream))
+        let notes = Arc::clone(&self.notes);
+        let schema = stream.schema();
+        let stream = stream.map_err(move |e| match told(&e, &notes) {
+            Some(error) => DataFusionError::External(Box::new(error)),
+            None => e,
+        });
+        Ok(Outcome::Rows(Box::pin(RecordBatchStreamAdapter::new(schema, stream))))
+    }
+
+    /// The numbered error for one of DataFusion's.
+    fn failure(&self, error: &DataFusionError) -> Error {
+        told(error, &self.notes).unwrap_or_else(|| from_datafusion(error))
     }
 
     /// The error for the first table of `statement` that does not exist.
@@ -359,7 +411,7 @@ impl Engine {
             let plan = self.context.state().statement_to_plan(statement).await?;
             self.context.execute_logical_plan(plan).await
         };
-        run.await.map(|_| ()).map_err(|e| from_datafusion(&e))
+        run.await.map(|_| ()).map_err(|e| self.failure(&e))
     }
 
     async fn create_external_table(
@@ -369,6 +421,11 @@ impl Engine {
     ) -> Result<Outcome, Error> {
         let reference = TableReference::parse_str(&create.name.to_string());
         let name = reference.table().to_string();
+        self.check_own(&reference)?;
+        if !is_public(&reference) {
+            let what = format!("a table \"{reference}\" outside the schema public");
+            return Err(Error::not_yet(what).next(format!("create external table {name} ...")));
+        }
         let known = self.context.table_exist(reference).unwrap_or(false)
             || self.broken_tables().contains_key(&name);
         if known && create.if_not_exists {
@@ -380,58 +437,250 @@ impl Engine {
         }
         for location in &mut create.locations {
             if !location.contains("://") {
-                *location = absolute(location)?;
+                *location = self.absolute(location)?;
             }
         }
         let location = create.locations.first().cloned().unwrap_or_default();
-        self.register(create).await?;
-        let location = match location.strip_prefix("group://") {
-            Some(path) => format!("+{path}"),
+        for location in &create.locations {
+            self.check_location(location).await?;
+        }
+        let notices = csv_table::check(&self.context, &create).await?;
+        let location = match guard::inside(&location) {
+            Some((group, path)) if location.ends_with('/') => format!("+{group}/{path}/"),
+            Some((group, path)) => format!("+{group}/{path}"),
             None => location,
         };
         let table = TableDefinition { name: name.clone(), location, statement: sql.to_string() };
-        if let Err(error) = self.host.put_table(table).await {
-            // The catalog is the truth: what it does not hold must not be seen.
+        let is_csv = create.file_type.eq_ignore_ascii_case("csv");
+        let made = match self.register(create).await {
+            Ok(()) => self.host.put_table(table).await,
+            // Types are looked for in pieces cut at line ends, also at those inside quotes.
+            Err(error) if is_csv && error.number == 70002 => Err(error.next(format!(
+                "where values hold line ends, name the columns: create external table {name} \
+                 (a int, b varchar) ..., or: cellar load DIR FILE"
+            ))),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = made {
+            // The catalog is the truth: what it does not hold must not be seen, and what it holds
+            // must.
             let _ = self.context.deregister_table(TableReference::bare(name.as_str()));
+            if let Some(old) = self.host.tables().iter().find(|t| t.name == name) {
+                let _ = self.open_table(old).await;
+            }
             return Err(error);
         }
         self.set_broken(&name, None);
-        Ok(done(format!("Table {name} created.")))
+        Ok(Outcome::Done { message: format!("Table {name} created."), notices })
     }
 
     async fn drop_tables(&self, names: Vec<String>, if_exists: bool) -> Result<Outcome, Error> {
+        let tables = self.host.tables();
+        let mut dropped = Vec::new();
         for name in &names {
             let reference = TableReference::parse_str(name);
+            self.check_own(&reference)?;
             let bare = reference.table().to_string();
-            let in_catalog = self.host.drop_table(&bare).await?;
-            self.set_broken(&bare, None);
-            let dropped = self
-                .context
-                .deregister_table(reference)
-                .map_err(|e| from_datafusion(&e))?
-                .is_some();
-            if !in_catalog && !dropped && !if_exists {
+            if is_public(&reference) && tables.iter().any(|t| t.name == bare) {
+                dropped.push(bare);
+            } else if self.is_view(&reference).await {
+                return Err(Error::new(942, "42809", format!("\"{bare}\" is a view"))
+                    .next(format!("drop view {bare}")));
+            } else if !if_exists {
                 return Err(Error::new(942, "42P01", format!("table \"{bare}\" does not exist")));
             }
         }
+        // Nothing is dropped unless all can be.
+        for name in &dropped {
+            self.host.drop_table(name).await?;
+            self.set_broken(name, None);
+            let reference = TableReference::bare(name.as_str());
+            self.context.deregister_table(reference).map_err(|e| from_datafusion(&e))?;
+        }
+        if dropped.is_empty() {
+            return Ok(done("There was no such table."));
+        }
         Ok(Outcome::Done {
-            message: format!("Table {} dropped.", names.join(", ")),
+            message: format!("Table {} dropped.", dropped.join(", ")),
             notices: vec!["the files stay: alter diskgroup ... drop file removes one".into()],
         })
     }
+
+    // --- names, and what they stand for ---
+
+    async fn is_view(&self, reference: &TableReference) -> bool {
+        let found = self.context.table_provider(reference.clone()).await;
+        found.is_ok_and(|table| table.table_type() == TableType::View)
+    }
+
+    /// Refuses a name of ours for anything but reading.
+    fn check_own(&self, reference: &TableReference) -> Result<(), Error> {
+        let own = match reference.schema() {
+            None | Some(PUBLIC) => self.system.contains(reference.table()),
+            Some(VIEWS) => self.views.table_exist(reference.table()),
+            Some(schema) => schema == "information_schema",
+        };
+        if !own {
+            return Ok(());
+        }
+        let name = reference.table();
+        Err(Error::new(
+            2030,
+            "42809",
+            format!("\"{name}\" is a system view, which can only be read"),
+        )
+        .next(format!("select * from {reference}; a table or view of yours needs another name")))
+    }
+
+    fn check_view_name(&self, name: &str) -> Result<(), Error> {
+        let reference = TableReference::parse_str(name);
+        self.check_own(&reference)?;
+        let name = reference.table();
+        if self.host.tables().iter().any(|t| t.name == name) {
+            return Err(Error::new(955, "42P07", format!("there is already a table \"{name}\""))
+                .next("give the view another name"));
+        }
+        Ok(())
+    }
+
+    fn drop_views(&self, names: Vec<String>, if_exists: bool) -> Result<Outcome, Error> {
+        let tables = self.host.tables();
+        let references: Vec<_> = names.iter().map(|n| TableReference::parse_str(n)).collect();
+        for reference in &references {
+            self.check_own(reference)?;
+            let name = reference.table();
+            if tables.iter().any(|t| t.name == name) {
+                return Err(Error::new(942, "42809", format!("\"{name}\" is a table, no view"))
+                    .next(format!("drop table {name}")));
+            }
+            if !if_exists && !self.context.table_exist(reference.clone()).unwrap_or(false) {
+                return Err(Error::new(942, "42P01", format!("view \"{name}\" does not exist")));
+            }
+        }
+        for reference in references {
+            self.context.deregister_table(reference).map_err(|e| from_datafusion(&e))?;
+        }
+        Ok(done(format!("View {} dropped.", names.join(", "))))
+    }
+
+    /// Refuses a statement, also one that is only explained, that would write over what a table
+    /// reads, or into what takes no rows.
+    async fn check_targets(&self, statement: &DfStatement) -> Result<(), Error> {
+        match statement {
+            DfStatement::CopyTo(copy) => self.check_copy_target(&copy.target).await,
+            DfStatement::Statement(inner) => match inner.as_ref() {
+                SqlStatement::Insert(insert) => match &insert.table {
+                    TableObject::TableName(name) => self.check_insert(&name.to_string()).await,
+                    _ => Err(Error::not_yet("INSERT into anything but a table")),
+                },
+                _ => Ok(()),
+            },
+            DfStatement::Explain(explain) => Box::pin(self.check_targets(&explain.statement)).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// A local file that is written: where whoever gave the statement means it to be.
+    fn resolve_target(&self, statement: &mut DfStatement) -> Result<(), Error> {
+        match statement {
+            DfStatement::CopyTo(copy) if !copy.target.contains("://") => {
+                copy.target = self.absolute(&copy.target)?;
+                Ok(())
+            }
+            DfStatement::Explain(explain) => self.resolve_target(&mut explain.statement),
+            _ => Ok(()),
+        }
+    }
+
+    /// A local path, from the root on, so that it means the same in another process.
+    fn absolute(&self, path: &str) -> Result<String, Error> {
+        let plain = path.strip_prefix("file://").unwrap_or(path);
+        let from_here = match &self.directory {
+            Some(directory) => directory.join(plain),
+            None => PathBuf::from(plain),
+        };
+        let mut absolute = std::path::absolute(from_here)
+            .map_err(|e| Error::new(27037, "58030", format!("\"{path}\": {e}")))?
+            .to_string_lossy()
+            .into_owned();
+        if plain.ends_with('/') && !absolute.ends_with('/') {
+            absolute.push('/');
+        }
+        Ok(absolute)
+    }
+
+    async fn check_copy_target(&self, target: &str) -> Result<(), Error> {
+        let Some((group, path)) = guard::inside(target) else { return Ok(()) };
+        self.host.check_writable(&group, &path)?;
+        if !self.exists(&group, &path).await {
+            return Ok(());
+        }
+        guard::check_replaceable(&guard::files_of(&self.host.tables()), &group, &path)
+    }
+
+    async fn exists(&self, group: &str, path: &str) -> bool {
+        match self.host.store(group) {
+            Some(store) => store.head(&object_store::path::Path::from(path)).await.is_ok(),
+            None => false,
+        }
+    }
+
+    async fn check_insert(&self, name: &str) -> Result<(), Error> {
+        let reference = TableReference::parse_str(name);
+        self.check_own(&reference)?;
+        let name = reference.table();
+        let takes_rows =
+            self.host.tables().iter().any(|t| t.name == name && t.location.ends_with('/'));
+        if takes_rows || !self.context.table_exist(reference.clone()).unwrap_or(false) {
+            return Ok(());
+        }
+        let (_, path) = self.free_name(name).await;
+        Err(allowed::insert(name, &path))
+    }
+
+    /// A name near `wanted` that neither a table nor a file has, and the path for its file.
+    async fn free_name(&self, wanted: &str) -> (String, String) {
+        let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        let wanted = match wanted.starts_with(|c: char| c.is_ascii_lowercase()) {
+            true if wanted.chars().all(legal) => wanted,
+            _ => "new_table",
+        };
+        let groups = self.host.groups();
+        let group = groups.first().map_or("DATA", String::as_str);
+        let tables = self.host.tables();
+        let mut name = wanted.to_owned();
+        for number in 2..1000 {
+            let path = format!("{name}.parquet");
+            let taken = tables.iter().any(|t| t.name == name)
+                || self.context.table_exist(name.as_str()).unwrap_or(false)
+                || self.exists(group, &path).await;
+            if !taken {
+                break;
+            }
+            name = format!("{wanted}_{number}");
+        }
+        let path = format!("+{group}/{name}.parquet");
+        (name, path)
+    }
+
+    async fn create_table_of_rows(&self, name: &str) -> Error {
+        let wanted = TableReference::parse_str(name).table().to_string();
+        let (name, path) = self.free_name(&wanted).await;
+        Error::not_yet("CREATE TABLE of rows").next(format!(
+            "copy (query) to '{path}' stored as parquet; then \
+             create external table {name} stored as parquet location '{path}'"
+        ))
+    }
 }
 
-/// A local path, from the root on, so that it means the same after a restart.
-fn absolute(path: &str) -> Result<String, Error> {
-    let plain = path.strip_prefix("file://").unwrap_or(path);
-    let mut absolute = std::path::absolute(plain)
-        .map_err(|e| Error::new(27037, "58030", format!("\"{path}\": {e}")))?
-        .to_string_lossy()
-        .into_owned();
-    if plain.ends_with('/') && !absolute.ends_with('/') {
-        absolute.push('/');
-    }
-    Ok(absolute)
+fn is_public(reference: &TableReference) -> bool {
+    reference.catalog().is_none_or(|c| c == CATALOG)
+        && reference.schema().is_none_or(|s| s == PUBLIC)
+}
+
+/// The error that a store gave, if `error` came of one: itself, or what was made of its words.
+fn told(error: &DataFusionError, notes: &Notes) -> Option<Error> {
+    ours(error).or_else(|| notes.find(&error.to_string()))
 }
 
 fn count_of(batches: &[RecordBatch]) -> u64 {
@@ -444,9 +693,14 @@ fn count_of(batches: &[RecordBatch]) -> u64 {
 
 fn context(
     host: &Arc<dyn Host>,
+    notes: &Arc<Notes>,
     options: &EngineOptions,
 ) -> Result<SessionContext, DataFusionError> {
-    let stores = Stores { host: Arc::clone(host), others: DefaultObjectStoreRegistry::new() };
+    let stores = Stores {
+        host: Arc::clone(host),
+        notes: Arc::clone(notes),
+        others: DefaultObjectStoreRegistry::new(),
+    };
     let mut runtime = RuntimeEnvBuilder::new()
         .with_memory_pool(Arc::new(FairSpillPool::new(options.memory_limit)))
         .with_object_store_registry(Arc::new(stores))
@@ -462,5 +716,7 @@ fn context(
     // 0.06 + 0.01 is 0.07 in SQL; as binary floating point it is not, and rows would be lost.
     config.options_mut().sql_parser.parse_float_as_decimal = true;
     config.options_mut().execution.parquet.pushdown_filters = true;
+    // A large CSV file is else cut at line ends for several readers, also at those inside quotes.
+    config.options_mut().catalog.newlines_in_values = true;
     Ok(SessionContext::new_with_config_rt(config, runtime.build_arc()?))
 }

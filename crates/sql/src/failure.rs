@@ -8,6 +8,9 @@ use crate::error::Error;
 
 /// The numbered error for one of DataFusion's.
 pub fn from_datafusion(error: &DataFusionError) -> Error {
+    if let Some(ours) = ours(error) {
+        return ours;
+    }
     match error {
         DataFusionError::Context(_, e) | DataFusionError::Diagnostic(_, e) => from_datafusion(e),
         DataFusionError::Shared(e) => from_datafusion(e),
@@ -51,9 +54,9 @@ fn internal(error: &DataFusionError) -> Error {
 }
 
 /// Looks for an error of ours, or one we know, inside a boxed one.
-fn from_any(error: &(dyn std::error::Error + 'static)) -> Error {
-    if let Some(ours) = error.downcast_ref::<Error>() {
-        return ours.clone();
+pub(crate) fn from_any(error: &(dyn std::error::Error + 'static)) -> Error {
+    if let Some(ours) = ours(error) {
+        return ours;
     }
     if let Some(e) = error.downcast_ref::<DataFusionError>() {
         return from_datafusion(e);
@@ -64,7 +67,7 @@ fn from_any(error: &(dyn std::error::Error + 'static)) -> Error {
     if let Some(e) = error.downcast_ref::<ArrowError>() {
         return from_arrow(e);
     }
-    match error.source() {
+    match below(error) {
         Some(source) => from_any(source),
         None => Error::new(70002, "XX000", first_line(&error.to_string())),
     }
@@ -97,6 +100,9 @@ fn from_schema(error: &SchemaError) -> Error {
 
 /// The numbered error for one of Arrow's.
 pub fn from_arrow(error: &ArrowError) -> Error {
+    if let Some(ours) = ours(error) {
+        return ours;
+    }
     match error {
         ArrowError::DivideByZero => Error::new(1476, "22012", "division by zero"),
         ArrowError::ArithmeticOverflow(m) => {
@@ -114,7 +120,7 @@ pub fn from_arrow(error: &ArrowError) -> Error {
 
 /// The numbered error for one of an object store's.
 pub fn from_store(error: &object_store::Error) -> Error {
-    if let Some(ours) = find_ours(error) {
+    if let Some(ours) = ours(error) {
         return ours;
     }
     match error {
@@ -134,10 +140,28 @@ pub fn from_store(error: &object_store::Error) -> Error {
     }
 }
 
-/// One of our errors among the sources of `error`.
-fn find_ours(error: &(dyn std::error::Error + 'static)) -> Option<Error> {
-    let chain = std::iter::successors(Some(error), |e| e.source());
-    chain.filter_map(|e| e.downcast_ref::<Error>()).next().cloned()
+/// What lies under an error. What an [`std::io::Error`] carries is not what it calls its source.
+fn below<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> Option<&'a (dyn std::error::Error + 'static)> {
+    match error.downcast_ref::<std::io::Error>() {
+        Some(e) => e.get_ref().map(|inner| inner as _),
+        None => error.source(),
+    }
+}
+
+/// The numbered error of ours at any depth under `error`: of this crate, the instance, a disk
+/// group or a device. Whoever wrapped it knows less than it does.
+pub(crate) fn ours(error: &(dyn std::error::Error + 'static)) -> Option<Error> {
+    use cellar_instance::diskgroup;
+    std::iter::successors(Some(error), |e| below(*e)).find_map(|e| {
+        let of_group = || e.downcast_ref::<diskgroup::Error>().cloned();
+        let of_instance = || e.downcast_ref::<cellar_instance::Error>().cloned();
+        let at_hand = || e.downcast_ref::<Error>().cloned();
+        at_hand()
+            .or_else(|| of_instance().map(Error::from))
+            .or_else(|| of_group().map(|e| cellar_instance::Error::from(e).into()))
+    })
 }
 
 /// What the user can act on: no backtrace, one line.
@@ -185,6 +209,24 @@ mod tests {
         assert_eq!(from_datafusion(&error), ours);
         let error = DataFusionError::External(Box::new(ours.clone()));
         assert_eq!(from_datafusion(&error), ours);
+        let inner = DataFusionError::External(Box::new(ours.clone()));
+        let error = DataFusionError::IoError(std::io::Error::other(inner));
+        assert_eq!(from_datafusion(&error), ours);
+    }
+
+    #[test]
+    fn the_error_of_a_disk_group_comes_through_with_its_number_and_next_step() {
+        let full = cellar_instance::diskgroup::Error::NoSpace {
+            group: "DATA".into(),
+            wanted_mb: 10,
+            why: "0 extents fit".into(),
+        };
+        let store = object_store::Error::Generic { store: "disk group", source: full.into() };
+        let parquet = parquet::errors::ParquetError::External(Box::new(store));
+        let io = std::io::Error::other(parquet);
+        let error = from_datafusion(&DataFusionError::IoError(io));
+        assert_eq!((error.number, error.sqlstate), (15041, "53100"));
+        assert!(error.to_string().contains("Next: drop files, or add a disk"), "{error}");
     }
 
     #[test]

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cellar_instance::catalog::{Table, TableKind};
 use cellar_instance::database::{Database, DiskRequest, GroupRequest, Mounted};
+use cellar_instance::groups::CATALOG_PATH;
 use cellar_instance::parameters::Scope as InstanceScope;
 use cellar_instance::session::Session;
 use cellar_instance::views::{self as instance_views, ViewDef};
 use object_store::ObjectStore;
 
 use crate::error::Error;
+use crate::guard;
 use crate::host::{Host, Reply, TableDefinition};
 use crate::statement::{
     Command, Contents, CreateDiskgroup, GroupAction, Groups, Redundancy, Scope,
@@ -103,6 +105,16 @@ impl InstanceHost {
         ))
     }
 
+    /// Which tables cannot be read while `groups` are not mounted.
+    fn unreadable(&self, groups: &[String]) -> Option<String> {
+        let files = guard::files_of(&self.tables());
+        let of_these = files.iter().filter(|f| groups.contains(&f.group));
+        let mut tables: Vec<&str> = of_these.map(|f| f.table.as_str()).collect();
+        tables.dedup();
+        (!tables.is_empty())
+            .then(|| format!("until it is mounted these cannot be read: {}", tables.join(", ")))
+    }
+
     async fn alter(&self, group: &str, action: &GroupAction) -> Result<(), Error> {
         if let GroupAction::Mount { force } = action {
             self.database.mount_group(group, *force).await?;
@@ -118,6 +130,11 @@ impl InstanceHost {
     async fn alter_mounted(&self, mounted: &Mounted, action: &GroupAction) -> Result<(), Error> {
         let group = &mounted.group;
         let inside = |path: &str| inside(group.name(), path);
+        for path in taken_away(action) {
+            let path = inside(path)?;
+            self.check_writable(group.name(), &path)?;
+            guard::check_removable(&guard::files_of(&self.tables()), group.name(), &path)?;
+        }
         let result = match action {
             GroupAction::AddDirectory(paths) => {
                 for path in paths {
@@ -148,6 +165,18 @@ impl InstanceHost {
             GroupAction::Mount { .. } | GroupAction::Dismount { .. } => Ok(()),
         };
         result.map_err(group_error)
+    }
+}
+
+/// The names that an action takes away, with what is below them.
+fn taken_away(action: &GroupAction) -> Vec<&str> {
+    match action {
+        GroupAction::DropFile(paths) => paths.iter().map(String::as_str).collect(),
+        GroupAction::DropAlias(path)
+        | GroupAction::DropDirectory { path, force: true }
+        | GroupAction::RenameDirectory { from: path, .. }
+        | GroupAction::RenameAlias { from: path, .. } => vec![path.as_str()],
+        _ => Vec::new(),
     }
 }
 
@@ -209,11 +238,23 @@ impl Host for InstanceHost {
         Ok(true)
     }
 
+    fn check_writable(&self, group: &str, path: &str) -> Result<(), Error> {
+        let path = path.trim_matches('/');
+        let above = CATALOG_PATH.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
+        let holds = path == CATALOG_PATH || above;
+        if !holds || self.database.group(group).is_ok_and(|m| m.number != 1) {
+            return Ok(());
+        }
+        let text = format!("file \"+{group}/{CATALOG_PATH}\" holds the catalog of this database");
+        Err(Error::new(15028, "55006", text).next("leave it: without it no table is known"))
+    }
+
     async fn run(&self, command: Command) -> Result<Reply, Error> {
         match command {
             Command::CreateDiskgroup(create) => self.create(create).await,
             Command::DropDiskgroup { name, contents } => {
                 let including = matches!(contents, Contents::Including { .. });
+                guard::check_group(&guard::files_of(&self.tables()), &name)?;
                 self.database.drop_group(&name, including).await?;
                 done("Diskgroup dropped.")
             }
@@ -227,11 +268,14 @@ impl Host for InstanceHost {
                         Error::new(15032, e.sqlstate, "not all alterations performed").caused_by(e)
                     })?;
                 }
-                done("Diskgroup altered.")
+                let mut reply = done("Diskgroup altered.")?;
+                if matches!(action, GroupAction::Dismount { .. }) {
+                    reply.notices.extend(self.unreadable(&names));
+                }
+                Ok(reply)
             }
             Command::SetParameter { name, value, scope: s, comment } => {
-                let instance = self.database.instance();
-                instance.alter_system_set(&name, &value, scope(s))?;
+                self.database.alter_system_set(&name, &value, scope(s))?;
                 let mut reply = done("System altered.")?;
                 if comment.is_some() {
                     reply.notices.push("the comment is not kept: cellar.toml has none".to_owned());
@@ -239,7 +283,7 @@ impl Host for InstanceHost {
                 Ok(reply)
             }
             Command::ResetParameter { name, scope: s } => {
-                self.database.instance().alter_system_reset(&name, scope(s))?;
+                self.database.alter_system_reset(&name, scope(s))?;
                 done("System altered.")
             }
             Command::Flush { what } => Err(Error::not_yet(format!("ALTER SYSTEM FLUSH {what}"))),

@@ -5,9 +5,11 @@
 
 #![cfg(feature = "engine")]
 
+pub mod csv;
 pub mod engine;
 pub mod error;
 pub mod failure;
+pub mod guard;
 pub mod host;
 pub mod join;
 pub mod load;
@@ -20,7 +22,10 @@ pub mod statement;
 pub mod tpch;
 pub mod view;
 
+mod allowed;
+mod csv_table;
 mod dialect;
+mod noted;
 
 pub use engine::{Engine, EngineOptions, Outcome};
 pub use error::{Error, Position};

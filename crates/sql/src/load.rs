@@ -1,6 +1,7 @@
 //! Loads Parquet and CSV files and TPC-H's generated rows as Parquet objects into a store. An
 //! object appears whole or not at all; so does a set of them, as far as this process lives on.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::path::Path as FilePath;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::csv::reader::Format;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use object_store::buffered::BufWriter;
@@ -24,8 +25,9 @@ use parquet::file::writer::SerializedFileWriter;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
+use crate::csv::{Checked, CsvForm, repeated};
 use crate::error::Error;
-use crate::failure::{from_arrow, from_store};
+use crate::failure::{from_any, from_arrow, from_store, ours};
 use crate::tpch::TpchTable;
 
 /// Rows of a row group, at most.
@@ -126,6 +128,9 @@ fn properties(schema: &Schema) -> WriterProperties {
 }
 
 fn from_parquet(error: &ParquetError) -> Error {
+    if let Some(ours) = ours(error) {
+        return ours;
+    }
     Error::new(29913, "XX001", format!("Parquet: {error}"))
 }
 
@@ -165,8 +170,8 @@ impl Upload {
 }
 
 fn io_error(error: &std::io::Error) -> Error {
-    match error.get_ref().and_then(|e| e.downcast_ref::<object_store::Error>()) {
-        Some(e) => from_store(e),
+    match error.get_ref() {
+        Some(inner) => from_any(inner),
         None => Error::new(27072, "58030", format!("file I/O: {error}")),
     }
 }
@@ -369,7 +374,12 @@ fn copy_parquet(mut file: File, send: &Sender) -> Result<u64, Error> {
         .map_err(|e| io_error(&e))
         .and_then(|f| SerializedFileReader::new(f).map_err(|e| from_parquet(&e)))?;
     let rows = u64::try_from(reader.metadata().file_metadata().num_rows()).unwrap_or(0);
+    let fields = reader.metadata().file_metadata().schema_descr().root_schema().get_fields();
+    let names: Vec<String> = fields.iter().map(|f| f.name().to_owned()).collect();
     drop(reader);
+    if let Some(error) = repeated(&names) {
+        return Err(error);
+    }
     file.rewind().map_err(|e| io_error(&e))?;
     loop {
         let mut chunk = Vec::with_capacity(UPLOAD_PART);
@@ -385,16 +395,29 @@ fn copy_parquet(mut file: File, send: &Sender) -> Result<u64, Error> {
     }
 }
 
+/// A column that holds `007` is text: as a number it would lose its zeros.
+fn keep_zeros(schema: &Schema, padded: &BTreeSet<usize>) -> Schema {
+    let fields = schema.fields().iter().enumerate().map(|(at, field)| {
+        match padded.contains(&at) && *field.data_type() == DataType::Int64 {
+            true => field.as_ref().clone().with_data_type(DataType::Utf8),
+            false => field.as_ref().clone(),
+        }
+    });
+    Schema::new(fields.collect::<Vec<_>>())
+}
+
 fn encode_csv(mut file: File, delimiter: u8, send: &Sender) -> Result<u64, Error> {
     let format = Format::default().with_header(true).with_delimiter(delimiter);
-    let (schema, _) = format
-        .infer_schema(BufReader::with_capacity(1 << 20, &mut file), None)
-        .map_err(|e| from_arrow(&e))?;
+    let mut checked = Checked::new(&mut file, CsvForm::new(delimiter));
+    let inferred = format.infer_schema(BufReader::with_capacity(1 << 20, &mut checked), None);
+    // What is wrong with the text is told first: it may be why no types were found.
+    let seen = checked.finish()?;
+    let (schema, _) = inferred.map_err(|e| from_arrow(&e))?;
     if schema.fields().is_empty() {
         return Err(Error::new(29913, "22P04", "the file has no header line"));
     }
     file.rewind().map_err(|e| io_error(&e))?;
-    let schema = Arc::new(schema);
+    let schema = Arc::new(keep_zeros(&schema, &seen.padded));
     let reader = arrow::csv::ReaderBuilder::new(Arc::clone(&schema))
         .with_format(format)
         .build(BufReader::with_capacity(1 << 20, file))

@@ -11,6 +11,7 @@ use cellar_instance::Error;
 use cellar_instance::diskgroup::state::FileType;
 use cellar_instance::diskgroup::{File, FileSpec};
 use cellar_io::{Buffer, Device, Durability, EnvExt, Io};
+use cellar_sql::guard;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::super::database::{Database, Place};
@@ -18,7 +19,7 @@ use super::super::fault::Fault;
 use super::super::output::{self, Format};
 use super::super::progress::Progress;
 use super::super::size::{show_bytes, show_duration};
-use super::{Show, Spot, spot};
+use super::{Show, Spot, spot, table_files};
 
 /// One read and one write.
 const STEP: u64 = 1 << 20;
@@ -59,7 +60,10 @@ pub async fn run(args: &Cp, database: &Database, place: &Place, show: Show) -> R
     let bar = Progress::new("copied", size, quiet);
     let job = Job { reader: Arc::new(reader), size, bar: &bar, place };
     let target = match args.target.starts_with('+') {
-        true => into_group(&job, spot(database, &args.target)?, name, &spec, database).await,
+        true => {
+            let as_dir = args.target.ends_with('/');
+            into_group(&job, spot(database, &args.target)?, as_dir, name, &spec, database).await
+        }
         false => into_local(&job, &output::path(Path::new(&args.target)), name).await,
     };
     bar.finish();
@@ -90,6 +94,14 @@ fn open_source(source: &str, database: &Database) -> Result<(Reader, u64, FileSp
         if spot.path.is_empty() {
             return Err(Fault::usage(format!("\"{source}\" is a disk group; name a file of it")));
         }
+        if super::is_pattern(&spot.path) {
+            let text = format!("\"{source}\": cp copies one file, not a pattern");
+            let next = format!("see which match: cellar asm ls '{source}'");
+            return Err(Fault::usage(format!("{text}\nNext: {next}")));
+        }
+        if spot.mounted.group.list_dir(&spot.path).is_ok() {
+            return Err(directory(source, "cellar asm ls"));
+        }
         let file = spot.mounted.group.open(&spot.path)?;
         let file = file.for_session(database.session.waits());
         let attributes = file.attributes();
@@ -106,11 +118,21 @@ fn open_source(source: &str, database: &Database) -> Result<(Reader, u64, FileSp
     let path = output::path(Path::new(source));
     let file = fs::File::open(&path).map_err(|e| Error::system("open", &path, &e))?;
     let metadata = file.metadata().map_err(|e| Error::system("look at", &path, &e))?;
+    if metadata.is_dir() {
+        return Err(directory(source, "ls"));
+    }
     if !metadata.is_file() {
         return Err(Fault::usage(format!("\"{source}\" is no regular file; name one")));
     }
     let spec = FileSpec::new(FileType::Dumpset);
     Ok((Reader::Local(Arc::new(file), path), metadata.len(), spec))
+}
+
+fn directory(source: &str, list: &str) -> Fault {
+    Fault::usage(format!(
+        "\"{source}\" is a directory; cp copies one file at a time\n\
+         Next: name a file of it: {list} {source}"
+    ))
 }
 
 /// A copy under way.
@@ -124,12 +146,19 @@ struct Job<'a> {
 async fn into_group(
     job: &Job<'_>,
     spot: Spot,
+    as_dir: bool,
     name: &str,
     spec: &FileSpec,
     database: &Database,
 ) -> Result<String, Fault> {
     let group = &spot.mounted.group;
     let is_dir = spot.path.is_empty() || group.list_dir(&spot.path).is_ok();
+    if as_dir && !is_dir {
+        let shown = spot.name_of(&spot.path);
+        let text = format!("there is no directory {shown}");
+        let next = format!("make it first: cellar asm mkdir {shown}; or leave the last / out");
+        return Err(Error::new(15173, text).hint(next).into());
+    }
     let path = match (is_dir, spot.path.as_str()) {
         (true, "") => name.to_owned(),
         (true, dir) => format!("{dir}/{name}"),
@@ -139,6 +168,9 @@ async fn into_group(
     if group.list_dir(&path).is_ok() {
         let text = format!("\"{}\" is a directory", spot.name_of(&path));
         return Err(Error::new(15124, text).hint("give the copy another name").into());
+    }
+    if group.open(&path).is_ok() {
+        guard::check_replaceable(&table_files(database), group.name(), &path)?;
     }
     let file = group.create_file(spec).await?.for_session(database.session.waits());
     // All room first: a copy that does not fit fails before a byte is copied.
@@ -150,6 +182,13 @@ async fn into_group(
 }
 
 async fn into_local(job: &Job<'_>, target: &Path, name: &str) -> Result<String, Fault> {
+    if !target.is_dir() && target.to_string_lossy().ends_with('/') {
+        let shown = target.display();
+        return Err(Fault::usage(format!(
+            "there is no directory {shown}\nNext: make it first (mkdir -p {shown}), or leave the \
+             last / out to name a file"
+        )));
+    }
     let target = if target.is_dir() { target.join(name) } else { target.to_owned() };
     // Behind a link the file is replaced, not the link.
     let target = fs::canonicalize(&target).unwrap_or(target);
@@ -162,6 +201,11 @@ async fn into_local(job: &Job<'_>, target: &Path, name: &str) -> Result<String, 
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
     };
+    if !parent.is_dir() {
+        let text = format!("there is no directory {}", parent.display());
+        let next = format!("make it first: mkdir -p {}", parent.display());
+        return Err(Error::new(70110, text).hint(next).into());
+    }
     let temporary = parent.join(format!(".cellar-cp-{:016x}", job.place.env.random()));
     let done = write_local(job, &temporary, &target, &parent, old.as_ref()).await;
     if done.is_err() {

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use cellar_instance::Error;
 use cellar_instance::diskgroup::state::Striping;
 use cellar_instance::diskgroup::{FileInfo, Group, Listed};
+use cellar_sql::guard;
 
 use super::super::database::Database;
 use super::super::fault::Fault;
 use super::super::output;
 use super::table::{Cell, Table};
-use super::{Show, Spot, is_pattern, matches, spot};
+use super::{Show, Spot, is_pattern, matches, spot, table_files};
 
 /// Arguments of `ls`.
 #[derive(Debug, clap::Args)]
@@ -269,6 +270,7 @@ pub async fn mkdir(args: &Mkdir, database: &Database) -> Result<(), Fault> {
 /// Deletes files, and directories if asked. Everything is looked at before anything is deleted.
 pub async fn rm(args: &Rm, database: &Database) -> Result<(), Fault> {
     let mut doomed: Vec<(Spot, Vec<Listed>)> = Vec::new();
+    let files = table_files(database);
     for text in &args.paths {
         let spot = spot(database, text)?;
         if spot.path.is_empty() {
@@ -283,6 +285,7 @@ pub async fn rm(args: &Rm, database: &Database) -> Result<(), Fault> {
         };
         for entry in &found {
             check_removable(&spot, entry, args.recursive)?;
+            guard::check_removable(&files, spot.mounted.group.name(), &entry.path)?;
         }
         doomed.push((spot, found));
     }

@@ -9,8 +9,9 @@ use cellar_io::EnvExt;
 
 use super::super::database::{Database, Place};
 use super::super::fault::Fault;
+use super::super::outlook;
 use super::super::output::{self, Format};
-use super::super::size::show_count;
+use super::super::size::show_room;
 use super::table::{Cell, Table};
 use super::{Show, chosen, files, is_pattern, matches};
 
@@ -99,8 +100,8 @@ pub fn lsdg(args: &Lsdg, database: &Database, show: Show) -> Result<(), Fault> {
             (info.offline_disks as u64).into(),
             info.name.as_str().into(),
         ]);
-        let survives = mounted.survives();
-        remarks.push_str(&honest(&info, survives));
+        let survives = outlook::survives(mounted);
+        remarks.push_str(&honest(&info, survives, &outlook::safe(mounted)));
         json.push((info, survives));
     }
     if show.format == Format::Table {
@@ -119,9 +120,9 @@ pub fn lsdg(args: &Lsdg, database: &Database, show: Show) -> Result<(), Fault> {
 }
 
 /// What really can be written, and what the loss of a failure group leaves standing.
-fn honest(info: &GroupInfo, survives: &str) -> String {
-    let now = show_count(info.writable_mb);
-    let mut out = format!("{}: {now} MB can be written now", info.name);
+fn honest(info: &GroupInfo, survives: &str, safe: &str) -> String {
+    let now = show_room(info.writable_mb);
+    let mut out = format!("{}: {now} can be written now", info.name);
     if info.redundancy.copies() < 2 {
         out.push_str(", in one copy.");
     } else if !info.can_restore {
@@ -129,24 +130,23 @@ fn honest(info: &GroupInfo, survives: &str) -> String {
             ".\n  After the loss of a failure group too few would be left to mirror again.",
         );
     } else if info.writable_and_survive_mb >= 0 {
-        let safe = show_count(info.writable_and_survive_mb.unsigned_abs());
+        let safe = show_room(info.writable_and_survive_mb.unsigned_abs());
         out.push_str(&format!(
-            ",\n  {safe} MB so that all can be mirrored again after any failure group is lost."
+            ",\n  {safe} so that all can be mirrored again after any failure group is lost."
         ));
     } else {
-        let over = show_count(info.writable_and_survive_mb.unsigned_abs());
+        let over = show_room(info.writable_and_survive_mb.unsigned_abs());
         out.push_str(&format!(
-            ",\n  but {over} MB too much is there to mirror all again after a failure group is lost."
+            ",\n  but {over} too much is there to mirror all again after a failure group is lost."
         ));
     }
-    let what = match survives {
-        "device" => "device (any one may be lost)",
-        "file" => "file (any one may be lost, not the device below them)",
-        _ => "nothing (a lost disk is lost data)",
-    };
-    out.push_str(&format!("\n  Survives = {what}\n"));
+    out.push('\n');
+    let survives = format!("Survives = {survives} ({safe})");
+    out.push_str(&output::broken("  ", "  ", &survives));
+    out.push('\n');
     if let Some(why) = &info.stopped {
-        out.push_str(&format!("  It has stopped: {why}\n"));
+        out.push_str(&output::broken("  ", "  ", &format!("It has stopped: {why}")));
+        out.push('\n');
     }
     out
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use cellar_instance::Error;
 use cellar_instance::database::{Mounted, split_group_path};
 use cellar_instance::groups::CATALOG_PATH;
+use cellar_sql::guard::{self, TableFile};
 use clap::{CommandFactory, Parser};
 
 use super::database::{Database, Place};
@@ -38,13 +39,27 @@ pub struct Args {
 }
 
 impl Args {
-    /// The directory the command is about.
+    /// The directory the command is about, and whether it only looks: who looks leaves no disk out
+    /// and finishes no work that a crash cut off.
     ///
     /// # Errors
     /// Wrong usage: also of what follows the directory, before anything is touched.
-    pub fn directory(&self) -> Result<PathBuf, Fault> {
-        let (given, _) = parse(&self.words)?;
-        dir::resolve(given)
+    pub fn target(&self) -> Result<(PathBuf, bool), Fault> {
+        let (given, asm) = parse(&self.words)?;
+        let only_looks = match asm.command {
+            Command::Lsdg(_)
+            | Command::Lsdsk(_)
+            | Command::Lsattr(_)
+            | Command::Ls(_)
+            | Command::Du(_)
+            | Command::Find(_) => true,
+            Command::Lsop(_)
+            | Command::Iostat(_)
+            | Command::Mkdir(_)
+            | Command::Rm(_)
+            | Command::Cp(_) => false,
+        };
+        Ok((dir::resolve(given)?, only_looks))
     }
 }
 
@@ -59,7 +74,7 @@ impl Args {
 struct Asm {
     #[command(subcommand)]
     command: Command,
-    /// For people or for a program.
+    /// For people or a program.
     #[arg(long, value_enum, global = true)]
     format: Option<Format>,
     /// No line with the names of the columns.
@@ -102,7 +117,7 @@ enum Command {
         after_help = "Examples:\n  cellar asm rm '+DATA/in/*.csv'\n  cellar asm rm -r +DATA/in"
     )]
     Rm(files::Rm),
-    /// Copies a file into, out of, between or within groups, whole or not at all
+    /// Copies a file into, out of or within groups, whole or not at all
     #[command(after_help = "Examples:\n  cellar asm cp trips.csv +DATA/in/
   cellar asm cp +DATA/in/trips.csv /tmp\n  cellar asm cp +DATA/a +DATA/b")]
     Cp(cp::Cp),
@@ -147,7 +162,7 @@ fn parse(words: &[String]) -> Result<(Option<PathBuf>, Asm), Fault> {
         Ok(asm) => Ok((given, asm)),
         // Asked for help: told on stdout, and then there is nothing more to do.
         Err(error) if !error.use_stderr() => {
-            output::text(&error.to_string())?;
+            output::text(&output::fold_help(&error.to_string()))?;
             Err(Fault::Closed)
         }
         Err(error) => Err(Fault::usage(error.to_string().trim_end())),
@@ -193,6 +208,11 @@ impl Spot {
         let text = format!("file \"{}\" holds the catalog of this database", self.name_of(path));
         Err(Error::new(15028, text).hint("leave it: without it no table is known").into())
     }
+}
+
+/// What tables read, for what would take it away.
+fn table_files(database: &Database) -> Vec<TableFile> {
+    guard::files_of(&database.host().tables())
 }
 
 /// Reads `+GROUP/path`.

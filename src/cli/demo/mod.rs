@@ -20,7 +20,7 @@ use super::fault::Fault;
 use super::init;
 use super::load::{self, Source};
 use super::output;
-use super::size::{show_bytes, show_count};
+use super::size::{show_bytes, show_count, show_room};
 use super::status;
 use report::Report;
 
@@ -120,7 +120,7 @@ async fn make_group(report: &mut Report, init: &init::Args, place: &Place) -> Re
         "      {} pre-written in {seconds:.1} s ({engine})\n      \
          DATA: normal, 4 disks, AU 4 MB. Room for {}; any one disk may die\n\n",
         show_bytes(4 * init.disk_size),
-        show_bytes(info.writable_mb << 20),
+        show_room(info.writable_mb),
     ))?;
     Ok(held)
 }
@@ -271,7 +271,7 @@ async fn death(
         tally.wrong,
         tally.slowest.as_millis(),
     ))?;
-    for line in status::lines(&status::of(&mounted)).lines() {
+    for line in status::lines(&status::of(&mounted, &args.dir)).lines() {
         output::text(&format!("      {line}\n"))?;
     }
     output::text("\n")?;

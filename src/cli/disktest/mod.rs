@@ -66,7 +66,8 @@ pub async fn run(
     let length = geometry.size.min(FILE_SIZE);
     if length < 1 << 20 {
         let message = format!("{} has {length} bytes; at least 1 MB is needed", geometry.name);
-        return Err(Fault::failed(format!("CELLAR-70020: {message}")));
+        let next = "name a directory: a file is made in it, and removed";
+        return Err(Fault::failed(format!("CELLAR-70020: {message}\nNext: {next}")));
     }
     let operation = match used {
         Used::OnlyRead => Operation::Read,

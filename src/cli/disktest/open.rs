@@ -9,6 +9,7 @@ use cellar_io::{Device, DeviceExt, Durability, Io, SharedEnv};
 use super::show::Used;
 use super::{Args, FILE_SIZE, run as measure_and_print};
 use crate::cli::fault::Fault;
+use crate::cli::path;
 
 /// Bytes of one write while the file is filled.
 const FILL: usize = 1 << 20;
@@ -29,6 +30,7 @@ pub async fn run(args: &Args, real: &Arc<RealEnv>, env: &SharedEnv) -> Result<()
         let used = Used::OwnFile(FILE_SIZE);
         return measure_and_print(&device, env, &used, args.format).await;
     }
+    path::look(&args.path, args.erase.is_some())?;
     let Some(serial) = &args.erase else {
         let options = OpenOptions { read_only: true, ..OpenOptions::default() };
         let device: Arc<dyn Device> = open_disk(real, &args.path, &options)?;
@@ -65,7 +67,8 @@ impl Scratch {
         let path = dir.join(format!(".cellar-disktest-{}", std::process::id()));
         let file =
             std::fs::OpenOptions::new().write(true).create_new(true).open(&path).map_err(|e| {
-                Fault::failed(format!("CELLAR-27040: cannot make a file in {}: {e}", dir.display()))
+                let text = format!("CELLAR-27040: cannot make a file in {}: {e}", dir.display());
+                Fault::failed(format!("{text}\nNext: name a directory you may write"))
             })?;
         let scratch = Scratch(path);
         file.set_len(FILE_SIZE)?;

@@ -40,7 +40,7 @@ pub(crate) use files::parts_of;
 pub use files::{FileSpec, Listed, PublishIf};
 pub use handle::File;
 pub use rebalance::{Operation, POWER_DEFAULT, POWER_MAX};
-pub use report::{DiskInfo, FileInfo, GroupInfo, Resync, aus_of};
+pub use report::{Copied, DiskInfo, FileInfo, GroupInfo, Loss, Resync, aus_of};
 
 /// How to mount.
 #[derive(Clone, Debug)]

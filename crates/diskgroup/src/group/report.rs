@@ -1,6 +1,6 @@
 //! What the group tells about itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -8,9 +8,10 @@ use crate::data::verify::{self, Copies, Findings};
 use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::group::Group;
+use crate::meta::rules;
 use crate::on_disk::label::Redundancy;
 use crate::on_disk::layout::{PIECE_BYTES, au_count};
-use crate::state::{DiskStatus, FileState};
+use crate::state::{DiskStatus, FileState, GroupState};
 
 /// Figures of a group. Megabytes are MiB.
 #[derive(Clone, Debug)]
@@ -114,6 +115,36 @@ pub struct FileInfo {
     pub aus_by_disk: BTreeMap<u16, u64>,
 }
 
+/// What the loss of one more failure group would cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The failure group; one with a disk in sync.
+    pub failgroup: String,
+    /// Whether some extent has its only copy there.
+    pub data: bool,
+    /// Whether the group would stop, because too little of its metadata is left.
+    pub stops: bool,
+    /// Whether it could not be mounted again without FORCE if the loss comes while nobody has it
+    /// mounted: nothing would show that the metadata left is the newest.
+    pub unproven: bool,
+}
+
+impl Loss {
+    /// Whether nothing at all would be lost.
+    pub fn is_harmless(&self) -> bool {
+        !self.data && !self.stops && !self.unproven
+    }
+}
+
+/// Files that have fewer copies in sync than they should.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// How many have lost a copy of some extent, and have another of it.
+    pub lowered: usize,
+    /// Those that have an extent without any copy: their paths, or number and incarnation.
+    pub lost: Vec<String>,
+}
+
 /// A resync under way.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Resync {
@@ -136,7 +167,10 @@ impl Group {
         let core = lock(&inner.core);
         let state = &core.state;
         let copies = state.header.redundancy.copies();
-        let usable = core.space.usable(copies, state);
+        // A disk that is not here takes no extents, whether or not an epoch says so already: who
+        // only reads commits none.
+        let here = |no: u16| inner.disk(no).is_some_and(|d| d.is_in_sync() && d.is_alive());
+        let usable = core.space.usable_on(copies, state, &here);
         let mb = |aus: u64| (aus * inner.au_size) >> 20;
         let signed_mb = |aus: i64| aus * (inner.au_size >> 20) as i64;
         GroupInfo {
@@ -200,16 +234,7 @@ impl Group {
             .files
             .values()
             .map(|f| {
-                let names = core
-                    .state
-                    .names
-                    .names_of(crate::names::FileNo(f.number))
-                    .filter_map(|(dir, name)| {
-                        let dirs = core.state.names.dir_path(dir).ok()?;
-                        let prefix: String = dirs.iter().map(|d| format!("{d}/")).collect();
-                        Some(format!("{prefix}{name}"))
-                    })
-                    .collect();
+                let names = paths_of(&core.state, f.number);
                 file_info(f, names, self.inner.au_size, &in_sync)
             })
             .collect()
@@ -218,13 +243,20 @@ impl Group {
     /// The failure groups whose loss, now, would lose data: some extent has its only copy there.
     /// One-copy files count only where every file has one copy.
     pub fn critical_failgroups(&self) -> Vec<String> {
+        let losses = self.losses().into_iter();
+        losses.filter(|l| l.data).map(|l| l.failgroup).collect()
+    }
+
+    /// What the loss of each failure group that is still here would cost now, by name. One-copy
+    /// files count only where every file has one copy.
+    pub fn losses(&self) -> Vec<Loss> {
         let inner = &self.inner;
         let core = lock(&inner.core);
         let mirrored = core.state.header.redundancy.copies() > 1;
         let disks = inner.disks_in_sync();
         let in_sync: BTreeMap<u16, &str> =
             disks.iter().filter(|d| d.is_alive()).map(|d| (d.no, d.failgroup.as_str())).collect();
-        let mut critical: std::collections::BTreeSet<&str> = Default::default();
+        let mut critical: BTreeSet<&str> = BTreeSet::new();
         for file in core.state.files.values().filter(|f| !mirrored || f.attributes.copies > 1) {
             for legs in file.legs.chunks(file.attributes.copies.into()) {
                 let mut groups = legs.iter().filter_map(|leg| in_sync.get(&leg.disk));
@@ -233,7 +265,49 @@ impl Group {
                 }
             }
         }
-        critical.into_iter().map(str::to_owned).collect()
+        let members = &core.state.members;
+        let failgroups: BTreeSet<&str> = in_sync.values().copied().collect();
+        let of = |failgroup: &str| {
+            let stays = |no: &&u16| in_sync.get(*no).is_some_and(|own| *own != failgroup);
+            let left = members.iter().filter(stays).count();
+            let all_stay = left == members.len();
+            Loss {
+                failgroup: failgroup.to_owned(),
+                data: critical.contains(failgroup),
+                stops: !all_stay && !rules::may_continue(members.len(), left),
+                unproven: !rules::is_proven(members.len(), left),
+            }
+        };
+        failgroups.into_iter().map(of).collect()
+    }
+
+    /// Files that have fewer copies in sync than they should.
+    pub fn copied(&self) -> Copied {
+        let inner = &self.inner;
+        let core = lock(&inner.core);
+        let here: BTreeSet<u16> =
+            inner.disks_in_sync().into_iter().filter(|d| d.is_alive()).map(|d| d.no).collect();
+        let mut copied = Copied::default();
+        for file in core.state.files.values() {
+            let copies = usize::from(file.attributes.copies);
+            let left = file.legs.chunks(copies).map(|legs| {
+                let present = legs.iter().filter(|leg| here.contains(&leg.disk));
+                (present.count(), legs.len())
+            });
+            let (mut lowered, mut lost) = (false, false);
+            for (present, wanted) in left {
+                lowered |= present < wanted;
+                lost |= present == 0;
+            }
+            if lost {
+                let name = paths_of(&core.state, file.number).into_iter().next();
+                let name = name.unwrap_or_else(|| format!("{}.{}", file.number, file.incarnation));
+                copied.lost.push(name);
+            } else if lowered {
+                copied.lowered += 1;
+            }
+        }
+        copied
     }
 
     /// Attributes: those fixed at creation, and those that were set.
@@ -319,6 +393,18 @@ fn counters(disk: &Disk) -> BTreeMap<&'static str, u64> {
     .into_iter()
     .map(|(name, counter)| (name, counter.load(Ordering::Relaxed)))
     .collect()
+}
+
+/// The paths of a file from the root of the group.
+fn paths_of(state: &GroupState, number: u32) -> Vec<String> {
+    let names = state.names.names_of(crate::names::FileNo(number));
+    names
+        .filter_map(|(dir, name)| {
+            let dirs = state.names.dir_path(dir).ok()?;
+            let prefix: String = dirs.iter().map(|d| format!("{d}/")).collect();
+            Some(format!("{prefix}{name}"))
+        })
+        .collect()
 }
 
 fn file_info(

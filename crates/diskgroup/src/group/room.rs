@@ -183,11 +183,24 @@ impl Room {
 
     /// The figures of the group for files of `copies` copies.
     pub fn usable(&self, copies: u8, state: &GroupState) -> Usable {
+        self.usable_on(copies, state, &|_| true)
+    }
+
+    /// The same, with room only on disks that are `here`.
+    pub fn usable_on(&self, copies: u8, state: &GroupState, here: &dyn Fn(u16) -> bool) -> Usable {
         let mut sets = ExtentSets::default();
         for file in state.files.values() {
             sets.by_copies[usize::from(file.attributes.copies) - 1] += file.extents();
         }
-        self.space.usable(copies, &sets)
+        let gone: Vec<u16> = state.disks.keys().copied().filter(|no| !here(*no)).collect();
+        if gone.is_empty() {
+            return self.space.usable(copies, &sets);
+        }
+        let mut space = self.space.clone();
+        for disk in gone {
+            space.set_allocatable(DiskNo(disk), false).expect("a disk of the group");
+        }
+        space.usable(copies, &sets)
     }
 }
 

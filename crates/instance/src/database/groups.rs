@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use cellar_diskgroup::{CreateGroup, LabelStatus, NewDisk, Redundancy, create};
 
-use super::{Database, Mounted, absolute, find_labelled, patterns};
+use super::{Database, Mounted, absolute, find_labelled, identity, patterns};
 use crate::disks::{OpenDisk, default_failgroups};
 use crate::error::{Error, Result};
-use crate::parameters::Scope;
-use crate::parameters::definitions::DISK_STRING;
+use crate::parameters::definitions::{self, DISK_STRING};
+use crate::parameters::{Altered, Scope, Value};
 
 /// CREATE DISKGROUP, parsed.
 #[derive(Clone, Debug)]
@@ -114,6 +114,7 @@ impl Database {
         let sector = sector.map(|text| bytes("sector_size", &text)).transpose()?;
         let sector_size = sector.map(|s| u32::try_from(s).unwrap_or(0));
         let opened = self.open_requested(request)?;
+        self.check_name_is_free(&name, &opened).await?;
         let below: Vec<_> = opened.iter().map(|(_, o)| o.below.clone()).collect();
         let named = opened.iter().any(|(r, _)| r.failgroup.is_some());
         let default = match (request.redundancy, named) {
@@ -148,6 +149,20 @@ impl Database {
         self.mount_found(&name, found).await
     }
 
+    /// Refuses the name of a group that is found and not mounted: after a restart there would be
+    /// two of it.
+    async fn check_name_is_free(
+        &self,
+        name: &str,
+        opened: &[(DiskRequest, OpenDisk)],
+    ) -> Result<()> {
+        let (labelled, _) =
+            find_labelled(&self.instance, &self.directory, &*self.disks, false).await;
+        let requested: Vec<String> =
+            opened.iter().map(|(_, o)| absolute(&o.path).to_string_lossy().into_owned()).collect();
+        identity::check_free_name(name, &identity::groups_of(&labelled), &requested)
+    }
+
     /// Adds paths that disk_string does not find to cellar.toml.
     fn remember<'a>(&self, paths: impl Iterator<Item = &'a Path>) -> Result<()> {
         let known = self.disks.find(&patterns(&self.instance, &self.directory));
@@ -168,6 +183,63 @@ impl Database {
         let parameters = self.instance.parameters();
         if parameters.list(DISK_STRING) != list {
             parameters.set_list(DISK_STRING, list, Some(Scope::Both))?;
+        }
+        Ok(())
+    }
+
+    /// `ALTER SYSTEM SET`, as [`crate::Instance::alter_system_set`] does it.
+    ///
+    /// # Errors
+    /// Also 15014: a disk_string that no longer finds a disk of a mounted group.
+    pub fn alter_system_set(
+        &self,
+        name: &str,
+        value: &str,
+        scope: Option<Scope>,
+    ) -> Result<Altered> {
+        if name.eq_ignore_ascii_case(DISK_STRING)
+            && let Some(Ok(Value::List(list))) = definitions::find(name).map(|d| d.parse(value))
+        {
+            self.check_finds_all(&list)?;
+        }
+        self.instance.alter_system_set(name, value, scope)
+    }
+
+    /// `ALTER SYSTEM RESET`, as [`crate::Instance::alter_system_reset`] does it.
+    ///
+    /// # Errors
+    /// Also 15014, as [`Database::alter_system_set`].
+    pub fn alter_system_reset(&self, name: &str, scope: Option<Scope>) -> Result<Altered> {
+        if name.eq_ignore_ascii_case(DISK_STRING) {
+            self.check_finds_all(&[])?;
+        }
+        self.instance.alter_system_reset(name, scope)
+    }
+
+    /// After the next start a group whose disks are not found is not there, with all its tables.
+    fn check_finds_all(&self, list: &[String]) -> Result<()> {
+        let find = |patterns: &[String]| -> Vec<PathBuf> {
+            self.disks.find(patterns).iter().map(|p| absolute(p)).collect()
+        };
+        let before = patterns(&self.instance, &self.directory);
+        let mut after = before[..1].to_vec();
+        after.extend_from_slice(list);
+        let (before, after) = (find(&before), find(&after));
+        for mounted in self.groups() {
+            let lost = mounted.disks.iter().map(|d| absolute(&d.path)).find(|path| {
+                // One that is not there at all is no worse off.
+                before.contains(path) && !after.contains(path)
+            });
+            if let Some(path) = lost {
+                let group = mounted.group.name();
+                let text = format!(
+                    "disk_string would no longer find {}, a disk of the mounted group {group}",
+                    path.display()
+                );
+                return Err(Error::new(15014, text).under(2097, "disk_string not changed").hint(
+                    "name its path too: SHOW PARAMETER disk_string tells what finds it now",
+                ));
+            }
         }
         Ok(())
     }
@@ -236,6 +308,8 @@ impl Database {
         let (labelled, problems) =
             find_labelled(&self.instance, &self.directory, &*self.disks, !self.mode.read_only)
                 .await;
+        let one = identity::check_one(&name, &identity::groups_of(&labelled));
+        one.map_err(|e| e.under(15017, format!("diskgroup \"{name}\" cannot be mounted")))?;
         let found: Vec<OpenDisk> = labelled
             .into_iter()
             .filter(|l| l.label.group_name == name && l.label.status != LabelStatus::Former)

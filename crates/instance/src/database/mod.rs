@@ -1,6 +1,7 @@
 //! An open database directory: the instance, its mounted groups and its catalog.
 
 mod groups;
+mod identity;
 mod init;
 
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cellar_diskgroup::{Group, LabelStatus, MountOptions, read_labels};
+use cellar_diskgroup::{Group, MountOptions, read_labels};
 use cellar_io::{EnvExt, SharedEnv};
 use cellar_wait::Waits;
 
@@ -114,16 +115,19 @@ impl Database {
         let store = Arc::new(FirstGroupCatalog { mounted: Arc::clone(&mounted) });
         let labelled = find_labelled(&instance, &directory, &*disks, !mode.read_only).await;
         let (labelled, problems) = labelled;
-        let mut names: Vec<(bool, String)> = labelled
-            .iter()
-            .filter(|l| l.label.status != LabelStatus::Former)
-            .map(|l| (!l.label.holds_catalog, l.label.group_name.clone()))
-            .collect();
-        names.sort();
-        names.dedup_by(|a, b| a.1 == b.1);
-        if names.is_empty() {
+        let groups = identity::groups_of(&labelled);
+        if groups.is_empty() {
             return Err(nothing_found(&instance, &directory, &problems));
         }
+        let first =
+            identity::catalog_group(&groups, &directory.path().join("disks")).map_err(|error| {
+                let error = problems.iter().fold(error, |e, p| e.over(p.clone()));
+                error.under(15017, "the disk group of the catalog cannot be mounted")
+            })?;
+        let mut names: Vec<(bool, String)> =
+            groups.iter().map(|g| (g.name != first, g.name.clone())).collect();
+        names.sort();
+        names.dedup();
         let database = |catalog| Database {
             instance: Arc::clone(&instance),
             directory: directory.clone(),
@@ -138,7 +142,11 @@ impl Database {
         for (not_first, name) in names {
             let found = labelled.iter().filter(|l| l.label.group_name == name);
             let found = found.map(|l| l.disk.clone()).collect();
-            match opening.mount_found(&name, found).await {
+            let mounted = match identity::check_one(&name, &groups) {
+                Ok(()) => opening.mount_found(&name, found).await,
+                Err(error) => Err(error),
+            };
+            match mounted {
                 Ok(_) => {}
                 // The first must be there; without another one the rest is served.
                 Err(error) if not_first => {

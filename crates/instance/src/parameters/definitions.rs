@@ -26,7 +26,8 @@ pub enum Kind {
     },
     /// One of a few words.
     Choice(&'static [&'static str]),
-    /// Texts separated by commas, each of which may be quoted.
+    /// Paths from the root on, separated by commas, each of which may be quoted; `*` and `?` may
+    /// stand in the last part of one.
     List,
 }
 
@@ -99,8 +100,11 @@ impl Definition {
             },
             Kind::Integer { min, max, unit } => {
                 let value: u64 = text.parse().map_err(|_| {
-                    let message = format!("value \"{text}\" for parameter {name} is no integer");
-                    Error::new(2017, message).hint(format!("allowed: {}", self.allowed()))
+                    let allowed = self.allowed();
+                    let message = format!(
+                        "value \"{text}\" for parameter {name} is no integer, must be {allowed}"
+                    );
+                    Error::new(2017, message).hint(format!("allowed: {allowed}"))
                 })?;
                 let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
                 self.in_range(value, min, max, &format!("{min} and {max}{unit}"))?;
@@ -108,7 +112,10 @@ impl Definition {
             }
             Kind::Size { min, max } => {
                 let value = size::parse(text).ok_or_else(|| {
-                    let message = format!("value \"{text}\" for parameter {name} is no size");
+                    let message = format!(
+                        "value \"{text}\" for parameter {name} is no size, must be {}",
+                        self.allowed()
+                    );
                     Error::new(2017, message).hint("write bytes, or a number with K, M, G or T")
                 })?;
                 let bounds = format!("{} and {}", size::exact(min), size::exact(max));
@@ -120,13 +127,33 @@ impl Definition {
                 .find(|word| word.eq_ignore_ascii_case(text))
                 .map(|word| Value::Choice(word))
                 .ok_or_else(|| self.not_among(text, words)),
-            Kind::List => Ok(Value::List(
-                text.split(',')
-                    .map(|part| unquoted(part.trim()).to_owned())
-                    .filter(|part| !part.is_empty())
-                    .collect(),
-            )),
+            Kind::List => {
+                let parts = text.split(',').map(|part| unquoted(part.trim()));
+                let parts = parts.filter(|part| !part.is_empty());
+                parts.map(|part| self.path(part)).collect::<Result<_>>().map(Value::List)
+            }
         }
+    }
+
+    /// Checks one path of a list: a relative one would mean another place for each who starts the
+    /// program, and a pattern above the last part would match nothing, silently.
+    ///
+    /// # Errors
+    /// 00096, naming the path and what is allowed.
+    pub(super) fn path(&self, text: &str) -> Result<String> {
+        let above = text.rsplit_once('/').map_or("", |(above, _)| above);
+        let legal = text.starts_with('/')
+            && !above.contains(['*', '?'])
+            && !text.chars().any(char::is_control);
+        if legal {
+            return Ok(text.to_owned());
+        }
+        let name = self.name;
+        let message =
+            format!("invalid value \"{text}\" for parameter {name}, must be {}", self.allowed());
+        Err(Error::new(96, message).hint(format!(
+            "write {name} = '/dev/disk/by-id/*', or several such with commas between them"
+        )))
     }
 
     /// What is allowed, for people.
@@ -136,7 +163,7 @@ impl Definition {
             Kind::Integer { min, max, unit } => format!("{min} to {max} {unit}").trim_end().into(),
             Kind::Size { min, max } => format!("{} to {}", size::exact(min), size::exact(max)),
             Kind::Choice(words) => words.join(", "),
-            Kind::List => "texts separated by commas".to_owned(),
+            Kind::List => "paths from / on, * and ? in their last part only".to_owned(),
         }
     }
 

@@ -140,23 +140,31 @@ fn line_of(text: &[u8], at: usize) -> usize {
 }
 
 fn from_toml(definition: &'static definitions::Definition, value: &toml::Value) -> Result<Value> {
+    let is_list = definition.kind == definitions::Kind::List;
     match value {
-        toml::Value::String(text) => definition.parse(text),
-        toml::Value::Integer(number) => definition.parse(&number.to_string()),
-        toml::Value::Boolean(flag) => definition.parse(&flag.to_string()),
-        toml::Value::Array(parts) if definition.kind == definitions::Kind::List => {
-            let part = |part: &toml::Value| part.as_str().map(str::to_owned);
-            let parts: Option<Vec<String>> = parts.iter().map(part).collect();
-            parts.map(Value::List).ok_or_else(|| not_readable(definition, value))
+        toml::Value::Array(parts) if is_list => {
+            let part = |part: &toml::Value| match part.as_str() {
+                Some(text) => definition.path(text),
+                None => Err(not_readable(definition, part)),
+            };
+            parts.iter().map(part).collect::<Result<_>>().map(Value::List)
         }
+        toml::Value::String(text) => definition.parse(text),
+        toml::Value::Integer(number) if !is_list => definition.parse(&number.to_string()),
+        toml::Value::Boolean(flag) if !is_list => definition.parse(&flag.to_string()),
         _ => Err(not_readable(definition, value)),
     }
 }
 
 fn not_readable(definition: &definitions::Definition, value: &toml::Value) -> Error {
     let (name, kind) = (definition.name, value.type_str());
-    let message = format!("invalid value of type {kind} for parameter {name}, must be from among ");
-    Error::new(96, message + &definition.allowed())
+    let allowed = definition.allowed();
+    let message = format!("invalid value of type {kind} for parameter {name}, must be {allowed}");
+    let error = Error::new(96, message);
+    match definition.kind {
+        definitions::Kind::List => error.hint(format!("write {name} = [\"/dev/disk/by-id/*\"]")),
+        _ => error,
+    }
 }
 
 fn to_toml(value: &Value) -> toml::Value {

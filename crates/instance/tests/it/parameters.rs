@@ -79,6 +79,22 @@ fn a_wrong_name_or_value_changes_nothing_and_says_what_is_allowed() {
 }
 
 #[test]
+fn disk_string_takes_paths_and_nothing_else() {
+    let dir = directory("");
+    let parameters = Parameters::load(dir.path()).unwrap();
+    for bad in ["5", "true", "disks/*", "/dev/*/x", "/a, b"] {
+        let error = parameters.set(DISK_STRING, bad, None).unwrap_err();
+        assert_eq!((error.stack()[0].number, error.number()), (2097, 96), "{error}");
+        assert!(error.to_string().contains("Next: write disk_string = '/dev"), "{error}");
+    }
+    assert_eq!(fs::read_to_string(dir.path().join("cellar.toml")).unwrap(), "");
+    parameters.set(DISK_STRING, "'/a/*', '/b'", None).unwrap();
+    assert_eq!(Parameters::load(dir.path()).unwrap().list(DISK_STRING), ["/a/*", "/b"]);
+    parameters.set(DISK_STRING, "''", None).unwrap();
+    assert!(parameters.list(DISK_STRING).is_empty());
+}
+
+#[test]
 fn without_a_file_only_memory_is_possible() {
     let parameters = Parameters::without_file();
     assert_eq!(parameters.set(SCAN_DEPTH, "8", Some(Scope::Both)).unwrap_err().number(), 32001);
@@ -113,7 +129,7 @@ fn a_list_keeps_its_paths_and_hidden_ones_are_shown_once_set() {
     let dir = directory("_disk_watch_interval = 100\n");
     let parameters = Parameters::load(dir.path()).unwrap();
     assert_eq!(parameters.rows()[0].name, "_disk_watch_interval");
-    let paths = vec!["DIR/disks/*".to_owned(), "/dev/disk/by-id/with,comma".to_owned()];
+    let paths = vec!["/dir/disks/*".to_owned(), "/dev/disk/by-id/with,comma".to_owned()];
     parameters.set_list(DISK_STRING, paths.clone(), None).unwrap();
     assert_eq!(Parameters::load(dir.path()).unwrap().list(DISK_STRING), paths);
 }
@@ -125,7 +141,14 @@ fn a_damaged_file_is_told_by_its_line() {
         ("# head\n\nscan_depth = 0\n", 3, "between 1 and 1024"),
         ("a = 1\nfilesystemio_options = \"fast\"\n", 2, "none, asynch, directio, setall"),
         ("scan_depth = 1.5\n", 1, "float"),
-        ("disk_string = [1]\n", 1, "texts"),
+        ("disk_string = [1]\n", 1, "paths from / on"),
+        ("disk_string = 5\n", 1, "type integer for parameter disk_string, must be paths"),
+        ("disk_string = true\n", 1, "type boolean"),
+        ("disk_string = { a = 1 }\n", 1, "type table"),
+        ("disk_string = \"disks/*\"\n", 1, "\"disks/*\" for parameter disk_string"),
+        ("disk_string = [\"/a\", \"/dev/*/x\"]\n", 1, "\"/dev/*/x\""),
+        ("scan_depth = true\n", 1, "1 to 1024"),
+        ("memory_target = [1]\n", 1, "type array"),
         ("scan_depth = 1\nscan_depth = 2\n", 2, ""),
     ] {
         let error = Spfile::read(directory(content).path()).unwrap_err();

@@ -228,6 +228,145 @@ async fn errors_carry_numbers_states_and_the_next_step() {
 }
 
 #[tokio::test]
+async fn statements_without_a_lasting_effect_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(&TestHost::new(dir.path())).await;
+    for (sql, part) in [
+        ("create database x", "cellar init"),
+        ("create schema s", "schema public"),
+        ("drop schema public cascade", "TABLE, VIEW and DISKGROUP"),
+        ("drop schema cellar", "DROP SCHEMA"),
+        ("create function f() returns int return 1", "CREATE FUNCTION"),
+        ("create index i on dual (dummy)", "CREATE INDEX"),
+        ("begin", "each statement is durable"),
+        ("commit", "each statement is durable"),
+        ("delete from dual", "files read in place"),
+        ("update dual set dummy = 'y'", "files read in place"),
+        ("truncate table dual", "files read in place"),
+        ("prepare p as insert into dual values ('y')", "prepare a query"),
+        ("select 1 as a into x", "copy (query) to"),
+        ("explain analyze create schema s", "schema public"),
+        ("vacuum", "CREATE EXTERNAL TABLE"),
+    ] {
+        let error = error(&engine, sql).await;
+        assert_eq!((error.number, error.sqlstate), (3001, "0A000"), "{sql}: {error}");
+        assert!(error.to_string().contains(part), "{sql}: {error}");
+    }
+    for sql in [
+        "drop view v$parameter",
+        "drop table v$parameter",
+        "drop table cellar.parameter",
+        "drop table dual",
+        "drop view if exists dual",
+        "insert into dual values ('y')",
+        "explain analyze insert into dual values ('y')",
+        "create or replace view v$parameter as select 1",
+        "create or replace external table dual stored as csv location '+DATA/x.csv'",
+    ] {
+        let error = error(&engine, sql).await;
+        assert_eq!(error.number, 2030, "{sql}: {error}");
+        assert!(error.to_string().contains("Next: select * from "), "{sql}: {error}");
+    }
+    assert_eq!(csv(&engine, "select * from dual").await, "dummy\nX\n");
+    assert_eq!(csv(&engine, "select count(*) as n from v$parameter").await, "n\n2\n");
+}
+
+#[tokio::test]
+async fn views_come_and_go_and_hide_no_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(&TestHost::new(dir.path())).await;
+    message(&engine, "copy (select 1 as a) to '+DATA/t.parquet'").await;
+    message(&engine, "create external table t stored as parquet location '+DATA/t.parquet'").await;
+    assert_eq!(error(&engine, "create or replace view t as select 2 as a").await.number, 955);
+    assert_eq!(error(&engine, "drop view t").await.number, 942);
+    assert_eq!(message(&engine, "create view w as select 2 as a").await, "View created.");
+    assert_eq!(error(&engine, "drop table w").await.number, 942);
+    assert_eq!(error(&engine, "drop table t, nosuch").await.number, 942);
+    assert_eq!(csv(&engine, "select t.a + w.a as s from t, w").await, "s\n3\n");
+    message(&engine, "drop view w").await;
+    assert_eq!(error(&engine, "drop view w").await.number, 942);
+    message(&engine, "drop view if exists w").await;
+}
+
+#[tokio::test]
+async fn what_a_table_reads_is_not_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(&TestHost::new(dir.path())).await;
+    for sql in [
+        "copy (select 1 as a) to '+DATA/t.parquet'",
+        "create external table t stored as parquet location '+DATA/t.parquet'",
+        "copy (select 1 as a) to '+DATA/days/1.parquet'",
+        "create external table days stored as parquet location '+DATA/days/'",
+        "copy (select 2 as a) to '+DATA/days/2.parquet'",
+    ] {
+        message(&engine, sql).await;
+    }
+    for sql in [
+        "copy (select 9 as a) to '+DATA/t.parquet'",
+        "copy t to '+data/t.parquet'",
+        "explain analyze copy (select 9 as a) to '+DATA/t.parquet'",
+        "copy (select 9 as a) to '+DATA/days/1.parquet'",
+    ] {
+        let error = error(&engine, sql).await;
+        assert_eq!((error.number, error.sqlstate), (15028, "55006"), "{sql}: {error}");
+        assert!(error.to_string().contains("or drop table "), "{error}");
+    }
+    assert_eq!(csv(&engine, "select a from t").await, "a\n1\n");
+    message(&engine, "insert into days values (3)").await;
+    assert_eq!(csv(&engine, "select sum(a) as s from days").await, "s\n6\n");
+
+    let refused = error(&engine, "insert into t values (2)").await;
+    assert_eq!(refused.number, 3001);
+    let text = refused.to_string();
+    assert!(text.contains("files read in place") && text.contains("cellar load"), "{text}");
+    let hint = error(&engine, "create table t as select 1").await.to_string();
+    assert!(!hint.contains("'+DATA/t.parquet'") && hint.contains("'+DATA/t_2.parquet'"), "{hint}");
+    // A table whose file is gone gets one again by the same name.
+    std::fs::remove_file(dir.path().join("t.parquet")).unwrap();
+    message(&engine, "copy (select 5 as a) to '+DATA/t.parquet'").await;
+    message(&engine, "drop table t").await;
+    message(&engine, "copy (select 6 as a) to '+DATA/t.parquet'").await;
+}
+
+#[tokio::test]
+async fn a_csv_table_that_would_lose_rows_or_columns_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(&TestHost::new(dir.path())).await;
+    for (name, text, part) in [
+        ("open", "a,b\n1,x\n2,\"y\n3,z\n", "line 3, column 2: a quote opens"),
+        ("two", "a,b,a\n1,2,3\n", "columns 1 and 3 both have the name \"a\""),
+    ] {
+        std::fs::write(dir.path().join(format!("{name}.csv")), text).unwrap();
+        let local = dir.path().join(format!("{name}.csv")).display().to_string();
+        for location in [format!("+DATA/{name}.csv"), local] {
+            let sql = format!("create external table t stored as csv location '{location}'");
+            let error = error(&engine, &sql).await;
+            assert_eq!(error.number, 29913, "{error}");
+            let text = error.to_string();
+            assert!(text.contains(&location) && text.contains(part), "{text}");
+        }
+    }
+    std::fs::create_dir(dir.path().join("mixed")).unwrap();
+    std::fs::write(dir.path().join("mixed/1.csv"), "a,b\n1,2\n").unwrap();
+    std::fs::write(dir.path().join("mixed/2.csv"), "b,a\n3,4\n").unwrap();
+    let mixed = "create external table m stored as csv location '+DATA/mixed/'";
+    let text = error(&engine, mixed).await.to_string();
+    assert!(text.contains("2.csv\" are b,a, those of \"+DATA/mixed/1.csv\" are a,b"), "{text}");
+    let sql = "create external table t (x int, y int, z int) stored as csv \
+               location '+DATA/two.csv'";
+    message(&engine, sql).await;
+    assert_eq!(csv(&engine, "select x, z from t").await, "x,z\n1,3\n");
+    // Rows whose values hold line ends are whole, however large the file is.
+    let row = format!("1,\"{}\"\n", "x\n".repeat(500));
+    std::fs::write(dir.path().join("long.csv"), format!("a,b\n{}", row.repeat(20_000))).unwrap();
+    let sql = "create external table l stored as csv location '+DATA/long.csv'";
+    assert!(error(&engine, sql).await.to_string().contains("name the columns"));
+    message(&engine, &sql.replace(" stored", " (a int, b varchar) stored")).await;
+    let counted = csv(&engine, "select count(*) as n, min(length(b)) as l from l").await;
+    assert_eq!(counted, "n,l\n20000,1000\n");
+}
+
+#[tokio::test]
 async fn a_query_beyond_its_memory_spills_or_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let options = EngineOptions { memory_limit: 1 << 20, target_partitions: 2, spill_dir: None };
@@ -253,6 +392,10 @@ async fn local_files_are_used_in_place() {
     message(&engine, &sql).await;
     let engine = open(&host).await;
     assert_eq!(csv(&engine, "select * from f").await, "a,b\n1,x\n");
+    let there = open(&host).await.in_directory(other.path().to_owned());
+    message(&there, "create external table g stored as csv location 'x.csv'").await;
+    assert_eq!(message(&there, "copy g to 'deep/g.csv'").await, "1 rows copied.");
+    assert!(other.path().join("deep/g.csv").is_file());
     let out = other.path().join("out.parquet");
     let sql = format!("copy f to '{}'", out.display());
     assert_eq!(message(&engine, &sql).await, "1 rows copied.");

@@ -78,6 +78,21 @@ async fn a_csv_file_keeps_its_values_and_finds_its_types() {
 }
 
 #[tokio::test]
+async fn a_code_with_zeros_in_front_stays_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("z.csv");
+    std::fs::write(&source, "zip,n\n01234,1\n\"99999\",20\n").unwrap();
+    let path = Path::from("z.parquet");
+    let format = SourceFormat::of(&source).unwrap();
+    load::file(&source, format, store(dir.path()), &path, "z", &options()).await.unwrap();
+    let engine = open(&TestHost::new(dir.path())).await;
+    let create = "create external table z stored as parquet location '+DATA/z.parquet'";
+    engine.execute(create).await.unwrap();
+    let sql = "select min(zip) = '01234' and sum(n) = 21 as same from z";
+    assert!(format!("{:?}", batches(&engine, sql).await[0].column(0)).contains("true"));
+}
+
+#[tokio::test]
 async fn what_cannot_be_read_leaves_no_object() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
@@ -86,6 +101,9 @@ async fn what_cannot_be_read_leaves_no_object() {
         ("ragged.csv", b"a,b\n1,2\n3\n"),
         ("empty.csv", b""),
         ("binary.csv", b"a\n\xff\xfe\n"),
+        ("open.csv", b"a,b\n1,x\n2,\"y\n3,z\n"),
+        ("stray.csv", b"a,b\n1,\"x\n2,y\n3,\"z\"\n"),
+        ("twice.csv", b"a,b,a\n1,2,3\n"),
     ];
     for (name, bytes) in cases {
         let source = dir.path().join(name);
@@ -97,6 +115,10 @@ async fn what_cannot_be_read_leaves_no_object() {
             .unwrap_err();
         assert_eq!(error.number, 29913, "{name}: {error}");
         assert!(error.to_string().contains(name), "{error}");
+        if matches!(name, "open.csv" | "stray.csv" | "twice.csv") {
+            let text = error.to_string();
+            assert!(text.contains("line ") && text.contains("Next: "), "{text}");
+        }
         assert!(store.head(&path).await.is_err(), "{name} left an object");
     }
     let missing = dir.path().join("missing.csv");

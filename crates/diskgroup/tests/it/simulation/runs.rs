@@ -92,7 +92,7 @@ const FINDERS: [(u64, &str); 2] = [
 fn seeds_that_found_something_pass() {
     for (seed, found) in FINDERS {
         eprintln!("seed {seed}: {found}");
-        run_seed(seed);
+        run_seed(seed, false);
     }
 }
 
@@ -102,5 +102,15 @@ fn a_seed_replays() {
         for moving in [false, true] {
             assert_eq!(run_seed(seed, moving), run_seed(seed, moving), "seed {seed}");
         }
+    }
+}
+
+/// Seeds that found something while disks come and go: 7 an extent given back to a disk that had left;
+/// 199 a wish that was lost, 241 and 390 a label of before written after the one of now, 378 a
+/// question to a disk that hangs.
+#[test]
+fn seeds_with_moving_disks_that_found_something_pass() {
+    for seed in [7, 199, 241, 378, 390] {
+        run_seed(seed, true);
     }
 }

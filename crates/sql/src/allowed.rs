@@ -1,0 +1,107 @@
+//! Which statements have an effect here that lasts. DataFusion accepts more, in memory, and says
+//! they are done; those are refused.
+
+use datafusion::sql::parser::Statement as DfStatement;
+use datafusion::sql::sqlparser::ast::{ObjectType, Statement as SqlStatement};
+
+use crate::error::Error;
+
+const IN_PLACE: &str = "tables here are files read in place";
+
+/// Refuses what would not last.
+///
+/// # Errors
+/// 03001 with what to do instead.
+pub(crate) fn check(statement: &DfStatement) -> Result<(), Error> {
+    match statement {
+        DfStatement::Statement(inner) => check_sql(inner),
+        DfStatement::Explain(explain) => check(&explain.statement),
+        DfStatement::CreateExternalTable(_) | DfStatement::CopyTo(_) | DfStatement::Reset(_) => {
+            Ok(())
+        }
+    }
+}
+
+fn check_sql(statement: &SqlStatement) -> Result<(), Error> {
+    use SqlStatement as S;
+    match statement {
+        S::Query(_)
+        | S::Explain { .. }
+        | S::ExplainTable { .. }
+        | S::Set(_)
+        | S::ShowTables { .. }
+        | S::ShowColumns { .. }
+        | S::ShowFunctions { .. }
+        | S::ShowVariable { .. }
+        | S::ShowCreate { .. }
+        | S::Execute { .. }
+        | S::Deallocate { .. }
+        | S::Insert(_)
+        | S::CreateView { .. }
+        | S::CreateTable(_)
+        | S::Drop { object_type: ObjectType::Table | ObjectType::View, .. } => Ok(()),
+        S::Prepare { statement, .. } => match statement.as_ref() {
+            S::Query(_) => Ok(()),
+            other => Err(Error::not_yet(format!("PREPARE of {}", words(other)))
+                .next("prepare a query, or run the statement as it is")),
+        },
+        other => Err(refused(other)),
+    }
+}
+
+fn refused(statement: &SqlStatement) -> Error {
+    use SqlStatement as S;
+    let error = Error::not_yet(words(statement));
+    match statement {
+        S::CreateDatabase { .. } => {
+            error.next("a database is a directory of its own: cellar init DIR")
+        }
+        S::CreateSchema { .. } => error.next("all tables are in the schema public"),
+        S::Update { .. } | S::Delete { .. } | S::Merge { .. } | S::Truncate { .. } => {
+            let mut error = error;
+            error.message = format!("{}: {IN_PLACE}", error.message);
+            error.next(
+                "write the rows that are wanted with COPY (query) TO '+DATA/new.parquet', then \
+                 CREATE OR REPLACE EXTERNAL TABLE over that file",
+            )
+        }
+        S::StartTransaction { .. } | S::Commit { .. } | S::Rollback { .. } => {
+            error.next("leave it out: each statement is durable when it is done")
+        }
+        S::Drop { .. } => error.next("DROP takes TABLE, VIEW and DISKGROUP"),
+        S::AlterTable { .. } => error.next(
+            "drop table, then create external table over the same file with the columns that are \
+             wanted",
+        ),
+        _ => error.next(
+            "there are SELECT, COPY, CREATE EXTERNAL TABLE, CREATE VIEW, DROP, INSERT, SHOW, \
+             DESCRIBE, EXPLAIN, SET, and CREATE, ALTER and DROP DISKGROUP",
+        ),
+    }
+}
+
+/// The first words of a statement in capitals, up to what it names.
+fn words(statement: &SqlStatement) -> String {
+    let text = statement.to_string();
+    let letters = |w: &&str| w.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+    let mut words: Vec<&str> = text.split_whitespace().take_while(letters).collect();
+    words.retain(|w| !matches!(*w, "IF" | "NOT" | "EXISTS"));
+    words.truncate(3);
+    match words.is_empty() {
+        true => text.split_whitespace().next().unwrap_or_default().to_uppercase(),
+        false => words.join(" "),
+    }
+}
+
+/// The error for an INSERT into a table that is one file.
+pub(crate) fn insert(table: &str, other: &str) -> Error {
+    Error::new(
+        3001,
+        "0A000",
+        format!("INSERT INTO \"{table}\" is not in this version of Cellar: {IN_PLACE}"),
+    )
+    .next(format!(
+        "copy (query) to '{other}' stored as parquet, or: cellar load DIR FILE; only a table over \
+         a directory (location '+DATA/dir/') takes rows"
+    ))
+}

@@ -1,0 +1,412 @@
+//! What the program shows a person: the truth about the state, texts that fit 80 columns, errors
+//! that say what to do, and nothing left behind.
+
+#![cfg(feature = "sql")]
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+struct Ran {
+    code: i32,
+    out: String,
+    told: String,
+}
+
+impl Ran {
+    /// Both outputs with every run of blanks as one, so that a fold hides no words.
+    fn flat(&self) -> String {
+        let both = format!("{}\n{}", self.out, self.told);
+        both.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    fn fits(&self) -> bool {
+        self.out.lines().chain(self.told.lines()).all(|l| l.chars().count() <= 80)
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.out)
+            .unwrap_or_else(|e| panic!("{e}: {} {}", self.out, self.told))
+    }
+}
+
+fn cellar(dir: &Path, words: &str) -> Ran {
+    let output: Output = Command::new(env!("CARGO_BIN_EXE_cellar"))
+        .args(words.split_whitespace())
+        .current_dir(dir)
+        .env_remove("CELLAR_DIR")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        told: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+fn done(dir: &Path, words: &str) -> String {
+    let ran = cellar(dir, words);
+    assert_eq!(ran.code, 0, "{words}: {}{}", ran.out, ran.told);
+    ran.out
+}
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn small() -> tempfile::TempDir {
+    let dir = scratch();
+    done(dir.path(), "init db --disk-size 64M --au-size 1M");
+    std::fs::write(dir.path().join("t.csv"), "a,b\n1,x\n2,\n").unwrap();
+    done(dir.path(), "load db t.csv");
+    dir
+}
+
+fn status(dir: &Path, code: i32) -> Value {
+    let ran = cellar(dir, "status db --format json");
+    assert_eq!(ran.code, code, "{}{}", ran.out, ran.told);
+    ran.json()[0].clone()
+}
+
+/// A process that has the database open, until it is killed.
+fn holder(dir: &Path) -> Child {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_cellar"))
+        .args(["asm", "db", "iostat", "1"])
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    for _ in 0..200 {
+        if dir.join("db/cellar.sock").exists() {
+            return child;
+        }
+        Command::new("sleep").arg("0.05").status().unwrap();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    panic!("nobody answers");
+}
+
+#[test]
+fn every_help_has_examples_and_fits() {
+    let dir = scratch();
+    let commands =
+        ["", "demo", "disks", "disktest", "init", "load", "sql", "status", "asm", "validate"];
+    let of_asm = "lsdg lsdsk lsattr lsop iostat ls du find mkdir rm cp".split(' ');
+    let words = commands.map(|c| format!("{c} --help"));
+    let words = words.into_iter().chain(of_asm.map(|c| format!("asm {c} --help")));
+    for words in words.chain(["inspect --help".to_owned()]) {
+        let ran = cellar(dir.path(), &words);
+        assert_eq!(ran.code, 0, "{words}: {}", ran.told);
+        assert!(ran.out.contains("Example") && ran.out.contains("\n  cellar "), "{}", ran.out);
+        assert!(ran.fits(), "{words}: {}", ran.out);
+    }
+    for words in ["", "asm", "nosuch", "init"] {
+        let ran = cellar(dir.path(), words);
+        assert_eq!(ran.code, 2, "{words}");
+        assert!(ran.fits() && ran.told.contains("cellar"), "{words}: {}", ran.told);
+    }
+}
+
+#[test]
+fn what_the_status_says_may_be_lost_is_what_may_be_lost() {
+    let dir = small();
+    let whole = status(dir.path(), 0);
+    assert_eq!(whole["state"], "WHOLE");
+    assert_eq!(whole["may_be_lost"].as_array().unwrap().len(), 4);
+    std::fs::remove_file(dir.path().join("db/disks/disk2")).unwrap();
+    let away = cellar(dir.path(), "status db");
+    assert_eq!(away.code, 1);
+    assert!(away.flat().contains("bring DATA_0001 back before anything"), "{}", away.out);
+    // Who only looks leaves no disk out; whoever may write does, for good.
+    done(dir.path(), "asm db lsdg");
+    assert!(cellar(dir.path(), "status db").flat().contains("bring DATA_0001 back"));
+    done(dir.path(), "asm db mkdir +DATA/d");
+    let degraded = status(dir.path(), 1);
+    assert_eq!(degraded["state"], "DEGRADED");
+    let names = |key: &str| -> Vec<String> {
+        let names = degraded[key].as_array().unwrap().iter();
+        names.map(|n| n.as_str().unwrap().to_owned()).collect()
+    };
+    let (harmless, critical) = (names("may_be_lost"), names("critical"));
+    assert!(!critical.is_empty(), "the catalog has lost a copy: {degraded}");
+    let shown = cellar(dir.path(), "asm db lsdg");
+    assert!(!shown.flat().contains("any one"), "{}", shown.out);
+    assert!(shown.flat().contains("Survives = nothing"), "{}", shown.out);
+    for disk in ["1", "3", "4"] {
+        let name = format!("DATA_000{}", disk.parse::<u8>().unwrap() - 1);
+        let path = dir.path().join("db/disks/disk").to_string_lossy().into_owned() + disk;
+        std::fs::rename(&path, dir.path().join("away")).unwrap();
+        let without = status(dir.path(), 1);
+        let opens = without["state"] == "DEGRADED";
+        assert_eq!(opens, harmless.contains(&name), "{name}: {without}");
+        if critical.contains(&name) {
+            assert!(!opens, "{name}: {without}");
+        }
+        std::fs::rename(dir.path().join("away"), &path).unwrap();
+    }
+}
+
+#[test]
+fn two_disks_do_not_promise_what_they_cannot_keep() {
+    let dir = scratch();
+    let made = done(dir.path(), "init db --disks 2 --disk-size 64M");
+    assert!(made.contains("while the database is open"), "{made}");
+    assert_eq!(status(dir.path(), 0)["may_be_lost"].as_array().unwrap().len(), 0);
+    std::fs::remove_file(dir.path().join("db/disks/disk2")).unwrap();
+    let gone = cellar(dir.path(), "status db");
+    assert_eq!(gone.code, 1);
+    assert!(gone.out.starts_with("DATA     NOT MOUNTED  "), "{}", gone.out);
+    assert!(!gone.flat().contains("FORCE"), "{}", gone.out);
+    assert!(gone.out.contains("\naction   ") && gone.fits(), "{}", gone.out);
+    let sql = cellar(dir.path(), "sql db -c x");
+    assert!(sql.told.contains("CELLAR-15063") && !sql.told.contains("FORCE"), "{}", sql.told);
+    assert!(sql.fits(), "{}", sql.told);
+}
+
+#[test]
+fn a_status_that_cannot_open_is_json_all_the_same() {
+    let dir = small();
+    for disk in ["disk1", "disk2", "disk3"] {
+        std::fs::remove_file(dir.path().join("db/disks").join(disk)).unwrap();
+    }
+    let gone = status(dir.path(), 1);
+    assert_eq!(gone["group"], "DATA");
+    assert_eq!(gone["state"], "NOT MOUNTED");
+    assert!(gone["error"].as_str().unwrap().contains("CELLAR-15"), "{gone}");
+    assert!(gone["action"].is_string(), "{gone}");
+    std::fs::remove_file(dir.path().join("db/disks/disk4")).unwrap();
+    let none = status(dir.path(), 1);
+    assert!(none["group"].is_null() && none["error"].is_string(), "{none}");
+    let nowhere = cellar(dir.path(), "status nowhere --format json");
+    assert_eq!(nowhere.code, 1);
+    assert!(nowhere.json()[0]["error"].as_str().unwrap().contains("CELLAR-70103"));
+    assert_eq!(cellar(dir.path(), "status --format json").code, 2);
+}
+
+#[test]
+fn room_is_the_same_whoever_is_asked() {
+    let dir = small();
+    let same = |code: i32| {
+        let status = status(dir.path(), code)["writable_bytes"].as_u64().unwrap() >> 20;
+        let rows = cellar(dir.path(), "asm db lsdg --format json").json();
+        assert_eq!(rows[0]["writable_mb"].as_u64(), Some(status));
+        let words = format!("{status} MB can be written now");
+        for command in ["status db", "asm db lsdg"] {
+            let shown = cellar(dir.path(), command).flat();
+            assert!(shown.contains(&words), "{command}: no {words} in {shown}");
+        }
+        status
+    };
+    let whole = same(0);
+    std::fs::remove_file(dir.path().join("db/disks/disk4")).unwrap();
+    // Those who look leave no disk out, whoever writes does; the figure is one.
+    let looked = same(1);
+    assert!(looked < whole, "{looked} {whole}");
+    done(dir.path(), "asm db mkdir +DATA/d");
+    assert_eq!(same(1), looked);
+}
+
+#[test]
+fn without_room_it_is_not_well() {
+    let dir = scratch();
+    done(dir.path(), "init db --disks 2 --disk-size 32M --au-size 1M");
+    let room = status(dir.path(), 0)["writable_bytes"].as_u64().unwrap();
+    let file = std::fs::File::create(dir.path().join("big")).unwrap();
+    file.set_len(room).unwrap();
+    done(dir.path(), "asm db cp big +DATA/big");
+    let full = status(dir.path(), 1);
+    assert_eq!((&full["state"], &full["writable_bytes"]), (&"FULL".into(), &0.into()), "{full}");
+    assert!(full["action"].as_str().unwrap().contains("asm db rm"), "{full}");
+    done(dir.path(), "asm db rm +DATA/big");
+    assert_eq!(status(dir.path(), 0)["state"], "WHOLE");
+}
+
+#[test]
+fn known_damage_is_not_well() {
+    let dir = small();
+    // Two blocks, each wrong in another copy: whichever is read first, one is found wrong.
+    let blocks = ["first block. ", "second block."].map(|b| b.repeat(4096 / 13 + 1));
+    let data: String = blocks.iter().map(|b| &b[..4096]).collect();
+    std::fs::write(dir.path().join("data"), &data).unwrap();
+    done(dir.path(), "asm db cp data +DATA/data");
+    let mut wrong = 0;
+    for disk in 1..=4 {
+        let path = dir.path().join(format!("db/disks/disk{disk}"));
+        let mut bytes = std::fs::read(&path).unwrap();
+        let Some(at) =
+            bytes.windows(4096).step_by(4096).position(|w| w == &data.as_bytes()[..4096])
+        else {
+            continue;
+        };
+        let at = bytes.chunks(4096).take(at).map(<[u8]>::len).sum::<usize>();
+        bytes[at + wrong * 4096] ^= 1;
+        wrong += 1;
+        std::fs::write(&path, bytes).unwrap();
+    }
+    assert_eq!(wrong, 2, "two copies");
+    let mut holder = holder(dir.path());
+    done(dir.path(), "asm db cp +DATA/data back");
+    assert_eq!(std::fs::read_to_string(dir.path().join("back")).unwrap(), data);
+    let known = status(dir.path(), 1);
+    assert_eq!(known["state"], "DAMAGED", "{known}");
+    assert!(known["checksum_errors"].as_u64().unwrap() > 0, "{known}");
+    assert!(known["action"].as_str().unwrap().contains("cellar validate db"), "{known}");
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+}
+
+#[test]
+fn wrong_words_of_init_make_nothing() {
+    let dir = scratch();
+    for (words, text) in [
+        ("--disk-size 10", "too small: with --au-size 4M at least 25M"),
+        ("--disk-size 1M", "at least 25M"),
+        ("--disk-size 64M --au-size 16M", "at least 73M"),
+        ("--disk-size 33554433", "no multiple of 4096"),
+        ("--disk-size x", "is no size"),
+        ("--au-size 3M", "allowed: 1M, 2M, 4M, 8M, 16M, 32M, 64M"),
+        ("--au-size 128M", "allowed: 1M"),
+        ("--sector-size 777", "allowed: 512, 4096"),
+        ("--sector-size x", "allowed: 512, 4096"),
+        ("--name 1a", "starts with a letter"),
+        ("--name a-b", "digits, _, $ and #"),
+        ("--redundancy two", "allowed: external, normal, high"),
+        ("--redundancy high --disks 2", "needs 3 disks"),
+        ("--disks 1", "--redundancy external"),
+        ("--disks 0", "1 to 64"),
+        ("--disks ,", "names no disk"),
+        ("--erase S1", "--erase S1"),
+    ] {
+        let ran = cellar(dir.path(), &format!("init x {words}"));
+        assert_eq!(ran.code, 2, "{words}: {}", ran.flat());
+        assert!(ran.flat().contains(text), "{words}: {}", ran.flat());
+        assert!(ran.fits(), "{words}: {}", ran.told);
+        assert!(!dir.path().join("x").exists(), "{words}");
+    }
+}
+
+#[test]
+fn a_disk_that_will_not_do_is_told_and_nothing_is_left_behind() {
+    let dir = scratch();
+    for name in ["f1", "f2", "small", "full"] {
+        let file = std::fs::File::create(dir.path().join(name)).unwrap();
+        file.set_len(if name == "small" { 1 << 20 } else { 64 << 20 }).unwrap();
+    }
+    std::os::unix::fs::symlink("f1", dir.path().join("link")).unwrap();
+    std::fs::write(dir.path().join("full"), "somebody's".repeat(4 << 20)).unwrap();
+    done(dir.path(), "init old --disks f2 --redundancy external --name old");
+    for (disks, code, text) in [
+        ("f1,f1", 2, "are one disk"),
+        ("f1,./f1", 2, "are one disk"),
+        ("f1,link", 2, "are one disk"),
+        ("f1,nosuch", 1, "nosuch: no such file or device"),
+        ("f1,/dev/null", 1, "neither a regular file nor a block device"),
+        ("f1,old", 1, "old is a directory"),
+        ("f1,small", 1, "at least 25M are needed"),
+        ("f1,full", 1, "remove this one if nobody needs it"),
+        ("f1,f2", 1, "belongs to disk group \"OLD\""),
+    ] {
+        let ran = cellar(dir.path(), &format!("init x --disks {disks}"));
+        assert_eq!(ran.code, code, "{disks}: {}", ran.flat());
+        assert!(ran.flat().contains(text), "{disks}: {}", ran.flat());
+        for never in ["FORCE", "0 bytes at 0", "ERASE"] {
+            assert!(!ran.flat().contains(never), "{disks}: {}", ran.flat());
+        }
+        assert!(code == 2 || ran.told.contains("\nNext: "), "{disks}: {}", ran.told);
+        assert!(!dir.path().join("x").exists(), "{disks}");
+    }
+    for (words, text) in [("f1", "exists already"), ("no/x", "mkdir -p no")] {
+        let ran = cellar(dir.path(), &format!("init {words}"));
+        assert_eq!(ran.code, 1, "{words}");
+        assert!(ran.flat().contains(text), "{words}: {}", ran.flat());
+    }
+    let made = cellar(dir.path(), "init x --disks f1 --redundancy external");
+    assert!(made.code == 0 && made.fits(), "f1 was left as it was: {}", made.flat());
+}
+
+#[test]
+fn inspect_answers_whatever_it_is_given() {
+    let dir = small();
+    let disk = std::fs::read(dir.path().join("db/disks/disk1")).unwrap();
+    let noise: Vec<u8> =
+        (0u32..40 << 20).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let mut torn = disk.clone();
+    // The first label, in its middle.
+    torn[100] ^= 0xff;
+    let files: [(&str, &[u8]); 6] = [
+        ("empty", &[]),
+        ("noise", &noise),
+        ("few", &noise[..1000]),
+        ("short", &disk[..5000]),
+        ("cut", &disk[..30_000_001]),
+        ("torn", &torn),
+    ];
+    for (name, bytes) in files {
+        std::fs::write(dir.path().join(name), bytes).unwrap();
+    }
+    for (path, code, text) in [
+        ("db/disks/disk1", 0, "DATA_0000 of group DATA"),
+        ("empty", 1, "it is empty"),
+        ("noise", 1, "no label of Cellar can be read"),
+        ("few", 1, "no label of Cellar can be read"),
+        ("short", 1, "it is cut off: DATA_0000 of group DATA"),
+        ("cut", 1, "it is cut off"),
+        ("torn", 1, "damaged: label at 0"),
+        ("nosuch", 1, "no such file or device"),
+        ("db", 1, "ls db/disks"),
+        ("/dev/null", 1, "neither"),
+    ] {
+        let ran = cellar(dir.path(), &format!("inspect {path}"));
+        assert_eq!(ran.code, code, "{path}: {}", ran.flat());
+        assert!(ran.flat().contains(text), "{path}: {}", ran.flat());
+        assert!(ran.fits(), "{path}: {}", ran.flat());
+        let next = ran.flat().contains("Next");
+        assert!(code == 0 || next, "{path}: {}", ran.flat());
+    }
+    let json = cellar(dir.path(), "inspect noise --json");
+    assert_eq!(json.code, 1);
+    assert_eq!(json.json()["well"], false);
+}
+
+#[test]
+fn cp_says_what_is_a_directory() {
+    let dir = small();
+    std::fs::create_dir(dir.path().join("in")).unwrap();
+    done(dir.path(), "asm db mkdir +DATA/d");
+    for (words, text) in [
+        ("+DATA/d +DATA/e", "is a directory; cp copies one file at a time"),
+        ("+DATA/d out", "is a directory; cp copies one file at a time"),
+        ("in +DATA/e", "is a directory; cp copies one file at a time"),
+        ("t.csv nosuch/", "there is no directory nosuch/"),
+        ("t.csv +DATA/nosuch/", "there is no directory +DATA/nosuch"),
+        ("+DATA/d/* in", "not a pattern"),
+    ] {
+        let ran = cellar(dir.path(), &format!("asm db cp {words}"));
+        assert_ne!(ran.code, 0, "{words}");
+        assert!(ran.flat().contains(text), "{words}: {}", ran.flat());
+        assert!(ran.flat().contains("Next: "), "{words}: {}", ran.flat());
+    }
+    done(dir.path(), "asm db cp t.csv +DATA/d/");
+    done(dir.path(), "asm db cp +DATA/d/t.csv in");
+    assert!(dir.path().join("in/t.csv").exists());
+}
+
+#[test]
+fn what_is_shown_often_fits_eighty_columns() {
+    let dir = small();
+    for words in ["status db", "asm db lsdg", "asm db lsdsk -k", "asm db lsdsk -p", "asm db lsop"] {
+        let ran = cellar(dir.path(), words);
+        assert!(ran.fits(), "{words}: {}", ran.out);
+    }
+    std::fs::remove_file(dir.path().join("db/disks/disk1")).unwrap();
+    for words in ["status db", "asm db lsdg", "validate db", "asm db lsdsk -k"] {
+        let ran = cellar(dir.path(), words);
+        assert!(ran.fits(), "{words}: {}", ran.out);
+    }
+}
