@@ -20,8 +20,9 @@ pub mod store;
 pub use data::verify::{BadPlace, Copies, Findings};
 pub use error::Error;
 pub use group::{
-    Copied, DiskInfo, File, FileInfo, FileSpec, Group, GroupInfo, Listed, Loss, MountOptions,
-    PublishIf, Resync, aus_of, is_proven,
+    AlterDisks, Copied, DiskInfo, DropDisk, File, FileInfo, FileSpec, Group, GroupInfo, Listed,
+    Loss, MountOptions, Operation, POWER_DEFAULT, POWER_MAX, PublishIf, Resync, Work, aus_of,
+    is_proven,
 };
 pub use inspect::{Inspection, inspect};
 pub use meta::create::{CreateGroup, NewDisk, create};
@@ -29,5 +30,6 @@ pub use meta::labels::{LabelScan, label_offsets, read_labels};
 pub use meta::mount::FoundDisk;
 pub use meta::rules;
 pub use on_disk::label::{Label, LabelStatus, Redundancy};
+pub use state::DiskStatus;
 #[cfg(feature = "object-store")]
 pub use store::GroupStore;

@@ -1,7 +1,8 @@
 //! What a disk group costs over the raw disks below it, and against rivals.
 //!
 //! `cargo bench -p cellar-diskgroup --profile release --bench group -- WHAT`
-//! with WHAT one of `read`, `scan`, `shaped`, `write`, `pieces`, `btrfs`, `cost`, `hot`, `resync`, `mount`.
+//! with WHAT one of `read`, `scan`, `shaped`, `write`, `pieces`, `btrfs`, `cost`, `hot`, `resync`, `mount`,
+//! `moves`.
 //! Ours and the other's runs alternate; each arm prints the median and the spread of its rounds,
 //! then the goal. What it makes in `--dir` it removes. The exit code is 1 when a goal is missed.
 
@@ -11,6 +12,7 @@ mod btrfs;
 mod cost;
 mod fio;
 mod mount;
+mod moves;
 mod pieces;
 mod read;
 mod report;
@@ -51,7 +53,7 @@ impl Options {
     }
 }
 
-const HELP: &str = "WHAT is one of read, scan, shaped, write, pieces, btrfs, cost, hot, resync, mount; \
+const HELP: &str = "WHAT is one of read, scan, shaped, write, pieces, btrfs, cost, hot, resync, mount, moves; \
                     options are --dir --rounds --seconds --size --only --record --target --alone";
 
 fn main() {
@@ -71,6 +73,7 @@ fn main() {
         "hot" => cost::hot(&options, &mut report),
         "resync" => cost::resync(&options, &mut report),
         "mount" => mount::run(&options, &mut report),
+        "moves" => moves::run(&options, &mut report),
         other => panic!("{other}: {HELP}"),
     }
     std::process::exit(i32::from(report.missed > 0));

@@ -226,7 +226,7 @@ impl Checksums {
     /// block that is on its way must not be forgotten and read back as it was.
     async fn write_run(
         inner: &Inner,
-        disk: &Disk,
+        disk: Arc<Disk>,
         slots: Vec<(u64, Arc<Cached>)>,
     ) -> Result<(), Error> {
         let mut held = Vec::with_capacity(slots.len());
@@ -240,7 +240,7 @@ impl Checksums {
             let first = slots[at].0;
             while let Some((number, slot)) = slots.get(at)
                 && *number == first + (bytes.len() / BLOCK) as u64
-                && let Some(block) = slot.take_changed(disk, *number)
+                && let Some(block) = slot.take_changed(&disk, *number)
             {
                 bytes.extend_from_slice(&block);
                 at += 1;
@@ -253,11 +253,16 @@ impl Checksums {
             let offset = checksum_block_offset(first, inner.au_size);
             let write = disk.write(Io::BACKGROUND, offset, data, Durability::Cached);
             if let Err(error) = write.await {
-                inner.leg_failed(disk, error).await?;
+                inner.leg_failed(&disk, error).await?;
             }
         }
         drop(held);
         Ok(())
+    }
+
+    /// A disk is gone, and its number may be another's.
+    pub fn forget_disk(&self, no: u16) {
+        lock(&self.blocks).retain(|(disk, _), _| *disk != no);
     }
 
     /// How many blocks are in RAM.

@@ -87,9 +87,10 @@ pub(crate) fn checksum_runs(inner: &Inner, keys: &[RegionKey]) -> Vec<Entries> {
             continue;
         }
         for s in stretches(file.attributes.striping, inner.au_size, start, end - start) {
-            for leg in file.legs_of(s.extent) {
+            let moving = core.moving_to(key.file, s.extent);
+            for leg in file.legs_of(s.extent).iter().copied().chain(moving) {
                 runs.push(Entries {
-                    leg: *leg,
+                    leg,
                     first: s.au_offset / BLOCK_U64,
                     count: s.length / BLOCK_U64,
                 });

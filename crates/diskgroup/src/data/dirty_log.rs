@@ -177,7 +177,7 @@ impl DirtyLog {
         // cycle that met a failed disk waits for the committer, which is who calls this. And none
         // may begin meanwhile: it could write a block before this writes an older version of it.
         while std::mem::replace(&mut lock(&log.state).writing, true) {
-            if inner.is_stopped() || inner.disks_in_sync().any(|d| !d.is_alive()) {
+            if inner.is_stopped() || inner.disks_in_sync().iter().any(|d| !d.is_alive()) {
                 return Ok(false);
             }
             inner.env.sleep(JOIN_POLL).await;
@@ -287,10 +287,8 @@ async fn write_to_members(
     joining: &[u16],
 ) -> Result<(), Error> {
     let members = lock(&inner.core).state.members.clone();
-    let targets = inner
-        .disks
-        .values()
-        .filter(|d| d.is_in_sync() && (members.contains(&d.no) || joining.contains(&d.no)));
+    let disks = inner.disks_in_sync();
+    let targets = disks.iter().filter(|d| members.contains(&d.no) || joining.contains(&d.no));
     let writes = targets.map(|disk| async move {
         let durability = if blocks.len() == 1 { Durability::Durable } else { Durability::Cached };
         let result = async {

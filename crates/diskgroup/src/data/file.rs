@@ -45,19 +45,41 @@ impl FileRuntime {
     pub fn stay(&self) -> Inside {
         let me = self.me.upgrade().expect("who calls this has it by its only handle, an `Arc`");
         let mut state = lock(&self.gate.state);
-        assert!(state.inside > 0, "only who is inside may stay there");
-        state.inside += 1;
+        // Who calls it may have come before the turn that somebody waits for, and so counts there.
+        let before = 1 - state.turn;
+        let turn = if state.inside[before] > 0 { before } else { state.turn };
+        assert!(state.inside[turn] > 0, "only who is inside may stay there");
+        state.inside[turn] += 1;
         drop(state);
-        Inside(me)
+        Inside(me, turn)
     }
 
-    fn leave(&self) {
+    fn leave(&self, turn: usize) {
         let mut state = lock(&self.gate.state);
-        state.inside -= 1;
-        let wake = state.inside == 0 && state.closed;
+        state.inside[turn] -= 1;
+        let wake = state.inside[turn] == 0 && (state.closed || state.turn != turn);
         drop(state);
         if wake {
             self.gate.moved.notify(usize::MAX);
+        }
+    }
+
+    /// Waits until everyone has left who is inside now; those who come meanwhile are let in. After
+    /// this nobody uses what he could only have learned before.
+    pub async fn turn_over(&self) {
+        let _one_at_a_time = self.gate.turning.lock().await;
+        let before = {
+            let mut state = lock(&self.gate.state);
+            let before = state.turn;
+            state.turn = 1 - before;
+            before
+        };
+        loop {
+            let listener = self.gate.moved.listen();
+            if lock(&self.gate.state).inside[before] == 0 {
+                return;
+            }
+            listener.await;
         }
     }
 
@@ -106,8 +128,9 @@ impl FileRuntime {
                     return Err(Error::NoSuchFile { name: format!("file {}", self.number) });
                 }
                 if !state.closed {
-                    state.inside += 1;
-                    return Ok(GateGuard(self));
+                    let turn = state.turn;
+                    state.inside[turn] += 1;
+                    return Ok(GateGuard(self, turn));
                 }
                 self.gate.moved.listen()
             };
@@ -128,7 +151,7 @@ impl FileRuntime {
                     state.closed = true;
                     closed = Some(ClosedGuard(self));
                 }
-                if closed.is_some() && state.inside == 0 {
+                if closed.is_some() && state.inside == [0, 0] {
                     break;
                 }
                 self.gate.moved.listen()
@@ -147,27 +170,32 @@ impl FileRuntime {
 #[derive(Default)]
 struct Gate {
     state: Mutex<GateState>,
+    /// Held by the one who waits for a turn to end.
+    turning: futures_util::lock::Mutex<()>,
     moved: Event,
 }
 
 #[derive(Default)]
 struct GateState {
-    inside: usize,
+    /// Those who came in turn 0 and in turn 1.
+    inside: [usize; 2],
+    /// The turn of those who come now.
+    turn: usize,
     closed: bool,
     gone: bool,
 }
 
 /// An I/O under way.
-pub(crate) struct GateGuard<'a>(&'a FileRuntime);
+pub(crate) struct GateGuard<'a>(&'a FileRuntime, usize);
 
 impl Drop for GateGuard<'_> {
     fn drop(&mut self) {
-        self.0.leave();
+        self.0.leave(self.1);
     }
 }
 
 /// A file for a task that is inside.
-pub(crate) struct Inside(Arc<FileRuntime>);
+pub(crate) struct Inside(Arc<FileRuntime>, usize);
 
 impl std::ops::Deref for Inside {
     type Target = FileRuntime;
@@ -179,7 +207,7 @@ impl std::ops::Deref for Inside {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        self.0.leave();
+        self.0.leave(self.1);
     }
 }
 

@@ -61,14 +61,14 @@ pub(crate) async fn flush_inside(
 /// what was written to one that left is lost if there is no other copy. A group that would lose
 /// the last copy of a mirrored extent stops itself.
 fn check_copies(inner: &Inner, file: &FileRuntime) -> Result<(), Error> {
-    if file.attributes.copies > 1 || inner.disks.values().all(|disk| disk.is_in_sync()) {
+    if file.attributes.copies > 1 || inner.disks.all().values().all(|disk| disk.is_in_sync()) {
         return Ok(());
     }
     let core = lock(&inner.core);
     let Some(state) = core.state.files.get(&file.number) else {
         return Ok(());
     };
-    let in_sync = |leg: &Leg| inner.disk(leg.disk).is_some_and(|disk| disk.is_in_sync());
+    let in_sync = |leg: &Leg| inner.is_in_sync(leg.disk);
     let is_lost = |extent: u64| !state.legs_of(extent).iter().any(in_sync);
     let allocated = state.allocated(inner.au_size);
     let mut all = stretches(state.attributes.striping, inner.au_size, 0, allocated);

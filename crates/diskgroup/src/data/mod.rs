@@ -17,6 +17,7 @@ pub(crate) mod flush;
 pub(crate) mod range_lock;
 pub(crate) mod read;
 pub(crate) mod region;
+pub(crate) mod relocate;
 pub(crate) mod resync;
 pub(crate) mod verify;
 pub(crate) mod write;

@@ -30,6 +30,7 @@ pub(crate) async fn read_file(
     buffers: Vec<Buffer>,
 ) -> Result<Vec<Buffer>, Error> {
     inner.check_running()?;
+    inner.rebalance.asked(io);
     let _entered = file.enter().await?;
     read_inside(inner, file, io, offset, buffers).await
 }
@@ -113,6 +114,7 @@ fn in_one(inner: &Inner, file: &FileRuntime, offset: u64, length: u64) -> Option
     if inner.data.regions.to_sync(&file.key(region as u32)) & pieces != 0 {
         return None;
     }
+    let disks = inner.disks.look();
     let core = lock(&inner.core);
     let state = core.state.files.get(&file.number)?;
     if state.incarnation != file.incarnation
@@ -122,7 +124,7 @@ fn in_one(inner: &Inner, file: &FileRuntime, offset: u64, length: u64) -> Option
         return None;
     }
     let legs = state.legs_of(s.extent).iter().filter_map(|leg| {
-        let disk = inner.disk(leg.disk)?;
+        let disk = disks.get(&leg.disk)?;
         (disk.is_in_sync() && disk.is_alive()).then(|| (disk.load(), *leg))
     });
     let (_, leg) = legs.min_by_key(|(load, _)| *load)?;
@@ -294,7 +296,7 @@ async fn read_leg(
     }
     // Looked up while the device works. A write that comes between makes them differ, as it would
     // in the other order; the reader then asks again with the range held.
-    let (read, wanted) = join(read, expected(inner, disk, leg, s)).await;
+    let (read, wanted) = join(read, expected(inner, &disk, leg, s)).await;
     let Ok(buffers) = read else {
         return LegRead::Bad;
     };
@@ -316,9 +318,35 @@ pub(crate) async fn expected(inner: &Inner, disk: &Disk, leg: Leg, s: &Stretch) 
     wanted
 }
 
-/// Reads a stretch from whichever copies are good, block by block if need be, and repairs the
-/// others. The caller holds the range.
-async fn read_any_copy(
+/// Reads a stretch from whichever copies are good, and repairs the others. The caller holds the
+/// range. Where no copy can be read whole, each unit of it is read from one that has it.
+pub(crate) async fn read_any_copy(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    s: &Stretch,
+) -> Result<Buffer, Error> {
+    let unit = u64::from(file.attributes.unit);
+    match read_good_copy(inner, file, io, s).await {
+        Err(Error::Io(_)) if s.length > unit => {}
+        other => return other,
+    }
+    let mut whole = Buffer::new(s.length as usize);
+    for at in (0..s.length).step_by(unit as usize) {
+        let length = unit.min(s.length - at);
+        let part = Stretch {
+            extent: s.extent,
+            au_offset: s.au_offset + at,
+            offset: s.offset + at,
+            length,
+        };
+        let read = read_good_copy(inner, file, io, &part).await?;
+        whole[at as usize..(at + length) as usize].copy_from_slice(&read);
+    }
+    Ok(whole)
+}
+
+async fn read_good_copy(
     inner: &Arc<Inner>,
     file: &FileRuntime,
     io: Io,
@@ -344,7 +372,7 @@ async fn read_any_copy(
             }
         };
         let wanted = match file.attributes.checksums {
-            true => expected(inner, disk, *leg, s).await,
+            true => expected(inner, &disk, *leg, s).await,
             false => vec![UNKNOWN; blocks],
         };
         let mut all = true;
@@ -402,7 +430,7 @@ async fn repair(
     if file.attributes.checksums {
         let entries = Entries { leg, first: s.au_offset / BLOCK_U64, count: s.length / BLOCK_U64 };
         let sums = checksums_of(std::slice::from_ref(good));
-        Checksums::set(inner, disk, entries, &sums).await;
+        Checksums::set(inner, &disk, entries, &sums).await;
     }
     let at = au_offset(leg.au, inner.au_size) + s.au_offset;
     let data = vec![good.clone()];
@@ -411,7 +439,7 @@ async fn repair(
             disk.counters.repaired.fetch_add(1, Ordering::Relaxed);
             Ok(())
         }
-        Err(error) => inner.leg_failed(disk, error).await,
+        Err(error) => inner.leg_failed(&disk, error).await,
     }
 }
 

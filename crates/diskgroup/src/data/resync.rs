@@ -229,7 +229,7 @@ pub(crate) async fn read_as_synced(
 }
 
 /// Whether a disk that is there could not read the whole stretch: perhaps it can read most of it.
-fn is_in_part(copies: &[Copy<'_>]) -> bool {
+fn is_in_part(copies: &[Copy]) -> bool {
     copies.iter().any(|c| c.bytes.is_none() && c.disk.is_alive())
 }
 
@@ -244,19 +244,19 @@ fn units(s: &Stretch, unit: u64) -> impl Iterator<Item = Stretch> {
 }
 
 /// One copy of a stretch as read; `None` where it could not be read.
-struct Copy<'a> {
-    disk: &'a Arc<Disk>,
+struct Copy {
+    disk: Arc<Disk>,
     leg: Leg,
     bytes: Option<Bytes>,
 }
 
 /// Reads the copies of a stretch that are in sync, the lowest disk first.
-async fn read_copies<'a>(
-    inner: &'a Arc<Inner>,
+async fn read_copies(
+    inner: &Arc<Inner>,
     file: &FileRuntime,
     io: Io,
     s: &Stretch,
-) -> Result<Vec<Copy<'a>>, Error> {
+) -> Result<Vec<Copy>, Error> {
     let mut legs = legs_of(inner, file, s)?;
     legs.sort_by_key(|l| l.disk);
     let here = legs.into_iter().filter_map(|leg| {
@@ -292,7 +292,7 @@ async fn make_equal(
         for copy in copies.iter().filter(|_| file.attributes.checksums) {
             let (first, count) = (s.au_offset / BLOCK_U64, s.length / BLOCK_U64);
             let entries = Entries { leg: copy.leg, first, count };
-            Checksums::set(inner, copy.disk, entries, &vec![UNKNOWN; count as usize]).await;
+            Checksums::set(inner, &copy.disk, entries, &vec![UNKNOWN; count as usize]).await;
         }
         return Ok(());
     }
@@ -303,7 +303,7 @@ async fn make_equal(
 /// Gives back checksums to a stretch outside dirty regions, where the copies should be equal and
 /// what one copy knows holds for the others. A unit of which no readable copy is what is known is
 /// left as it is: rot must not get the checksum of what rotted.
-async fn make_known(
+pub(crate) async fn make_known(
     inner: &Arc<Inner>,
     file: &FileRuntime,
     io: Io,
@@ -312,7 +312,7 @@ async fn make_known(
     let copies = read_copies(inner, file, io, s).await?;
     let mut known: Vec<Vec<u32>> = Vec::new();
     for copy in &copies {
-        known.push(expected(inner, copy.disk, copy.leg, s).await);
+        known.push(expected(inner, &copy.disk, copy.leg, s).await);
     }
     let unit = u64::from(file.attributes.unit);
     for start in (0..s.length).step_by(unit as usize) {
@@ -335,7 +335,7 @@ async fn make_known(
             length: chosen.len() as u64,
         };
         let parts = copies.iter().map(|c| Copy {
-            disk: c.disk,
+            disk: Arc::clone(&c.disk),
             leg: c.leg,
             bytes: c.bytes.as_ref().map(|bytes| bytes.slice(range.clone())),
         });
@@ -350,7 +350,7 @@ async fn spread(
     file: &FileRuntime,
     io: Io,
     s: &Stretch,
-    copies: &[Copy<'_>],
+    copies: &[Copy],
     chosen: &Bytes,
 ) -> Result<(), Error> {
     let sums = match file.attributes.checksums {
@@ -360,18 +360,18 @@ async fn spread(
     let mut changed = Vec::new();
     for copy in copies {
         if copy.bytes.as_ref() != Some(chosen) {
-            changed.push(copy.disk);
+            changed.push(&copy.disk);
             let at = au_offset(copy.leg.au, inner.au_size) + s.au_offset;
             let data = vec![chosen.clone()];
             if let Err(error) = copy.disk.write(io, at, data, Durability::Cached).await {
-                inner.leg_failed(copy.disk, error).await?;
+                inner.leg_failed(&copy.disk, error).await?;
                 continue;
             }
         }
-        if file.attributes.checksums && expected(inner, copy.disk, copy.leg, s).await != sums {
+        if file.attributes.checksums && expected(inner, &copy.disk, copy.leg, s).await != sums {
             let (first, count) = (s.au_offset / BLOCK_U64, s.length / BLOCK_U64);
             let entries = Entries { leg: copy.leg, first, count };
-            Checksums::set(inner, copy.disk, entries, &sums).await;
+            Checksums::set(inner, &copy.disk, entries, &sums).await;
         }
     }
     // Once somebody has read what was chosen it must stay, even if the copy that had it is lost
@@ -385,8 +385,8 @@ async fn spread(
 }
 
 /// Unit by unit, the copy to be taken.
-async fn choose(inner: &Arc<Inner>, file: &FileRuntime, s: &Stretch, copies: &[Copy<'_>]) -> Bytes {
-    let readable: Vec<&Copy<'_>> = copies.iter().filter(|c| c.bytes.is_some()).collect();
+async fn choose(inner: &Arc<Inner>, file: &FileRuntime, s: &Stretch, copies: &[Copy]) -> Bytes {
+    let readable: Vec<&Copy> = copies.iter().filter(|c| c.bytes.is_some()).collect();
     let first = readable[0].bytes.as_ref().expect("only readable copies are asked");
     if readable.iter().all(|c| c.bytes.as_ref() == Some(first)) {
         return first.clone();
@@ -394,7 +394,7 @@ async fn choose(inner: &Arc<Inner>, file: &FileRuntime, s: &Stretch, copies: &[C
     let mut sums: Vec<Vec<u32>> = Vec::new();
     for copy in &readable {
         sums.push(match file.attributes.checksums {
-            true => expected(inner, copy.disk, copy.leg, s).await,
+            true => expected(inner, &copy.disk, copy.leg, s).await,
             false => vec![UNKNOWN; (s.length / BLOCK_U64) as usize],
         });
     }

@@ -104,9 +104,9 @@ pub(crate) async fn verify(
 ) -> Result<Findings, Error> {
     let mut total = Findings::default();
     let width = match copies {
-        Copies::Primary => DEPTH_PER_DISK * inner.disks.len(),
+        Copies::Primary => DEPTH_PER_DISK * inner.disks.all().len(),
         // A step reads all copies at once.
-        Copies::All => DEPTH_PER_DISK * inner.disks.len() / 2,
+        Copies::All => DEPTH_PER_DISK * inner.disks.all().len() / 2,
     };
     for number in numbers {
         let found = {
@@ -206,7 +206,8 @@ async fn look(
     let reads = legs.iter().map(|leg| async move {
         let disk = inner.disk(leg.disk).filter(|_| there(leg))?;
         let at = au_offset(leg.au, inner.au_size) + s.au_offset;
-        Some((disk, disk.read_at(Io::SCAN, at, s.length as usize).await))
+        let read = disk.read_at(Io::SCAN, at, s.length as usize).await;
+        Some((disk, read))
     });
     let mut read: Vec<(Leg, Buffer)> = Vec::new();
     for (leg, result) in legs.iter().zip(futures_util::future::join_all(reads).await) {
@@ -226,7 +227,7 @@ async fn look(
     for (leg, _) in &read {
         let disk = inner.disk(leg.disk).expect("it was read");
         sums.push(match file.attributes.checksums {
-            true => expected(inner, disk, *leg, s).await,
+            true => expected(inner, &disk, *leg, s).await,
             false => vec![UNKNOWN; (s.length / BLOCK_U64) as usize],
         });
     }
@@ -265,8 +266,8 @@ fn look_at_piece(
     }
     if differ {
         found.pieces_differing += 1;
-        let disk = inner.disk(read[0].0.disk).map_or("", |d| d.name.as_str());
-        found.places.push(place(file, at, disk, "copies differ"));
+        let disk = inner.disk(read[0].0.disk).map_or(String::new(), |d| d.name.clone());
+        found.places.push(place(file, at, &disk, "copies differ"));
     }
     for ((leg, buffer), sums) in read.iter().zip(sums) {
         let first = range.start / BLOCK;
@@ -281,9 +282,9 @@ fn look_at_piece(
                 found.checksums_right += 1;
             } else {
                 found.checksums_wrong += 1;
-                let disk = inner.disk(leg.disk).map_or("", |d| d.name.as_str());
+                let disk = inner.disk(leg.disk).map_or(String::new(), |d| d.name.clone());
                 let offset = at + i as u64 * BLOCK_U64;
-                found.places.push(place(file, offset, disk, "checksum is wrong"));
+                found.places.push(place(file, offset, &disk, "checksum is wrong"));
             }
         }
     }

@@ -59,6 +59,7 @@ pub(crate) async fn write_file(
     durability: Durability,
 ) -> Result<(), Error> {
     inner.check_writable()?;
+    inner.rebalance.asked(io);
     let total: u64 = data.iter().map(|d| d.len() as u64).sum();
     let mut rest = Slices::new(data);
     let mut at = offset;
@@ -230,6 +231,20 @@ pub(crate) fn legs_of(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Result<
     }
 }
 
+/// The legs of a stretch, and the place that one of them is on its way to.
+type Places = (Vec<Leg>, Option<Leg>);
+
+/// The legs of a stretch, and where one of them is on its way to, if it is.
+fn places_of(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Result<Places, Error> {
+    let core = lock(&inner.core);
+    match core.state.files.get(&file.number) {
+        Some(f) if f.incarnation == file.incarnation && s.extent < f.extents() => {
+            Ok((f.legs_of(s.extent).to_vec(), core.moving_to(file.number, s.extent)))
+        }
+        _ => Err(Error::NoCopy { file: file.number, offset: s.offset }),
+    }
+}
+
 /// Writes a range, whole blocks where checksums are kept, to every copy in sync; waits for the
 /// epoch without those that failed.
 pub(crate) async fn write_legs(
@@ -244,35 +259,39 @@ pub(crate) async fn write_legs(
     let mut rest = Slices::new(data);
     let mut writes = Vec::new();
     // All extents are there before the first checksum is changed.
-    let stretches_seen: Vec<(Stretch, Vec<Leg>)> =
+    let stretches_seen: Vec<(Stretch, Places)> =
         stretches(file.attributes.striping, inner.au_size, offset, length)
-            .map(|s| legs_of(inner, file, &s).map(|legs| (s, legs)))
+            .map(|s| places_of(inner, file, &s).map(|places| (s, places)))
             .collect::<Result<_, _>>()?;
-    for (s, legs) in &stretches_seen {
+    for (s, (legs, moving)) in &stretches_seen {
         let part = rest.take(s.length as usize);
         let sums = if file.attributes.checksums { checksums_of(&part) } else { Vec::new() };
-        for leg in legs {
+        for leg in legs.iter().chain(moving) {
             let Some(disk) = inner.disk(leg.disk).filter(|d| d.is_in_sync()) else {
                 continue;
             };
             if file.attributes.checksums {
                 let (first, count) = (s.au_offset / BLOCK_U64, s.length / BLOCK_U64);
-                Checksums::set(inner, disk, Entries { leg: *leg, first, count }, &sums).await;
+                Checksums::set(inner, &disk, Entries { leg: *leg, first, count }, &sums).await;
             }
             let at = au_offset(leg.au, inner.au_size) + s.au_offset;
             let part = part.clone();
-            writes.push(async move { (disk, disk.write(io, at, part, durability).await) });
+            writes.push(async move {
+                let written = disk.write(io, at, part, durability).await;
+                (disk, written)
+            });
         }
     }
-    let results: Vec<(&Arc<Disk>, Result<(), IoError>)> = join_all(writes).await;
+    let results: Vec<(Arc<Disk>, Result<(), IoError>)> = join_all(writes).await;
     for (disk, result) in results {
         if let Err(error) = result {
-            inner.leg_failed(disk, error).await?;
+            inner.leg_failed(&disk, error).await?;
         }
     }
     // Every extent must have a copy that is in sync after all that left have left.
-    for (s, legs) in stretches_seen {
-        if !legs.iter().any(|l| inner.disk(l.disk).is_some_and(|d| d.is_in_sync())) {
+    for (s, _) in stretches_seen {
+        // As they are now: one of them may have moved meanwhile.
+        if !legs_of(inner, file, &s)?.iter().any(|l| inner.is_in_sync(l.disk)) {
             return Err(Error::NoCopy { file: file.number, offset: s.offset });
         }
     }

@@ -620,6 +620,7 @@ pub(crate) async fn shrink(inner: &Arc<Inner>, number: u32, bytes: u64) -> Resul
         }
         let ticket = inner.enqueue(&mut core, &ops)?;
         core.free_after(ticket, freed);
+        core.forget_moving(number, left);
         let file = core.state.files.get(&number).cloned();
         core.space.respread(number, file.as_ref());
         inner.data.regions.forget(
@@ -657,6 +658,7 @@ pub(crate) async fn delete_file(inner: &Arc<Inner>, number: u32) -> Result<(), E
         let freed = file.legs.clone();
         let ticket = inner.enqueue(&mut core, &[Op::FileDelete { number }])?;
         core.free_after(ticket, freed);
+        core.forget_moving(number, 0);
         core.space.respread(number, None);
         closed.mark_gone();
         ticket

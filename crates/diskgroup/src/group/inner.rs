@@ -1,20 +1,23 @@
 //! The shared heart of a mounted group: metadata behind one short lock, disks, and the queue to
 //! the committer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use cellar_io::{EnvExt, IoError, SharedEnv};
 use cellar_wait::{Event, Session, Wait};
 use event_listener::Event as Notify;
+use futures_util::future::Either;
 
 use crate::codec::Writer;
 use crate::data::Data;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
+use crate::group::rebalance::Rebalance;
 use crate::group::room::Room;
 use crate::on_disk::layout::au_count;
 use crate::on_disk::record::PAYLOAD_MAX;
@@ -36,6 +39,9 @@ pub(crate) struct Core {
     frees: Vec<(u64, Vec<Leg>)>,
     /// Bytes of `queue`.
     queued_bytes: usize,
+    /// Copies of extents on their way to another place, by file and extent set. Every write goes
+    /// there too, so that what was copied stays right.
+    pub moving: BTreeMap<(u32, u32), Moving>,
     broken: bool,
     /// Set while a checkpoint is under way.
     pub gate: bool,
@@ -44,6 +50,17 @@ pub(crate) struct Core {
     base_bytes: u64,
     /// The most legs there can be.
     legs_max: u64,
+}
+
+/// A copy of an extent on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Moving {
+    /// The file's incarnation.
+    pub incarnation: u32,
+    /// Which copy.
+    pub leg: u8,
+    /// Where it will lie.
+    pub to: Leg,
 }
 
 /// The largest part of a disk that is kept for metadata: with a group of many large disks, a small
@@ -97,6 +114,7 @@ impl Core {
             queued: 0,
             frees: Vec::new(),
             queued_bytes: 0,
+            moving: BTreeMap::new(),
             broken: false,
             gate: false,
             log_room: LogRoom::Plenty,
@@ -156,23 +174,41 @@ impl Core {
             return Err(ChangeError::TooLarge { bytes: payload.len() });
         }
         let had = self.base_bytes;
-        let mut areas = false;
+        let (mut areas, mut disks) = (false, false);
         for op in ops {
             let change = self.state.base_change(op);
             self.base_bytes = self.base_bytes.saturating_add_signed(change);
             areas |= matches!(op, Op::Area { .. });
+            disks |= op.changes_disks();
             if let Err(damage) = self.state.apply(op) {
                 self.broken = true;
                 return Err(ChangeError::Misfit(damage));
             }
         }
-        if areas || self.base_bytes != had {
+        if disks {
+            self.legs_max = self.state.legs_max();
+            self.measure();
+        } else if areas || self.base_bytes != had {
             self.hold();
         }
         self.queued += 1;
         self.queued_bytes += payload.len();
         self.queue.push(Queued { payload, ticket: self.queued });
         Ok(self.queued)
+    }
+
+    /// Where a copy of that extent set is on its way to, if one is.
+    pub fn moving_to(&self, file: u32, extent: u64) -> Option<Leg> {
+        if self.moving.is_empty() {
+            return None;
+        }
+        let key = (file, u32::try_from(extent).ok()?);
+        self.moving.get(&key).map(|moving| moving.to)
+    }
+
+    /// Extent sets of a file from `extent` on are gone: what was on its way has no place to go.
+    pub fn forget_moving(&mut self, file: u32, extent: u64) {
+        self.moving.retain(|(f, e), _| *f != file || u64::from(*e) < extent);
     }
 
     /// Whether a change was applied in part: the state is of no use any more.
@@ -187,7 +223,7 @@ impl Core {
     }
 
     /// Refuses `ops` if the metadata has no room for them, and gives back the AUs they took.
-    fn check_log_room(&mut self, group: &str, ops: &[Op]) -> Result<(), Error> {
+    pub fn check_log_room(&mut self, group: &str, ops: &[Op]) -> Result<(), Error> {
         let fits = match self.log_room {
             LogRoom::Plenty => self.fits(ops),
             LogRoom::Shrink => !ops.iter().any(Op::grows),
@@ -259,9 +295,22 @@ impl Core {
     }
 }
 
+/// Looks at the state and says the operations; or refuses.
+type MakeOps = Box<dyn FnOnce(&mut Core) -> Result<Vec<Op>, Error> + Send>;
+
+/// A change of who takes part, made by the committer: nothing else is in the log between what was
+/// queued before it and what is queued after.
+pub(crate) struct Request {
+    /// Looks at the state and says the operations; or refuses.
+    pub make: MakeOps,
+    pub done: futures_channel::oneshot::Sender<Result<(), Error>>,
+}
+
 /// What the committer and everybody else tell each other.
 #[derive(Default)]
 pub(crate) struct LogShared {
+    /// Changes of who takes part that wait for the committer.
+    pub requests: Mutex<VecDeque<Request>>,
     /// Something is queued, a disk failed, or the group is to stop.
     pub wanted: Notify,
     /// The newest durable change.
@@ -270,6 +319,41 @@ pub(crate) struct LogShared {
     pub moved: Notify,
     /// Set when the committer is to end.
     pub end: std::sync::atomic::AtomicBool,
+}
+
+/// The disks of a mounted group that are here, by number: looked up with every request, changed
+/// when one comes or goes. Who has a disk keeps it until he is done; the device is closed with the
+/// last of them.
+pub(crate) struct Disks(ArcSwap<BTreeMap<u16, Arc<Disk>>>);
+
+impl Disks {
+    /// All of them as they are now.
+    pub fn all(&self) -> Arc<BTreeMap<u16, Arc<Disk>>> {
+        self.0.load_full()
+    }
+
+    /// The same for a moment: never kept over an await.
+    pub fn look(&self) -> arc_swap::Guard<Arc<BTreeMap<u16, Arc<Disk>>>> {
+        self.0.load()
+    }
+
+    /// A disk has come.
+    pub fn insert(&self, disk: &Arc<Disk>) {
+        self.0.rcu(|disks| {
+            let mut disks = BTreeMap::clone(disks);
+            disks.insert(disk.no, Arc::clone(disk));
+            disks
+        });
+    }
+
+    /// A disk has gone.
+    pub fn remove(&self, no: u16) {
+        self.0.rcu(|disks| {
+            let mut disks = BTreeMap::clone(disks);
+            disks.remove(&no);
+            disks
+        });
+    }
 }
 
 /// A mounted group.
@@ -282,12 +366,15 @@ pub(crate) struct Inner {
     pub au_size: u64,
     pub sector_size: u32,
     pub read_only: bool,
+    /// An instance keeps its catalog here.
+    pub holds_catalog: bool,
     /// A random number for this mount.
     pub life: u64,
     pub core: Mutex<Core>,
-    pub disks: BTreeMap<u16, Arc<Disk>>,
+    pub disks: Disks,
     pub log: LogShared,
     pub data: Data,
+    pub rebalance: Rebalance,
     /// Too many regions are dirty.
     pub cleaner_wanted: Notify,
     /// An I/O unanswered for this long fails its disk.
@@ -319,6 +406,7 @@ pub(crate) struct InnerParts {
     pub space: Room,
     pub disks: BTreeMap<u16, Arc<Disk>>,
     pub read_only: bool,
+    pub holds_catalog: bool,
     pub life: u64,
     pub data: Data,
     pub disk_timeout: Duration,
@@ -335,11 +423,13 @@ impl Inner {
             au_size: u64::from(header.au_size),
             sector_size: header.sector_size,
             read_only: parts.read_only,
+            holds_catalog: parts.holds_catalog,
             life: parts.life,
             core: Mutex::new(Core::new(parts.state, parts.space)),
-            disks: parts.disks,
+            disks: Disks(ArcSwap::from_pointee(parts.disks)),
             log: LogShared::default(),
             data: parts.data,
+            rebalance: Rebalance::default(),
             cleaner_wanted: Notify::new(),
             disk_timeout: parts.disk_timeout,
             dismounting: AtomicBool::new(false),
@@ -418,6 +508,7 @@ impl Inner {
             self.log.moved.notify(usize::MAX);
             self.log.wanted.notify(usize::MAX);
             self.data.wake_all();
+            self.rebalance.wake();
         }
     }
 
@@ -441,7 +532,7 @@ impl Inner {
         }
     }
 
-    async fn wait_for_room(&self) -> Result<(), Error> {
+    pub async fn wait_for_room(&self) -> Result<(), Error> {
         let mut wait = None;
         loop {
             let listener = self.log.moved.listen();
@@ -484,6 +575,23 @@ impl Inner {
         };
         self.log.wanted.notify(1);
         Ok(Some(queued))
+    }
+
+    /// A change of who takes part. `make` is called when all that was queued before is on its way
+    /// to the log; its operations are durable when this returns.
+    pub async fn change_disks(
+        &self,
+        make: impl FnOnce(&mut Core) -> Result<Vec<Op>, Error> + Send + 'static,
+    ) -> Result<(), Error> {
+        self.check_writable()?;
+        let (done, told) = futures_channel::oneshot::channel();
+        lock(&self.log.requests).push_back(Request { make: Box::new(make), done });
+        self.log.wanted.notify(1);
+        let stopped = std::pin::pin!(self.wait_stopped());
+        match futures_util::future::select(told, stopped).await {
+            Either::Left((Ok(result), _)) => result,
+            _ => Err(self.check_running().err().unwrap_or_else(|| self.being_dismounted())),
+        }
     }
 
     /// A change by somebody whom the dismount waits for, or by the dismount itself.
@@ -593,18 +701,23 @@ impl Inner {
     }
 
     /// The disk with that number.
-    pub fn disk(&self, no: u16) -> Option<&Arc<Disk>> {
-        self.disks.get(&no)
+    pub fn disk(&self, no: u16) -> Option<Arc<Disk>> {
+        self.disks.look().get(&no).cloned()
+    }
+
+    /// Whether the disk with that number holds every acknowledged write.
+    pub fn is_in_sync(&self, no: u16) -> bool {
+        self.disks.look().get(&no).is_some_and(|disk| disk.is_in_sync())
     }
 
     /// Disks that hold every acknowledged write.
-    pub fn disks_in_sync(&self) -> impl Iterator<Item = &Arc<Disk>> {
-        self.disks.values().filter(|d| d.is_in_sync())
+    pub fn disks_in_sync(&self) -> Vec<Arc<Disk>> {
+        self.disks.look().values().filter(|d| d.is_in_sync()).cloned().collect()
     }
 
     /// Flushes all disks in sync. A disk that fails leaves by an epoch before this returns.
     pub async fn flush_disks(&self, io: cellar_io::Io) -> Result<(), Error> {
-        let disks: Vec<Arc<Disk>> = self.disks_in_sync().cloned().collect();
+        let disks = self.disks_in_sync();
         let flushes = disks.iter().map(|disk| async move {
             match disk.flush(io).await {
                 Ok(()) => Ok(()),

@@ -1,8 +1,10 @@
 //! A mounted disk group: its files, its disks, its figures.
 
+mod disks;
 mod files;
 mod handle;
 pub(crate) mod inner;
+mod rebalance;
 mod report;
 pub(crate) mod room;
 
@@ -22,7 +24,7 @@ use crate::data::{Data, clean, resync};
 use crate::disk::lock;
 use crate::error::Error;
 use crate::meta::commit::Committer;
-use crate::meta::labels::{Patience, relabel};
+use crate::meta::labels::{Patience, relabel, write_labels};
 use crate::meta::mount::{self, FoundDisk, Start, region_cap};
 use crate::meta::rules::{self, Candidate};
 use crate::on_disk::dirty::{ENTRIES_PER_BLOCK, RegionKey};
@@ -31,11 +33,13 @@ use crate::state::{GroupState, Op};
 use inner::{Inner, InnerParts};
 use room::Room;
 
+pub use disks::{AlterDisks, DropDisk, Work};
 pub(crate) use files::check_attributes;
 #[cfg(feature = "object-store")]
 pub(crate) use files::parts_of;
 pub use files::{FileSpec, Listed, PublishIf};
 pub use handle::File;
+pub use rebalance::{Operation, POWER_DEFAULT, POWER_MAX};
 pub use report::{Copied, DiskInfo, FileInfo, GroupInfo, Loss, Resync, aus_of};
 
 /// How to mount.
@@ -124,6 +128,7 @@ impl Group {
             space: room,
             disks: start.disks.clone(),
             read_only: options.read_only,
+            holds_catalog: start.holds_catalog,
             life: env.random(),
             data,
             disk_timeout: options.disk_timeout,
@@ -151,6 +156,7 @@ impl Group {
             committed,
             generations,
             creating,
+            former,
             dirty,
             ..
         } = start;
@@ -161,6 +167,14 @@ impl Group {
         dirty.level(inner).await;
         committer.new_epoch(&missing, force).await.map_err(stop)?;
         committer.correct_labels(&creating).await;
+        // FORCE goes on from a state that may be old: it says nothing about who left.
+        if !force {
+            let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
+            let labelled =
+                former.iter().map(|(device, label)| write_labels(device, label, patience));
+            // A disk that does not take it has left all the same.
+            join_all(labelled).await;
+        }
         inner.env.spawn("metadata log", Box::pin(committer.run()));
         if !dirty.lost.is_empty() {
             self.resync_all().await?;
@@ -170,6 +184,7 @@ impl Group {
         inner.env.spawn("resync", Box::pin(resync::run(Arc::clone(inner))));
         let rebuild = Box::pin(resync::run_rebuild(Arc::clone(inner)));
         inner.env.spawn("rebuild checksums", rebuild);
+        inner.env.spawn("rebalance", Box::pin(rebalance::run(Arc::clone(inner))));
         Ok(())
     }
 
@@ -206,8 +221,8 @@ impl Group {
         let env = Arc::clone(&inner.env);
         let task = async move {
             // After the end too, as long as somebody waits for a disk.
-            while !inner.is_stopped() || inner.disks.values().any(|d| d.load() > 0) {
-                for disk in inner.disks.values().filter(|d| d.is_alive()) {
+            while !inner.is_stopped() || inner.disks.all().values().any(|d| d.load() > 0) {
+                for disk in inner.disks.all().values().filter(|d| d.is_alive()) {
                     disk.check_timeout(inner.disk_timeout);
                     if !disk.is_alive() {
                         inner.log.wanted.notify(1);
@@ -236,15 +251,25 @@ impl Group {
         inner.check_running()?;
         let group = self.clone();
         let dismounted = inner.run("dismount", async move {
-            group.delete_temporaries().await?;
-            group.inner.close_to_changes().await?;
-            let done = group.dismount_closed().await;
-            if done.is_err() && group.check_running().is_ok() {
-                group.inner.open_to_changes();
+            let closed = group.inner.rebalance.close().await;
+            let done = group.dismount_quiet().await;
+            if closed && done.is_err() && group.check_running().is_ok() {
+                group.inner.rebalance.open();
             }
             done
         });
         dismounted.await
+    }
+
+    /// Nothing is moved any more.
+    async fn dismount_quiet(&self) -> Result<(), Error> {
+        self.delete_temporaries().await?;
+        self.inner.close_to_changes().await?;
+        let done = self.dismount_closed().await;
+        if done.is_err() && self.check_running().is_ok() {
+            self.inner.open_to_changes();
+        }
+        done
     }
 
     /// Nobody writes any more: what is left is made durable and clean.
@@ -298,10 +323,19 @@ impl Group {
         // A task of its own: a caller that goes away must not leave the group closed to changes.
         let group = self.clone();
         let dropped = self.inner.run("drop group", async move {
-            group.inner.close_to_changes().await?;
+            // Nobody labels a disk that comes or goes meanwhile.
+            let _labels = group.inner.rebalance.labels.lock().await;
+            let closed = group.inner.rebalance.close().await;
+            let refused = |_: &Error| {
+                if closed {
+                    group.inner.rebalance.open()
+                }
+            };
+            group.inner.close_to_changes().await.inspect_err(refused)?;
             let done = group.drop_closed(including_contents).await;
             if done.is_err() && group.check_running().is_ok() {
                 group.inner.open_to_changes();
+                group.inner.rebalance.open();
             }
             done
         });
@@ -319,7 +353,8 @@ impl Group {
         inner.wait_left().await;
         // All of them, whatever becomes of one: as few as can be still say that they are members.
         let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
-        let disks = inner.disks.values().filter(|d| d.is_alive());
+        let all = inner.disks.all();
+        let disks = all.values().filter(|d| d.is_alive());
         let labelled = join_all(disks.map(|d| relabel(d, LabelStatus::Former, patience))).await;
         labelled.into_iter().collect::<Result<(), _>>().map_err(Error::Io)
     }
@@ -328,7 +363,8 @@ impl Group {
     /// wants anything of it. Whether there is still a mount to look after.
     pub async fn probe_disks(&self) -> bool {
         let inner = &self.inner;
-        let disks: Vec<_> = inner.disks_in_sync().filter(|d| d.is_alive()).cloned().collect();
+        let mut disks = inner.disks_in_sync();
+        disks.retain(|d| d.is_alive());
         for disk in disks {
             let block = crate::on_disk::layout::BLOCK;
             // What a failure means is noted by the disk itself.
@@ -465,6 +501,7 @@ impl Inner {
         self.log.wanted.notify(usize::MAX);
         self.cleaner_wanted.notify(usize::MAX);
         self.data.unknown.found.notify(usize::MAX);
+        self.rebalance.wake();
     }
 
     pub fn is_ending(&self) -> bool {
@@ -475,9 +512,10 @@ impl Inner {
 impl Committer {
     /// Candidates for the metadata set among the disks that are here and in sync.
     pub(crate) fn candidates(inner: &Inner) -> Vec<Candidate> {
-        inner
-            .disks_in_sync()
-            .filter(|d| d.is_alive())
+        let disks = inner.disks_in_sync().into_iter();
+        let core = lock(&inner.core);
+        disks
+            .filter(|d| d.is_alive() && core.state.takes_extents(d.no))
             .map(|d| Candidate { disk: d.no, failgroup: d.failgroup.clone() })
             .collect()
     }

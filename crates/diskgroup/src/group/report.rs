@@ -64,6 +64,8 @@ pub struct DiskInfo {
     pub failgroup: String,
     /// Its path; `None` when it is not here.
     pub path: Option<String>,
+    /// What the metadata says of it.
+    pub status: DiskStatus,
     /// Whether it holds every acknowledged write.
     pub in_sync: bool,
     /// Why it is not used, if it was here and failed.
@@ -167,7 +169,7 @@ impl Group {
         let copies = state.header.redundancy.copies();
         // A disk that is not here takes no extents, whether or not an epoch says so already: who
         // only reads commits none.
-        let here = |no: u16| inner.disks.get(&no).is_some_and(|d| d.is_in_sync() && d.is_alive());
+        let here = |no: u16| inner.disk(no).is_some_and(|d| d.is_in_sync() && d.is_alive());
         let usable = core.space.usable_on(copies, state, &here);
         let mb = |aus: u64| (aus * inner.au_size) >> 20;
         let signed_mb = |aus: i64| aus * (inner.au_size >> 20) as i64;
@@ -184,7 +186,7 @@ impl Group {
             writable_mb: mb(usable.writable_now),
             writable_and_survive_mb: signed_mb(usable.writable_and_survive),
             can_restore: usable.can_restore,
-            offline_disks: state.disks.values().filter(|d| d.status != DiskStatus::Online).count(),
+            offline_disks: state.disks.values().filter(|d| !d.status.is_in_sync()).count(),
             members: state.members.clone(),
             map_bytes: state.map_bytes(),
             checksum_bytes: inner.data.checksums.count() * 4096,
@@ -195,18 +197,20 @@ impl Group {
     /// The group's disks, those that are not here included.
     pub fn disks(&self) -> Vec<DiskInfo> {
         let inner = &self.inner;
+        let here = inner.disks.all();
         let core = lock(&inner.core);
         core.state
             .disks
             .iter()
             .map(|(no, d)| {
-                let here = inner.disks.get(no);
+                let here = here.get(no);
                 let (total, free) = core.space.of_disk(*no);
                 DiskInfo {
                     number: *no,
                     name: d.name.clone(),
                     failgroup: d.failgroup.clone(),
                     path: here.map(|h| h.path.clone()),
+                    status: d.status,
                     in_sync: here.is_some_and(|h| h.is_in_sync() && h.is_alive()),
                     failure: here.and_then(|h| h.failure()).map(|e| e.kind.to_string()),
                     metadata: core.state.members.contains(no),
@@ -225,7 +229,7 @@ impl Group {
     /// All files.
     pub fn files(&self) -> Vec<FileInfo> {
         let core = lock(&self.inner.core);
-        let in_sync = |disk: u16| self.inner.disks.get(&disk).is_some_and(|d| d.is_in_sync());
+        let in_sync = |disk: u16| self.inner.is_in_sync(disk);
         core.state
             .files
             .values()
@@ -249,11 +253,9 @@ impl Group {
         let inner = &self.inner;
         let core = lock(&inner.core);
         let mirrored = core.state.header.redundancy.copies() > 1;
-        let in_sync: BTreeMap<u16, &str> = inner
-            .disks_in_sync()
-            .filter(|d| d.is_alive())
-            .map(|d| (d.no, d.failgroup.as_str()))
-            .collect();
+        let disks = inner.disks_in_sync();
+        let in_sync: BTreeMap<u16, &str> =
+            disks.iter().filter(|d| d.is_alive()).map(|d| (d.no, d.failgroup.as_str())).collect();
         let mut critical: BTreeSet<&str> = BTreeSet::new();
         for file in core.state.files.values().filter(|f| !mirrored || f.attributes.copies > 1) {
             for legs in file.legs.chunks(file.attributes.copies.into()) {
@@ -284,7 +286,7 @@ impl Group {
         let inner = &self.inner;
         let core = lock(&inner.core);
         let here: BTreeSet<u16> =
-            inner.disks_in_sync().filter(|d| d.is_alive()).map(|d| d.no).collect();
+            inner.disks_in_sync().into_iter().filter(|d| d.is_alive()).map(|d| d.no).collect();
         let mut copied = Copied::default();
         for file in core.state.files.values() {
             let copies = usize::from(file.attributes.copies);

@@ -7,7 +7,7 @@ use crate::space::{
     Au, AuMap, DiskNo, ExtentSets, FailGroupNo, FileSpread, Leg as SpaceLeg, Placement, Policy,
     Space, SpaceError, Usable,
 };
-use crate::state::{FileState, GroupState, Leg};
+use crate::state::{DiskState, FileState, GroupState, Leg};
 
 /// Which AUs are free, and how each file lies.
 pub(crate) struct Room {
@@ -27,18 +27,9 @@ impl Room {
             Room { space: Space::new(), failgroups: Vec::new(), spreads: BTreeMap::new() };
         let au_size = u64::from(state.header.au_size);
         for (no, disk) in &state.disks {
-            let failgroup = room.failgroup(&disk.failgroup);
-            let map = AuMap::new(au_count(disk.bytes, au_size), Some(CHECKSUM_RUN_AUS));
-            room.space.add_disk(DiskNo(*no), failgroup, map)?;
-            for run in disk.areas.iter().flatten() {
-                for au in run.start..run.start.saturating_add(run.count) {
-                    let map = room.space.map_mut(DiskNo(*no))?;
-                    map.reserve_at(Au(au))
-                        .map_err(|reason| SpaceError::Au { disk: DiskNo(*no), reason })?;
-                }
-            }
+            room.add_disk(*no, disk, au_size)?;
         }
-        for (no, _) in state.disks.iter().filter(|(no, _)| !state.is_online(**no)) {
+        for (no, _) in state.disks.iter().filter(|(no, _)| !state.takes_extents(**no)) {
             room.space.set_allocatable(DiskNo(*no), false)?;
         }
         for file in state.files.values() {
@@ -98,7 +89,28 @@ impl Room {
 
     /// Gives back an AU that no file has any more.
     pub fn free(&mut self, leg: Leg) {
-        self.space.release(space_leg(leg)).expect("only what was taken is given back");
+        match self.space.release(space_leg(leg)) {
+            // The disk left while the change that freed this was on its way to the log. Its number
+            // is given to another disk only when that change is durable.
+            Ok(()) | Err(SpaceError::NoSuchDisk(_)) => {}
+            Err(error) => unreachable!("only what was taken is given back: {error}"),
+        }
+    }
+
+    /// An AU of that disk for a copy that moves there: the lowest that is free.
+    pub fn take_on(&mut self, disk: u16) -> Option<Leg> {
+        let au = self.space.map_mut(DiskNo(disk)).ok()?.allocate(Au(0))?;
+        Some(Leg { disk, au: au.0 })
+    }
+
+    /// One copy of an extent set of a file lies elsewhere now.
+    pub fn moved(&mut self, file: u32, before: &[Leg], after: &[Leg]) {
+        let set = |legs: &[Leg]| {
+            Placement::new(&legs.iter().map(|leg| space_leg(*leg)).collect::<Vec<_>>())
+        };
+        let spread = self.spreads.entry(file).or_default();
+        spread.remove(&set(before));
+        spread.add(&set(after));
     }
 
     /// A file has other extents now, or is gone.
@@ -142,6 +154,26 @@ impl Room {
 
     pub fn set_online(&mut self, disk: u16, online: bool) {
         self.space.set_allocatable(DiskNo(disk), online).expect("a disk of the group");
+    }
+
+    /// A disk has come; nothing lies on it but its checkpoint areas.
+    pub fn add_disk(&mut self, no: u16, disk: &DiskState, au_size: u64) -> Result<(), SpaceError> {
+        let failgroup = self.failgroup(&disk.failgroup);
+        let map = AuMap::new(au_count(disk.bytes, au_size), Some(CHECKSUM_RUN_AUS));
+        self.space.add_disk(DiskNo(no), failgroup, map)?;
+        for run in disk.areas.iter().flatten() {
+            for au in run.start..run.start.saturating_add(run.count) {
+                let map = self.space.map_mut(DiskNo(no))?;
+                map.reserve_at(Au(au))
+                    .map_err(|reason| SpaceError::Au { disk: DiskNo(no), reason })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A disk is gone, and nothing that lay on it is to be given back any more.
+    pub fn remove_disk(&mut self, no: u16) {
+        self.space.remove_disk(DiskNo(no)).expect("a disk of the group");
     }
 
     /// Total and free AUs of a disk, without metadata.

@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use crate::codec::Writer;
 use crate::data::dirty_log::DirtyLog;
 use crate::disk::{Disk, lock};
-use crate::group::inner::{Batch, Inner, LogRoom};
+use crate::group::inner::{Batch, Inner, LogRoom, Request};
 use crate::meta::checkpoint::{self, Target};
 use crate::meta::labels::{Patience, relabel};
 use crate::meta::rules;
@@ -24,7 +24,7 @@ use crate::on_disk::layout::{
 };
 use crate::on_disk::record;
 use crate::on_disk::superblock::{AuRun, LogPosition, RUNS_MAX, aus_in};
-use crate::state::{GroupState, Op};
+use crate::state::{DiskStatus, GroupState, Op};
 
 /// What the committer knows of the metadata on one disk.
 #[derive(Clone, Copy, Debug)]
@@ -148,7 +148,10 @@ impl Committer {
     pub async fn correct_labels(&self, creating: &[u16]) {
         let patience = Patience { env: &self.inner.env, limit: self.inner.disk_timeout };
         let disks = creating.iter().filter_map(|no| self.inner.disk(*no));
-        join_all(disks.map(|disk| relabel(disk, LabelStatus::Member, patience))).await;
+        let relabelled = disks.map(|disk| async move {
+            let _ = relabel(&disk, LabelStatus::Member, patience).await;
+        });
+        join_all(relabelled).await;
     }
 
     /// Runs until the group is dismounted or cannot go on.
@@ -186,11 +189,53 @@ impl Committer {
             self.inner.made_durable(batch.ticket);
             worked = true;
         }
+        let request = lock(&self.inner.log.requests).pop_front();
+        if let Some(request) = request {
+            self.change_disks(request).await?;
+            worked = true;
+        }
         if self.log_in_use() > LOG_CHECKPOINT_AT.max(self.tried_at + TRY_AGAIN_AFTER) {
             self.checkpoint_all().await?;
             worked = true;
         }
         Ok(worked)
+    }
+
+    /// Changes who takes part: one record, behind all that was queued before it. Then the metadata
+    /// set follows.
+    async fn change_disks(&mut self, request: Request) -> Result<(), Fatal> {
+        let Request { make, done } = request;
+        let (batches, result) = {
+            let mut core = lock(&self.inner.core);
+            let batches: Vec<Batch> = std::iter::from_fn(|| core.take_batch()).collect();
+            // Before it takes anything: a ring that is nearly full is for who takes part alone.
+            let result = core
+                .check_log_room(&self.inner.name, &[Op::Rebalance { power: None }])
+                .and_then(|()| make(&mut core))
+                .and_then(|ops| self.inner.enqueue(&mut core, &ops));
+            (batches, result)
+        };
+        for batch in &batches {
+            self.write_record(&batch.payload).await?;
+        }
+        // It is the first that is queued now. A disk that failed is taken out after this record,
+        // which may be the one that it joined with.
+        let own = lock(&self.inner.core).take_batch();
+        if let Some(own) = &own {
+            self.write_record(&own.payload).await?;
+        }
+        self.take_out_failed().await?;
+        if let Some(last) = own.as_ref().or(batches.last()) {
+            self.inner.made_durable(last.ticket);
+        }
+        self.inner.check_running().map_err(|error| Fatal(error.to_string()))?;
+        if result.is_ok() {
+            self.regrow().await?;
+            self.confirm();
+        }
+        // Who asked may have gone away.
+        let _ = done.send(result.map(|_| ()));
+        Ok(())
     }
 
     fn log_in_use(&self) -> u64 {
@@ -199,7 +244,7 @@ impl Committer {
     }
 
     fn disk(&self, no: u16) -> Arc<Disk> {
-        Arc::clone(self.inner.disk(no).expect("members are disks of the group"))
+        self.inner.disk(no).expect("members are disks of the group")
     }
 
     /// Writes one record to every member that still answers. Returns whether all have it; whether
@@ -245,7 +290,7 @@ impl Committer {
 
     /// Disks that are in sync by the committed epoch and no longer answer.
     fn failed_disks(&self) -> Vec<u16> {
-        self.inner.disks_in_sync().filter(|d| !d.is_alive()).map(|d| d.no).collect()
+        self.inner.disks_in_sync().iter().filter(|d| !d.is_alive()).map(|d| d.no).collect()
     }
 
     /// Takes failed disks out by a committed epoch, then brings the metadata set back to size.
@@ -304,17 +349,14 @@ impl Committer {
     }
 
     /// A group that would lose the last copy of anything mirrored stops instead: when the disk
-    /// comes back nothing is lost. An external group needs every disk.
+    /// comes back nothing is lost. An external group needs every disk that holds anything.
     fn check_survivable(&self, failed: &[u16]) -> Result<(), Fatal> {
         let core = lock(&self.inner.core);
         let state = &core.state;
-        if state.header.redundancy == crate::on_disk::label::Redundancy::External {
-            drop(core);
-            return Err(Fatal(format!("lost {}", self.lost_words(failed))));
-        }
+        let external = state.header.redundancy == crate::on_disk::label::Redundancy::External;
         let alive = |disk: u16| state.is_online(disk) && !failed.contains(&disk);
         let lost = state.files.values().find(|f| {
-            f.attributes.copies > 1
+            (external || f.attributes.copies > 1)
                 && f.legs
                     .chunks(f.attributes.copies.into())
                     .any(|legs| !legs.iter().any(|leg| alive(leg.disk)))
@@ -342,6 +384,10 @@ impl Committer {
         for disk in failed {
             core.space.set_online(*disk, false);
         }
+        // What one of them still had to give away is to come from other copies now.
+        if core.state.disks.values().any(|d| d.status == DiskStatus::Forcing) {
+            self.inner.rebalance.wish();
+        }
         payload
     }
 
@@ -358,7 +404,8 @@ impl Committer {
             candidates.retain(|c| !full.contains(&c.disk));
             let wanted = rules::choose(redundancy, &current, &candidates);
             let new: Vec<u16> = wanted.iter().copied().filter(|d| !current.contains(d)).collect();
-            if new.is_empty() || wanted.len() <= current.len() {
+            let grows = !new.is_empty() && wanted.len() > current.len();
+            if wanted.is_empty() || !(grows || self.a_leaving_one_goes(&current, &wanted)) {
                 return Ok(());
             }
             let roomy = self.make_areas(&new);
@@ -366,7 +413,9 @@ impl Committer {
                 full.extend(new.iter().filter(|no| !roomy.contains(no)));
                 continue;
             }
-            self.checkpoint(&new).await?;
+            if !new.is_empty() {
+                self.checkpoint(&new).await?;
+            }
             // From here on they get every mark of a dirty region too. A failure fails the disk.
             let mut has_marks = true;
             for no in &new {
@@ -393,7 +442,14 @@ impl Committer {
                 let members = wanted.clone();
                 apply_all(&mut core.state, &[Op::Epoch { epoch }, Op::Members { members }])
             };
-            self.write_set(&payload, wanted).await?;
+            self.write_set(&payload, wanted.clone()).await?;
+            // If it did not reach all of them, the old set is the committed one, and who is to go
+            // is still needed for a majority of it.
+            if self.committed == [wanted.clone()] {
+                for no in current.iter().filter(|no| !wanted.contains(no)) {
+                    self.forget_member(*no);
+                }
+            }
             for no in &new {
                 self.inner.data.dirty_log.joined(*no);
             }
@@ -402,6 +458,14 @@ impl Committer {
             }
             return Ok(());
         }
+    }
+
+    /// Whether a set lacks, of the present one, a disk that is being dropped. (It may lack another
+    /// too: four failure groups have a set of three, after five that had one of five.)
+    fn a_leaving_one_goes(&self, current: &[u16], wanted: &[u16]) -> bool {
+        let core = lock(&self.inner.core);
+        let mut gone = current.iter().filter(|no| !wanted.contains(no));
+        gone.any(|no| core.state.disks.get(no).is_some_and(|d| d.status.is_leaving()))
     }
 
     /// The newest set, as the state has it.

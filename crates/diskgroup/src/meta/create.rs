@@ -69,12 +69,67 @@ pub struct NewDisk {
     pub force: bool,
 }
 
-struct Planned {
-    disk: NewDisk,
-    name: String,
-    failgroup: String,
-    bytes: u64,
-    uuid: Uuid,
+/// A new disk that will do.
+pub(crate) struct Planned {
+    pub disk: NewDisk,
+    pub no: u16,
+    pub name: String,
+    pub failgroup: String,
+    pub bytes: u64,
+    pub uuid: Uuid,
+}
+
+impl Planned {
+    /// The disk as the metadata has it when it joins. AU 0 holds checksums; 1 and 2 are for
+    /// checkpoints, on every disk: a disk of a full group must still be able to take over from a
+    /// member that fails.
+    pub fn state(&self, created_ns: u64) -> DiskState {
+        DiskState {
+            uuid: self.uuid,
+            name: self.name.clone(),
+            failgroup: self.failgroup.clone(),
+            bytes: self.bytes,
+            status: DiskStatus::Online,
+            stale: Stale::Nothing,
+            offline_ns: 0,
+            created_ns,
+            areas: [1, 2].map(|start| vec![AuRun { start, count: 1 }]),
+            shrink_to: 0,
+        }
+    }
+
+    /// What stands on the disk itself.
+    pub fn label(&self, header: &GroupHeader, status: LabelStatus, holds_catalog: bool) -> Label {
+        Label {
+            features: 0,
+            generation: 0,
+            group: header.uuid,
+            disk: self.uuid,
+            disk_no: self.no,
+            status,
+            redundancy: header.redundancy,
+            au_size: header.au_size,
+            sector_size: header.sector_size,
+            disk_bytes: self.bytes,
+            created_ns: header.created_ns,
+            group_name: header.name.clone(),
+            disk_name: self.name.clone(),
+            failgroup: self.failgroup.clone(),
+            holds_catalog,
+        }
+    }
+
+    /// The disk as a mounted group uses it.
+    pub fn opened(&self, env: &SharedEnv) -> Disk {
+        let identity = DiskIdentity {
+            no: self.no,
+            uuid: self.uuid,
+            name: self.name.clone(),
+            failgroup: self.failgroup.clone(),
+            path: self.disk.path.clone(),
+        };
+        Disk::new(identity, Arc::clone(&self.disk.device), Arc::clone(env))
+    }
 }
 
 fn uuid(env: &SharedEnv) -> Uuid {
@@ -138,9 +193,30 @@ fn sector_size(spec: &CreateGroup) -> Result<u32, Error> {
 }
 
 fn plan(env: &SharedEnv, group: &GroupName, spec: &CreateGroup) -> Result<Vec<Planned>, Error> {
+    let disks = (0u16..).zip(&spec.disks);
+    let planned = plan_disks(env, group, spec.au_size, disks, BTreeSet::new())?;
+    let failgroups: BTreeSet<&str> = planned.iter().map(|p| p.failgroup.as_str()).collect();
+    let needed = usize::from(spec.redundancy.copies());
+    if failgroups.len() < needed {
+        return Err(Error::FailGroups {
+            redundancy: spec.redundancy.name(),
+            needed,
+            found: failgroups.len(),
+        });
+    }
+    Ok(planned)
+}
+
+/// Checks names and sizes of new disks of a group in which `names` are taken.
+pub(crate) fn plan_disks<'a>(
+    env: &SharedEnv,
+    group: &GroupName,
+    au_size: u64,
+    disks: impl Iterator<Item = (u16, &'a NewDisk)>,
+    mut names: BTreeSet<DiskName>,
+) -> Result<Vec<Planned>, Error> {
     let mut planned = Vec::new();
-    let mut names = BTreeSet::new();
-    for (no, disk) in (0u16..).zip(&spec.disks) {
+    for (no, disk) in disks {
         let wrong = |name: &str, why: String| Error::BadName { name: name.to_owned(), why };
         let name = match &disk.name {
             Some(name) => DiskName::new(name).map_err(|e| wrong(name, e.to_string()))?,
@@ -160,37 +236,26 @@ fn plan(env: &SharedEnv, group: &GroupName, spec: &CreateGroup) -> Result<Vec<Pl
         if bytes > size {
             return Err(unusable(format!("it has {size} bytes, SIZE asks for {bytes}"), 15036));
         }
-        if bytes < DISK_BYTES_MIN || au_count(bytes, spec.au_size) < AUS_MIN {
-            let least = DISK_BYTES_MIN.max(u64::from(AUS_MIN) * spec.au_size + (9 << 20));
+        if bytes < DISK_BYTES_MIN || au_count(bytes, au_size) < AUS_MIN {
+            let least = DISK_BYTES_MIN.max(u64::from(AUS_MIN) * au_size + (9 << 20));
             let (mb, least) = (bytes >> 20, least.div_ceil(1 << 20));
             let why = format!("it has {mb} MB, at least {least} are needed with this AU size");
             return Err(unusable(why, 15036));
         }
         planned.push(Planned {
             disk: disk.clone(),
+            no,
             name: name.as_str().to_owned(),
             failgroup: failgroup.as_str().to_owned(),
             bytes,
             uuid: uuid(env),
         });
     }
-    let failgroups: BTreeSet<&str> = planned.iter().map(|p| p.failgroup.as_str()).collect();
-    let needed = usize::from(spec.redundancy.copies());
-    if failgroups.len() < needed {
-        return Err(Error::FailGroups {
-            redundancy: match spec.redundancy {
-                Redundancy::External => "external",
-                Redundancy::Normal => "normal",
-                Redundancy::High => "high",
-            },
-            needed,
-            found: failgroups.len(),
-        });
-    }
     Ok(planned)
 }
 
-async fn check_label(p: &Planned, patience: Patience<'_>) -> Result<(), Error> {
+/// Checks that nobody's data is on a new disk, or that FORCE was given.
+pub(crate) async fn check_label(p: &Planned, patience: Patience<'_>) -> Result<(), Error> {
     let unusable =
         |why: String, number| Error::DiskUnusable { disk: p.disk.path.clone(), why, number };
     let device = &p.disk.device;
@@ -239,30 +304,14 @@ async fn write_all(
     spec: &CreateGroup,
     planned: &[Planned],
 ) -> Result<(), Error> {
-    let label = |no: u16, p: &Planned, status| Label {
-        features: 0,
-        generation: 0,
-        group: header.uuid,
-        disk: p.uuid,
-        disk_no: no,
-        status,
-        redundancy: header.redundancy,
-        au_size: header.au_size,
-        sector_size: header.sector_size,
-        disk_bytes: p.bytes,
-        created_ns: header.created_ns,
-        group_name: header.name.clone(),
-        disk_name: p.name.clone(),
-        failgroup: p.failgroup.clone(),
-        holds_catalog: spec.holds_catalog,
-    };
+    let label = |p: &Planned, status| p.label(&header, status, spec.holds_catalog);
     let patience = Patience { env, limit: DISK_TIMEOUT };
-    for (no, p) in (0u16..).zip(planned) {
-        write_labels(&p.disk.device, &label(no, p, LabelStatus::Creating), patience).await?;
+    for p in planned {
+        write_labels(&p.disk.device, &label(p, LabelStatus::Creating), patience).await?;
     }
     write_metadata(env, &header, spec, planned).await?;
-    for (no, p) in (0u16..).zip(planned) {
-        write_labels(&p.disk.device, &label(no, p, LabelStatus::Member), patience).await?;
+    for p in planned {
+        write_labels(&p.disk.device, &label(p, LabelStatus::Member), patience).await?;
     }
     Ok(())
 }
@@ -279,54 +328,27 @@ async fn write_metadata(
         .map(|(disk, p)| Candidate { disk, failgroup: p.failgroup.clone() })
         .collect();
     let members = rules::choose(header.redundancy, &[], &candidates);
-    // AU 0 holds checksums; 1 and 2 are for checkpoints, on every disk: a disk of a full group must
-    // still be able to take over from a member that fails.
-    let area = vec![AuRun { start: 1, count: 1 }];
-    let other = vec![AuRun { start: 2, count: 1 }];
-    let disks: BTreeMap<u16, DiskState> = (0u16..)
-        .zip(planned)
-        .map(|(no, p)| {
-            let state = DiskState {
-                uuid: p.uuid,
-                name: p.name.clone(),
-                failgroup: p.failgroup.clone(),
-                bytes: p.bytes,
-                status: DiskStatus::Online,
-                stale: Stale::Nothing,
-                offline_ns: 0,
-                created_ns: header.created_ns,
-                areas: [area.clone(), other.clone()],
-            };
-            (no, state)
-        })
-        .collect();
+    let disks: BTreeMap<u16, DiskState> =
+        (0u16..).zip(planned).map(|(no, p)| (no, p.state(header.created_ns))).collect();
     let au_size = u64::from(header.au_size);
     let mut state = GroupState::new(header.clone(), disks, members.clone());
     state.attributes = spec.attributes.clone();
     let position = LogPosition { lsn: 0, previous_crc: 0, previous_life: 0, epoch: 1 };
     let encoded = encode(header.uuid, position.lsn, &state.encode());
     for no in &members {
-        let p = &planned[usize::from(*no)];
-        let identity = DiskIdentity {
-            no: *no,
-            uuid: p.uuid,
-            name: p.name.clone(),
-            failgroup: p.failgroup.clone(),
-            path: p.disk.path.clone(),
-        };
-        let disk = Disk::new(identity, Arc::clone(&p.disk.device), Arc::clone(env));
+        let disk = planned[usize::from(*no)].opened(env);
         let target = Target {
             disk: &disk,
             group: header.uuid,
             au_size,
             area: 0,
-            runs: &area,
+            runs: &state.disks[no].areas[0],
             generation: 1,
         };
         let written = checkpoint::write(&target, &encoded, position);
         within(env, DISK_TIMEOUT * FLUSH_TIMES, written).await.unwrap_or_else(|| {
             let after_ms = DISK_TIMEOUT.as_millis() as u64;
-            let name = &p.disk.device.geometry().name;
+            let name = &disk.device().geometry().name;
             Err(IoError::new(IoErrorKind::Timeout { after_ms }, name, Op::Write, 0, 0))
         })?;
     }

@@ -55,6 +55,10 @@ pub(crate) struct Start {
     pub committed: Vec<Vec<u16>>,
     /// Disks whose label still says that the group is being created.
     pub creating: Vec<u16>,
+    /// An instance keeps its catalog here.
+    pub holds_catalog: bool,
+    /// Disks that left the group, and whose labels do not say so yet.
+    pub former: Vec<(Arc<dyn Device>, Label)>,
     /// The newest superblocks of all disks here: generation, and the checkpoint area it names.
     pub generations: BTreeMap<u16, (u64, u8)>,
     /// The dirty log as it was found.
@@ -199,12 +203,22 @@ pub(crate) async fn start(
     let (newest, proof) = choose(name, candidates, &labelled, force)?;
     let (best, Told { state, .. }) = (newest.history, newest.told);
     let Proof { mut members, mut lagging, committed } = proof;
+    // A disk that left may have the number of one that came after it.
     let generations = labelled
         .iter()
+        .filter(|l| state.disks.get(&l.label.disk_no).is_some_and(|d| d.uuid == l.label.disk))
         .filter_map(|l| Some((l.label.disk_no, l.chain.as_ref()?.newest()?)))
         .collect();
+    let is_of =
+        |l: &&Labelled| state.disks.get(&l.label.disk_no).is_some_and(|d| d.uuid == l.label.disk);
     let creating = labelled.iter().filter(|l| l.label.status == LabelStatus::Creating);
-    let creating = creating.map(|l| l.label.disk_no).collect();
+    let creating = creating.filter(is_of).map(|l| l.label.disk_no).collect();
+    let members_once = labelled.iter().filter(|l| l.label.status == LabelStatus::Member);
+    let former = members_once.filter(|l| !is_of(l)).map(|l| {
+        let label = Label { status: LabelStatus::Former, ..l.label.clone() };
+        (Arc::clone(&l.found.device), label)
+    });
+    let former = former.collect();
     let (disks, missing) = match_disks(env, &state, &labelled);
     // A disk may tell its history and yet be of no use, because it became too small.
     members.retain(|no, _| disks.contains_key(no));
@@ -235,6 +249,8 @@ pub(crate) async fn start(
         lagging,
         committed,
         creating,
+        holds_catalog: labelled.iter().any(|l| l.label.holds_catalog),
+        former,
         generations,
         dirty,
         regions_per_second,
@@ -246,7 +262,7 @@ struct Newest {
     told: Told,
     history: History,
     /// The disk that told it.
-    source: u16,
+    source: Uuid,
 }
 
 /// Picks the history to go on from. Two disks may each hold a record of the same place that the
@@ -307,7 +323,7 @@ async fn newest_states(
         let state = history.state(&l.found.device, l.label.au_size.into());
         match within(env, timeout, state).await {
             Some(Ok(told)) => {
-                newest.push(Newest { told, history, source: l.label.disk_no });
+                newest.push(Newest { told, history, source: l.label.disk });
             }
             Some(Err(ReadError::Damage(d))) => damage = Some((l.found.path.clone(), d)),
             // Another disk may tell the same history.
@@ -363,7 +379,7 @@ fn says(newest: &Newest, labelled: &[Labelled], no: u16) -> Option<Says> {
     if (own.end.epoch, own.end.lsn) == (best.end.epoch, best.end.lsn) {
         return Some(Says::Differs);
     }
-    let source = labelled.iter().find(|l| l.label.disk_no == *source)?;
+    let source = labelled.iter().find(|l| l.label.disk == *source)?;
     let lacks = best.lacked_by(&own, &source.chain.as_ref()?.ring)?;
     Some(Says::Behind(Lagging { no, member, lacks }))
 }
@@ -381,6 +397,8 @@ struct Proof {
 fn prove(name: &str, newest: &Newest, labelled: &[Labelled], force: bool) -> Result<Proof, Error> {
     let Newest { told: Told { state, before, .. }, history: best, source } = newest;
     let refuse = |why: String| Err(Error::NotProven { group: name.to_owned(), why });
+    let told_by = labelled.iter().find(|l| l.label.disk == *source);
+    let told_by = told_by.map_or("", |l| l.label.disk_name.as_str());
     let mut members = BTreeMap::new();
     let mut lagging = Vec::new();
     for no in &state.members {
@@ -392,7 +410,7 @@ fn prove(name: &str, newest: &Newest, labelled: &[Labelled], force: bool) -> Res
             Some(Says::Behind(lag)) => lagging.push(lag),
             Some(Says::Differs) => {
                 return refuse(format!(
-                    "disks {source} and {no} tell different histories of epoch {}",
+                    "{told_by} and disk {no} tell different histories of epoch {}",
                     best.end.epoch
                 ));
             }
@@ -477,7 +495,8 @@ fn match_disks(
     (disks, missing)
 }
 
-/// Every mirrored extent must have a copy in sync here; an external group needs every disk.
+/// Every mirrored extent must have a copy in sync here; an external group needs every disk that
+/// holds anything.
 fn check_complete(
     name: &str,
     state: &GroupState,
@@ -490,18 +509,20 @@ fn check_complete(
     let names: Vec<&str> =
         missing.iter().filter_map(|no| state.disks.get(no).map(|d| d.name.as_str())).collect();
     let here = |disk: u16| disks.get(&disk).is_some_and(|d| d.is_in_sync());
+    let external = state.header.redundancy == Redundancy::External;
     let lost = state.files.values().find(|f| {
-        f.attributes.copies > 1
+        (external || f.attributes.copies > 1)
             && f.legs
                 .chunks(f.attributes.copies.into())
                 .any(|legs| !legs.iter().any(|l| here(l.disk)))
     });
-    let why = if state.header.redundancy == Redundancy::External {
-        format!("{} not found, and external redundancy keeps one copy", names.join(", "))
-    } else if let Some(file) = lost {
-        format!("without {} file {} has no whole copy", names.join(", "), file.number)
-    } else {
-        return Ok(());
+    let names = names.join(", ");
+    let why = match lost {
+        None => return Ok(()),
+        Some(_) if external => {
+            format!("{names} not found, and external redundancy keeps one copy")
+        }
+        Some(file) => format!("without {names} file {} has no whole copy", file.number),
     };
     Err(Error::Incomplete { group: name.to_owned(), why })
 }

@@ -36,6 +36,15 @@ pub enum Redundancy {
 }
 
 impl Redundancy {
+    /// As one says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Redundancy::External => "external",
+            Redundancy::Normal => "normal",
+            Redundancy::High => "high",
+        }
+    }
+
     /// The default number of copies.
     pub fn copies(self) -> u8 {
         self as u8

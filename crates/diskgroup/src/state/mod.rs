@@ -45,6 +45,32 @@ pub enum DiskStatus {
     Online = 1,
     /// Left by a committed epoch: what it holds may be stale, it is never read.
     Offline = 2,
+    /// Being dropped: in sync and read, but given no new extents; those it has are moved away.
+    Dropping = 3,
+    /// Being dropped by force: never read; what it held is made again from the other copies.
+    Forcing = 4,
+}
+
+impl DiskStatus {
+    /// Whether a disk in this state holds every acknowledged write of its extents.
+    pub fn is_in_sync(self) -> bool {
+        matches!(self, DiskStatus::Online | DiskStatus::Dropping)
+    }
+
+    pub(crate) fn get(r: &mut Reader<'_>) -> Result<DiskStatus, Damage> {
+        Ok(match r.u8()? {
+            1 => DiskStatus::Online,
+            2 => DiskStatus::Offline,
+            3 => DiskStatus::Dropping,
+            4 => DiskStatus::Forcing,
+            v => return Err(Damage::Field { field: "disk status", value: v.into() }),
+        })
+    }
+
+    /// Whether a disk in this state is on its way out.
+    pub fn is_leaving(self) -> bool {
+        matches!(self, DiskStatus::Dropping | DiskStatus::Forcing)
+    }
 }
 
 /// What is known of what an offline disk missed.
@@ -80,6 +106,8 @@ pub struct DiskState {
     pub created_ns: u64,
     /// The AUs of its two checkpoint areas.
     pub areas: [Vec<AuRun>; 2],
+    /// RESIZE to fewer bytes: what it will have once nothing lies behind them. 0: no such wish.
+    pub shrink_to: u64,
 }
 
 /// All metadata of a group.
@@ -105,13 +133,15 @@ pub struct GroupState {
     pub next_incarnation: u32,
     /// No region is dirty and every checksum is durable: dismounted in order.
     pub clean: bool,
+    /// A rebalance is to be done, at this power; 0 is one that was stopped.
+    pub rebalance: Option<u32>,
 }
 
 /// User files are numbered from here on, as in ASM.
 pub const FIRST_FILE: u32 = 256;
 
 /// Version of the checkpoint's content.
-const CONTENT_VERSION: u16 = 1;
+const CONTENT_VERSION: u16 = 2;
 
 impl GroupState {
     /// The state of a group without files.
@@ -127,12 +157,23 @@ impl GroupState {
             next_file: FIRST_FILE,
             next_incarnation: 1,
             clean: true,
+            rebalance: None,
         }
+    }
+
+    /// Whether new extents may go to a disk.
+    pub fn takes_extents(&self, disk: u16) -> bool {
+        self.disks.get(&disk).is_some_and(|d| d.status == DiskStatus::Online)
+    }
+
+    /// The disk with that name.
+    pub fn disk_named(&self, name: &str) -> Option<(u16, &DiskState)> {
+        self.disks.iter().find(|(_, d)| d.name == name).map(|(no, d)| (*no, d))
     }
 
     /// Whether a disk takes part.
     pub fn is_online(&self, disk: u16) -> bool {
-        self.disks.get(&disk).is_some_and(|d| d.status == DiskStatus::Online)
+        self.disks.get(&disk).is_some_and(|d| d.status.is_in_sync())
     }
 
     /// The content of a checkpoint.
@@ -160,6 +201,8 @@ impl GroupState {
         w.put_u32(self.next_file);
         w.put_u32(self.next_incarnation);
         w.put_u8(u8::from(self.clean));
+        w.put_u8(u8::from(self.rebalance.is_some()));
+        w.put_u32(self.rebalance.unwrap_or(0));
         w.put_u16(u16::try_from(self.disks.len()).expect("disk numbers are 16 bits"));
         for (no, disk) in &self.disks {
             w.put_u16(*no);
@@ -184,7 +227,7 @@ impl GroupState {
     pub fn decode(bytes: &[u8]) -> Result<GroupState, Damage> {
         let r = &mut Reader::new(bytes);
         let version = r.u16()?;
-        if version != CONTENT_VERSION {
+        if !(1..=CONTENT_VERSION).contains(&version) {
             return Err(Damage::Version { found: version, supported: CONTENT_VERSION });
         }
         let uuid = Uuid(u128::from(r.u64()?) | u128::from(r.u64()?) << 64);
@@ -202,13 +245,15 @@ impl GroupState {
         };
         let (epoch, next_file, next_incarnation) = (r.u64()?, r.u32()?, r.u32()?);
         let clean = r.u8()? != 0;
+        let (wanted, power) = if version > 1 { (r.u8()?, r.u32()?) } else { (0, 0) };
         let mut state = GroupState::new(header, BTreeMap::new(), Vec::new());
         (state.epoch, state.next_file, state.next_incarnation) =
             (epoch, next_file, next_incarnation);
         state.clean = clean;
+        state.rebalance = (wanted != 0).then_some(power);
         for _ in 0..r.u16()? {
             let no = r.u16()?;
-            state.disks.insert(no, DiskState::get(r)?);
+            state.disks.insert(no, DiskState::get(r, version)?);
         }
         for _ in 0..r.u16()? {
             state.members.push(r.u16()?);
@@ -249,20 +294,16 @@ impl DiskState {
         for area in &self.areas {
             put_runs(w, area);
         }
+        w.put_u64(self.shrink_to);
     }
 
-    pub(crate) fn get(r: &mut Reader<'_>) -> Result<DiskState, Damage> {
+    /// Reads what [`DiskState::put`] of that version of the content wrote.
+    pub(crate) fn get(r: &mut Reader<'_>, version: u16) -> Result<DiskState, Damage> {
         let uuid = Uuid(u128::from(r.u64()?) | u128::from(r.u64()?) << 64);
         let name = get_text(r)?;
         let failgroup = get_text(r)?;
         let bytes = r.u64()?;
-        let status = match r.u8()? {
-            1 => DiskStatus::Online,
-            2 => DiskStatus::Offline,
-            v => {
-                return Err(Damage::Field { field: "disk status", value: v.into() });
-            }
-        };
+        let status = DiskStatus::get(r)?;
         let stale = match r.u8()? {
             0 => Stale::Nothing,
             1 => Stale::Everything,
@@ -273,7 +314,19 @@ impl DiskState {
         };
         let (offline_ns, created_ns) = (r.u64()?, r.u64()?);
         let areas = [get_runs(r)?, get_runs(r)?];
-        Ok(DiskState { uuid, name, failgroup, bytes, status, stale, offline_ns, created_ns, areas })
+        let shrink_to = if version > 1 { r.u64()? } else { 0 };
+        Ok(DiskState {
+            uuid,
+            name,
+            failgroup,
+            bytes,
+            status,
+            stale,
+            offline_ns,
+            created_ns,
+            areas,
+            shrink_to,
+        })
     }
 }
 

@@ -1,11 +1,15 @@
 //! The operations that change a group's metadata, as the metadata log records them.
 
 use super::file::{FileAttributes, Leg, get_legs, put_legs};
-use super::{DiskStatus, FileState, GroupState, Stale, get_runs, get_text, put_runs};
+use super::{
+    CONTENT_VERSION, DiskState, DiskStatus, FileState, GroupState, Stale, get_runs, get_text,
+    put_runs,
+};
 use crate::codec::{Reader, Writer};
 use crate::names::NameOp;
 use crate::on_disk::Damage;
 use crate::on_disk::dirty::RegionKey;
+use crate::on_disk::layout::{au_count, is_checksum_au};
 use crate::on_disk::superblock::AuRun;
 
 /// One change of the metadata. Numbers on disk are the discriminants and never reused.
@@ -117,6 +121,64 @@ pub enum Op {
         /// Whether nothing is dirty.
         clean: bool,
     } = 16,
+    /// A disk joined, with its checkpoint areas; nothing lies on it yet.
+    DiskJoin {
+        /// Its number.
+        disk: u16,
+        /// The disk.
+        state: Box<DiskState>,
+    } = 17,
+    /// A disk is being dropped, or no longer: online, dropping or forcing.
+    DiskLeaving {
+        /// The disk.
+        disk: u16,
+        /// What it is from here on.
+        status: DiskStatus,
+    } = 18,
+    /// A disk that held nothing any more is gone from the group.
+    DiskGone {
+        /// The disk.
+        disk: u16,
+    } = 19,
+    /// RESIZE to fewer bytes has begun; 0: no longer wanted.
+    DiskShrink {
+        /// The disk.
+        disk: u16,
+        /// Bytes it will have.
+        bytes: u64,
+    } = 20,
+    /// The group uses so many bytes of a disk from here on.
+    DiskSize {
+        /// The disk.
+        disk: u16,
+        /// Bytes.
+        bytes: u64,
+    } = 21,
+    /// A disk has another name.
+    DiskRename {
+        /// The disk.
+        disk: u16,
+        /// The name.
+        name: String,
+    } = 22,
+    /// One copy of an extent lies elsewhere from here on.
+    FileMove {
+        /// The file.
+        number: u32,
+        /// Its incarnation.
+        incarnation: u32,
+        /// The extent set.
+        extent: u32,
+        /// Which copy of it, 0 the first.
+        leg: u8,
+        /// Where it lies.
+        to: Leg,
+    } = 23,
+    /// A rebalance is wanted at this power (0: stopped), or no longer.
+    Rebalance {
+        /// The power.
+        power: Option<u32>,
+    } = 24,
 }
 
 impl Op {
@@ -138,6 +200,14 @@ impl Op {
             Op::Name(_) => 14,
             Op::Attribute { .. } => 15,
             Op::Clean { .. } => 16,
+            Op::DiskJoin { .. } => 17,
+            Op::DiskLeaving { .. } => 18,
+            Op::DiskGone { .. } => 19,
+            Op::DiskShrink { .. } => 20,
+            Op::DiskSize { .. } => 21,
+            Op::DiskRename { .. } => 22,
+            Op::FileMove { .. } => 23,
+            Op::Rebalance { .. } => 24,
         }
     }
 
@@ -153,6 +223,15 @@ impl Op {
             | Op::FileDelete { .. }
             | Op::PiecesForget { .. }
             | Op::Clean { .. }
+            | Op::DiskLeaving { .. }
+            | Op::DiskGone { .. }
+            | Op::DiskShrink { .. }
+            | Op::DiskSize { .. }
+            | Op::Rebalance { .. }
+            // What makes room is never refused for want of room: room for the worst coding of all
+            // legs is kept.
+            | Op::DiskJoin { .. }
+            | Op::FileMove { .. }
             | Op::Name(NameOp::RmDir { .. } | NameOp::Unlink { .. }) => false,
             Op::Area { .. }
             | Op::FileCreate { .. }
@@ -160,8 +239,17 @@ impl Op {
             | Op::FilePublish { .. }
             | Op::Pieces { .. }
             | Op::Name(_)
+            | Op::DiskRename { .. }
             | Op::Attribute { .. } => true,
         }
+    }
+
+    /// Whether other disks, or larger or smaller ones, take part afterwards.
+    pub fn changes_disks(&self) -> bool {
+        matches!(
+            self,
+            Op::DiskJoin { .. } | Op::DiskGone { .. } | Op::DiskSize { .. } | Op::DiskRename { .. }
+        )
     }
 
     /// Appends the operation to a record's payload.
@@ -217,6 +305,42 @@ impl Op {
                 w.put_str(value);
             }
             Op::Clean { clean } => w.put_u8(u8::from(*clean)),
+            Op::FileMove { number, incarnation, extent, leg, to } => {
+                w.put_u32(*number);
+                w.put_u32(*incarnation);
+                w.put_u32(*extent);
+                w.put_u8(*leg);
+                w.put_u16(to.disk);
+                w.put_u32(to.au);
+            }
+            other => other.put_of_disk(w),
+        }
+    }
+
+    fn put_of_disk(&self, w: &mut Writer) {
+        match self {
+            Op::DiskJoin { disk, state } => {
+                w.put_u16(*disk);
+                state.put(w);
+            }
+            Op::DiskLeaving { disk, status } => {
+                w.put_u16(*disk);
+                w.put_u8(*status as u8);
+            }
+            Op::DiskGone { disk } => w.put_u16(*disk),
+            Op::DiskShrink { disk, bytes } | Op::DiskSize { disk, bytes } => {
+                w.put_u16(*disk);
+                w.put_u64(*bytes);
+            }
+            Op::DiskRename { disk, name } => {
+                w.put_u16(*disk);
+                w.put_str(name);
+            }
+            Op::Rebalance { power } => {
+                w.put_u8(u8::from(power.is_some()));
+                w.put_u32(power.unwrap_or(0));
+            }
+            other => unreachable!("not an operation on a disk: {other:?}"),
         }
     }
 
@@ -253,6 +377,33 @@ impl Op {
             ),
             15 => Op::Attribute { name: get_text(r)?, value: get_text(r)? },
             16 => Op::Clean { clean: r.u8()? != 0 },
+            other => Op::get_of_disk(r, other)?,
+        })
+    }
+
+    fn get_of_disk(r: &mut Reader<'_>, code: u8) -> Result<Op, Damage> {
+        Ok(match code {
+            17 => Op::DiskJoin {
+                disk: r.u16()?,
+                state: Box::new(DiskState::get(r, CONTENT_VERSION)?),
+            },
+            18 => Op::DiskLeaving { disk: r.u16()?, status: DiskStatus::get(r)? },
+            19 => Op::DiskGone { disk: r.u16()? },
+            20 => Op::DiskShrink { disk: r.u16()?, bytes: r.u64()? },
+            21 => Op::DiskSize { disk: r.u16()?, bytes: r.u64()? },
+            22 => Op::DiskRename { disk: r.u16()?, name: get_text(r)? },
+            23 => Op::FileMove {
+                number: r.u32()?,
+                incarnation: r.u32()?,
+                extent: r.u32()?,
+                leg: r.u8()?,
+                to: Leg { disk: r.u16()?, au: r.u32()? },
+            },
+            24 => {
+                let wanted = r.u8()? != 0;
+                let power = r.u32()?;
+                Op::Rebalance { power: wanted.then_some(power) }
+            }
             other => {
                 return Err(Damage::Field { field: "operation", value: other.into() });
             }
@@ -293,7 +444,11 @@ impl GroupState {
             }
             Op::DiskOffline { disk, at_ns } => {
                 let d = self.disks.get_mut(disk).ok_or(misfit("disk", (*disk).into()))?;
-                d.status = DiskStatus::Offline;
+                // Who wanted it gone wants it gone all the more.
+                d.status = match d.status.is_leaving() {
+                    true => DiskStatus::Forcing,
+                    false => DiskStatus::Offline,
+                };
                 d.stale = Stale::Everything;
                 d.offline_ns = *at_ns;
             }
@@ -309,8 +464,90 @@ impl GroupState {
                 self.attributes.insert(name.clone(), value.clone());
             }
             Op::Clean { clean } => self.clean = *clean,
+            Op::Rebalance { power } => self.rebalance = *power,
+            Op::DiskJoin { .. }
+            | Op::DiskLeaving { .. }
+            | Op::DiskGone { .. }
+            | Op::DiskShrink { .. }
+            | Op::DiskSize { .. }
+            | Op::DiskRename { .. } => self.apply_to_disk(op)?,
             _ => self.apply_to_file(op)?,
         }
+        Ok(())
+    }
+
+    fn apply_to_disk(&mut self, op: &Op) -> Result<(), Damage> {
+        let misfit = |field, disk: u16| Damage::Field { field, value: disk.into() };
+        match op {
+            Op::DiskJoin { disk, state } => {
+                let known = self.disks.values().any(|d| d.uuid == state.uuid);
+                if self.disks.contains_key(disk) || known {
+                    return Err(misfit("new disk", *disk));
+                }
+                self.disks.insert(*disk, DiskState::clone(state));
+            }
+            Op::DiskGone { disk } => {
+                let holds = |f: &FileState| f.legs.iter().any(|leg| leg.disk == *disk);
+                let used = self.members.contains(disk) || self.files.values().any(holds);
+                if used || self.disks.remove(disk).is_none() {
+                    return Err(misfit("gone disk", *disk));
+                }
+            }
+            Op::DiskLeaving { disk, status } => {
+                let d = self.disks.get_mut(disk).ok_or(misfit("disk", *disk))?;
+                d.status = *status;
+            }
+            Op::DiskShrink { disk, bytes } => {
+                let d = self.disks.get_mut(disk).ok_or(misfit("disk", *disk))?;
+                d.shrink_to = *bytes;
+            }
+            Op::DiskSize { disk, bytes } => {
+                let aus = au_count(*bytes, self.header.au_size.into());
+                let behind =
+                    |f: &FileState| f.legs.iter().any(|leg| leg.disk == *disk && leg.au >= aus);
+                if self.files.values().any(behind) {
+                    return Err(misfit("disk size", *disk));
+                }
+                let d = self.disks.get_mut(disk).ok_or(misfit("disk", *disk))?;
+                if d.areas.iter().flatten().any(|run| run.start.saturating_add(run.count) > aus) {
+                    return Err(misfit("disk size", *disk));
+                }
+                (d.bytes, d.shrink_to) = (*bytes, 0);
+            }
+            Op::DiskRename { disk, name } => {
+                if self.disk_named(name).is_some_and(|(no, _)| no != *disk) {
+                    return Err(misfit("disk name", *disk));
+                }
+                let d = self.disks.get_mut(disk).ok_or(misfit("disk", *disk))?;
+                d.name.clone_from(name);
+            }
+            other => unreachable!("not an operation on a disk: {other:?}"),
+        }
+        Ok(())
+    }
+
+    fn move_leg(
+        &mut self,
+        (number, incarnation): (u32, u32),
+        extent: u32,
+        leg: u8,
+        to: Leg,
+    ) -> Result<(), Damage> {
+        let misfit = |field, value: u64| Damage::Field { field, value };
+        let au_size = u64::from(self.header.au_size);
+        let disk = self.disks.get(&to.disk).ok_or(misfit("disk", to.disk.into()))?;
+        if to.au >= au_count(disk.bytes, au_size) || is_checksum_au(to.au) {
+            return Err(misfit("leg", to.au.into()));
+        }
+        let file = self.file_mut(number)?;
+        if file.incarnation != incarnation
+            || u64::from(extent) >= file.extents()
+            || leg >= file.attributes.copies
+        {
+            return Err(misfit("moved extent", extent.into()));
+        }
+        let copies = usize::from(file.attributes.copies);
+        file.legs[extent as usize * copies + usize::from(leg)] = to;
         Ok(())
     }
 
@@ -368,6 +605,9 @@ impl GroupState {
             Op::FileSize { number, size, at_ns } => {
                 let file = self.file_mut(*number)?;
                 (file.size, file.modified_ns) = (*size, *at_ns);
+            }
+            Op::FileMove { number, incarnation, extent, leg, to } => {
+                self.move_leg((*number, *incarnation), *extent, *leg, *to)?;
             }
             Op::FilePublish { number } => self.file_mut(*number)?.temporary = false,
             Op::FileUnpublish { number } => self.file_mut(*number)?.temporary = true,

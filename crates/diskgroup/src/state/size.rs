@@ -135,6 +135,7 @@ mod tests {
             offline_ns: 0,
             created_ns: 0,
             areas: [vec![AuRun { start: 1, count: 1 }], vec![]],
+            shrink_to: 0,
         };
         GroupState::new(header, BTreeMap::from([(0, disk(0)), (1, disk(1))]), vec![0, 1])
     }

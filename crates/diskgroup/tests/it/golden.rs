@@ -112,10 +112,39 @@ pub fn ops() -> Vec<Op> {
         Op::Attribute { name: "content.type".to_owned(), value: "data".to_owned() },
         Op::Name(NameOp::Unlink { dir: root, name: part("b") }),
         Op::Name(NameOp::RmDir { dir }),
+        Op::FileMove {
+            number: 300,
+            incarnation: 9,
+            extent: 0,
+            leg: 1,
+            to: Leg { disk: 1, au: 12 },
+        },
         Op::FileUnpublish { number: 300 },
         Op::FileDelete { number: 300 },
+        Op::DiskJoin { disk: 2, state: Box::new(joining()) },
+        Op::DiskRename { disk: 2, name: "DATA_X".to_owned() },
+        Op::DiskShrink { disk: 2, bytes: 40 << 20 },
+        Op::DiskSize { disk: 2, bytes: 40 << 20 },
+        Op::DiskLeaving { disk: 2, status: DiskStatus::Dropping },
+        Op::Rebalance { power: Some(4) },
+        Op::DiskGone { disk: 2 },
         Op::Clean { clean: true },
     ]
+}
+
+fn joining() -> DiskState {
+    DiskState {
+        uuid: Uuid(DISK.0 + 2),
+        name: "DATA_0002".to_owned(),
+        failgroup: "FG2".to_owned(),
+        bytes: 64 << 20,
+        status: DiskStatus::Online,
+        stale: Stale::Nothing,
+        offline_ns: 0,
+        created_ns: NS,
+        areas: [1, 2].map(|start| vec![AuRun { start, count: 1 }]),
+        shrink_to: 0,
+    }
 }
 
 pub fn payload_of(ops: &[Op]) -> Vec<u8> {
@@ -141,6 +170,7 @@ pub fn state() -> GroupState {
             failgroup: format!("FG{no}"),
             bytes: 64 << 20,
             status: DiskStatus::Online,
+            shrink_to: 0,
             stale: Stale::Nothing,
             offline_ns: 0,
             created_ns: NS,

@@ -14,6 +14,7 @@ mod leaving;
 mod log;
 mod membership;
 mod model;
+mod moves;
 mod reserve;
 mod rig;
 mod simulation;

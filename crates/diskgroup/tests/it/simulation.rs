@@ -17,6 +17,7 @@ use cellar_io::sim::Rng;
 use cellar_io::{Device, DeviceExt, Discard, Durability, EnvExt, Io};
 
 use ends::{everything_goes, leftovers};
+use moves::Moves;
 
 use crate::model::{FileModel, stamp};
 use crate::rig::{Rig, Shape};
@@ -75,6 +76,8 @@ struct World {
     leaving: Cell<bool>,
     /// The leg to be lost in this run, and how.
     plan: Option<(usize, Loss)>,
+    /// Whether disks come and go.
+    moves: Option<Moves>,
     lost: Cell<bool>,
     /// An acknowledged change tells that the group went on without the leg.
     departed: Cell<bool>,
@@ -83,7 +86,7 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64) -> World {
+    fn new(seed: u64, moving: bool) -> World {
         let mut rng = Rng::stream(seed, 77);
         let redundancy = match rng.below(5) {
             0 => Redundancy::External,
@@ -116,6 +119,7 @@ impl World {
         let plan = loses.then(|| (rng.below(disks as u64) as usize, kinds[rng.below(4) as usize]));
         let mut rig = Rig::new(seed, &shape);
         rig.depth = [None, None, Some(1), Some(4)][rng.below(4) as usize];
+        let moves = moving.then(|| Moves::new(seed, &shape, &mut rig));
         World {
             rig,
             shape,
@@ -130,6 +134,7 @@ impl World {
             clean: Cell::new(false),
             leaving: Cell::new(false),
             plan,
+            moves,
             lost: Cell::new(false),
             departed: Cell::new(false),
             stats: Cell::new(Stats { seeds: 1, ..Stats::default() }),
@@ -213,6 +218,7 @@ struct Open {
 
 async fn create_group(w: &World) {
     let mut spec = w.rig.spec(&w.shape);
+    spec.disks.truncate(w.shape.disks);
     loop {
         match cellar_diskgroup::create(&w.rig.env(), spec.clone()).await {
             Ok(()) => break,
@@ -722,6 +728,7 @@ async fn some_work(w: &World, group: &Group, open: &RefCell<Vec<std::rc::Rc<Open
     if w.below(12) == 0 {
         w.lose_leg();
     }
+    moves::alter(w, group).await;
 }
 
 /// One life of the process: from start to dismount, end, or crash.
@@ -757,6 +764,9 @@ async fn life(w: &World, last: bool) {
         read_all(w, one.id, &one.file).await;
     }
     drop(held);
+    if last {
+        moves::settle(w, &group).await;
+    }
     group_is_sound(w, &group).await;
     if last {
         everything_goes(w, &group, &open).await;
@@ -785,4 +795,5 @@ async fn life(w: &World, last: bool) {
 }
 
 mod ends;
+mod moves;
 mod runs;

@@ -1,0 +1,303 @@
+//! Moving one copy of an extent to another AU while the file is used.
+//!
+//! 1. The new place is taken and made known: from then on every write goes there too. 2. Part by
+//!    part, its range held, what was ever written is copied from a copy whose checksums are right.
+//! 3. The checksum blocks of the new place and its disk are flushed. 4. One record says that the copy
+//!    lies there. 5. When everyone has left who may have looked up the old place, it is free.
+//!
+//! Stopped before 4, nothing names the new place; after, nothing names the old one.
+
+use std::sync::Arc;
+
+use cellar_io::{Durability, Io};
+
+use crate::data::checksum::{Checksums, Entries};
+use crate::data::file::FileRuntime;
+use crate::data::read::{expected, read_any_copy};
+use crate::data::resync::{ensure_synced, make_known};
+use crate::data::write::{checksums_of, pieces_of, written_pieces};
+use crate::disk::{Disk, lock};
+use crate::error::Error;
+use crate::group::inner::{Core, Inner, Moving};
+use crate::on_disk::checksum::UNKNOWN;
+use crate::on_disk::layout::{
+    BLOCK_U64, FINE_CHUNK_BYTES, FINE_WIDTH, PIECE_BYTES, PIECES_PER_REGION, REGION_BYTES,
+    au_offset,
+};
+use crate::space::plan::Move;
+use crate::state::{DiskState, DiskStatus, Leg, Op, Stretch, Striping};
+
+/// What became of a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moved {
+    /// The copy lies in its new place.
+    Done,
+    /// The file, the extent or a disk is not what it was when the move was planned.
+    Obsolete,
+    /// Another move has to be done first: no free AU there yet, or a sibling in its way.
+    NotYet,
+    /// Told to stop on the way; nothing has changed.
+    Stopped,
+}
+
+/// Who says how fast a move goes, and whether it goes on.
+pub(crate) trait Pace: Send + Sync {
+    /// Bytes to be copied at once: a multiple of 64 KiB that divides an AU.
+    fn step(&self) -> u64;
+
+    /// Called before each step; false gives the move up.
+    fn go_on(&self) -> impl Future<Output = bool> + Send;
+}
+
+/// Gives the new place back unless the move comes to its end.
+struct Claim {
+    inner: Arc<Inner>,
+    key: (u32, u32),
+    moving: Moving,
+    from: Leg,
+}
+
+/// Moves one copy, to its end or not at all.
+pub(crate) async fn relocate(
+    inner: &Arc<Inner>,
+    wanted: &Move,
+    pace: &impl Pace,
+) -> Result<Moved, Error> {
+    let (file, claim) = {
+        let mut core = lock(&inner.core);
+        inner.check_writable()?;
+        match claim(inner, &mut core, wanted) {
+            Ok(claimed) => claimed,
+            Err(why) => return Ok(why),
+        }
+    };
+    let copied = copy_all(inner, &file, &claim, pace).await;
+    let switched = match copied {
+        Ok(Moved::Done) => switch(inner, &file, &claim).await,
+        other => other,
+    };
+    let given_up = match &switched {
+        Ok(Moved::Done) => claim.from,
+        _ => {
+            let mut core = lock(&inner.core);
+            if core.moving.get(&claim.key) == Some(&claim.moving) {
+                core.moving.remove(&claim.key);
+            }
+            claim.moving.to
+        }
+    };
+    inner.check_running()?;
+    // Whoever looked the place up is in the file; nobody who comes now sees it.
+    file.turn_over().await;
+    lock(&inner.core).space.free(given_up);
+    switched
+}
+
+/// Checks a move against what is, and takes the new place.
+fn claim(
+    inner: &Arc<Inner>,
+    core: &mut Core,
+    wanted: &Move,
+) -> Result<(Arc<FileRuntime>, Claim), Moved> {
+    let to_disk = wanted.to.0;
+    let file = core.state.files.get(&wanted.file).ok_or(Moved::Obsolete)?;
+    let same = file.incarnation == wanted.incarnation
+        && u64::from(wanted.extent) < file.extents()
+        && wanted.leg < file.attributes.copies;
+    let target = core.state.disks.get(&to_disk).ok_or(Moved::Obsolete)?;
+    if !same || !core.state.takes_extents(to_disk) || !inner.is_in_sync(to_disk) {
+        return Err(Moved::Obsolete);
+    }
+    let legs = file.legs_of(wanted.extent.into());
+    let from = legs[usize::from(wanted.leg)];
+    if wanted.from.is_some_and(|disk| disk.0 != from.disk) {
+        return Err(Moved::Obsolete);
+    }
+    let key = (wanted.file, wanted.extent);
+    let beside = (0u8..).zip(legs).filter(|(leg, _)| *leg != wanted.leg);
+    // A copy on a lost disk is none, and is on its way out itself.
+    let counts = |d: &&DiskState| d.status != DiskStatus::Forcing;
+    let group_of = |disk: u16| core.state.disks.get(&disk).filter(counts).map(|d| &d.failgroup);
+    let mut groups = beside.map(|(_, leg)| group_of(leg.disk));
+    if core.moving.contains_key(&key) || groups.any(|group| group == Some(&target.failgroup)) {
+        return Err(Moved::NotYet);
+    }
+    let runtime = inner.data.file(file);
+    let to = core.space.take_on(to_disk).ok_or(Moved::NotYet)?;
+    let moving = Moving { incarnation: wanted.incarnation, leg: wanted.leg, to };
+    core.moving.insert(key, moving);
+    Ok((runtime, Claim { inner: Arc::clone(inner), key, moving, from }))
+}
+
+impl Claim {
+    /// Whether the extent and the new place are still what they were.
+    fn holds(&self, core: &Core) -> bool {
+        let to = self.moving.to.disk;
+        // A disk that failed, and whose departure is on its way, is no place to move to: who asks
+        // whether everything survives that departure may have asked already.
+        let good = self.inner.disk(to).is_some_and(|d| d.is_in_sync() && d.is_alive());
+        good && core.state.takes_extents(to) && core.moving.get(&self.key) == Some(&self.moving)
+    }
+}
+
+/// Where an extent set's bytes are in the file, in steps.
+fn parts_of(
+    striping: Striping,
+    au_size: u64,
+    extent: u64,
+    step: u64,
+) -> impl Iterator<Item = Stretch> + Send {
+    let step = match striping {
+        Striping::Coarse => step.min(au_size),
+        Striping::Fine => FINE_CHUNK_BYTES,
+    };
+    (0..au_size / step).map(move |i| {
+        let offset = match striping {
+            Striping::Coarse => extent * au_size + i * step,
+            Striping::Fine => {
+                let stripe = extent / FINE_WIDTH * au_size * FINE_WIDTH;
+                stripe + (i * FINE_WIDTH + extent % FINE_WIDTH) * FINE_CHUNK_BYTES
+            }
+        };
+        Stretch { extent, au_offset: i * step, offset, length: step }
+    })
+}
+
+async fn copy_all(
+    inner: &Arc<Inner>,
+    file: &Arc<FileRuntime>,
+    claim: &Claim,
+    pace: &impl Pace,
+) -> Result<Moved, Error> {
+    let extent = claim.key.1.into();
+    for part in parts_of(file.attributes.striping, inner.au_size, extent, pace.step()) {
+        if !pace.go_on().await {
+            return Ok(Moved::Stopped);
+        }
+        // Who is inside a file is waited for by who cuts or deletes it: a step is short.
+        let Ok(_entered) = file.enter().await else {
+            return Ok(Moved::Obsolete);
+        };
+        for (region, pieces) in pieces_of(part.offset, part.offset + part.length) {
+            ensure_synced(inner, file, file.key(region), pieces).await?;
+        }
+        let _held = file.locks.lock(part.offset, part.offset + part.length).await;
+        if !claim.holds(&lock(&inner.core)) {
+            return Ok(Moved::Obsolete);
+        }
+        let Some(disk) = inner.disk(claim.moving.to.disk) else {
+            return Ok(Moved::Obsolete);
+        };
+        for run in written_runs(inner, file, &part) {
+            copy_run(inner, file, &run, claim.moving.to, &disk).await?;
+        }
+    }
+    Ok(Moved::Done)
+}
+
+/// The parts of a stretch that hold data.
+fn written_runs(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Vec<Stretch> {
+    let mut runs: Vec<Stretch> = Vec::new();
+    for at in (0..s.length).step_by(PIECE_BYTES as usize) {
+        let offset = s.offset + at;
+        let bit = offset / PIECE_BYTES % PIECES_PER_REGION;
+        let written = written_pieces(inner, file, (offset / REGION_BYTES) as u32);
+        if written >> bit & 1 == 0 {
+            continue;
+        }
+        match runs.last_mut() {
+            Some(run) if run.offset + run.length == offset => run.length += PIECE_BYTES,
+            _ => runs.push(Stretch {
+                extent: s.extent,
+                au_offset: s.au_offset + at,
+                offset,
+                length: PIECE_BYTES,
+            }),
+        }
+    }
+    runs
+}
+
+/// Copies a run to its new place. The caller holds its range.
+async fn copy_run(
+    inner: &Arc<Inner>,
+    file: &Arc<FileRuntime>,
+    run: &Stretch,
+    to: Leg,
+    disk: &Arc<Disk>,
+) -> Result<(), Error> {
+    if file.attributes.checksums && has_unknown(inner, file, run).await {
+        // What one copy knows must be asked before another copy is believed.
+        make_known(inner, file, Io::BACKGROUND, run).await?;
+    }
+    let data = read_any_copy(inner, file, Io::BACKGROUND, run).await?.freeze();
+    if file.attributes.checksums {
+        let sums = checksums_of(std::slice::from_ref(&data));
+        let (first, count) = (run.au_offset / BLOCK_U64, run.length / BLOCK_U64);
+        Checksums::set(inner, disk, Entries { leg: to, first, count }, &sums).await;
+    }
+    let at = au_offset(to.au, inner.au_size) + run.au_offset;
+    match disk.write(Io::BACKGROUND, at, vec![data], Durability::Cached).await {
+        Ok(()) => Ok(()),
+        // It leaves the group; that the move is obsolete is seen at its next step.
+        Err(error) => inner.leg_failed(disk, error).await,
+    }
+}
+
+async fn has_unknown(inner: &Arc<Inner>, file: &FileRuntime, run: &Stretch) -> bool {
+    let Ok(legs) = crate::data::write::legs_of(inner, file, run) else {
+        return false;
+    };
+    for leg in legs {
+        let Some(disk) = inner.disk(leg.disk).filter(|d| d.is_in_sync()) else {
+            continue;
+        };
+        if expected(inner, &disk, leg, run).await.contains(&UNKNOWN) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Makes the new place durable, then says that the copy lies there.
+async fn switch(
+    inner: &Arc<Inner>,
+    file: &Arc<FileRuntime>,
+    claim: &Claim,
+) -> Result<Moved, Error> {
+    let to = claim.moving.to;
+    if file.attributes.checksums {
+        let all = Entries { leg: to, first: 0, count: inner.au_size / BLOCK_U64 };
+        Checksums::write_back(inner, &[all]).await?;
+    }
+    let Some(disk) = inner.disk(to.disk) else {
+        return Ok(Moved::Obsolete);
+    };
+    if let Err(error) = disk.flush(Io::BACKGROUND).await {
+        inner.leg_failed(&disk, error).await?;
+        return Ok(Moved::Obsolete);
+    }
+    inner.wait_for_room().await?;
+    let ticket = {
+        let mut core = lock(&inner.core);
+        inner.check_writable()?;
+        if !claim.holds(&core) {
+            return Ok(Moved::Obsolete);
+        }
+        let (number, extent) = claim.key;
+        let Moving { incarnation, leg, to } = claim.moving;
+        let ops = [Op::FileMove { number, incarnation, extent, leg, to }];
+        core.check_log_room(&inner.name, &ops)?;
+        let legs_now =
+            |core: &Core| -> Vec<Leg> { core.state.files[&number].legs_of(extent.into()).to_vec() };
+        let before = legs_now(&core);
+        let ticket = inner.enqueue(&mut core, &ops)?;
+        let after = legs_now(&core);
+        core.moving.remove(&claim.key);
+        core.space.moved(number, &before, &after);
+        ticket
+    };
+    inner.log.wanted.notify(1);
+    inner.wait_durable(ticket).await?;
+    Ok(Moved::Done)
+}

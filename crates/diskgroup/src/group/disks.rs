@@ -1,0 +1,364 @@
+//! Disks that come and go while the group is mounted: ALTER DISKGROUP ADD, DROP, UNDROP, RENAME.
+//!
+//! Several changes are one record of the metadata log and one rebalance. Adding: 1. labels that say
+//! "member"; 2. the record that the disk joined. Stopped before 2: the next mount finds a disk that
+//! it does not know, and labels it as one that left. Dropping: the record that it is leaving; the
+//! rebalance empties it; the record that it is gone; a label that says "former". Stopped anywhere:
+//! the next mount goes on.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cellar_io::{Device, DeviceExt, Durability, Io, IoError, Op as IoOp};
+
+use crate::disk::lock;
+use crate::error::Error;
+use crate::group::Group;
+use crate::group::inner::{Core, Inner};
+use crate::group::rebalance::{POWER_DEFAULT, Snapshot, check_power};
+use crate::meta::create::{NewDisk, Planned, check_label, plan_disks};
+use crate::meta::labels::{Patience, write_labels};
+use crate::names::{DiskName, GroupName};
+use crate::on_disk::label::{Label, LabelStatus};
+use crate::on_disk::layout::{AU_START, CHECKSUM_RUN_AUS, LABEL_HEAD, au_count};
+use crate::space::DiskNo;
+use crate::space::plan::{DiskRole, Forecast, Lack, Plan, PlanDisk, plan};
+use crate::state::{DiskStatus, GroupState, Op};
+
+/// What is to become of the disks of a group; all of it is one change and one rebalance.
+#[derive(Clone, Default)]
+pub struct AlterDisks {
+    /// ADD DISK.
+    pub add: Vec<NewDisk>,
+    /// DROP DISK, by name; with FORCE for one that is offline.
+    pub drop: Vec<DropDisk>,
+    /// REBALANCE POWER; `None` takes the default.
+    pub power: Option<u32>,
+}
+
+/// A disk to be dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DropDisk {
+    /// Its name.
+    pub name: String,
+    /// It is offline: what it held is made again from the other copies.
+    pub force: bool,
+}
+
+/// What a change of the disks would do.
+#[derive(Clone, Debug)]
+pub struct Work {
+    /// What moves, and what becomes of each disk.
+    pub plan: Plan,
+    /// Room and redundancy afterwards.
+    pub forecast: Forecast,
+    /// Allocation unit in bytes.
+    pub au_size: u64,
+}
+
+impl Group {
+    /// EXPLAIN WORK: what `change` would do. Changes nothing.
+    ///
+    /// # Errors
+    /// As [`Group::alter_disks`], but for what only the disks themselves can tell.
+    pub fn explain_work(&self, change: &AlterDisks) -> Result<Work, Error> {
+        let planned = self.plan_new(change)?;
+        let core = lock(&self.inner.core);
+        let dropped = dropped(&core.state, &change.drop)?;
+        let snapshot = after(&core, &planned, &dropped);
+        drop(core);
+        Ok(work(&snapshot, self.inner.au_size))
+    }
+
+    /// Changes who takes part, and starts the rebalance that follows from it.
+    ///
+    /// # Errors
+    /// A disk, name or power that will not do, or no room for what must move, before anything is
+    /// changed; or a disk that fails.
+    pub async fn alter_disks(&self, change: &AlterDisks) -> Result<(), Error> {
+        // A task of its own: a caller that goes away must not leave it half-way.
+        let (group, change) = (self.clone(), change.clone());
+        let altered = async move { group.alter_to_the_end(&change).await };
+        self.inner.run("alter disk group", altered).await
+    }
+
+    async fn alter_to_the_end(&self, change: &AlterDisks) -> Result<(), Error> {
+        let inner = &self.inner;
+        inner.check_writable()?;
+        let power = change.power.unwrap_or(POWER_DEFAULT);
+        check_power(power)?;
+        let _labels = inner.rebalance.labels.lock().await;
+        let planned = self.plan_new(change)?;
+        let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
+        for p in &planned {
+            check_label(p, patience).await?;
+        }
+        check_feasible(inner, &planned, &change.drop)?;
+        let header = lock(&inner.core).state.header.clone();
+        let labels: Vec<_> = planned
+            .iter()
+            .map(|p| {
+                let label = p.label(&header, LabelStatus::Member, inner.holds_catalog);
+                (Arc::clone(&p.disk.device), label)
+            })
+            .collect();
+        for (device, label) in &labels {
+            blank(device, patience).await?;
+            write_labels(device, label, patience).await?;
+        }
+        let (all, drop) = (Arc::clone(inner), change.drop.clone());
+        let make = move |core: &mut Core| join_and_leave(&all, core, &planned, &drop, power);
+        if let Err(error) = inner.change_disks(make).await {
+            // They did not join: nobody needs FORCE to take them. If the group stopped, the next
+            // mount knows better what became of them.
+            if inner.check_running().is_ok() {
+                for (device, label) in &labels {
+                    let label = Label { status: LabelStatus::Former, ..label.clone() };
+                    let _ = write_labels(device, &label, patience).await;
+                }
+            }
+            return Err(error);
+        }
+        inner.rebalance.wake();
+        Ok(())
+    }
+
+    /// UNDROP DISKS: whatever is being dropped stays. FORCE cannot be taken back.
+    ///
+    /// # Errors
+    /// The group has stopped.
+    pub async fn undrop_disks(&self) -> Result<usize, Error> {
+        let (told, count) = futures_channel::oneshot::channel();
+        let all = Arc::clone(&self.inner);
+        let undropped = self.inner.change_disks(move |core| {
+            let dropping: Vec<u16> = core
+                .state
+                .disks
+                .iter()
+                .filter(|(_, d)| d.status == DiskStatus::Dropping)
+                .map(|(no, _)| *no)
+                .collect();
+            let mut ops = Vec::new();
+            for disk in &dropping {
+                core.space.set_online(*disk, true);
+                ops.push(Op::DiskLeaving { disk: *disk, status: DiskStatus::Online });
+            }
+            if !dropping.is_empty() {
+                all.rebalance.wish();
+                ops.push(Op::Rebalance {
+                    power: Some(core.state.rebalance.unwrap_or(POWER_DEFAULT)),
+                });
+            }
+            // Who asked is still there, or does not want to know.
+            let _ = told.send(dropping.len());
+            Ok(ops)
+        });
+        undropped.await?;
+        self.inner.rebalance.wake();
+        Ok(count.await.unwrap_or(0))
+    }
+
+    /// RENAME DISK.
+    ///
+    /// # Errors
+    /// No such disk, or the name is taken or not legal.
+    pub async fn rename_disk(&self, old: &str, new: &str) -> Result<(), Error> {
+        let wrong = |why: String| Error::BadName { name: new.to_owned(), why };
+        let new = DiskName::new(new).map_err(|e| wrong(e.to_string()))?.as_str().to_owned();
+        let old = old.to_uppercase();
+        self.inner
+            .change(|core| {
+                let (disk, _) = core.state.disk_named(&old).ok_or_else(|| no_such_disk(&old))?;
+                if core.state.disk_named(&new).is_some() {
+                    return Err(Error::Exists { name: new.clone() });
+                }
+                Ok(((), vec![Op::DiskRename { disk, name: new.clone() }]))
+            })
+            .await
+    }
+
+    /// Checks the new disks of a change as far as names and sizes go.
+    fn plan_new(&self, change: &AlterDisks) -> Result<Vec<Planned>, Error> {
+        let inner = &self.inner;
+        let (taken, names) = {
+            let core = lock(&inner.core);
+            let numbers: BTreeSet<u16> = core.state.disks.keys().copied().collect();
+            let names = core.state.disks.values().filter_map(|d| DiskName::new(&d.name).ok());
+            (numbers, names.collect::<BTreeSet<DiskName>>())
+        };
+        let too_coarse = |d: &&NewDisk| d.device.geometry().logical_sector > inner.sector_size;
+        if let Some(disk) = change.add.iter().find(too_coarse) {
+            return Err(Error::DiskUnusable {
+                disk: disk.path.clone(),
+                why: format!(
+                    "its logical sector is {} bytes, larger than the group's {}",
+                    disk.device.geometry().logical_sector,
+                    inner.sector_size
+                ),
+                number: 15038,
+            });
+        }
+        let free = (0u16..).filter(|no| !taken.contains(no));
+        let group = GroupName::new(&inner.name)
+            .map_err(|e| Error::BadName { name: inner.name.clone(), why: e.to_string() })?;
+        plan_disks(&inner.env, &group, inner.au_size, free.zip(&change.add), names)
+    }
+}
+
+fn no_such_disk(name: &str) -> Error {
+    Error::DiskUnusable {
+        disk: name.to_owned(),
+        why: "the group has no disk of that name".to_owned(),
+        number: 15054,
+    }
+}
+
+/// The numbers of the disks to be dropped, and what becomes of each.
+fn dropped(state: &GroupState, wanted: &[DropDisk]) -> Result<Vec<(u16, DiskStatus)>, Error> {
+    let mut out: Vec<(u16, DiskStatus)> = Vec::new();
+    for DropDisk { name, force } in wanted {
+        let name = name.to_uppercase();
+        let (no, disk) = state.disk_named(&name).ok_or_else(|| no_such_disk(&name))?;
+        let unusable = |why: &str, number| {
+            Err(Error::DiskUnusable { disk: name.clone(), why: why.to_owned(), number })
+        };
+        let status = match (disk.status, force) {
+            (DiskStatus::Online, false) => DiskStatus::Dropping,
+            (DiskStatus::Offline, true) => DiskStatus::Forcing,
+            (DiskStatus::Online, true) => {
+                return Err(Error::ForceNotNeeded { disk: name.clone() });
+            }
+            (DiskStatus::Offline, false) => {
+                return unusable(
+                    "it is offline and cannot be read; DROP DISK ... FORCE makes \
+                                 its extents again from their other copies",
+                    15084,
+                );
+            }
+            (DiskStatus::Dropping | DiskStatus::Forcing, _) => {
+                return unusable("it is being dropped already", 15071);
+            }
+        };
+        if out.iter().any(|(other, _)| *other == no) {
+            return unusable("it is named twice", 15054);
+        }
+        out.push((no, status));
+    }
+    Ok(out)
+}
+
+/// The group as it will be once the disks have joined and are leaving, before anything moved.
+fn after(core: &Core, planned: &[Planned], dropped: &[(u16, DiskStatus)]) -> Snapshot {
+    let mut snapshot = Snapshot::of(core);
+    let au_size = u64::from(core.state.header.au_size);
+    for (no, status) in dropped {
+        for disk in snapshot.disks.iter_mut().filter(|d| d.disk == DiskNo(*no)) {
+            disk.role = match status {
+                DiskStatus::Forcing => DiskRole::Lost,
+                _ => DiskRole::Dropping,
+            };
+        }
+    }
+    for p in planned {
+        let failgroup = snapshot.group(&p.failgroup);
+        let aus = au_count(p.bytes, au_size);
+        // Two AUs are for checkpoints.
+        let capacity = aus - aus.div_ceil(CHECKSUM_RUN_AUS) - 2;
+        let disk = DiskNo(p.no);
+        let role = DiskRole::Active;
+        snapshot.disks.push(PlanDisk { disk, failgroup, capacity, end: u32::MAX, role });
+    }
+    snapshot
+}
+
+fn work(snapshot: &Snapshot, au_size: u64) -> Work {
+    let input = snapshot.input();
+    let plan = plan(&input);
+    let forecast = plan.forecast(&input);
+    Work { plan, forecast, au_size }
+}
+
+/// Refuses a DROP for which there is no room, or which leaves too few failure groups. After the
+/// loss of a disk what can be made again is.
+fn check_feasible(inner: &Inner, planned: &[Planned], wanted: &[DropDisk]) -> Result<(), Error> {
+    let snapshot = {
+        let core = lock(&inner.core);
+        let dropped = dropped(&core.state, wanted)?;
+        if dropped.iter().all(|(_, status)| *status == DiskStatus::Forcing) {
+            return Ok(());
+        }
+        after(&core, planned, &dropped)
+    };
+    if !snapshot.disks.iter().any(|d| d.role == DiskRole::Active) {
+        return Err(Error::BadValue {
+            what: "DROP DISK of",
+            value: "every disk".to_owned(),
+            allowed: "fewer: one has to stay; DROP DISKGROUP ends the group".to_owned(),
+        });
+    }
+    let Work { plan, .. } = work(&snapshot, inner.au_size);
+    // What has no copy any more has nowhere to go whatever is dropped.
+    let unplaced = || plan.unplaced.iter().filter(|u| u.lack != Lack::Copy);
+    let Some(first) = unplaced().next() else { return Ok(()) };
+    let aus: u64 = unplaced().map(|u| u.aus).sum();
+    let why = match first.lack {
+        Lack::Room => "they have no free AU where they may go",
+        Lack::FailGroups => "their copies need more failure groups than are left",
+        Lack::Copy => "no copy of them can be read",
+    };
+    Err(Error::NoSpace {
+        group: inner.name.clone(),
+        wanted_mb: (aus * inner.au_size) >> 20,
+        why: format!("{aus} extents of {} files must move; {why}", unplaced().count()),
+    })
+}
+
+/// The one change of the metadata, with the core held.
+fn join_and_leave(
+    inner: &Inner,
+    core: &mut Core,
+    planned: &[Planned],
+    wanted: &[DropDisk],
+    power: u32,
+) -> Result<Vec<Op>, Error> {
+    let leaving = dropped(&core.state, wanted)?;
+    let taken = |p: &&Planned| {
+        core.state.disks.contains_key(&p.no) || core.state.disk_named(&p.name).is_some()
+    };
+    if let Some(p) = planned.iter().find(taken) {
+        return Err(Error::Exists { name: p.name.clone() });
+    }
+    let now_ns = inner.env.wall().unix_nanos;
+    let mut ops = Vec::new();
+    for p in planned {
+        let state = p.state(now_ns);
+        let added = core.space.add_disk(p.no, &state, inner.au_size);
+        added.expect("the number is free, and a new disk has room for its areas");
+        inner.disks.insert(&Arc::new(p.opened(&inner.env)));
+        ops.push(Op::DiskJoin { disk: p.no, state: Box::new(state) });
+    }
+    for (disk, status) in leaving {
+        core.space.set_online(disk, false);
+        ops.push(Op::DiskLeaving { disk, status });
+    }
+    inner.rebalance.wish();
+    ops.push(Op::Rebalance { power: Some(power) });
+    Ok(ops)
+}
+
+/// Overwrites what an earlier group may have left where this one keeps its metadata.
+async fn blank(device: &Arc<dyn Device>, patience: Patience<'_>) -> Result<(), IoError> {
+    const STEP: u64 = 1 << 20;
+    let zeros = Bytes::from(vec![0; STEP as usize]);
+    let first = LABEL_HEAD[1] + crate::on_disk::layout::BLOCK_U64;
+    let mut at = first;
+    while at < AU_START {
+        let length = (STEP - at % STEP).min(AU_START - at);
+        let data = zeros.slice(..length as usize);
+        let write = device.write_at(Io::FOREGROUND, at, data, Durability::Cached);
+        patience.wait(device, IoOp::Write, write).await?;
+        at += length;
+    }
+    patience.wait(device, IoOp::Flush, device.flush(Io::FOREGROUND)).await
+}

@@ -1,0 +1,518 @@
+//! The rebalance: moving extents until every disk holds its share, and disks that are being
+//! dropped hold nothing.
+//!
+//! That a rebalance is wanted, and its power, are in the metadata; what is to be moved is not: it
+//! is planned from the state as it is, so a mount after a crash plans again and loses nothing but
+//! the AUs that were on their way.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cellar_io::{Class, EnvExt, Instant, Io, IoError, IoErrorKind, Op as IoOp};
+use event_listener::Event as Notify;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use crate::data::relocate::{self, Moved, Pace};
+use crate::disk::lock;
+use crate::error::Error;
+use crate::group::inner::{Core, Inner};
+use crate::meta::labels::{Patience, relabel};
+use crate::on_disk::label::LabelStatus;
+use crate::on_disk::layout::au_count;
+use crate::space::plan::{DiskRole, Move, Plan, PlanDisk, PlanFile, PlanInput, plan};
+use crate::space::{DiskNo, FailGroupNo};
+use crate::state::{DiskStatus, GroupState, Leg, Op, Striping};
+
+/// The highest power, as in ASM.
+pub const POWER_MAX: u32 = 1024;
+/// AUs in flight at once, however high the power.
+const WORKERS_MAX: usize = 64;
+/// Moves that wait for others before no more are tried.
+const WAITING_MAX: usize = 256;
+/// The power of a rebalance for which none was given.
+pub const POWER_DEFAULT: u32 = 1;
+
+/// A rebalance under way, for v$asm_operation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Operation {
+    /// The power that was asked for; 0 is a rebalance that was stopped.
+    pub power: u32,
+    /// AUs in flight.
+    pub actual: u32,
+    /// AUs moved.
+    pub done: u64,
+    /// AUs to be moved in all.
+    pub total: u64,
+    /// AUs moved a minute, over the last while.
+    pub rate: u64,
+    /// How long the rest will take at that rate.
+    pub left: Option<Duration>,
+    /// Why it does not go on, if it does not.
+    pub error: Option<String>,
+}
+
+/// What the task and everybody else tell each other.
+#[derive(Default)]
+pub(crate) struct Rebalance {
+    /// There may be something to do, or to leave.
+    wanted: Notify,
+    /// A round of the task ended.
+    ended: Notify,
+    /// Nothing is to be moved now: the group is being dismounted.
+    closing: AtomicBool,
+    /// Whether the task is at work.
+    working: AtomicBool,
+    /// Held by who writes labels of disks that come or go: a disk that was let go of and is added
+    /// again must not get the label of before after the one of now.
+    pub labels: futures_util::lock::Mutex<()>,
+    /// Counts the wishes, with the core held: one that came after a plan is not met by it.
+    wishes: AtomicU64,
+    /// Reads and writes of files that somebody waits for, since the mount.
+    asked: AtomicU64,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Default)]
+struct Progress {
+    done: u64,
+    total: u64,
+    in_flight: u32,
+    /// AUs done when the clock of the rate was set, and when that was.
+    measured: Option<(u64, Instant)>,
+    error: Option<String>,
+}
+
+impl Rebalance {
+    pub fn wake(&self) {
+        self.wanted.notify(usize::MAX);
+        self.ended.notify(usize::MAX);
+    }
+
+    /// Somebody reads or writes a file.
+    pub fn asked(&self, io: Io) {
+        self.asked.fetch_add(u64::from(io.class != Class::Background), Ordering::Relaxed);
+    }
+
+    /// Something more is wanted. Said with the core held.
+    pub fn wish(&self) {
+        self.wishes.fetch_add(1, Ordering::SeqCst);
+        lock(&self.progress).error = None;
+        self.wanted.notify(usize::MAX);
+    }
+
+    /// Keeps the task from moving anything, and waits until nothing is on its way.
+    /// False if somebody had closed it before.
+    pub async fn close(&self) -> bool {
+        let first = !self.closing.swap(true, Ordering::SeqCst);
+        self.wanted.notify(usize::MAX);
+        loop {
+            let listener = self.ended.listen();
+            if !self.working.load(Ordering::SeqCst) {
+                return first;
+            }
+            listener.await;
+        }
+    }
+
+    pub fn open(&self) {
+        self.closing.store(false, Ordering::SeqCst);
+        self.wanted.notify(usize::MAX);
+    }
+}
+
+/// The pace of one move. Below `POWER_FULL` it makes way for whoever waits: after each step it rests
+/// for a multiple of the time that the step took, if anybody wanted anything meanwhile.
+struct Throttle<'a> {
+    inner: &'a Inner,
+    step: Mutex<Step>,
+}
+
+/// The last step of a move.
+struct Step {
+    began: Instant,
+    /// Reads and writes that somebody waited for, by then.
+    foreground: u64,
+}
+
+/// From this power on a rebalance makes way for nobody.
+const POWER_FULL: u32 = 11;
+/// The longest rest between two steps.
+const REST_MAX: Duration = Duration::from_secs(1);
+
+impl Throttle<'_> {
+    fn new(inner: &Inner) -> Throttle<'_> {
+        let step = Step { began: inner.env.now(), foreground: foreground_of(inner) };
+        Throttle { inner, step: Mutex::new(step) }
+    }
+
+    /// How long to rest now.
+    fn rest(&self) -> Duration {
+        let (now, foreground) = (self.inner.env.now(), foreground_of(self.inner));
+        let step = lock(&self.step);
+        let power = power_of(self.inner).max(1);
+        if power >= POWER_FULL || foreground == step.foreground {
+            return Duration::ZERO;
+        }
+        // Power 1 works a tenth of the time, power 10 half of it.
+        (now.since(step.began) * (POWER_FULL - power).saturating_sub(1).max(1)).min(REST_MAX)
+    }
+}
+
+impl Pace for Throttle<'_> {
+    fn step(&self) -> u64 {
+        // Small steps let others in between; large ones cost less.
+        if power_of(self.inner) < POWER_FULL { 256 << 10 } else { 1 << 20 }
+    }
+
+    async fn go_on(&self) -> bool {
+        let rest = self.rest();
+        if rest > Duration::ZERO && may_work(self.inner) {
+            let changed = self.inner.rebalance.wanted.listen();
+            let pause = self.inner.env.sleep(rest);
+            futures_util::future::select(changed, pause).await;
+        }
+        let now = Step { began: self.inner.env.now(), foreground: foreground_of(self.inner) };
+        *lock(&self.step) = now;
+        may_work(self.inner)
+    }
+}
+
+fn foreground_of(inner: &Inner) -> u64 {
+    inner.rebalance.asked.load(Ordering::Relaxed)
+}
+
+fn power_of(inner: &Inner) -> u32 {
+    lock(&inner.core).state.rebalance.unwrap_or(0)
+}
+
+fn may_work(inner: &Inner) -> bool {
+    !inner.is_ending() && !inner.rebalance.closing.load(Ordering::SeqCst) && power_of(inner) > 0
+}
+
+/// The files of a group as a plan needs them, copied out so that nobody waits for the planner.
+pub(crate) struct Snapshot {
+    files: Vec<SnapshotFile>,
+    pub disks: Vec<PlanDisk>,
+    groups: BTreeMap<String, FailGroupNo>,
+}
+
+struct SnapshotFile {
+    number: u32,
+    incarnation: u32,
+    copies: u8,
+    placement: Option<FailGroupNo>,
+    striping: Striping,
+    legs: Vec<Leg>,
+}
+
+impl Snapshot {
+    pub fn of(core: &Core) -> Snapshot {
+        let state = &core.state;
+        let mut groups: BTreeMap<String, FailGroupNo> = BTreeMap::new();
+        let au_size = u64::from(state.header.au_size);
+        let mut disks = Vec::new();
+        for (no, disk) in &state.disks {
+            let failgroup = group_no(&mut groups, &disk.failgroup);
+            let end = match disk.shrink_to {
+                0 => u32::MAX,
+                bytes => au_count(bytes, au_size),
+            };
+            let role = match disk.status {
+                DiskStatus::Online => DiskRole::Active,
+                DiskStatus::Dropping => DiskRole::Dropping,
+                DiskStatus::Offline => DiskRole::Offline,
+                DiskStatus::Forcing => DiskRole::Lost,
+            };
+            let capacity = core.space.of_disk(*no).0;
+            disks.push(PlanDisk { disk: DiskNo(*no), failgroup, capacity, end, role });
+        }
+        let files = state.files.values().map(|f| SnapshotFile {
+            number: f.number,
+            incarnation: f.incarnation,
+            copies: f.attributes.copies,
+            placement: f.attributes.placement.as_ref().map(|g| group_no(&mut groups, g)),
+            striping: f.attributes.striping,
+            legs: f.legs.clone(),
+        });
+        let files = files.collect();
+        Snapshot { files, disks, groups }
+    }
+
+    /// The number of a failure group in this snapshot.
+    pub fn group(&mut self, name: &str) -> FailGroupNo {
+        group_no(&mut self.groups, name)
+    }
+
+    pub fn input(&self) -> PlanInput<'_> {
+        let files = self.files.iter().map(|f| PlanFile {
+            number: f.number,
+            incarnation: f.incarnation,
+            copies: f.copies,
+            placement: f.placement,
+            striping: f.striping,
+            legs: &f.legs,
+        });
+        PlanInput { disks: self.disks.clone(), files: files.collect() }
+    }
+}
+
+fn group_no(groups: &mut BTreeMap<String, FailGroupNo>, name: &str) -> FailGroupNo {
+    let next = FailGroupNo(groups.len() as u16);
+    *groups.entry(name.to_owned()).or_insert(next)
+}
+
+/// The task, until the group is dismounted.
+pub(crate) async fn run(inner: Arc<Inner>) {
+    loop {
+        let listener = inner.rebalance.wanted.listen();
+        if inner.is_ending() {
+            return;
+        }
+        let stuck = lock(&inner.rebalance.progress).error.is_some();
+        // Said before it is asked: who closes first tells, and then looks whether we work.
+        inner.rebalance.working.store(true, Ordering::SeqCst);
+        let works = !stuck && may_work(&inner);
+        let wishes = inner.rebalance.wishes.load(Ordering::SeqCst);
+        let result = if works { round(&inner).await } else { Ok(()) };
+        inner.rebalance.working.store(false, Ordering::SeqCst);
+        if let Err(error) = result {
+            let mut progress = lock(&inner.rebalance.progress);
+            // What came meanwhile deserves a try of its own.
+            if inner.rebalance.wishes.load(Ordering::SeqCst) == wishes {
+                progress.error = Some(error.to_string());
+            }
+        }
+        inner.rebalance.ended.notify(usize::MAX);
+        if !works {
+            listener.await;
+        }
+    }
+}
+
+/// Plans and moves; when nothing is left to move, lets go of what is empty.
+async fn round(inner: &Arc<Inner>) -> Result<(), Error> {
+    let (planned, wishes) = {
+        let (snapshot, wishes) = {
+            let core = lock(&inner.core);
+            (Snapshot::of(&core), inner.rebalance.wishes.load(Ordering::SeqCst))
+        };
+        (plan(&snapshot.input()), wishes)
+    };
+    if planned.moves.is_empty() {
+        return finish(inner, &planned, wishes).await;
+    }
+    {
+        let mut progress = lock(&inner.rebalance.progress);
+        progress.total = progress.done + planned.moves.len() as u64;
+        let start = (progress.done, inner.env.now());
+        progress.measured.get_or_insert(start);
+    }
+    let moved = move_all(inner, planned.moves).await?;
+    if moved == 0 && may_work(inner) {
+        let why = "the moves that are left wait for one another, and no disk has a free AU";
+        return Err(Error::NoSpace {
+            group: inner.name.clone(),
+            wanted_mb: inner.au_size >> 20,
+            why: why.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// Does the moves of a plan, as many at once as the power allows. Returns how many came to their
+/// end or turned out to be obsolete.
+async fn move_all(inner: &Arc<Inner>, moves: Vec<Move>) -> Result<u64, Error> {
+    let mut todo: VecDeque<Move> = moves.into();
+    let mut waiting: VecDeque<Move> = VecDeque::new();
+    let mut running = FuturesUnordered::new();
+    let (mut settled, mut failure) = (0, None);
+    loop {
+        let workers = (power_of(inner) as usize).min(WORKERS_MAX);
+        while running.len() < workers && may_work(inner) {
+            if waiting.len() >= WAITING_MAX && !running.is_empty() {
+                break;
+            }
+            let Some(next) = todo.pop_front() else { break };
+            let all = Arc::clone(inner);
+            let task = inner.run("rebalance", async move {
+                relocate::relocate(&all, &next, &Throttle::new(&all)).await
+            });
+            running.push(async move { (next, task.await) });
+        }
+        lock(&inner.rebalance.progress).in_flight = running.len() as u32;
+        let Some((step, result)) = running.next().await else { break };
+        match result {
+            Ok(Moved::Done) => {
+                settled += 1;
+                lock(&inner.rebalance.progress).done += 1;
+                // What waited may have been waiting for this one.
+                todo.extend(waiting.drain(..));
+            }
+            Ok(Moved::Obsolete) => settled += 1,
+            Ok(Moved::NotYet) => waiting.push_back(step),
+            Ok(Moved::Stopped) => {}
+            // One extent that cannot be read must not keep the others where they are.
+            Err(error) => failure = failure.or(Some(error)),
+        }
+        inner.check_running()?;
+    }
+    match failure {
+        Some(error) => Err(error),
+        None => Ok(settled),
+    }
+}
+
+/// Nothing is left to move: disks that are empty and leaving are let go of, disks that shrink are
+/// cut, and the rebalance is over.
+async fn finish(inner: &Arc<Inner>, planned: &Plan, wishes: u64) -> Result<(), Error> {
+    let leaving: Vec<u16> = {
+        let core = lock(&inner.core);
+        let disks = core.state.disks.iter();
+        disks.filter(|(_, d)| d.status.is_leaving()).map(|(no, _)| *no).collect()
+    };
+    let mut kept = Ok(());
+    for no in leaving {
+        if !holds_anything(&lock(&inner.core).state, no) {
+            // One that cannot go keeps no other.
+            kept = kept.and(let_go(inner, no).await);
+        }
+    }
+    kept?;
+    if inner.rebalance.wishes.load(Ordering::SeqCst) != wishes {
+        return Ok(());
+    }
+    if let Some(unplaced) = planned.unplaced.first() {
+        return Err(Error::NoSpace {
+            group: inner.name.clone(),
+            wanted_mb: (unplaced.aus * inner.au_size) >> 20,
+            why: format!("file {} has extents with nowhere to go", unplaced.file),
+        });
+    }
+    let over = inner.change(|core| {
+        let met = inner.rebalance.wishes.load(Ordering::SeqCst) == wishes;
+        let over = met && core.state.rebalance.is_some();
+        Ok((over, if over { vec![Op::Rebalance { power: None }] } else { vec![] }))
+    });
+    if over.await? {
+        *lock(&inner.rebalance.progress) = Progress::default();
+    }
+    Ok(())
+}
+
+fn holds_anything(state: &GroupState, no: u16) -> bool {
+    state.files.values().any(|f| f.legs.iter().any(|leg| leg.disk == no))
+}
+
+/// Takes an empty disk out of the group, then labels it as one that may be unplugged.
+async fn let_go(inner: &Arc<Inner>, no: u16) -> Result<(), Error> {
+    let disk = inner.disk(no);
+    let _labels = inner.rebalance.labels.lock().await;
+    let (all, told) = (Arc::clone(inner), Arc::new(AtomicBool::new(false)));
+    let gone = Arc::clone(&told);
+    let leave = inner.change_disks(move |core| {
+        let wanted = core.state.disks.get(&no).is_some_and(|d| d.status.is_leaving());
+        if !wanted || holds_anything(&core.state, no) {
+            // Somebody changed his mind; or an extent came back to it, which the next plan moves.
+            return Ok(Vec::new());
+        }
+        if core.state.members.contains(&no) {
+            let why = format!("disk {no} still holds metadata that no other disk has room for");
+            return Err(Error::NoSpace { group: all.name.clone(), wanted_mb: 0, why });
+        }
+        core.space.remove_disk(no);
+        all.disks.remove(no);
+        gone.store(true, Ordering::SeqCst);
+        Ok(vec![Op::DiskGone { disk: no }])
+    });
+    leave.await?;
+    let Some(disk) = disk.filter(|_| told.load(Ordering::SeqCst)) else { return Ok(()) };
+    // Nobody looks after it any more: whoever still waits for it is told that it left.
+    disk.left();
+    inner.log.moved.notify(usize::MAX);
+    inner.data.checksums.forget_disk(no);
+    if disk.is_alive() {
+        let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
+        // If this does not come through, the next mount does it.
+        let _ = relabel(&disk, LabelStatus::Former, patience).await;
+    }
+    let kind = IoErrorKind::Gone { reason: "it left the group" };
+    disk.fail(IoError::new(kind, &disk.device().geometry().name, IoOp::Open, 0, 0));
+    Ok(())
+}
+
+impl super::Group {
+    /// The rebalance that is wanted, if one is.
+    pub fn operation(&self) -> Option<Operation> {
+        let inner = &self.inner;
+        let power = lock(&inner.core).state.rebalance?;
+        let progress = lock(&inner.rebalance.progress);
+        let mut operation = Operation {
+            power,
+            actual: progress.in_flight,
+            done: progress.done,
+            total: progress.total.max(progress.done),
+            error: progress.error.clone(),
+            ..Operation::default()
+        };
+        if let Some((at, since)) = progress.measured {
+            let seconds = inner.env.now().since(since).as_secs_f64();
+            let moved = progress.done - at;
+            if seconds > 0.0 && moved > 0 {
+                let rate = moved as f64 / seconds;
+                operation.rate = (rate * 60.0) as u64;
+                let left = (operation.total - operation.done) as f64 / rate;
+                operation.left = Some(Duration::from_secs_f64(left));
+            }
+        }
+        Some(operation)
+    }
+
+    /// REBALANCE: wanted from here on, at that power; 0 stops it. Survives restarts.
+    ///
+    /// # Errors
+    /// The power is out of its range, or the group has stopped.
+    pub async fn rebalance(&self, power: u32) -> Result<(), Error> {
+        check_power(power)?;
+        let op = Op::Rebalance { power: Some(power) };
+        let wish = |_: &mut Core| {
+            self.inner.rebalance.wish();
+            Ok(((), vec![op]))
+        };
+        self.inner.change(wish).await?;
+        self.inner.rebalance.wake();
+        Ok(())
+    }
+
+    /// Waits until no rebalance is wanted, or it is stopped or stuck.
+    ///
+    /// # Errors
+    /// Why it does not go on.
+    pub async fn wait_rebalanced(&self) -> Result<(), Error> {
+        let inner = &self.inner;
+        loop {
+            let listener = inner.rebalance.ended.listen();
+            inner.check_running()?;
+            match self.operation() {
+                None => return Ok(()),
+                Some(Operation { error: Some(why), .. }) => {
+                    return Err(Error::NoSpace { group: inner.name.clone(), wanted_mb: 0, why });
+                }
+                Some(Operation { power: 0, .. }) => return Ok(()),
+                Some(_) => listener.await,
+            }
+        }
+    }
+}
+
+pub(crate) fn check_power(power: u32) -> Result<(), Error> {
+    if power <= POWER_MAX {
+        return Ok(());
+    }
+    Err(Error::BadValue {
+        what: "POWER",
+        value: power.to_string(),
+        allowed: format!("0 (stop) to {POWER_MAX}"),
+    })
+}

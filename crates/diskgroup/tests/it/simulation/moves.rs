@@ -1,0 +1,157 @@
+//! Disks that come and go while everything else goes on.
+
+use std::sync::Arc;
+
+use cellar_diskgroup::{AlterDisks, DiskStatus, DropDisk, NewDisk, Operation};
+
+use super::*;
+
+/// What only runs with moving disks have. Draws from a stream of its own, so that the others are
+/// what they were.
+pub struct Moves {
+    rng: RefCell<Rng>,
+}
+
+impl Moves {
+    /// Adds some disks to the machine that belong to nobody yet.
+    pub fn new(seed: u64, shape: &Shape, rig: &mut Rig) -> Moves {
+        let mut rng = Rng::stream(seed, 79);
+        let first = rig.disks.len();
+        for i in first..first + 1 + rng.below(3) as usize {
+            let options = cellar_io::sim::SimDiskOptions {
+                size: (10 << 20) + shape.au_size * rng.within(16..=40),
+                logical_sector: shape.sector,
+                ..Default::default()
+            };
+            rig.disks.push(rig.sim.disk(&format!("disk{i}"), options));
+        }
+        Moves { rng: RefCell::new(rng) }
+    }
+
+    fn below(&self, n: u64) -> u64 {
+        self.rng.borrow_mut().below(n)
+    }
+}
+
+/// What may be refused at any time, for want of room or of failure groups.
+fn may_be(result: Result<(), Error>, w: &World, what: &str) {
+    match result {
+        Ok(()) => w.say(format!("{what}: done")),
+        Err(Error::NoSpace { why, .. }) => w.say(format!("{what}: no space, {why}")),
+        Err(error) => panic!("{what}: {error}"),
+    }
+}
+
+/// Perhaps changes who takes part.
+pub async fn alter(w: &World, group: &Group) {
+    let Some(moves) = &w.moves else { return };
+    if moves.below(4) > 0 {
+        return;
+    }
+    w.count(|s| s.ops += 1);
+    match moves.below(10) {
+        0..=3 => add(w, moves, group).await,
+        4..=6 => drop_some(w, moves, group).await,
+        7 => {
+            let undropped = group.undrop_disks().await.map(|_| ());
+            may_be(undropped, w, "undrop");
+        }
+        8 => {
+            let power = [0, 1, 8, 64][moves.below(4) as usize];
+            may_be(group.rebalance(power).await, w, &format!("rebalance power {power}"));
+        }
+        _ => wait(w, group).await,
+    }
+}
+
+async fn wait(w: &World, group: &Group) {
+    may_be(group.wait_rebalanced().await, w, "wait for the rebalance");
+}
+
+fn power(moves: &Moves) -> Option<u32> {
+    [None, Some(1), Some(3), Some(16), Some(0)][moves.below(5) as usize]
+}
+
+async fn add(w: &World, moves: &Moves, group: &Group) {
+    let here: Vec<String> = group.disks().into_iter().filter_map(|d| d.path).collect();
+    let free: Vec<usize> = (0..w.rig.disks.len())
+        .filter(|i| !here.contains(&format!("/sim/disk{i}")))
+        .filter(|i| w.plan.is_none_or(|(lost, _)| lost != *i))
+        .collect();
+    if free.is_empty() {
+        return;
+    }
+    let i = free[moves.below(free.len() as u64) as usize];
+    let failgroup = match moves.below(2) {
+        0 if !w.shape.failgroups.is_empty() => Some("A".to_owned()),
+        _ => None,
+    };
+    let device = Arc::clone(&w.rig.disks[i]) as Arc<dyn Device>;
+    let path = format!("/sim/disk{i}");
+    let new = NewDisk { device, path, name: None, failgroup, size: None, force: false };
+    let mut change = AlterDisks { add: vec![new], power: power(moves), ..Default::default() };
+    if moves.below(4) == 0 {
+        change.drop.extend(any_online(w, moves, group));
+    }
+    let what = format!("add disk {i}, drop {:?}, power {:?}", change.drop, change.power);
+    w.say(what.clone());
+    let result = match group.alter_disks(&change).await {
+        // A crash came between its leaving and its label.
+        Err(Error::DiskUnusable { number: 15033, .. }) => {
+            change.add[0].force = true;
+            group.alter_disks(&change).await
+        }
+        other => other,
+    };
+    may_be(result, w, &what);
+}
+
+fn any_online(w: &World, moves: &Moves, group: &Group) -> Option<DropDisk> {
+    // With a leg that is to be lost, dropping another could leave too few.
+    if w.plan.is_some() {
+        return None;
+    }
+    let disks = group.disks();
+    let online: Vec<_> = disks.iter().filter(|d| d.status == DiskStatus::Online).collect();
+    if online.len() < 2 {
+        return None;
+    }
+    let one = online[moves.below(online.len() as u64) as usize];
+    Some(DropDisk { name: one.name.clone(), force: false })
+}
+
+async fn drop_some(w: &World, moves: &Moves, group: &Group) {
+    let gone = group.disks().into_iter().find(|d| d.status == DiskStatus::Offline);
+    let drop: Vec<DropDisk> = match gone {
+        Some(disk) => vec![DropDisk { name: disk.name, force: true }],
+        None => any_online(w, moves, group).into_iter().collect(),
+    };
+    if drop.is_empty() {
+        return;
+    }
+    let change = AlterDisks { drop, power: power(moves), ..Default::default() };
+    let what = format!("drop {:?}, power {:?}", change.drop, change.power);
+    w.say(what.clone());
+    may_be(group.alter_disks(&change).await, w, &what);
+}
+
+/// Before the end: what was begun is done, or waits for room.
+pub async fn settle(w: &World, group: &Group) {
+    if w.moves.is_none() {
+        return;
+    }
+    may_be(group.rebalance(64).await, w, "the last rebalance");
+    wait(w, group).await;
+    match group.operation() {
+        None => {
+            let leaving = |d: &cellar_diskgroup::DiskInfo| {
+                matches!(d.status, DiskStatus::Dropping | DiskStatus::Forcing)
+            };
+            assert!(!group.disks().iter().any(leaving), "who left is gone: {:?}", group.disks());
+        }
+        Some(Operation { error, .. }) => {
+            let why = error.expect("only what is stuck does not end");
+            w.say(format!("it does not end: {why}"));
+        }
+    }
+}
