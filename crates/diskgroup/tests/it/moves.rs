@@ -244,3 +244,34 @@ fn an_extent_moved_to_where_another_file_was_keeps_its_own_checksums_over_a_cras
         group.abandon();
     });
 }
+
+#[test]
+fn a_sector_bad_on_each_copy_in_another_place_keeps_nothing_from_being_read_or_moved() {
+    let shape = Shape { disks: 2, disk_bytes: 80 * MB, ..Shape::default() };
+    let mut rig = Rig::new(12, &shape);
+    let add = vec![new_disk(&mut rig, &shape)];
+    let rig = rig;
+    rig.run(async {
+        let mut spec = rig.spec(&shape);
+        spec.disks.truncate(2);
+        cellar_diskgroup::create(&rig.env(), spec).await.expect("created");
+        let group = rig.mount_with(rig.found_of(&[0, 1]), Default::default()).await;
+        let group = group.expect("mounted");
+        let file = filled(&group, "f", 1, 8 * MB).await;
+        // The first AUs for data, on both disks: behind the head, checksums and checkpoints.
+        for (disk, at) in [(0, 11 * MB + (64 << 10)), (1, 11 * MB + (256 << 10))] {
+            rig.disks[disk].fail_reads_until_written(at..at + 4096);
+        }
+        check_content(&file, 1, 8 * MB).await;
+        for (disk, at) in [(0, 12 * MB), (1, 13 * MB - 4096)] {
+            rig.disks[disk].fail_reads_until_written(at..at + 4096);
+        }
+        let change = AlterDisks { add, power: Some(64), ..AlterDisks::default() };
+        group.alter_disks(&change).await.expect("added");
+        group.wait_rebalanced().await.expect("rebalanced");
+        check_content(&file, 1, 8 * MB).await;
+        sound(&group).await;
+        drop(file);
+        group.dismount().await.expect("dismounted");
+    });
+}
