@@ -1,15 +1,29 @@
-//! Decision 8, model-checked: whatever the order in which disks go and come back, fail in the middle
-//! of a record with or without having it, writes are acknowledged, commits are cut off and mounts
-//! are tried, no mount believes a history that lacks an acknowledged write or a committed epoch, and
-//! no mount is refused for its disks' histories while a confirmed set can be read.
+//! Decision 8, model-checked: whatever the order in which disks go and come back, join the group or
+//! leave it for good because somebody wants it, fail in the middle of a record with or without having
+//! it, writes are acknowledged, commits are cut off and mounts are tried, no mount believes a history
+//! that lacks an acknowledged write or a committed epoch, and no mount is refused for its disks'
+//! histories while a confirmed set can be read.
 //!
 //! Each disk is a failure group of its own and holds a copy of everything. What a disk holds is
 //! reduced to what decides: its newest record (epoch, position, the set it names, the disks it
 //! counts on, the older sets that may still be the committed one), whether that history has
 //! everything committed, and whether its copy has everything acknowledged.
 //!
-//! An event is a mount or a write, from its beginning to its end or to a crash, with every way in
-//! which the disks can fail meanwhile. States that differ in the disks' numbers only count as one.
+//! An event is a mount, a write or a change of who takes part, from its beginning to its end or to a
+//! crash, with every way in which the disks can fail meanwhile. States that differ in the disks'
+//! numbers only count as one.
+//!
+//! Covered are all orders of 6 events without changes, for one to five disks. With changes a group
+//! begins mounted and in use. A change adds disks, drops any number of them, or both in one record
+//! (`DiskJoin`, `DiskLeaving`; then the set follows, record by record), takes drops back, or lets go
+//! of a disk (`DiskGone`), which then is labelled "former" or is unplugged before that and comes back
+//! as it was. Covered are all orders of 4 events for three disks, 3 for four, and for five one change
+//! or write and then 2 mounts (1 with high redundancy). `CELLAR_MODEL_DEPTH` goes deeper, or less
+//! deep.
+//!
+//! What a disk that left knows ends before the record by which it left: that such disks alone are
+//! never believed, and that with others they make no mount worse, follows from the promises above. A
+//! disk that is being dropped is out of the set once its change is through, if any other is left.
 
 use std::collections::{BTreeSet, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -19,6 +33,7 @@ use cellar_diskgroup::rules::{
     Candidate, choose, is_proven, is_proven_change, may_go_on, target_size,
 };
 
+mod change;
 mod run;
 
 use run::{Phase, Run};
@@ -33,7 +48,10 @@ struct Tip {
     /// Tells histories apart; 0 is none.
     id: u8,
     members: Mask,
+    /// Disks in sync, those that are being dropped among them.
     online: Mask,
+    /// Disks in sync that are being dropped.
+    leaving: Mask,
     /// Sets before `members` that may still be the committed one: bit n is the set with mask n.
     before: u32,
     /// Whether everything committed is in it.
@@ -63,9 +81,24 @@ struct Found {
     event: u16,
 }
 
+/// What can come next: its name, how it begins, and the disk that is labelled as none of the
+/// group's once it is through, or is unplugged before that.
+struct Event {
+    what: String,
+    begun: Vec<State>,
+    former: Mask,
+}
+
 struct Model {
     redundancy: Redundancy,
+    /// All disks there are.
     disks: u8,
+    /// Those that the group is created of.
+    at_first: u8,
+    /// Disks also come and go because somebody wants it.
+    changes: bool,
+    /// The number of the last event that may be other than a mount.
+    uses: usize,
 }
 
 fn bits(mask: Mask) -> impl Iterator<Item = u8> {
@@ -94,19 +127,8 @@ fn list(mask: Mask) -> Vec<u16> {
 }
 
 impl Model {
-    /// What the committer's rule chooses, whatever the numbers of the disks are.
-    fn choices(&self, current: Mask, in_sync: Mask) -> Vec<Mask> {
-        let kept = current & in_sync;
-        let wanted = target_size(self.redundancy, size(in_sync));
-        if size(kept) >= wanted {
-            return vec![current];
-        }
-        let more = wanted - size(kept);
-        subsets(in_sync & !kept).filter(|s| size(*s) == more).map(|s| kept | s).collect()
-    }
-
     fn start(&self) -> State {
-        let all: Mask = (1 << self.disks) - 1;
+        let all: Mask = (1 << self.at_first) - 1;
         let candidates: Vec<Candidate> =
             bits(all).map(|d| Candidate { disk: d.into(), failgroup: format!("F{d}") }).collect();
         let chosen = choose(self.redundancy, &[], &candidates);
@@ -116,7 +138,16 @@ impl Model {
         for d in bits(members) {
             s.tips[usize::from(d)] = tip;
         }
-        s
+        if !self.changes {
+            return s;
+        }
+        // In use already: all of them answered, and nothing was under way when they were mounted.
+        let begun = self.mount(&s, (1 << self.disks) - 1).expect("nothing happened yet");
+        let mut whole = None;
+        self.to_the_end(begun, &mut Seen::default(), &mut |end| {
+            whole = whole.or(end.running.filter(|r| r.alive & all == all).map(|_| end));
+        });
+        whole.expect("a group can be mounted")
     }
 
     /// The members that have the history and those that lag, if it is proven.
@@ -194,19 +225,22 @@ impl Model {
     }
 
     /// All mounts that can be tried next.
-    fn mounts(&self, s: &State) -> Result<Vec<(String, Vec<State>)>, String> {
+    fn mounts(&self, s: &State) -> Result<Vec<Event>, String> {
         let all: Mask = (1 << self.disks) - 1;
+        // Disks that nobody knows make no difference.
+        let strangers = all & !s.known();
         let mut out = Vec::new();
-        for here in 1..=all {
+        for here in subsets(all & !strangers).filter(|here| *here != 0) {
             let what = format!("mount {here:05b}");
-            let begun = self.mount(s, here).map_err(|why| format!("  {what}\n{why}"))?;
-            out.push((what, begun));
+            let begun =
+                self.mount(s, here | strangers).map_err(|why| format!("  {what}\n{why}"))?;
+            out.push(Event::new(what, begun));
         }
         Ok(out)
     }
 
     /// All writes that can be tried next.
-    fn writes(&self, s: &State) -> Vec<(String, Vec<State>)> {
+    fn writes(&self, s: &State) -> Vec<Event> {
         let Some(run) = s.running else { return Vec::new() };
         let mut out = Vec::new();
         for gone in subsets(run.alive) {
@@ -214,7 +248,7 @@ impl Model {
                 let alive = run.alive & !gone;
                 let run = Run { alive, phase: Phase::TakeOut { logged, acknowledge: true }, ..run };
                 let what = format!("lose {gone:05b}, write, logged {logged}");
-                out.push((what, vec![State { running: Some(run), ..*s }]));
+                out.push(Event::new(what, vec![State { running: Some(run), ..*s }]));
             }
         }
         out
@@ -239,7 +273,7 @@ impl Model {
                     .chunks(share)
                     .map(|part| {
                         let (seen, from) = (&seen, &from);
-                        scope.spawn(move || self.expand(part, last, seen, from))
+                        scope.spawn(move || self.expand(part, (n, last), seen, from))
                     })
                     .collect();
                 parts.into_iter().map(|p| p.join().expect("it does not panic")).collect()
@@ -262,34 +296,45 @@ impl Model {
     fn expand(
         &self,
         part: &[(State, u32)],
-        last: bool,
+        (n, last): (usize, bool),
         seen: &Seen,
         from: &[(u32, u16)],
     ) -> Result<Vec<Found>, String> {
         let mut found = Vec::new();
         let mut here = Seen::default();
         for (state, number) in part {
-            let mounts = self.mounts(state).map_err(|why| {
-                let path = self.path(from, *number).join("\n");
-                let (kind, disks) = (self.redundancy, self.disks);
-                format!("{kind:?}, {disks} disks, after\n{path}\n{why}\n{state:#?}")
-            })?;
+            let mounts = self.mounts(state).map_err(|why| self.told(from, *number, &why, state))?;
             if last {
                 continue;
             }
             let mut ends = Seen::default();
-            let events = mounts.into_iter().chain(self.writes(state));
-            for (event, (_, begun)) in (0u16..).zip(events) {
-                self.to_the_end(begun, &mut ends, &mut |end| {
+            let mut events = mounts;
+            if n <= self.uses {
+                events.extend(self.writes(state).into_iter().chain(self.changes(state)));
+            }
+            for (number_of, event) in (0u16..).zip(events) {
+                let (mut broken, what) = (None, event.what.clone());
+                self.ends_of(event, &mut ends, &mut |end| {
+                    broken = broken.or(Model::broken(&end));
                     let end = end.plain(self.disks);
                     let digest = digest(&end);
                     if !seen.contains(&digest) && here.insert(digest) {
-                        found.push(Found { state: end, number: *number, event });
+                        found.push(Found { state: end, number: *number, event: number_of });
                     }
                 });
+                if let Some(why) = broken {
+                    return Err(self.told(from, *number, &format!("  {what}\n{why}"), state));
+                }
             }
         }
         Ok(found)
+    }
+
+    /// Which promise was broken, and how.
+    fn told(&self, from: &[(u32, u16)], number: u32, why: &str, state: &State) -> String {
+        let path = self.path(from, number).join("\n");
+        let (kind, disks) = (self.redundancy, self.disks);
+        format!("{kind:?}, {disks} disks, after\n{path}\n{why}\n{state:#?}")
     }
 
     /// The events that led to a state.
@@ -306,12 +351,12 @@ impl Model {
             let mut next = BTreeSet::new();
             for state in &at {
                 let all = self.mounts(state).unwrap_or_default();
-                let all = all.into_iter().chain(self.writes(state));
-                let Some((what, begun)) = all.into_iter().nth(event.into()) else { continue };
+                let all = all.into_iter().chain(self.writes(state)).chain(self.changes(state));
+                let Some(event) = all.into_iter().nth(event.into()) else { continue };
                 if next.is_empty() {
-                    path.push(format!("  {what}"));
+                    path.push(format!("  {}", event.what));
                 }
-                self.to_the_end(begun, &mut Seen::default(), &mut |end| {
+                self.ends_of(event, &mut Seen::default(), &mut |end| {
                     next.insert(end.plain(self.disks));
                 });
             }
@@ -358,7 +403,7 @@ impl Digest {
     }
 
     fn tip(self, t: &Tip) -> Digest {
-        let bytes = [t.epoch, t.lsn, t.id, t.members, t.online, u8::from(t.knows), 0, 0];
+        let bytes = [t.epoch, t.lsn, t.id, t.members, t.online, u8::from(t.knows), t.leaving, 0];
         self.word(u64::from_le_bytes(bytes)).word(t.before.into())
     }
 
@@ -384,7 +429,21 @@ fn digest(of: &State) -> u128 {
 /// Bit n of entry d: the set with mask n has disk d.
 const WITH: [u32; 5] = [0xaaaa_aaaa, 0xcccc_cccc, 0xf0f0_f0f0, 0xff00_ff00, 0xffff_0000];
 
+impl Event {
+    fn new(what: String, begun: Vec<State>) -> Event {
+        Event { what, begun, former: 0 }
+    }
+}
+
 impl State {
+    /// Disks that some history names.
+    fn known(&self) -> Mask {
+        let run = self.running.map(|run| run.tip);
+        let tips = self.tips.iter().chain(&run).filter(|t| t.id != 0);
+        let of = |t: &Tip| masks(t.before).fold(t.members | t.online, |all, set| all | set);
+        tips.fold(0, |all, t| all | of(t))
+    }
+
     /// The same state with the smallest numbers that tell the same, disks sorted.
     fn plain(self, disks: u8) -> State {
         let n = usize::from(disks);
@@ -398,6 +457,7 @@ impl State {
         // What can be told of a disk without naming another.
         let role = |t: &Tip, d: usize| {
             let of = u64::from(t.members >> d & 1) << 1 | u64::from(t.online >> d & 1);
+            let of = of << 1 | u64::from(t.leaving >> d & 1);
             of << 8 | u64::from((t.before & WITH[d]).count_ones())
         };
         let key = |d: usize| {
@@ -434,6 +494,7 @@ impl State {
         let tip = |t: &Tip| Tip {
             members: mask(t.members),
             online: mask(t.online),
+            leaving: mask(t.leaving),
             before: sets(t.before),
             ..*t
         };
@@ -489,28 +550,57 @@ fn permute<K: PartialEq>(
     }
 }
 
-fn check(redundancy: Redundancy, disks: u8) {
+fn check(model: Model, depth: usize) {
     let asked = std::env::var("CELLAR_MODEL_DEPTH").ok().and_then(|v| v.parse().ok());
-    let depth = asked.unwrap_or(6);
-    match (Model { redundancy, disks }).check(depth) {
-        Ok(states) => eprintln!("{redundancy:?}, {disks} disks, {depth} events: {states} states"),
+    let depth = asked.unwrap_or(depth);
+    let Model { redundancy, disks, at_first, changes, .. } = model;
+    let come_and_go = if changes { format!(" of {disks} that come and go") } else { String::new() };
+    match model.check(depth) {
+        Ok(states) => {
+            eprintln!("{redundancy:?}, {at_first}{come_and_go}, {depth} events: {states} states");
+        }
         Err(why) => panic!("{why}"),
     }
+}
+
+fn check_failures(redundancy: Redundancy, disks: u8) {
+    check(Model { redundancy, disks, at_first: disks, changes: false, uses: usize::MAX }, 6);
 }
 
 #[test]
 fn no_order_of_events_breaks_a_promise_of_one_to_three_disks() {
     for redundancy in [Redundancy::Normal, Redundancy::High] {
-        (1..=3).for_each(|disks| check(redundancy, disks));
+        (1..=3).for_each(|disks| check_failures(redundancy, disks));
     }
 }
 
 #[test]
 fn no_order_of_events_breaks_a_promise_of_four_disks() {
-    check(Redundancy::Normal, 4);
+    check_failures(Redundancy::Normal, 4);
 }
 
 #[test]
 fn no_order_of_events_breaks_a_promise_of_five_disks() {
-    check(Redundancy::High, 5);
+    check_failures(Redundancy::High, 5);
+}
+
+fn check_changes(redundancy: Redundancy, at_first: u8, disks: u8, uses: usize, depth: usize) {
+    check(Model { redundancy, disks, at_first, changes: true, uses }, depth);
+}
+
+#[test]
+fn no_order_of_changes_breaks_a_promise_of_up_to_three_disks() {
+    (1..=3).for_each(|at_first| check_changes(Redundancy::Normal, at_first, 3, 4, 4));
+}
+
+#[test]
+fn no_order_of_changes_breaks_a_promise_of_four_disks() {
+    (2..=4).for_each(|at_first| check_changes(Redundancy::Normal, at_first, 4, 3, 3));
+}
+
+#[test]
+fn no_order_of_changes_breaks_a_promise_of_five_disks() {
+    check_changes(Redundancy::Normal, 5, 5, 1, 3);
+    check_changes(Redundancy::High, 3, 5, 1, 2);
+    check_changes(Redundancy::High, 5, 5, 1, 2);
 }

@@ -1,6 +1,6 @@
 //! What a mount does, record by record, as `meta/commit.rs` does it.
 
-use super::{Mask, Model, Seen, State, Tip, bits, digest, list, masks, may_go_on, size, subsets};
+use super::{Event, Mask, Model, Seen, State, Tip, bits, digest, list, masks, may_go_on, subsets};
 
 /// A mount under way or in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +40,13 @@ pub enum Phase {
     Record {
         acknowledge: bool,
     },
+    /// Who takes part becomes this, perhaps behind a record that was queued.
+    Change {
+        online: Mask,
+        leaving: Mask,
+        queued: bool,
+        logged: bool,
+    },
 }
 
 impl Phase {
@@ -51,6 +58,9 @@ impl Phase {
             Phase::TakeOut { logged, acknowledge } => [3, logged.into(), acknowledge.into()],
             Phase::Regrow { logged, acknowledge } => [4, logged.into(), acknowledge.into()],
             Phase::Record { acknowledge } => [5, acknowledge.into(), 0],
+            Phase::Change { online, leaving, queued, logged } => {
+                [6 | u8::from(queued) << 3 | u8::from(logged) << 4, online, leaving]
+            }
         }
     }
 }
@@ -69,6 +79,22 @@ impl Model {
                 _ => end(s),
             }
         }
+    }
+
+    /// Every end of an event.
+    pub fn ends_of(&self, event: Event, seen: &mut Seen, end: &mut dyn FnMut(State)) {
+        let Event { begun, former, .. } = event;
+        if former == 0 {
+            return self.to_the_end(begun, seen, end);
+        }
+        self.to_the_end(begun, &mut Seen::default(), &mut |s| {
+            end(s);
+            if s.running.is_some() {
+                let mut s = s;
+                bits(former).for_each(|d| s.tips[usize::from(d)] = Tip::default());
+                end(s);
+            }
+        });
     }
 
     fn step(&self, s: &State, run: Run, todo: &mut Vec<State>) {
@@ -90,12 +116,13 @@ impl Model {
             Phase::NewEpoch { missing } => {
                 let members = run.members & run.alive;
                 let run = Run { members, ..run };
-                if !allowed(run.committed, members) {
+                if !run.may_go_on(members) {
                     todo.push(State { running: None, ..*s });
                     return;
                 }
                 let online = run.tip.online & !missing;
-                let next = Tip { epoch: run.tip.epoch + 1, members, online, ..run.tip };
+                let leaving = run.tip.leaving & !missing;
+                let next = Tip { epoch: run.tip.epoch + 1, members, online, leaving, ..run.tip };
                 let phase = Phase::TakeOut { logged: false, acknowledge: false };
                 write(s, run, next, members, phase, todo);
             }
@@ -108,11 +135,12 @@ impl Model {
                 let members = run.members & !failed;
                 let run = Run { members, ..run };
                 let online = run.tip.online & !failed;
-                if online == 0 || !allowed(run.committed, members) {
+                if online == 0 || !run.may_go_on(members) {
                     todo.push(State { running: None, ..*s });
                     return;
                 }
-                let next = Tip { epoch: run.tip.epoch + 1, members, online, ..run.tip };
+                let leaving = run.tip.leaving & !failed;
+                let next = Tip { epoch: run.tip.epoch + 1, members, online, leaving, ..run.tip };
                 write(s, run, next, members, run.phase, todo);
             }
             Phase::Regrow { logged, acknowledge } => {
@@ -122,17 +150,22 @@ impl Model {
                 let phase = Phase::TakeOut { logged: false, acknowledge };
                 write(s, run, run.tip, run.members, phase, todo);
             }
+            Phase::Change { online, leaving, queued: true, logged } => {
+                let phase = Phase::Change { online, leaving, queued: false, logged };
+                write(s, run, run.tip, run.members, phase, todo);
+            }
+            Phase::Change { online, leaving, queued: false, logged } => {
+                let next = Tip { online, leaving, ..run.tip };
+                let phase = Phase::TakeOut { logged, acknowledge: false };
+                write(s, run, next, run.members, phase, todo);
+            }
         }
     }
 
     fn regrow(&self, s: &State, run: Run, after: (bool, bool), todo: &mut Vec<State>) {
         let (logged, acknowledge) = after;
-        let in_sync = run.tip.online & run.alive;
         let mut grows = false;
-        for wanted in self.choices(run.members, in_sync) {
-            if size(wanted) <= size(run.members) {
-                continue;
-            }
+        for wanted in self.next_sets(&run) {
             grows = true;
             // Each new one may fail before or after it got its checkpoint.
             let new = wanted & !run.members;
@@ -149,9 +182,10 @@ impl Model {
                         todo.push(at(&s, run, phase));
                         continue;
                     }
-                    let run = Run { members: wanted, ..run };
+                    // Who leaves has the record, too.
+                    let run = Run { members: run.members | wanted, ..run };
                     let next = Tip { epoch: run.tip.epoch + 1, members: wanted, ..run.tip };
-                    write(&s, run, next, wanted, phase, todo);
+                    write(&s, run, next, run.members, phase, todo);
                 }
             }
         }
@@ -174,20 +208,26 @@ fn at(s: &State, run: Run, phase: Phase) -> State {
     State { running: Some(Run { phase, ..run }), ..*s }
 }
 
-fn allowed(committed: u32, left: Mask) -> bool {
-    let sets: Vec<Vec<u16>> = masks(committed).map(list).collect();
-    may_go_on(&sets, &list(left))
+impl Run {
+    fn may_go_on(&self, left: Mask) -> bool {
+        let sets: Vec<Vec<u16>> = masks(self.committed).map(list).collect();
+        may_go_on(&sets, &list(left))
+    }
 }
 
 /// Writes a record to `targets` and goes on with `phase`: each target has it, fails without it, or
-/// fails with it; or there is a crash, and any of them have it.
+/// fails with it; or there is a crash, and any of them have it. A target that failed before does
+/// not get it.
 fn write(s: &State, run: Run, next: Tip, targets: Mask, phase: Phase, todo: &mut Vec<State>) {
     let before = |tip: &Tip| match next.members == tip.members {
         false => tip.before | 1 << tip.members,
+        // A record that names the set confirms nothing.
+        true if next.epoch != tip.epoch => tip.before,
         true => 0,
     };
     let record = Tip { id: s.next + 1, lsn: run.tip.lsn + 1, before: before(&run.tip), ..next };
-    for has in subsets(targets) {
+    let answer = targets & run.alive;
+    for has in subsets(answer) {
         let mut s = State { next: s.next + 1, ..*s };
         for d in bits(has) {
             // A disk whose checkpoint is newer may have less in doubt than others.
@@ -196,17 +236,17 @@ fn write(s: &State, run: Run, next: Tip, targets: Mask, phase: Phase, todo: &mut
             *own = Tip { before: before(own), ..record };
         }
         todo.push(State { running: None, ..s });
-        for failed in subsets(targets).filter(|f| has | f == targets) {
+        for failed in subsets(answer).filter(|f| has | f == answer) {
             let mut s = s;
             let mut run = Run { tip: record, alive: run.alive & !failed, ..run };
-            if failed == 0 {
+            if failed == 0 && answer == targets {
                 for tip in &mut s.tips {
                     tip.knows = tip.id == record.id;
                 }
-                if next.members == targets {
-                    run.committed = 1 << targets;
-                }
+                run.committed = 1 << next.members;
             }
+            // Who leaves the set gets no more records, whether or not this one came through.
+            run.members &= next.members;
             todo.push(at(&s, run, phase));
         }
     }
