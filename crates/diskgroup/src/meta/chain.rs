@@ -200,14 +200,18 @@ impl History {
         let mut before = Vec::new();
         for record in &self.records {
             let old = members.clone();
+            let mut names_set = false;
             for op in &record.ops {
                 if let Op::Members { members: new } = op {
                     members.clone_from(new);
+                    names_set = true;
                 }
             }
             if old != members {
                 before.push(old);
-            } else if !record.is_quiet() {
+            } else if !record.is_quiet() && !names_set {
+                // One that names the set it finds may follow a change that did not come through:
+                // the disk that failed then was one that was to leave the set.
                 before.clear();
             }
         }

@@ -16,7 +16,7 @@ use crate::disk::{Disk, lock};
 use crate::group::inner::{Batch, Inner, LogRoom, Request};
 use crate::meta::checkpoint::{self, Target};
 use crate::meta::labels::{Patience, relabel};
-use crate::meta::rules;
+use crate::meta::rules::{self, Candidate};
 use crate::on_disk::checkpoint::{EncodedCheckpoint, chunks_for, encode};
 use crate::on_disk::label::LabelStatus;
 use crate::on_disk::layout::{
@@ -402,10 +402,10 @@ impl Committer {
             };
             let mut candidates = Committer::candidates(&self.inner);
             candidates.retain(|c| !full.contains(&c.disk));
-            let wanted = rules::choose(redundancy, &current, &candidates);
+            let leaving = self.leaving_members(&current);
+            let wanted = rules::next_set(redundancy, &current, &candidates, &leaving);
             let new: Vec<u16> = wanted.iter().copied().filter(|d| !current.contains(d)).collect();
-            let grows = !new.is_empty() && wanted.len() > current.len();
-            if wanted.is_empty() || !(grows || self.a_leaving_one_goes(&current, &wanted)) {
+            if wanted == current {
                 return Ok(());
             }
             let roomy = self.make_areas(&new);
@@ -443,12 +443,8 @@ impl Committer {
                 apply_all(&mut core.state, &[Op::Epoch { epoch }, Op::Members { members }])
             };
             self.write_set(&payload, wanted.clone()).await?;
-            // If it did not reach all of them, the old set is the committed one, and who is to go
-            // is still needed for a majority of it.
-            if self.committed == [wanted.clone()] {
-                for no in current.iter().filter(|no| !wanted.contains(no)) {
-                    self.forget_member(*no);
-                }
+            for no in current.iter().filter(|no| !wanted.contains(no)) {
+                self.forget_member(*no);
             }
             for no in &new {
                 self.inner.data.dirty_log.joined(*no);
@@ -456,16 +452,19 @@ impl Committer {
             if !self.failed_disks().is_empty() {
                 Box::pin(self.take_out_failed()).await?;
             }
-            return Ok(());
         }
     }
 
-    /// Whether a set lacks, of the present one, a disk that is being dropped. (It may lack another
-    /// too: four failure groups have a set of three, after five that had one of five.)
-    fn a_leaving_one_goes(&self, current: &[u16], wanted: &[u16]) -> bool {
+    /// The members that are here, in sync and being dropped.
+    fn leaving_members(&self, current: &[u16]) -> Vec<Candidate> {
+        let disks = self.inner.disks_in_sync();
         let core = lock(&self.inner.core);
-        let mut gone = current.iter().filter(|no| !wanted.contains(no));
-        gone.any(|no| core.state.disks.get(no).is_some_and(|d| d.status.is_leaving()))
+        let goes = |no: &u16| core.state.disks.get(no).is_some_and(|d| d.status.is_leaving());
+        disks
+            .iter()
+            .filter(|d| d.is_alive() && current.contains(&d.no) && goes(&d.no))
+            .map(|d| Candidate { disk: d.no, failgroup: d.failgroup.clone() })
+            .collect()
     }
 
     /// The newest set, as the state has it.

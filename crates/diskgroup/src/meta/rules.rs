@@ -102,6 +102,31 @@ pub fn choose(redundancy: Redundancy, current: &[u16], in_sync: &[Candidate]) ->
     members
 }
 
+/// The set that comes after `current`, one step on the way to the one that [`choose`] says of the
+/// disks that `stay`; `current` itself when it stays what it is. `go` are its disks in sync that are
+/// being dropped: they leave one after the other, and a lone one not before another has joined it.
+///
+/// Whoever finds all of a new set believes it, so the disks that a single record takes out must
+/// never be enough of the old one to be believed without the others.
+pub fn next_set(
+    redundancy: Redundancy,
+    current: &[u16],
+    stay: &[Candidate],
+    go: &[Candidate],
+) -> Vec<u16> {
+    let (Some((_, go_later)), Some(company)) = (go.split_first(), stay.first()) else {
+        let wanted = choose(redundancy, current, stay);
+        return if wanted.len() > current.len() { wanted } else { current.to_vec() };
+    };
+    if let [lone] = current {
+        let mut both = vec![*lone, company.disk];
+        both.sort_unstable();
+        return both;
+    }
+    let in_sync: Vec<Candidate> = stay.iter().chain(go_later).cloned().collect();
+    choose(redundancy, current, &in_sync)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,6 +143,19 @@ mod tests {
         assert_eq!(choose(n, &[], &disks(&["A", "B", "C", "D"])), [0, 1, 2]);
         assert_eq!(choose(Redundancy::High, &[], &disks(&["A", "B", "C", "D"])), [0, 1, 2]);
         assert_eq!(choose(Redundancy::High, &[], &disks(&["A", "B", "C", "D", "E"])).len(), 5);
+    }
+
+    #[test]
+    fn dropped_disks_leave_the_set_one_after_the_other() {
+        let n = Redundancy::Normal;
+        let all = disks(&["A", "B", "C", "D", "E"]);
+        assert_eq!(next_set(n, &[0, 1, 2], &all[2..], &all[..2]), [1, 2, 3]);
+        assert_eq!(next_set(n, &[1, 2, 3], &all[2..], &all[1..2]), [2, 3, 4]);
+        assert_eq!(next_set(n, &[0], &all[1..2], &all[..1]), [0, 1], "a lone one has company");
+        assert_eq!(next_set(n, &[0, 1], &all[1..2], &all[..1]), [1]);
+        assert_eq!(next_set(n, &[0, 1], &[], &all[..2]), [0, 1], "somebody must hold it");
+        let five = next_set(Redundancy::High, &[0, 1, 2, 3, 4], &all[..4], &all[4..]);
+        assert_eq!(five, [0, 1, 2], "four are no set");
     }
 
     #[test]
