@@ -203,7 +203,7 @@ fn what_somebody_may_want_is_not_taken_for_a_disk() {
 #[test]
 fn the_demo_tells_the_whole_story() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let text = done(dir.path(), &["demo", "--scale", "0.05"]);
+    let text = done(dir.path(), &["demo", "--scale", "0.1"]);
     for part in
         ["DATA_0002 gone", "0 failed, 0 wrong", "0 copies that differ", "Where the time went"]
     {

@@ -202,7 +202,7 @@ impl Error {
             Error::NotEmpty { .. } => "drop its files first, or DROP DIRECTORY ... FORCE".into(),
             Error::BadValue { allowed, .. } => format!("use {allowed}"),
             Error::NoSpace { .. } => {
-                "drop files, or add a disk; cellar asm lsdg shows what fits".into()
+                "drop files; cellar asm DIR lsdg shows what fits".into()
             }
             Error::HasFiles { .. } => "DROP DISKGROUP ... INCLUDING CONTENTS".into(),
             Error::FailGroups { .. } => {

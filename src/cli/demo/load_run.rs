@@ -30,12 +30,21 @@ pub struct Tally {
     pub first_error: Option<String>,
 }
 
+/// After a query that failed.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// Queries under way.
 pub struct Queries {
     /// When they began.
     pub began: Instant,
     stop: Arc<AtomicBool>,
-    task: Handle<Tally>,
+    task: Option<Handle<Tally>>,
+}
+
+impl Drop for Queries {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+    }
 }
 
 impl Queries {
@@ -66,23 +75,29 @@ impl Queries {
                         difference.to_string()
                     }),
                 };
+                if error.is_some() {
+                    // One that fails at once must not keep others from their turn.
+                    env.sleep(PAUSE).await;
+                }
                 tally.first_error = tally.first_error.take().or(error);
             }
             tally
         };
         let began = place.env.now();
-        Queries { began, stop, task: place.env.run("demo queries", task) }
+        Queries { began, stop, task: Some(place.env.run("demo queries", task)) }
     }
 
     /// Lets the running query end, and counts.
     ///
     /// # Errors
     /// The task is gone.
-    pub async fn stop(self) -> Result<Tally, Fault> {
+    pub async fn stop(mut self) -> Result<Tally, Fault> {
         self.stop.store(true, Ordering::Release);
-        self.task
-            .await
-            .ok_or_else(|| Fault::failed("CELLAR-00600: the queries stopped by themselves"))
+        let tally = match self.task.take() {
+            Some(task) => task.await,
+            None => None,
+        };
+        tally.ok_or_else(|| Fault::failed("CELLAR-00600: the queries stopped by themselves"))
     }
 }
 

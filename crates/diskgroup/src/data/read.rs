@@ -292,12 +292,17 @@ async fn read_leg(
     let at = au_offset(leg.au, inner.au_size) + s.au_offset;
     let read = disk.read(io, at, buffers);
     if !file.attributes.checksums {
-        return read.await.map_or(LegRead::Bad, LegRead::Good);
+        let read = read.await;
+        if read.is_err() {
+            inner.tell_if_dead(&disk);
+        }
+        return read.map_or(LegRead::Bad, LegRead::Good);
     }
     // Looked up while the device works. A write that comes between makes them differ, as it would
     // in the other order; the reader then asks again with the range held.
     let (read, wanted) = join(read, expected(inner, &disk, leg, s)).await;
     let Ok(buffers) = read else {
+        inner.tell_if_dead(&disk);
         return LegRead::Bad;
     };
     if wanted.contains(&UNKNOWN) && !inner.read_only {

@@ -728,6 +728,14 @@ impl Inner {
         Ok(())
     }
 
+    /// A read failed, and goes on with another copy: if it was the end of the disk, its departure
+    /// begins, although nobody waits for it.
+    pub fn tell_if_dead(&self, disk: &Disk) {
+        if !disk.is_alive() {
+            self.log.wanted.notify(1);
+        }
+    }
+
     /// What to do when a leg could not be written or flushed: wait for the epoch without it.
     /// Whatever the reason was: we ask for nothing that a disk of the group could not do, and a
     /// copy that lacks a write which others have must not be read again.

@@ -222,8 +222,11 @@ impl Group {
         let task = async move {
             // After the end too, as long as somebody waits for a disk.
             while !inner.is_stopped() || inner.disks.all().values().any(|d| d.load() > 0) {
-                for disk in inner.disks.all().values().filter(|d| d.is_alive()) {
-                    disk.check_timeout(inner.disk_timeout);
+                for disk in inner.disks_in_sync() {
+                    if disk.is_alive() {
+                        disk.check_timeout(inner.disk_timeout);
+                    }
+                    // Also one that a read found dead: who reads waits for no epoch.
                     if !disk.is_alive() {
                         inner.log.wanted.notify(1);
                     }
@@ -363,12 +366,12 @@ impl Group {
     /// wants anything of it. Whether there is still a mount to look after.
     pub async fn probe_disks(&self) -> bool {
         let inner = &self.inner;
-        let mut disks = inner.disks_in_sync();
-        disks.retain(|d| d.is_alive());
-        for disk in disks {
-            let block = crate::on_disk::layout::BLOCK;
-            // What a failure means is noted by the disk itself.
-            let _ = disk.read_at(Io::FOREGROUND, 0, block).await;
+        for disk in inner.disks_in_sync() {
+            if disk.is_alive() {
+                let block = crate::on_disk::layout::BLOCK;
+                // What a failure means is noted by the disk itself.
+                let _ = disk.read_at(Io::FOREGROUND, 0, block).await;
+            }
             if !disk.is_alive() {
                 inner.log.wanted.notify(1);
             }

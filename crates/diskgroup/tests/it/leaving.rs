@@ -86,3 +86,35 @@ fn nothing_is_on_its_way_to_a_disk_when_a_group_was_let_go_of() {
         .unwrap();
     }
 }
+
+#[test]
+fn a_disk_that_is_gone_leaves_although_nobody_does_anything_but_read() {
+    for checksums in [true, false] {
+        let shape = Shape { disks: 3, ..Shape::default() };
+        let rig = Rig::new(64, &shape);
+        rig.run(async {
+            rig.create(&shape).await.unwrap();
+            let group = rig.mount().await.unwrap();
+            let spec = FileSpec { checksums: Some(checksums), ..FileSpec::new(FileType::Datafile) };
+            let file = group.create_file(&spec).await.unwrap();
+            file.set_size(6 << 20).await.unwrap();
+            file.write_at(Io::SCAN, 0, Bytes::from(vec![7; 6 << 20]), Durability::Durable)
+                .await
+                .unwrap();
+            group.publish(&file, "f", false).await.unwrap();
+            drop(file);
+            group.dismount().await.unwrap();
+            let group = rig.mount().await.unwrap();
+            let file = group.open("f").unwrap();
+            rig.disks[1].vanish();
+            for _ in 0..20 {
+                let read = file.read_at(Io::SCAN, 0, 6 << 20).await.unwrap();
+                assert!(read.iter().all(|b| *b == 7));
+            }
+            rig.env().sleep(Duration::from_secs(1)).await;
+            assert_eq!(group.info().offline_disks, 1, "a read found it, and that is enough");
+            drop(file);
+            group.dismount().await.unwrap();
+        });
+    }
+}
