@@ -226,7 +226,7 @@ mod tests {
         let io = std::io::Error::other(parquet);
         let error = from_datafusion(&DataFusionError::IoError(io));
         assert_eq!((error.number, error.sqlstate), (15041, "53100"));
-        assert!(error.to_string().contains("Next: drop files, or add a disk"), "{error}");
+        assert!(error.to_string().contains("Next: drop files"), "{error}");
     }
 
     #[test]
