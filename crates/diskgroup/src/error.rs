@@ -201,9 +201,7 @@ impl Error {
             Error::BadName { .. } => "use letters, digits, _ $ # . and -".into(),
             Error::NotEmpty { .. } => "drop its files first, or DROP DIRECTORY ... FORCE".into(),
             Error::BadValue { allowed, .. } => format!("use {allowed}"),
-            Error::NoSpace { .. } => {
-                "drop files; cellar asm DIR lsdg shows what fits".into()
-            }
+            Error::NoSpace { .. } => "drop files; cellar asm DIR lsdg shows what fits".into(),
             Error::HasFiles { .. } => "DROP DISKGROUP ... INCLUDING CONTENTS".into(),
             Error::FailGroups { .. } => {
                 "give more disks in other failure groups, or EXTERNAL REDUNDANCY".into()
