@@ -49,7 +49,7 @@ pub(crate) trait Pace: Send + Sync {
     fn go_on(&self) -> impl Future<Output = bool> + Send;
 }
 
-/// Gives the new place back unless the move comes to its end.
+/// A move under way: what it moves, and from where.
 struct Claim {
     inner: Arc<Inner>,
     key: (u32, u32),

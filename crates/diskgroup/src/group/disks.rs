@@ -85,10 +85,10 @@ impl Group {
 
     async fn alter_to_the_end(&self, change: &AlterDisks) -> Result<(), Error> {
         let inner = &self.inner;
-        inner.check_writable()?;
         let power = change.power.unwrap_or(POWER_DEFAULT);
         check_power(power)?;
         let _labels = inner.rebalance.labels.lock().await;
+        inner.check_writable()?;
         let planned = self.plan_new(change)?;
         let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
         for p in &planned {
@@ -230,11 +230,9 @@ fn dropped(state: &GroupState, wanted: &[DropDisk]) -> Result<Vec<(u16, DiskStat
                 return Err(Error::ForceNotNeeded { disk: name.clone() });
             }
             (DiskStatus::Offline, false) => {
-                return unusable(
-                    "it is offline and cannot be read; DROP DISK ... FORCE makes \
-                                 its extents again from their other copies",
-                    15084,
-                );
+                let why = "it is offline and cannot be read; DROP DISK ... FORCE makes its extents \
+                           again from their other copies";
+                return unusable(why, 15084);
             }
             (DiskStatus::Dropping | DiskStatus::Forcing, _) => {
                 return unusable("it is being dropped already", 15071);

@@ -255,6 +255,8 @@ impl Group {
         let group = self.clone();
         let dismounted = inner.run("dismount", async move {
             let closed = group.inner.rebalance.close().await;
+            // A disk that is being added has joined, or has not.
+            let _labels = group.inner.rebalance.labels.lock().await;
             let done = group.dismount_quiet().await;
             if closed && done.is_err() && group.check_running().is_ok() {
                 group.inner.rebalance.open();
@@ -326,9 +328,10 @@ impl Group {
         // A task of its own: a caller that goes away must not leave the group closed to changes.
         let group = self.clone();
         let dropped = self.inner.run("drop group", async move {
-            // Nobody labels a disk that comes or goes meanwhile.
-            let _labels = group.inner.rebalance.labels.lock().await;
             let closed = group.inner.rebalance.close().await;
+            // Nobody labels a disk that comes or goes meanwhile. Only now: who lets go of a disk
+            // wants this too, and is waited for above.
+            let _labels = group.inner.rebalance.labels.lock().await;
             let refused = |_: &Error| {
                 if closed {
                     group.inner.rebalance.open()

@@ -81,7 +81,7 @@ struct Progress {
     in_flight: u32,
     /// AUs done when the clock of the rate was set, and when that was.
     measured: Option<(u64, Instant)>,
-    error: Option<String>,
+    error: Option<Error>,
 }
 
 impl Rebalance {
@@ -155,8 +155,8 @@ impl Throttle<'_> {
         if power >= POWER_FULL || foreground == step.foreground {
             return Duration::ZERO;
         }
-        // Power 1 works a tenth of the time, power 10 half of it.
-        (now.since(step.began) * (POWER_FULL - power).saturating_sub(1).max(1)).min(REST_MAX)
+        // Power 1 works a tenth of the time, 9 and 10 half of it.
+        (now.since(step.began) * (POWER_FULL - 1 - power).max(1)).min(REST_MAX)
     }
 }
 
@@ -281,7 +281,7 @@ pub(crate) async fn run(inner: Arc<Inner>) {
             let mut progress = lock(&inner.rebalance.progress);
             // What came meanwhile deserves a try of its own.
             if inner.rebalance.wishes.load(Ordering::SeqCst) == wishes {
-                progress.error = Some(error.to_string());
+                progress.error = Some(error);
             }
         }
         inner.rebalance.ended.notify(usize::MAX);
@@ -364,8 +364,8 @@ async fn move_all(inner: &Arc<Inner>, moves: Vec<Move>) -> Result<u64, Error> {
     }
 }
 
-/// Nothing is left to move: disks that are empty and leaving are let go of, disks that shrink are
-/// cut, and the rebalance is over.
+/// Nothing is left to move: disks that are empty and leaving are let go of, and the rebalance is
+/// over.
 async fn finish(inner: &Arc<Inner>, planned: &Plan, wishes: u64) -> Result<(), Error> {
     let leaving: Vec<u16> = {
         let core = lock(&inner.core);
@@ -407,14 +407,19 @@ fn holds_anything(state: &GroupState, no: u16) -> bool {
 
 /// Takes an empty disk out of the group, then labels it as one that may be unplugged.
 async fn let_go(inner: &Arc<Inner>, no: u16) -> Result<(), Error> {
-    let disk = inner.disk(no);
     let _labels = inner.rebalance.labels.lock().await;
+    let disk = inner.disk(no);
     let (all, told) = (Arc::clone(inner), Arc::new(AtomicBool::new(false)));
     let gone = Arc::clone(&told);
     let leave = inner.change_disks(move |core| {
         let wanted = core.state.disks.get(&no).is_some_and(|d| d.status.is_leaving());
-        if !wanted || holds_anything(&core.state, no) {
-            // Somebody changed his mind; or an extent came back to it, which the next plan moves.
+        if !wanted {
+            // Somebody changed his mind.
+            return Ok(Vec::new());
+        }
+        if holds_anything(&core.state, no) {
+            // The next plan moves it.
+            all.rebalance.wish();
             return Ok(Vec::new());
         }
         if core.state.members.contains(&no) {
@@ -453,7 +458,7 @@ impl super::Group {
             actual: progress.in_flight,
             done: progress.done,
             total: progress.total.max(progress.done),
-            error: progress.error.clone(),
+            error: progress.error.as_ref().map(ToString::to_string),
             ..Operation::default()
         };
         if let Some((at, since)) = progress.measured {
@@ -494,14 +499,16 @@ impl super::Group {
         loop {
             let listener = inner.rebalance.ended.listen();
             inner.check_running()?;
-            match self.operation() {
-                None => return Ok(()),
-                Some(Operation { error: Some(why), .. }) => {
-                    return Err(Error::NoSpace { group: inner.name.clone(), wanted_mb: 0, why });
-                }
-                Some(Operation { power: 0, .. }) => return Ok(()),
-                Some(_) => listener.await,
+            if power_of(inner) == 0 {
+                return Ok(());
             }
+            if inner.read_only {
+                return Err(Error::ReadOnly { group: inner.name.clone() });
+            }
+            if let Some(error) = lock(&inner.rebalance.progress).error.clone() {
+                return Err(error);
+            }
+            listener.await;
         }
     }
 }

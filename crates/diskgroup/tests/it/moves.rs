@@ -276,3 +276,32 @@ fn a_sector_bad_on_each_copy_in_another_place_keeps_nothing_from_being_read_or_m
         group.dismount().await.expect("dismounted");
     });
 }
+
+#[test]
+fn a_group_can_be_let_go_of_at_any_moment_of_a_drop() {
+    let shape = Shape { disks: 3, disk_bytes: 60 * MB, ..Shape::default() };
+    for step in 0..60 {
+        let rig = Rig::new(13, &shape);
+        rig.run(async {
+            rig.create(&shape).await.expect("created");
+            let group = rig.mount().await.expect("mounted");
+            let file = filled(&group, "f", 1, 3 * MB).await;
+            drop(file);
+            let drop_disk = DropDisk { name: "DATA_0002".into(), force: false };
+            let change = AlterDisks { drop: vec![drop_disk], power: Some(8), ..Default::default() };
+            group.alter_disks(&change).await.expect("dropping");
+            rig.env().sleep(Duration::from_micros(150 * step)).await;
+            if step % 2 == 0 {
+                group.drop_group(true).await.expect("dropped, whatever was under way");
+                return;
+            }
+            group.dismount().await.expect("dismounted, whatever was under way");
+            let group = rig.mount().await.expect("mounted again");
+            group.wait_rebalanced().await.expect("it went on, or was over");
+            assert_eq!(group.disks().len(), 2, "the disk is gone");
+            check_content(&group.open("f").expect("there"), 1, 3 * MB).await;
+            sound(&group).await;
+            group.dismount().await.expect("dismounted");
+        });
+    }
+}

@@ -38,6 +38,10 @@ fn may_be(result: Result<(), Error>, w: &World, what: &str) {
     match result {
         Ok(()) => w.say(format!("{what}: done")),
         Err(Error::NoSpace { why, .. }) => w.say(format!("{what}: no space, {why}")),
+        // What only the lost leg had cannot be moved.
+        Err(error @ (Error::NoCopy { .. } | Error::Io(_))) if w.lost.get() => {
+            w.say(format!("{what}: {error}"));
+        }
         Err(error) => panic!("{what}: {error}"),
     }
 }
