@@ -279,7 +279,7 @@ fn a_sector_bad_on_each_copy_in_another_place_keeps_nothing_from_being_read_or_m
 
 #[test]
 fn a_group_can_be_let_go_of_at_any_moment_of_a_drop() {
-    let shape = Shape { disks: 3, disk_bytes: 60 * MB, ..Shape::default() };
+    let shape = Shape { disks: 5, disk_bytes: 60 * MB, ..Shape::default() };
     for step in 0..60 {
         let rig = Rig::new(13, &shape);
         rig.run(async {
@@ -287,8 +287,10 @@ fn a_group_can_be_let_go_of_at_any_moment_of_a_drop() {
             let group = rig.mount().await.expect("mounted");
             let file = filled(&group, "f", 1, 3 * MB).await;
             drop(file);
-            let drop_disk = DropDisk { name: "DATA_0002".into(), force: false };
-            let change = AlterDisks { drop: vec![drop_disk], power: Some(8), ..Default::default() };
+            // Two of them: who lets go of the second one waits behind who wants to end all.
+            let drop = ["DATA_0003", "DATA_0004"];
+            let drop = drop.map(|name| DropDisk { name: name.into(), force: false }).to_vec();
+            let change = AlterDisks { drop, power: Some(8), ..Default::default() };
             group.alter_disks(&change).await.expect("dropping");
             rig.env().sleep(Duration::from_micros(150 * step)).await;
             if step % 2 == 0 {
@@ -298,7 +300,7 @@ fn a_group_can_be_let_go_of_at_any_moment_of_a_drop() {
             group.dismount().await.expect("dismounted, whatever was under way");
             let group = rig.mount().await.expect("mounted again");
             group.wait_rebalanced().await.expect("it went on, or was over");
-            assert_eq!(group.disks().len(), 2, "the disk is gone");
+            assert_eq!(group.disks().len(), 3, "two disks are gone");
             check_content(&group.open("f").expect("there"), 1, 3 * MB).await;
             sound(&group).await;
             group.dismount().await.expect("dismounted");
