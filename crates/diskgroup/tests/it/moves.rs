@@ -277,23 +277,38 @@ fn a_sector_bad_on_each_copy_in_another_place_keeps_nothing_from_being_read_or_m
     });
 }
 
+/// A group of five disks with a file, two of which are asked to leave.
+async fn dropping_two(rig: &Rig, shape: &Shape) -> Group {
+    rig.create(shape).await.expect("created");
+    let group = rig.mount().await.expect("mounted");
+    drop(filled(&group, "f", 1, 3 * MB).await);
+    let drop = ["DATA_0003", "DATA_0004"];
+    let drop = drop.map(|name| DropDisk { name: name.into(), force: false }).to_vec();
+    let change = AlterDisks { drop, power: Some(8), ..Default::default() };
+    group.alter_disks(&change).await.expect("dropping");
+    group
+}
+
 #[test]
 fn a_group_can_be_let_go_of_at_any_moment_of_a_drop() {
+    const MOMENTS: u32 = 120;
     let shape = Shape { disks: 5, disk_bytes: 60 * MB, ..Shape::default() };
-    for step in 0..60 {
+    let rig = Rig::new(13, &shape);
+    let span = rig.run(async {
+        let group = dropping_two(&rig, &shape).await;
+        let started = rig.env().now();
+        group.wait_rebalanced().await.expect("both are gone");
+        let span = rig.env().now().since(started);
+        group.dismount().await.expect("dismounted");
+        span
+    });
+    let span = span.expect("it ran to its end");
+    for moment in 0..MOMENTS {
         let rig = Rig::new(13, &shape);
         rig.run(async {
-            rig.create(&shape).await.expect("created");
-            let group = rig.mount().await.expect("mounted");
-            let file = filled(&group, "f", 1, 3 * MB).await;
-            drop(file);
-            // Two of them: who lets go of the second one waits behind who wants to end all.
-            let drop = ["DATA_0003", "DATA_0004"];
-            let drop = drop.map(|name| DropDisk { name: name.into(), force: false }).to_vec();
-            let change = AlterDisks { drop, power: Some(8), ..Default::default() };
-            group.alter_disks(&change).await.expect("dropping");
-            rig.env().sleep(Duration::from_micros(150 * step)).await;
-            if step % 2 == 0 {
+            let group = dropping_two(&rig, &shape).await;
+            rig.env().sleep(span * (moment / 2) / (MOMENTS / 2)).await;
+            if moment % 2 == 0 {
                 group.drop_group(true).await.expect("dropped, whatever was under way");
                 return;
             }
