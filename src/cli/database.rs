@@ -194,7 +194,7 @@ fn remarks(database: &InstanceDatabase) {
     }
     let mut said: Vec<String> = Vec::new();
     for mounted in database.groups() {
-        for remark in mounted.disks.iter().flat_map(|d| &d.in_force.remarks) {
+        for remark in mounted.disks.all().iter().flat_map(|d| &d.in_force.remarks) {
             if !said.contains(remark) {
                 output::notice(&format!("Notice: {remark}"));
                 said.push(remark.clone());

@@ -206,7 +206,7 @@ impl Error {
             Error::FailGroups { .. } => {
                 "give more disks in other failure groups, or EXTERNAL REDUNDANCY".into()
             }
-            Error::DiskUnusable { .. } => "see why: cellar disks".into(),
+            Error::DiskUnusable { number, disk, .. } => next_step_of_disk(*number, disk),
             Error::ForceNotNeeded { .. } => "leave FORCE out".into(),
             Error::ReadOnlyAttribute { .. } => "create another group with the wanted value".into(),
             Error::Incomplete { .. } | Error::NotProven { .. } => {
@@ -221,5 +221,20 @@ impl Error {
             Error::ReadOnly { .. } => "mount it without READ ONLY".into(),
             Error::Io(_) => "see the disk: cellar asm lsdsk, dmesg".into(),
         }
+    }
+}
+
+/// What helps with a disk that cannot be used, by Oracle's number of the reason.
+fn next_step_of_disk(number: u32, disk: &str) -> String {
+    match number {
+        15010 => "choose another name".into(),
+        15036 => "give a larger disk, or a smaller SIZE".into(),
+        15054 => "see which there are: cellar asm lsdsk -k".into(),
+        15071 => format!(
+            "wait until it may be unplugged: cellar asm lsdsk --wait {disk}; or ALTER DISKGROUP \
+             ... UNDROP DISKS"
+        ),
+        15084 => format!("bring it back, or DROP DISK {disk} FORCE"),
+        _ => "see why: cellar disks".into(),
     }
 }

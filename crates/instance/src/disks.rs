@@ -2,7 +2,7 @@
 //! is in force.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cellar_io::Device;
 use cellar_io::sched::Scheduled;
@@ -37,6 +37,41 @@ impl OpenDisk {
     /// The disk as a device.
     pub fn device(&self) -> Arc<dyn Device> {
         Arc::clone(&self.scheduled) as Arc<dyn Device>
+    }
+}
+
+/// The open disks of a mounted group: they come and go while it is mounted. Clones share them.
+#[derive(Clone, Default)]
+pub struct OpenDisks(Arc<Mutex<Arc<Vec<OpenDisk>>>>);
+
+impl OpenDisks {
+    /// These disks.
+    pub fn new(disks: Vec<OpenDisk>) -> OpenDisks {
+        OpenDisks(Arc::new(Mutex::new(Arc::new(disks))))
+    }
+
+    /// The disks as they are open now.
+    pub fn all(&self) -> Arc<Vec<OpenDisk>> {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The disk that was opened under this path.
+    pub fn find(&self, path: &str) -> Option<OpenDisk> {
+        self.all().iter().find(|d| d.path.to_string_lossy() == path).cloned()
+    }
+
+    /// Takes in a disk that was opened.
+    pub fn add(&self, disk: OpenDisk) {
+        let mut disks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut disks).push(disk);
+    }
+
+    /// Lets go of the disks for which `stays` is false: they are closed when nobody uses them.
+    pub fn keep(&self, stays: impl Fn(&OpenDisk) -> bool) {
+        let mut disks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !disks.iter().all(&stays) {
+            Arc::make_mut(&mut disks).retain(stays);
+        }
     }
 }
 
@@ -98,6 +133,45 @@ pub fn default_failgroups(disks: &[Below]) -> Vec<Option<String>> {
             Some(format!("FG{}", at + 1))
         })
         .collect()
+}
+
+/// The failure groups of disks that join a group whose `members` are in these failure groups. Where
+/// the members follow what they stand on, the new ones do too: beside those on the same path or
+/// device, else in a failure group of their own.
+pub fn joining_failgroups(members: &[(String, Below)], new: &[Below]) -> Vec<Option<String>> {
+    let keys: [fn(&Below) -> Option<&String>; 2] = [|b| b.path.as_ref(), |b| b.device.as_ref()];
+    let Some((mut known, key)) = keys.iter().find_map(|key| Some((follows(members, *key)?, *key)))
+    else {
+        return vec![None; new.len()];
+    };
+    let mut join = |below: &Below| -> Option<String> {
+        let place = key(below)?;
+        if let Some(failgroup) = known.get(place) {
+            return Some(failgroup.clone());
+        }
+        let free = (1u32..).map(|n| format!("FG{n}")).find(|name| {
+            members.iter().all(|(own, _)| own != name) && known.values().all(|own| own != name)
+        })?;
+        known.insert(place.clone(), free.clone());
+        Some(free)
+    };
+    new.iter().map(&mut join).collect()
+}
+
+/// The failure group of each place, if there are two places or more and each has one of its own.
+fn follows(
+    members: &[(String, Below)],
+    key: impl Fn(&Below) -> Option<&String>,
+) -> Option<std::collections::BTreeMap<String, String>> {
+    let mut known = std::collections::BTreeMap::<String, String>::new();
+    for (failgroup, below) in members {
+        let own = known.entry(key(below)?.clone()).or_insert_with(|| failgroup.clone());
+        if own != failgroup {
+            return None;
+        }
+    }
+    let groups: std::collections::BTreeSet<&String> = known.values().collect();
+    (known.len() >= 2 && groups.len() == known.len()).then_some(known)
 }
 
 /// What the loss of one failure group leaves standing.
@@ -344,6 +418,20 @@ mod tests {
         let paths = [below("c0", "a"), below("c1", "b"), below("c0", "c")];
         let groups: Vec<_> = default_failgroups(&paths).into_iter().flatten().collect();
         assert_eq!(groups, ["FG1", "FG2", "FG1"]);
+    }
+
+    #[test]
+    fn a_disk_joins_the_failure_group_of_what_it_stands_on() {
+        let member = |group: &str, device: &str| (group.to_owned(), below("", device));
+        let two = [member("FG1", "sda"), member("FG2", "sdb"), member("FG1", "sda")];
+        let new = [below("", "sdb"), below("", "sdc"), below("", "sdc"), below("", "")];
+        let some = |name: &str| Some(name.to_owned());
+        assert_eq!(joining_failgroups(&two, &new), [some("FG2"), some("FG3"), some("FG3"), None]);
+        // Files on one device are each their own, and so is one more.
+        let files = [member("DATA_0000", "vda"), member("DATA_0001", "vda")];
+        assert_eq!(joining_failgroups(&files, &new[..1]), [None]);
+        let mixed = [member("A", "sda"), member("B", "sda"), member("C", "sdb")];
+        assert_eq!(joining_failgroups(&mixed, &new[..1]), [None]);
     }
 
     #[test]

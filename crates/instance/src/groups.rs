@@ -1,15 +1,14 @@
 //! Mounted disk groups, as the views show them and as the place of the catalog.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use cellar_diskgroup::state::{FileType, Striping};
-use cellar_diskgroup::{DiskInfo, FileInfo, FileSpec, Group};
+use cellar_diskgroup::{DiskInfo, DiskStatus, FileInfo, FileSpec, Group, Operation};
 use cellar_io::{DeviceExt, Durability, Io, WallTime};
 
 use crate::catalog::{CatalogStore, StoreFuture};
-use crate::disks::OpenDisk;
+use crate::disks::OpenDisks;
 use crate::error::Result;
 use crate::instance::GroupViews;
 use crate::views::{
@@ -29,7 +28,7 @@ pub struct MountedGroup {
     number: u32,
     instance: String,
     mounted: WallTime,
-    disks: Arc<Vec<OpenDisk>>,
+    disks: OpenDisks,
 }
 
 impl MountedGroup {
@@ -41,13 +40,13 @@ impl MountedGroup {
             number,
             instance: instance.to_owned(),
             mounted,
-            disks: Arc::default(),
+            disks: OpenDisks::default(),
         }
     }
 
     /// Adds the disks as they are open here: what is in force on them, and what they did.
     #[must_use]
-    pub fn with_disks(mut self, disks: Arc<Vec<OpenDisk>>) -> MountedGroup {
+    pub fn with_disks(mut self, disks: OpenDisks) -> MountedGroup {
         self.disks = disks;
         self
     }
@@ -72,7 +71,7 @@ impl MountedGroup {
             mount_status: if here { "CACHED" } else { "MISSING" },
             header_status: if here { "MEMBER" } else { "UNKNOWN" },
             mode_status: if disk.in_sync { "ONLINE" } else { "OFFLINE" },
-            state: "NORMAL",
+            state: self.disk_state(disk),
             os_mb: None,
             total_mb: disk.total_mb,
             free_mb: disk.free_mb,
@@ -95,6 +94,62 @@ impl MountedGroup {
             logical_sector_size: here.then_some(disk.logical_sector),
             failgroup_type: Some("REGULAR"),
         }
+    }
+
+    /// NORMAL, or what becomes of a disk that is leaving.
+    fn disk_state(&self, disk: &DiskInfo) -> &'static str {
+        disk_state(&self.group, disk)
+    }
+
+    /// The resync after a crash, if one is under way.
+    fn resync_row(&self) -> Option<VAsmOperation> {
+        let resync = self.group.resync();
+        let left = resync.bytes_left;
+        if left == 0 {
+            return None;
+        }
+        let au = self.group.info().au_size;
+        let done = resync.bytes_found.saturating_sub(left);
+        let minutes = resync.since.as_secs_f64() / 60.0;
+        // Until a little is done, nothing can be said about the rest.
+        let per_minute = (done > 0 && minutes > 0.0).then(|| done as f64 / minutes);
+        Some(VAsmOperation {
+            group_number: self.number,
+            operation: "REBAL",
+            pass: "RESYNC",
+            state: "RUN",
+            power: None,
+            actual: None,
+            sofar: Some(done / au),
+            est_work: Some(resync.bytes_found.div_ceil(au)),
+            est_rate: per_minute.map(|rate| (rate / au as f64) as u64),
+            bytes_left: Some(left),
+            est_minutes: per_minute.map(|rate| (left as f64 / rate) as u64),
+            error_code: None,
+        })
+    }
+
+    /// The rebalance, if one is wanted.
+    fn rebalance_row(&self) -> Option<VAsmOperation> {
+        let operation = self.group.operation()?;
+        let au = self.group.info().au_size;
+        // Before the first plan nothing is known of the work.
+        let planned = (operation.total > 0).then_some(operation.total);
+        let minutes = |left: std::time::Duration| left.as_secs().div_ceil(60);
+        Some(VAsmOperation {
+            group_number: self.number,
+            operation: "REBAL",
+            pass: rebalance_pass(&self.group),
+            state: rebalance_state(&operation),
+            power: Some(operation.power),
+            actual: Some(operation.actual),
+            sofar: planned.map(|_| operation.done),
+            est_work: planned,
+            est_rate: (operation.rate > 0).then_some(operation.rate),
+            bytes_left: planned.map(|total| (total - operation.done) * au),
+            est_minutes: operation.left.map(minutes),
+            error_code: operation.error,
+        })
     }
 
     fn iostat(&self, disk: &DiskInfo) -> Option<VAsmDiskIostat> {
@@ -143,6 +198,40 @@ impl MountedGroup {
             modification_date: time(file.modified_ns),
             redundancy_lowered: if file.redundancy_lowered { "Y" } else { "N" },
         }
+    }
+}
+
+/// STATE of v$asm_disk: NORMAL, or what becomes of a disk that is leaving. A disk that was added is
+/// NORMAL at once: it takes its share from then on.
+pub fn disk_state(group: &Group, disk: &DiskInfo) -> &'static str {
+    match disk.status {
+        DiskStatus::Online | DiskStatus::Offline => "NORMAL",
+        DiskStatus::Forcing => "FORCING",
+        // Its extents have nowhere to go, or cannot be read.
+        DiskStatus::Dropping if group.operation().is_some_and(|o| o.error.is_some()) => "HUNG",
+        DiskStatus::Dropping => "DROPPING",
+    }
+}
+
+/// PASS of v$asm_operation: REBUILD while what a lost disk held is made again.
+pub fn rebalance_pass(group: &Group) -> &'static str {
+    match group.disks().iter().any(|d| d.status == DiskStatus::Forcing) {
+        true => "REBUILD",
+        false => "REBALANCE",
+    }
+}
+
+/// STATE of v$asm_operation: ERRS if it does not go on, WAIT if it is stopped by power 0, EST until
+/// it is planned.
+pub fn rebalance_state(operation: &Operation) -> &'static str {
+    if operation.error.is_some() {
+        "ERRS"
+    } else if operation.power == 0 {
+        "WAIT"
+    } else if operation.total == 0 {
+        "EST"
+    } else {
+        "RUN"
     }
 }
 
@@ -225,34 +314,13 @@ impl GroupViews for MountedGroup {
     }
 
     fn operations(&self) -> Vec<VAsmOperation> {
-        let resync = self.group.resync();
-        let left = resync.bytes_left;
-        if left == 0 {
-            return Vec::new();
-        }
-        let au = self.group.info().au_size;
-        let done = resync.bytes_found.saturating_sub(left);
-        let minutes = resync.since.as_secs_f64() / 60.0;
-        // Until a little is done, nothing can be said about the rest.
-        let per_minute = (done > 0 && minutes > 0.0).then(|| done as f64 / minutes);
-        vec![VAsmOperation {
-            group_number: self.number,
-            operation: "REBAL",
-            pass: "RESYNC",
-            state: "RUN",
-            power: None,
-            actual: None,
-            sofar: Some(done / au),
-            est_work: Some(resync.bytes_found.div_ceil(au)),
-            est_rate: per_minute.map(|rate| (rate / au as f64) as u64),
-            bytes_left: Some(left),
-            est_minutes: per_minute.map(|rate| (left as f64 / rate) as u64),
-        }]
+        self.resync_row().into_iter().chain(self.rebalance_row()).collect()
     }
 
     /// How a disk was opened is known to whoever opened it, who shows it.
     fn iostat_files(&self) -> Vec<VIostatFile> {
-        self.disks
+        let disks = self.disks.all();
+        disks
             .iter()
             .map(|d| {
                 let stats = d.scheduled.stats();

@@ -48,6 +48,7 @@ pub struct Instance {
     sessions: Sessions,
     /// By the name under which they were added.
     groups: Mutex<BTreeMap<String, Arc<dyn GroupViews>>>,
+    changing: futures_util::lock::Mutex<()>,
 }
 
 impl std::fmt::Debug for Instance {
@@ -71,7 +72,9 @@ impl Instance {
     pub fn new(env: SharedEnv, waits: Waits, parameters: Parameters, memory: Memory) -> Instance {
         let budget = Budget::new(memory.target(parameters.integer(MEMORY_TARGET)));
         let sessions = Sessions::new(Arc::clone(&env), waits);
-        Instance { env, parameters, memory, budget, sessions, groups: Mutex::default() }
+        let groups = Mutex::default();
+        let changing = futures_util::lock::Mutex::default();
+        Instance { env, parameters, memory, budget, sessions, groups, changing }
     }
 
     /// Where it runs.
@@ -97,6 +100,11 @@ impl Instance {
     /// The memory of the machine or container.
     pub fn memory(&self) -> &Memory {
         &self.memory
+    }
+
+    /// Held by who changes the disks of a group and disk_string with them.
+    pub(crate) fn changing(&self) -> &futures_util::lock::Mutex<()> {
+        &self.changing
     }
 
     /// What is set and in force.

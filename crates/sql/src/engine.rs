@@ -28,8 +28,8 @@ use crate::host::{Host, TableDefinition};
 use crate::noted::{Noted, Notes};
 use crate::parse::parse;
 use crate::path::{GroupPath, SCHEME, group_of_host};
-use crate::statement::{Command, Statement};
-use crate::view::{ViewSource, ViewTable};
+use crate::statement::Statement;
+use crate::view::{ViewSource, ViewTable, schema_of, to_batch};
 use crate::{allowed, csv_table};
 
 /// The catalog and the schemas as SQL names them.
@@ -229,13 +229,21 @@ impl Engine {
     pub async fn execute(&self, sql: &str) -> Result<Outcome, Error> {
         match parse(sql)? {
             Statement::Command(mut command) => {
-                if let Command::CreateDiskgroup(create) = &mut command {
-                    for disk in &mut create.disks {
-                        disk.path = self.absolute(&disk.path)?;
-                    }
+                for disk in command.new_disks() {
+                    disk.path = self.absolute(&disk.path)?;
                 }
                 let reply = self.host.run(command).await?;
                 Ok(Outcome::Done { message: reply.message, notices: reply.notices })
+            }
+            Statement::ExplainWork(mut work) => {
+                for disk in work.action.new_disks() {
+                    disk.path = self.absolute(&disk.path)?;
+                }
+                let found = self.host.explain_work(work).await?;
+                let schema = schema_of(found.columns);
+                let batch = to_batch(&schema, found.columns, &found.rows);
+                let rows = futures_util::stream::once(async { Ok(batch) });
+                Ok(Outcome::Rows(Box::pin(RecordBatchStreamAdapter::new(schema, rows))))
             }
             Statement::ShowParameter(pattern) => {
                 let pattern = pattern.unwrap_or_default().replace('\'', "''");

@@ -7,7 +7,8 @@ use object_store::ObjectStore;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::statement::Command;
+use crate::statement::{Command, ExplainWork};
+use crate::view::{Column, Value};
 
 /// An external table as the catalog keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +28,15 @@ pub struct Reply {
     pub message: String,
     /// What the user should also know, for stderr.
     pub notices: Vec<String>,
+}
+
+/// Rows that the instance made, each with a value for every column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rows {
+    /// The columns, in order.
+    pub columns: &'static [Column],
+    /// The values.
+    pub rows: Vec<Vec<Value>>,
 }
 
 /// The instance, as the engine sees it.
@@ -54,6 +64,14 @@ pub trait Host: Send + Sync + std::fmt::Debug + 'static {
     fn check_writable(&self, group: &str, path: &str) -> Result<(), Error> {
         let _ = (group, path);
         Ok(())
+    }
+
+    /// What a change of the disks of a group would do. Changes nothing.
+    ///
+    /// # Errors
+    /// As of the change itself.
+    async fn explain_work(&self, work: ExplainWork) -> Result<Rows, Error> {
+        Err(Error::not_yet(format!("EXPLAIN WORK for {}", work.group)))
     }
 
     /// Carries out a statement about disk groups or parameters.

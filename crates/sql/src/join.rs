@@ -1,5 +1,7 @@
 //! The instance as the engine sees it: groups as object stores, the catalog, statements, views.
 
+mod disks;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -13,9 +15,10 @@ use object_store::ObjectStore;
 
 use crate::error::Error;
 use crate::guard;
-use crate::host::{Host, Reply, TableDefinition};
+use crate::host::{Host, Reply, Rows, TableDefinition};
 use crate::statement::{
-    Command, Contents, CreateDiskgroup, GroupAction, Groups, Redundancy, Scope,
+    Command, Contents, CreateDiskgroup, DiskClause, ExplainWork, GroupAction, Groups, Redundancy,
+    Scope,
 };
 use crate::view::{Column, Kind, Value, ViewSource};
 
@@ -58,6 +61,17 @@ fn done(message: impl Into<String>) -> Result<Reply, Error> {
     Ok(Reply { message: message.into(), notices: Vec::new() })
 }
 
+fn disk_request(clause: DiskClause) -> DiskRequest {
+    DiskRequest {
+        path: clause.path,
+        name: clause.name,
+        failgroup: clause.failgroup,
+        size: clause.size,
+        force: clause.force,
+        erase: clause.erase,
+    }
+}
+
 fn scope(scope: Scope) -> Option<InstanceScope> {
     match scope {
         Scope::Default => None,
@@ -82,18 +96,7 @@ impl InstanceHost {
                 Redundancy::High => cellar_instance::diskgroup::Redundancy::High,
             },
             attributes: c.attributes.into_iter().collect(),
-            disks: c
-                .disks
-                .into_iter()
-                .map(|d| DiskRequest {
-                    path: d.path,
-                    name: d.name,
-                    failgroup: d.failgroup,
-                    size: d.size,
-                    force: d.force,
-                    erase: d.erase,
-                })
-                .collect(),
+            disks: c.disks.into_iter().map(disk_request).collect(),
         };
         let mounted = self.database.create_group(&request).await?;
         let info = mounted.group.info();
@@ -115,16 +118,20 @@ impl InstanceHost {
             .then(|| format!("until it is mounted these cannot be read: {}", tables.join(", ")))
     }
 
-    async fn alter(&self, group: &str, action: &GroupAction) -> Result<(), Error> {
+    /// What was done, if there is more to say than that the group was altered.
+    async fn alter(&self, group: &str, action: &GroupAction) -> Result<Option<String>, Error> {
         if let GroupAction::Mount { force } = action {
             self.database.mount_group(group, *force).await?;
-            return Ok(());
+            return Ok(None);
         }
         if let GroupAction::Dismount { force } = action {
-            return Ok(self.database.dismount_group(group, *force).await?);
+            return Ok(self.database.dismount_group(group, *force).await.map(|()| None)?);
         }
         let mounted = self.database.group(group)?;
-        self.alter_mounted(&mounted, action).await
+        if let Some(told) = self.alter_disks(&mounted, action).await? {
+            return Ok(Some(told));
+        }
+        self.alter_mounted(&mounted, action).await.map(|()| None)
     }
 
     async fn alter_mounted(&self, mounted: &Mounted, action: &GroupAction) -> Result<(), Error> {
@@ -162,7 +169,14 @@ impl InstanceHost {
                     .check()
                     .map_err(|what| Error::new(15049, "58030", format!("check found: {what}")));
             }
-            GroupAction::Mount { .. } | GroupAction::Dismount { .. } => Ok(()),
+            // Done before.
+            GroupAction::Mount { .. }
+            | GroupAction::Dismount { .. }
+            | GroupAction::Disks(_)
+            | GroupAction::UndropDisks(_)
+            | GroupAction::RenameDisks(_)
+            | GroupAction::Rebalance(_)
+            | GroupAction::ModifyPower(_) => Ok(()),
         };
         result.map_err(group_error)
     }
@@ -249,6 +263,10 @@ impl Host for InstanceHost {
         Err(Error::new(15028, "55006", text).next("leave it: without it no table is known"))
     }
 
+    async fn explain_work(&self, work: ExplainWork) -> Result<Rows, Error> {
+        disks::explain(&self.database, work)
+    }
+
     async fn run(&self, command: Command) -> Result<Reply, Error> {
         match command {
             Command::CreateDiskgroup(create) => self.create(create).await,
@@ -263,12 +281,13 @@ impl Host for InstanceHost {
                     Groups::Named(names) => names,
                     Groups::All => self.groups(),
                 };
+                let mut told = vec!["Diskgroup altered.".to_owned()];
                 for name in &names {
-                    self.alter(name, &action).await.map_err(|e| {
+                    told.extend(self.alter(name, &action).await.map_err(|e| {
                         Error::new(15032, e.sqlstate, "not all alterations performed").caused_by(e)
-                    })?;
+                    })?);
                 }
-                let mut reply = done("Diskgroup altered.")?;
+                let mut reply = done(told.join(" "))?;
                 if matches!(action, GroupAction::Dismount { .. }) {
                     reply.notices.extend(self.unreadable(&names));
                 }

@@ -1,6 +1,8 @@
 //! Reads a statement: the storage statements by recursive descent, everything else by DataFusion's
 //! parser with the PostgreSQL dialect.
 
+mod disks;
+
 use datafusion::sql::parser::DFParserBuilder;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
@@ -96,7 +98,7 @@ impl<'a> Cursor<'a> {
             (&["ALTER", "SYSTEM"], Self::alter_system),
             (&["ALTER", "DATABASE"], |_| Err(Error::not_yet("ALTER DATABASE"))),
             (&["SHOW", "PARAMETER|PARAMETERS"], Self::show_parameter),
-            (&["EXPLAIN", "WORK"], |_| Err(Error::not_yet("EXPLAIN WORK"))),
+            (&["EXPLAIN", "WORK"], Self::explain_work),
         ];
         for (words, read) in heads {
             if words.iter().enumerate().all(|(i, w)| self.is_word_at(self.at + i, w)) {
@@ -209,14 +211,7 @@ impl<'a> Cursor<'a> {
         let redundancy = self.redundancy()?;
         let mut disks = Vec::new();
         loop {
-            if self.accept_word("QUORUM") {
-                return Err(Error::not_yet("a QUORUM failure group"));
-            }
-            self.accept_word("REGULAR");
-            let failgroup = match self.accept_word("FAILGROUP") {
-                true => Some(self.storage_name("the name of the failure group")?),
-                false => None,
-            };
+            let failgroup = self.failgroup()?;
             if !self.accept_word("DISK") {
                 break if failgroup.is_some() || disks.is_empty() {
                     return Err(self.expected("DISK 'path'"));
@@ -242,6 +237,18 @@ impl<'a> Cursor<'a> {
             disks,
             attributes,
         })))
+    }
+
+    /// `[REGULAR] FAILGROUP name`, or nothing.
+    fn failgroup(&mut self) -> Result<Option<String>, Error> {
+        if self.accept_word("QUORUM") {
+            return Err(Error::not_yet("a QUORUM failure group"));
+        }
+        self.accept_word("REGULAR");
+        match self.accept_word("FAILGROUP") {
+            true => Ok(Some(self.storage_name("the name of the failure group")?)),
+            false => Ok(None),
+        }
     }
 
     fn redundancy(&mut self) -> Result<Redundancy, Error> {
@@ -325,15 +332,24 @@ impl<'a> Cursor<'a> {
         let start = self.at;
         let action = self.group_action()?;
         let several = !matches!(&groups, Groups::Named(names) if names.len() == 1);
-        if several && !matches!(action, GroupAction::Mount { .. } | GroupAction::Dismount { .. }) {
+        let for_several = matches!(
+            action,
+            GroupAction::Mount { .. } | GroupAction::Dismount { .. } | GroupAction::UndropDisks(_)
+        );
+        if several && !for_several {
             self.at = start;
-            return Err(self.expected("MOUNT or DISMOUNT after more than one disk group"));
+            let what = "MOUNT, DISMOUNT or UNDROP DISKS after more than one disk group";
+            return Err(self.expected(what));
         }
         Ok(Statement::Command(Command::AlterDiskgroup { groups, action }))
     }
 
     fn group_action(&mut self) -> Result<GroupAction, Error> {
-        const ALLOWED: &str = "MOUNT, DISMOUNT, ADD, DROP, RENAME, SET ATTRIBUTE or CHECK";
+        const ALLOWED: &str = "MOUNT, DISMOUNT, ADD, DROP, UNDROP, RENAME, REBALANCE, \
+                               SET ATTRIBUTE or CHECK";
+        if let Some(action) = self.disk_action()? {
+            return Ok(action);
+        }
         if self.accept_word("MOUNT") {
             if self.accept_word("RESTRICTED") {
                 return Err(Error::not_yet("MOUNT RESTRICTED"));
@@ -356,7 +372,7 @@ impl<'a> Cursor<'a> {
         if let Some(word) = ["ADD", "DROP", "RENAME"].into_iter().find(|w| self.accept_word(w)) {
             return self.entry_action(word);
         }
-        const LATER: &str = "RESIZE|REPLACE|ONLINE|OFFLINE|REBALANCE|SCRUB|UNDROP|MODIFY|CONVERT";
+        const LATER: &str = "RESIZE|REPLACE|ONLINE|OFFLINE|SCRUB|MODIFY|CONVERT";
         if self.is_word_at(self.at, LATER) {
             let word = self.name(ALLOWED)?.to_uppercase();
             return Err(Error::not_yet(format!("ALTER DISKGROUP ... {word}"))
@@ -366,7 +382,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn entry_action(&mut self, verb: &str) -> Result<GroupAction, Error> {
-        const LATER: &str = "DISK|DISKS|FAILGROUP|QUORUM|REGULAR|TEMPLATE|VOLUME|USERGROUP|USER";
+        const LATER: &str = "TEMPLATE|VOLUME|USERGROUP|USER";
         if self.is_word_at(self.at, LATER) {
             let word = self.name("DIRECTORY or ALIAS")?.to_uppercase();
             return Err(Error::not_yet(format!("ALTER DISKGROUP ... {verb} {word}")));

@@ -9,6 +9,8 @@ pub enum Statement {
     Command(Command),
     /// `SHOW PARAMETER [pattern]`.
     ShowParameter(Option<String>),
+    /// `EXPLAIN WORK FOR ALTER DISKGROUP ...`: tells what would be done, and does nothing.
+    ExplainWork(ExplainWork),
     /// For DataFusion.
     Query(Box<datafusion::sql::parser::Statement>),
 }
@@ -81,7 +83,7 @@ pub enum Redundancy {
     High,
 }
 
-/// One disk of a `CREATE DISKGROUP`.
+/// One disk of a `CREATE DISKGROUP` or of an `ADD DISK`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskClause {
     /// The path, which may be a pattern.
@@ -178,6 +180,84 @@ pub enum GroupAction {
         /// Also mend what can be mended.
         repair: bool,
     },
+    /// `ADD DISK ... DROP DISK ...`: all of it is one change and one rebalance.
+    Disks(ChangeDisks),
+    /// `UNDROP DISKS`.
+    UndropDisks(Rebalance),
+    /// `RENAME DISK 'a' TO 'b', ...`: present and new names, upper-case.
+    RenameDisks(Vec<(String, String)>),
+    /// `REBALANCE [POWER n] [WAIT | NOWAIT]`.
+    Rebalance(Rebalance),
+    /// `REBALANCE MODIFY POWER [n]`.
+    ModifyPower(Option<u32>),
+}
+
+/// The disks that come and go in one `ALTER DISKGROUP`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChangeDisks {
+    /// `ADD DISK`, in the order of the statement.
+    pub add: Vec<DiskClause>,
+    /// `DROP DISK` and `DROP DISKS IN FAILGROUP`, in the order of the statement.
+    pub drop: Vec<DropClause>,
+    /// The rebalance that follows.
+    pub rebalance: Rebalance,
+}
+
+/// What an `ALTER DISKGROUP ... DROP` takes out of the group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DropClause {
+    /// The disk, or the failure group whose disks are all meant; upper-case.
+    pub what: Dropped,
+    /// `FORCE`: the disk is not here, and what it held is made again.
+    pub force: bool,
+}
+
+/// One disk, or those of a failure group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dropped {
+    /// `DISK name`.
+    Disk(String),
+    /// `DISKS IN FAILGROUP name`.
+    FailGroup(String),
+}
+
+/// How a rebalance is to be done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rebalance {
+    /// `POWER n`; the parameter asm_power_limit where the statement does not say.
+    pub power: Option<u32>,
+    /// `WAIT`: the statement ends when the rebalance does.
+    pub wait: bool,
+}
+
+/// `EXPLAIN WORK FOR ALTER DISKGROUP name ...`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExplainWork {
+    /// The group, upper-case.
+    pub group: String,
+    /// What would change.
+    pub action: GroupAction,
+}
+
+impl Command {
+    /// The disks that it wants to take in: their paths are as the user typed them.
+    pub fn new_disks(&mut self) -> &mut [DiskClause] {
+        match self {
+            Command::CreateDiskgroup(create) => &mut create.disks,
+            Command::AlterDiskgroup { action, .. } => action.new_disks(),
+            _ => &mut [],
+        }
+    }
+}
+
+impl GroupAction {
+    /// The disks that it wants to take in: their paths are as the user typed them.
+    pub fn new_disks(&mut self) -> &mut [DiskClause] {
+        match self {
+            GroupAction::Disks(change) => &mut change.add,
+            _ => &mut [],
+        }
+    }
 }
 
 /// Where `ALTER SYSTEM` puts a value.

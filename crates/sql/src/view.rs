@@ -74,10 +74,16 @@ pub(crate) struct ViewTable {
 
 impl ViewTable {
     pub(crate) fn new(source: Arc<dyn ViewSource>) -> ViewTable {
-        let fields: Vec<Field> =
-            source.columns().iter().map(|c| Field::new(c.name, data_type(c.kind), true)).collect();
-        ViewTable { source, schema: Arc::new(Schema::new(fields)) }
+        let schema = schema_of(source.columns());
+        ViewTable { source, schema }
     }
+}
+
+/// The columns of a view for Arrow.
+pub(crate) fn schema_of(columns: &[Column]) -> SchemaRef {
+    let fields: Vec<Field> =
+        columns.iter().map(|c| Field::new(c.name, data_type(c.kind), true)).collect();
+    Arc::new(Schema::new(fields))
 }
 
 fn data_type(kind: Kind) -> DataType {

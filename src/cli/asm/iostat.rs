@@ -5,8 +5,6 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::Duration;
 
-use cellar_instance::database::Mounted;
-use cellar_instance::disks::OpenDisk;
 use cellar_io::EnvExt;
 use cellar_io::sched::{DiskStats, OpStats};
 
@@ -103,21 +101,17 @@ fn look(args: &Iostat, database: &Database) -> Result<Vec<Seen>, Fault> {
     let mut all = Vec::new();
     for mounted in chosen(database, args.group.as_deref())? {
         for disk in mounted.group.disks() {
-            let open = disk.path.as_deref().and_then(|path| open_disk(&mounted, path));
+            let open = disk.path.as_deref().and_then(|path| mounted.disks.find(path));
             all.push(Seen {
                 group: mounted.group.name().to_owned(),
                 disk: disk.name,
                 counters: disk.counters,
-                sent: open.map(|o| o.scheduled.stats()),
+                sent: open.as_ref().map(|o| o.scheduled.stats()),
                 device: open.and_then(|o| DeviceCounts::of(&o.path)),
             });
         }
     }
     Ok(all)
-}
-
-fn open_disk<'a>(mounted: &'a Mounted, path: &str) -> Option<&'a OpenDisk> {
-    mounted.disks.iter().find(|d| d.path.to_string_lossy() == path)
 }
 
 /// The same disk as it was.

@@ -112,7 +112,7 @@ async fn make_group(report: &mut Report, init: &init::Args, place: &Place) -> Re
     let seconds = report.done();
     let mounted = held.database.inner.group("DATA")?;
     let info = mounted.group.info();
-    let engine = mounted.disks.first().map(|d| d.in_force.clone());
+    let engine = mounted.disks.all().first().map(|d| d.in_force.clone());
     let engine = engine.map_or(String::new(), |f| {
         format!("{}, {}", f.engine, if f.direct { "O_DIRECT" } else { "buffered" })
     });

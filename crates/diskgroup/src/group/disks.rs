@@ -171,7 +171,7 @@ impl Group {
             .change(|core| {
                 let (disk, _) = core.state.disk_named(&old).ok_or_else(|| no_such_disk(&old))?;
                 if core.state.disk_named(&new).is_some() {
-                    return Err(Error::Exists { name: new.clone() });
+                    return Err(name_taken(&new));
                 }
                 Ok(((), vec![Op::DiskRename { disk, name: new.clone() }]))
             })
@@ -206,6 +206,14 @@ impl Group {
     }
 }
 
+fn name_taken(name: &str) -> Error {
+    Error::DiskUnusable {
+        disk: name.to_owned(),
+        why: "a disk of the group has that name already".to_owned(),
+        number: 15010,
+    }
+}
+
 fn no_such_disk(name: &str) -> Error {
     Error::DiskUnusable {
         disk: name.to_owned(),
@@ -230,8 +238,8 @@ fn dropped(state: &GroupState, wanted: &[DropDisk]) -> Result<Vec<(u16, DiskStat
                 return Err(Error::ForceNotNeeded { disk: name.clone() });
             }
             (DiskStatus::Offline, false) => {
-                let why = "it is offline and cannot be read; DROP DISK ... FORCE makes its extents \
-                           again from their other copies";
+                let why = "it is offline and cannot be read; FORCE makes its extents again from \
+                           their other copies";
                 return unusable(why, 15084);
             }
             (DiskStatus::Dropping | DiskStatus::Forcing, _) => {
@@ -325,7 +333,7 @@ fn join_and_leave(
         core.state.disks.contains_key(&p.no) || core.state.disk_named(&p.name).is_some()
     };
     if let Some(p) = planned.iter().find(taken) {
-        return Err(Error::Exists { name: p.name.clone() });
+        return Err(name_taken(&p.name));
     }
     let now_ns = inner.env.wall().unix_nanos;
     let mut ops = Vec::new();

@@ -223,7 +223,9 @@ pub(crate) fn plan_disks<'a>(
             None => DiskName::numbered(group, no),
         };
         if !names.insert(name.clone()) {
-            return Err(Error::Exists { name: name.as_str().to_owned() });
+            let disk = name.as_str().to_owned();
+            let why = "a disk of the group has that name already".to_owned();
+            return Err(Error::DiskUnusable { disk, why, number: 15010 });
         }
         let failgroup = match &disk.failgroup {
             Some(f) => FailGroupName::new(f).map_err(|e| wrong(f, e.to_string()))?,

@@ -50,7 +50,7 @@ fn bytes(what: &'static str, text: &str) -> Result<u64> {
 }
 
 impl Database {
-    fn check_writable(&self) -> Result<()> {
+    pub(super) fn check_writable(&self) -> Result<()> {
         if self.mode.read_only {
             return Err(Error::new(70041, "the database is open read-only"));
         }
@@ -74,8 +74,10 @@ impl Database {
                 let path = absolute(&path);
                 self.disks.check_free(&path, disk.erase.as_deref())?;
                 let open = self.disks.open(&path, true)?;
-                let clash =
-                    self.groups().iter().any(|m| m.disks.iter().any(|d| absolute(&d.path) == path));
+                let clash = self
+                    .groups()
+                    .iter()
+                    .any(|m| m.disks.all().iter().any(|d| absolute(&d.path) == path));
                 if clash || all.iter().any(|(_, o): &(DiskRequest, OpenDisk)| o.path == path) {
                     let text = format!("disk {} is named twice or in use here", path.display());
                     return Err(Error::new(15020, text));
@@ -163,23 +165,24 @@ impl Database {
         identity::check_free_name(name, &identity::groups_of(&labelled), &requested)
     }
 
-    /// Adds paths that disk_string does not find to cellar.toml.
-    fn remember<'a>(&self, paths: impl Iterator<Item = &'a Path>) -> Result<()> {
+    /// Adds paths that disk_string does not find to cellar.toml; tells which.
+    pub(super) fn remember<'a>(
+        &self,
+        paths: impl Iterator<Item = &'a Path>,
+    ) -> Result<Vec<String>> {
         let known = self.disks.find(&patterns(&self.instance, &self.directory));
         let known: Vec<PathBuf> = known.iter().map(|p| absolute(p)).collect();
         let new: Vec<String> = paths
             .filter(|p| !known.contains(&absolute(p)))
             .map(|p| p.to_string_lossy().into_owned())
             .collect();
-        if new.is_empty() {
-            return Ok(());
-        }
         let mut list = self.instance.parameters().list(DISK_STRING);
-        list.extend(new);
-        self.set_disk_string(list)
+        list.extend(new.iter().cloned());
+        self.set_disk_string(list)?;
+        Ok(new)
     }
 
-    fn set_disk_string(&self, list: Vec<String>) -> Result<()> {
+    pub(super) fn set_disk_string(&self, list: Vec<String>) -> Result<()> {
         let parameters = self.instance.parameters();
         if parameters.list(DISK_STRING) != list {
             parameters.set_list(DISK_STRING, list, Some(Scope::Both))?;
@@ -226,7 +229,7 @@ impl Database {
         after.extend_from_slice(list);
         let (before, after) = (find(&before), find(&after));
         for mounted in self.groups() {
-            let lost = mounted.disks.iter().map(|d| absolute(&d.path)).find(|path| {
+            let lost = mounted.disks.all().iter().map(|d| absolute(&d.path)).find(|path| {
                 // One that is not there at all is no worse off.
                 before.contains(path) && !after.contains(path)
             });
@@ -324,7 +327,7 @@ impl Database {
     }
 
     /// Another handle to the same database, for a change of mode.
-    fn share(&self) -> Database {
+    pub(super) fn share(&self) -> Database {
         Database {
             instance: std::sync::Arc::clone(&self.instance),
             directory: self.directory.clone(),

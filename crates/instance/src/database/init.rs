@@ -129,7 +129,8 @@ fn make_files(directory: &Directory, spec: &InitSpec) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-fn make_file(path: &Path, size: u64) -> Result<()> {
+/// Makes a file of that size; takes it away again if it does not come to be.
+pub(super) fn make_file(path: &Path, size: u64) -> Result<()> {
     let failed = |what: &str, error: &std::io::Error| Error::system(what, path, error);
     let file = std::fs::OpenOptions::new()
         .read(true)
@@ -138,17 +139,22 @@ fn make_file(path: &Path, size: u64) -> Result<()> {
         .mode(0o600)
         .open(path)
         .map_err(|e| failed("create", &e))?;
-    file.set_len(size).map_err(|e| failed("size", &e))?;
-    // Room is taken now, so that a full file system is found here and not under a write later.
-    match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, size) {
-        Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
-        Err(error) => return Err(failed("make room for", &error.into())),
-    }
-    file.sync_all().map_err(|e| failed("sync", &e))
+    let sized = || {
+        file.set_len(size).map_err(|e| failed("size", &e))?;
+        // Room is taken now, so that a full file system is found here and not under a write later.
+        match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, size) {
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(failed("make room for", &error.into())),
+        }
+        file.sync_all().map_err(|e| failed("sync", &e))
+    };
+    sized().inspect_err(|_| {
+        // What is left of it is of no use to anybody.
+        let _ = std::fs::remove_file(path);
+    })
 }
 
-/// Writes the file disks with zeros: a file whose blocks are only promised pays for each first
-/// write with a change of the file system below.
+/// Writes the file disks of a new database with zeros.
 async fn prewrite(
     disks: &dyn Disks,
     spec: &InitSpec,
@@ -156,27 +162,41 @@ async fn prewrite(
     total: u64,
     progress: &Progress<'_>,
 ) -> Result<()> {
-    let zeros = Buffer::zeroed(STEP as usize).freeze();
     let mut devices: Vec<(Arc<dyn Device>, u64)> = Vec::new();
     for (disk, path) in spec.disks.iter().zip(paths) {
         if let InitDisk::File { size } = disk {
             devices.push((disks.open(path, true)?.device(), *size));
         }
     }
-    let mut steps = (0..)
-        .map(|n| n * STEP)
-        .take_while(|at| devices.iter().any(|(_, size)| at < size))
-        .flat_map(|at| devices.iter().map(move |(device, size)| (device, at, *size)))
-        .filter(|(_, at, size)| at < size);
+    prewrite_all(&devices, total, progress).await
+}
+
+/// Writes new files with zeros, so many bytes of each: a file whose blocks are only promised pays
+/// for each first write with a change of the file system below.
+pub(super) async fn prewrite_all(
+    devices: &[(Arc<dyn Device>, u64)],
+    total: u64,
+    progress: &Progress<'_>,
+) -> Result<()> {
+    let zeros = Buffer::zeroed(STEP as usize).freeze();
+    let largest = devices.iter().map(|(_, size)| *size).max().unwrap_or(0);
+    let (mut at, mut which) = (0, 0);
     let mut running = FuturesUnordered::new();
     let mut done = 0;
     loop {
-        while running.len() < DEPTH * devices.len() {
-            let Some((device, at, size)) = steps.next() else { break };
-            let length = STEP.min(size - at);
+        while running.len() < DEPTH * devices.len() && at < largest {
+            let (device, size) = &devices[which];
+            let (device, begin) = (Arc::clone(device), at);
+            which = (which + 1) % devices.len();
+            at += if which == 0 { STEP } else { 0 };
+            if begin >= *size {
+                continue;
+            }
+            let length = STEP.min(size - begin);
             let data = vec![zeros.slice(..length as usize)];
             running.push(async move {
-                device.write(Io::BACKGROUND, at, data, Durability::Cached).await.map(|()| length)
+                let written = device.write(Io::BACKGROUND, begin, data, Durability::Cached).await;
+                written.map(|()| length)
             });
         }
         match running.next().await {
@@ -187,7 +207,7 @@ async fn prewrite(
             None => break,
         }
     }
-    for (device, _) in &devices {
+    for (device, _) in devices {
         device.flush(Io::BACKGROUND).await?;
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! An open database directory: the instance, its mounted groups and its catalog.
 
+mod alter;
 mod groups;
 mod identity;
 mod init;
@@ -16,12 +17,13 @@ use cellar_wait::Waits;
 use crate::budget::Consumer;
 use crate::catalog::{CatalogStore, SharedCatalog, StoreFuture};
 use crate::directory::Directory;
-use crate::disks::{Disks, OpenDisk, survives};
+use crate::disks::{Disks, OpenDisk, OpenDisks, survives};
 use crate::error::{Error, Result};
 use crate::groups::{GroupCatalog, MountedGroup};
 use crate::instance::Instance;
 use crate::parameters::definitions::{DISK_STRING, DISK_TIMEOUT, RESYNC_TARGET};
 
+pub use alter::{ChangeRequest, Changed, DropRequest, DropTarget, Explained};
 pub use groups::{DiskRequest, GroupRequest};
 pub use init::{InitDisk, InitSpec, Progress, init};
 
@@ -45,7 +47,7 @@ pub struct Mounted {
     /// The group.
     pub group: Group,
     /// Its disks as they are open here.
-    pub disks: Arc<Vec<OpenDisk>>,
+    pub disks: OpenDisks,
 }
 
 impl Mounted {
@@ -54,6 +56,13 @@ impl Mounted {
     pub fn store(&self, session: &crate::session::Session) -> Arc<dyn object_store::ObjectStore> {
         let store = cellar_diskgroup::store::GroupStore::new(self.group.clone());
         Arc::new(store.for_session(session.waits().clone()))
+    }
+
+    /// Closes the disks that have left the group.
+    fn close_gone(&self) {
+        let here: std::collections::BTreeSet<String> =
+            self.group.disks().into_iter().filter_map(|d| d.path).collect();
+        self.disks.keep(|d| here.contains(&*d.path.to_string_lossy()));
     }
 
     /// What the loss of one failure group leaves standing: device, file or nothing.
@@ -67,8 +76,8 @@ impl Mounted {
             .into_iter()
             .filter_map(|d| {
                 let path = d.path?;
-                let open = self.disks.iter().find(|o| o.path.to_string_lossy() == path)?;
-                Some((Some(d.failgroup), open.below.clone()))
+                let open = self.disks.find(&path)?;
+                Some((Some(d.failgroup), open.below))
             })
             .collect();
         survives(&disks)
@@ -273,19 +282,20 @@ impl Database {
             let used: Vec<u32> = taken.values().map(|m| m.number).collect();
             (1..).find(|n| !used.contains(n)).unwrap_or(1)
         };
+        let mounted = Mounted { number, group, disks: OpenDisks::new(disks) };
         if !self.mode.read_only {
-            let (group, env) = (group.clone(), Arc::clone(env));
+            let (mounted, env) = (mounted.clone(), Arc::clone(env));
             let probe = async move {
-                while group.probe_disks().await {
+                while mounted.group.probe_disks().await {
+                    mounted.close_gone();
                     env.sleep(PROBE_EVERY).await;
                 }
             };
             self.instance.env().spawn("disk probe", Box::pin(probe));
         }
-        let mounted = Mounted { number, group, disks: Arc::new(disks) };
         self.mounted().insert(name.to_owned(), mounted.clone());
         let rows = MountedGroup::new(mounted.group.clone(), number, "cellar")
-            .with_disks(Arc::clone(&mounted.disks));
+            .with_disks(mounted.disks.clone());
         self.instance.add_group(name, Arc::new(rows));
         Ok(mounted)
     }

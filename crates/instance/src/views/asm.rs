@@ -135,14 +135,15 @@ view! {
         group_number: u32 = "group_number", "Group";
         operation: &'static str = "operation", "REBAL, REMIRROR, SCRUB";
         pass: &'static str = "pass", "RESYNC, REBUILD, REBALANCE, COMPACT, SCRUBBING";
-        state: &'static str = "state", "WAIT, EST, RUN, REAP, DONE, ERRS";
+        state: &'static str = "state", "WAIT: stopped by power 0; EST, RUN, ERRS";
         power: Option<u32> = "power", "Power asked for";
-        actual: Option<u32> = "actual", "Power in force";
+        actual: Option<u32> = "actual", "AUs in flight now";
         sofar: Option<u64> = "sofar", "AUs done";
         est_work: Option<u64> = "est_work", "AUs to be done in all";
         est_rate: Option<u64> = "est_rate", "AUs a minute";
         bytes_left: Option<u64> = "bytes_left", "Bytes still to be done";
         est_minutes: Option<u64> = "est_minutes", "Minutes left";
+        error_code: Option<String> = "error_code", "Why it does not go on";
     }
 }
 

@@ -7,6 +7,7 @@
 mod asm;
 mod instance;
 mod waits;
+mod work;
 
 pub use asm::{
     VAsmAlias, VAsmAttribute, VAsmDisk, VAsmDiskIostat, VAsmDiskgroup, VAsmFile, VAsmOperation,
@@ -18,6 +19,7 @@ pub use waits::{
     event_histogram_micro, event_name, session_event, session_wait, system_event,
 };
 pub(crate) use waits::{WaitColumns, kind_name};
+pub use work::{WorkRow, work_rows};
 
 use cellar_io::WallTime;
 

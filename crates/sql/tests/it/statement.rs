@@ -2,8 +2,8 @@
 
 use cellar_sql::parse;
 use cellar_sql::statement::{
-    Command, Contents, CreateDiskgroup, DiskClause, GroupAction, Groups, Redundancy, Scope,
-    Statement,
+    ChangeDisks, Command, Contents, CreateDiskgroup, DiskClause, DropClause, Dropped, GroupAction,
+    Groups, Rebalance, Redundancy, Scope, Statement,
 };
 use proptest::prelude::*;
 
@@ -105,6 +105,61 @@ fn other_storage_statements_are_read() {
 }
 
 #[test]
+fn disks_that_come_and_go_are_one_change_in_one_statement() {
+    let action = |sql: &str| match command(&format!("alter diskgroup data {sql};")) {
+        Command::AlterDiskgroup { action, .. } => action,
+        other => panic!("{sql}: {other:?}"),
+    };
+    let gone = |name: &str, force| DropClause { what: Dropped::Disk(name.into()), force };
+    let expected = GroupAction::Disks(ChangeDisks {
+        add: vec![
+            DiskClause { name: Some("A1".into()), size: Some(2 << 30), ..disk("/d/a") },
+            DiskClause { force: true, ..disk("/d/b") },
+            DiskClause { failgroup: Some("FG2".into()), ..disk("/d/c") },
+            DiskClause { failgroup: Some("FG2".into()), ..disk("/d/d") },
+        ],
+        drop: vec![
+            gone("DATA_0000", false),
+            gone("ODD ONE", true),
+            DropClause { what: Dropped::FailGroup("FG9".into()), force: false },
+        ],
+        rebalance: Rebalance { power: Some(8), wait: true },
+    });
+    for sql in [
+        "add disk '/d/a' name a1 size 2G, '/d/b' force failgroup fg2 disk '/d/c', '/d/d'
+         drop disk data_0000, 'odd one' force drop disks in failgroup fg9
+         rebalance power 8 wait",
+        "add disk '/d/a' name a1 size 2G, '/d/b' force, add failgroup fg2 disk '/d/c', '/d/d',
+         drop disk data_0000, drop disk 'odd one' force, drop disks in failgroup fg9 noforce
+         rebalance power 8 wait",
+    ] {
+        assert_eq!(action(sql), expected, "{sql}");
+    }
+    let plain = Rebalance::default();
+    assert_eq!(action("undrop disks"), GroupAction::UndropDisks(plain));
+    assert_eq!(
+        action("rename disk 'a' to 'b', c to d"),
+        GroupAction::RenameDisks(vec![("A".into(), "B".into()), ("C".into(), "D".into())])
+    );
+    assert_eq!(action("rebalance"), GroupAction::Rebalance(plain));
+    assert_eq!(
+        action("rebalance power 0 nowait"),
+        GroupAction::Rebalance(Rebalance { power: Some(0), wait: false })
+    );
+    assert_eq!(action("rebalance modify power 11"), GroupAction::ModifyPower(Some(11)));
+    assert_eq!(action("rebalance modify power"), GroupAction::ModifyPower(None));
+    let sql = "explain work for alter diskgroup data drop disk a";
+    let Ok(Statement::ExplainWork(work)) = parse(sql) else { panic!("{sql}") };
+    assert_eq!(work.group, "DATA");
+    let change = ChangeDisks { drop: vec![gone("A", false)], ..ChangeDisks::default() };
+    assert_eq!(work.action, GroupAction::Disks(change));
+    assert!(matches!(
+        command("alter diskgroup all undrop disks"),
+        Command::AlterDiskgroup { groups: Groups::All, action: GroupAction::UndropDisks(_) }
+    ));
+}
+
+#[test]
 fn parameters_keep_their_units_and_scope() {
     let set = |sql: &str| match command(sql) {
         Command::SetParameter { name, value, scope, comment } => (name, value, scope, comment),
@@ -141,10 +196,17 @@ fn refusals_name_the_place_and_what_was_expected() {
         ("create diskgroup d disk 'x' size 0M", "a size such as 512M"),
         ("create diskgroup d disk 'x' size 99999999999T", "a size such as 512M"),
         ("create diskgroup d disk 'x' nonsense", "expected FAILGROUP, DISK, ATTRIBUTE"),
-        ("alter diskgroup d jump", "MOUNT, DISMOUNT, ADD, DROP, RENAME, SET ATTRIBUTE or CHECK"),
-        ("alter diskgroup d\n  rebalance power 4", "REBALANCE is not in this version"),
-        ("alter diskgroup d add disk '/x'", "ADD DISK is not in this version"),
-        ("alter diskgroup d, e check", "MOUNT or DISMOUNT after more than one"),
+        ("alter diskgroup d jump", "MOUNT, DISMOUNT, ADD, DROP, UNDROP, RENAME, REBALANCE, SET"),
+        ("alter diskgroup d rebalance power x", "a power from 0 (stop) to 1024, found x"),
+        ("alter diskgroup d rebalance without compact", "WITHOUT phases is not in this version"),
+        ("alter diskgroup d add disk /x", "the path of a disk in 'quotes'"),
+        ("alter diskgroup d add disk '/x',", "expected ADD or DROP, found the end"),
+        ("alter diskgroup d drop disk a rename disk a to b", "only ADD DISK and DROP DISK go"),
+        ("alter diskgroup d undrop disks drop disk a", "only ADD DISK and DROP DISK go"),
+        ("alter diskgroup d resize all size 1G", "RESIZE is not in this version"),
+        ("alter diskgroup d, e check", "MOUNT, DISMOUNT or UNDROP DISKS after more than one"),
+        ("explain work for alter diskgroup d mount", "ADD DISK, DROP DISK or REBALANCE"),
+        ("explain work set statement_id='x' for alter diskgroup d", "leave SET STATEMENT_ID out"),
         ("drop diskgroup d force", "expected INCLUDING CONTENTS"),
         ("alter system set x = 1 scope = disk", "expected MEMORY, SPFILE or BOTH, found disk"),
         ("alter system jump", "expected SET, RESET or FLUSH"),
@@ -191,6 +253,16 @@ fn words() -> impl Strategy<Value = String> {
         "all",
         "mount",
         "attribute",
+        "add",
+        "rebalance",
+        "power",
+        "undrop",
+        "disks",
+        "rename",
+        "to",
+        "explain",
+        "work",
+        "for",
         "select",
         "from",
         "$$",

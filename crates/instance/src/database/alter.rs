@@ -1,0 +1,451 @@
+//! ALTER DISKGROUP of disks: ADD and DROP, UNDROP, RENAME, REBALANCE, and what they would do.
+//!
+//! The path of a disk is durable in disk_string before the disk becomes a member, and a refused ADD
+//! takes it out again, with the file that was made for it. What was begun goes on to its end
+//! although the caller goes away.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cellar_diskgroup::{
+    AlterDisks, DiskInfo, DropDisk, GroupInfo, LabelStatus, NewDisk, Redundancy, Work, read_labels,
+};
+use cellar_io::{
+    Buffer, Device, Discard, Durability, Geometry, Io, IoError, IoErrorKind, IoFuture, Op,
+};
+
+use super::init::{make_file, prewrite_all};
+use super::{Database, DiskRequest, Mounted, absolute};
+use crate::disks::{Below, OpenDisk, joining_failgroups};
+use crate::error::{Error, Result};
+use crate::parameters::definitions::{ASM_POWER_LIMIT, DISK_STRING};
+
+/// The disks that come and go in one ALTER DISKGROUP.
+#[derive(Clone, Debug, Default)]
+pub struct ChangeRequest {
+    /// ADD DISK. A path where nothing is yet becomes a file of its SIZE.
+    pub add: Vec<DiskRequest>,
+    /// DROP DISK.
+    pub drop: Vec<DropRequest>,
+    /// REBALANCE POWER; `None` takes asm_power_limit.
+    pub power: Option<u32>,
+}
+
+/// A DROP.
+#[derive(Clone, Debug)]
+pub struct DropRequest {
+    /// Which disks.
+    pub target: DropTarget,
+    /// FORCE.
+    pub force: bool,
+}
+
+/// What a DROP names, in any case.
+#[derive(Clone, Debug)]
+pub enum DropTarget {
+    /// DISK name.
+    Disk(String),
+    /// DISKS IN FAILGROUP name.
+    FailGroup(String),
+}
+
+/// What a change of disks set going.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// Names of the disks that joined.
+    pub added: Vec<String>,
+    /// Names of the disks that are leaving.
+    pub dropped: Vec<String>,
+    /// AUs that the rebalance will move.
+    pub aus: u64,
+    /// At which power.
+    pub power: u32,
+}
+
+/// What a change of disks would do.
+#[derive(Clone, Debug)]
+pub struct Explained {
+    /// The plan, and the group after it.
+    pub work: Work,
+    /// The group now.
+    pub info: GroupInfo,
+    /// Disks by number, the new ones included: name and what becomes of it.
+    pub disks: BTreeMap<u16, (String, &'static str)>,
+}
+
+/// A disk that is to join.
+struct Joining {
+    request: DiskRequest,
+    path: PathBuf,
+    /// `None` for a file that is still to be made.
+    open: Option<OpenDisk>,
+    below: Below,
+}
+
+impl Database {
+    /// What [`Database::alter_disks`] would do. Changes nothing.
+    ///
+    /// # Errors
+    /// As that, but for what only the disks themselves can tell.
+    pub fn explain_work(&self, group: &str, request: &ChangeRequest) -> Result<Explained> {
+        let mounted = self.group(group)?;
+        let joining = self.joining(&mounted, &request.add, false)?;
+        let change = self.change_of(&mounted, request, &joining)?;
+        let work = mounted.group.explain_work(&change)?;
+        let leaving: BTreeSet<&str> = change.drop.iter().map(|d| d.name.as_str()).collect();
+        let mut disks: BTreeMap<u16, (String, &'static str)> = BTreeMap::new();
+        for disk in mounted.group.disks() {
+            let state = match leaving.contains(disk.name.as_str()) {
+                true if disk.in_sync => "DROPPING",
+                true => "FORCING",
+                false => crate::groups::disk_state(&mounted.group, &disk),
+            };
+            disks.insert(disk.number, (disk.name, state));
+        }
+        let new = work.plan.disks.iter().map(|d| d.disk.0).filter(|no| !disks.contains_key(no));
+        let new: Vec<u16> = new.collect();
+        // They are numbered in the order in which they are added.
+        for (no, disk) in new.into_iter().zip(&change.add) {
+            let name = disk.name.clone().unwrap_or_else(|| numbered(mounted.group.name(), no));
+            disks.insert(no, (name, "ADDING"));
+        }
+        Ok(Explained { work, info: mounted.group.info(), disks })
+    }
+
+    /// ADD and DROP: one change of the metadata, one rebalance, which this does not wait for.
+    ///
+    /// # Errors
+    /// A disk, name or power that will not do, or no room for what must move: then nothing has
+    /// changed. Or a disk fails.
+    pub async fn alter_disks(
+        &self,
+        group: &str,
+        request: &ChangeRequest,
+        progress: &(dyn Fn(u64, u64) + Send + Sync),
+    ) -> Result<Changed> {
+        self.check_writable()?;
+        let mounted = self.group(group)?;
+        mounted.close_gone();
+        let mut joining = self.joining(&mounted, &request.add, true)?;
+        // Most of what is wrong is found before gigabytes are written.
+        let change = self.change_of(&mounted, request, &joining)?;
+        mounted.group.explain_work(&change)?;
+        let mut files = NewFiles::default();
+        self.make_files(&mut joining, &mut files, progress).await?;
+        let change = self.change_of(&mounted, request, &joining)?;
+        let this = self.share();
+        let (told, answer) = futures_channel::oneshot::channel();
+        let task = async move {
+            let result = this.alter_to_the_end(&mounted, joining, change, files).await;
+            // Who asked may be gone.
+            let _ = told.send(result);
+        };
+        self.env().spawn("alter disk group", Box::pin(task));
+        answer.await.map_err(|_| Error::new(1013, "the program ends"))?
+    }
+
+    async fn alter_to_the_end(
+        &self,
+        mounted: &Mounted,
+        joining: Vec<Joining>,
+        change: AlterDisks,
+        mut files: NewFiles,
+    ) -> Result<Changed> {
+        let _one_at_a_time = self.instance.changing().lock().await;
+        let group = &mounted.group;
+        let aus = group.explain_work(&change)?.plan.moves.len() as u64;
+        let before: BTreeSet<u16> = group.disks().iter().map(|d| d.number).collect();
+        let remembered = self.remember(joining.iter().map(|j| j.path.as_path()))?;
+        if let Err(error) = group.alter_disks(&change).await {
+            // Of a group that stopped only the next mount knows who joined.
+            if group.info().stopped.is_some() {
+                files.kept = true;
+                return Err(error.into());
+            }
+            let list = self.instance.parameters().list(DISK_STRING);
+            let list = list.into_iter().filter(|path| !remembered.contains(path)).collect();
+            // A path that stays would bring the disks of another database here.
+            let undone = self.set_disk_string(list);
+            return Err(undone.err().into_iter().fold(error.into(), Error::over));
+        }
+        files.kept = true;
+        joining.into_iter().filter_map(|j| j.open).for_each(|open| mounted.disks.add(open));
+        let added = group.disks().into_iter().filter(|d| !before.contains(&d.number));
+        Ok(Changed {
+            added: added.map(|d| d.name).collect(),
+            dropped: change.drop.into_iter().map(|d| d.name).collect(),
+            aus,
+            power: change.power.unwrap_or_default(),
+        })
+    }
+
+    /// What the library is to do: names of disks for those of failure groups, a failure group for
+    /// each new disk.
+    fn change_of(
+        &self,
+        mounted: &Mounted,
+        request: &ChangeRequest,
+        joining: &[Joining],
+    ) -> Result<AlterDisks> {
+        let members = mounted.group.disks();
+        let external = mounted.group.info().redundancy == Redundancy::External;
+        let known: Vec<(String, Below)> = members
+            .iter()
+            .filter_map(|d| {
+                Some((d.failgroup.clone(), mounted.disks.find(d.path.as_deref()?)?.below))
+            })
+            .collect();
+        let below: Vec<Below> = joining.iter().map(|j| j.below.clone()).collect();
+        let default = match external {
+            true => vec![None; joining.len()],
+            false => joining_failgroups(&known, &below),
+        };
+        let add = joining.iter().zip(default).map(|(j, failgroup)| NewDisk {
+            device: j.device(),
+            path: j.path.to_string_lossy().into_owned(),
+            name: j.request.name.clone(),
+            failgroup: j.request.failgroup.clone().or(failgroup),
+            size: j.request.size,
+            force: j.request.force,
+        });
+        Ok(AlterDisks {
+            add: add.collect(),
+            drop: leaving(mounted.group.name(), &members, &request.drop)?,
+            power: Some(self.power(request.power)),
+        })
+    }
+
+    /// The power of a rebalance for which perhaps none was given.
+    pub fn power(&self, given: Option<u32>) -> u32 {
+        let limit = self.instance.parameters().integer(ASM_POWER_LIMIT);
+        given.unwrap_or(u32::try_from(limit).unwrap_or(1))
+    }
+
+    /// The disks of an ADD: opened if they are there, for writing if `write`.
+    fn joining(&self, mounted: &Mounted, add: &[DiskRequest], write: bool) -> Result<Vec<Joining>> {
+        let mut all: Vec<Joining> = Vec::new();
+        for request in add {
+            let paths = match request.path.contains(['*', '?']) {
+                true => self.disks.find(std::slice::from_ref(&request.path)),
+                false => vec![absolute(Path::new(&request.path))],
+            };
+            if paths.is_empty() {
+                return Err(matches_nothing(request));
+            }
+            for path in paths {
+                let path = absolute(&path);
+                self.check_not_member(&path)?;
+                if all.iter().any(|j| j.path == path) {
+                    let text = format!("disk {} is named twice", path.display());
+                    return Err(Error::new(15020, text).hint("name each disk once"));
+                }
+                let new = match path.exists() {
+                    true => {
+                        self.disks.check_free(&path, request.erase.as_deref())?;
+                        let open = self.disks.open(&path, write)?;
+                        let below = open.below.clone();
+                        Joining { request: request.clone(), path, open: Some(open), below }
+                    }
+                    false => not_there_yet(mounted, request, path)?,
+                };
+                all.push(new);
+            }
+        }
+        Ok(all)
+    }
+
+    /// Refuses a disk that is one of a mounted group already, by whatever path.
+    fn check_not_member(&self, path: &Path) -> Result<()> {
+        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        for mounted in self.groups() {
+            let is_it = |d: &DiskInfo| {
+                let own = d.path.as_deref().map(Path::new);
+                own.is_some_and(|own| {
+                    own == path || std::fs::canonicalize(own).is_ok_and(|own| own == real)
+                })
+            };
+            if let Some(disk) = mounted.group.disks().into_iter().find(is_it) {
+                let text = format!(
+                    "disk {} is already mounted: it is {} of disk group {}",
+                    path.display(),
+                    disk.name,
+                    mounted.group.name()
+                );
+                return Err(Error::new(15029, text).hint(
+                    "name another disk; see which there are: cellar disks, cellar asm lsdsk -k",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the files that are not there yet, written with zeros, and opens them.
+    async fn make_files(
+        &self,
+        joining: &mut [Joining],
+        files: &mut NewFiles,
+        progress: &(dyn Fn(u64, u64) + Send + Sync),
+    ) -> Result<()> {
+        let mut new: Vec<(Arc<dyn Device>, u64)> = Vec::new();
+        for j in joining.iter_mut().filter(|j| j.open.is_none()) {
+            let size = j.request.size.expect("a file to be made has a size");
+            make_file(&j.path, size)?;
+            files.paths.push(j.path.clone());
+            let open = self.disks.open(&j.path, true)?;
+            new.push((open.device(), size));
+            j.below = open.below.clone();
+            j.open = Some(open);
+        }
+        let total = new.iter().map(|(_, size)| size).sum();
+        prewrite_all(&new, total, progress).await
+    }
+
+    /// What the label of the disk at `path` says; `None` where no label can be read.
+    pub async fn label_status(&self, path: &Path) -> Option<LabelStatus> {
+        let disk = self.disks.open(path, false).ok()?;
+        let scan = read_labels(&disk.device()).await.ok()?;
+        scan.newest().map(|label| label.status)
+    }
+}
+
+/// The new files of a change: taken away again unless it came to pass.
+#[derive(Default)]
+struct NewFiles {
+    paths: Vec<PathBuf>,
+    kept: bool,
+}
+
+impl Drop for NewFiles {
+    fn drop(&mut self) {
+        if !self.kept {
+            for path in &self.paths {
+                // It may not have come to be.
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+}
+
+impl Joining {
+    fn device(&self) -> Arc<dyn Device> {
+        match &self.open {
+            Some(open) => open.device(),
+            None => Arc::new(Planned {
+                path: self.path.to_string_lossy().into(),
+                size: self.request.size.unwrap_or(0),
+            }),
+        }
+    }
+}
+
+fn matches_nothing(request: &DiskRequest) -> Error {
+    let text = format!("disk specification '{}' matches no disks", request.path);
+    Error::new(15031, text).hint(
+        "see which disks there are: cellar disks; or give a SIZE, and a file of that size is made",
+    )
+}
+
+/// A file that is to be made: not below /dev, where a name spelt wrong would become one.
+fn not_there_yet(mounted: &Mounted, request: &DiskRequest, path: PathBuf) -> Result<Joining> {
+    let parent = path.parent().filter(|p| p.is_dir() && !p.starts_with("/dev"));
+    let (Some(parent), Some(_)) = (parent, request.size) else {
+        return Err(matches_nothing(request));
+    };
+    if let Some(serial) = &request.erase {
+        let text = format!("ERASE '{serial}' is given, and {} is not there", path.display());
+        return Err(Error::new(15031, text).hint("leave ERASE out, or check the path"));
+    }
+    // What it will stand on, if a disk here stands on the same file system.
+    let device = |path: &Path| std::fs::metadata(path).ok().map(|m| m.dev());
+    let here = device(parent);
+    let disks = mounted.disks.all();
+    let beside = disks.iter().find(|d| d.below.is_file && device(&d.path) == here);
+    let below = beside.map(|d| d.below.clone());
+    let below = below.unwrap_or(Below { is_file: true, ..Below::default() });
+    Ok(Joining { request: request.clone(), path, open: None, below })
+}
+
+/// The disks that a statement wants to leave, by name.
+fn leaving(group: &str, members: &[DiskInfo], drop: &[DropRequest]) -> Result<Vec<DropDisk>> {
+    let mut all = Vec::new();
+    for request in drop {
+        let force = request.force;
+        match &request.target {
+            DropTarget::Disk(name) => all.push(DropDisk { name: name.to_uppercase(), force }),
+            DropTarget::FailGroup(name) => {
+                let wanted = name.to_uppercase();
+                let of_it = members.iter().filter(|d| d.failgroup == wanted);
+                let before = all.len();
+                all.extend(of_it.map(|d| DropDisk { name: d.name.clone(), force }));
+                if all.len() == before {
+                    let known: BTreeSet<&str> =
+                        members.iter().map(|d| d.failgroup.as_str()).collect();
+                    let known: Vec<&str> = known.into_iter().collect();
+                    let text = format!("disk group \"{group}\" has no failure group \"{wanted}\"");
+                    let hint = format!("its failure groups are {}", known.join(", "));
+                    return Err(Error::new(15054, text).hint(hint));
+                }
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The name that a disk gets for which none is given.
+fn numbered(group: &str, no: u16) -> String {
+    use cellar_diskgroup::names::{DiskName, GroupName};
+    GroupName::new(group).map_or_else(
+        |_| format!("{group}_{no:04}"),
+        |group| DiskName::numbered(&group, no).as_str().to_owned(),
+    )
+}
+
+/// A file that is not there yet: only its size is known, and nothing can be read or written.
+struct Planned {
+    path: Arc<str>,
+    size: u64,
+}
+
+impl Planned {
+    fn absent<T>(&self, op: Op) -> IoFuture<'static, T>
+    where
+        T: Send + 'static,
+    {
+        let error = IoError::new(IoErrorKind::NotFound, &self.path, op, 0, 0);
+        Box::pin(async move { Err(error) })
+    }
+}
+
+impl Device for Planned {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            name: Arc::clone(&self.path),
+            size: self.size,
+            logical_sector: 512,
+            physical_sector: 4096,
+            transfer_max: 0,
+            queue_depth: 0,
+            volatile_cache: true,
+            fast_zero: false,
+        }
+    }
+
+    fn read(&self, _: Io, _: u64, _: Vec<Buffer>) -> IoFuture<'_, Vec<Buffer>> {
+        self.absent(Op::Read)
+    }
+
+    fn write(&self, _: Io, _: u64, _: Vec<Bytes>, _: Durability) -> IoFuture<'_, ()> {
+        self.absent(Op::Write)
+    }
+
+    fn flush(&self, _: Io) -> IoFuture<'_, ()> {
+        self.absent(Op::Flush)
+    }
+
+    fn discard(&self, _: Io, _: u64, _: u64, _: Discard) -> IoFuture<'_, ()> {
+        self.absent(Op::Discard)
+    }
+}

@@ -1,0 +1,164 @@
+//! Disks that come and go: the statements of `ALTER DISKGROUP` and `EXPLAIN WORK` as calls of the
+//! instance, and in words what they set going.
+
+use cellar_instance::database::{
+    ChangeRequest, Changed, Database, DropRequest, DropTarget, Mounted,
+};
+use cellar_instance::views::{Row, WorkRow, work_rows};
+
+use super::{InstanceHost, columns_of, disk_request, group_error, value};
+use crate::error::Error;
+use crate::host::Rows;
+use crate::statement::{ChangeDisks, Dropped, ExplainWork, GroupAction, Rebalance};
+
+impl InstanceHost {
+    /// Does `action` if it is one on disks; what was done, in words.
+    pub(super) async fn alter_disks(
+        &self,
+        mounted: &Mounted,
+        action: &GroupAction,
+    ) -> Result<Option<String>, Error> {
+        let group = &mounted.group;
+        let told = match action {
+            GroupAction::Disks(change) => self.change_disks(mounted, change).await?,
+            GroupAction::UndropDisks(rebalance) => {
+                let count = group.undrop_disks().await.map_err(group_error)?;
+                if let (Some(power), true) = (rebalance.power, count > 0) {
+                    group.rebalance(power).await.map_err(group_error)?;
+                }
+                let kept = match count {
+                    0 => "no disk of it was being dropped".to_owned(),
+                    _ => format!("{} stay, {}", disks(count), self.under_way(mounted)),
+                };
+                self.waited(mounted, *rebalance, kept).await?
+            }
+            GroupAction::RenameDisks(names) => {
+                for (old, new) in names {
+                    group.rename_disk(old, new).await.map_err(group_error)?;
+                }
+                return Ok(Some(format!("{}: {} renamed.", group.name(), disks(names.len()))));
+            }
+            GroupAction::Rebalance(rebalance) => {
+                let power = self.database.power(rebalance.power);
+                group.rebalance(power).await.map_err(group_error)?;
+                let told = self.under_way(mounted);
+                self.waited(mounted, *rebalance, told).await?
+            }
+            GroupAction::ModifyPower(power) => {
+                if group.operation().is_none() {
+                    return Ok(Some(format!("{}: no rebalance is under way.", group.name())));
+                }
+                let power = self.database.power(*power);
+                group.rebalance(power).await.map_err(group_error)?;
+                self.under_way(mounted)
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(format!("{}: {told}.", group.name())))
+    }
+
+    async fn change_disks(&self, mounted: &Mounted, change: &ChangeDisks) -> Result<String, Error> {
+        let request = request_of(change.clone());
+        let made = self.database.alter_disks(mounted.group.name(), &request, &|_, _| {}).await;
+        let changed = made.map_err(|error| match error.number() {
+            // Dropping files is not the only way out here.
+            15041 => error.hint(
+                "add disks in the same statement, or drop fewer; EXPLAIN WORK FOR the statement \
+                 tells what lacks a place",
+            ),
+            _ => error,
+        })?;
+        let mut parts = Vec::new();
+        let mut part = |count: usize, verb: &str| {
+            if count > 0 {
+                parts.push(format!("{} {verb}", disks(count)));
+            }
+        };
+        part(changed.added.len(), "added");
+        part(changed.dropped.len(), "being dropped");
+        let told = format!("{}; {}", parts.join(", "), self.moves(&changed));
+        self.waited(mounted, change.rebalance, told).await
+    }
+
+    fn moves(&self, changed: &Changed) -> String {
+        match (changed.aus, changed.power) {
+            (0, _) => "nothing is to be moved".to_owned(),
+            (aus, 0) => format!("{aus} AU are to be moved, and power 0 moves none"),
+            (aus, power) => {
+                format!("rebalance of {aus} AU under way at power {power}; {}", self.shows())
+            }
+        }
+    }
+
+    /// What is known of the rebalance that was just asked for.
+    fn under_way(&self, mounted: &Mounted) -> String {
+        match mounted.group.operation() {
+            None => "rebalanced".to_owned(),
+            Some(operation) if operation.power == 0 => {
+                "rebalance stopped until REBALANCE POWER n".to_owned()
+            }
+            Some(operation) => {
+                format!("rebalance under way at power {}; {}", operation.power, self.shows())
+            }
+        }
+    }
+
+    fn shows(&self) -> String {
+        format!("cellar asm {} lsop shows it", self.database.directory().path().display())
+    }
+
+    /// `told`, or after the rebalance, where WAIT asks for it, that it is done.
+    async fn waited(
+        &self,
+        mounted: &Mounted,
+        rebalance: Rebalance,
+        told: String,
+    ) -> Result<String, Error> {
+        if !rebalance.wait {
+            return Ok(told);
+        }
+        mounted.group.wait_rebalanced().await.map_err(group_error)?;
+        if mounted.group.operation().is_some() {
+            return Ok(format!("{told} (not waited for: it is stopped)"));
+        }
+        let done = told.split("; ").next().unwrap_or_default();
+        match done.contains(" disk") {
+            true => Ok(format!("{}; rebalanced", done.replace("being dropped", "dropped"))),
+            false => Ok("rebalanced".to_owned()),
+        }
+    }
+}
+
+fn disks(count: usize) -> String {
+    if count == 1 { "1 disk".to_owned() } else { format!("{count} disks") }
+}
+
+fn request_of(change: ChangeDisks) -> ChangeRequest {
+    let drop = change.drop.into_iter().map(|clause| DropRequest {
+        target: match clause.what {
+            Dropped::Disk(name) => DropTarget::Disk(name),
+            Dropped::FailGroup(name) => DropTarget::FailGroup(name),
+        },
+        force: clause.force,
+    });
+    ChangeRequest {
+        add: change.add.into_iter().map(disk_request).collect(),
+        drop: drop.collect(),
+        power: change.rebalance.power,
+    }
+}
+
+/// The plan of a change as rows.
+pub(super) fn explain(database: &Database, work: ExplainWork) -> Result<Rows, Error> {
+    let request = match work.action {
+        GroupAction::Disks(change) => request_of(change),
+        // A rebalance alone changes no disk.
+        _ => ChangeRequest::default(),
+    };
+    let explained = database.explain_work(&work.group, &request)?;
+    let rows = work_rows(&explained).into_iter().map(|row| row.values());
+    Ok(Rows {
+        columns: columns_of(WorkRow::VIEW),
+        rows: rows.map(|row| row.into_iter().map(value).collect()).collect(),
+    })
+}

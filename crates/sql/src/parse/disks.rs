@@ -1,0 +1,227 @@
+//! Reads what `ALTER DISKGROUP` says of disks: ADD, DROP, UNDROP, RENAME, REBALANCE; and
+//! `EXPLAIN WORK FOR` it.
+
+use datafusion::sql::sqlparser::tokenizer::Token;
+
+use super::Cursor;
+use crate::error::Error;
+use crate::statement::{
+    ChangeDisks, DropClause, Dropped, ExplainWork, GroupAction, Rebalance, Statement,
+};
+
+/// What may follow ADD or DROP where disks are meant.
+const OF_DISKS: &str = "DISK|DISKS|FAILGROUP|REGULAR|QUORUM";
+
+impl Cursor<'_> {
+    /// An action on disks, if one comes next.
+    pub(super) fn disk_action(&mut self) -> Result<Option<GroupAction>, Error> {
+        let at = self.at;
+        if self.accept_word("UNDROP") {
+            self.word("DISKS")?;
+            self.alone()?;
+            return Ok(Some(GroupAction::UndropDisks(self.optional_rebalance()?)));
+        }
+        if self.accept_word("REBALANCE") {
+            return self.rebalance_alone().map(Some);
+        }
+        if self.is_word_at(at, "RENAME") && self.is_word_at(at + 1, "DISK|DISKS") {
+            self.at += 1;
+            return self.rename_disks().map(Some);
+        }
+        if self.changes_disks_at(at) {
+            return self.change_disks().map(Some);
+        }
+        Ok(None)
+    }
+
+    fn changes_disks_at(&self, at: usize) -> bool {
+        self.is_word_at(at, "ADD|DROP") && self.is_word_at(at + 1, OF_DISKS)
+    }
+
+    /// ADD and DROP in any order, with commas between them or not.
+    fn change_disks(&mut self) -> Result<GroupAction, Error> {
+        let mut change = ChangeDisks::default();
+        loop {
+            if self.accept_word("ADD") {
+                self.add_disks(&mut change)?;
+            } else if self.accept_word("DROP") {
+                self.drop_disks(&mut change)?;
+            } else {
+                return Err(self.expected("ADD or DROP"));
+            }
+            let comma = self.accept(&Token::Comma);
+            if !comma && !self.changes_disks_at(self.at) {
+                break;
+            }
+        }
+        self.alone()?;
+        change.rebalance = self.optional_rebalance()?;
+        Ok(GroupAction::Disks(change))
+    }
+
+    fn add_disks(&mut self, change: &mut ChangeDisks) -> Result<(), Error> {
+        loop {
+            let failgroup = self.failgroup()?;
+            self.word("DISK")?;
+            change.add.push(self.disk(failgroup.as_ref())?);
+            while self.comma_before(Self::is_text_at) {
+                change.add.push(self.disk(failgroup.as_ref())?);
+            }
+            // One ADD may name several failure groups, as CREATE does.
+            let more = |at| self.is_word_at(at, OF_DISKS);
+            let comma = self.is_comma() && more(self.at + 1);
+            if !comma && !more(self.at) {
+                return Ok(());
+            }
+            self.at += usize::from(comma);
+        }
+    }
+
+    fn drop_disks(&mut self, change: &mut ChangeDisks) -> Result<(), Error> {
+        if self.accept_word("QUORUM") {
+            return Err(Error::not_yet("a QUORUM failure group"));
+        }
+        self.accept_word("REGULAR");
+        let of_failgroup = if self.accept_word("DISKS") {
+            self.word("IN")?;
+            self.accept_word("REGULAR");
+            self.word("FAILGROUP")?;
+            true
+        } else {
+            self.word("DISK")?;
+            false
+        };
+        loop {
+            let what = match of_failgroup {
+                true => Dropped::FailGroup(self.storage_name("the name of a failure group")?),
+                false => Dropped::Disk(self.disk_name()?),
+            };
+            change.drop.push(DropClause { what, force: self.force() });
+            if !self.comma_before(|cursor, at| !cursor.changes_disks_at(at)) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn rename_disks(&mut self) -> Result<GroupAction, Error> {
+        if self.accept_word("DISKS") {
+            return Err(Error::not_yet("RENAME DISKS ALL").next("RENAME DISK 'OLD' TO 'NEW', ..."));
+        }
+        self.word("DISK")?;
+        let mut names = Vec::new();
+        loop {
+            let old = self.disk_name()?;
+            self.word("TO")?;
+            names.push((old, self.disk_name()?));
+            if !self.accept(&Token::Comma) {
+                self.alone()?;
+                return Ok(GroupAction::RenameDisks(names));
+            }
+            self.accept_word("DISK");
+        }
+    }
+
+    /// The name of a disk, with or without quotes: Oracle has both.
+    fn disk_name(&mut self) -> Result<String, Error> {
+        match self.tokens.get(self.at).map(|t| &t.token) {
+            Some(Token::SingleQuotedString(text)) if !text.is_empty() => {
+                self.at += 1;
+                Ok(text.to_uppercase())
+            }
+            _ => self.storage_name("the name of a disk"),
+        }
+    }
+
+    fn is_comma(&self) -> bool {
+        self.tokens.get(self.at).is_some_and(|t| t.token == Token::Comma)
+    }
+
+    fn is_text_at(&self, at: usize) -> bool {
+        let token = self.tokens.get(at).map(|t| &t.token);
+        matches!(token, Some(Token::SingleQuotedString(_)))
+    }
+
+    /// Takes a comma if what follows it goes on with the same list.
+    fn comma_before(&mut self, goes_on: impl Fn(&Self, usize) -> bool) -> bool {
+        let takes = self.is_comma() && goes_on(self, self.at + 1);
+        self.at += usize::from(takes);
+        takes
+    }
+
+    /// Refuses what cannot be part of one change with disks that come and go.
+    fn alone(&self) -> Result<(), Error> {
+        match self.is_word_at(self.at, "ADD|DROP|RENAME|UNDROP|RESIZE|REPLACE") {
+            true => Err(self.expected(
+                "REBALANCE or the end of the statement (only ADD DISK and DROP DISK go together)",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    // --- REBALANCE ---
+
+    fn optional_rebalance(&mut self) -> Result<Rebalance, Error> {
+        match self.accept_word("REBALANCE") {
+            true => self.rebalance(),
+            false => Ok(Rebalance::default()),
+        }
+    }
+
+    fn rebalance_alone(&mut self) -> Result<GroupAction, Error> {
+        if self.accept_word("MODIFY") {
+            self.word("POWER")?;
+            let given = matches!(
+                self.tokens.get(self.at).map(|t| &t.token),
+                Some(token) if *token != Token::SemiColon
+            );
+            let power = given.then(|| self.power()).transpose()?;
+            return Ok(GroupAction::ModifyPower(power));
+        }
+        Ok(GroupAction::Rebalance(self.rebalance()?))
+    }
+
+    fn rebalance(&mut self) -> Result<Rebalance, Error> {
+        if self.is_word_at(self.at, "WITH|WITHOUT") {
+            return Err(Error::not_yet("REBALANCE WITH or WITHOUT phases")
+                .next("REBALANCE [POWER n] [WAIT | NOWAIT]"));
+        }
+        let power = self.accept_word("POWER").then(|| self.power()).transpose()?;
+        let wait = self.accept_word("WAIT");
+        if !wait {
+            self.accept_word("NOWAIT");
+        }
+        Ok(Rebalance { power, wait })
+    }
+
+    fn power(&mut self) -> Result<u32, Error> {
+        let power = match self.tokens.get(self.at).map(|t| &t.token) {
+            Some(Token::Number(digits, _)) => digits.parse().ok(),
+            _ => None,
+        };
+        let power = power.ok_or_else(|| self.expected("a power from 0 (stop) to 1024"))?;
+        self.at += 1;
+        Ok(power)
+    }
+
+    // --- EXPLAIN WORK ---
+
+    /// What follows `EXPLAIN WORK`.
+    pub(super) fn explain_work(&mut self) -> Result<Statement, Error> {
+        if self.accept_word("SET") {
+            self.word("STATEMENT_ID")?;
+            return Err(Error::not_yet("EXPLAIN WORK SET STATEMENT_ID")
+                .next("the plan is the result of the statement: leave SET STATEMENT_ID out"));
+        }
+        self.word("FOR")?;
+        self.word("ALTER")?;
+        self.word("DISKGROUP")?;
+        let group = self.storage_name("the name of the disk group")?;
+        let action = self.disk_action()?;
+        match action {
+            Some(action @ (GroupAction::Disks(_) | GroupAction::Rebalance(_))) => {
+                Ok(Statement::ExplainWork(ExplainWork { group, action }))
+            }
+            _ => Err(self.expected("ADD DISK, DROP DISK or REBALANCE")),
+        }
+    }
+}
