@@ -113,6 +113,12 @@ impl Held {
         if let Some(server) = &self.server {
             server.drain().await;
         }
+        // Who only looks leaves no work: he did none.
+        if !self.database.inner.is_read_only() {
+            for line in super::asm::left_running(&self.database.inner.groups()) {
+                output::notice(&format!("Notice: {line}"));
+            }
+        }
         self.database.inner.close().await?;
         Ok(())
     }

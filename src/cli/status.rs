@@ -95,8 +95,7 @@ pub fn of(mounted: &Mounted, dir: &Path) -> GroupStatus {
     let mut status = GroupStatus {
         group: Some(info.name.clone()),
         state: "WHOLE",
-        work: (resync.bytes_left > 0)
-            .then(|| format!("resync after a crash, {} left", show_bytes(resync.bytes_left))),
+        work: work(mounted),
         safe: outlook::safe(mounted),
         disks_missing: gone.iter().map(|d| d.name.clone()).collect(),
         may_be_lost: harmless.map(|l| l.failgroup.clone()).collect(),
@@ -134,6 +133,23 @@ pub fn of(mounted: &Mounted, dir: &Path) -> GroupStatus {
         status.action = Some(joined(findings.iter().map(|f| f.action.as_str())));
     }
     status
+}
+
+/// Work under way, in words.
+fn work(mounted: &Mounted) -> Option<String> {
+    let left = mounted.group.resync().bytes_left;
+    let resync = (left > 0).then(|| format!("resync after a crash, {} left", show_bytes(left)));
+    let rebalance = mounted.group.operation().map(|operation| {
+        let percent = (operation.done * 100).checked_div(operation.total);
+        let percent = percent.map_or(String::new(), |percent| format!(", {percent} %"));
+        match (&operation.error, operation.power) {
+            (Some(error), _) => format!("rebalance does not go on: {error}"),
+            (None, 0) => "rebalance, stopped by power 0".to_owned(),
+            (None, power) => format!("rebalance at power {power}{percent}"),
+        }
+    });
+    let all: Vec<String> = resync.into_iter().chain(rebalance).collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 fn count(disk: &DiskInfo, name: &str) -> u64 {
@@ -196,11 +212,12 @@ fn missing(status: &GroupStatus, gone: &[&DiskInfo], disks: usize, dir: &Path) -
     }
     if !left.is_empty() {
         action.push(format!(
-            "{} left and stays out; this version cannot mirror again: copy what matters out \
-             (cellar asm {} cp +{}/FILE PATH)",
+            "{} left and stays out; mirror again on the others: cellar sql {} -c 'alter diskgroup \
+             {} drop disk {} force'",
             named(&left),
             dir.display(),
             status.group.as_deref().unwrap_or("DATA"),
+            left.iter().map(|d| d.name.as_str()).collect::<Vec<_>>().join(" force, "),
         ));
     }
     Some(Finding { state: "DEGRADED", words, action: action.join("; ") })

@@ -245,6 +245,8 @@ pub const NUMBERS: &[(u32, &str, &str)] = &[
     (70111, "53100", "no room on the file system below"),
     (70112, "0A000", "not supported here"),
     (70113, "08P01", "request not understood"),
+    (70114, "55000", "disk is not being dropped"),
+    (70115, "55000", "rebalance is stopped"),
 ];
 
 #[cfg(test)]

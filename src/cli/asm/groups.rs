@@ -1,13 +1,11 @@
-//! lsdg, lsdsk, lsattr, lsop: what groups and disks say of themselves.
-
-use std::time::Duration;
+//! lsdg, lsdsk, lsattr: what groups and disks say of themselves.
 
 use cellar_instance::Error;
 use cellar_instance::database::Mounted;
 use cellar_instance::diskgroup::{DiskInfo, GroupInfo};
-use cellar_io::EnvExt;
+use cellar_instance::groups::disk_state;
 
-use super::super::database::{Database, Place};
+use super::super::database::Database;
 use super::super::fault::Fault;
 use super::super::outlook;
 use super::super::output::{self, Format};
@@ -40,8 +38,19 @@ pub struct Lsdsk {
     /// Only of this group.
     #[arg(short = 'G', value_name = "GROUP")]
     group: Option<String>,
+    /// Wait until this disk, which is being dropped, is FORMER: it may be unplugged then.
+    #[arg(long, value_name = "DISK", conflicts_with_all = ["sizes", "states", "times", "statistics"])]
+    pub wait: Option<String>,
     /// A path or a disk's name, or a pattern of one.
+    #[arg(conflicts_with = "wait")]
     pattern: Option<String>,
+}
+
+impl Lsdsk {
+    /// The group that is meant, if one is.
+    pub fn group(&self) -> Option<&str> {
+        self.group.as_deref()
+    }
 }
 
 /// Arguments of `lsattr`.
@@ -59,10 +68,6 @@ pub struct Lsattr {
     /// An attribute, or a pattern.
     pattern: Option<String>,
 }
-
-/// Arguments of `lsop`.
-#[derive(Debug, clap::Args)]
-pub struct Lsop {}
 
 /// Groups.
 pub fn lsdg(args: &Lsdg, database: &Database, show: Show) -> Result<(), Fault> {
@@ -85,7 +90,7 @@ pub fn lsdg(args: &Lsdg, database: &Database, show: Show) -> Result<(), Fault> {
     let mut json = Vec::new();
     for mounted in &chosen {
         let info = mounted.group.info();
-        let busy = mounted.group.resync().bytes_left > 0;
+        let busy = mounted.group.resync().bytes_left > 0 || mounted.group.operation().is_some();
         table.push(vec![
             if info.stopped.is_some() { "STOPPED" } else { "MOUNTED" }.into(),
             info.redundancy.short().into(),
@@ -173,7 +178,8 @@ pub fn lsdsk(args: &Lsdsk, database: &Database, show: Show) -> Result<(), Fault>
     table.print(show.format, show.header)
 }
 
-fn is_meant(pattern: &str, disk: &DiskInfo) -> bool {
+/// Whether a pattern names a disk, or its path.
+pub fn is_meant(pattern: &str, disk: &DiskInfo) -> bool {
     matches(&pattern.to_uppercase(), &disk.name)
         || disk.path.as_deref().is_some_and(|path| matches(pattern, path))
 }
@@ -248,7 +254,7 @@ fn row(args: &Lsdsk, mounted: &Mounted, redundancy: &str, disk: &DiskInfo) -> Ve
             if here { "CACHED" } else { "MISSING" }.into(),
             if here { "MEMBER" } else { "UNKNOWN" }.into(),
             if disk.in_sync { "ONLINE" } else { "OFFLINE" }.into(),
-            "NORMAL".into(),
+            disk_state(&mounted.group, disk).into(),
         ]
     } else if args.times {
         vec![files::time(disk.created_ns).into(), Cell::Unknown, Cell::Unknown]
@@ -309,62 +315,4 @@ pub fn lsattr(args: &Lsattr, database: &Database, show: Show) -> Result<(), Faul
         return Err(Error::new(15238, text).hint("see all: cellar asm lsattr -l").into());
     }
     table.print(show.format, show.header)
-}
-
-/// How long the rate of work under way is measured.
-const MEASURE: Duration = Duration::from_millis(500);
-
-/// Long work: resync after a crash.
-pub async fn lsop(database: &Database, place: &Place, show: Show) -> Result<(), Fault> {
-    let mut table =
-        Table::new(&["Group_Name", "Pass", "State", "Power", "EST_WORK", "EST_RATE", "EST_TIME"]);
-    let left = |m: &Mounted| m.group.resync().bytes_left;
-    let groups = database.inner.groups();
-    let before: Vec<u64> = groups.iter().map(left).collect();
-    if before.iter().any(|bytes| *bytes > 0) {
-        place.env.sleep(MEASURE).await;
-    }
-    for (mounted, before) in groups.iter().zip(before) {
-        let now = left(mounted);
-        if now == 0 {
-            continue;
-        }
-        let (work, rate, minutes) =
-            estimate(before, now, mounted.group.info().au_size, MEASURE.as_secs_f64());
-        table.push(vec![
-            mounted.group.name().into(),
-            "RESYNC".into(),
-            "RUN".into(),
-            Cell::Unknown,
-            work.into(),
-            rate.into(),
-            minutes.into(),
-        ]);
-    }
-    table.print(show.format, show.header)
-}
-
-/// AUs to go, AUs a minute, minutes to go; the last two as far as they could be measured.
-fn estimate(before: u64, now: u64, au_size: u64, seconds: f64) -> (u64, Option<u64>, Option<u64>) {
-    let work = now.div_ceil(au_size);
-    let bytes_a_minute = before.saturating_sub(now) as f64 / seconds * 60.0;
-    if bytes_a_minute < 1.0 {
-        return (work, None, None);
-    }
-    let rate = bytes_a_minute / au_size as f64;
-    (work, Some(rate.round() as u64), Some((now as f64 / bytes_a_minute).round() as u64))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_estimate_follows_from_what_was_measured() {
-        let au = 4 << 20;
-        // 10 AUs in half a second are 1200 a minute.
-        assert_eq!(estimate(110 * au, 100 * au, au, 0.5), (100, Some(1200), Some(0)));
-        assert_eq!(estimate(100 * au, 100 * au, au, 0.5), (100, None, None));
-        assert_eq!(estimate(au, 1, au, 0.5).0, 1);
-    }
 }

@@ -5,6 +5,7 @@ mod files;
 mod groups;
 mod iostat;
 mod table;
+mod work;
 
 use std::path::{Path, PathBuf};
 
@@ -18,10 +19,11 @@ use super::database::{Database, Place};
 use super::dir;
 use super::fault::Fault;
 use super::output::{self, Format};
+pub use work::left_running;
 
 /// Arguments of `asm`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Commands: lsdg lsdsk lsattr lsop iostat ls du find mkdir rm cp
+#[command(after_help = "Commands: lsdg lsdsk lsattr lsop rebal iostat ls du find mkdir rm cp
 Each has its own help: cellar asm ls --help
 
 Examples:
@@ -46,14 +48,16 @@ impl Args {
     /// Wrong usage: also of what follows the directory, before anything is touched.
     pub fn target(&self) -> Result<(PathBuf, bool), Fault> {
         let (given, asm) = parse(&self.words)?;
-        let only_looks = match asm.command {
+        let only_looks = match &asm.command {
+            // Who waits for a rebalance must let it go on.
+            Command::Lsdsk(args) => args.wait.is_none(),
             Command::Lsdg(_)
-            | Command::Lsdsk(_)
             | Command::Lsattr(_)
             | Command::Ls(_)
             | Command::Du(_)
             | Command::Find(_) => true,
             Command::Lsop(_)
+            | Command::Rebal(_)
             | Command::Iostat(_)
             | Command::Mkdir(_)
             | Command::Rm(_)
@@ -88,14 +92,19 @@ enum Command {
     #[command(after_help = "Examples:\n  cellar asm lsdg\n  cellar asm lsdg 'D*'")]
     Lsdg(groups::Lsdg),
     /// Disks of groups
-    #[command(after_help = "Examples:\n  cellar asm lsdsk -k\n  cellar asm lsdsk -p -G DATA")]
+    #[command(after_help = "Examples:\n  cellar asm lsdsk -k\n  cellar asm lsdsk -p -G DATA
+  cellar asm lsdsk --wait DATA_0003     until it may be unplugged")]
     Lsdsk(groups::Lsdsk),
     /// Attributes of groups
     #[command(after_help = "Examples:\n  cellar asm lsattr -l -G DATA\n  cellar asm lsattr -m")]
     Lsattr(groups::Lsattr),
     /// Long work under way
     #[command(after_help = "Example:\n  cellar asm lsop")]
-    Lsop(groups::Lsop),
+    Lsop(work::Lsop),
+    /// Rebalances groups: starts, stops, or changes the power of it
+    #[command(after_help = "Examples:\n  cellar asm rebal --power 8 --wait
+  cellar asm rebal DATA --power 0       stops it")]
+    Rebal(work::Rebal),
     /// What the disks did, once or every so many seconds
     #[command(after_help = "Examples:\n  cellar asm iostat -t -e\n  cellar asm iostat --sizes 5")]
     Iostat(iostat::Iostat),
@@ -142,9 +151,13 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
     let _executing = database.session.execute(&statement);
     match asm.command {
         Command::Lsdg(args) => groups::lsdg(&args, database, show),
-        Command::Lsdsk(args) => groups::lsdsk(&args, database, show),
+        Command::Lsdsk(args) => match args.wait.clone() {
+            Some(disk) => work::wait_former(&args, &disk, database, place, show).await,
+            None => groups::lsdsk(&args, database, show),
+        },
         Command::Lsattr(args) => groups::lsattr(&args, database, show),
-        Command::Lsop(_) => groups::lsop(database, place, show).await,
+        Command::Lsop(_) => work::lsop(database, place, show).await,
+        Command::Rebal(args) => work::rebal(&args, database, place, show).await,
         Command::Iostat(args) => iostat::run(&args, database, place, show).await,
         Command::Ls(args) => files::ls(&args, database, show),
         Command::Du(args) => files::du(&args, database, show),

@@ -11,14 +11,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cellar_diskgroup::{
-    AlterDisks, DiskInfo, DropDisk, GroupInfo, LabelStatus, NewDisk, Redundancy, Work, read_labels,
+    AlterDisks, DiskInfo, DropDisk, GroupInfo, Label, LabelStatus, NewDisk, POWER_DEFAULT,
+    POWER_MAX, Redundancy, Work, read_labels,
 };
 use cellar_io::{
     Buffer, Device, Discard, Durability, Geometry, Io, IoError, IoErrorKind, IoFuture, Op,
 };
 
 use super::init::{make_file, prewrite_all};
-use super::{Database, DiskRequest, Mounted, absolute};
+use super::{Database, DiskRequest, Mounted, absolute, patterns};
 use crate::disks::{Below, OpenDisk, joining_failgroups};
 use crate::error::{Error, Result};
 use crate::parameters::definitions::{ASM_POWER_LIMIT, DISK_STRING};
@@ -86,6 +87,11 @@ struct Joining {
 }
 
 impl Database {
+    /// Whether nothing is written here.
+    pub fn is_read_only(&self) -> bool {
+        self.mode.read_only
+    }
+
     /// What [`Database::alter_disks`] would do. Changes nothing.
     ///
     /// # Errors
@@ -214,14 +220,21 @@ impl Database {
         Ok(AlterDisks {
             add: add.collect(),
             drop: leaving(mounted.group.name(), &members, &request.drop)?,
-            power: Some(self.power(request.power)),
+            power: Some(self.power(request.power)?),
         })
     }
 
     /// The power of a rebalance for which perhaps none was given.
-    pub fn power(&self, given: Option<u32>) -> u32 {
+    ///
+    /// # Errors
+    /// 15238: it is out of its range.
+    pub fn power(&self, given: Option<u32>) -> Result<u32> {
         let limit = self.instance.parameters().integer(ASM_POWER_LIMIT);
-        given.unwrap_or(u32::try_from(limit).unwrap_or(1))
+        match given.unwrap_or(u32::try_from(limit).unwrap_or(POWER_DEFAULT)) {
+            power if power <= POWER_MAX => Ok(power),
+            power => Err(Error::new(15238, format!("POWER {power} is out of its range"))
+                .hint(format!("use 0 (stop) to {POWER_MAX}"))),
+        }
     }
 
     /// The disks of an ADD: opened if they are there, for writing if `write`.
@@ -303,11 +316,29 @@ impl Database {
         prewrite_all(&new, total, progress).await
     }
 
-    /// What the label of the disk at `path` says; `None` where no label can be read.
-    pub async fn label_status(&self, path: &Path) -> Option<LabelStatus> {
+    /// The path of a disk that has left a group and says so: it is FORMER, and may be unplugged.
+    /// `disk` is its name then, in any case, or its path.
+    pub async fn former(&self, disk: &str) -> Option<PathBuf> {
+        let wanted = disk.to_uppercase();
+        let members: Vec<DiskInfo> = self.groups().iter().flat_map(|m| m.group.disks()).collect();
+        let own: BTreeSet<PathBuf> =
+            members.iter().filter_map(|d| Some(absolute(Path::new(d.path.as_deref()?)))).collect();
+        let mut paths = self.disks.find(&patterns(&self.instance, &self.directory));
+        paths.push(PathBuf::from(disk));
+        for path in paths.into_iter().map(|p| absolute(&p)).filter(|p| !own.contains(p)) {
+            let Some(label) = self.label(&path).await else { continue };
+            let is_it = label.disk_name == wanted || path == absolute(Path::new(disk));
+            if is_it && label.status == LabelStatus::Former {
+                return Some(path);
+            }
+        }
+        None
+    }
+
+    async fn label(&self, path: &Path) -> Option<Label> {
         let disk = self.disks.open(path, false).ok()?;
         let scan = read_labels(&disk.device()).await.ok()?;
-        scan.newest().map(|label| label.status)
+        scan.newest().cloned()
     }
 }
 

@@ -39,7 +39,7 @@ impl InstanceHost {
                 return Ok(Some(format!("{}: {} renamed.", group.name(), disks(names.len()))));
             }
             GroupAction::Rebalance(rebalance) => {
-                let power = self.database.power(rebalance.power);
+                let power = self.database.power(rebalance.power)?;
                 group.rebalance(power).await.map_err(group_error)?;
                 let told = self.under_way(mounted);
                 self.waited(mounted, *rebalance, told).await?
@@ -48,7 +48,7 @@ impl InstanceHost {
                 if group.operation().is_none() {
                     return Ok(Some(format!("{}: no rebalance is under way.", group.name())));
                 }
-                let power = self.database.power(*power);
+                let power = self.database.power(*power)?;
                 group.rebalance(power).await.map_err(group_error)?;
                 self.under_way(mounted)
             }

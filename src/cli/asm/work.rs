@@ -1,0 +1,308 @@
+//! lsop, rebal, lsdsk --wait: work under way in groups, and waiting for it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use cellar_instance::Error;
+use cellar_instance::database::{ChangeRequest, Mounted};
+use cellar_instance::diskgroup::{DiskStatus, Operation};
+use cellar_instance::groups::{rebalance_pass, rebalance_state};
+use cellar_io::EnvExt;
+
+use super::super::database::{Database, Place};
+use super::super::fault::Fault;
+use super::super::output::{self, Format};
+use super::super::progress::Progress;
+use super::super::size::{show_bytes, show_count};
+use super::groups::Lsdsk;
+use super::table::{Cell, Table};
+use super::{Show, chosen};
+
+/// Arguments of `lsop`.
+#[derive(Debug, clap::Args)]
+pub struct Lsop {}
+
+/// Arguments of `rebal`.
+#[derive(Debug, clap::Args)]
+pub struct Rebal {
+    /// A group's name, or a pattern; all groups if it is left out.
+    group: Option<String>,
+    /// 0 (stop) to 1024; the parameter asm_power_limit if it is left out.
+    #[arg(long)]
+    power: Option<u32>,
+    /// Stay until it is done.
+    #[arg(short = 'w', long)]
+    wait: bool,
+}
+
+/// How long the rate of work under way is measured.
+const MEASURE: Duration = Duration::from_millis(500);
+/// How often work under way is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long the label of a disk that has left may take to say so.
+const LABEL: Duration = Duration::from_secs(10);
+
+/// Long work: resync after a crash, rebalance.
+pub async fn lsop(database: &Database, place: &Place, show: Show) -> Result<(), Fault> {
+    let mut table = Table::new(&[
+        "Group_Name",
+        "Pass",
+        "State",
+        "Power",
+        "SOFAR",
+        "EST_WORK",
+        "EST_RATE",
+        "EST_TIME",
+    ]);
+    let groups = database.inner.groups();
+    let before: Vec<(u64, Option<Operation>)> = groups.iter().map(look).collect();
+    if before.iter().any(|(bytes, operation)| *bytes > 0 || operation.is_some()) {
+        place.env.sleep(MEASURE).await;
+    }
+    let mut errors = Vec::new();
+    for (mounted, (bytes, operation)) in groups.iter().zip(before) {
+        let (left, now) = look(mounted);
+        let name = mounted.group.name();
+        if left > 0 {
+            let au = mounted.group.info().au_size;
+            let found = mounted.group.resync().bytes_found.max(left);
+            let rate = rate((bytes.saturating_sub(left)) as f64 / au as f64);
+            let (sofar, work) = ((found - left) / au, found.div_ceil(au));
+            table.push(row(name, "RESYNC", "RUN", None, (sofar, work), rate));
+        }
+        if let Some(now) = now {
+            // What its own clock has measured is better than half a second of ours.
+            let since = operation.map_or(0, |before| now.done.saturating_sub(before.done));
+            let rate = if now.rate > 0 { Some(now.rate as f64) } else { rate(since as f64) };
+            let (pass, state) = (rebalance_pass(&mounted.group), rebalance_state(&now));
+            table.push(row(name, pass, state, Some(now.power), (now.done, now.total), rate));
+            errors.extend(now.error.map(|error| format!("{name}: it does not go on: {error}")));
+        }
+    }
+    table.print(show.format, show.header)?;
+    errors.iter().for_each(|error| output::notice(&format!("Notice: {error}")));
+    Ok(())
+}
+
+fn look(mounted: &Mounted) -> (u64, Option<Operation>) {
+    (mounted.group.resync().bytes_left, mounted.group.operation())
+}
+
+/// AUs a minute, from those that were done while we looked; nothing if none was.
+fn rate(aus: f64) -> Option<f64> {
+    (aus > 0.0).then(|| aus / MEASURE.as_secs_f64() * 60.0)
+}
+
+fn row(
+    group: &str,
+    pass: &str,
+    state: &str,
+    power: Option<u32>,
+    (sofar, work): (u64, u64),
+    rate: Option<f64>,
+) -> Vec<Cell> {
+    let minutes = rate.map(|rate| (work.saturating_sub(sofar) as f64 / rate).ceil() as u64);
+    // Until it is planned nobody knows how much it is.
+    let planned = work > 0;
+    vec![
+        group.into(),
+        pass.into(),
+        state.into(),
+        power.into(),
+        planned.then_some(sofar).into(),
+        planned.then_some(work).into(),
+        rate.map(|rate| rate.round() as u64).into(),
+        minutes.filter(|_| planned).into(),
+    ]
+}
+
+/// Starts, stops or changes the rebalance of groups.
+pub async fn rebal(
+    args: &Rebal,
+    database: &Database,
+    place: &Place,
+    show: Show,
+) -> Result<(), Fault> {
+    let power = database.inner.power(args.power)?;
+    let mut table = Table::new(&["Group_Name", "State", "Power", "AU", "MB", "Seconds"]);
+    let mut words = String::new();
+    let dir = database.inner.directory().path().display();
+    for mounted in chosen(database, args.group.as_deref())? {
+        let (group, name) = (&mounted.group, mounted.group.name().to_owned());
+        let change = ChangeRequest { power: Some(power), ..ChangeRequest::default() };
+        let plan = database.inner.explain_work(&name, &change)?.work.plan;
+        let (aus, bytes) = (plan.moves.len() as u64, plan.bytes(group.info().au_size));
+        let start = place.env.now();
+        group.rebalance(power).await?;
+        if args.wait && power > 0 {
+            wait_rebalanced(&mounted, place, show, aus).await?;
+        }
+        let seconds = place.env.now().since(start).as_secs_f64();
+        let state = group.operation().map_or("DONE", |operation| rebalance_state(&operation));
+        let told = format!("{} AU ({})", show_count(aus), show_bytes(bytes));
+        let line = match (aus, power, args.wait) {
+            (0, 1.., true) => "balanced, there was nothing to move".to_owned(),
+            (_, 0, _) => format!("stopped, {told} to be moved; cellar asm {dir} rebal goes on"),
+            (_, _, true) => format!("{told} moved in {seconds:.1} s"),
+            (_, power, false) => format!(
+                "{told} to be moved at power {power}, whenever the database is open; cellar asm \
+                 {dir} rebal --wait stays until it is done"
+            ),
+        };
+        words.push_str(&output::labelled(&name, &line));
+        let seconds = args.wait.then_some(seconds);
+        table.push(vec![
+            name.into(),
+            state.into(),
+            power.into(),
+            aus.into(),
+            (bytes >> 20).into(),
+            seconds.into(),
+        ]);
+    }
+    match show.format {
+        Format::Json => output::json(&table.json()),
+        Format::Table => output::text(&words),
+    }
+}
+
+/// Waits until a group is rebalanced, or why it does not go on is known.
+async fn wait_rebalanced(
+    mounted: &Mounted,
+    place: &Place,
+    show: Show,
+    aus: u64,
+) -> Result<(), Fault> {
+    let group = &mounted.group;
+    let progress = Progress::new("rebalanced", aus, show.format == Format::Json);
+    let mut waited = std::pin::pin!(group.wait_rebalanced());
+    loop {
+        let look = place.env.sleep(LOOK);
+        match futures_util::future::select(waited, look).await {
+            futures_util::future::Either::Left((done, _)) => {
+                progress.finish();
+                return Ok(done?);
+            }
+            futures_util::future::Either::Right(((), still)) => waited = still,
+        }
+        progress.set(group.operation().map_or(aus, |operation| operation.done));
+    }
+}
+
+/// Waits until a disk that is being dropped may be unplugged: until its label says FORMER.
+pub async fn wait_former(
+    args: &Lsdsk,
+    wanted: &str,
+    database: &Database,
+    place: &Place,
+    show: Show,
+) -> Result<(), Fault> {
+    let mut found = None;
+    for mounted in chosen(database, args.group())? {
+        let mut disks = mounted.group.disks().into_iter();
+        found = found.or(disks.find(|d| super::groups::is_meant(wanted, d)).map(|d| (mounted, d)));
+    }
+    let Some((mounted, disk)) = found else {
+        return match database.inner.former(wanted).await {
+            Some(path) => tell_former(wanted, &path.to_string_lossy(), show),
+            None => {
+                let text =
+                    format!("no disk of a mounted group, and none that left, is \"{wanted}\"");
+                let hint = "see which there are: cellar asm lsdsk -k";
+                Err(Error::new(15054, text).hint(hint).into())
+            }
+        };
+    };
+    let (group, name) = (&mounted.group, disk.name.clone());
+    let total = group.operation().map_or(0, |operation| operation.total);
+    let progress = Progress::new("rebalanced", total.max(1), show.format == Format::Json);
+    loop {
+        let Some(now) = group.disks().into_iter().find(|d| d.number == disk.number) else { break };
+        check_leaving(&mounted, &name, now.status).await?;
+        progress.set(group.operation().map_or(0, |operation| operation.done));
+        place.env.sleep(LOOK).await;
+    }
+    progress.finish();
+    let Some(path) = disk.path else {
+        output::notice(&format!(
+            "Notice: {name} left the group. It is not here, so its label still says that it is a \
+             member; no group will take it for one."
+        ));
+        return tell(&name, "MISSING", "-", show);
+    };
+    let asked = place.env.now();
+    while database.inner.former(&path).await.is_none() {
+        if place.env.now().since(asked) > LABEL {
+            let text = format!("{name} left the group, but its label at {path} does not say so");
+            return Err(Error::new(15080, text)
+                .hint("it may be unplugged; the next mount of the group labels it if it is here")
+                .into());
+        }
+        place.env.sleep(LOOK).await;
+    }
+    tell_former(&name, &path, show)
+}
+
+/// Refuses to wait for what does not come.
+async fn check_leaving(mounted: &Mounted, name: &str, status: DiskStatus) -> Result<(), Fault> {
+    let group = mounted.group.name();
+    if !status.is_leaving() {
+        let text = format!("disk {name} is a member of {group} and is not being dropped");
+        return Err(Error::new(70114, text)
+            .hint(format!("ALTER DISKGROUP {group} DROP DISK {name} drops it"))
+            .into());
+    }
+    match mounted.group.operation() {
+        Some(operation) if operation.power == 0 => {
+            let text = format!("the rebalance of {group} is stopped by power 0, and {name} stays");
+            Err(Error::new(70115, text).hint(format!("cellar asm rebal {group} --power 1")).into())
+        }
+        // The error itself knows its number and what helps.
+        Some(operation) if operation.error.is_some() => Ok(mounted.group.wait_rebalanced().await?),
+        _ => Ok(()),
+    }
+}
+
+fn tell_former(name: &str, path: &str, show: Show) -> Result<(), Fault> {
+    let name = if Path::new(name).is_absolute() { name.to_owned() } else { name.to_uppercase() };
+    tell(&name, "FORMER", path, show)
+}
+
+fn tell(name: &str, status: &str, path: &str, show: Show) -> Result<(), Fault> {
+    let mut table = Table::new(&["Name", "Header_Stat", "Path"]);
+    table.push(vec![name.into(), status.into(), path.into()]);
+    table.print(show.format, show.header)
+}
+
+/// What work is left when the database is closed, a line for each group.
+pub fn left_running(groups: &[Mounted]) -> Vec<String> {
+    let line = |mounted: &Mounted| {
+        let operation = mounted.group.operation()?;
+        let goes_on = operation.power > 0 && operation.error.is_none();
+        let percent = (operation.done * 100).checked_div(operation.total);
+        let percent = percent.map_or(String::new(), |percent| format!(" {percent} %"));
+        goes_on.then(|| {
+            format!("rebalance of {}{percent}, continues at next open", mounted.group.name())
+        })
+    };
+    groups.iter().filter_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_estimate_follows_from_what_was_measured() {
+        // 10 AUs in half a second are 1200 a minute.
+        assert_eq!(rate(10.0), Some(1200.0));
+        assert_eq!(rate(0.0), None);
+        let cells =
+            |done, total, rate| row("G", "P", "S", Some(4), (done, total), rate)[4..].to_vec();
+        let number = |n: u64| Cell::from(n);
+        let expected = [number(10), number(2410), number(1200), number(2)];
+        assert_eq!(cells(10, 2410, Some(1200.0)), expected);
+        let unplanned = [Cell::Unknown, Cell::Unknown, Cell::Unknown, Cell::Unknown];
+        assert_eq!(cells(0, 0, None), unplanned);
+    }
+}

@@ -1,0 +1,356 @@
+//! Disks that come and go under the real program, with a kill -9 in the middle: data stays, every
+//! disk holds its share, a dropped one says that it may be unplugged, and what will not do is
+//! refused by its number.
+
+#![cfg(feature = "sql")]
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn command(dir: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cellar"));
+    command.args(words).current_dir(dir).env_remove("CELLAR_DIR").stdin(Stdio::null());
+    command
+}
+
+fn cellar(dir: &Path, words: &[&str]) -> Output {
+    command(dir, words).output().unwrap()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What it told, lines that were folded at 80 columns made whole again.
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).replace("\n  ", " ")
+}
+
+fn done(dir: &Path, words: &[&str]) -> Output {
+    let output = cellar(dir, words);
+    assert!(output.status.success(), "{words:?}: {}{}", out(&output), told(&output));
+    output
+}
+
+fn sql(dir: &Path, statement: &str) -> String {
+    told(&done(dir, &["sql", "db", "-c", statement]))
+}
+
+fn refused(dir: &Path, statement: &str) -> String {
+    let output = cellar(dir, &["sql", "db", "-c", statement]);
+    assert_eq!(output.status.code(), Some(1), "{statement}: {}", told(&output));
+    told(&output)
+}
+
+fn json(dir: &Path, words: &[&str]) -> Vec<Value> {
+    let words = [words, &["--format", "json"]].concat();
+    let output = done(dir, &words);
+    serde_json::from_str(&out(&output)).unwrap_or_else(|e| panic!("{words:?}: {e}"))
+}
+
+fn rows(dir: &Path, query: &str) -> Vec<Value> {
+    json(dir, &["sql", "db", "-c", query])
+}
+
+/// MB that files hold on each disk, by name; AUs, as these groups have them.
+fn held(dir: &Path) -> Vec<(String, u64)> {
+    let number = |row: &Value, key: &str| row[key].as_u64().unwrap();
+    json(dir, &["asm", "db", "lsdsk", "-k"])
+        .iter()
+        .map(|row| {
+            let name = row["name"].as_str().unwrap().to_owned();
+            (name, number(row, "total_mb") - number(row, "free_mb"))
+        })
+        .collect()
+}
+
+fn assert_even(dir: &Path) {
+    let held = held(dir);
+    let most = held.iter().map(|(_, aus)| *aus).max().unwrap();
+    let least = held.iter().map(|(_, aus)| *aus).min().unwrap();
+    assert!(least > 0 && most - least <= 1, "{held:?}");
+}
+
+fn disk_string(dir: &Path) -> String {
+    std::fs::read_to_string(dir.join("db/cellar.toml")).unwrap_or_default()
+}
+
+const ROWS: u64 = 150_000;
+
+/// A group of mirrored disks of 96 MB, AU 1 MB, a table and a file in it.
+fn group(disks: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let size = ["--disk-size", "96M", "--au-size", "1M"];
+    done(dir.path(), &[&["init", "db", "--disks", disks][..], &size].concat());
+    let mut text = String::from("a,b\n");
+    for a in 0..ROWS {
+        text.push_str(&format!("{a},text number {}\n", a.wrapping_mul(2_654_435_761)));
+    }
+    std::fs::write(dir.path().join("t.csv"), &text).unwrap();
+    done(dir.path(), &["load", "db", "t.csv"]);
+    std::fs::write(dir.path().join("f"), text.repeat(9)).unwrap();
+    done(dir.path(), &["asm", "db", "cp", "f", "+DATA/f"]);
+    dir
+}
+
+/// All that was put in is there, in every copy.
+fn check(dir: &Path) {
+    let sum = rows(dir, "select count(*) as n, sum(a) as s from t");
+    assert_eq!((&sum[0]["n"], &sum[0]["s"]), (&ROWS.into(), &(ROWS * (ROWS - 1) / 2).into()));
+    let back = dir.join("back");
+    done(dir, &["asm", "db", "cp", "+DATA/f", back.to_str().unwrap()]);
+    assert!(std::fs::read(&back).unwrap() == std::fs::read(dir.join("f")).unwrap());
+    std::fs::remove_file(back).unwrap();
+    done(dir, &["validate", "db"]);
+}
+
+fn assert_whole(dir: &Path) {
+    let status = json(dir, &["status", "db"]);
+    assert_eq!((&status[0]["state"], &status[0]["work"]), (&"WHOLE".into(), &Value::Null));
+}
+
+#[test]
+fn a_disk_is_added_and_dropped_and_added_again_and_the_data_stays() {
+    let dir = group("3");
+    let dir = dir.path();
+    let added = sql(dir, "alter diskgroup data add disk 'more' size 96M rebalance power 4");
+    assert!(
+        added.contains("DATA: 1 disk added; rebalance of ") && added.contains(" lsop shows it")
+    );
+    assert!(added.contains("at power 4"), "{added}");
+    assert!(disk_string(dir).contains("/more"), "it is found after the next start");
+    done(dir, &["asm", "db", "rebal", "--wait"]);
+    assert_eq!(held(dir).len(), 4);
+    assert_even(dir);
+    assert_whole(dir);
+    check(dir);
+
+    let dropped = sql(dir, "alter diskgroup data drop disk data_0001 rebalance power 8");
+    assert!(dropped.contains("DATA: 1 disk being dropped; rebalance of "), "{dropped}");
+    let waited = done(dir, &["asm", "db", "lsdsk", "--wait", "data_0001"]);
+    assert!(out(&waited).contains("DATA_0001  FORMER"), "{}", out(&waited));
+    let again = json(dir, &["asm", "db", "lsdsk", "--wait", "DATA_0001"]);
+    assert_eq!(again[0]["header_stat"], "FORMER", "who asks later is told the same");
+    assert_eq!(held(dir).len(), 3);
+    assert_even(dir);
+    std::fs::rename(dir.join("db/disks/disk2"), dir.join("unplugged")).unwrap();
+    assert_whole(dir);
+    check(dir);
+
+    // A disk that left is taken without FORCE; two changes are one rebalance.
+    let both = "alter diskgroup data add disk 'unplugged' name again drop disk data_0002 \
+                rebalance power 11 wait";
+    let both = sql(dir, both);
+    assert!(both.contains("1 disk added, 1 disk dropped; rebalanced."), "{both}");
+    let names: Vec<String> = held(dir).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["DATA_0000", "AGAIN", "DATA_0003"]);
+    assert_even(dir);
+    assert_whole(dir);
+    check(dir);
+}
+
+#[test]
+fn what_a_change_would_do_is_told_and_nothing_is_done() {
+    let dir = group("3");
+    let dir = dir.path();
+    let before = (held(dir), disk_string(dir));
+    let explain = "explain work for alter diskgroup data add disk 'new' size 96M";
+    let lines = rows(dir, explain);
+    let of = |item: &str| -> Vec<&Value> { lines.iter().filter(|l| l["item"] == item).collect() };
+    let sum = |item: &str| of(item).iter().map(|l| l["au"].as_u64().unwrap()).sum::<u64>();
+    let held_now: u64 = before.0.iter().map(|(_, aus)| aus).sum();
+    assert_eq!(of("write to")[0]["disk"], "DATA_0003");
+    assert_eq!(sum("write to"), held_now / 4);
+    assert_eq!(sum("read from"), sum("write to"));
+    assert_eq!(of("move in all")[0]["note"], "the least possible");
+    let room = |item: &str| of(item)[0]["mb"].as_i64().unwrap();
+    assert!(room("room after") > room("room now") && room("safe after") > room("safe now"));
+    let table = out(&done(dir, &["sql", "db", "-c", explain]));
+    assert!(table.lines().all(|l| l.chars().count() <= 80), "{table}");
+    assert!(table.starts_with("item") && table.contains("joins; will hold"), "{table}");
+
+    let lines = rows(dir, "explain work for alter diskgroup data drop disk data_0000, data_0001");
+    let place = lines.iter().find(|l| l["item"] == "no place").unwrap();
+    assert!(place["note"].as_str().unwrap().contains("too few failure groups"), "{place}");
+    let lines = rows(dir, "explain work for alter diskgroup data rebalance");
+    let mb = |item: &str| lines.iter().find(|l| l["item"] == item).unwrap()["mb"].clone();
+    assert_eq!(lines[0]["au"], 0, "nothing to move");
+    assert_eq!((mb("room now"), mb("safe now")), (mb("room after"), mb("safe after")));
+    assert_eq!((held(dir), disk_string(dir)), before);
+    assert!(!dir.join("new").exists(), "no file was made");
+}
+
+#[test]
+fn a_rebalance_can_be_stopped_changed_and_taken_back() {
+    let dir = group("4");
+    let dir = dir.path();
+    let dropped = sql(dir, "alter diskgroup data drop disk data_0003 rebalance power 0");
+    assert!(dropped.contains("power 0 moves none"), "{dropped}");
+    let disk = rows(dir, "select state, mode_status from v$asm_disk where disk_number = 3");
+    assert_eq!(disk[0]["state"], "DROPPING");
+    let operation = rows(dir, "select * from cellar.asm_operation");
+    let shown = (&operation[0]["operation"], &operation[0]["pass"], &operation[0]["state"]);
+    assert_eq!(shown, (&"REBAL".into(), &"REBALANCE".into(), &"WAIT".into()));
+    assert_eq!(operation[0]["power"], 0);
+    let listed = json(dir, &["asm", "db", "lsop"]);
+    assert_eq!((&listed[0]["state"], &listed[0]["power"]), (&"WAIT".into(), &0.into()));
+    let waiting = cellar(dir, &["asm", "db", "lsdsk", "--wait", "DATA_0003"]);
+    assert!(told(&waiting).contains("CELLAR-70115"), "{}", told(&waiting));
+    let kept = sql(dir, "alter diskgroup all undrop disks rebalance power 4 wait");
+    assert!(kept.contains("DATA: 1 disk stay"), "{kept}");
+    assert!(rows(dir, "select * from cellar.asm_operation").is_empty());
+    let waiting = cellar(dir, &["asm", "db", "lsdsk", "--wait", "DATA_0003"]);
+    assert!(told(&waiting).contains("CELLAR-70114"), "{}", told(&waiting));
+    assert_eq!(held(dir).len(), 4);
+    let none = sql(dir, "alter diskgroup data rebalance modify power 8");
+    assert!(none.contains("no rebalance is under way"), "{none}");
+    sql(dir, "alter diskgroup data rename disk 'DATA_0003' to 'last'");
+    assert!(held(dir).iter().any(|(name, _)| name == "LAST"));
+    sql(dir, "alter system set asm_power_limit = 7");
+    let added = sql(dir, "alter diskgroup data add disk 'm' size 96M");
+    assert!(added.contains("at power 7"), "{added}");
+    done(dir, &["asm", "db", "rebal", "DATA", "--power", "11", "--wait"]);
+    assert_even(dir);
+    assert_whole(dir);
+    check(dir);
+}
+
+#[test]
+fn what_a_lost_disk_held_is_made_again() {
+    let dir = group("4");
+    let dir = dir.path();
+    std::fs::remove_file(dir.join("db/disks/disk2")).unwrap();
+    done(dir, &["asm", "db", "mkdir", "+DATA/d"]);
+    let plain = refused(dir, "alter diskgroup data drop disk data_0001");
+    assert!(plain.contains("CELLAR-15084") && plain.contains("DATA_0001 FORCE"), "{plain}");
+    let status = out(&cellar(dir, &["status", "db"]));
+    assert!(status.contains("force"), "{status}");
+    sql(dir, "alter diskgroup data drop disk data_0001 force rebalance power 8 wait");
+    assert_eq!(held(dir).len(), 3);
+    assert_even(dir);
+    assert_whole(dir);
+    check(dir);
+}
+
+#[test]
+fn a_change_that_will_not_do_is_refused_by_its_number_and_leaves_nothing() {
+    let dir = group("3");
+    let dir = dir.path();
+    let before = (held(dir), disk_string(dir));
+    std::fs::write(dir.join("data"), "somebody's data").unwrap();
+    std::fs::write(dir.join("zeros"), vec![0; 4 << 20]).unwrap();
+    for (statement, number, text) in [
+        ("alter diskgroup nope add disk 'x' size 96M", "15001", "DATA"),
+        ("alter diskgroup data add disk 'nothing'", "15031", "SIZE"),
+        ("alter diskgroup data add disk '/dev/nothing' size 96M", "15031", "/dev/nothing"),
+        ("alter diskgroup data add disk 'db/disks/disk1'", "15029", "DATA_0000"),
+        ("alter diskgroup data add disk 'x' size 96M, 'x' size 96M", "15020", "named twice"),
+        ("alter diskgroup data add disk 'data'", "15033", "not empty"),
+        ("alter diskgroup data add disk 'zeros'", "15036", "4 MB"),
+        ("alter diskgroup data add disk 'x' size 96M force", "15034", "FORCE"),
+        ("alter diskgroup data add disk 'x' name data_0001 size 96M", "15010", "DATA_0001"),
+        ("alter diskgroup data add disk 'x' name \"a b\" size 96M", "15124", "A B"),
+        ("alter diskgroup data add disk 'x' size 96M rebalance power 2000", "15238", "1024"),
+        ("alter diskgroup data drop disk data_0009", "15054", "DATA_0009"),
+        ("alter diskgroup data drop disks in failgroup fg9", "15054", "DATA_0002"),
+        ("alter diskgroup data drop disk data_0000 force", "15034", "leave FORCE out"),
+        ("alter diskgroup data drop disk data_0000, data_0001", "15041", "EXPLAIN WORK"),
+        ("alter diskgroup data drop disk data_0000, data_0000", "15054", "named twice"),
+        ("alter diskgroup data rename disk data_0000 to data_0001", "15010", "another name"),
+        ("alter diskgroup data rename disk data_0009 to x", "15054", "lsdsk"),
+        ("alter diskgroup data rebalance power 1025", "15238", "0 (stop) to 1024"),
+        ("explain work for alter diskgroup nope drop disk x", "15001", "DATA"),
+        ("explain work for alter diskgroup data drop disk x", "15054", "X"),
+    ] {
+        let told = refused(dir, statement);
+        assert!(told.contains(&format!("CELLAR-{number}")), "{statement}: {told}");
+        assert!(told.contains(text) && told.contains("Next: "), "{statement}: {told}");
+        assert!(!dir.join("x").exists(), "{statement} left a file");
+        assert_eq!((held(dir), disk_string(dir)), before, "{statement}");
+    }
+    assert_eq!(std::fs::read(dir.join("data")).unwrap(), b"somebody's data");
+    assert_whole(dir);
+    sql(dir, "alter diskgroup data drop disk data_0002 rebalance power 0");
+    let twice = refused(dir, "alter diskgroup data drop disk data_0002");
+    assert!(twice.contains("CELLAR-15071") && twice.contains("--wait DATA_0002"), "{twice}");
+}
+
+/// A process that runs a statement and then stays, with the database open.
+fn staying(dir: &Path, statement: &str) -> Child {
+    let mut command = command(dir, &["sql", "db", "-c", statement, "-f", "-"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().unwrap()
+}
+
+#[test]
+fn a_killed_process_does_not_keep_a_rebalance_from_its_end() {
+    let dir = group("3");
+    let dir = dir.path();
+    done(dir, &["asm", "db", "cp", "f", "+DATA/g"]);
+    for round in 0..6 {
+        let (statement, count) = match round % 2 {
+            0 => ("alter diskgroup data add disk 'more' name more size 96M rebalance power 1", 4),
+            _ => ("alter diskgroup data drop disk more rebalance power 1", 3),
+        };
+        let mut child = staying(dir, statement);
+        // It may be killed before the disk joined, in the middle of the moves, or after them.
+        Command::new("sleep").arg(format!("0.{}", 12 + 9 * round)).status().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let here = held(dir).iter().any(|(name, _)| name == "MORE");
+        done(dir, &["asm", "db", "rebal", "--power", "8", "--wait"]);
+        if count == 4 && !here {
+            // It never joined; what it left is taken by the same statement.
+            sql(dir, &format!("{statement} wait").replace("power 1", "power 8"));
+        } else if count == 3 && here {
+            let rows = json(dir, &["asm", "db", "lsdsk", "-k"]);
+            if rows.len() == 4 {
+                // The statement did not come to be.
+                sql(dir, &format!("{statement} wait").replace("power 1", "power 8"));
+            }
+        }
+        assert_eq!(held(dir).len(), count, "round {round}");
+        assert_even(dir);
+        assert_whole(dir);
+        check(dir);
+    }
+}
+
+#[test]
+fn another_process_sees_the_work_of_the_one_that_has_the_database() {
+    let dir = group("3");
+    let dir = dir.path();
+    let mut child = staying(dir, "alter diskgroup data add disk 'more' size 96M rebalance power 0");
+    for _ in 0..200 {
+        let listed = json(dir, &["asm", "db", "lsop"]);
+        if listed.first().is_some_and(|row| row["state"] == "WAIT") {
+            break;
+        }
+        Command::new("sleep").arg("0.05").status().unwrap();
+    }
+    let power = done(dir, &["asm", "db", "rebal", "--power", "4", "--wait"]);
+    assert!(out(&power).contains(" moved in "), "{}", out(&power));
+    assert_even(dir);
+    sql(dir, "alter diskgroup data drop disk data_0000");
+    let waited = json(dir, &["asm", "db", "lsdsk", "--wait", "DATA_0000"]);
+    assert_eq!(waited[0]["header_stat"], "FORMER");
+    // Its descriptor is closed: it can be taken again while the database is open.
+    let taken = "alter diskgroup data add disk 'db/disks/disk1' rebalance power 8 wait";
+    let mut again = cellar(dir, &["sql", "db", "-c", taken]);
+    for _ in 0..20 {
+        if again.status.success() {
+            break;
+        }
+        Command::new("sleep").arg("0.2").status().unwrap();
+        again = cellar(dir, &["sql", "db", "-c", taken]);
+    }
+    assert!(again.status.success(), "{}", told(&again));
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+    assert_even(dir);
+    assert_whole(dir);
+    check(dir);
+}
