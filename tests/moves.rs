@@ -278,11 +278,24 @@ fn a_change_that_will_not_do_is_refused_by_its_number_and_leaves_nothing() {
     assert!(twice.contains("CELLAR-15071") && twice.contains("--wait DATA_0002"), "{twice}");
 }
 
-/// A process that runs a statement and then stays, with the database open.
-fn staying(dir: &Path, statement: &str) -> Child {
-    let mut command = command(dir, &["sql", "db", "-c", statement, "-f", "-"]);
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().unwrap()
+/// A process that has the database open until it is killed: statements go to it.
+fn holder(dir: &Path) -> Child {
+    let mut command = command(dir, &["asm", "db", "iostat", "1"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    for _ in 0..400 {
+        // It answers once it has the lock and the groups are mounted.
+        if dir.join("db/cellar.sock").exists() {
+            return child;
+        }
+        pause("0.05");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    panic!("nobody answers");
+}
+
+fn pause(seconds: &str) {
+    Command::new("sleep").arg(seconds).status().unwrap();
 }
 
 #[test]
@@ -295,22 +308,18 @@ fn a_killed_process_does_not_keep_a_rebalance_from_its_end() {
             0 => ("alter diskgroup data add disk 'more' name more size 96M rebalance power 1", 4),
             _ => ("alter diskgroup data drop disk more rebalance power 1", 3),
         };
-        let mut child = staying(dir, statement);
+        let mut holder = holder(dir);
+        let mut client = command(dir, &["sql", "db", "-c", statement]);
+        let mut client = client.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         // It may be killed before the disk joined, in the middle of the moves, or after them.
-        Command::new("sleep").arg(format!("0.{}", 12 + 9 * round)).status().unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let here = held(dir).iter().any(|(name, _)| name == "MORE");
+        pause(["0.06", "0.03", "0.15", "0.08", "0.3", "0.2"][round]);
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        client.wait().unwrap();
         done(dir, &["asm", "db", "rebal", "--power", "8", "--wait"]);
-        if count == 4 && !here {
-            // It never joined; what it left is taken by the same statement.
-            sql(dir, &format!("{statement} wait").replace("power 1", "power 8"));
-        } else if count == 3 && here {
-            let rows = json(dir, &["asm", "db", "lsdsk", "-k"]);
-            if rows.len() == 4 {
-                // The statement did not come to be.
-                sql(dir, &format!("{statement} wait").replace("power 1", "power 8"));
-            }
+        if held(dir).len() != count {
+            // The statement did not come to be; what it left is taken by the same one.
+            sql(dir, &statement.replace("power 1", "power 8 wait"));
         }
         assert_eq!(held(dir).len(), count, "round {round}");
         assert_even(dir);
@@ -323,14 +332,9 @@ fn a_killed_process_does_not_keep_a_rebalance_from_its_end() {
 fn another_process_sees_the_work_of_the_one_that_has_the_database() {
     let dir = group("3");
     let dir = dir.path();
-    let mut child = staying(dir, "alter diskgroup data add disk 'more' size 96M rebalance power 0");
-    for _ in 0..200 {
-        let listed = json(dir, &["asm", "db", "lsop"]);
-        if listed.first().is_some_and(|row| row["state"] == "WAIT") {
-            break;
-        }
-        Command::new("sleep").arg("0.05").status().unwrap();
-    }
+    let mut holder = holder(dir);
+    sql(dir, "alter diskgroup data add disk 'more' size 96M rebalance power 0");
+    assert_eq!(json(dir, &["asm", "db", "lsop"])[0]["state"], "WAIT");
     let power = done(dir, &["asm", "db", "rebal", "--power", "4", "--wait"]);
     assert!(out(&power).contains(" moved in "), "{}", out(&power));
     assert_even(dir);
@@ -344,12 +348,12 @@ fn another_process_sees_the_work_of_the_one_that_has_the_database() {
         if again.status.success() {
             break;
         }
-        Command::new("sleep").arg("0.2").status().unwrap();
+        pause("0.2");
         again = cellar(dir, &["sql", "db", "-c", taken]);
     }
     assert!(again.status.success(), "{}", told(&again));
-    drop(child.stdin.take());
-    assert!(child.wait().unwrap().success());
+    holder.kill().unwrap();
+    holder.wait().unwrap();
     assert_even(dir);
     assert_whole(dir);
     check(dir);
