@@ -36,13 +36,16 @@ pub struct Error {
     /// Never empty; the last entry is the cause.
     stack: Vec<Entry>,
     hint: Option<String>,
+    /// Somebody else has it locked, who may be about to let go of it.
+    #[serde(default)]
+    busy: bool,
 }
 
 impl Error {
     /// An error with one entry.
     pub fn new(number: u32, message: impl Into<String>) -> Error {
         let entry = Entry { number, message: message.into() };
-        Error { stack: vec![entry], hint: None }
+        Error { stack: vec![entry], hint: None, busy: false }
     }
 
     /// Puts the statement or step that failed on top of the stack.
@@ -65,6 +68,11 @@ impl Error {
     pub fn hint(mut self, next: impl Into<String>) -> Error {
         self.hint = Some(next.into());
         self
+    }
+
+    /// Whether it may do a moment later: another process has the disk locked.
+    pub fn is_busy(&self) -> bool {
+        self.busy
     }
 
     /// The lines, outermost first.
@@ -137,7 +145,10 @@ impl From<IoError> for Error {
             IoErrorKind::Permission => {
                 made.hint(format!("give this user read and write access to {device}"))
             }
-            IoErrorKind::Busy => made.hint(format!("find who uses it: fuser -v {device}")),
+            IoErrorKind::Busy => {
+                let made = made.hint(format!("find who uses it: fuser -v {device}"));
+                Error { busy: true, ..made }
+            }
             IoErrorKind::NotFound => made.hint("check the path and disk_string"),
             IoErrorKind::NoSpace => made.hint("make room on the file system below the disk"),
             IoErrorKind::Media | IoErrorKind::Timeout { .. } | IoErrorKind::Gone { .. } => made

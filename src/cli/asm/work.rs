@@ -1,6 +1,5 @@
 //! lsop, rebal, lsdsk --wait: work under way in groups, and waiting for it.
 
-use std::path::Path;
 use std::time::Duration;
 
 use cellar_instance::Error;
@@ -204,7 +203,7 @@ pub async fn wait_former(
     }
     let Some((mounted, disk)) = found else {
         return match database.inner.former(wanted).await {
-            Some(path) => tell_former(wanted, &path.to_string_lossy(), show),
+            Some((name, path)) => tell(&name, "FORMER", &path.to_string_lossy(), show),
             None => {
                 let text =
                     format!("no disk of a mounted group, and none that left, is \"{wanted}\"");
@@ -216,8 +215,8 @@ pub async fn wait_former(
     let (group, name) = (&mounted.group, disk.name.clone());
     let total = group.operation().map_or(0, |operation| operation.total);
     let progress = Progress::new("rebalanced", total.max(1), show.format == Format::Json);
-    loop {
-        let Some(now) = group.disks().into_iter().find(|d| d.number == disk.number) else { break };
+    let still = || group.disks().into_iter().find(|d| d.number == disk.number);
+    while let Some(now) = still() {
         check_leaving(&mounted, &name, now.status).await?;
         progress.set(group.operation().map_or(0, |operation| operation.done));
         place.env.sleep(LOOK).await;
@@ -240,7 +239,7 @@ pub async fn wait_former(
         }
         place.env.sleep(LOOK).await;
     }
-    tell_former(&name, &path, show)
+    tell(&name, "FORMER", &path, show)
 }
 
 /// Refuses to wait for what does not come.
@@ -261,11 +260,6 @@ async fn check_leaving(mounted: &Mounted, name: &str, status: DiskStatus) -> Res
         Some(operation) if operation.error.is_some() => Ok(mounted.group.wait_rebalanced().await?),
         _ => Ok(()),
     }
-}
-
-fn tell_former(name: &str, path: &str, show: Show) -> Result<(), Fault> {
-    let name = if Path::new(name).is_absolute() { name.to_owned() } else { name.to_uppercase() };
-    tell(&name, "FORMER", path, show)
 }
 
 fn tell(name: &str, status: &str, path: &str, show: Show) -> Result<(), Fault> {

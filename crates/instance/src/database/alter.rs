@@ -317,8 +317,8 @@ impl Database {
     }
 
     /// The path of a disk that has left a group and says so: it is FORMER, and may be unplugged.
-    /// `disk` is its name then, in any case, or its path.
-    pub async fn former(&self, disk: &str) -> Option<PathBuf> {
+    /// `disk` is its name then, in any case, or its path. Gives both.
+    pub async fn former(&self, disk: &str) -> Option<(String, PathBuf)> {
         let wanted = disk.to_uppercase();
         let members: Vec<DiskInfo> = self.groups().iter().flat_map(|m| m.group.disks()).collect();
         let own: BTreeSet<PathBuf> =
@@ -329,7 +329,7 @@ impl Database {
             let Some(label) = self.label(&path).await else { continue };
             let is_it = label.disk_name == wanted || path == absolute(Path::new(disk));
             if is_it && label.status == LabelStatus::Former {
-                return Some(path);
+                return Some((label.disk_name, path));
             }
         }
         None

@@ -39,6 +39,13 @@ pub struct OpenMode {
     pub force: bool,
 }
 
+/// How long the disks of a process that was killed may take to be let go of: those that are named or
+/// lie in the directory, and those that a pattern happens to match.
+const BUSY_OWN: Duration = Duration::from_secs(10);
+const BUSY_MATCHED: Duration = Duration::from_secs(1);
+/// How often they are tried.
+const BUSY_EVERY: Duration = Duration::from_millis(50);
+
 /// A mounted group and its disks.
 #[derive(Clone)]
 pub struct Mounted {
@@ -309,6 +316,13 @@ pub(crate) fn patterns(instance: &Instance, directory: &Directory) -> Vec<String
     all
 }
 
+/// Whether a disk lies in the directory or is named in disk_string, not only matched there.
+fn is_own(instance: &Instance, directory: &Directory, path: &std::path::Path) -> bool {
+    let listed = instance.parameters().list(DISK_STRING);
+    path.starts_with(directory.path().join("disks"))
+        || listed.iter().any(|own| std::path::Path::new(own) == path)
+}
+
 /// Opens every disk that carries a label; says which could not be opened.
 pub(crate) async fn find_labelled(
     instance: &Instance,
@@ -318,8 +332,23 @@ pub(crate) async fn find_labelled(
 ) -> (Vec<Labelled>, Vec<Error>) {
     let mut labelled = Vec::new();
     let mut problems = Vec::new();
+    let began = instance.env().now();
     for path in disks.find(&patterns(instance, directory)) {
-        match disks.open(&path, write) {
+        // A process that was killed lets go of the directory first, of its disks a little later. To
+        // mount without them would leave them out for good.
+        let patience = match is_own(instance, directory, &path) {
+            true => BUSY_OWN,
+            false => BUSY_MATCHED,
+        };
+        let opened = loop {
+            match disks.open(&path, write) {
+                Err(error) if error.is_busy() && instance.env().now().since(began) < patience => {
+                    instance.env().sleep(BUSY_EVERY).await;
+                }
+                opened => break opened,
+            }
+        };
+        match opened {
             Ok(disk) => {
                 let Ok(scan) = read_labels(&disk.device()).await else { continue };
                 if let Some(label) = scan.newest() {

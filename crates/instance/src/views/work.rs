@@ -93,6 +93,7 @@ fn room(explained: &Explained) -> Vec<WorkRow> {
     let au_mb = i64::try_from(explained.work.au_size >> 20).unwrap_or(1);
     let room = |item, mb| WorkRow { mb: Some(mb), ..line(item, "can be written") };
     let safe = |item, mb, can_restore| match can_restore {
+        true if mb < 0 => WorkRow { mb: Some(mb), ..line(item, "too much to mirror all again") },
         true => WorkRow { mb: Some(mb), ..line(item, "so that all can be mirrored again") },
         false => line(item, "after a loss none can be mirrored again"),
     };
@@ -102,7 +103,8 @@ fn room(explained: &Explained) -> Vec<WorkRow> {
     let mut rows = vec![room("room now", now), room("room after", after)];
     if copies > 1 {
         let safe_now = safe("safe now", info.writable_and_survive_mb, info.can_restore);
-        let after = safe("safe after", after_safe.saturating_mul(au_mb), forecast.can_restore);
+        let can_restore = forecast.failgroups > u16::from(copies);
+        let after = safe("safe after", after_safe.saturating_mul(au_mb), can_restore);
         rows.extend([safe_now, after]);
     }
     rows
