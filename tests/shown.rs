@@ -33,8 +33,12 @@ impl Ran {
 }
 
 fn cellar(dir: &Path, words: &str) -> Ran {
+    run(dir, &words.split_whitespace().collect::<Vec<_>>())
+}
+
+fn run(dir: &Path, words: &[&str]) -> Ran {
     let output: Output = Command::new(env!("CARGO_BIN_EXE_cellar"))
-        .args(words.split_whitespace())
+        .args(words)
         .current_dir(dir)
         .env_remove("CELLAR_DIR")
         .stdin(Stdio::null())
@@ -162,11 +166,88 @@ fn two_disks_do_not_promise_what_they_cannot_keep() {
     let gone = cellar(dir.path(), "status db");
     assert_eq!(gone.code, 1);
     assert!(gone.out.starts_with("DATA     NOT MOUNTED  "), "{}", gone.out);
-    assert!(!gone.flat().contains("FORCE"), "{}", gone.out);
+    let command = "cellar sql db -c 'alter diskgroup data mount force'";
+    assert!(gone.out.contains(command) && gone.flat().contains("alone is lost"), "{}", gone.out);
     assert!(gone.out.contains("\naction   ") && gone.fits(), "{}", gone.out);
     let sql = cellar(dir.path(), "sql db -c x");
-    assert!(sql.told.contains("CELLAR-15063") && !sql.told.contains("FORCE"), "{}", sql.told);
+    assert!(sql.told.contains("CELLAR-15063") && sql.told.contains(command), "{}", sql.told);
     assert!(sql.fits(), "{}", sql.told);
+}
+
+/// Runs `cellar sql db` with these statements, blanks and all.
+fn sql(dir: &Path, statements: &[&str]) -> Ran {
+    let words = statements.iter().flat_map(|s| ["-c", s]);
+    run(dir, &["sql", "db", "--format", "csv"].into_iter().chain(words).collect::<Vec<_>>())
+}
+
+/// A database of two disks with a table, whose second disk is away.
+fn half_of_two() -> tempfile::TempDir {
+    let dir = scratch();
+    done(dir.path(), "init db --disks 2 --disk-size 64M --au-size 1M");
+    std::fs::write(dir.path().join("t.csv"), "a,b\n1,x\n2,\n").unwrap();
+    done(dir.path(), "load db t.csv");
+    std::fs::rename(dir.path().join("db/disks/disk2"), dir.path().join("away")).unwrap();
+    dir
+}
+
+const BY_FORCE: &str = "alter diskgroup data mount force";
+
+#[test]
+fn half_of_a_pair_opens_by_force_and_then_without() {
+    let dir = half_of_two();
+    let count = "select count(*) as n from t";
+    // Only the statement itself, and first; and for this group.
+    for statements in [
+        &[count, BY_FORCE][..],
+        &["alter diskgroup data mount"],
+        &["alter diskgroup other mount force"],
+        &["alter diskgroup all mount force"],
+    ] {
+        let refused = sql(dir.path(), statements);
+        assert!(refused.code == 1 && refused.told.contains("CELLAR-15063"), "{}", refused.told);
+    }
+    let forced = sql(dir.path(), &[BY_FORCE, count]);
+    assert_eq!((forced.code, forced.out.as_str()), (0, "n\n2\n"), "{}", forced.told);
+    assert!(forced.flat().contains("goes on without DATA_0001"), "{}", forced.told);
+    let degraded = status(dir.path(), 1);
+    assert_eq!(degraded["state"], "DEGRADED", "{degraded}");
+    assert!(degraded["action"].as_str().unwrap().contains("DATA_0001"), "{degraded}");
+    assert_eq!(sql(dir.path(), &[count]).out, "n\n2\n");
+    // It is there now, so there is nothing to force.
+    let again = sql(dir.path(), &[BY_FORCE]);
+    assert!(again.code == 1 && again.told.contains("CELLAR-15013"), "{}", again.told);
+    // The other half knows less now; with it, what was done since still holds.
+    assert_eq!(sql(dir.path(), &["copy (select 7 as n) to '+DATA/n.parquet'"]).code, 0);
+    std::fs::rename(dir.path().join("away"), dir.path().join("db/disks/disk2")).unwrap();
+    assert!(done(dir.path(), "asm db ls +DATA").contains("n.parquet"));
+    assert_eq!(status(dir.path(), 1)["state"], "DEGRADED");
+}
+
+#[test]
+fn force_is_refused_where_it_is_not_needed_or_would_choose() {
+    let dir = half_of_two();
+    std::fs::rename(dir.path().join("away"), dir.path().join("db/disks/disk2")).unwrap();
+    let whole = sql(dir.path(), &[BY_FORCE]);
+    assert!(whole.code == 1 && whole.told.contains("CELLAR-15013"), "{}", whole.told);
+    assert_eq!(status(dir.path(), 0)["state"], "WHOLE");
+    // Each half goes on alone by force: two histories, and nobody may choose between them.
+    let (one, two) = (dir.path().join("db/disks/disk1"), dir.path().join("db/disks/disk2"));
+    std::fs::rename(&two, dir.path().join("away")).unwrap();
+    assert_eq!(sql(dir.path(), &[BY_FORCE]).code, 0);
+    std::fs::rename(&one, dir.path().join("other")).unwrap();
+    std::fs::rename(dir.path().join("away"), &two).unwrap();
+    assert_eq!(sql(dir.path(), &[BY_FORCE]).code, 0);
+    std::fs::rename(dir.path().join("other"), &one).unwrap();
+    let split = sql(dir.path(), &[BY_FORCE]);
+    assert!(split.code == 1 && split.flat().contains("take away those"), "{}", split.told);
+    // What is no group's majority because its files have no copy here is not opened by force.
+    let small = small();
+    for disk in ["disk1", "disk2", "disk3"] {
+        std::fs::remove_file(small.path().join("db/disks").join(disk)).unwrap();
+    }
+    let lost = sql(small.path(), &[BY_FORCE]);
+    assert!(lost.code == 1 && lost.told.contains("CELLAR-15"), "{}", lost.told);
+    assert!(lost.told.contains("\nNext: ") && lost.fits(), "{}", lost.told);
 }
 
 #[test]

@@ -148,8 +148,8 @@ async fn at(command: Command, place: &database::Place) -> Result<ExitCode, Fault
 #[cfg(feature = "sql")]
 async fn in_directory(command: Command, place: &database::Place) -> Result<ExitCode, Fault> {
     use database::Reached;
-    let (dir, words, mode) = target(&command)?;
-    let reached = database::reach(&dir, place, mode).await;
+    let (dir, words, opening) = target(&command)?;
+    let reached = database::reach(&dir, place, opening).await;
     let reached = match (reached, &command) {
         (Err(fault), Command::Status(args)) => return Err(status::not_open(args, fault)),
         (reached, _) => reached?,
@@ -179,13 +179,17 @@ async fn in_directory(command: Command, place: &database::Place) -> Result<ExitC
 #[cfg(feature = "sql")]
 fn target(
     command: &Command,
-) -> Result<(std::path::PathBuf, Option<Vec<String>>, cellar_instance::OpenMode), Fault> {
+) -> Result<(std::path::PathBuf, Option<Vec<String>>, database::Opening), Fault> {
     use cellar_instance::OpenMode;
-    let look = OpenMode { read_only: true, force: false };
-    let work = OpenMode::default();
+    use database::Opening;
+    let look = Opening { mode: OpenMode { read_only: true, force: false }, force: None };
+    let work = Opening::default();
     Ok(match command {
         Command::Load(args) => (args.directory()?, None, work),
-        Command::Sql(args) => (dir::resolve(args.dir.clone())?, args.words()?, work),
+        Command::Sql(args) => {
+            let force = args.forces();
+            (dir::resolve(args.dir.clone())?, args.words()?, Opening { force, ..work })
+        }
         Command::Status(args) => (dir::resolve(args.dir.clone())?, None, look),
         Command::Asm(args) => {
             let (dir, only_looks) = args.target()?;

@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 
 use cellar_io::SharedEnv;
 use cellar_sql::output::{Format, Writer};
-use cellar_sql::{Engine, Outcome, split};
+use cellar_sql::statement::{Command, GroupAction, Groups, Statement};
+use cellar_sql::{Engine, Outcome, parse, split};
 use futures_util::TryStreamExt;
 
 use super::database::Database;
@@ -61,6 +62,25 @@ impl Args {
     /// Whether nothing was given to run and a person sits at a terminal.
     pub fn wants_prompt(&self) -> bool {
         self.commands.is_empty() && self.file.is_none() && std::io::stdin().is_terminal()
+    }
+
+    /// The group that the first statement mounts by force. It may be the one the database is in,
+    /// which has to be there before any statement runs.
+    pub fn forces(&self) -> Option<String> {
+        let from_file = || {
+            let path = self.file.as_ref().filter(|path| path.as_path() != Path::new("-"))?;
+            std::fs::read_to_string(path).ok()
+        };
+        let text = self.commands.first().cloned().or_else(from_file)?;
+        let cut = split(&text);
+        let first = cut.complete.first().or(cut.rest.as_ref())?;
+        match parse(first.sql) {
+            Ok(Statement::Command(Command::AlterDiskgroup {
+                groups: Groups::Named(names),
+                action: GroupAction::Mount { force: true },
+            })) if names.len() == 1 => names.into_iter().next(),
+            _ => None,
+        }
     }
 
     /// The words for another process, where they differ from what was typed: that process cannot
