@@ -217,30 +217,20 @@ fn half_of_a_pair_opens_by_force_and_then_without() {
     let again = sql(dir.path(), &[BY_FORCE]);
     assert!(again.code == 1 && again.told.contains("CELLAR-15013"), "{}", again.told);
     // The other half knows less now; with it, what was done since still holds.
-    assert_eq!(sql(dir.path(), &["copy (select 7 as n) to '+DATA/n.parquet'"]).code, 0);
+    done(dir.path(), "asm db mkdir +DATA/since");
     std::fs::rename(dir.path().join("away"), dir.path().join("db/disks/disk2")).unwrap();
-    assert!(done(dir.path(), "asm db ls +DATA").contains("n.parquet"));
+    assert!(done(dir.path(), "asm db ls +DATA").contains("since"));
     assert_eq!(status(dir.path(), 1)["state"], "DEGRADED");
 }
 
 #[test]
-fn force_is_refused_where_it_is_not_needed_or_would_choose() {
+fn force_is_refused_where_it_is_not_needed_or_not_enough() {
     let dir = half_of_two();
     std::fs::rename(dir.path().join("away"), dir.path().join("db/disks/disk2")).unwrap();
     let whole = sql(dir.path(), &[BY_FORCE]);
     assert!(whole.code == 1 && whole.told.contains("CELLAR-15013"), "{}", whole.told);
     assert_eq!(status(dir.path(), 0)["state"], "WHOLE");
-    // Each half goes on alone by force: two histories, and nobody may choose between them.
-    let (one, two) = (dir.path().join("db/disks/disk1"), dir.path().join("db/disks/disk2"));
-    std::fs::rename(&two, dir.path().join("away")).unwrap();
-    assert_eq!(sql(dir.path(), &[BY_FORCE]).code, 0);
-    std::fs::rename(&one, dir.path().join("other")).unwrap();
-    std::fs::rename(dir.path().join("away"), &two).unwrap();
-    assert_eq!(sql(dir.path(), &[BY_FORCE]).code, 0);
-    std::fs::rename(dir.path().join("other"), &one).unwrap();
-    let split = sql(dir.path(), &[BY_FORCE]);
-    assert!(split.code == 1 && split.flat().contains("take away those"), "{}", split.told);
-    // What is no group's majority because its files have no copy here is not opened by force.
+    // Files of which no copy is here are not given up by force.
     let small = small();
     for disk in ["disk1", "disk2", "disk3"] {
         std::fs::remove_file(small.path().join("db/disks").join(disk)).unwrap();
@@ -331,6 +321,16 @@ fn known_damage_is_not_well() {
         std::fs::write(&path, bytes).unwrap();
     }
     assert_eq!(wrong, 2, "two copies");
+    // Damage that one process found is known to the next, until everything is read and well.
+    let found = cellar(dir.path(), "validate db");
+    assert_eq!(found.code, 1, "{}", found.out);
+    assert!(found.out.contains("Next:") && found.fits(), "{}", found.out);
+    assert!(found.flat().contains("cellar asm db cp F +DATA/data"), "{}", found.out);
+    let told = cellar(dir.path(), "status db");
+    assert_eq!(told.code, 1, "{}", told.out);
+    assert!(told.out.contains("DAMAGED  validate found") && told.fits(), "{}", told.out);
+    done(dir.path(), "validate db --file +DATA/t.parquet");
+    assert_eq!(status(dir.path(), 1)["checked"]["bad"]["checksums_wrong"], 2);
     let mut holder = holder(dir.path());
     done(dir.path(), "asm db cp +DATA/data back");
     assert_eq!(std::fs::read_to_string(dir.path().join("back")).unwrap(), data);
@@ -340,6 +340,12 @@ fn known_damage_is_not_well() {
     assert!(known["action"].as_str().unwrap().contains("cellar validate db"), "{known}");
     holder.kill().unwrap();
     holder.wait().unwrap();
+    // As validate advised.
+    done(dir.path(), "asm db cp back +DATA/data");
+    assert_eq!(status(dir.path(), 1)["state"], "DAMAGED");
+    done(dir.path(), "validate db");
+    let well = cellar(dir.path(), "status db");
+    assert!(well.code == 0 && well.out.contains("ago, none bad"), "{}", well.out);
 }
 
 #[test]

@@ -12,6 +12,8 @@ mod size;
 #[cfg(feature = "sql")]
 mod asm;
 #[cfg(feature = "sql")]
+mod checked;
+#[cfg(feature = "sql")]
 mod database;
 #[cfg(feature = "sql")]
 mod demo;
