@@ -349,6 +349,100 @@ fn known_damage_is_not_well() {
 }
 
 #[test]
+fn a_first_row_is_not_taken_for_names() {
+    let dir = small();
+    std::fs::write(dir.path().join("r.csv"), "1,ann\n2,bob\n3,eve\n").unwrap();
+    let refused = cellar(dir.path(), "load db r.csv");
+    assert_eq!(refused.code, 1, "{}", refused.told);
+    assert!(refused.flat().contains("names of columns: 1,ann"), "{}", refused.told);
+    assert!(refused.flat().contains("--no-header") && refused.fits(), "{}", refused.told);
+    done(dir.path(), "load db r.csv --no-header");
+    assert_eq!(sql(dir.path(), &["select count(*) as n from r"]).out, "n\n3\n");
+    done(dir.path(), "load db r.csv --header --table h");
+    assert_eq!(sql(dir.path(), &["select count(*) as n from h"]).out, "n\n2\n");
+    let table = "create external table c stored as csv location 'r.csv'";
+    let refused = sql(dir.path(), &[table]);
+    assert!(
+        refused.code == 1 && refused.flat().contains("'format.has_header'"),
+        "{}",
+        refused.told
+    );
+    let table = format!("{table} options ('format.has_header' 'false')");
+    let rows = sql(dir.path(), &[&table, "select count(*) as n from c"]);
+    assert_eq!(rows.out, "n\n3\n", "{}", rows.told);
+}
+
+#[test]
+fn what_is_offered_names_the_directory_that_was_given() {
+    let dir = small();
+    for (words, code, text) in [
+        (&["load", "db", "t.csv"][..], 1, "cellar sql db -c 'drop table t'"),
+        (&["load", "db"], 2, "cellar load db FILE, or cellar load db --tpch 1"),
+        (&["load"], 2, "cellar load DIR --tpch 1"),
+        (&["init", "--disks", "abc"], 2, "cellar init DIR"),
+        (&["init", "x", "--disks", "abc"], 2, "--disks abc is one disk"),
+        (
+            &["sql", "db", "-c", "create external table x stored as csv location '+DATA/x'"],
+            1,
+            "cellar asm db ls +DATA",
+        ),
+    ] {
+        let ran = run(dir.path(), words);
+        assert_eq!(ran.code, code, "{words:?}: {}", ran.told);
+        assert!(ran.flat().contains(text) && ran.fits(), "{words:?}: {}", ran.told);
+    }
+}
+
+#[test]
+fn an_answer_without_rows_is_not_wider_than_the_page() {
+    let dir = small();
+    for (statement, out) in [
+        ("select * from v$asm_operation", "(0 rows)\n"),
+        ("select a, b from t where a > 9", "a  b\n-  -\n(0 rows)\n"),
+    ] {
+        let ran = run(dir.path(), &["sql", "db", "-c", statement]);
+        assert_eq!((ran.code, ran.out.as_str()), (0, out), "{}", ran.told);
+    }
+}
+
+#[test]
+fn statements_of_standard_input_run_as_they_come() {
+    use std::io::{BufRead, BufReader, Write};
+    let dir = small();
+    let start = |extra: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_cellar"))
+            .args(["sql", "db", "--format", "csv"])
+            .args(extra)
+            .current_dir(dir.path())
+            .env_remove("CELLAR_DIR")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let mut first = start(&["-c", "select 1 as a", "-f", "-"]);
+    let mut to_first = first.stdin.take().unwrap();
+    let mut lines = BufReader::new(first.stdout.take().unwrap()).lines();
+    let mut next = || lines.next().unwrap().unwrap();
+    assert_eq!((next(), next()), ("a".into(), "1".into()), "before anything is typed");
+    to_first.write_all(b"select 2\n as b; select ';' as c; /* open\n").unwrap();
+    assert_eq!([next(), next(), next(), next()], ["b", "2", "c", ";"]);
+    // The database is held between them: another process asks this one.
+    assert!(dir.path().join("db/cellar.sock").exists());
+    let mut second = start(&[]);
+    second.stdin.take().unwrap().write_all(b"select 3 as d;\n\nselect nosuch;select 4").unwrap();
+    let second = second.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&second.stdout), "d\n3\n");
+    let told = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(second.status.code() == Some(1) && told.contains("begins in line 3"), "{told}");
+    to_first.write_all(b"*/ select 5 as e").unwrap();
+    drop(to_first);
+    assert_eq!((next(), next()), ("e".into(), "5".into()));
+    assert!(first.wait().unwrap().success());
+}
+
+#[test]
 fn wrong_words_of_init_make_nothing() {
     let dir = scratch();
     for (words, text) in [

@@ -117,13 +117,7 @@ fn read(dir: &Path) -> Kept {
 ///
 /// # Errors
 /// The file cannot be written.
-pub fn keep(
-    dir: &Path,
-    group: &str,
-    bad: Option<Bad>,
-    all: bool,
-    now: u64,
-) -> std::io::Result<()> {
+pub fn keep(dir: &Path, group: &str, bad: Option<Bad>, all: bool, now: u64) -> std::io::Result<()> {
     let mut kept = read(dir);
     let before = of(dir, group);
     let after = match all {

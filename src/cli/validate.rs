@@ -413,7 +413,8 @@ mod tests {
 
     #[test]
     fn what_to_do_depends_on_whether_a_good_copy_is_left() {
-        let place = |disk: &str, offset, what| BadPlace { file: 257, offset, disk: disk.into(), what };
+        let place =
+            |disk: &str, offset, what| BadPlace { file: 257, offset, disk: disk.into(), what };
         let with = |places: Vec<BadPlace>| {
             report(Findings { checksums_wrong: places.len() as u64, places, ..Findings::default() })
         };

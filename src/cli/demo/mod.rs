@@ -86,18 +86,25 @@ fn disk_size(scale: f64) -> u64 {
 
 fn heading(args: &Args, disk_size: u64) -> Result<(), Fault> {
     output::text(&format!(
-        "Cellar {} demo: about 1 minute, {} in {} (rm -r undoes it)\n{}\
+        "{}\n{}\
          Note     The 4 disks are files on one device. Losing one is real; being\n         \
          faster than one is not.\n\n",
-        env!("CARGO_PKG_VERSION"),
-        show_bytes(4 * disk_size),
-        args.dir.display(),
+        output::fold(&format!(
+            "Cellar {} demo: about 1 minute, {} in {} (rm -r undoes it)",
+            env!("CARGO_PKG_VERSION"),
+            show_bytes(4 * disk_size),
+            args.dir.display()
+        )),
         report::machine(&args.dir),
     ))
 }
 
 fn step(number: usize, what: &str, command: &str) -> Result<(), Fault> {
-    output::text(&format!("[{number}/{STEPS}] {what:<32}{command}\n"))
+    let line = format!("[{number}/{STEPS}] {what:<32}{command}");
+    match line.chars().count() > 80 {
+        true => output::text(&format!("[{number}/{STEPS}] {what}\n      {command}\n")),
+        false => output::text(&format!("{line}\n")),
+    }
 }
 
 async fn make_group(report: &mut Report, init: &init::Args, place: &Place) -> Result<Held, Fault> {
@@ -271,9 +278,8 @@ async fn death(
         tally.wrong,
         tally.slowest.as_millis(),
     ))?;
-    for line in status::lines(&status::of(&mounted, &args.dir)).lines() {
-        output::text(&format!("      {line}\n"))?;
-    }
+    // As status prints it: with an indent it would be too wide.
+    output::text(&status::lines(&status::of(&mounted, &args.dir)))?;
     output::text("\n")?;
     if tally.failed + tally.wrong > 0 {
         return Err(Fault::failed(format!(
@@ -330,10 +336,12 @@ async fn read_back(
 fn farewell(args: &Args) -> Result<(), Fault> {
     let dir = args.dir.display();
     output::text(&format!(
-        "Done. Nothing is left running. Every figure: {dir}/demo.json. Next:\n  \
-         cellar sql {dir}       a prompt on this data\n  \
+        "{}\n  cellar sql {dir}       a prompt on this data\n  \
          cellar status {dir}    the disk that died is still missing\n  \
          cellar disks                 which of your own disks can be used\n\
-         TPC-H derived; not comparable to published TPC-H results.\n"
+         TPC-H derived; not comparable to published TPC-H results.\n",
+        output::fold(&format!(
+            "Done. Nothing is left running. Every figure: {dir}/demo.json. Next:"
+        )),
     ))
 }
