@@ -255,7 +255,7 @@ fn found_bad(known: &Checked, now: u64, dir: &Path) -> Option<Finding> {
 
 fn checked_words(known: &Checked, now: u64) -> String {
     match (known.all_read_at, &known.bad) {
-        (None, _) => "every copy was never read by validate".to_owned(),
+        (None, _) => "validate has not read every copy yet".to_owned(),
         (Some(at), None) => format!("every copy read {}, none bad", checked::ago(now, at)),
         (Some(at), Some(_)) => format!("every copy read {}", checked::ago(now, at)),
     }
