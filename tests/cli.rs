@@ -289,7 +289,7 @@ fn the_file_of_a_table_is_neither_written_over_nor_taken_away() {
 
     // A file that a dropped table left is not silently replaced either.
     done(dir.path(), &["sql", "db", "-c", "drop table t"]);
-    run(&["load", "db", "t.csv"], &["CELLAR-15005", "+DATA/t.parquet", "asm DIR rm"]);
+    run(&["load", "db", "t.csv"], &["CELLAR-15005", "+DATA/t.parquet", "asm db rm"]);
     done(dir.path(), &["asm", "db", "rm", "+DATA/t.parquet"]);
     done(dir.path(), &["load", "db", "t.csv"]);
 }

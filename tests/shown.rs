@@ -33,8 +33,12 @@ impl Ran {
 }
 
 fn cellar(dir: &Path, words: &str) -> Ran {
+    run(dir, &words.split_whitespace().collect::<Vec<_>>())
+}
+
+fn run(dir: &Path, words: &[&str]) -> Ran {
     let output: Output = Command::new(env!("CARGO_BIN_EXE_cellar"))
-        .args(words.split_whitespace())
+        .args(words)
         .current_dir(dir)
         .env_remove("CELLAR_DIR")
         .stdin(Stdio::null())
@@ -162,11 +166,78 @@ fn two_disks_do_not_promise_what_they_cannot_keep() {
     let gone = cellar(dir.path(), "status db");
     assert_eq!(gone.code, 1);
     assert!(gone.out.starts_with("DATA     NOT MOUNTED  "), "{}", gone.out);
-    assert!(!gone.flat().contains("FORCE"), "{}", gone.out);
+    let command = "cellar sql db -c 'alter diskgroup data mount force'";
+    assert!(gone.out.contains(command) && gone.flat().contains("alone is lost"), "{}", gone.out);
     assert!(gone.out.contains("\naction   ") && gone.fits(), "{}", gone.out);
     let sql = cellar(dir.path(), "sql db -c x");
-    assert!(sql.told.contains("CELLAR-15063") && !sql.told.contains("FORCE"), "{}", sql.told);
+    assert!(sql.told.contains("CELLAR-15063") && sql.told.contains(command), "{}", sql.told);
     assert!(sql.fits(), "{}", sql.told);
+}
+
+/// Runs `cellar sql db` with these statements, blanks and all.
+fn sql(dir: &Path, statements: &[&str]) -> Ran {
+    let words = statements.iter().flat_map(|s| ["-c", s]);
+    run(dir, &["sql", "db", "--format", "csv"].into_iter().chain(words).collect::<Vec<_>>())
+}
+
+/// A database of two disks with a table, whose second disk is away.
+fn half_of_two() -> tempfile::TempDir {
+    let dir = scratch();
+    done(dir.path(), "init db --disks 2 --disk-size 64M --au-size 1M");
+    std::fs::write(dir.path().join("t.csv"), "a,b\n1,x\n2,\n").unwrap();
+    done(dir.path(), "load db t.csv");
+    std::fs::rename(dir.path().join("db/disks/disk2"), dir.path().join("away")).unwrap();
+    dir
+}
+
+const BY_FORCE: &str = "alter diskgroup data mount force";
+
+#[test]
+fn half_of_a_pair_opens_by_force_and_then_without() {
+    let dir = half_of_two();
+    let count = "select count(*) as n from t";
+    // Only the statement itself, and first; and for this group.
+    for statements in [
+        &[count, BY_FORCE][..],
+        &["alter diskgroup data mount"],
+        &["alter diskgroup other mount force"],
+        &["alter diskgroup all mount force"],
+    ] {
+        let refused = sql(dir.path(), statements);
+        assert!(refused.code == 1 && refused.told.contains("CELLAR-15063"), "{}", refused.told);
+    }
+    let forced = sql(dir.path(), &[BY_FORCE, count]);
+    assert_eq!((forced.code, forced.out.as_str()), (0, "n\n2\n"), "{}", forced.told);
+    assert!(forced.flat().contains("goes on without DATA_0001"), "{}", forced.told);
+    let degraded = status(dir.path(), 1);
+    assert_eq!(degraded["state"], "DEGRADED", "{degraded}");
+    assert!(degraded["action"].as_str().unwrap().contains("DATA_0001"), "{degraded}");
+    assert_eq!(sql(dir.path(), &[count]).out, "n\n2\n");
+    // It is there now, so there is nothing to force.
+    let again = sql(dir.path(), &[BY_FORCE]);
+    assert!(again.code == 1 && again.told.contains("CELLAR-15013"), "{}", again.told);
+    // The other half knows less now; with it, what was done since still holds.
+    done(dir.path(), "asm db mkdir +DATA/since");
+    std::fs::rename(dir.path().join("away"), dir.path().join("db/disks/disk2")).unwrap();
+    assert!(done(dir.path(), "asm db ls +DATA").contains("since"));
+    assert_eq!(status(dir.path(), 1)["state"], "DEGRADED");
+}
+
+#[test]
+fn force_is_refused_where_it_is_not_needed_or_not_enough() {
+    let dir = half_of_two();
+    std::fs::rename(dir.path().join("away"), dir.path().join("db/disks/disk2")).unwrap();
+    let whole = sql(dir.path(), &[BY_FORCE]);
+    assert!(whole.code == 1 && whole.told.contains("CELLAR-15013"), "{}", whole.told);
+    assert_eq!(status(dir.path(), 0)["state"], "WHOLE");
+    // Files of which no copy is here are not given up by force.
+    let small = small();
+    for disk in ["disk1", "disk2", "disk3"] {
+        std::fs::remove_file(small.path().join("db/disks").join(disk)).unwrap();
+    }
+    let lost = sql(small.path(), &[BY_FORCE]);
+    assert!(lost.code == 1 && lost.told.contains("CELLAR-15"), "{}", lost.told);
+    assert!(lost.told.contains("\nNext: ") && lost.fits(), "{}", lost.told);
 }
 
 #[test]
@@ -250,6 +321,16 @@ fn known_damage_is_not_well() {
         std::fs::write(&path, bytes).unwrap();
     }
     assert_eq!(wrong, 2, "two copies");
+    // Damage that one process found is known to the next, until everything is read and well.
+    let found = cellar(dir.path(), "validate db");
+    assert_eq!(found.code, 1, "{}", found.out);
+    assert!(found.out.contains("Next:") && found.fits(), "{}", found.out);
+    assert!(found.flat().contains("cellar asm db cp F +DATA/data"), "{}", found.out);
+    let told = cellar(dir.path(), "status db");
+    assert_eq!(told.code, 1, "{}", told.out);
+    assert!(told.out.contains("DAMAGED  validate found") && told.fits(), "{}", told.out);
+    done(dir.path(), "validate db --file +DATA/t.parquet");
+    assert_eq!(status(dir.path(), 1)["checked"]["bad"]["checksums_wrong"], 2);
     let mut holder = holder(dir.path());
     done(dir.path(), "asm db cp +DATA/data back");
     assert_eq!(std::fs::read_to_string(dir.path().join("back")).unwrap(), data);
@@ -259,6 +340,106 @@ fn known_damage_is_not_well() {
     assert!(known["action"].as_str().unwrap().contains("cellar validate db"), "{known}");
     holder.kill().unwrap();
     holder.wait().unwrap();
+    // As validate advised.
+    done(dir.path(), "asm db cp back +DATA/data");
+    assert_eq!(status(dir.path(), 1)["state"], "DAMAGED");
+    done(dir.path(), "validate db");
+    let well = cellar(dir.path(), "status db");
+    assert!(well.code == 0 && well.out.contains("ago, none bad"), "{}", well.out);
+}
+
+#[test]
+fn a_first_row_is_not_taken_for_names() {
+    let dir = small();
+    std::fs::write(dir.path().join("r.csv"), "1,ann\n2,bob\n3,eve\n").unwrap();
+    let refused = cellar(dir.path(), "load db r.csv");
+    assert_eq!(refused.code, 1, "{}", refused.told);
+    assert!(refused.flat().contains("names of columns: 1,ann"), "{}", refused.told);
+    assert!(refused.flat().contains("--no-header") && refused.fits(), "{}", refused.told);
+    done(dir.path(), "load db r.csv --no-header");
+    assert_eq!(sql(dir.path(), &["select count(*) as n from r"]).out, "n\n3\n");
+    done(dir.path(), "load db r.csv --header --table h");
+    assert_eq!(sql(dir.path(), &["select count(*) as n from h"]).out, "n\n2\n");
+    let table = "create external table c stored as csv location 'r.csv'";
+    let refused = sql(dir.path(), &[table]);
+    assert!(
+        refused.code == 1 && refused.flat().contains("'format.has_header'"),
+        "{}",
+        refused.told
+    );
+    let table = format!("{table} options ('format.has_header' 'false')");
+    let rows = sql(dir.path(), &[&table, "select count(*) as n from c"]);
+    assert_eq!(rows.out, "n\n3\n", "{}", rows.told);
+}
+
+#[test]
+fn what_is_offered_names_the_directory_that_was_given() {
+    let dir = small();
+    for (words, code, text) in [
+        (&["load", "db", "t.csv"][..], 1, "cellar sql db -c 'drop table t'"),
+        (&["load", "db"], 2, "cellar load db FILE, or cellar load db --tpch 1"),
+        (&["load"], 2, "cellar load DIR --tpch 1"),
+        (&["init", "--disks", "abc"], 2, "cellar init DIR"),
+        (&["init", "x", "--disks", "abc"], 2, "--disks abc is one disk"),
+        (
+            &["sql", "db", "-c", "create external table x stored as csv location '+DATA/x'"],
+            1,
+            "cellar asm db ls +DATA",
+        ),
+    ] {
+        let ran = run(dir.path(), words);
+        assert_eq!(ran.code, code, "{words:?}: {}", ran.told);
+        assert!(ran.flat().contains(text) && ran.fits(), "{words:?}: {}", ran.told);
+    }
+}
+
+#[test]
+fn an_answer_without_rows_is_not_wider_than_the_page() {
+    let dir = small();
+    for (statement, out) in [
+        ("select * from v$asm_operation", "(0 rows)\n"),
+        ("select a, b from t where a > 9", "a  b\n-  -\n(0 rows)\n"),
+    ] {
+        let ran = run(dir.path(), &["sql", "db", "-c", statement]);
+        assert_eq!((ran.code, ran.out.as_str()), (0, out), "{}", ran.told);
+    }
+}
+
+#[test]
+fn statements_of_standard_input_run_as_they_come() {
+    use std::io::{BufRead, BufReader, Write};
+    let dir = small();
+    let start = |extra: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_cellar"))
+            .args(["sql", "db", "--format", "csv"])
+            .args(extra)
+            .current_dir(dir.path())
+            .env_remove("CELLAR_DIR")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    };
+    let mut first = start(&["-c", "select 1 as a", "-f", "-"]);
+    let mut to_first = first.stdin.take().unwrap();
+    let mut lines = BufReader::new(first.stdout.take().unwrap()).lines();
+    let mut next = || lines.next().unwrap().unwrap();
+    assert_eq!((next(), next()), ("a".into(), "1".into()), "before anything is typed");
+    to_first.write_all(b"select 2\n as b; select ';' as c; /* open\n").unwrap();
+    assert_eq!([next(), next(), next(), next()], ["b", "2", "c", ";"]);
+    // The database is held between them: another process asks this one.
+    assert!(dir.path().join("db/cellar.sock").exists());
+    let mut second = start(&[]);
+    second.stdin.take().unwrap().write_all(b"select 3 as d;\n\nselect nosuch;select 4").unwrap();
+    let second = second.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&second.stdout), "d\n3\n");
+    let told = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert!(second.status.code() == Some(1) && told.contains("begins in line 3"), "{told}");
+    to_first.write_all(b"*/ select 5 as e").unwrap();
+    drop(to_first);
+    assert_eq!((next(), next()), ("e".into(), "5".into()));
+    assert!(first.wait().unwrap().success());
 }
 
 #[test]

@@ -124,11 +124,20 @@ impl Held {
     }
 }
 
+/// How a command opens the database.
+#[derive(Clone, Debug, Default)]
+pub struct Opening {
+    /// To look at it, or to work on it.
+    pub mode: OpenMode,
+    /// The group that the first statement mounts by force.
+    pub force: Option<String>,
+}
+
 /// Opens the database in `dir`, or reaches who has it.
 ///
 /// # Errors
 /// A numbered error with the next step.
-pub async fn reach(dir: &Path, place: &Place, mode: OpenMode) -> Result<Reached, Fault> {
+pub async fn reach(dir: &Path, place: &Place, opening: Opening) -> Result<Reached, Fault> {
     let directory = Directory::open(dir)?;
     let lock = match directory.enter(&place.env, PATIENCE).await? {
         Entered::Client(client) => return Ok(Reached::There(client)),
@@ -139,37 +148,74 @@ pub async fn reach(dir: &Path, place: &Place, mode: OpenMode) -> Result<Reached,
         output::notice(&format!("Notice: {line}"));
     }
     let disks = Arc::new(RealDisks::new(&place.real, instance.parameters()));
-    let opened = InstanceDatabase::open(instance, directory, disks, mode).await;
-    let inner = opened.map_err(without_force)?;
+    let (mode, force) = (opening.mode, opening.force.as_deref());
+    let opened = InstanceDatabase::open_forcing(instance, directory, disks, mode, force).await;
+    let inner = opened.map_err(|error| or_force(error, dir, force))?;
     remarks(&inner);
+    if let Some(name) = inner.mounted_by_force() {
+        output::notice(&forced(&inner, &name));
+    }
     held(inner, lock, place).map(Reached::Here)
 }
 
-/// No command opens a database by FORCE, so none offers it.
-fn without_force(error: cellar_instance::Error) -> cellar_instance::Error {
-    match error.next_step().is_some_and(|next| next.contains("FORCE")) {
-        true => error.hint(
+/// What FORCE did, for whoever asked for it.
+fn forced(database: &InstanceDatabase, name: &str) -> String {
+    let disks = database.group(name).map(|m| m.group.disks()).unwrap_or_default();
+    let gone: Vec<String> =
+        disks.into_iter().filter(|d| d.path.is_none()).map(|d| d.name).collect();
+    format!(
+        "Notice: disk group \"{name}\" goes on without {}; what was written there alone is lost",
+        gone.join(", ")
+    )
+}
+
+/// Offers FORCE where it helps and was not given, with what it may lose.
+fn or_force(
+    error: cellar_instance::Error,
+    dir: &Path,
+    force: Option<&str>,
+) -> cellar_instance::Error {
+    if !error.next_step().is_some_and(|next| next.contains("FORCE")) {
+        return error;
+    }
+    let name = group_of(&error).unwrap_or_default();
+    match (error.has(NOT_PROVEN), force.is_some_and(|force| name.eq_ignore_ascii_case(force))) {
+        (true, false) => error.hint(offer(&name, dir)),
+        (true, true) => error.hint(
+            "bring the missing disks back and try again. FORCE does not choose between disks \
+             that disagree: take away those that are not to be followed",
+        ),
+        (false, _) => error.hint(
             "bring the missing disks back and try again; cellar inspect DISK tells what a disk \
              holds",
         ),
-        false => error,
     }
+}
+
+/// The number of a mount that cannot show that nothing newer exists elsewhere: FORCE helps.
+const NOT_PROVEN: u32 = 15063;
+
+/// The command that mounts a group without its missing disks, and what that costs.
+fn offer(name: &str, dir: &Path) -> String {
+    format!(
+        "bring the missing disks back. If they are gone for good, go on with what is here, for \
+         ever; what was written to the missing disks alone is lost: cellar sql {} -c 'alter \
+         diskgroup {} mount force'",
+        dir.display(),
+        name.to_lowercase()
+    )
+}
+
+/// The group that an error's first line names.
+fn group_of(error: &cellar_instance::Error) -> Option<String> {
+    let head = &error.stack().first()?.message;
+    Some(head.split_once("disk group \"")?.1.split_once('"')?.0.to_owned())
 }
 
 /// Groups that are not there, each as an error that offers what mounts it.
 pub fn not_mounted(database: &InstanceDatabase) -> Vec<cellar_instance::Error> {
-    let offer = |error: cellar_instance::Error| {
-        let head = error.stack().first().map(|e| e.message.clone()).unwrap_or_default();
-        let name = head.split('"').nth(1).unwrap_or("NAME").to_owned();
-        match error.next_step().is_some_and(|next| next.contains("FORCE")) {
-            true => error.hint(format!(
-                "bring the missing disks back; if they are gone for good, in cellar sql: alter \
-                 diskgroup {name} mount force, which may lose what only they know"
-            )),
-            false => error,
-        }
-    };
-    database.not_mounted().into_iter().map(offer).collect()
+    let dir = database.directory().path();
+    database.not_mounted().into_iter().map(|error| or_force(error, dir, None)).collect()
 }
 
 /// Puts a database that was just opened at the service of other processes.

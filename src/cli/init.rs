@@ -346,7 +346,11 @@ fn check_count(args: &Args, count: usize) -> Result<(), Fault> {
     let other = "--redundancy external keeps one copy";
     Err(Fault::usage(match count {
         0 => format!("--disks \"{}\" names no disk: give a number, or PATH,PATH", args.disks),
-        1 => format!("one disk cannot be mirrored: add --redundancy external, or give {needed}"),
+        1 => format!(
+            "--disks {} is one disk, which cannot be mirrored: add --redundancy external, or give \
+             {needed} or more",
+            args.disks
+        ),
         _ => format!(
             "--redundancy {} keeps {needed} copies and needs {needed} disks, --disks gives \
              {count}: give more; {other}",

@@ -23,7 +23,8 @@ use super::size::{show_bytes, show_count, show_duration};
 #[command(after_help = "Examples:
   cellar load cellar-demo --tpch 1            eight tables, 8.7 million rows
   cellar load cellar-demo trips.parquet       the table trips
-  cellar load cellar-demo a.csv --table b     the table b; types found in it")]
+  cellar load cellar-demo a.csv --table b     the table b; types found in it
+  cellar load cellar-demo a.csv --no-header   columns column_1, column_2, ...")]
 pub struct Args {
     /// DIR and FILE: the database ($CELLAR_DIR if it is left out) and what to load.
     #[arg(value_name = "DIR FILE", num_args = 0..=2)]
@@ -34,12 +35,26 @@ pub struct Args {
     /// The table to make; the name of the file without its ending if left out.
     #[arg(long, value_name = "T", conflicts_with = "tpch")]
     pub table: Option<String>,
+    /// Line 1 of a CSV file names the columns, whatever it looks like.
+    #[arg(long, conflicts_with_all = ["tpch", "no_header"])]
+    pub header: bool,
+    /// Line 1 of a CSV file is a row.
+    #[arg(long, conflicts_with = "tpch")]
+    pub no_header: bool,
     /// For people or for a program.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
 }
 
 impl Args {
+    fn has_header(&self) -> Option<bool> {
+        match (self.header, self.no_header) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        }
+    }
+
     /// The directory that is loaded into.
     ///
     /// # Errors
@@ -69,7 +84,11 @@ struct Row<'a> {
 /// # Errors
 /// Wrong arguments before anything is touched; then a numbered error, and nothing was loaded.
 pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), Fault> {
-    let (_, source) = sources(args.words, args.tpch, args.table)?;
+    let header = args.has_header();
+    let (_, mut source) = sources(args.words, args.tpch, args.table)?;
+    if let Source::File { format: SourceFormat::Csv { header: in_file, .. }, .. } = &mut source {
+        *in_file = header;
+    }
     let start = env.now();
     let quiet = args.format == Format::Json;
     let loaded = load(database, &source, quiet || output::is_remote()).await?;
@@ -111,9 +130,16 @@ fn sources(
         (Some(dir), Some(path)) => (Some(dir), path),
         (Some(path), None) => (None, path),
         _ => {
-            return Err(Fault::usage("what to load? cellar load DIR FILE, or --tpch SF"));
+            let text = "what to load? cellar load DIR FILE, or cellar load DIR --tpch 1";
+            return Err(Fault::usage(text));
         }
     };
+    if dir.is_none() && (path.is_dir() || path.extension().is_none()) {
+        let shown = path.display();
+        return Err(Fault::usage(format!(
+            "what to load into {shown}? cellar load {shown} FILE, or cellar load {shown} --tpch 1"
+        )));
+    }
     let format = SourceFormat::of(&path).map_err(|e| Fault::usage(e.to_string()))?;
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
     let table = table.map_or(stem, |t| t.to_lowercase());
@@ -245,6 +271,7 @@ mod tests {
         assert_eq!(parse(&["d"], Some(0.1)).unwrap(), (Some("d".into()), Source::Tpch(0.1)));
         assert_eq!(parse(&["d", "a.csv"], None).unwrap().0, Some("d".into()));
         assert!(parse(&[], None).unwrap_err().contains("what to load"));
+        assert!(parse(&["d"], None).unwrap_err().contains("cellar load d FILE"));
         assert!(parse(&["d", "x"], Some(1.0)).unwrap_err().contains("no FILE"));
         assert!(parse(&["d"], Some(-1.0)).unwrap_err().contains("up to 1000"));
         assert!(parse(&["a.txt"], None).unwrap_err().contains(".parquet, .csv"));

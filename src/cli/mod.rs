@@ -12,6 +12,8 @@ mod size;
 #[cfg(feature = "sql")]
 mod asm;
 #[cfg(feature = "sql")]
+mod checked;
+#[cfg(feature = "sql")]
 mod database;
 #[cfg(feature = "sql")]
 mod demo;
@@ -101,6 +103,10 @@ pub fn main() -> ExitCode {
         Ok(cellar) => cellar,
         Err(error) => {
             match error.use_stderr() {
+                true if wants_directory(&error) => output::notice(
+                    "which directory is to be made? cellar init DIR, then its options: cellar \
+                     init mydb --disks 4",
+                ),
                 true => output::notice(error.to_string().trim_end()),
                 // Whoever asked may have gone.
                 false => drop(output::text(&output::fold_help(&error.to_string()))),
@@ -112,6 +118,12 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(fault) => fault.report(),
     }
+}
+
+/// Whether `init` was not told what to make.
+fn wants_directory(error: &clap::Error) -> bool {
+    error.kind() == clap::error::ErrorKind::MissingRequiredArgument
+        && std::env::args().nth(1).is_some_and(|word| word == "init")
 }
 
 fn run(command: Command) -> Result<ExitCode, Fault> {
@@ -148,8 +160,8 @@ async fn at(command: Command, place: &database::Place) -> Result<ExitCode, Fault
 #[cfg(feature = "sql")]
 async fn in_directory(command: Command, place: &database::Place) -> Result<ExitCode, Fault> {
     use database::Reached;
-    let (dir, words, mode) = target(&command)?;
-    let reached = database::reach(&dir, place, mode).await;
+    let (dir, opening) = target(&command)?;
+    let reached = database::reach(&dir, place, opening).await.map_err(|f| f.in_directory(&dir));
     let reached = match (reached, &command) {
         (Err(fault), Command::Status(args)) => return Err(status::not_open(args, fault)),
         (reached, _) => reached?,
@@ -159,39 +171,43 @@ async fn in_directory(command: Command, place: &database::Place) -> Result<ExitC
             let result = on(command, &held.database, place).await;
             // What went wrong first is what is told.
             let closed = held.close().await;
-            result.and(closed).map(|()| ExitCode::SUCCESS)
+            result.and(closed).map(|()| ExitCode::SUCCESS).map_err(|f| f.in_directory(&dir))
         }
         Reached::There(mut client) => {
-            if let Command::Sql(args) = &command
-                && args.wants_prompt()
-            {
-                shell::run_there(&mut client, args)?;
-                return Ok(ExitCode::SUCCESS);
+            if let Command::Sql(args) = &command {
+                if args.wants_prompt() {
+                    shell::run_there(&mut client, args)?;
+                    return Ok(ExitCode::SUCCESS);
+                }
+                if args.reads_stdin() {
+                    return sql::run_there(&mut client, args).map(ExitCode::from);
+                }
             }
-            let words = words.unwrap_or_else(|| std::env::args().skip(1).collect());
+            let words = std::env::args().skip(1).collect();
             database::forward(&mut client, words).map(ExitCode::from)
         }
     }
 }
 
-/// The directory that a command is about, its words if they differ from what was typed, and how
-/// the database is opened for it.
+/// The directory that a command is about, and how the database is opened for it.
 #[cfg(feature = "sql")]
-fn target(
-    command: &Command,
-) -> Result<(std::path::PathBuf, Option<Vec<String>>, cellar_instance::OpenMode), Fault> {
+fn target(command: &Command) -> Result<(std::path::PathBuf, database::Opening), Fault> {
     use cellar_instance::OpenMode;
-    let look = OpenMode { read_only: true, force: false };
-    let work = OpenMode::default();
+    use database::Opening;
+    let look = Opening { mode: OpenMode { read_only: true, force: false }, force: None };
+    let work = Opening::default();
     Ok(match command {
-        Command::Load(args) => (args.directory()?, None, work),
-        Command::Sql(args) => (dir::resolve(args.dir.clone())?, args.words()?, work),
-        Command::Status(args) => (dir::resolve(args.dir.clone())?, None, look),
+        Command::Load(args) => (args.directory()?, work),
+        Command::Sql(args) => {
+            let force = args.forces();
+            (dir::resolve(args.dir.clone())?, Opening { force, ..work })
+        }
+        Command::Status(args) => (dir::resolve(args.dir.clone())?, look),
         Command::Asm(args) => {
             let (dir, only_looks) = args.target()?;
-            (dir, None, if only_looks { look } else { work })
+            (dir, if only_looks { look } else { work })
         }
-        Command::Validate(args) => (dir::resolve(args.dir.clone())?, None, look),
+        Command::Validate(args) => (dir::resolve(args.dir.clone())?, look),
         _ => unreachable!("the others need no database"),
     })
 }
@@ -242,7 +258,7 @@ pub async fn answer(
         Box::pin(on(command, &database, &place));
     match work.await {
         Ok(()) => 0,
-        Err(fault) => fault.tell(),
+        Err(fault) => fault.in_directory(database.inner.directory().path()).tell(),
     }
 }
 

@@ -62,7 +62,7 @@ fn words(made_for: &str, losses: &[Loss]) -> String {
     if !while_open.is_empty() {
         parts.push(format!(
             "{} may be lost while the database is open; lost while it is closed, the group \
-             cannot be opened until the disk is back",
+             opens with that disk, or by MOUNT FORCE without it",
             either(&while_open)
         ));
     }

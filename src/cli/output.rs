@@ -120,6 +120,7 @@ pub fn broken(head: &str, indent: &str, words: &str) -> String {
     let mut out = String::new();
     let mut line = head.to_owned();
     let mut fresh = true;
+    let words = whole_commands(words);
     for word in words.split(' ') {
         if !fresh && line.chars().count() + 1 + word.chars().count() > WIDTH {
             out.push_str(line.trim_end());
@@ -134,6 +135,27 @@ pub fn broken(head: &str, indent: &str, words: &str) -> String {
         fresh = false;
     }
     out.push_str(line.trim_end());
+    out.replace(UNBROKEN, " ")
+}
+
+/// A blank at which no line is broken.
+const UNBROKEN: char = '\u{a0}';
+
+/// Keeps a command with a statement in quotes on one line, so that it can be copied.
+fn whole_commands(words: &str) -> String {
+    let mut out = String::new();
+    let mut rest = words;
+    while let Some(at) = rest.find("cellar sql ") {
+        let end = rest[at..].find(" -c '").and_then(|quote| {
+            let statement = at + quote + 5;
+            Some(statement + rest[statement..].find('\'')? + 1)
+        });
+        let Some(end) = end else { break };
+        out.push_str(&rest[..at]);
+        out.push_str(&rest[at..end].replace(' ', &UNBROKEN.to_string()));
+        rest = &rest[end..];
+    }
+    out.push_str(rest);
     out
 }
 

@@ -8,7 +8,7 @@ use rustyline::error::ReadlineError;
 
 use super::fault::Fault;
 use super::output;
-use super::sql::{Show, run_one};
+use super::sql::{Show, end_of_last, run_one};
 
 const HELP: &str = "\
 Statements end with a semicolon. Also:
@@ -113,7 +113,7 @@ async fn run_complete(
     }
     Ok(match &cut.rest {
         Some(rest) => text[rest.offset..].to_string(),
-        None if cut.open == Some(Open::Comment) => text.to_string(),
+        None if cut.open == Some(Open::Comment) => text[end_of_last(&cut)..].to_string(),
         None => String::new(),
     })
 }

@@ -1,15 +1,16 @@
 //! `cellar sql`: statements from `-c`, a file, standard input, or a prompt.
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
+use cellar_instance::directory::Client;
 use cellar_io::SharedEnv;
 use cellar_sql::output::{Format, Writer};
-use cellar_sql::{Engine, Outcome, split};
+use cellar_sql::statement::{Command, GroupAction, Groups, Statement};
+use cellar_sql::{Engine, Open, Outcome, Split, parse, split};
 use futures_util::TryStreamExt;
 
-use super::database::Database;
+use super::database::{Database, forward};
 use super::fault::Fault;
 use super::{output, shell};
 
@@ -55,6 +56,8 @@ pub struct Show {
     pub time: bool,
     /// The clock.
     pub env: SharedEnv,
+    /// The directory, for the commands that an error offers.
+    pub dir: PathBuf,
 }
 
 impl Args {
@@ -63,22 +66,31 @@ impl Args {
         self.commands.is_empty() && self.file.is_none() && std::io::stdin().is_terminal()
     }
 
-    /// The words for another process, where they differ from what was typed: that process cannot
-    /// read our standard input.
-    ///
-    /// # Errors
-    /// Standard input cannot be read.
-    pub fn words(&self) -> Result<Option<Vec<String>>, Fault> {
-        let from_stdin = match &self.file {
+    /// The group that the first statement mounts by force. It may be the one the database is in,
+    /// which has to be there before any statement runs.
+    pub fn forces(&self) -> Option<String> {
+        let from_file = || {
+            let path = self.file.as_ref().filter(|path| path.as_path() != Path::new("-"))?;
+            std::fs::read_to_string(path).ok()
+        };
+        let text = self.commands.first().cloned().or_else(from_file)?;
+        let cut = split(&text);
+        let first = cut.complete.first().or(cut.rest.as_ref())?;
+        match parse(first.sql) {
+            Ok(Statement::Command(Command::AlterDiskgroup {
+                groups: Groups::Named(names),
+                action: GroupAction::Mount { force: true },
+            })) if names.len() == 1 => names.into_iter().next(),
+            _ => None,
+        }
+    }
+
+    /// Whether statements come from standard input, behind those of `-c`.
+    pub fn reads_stdin(&self) -> bool {
+        match &self.file {
             Some(path) => path == Path::new("-"),
             None => self.commands.is_empty() && !std::io::stdin().is_terminal(),
-        };
-        if !from_stdin || output::is_remote() {
-            return Ok(None);
         }
-        let mut commands = self.commands.clone();
-        commands.push(standard_input()?);
-        Ok(Some(self.words_for(&commands)))
     }
 
     /// The words that run `commands` with the options of this command.
@@ -88,6 +100,7 @@ impl Args {
             Format::Csv => "csv",
             Format::Json => "json",
         };
+        // Who answers has the directory open, whatever it is called here.
         let mut words = vec!["sql".to_owned(), ".".to_owned()];
         words.extend(["--format".to_owned(), format.to_owned()]);
         words.extend(self.time.then(|| "--time".to_owned()));
@@ -104,53 +117,130 @@ impl Args {
 /// The first statement that fails.
 pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), Fault> {
     let prompt = args.wants_prompt() && !output::is_remote();
-    let texts = match prompt {
-        true => None,
-        false => texts(args.commands, args.file.as_deref())?,
-    };
+    // Standard input belongs to whoever typed; that process reads it and sends the statements.
+    let stdin = args.reads_stdin() && !prompt && !output::is_remote();
+    let file = args.file.filter(|path| path != Path::new("-"));
+    let texts = texts(args.commands, file.as_deref())?;
     // Whoever typed the statement may sit in another directory than this process.
     let engine = database.engine().await?.in_directory(output::path(Path::new("")));
-    let show = Show { format: args.format, time: args.time, env };
-    match texts {
-        Some(texts) => {
-            for text in texts {
-                let _executing = database.session.execute(&text);
-                run_text(&engine, &text, &show, &mut output::Out).await?;
-            }
-            Ok(())
-        }
-        None => shell::run(&engine, &show).await,
+    let dir = database.inner.directory().path().to_owned();
+    let show = Show { format: args.format, time: args.time, env, dir };
+    for text in texts {
+        let _executing = database.session.execute(&text);
+        run_text(&engine, &text, &show, &mut output::Out).await?;
+    }
+    if stdin {
+        return run_stdin(database, &engine, &show).await;
+    }
+    match prompt {
+        true => shell::run(&engine, &show).await,
+        false => Ok(()),
     }
 }
 
-/// All statements that were given; `None` asks for a prompt.
-fn texts(commands: Vec<String>, file: Option<&Path>) -> Result<Option<Vec<String>>, Fault> {
+/// The statements of `-c` and of a file.
+fn texts(commands: Vec<String>, file: Option<&Path>) -> Result<Vec<String>, Fault> {
     let mut texts = commands;
-    match file {
-        Some(path) if path != Path::new("-") => {
-            let text = std::fs::read_to_string(output::path(path)).map_err(|e| {
-                Fault::failed(format!("CELLAR-27037: cannot read \"{}\": {e}", path.display()))
-            })?;
-            texts.push(text);
-        }
-        Some(_) => texts.push(standard_input()?),
-        None if texts.is_empty() && std::io::stdin().is_terminal() => return Ok(None),
-        None if texts.is_empty() => texts.push(standard_input()?),
-        None => {}
+    if let Some(path) = file {
+        let text = std::fs::read_to_string(output::path(path)).map_err(|e| {
+            Fault::failed(format!("CELLAR-27037: cannot read \"{}\": {e}", path.display()))
+        })?;
+        texts.push(text);
     }
-    Ok(Some(texts))
+    Ok(texts)
 }
 
-/// All of standard input. It can be read once, and is asked for twice when a command that was to go
-/// to another process runs here after all.
-fn standard_input() -> Result<String, Fault> {
-    static READ: OnceLock<String> = OnceLock::new();
-    if let Some(text) = READ.get() {
-        return Ok(text.clone());
+/// Statements from standard input, each as soon as it is whole.
+#[derive(Default)]
+struct Stdin {
+    text: String,
+    /// Lines before `text`.
+    lines: u64,
+    ended: bool,
+}
+
+impl Stdin {
+    /// The next statements and the line where each begins; `None` when there are no more. This
+    /// thread waits for them; what runs beside them runs on the runtime's.
+    fn next(&mut self) -> Result<Option<Vec<(String, u64)>>, Fault> {
+        while !self.ended {
+            let from = self.text.len();
+            self.ended = std::io::stdin().read_line(&mut self.text)? == 0;
+            // Only a semicolon ends a statement: what lies between is not looked through again.
+            if !self.ended && !self.text[from..].contains(';') {
+                continue;
+            }
+            let cut = split(&self.text);
+            let last = cut.rest.as_ref().filter(|_| self.ended);
+            let whole = cut.complete.iter().chain(last);
+            let whole: Vec<(String, u64)> =
+                whole.map(|piece| (piece.sql.to_owned(), self.lines + piece.line)).collect();
+            let kept = match (&cut.rest, cut.open) {
+                (Some(rest), _) => rest.offset,
+                (None, Some(Open::Comment)) => end_of_last(&cut),
+                (None, _) => self.text.len(),
+            };
+            if whole.is_empty() {
+                continue;
+            }
+            self.lines += self.text[..kept].matches('\n').count() as u64;
+            self.text.drain(..kept);
+            return Ok(Some(whole));
+        }
+        Ok(None)
     }
-    let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text)?;
-    Ok(READ.get_or_init(|| text).clone())
+}
+
+/// Where the last whole statement ends; what follows may be a comment that is still open.
+pub fn end_of_last(cut: &Split<'_>) -> usize {
+    cut.complete.last().map_or(0, |piece| piece.offset + piece.sql.len())
+}
+
+/// Runs what standard input says while the database stays open.
+async fn run_stdin(database: &Database, engine: &Engine, show: &Show) -> Result<(), Fault> {
+    let mut stdin = Stdin::default();
+    while let Some(statements) = stdin.next()? {
+        for (sql, line) in statements {
+            let _executing = database.session.execute(&sql);
+            let ran = run_one(engine, &sql, show, &mut output::Out).await;
+            ran.map_err(|fault| in_line(fault, line))?;
+        }
+    }
+    Ok(())
+}
+
+/// Sends the statements of `-c` and of standard input to the process that has the database.
+///
+/// # Errors
+/// Standard input cannot be read, or the other process went away.
+pub fn run_there(client: &mut Client, args: &Args) -> Result<u8, Fault> {
+    for command in &args.commands {
+        let code = forward(client, args.words_for(std::slice::from_ref(command)))?;
+        if code != 0 {
+            return Ok(code);
+        }
+    }
+    let mut stdin = Stdin::default();
+    while let Some(statements) = stdin.next()? {
+        for (sql, line) in statements {
+            let code = forward(client, args.words_for(&[sql]))?;
+            if code != 0 {
+                output::notice(&format!("In the statement that begins in line {line}"));
+                return Ok(code);
+            }
+        }
+    }
+    Ok(0)
+}
+
+/// A failure with the line of a statement that is not the first.
+fn in_line(fault: Fault, line: u64) -> Fault {
+    match fault {
+        Fault::Failed(message) if line > 1 => {
+            Fault::Failed(format!("{message}\nIn the statement that begins in line {line}"))
+        }
+        other => other,
+    }
 }
 
 /// Runs every statement of `text`, results to `out`; stops at the first that fails.
@@ -165,13 +255,7 @@ pub async fn run_text(
 ) -> Result<(), Fault> {
     let cut = split(text);
     for piece in cut.complete.iter().chain(&cut.rest) {
-        run_one(engine, piece.sql, show, out).await.map_err(|fault| match fault {
-            Fault::Failed(message) if piece.line > 1 => Fault::Failed(format!(
-                "{message}\nIn the statement that begins in line {}",
-                piece.line
-            )),
-            other => other,
-        })?;
+        run_one(engine, piece.sql, show, out).await.map_err(|fault| in_line(fault, piece.line))?;
     }
     Ok(())
 }
@@ -181,6 +265,15 @@ pub async fn run_text(
 /// # Errors
 /// A numbered error.
 pub async fn run_one(
+    engine: &Engine,
+    sql: &str,
+    show: &Show,
+    out: &mut impl Write,
+) -> Result<(), Fault> {
+    run_and_show(engine, sql, show, out).await.map_err(|fault| fault.in_directory(&show.dir))
+}
+
+async fn run_and_show(
     engine: &Engine,
     sql: &str,
     show: &Show,

@@ -6,6 +6,7 @@ use cellar_instance::Mounted;
 use cellar_instance::diskgroup::DiskInfo;
 use serde::Serialize;
 
+use super::checked::{self, Checked};
 use super::database::{Database, Place};
 use super::fault::Fault;
 use super::outlook;
@@ -63,6 +64,11 @@ pub struct GroupStatus {
     pub io_errors: u64,
     /// Bytes of files that can be written now.
     pub writable_bytes: u64,
+    /// What `validate` found last; `None` where the group is not there.
+    pub checked: Option<Checked>,
+    /// The same in words.
+    #[serde(skip)]
+    pub checked_words: String,
 }
 
 impl GroupStatus {
@@ -116,6 +122,11 @@ pub fn of(mounted: &Mounted, dir: &Path) -> GroupStatus {
     findings.extend(lost(&status));
     findings.extend(missing(&status, &gone, disks.len(), dir));
     findings.extend(errors(&status, &disks, dir));
+    let now = group.env().wall().unix_nanos / 1_000_000_000;
+    let known = checked::of(dir, &info.name);
+    findings.extend(found_bad(&known, now, dir));
+    status.checked_words = checked_words(&known, now);
+    status.checked = Some(known);
     if resync.bytes_left > 0 {
         findings.push(Finding {
             state: "RESYNC",
@@ -248,6 +259,25 @@ fn errors(status: &GroupStatus, disks: &[DiskInfo], dir: &Path) -> Option<Findin
     Some(Finding { state: "DAMAGED", words, action })
 }
 
+/// What `validate` found, until it finds everything well.
+fn found_bad(known: &Checked, now: u64, dir: &Path) -> Option<Finding> {
+    let bad = known.bad.as_ref()?;
+    let ago = checked::ago(now, bad.found_at);
+    Some(Finding {
+        state: "DAMAGED",
+        words: format!("validate found {ago}: {}", bad.words()),
+        action: format!("cellar validate {} says what to do, and when it is well", dir.display()),
+    })
+}
+
+fn checked_words(known: &Checked, now: u64) -> String {
+    match (known.all_read_at, &known.bad) {
+        (None, _) => "validate has not read every copy yet".to_owned(),
+        (Some(at), None) => format!("every copy read {}, none bad", checked::ago(now, at)),
+        (Some(at), Some(_)) => format!("every copy read {}", checked::ago(now, at)),
+    }
+}
+
 /// Nothing can be written: because all is taken, or because too few failure groups are left.
 fn full(mounted: &Mounted, dir: &Path) -> Finding {
     let group = &mounted.group;
@@ -350,6 +380,9 @@ pub fn lines(status: &GroupStatus) -> String {
     put("safe", &status.safe);
     let room = show_room(status.writable_bytes >> 20);
     put("room", &format!("{room} can be written now"));
+    if !status.checked_words.is_empty() {
+        put("checked", &status.checked_words);
+    }
     text
 }
 

@@ -1,7 +1,7 @@
 //! `cellar validate`: reads every copy of everything, compares, writes nothing.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use cellar_instance::database::{Mounted, split_group_path};
 use cellar_instance::diskgroup::{Copies, Findings};
 use serde_json::{Value, json};
 
+use super::checked::{self, Bad};
 use super::database::{Database, Place};
 use super::fault::Fault;
 use super::output::{self, Format};
@@ -24,7 +25,8 @@ const PLACES_SHOWN: usize = 20;
   cellar validate cellar-demo                every copy of every file
   cellar validate cellar-demo --primary      one copy of each, as a scan reads
   cellar validate cellar-demo --file +DATA/lineitem.parquet
-Exit 1 if any copy is bad. Nothing is written.")]
+Exit 1 if any copy is bad. Nothing is written to the disks; DIR/validate.json
+keeps what was found for status.")]
 pub struct Args {
     /// The database; $CELLAR_DIR if it is left out.
     pub dir: Option<PathBuf>,
@@ -57,6 +59,8 @@ struct Report {
     /// Disks that are not there or not in sync.
     absent: Vec<String>,
     took: Duration,
+    /// Files that have one copy of everything.
+    single: BTreeSet<u32>,
 }
 
 impl Report {
@@ -93,14 +97,22 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
             absent: disks.filter(|d| !d.in_sync).map(|d| d.name).collect(),
             took: place.env.now().since(start),
             names: part.names,
+            single: single(group),
         });
     }
     bar.finish();
+    let all = args.file.is_none() && !args.primary;
+    let dir = database.inner.directory().path();
+    let now = place.env.wall().unix_nanos / 1_000_000_000;
+    for report in &reports {
+        keep(report, dir, all, now);
+    }
     match args.format {
         Format::Json => output::json(&reports.iter().map(as_json).collect::<Vec<_>>())?,
         Format::Table => {
             for report in &reports {
                 output::text(&as_text(report, args.primary))?;
+                output::text(&next(report, dir))?;
             }
         }
     }
@@ -109,6 +121,93 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
         false => Ok(()),
     }
 }
+
+fn single(group: &cellar_instance::diskgroup::Group) -> BTreeSet<u32> {
+    let files = group.files().into_iter();
+    files.filter(|f| f.attributes.copies < 2).map(|f| f.number).collect()
+}
+
+/// Keeps what was found for `status`; `all` if every copy of everything was read.
+fn keep(report: &Report, dir: &Path, all: bool, now: u64) {
+    let bad = Bad::of(&report.findings, report.metadata.is_some(), now);
+    if let Err(error) = checked::keep(dir, &report.group, bad, all, now) {
+        output::notice(&format!(
+            "Notice: status will not know of this: {}/validate.json: {error}",
+            dir.display()
+        ));
+    }
+}
+
+/// What to do about what is bad.
+fn next(report: &Report, dir: &Path) -> String {
+    if !report.is_bad() {
+        return String::new();
+    }
+    let dir = dir.display();
+    let places = &report.findings.places;
+    let mut words = Vec::new();
+    let files: BTreeSet<u32> = places.iter().map(|p| p.file).collect();
+    let (mendable, lost): (Vec<u32>, Vec<u32>) =
+        files.into_iter().partition(|file| has_good_copies(report, *file));
+    if let Some(first) = mendable.first() {
+        let name = name_of(report, *first);
+        let of = match mendable.len() {
+            1 => name.clone(),
+            files => format!("{files} files"),
+        };
+        words.push(format!(
+            "what is bad of {of} has a good copy: a read gives that one, and mends a bad one that \
+             it meets. To write all copies anew: cellar asm {dir} cp {name} F, then cellar asm \
+             {dir} cp F {name}"
+        ));
+    }
+    if !lost.is_empty() {
+        let names: Vec<String> = lost.iter().map(|file| name_of(report, *file)).collect();
+        words.push(format!(
+            "a good copy of everything is not known of {}: put back what you kept of it, or load \
+             it again",
+            names.join(", ")
+        ));
+    }
+    if report.metadata.is_some() {
+        words.push(format!(
+            "the metadata is wrong: copy out what matters (cellar asm {dir} cp \
+             +{}/FILE PATH) and make the database anew",
+            report.group
+        ));
+    }
+    let disks: BTreeSet<&str> =
+        places.iter().filter(|p| p.what != DIFFER).map(|p| p.disk.as_str()).collect();
+    if !disks.is_empty() {
+        let disks = disks.into_iter().collect::<Vec<_>>().join(" and ");
+        words.push(format!("dmesg and smartctl tell of the device below {disks}"));
+    }
+    words.push(format!("then cellar validate {dir} again: status says DAMAGED until it is well"));
+    output::labelled("Next:", &words.join("; "))
+}
+
+/// What `places` call copies that differ; it names one disk of several.
+const DIFFER: &str = "copies differ";
+
+/// Whether every bad place of a file is known to have a good copy: all copies are there to read,
+/// and no place is bad on two disks.
+fn has_good_copies(report: &Report, file: u32) -> bool {
+    let known = report.findings.places.len() < PLACES_KEPT;
+    let of_file = || report.findings.places.iter().filter(|p| p.file == file);
+    let bad: Vec<_> = of_file().filter(|p| p.what != DIFFER).collect();
+    let disks: BTreeSet<&str> = bad.iter().map(|p| p.disk.as_str()).collect();
+    // What is unreadable is told by where its stretch begins, not block by block.
+    let blocks: BTreeSet<u64> = bad.iter().map(|p| p.offset).collect();
+    let apart = bad.iter().all(|p| p.what == WRONG) && blocks.len() == bad.len();
+    let copies = report.findings.absent_bytes == 0 && !report.single.contains(&file);
+    known && copies && !bad.is_empty() && (disks.len() == 1 || apart)
+}
+
+/// What `places` call a block whose checksum is wrong.
+const WRONG: &str = "checksum is wrong";
+
+/// Findings keep so many places at most.
+const PLACES_KEPT: usize = 100;
 
 fn parts(file: Option<&str>, database: &Database) -> Result<Vec<Part>, Fault> {
     let Some(file) = file else {
@@ -270,6 +369,7 @@ mod tests {
             findings,
             metadata: None,
             absent: vec![],
+            single: BTreeSet::new(),
             took: Duration::from_secs(2),
         }
     }
@@ -309,5 +409,33 @@ mod tests {
         assert_eq!(text.matches("BAD").count(), 20);
         assert!(text.contains("not compared"));
         assert_eq!(as_json(&bad)["places"].as_array().map(Vec::len), Some(20));
+    }
+
+    #[test]
+    fn what_to_do_depends_on_whether_a_good_copy_is_left() {
+        let place =
+            |disk: &str, offset, what| BadPlace { file: 257, offset, disk: disk.into(), what };
+        let with = |places: Vec<BadPlace>| {
+            report(Findings { checksums_wrong: places.len() as u64, places, ..Findings::default() })
+        };
+        let words = |report: &Report| next(report, Path::new("db")).replace("\n         ", " ");
+        assert_eq!(words(&report(Findings::default())), "");
+        let one = with(vec![place("A", 0, DIFFER), place("A", 0, WRONG), place("A", 4096, WRONG)]);
+        assert!(words(&one).contains("cellar asm db cp F +DATA/a"), "{}", words(&one));
+        assert!(words(&one).contains("below A"), "{}", words(&one));
+        let apart = with(vec![place("A", 0, WRONG), place("B", 4096, WRONG)]);
+        assert!(words(&apart).contains("has a good copy"), "{}", words(&apart));
+        // Both copies of a block, the only copy, a copy that is not there, one of two that differ.
+        let both = with(vec![place("A", 0, WRONG), place("B", 0, WRONG)]);
+        let unread = with(vec![place("A", 0, "unreadable"), place("B", 4096, WRONG)]);
+        let mut single = with(vec![place("A", 0, WRONG)]);
+        single.single.insert(257);
+        let mut absent = with(vec![place("A", 0, WRONG)]);
+        absent.findings.absent_bytes = 1 << 20;
+        let differ = with(vec![place("A", 0, DIFFER)]);
+        for report in [both, unread, single, absent, differ] {
+            assert!(words(&report).contains("load it again"), "{}", words(&report));
+            assert!(!words(&report).contains("has a good copy"), "{}", words(&report));
+        }
     }
 }

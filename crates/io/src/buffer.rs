@@ -1,82 +1,32 @@
 //! Owned memory, aligned for direct I/O, that can be cut into pieces and shared once it is full.
 
-#![expect(unsafe_code, reason = "aligned allocation and disjoint mutable pieces of one chunk")]
+#![expect(unsafe_code, reason = "disjoint mutable pieces of one chunk")]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::slab::{Chunk, SMALLEST};
+
 /// Every buffer starts on a multiple of this many bytes.
-pub const ALIGNMENT: usize = 4096;
-
-/// Size classes are powers of two from 4 KiB to 8 MiB; larger chunks are not kept.
-const CLASSES: usize = 12;
-/// How many bytes each class keeps for reuse. A new 1 MiB chunk costs 256 page faults, about
-/// 60 us; a kept one costs none.
-const KEPT_BYTES_PER_CLASS: usize = 64 << 20;
-
-static POOL: [Mutex<Vec<Chunk>>; CLASSES] = [const { Mutex::new(Vec::new()) }; CLASSES];
-
-/// One aligned allocation, initialised from the start (zeros, later whatever its last user left).
-struct Chunk {
-    start: NonNull<u8>,
-    capacity: usize,
-}
-
-// SAFETY: a chunk owns its memory; access is governed by `Buffer`, whose pieces are disjoint.
-unsafe impl Send for Chunk {}
-// SAFETY: as above; `&Chunk` gives no access to the memory.
-unsafe impl Sync for Chunk {}
-
-fn class_of(capacity: usize) -> Option<usize> {
-    let class = capacity.trailing_zeros() as usize - ALIGNMENT.trailing_zeros() as usize;
-    (class < CLASSES).then_some(class)
-}
-
-impl Chunk {
-    fn new(length: usize) -> Chunk {
-        let capacity = length.max(ALIGNMENT).next_power_of_two();
-        if let Some(class) = class_of(capacity)
-            && let Some(chunk) = POOL[class].lock().unwrap_or_else(|e| e.into_inner()).pop()
-        {
-            return chunk;
-        }
-        let layout = Chunk::layout(capacity);
-        // SAFETY: the layout has a size of at least one alignment, so it is not zero.
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else { std::alloc::handle_alloc_error(layout) };
-        Chunk { start, capacity }
-    }
-
-    fn layout(capacity: usize) -> Layout {
-        Layout::from_size_align(capacity, ALIGNMENT).expect("a power of two below isize::MAX")
-    }
-}
+pub const ALIGNMENT: usize = SMALLEST;
 
 /// Gives its chunk back to the pool when the last piece goes.
 struct Shared(Option<Chunk>);
 
 impl Shared {
     fn start(&self) -> NonNull<u8> {
-        self.0.as_ref().expect("the chunk is there until drop").start
+        self.0.as_ref().expect("the chunk is there until drop").start()
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let Some(chunk) = self.0.take() else { return };
-        if let Some(class) = class_of(chunk.capacity) {
-            let mut kept = POOL[class].lock().unwrap_or_else(|e| e.into_inner());
-            if (kept.len() + 1) * chunk.capacity <= KEPT_BYTES_PER_CLASS {
-                kept.push(chunk);
-                return;
-            }
+        if let Some(chunk) = self.0.take() {
+            chunk.give_back();
         }
-        // SAFETY: allocated with this layout in `Chunk::new`, and no piece is left.
-        unsafe { dealloc(chunk.start.as_ptr(), Chunk::layout(chunk.capacity)) }
     }
 }
 

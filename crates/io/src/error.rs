@@ -87,7 +87,7 @@ pub enum IoErrorKind {
 
 /// A failed request, with what it was about.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{op} of {length} bytes at {offset} on {device}: {kind}")]
+#[error("{op} {}{device}: {kind}", place(*offset, *length))]
 pub struct IoError {
     /// What went wrong.
     pub kind: IoErrorKind,
@@ -101,6 +101,14 @@ pub struct IoError {
     pub length: u64,
 }
 
+/// Where in a device; an operation on all of it, such as an open, has no place.
+fn place(offset: u64, length: u64) -> String {
+    match length {
+        0 => "of ".to_owned(),
+        _ => format!("of {length} bytes at {offset} on "),
+    }
+}
+
 impl IoError {
     /// An error about a range of a device.
     pub fn new(kind: IoErrorKind, device: &Arc<str>, op: Op, offset: u64, length: u64) -> IoError {
@@ -110,5 +118,22 @@ impl IoError {
     /// Whether the fault is the device's (then a leg may be left out), not the caller's.
     pub fn is_device_fault(&self) -> bool {
         !matches!(self.kind, IoErrorKind::Misaligned { .. } | IoErrorKind::OutOfRange { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_has_a_place_tells_it() {
+        let device: Arc<str> = "/dev/sdz".into();
+        let told = |op, offset, length| {
+            IoError::new(IoErrorKind::Permission, &device, op, offset, length).to_string()
+        };
+        assert_eq!(told(Op::Open, 0, 0), "open of /dev/sdz: permission denied");
+        assert_eq!(told(Op::Flush, 0, 0), "flush of /dev/sdz: permission denied");
+        let read = "read of 4096 bytes at 0 on /dev/sdz: permission denied";
+        assert_eq!(told(Op::Read, 0, 4096), read);
     }
 }

@@ -13,6 +13,7 @@ pub mod real;
 pub mod sched;
 pub mod shape;
 pub mod sim;
+mod slab;
 
 pub use buffer::{ALIGNMENT, Buffer};
 pub use device::{

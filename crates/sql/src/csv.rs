@@ -1,14 +1,18 @@
 //! What is wrong with a CSV text that a reader would take in silence: a quote that is never closed
-//! swallows the rows behind it, of two columns with one name only one can be asked for, and `007`
-//! read as a number is 7.
+//! swallows the rows behind it, of two columns with one name only one can be asked for, `007` read as
+//! a number is 7, and a first row taken for the names of the columns is no row any more.
 
 use std::collections::BTreeSet;
 use std::io::Read;
 
+use crate::csv_header::{self, Class, VALUE_MAX};
 use crate::error::{Error, Position};
 
 /// A header beyond this many bytes is not looked at further.
 const HEADER_MAX: usize = 1 << 20;
+
+/// Characters of a line that a message shows.
+const LINE_SHOWN: usize = 60;
 
 /// How a CSV text is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,12 +25,26 @@ pub struct CsvForm {
     pub escape: Option<u8>,
     /// Whether the first line names the columns.
     pub has_header: bool,
+    /// Whether somebody said so: then it does, whatever it looks like.
+    pub header_is_sure: bool,
+    /// Whether the columns have other names, and those of the first line do not count.
+    pub named: bool,
+    /// How to say whether the first line names the columns, for an error's next step.
+    pub way_out: &'static str,
 }
 
 impl CsvForm {
     /// Quotes as RFC 4180 has them, with a header.
     pub fn new(delimiter: u8) -> CsvForm {
-        CsvForm { delimiter, quote: b'"', escape: None, has_header: true }
+        CsvForm {
+            delimiter,
+            quote: b'"',
+            escape: None,
+            has_header: true,
+            header_is_sure: false,
+            named: false,
+            way_out: "--no-header takes line 1 as a row, --header as names",
+        }
     }
 }
 
@@ -83,6 +101,10 @@ pub struct CsvCheck {
     header: Vec<u8>,
     names: Vec<String>,
     in_header: bool,
+    /// The value of the field so far, no more of it than tells what it looks like.
+    value: Vec<u8>,
+    /// What the values of each column look like, below the header.
+    columns: Vec<Option<Class>>,
     fault: Option<Error>,
 }
 
@@ -102,6 +124,8 @@ impl CsvCheck {
             header: Vec::new(),
             names: Vec::new(),
             in_header: form.has_header,
+            value: Vec::new(),
+            columns: Vec::new(),
             fault: None,
         }
     }
@@ -180,14 +204,34 @@ impl CsvCheck {
         if self.in_header && self.header.len() < HEADER_MAX {
             self.header.push(byte);
         }
+        if !self.in_header && self.value.len() <= VALUE_MAX {
+            self.value.push(byte);
+        }
+    }
+
+    /// What the value of a field that ends looks like goes to its column.
+    fn weigh(&mut self) {
+        let at = usize::try_from(self.column - 1).unwrap_or(usize::MAX);
+        // Columns that the first line does not have are refused elsewhere.
+        if at < self.names.len() {
+            self.columns.resize(self.names.len(), None);
+            if self.columns[at] != Some(Class::Text) {
+                let class = csv_header::class_of(&self.value);
+                self.columns[at] = csv_header::with(self.columns[at], class);
+            }
+        }
+        self.value.clear();
     }
 
     fn end_field(&mut self) {
         if self.in_header {
             let name = std::mem::take(&mut self.header);
             self.names.push(String::from_utf8_lossy(&name).into_owned());
-        } else if self.shape == Shape::Padded {
-            self.seen.padded.insert(usize::try_from(self.column - 1).unwrap_or(usize::MAX));
+        } else {
+            if self.shape == Shape::Padded {
+                self.seen.padded.insert(usize::try_from(self.column - 1).unwrap_or(usize::MAX));
+            }
+            self.weigh();
         }
         self.shape = Shape::Empty;
         self.state = State::Start;
@@ -202,9 +246,11 @@ impl CsvCheck {
             self.names.clear();
         } else if self.in_header {
             self.in_header = false;
-            self.fault = repeated(&self.names).map(|mut error| {
+            let repeated = repeated(&self.names).filter(|_| !self.form.named);
+            self.fault = repeated.map(|mut error| {
                 error.message.insert_str(0, "line 1: ");
-                error
+                let next = error.next_step.take().unwrap_or_default();
+                error.next(format!("{next}. If line 1 is a row: {}", self.form.way_out))
             });
         }
         self.column = 1;
@@ -228,11 +274,22 @@ impl CsvCheck {
         .next("close every quote in its own field, and write a quote inside quotes twice: \"\"")
     }
 
+    /// The first line looks like what follows it.
+    fn row_for_names(&self) -> Error {
+        let line = self.names.join(&char::from(self.form.delimiter).to_string());
+        let mut shown: String = line.chars().take(LINE_SHOWN).collect();
+        if shown.len() < line.len() {
+            shown.push_str("...");
+        }
+        let text = format!("line 1 looks like a row, not like the names of columns: {shown}");
+        Error::new(29913, "22P04", text).next(self.form.way_out)
+    }
+
     /// What is wrong, once the whole text went by.
     ///
     /// # Errors
-    /// 29913 with line and column of a quote that stays open, of text behind a closing quote, or
-    /// the columns that have one name.
+    /// 29913 with line and column of a quote that stays open, of text behind a closing quote,
+    /// the columns that have one name, or a first line that looks like a row.
     pub fn finish(mut self) -> Result<CsvSeen, Error> {
         if self.fault.is_none() && matches!(self.state, State::Quoted | State::Escaped) {
             let Position { line, column } = self.opened;
@@ -245,7 +302,12 @@ impl CsvCheck {
         if self.fault.is_none() {
             self.end_record();
         }
-        let seen = CsvSeen { names: self.names, ..self.seen };
+        let unsure = self.form.has_header && !self.form.header_is_sure;
+        if self.fault.is_none() && unsure && csv_header::is_row(&self.names, &self.columns) {
+            self.fault = Some(self.row_for_names());
+        }
+        let names = if self.form.named { Vec::new() } else { self.names };
+        let seen = CsvSeen { names, ..self.seen };
         self.fault.map_or(Ok(seen), Err)
     }
 }
@@ -349,6 +411,29 @@ mod tests {
         assert_eq!(verdict("a,b,\"a\""), both);
         assert_eq!(verdict("a,,b,\n1,2,3,4\n"), "line 1: columns 2 and 4 both have no name");
         assert_eq!(verdict("a,A\n1,2\n"), "fine");
+    }
+
+    #[test]
+    fn a_row_taken_for_names_is_told() {
+        let row = "line 1 looks like a row, not like the names of columns: ";
+        assert_eq!(verdict("1,ann\n2,bob\n"), format!("{row}1,ann"));
+        assert_eq!(verdict("\"1\",ann\r\n,bob\r\n3,\n"), format!("{row}1,ann"));
+        assert_eq!(verdict("1,ann\nx,bob\n"), "fine");
+        assert_eq!(verdict("1,ann"), "fine");
+        let twice = check("1,1\n2,2\n", 9);
+        assert_eq!(twice, "line 1: columns 1 and 2 both have the name \"1\"");
+        for form in [
+            CsvForm { header_is_sure: true, ..CsvForm::new(b',') },
+            CsvForm { has_header: false, ..CsvForm::new(b',') },
+        ] {
+            let mut check = CsvCheck::new(form);
+            check.feed(b"1,ann\n2,bob\n");
+            assert!(check.finish().is_ok());
+        }
+        // Names from elsewhere do not make a row a header.
+        let mut check = CsvCheck::new(CsvForm { named: true, ..CsvForm::new(b',') });
+        check.feed(b"1,1\n2,2\n");
+        assert!(check.finish().unwrap_err().message.starts_with(row));
     }
 
     #[test]

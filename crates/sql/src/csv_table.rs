@@ -32,13 +32,17 @@ fn form_of(create: &CreateExternalTable) -> Option<CsvForm> {
             "delimiter" => form.delimiter = byte()?,
             "quote" => form.quote = byte()?,
             "escape" => form.escape = Some(byte()?),
-            "has_header" => form.has_header = text.eq_ignore_ascii_case("true"),
+            "has_header" => {
+                form.has_header = text.eq_ignore_ascii_case("true");
+                form.header_is_sure = true;
+            }
             "double_quote" | "comment" | "terminator" | "compression" => return None,
             _ => {}
         }
     }
     // Where the statement names the columns, the names in the file do not count.
-    form.has_header &= create.columns.is_empty();
+    form.named = !create.columns.is_empty();
+    form.way_out = "options ('format.has_header' 'false') takes line 1 as a row, 'true' as names";
     Some(form)
 }
 

@@ -23,6 +23,7 @@ pub mod tpch;
 pub mod view;
 
 mod allowed;
+mod csv_header;
 mod csv_table;
 mod dialect;
 mod noted;

@@ -84,10 +84,13 @@ pub struct Loaded {
 pub enum SourceFormat {
     /// Parquet: taken over byte for byte after its footer was read.
     Parquet,
-    /// CSV with a header line; types are found by reading the whole file once.
+    /// CSV; types are found by reading the whole file once.
     Csv {
         /// The separator, one byte.
         delimiter: u8,
+        /// Whether the first line names the columns. `None`: it does, and is refused if it looks
+        /// like a row.
+        header: Option<bool>,
     },
 }
 
@@ -100,8 +103,8 @@ impl SourceFormat {
         let name = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
         match name.as_str() {
             "parquet" | "pq" => Ok(SourceFormat::Parquet),
-            "csv" => Ok(SourceFormat::Csv { delimiter: b',' }),
-            "tsv" => Ok(SourceFormat::Csv { delimiter: b'\t' }),
+            "csv" => Ok(SourceFormat::Csv { delimiter: b',', header: None }),
+            "tsv" => Ok(SourceFormat::Csv { delimiter: b'\t', header: None }),
             _ => Err(Error::new(
                 70010,
                 "22023",
@@ -335,7 +338,14 @@ pub async fn file(
     let (send, mut receive) = mpsc::channel::<(Bytes, u64)>(2);
     let reader = tokio::task::spawn_blocking(move || match format {
         SourceFormat::Parquet => copy_parquet(file, &send),
-        SourceFormat::Csv { delimiter } => encode_csv(file, delimiter, &send),
+        SourceFormat::Csv { delimiter, header } => {
+            let form = CsvForm {
+                has_header: header.unwrap_or(true),
+                header_is_sure: header.is_some(),
+                ..CsvForm::new(delimiter)
+            };
+            encode_csv(file, form, &send)
+        }
     });
     let mut upload = Upload::new(&store, path);
     let mut written = Ok(());
@@ -406,15 +416,15 @@ fn keep_zeros(schema: &Schema, padded: &BTreeSet<usize>) -> Schema {
     Schema::new(fields.collect::<Vec<_>>())
 }
 
-fn encode_csv(mut file: File, delimiter: u8, send: &Sender) -> Result<u64, Error> {
-    let format = Format::default().with_header(true).with_delimiter(delimiter);
-    let mut checked = Checked::new(&mut file, CsvForm::new(delimiter));
+fn encode_csv(mut file: File, form: CsvForm, send: &Sender) -> Result<u64, Error> {
+    let format = Format::default().with_header(form.has_header).with_delimiter(form.delimiter);
+    let mut checked = Checked::new(&mut file, form);
     let inferred = format.infer_schema(BufReader::with_capacity(1 << 20, &mut checked), None);
     // What is wrong with the text is told first: it may be why no types were found.
     let seen = checked.finish()?;
     let (schema, _) = inferred.map_err(|e| from_arrow(&e))?;
     if schema.fields().is_empty() {
-        return Err(Error::new(29913, "22P04", "the file has no header line"));
+        return Err(Error::new(29913, "22P04", "the file is empty"));
     }
     file.rewind().map_err(|e| io_error(&e))?;
     let schema = Arc::new(keep_zeros(&schema, &seen.padded));

@@ -117,9 +117,12 @@ impl<W: Write> Writer<W> {
             Format::Json => writeln!(self.out, "]")?,
             Format::Table => {
                 if self.layout.is_none() {
-                    let widths = self.columns.iter().map(|c| width(&c.name)).collect();
-                    self.layout = Some(Layout::Lines(widths));
-                    self.header()?;
+                    let widths: Vec<usize> = self.columns.iter().map(|c| width(&c.name)).collect();
+                    // Names without rows are shown where they fit.
+                    if total(&widths) <= self.width_max {
+                        self.layout = Some(Layout::Lines(widths));
+                        self.header()?;
+                    }
                 }
                 let plural = if self.rows == 1 { "" } else { "s" };
                 writeln!(self.out, "({} row{plural})", self.rows)?;
@@ -139,8 +142,7 @@ impl<W: Write> Writer<W> {
                 *widest = (*widest).max(width(&cells.text(at, row)?));
             }
         }
-        let total: usize = widths.iter().map(|w| w + 2).sum::<usize>().saturating_sub(2);
-        if total <= self.width_max {
+        if total(&widths) <= self.width_max {
             return Ok(Layout::Lines(widths));
         }
         let names = self.columns.iter().map(|c| width(&c.name)).max();
@@ -268,6 +270,11 @@ fn is_number(data_type: &DataType) -> bool {
 /// Columns that a terminal gives to `text`: one for each character.
 fn width(text: &str) -> usize {
     text.chars().count()
+}
+
+/// Characters of a line of columns so wide, with two blanks between them.
+fn total(widths: &[usize]) -> usize {
+    widths.iter().map(|w| w + 2).sum::<usize>().saturating_sub(2)
 }
 
 fn line(texts: &[&str], widths: &[usize], columns: &[Column]) -> String {

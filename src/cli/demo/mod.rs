@@ -15,6 +15,7 @@ use cellar_sql::tpch::TpchTable;
 use cellar_sql::{Engine, Outcome};
 use futures_util::TryStreamExt;
 
+use super::checked::{self, Bad};
 use super::database::{Database, Held, Place, cores};
 use super::fault::Fault;
 use super::init;
@@ -86,18 +87,25 @@ fn disk_size(scale: f64) -> u64 {
 
 fn heading(args: &Args, disk_size: u64) -> Result<(), Fault> {
     output::text(&format!(
-        "Cellar {} demo: about 1 minute, {} in {} (rm -r undoes it)\n{}\
+        "{}\n{}\
          Note     The 4 disks are files on one device. Losing one is real; being\n         \
          faster than one is not.\n\n",
-        env!("CARGO_PKG_VERSION"),
-        show_bytes(4 * disk_size),
-        args.dir.display(),
+        output::fold(&format!(
+            "Cellar {} demo: about 1 minute, {} in {} (rm -r undoes it)",
+            env!("CARGO_PKG_VERSION"),
+            show_bytes(4 * disk_size),
+            args.dir.display()
+        )),
         report::machine(&args.dir),
     ))
 }
 
 fn step(number: usize, what: &str, command: &str) -> Result<(), Fault> {
-    output::text(&format!("[{number}/{STEPS}] {what:<32}{command}\n"))
+    let line = format!("[{number}/{STEPS}] {what:<32}{command}");
+    match line.chars().count() > 80 {
+        true => output::text(&format!("[{number}/{STEPS}] {what}\n      {command}\n")),
+        false => output::text(&format!("{line}\n")),
+    }
 }
 
 async fn make_group(report: &mut Report, init: &init::Args, place: &Place) -> Result<Held, Fault> {
@@ -271,9 +279,8 @@ async fn death(
         tally.wrong,
         tally.slowest.as_millis(),
     ))?;
-    for line in status::lines(&status::of(&mounted, &args.dir)).lines() {
-        output::text(&format!("      {line}\n"))?;
-    }
+    // As status prints it: with an indent it would be too wide.
+    output::text(&status::lines(&status::of(&mounted, &args.dir)))?;
     output::text("\n")?;
     if tally.failed + tally.wrong > 0 {
         return Err(Fault::failed(format!(
@@ -309,6 +316,9 @@ async fn read_back(
     let numbers: Vec<u32> = mounted.group.files().iter().map(|f| f.number).collect();
     let found = mounted.group.validate(&numbers, Copies::All, &|_| {}).await?;
     let seconds = report.done();
+    // As validate does, for status to know; without it status knows less, and the demo goes on.
+    let now = database.inner.env().wall().unix_nanos / 1_000_000_000;
+    let _ = checked::keep(&args.dir, "DATA", Bad::of(&found, false, now), true, now);
     let checked = found.checksums_right + found.checksums_wrong;
     output::text(&format!(
         "      {}, every copy that is there                      {seconds:.1} s\n      \
@@ -330,10 +340,12 @@ async fn read_back(
 fn farewell(args: &Args) -> Result<(), Fault> {
     let dir = args.dir.display();
     output::text(&format!(
-        "Done. Nothing is left running. Every figure: {dir}/demo.json. Next:\n  \
-         cellar sql {dir}       a prompt on this data\n  \
+        "{}\n  cellar sql {dir}       a prompt on this data\n  \
          cellar status {dir}    the disk that died is still missing\n  \
          cellar disks                 which of your own disks can be used\n\
-         TPC-H derived; not comparable to published TPC-H results.\n"
+         TPC-H derived; not comparable to published TPC-H results.\n",
+        output::fold(&format!(
+            "Done. Nothing is left running. Every figure: {dir}/demo.json. Next:"
+        )),
     ))
 }

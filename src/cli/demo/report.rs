@@ -114,10 +114,10 @@ impl Report {
             "Where the time went                   {seconds:.1} s by the clock, {total:.1} s of work\n"
         );
         let share = |s: f64| s / total.max(1e-9) * 100.0;
-        text.push_str(&format!("      {:<28}{cpu:>7.1} s {:>4.0} %\n", "CPU", share(cpu)));
+        text.push_str(&format!("      {:<26}{cpu:>7.1} s {:>4.0} %\n", "CPU", share(cpu)));
         for (name, s, p50, p99) in waits.iter().take(6) {
             text.push_str(&format!(
-                "      {name:<28}{s:>7.1} s {:>4.0} %    p50 {p50:.2} ms  p99 {p99:.1} ms\n",
+                "      {name:<26}{s:>7.1} s {:>4.0} %    p50 {p50:.2} ms  p99 {p99:.1} ms\n",
                 share(*s)
             ));
         }

@@ -34,11 +34,14 @@ pub fn report(geometry: &Geometry, used: &Used, report: &Report) -> String {
         Used::OnlyRead => "only read: with --erase SERIAL writes are measured too".to_string(),
         Used::Erased => "written from its start on, as --erase allowed".to_string(),
     };
-    let _ = writeln!(
-        out,
-        "Device   {} reports {}/{}, {cache}{queue}\n         {used}",
-        geometry.name, geometry.logical_sector, geometry.physical_sector
-    );
+    out.push_str(&wrap(
+        "Device",
+        &format!(
+            "{} reports {}/{}, {cache}{queue}",
+            geometry.name, geometry.logical_sector, geometry.physical_sector
+        ),
+    ));
+    out.push_str(&wrap("", &used));
     out.push_str(&table(report));
     out.push_str(&finding(geometry, report));
     out

@@ -142,7 +142,7 @@ impl Database {
         let mut files = NewFiles::default();
         self.make_files(&mut joining, &mut files, progress).await?;
         let change = self.change_of(&mounted, request, &joining)?;
-        let this = self.share();
+        let this = self.with_force(self.mode.force);
         let (told, answer) = futures_channel::oneshot::channel();
         let task = async move {
             let result = this.alter_to_the_end(&mounted, joining, change, files).await;

@@ -302,10 +302,14 @@ impl Database {
     /// ALTER DISKGROUP ... MOUNT.
     ///
     /// # Errors
-    /// It is mounted already, or too few of its disks are found.
+    /// It is mounted already, or too few of its disks are found. A group that opening the database
+    /// mounted by force answers the first MOUNT FORCE as done.
     pub async fn mount_group(&self, name: &str, force: bool) -> Result<Mounted> {
         let name = name.to_uppercase();
-        if self.group(&name).is_ok() {
+        if let Ok(mounted) = self.group(&name) {
+            if force && self.forced().take_if(|forced| *forced == name).is_some() {
+                return Ok(mounted);
+            }
             return Err(Error::new(15013, format!("diskgroup \"{name}\" is already mounted")));
         }
         let (labelled, problems) =
@@ -318,23 +322,23 @@ impl Database {
             .filter(|l| l.label.group_name == name && l.label.status != LabelStatus::Former)
             .map(|l| l.disk)
             .collect();
-        let forced = Database { mode: super::OpenMode { force, ..self.mode }, ..self.share() };
-        let result = forced.mount_found(&name, found).await;
+        let result = self.with_force(force).mount_found(&name, found).await;
         result.map_err(|error| {
             let error = problems.iter().fold(error, |e, p| e.over(p.clone()));
             error.under(15017, format!("diskgroup \"{name}\" cannot be mounted"))
         })
     }
 
-    /// Another handle to the same database, for a change of mode.
-    pub(super) fn share(&self) -> Database {
+    /// Another handle to the same database, to mount by force or not.
+    pub(super) fn with_force(&self, force: bool) -> Database {
         Database {
             instance: std::sync::Arc::clone(&self.instance),
             directory: self.directory.clone(),
             disks: std::sync::Arc::clone(&self.disks),
-            mode: self.mode,
+            mode: super::OpenMode { force, ..self.mode },
             mounted: std::sync::Arc::clone(&self.mounted),
             unmounted: std::sync::Arc::clone(&self.unmounted),
+            forced: std::sync::Arc::clone(&self.forced),
             catalog: crate::catalog::SharedCatalog::empty(std::sync::Arc::new(
                 super::FirstGroupCatalog { mounted: std::sync::Arc::clone(&self.mounted) },
             )),

@@ -100,6 +100,7 @@ pub async fn init(
         mode: OpenMode::default(),
         mounted,
         unmounted: Arc::default(),
+        forced: Arc::default(),
         catalog: SharedCatalog::empty(Arc::clone(&store) as Arc<dyn crate::catalog::CatalogStore>),
     };
     database.create_group_inner(&request, true).await?;

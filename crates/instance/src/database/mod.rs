@@ -27,6 +27,9 @@ pub use alter::{ChangeRequest, Changed, DropRequest, DropTarget, Explained};
 pub use groups::{DiskRequest, GroupRequest};
 pub use init::{InitDisk, InitSpec, Progress, init};
 
+/// The number of a mount that cannot show that nothing newer exists elsewhere: FORCE helps.
+const NOT_PROVEN: u32 = 15063;
+
 /// How often each disk of a group is looked at, whether or not anybody uses it.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
 
@@ -100,6 +103,9 @@ pub struct Database {
     mounted: Arc<Mutex<BTreeMap<String, Mounted>>>,
     /// Why groups were not mounted when the database was opened.
     unmounted: Arc<Mutex<Vec<Error>>>,
+    /// The group that was mounted by force when the database was opened, until the statement that
+    /// asked for it has been answered.
+    forced: Arc<Mutex<Option<String>>>,
     catalog: SharedCatalog,
 }
 
@@ -127,6 +133,22 @@ impl Database {
         disks: Arc<dyn Disks>,
         mode: OpenMode,
     ) -> Result<Database> {
+        Database::open_forcing(instance, directory, disks, mode, None).await
+    }
+
+    /// As [`Database::open`]; where the group that holds the catalog is the one named `force`, and
+    /// it cannot be proven that nothing newer than what is here exists elsewhere, it is mounted all
+    /// the same. A group that mounts as it is is not forced.
+    ///
+    /// # Errors
+    /// As [`Database::open`]; FORCE does not choose between two histories or two groups.
+    pub async fn open_forcing(
+        instance: Arc<Instance>,
+        directory: Directory,
+        disks: Arc<dyn Disks>,
+        mode: OpenMode,
+        force: Option<&str>,
+    ) -> Result<Database> {
         let mounted = Arc::new(Mutex::new(BTreeMap::new()));
         let store = Arc::new(FirstGroupCatalog { mounted: Arc::clone(&mounted) });
         let labelled = find_labelled(&instance, &directory, &*disks, !mode.read_only).await;
@@ -151,6 +173,7 @@ impl Database {
             mode,
             mounted: Arc::clone(&mounted),
             unmounted: Arc::default(),
+            forced: Arc::default(),
             catalog,
         };
         // Mount with an empty catalog first; it is read from the group once that is there.
@@ -158,7 +181,9 @@ impl Database {
         for (not_first, name) in names {
             let found = labelled.iter().filter(|l| l.label.group_name == name);
             let found = found.map(|l| l.disk.clone()).collect();
+            let forced = force.is_some_and(|f| !not_first && name.eq_ignore_ascii_case(f));
             let mounted = match identity::check_one(&name, &groups) {
+                Ok(()) if forced => opening.mount_or_force(&name, found).await,
                 Ok(()) => opening.mount_found(&name, found).await,
                 Err(error) => Err(error),
             };
@@ -179,6 +204,17 @@ impl Database {
         }
         let catalog = SharedCatalog::open(store).await?;
         Ok(Database { catalog, ..opening })
+    }
+
+    /// Mounts a group as it is, and only where that cannot be proven to be right, by force.
+    async fn mount_or_force(&self, name: &str, found: Vec<OpenDisk>) -> Result<Mounted> {
+        match self.mount_found(name, found.clone()).await {
+            Err(error) if error.has(NOT_PROVEN) => {}
+            mounted => return mounted,
+        }
+        let mounted = self.with_force(true).mount_found(name, found).await?;
+        *self.forced() = Some(name.to_owned());
+        Ok(mounted)
     }
 
     /// Dismounts every group in order.
@@ -204,6 +240,16 @@ impl Database {
 
     fn unmounted(&self) -> MutexGuard<'_, Vec<Error>> {
         self.unmounted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forced(&self) -> MutexGuard<'_, Option<String>> {
+        self.forced.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The group that was mounted by force when the database was opened, until an ALTER DISKGROUP
+    /// ... MOUNT FORCE of it was answered.
+    pub fn mounted_by_force(&self) -> Option<String> {
+        self.forced().clone()
     }
 
     /// Groups that could not be mounted when the database was opened, each as an error.

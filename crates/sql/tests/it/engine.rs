@@ -335,6 +335,7 @@ async fn a_csv_table_that_would_lose_rows_or_columns_is_refused() {
     for (name, text, part) in [
         ("open", "a,b\n1,x\n2,\"y\n3,z\n", "line 3, column 2: a quote opens"),
         ("two", "a,b,a\n1,2,3\n", "columns 1 and 3 both have the name \"a\""),
+        ("row", "1,2024-01-02\n2,2024-01-03\n", "line 1 looks like a row"),
     ] {
         std::fs::write(dir.path().join(format!("{name}.csv")), text).unwrap();
         let local = dir.path().join(format!("{name}.csv")).display().to_string();
@@ -356,6 +357,15 @@ async fn a_csv_table_that_would_lose_rows_or_columns_is_refused() {
                location '+DATA/two.csv'";
     message(&engine, sql).await;
     assert_eq!(csv(&engine, "select x, z from t").await, "x,z\n1,3\n");
+    // Also where the statement names the columns, the first row would be gone.
+    let sql = "create external table r (n int, d date) stored as csv location '+DATA/row.csv'";
+    let text = error(&engine, sql).await.to_string();
+    assert!(
+        text.contains("1,2024-01-02") && text.contains("'format.has_header' 'false'"),
+        "{text}"
+    );
+    message(&engine, &format!("{sql} options ('format.has_header' 'false')")).await;
+    assert_eq!(csv(&engine, "select count(*) as n from r").await, "n\n2\n");
     // Rows whose values hold line ends are whole, however large the file is.
     let row = format!("1,\"{}\"\n", "x\n".repeat(500));
     std::fs::write(dir.path().join("long.csv"), format!("a,b\n{}", row.repeat(20_000))).unwrap();

@@ -1,0 +1,139 @@
+//! Whether the first line of a CSV text names its columns or is a row already: a row taken for
+//! names is lost in silence, and the columns get names that nobody gave them.
+
+/// What a value looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// `7`, `-1.5`, `2e10`.
+    Number,
+    /// `2024-02-29`, with a time behind it or not; `29.02.2024`, `2/29/2024`.
+    Date,
+    /// Anything else.
+    Text,
+}
+
+/// A value longer than this is text.
+pub(crate) const VALUE_MAX: usize = 40;
+
+/// What the value of a field looks like; `None` if it is empty.
+pub(crate) fn class_of(value: &[u8]) -> Option<Class> {
+    let value = value.trim_ascii();
+    if value.is_empty() {
+        return None;
+    }
+    let class = match std::str::from_utf8(value) {
+        Ok(text) if value.len() <= VALUE_MAX && is_number(text) => Class::Number,
+        Ok(text) if value.len() <= VALUE_MAX && is_date(text) => Class::Date,
+        _ => Class::Text,
+    };
+    Some(class)
+}
+
+/// What all values of a column look like, with one more.
+pub(crate) fn with(column: Option<Class>, value: Option<Class>) -> Option<Class> {
+    match (column, value) {
+        (column, None) => column,
+        (None, value) => value,
+        (Some(column), Some(value)) if column == value => Some(column),
+        _ => Some(Class::Text),
+    }
+}
+
+fn is_number(text: &str) -> bool {
+    // Rust also reads inf and nan, which are names as good as any.
+    text.contains(|c: char| c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_digit() || "+-.eE".contains(c))
+        && text.parse::<f64>().is_ok()
+}
+
+fn is_date(text: &str) -> bool {
+    let (day, time) = match text.find(['T', ' ']) {
+        Some(at) => (&text[..at], &text[at + 1..]),
+        None => (text, ""),
+    };
+    let is_time = time.chars().all(|c| c.is_ascii_digit() || ":.+-Z".contains(c));
+    let Some(separator) = day.chars().find(|c| !c.is_ascii_digit()) else { return false };
+    let parts: Vec<&str> = day.split(separator).collect();
+    let digits = |part: &&str| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit());
+    let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+    is_time
+        && "-/.".contains(separator)
+        && parts.iter().all(digits)
+        && matches!(lengths.as_slice(), [4, 1 | 2, 1 | 2] | [1 | 2, 1 | 2, 2 | 4])
+}
+
+/// Whether `names`, the fields of the first line, look like one more row of `columns`: a number
+/// stands over numbers or a date over dates, and nothing in it could not be a value of its column.
+pub(crate) fn is_row(names: &[String], columns: &[Option<Class>]) -> bool {
+    let mut alike = false;
+    for (name, column) in names.iter().zip(columns) {
+        match (class_of(name.as_bytes()), column) {
+            (None, _) | (_, None | Some(Class::Text)) => {}
+            (Some(class), Some(column)) if class == *column => alike = true,
+            _ => return false,
+        }
+    }
+    alike && !counts_on(names)
+}
+
+/// Whether the numbers among the names are years or a count that goes on, as in
+/// `country,2019,2020,2021`: names of columns of one kind.
+fn counts_on(names: &[String]) -> bool {
+    let whole: Vec<i64> = names.iter().filter_map(|name| name.trim().parse().ok()).collect();
+    let are_numbers = |name: &&String| class_of(name.as_bytes()) != Some(Class::Text);
+    let all = names.iter().filter(are_numbers).count() == whole.len();
+    let even = whole.windows(2).all(|pair| {
+        let step = whole[1].checked_sub(whole[0]);
+        step != Some(0) && pair[1].checked_sub(pair[0]) == step
+    });
+    let years = whole.iter().all(|year| (1900..2100).contains(year));
+    all && even && whole.len() >= if years { 2 } else { 3 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_dates_are_told_from_text() {
+        for text in ["7", "-1.5", "+2e10", ".5", " 8 "] {
+            assert_eq!(class_of(text.as_bytes()), Some(Class::Number), "{text}");
+        }
+        for text in
+            ["2024-02-29", "2024-02-29T01:02:03.5Z", "2024-2-9 10:00", "29.02.2024", "2/9/24"]
+        {
+            assert_eq!(class_of(text.as_bytes()), Some(Class::Date), "{text}");
+        }
+        for text in ["a", "nan", "inf", "-", "1-2", "1.2.3.4", "q1", "2024-xx-01", "e", "1 2"] {
+            assert_eq!(class_of(text.as_bytes()), Some(Class::Text), "{text}");
+        }
+        assert_eq!(class_of(b" "), None);
+        assert_eq!(class_of(&[b'1'; 50]), Some(Class::Text));
+        assert_eq!(class_of(b"\xff"), Some(Class::Text));
+    }
+
+    #[test]
+    fn a_row_is_told_from_odd_names() {
+        let row = |names: &str, values: &str| {
+            let names: Vec<String> = names.split(',').map(str::to_owned).collect();
+            let columns: Vec<_> = values.split(',').map(|v| class_of(v.as_bytes())).collect();
+            is_row(&names, &columns)
+        };
+        assert!(row("1,ann,2024-01-02", "2,bob,2024-01-03"));
+        assert!(row("1.5", "2.5"));
+        assert!(row("ann,2024-01-02", "bob,2024-01-03"));
+        assert!(row("1,,7", "2,x,8"));
+        for (names, values) in [
+            ("id,name", "1,ann"),
+            ("id,2020", "1,2"),
+            ("country,2019,2020", "chad,1.5,2.5"),
+            ("x,0,1,2", "a,4,5,6"),
+            ("1,2", "a,b"),
+            ("2024-01-01", "5"),
+            ("1", ""),
+            ("", "1"),
+        ] {
+            assert!(!row(names, values), "{names} over {values}");
+        }
+    }
+}

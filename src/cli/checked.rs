@@ -1,0 +1,182 @@
+//! What `validate` found last, kept in DIR/validate.json: damage is known until everything was read
+//! again and found well, whichever process asks.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use cellar_instance::diskgroup::Findings;
+use serde::{Deserialize, Serialize};
+
+use super::size::{show_bytes, show_count};
+
+const FILE_NAME: &str = "validate.json";
+
+/// Everything that is kept.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Kept {
+    groups: Vec<Checked>,
+}
+
+/// What is known of one group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Checked {
+    /// The group.
+    pub group: String,
+    /// When every copy was read last, seconds since 1970.
+    pub all_read_at: Option<u64>,
+    /// What was bad and has not been found well since.
+    pub bad: Option<Bad>,
+}
+
+/// Damage that was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bad {
+    /// When, seconds since 1970.
+    pub found_at: u64,
+    /// Blocks of 4 KB with a wrong checksum.
+    pub checksums_wrong: u64,
+    /// Bytes that a disk could not read.
+    pub unreadable_bytes: u64,
+    /// Pieces of 64 KB of which two copies differ.
+    pub pieces_differing: u64,
+    /// Whether the metadata is wrong.
+    pub metadata: bool,
+    /// On which disks.
+    pub disks: Vec<String>,
+}
+
+impl Bad {
+    /// What findings say; `None` if nothing is bad.
+    pub fn of(findings: &Findings, metadata: bool, now: u64) -> Option<Bad> {
+        if !findings.is_bad() && !metadata {
+            return None;
+        }
+        let mut disks: Vec<String> = findings.places.iter().map(|p| p.disk.clone()).collect();
+        disks.sort();
+        disks.dedup();
+        Some(Bad {
+            found_at: now,
+            checksums_wrong: findings.checksums_wrong,
+            unreadable_bytes: findings.unreadable_bytes,
+            pieces_differing: findings.pieces_differing,
+            metadata,
+            disks,
+        })
+    }
+
+    /// In words: 2 wrong checksums on DATA_0001.
+    pub fn words(&self) -> String {
+        let mut parts = Vec::new();
+        if self.checksums_wrong > 0 {
+            parts.push(format!("{} wrong checksums", show_count(self.checksums_wrong)));
+        }
+        if self.unreadable_bytes > 0 {
+            parts.push(format!("{} unreadable", show_bytes(self.unreadable_bytes)));
+        }
+        // A block with a wrong checksum differs too: that is one finding.
+        if self.pieces_differing > 0 && parts.is_empty() {
+            parts.push(format!("{} copies that differ", show_count(self.pieces_differing)));
+        }
+        if self.metadata {
+            parts.push("wrong metadata".to_owned());
+        }
+        let on = match self.disks.is_empty() {
+            true => String::new(),
+            false => format!(" on {}", self.disks.join(", ")),
+        };
+        format!("{}{on}", parts.join(", "))
+    }
+}
+
+/// How long ago, for people: 3 min, 2 h, 9 days.
+pub fn ago(now: u64, then: u64) -> String {
+    match Duration::from_secs(now.saturating_sub(then)).as_secs() {
+        seconds @ 0..60 => format!("{seconds} s ago"),
+        seconds @ 60..7200 => format!("{} min ago", seconds / 60),
+        seconds @ 7200..172_800 => format!("{} h ago", seconds / 3600),
+        seconds => format!("{} days ago", seconds / 86400),
+    }
+}
+
+/// What is known of a group. A file that cannot be read tells nothing.
+pub fn of(dir: &Path, group: &str) -> Checked {
+    let found = read(dir).groups.into_iter().find(|c| c.group == group);
+    found.unwrap_or_else(|| Checked { group: group.to_owned(), ..Checked::default() })
+}
+
+fn read(dir: &Path) -> Kept {
+    let bytes = std::fs::read(dir.join(FILE_NAME)).unwrap_or_default();
+    serde_json::from_slice(&bytes).unwrap_or_default()
+}
+
+/// Keeps what a run found of a group. A run that did not read every copy of everything takes back
+/// nothing that an earlier one found.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn keep(dir: &Path, group: &str, bad: Option<Bad>, all: bool, now: u64) -> std::io::Result<()> {
+    let mut kept = read(dir);
+    let before = of(dir, group);
+    let after = match all {
+        true => Checked { all_read_at: Some(now), bad, ..before.clone() },
+        false => Checked { bad: before.bad.clone().or(bad), ..before.clone() },
+    };
+    if after == before {
+        return Ok(());
+    }
+    kept.groups.retain(|c| c.group != group);
+    kept.groups.push(after);
+    write(dir, &serde_json::to_vec_pretty(&kept)?)
+}
+
+/// Replaces the file as a whole: after a crash it is old or new.
+fn write(dir: &Path, content: &[u8]) -> std::io::Result<()> {
+    let beside = dir.join("validate.json.new");
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    std::fs::rename(&beside, dir.join(FILE_NAME))?;
+    File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_is_known_until_everything_was_found_well() {
+        let dir = tempfile::tempdir().unwrap();
+        let bad = |now| Bad { found_at: now, checksums_wrong: 2, ..Bad::default() };
+        assert_eq!(of(dir.path(), "DATA").all_read_at, None);
+        keep(dir.path(), "DATA", None, true, 10).unwrap();
+        keep(dir.path(), "OTHER", None, true, 11).unwrap();
+        // Part of it is found bad, then another part well.
+        keep(dir.path(), "DATA", Some(bad(20)), false, 20).unwrap();
+        keep(dir.path(), "DATA", None, false, 30).unwrap();
+        let known = of(dir.path(), "DATA");
+        assert_eq!((known.all_read_at, known.bad), (Some(10), Some(bad(20))));
+        keep(dir.path(), "DATA", None, true, 40).unwrap();
+        assert_eq!(of(dir.path(), "DATA").bad, None);
+        assert_eq!(of(dir.path(), "OTHER").all_read_at, Some(11));
+        std::fs::write(dir.path().join(FILE_NAME), "{").unwrap();
+        assert_eq!(of(dir.path(), "DATA").all_read_at, None);
+    }
+
+    #[test]
+    fn damage_in_words_counts_a_block_once() {
+        let bad = Bad {
+            checksums_wrong: 2,
+            pieces_differing: 1,
+            disks: vec!["DATA_0001".into()],
+            ..Bad::default()
+        };
+        assert_eq!(bad.words(), "2 wrong checksums on DATA_0001");
+        assert_eq!(ago(1000, 990), "10 s ago");
+        assert_eq!(ago(90_000, 0), "25 h ago");
+        assert_eq!(ago(0, 5), "0 s ago");
+    }
+}
