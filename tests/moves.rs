@@ -264,6 +264,13 @@ fn a_change_that_will_not_do_is_refused_by_its_number_and_leaves_nothing() {
         ("alter diskgroup data drop disk data_0000, data_0000", "15054", "named twice"),
         ("alter diskgroup data rename disk data_0000 to data_0001", "15010", "another name"),
         ("alter diskgroup data rename disk data_0009 to x", "15054", "lsdsk"),
+        ("alter diskgroup data rename disk data_0000 to y, data_0009 to z", "15054", "lsdsk"),
+        ("alter diskgroup data rename disk data_0000 to y, data_0001 to y", "15010", "another"),
+        (
+            "alter diskgroup data rename disk 'DATA_0000' to 'Y', 'DATA_0001' to 'A-B'",
+            "15124",
+            "A-B",
+        ),
         ("alter diskgroup data rebalance power 1025", "15238", "0 (stop) to 1024"),
         ("explain work for alter diskgroup nope drop disk x", "15001", "DATA"),
         ("explain work for alter diskgroup data drop disk x", "15054", "X"),
@@ -279,6 +286,14 @@ fn a_change_that_will_not_do_is_refused_by_its_number_and_leaves_nothing() {
     sql(dir, "alter diskgroup data drop disk data_0002 rebalance power 0");
     let twice = refused(dir, "alter diskgroup data drop disk data_0002");
     assert!(twice.contains("CELLAR-15071") && twice.contains("--wait DATA_0002"), "{twice}");
+    let power = refused(dir, "alter diskgroup data undrop disks rebalance power 2000");
+    assert!(power.contains("CELLAR-15238") && power.contains("0 (stop) to 1024"), "{power}");
+    let state = "select state from v$asm_disk where name = 'DATA_0002'";
+    assert_eq!(rows(dir, state)[0]["state"], "DROPPING", "it was not taken back");
+    // Without a power it is not the 0 of before.
+    let kept = sql(dir, "alter diskgroup data undrop disks rebalance wait");
+    assert!(kept.contains("1 disk stay") && !kept.contains("stopped"), "{kept}");
+    assert_whole(dir);
 }
 
 /// A process that has the database open until it is killed: statements go to it.
@@ -299,6 +314,26 @@ fn holder(dir: &Path) -> Child {
 
 fn pause(seconds: &str) {
     Command::new("sleep").arg(seconds).status().unwrap();
+}
+
+#[test]
+fn who_waits_for_a_disk_of_a_group_that_stopped_is_told() {
+    let dir = group("3");
+    let dir = dir.path();
+    let mut holder = holder(dir);
+    sql(dir, "alter diskgroup data drop disk data_0002 rebalance power 0");
+    for disk in ["disk1", "disk2"] {
+        std::fs::remove_file(dir.join("db/disks").join(disk)).unwrap();
+    }
+    // The next change finds that most of its disks are gone, and stops the group.
+    let change = cellar(dir, &["asm", "db", "mkdir", "+DATA/d"]);
+    assert!(!change.status.success(), "{}", told(&change));
+    let waited = cellar(dir, &["asm", "db", "lsdsk", "--wait", "data_0002"]);
+    assert_eq!(waited.status.code(), Some(1), "{}", told(&waited));
+    let told = told(&waited);
+    assert!(told.contains("CELLAR-15078") && told.contains("Next: "), "{told}");
+    holder.kill().unwrap();
+    holder.wait().unwrap();
 }
 
 #[test]
@@ -360,4 +395,33 @@ fn another_process_sees_the_work_of_the_one_that_has_the_database() {
     assert_even(dir);
     assert_whole(dir);
     check(dir);
+}
+
+#[test]
+fn a_disk_that_left_is_named_no_more() {
+    let group = group("3");
+    let dir = group.path();
+    let path = std::fs::canonicalize(dir).unwrap().join("one more");
+    let path = path.to_str().unwrap();
+    let add = format!("alter diskgroup data add disk '{path}' name more size 96M");
+    sql(dir, &format!("{add} rebalance power 8 wait"));
+    assert!(disk_string(dir).contains("one more"), "{}", disk_string(dir));
+    sql(dir, "alter diskgroup data drop disk more rebalance power 8 wait");
+    assert_eq!(disk_string(dir), "", "whoever takes it next does not bring his group here");
+    let left = json(dir, &["asm", "db", "lsdsk", "--wait", path]);
+    assert_eq!(left[0]["header_stat"], "FORMER");
+    done(dir, &["status", "db"]);
+}
+
+#[test]
+fn a_disk_that_somebody_holds_is_not_gone() {
+    let group = group("2");
+    let dir = group.path();
+    let held = std::fs::File::open(dir.join("db/disks/disk2")).unwrap();
+    held.lock().unwrap();
+    // Without it the group would go on alone, for good.
+    let told = refused(dir, "alter diskgroup data mount force");
+    assert!(told.contains("db/disks/disk2") && !told.contains("15063"), "{told}");
+    drop(held);
+    done(dir, &["status", "db"]);
 }

@@ -349,6 +349,45 @@ fn known_damage_is_not_well() {
 }
 
 #[test]
+fn known_damage_stays_known_while_its_disk_is_away() {
+    let dir = small();
+    let data = "some block. ".repeat(4096 / 12 + 1)[..4096].to_owned();
+    std::fs::write(dir.path().join("data"), &data).unwrap();
+    done(dir.path(), "asm db cp data +DATA/data");
+    // One copy of two, so that a good one is left.
+    let damaged =
+        (1..=4).map(|disk| dir.path().join(format!("db/disks/disk{disk}"))).find(|path| {
+            let mut bytes = std::fs::read(path).unwrap();
+            let at = bytes.chunks(4096).position(|block| block == data.as_bytes());
+            at.is_some_and(|at| {
+                bytes[at * 4096] ^= 1;
+                std::fs::write(path, bytes).is_ok()
+            })
+        });
+    let damaged = damaged.expect("a disk has a copy");
+    let found = cellar(dir.path(), "validate db");
+    assert_eq!(found.code, 1, "{}", found.out);
+    let wrong = |state: &Value| state["checked"]["bad"]["checksums_wrong"].clone();
+    assert_eq!(wrong(&status(dir.path(), 1)), 1);
+    // Without that disk nothing bad is left to find; nobody knows that it is well.
+    let away = dir.path().join("away");
+    std::fs::rename(&damaged, &away).unwrap();
+    let rest = done(dir.path(), "validate db");
+    assert!(!rest.contains("every copy") && rest.contains("not in use: DATA_000"), "{rest}");
+    assert_eq!(wrong(&status(dir.path(), 1)), 1);
+    let told = cellar(dir.path(), "status db");
+    assert!(told.flat().contains("validate found") && told.fits(), "{}", told.out);
+    assert!(told.flat().contains("not the copies that were missing"), "{}", told.out);
+    assert!(!told.flat().contains("every copy"), "{}", told.out);
+    // It is back and mended: all is read, and well.
+    std::fs::rename(&away, &damaged).unwrap();
+    done(dir.path(), "asm db cp data +DATA/data");
+    done(dir.path(), "validate db");
+    let well = cellar(dir.path(), "status db");
+    assert!(well.code == 0 && well.out.contains("every copy read"), "{}", well.out);
+}
+
+#[test]
 fn a_first_row_is_not_taken_for_names() {
     let dir = small();
     std::fs::write(dir.path().join("r.csv"), "1,ann\n2,bob\n3,eve\n").unwrap();
@@ -440,6 +479,46 @@ fn statements_of_standard_input_run_as_they_come() {
     drop(to_first);
     assert_eq!((next(), next()), ("e".into(), "5".into()));
     assert!(first.wait().unwrap().success());
+}
+
+#[test]
+fn statements_of_a_pipe_run_whoever_has_the_database() {
+    use std::io::Write;
+    let dir = small();
+    let through_pipe = |text: &str, file: &str| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_cellar"))
+            .args(["sql", "db", "--format", "csv", "-f", file])
+            .current_dir(dir.path())
+            .env_remove("CELLAR_DIR")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned(), told)
+    };
+    let all_ran = |who: &str| {
+        for file in ["/dev/stdin", "/dev/fd/0"] {
+            let text = "-- a report\nselect 1 as a;\nselect count(*) as n from t";
+            let (code, out, told) = through_pipe(text, file);
+            assert_eq!((code, out.as_str()), (Some(0), "a\n1\nn\n2\n"), "{who} {file}: {told}");
+            let (code, out, told) = through_pipe("select 1 as a;\nselect nope;\n", file);
+            assert_eq!((code, out.as_str()), (Some(1), "a\n1\n"), "{who} {file}: {told}");
+            assert!(told.contains("begins in line 2"), "{who} {file}: {told}");
+        }
+        let none = cellar(dir.path(), "sql db -f nosuch.sql");
+        assert_eq!(none.code, 1, "{who}: {}", none.told);
+        assert!(none.flat().contains("CELLAR-27037: cannot read \"nosuch.sql\""), "{}", none.told);
+        assert!(none.told.contains("Next: "), "{}", none.told);
+    };
+    all_ran("alone");
+    let mut holder = holder(dir.path());
+    all_ran("through the process that has it");
+    holder.kill().unwrap();
+    holder.wait().unwrap();
 }
 
 #[test]

@@ -2,17 +2,25 @@
 //! again and found well, whichever process asks.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use cellar_instance::diskgroup::Findings;
 use serde::{Deserialize, Serialize};
 
+use super::output;
 use super::size::{show_bytes, show_count};
 
 const FILE_NAME: &str = "validate.json";
+/// Where a file goes that cannot be understood.
+const BAD_NAME: &str = "validate.json.bad";
+
+/// Held while the file is changed: two commands of this process may end at the same time, and each
+/// writes what both know. It is short, and nobody else waits for it.
+static CHANGING: Mutex<()> = Mutex::new(());
 
 /// Everything that is kept.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -27,8 +35,29 @@ pub struct Checked {
     pub group: String,
     /// When every copy was read last, seconds since 1970.
     pub all_read_at: Option<u64>,
+    /// When all that was there was read since then while copies were missing, likewise.
+    #[serde(default)]
+    pub rest_read_at: Option<u64>,
     /// What was bad and has not been found well since.
     pub bad: Option<Bad>,
+}
+
+/// How much a run read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// One file, or one copy of each.
+    Part,
+    /// Every copy that is there; others are missing.
+    Rest,
+    /// Every copy of everything.
+    All,
+}
+
+impl Extent {
+    /// What a run over every copy of everything could read.
+    pub fn of(findings: &Findings, any_absent: bool) -> Extent {
+        if any_absent || findings.absent_bytes > 0 { Extent::Rest } else { Extent::All }
+    }
 }
 
 /// Damage that was found.
@@ -103,7 +132,11 @@ pub fn ago(now: u64, then: u64) -> String {
 
 /// What is known of a group. A file that cannot be read tells nothing.
 pub fn of(dir: &Path, group: &str) -> Checked {
-    let found = read(dir).groups.into_iter().find(|c| c.group == group);
+    in_kept(&read(dir), group)
+}
+
+fn in_kept(kept: &Kept, group: &str) -> Checked {
+    let found = kept.groups.iter().find(|c| c.group == group).cloned();
     found.unwrap_or_else(|| Checked { group: group.to_owned(), ..Checked::default() })
 }
 
@@ -112,17 +145,51 @@ fn read(dir: &Path) -> Kept {
     serde_json::from_slice(&bytes).unwrap_or_default()
 }
 
+/// The same for a change. A file that cannot be understood is moved aside and told, for what it
+/// knew would be lost in silence.
+fn read_to_change(dir: &Path) -> std::io::Result<Kept> {
+    let path = dir.join(FILE_NAME);
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Kept::default()),
+        Err(error) => return Err(error),
+    };
+    serde_json::from_slice(&bytes).or_else(|error| {
+        let aside = dir.join(BAD_NAME);
+        std::fs::rename(&path, &aside)?;
+        output::notice(&format!(
+            "Notice: {} cannot be understood ({error}): it is now {}, and status no longer knows \
+             what it said; cellar validate {} finds it again",
+            path.display(),
+            aside.display(),
+            dir.display()
+        ));
+        Ok(Kept::default())
+    })
+}
+
 /// Keeps what a run found of a group. A run that did not read every copy of everything takes back
 /// nothing that an earlier one found.
 ///
 /// # Errors
-/// The file cannot be written.
-pub fn keep(dir: &Path, group: &str, bad: Option<Bad>, all: bool, now: u64) -> std::io::Result<()> {
-    let mut kept = read(dir);
-    let before = of(dir, group);
-    let after = match all {
-        true => Checked { all_read_at: Some(now), bad, ..before.clone() },
-        false => Checked { bad: before.bad.clone().or(bad), ..before.clone() },
+/// The file cannot be read or written.
+pub fn keep(
+    dir: &Path,
+    group: &str,
+    bad: Option<Bad>,
+    extent: Extent,
+    now: u64,
+) -> std::io::Result<()> {
+    let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = read_to_change(dir)?;
+    let before = in_kept(&kept, group);
+    let known = before.bad.clone().or_else(|| bad.clone());
+    let after = match extent {
+        Extent::All => {
+            Checked { all_read_at: Some(now), rest_read_at: None, bad, ..before.clone() }
+        }
+        Extent::Rest => Checked { rest_read_at: Some(now), bad: known, ..before.clone() },
+        Extent::Part => Checked { bad: known, ..before.clone() },
     };
     if after == before {
         return Ok(());
@@ -152,18 +219,62 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let bad = |now| Bad { found_at: now, checksums_wrong: 2, ..Bad::default() };
         assert_eq!(of(dir.path(), "DATA").all_read_at, None);
-        keep(dir.path(), "DATA", None, true, 10).unwrap();
-        keep(dir.path(), "OTHER", None, true, 11).unwrap();
+        keep(dir.path(), "DATA", None, Extent::All, 10).unwrap();
+        keep(dir.path(), "OTHER", None, Extent::All, 11).unwrap();
         // Part of it is found bad, then another part well.
-        keep(dir.path(), "DATA", Some(bad(20)), false, 20).unwrap();
-        keep(dir.path(), "DATA", None, false, 30).unwrap();
+        keep(dir.path(), "DATA", Some(bad(20)), Extent::Part, 20).unwrap();
+        keep(dir.path(), "DATA", None, Extent::Part, 30).unwrap();
         let known = of(dir.path(), "DATA");
         assert_eq!((known.all_read_at, known.bad), (Some(10), Some(bad(20))));
-        keep(dir.path(), "DATA", None, true, 40).unwrap();
-        assert_eq!(of(dir.path(), "DATA").bad, None);
+        // Nor does it count that the rest is well while the damaged disk is away.
+        keep(dir.path(), "DATA", None, Extent::Rest, 35).unwrap();
+        let known = of(dir.path(), "DATA");
+        assert_eq!((known.all_read_at, known.rest_read_at), (Some(10), Some(35)));
+        assert_eq!(known.bad, Some(bad(20)));
+        keep(dir.path(), "DATA", None, Extent::All, 40).unwrap();
+        let known = of(dir.path(), "DATA");
+        assert_eq!((known.all_read_at, known.rest_read_at, known.bad), (Some(40), None, None));
         assert_eq!(of(dir.path(), "OTHER").all_read_at, Some(11));
+    }
+
+    #[test]
+    fn only_a_run_that_misses_no_copy_has_read_all() {
+        let whole = Findings::default();
+        assert_eq!(Extent::of(&whole, false), Extent::All);
+        assert_eq!(Extent::of(&whole, true), Extent::Rest);
+        let missing = Findings { absent_bytes: 1, ..Findings::default() };
+        assert_eq!(Extent::of(&missing, false), Extent::Rest);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_understood_is_put_aside() {
+        let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(FILE_NAME), "{").unwrap();
         assert_eq!(of(dir.path(), "DATA").all_read_at, None);
+        keep(dir.path(), "DATA", None, Extent::All, 10).unwrap();
+        assert_eq!(of(dir.path(), "DATA").all_read_at, Some(10));
+        assert_eq!(std::fs::read_to_string(dir.path().join(BAD_NAME)).unwrap(), "{");
+        // What an earlier version wrote is understood.
+        let old = r#"{"groups":[{"group":"DATA","all_read_at":7,"bad":null}]}"#;
+        std::fs::write(dir.path().join(FILE_NAME), old).unwrap();
+        keep(dir.path(), "DATA", None, Extent::Rest, 20).unwrap();
+        let known = of(dir.path(), "DATA");
+        assert_eq!((known.all_read_at, known.rest_read_at), (Some(7), Some(20)));
+    }
+
+    #[test]
+    fn runs_that_end_together_lose_nothing_of_each_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path();
+        let groups: Vec<String> = (0..8).map(|at| format!("G{at}")).collect();
+        std::thread::scope(|scope| {
+            for group in &groups {
+                scope.spawn(move || keep(path, group, None, Extent::All, 10).unwrap());
+            }
+        });
+        for group in &groups {
+            assert_eq!(of(path, group).all_read_at, Some(10), "{group}");
+        }
     }
 
     #[test]

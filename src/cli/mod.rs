@@ -182,6 +182,9 @@ async fn in_directory(command: Command, place: &database::Place) -> Result<ExitC
                 if args.reads_stdin() {
                     return sql::run_there(&mut client, args).map(ExitCode::from);
                 }
+                if args.has_pipe() {
+                    return sql::run_pipe_there(&mut client, args).map(ExitCode::from);
+                }
             }
             let words = std::env::args().skip(1).collect();
             database::forward(&mut client, words).map(ExitCode::from)

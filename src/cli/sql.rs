@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use cellar_instance::directory::Client;
 use cellar_io::SharedEnv;
@@ -36,6 +37,9 @@ pub struct Args {
     /// Tell after each statement how long it took, on stderr.
     #[arg(long)]
     pub time: bool,
+    /// What the file says, read once: a pipe says it only once.
+    #[arg(skip)]
+    text: OnceLock<std::io::Result<String>>,
 }
 
 fn format(text: &str) -> Result<Format, String> {
@@ -69,12 +73,10 @@ impl Args {
     /// The group that the first statement mounts by force. It may be the one the database is in,
     /// which has to be there before any statement runs.
     pub fn forces(&self) -> Option<String> {
-        let from_file = || {
-            let path = self.file.as_ref().filter(|path| path.as_path() != Path::new("-"))?;
-            std::fs::read_to_string(path).ok()
-        };
-        let text = self.commands.first().cloned().or_else(from_file)?;
-        let cut = split(&text);
+        // What cannot be read is told when it is to run.
+        let from_file = || self.file_text().ok().flatten();
+        let text = self.commands.first().map(String::as_str).or_else(from_file)?;
+        let cut = split(text);
         let first = cut.complete.first().or(cut.rest.as_ref())?;
         match parse(first.sql) {
             Ok(Statement::Command(Command::AlterDiskgroup {
@@ -83,6 +85,32 @@ impl Args {
             })) if names.len() == 1 => names.into_iter().next(),
             _ => None,
         }
+    }
+
+    /// The file of statements, where it is not standard input.
+    fn named_file(&self) -> Option<&Path> {
+        self.file.as_deref().filter(|path| *path != Path::new("-"))
+    }
+
+    /// What that file says; read when it is asked for first.
+    fn file_text(&self) -> Result<Option<&str>, Fault> {
+        let Some(path) = self.named_file() else { return Ok(None) };
+        match self.text.get_or_init(|| std::fs::read_to_string(output::path(path))) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) => Err(Fault::failed(format!(
+                "CELLAR-27037: cannot read \"{}\": {error}\nNext: give a file of statements in \
+                 UTF-8 that can be read, or -f - for standard input",
+                path.display()
+            ))),
+        }
+    }
+
+    /// Whether the file is a pipe, or another that only this process can read.
+    pub fn has_pipe(&self) -> bool {
+        let is_regular = |path: &Path| std::fs::metadata(path).is_ok_and(|about| about.is_file());
+        // /dev/stdin and /dev/fd/3 mean another file in another process.
+        let here = |path: &Path| path.starts_with("/dev") || path.starts_with("/proc");
+        self.named_file().is_some_and(|path| here(path) || !is_regular(path))
     }
 
     /// Whether statements come from standard input, behind those of `-c`.
@@ -105,7 +133,11 @@ impl Args {
         words.extend(["--format".to_owned(), format.to_owned()]);
         words.extend(self.time.then(|| "--time".to_owned()));
         for command in commands {
-            words.extend(["-c".to_owned(), command.clone()]);
+            // A text that begins with a comment is not taken for an option.
+            match command.starts_with('-') {
+                true => words.push(format!("-c{command}")),
+                false => words.extend(["-c".to_owned(), command.clone()]),
+            }
         }
         words
     }
@@ -119,8 +151,8 @@ pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), 
     let prompt = args.wants_prompt() && !output::is_remote();
     // Standard input belongs to whoever typed; that process reads it and sends the statements.
     let stdin = args.reads_stdin() && !prompt && !output::is_remote();
-    let file = args.file.filter(|path| path != Path::new("-"));
-    let texts = texts(args.commands, file.as_deref())?;
+    let from_file = args.file_text()?.map(str::to_owned);
+    let texts: Vec<String> = args.commands.into_iter().chain(from_file).collect();
     // Whoever typed the statement may sit in another directory than this process.
     let engine = database.engine().await?.in_directory(output::path(Path::new("")));
     let dir = database.inner.directory().path().to_owned();
@@ -136,18 +168,6 @@ pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), 
         true => shell::run(&engine, &show).await,
         false => Ok(()),
     }
-}
-
-/// The statements of `-c` and of a file.
-fn texts(commands: Vec<String>, file: Option<&Path>) -> Result<Vec<String>, Fault> {
-    let mut texts = commands;
-    if let Some(path) = file {
-        let text = std::fs::read_to_string(output::path(path)).map_err(|e| {
-            Fault::failed(format!("CELLAR-27037: cannot read \"{}\": {e}", path.display()))
-        })?;
-        texts.push(text);
-    }
-    Ok(texts)
 }
 
 /// Statements from standard input, each as soon as it is whole.
@@ -207,6 +227,16 @@ async fn run_stdin(database: &Database, engine: &Engine, show: &Show) -> Result<
         }
     }
     Ok(())
+}
+
+/// Sends the statements of `-c` and of a pipe to the process that has the database.
+///
+/// # Errors
+/// The pipe cannot be read, or the other process went away.
+pub fn run_pipe_there(client: &mut Client, args: &Args) -> Result<u8, Fault> {
+    let mut texts = args.commands.clone();
+    texts.extend(args.file_text()?.map(str::to_owned));
+    forward(client, args.words_for(&texts))
 }
 
 /// Sends the statements of `-c` and of standard input to the process that has the database.

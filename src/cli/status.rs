@@ -271,10 +271,14 @@ fn found_bad(known: &Checked, now: u64, dir: &Path) -> Option<Finding> {
 }
 
 fn checked_words(known: &Checked, now: u64) -> String {
-    match (known.all_read_at, &known.bad) {
-        (None, _) => "validate has not read every copy yet".to_owned(),
-        (Some(at), None) => format!("every copy read {}, none bad", checked::ago(now, at)),
-        (Some(at), Some(_)) => format!("every copy read {}", checked::ago(now, at)),
+    let none_bad = if known.bad.is_none() { ", none bad" } else { "" };
+    match (known.rest_read_at, known.all_read_at) {
+        (Some(rest), _) => format!(
+            "read {}{none_bad}, but not the copies that were missing",
+            checked::ago(now, rest)
+        ),
+        (None, Some(all)) => format!("every copy read {}{none_bad}", checked::ago(now, all)),
+        (None, None) => "validate has not read every copy yet".to_owned(),
     }
 }
 
@@ -389,6 +393,18 @@ pub fn lines(status: &GroupStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_copy_is_said_only_if_none_was_missing() {
+        let words = |rest_read_at, all_read_at| {
+            checked_words(&Checked { rest_read_at, all_read_at, ..Checked::default() }, 100)
+        };
+        assert_eq!(words(None, None), "validate has not read every copy yet");
+        assert_eq!(words(None, Some(90)), "every copy read 10 s ago, none bad");
+        let rest = "read 5 s ago, none bad, but not the copies that were missing";
+        assert_eq!(words(Some(95), Some(90)), rest);
+        assert_eq!(words(Some(95), None), rest);
+    }
 
     #[test]
     fn long_words_break_at_80_columns() {

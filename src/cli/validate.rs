@@ -9,7 +9,7 @@ use cellar_instance::database::{Mounted, split_group_path};
 use cellar_instance::diskgroup::{Copies, Findings};
 use serde_json::{Value, json};
 
-use super::checked::{self, Bad};
+use super::checked::{self, Bad, Extent};
 use super::database::{Database, Place};
 use super::fault::Fault;
 use super::output::{self, Format};
@@ -66,6 +66,11 @@ struct Report {
 impl Report {
     fn is_bad(&self) -> bool {
         self.findings.is_bad() || self.metadata.is_some()
+    }
+
+    /// How much was read, if it was to be every copy of everything.
+    fn extent(&self) -> Extent {
+        Extent::of(&self.findings, !self.absent.is_empty())
     }
 }
 
@@ -127,10 +132,11 @@ fn single(group: &cellar_instance::diskgroup::Group) -> BTreeSet<u32> {
     files.filter(|f| f.attributes.copies < 2).map(|f| f.number).collect()
 }
 
-/// Keeps what was found for `status`; `all` if every copy of everything was read.
+/// Keeps what was found for `status`; `all` if every copy of everything was to be read.
 fn keep(report: &Report, dir: &Path, all: bool, now: u64) {
     let bad = Bad::of(&report.findings, report.metadata.is_some(), now);
-    if let Err(error) = checked::keep(dir, &report.group, bad, all, now) {
+    let extent = if all { report.extent() } else { Extent::Part };
+    if let Err(error) = checked::keep(dir, &report.group, bad, extent, now) {
         output::notice(&format!(
             "Notice: status will not know of this: {}/validate.json: {error}",
             dir.display()
@@ -246,7 +252,11 @@ fn names(mounted: &Mounted) -> BTreeMap<u32, String> {
 
 fn as_text(report: &Report, primary: bool) -> String {
     let f = &report.findings;
-    let copies = if primary { "one copy" } else { "every copy" };
+    let copies = match (primary, report.extent()) {
+        (true, _) => "one copy",
+        (false, Extent::All) => "every copy",
+        (false, _) => "what is there",
+    };
     let files = if f.files == 1 { "file" } else { "files" };
     let gigabytes = f.bytes_read as f64 / 1e9 / report.took.as_secs_f64().max(1e-9);
     let unreadable = match f.unreadable_bytes {
@@ -388,6 +398,14 @@ mod tests {
             "DATA     1.2 GB, every copy of 1 file, in 2.0 s (0.60 GB/s)\n         \
              316 416 checksums: 0 wrong, 0 unreadable, 0 copies that differ\n"
         );
+    }
+
+    #[test]
+    fn every_copy_is_not_said_where_one_is_missing() {
+        let mut away = report(Findings { absent_bytes: 1 << 20, ..Findings::default() });
+        away.absent = vec!["DATA_0001".into()];
+        let text = as_text(&away, false);
+        assert!(text.contains("what is there of 0 files") && !text.contains("every"), "{text}");
     }
 
     #[test]

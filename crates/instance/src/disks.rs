@@ -66,12 +66,16 @@ impl OpenDisks {
         Arc::make_mut(&mut disks).push(disk);
     }
 
-    /// Lets go of the disks for which `stays` is false: they are closed when nobody uses them.
-    pub fn keep(&self, stays: impl Fn(&OpenDisk) -> bool) {
+    /// Lets go of the disks for which `stays` is false, and says which: they are closed when nobody
+    /// uses them.
+    pub fn keep(&self, stays: impl Fn(&OpenDisk) -> bool) -> Vec<PathBuf> {
         let mut disks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !disks.iter().all(&stays) {
+        let gone: Vec<PathBuf> =
+            disks.iter().filter(|d| !stays(d)).map(|d| d.path.clone()).collect();
+        if !gone.is_empty() {
             Arc::make_mut(&mut disks).retain(stays);
         }
+        gone
     }
 }
 
@@ -135,10 +139,21 @@ pub fn default_failgroups(disks: &[Below]) -> Vec<Option<String>> {
         .collect()
 }
 
+/// A member of a group, as far as it decides where others join.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// Its name.
+    pub name: String,
+    /// Its failure group.
+    pub failgroup: String,
+    /// What it stands on; `None` if it is missing.
+    pub below: Option<Below>,
+}
+
 /// The failure groups of disks that join a group whose `members` are in these failure groups. Where
 /// the members follow what they stand on, the new ones do too: beside those on the same path or
 /// device, else in a failure group of their own.
-pub fn joining_failgroups(members: &[(String, Below)], new: &[Below]) -> Vec<Option<String>> {
+pub fn joining_failgroups(members: &[Standing], new: &[Below]) -> Vec<Option<String>> {
     let keys: [fn(&Below) -> Option<&String>; 2] = [|b| b.path.as_ref(), |b| b.device.as_ref()];
     let Some((mut known, key)) = keys.iter().find_map(|key| Some((follows(members, *key)?, *key)))
     else {
@@ -150,7 +165,7 @@ pub fn joining_failgroups(members: &[(String, Below)], new: &[Below]) -> Vec<Opt
             return Some(failgroup.clone());
         }
         let free = (1u32..).map(|n| format!("FG{n}")).find(|name| {
-            members.iter().all(|(own, _)| own != name) && known.values().all(|own| own != name)
+            members.iter().all(|m| m.failgroup != *name) && known.values().all(|own| own != name)
         })?;
         known.insert(place.clone(), free.clone());
         Some(free)
@@ -158,20 +173,26 @@ pub fn joining_failgroups(members: &[(String, Below)], new: &[Below]) -> Vec<Opt
     new.iter().map(&mut join).collect()
 }
 
-/// The failure group of each place, if there are two places or more and each has one of its own.
+/// The failure group of each place, if each has one of its own and there are two failure groups or
+/// more. A place whose disks are missing is not known, but its failure group counts.
 fn follows(
-    members: &[(String, Below)],
+    members: &[Standing],
     key: impl Fn(&Below) -> Option<&String>,
 ) -> Option<std::collections::BTreeMap<String, String>> {
     let mut known = std::collections::BTreeMap::<String, String>::new();
-    for (failgroup, below) in members {
-        let own = known.entry(key(below)?.clone()).or_insert_with(|| failgroup.clone());
-        if own != failgroup {
+    let here = || members.iter().filter_map(|m| Some((m, m.below.as_ref()?)));
+    for (member, below) in here() {
+        let own = known.entry(key(below)?.clone()).or_insert_with(|| member.failgroup.clone());
+        if *own != member.failgroup {
             return None;
         }
     }
-    let groups: std::collections::BTreeSet<&String> = known.values().collect();
-    (known.len() >= 2 && groups.len() == known.len()).then_some(known)
+    let of_places: std::collections::BTreeSet<&String> = known.values().collect();
+    let all: std::collections::BTreeSet<&String> = members.iter().map(|m| &m.failgroup).collect();
+    // Of one place nobody can tell, but by the name: who is his own failure group bears his name.
+    let shared = known.len() >= 2 || here().all(|(member, _)| member.failgroup != member.name);
+    (!known.is_empty() && all.len() >= 2 && of_places.len() == known.len() && shared)
+        .then_some(known)
 }
 
 /// What the loss of one failure group leaves standing.
@@ -422,7 +443,12 @@ mod tests {
 
     #[test]
     fn a_disk_joins_the_failure_group_of_what_it_stands_on() {
-        let member = |group: &str, device: &str| (group.to_owned(), below("", device));
+        let standing = |group: &str, below| Standing {
+            name: "DATA_0000".into(),
+            failgroup: group.to_owned(),
+            below,
+        };
+        let member = |group: &str, device: &str| standing(group, Some(below("", device)));
         let two = [member("FG1", "sda"), member("FG2", "sdb"), member("FG1", "sda")];
         let new = [below("", "sdb"), below("", "sdc"), below("", "sdc"), below("", "")];
         let some = |name: &str| Some(name.to_owned());
@@ -430,6 +456,13 @@ mod tests {
         // Files on one device are each their own, and so is one more.
         let files = [member("DATA_0000", "vda"), member("DATA_0001", "vda")];
         assert_eq!(joining_failgroups(&files, &new[..1]), [None]);
+        // The other one is missing: the place that is left still has its failure group.
+        let lost = [member("FG1", "sda"), standing("FG2", None)];
+        let new = [below("", "sda"), below("", "sdc")];
+        assert_eq!(joining_failgroups(&lost, &new), [some("FG1"), some("FG3")]);
+        // A file that takes the place of another one is a failure group of its own, as that was.
+        let lost = [member("DATA_0000", "sda"), standing("DATA_0001", None)];
+        assert_eq!(joining_failgroups(&lost, &new), [None, None]);
         let mixed = [member("A", "sda"), member("B", "sda"), member("C", "sdb")];
         assert_eq!(joining_failgroups(&mixed, &new[..1]), [None]);
     }

@@ -78,13 +78,14 @@ impl Chunk {
     /// Keeps it for the next who wants one; gives a slab back that nobody uses when enough is kept.
     pub(crate) fn give_back(self) {
         let Some(class) = class_of(self.capacity) else { return };
-        let (slab, capacity) = (Arc::clone(&self.slab), self.capacity);
+        let capacity = self.capacity;
+        let slab = Arc::as_ptr(&self.slab);
         let mut unused = Vec::new();
         let mut free = free_of(class);
+        let all_free = self.slab.free.fetch_add(1, Ordering::Relaxed) + 1 == self.slab.chunks;
         free.push(self);
-        let all_free = slab.free.fetch_add(1, Ordering::Relaxed) + 1 == slab.chunks;
         if all_free && free.len() * capacity > KEPT_BYTES {
-            unused.extend(free.extract_if(.., |chunk| Arc::ptr_eq(&chunk.slab, &slab)));
+            unused.extend(free.extract_if(.., |chunk| std::ptr::eq(&*chunk.slab, slab)));
         }
         drop(free);
         // The last of its chunks takes the slab with it, without the lock.

@@ -15,10 +15,13 @@ pub(crate) enum Class {
 /// A value longer than this is text.
 pub(crate) const VALUE_MAX: usize = 40;
 
-/// What the value of a field looks like; `None` if it is empty.
+/// How programs write that there is no value, in any case of letters.
+const NO_VALUE: [&str; 5] = ["NULL", "NA", "N/A", "-", "\\N"];
+
+/// What the value of a field looks like; `None` if it is empty, or says that there is none.
 pub(crate) fn class_of(value: &[u8]) -> Option<Class> {
     let value = value.trim_ascii();
-    if value.is_empty() {
+    if value.is_empty() || NO_VALUE.iter().any(|no| value.eq_ignore_ascii_case(no.as_bytes())) {
         return None;
     }
     let class = match std::str::from_utf8(value) {
@@ -77,8 +80,12 @@ pub(crate) fn is_row(names: &[String], columns: &[Option<Class>]) -> bool {
 }
 
 /// Whether the numbers among the names are years or a count that goes on, as in
-/// `country,2019,2020,2021`: names of columns of one kind.
+/// `country,2019,2020,2021`: names of columns of one kind. Without a text among them nothing tells
+/// them from values.
 fn counts_on(names: &[String]) -> bool {
+    if !names.iter().any(|name| class_of(name.as_bytes()) == Some(Class::Text)) {
+        return false;
+    }
     let whole: Vec<i64> = names.iter().filter_map(|name| name.trim().parse().ok()).collect();
     let are_numbers = |name: &&String| class_of(name.as_bytes()) != Some(Class::Text);
     let all = names.iter().filter(are_numbers).count() == whole.len();
@@ -104,10 +111,12 @@ mod tests {
         {
             assert_eq!(class_of(text.as_bytes()), Some(Class::Date), "{text}");
         }
-        for text in ["a", "nan", "inf", "-", "1-2", "1.2.3.4", "q1", "2024-xx-01", "e", "1 2"] {
+        for text in ["a", "nan", "inf", "--", "1-2", "1.2.3.4", "q1", "2024-xx-01", "e", "1 2"] {
             assert_eq!(class_of(text.as_bytes()), Some(Class::Text), "{text}");
         }
-        assert_eq!(class_of(b" "), None);
+        for text in [" ", "NULL", "null", "NA", "n/a", "-", "\\N", "\\n", " Null "] {
+            assert_eq!(class_of(text.as_bytes()), None, "{text}");
+        }
         assert_eq!(class_of(&[b'1'; 50]), Some(Class::Text));
         assert_eq!(class_of(b"\xff"), Some(Class::Text));
     }
@@ -123,10 +132,19 @@ mod tests {
         assert!(row("1.5", "2.5"));
         assert!(row("ann,2024-01-02", "bob,2024-01-03"));
         assert!(row("1,,7", "2,x,8"));
+        // Years over numbers, and nothing that must be a name: whoever loads it has to say.
+        assert!(row("2019,2020", "1.5,2.5"));
+        assert!(row("1,2,3", "4,5,6"));
+        assert!(row(",2019,2020", "chad,1.5,2.5"));
+        // No value is no text.
+        assert!(row("1,NULL,2024-01-02", "NA,bob,2024-01-03"));
+        assert!(row("1,-", "2,7"));
         for (names, values) in [
             ("id,name", "1,ann"),
             ("id,2020", "1,2"),
             ("country,2019,2020", "chad,1.5,2.5"),
+            ("country,2019,2020", "-,1.5,NA"),
+            ("na,k", "1,2"),
             ("x,0,1,2", "a,4,5,6"),
             ("1,2", "a,b"),
             ("2024-01-01", "5"),

@@ -294,7 +294,7 @@ impl Host for InstanceHost {
                 Ok(reply)
             }
             Command::SetParameter { name, value, scope: s, comment } => {
-                self.database.alter_system_set(&name, &value, scope(s))?;
+                self.database.alter_system_set(&name, &value, scope(s)).await?;
                 let mut reply = done("System altered.")?;
                 if comment.is_some() {
                     reply.notices.push("the comment is not kept: cellar.toml has none".to_owned());
@@ -302,7 +302,7 @@ impl Host for InstanceHost {
                 Ok(reply)
             }
             Command::ResetParameter { name, scope: s } => {
-                self.database.alter_system_reset(&name, scope(s))?;
+                self.database.alter_system_reset(&name, scope(s)).await?;
                 done("System altered.")
             }
             Command::Flush { what } => Err(Error::not_yet(format!("ALTER SYSTEM FLUSH {what}"))),

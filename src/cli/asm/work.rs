@@ -217,7 +217,11 @@ pub async fn wait_former(
     let progress = Progress::new("rebalanced", total.max(1), show.format == Format::Json);
     let still = || group.disks().into_iter().find(|d| d.number == disk.number);
     while let Some(now) = still() {
-        check_leaving(&mounted, &name, now.status).await?;
+        let leaving = check_leaving(&mounted, &name, now.status).await;
+        if leaving.is_err() {
+            progress.finish();
+        }
+        leaving?;
         progress.set(group.operation().map_or(0, |operation| operation.done));
         place.env.sleep(LOOK).await;
     }
@@ -244,6 +248,8 @@ pub async fn wait_former(
 
 /// Refuses to wait for what does not come.
 async fn check_leaving(mounted: &Mounted, name: &str, status: DiskStatus) -> Result<(), Fault> {
+    // A group that stopped or was dismounted moves nothing any more.
+    mounted.group.check_running()?;
     let group = mounted.group.name();
     if !status.is_leaving() {
         let text = format!("disk {name} is a member of {group} and is not being dropped");

@@ -15,7 +15,7 @@ use cellar_sql::tpch::TpchTable;
 use cellar_sql::{Engine, Outcome};
 use futures_util::TryStreamExt;
 
-use super::checked::{self, Bad};
+use super::checked::{self, Bad, Extent};
 use super::database::{Database, Held, Place, cores};
 use super::fault::Fault;
 use super::init;
@@ -318,7 +318,9 @@ async fn read_back(
     let seconds = report.done();
     // As validate does, for status to know; without it status knows less, and the demo goes on.
     let now = database.inner.env().wall().unix_nanos / 1_000_000_000;
-    let _ = checked::keep(&args.dir, "DATA", Bad::of(&found, false, now), true, now);
+    let any_absent = mounted.group.disks().iter().any(|disk| !disk.in_sync);
+    let (bad, extent) = (Bad::of(&found, false, now), Extent::of(&found, any_absent));
+    let _ = checked::keep(&args.dir, "DATA", bad, extent, now);
     let checked = found.checksums_right + found.checksums_wrong;
     output::text(&format!(
         "      {}, every copy that is there                      {seconds:.1} s\n      \

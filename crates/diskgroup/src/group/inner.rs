@@ -296,7 +296,7 @@ impl Core {
 }
 
 /// Looks at the state and says the operations; or refuses.
-type MakeOps = Box<dyn FnOnce(&mut Core) -> Result<Vec<Op>, Error> + Send>;
+pub(crate) type MakeOps = Box<dyn FnOnce(&mut Core) -> Result<Vec<Op>, Error> + Send>;
 
 /// A change of who takes part, made by the committer: nothing else is in the log between what was
 /// queued before it and what is queued after.

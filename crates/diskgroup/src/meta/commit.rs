@@ -13,7 +13,8 @@ use futures_util::future::join_all;
 use crate::codec::Writer;
 use crate::data::dirty_log::DirtyLog;
 use crate::disk::{Disk, lock};
-use crate::group::inner::{Batch, Inner, LogRoom, Request};
+use crate::error::Error;
+use crate::group::inner::{Batch, Inner, LogRoom, MakeOps, Request};
 use crate::meta::checkpoint::{self, Target};
 use crate::meta::labels::{Patience, relabel};
 use crate::meta::rules::{self, Candidate};
@@ -205,6 +206,21 @@ impl Committer {
     /// set follows.
     async fn change_disks(&mut self, request: Request) -> Result<(), Fatal> {
         let Request { make, done } = request;
+        match self.change_and_follow(make).await {
+            Ok(result) => {
+                // Who asked may have gone away.
+                let _ = done.send(result);
+                Ok(())
+            }
+            Err(Fatal(why)) => {
+                // Before he is let go, who would take it for refused: the record may be written.
+                self.inner.stop(why.clone());
+                Err(Fatal(why))
+            }
+        }
+    }
+
+    async fn change_and_follow(&mut self, make: MakeOps) -> Result<Result<(), Error>, Fatal> {
         let (batches, result) = {
             let mut core = lock(&self.inner.core);
             let batches: Vec<Batch> = std::iter::from_fn(|| core.take_batch()).collect();
@@ -233,9 +249,7 @@ impl Committer {
             self.regrow().await?;
             self.confirm();
         }
-        // Who asked may have gone away.
-        let _ = done.send(result.map(|_| ()));
-        Ok(())
+        Ok(result.map(|_| ()))
     }
 
     fn log_in_use(&self) -> u64 {

@@ -20,9 +20,9 @@ use cellar_io::{
 
 use super::init::{make_file, prewrite_all};
 use super::{Database, DiskRequest, Mounted, absolute, patterns};
-use crate::disks::{Below, OpenDisk, joining_failgroups};
+use crate::disks::{Below, OpenDisk, Standing, joining_failgroups};
 use crate::error::{Error, Result};
-use crate::parameters::definitions::{ASM_POWER_LIMIT, DISK_STRING};
+use crate::parameters::definitions::ASM_POWER_LIMIT;
 
 /// The disks that come and go in one ALTER DISKGROUP.
 #[derive(Clone, Debug, Default)]
@@ -134,7 +134,7 @@ impl Database {
     ) -> Result<Changed> {
         self.check_writable()?;
         let mounted = self.group(group)?;
-        mounted.close_gone();
+        self.let_go(&mounted).await;
         let mut joining = self.joining(&mounted, &request.add, true)?;
         // Most of what is wrong is found before gigabytes are written.
         let change = self.change_of(&mounted, request, &joining)?;
@@ -165,19 +165,18 @@ impl Database {
         let aus = group.explain_work(&change)?.plan.moves.len() as u64;
         let before: BTreeSet<u16> = group.disks().iter().map(|d| d.number).collect();
         let remembered = self.remember(joining.iter().map(|j| j.path.as_path()))?;
+        // If this ends in the middle, nobody knows whether they joined.
+        files.kept = true;
         if let Err(error) = group.alter_disks(&change).await {
             // Of a group that stopped only the next mount knows who joined.
             if group.info().stopped.is_some() {
-                files.kept = true;
                 return Err(error.into());
             }
-            let list = self.instance.parameters().list(DISK_STRING);
-            let list = list.into_iter().filter(|path| !remembered.contains(path)).collect();
+            files.kept = false;
             // A path that stays would bring the disks of another database here.
-            let undone = self.set_disk_string(list);
+            let undone = self.forget_paths(&remembered);
             return Err(undone.err().into_iter().fold(error.into(), Error::over));
         }
-        files.kept = true;
         joining.into_iter().filter_map(|j| j.open).for_each(|open| mounted.disks.add(open));
         let added = group.disks().into_iter().filter(|d| !before.contains(&d.number));
         Ok(Changed {
@@ -198,10 +197,13 @@ impl Database {
     ) -> Result<AlterDisks> {
         let members = mounted.group.disks();
         let external = mounted.group.info().redundancy == Redundancy::External;
-        let known: Vec<(String, Below)> = members
+        // Of one that is missing nobody knows what it stood on.
+        let known: Vec<Standing> = members
             .iter()
-            .filter_map(|d| {
-                Some((d.failgroup.clone(), mounted.disks.find(d.path.as_deref()?)?.below))
+            .map(|d| {
+                let open = d.path.as_deref().and_then(|path| mounted.disks.find(path));
+                let (name, failgroup) = (d.name.clone(), d.failgroup.clone());
+                Standing { name, failgroup, below: open.map(|open| open.below) }
             })
             .collect();
         let below: Vec<Below> = joining.iter().map(|j| j.below.clone()).collect();
@@ -305,9 +307,12 @@ impl Database {
         let mut new: Vec<(Arc<dyn Device>, u64)> = Vec::new();
         for j in joining.iter_mut().filter(|j| j.open.is_none()) {
             let size = j.request.size.expect("a file to be made has a size");
-            make_file(&j.path, size)?;
-            files.paths.push(j.path.clone());
+            let made = make_file(&j.path, size)?;
+            // Whoever opens it first has it: from then on it is not ours to take away.
+            let id = made.metadata().map(|m| (m.dev(), m.ino())).ok();
+            drop(made);
             let open = self.disks.open(&j.path, true)?;
+            files.made.extend(id.map(|id| (j.path.clone(), id)));
             new.push((open.device(), size));
             j.below = open.below.clone();
             j.open = Some(open);
@@ -324,6 +329,8 @@ impl Database {
         let own: BTreeSet<PathBuf> =
             members.iter().filter_map(|d| Some(absolute(Path::new(d.path.as_deref()?)))).collect();
         let mut paths = self.disks.find(&patterns(&self.instance, &self.directory));
+        // Those that left while this database was open, whose paths are in disk_string no more.
+        paths.extend(self.left().iter().cloned());
         paths.push(PathBuf::from(disk));
         for path in paths.into_iter().map(|p| absolute(&p)).filter(|p| !own.contains(p)) {
             let Some(label) = self.label(&path).await else { continue };
@@ -345,16 +352,19 @@ impl Database {
 /// The new files of a change: taken away again unless it came to pass.
 #[derive(Default)]
 struct NewFiles {
-    paths: Vec<PathBuf>,
+    /// Each with its device and inode.
+    made: Vec<(PathBuf, (u64, u64))>,
     kept: bool,
 }
 
 impl Drop for NewFiles {
     fn drop(&mut self) {
         if !self.kept {
-            for path in &self.paths {
-                // It may not have come to be.
-                let _ = std::fs::remove_file(path);
+            for (path, id) in &self.made {
+                let here = std::fs::symlink_metadata(path);
+                if here.is_ok_and(|m| (m.dev(), m.ino()) == *id) {
+                    let _ = std::fs::remove_file(path);
+                }
             }
         }
     }

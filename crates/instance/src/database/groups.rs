@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use cellar_diskgroup::{CreateGroup, LabelStatus, NewDisk, Redundancy, create};
 
-use super::{Database, Mounted, absolute, find_labelled, identity, patterns};
+use super::find::find_labelled;
+use super::{Database, Mounted, absolute, identity, patterns};
 use crate::disks::{OpenDisk, default_failgroups};
 use crate::error::{Error, Result};
 use crate::parameters::definitions::{self, DISK_STRING};
@@ -123,8 +124,8 @@ impl Database {
             (Redundancy::External, _) | (_, true) => vec![None; opened.len()],
             _ => default_failgroups(&below),
         };
-        let before = self.instance.parameters().list(DISK_STRING);
-        self.remember(opened.iter().map(|(_, o)| o.path.as_path()))?;
+        let _one_at_a_time = self.instance.changing().lock().await;
+        let remembered = self.remember(opened.iter().map(|(_, o)| o.path.as_path()))?;
         let disks = opened.iter().zip(default).map(|((r, o), failgroup)| NewDisk {
             device: o.device(),
             path: o.path.to_string_lossy().into_owned(),
@@ -144,7 +145,7 @@ impl Database {
         };
         if let Err(error) = create(self.env(), spec).await {
             // A path that stays would bring the disks of another database here.
-            let undone = self.set_disk_string(before);
+            let undone = self.forget_paths(&remembered);
             return Err(undone.err().into_iter().fold(error.into(), Error::over));
         }
         let found = opened.into_iter().map(|(_, open)| open).collect();
@@ -158,11 +159,22 @@ impl Database {
         name: &str,
         opened: &[(DiskRequest, OpenDisk)],
     ) -> Result<()> {
-        let (labelled, _) =
-            find_labelled(&self.instance, &self.directory, &*self.disks, false).await;
+        let found = find_labelled(&self.instance, &self.directory, &*self.disks, false, &[]).await;
         let requested: Vec<String> =
             opened.iter().map(|(_, o)| absolute(&o.path).to_string_lossy().into_owned()).collect();
-        identity::check_free_name(name, &identity::groups_of(&labelled), &requested)
+        identity::check_free_name(name, &identity::groups_of(&found.labelled), &requested)
+    }
+
+    /// Disks that are of no group here any more: disk_string no longer names them, so that whoever
+    /// takes them next does not bring them here. Their files in DIR/disks stay.
+    pub(super) fn forget_disks<'a>(&self, paths: impl Iterator<Item = &'a Path>) -> Result<()> {
+        if self.mode.read_only {
+            return Ok(());
+        }
+        let paths: Vec<PathBuf> = paths.map(absolute).collect();
+        let gone: Vec<String> = paths.iter().map(|p| p.to_string_lossy().into_owned()).collect();
+        self.left().extend(paths);
+        self.forget_paths(&gone)
     }
 
     /// Adds paths that disk_string does not find to cellar.toml; tells which.
@@ -182,7 +194,13 @@ impl Database {
         Ok(new)
     }
 
-    pub(super) fn set_disk_string(&self, list: Vec<String>) -> Result<()> {
+    /// Takes paths out of disk_string again.
+    pub(super) fn forget_paths(&self, paths: &[String]) -> Result<()> {
+        let list = self.instance.parameters().list(DISK_STRING);
+        self.set_disk_string(list.into_iter().filter(|path| !paths.contains(path)).collect())
+    }
+
+    fn set_disk_string(&self, list: Vec<String>) -> Result<()> {
         let parameters = self.instance.parameters();
         if parameters.list(DISK_STRING) != list {
             parameters.set_list(DISK_STRING, list, Some(Scope::Both))?;
@@ -194,12 +212,14 @@ impl Database {
     ///
     /// # Errors
     /// Also 15014: a disk_string that no longer finds a disk of a mounted group.
-    pub fn alter_system_set(
+    pub async fn alter_system_set(
         &self,
         name: &str,
         value: &str,
         scope: Option<Scope>,
     ) -> Result<Altered> {
+        // Whose disk joins just now is in no list yet.
+        let _one_at_a_time = self.instance.changing().lock().await;
         if name.eq_ignore_ascii_case(DISK_STRING)
             && let Some(Ok(Value::List(list))) = definitions::find(name).map(|d| d.parse(value))
         {
@@ -212,7 +232,8 @@ impl Database {
     ///
     /// # Errors
     /// Also 15014, as [`Database::alter_system_set`].
-    pub fn alter_system_reset(&self, name: &str, scope: Option<Scope>) -> Result<Altered> {
+    pub async fn alter_system_reset(&self, name: &str, scope: Option<Scope>) -> Result<Altered> {
+        let _one_at_a_time = self.instance.changing().lock().await;
         if name.eq_ignore_ascii_case(DISK_STRING) {
             self.check_finds_all(&[])?;
         }
@@ -267,7 +288,9 @@ impl Database {
         let result = mounted.group.drop_group(including_contents).await;
         result.map_err(|e| Error::from(e).under(15039, "diskgroup not dropped"))?;
         self.forget(mounted.group.name());
-        Ok(())
+        let _one_at_a_time = self.instance.changing().lock().await;
+        let all = mounted.disks.all();
+        self.forget_disks(all.iter().map(|d| d.path.as_path()))
     }
 
     fn forget(&self, name: &str) {
@@ -312,17 +335,23 @@ impl Database {
             }
             return Err(Error::new(15013, format!("diskgroup \"{name}\" is already mounted")));
         }
-        let (labelled, problems) =
-            find_labelled(&self.instance, &self.directory, &*self.disks, !self.mode.read_only)
-                .await;
-        let one = identity::check_one(&name, &identity::groups_of(&labelled));
-        one.map_err(|e| e.under(15017, format!("diskgroup \"{name}\" cannot be mounted")))?;
-        let found: Vec<OpenDisk> = labelled
+        let here: Vec<PathBuf> =
+            self.groups().iter().flat_map(|m| m.disks.all().to_vec()).map(|d| d.path).collect();
+        let write = !self.mode.read_only;
+        let found =
+            find_labelled(&self.instance, &self.directory, &*self.disks, write, &here).await;
+        let one = identity::check_one(&name, &identity::groups_of(&found.labelled));
+        let whole = one.and_then(|()| found.check_free(&name));
+        let whole = if force { whole.and_then(|()| found.check_all_read()) } else { whole };
+        whole.map_err(|e| e.under(15017, format!("diskgroup \"{name}\" cannot be mounted")))?;
+        let problems = found.problems;
+        let own: Vec<OpenDisk> = found
+            .labelled
             .into_iter()
             .filter(|l| l.label.group_name == name && l.label.status != LabelStatus::Former)
             .map(|l| l.disk)
             .collect();
-        let result = self.with_force(force).mount_found(&name, found).await;
+        let result = self.with_force(force).mount_found(&name, own).await;
         result.map_err(|error| {
             let error = problems.iter().fold(error, |e, p| e.over(p.clone()));
             error.under(15017, format!("diskgroup \"{name}\" cannot be mounted"))
@@ -338,6 +367,7 @@ impl Database {
             mode: super::OpenMode { force, ..self.mode },
             mounted: std::sync::Arc::clone(&self.mounted),
             unmounted: std::sync::Arc::clone(&self.unmounted),
+            left: std::sync::Arc::clone(&self.left),
             forced: std::sync::Arc::clone(&self.forced),
             catalog: crate::catalog::SharedCatalog::empty(std::sync::Arc::new(
                 super::FirstGroupCatalog { mounted: std::sync::Arc::clone(&self.mounted) },

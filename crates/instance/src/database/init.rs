@@ -100,6 +100,7 @@ pub async fn init(
         mode: OpenMode::default(),
         mounted,
         unmounted: Arc::default(),
+        left: Arc::default(),
         forced: Arc::default(),
         catalog: SharedCatalog::empty(Arc::clone(&store) as Arc<dyn crate::catalog::CatalogStore>),
     };
@@ -131,7 +132,9 @@ fn make_files(directory: &Directory, spec: &InitSpec) -> Result<Vec<PathBuf>> {
 }
 
 /// Makes a file of that size; takes it away again if it does not come to be.
-pub(super) fn make_file(path: &Path, size: u64) -> Result<()> {
+///
+/// It is locked as a disk is, until what is given back is dropped.
+pub(super) fn make_file(path: &Path, size: u64) -> Result<std::fs::File> {
     let failed = |what: &str, error: &std::io::Error| Error::system(what, path, error);
     let file = std::fs::OpenOptions::new()
         .read(true)
@@ -141,6 +144,9 @@ pub(super) fn make_file(path: &Path, size: u64) -> Result<()> {
         .open(path)
         .map_err(|e| failed("create", &e))?;
     let sized = || {
+        // Nobody takes it for a disk before it is one.
+        let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+        rustix::fs::flock(&file, lock).map_err(|e| failed("lock", &e.into()))?;
         file.set_len(size).map_err(|e| failed("size", &e))?;
         // Room is taken now, so that a full file system is found here and not under a write later.
         match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, size) {
@@ -152,7 +158,8 @@ pub(super) fn make_file(path: &Path, size: u64) -> Result<()> {
     sized().inspect_err(|_| {
         // What is left of it is of no use to anybody.
         let _ = std::fs::remove_file(path);
-    })
+    })?;
+    Ok(file)
 }
 
 /// Writes the file disks of a new database with zeros.

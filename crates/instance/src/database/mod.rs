@@ -1,6 +1,7 @@
 //! An open database directory: the instance, its mounted groups and its catalog.
 
 mod alter;
+mod find;
 mod groups;
 mod identity;
 mod init;
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cellar_diskgroup::{Group, MountOptions, read_labels};
+use cellar_diskgroup::{Group, MountOptions};
 use cellar_io::{EnvExt, SharedEnv};
 use cellar_wait::Waits;
 
@@ -24,6 +25,8 @@ use crate::instance::Instance;
 use crate::parameters::definitions::{DISK_STRING, DISK_TIMEOUT, RESYNC_TARGET};
 
 pub use alter::{ChangeRequest, Changed, DropRequest, DropTarget, Explained};
+pub(crate) use find::Labelled;
+use find::{Found, find_labelled};
 pub use groups::{DiskRequest, GroupRequest};
 pub use init::{InitDisk, InitSpec, Progress, init};
 
@@ -41,13 +44,6 @@ pub struct OpenMode {
     /// Mount although it cannot be proven that nothing newer exists elsewhere.
     pub force: bool,
 }
-
-/// How long the disks of a process that was killed may take to be let go of: those that are named or
-/// lie in the directory, and those that a pattern happens to match.
-const BUSY_OWN: Duration = Duration::from_secs(10);
-const BUSY_MATCHED: Duration = Duration::from_secs(1);
-/// How often they are tried.
-const BUSY_EVERY: Duration = Duration::from_millis(50);
 
 /// A mounted group and its disks.
 #[derive(Clone)]
@@ -68,11 +64,11 @@ impl Mounted {
         Arc::new(store.for_session(session.waits().clone()))
     }
 
-    /// Closes the disks that have left the group.
-    fn close_gone(&self) {
+    /// Closes the disks that have left the group; their paths.
+    fn close_gone(&self) -> Vec<PathBuf> {
         let here: std::collections::BTreeSet<String> =
             self.group.disks().into_iter().filter_map(|d| d.path).collect();
-        self.disks.keep(|d| here.contains(&*d.path.to_string_lossy()));
+        self.disks.keep(|d| here.contains(&*d.path.to_string_lossy()))
     }
 
     /// What the loss of one failure group leaves standing: device, file or nothing.
@@ -103,6 +99,8 @@ pub struct Database {
     mounted: Arc<Mutex<BTreeMap<String, Mounted>>>,
     /// Why groups were not mounted when the database was opened.
     unmounted: Arc<Mutex<Vec<Error>>>,
+    /// Disks that left while the database was open.
+    left: Arc<Mutex<Vec<PathBuf>>>,
     /// The group that was mounted by force when the database was opened, until the statement that
     /// asked for it has been answered.
     forced: Arc<Mutex<Option<String>>>,
@@ -113,12 +111,6 @@ impl std::fmt::Debug for Database {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Database({})", self.directory.path().display())
     }
-}
-
-/// A disk with a Cellar label.
-pub(crate) struct Labelled {
-    pub disk: OpenDisk,
-    pub label: cellar_diskgroup::Label,
 }
 
 impl Database {
@@ -151,11 +143,11 @@ impl Database {
     ) -> Result<Database> {
         let mounted = Arc::new(Mutex::new(BTreeMap::new()));
         let store = Arc::new(FirstGroupCatalog { mounted: Arc::clone(&mounted) });
-        let labelled = find_labelled(&instance, &directory, &*disks, !mode.read_only).await;
-        let (labelled, problems) = labelled;
-        let groups = identity::groups_of(&labelled);
+        let found = find_labelled(&instance, &directory, &*disks, !mode.read_only, &[]).await;
+        let (labelled, problems) = (&found.labelled, &found.problems);
+        let groups = identity::groups_of(labelled);
         if groups.is_empty() {
-            return Err(nothing_found(&instance, &directory, &problems));
+            return Err(nothing_found(&instance, &directory, problems));
         }
         let first =
             identity::catalog_group(&groups, &directory.path().join("disks")).map_err(|error| {
@@ -173,18 +165,20 @@ impl Database {
             mode,
             mounted: Arc::clone(&mounted),
             unmounted: Arc::default(),
+            left: Arc::default(),
             forced: Arc::default(),
             catalog,
         };
         // Mount with an empty catalog first; it is read from the group once that is there.
         let opening = database(SharedCatalog::empty(Arc::clone(&store) as Arc<dyn CatalogStore>));
         for (not_first, name) in names {
-            let found = labelled.iter().filter(|l| l.label.group_name == name);
-            let found = found.map(|l| l.disk.clone()).collect();
+            let own = labelled.iter().filter(|l| l.label.group_name == name);
+            let own = own.map(|l| l.disk.clone()).collect();
             let forced = force.is_some_and(|f| !not_first && name.eq_ignore_ascii_case(f));
-            let mounted = match identity::check_one(&name, &groups) {
-                Ok(()) if forced => opening.mount_or_force(&name, found).await,
-                Ok(()) => opening.mount_found(&name, found).await,
+            let whole = identity::check_one(&name, &groups).and_then(|()| found.check_free(&name));
+            let mounted = match whole {
+                Ok(()) if forced => opening.mount_or_force(&name, own, &found).await,
+                Ok(()) => opening.mount_found(&name, own).await,
                 Err(error) => Err(error),
             };
             match mounted {
@@ -207,12 +201,18 @@ impl Database {
     }
 
     /// Mounts a group as it is, and only where that cannot be proven to be right, by force.
-    async fn mount_or_force(&self, name: &str, found: Vec<OpenDisk>) -> Result<Mounted> {
-        match self.mount_found(name, found.clone()).await {
+    async fn mount_or_force(
+        &self,
+        name: &str,
+        own: Vec<OpenDisk>,
+        found: &Found,
+    ) -> Result<Mounted> {
+        match self.mount_found(name, own.clone()).await {
             Err(error) if error.has(NOT_PROVEN) => {}
             mounted => return mounted,
         }
-        let mounted = self.with_force(true).mount_found(name, found).await?;
+        found.check_all_read()?;
+        let mounted = self.with_force(true).mount_found(name, own).await?;
         *self.forced() = Some(name.to_owned());
         Ok(mounted)
     }
@@ -225,6 +225,7 @@ impl Database {
         let all: Vec<Mounted> = self.mounted().values().cloned().collect();
         let mut failure = Ok(());
         for mounted in all {
+            self.let_go(&mounted).await;
             if let Err(error) = mounted.group.dismount().await {
                 failure = Err(Error::from(error));
             }
@@ -240,6 +241,25 @@ impl Database {
 
     fn unmounted(&self) -> MutexGuard<'_, Vec<Error>> {
         self.unmounted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn left(&self) -> MutexGuard<'_, Vec<PathBuf>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes the disks that have left a group, and has disk_string forget them.
+    async fn let_go(&self, mounted: &Mounted) {
+        let gone = mounted.close_gone();
+        if gone.is_empty() {
+            return;
+        }
+        let _one_at_a_time = self.instance.changing().lock().await;
+        // One of them may have come back meanwhile.
+        let here: Vec<PathBuf> =
+            self.groups().iter().flat_map(|m| m.disks.all().to_vec()).map(|d| d.path).collect();
+        let gone = gone.iter().filter(|path| !here.contains(path));
+        // A path that stays is a trouble only if another database takes the disk.
+        let _ = self.forget_disks(gone.map(PathBuf::as_path));
     }
 
     fn forced(&self) -> MutexGuard<'_, Option<String>> {
@@ -338,9 +358,10 @@ impl Database {
         let mounted = Mounted { number, group, disks: OpenDisks::new(disks) };
         if !self.mode.read_only {
             let (mounted, env) = (mounted.clone(), Arc::clone(env));
+            let this = self.with_force(self.mode.force);
             let probe = async move {
                 while mounted.group.probe_disks().await {
-                    mounted.close_gone();
+                    this.let_go(&mounted).await;
                     env.sleep(PROBE_EVERY).await;
                 }
             };
@@ -360,56 +381,6 @@ pub(crate) fn patterns(instance: &Instance, directory: &Directory) -> Vec<String
     let mut all = vec![own];
     all.extend(instance.parameters().list(DISK_STRING));
     all
-}
-
-/// Whether a disk lies in the directory or is named in disk_string, not only matched there.
-fn is_own(instance: &Instance, directory: &Directory, path: &std::path::Path) -> bool {
-    let listed = instance.parameters().list(DISK_STRING);
-    path.starts_with(directory.path().join("disks"))
-        || listed.iter().any(|own| std::path::Path::new(own) == path)
-}
-
-/// Opens every disk that carries a label; says which could not be opened.
-pub(crate) async fn find_labelled(
-    instance: &Instance,
-    directory: &Directory,
-    disks: &dyn Disks,
-    write: bool,
-) -> (Vec<Labelled>, Vec<Error>) {
-    let mut labelled = Vec::new();
-    let mut problems = Vec::new();
-    let began = instance.env().now();
-    for path in disks.find(&patterns(instance, directory)) {
-        // A process that was killed lets go of the directory first, of its disks a little later. To
-        // mount without them would leave them out for good.
-        let patience = match is_own(instance, directory, &path) {
-            true => BUSY_OWN,
-            false => BUSY_MATCHED,
-        };
-        let opened = loop {
-            match disks.open(&path, write) {
-                Err(error) if error.is_busy() && instance.env().now().since(began) < patience => {
-                    instance.env().sleep(BUSY_EVERY).await;
-                }
-                opened => break opened,
-            }
-        };
-        match opened {
-            Ok(disk) => {
-                let Ok(scan) = read_labels(&disk.device()).await else { continue };
-                if let Some(label) = scan.newest() {
-                    labelled.push(Labelled { disk, label: label.clone() });
-                } else if let Some(damage) = scan.damage()
-                    && !matches!(damage, cellar_diskgroup::on_disk::Damage::Blank)
-                {
-                    let text = format!("the label of {} cannot be read: {damage}", path.display());
-                    problems.push(Error::new(15196, text));
-                }
-            }
-            Err(error) => problems.push(error),
-        }
-    }
-    (labelled, problems)
 }
 
 fn nothing_found(instance: &Instance, directory: &Directory, problems: &[Error]) -> Error {

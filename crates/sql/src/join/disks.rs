@@ -1,9 +1,13 @@
 //! Disks that come and go: the statements of `ALTER DISKGROUP` and `EXPLAIN WORK` as calls of the
 //! instance, and in words what they set going.
 
+use std::collections::BTreeSet;
+
 use cellar_instance::database::{
     ChangeRequest, Changed, Database, DropRequest, DropTarget, Mounted,
 };
+use cellar_instance::diskgroup::Error as GroupError;
+use cellar_instance::diskgroup::names::DiskName;
 use cellar_instance::views::{Row, WorkRow, work_rows};
 
 use super::{InstanceHost, columns_of, disk_request, group_error, value};
@@ -22,8 +26,10 @@ impl InstanceHost {
         let told = match action {
             GroupAction::Disks(change) => self.change_disks(mounted, change).await?,
             GroupAction::UndropDisks(rebalance) => {
+                // Before anything is done: what stays is not dropped again.
+                let power = self.database.power(rebalance.power)?;
                 let count = group.undrop_disks().await.map_err(group_error)?;
-                if let (Some(power), true) = (rebalance.power, count > 0) {
+                if count > 0 {
                     group.rebalance(power).await.map_err(group_error)?;
                 }
                 let kept = match count {
@@ -33,6 +39,8 @@ impl InstanceHost {
                 self.waited(mounted, *rebalance, kept).await?
             }
             GroupAction::RenameDisks(names) => {
+                let now = group.disks().into_iter().map(|disk| disk.name).collect();
+                check_renames(now, names).map_err(group_error)?;
                 for (old, new) in names {
                     group.rename_disk(old, new).await.map_err(group_error)?;
                 }
@@ -133,6 +141,31 @@ fn disks(count: usize) -> String {
     if count == 1 { "1 disk".to_owned() } else { format!("{count} disks") }
 }
 
+/// Whether all of `renames` can be done, one behind the other, to a group whose disks are called
+/// `names`: none is done if one cannot be.
+fn check_renames(
+    mut names: BTreeSet<String>,
+    renames: &[(String, String)],
+) -> Result<(), GroupError> {
+    let unusable = |disk: &str, why: &str, number| {
+        Err(GroupError::DiskUnusable { disk: disk.to_owned(), why: why.to_owned(), number })
+    };
+    for (old, new) in renames {
+        let bad = |e: String| GroupError::BadName { name: new.clone(), why: e };
+        let new = DiskName::new(new).map_err(|e| bad(e.to_string()))?;
+        let old = old.to_uppercase();
+        if !names.contains(&old) {
+            return unusable(&old, "the group has no disk of that name", 15054);
+        }
+        if !names.insert(new.as_str().to_owned()) {
+            let why = "a disk of the group has that name already, or gets it by this statement";
+            return unusable(new.as_str(), why, 15010);
+        }
+        names.remove(&old);
+    }
+    Ok(())
+}
+
 fn request_of(change: ChangeDisks) -> ChangeRequest {
     let drop = change.drop.into_iter().map(|clause| DropRequest {
         target: match clause.what {
@@ -161,4 +194,27 @@ pub(super) fn explain(database: &Database, work: ExplainWork) -> Result<Rows, Er
         columns: columns_of(WorkRow::VIEW),
         rows: rows.map(|row| row.into_iter().map(value).collect()).collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renames_are_refused_as_a_whole() {
+        let number = |renames: &[(&str, &str)]| {
+            let names = ["A", "B", "C"].map(str::to_owned).into();
+            let renames: Vec<(String, String)> =
+                renames.iter().map(|(old, new)| ((*old).to_owned(), (*new).to_owned())).collect();
+            check_renames(names, &renames).map_err(|error| error.number())
+        };
+        assert_eq!(number(&[("A", "X"), ("B", "Y")]), Ok(()));
+        assert_eq!(number(&[("B", "X"), ("A", "B")]), Ok(()), "one behind the other");
+        assert_eq!(number(&[("A", "X"), ("D", "Y")]), Err(15054), "no such disk");
+        assert_eq!(number(&[("A", "X"), ("A", "Y")]), Err(15054), "it is called X by then");
+        assert_eq!(number(&[("A", "X"), ("B", "C")]), Err(15010), "taken");
+        assert_eq!(number(&[("A", "X"), ("B", "x")]), Err(15010), "given twice");
+        assert_eq!(number(&[("A", "A")]), Err(15010));
+        assert_eq!(number(&[("A", "X"), ("B", "Y-Z")]), Err(15124), "not a name");
+    }
 }

@@ -1,0 +1,155 @@
+//! Looking for the disks of a database: those of its directory, and those that disk_string finds.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cellar_diskgroup::on_disk::{Damage, Uuid};
+use cellar_diskgroup::{Label, LabelStatus, read_labels};
+use cellar_io::EnvExt;
+
+use super::patterns;
+use crate::directory::Directory;
+use crate::disks::{Disks, OpenDisk};
+use crate::error::{Error, Result};
+use crate::instance::Instance;
+use crate::parameters::definitions::DISK_STRING;
+
+/// How long the disks of a process that was killed may take to be let go of: it lets go of the
+/// directory first. To mount without them would leave them out for good.
+const BUSY_OWN: Duration = Duration::from_secs(10);
+/// The same of a disk of a group that is not known to be of this database.
+const BUSY_OTHER: Duration = Duration::from_secs(1);
+/// How often they are tried.
+const BUSY_EVERY: Duration = Duration::from_millis(50);
+
+/// A disk with a Cellar label.
+pub(crate) struct Labelled {
+    pub disk: OpenDisk,
+    pub label: Label,
+}
+
+/// What was found.
+#[derive(Default)]
+pub(super) struct Found {
+    pub labelled: Vec<Labelled>,
+    /// Why others could not be opened or read.
+    pub problems: Vec<Error>,
+    /// Disks of groups that somebody else did not let go of.
+    busy: Vec<(Label, Error)>,
+    /// Why disks in the directory, or named in disk_string, could not be opened.
+    shut: Vec<Error>,
+}
+
+/// A disk that somebody else has.
+struct Busy {
+    path: PathBuf,
+    error: Error,
+    label: Option<Label>,
+}
+
+impl Found {
+    /// Refuses a group a disk of which is there and in use: without it what it alone knows is lost.
+    pub fn check_free(&self, group: &str) -> Result<()> {
+        let held = self.busy.iter().find(|(label, _)| label.group_name == group);
+        held.map_or(Ok(()), |(_, error)| Err(error.clone()))
+    }
+
+    /// Refuses FORCE where a disk is there that could not be read: it may be the one that is missing.
+    pub fn check_all_read(&self) -> Result<()> {
+        self.shut.first().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    async fn take(&mut self, path: &Path, disk: OpenDisk) {
+        let Ok(scan) = read_labels(&disk.device()).await else { return };
+        if let Some(label) = scan.newest() {
+            self.labelled.push(Labelled { disk, label: label.clone() });
+        } else if let Some(damage) = scan.damage()
+            && !matches!(damage, Damage::Blank)
+        {
+            let text = format!("the label of {} cannot be read: {damage}", path.display());
+            self.problems.push(Error::new(15196, text));
+        }
+    }
+
+    fn refused(&mut self, own: bool, error: Error) {
+        self.shut.extend(own.then(|| error.clone()));
+        self.problems.push(error);
+    }
+}
+
+/// Opens every disk that carries a label; says which could not be opened. Leaves out those that are
+/// open `here` already.
+pub(super) async fn find_labelled(
+    instance: &Instance,
+    directory: &Directory,
+    disks: &dyn Disks,
+    write: bool,
+    here: &[PathBuf],
+) -> Found {
+    let mut found = Found::default();
+    let mut busy = Vec::new();
+    for path in disks.find(&patterns(instance, directory)) {
+        if here.contains(&path) {
+            continue;
+        }
+        match disks.open(&path, write) {
+            Ok(disk) => found.take(&path, disk).await,
+            Err(error) if error.is_busy() => {
+                // Without the lock: only to know whose it is.
+                let label = match disks.open(&path, false) {
+                    Ok(disk) => read_labels(&disk.device()).await.ok(),
+                    Err(_) => None,
+                };
+                let label = label.and_then(|scan| scan.newest().cloned());
+                busy.push(Busy { path, error, label });
+            }
+            Err(error) => found.refused(is_own(instance, directory, &path), error),
+        }
+    }
+    wait_for(instance, directory, disks, busy, &mut found).await;
+    found
+}
+
+/// Opens disks when whoever has them lets go of them, if that comes in time.
+async fn wait_for(
+    instance: &Instance,
+    directory: &Directory,
+    disks: &dyn Disks,
+    mut busy: Vec<Busy>,
+    found: &mut Found,
+) {
+    let began = instance.env().now();
+    while !busy.is_empty() {
+        let known: Vec<Uuid> = found.labelled.iter().map(|l| l.label.group).collect();
+        let waited = instance.env().now().since(began);
+        let mut still = Vec::new();
+        for b in busy {
+            let member = b.label.as_ref().filter(|label| label.status != LabelStatus::Former);
+            let own = is_own(instance, directory, &b.path);
+            let patience = match member {
+                Some(label) if own || known.contains(&label.group) => BUSY_OWN,
+                Some(_) => BUSY_OTHER,
+                None => Duration::ZERO,
+            };
+            match disks.open(&b.path, true) {
+                Ok(disk) => found.take(&b.path, disk).await,
+                Err(error) if error.is_busy() && waited < patience => still.push(b),
+                Err(error) => {
+                    found.busy.extend(member.map(|label| (label.clone(), b.error.clone())));
+                    found.refused(own, error);
+                }
+            }
+        }
+        busy = still;
+        if !busy.is_empty() {
+            instance.env().sleep(BUSY_EVERY).await;
+        }
+    }
+}
+
+/// Whether a disk lies in the directory or is named in disk_string, not only matched there.
+fn is_own(instance: &Instance, directory: &Directory, path: &Path) -> bool {
+    let listed = instance.parameters().list(DISK_STRING);
+    path.starts_with(directory.path().join("disks"))
+        || listed.iter().any(|own| Path::new(own) == path)
+}
