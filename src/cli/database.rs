@@ -246,12 +246,28 @@ fn remarks(database: &InstanceDatabase) {
     }
     let mut said: Vec<String> = Vec::new();
     for mounted in database.groups() {
+        if !database.is_read_only() {
+            left_out(&mounted.group);
+        }
         for remark in mounted.disks.all().iter().flat_map(|d| &d.in_force.remarks) {
             if !said.contains(remark) {
                 output::notice(&format!("Notice: {remark}"));
                 said.push(remark.clone());
             }
         }
+    }
+}
+
+/// Says which disks a group goes on without: whoever writes now leaves them behind.
+fn left_out(group: &cellar_instance::diskgroup::Group) {
+    let gone = group.disks().into_iter().filter(|d| !d.in_sync && !d.status.is_leaving());
+    let gone: Vec<String> = gone.map(|d| d.name).collect();
+    if !gone.is_empty() {
+        output::notice(&format!(
+            "Notice: {} goes on without {}: see cellar status",
+            group.name(),
+            gone.join(", ")
+        ));
     }
 }
 

@@ -24,7 +24,8 @@ use super::size::{show_bytes, show_count, show_duration};
   cellar load cellar-demo --tpch 1            eight tables, 8.7 million rows
   cellar load cellar-demo trips.parquet       the table trips
   cellar load cellar-demo a.csv --table b     the table b; types found in it
-  cellar load cellar-demo a.csv --no-header   columns column_1, column_2, ...")]
+  cellar load cellar-demo a.csv --no-header   columns column_1, column_2, ...
+  cellar load cellar-demo a.csv --delimiter ';'")]
 pub struct Args {
     /// DIR and FILE: the database ($CELLAR_DIR if it is left out) and what to load.
     #[arg(value_name = "DIR FILE", num_args = 0..=2)]
@@ -41,9 +42,21 @@ pub struct Args {
     /// Line 1 of a CSV file is a row.
     #[arg(long, conflicts_with = "tpch")]
     pub no_header: bool,
+    /// What separates the fields of a CSV file, one character; a comma if left out, in .tsv files a
+    /// tab.
+    #[arg(long, value_name = "C", value_parser = delimiter, conflicts_with = "tpch")]
+    pub delimiter: Option<u8>,
     /// For people or for a program.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
+}
+
+fn delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        [one] if one.is_ascii() && !matches!(one, b'"' | b'\n' | b'\r') => Ok(*one),
+        _ if text == "tab" || text == "\\t" => Ok(b'\t'),
+        _ => Err("give one character that is no quote, or tab".to_owned()),
+    }
 }
 
 impl Args {
@@ -84,10 +97,13 @@ struct Row<'a> {
 /// # Errors
 /// Wrong arguments before anything is touched; then a numbered error, and nothing was loaded.
 pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), Fault> {
-    let header = args.has_header();
+    let (header, delimiter) = (args.has_header(), args.delimiter);
     let (_, mut source) = sources(args.words, args.tpch, args.table)?;
-    if let Source::File { format: SourceFormat::Csv { header: in_file, .. }, .. } = &mut source {
+    if let Source::File { format: SourceFormat::Csv { header: in_file, delimiter: by }, .. } =
+        &mut source
+    {
         *in_file = header;
+        *by = delimiter.unwrap_or(*by);
     }
     let start = env.now();
     let quiet = args.format == Format::Json;

@@ -285,6 +285,22 @@ impl CsvCheck {
         Error::new(29913, "22P04", text).next(self.form.way_out)
     }
 
+    /// One column, whose name has in it what separates the fields of other files: each row would
+    /// become one text.
+    fn other_separator(&self) -> Option<Error> {
+        let [name] = self.names.as_slice() else { return None };
+        let own = char::from(self.form.delimiter);
+        let by = [';', '\t', '|', ','].into_iter().find(|by| *by != own && name.contains(*by))?;
+        let shown = |tab: &str| if by == '\t' { tab.to_owned() } else { by.to_string() };
+        let (by, option) = (shown("tab"), shown("\\t"));
+        let text =
+            format!("its fields seem to be separated by '{by}': line 1 is one name, {name:?}");
+        Some(Error::new(29913, "22P04", text).next(format!(
+            "load it with --delimiter '{by}', or create the table with OPTIONS ('format.delimiter' \
+             '{option}'); if it is one column: --header, or 'format.has_header' 'true'"
+        )))
+    }
+
     /// What is wrong, once the whole text went by.
     ///
     /// # Errors
@@ -303,8 +319,11 @@ impl CsvCheck {
             self.end_record();
         }
         let unsure = self.form.has_header && !self.form.header_is_sure;
-        if self.fault.is_none() && unsure && csv_header::is_row(&self.names, &self.columns) {
-            self.fault = Some(self.row_for_names());
+        if self.fault.is_none() && unsure {
+            self.fault = match csv_header::is_row(&self.names, &self.columns) {
+                true => Some(self.row_for_names()),
+                false => self.other_separator(),
+            };
         }
         let names = if self.form.named { Vec::new() } else { self.names };
         let seen = CsvSeen { names, ..self.seen };
@@ -386,6 +405,21 @@ mod tests {
         ] {
             assert_eq!(verdict(text), "fine", "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_file_of_another_separator_is_told() {
+        let told = verdict("1;2;3\n4;5;6\n");
+        assert!(told.starts_with("its fields seem to be separated by ';'"), "{told}");
+        let told = verdict("a\tb\n4\t5\n");
+        assert!(told.starts_with("its fields seem to be separated by 'tab'"), "{told}");
+        for text in ["a;b,c\n1,2\n", "\"a,b\"\nx\n", "name\nx;y\n"] {
+            assert_eq!(verdict(text), "fine", "{text:?}");
+        }
+        let sure = CsvForm { header_is_sure: true, ..CsvForm::new(b',') };
+        let mut check = CsvCheck::new(sure);
+        check.feed(b"a;b\nx;y\n");
+        assert!(check.finish().is_ok(), "who says that it names the column is believed");
     }
 
     #[test]

@@ -300,7 +300,7 @@ fn check_feasible(inner: &Inner, planned: &[Planned], wanted: &[DropDisk]) -> Re
         return Err(Error::BadValue {
             what: "DROP DISK of",
             value: "every disk".to_owned(),
-            allowed: "fewer: one has to stay; DROP DISKGROUP ends the group".to_owned(),
+            allowed: "a DROP that leaves one, or DROP DISKGROUP".to_owned(),
         });
     }
     let Work { plan, .. } = work(&snapshot, inner.au_size);
