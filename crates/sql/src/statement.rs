@@ -180,7 +180,7 @@ pub enum GroupAction {
         /// Also mend what can be mended.
         repair: bool,
     },
-    /// `ADD DISK ... DROP DISK ...`: all of it is one change and one rebalance.
+    /// `ADD DISK ... DROP DISK ... RESIZE ...`: all of it is one change and one rebalance.
     Disks(ChangeDisks),
     /// `UNDROP DISKS`.
     UndropDisks(Rebalance),
@@ -199,6 +199,8 @@ pub struct ChangeDisks {
     pub add: Vec<DiskClause>,
     /// `DROP DISK` and `DROP DISKS IN FAILGROUP`, in the order of the statement.
     pub drop: Vec<DropClause>,
+    /// `RESIZE ALL`, `RESIZE DISK` and `RESIZE DISKS IN FAILGROUP`.
+    pub resize: Vec<ResizeClause>,
     /// The rebalance that follows.
     pub rebalance: Rebalance,
 }
@@ -210,6 +212,15 @@ pub struct DropClause {
     pub what: Dropped,
     /// `FORCE`: the disk is not here, and what it held is made again.
     pub force: bool,
+}
+
+/// A size that an `ALTER DISKGROUP ... RESIZE` gives to disks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResizeClause {
+    /// Which disks: `None` is `ALL`. Upper-case.
+    pub what: Option<Dropped>,
+    /// `SIZE n` in bytes; without it all that each disk has.
+    pub size: Option<u64>,
 }
 
 /// One disk, or those of a failure group.

@@ -6,6 +6,7 @@ mod handle;
 pub(crate) mod inner;
 mod rebalance;
 mod report;
+mod resize;
 pub(crate) mod room;
 
 use std::collections::BTreeMap;
@@ -40,7 +41,9 @@ pub(crate) use files::parts_of;
 pub use files::{FileSpec, Listed, PublishIf};
 pub use handle::File;
 pub use rebalance::{Operation, POWER_DEFAULT, POWER_MAX};
+
 pub use report::{Copied, DiskInfo, FileInfo, GroupInfo, Loss, Resync, aus_of};
+pub use resize::ResizeDisk;
 
 /// How to mount.
 #[derive(Clone, Debug)]

@@ -344,8 +344,7 @@ impl AuMap {
     /// Whether this AU holds, or will hold, our own metadata.
     #[must_use]
     pub fn is_reserved(&self, au: Au) -> bool {
-        au.0 < self.aus
-            && (self.is_checksum(au.0) || self.metadata.contains(&au.0))
+        au.0 < self.aus && (self.is_checksum(au.0) || self.metadata.contains(&au.0))
     }
 
     /// AUs of the disk, reserved ones included.

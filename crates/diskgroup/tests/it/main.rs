@@ -16,6 +16,7 @@ mod membership;
 mod model;
 mod moves;
 mod reserve;
+mod resize;
 mod rig;
 mod simulation;
 mod store;
