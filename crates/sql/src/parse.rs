@@ -2,6 +2,7 @@
 //! parser with the PostgreSQL dialect.
 
 mod disks;
+mod templates;
 
 use datafusion::sql::parser::DFParserBuilder;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -347,6 +348,9 @@ impl<'a> Cursor<'a> {
     fn group_action(&mut self) -> Result<GroupAction, Error> {
         const ALLOWED: &str = "MOUNT, DISMOUNT, ADD, DROP, RESIZE, UNDROP, RENAME, REBALANCE, \
                                SET ATTRIBUTE or CHECK";
+        if let Some(action) = self.template_action()? {
+            return Ok(action);
+        }
         if let Some(action) = self.disk_action()? {
             return Ok(action);
         }
@@ -382,7 +386,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn entry_action(&mut self, verb: &str) -> Result<GroupAction, Error> {
-        const LATER: &str = "TEMPLATE|VOLUME|USERGROUP|USER";
+        const LATER: &str = "VOLUME|USERGROUP|USER";
         if self.is_word_at(self.at, LATER) {
             let word = self.name("DIRECTORY or ALIAS")?.to_uppercase();
             return Err(Error::not_yet(format!("ALTER DISKGROUP ... {verb} {word}")));

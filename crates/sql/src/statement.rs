@@ -168,6 +168,12 @@ pub enum GroupAction {
     },
     /// `DROP FILE 'f', ...`.
     DropFile(Vec<String>),
+    /// `ADD TEMPLATE t ATTRIBUTES (...), ...`.
+    AddTemplates(Vec<TemplateClause>),
+    /// `MODIFY TEMPLATE t ATTRIBUTES (...), ...`.
+    ModifyTemplates(Vec<TemplateClause>),
+    /// `DROP TEMPLATE t, ...`.
+    DropTemplates(Vec<String>),
     /// `SET ATTRIBUTE 'n' = 'v'`.
     SetAttribute {
         /// The attribute, lower-case.
@@ -212,6 +218,23 @@ pub struct DropClause {
     pub what: Dropped,
     /// `FORCE`: the disk is not here, and what it held is made again.
     pub force: bool,
+}
+
+/// What a statement says of a template; `None` where it says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TemplateClause {
+    /// Its name, upper-case.
+    pub name: String,
+    /// `unprotected`, `mirror` or `high`.
+    pub protection: Option<String>,
+    /// `coarse` or `fine`.
+    pub striping: Option<String>,
+    /// `UNIT n`, in bytes.
+    pub unit: Option<u64>,
+    /// `CHECKSUM` or `NOCHECKSUM`.
+    pub checksums: Option<bool>,
+    /// `FAILGROUP name`; empty is `ANY FAILGROUP`.
+    pub failgroup: Option<String>,
 }
 
 /// A size that an `ALTER DISKGROUP ... RESIZE` gives to disks.

@@ -8,6 +8,7 @@ mod rebalance;
 mod report;
 mod resize;
 pub(crate) mod room;
+mod template;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,6 +45,7 @@ pub use rebalance::{Operation, POWER_DEFAULT, POWER_MAX};
 
 pub use report::{Copied, DiskInfo, FileInfo, GroupInfo, Loss, Resync, aus_of};
 pub use resize::ResizeDisk;
+pub use template::{Protection, Template, TemplateChange, TemplateWords};
 
 /// How to mount.
 #[derive(Clone, Debug)]

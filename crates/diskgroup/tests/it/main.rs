@@ -20,3 +20,4 @@ mod resize;
 mod rig;
 mod simulation;
 mod store;
+mod templates;

@@ -552,8 +552,8 @@ async fn create_file(w: &World, group: &Group) -> Option<Open> {
         let copies = rng.within(least..=(most as u64).max(least)) as u8;
         FileSpec {
             copies: Some(copies),
-            striping: if rng.one_in(5) { Striping::Fine } else { Striping::Coarse },
-            unit: if rng.coin() { 4096 } else { 8192 },
+            striping: Some(if rng.one_in(5) { Striping::Fine } else { Striping::Coarse }),
+            unit: Some(if rng.coin() { 4096 } else { 8192 }),
             checksums: Some(!rng.one_in(3)),
             ..FileSpec::new(FileType::Datafile)
         }

@@ -3,7 +3,7 @@
 use cellar_sql::parse;
 use cellar_sql::statement::{
     ChangeDisks, Command, Contents, CreateDiskgroup, DiskClause, DropClause, Dropped, GroupAction,
-    Groups, Rebalance, Redundancy, ResizeClause, Scope, Statement,
+    Groups, Rebalance, Redundancy, ResizeClause, Scope, Statement, TemplateClause,
 };
 use proptest::prelude::*;
 
@@ -102,6 +102,46 @@ fn other_storage_statements_are_read() {
         command("alter diskgroup all dismount"),
         Command::AlterDiskgroup { groups: Groups::All, .. }
     ));
+}
+
+#[test]
+fn templates_are_read() {
+    let action = |sql: &str| match command(&format!("alter diskgroup data {sql};")) {
+        Command::AlterDiskgroup { action, .. } => action,
+        other => panic!("{sql}: {other:?}"),
+    };
+    let a = TemplateClause {
+        name: "A".into(),
+        protection: Some("unprotected".into()),
+        striping: Some("fine".into()),
+        unit: Some(8192),
+        checksums: Some(false),
+        failgroup: None,
+    };
+    let b = TemplateClause {
+        name: "B".into(),
+        failgroup: Some("FG1".into()),
+        ..TemplateClause::default()
+    };
+    assert_eq!(
+        action(
+            "add template a attributes (unprotected fine unit 8k, nochecksum), b attribute \
+             (failgroup fg1)"
+        ),
+        GroupAction::AddTemplates(vec![a, b])
+    );
+    let any = TemplateClause {
+        name: "DATAFILE".into(),
+        failgroup: Some(String::new()),
+        checksums: Some(true),
+        ..TemplateClause::default()
+    };
+    assert_eq!(
+        action("modify template datafile attributes (any failgroup checksum)"),
+        GroupAction::ModifyTemplates(vec![any])
+    );
+    let names = vec!["A".to_owned(), "B".to_owned()];
+    assert_eq!(action("drop template a, b"), GroupAction::DropTemplates(names));
 }
 
 #[test]
