@@ -104,6 +104,8 @@ impl Group {
             .iter()
             .map(|p| {
                 let label = p.label(&header, LabelStatus::Member, inner.holds_catalog);
+                // It is used by this mount from the start.
+                let label = Label { lives: [inner.life, 0], ..label };
                 (Arc::clone(&p.disk.device), label)
             })
             .collect();
@@ -124,7 +126,7 @@ impl Group {
             }
             return Err(error);
         }
-        resize::label_sizes(inner, &resized).await;
+        resize::rewrite_labels(inner, resized.iter().map(|(no, _)| *no)).await;
         inner.rebalance.wake();
         Ok(())
     }
@@ -172,15 +174,19 @@ impl Group {
         let wrong = |why: String| Error::BadName { name: new.to_owned(), why };
         let new = DiskName::new(new).map_err(|e| wrong(e.to_string()))?.as_str().to_owned();
         let old = old.to_uppercase();
-        self.inner
+        let inner = &self.inner;
+        let _labels = inner.rebalance.labels.lock().await;
+        let renamed = inner
             .change(|core| {
                 let (disk, _) = core.state.disk_named(&old).ok_or_else(|| no_such_disk(&old))?;
                 if core.state.disk_named(&new).is_some() {
                     return Err(name_taken(&new));
                 }
-                Ok(((), vec![Op::DiskRename { disk, name: new.clone() }]))
+                Ok((disk, vec![Op::DiskRename { disk, name: new.clone() }]))
             })
-            .await
+            .await?;
+        resize::rewrite_labels(inner, std::iter::once(renamed)).await;
+        Ok(())
     }
 
     /// Checks the new disks of a change as far as names and sizes go.

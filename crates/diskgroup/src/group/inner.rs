@@ -396,6 +396,8 @@ pub(crate) struct Inner {
     pub holds_catalog: bool,
     /// A random number for this mount.
     pub life: u64,
+    /// The life that log records have: from the end of a dismount in order on, another one.
+    pub log_life: AtomicU64,
     pub core: Mutex<Core>,
     pub disks: Disks,
     pub log: LogShared,
@@ -451,6 +453,7 @@ impl Inner {
             read_only: parts.read_only,
             holds_catalog: parts.holds_catalog,
             life: parts.life,
+            log_life: AtomicU64::new(parts.life),
             core: Mutex::new(Core::new(parts.state, parts.space)),
             disks: Disks(ArcSwap::from_pointee(parts.disks)),
             log: LogShared::default(),

@@ -131,18 +131,17 @@ pub(super) fn begin(core: &mut Core, resized: &[Resized]) -> Vec<Op> {
     ops
 }
 
-/// Lets the labels of disks say how large they are now. One that does not take it says so after
-/// the next mount: nothing depends on it.
-pub(super) async fn label_sizes(inner: &Inner, resized: &[Resized]) {
+/// Lets the labels of disks say their names and sizes as they are now. One that is not written is
+/// right after the next mount: nothing depends on it.
+pub(super) async fn rewrite_labels(inner: &Inner, disks: impl Iterator<Item = u16>) {
     let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
-    for (no, _) in resized {
-        let (Some(disk), Some(state)) =
-            (inner.disk(*no), lock(&inner.core).state.disks.get(no).cloned())
-        else {
-            continue;
-        };
-        if disk.is_in_sync() {
-            let _ = rewrite_label(&disk, &state, patience).await;
+    for no in disks {
+        let state = lock(&inner.core).state.disks.get(&no).cloned();
+        if let (Some(disk), Some(state)) = (inner.disk(no), state)
+            && disk.is_in_sync()
+        {
+            // A failure is known to the disk itself.
+            let _ = rewrite_label(&disk, &state, None, patience).await;
         }
     }
 }
@@ -224,7 +223,7 @@ async fn cut_off(inner: &Arc<Inner>, no: u16) -> Result<(), Error> {
     }
     if told.load(Ordering::SeqCst) {
         inner.data.checksums.forget_behind(no, first_checksum_behind(inner, no));
-        label_sizes(inner, &[(no, 0)]).await;
+        rewrite_labels(inner, std::iter::once(no)).await;
         if let Some(disk) = inner.disk(no) {
             give_back(inner, &disk).await;
         }

@@ -271,7 +271,7 @@ impl Committer {
     /// enough of them do is for [`Committer::take_out_failed`] to say.
     async fn write_record(&mut self, payload: &[u8]) -> Result<bool, Fatal> {
         let epoch = lock(&self.inner.core).state.epoch;
-        let (group, life) = (self.inner.uuid, self.inner.life);
+        let (group, life) = (self.inner.uuid, self.inner.log_life.load(Ordering::SeqCst));
         let bytes_needed = (record::RECORD_HEADER + payload.len()) as u64;
         let left = LOG_BLOCKS - self.position.lsn % LOG_BLOCKS;
         let mut writes: Vec<(u64, Bytes)> = Vec::new();

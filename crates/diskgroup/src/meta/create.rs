@@ -116,6 +116,7 @@ impl Planned {
             disk_name: self.name.clone(),
             failgroup: self.failgroup.clone(),
             holds_catalog,
+            lives: [0, 0],
         }
     }
 

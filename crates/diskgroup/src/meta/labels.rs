@@ -167,17 +167,25 @@ pub(crate) async fn relabel(
     change_label(disk, patience, |label| Label { status, ..label.clone() }).await
 }
 
-/// Lets the label of a disk of a mounted group say its name and size as they are now, durably.
+/// Lets the label of a disk of a mounted group say its name and size as they are now, and with `lives`
+/// which mount uses it and which did before, durably.
 ///
 /// # Errors
 /// As [`relabel`].
 pub(crate) async fn rewrite_label(
     disk: &Disk,
     state: &DiskState,
+    lives: Option<[u64; 2]>,
     patience: Patience<'_>,
 ) -> Result<(), IoError> {
     let (disk_bytes, disk_name) = (state.bytes, state.name.clone());
-    change_label(disk, patience, |l| Label { disk_bytes, disk_name, ..l.clone() }).await
+    let rewritten = |label: &Label| Label {
+        disk_bytes,
+        disk_name,
+        lives: lives.unwrap_or(label.lives),
+        ..label.clone()
+    };
+    change_label(disk, patience, rewritten).await
 }
 
 async fn change_label(

@@ -4,10 +4,12 @@
 
 mod basic;
 mod callers;
+mod crash_points;
 mod decisive;
 mod dirty;
 mod fuzz;
 mod golden;
+mod images;
 mod inspect;
 mod labels;
 mod leaving;

@@ -60,7 +60,7 @@ pub fn spread(group: &Group) -> u64 {
     counts().max().unwrap_or(0) - counts().min().unwrap_or(0)
 }
 
-fn new_disk(rig: &mut Rig, shape: &Shape) -> NewDisk {
+pub fn new_disk(rig: &mut Rig, shape: &Shape) -> NewDisk {
     let i = rig.disks.len();
     let options = SimDiskOptions {
         size: shape.disk_bytes,
