@@ -170,6 +170,9 @@ impl Group {
         let mut committer = Committer::new(inner_too, position, members, committed, generations);
         let stop = |why: String| Error::Stopped { group: inner.name.clone(), why: why.into() };
         marks::mark(inner, position.previous_life).await;
+        // Who has no mark must be out by the very first record, or the next mount would take it for
+        // an older image; so it must be one that can be done without.
+        let missing = committer.with_unmarked(missing).map_err(stop)?;
         committer.catch_up(lagging).await;
         dirty.level(inner).await;
         committer.new_epoch(&missing, force).await.map_err(stop)?;
