@@ -65,19 +65,30 @@ impl FileRuntime {
     }
 
     /// Waits until everyone has left who is inside now; those who come meanwhile are let in. After
-    /// this nobody uses what he could only have learned before.
+    /// this nobody uses what he could only have learned before. Callers that come while one waits
+    /// share the next turn.
     pub async fn turn_over(&self) {
+        // A turn that begins from here on sees whoever is inside now.
+        let wanted = lock(&self.gate.state).begun + 1;
         let _one_at_a_time = self.gate.turning.lock().await;
-        let before = {
+        let (before, this) = {
             let mut state = lock(&self.gate.state);
+            if state.ended >= wanted {
+                return;
+            }
             let before = state.turn;
             state.turn = 1 - before;
-            before
+            state.begun += 1;
+            (before, state.begun)
         };
         loop {
             let listener = self.gate.moved.listen();
-            if lock(&self.gate.state).inside[before] == 0 {
-                return;
+            {
+                let mut state = lock(&self.gate.state);
+                if state.inside[before] == 0 {
+                    state.ended = this;
+                    return;
+                }
             }
             listener.await;
         }
@@ -181,6 +192,9 @@ struct GateState {
     inside: [usize; 2],
     /// The turn of those who come now.
     turn: usize,
+    /// Turns that began, and the newest that came to its end.
+    begun: u64,
+    ended: u64,
     closed: bool,
     gone: bool,
 }

@@ -179,7 +179,7 @@ impl Group {
     }
 
     /// Checks the new disks of a change as far as names and sizes go.
-    fn plan_new(&self, change: &AlterDisks) -> Result<Vec<Planned>, Error> {
+    pub(super) fn plan_new(&self, change: &AlterDisks) -> Result<Vec<Planned>, Error> {
         let inner = &self.inner;
         let (taken, names) = {
             let core = lock(&inner.core);
@@ -223,7 +223,10 @@ fn no_such_disk(name: &str) -> Error {
 }
 
 /// The numbers of the disks to be dropped, and what becomes of each.
-fn dropped(state: &GroupState, wanted: &[DropDisk]) -> Result<Vec<(u16, DiskStatus)>, Error> {
+pub(super) fn dropped(
+    state: &GroupState,
+    wanted: &[DropDisk],
+) -> Result<Vec<(u16, DiskStatus)>, Error> {
     let mut out: Vec<(u16, DiskStatus)> = Vec::new();
     for DropDisk { name, force } in wanted {
         let name = name.to_uppercase();
@@ -255,7 +258,7 @@ fn dropped(state: &GroupState, wanted: &[DropDisk]) -> Result<Vec<(u16, DiskStat
 }
 
 /// The group as it will be once the disks have joined and are leaving, before anything moved.
-fn after(core: &Core, planned: &[Planned], dropped: &[(u16, DiskStatus)]) -> Snapshot {
+pub(super) fn after(core: &Core, planned: &[Planned], dropped: &[(u16, DiskStatus)]) -> Snapshot {
     let mut snapshot = Snapshot::of(core);
     let au_size = u64::from(core.state.header.au_size);
     for (no, status) in dropped {
@@ -278,7 +281,7 @@ fn after(core: &Core, planned: &[Planned], dropped: &[(u16, DiskStatus)]) -> Sna
     snapshot
 }
 
-fn work(snapshot: &Snapshot, au_size: u64) -> Work {
+pub(super) fn work(snapshot: &Snapshot, au_size: u64) -> Work {
     let input = snapshot.input();
     let plan = plan(&input);
     let forecast = plan.forecast(&input);

@@ -6,6 +6,7 @@ mod basic;
 mod callers;
 mod decisive;
 mod dirty;
+mod forecast;
 mod fuzz;
 mod golden;
 mod inspect;
