@@ -4,6 +4,7 @@ mod cp;
 mod files;
 mod groups;
 mod iostat;
+mod migrate;
 mod table;
 mod work;
 
@@ -23,14 +24,16 @@ pub use work::left_running;
 
 /// Arguments of `asm`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Commands: lsdg lsdsk lsattr lsop rebal iostat ls du find mkdir rm cp
+#[command(
+    after_help = "Commands: lsdg lsdsk lsattr lsop rebal migrate iostat ls du find mkdir rm cp
 Each has its own help: cellar asm ls --help
 
 Examples:
   cellar asm cellar-demo lsdg                    room, and what may fail
   cellar asm cellar-demo ls -l '+DATA/*'
   cellar asm cellar-demo cp trips.csv +DATA/in/trips.csv
-  cellar asm cellar-demo iostat --sizes -G DATA")]
+  cellar asm cellar-demo iostat --sizes -G DATA"
+)]
 pub struct Args {
     /// For people or for a program.
     #[arg(long, value_enum)]
@@ -56,6 +59,7 @@ impl Args {
             | Command::Ls(_)
             | Command::Du(_)
             | Command::Find(_) => true,
+            Command::Migrate(args) => args.only_looks(),
             Command::Lsop(_)
             | Command::Rebal(_)
             | Command::Iostat(_)
@@ -105,6 +109,13 @@ enum Command {
     #[command(after_help = "Examples:\n  cellar asm rebal --power 8 --wait
   cellar asm rebal DATA --power 0       stops it")]
     Rebal(work::Rebal),
+    /// The data of some disks to others, online; how long it takes is told first
+    #[command(
+        after_help = "Examples:\n  cellar asm migrate --from OLD --to '/dev/disk/by-id/NEW*' \
+                      --within 24h --plan\n  cellar asm migrate --from 'OLD*' --to a,b,c \
+                      --disk-size 100G"
+    )]
+    Migrate(migrate::Migrate),
     /// What the disks did, once or every so many seconds
     #[command(after_help = "Examples:\n  cellar asm iostat -t -e\n  cellar asm iostat --sizes 5")]
     Iostat(iostat::Iostat),
@@ -158,6 +169,7 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
         Command::Lsattr(args) => groups::lsattr(&args, database, show),
         Command::Lsop(_) => work::lsop(database, place, show).await,
         Command::Rebal(args) => work::rebal(&args, database, place, show).await,
+        Command::Migrate(args) => migrate::run(&args, database, place, show).await,
         Command::Iostat(args) => iostat::run(&args, database, place, show).await,
         Command::Ls(args) => files::ls(&args, database, show),
         Command::Du(args) => files::du(&args, database, show),

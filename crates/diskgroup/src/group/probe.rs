@@ -342,7 +342,7 @@ impl Probe {
         let count = self.moves.len() as u64;
         // The golden ratio: wherever it stops, what was tried lies evenly over the plan.
         let jump = (turn / NEIGHBOURS).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let start = (u128::from(jump) * u128::from(count) >> 64) as u64;
+        let start = ((u128::from(jump) * u128::from(count)) >> 64) as u64;
         &self.moves[((start + turn % NEIGHBOURS) % count) as usize]
     }
 
