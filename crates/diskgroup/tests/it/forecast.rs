@@ -133,24 +133,6 @@ fn run(case: &Case) -> Seen {
             let part = (operation.done as f64 + operation.part) / total;
             if let Some(left) = operation.left.filter(|_| (0.1..0.9).contains(&part)) {
                 said.push((part, env.now(), left));
-                if std::env::var("TRACE").is_ok_and(|t| case.name.contains(&t)) {
-                    println!(
-                        "{:.3} s: done {} part {:.1} in flight {} left {:?} {:?}",
-                        env.now().since(began).as_secs_f64(),
-                        operation.done,
-                        operation.part,
-                        operation.actual,
-                        left,
-                        group
-                            .disks()
-                            .iter()
-                            .map(|d| (
-                                d.counters["bytes_read"] >> 20,
-                                d.counters["bytes_written"] >> 20
-                            ))
-                            .collect::<Vec<_>>()
-                    );
-                }
             }
             env.sleep(Duration::from_millis(37)).await;
         }
@@ -198,7 +180,6 @@ fn a_probe_foretells_the_time_and_the_estimate_on_the_way_is_true() {
             drop: &["DATA_0001"],
             file_mb: 400,
             power: 8,
-            ..one_to_three
         },
         Case { ..one_to_three },
     ];
