@@ -22,7 +22,8 @@ pub use error::Error;
 pub use group::{
     AlterDisks, Copied, DiskInfo, DropDisk, File, FileInfo, FileSpec, Group, GroupInfo, Listed,
     Loss, MountOptions, Operation, POWER_DEFAULT, POWER_FULL, POWER_MAX, ProbeSpec, ProbeTarget,
-    PublishIf, Rates, Resync, Work, aus_of, is_proven,
+    Protection, PublishIf, Rates, ResizeDisk, Resync, Template, TemplateChange, TemplateWords,
+    Work, aus_of, is_proven,
 };
 pub use inspect::{Inspection, inspect};
 pub use meta::create::{CreateGroup, NewDisk, create};

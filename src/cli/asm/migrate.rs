@@ -197,7 +197,8 @@ fn wanted(args: &Migrate, database: &Database) -> Result<Wanted, Fault> {
     let drop = from
         .iter()
         .map(|disk| DropRequest { target: DropTarget::Disk(disk.name.clone()), force: false });
-    let request = ChangeRequest { add, drop: drop.collect(), power: args.power };
+    let request =
+        ChangeRequest { add, drop: drop.collect(), power: args.power, ..ChangeRequest::default() };
     Ok(Wanted { mounted, from, stay, request })
 }
 

@@ -21,7 +21,7 @@ use crate::data::write::checksums_of;
 use crate::disk::{Disk, DiskIdentity, lock};
 use crate::error::Error;
 use crate::group::Group;
-use crate::group::disks::{AlterDisks, after, dropped, work};
+use crate::group::disks::{AlterDisks, Leave, after, work};
 use crate::group::inner::Inner;
 use crate::group::rebalance::{POWER_FULL, Throttle, WORKERS_MAX, spread_out};
 use crate::meta::create::check_label;
@@ -144,8 +144,8 @@ impl Group {
         }
         let snapshot = {
             let core = lock(&inner.core);
-            let dropped = dropped(&core.state, &change.drop)?;
-            after(&core, &planned, &dropped)
+            let leave = Leave::of(inner, &core.state, change, false)?;
+            after(&core, &planned, &leave)
         };
         let mut plan = work(&snapshot, inner.au_size).plan;
         spread_out(&mut plan);

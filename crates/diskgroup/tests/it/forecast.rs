@@ -112,6 +112,7 @@ fn run(case: &Case) -> Seen {
             add: added.clone().map(|i| machine.new_disk(i)).collect(),
             drop: case.drop.iter().map(drop_one).collect(),
             power: Some(case.power),
+            ..AlterDisks::default()
         };
         let targets = added.map(|i| ProbeTarget::Itself(Arc::clone(&machine.devices[i])));
         let spec = ProbeSpec {

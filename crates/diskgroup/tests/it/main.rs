@@ -4,11 +4,13 @@
 
 mod basic;
 mod callers;
+mod crash_points;
 mod decisive;
 mod dirty;
 mod forecast;
 mod fuzz;
 mod golden;
+mod images;
 mod inspect;
 mod labels;
 mod leaving;
@@ -17,6 +19,8 @@ mod membership;
 mod model;
 mod moves;
 mod reserve;
+mod resize;
 mod rig;
 mod simulation;
 mod store;
+mod templates;

@@ -164,7 +164,8 @@ impl Database {
                 }
             });
         }
-        let new: Vec<(Arc<dyn Device>, u64)> = scratch.iter().map(|s| (s.device(), size)).collect();
+        let new: Vec<(Arc<dyn Device>, std::ops::Range<u64>)> =
+            scratch.iter().map(|s| (s.device(), 0..size)).collect();
         prewrite_all(&new, size * new.len() as u64, &|_, _| {}).await?;
         Ok((targets, scratch))
     }

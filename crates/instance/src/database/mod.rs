@@ -6,6 +6,7 @@ mod foretell;
 mod groups;
 mod identity;
 mod init;
+mod resize;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,6 +32,7 @@ use find::{Found, find_labelled};
 pub use foretell::{Explained, Known, PROBE_TIME};
 pub use groups::{DiskRequest, GroupRequest};
 pub use init::{InitDisk, InitSpec, Progress, init};
+pub use resize::{ResizeRequest, ResizeTarget};
 
 /// The number of a mount that cannot show that nothing newer exists elsewhere: FORCE helps.
 const NOT_PROVEN: u32 = 15063;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cellar_instance::database::{
     ChangeRequest, Changed, Database, DropRequest, DropTarget, Explained, Mounted, PROBE_TIME,
+    ResizeRequest, ResizeTarget,
 };
 use cellar_instance::diskgroup::names::DiskName;
 use cellar_instance::diskgroup::space::plan::Lack;
@@ -92,6 +93,7 @@ impl InstanceHost {
         };
         part(changed.added.len(), "added");
         part(changed.dropped.len(), "being dropped");
+        part(changed.resized.len(), "resized");
         let told = format!("{}; {}", parts.join(", "), self.moves(&changed));
         self.waited(mounted, change.rebalance, told).await
     }
@@ -199,9 +201,18 @@ fn request_of(change: ChangeDisks) -> ChangeRequest {
         },
         force: clause.force,
     });
+    let resize = change.resize.into_iter().map(|clause| ResizeRequest {
+        target: match clause.what {
+            None => ResizeTarget::All,
+            Some(Dropped::Disk(name)) => ResizeTarget::Disk(name),
+            Some(Dropped::FailGroup(name)) => ResizeTarget::FailGroup(name),
+        },
+        size: clause.size,
+    });
     ChangeRequest {
         add: change.add.into_iter().map(disk_request).collect(),
         drop: drop.collect(),
+        resize: resize.collect(),
         power: change.rebalance.power,
     }
 }
