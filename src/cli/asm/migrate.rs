@@ -114,10 +114,9 @@ pub async fn run(
     let explained = match args.no_probe {
         true => database.inner.explain_work(&group, &wanted.request)?,
         false => {
-            let probing = Progress::new("tried", 1, show.format == Format::Json);
-            let foretold = database.inner.foretell_work(&group, &wanted.request, args.probe).await;
-            probing.finish();
-            foretold?
+            let time = in_words(args.probe);
+            output::notice(&format!("Both sides are tried for {time}; nothing changes."));
+            database.inner.foretell_work(&group, &wanted.request, args.probe).await?
         }
     };
     let verdict = Verdict::of(args, database, &wanted, &explained)?;

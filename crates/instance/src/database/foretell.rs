@@ -5,7 +5,7 @@
 //! and removed. Where nothing may be tried, what was moved since the database was opened tells.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -149,7 +149,7 @@ impl Database {
 
     /// What the writing to each new disk is tried on. The scratch files among them are gone when
     /// what is given back is dropped.
-    async fn targets(&self, joining: &[Joining]) -> Result<(Vec<ProbeTarget>, Vec<OpenDisk>)> {
+    async fn targets(&self, joining: &[Joining]) -> Result<(Vec<ProbeTarget>, Vec<Scratch>)> {
         let size = (SCRATCH / joining.len().max(1) as u64).max(4 << 20) >> 20 << 20;
         let (mut targets, mut scratch) = (Vec::new(), Vec::new());
         for j in joining {
@@ -158,27 +158,44 @@ impl Database {
                 None => {
                     let beside = j.path.parent().unwrap_or(Path::new("."));
                     let open = self.scratch(beside, size)?;
-                    let device = open.device();
+                    let device = open.open.device();
                     scratch.push(open);
                     ProbeTarget::Scratch(device)
                 }
             });
         }
         let new: Vec<(Arc<dyn Device>, std::ops::Range<u64>)> =
-            scratch.iter().map(|s| (s.device(), 0..size)).collect();
+            scratch.iter().map(|s| (s.open.device(), 0..size)).collect();
         prewrite_all(&new, size * new.len() as u64, &|_, _| {}).await?;
         Ok((targets, scratch))
     }
 
-    /// A file without a name.
-    fn scratch(&self, directory: &Path, size: u64) -> Result<OpenDisk> {
+    /// A file that nobody needs.
+    fn scratch(&self, directory: &Path, size: u64) -> Result<Scratch> {
         let path = directory.join(format!(".cellar-probe-{:016x}", self.env().random()));
         let made = make_file(&path, size)?;
         // The lock of a disk is its own.
         drop(made);
-        let open = self.disks.open(&path, true);
-        let _ = std::fs::remove_file(&path);
-        open
+        match self.disks.open(&path, true) {
+            Ok(open) => Ok(Scratch { open, path }),
+            Err(error) => {
+                let _ = std::fs::remove_file(&path);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// A scratch file. It keeps its name while it is used: a disk whose name is gone counts as gone.
+struct Scratch {
+    open: OpenDisk,
+    path: PathBuf,
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is left of it is of no use to anybody, and does no harm.
+        let _ = std::fs::remove_file(&self.path);
     }
 }
 

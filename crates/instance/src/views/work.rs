@@ -79,13 +79,14 @@ fn times(explained: &Explained) -> Vec<WorkRow> {
     rows
 }
 
-/// `12 s`, `7 min`, `3 h 05`, `2 d 4 h`.
+/// `1.2 s`, `12 s`, `7 min`, `3 h 05`, `2 d 4 h`.
 #[must_use]
 pub fn in_words(time: Duration) -> String {
     let seconds = time.as_secs_f64().ceil() as u64;
     let minutes = seconds.div_ceil(60);
     match seconds {
-        0..120 => format!("{seconds} s"),
+        0..10 => format!("{:.1} s", time.as_secs_f64()),
+        10..120 => format!("{seconds} s"),
         120..7200 => format!("{minutes} min"),
         7200..172_800 => format!("{} h {:02}", minutes / 60, minutes % 60),
         _ => format!("{} d {} h", minutes / 1440, minutes % 1440 / 60),
