@@ -426,8 +426,11 @@ impl Told<'_> {
         let from: Vec<String> = self.wanted.from.iter().map(|d| d.name.clone()).collect();
         let losses = &self.explained.losses;
         if self.explained.info.redundancy == Redundancy::External {
-            let from = names(&from);
-            return format!("external redundancy, one copy: {from} failing on the way loses data");
+            let one = if from.len() > 2 { "one of " } else { "" };
+            let from = names(&from).replace(" and ", " or ");
+            return format!(
+                "external redundancy, one copy: {one}{from} failing on the way loses data"
+            );
         }
         let critical: Vec<String> =
             losses.iter().filter(|l| !l.is_harmless()).map(|l| l.failgroup.clone()).collect();
@@ -436,7 +439,7 @@ impl Told<'_> {
             true => format!("{copies} copies: any one disk may fail on the way, nothing is lost"),
             false => format!(
                 "{copies} copies, not all of them here: {} failing on the way loses data",
-                names(&critical)
+                names(&critical).replace(" and ", " or ")
             ),
         }
     }
