@@ -4,6 +4,7 @@ mod disks;
 mod files;
 mod handle;
 pub(crate) mod inner;
+mod meter;
 mod probe;
 mod rebalance;
 mod report;

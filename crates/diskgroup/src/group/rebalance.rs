@@ -18,6 +18,7 @@ use crate::data::relocate::{self, Moved, Pace};
 use crate::disk::lock;
 use crate::error::Error;
 use crate::group::inner::{Core, Inner};
+use crate::group::meter::Meter;
 use crate::group::resize;
 use crate::meta::labels::{Patience, relabel};
 use crate::on_disk::label::LabelStatus;
@@ -92,30 +93,15 @@ struct Progress {
     error: Option<Error>,
 }
 
-/// The clock of the rate: set when the first move is done, until when as many as the power allows
-/// have come on their way; and anew when the power changes.
-#[derive(Clone, Copy)]
-struct Meter {
-    since: Instant,
-    /// Bytes that were moved by then.
-    at: u64,
-    power: u32,
-    /// Whether the first move is done.
-    settled: bool,
-}
-
 impl Progress {
     /// Bytes moved, those of moves on their way among them.
     fn bytes(&self, au_size: u64) -> u64 {
         self.done * au_size + self.part
     }
 
-    /// Bytes a second since the clock was set, if that is known of `power`.
+    /// Bytes a second of late, if that is known of `power`.
     fn rate(&self, au_size: u64, power: u32, now: Instant) -> Option<f64> {
-        let meter = self.meter.filter(|meter| meter.power == power)?;
-        let bytes = self.bytes(au_size).saturating_sub(meter.at);
-        let seconds = now.since(meter.since).as_secs_f64();
-        (bytes > 0 && seconds > 0.0).then(|| bytes as f64 / seconds)
+        self.meter.filter(|meter| meter.power == power)?.rate(now, self.bytes(au_size))
     }
 }
 
@@ -169,12 +155,12 @@ impl Rebalance {
     fn stop_meter(&self, au_size: u64, now: Instant) {
         let mut progress = lock(&self.progress);
         let Some(meter) = progress.meter.take() else { return };
-        let bytes = progress.bytes(au_size).saturating_sub(meter.at);
+        let (bytes, took) = meter.all(now, progress.bytes(au_size));
         if bytes > 0 {
             let mut made = lock(&self.made);
             let (all, time) = made.entry(meter.power).or_default();
             *all += bytes as f64;
-            *time += now.since(meter.since);
+            *time += took;
         }
     }
 
@@ -185,8 +171,8 @@ impl Rebalance {
         }
         self.stop_meter(au_size, now);
         let mut progress = lock(&self.progress);
-        let at = progress.bytes(au_size);
-        progress.meter = Some(Meter { since: now, at, power, settled: false });
+        let bytes = progress.bytes(au_size);
+        progress.meter = Some(Meter::new(power, now, bytes));
     }
 
     pub fn open(&self) {
@@ -277,9 +263,9 @@ impl<'a> Throttle<'a> {
         let mut progress = lock(&self.inner.rebalance.progress);
         progress.part -= told;
         progress.done += u64::from(moved);
-        let at = progress.bytes(au_size);
-        if let Some(meter) = progress.meter.as_mut().filter(|meter| moved && !meter.settled) {
-            (meter.since, meter.at, meter.settled) = (now, at, true);
+        let bytes = progress.bytes(au_size);
+        if let Some(meter) = progress.meter.as_mut().filter(|_| moved) {
+            meter.moved(now, bytes);
         }
     }
 }

@@ -162,7 +162,7 @@ fn a_probe_foretells_the_time_and_the_estimate_on_the_way_is_true() {
     };
     let cases = [
         Case { power: 4, ..one_to_three },
-        Case { power: 11, ..one_to_three },
+        Case { power: 11, file_mb: 360, ..one_to_three },
         Case { name: "slow targets", speeds: &[100, 10, 10], power: 4, ..one_to_three },
         Case {
             name: "mirrored, one more",
