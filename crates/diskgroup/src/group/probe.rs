@@ -293,12 +293,13 @@ impl Probe {
     async fn rates(self: &Arc<Self>, spec: &ProbeSpec) -> Rates {
         let began = self.inner.env.now();
         let time = spec.time / (spec.powers.len() as u32 + 2);
-        let reading = self.phase(Part::Read, POWER_FULL, time).await;
-        let writing = self.phase(Part::Write, POWER_FULL, time).await;
         let mut by_power = Vec::new();
+        // From the gentlest on: what a device still has to do after much writing slows what follows.
         for power in &spec.powers {
             by_power.push((*power, self.phase(Part::Move, *power, time).await));
         }
+        let reading = self.phase(Part::Read, POWER_FULL, time).await;
+        let writing = self.phase(Part::Write, POWER_FULL, time).await;
         Rates { by_power, reading, writing, took: self.inner.env.now().since(began) }
     }
 
