@@ -318,6 +318,9 @@ impl Told<'_> {
         if let Some(limit) = &self.args.within {
             text.push_str(&output::labelled(&limit.text, &self.in_time(limit)));
         }
+        if self.verdict.lacking > 0 {
+            return text;
+        }
         text.push_str(&output::labelled("Steps", &self.steps()));
         text.push_str(&output::labelled("Risk", &self.risk()));
         if self.args.plan && self.verdict.is_good() {
@@ -334,7 +337,8 @@ impl Told<'_> {
     }
 
     fn movement(&self) -> String {
-        let (bytes, aus) = (self.explained.bytes(), self.explained.work.plan.moves.len() as u64);
+        let bytes = self.explained.bytes() + self.verdict.lacking;
+        let aus = bytes / self.explained.work.au_size;
         let from: Vec<u64> = self.wanted.from.iter().map(|d| d.bytes).collect();
         let to: Vec<u64> = self.targets().iter().map(|(_, bytes)| *bytes).collect();
         let fits = match self.verdict.lacking {
