@@ -116,7 +116,7 @@ fn may_die(explained: &Explained) -> String {
         (0, 0, 2..) => format!("any one of {}", forecast.failgroups),
         _ => "none".to_owned(),
     };
-    format!("till the end {now}, then {after}")
+    format!("{now}, then {after}")
 }
 
 fn line(item: &'static str, note: impl Into<String>) -> WorkRow {
@@ -150,7 +150,7 @@ fn on_disk(
 fn read_from(explained: &Explained, disk: &DiskPlan) -> Option<WorkRow> {
     let state = explained.disks.get(&disk.disk.0).map(|(_, state)| *state);
     let note = match (state, disk.after) {
-        (Some("DROPPING" | "HUNG"), 0) => Some("leaves; then FORMER: may be unplugged".to_owned()),
+        (Some("DROPPING" | "HUNG"), 0) => Some("leaves; FORMER: may be unplugged".to_owned()),
         (Some("DROPPING" | "HUNG"), left) => Some(format!("{left} AU have nowhere to go")),
         _ if disk.outgoing == 0 => return None,
         _ => None,
@@ -165,7 +165,7 @@ fn all_moves(explained: &Explained) -> WorkRow {
     let note = match (again, plan.minimum) {
         (0, least) if least == moves => "the least possible".to_owned(),
         (0, least) => format!("the least possible is {least}"),
-        _ => format!("{again} of them made again from other copies"),
+        _ => format!("{again} made again from other copies"),
     };
     WorkRow { au: Some(moves), mb: Some(mb(explained, moves)), ..line("move in all", note) }
 }
@@ -180,7 +180,7 @@ fn room(explained: &Explained) -> Vec<WorkRow> {
     let safe = |item, mb, can_restore| match can_restore {
         true if mb < 0 => WorkRow { mb: Some(mb), ..line(item, "too much to mirror all again") },
         true => WorkRow { mb: Some(mb), ..line(item, "so that all can be mirrored again") },
-        false => line(item, "after a loss none can be mirrored again"),
+        false => line(item, "a loss cannot be mirrored again"),
     };
     let now = i64::try_from(info.writable_mb).unwrap_or(i64::MAX);
     let after = mb(explained, forecast.writable.get(at).copied().unwrap_or(0));
