@@ -4,6 +4,8 @@ mod disks;
 mod files;
 mod handle;
 pub(crate) mod inner;
+mod meter;
+mod probe;
 mod rebalance;
 mod report;
 mod resize;
@@ -42,7 +44,8 @@ pub(crate) use files::check_attributes;
 pub(crate) use files::parts_of;
 pub use files::{FileSpec, Listed, PublishIf};
 pub use handle::File;
-pub use rebalance::{Operation, POWER_DEFAULT, POWER_MAX};
+pub use probe::{ProbeSpec, ProbeTarget, Rates};
+pub use rebalance::{Operation, POWER_DEFAULT, POWER_FULL, POWER_MAX};
 
 pub use report::{Copied, DiskInfo, FileInfo, GroupInfo, Loss, Resync, aus_of};
 pub use resize::ResizeDisk;
