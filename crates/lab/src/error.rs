@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// An option that will not do.
-    #[error("{name} {value} will not do: {allowed}")]
+    #[error("--{name} {value} will not do: allowed is {allowed}")]
     Option {
         /// Its name.
         name: &'static str,

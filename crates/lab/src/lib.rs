@@ -18,6 +18,8 @@
 //! ```
 
 mod error;
+pub mod experiment;
+mod json;
 mod load;
 mod meter;
 pub mod multi_disk;
@@ -27,7 +29,11 @@ mod run;
 mod text;
 
 pub use error::LabError;
+pub use experiment::{Asked, Experiment, OptionSpec, Request, Words};
 pub use load::{DiskUse, Sample};
 pub use meter::Meter;
 pub use place::Place;
-pub use run::{Arm, Column, DepthRow, Head, Machine, Noise, Raw, Run, Verdict, verdict};
+pub use run::{
+    Arm, Column, Figures, Head, Machine, Noise, Raw, Run, Table, TableRow, Verdict, settings_hash,
+    verdict,
+};

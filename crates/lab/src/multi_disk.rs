@@ -4,18 +4,22 @@
 //! "ASM multi-disk performance" (Pythian, 2006), in the way Cellar reads, and at queue depths from
 //! 1 to 64.
 
+use std::collections::BTreeMap;
+
 mod answer;
 
 pub use self::answer::report;
 
 use crate::error::LabError;
-use crate::load::{Bench, Load, SPARE, STEP};
+use crate::experiment::{Experiment, OptionSpec, Request, Words};
+use crate::load::{Bench, Load, SPARE, STEP, Sample};
 use crate::place::{Model, Place};
 use crate::preset::Preset;
-use crate::run::{Column, Raw};
+use crate::run::{Column, Raw, Run};
 
 /// The name of the experiment.
 pub const NAME: &str = "multi-disk";
+const QUESTION: &str = "Is a scan over two disks twice as fast as over one, or slower?";
 
 /// Reads in flight for each disk, in a scan as Cellar does it.
 const SCAN_DEPTH: usize = 32;
@@ -51,23 +55,95 @@ impl Options {
         Options { rounds: 5, ..Options::default() }
     }
 
+    fn read(words: Words<'_>, here: bool) -> Result<Options, LabError> {
+        let base = if here { Options::here() } else { Options::default() };
+        let rounds = words.number("rounds", u64::from(base.rounds), ROUNDS)?;
+        let options = Options {
+            file_bytes: words.size("size", base.file_bytes, SIZE)?,
+            au_size: words.size("au-size", base.au_size, AU_SIZE)?,
+            rounds: u32::try_from(rounds).unwrap_or(u32::MAX),
+            seed: words.number("seed", base.seed, SEED)?,
+            ..base
+        };
+        options.check()?;
+        Ok(options)
+    }
+
     fn check(&self) -> Result<(), LabError> {
         let refuse = |name, value: u64, allowed| {
             Err(LabError::Option { name, value: value.to_string(), allowed })
         };
         if self.file_bytes < 64 << 20 || !self.file_bytes.is_multiple_of(8 << 20) {
-            return refuse("file size", self.file_bytes, "a multiple of 8 MiB, at least 64 MiB");
+            return refuse("size", self.file_bytes, SIZE);
         }
         if !self.au_size.is_power_of_two() || !(1 << 20..=64 << 20).contains(&self.au_size) {
-            return refuse("AU size", self.au_size, "1, 2, 4, 8, 16, 32 or 64 MiB");
+            return refuse("au-size", self.au_size, AU_SIZE);
         }
         if !(1..=1000).contains(&self.rounds) {
-            return refuse("rounds", u64::from(self.rounds), "1 to 1000");
+            return refuse("rounds", u64::from(self.rounds), ROUNDS);
         }
         if !(1..=1_000_000).contains(&self.random_reads) {
-            return refuse("random reads", self.random_reads, "1 to 1000000");
+            return refuse("random-reads", self.random_reads, "1 to 1000000");
         }
         Ok(())
+    }
+}
+
+/// `multi-disk` for the command line.
+pub struct MultiDisk;
+
+const SIZE: &str = "a multiple of 8 MiB, at least 64 MiB";
+const AU_SIZE: &str = "1, 2, 4, 8, 16, 32 or 64 MiB";
+const ROUNDS: &str = "1 to 1000";
+const SEED: &str = "a number";
+
+impl Experiment for MultiDisk {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn question(&self) -> &'static str {
+        QUESTION
+    }
+
+    fn examples(&self) -> &'static str {
+        "  cellar lab run multi-disk                     a model of 2006, in seconds
+  cellar lab run multi-disk --dir /srv          scratch files beside it"
+    }
+
+    fn options(&self) -> &'static [OptionSpec] {
+        const fn option(
+            name: &'static str,
+            value: &'static str,
+            default: &'static str,
+            help: &'static str,
+        ) -> OptionSpec {
+            OptionSpec { name, value, help, default }
+        }
+        const {
+            &[
+                option("size", "SIZE", "512M", "The file that is read"),
+                option("au-size", "SIZE", "1M", "The allocation unit: 1M to 64M"),
+                option("rounds", "N", "5; of a model 1", "Rounds, interleaved"),
+                option("seed", "N", "4", "Decides the places of random reads"),
+            ]
+        }
+    }
+
+    fn run(&self, request: &Request<'_>) -> Result<Run, LabError> {
+        let options = Options::read(request.words(), request.asked.dir.is_some())?;
+        let model = model(crate::preset::FC_LUN_2006, &options)?;
+        #[cfg(feature = "real")]
+        let here = match &request.asked.dir {
+            Some(dir) => {
+                Some(measure(&crate::place::Here::files(request.runtime, dir, None), &options)?)
+            }
+            None => None,
+        };
+        #[cfg(not(feature = "real"))]
+        let here = None;
+        let run = report(request.head.clone(), &options, Some(model), here);
+        Ok(Run { asked: request.asked.clone(), ..run })
     }
 }
 
@@ -157,8 +233,10 @@ pub fn model(preset: Preset, options: &Options) -> Result<Measured, LabError> {
     if let Some(ahead) = &mut plain.shape.read_ahead {
         ahead.hit_latency = ahead.miss_latency;
         let raw = rows(&Model::new(plain), options, &ARMS[..1], &[], false)?;
-        let rate =
-            |disks| raw.iter().find(|r| r.disks == disks).map_or(0.0, |r| r.sample.mb_per_second());
+        let rate = |disks| {
+            let row = raw.iter().find(|r| r.layout == layout_name(disks));
+            row.and_then(|r| r.sample.as_ref()).map_or(0.0, Sample::mb_per_second)
+        };
         measured.no_prefetch = Some(LAYOUTS.map(rate));
     }
     Ok(measured)
@@ -199,7 +277,15 @@ fn rows<P: Place>(
     for round in 1..=options.rounds {
         let mut measure = |disks: usize, bench: &Bench, arm: String, load| {
             let sample = place.run(bench.measure(load))?;
-            raw.push(Raw { column: place.column(), round, disks, arm, sample });
+            raw.push(Raw {
+                column: place.column(),
+                round,
+                layout: layout_name(disks),
+                arm,
+                sample: Some(sample),
+                figures: BTreeMap::new(),
+                notes: BTreeMap::new(),
+            });
             Ok::<_, LabError>(())
         };
         for arm in arms {
@@ -224,6 +310,13 @@ fn rows<P: Place>(
         place.run(bench.close())?;
     }
     Ok(raw)
+}
+
+fn layout_name(disks: usize) -> String {
+    match disks {
+        1 => "1 disk".to_owned(),
+        n => format!("{n} disks"),
+    }
 }
 
 fn depth_name(depth: usize) -> String {

@@ -2,16 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use super::{ARMS, ArmSpec, DEPTHS, LAYOUTS, Measured, NAME, Options, SCAN_DEPTH, depth_name};
+use super::{
+    ARMS, ArmSpec, DEPTHS, LAYOUTS, Measured, NAME, Options, QUESTION, SCAN_DEPTH, depth_name,
+    layout_name,
+};
+use crate::experiment::Asked;
 use crate::load::{DiskUse, Sample};
-use crate::run::{Arm, Column, DepthRow, Head, Noise, Run, Verdict, settings_hash, verdict};
+use crate::run::{
+    Arm, Column, Figures, Head, Noise, Run, Table, TableRow, Verdict, settings_hash, verdict,
+};
 
 /// Enough of the best rate for more depth to be of no use.
 const ENOUGH: f64 = 0.97;
 
 impl Measured {
     fn samples(&self, arm: &str, disks: usize) -> impl Iterator<Item = &Sample> {
-        self.raw.iter().filter(move |r| r.arm == arm && r.disks == disks).map(|r| &r.sample)
+        let layout = layout_name(disks);
+        self.raw
+            .iter()
+            .filter(move |r| r.arm == arm && r.layout == layout)
+            .filter_map(|r| r.sample.as_ref())
     }
 
     /// MB/s of each round.
@@ -21,6 +31,10 @@ impl Measured {
 
     fn pair(&self, arm: &str) -> [f64; 2] {
         LAYOUTS.map(|disks| median(self.rates(arm, disks)))
+    }
+
+    fn figures(&self, arm: &str) -> Figures {
+        self.pair(arm).map(Some).into()
     }
 
     fn depth(&self) -> Vec<DepthRow> {
@@ -94,7 +108,7 @@ pub fn report(
     let rows = if here.is_some() { &depth_here } else { &depth_model };
     Run {
         experiment: NAME.to_owned(),
-        question: "Is a scan over two disks twice as fast as over one, or slower?".to_owned(),
+        question: QUESTION.to_owned(),
         source: "C. Kutrovsky, \"ASM multi-disk performance\", Pythian, 2006".to_owned(),
         head,
         disks: [&model, &here]
@@ -104,15 +118,60 @@ pub fn report(
             .collect(),
         settings_hash: settings_hash(&settings),
         settings,
-        layouts: ["1 disk".to_owned(), "2 disks".to_owned()],
+        method: method(options),
+        details: Vec::new(),
+        layouts: LAYOUTS.map(layout_name).into(),
+        ratio: "two disks over one".to_owned(),
+        asked: Asked::default(),
         finding: finding(main, &arms, rows),
         remarks: remarks(main, model.as_ref(), &arms),
         arms,
-        depth_model,
-        depth_here,
+        tables: [(Column::Model, &depth_model), (Column::Here, &depth_here)]
+            .into_iter()
+            .filter(|(_, rows)| !rows.is_empty())
+            .map(|(column, rows)| table(column, rows))
+            .collect(),
         noise,
         raw: [model, here].into_iter().flatten().flat_map(|m| m.raw).collect(),
     }
+}
+
+/// Reads in flight for each of two disks, and what they give.
+#[derive(Clone, Copy)]
+struct DepthRow {
+    depth: usize,
+    mb_per_second: f64,
+    p99_ms: f64,
+}
+
+fn table(column: Column, rows: &[DepthRow]) -> Table {
+    let row = |what: &str, figure: fn(&DepthRow) -> f64| TableRow {
+        what: what.to_owned(),
+        figures: rows.iter().map(|r| Some(figure(r))).collect(),
+    };
+    Table {
+        column,
+        head: "reads in flight per disk".to_owned(),
+        columns: rows.iter().map(|r| r.depth.to_string()).collect(),
+        rows: vec![
+            row("MB/s from two disks", |r| r.mb_per_second),
+            row("p99 of a 1 MB read, ms", |r| r.p99_ms),
+        ],
+        plot: true,
+    }
+}
+
+fn method(options: &Options) -> String {
+    let rounds = match options.rounds {
+        1 => "one round".to_owned(),
+        n => format!("{n} rounds interleaved, medians"),
+    };
+    format!(
+        "{} MB, AU {} MB, coarse, external, checksums on; {rounds}; every byte read was checked \
+         against its sum",
+        options.file_bytes >> 20,
+        options.au_size >> 20,
+    )
 }
 
 fn label(column: Column) -> &'static str {
@@ -136,9 +195,9 @@ fn arm(
         name: spec.name.to_owned(),
         what: spec.what.to_owned(),
         unit: "MB/s".to_owned(),
-        published: spec.published,
-        model: model.map(|m| m.pair(spec.name)),
-        here: here.map(|m| m.pair(spec.name)),
+        published: spec.published.map(|pair| pair.map(Some).into()),
+        model: model.map(|m| m.figures(spec.name)),
+        here: here.map(|m| m.figures(spec.name)),
         ratio,
         fitted: spec.fitted,
         spread,
@@ -229,8 +288,9 @@ fn finding(main: &Measured, arms: &[Arm], rows: &[DepthRow]) -> String {
 fn above_published(arms: &[Arm]) -> Option<(f64, f64)> {
     let predicted = arms.iter().filter(|a| !a.fitted);
     let parts: Vec<f64> = predicted
-        .filter_map(|a| Some((a.model?, a.published?)))
-        .flat_map(|(model, published)| [0, 1].map(|i| 100.0 * (model[i] / published[i] - 1.0)))
+        .filter_map(|a| Some((a.model.as_ref()?, a.published.as_ref()?)))
+        .flat_map(|(model, published)| model.iter().zip(published))
+        .filter_map(|(model, published)| Some(100.0 * ((*model)? / (*published)? - 1.0)))
         .collect();
     let least = parts.iter().copied().reduce(f64::min)?;
     Some((least, parts.iter().copied().fold(least, f64::max)))

@@ -20,7 +20,7 @@ fn scratch_files_are_measured_and_removed() {
     println!("{}", run.to_text());
     assert!(!run.is_model());
     for arm in &run.arms {
-        let figures = arm.here.unwrap();
+        let figures: Vec<f64> = arm.here.iter().flatten().copied().flatten().collect();
         assert!(figures.iter().all(|f| *f > 0.0), "{arm:?}");
         assert_eq!(arm.ratio, Some(figures[1] / figures[0]), "the ratio is of what is here");
     }
