@@ -19,6 +19,8 @@
 
 mod error;
 pub mod experiment;
+#[cfg(feature = "real")]
+pub mod io_modes;
 mod json;
 mod load;
 mod meter;

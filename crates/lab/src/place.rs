@@ -15,6 +15,8 @@ use cellar_io::{Device, SharedEnv};
 pub use self::model::Model;
 #[cfg(feature = "real")]
 pub use self::real::Here;
+#[cfg(feature = "real")]
+pub(crate) use self::real::Scratch;
 use crate::error::LabError;
 use crate::meter::Meter;
 use crate::run::Column;

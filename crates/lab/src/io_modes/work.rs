@@ -7,12 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use cellar_io::real::{EngineChoice, OpenOptions, Runtime, io_mode, open_disk};
 use cellar_io::sched::{ScheduleOptions, Scheduled};
-use cellar_io::{Buffer, Device, DeviceExt, Durability, Env, Io, SharedEnv};
+use cellar_io::{Buffer, Device, DeviceExt, Durability, Io, SharedEnv};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
-use super::cell::Cell;
 use super::job::Job;
+use super::setting::Setting;
 use crate::error::LabError;
 use crate::load::noise;
 
@@ -75,10 +75,10 @@ pub(super) struct Rig {
 
 impl Rig {
     /// Opens the file at `path`.
-    pub(super) fn open(runtime: &Runtime, path: &Path, cell: &Cell) -> Result<Rig, LabError> {
-        let (mode, access) = io_mode(cell.options, cell.asynch, false);
+    pub(super) fn open(runtime: &Runtime, path: &Path, setting: &Setting) -> Result<Rig, LabError> {
+        let (mode, access) = io_mode(setting.options, setting.asynch, false);
         // As an instance does: `disk_io_engine` chooses among the asynchronous ones.
-        let engine = if mode == EngineChoice::Sync { mode } else { cell.engine };
+        let engine = if mode == EngineChoice::Sync { mode } else { setting.engine };
         let options = OpenOptions { engine, access, ..OpenOptions::default() };
         let disk = open_disk(runtime.real_env(), path, &options)?;
         let in_force = disk.in_force().to_string();

@@ -23,7 +23,7 @@ pub struct Here<'a> {
 }
 
 /// A file that goes with its handle.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
@@ -34,7 +34,7 @@ impl Drop for Scratch {
 
 impl Scratch {
     /// Makes a file of `bytes` that were all written: a hole would measure nothing.
-    fn written(path: PathBuf, bytes: u64) -> Result<Scratch, LabError> {
+    pub(crate) fn written(path: PathBuf, bytes: u64) -> Result<Scratch, LabError> {
         let scratch = Scratch(path);
         let fault = |source| LabError::Scratch { path: scratch.0.clone(), source };
         let file = std::fs::OpenOptions::new().write(true).create_new(true).open(&scratch.0);

@@ -4,7 +4,7 @@ use cellar_io::real::{EngineChoice, FilesystemIo};
 
 /// One setting of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cell {
+pub(super) struct Setting {
     /// `filesystemio_options`.
     pub options: FilesystemIo,
     /// `disk_asynch_io`.
@@ -17,33 +17,33 @@ pub(super) struct Cell {
     pub again: bool,
 }
 
-const fn cell(options: FilesystemIo, asynch: bool, name: &'static str) -> Cell {
-    Cell { options, asynch, engine: EngineChoice::Auto, name, again: false }
+const fn setting(options: FilesystemIo, asynch: bool, name: &'static str) -> Setting {
+    Setting { options, asynch, engine: EngineChoice::Auto, name, again: false }
 }
 
-const fn libaio(options: FilesystemIo, name: &'static str) -> Cell {
-    Cell { engine: EngineChoice::LibAio, ..cell(options, true, name) }
+const fn libaio(options: FilesystemIo, name: &'static str) -> Setting {
+    Setting { engine: EngineChoice::LibAio, ..setting(options, true, name) }
 }
 
-const fn again(cell: Cell) -> Cell {
-    Cell { again: true, ..cell }
+const fn again(setting: Setting) -> Setting {
+    Setting { again: true, ..setting }
 }
 
 /// Everything that is compared. Six of the first eight are two things under three names each, so
 /// equal runs are among them; what is there once only is measured again.
-pub(super) const CELLS: [Cell; 12] = [
-    cell(FilesystemIo::None, true, "none"),
-    cell(FilesystemIo::Asynch, true, "asynch"),
-    cell(FilesystemIo::DirectIo, true, "directio"),
-    cell(FilesystemIo::SetAll, true, "setall"),
-    cell(FilesystemIo::None, false, "none"),
-    cell(FilesystemIo::Asynch, false, "asynch"),
-    cell(FilesystemIo::DirectIo, false, "directio"),
-    cell(FilesystemIo::SetAll, false, "setall"),
+pub(super) const SETTINGS: [Setting; 12] = [
+    setting(FilesystemIo::None, true, "none"),
+    setting(FilesystemIo::Asynch, true, "asynch"),
+    setting(FilesystemIo::DirectIo, true, "directio"),
+    setting(FilesystemIo::SetAll, true, "setall"),
+    setting(FilesystemIo::None, false, "none"),
+    setting(FilesystemIo::Asynch, false, "asynch"),
+    setting(FilesystemIo::DirectIo, false, "directio"),
+    setting(FilesystemIo::SetAll, false, "setall"),
     libaio(FilesystemIo::Asynch, "asynch-libaio"),
     libaio(FilesystemIo::SetAll, "setall-libaio"),
-    again(cell(FilesystemIo::Asynch, true, "asynch")),
-    again(cell(FilesystemIo::SetAll, true, "setall")),
+    again(setting(FilesystemIo::Asynch, true, "asynch")),
+    again(setting(FilesystemIo::SetAll, true, "setall")),
 ];
 
 /// The arms of a load, in the order of the report, with the seconds of the post.
@@ -59,7 +59,7 @@ pub(super) const NAMES: [(&str, Option<f64>); 6] = [
 /// What `disk_asynch_io` is in the columns of the report.
 pub(super) const LAYOUTS: [&str; 2] = ["true", "false"];
 
-impl Cell {
+impl Setting {
     /// The column of the report.
     pub(super) fn layout(&self) -> &'static str {
         LAYOUTS[usize::from(!self.asynch)]
@@ -71,10 +71,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_cell_has_an_arm() {
-        assert!(CELLS.iter().all(|c| NAMES.iter().any(|(name, _)| *name == c.name)));
-        for (i, one) in CELLS.iter().enumerate() {
-            assert!(CELLS[..i].iter().all(|other| other != one));
+    fn every_setting_has_an_arm() {
+        assert!(SETTINGS.iter().all(|c| NAMES.iter().any(|(name, _)| *name == c.name)));
+        for (i, one) in SETTINGS.iter().enumerate() {
+            assert!(SETTINGS[..i].iter().all(|other| other != one));
         }
     }
 }

@@ -1,0 +1,219 @@
+//! Measures every load under every setting on one scratch file.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use cellar_io::real::{
+    Access, OpenOptions, Runtime, RuntimeOptions, cached_pages, drop_cached_pages, open_disk, probe,
+};
+use cellar_io::{Device, EnvExt};
+
+use super::kernel::{self, Counters};
+use super::setting::{SETTINGS, Setting};
+use super::strace::Strace;
+use super::work::{Done, Rig, Work};
+use super::{Load, NAME, Options};
+use crate::error::LabError;
+use crate::place::Scratch;
+use crate::run::{Column, Raw};
+
+/// A load of small writes ends after this long, however slow the disk is.
+const LIMIT: Duration = Duration::from_secs(3);
+
+/// What was measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// What the file is on, for people.
+    pub(super) words: String,
+    pub(super) raw: Vec<Raw>,
+    /// Why strace saw nothing, for people.
+    pub(super) untraced: Option<String>,
+}
+
+/// Measures every setting on a scratch file in `dir`. `progress` takes what is being done, what is
+/// done and how much there is in all.
+///
+/// # Errors
+/// An option that will not do, a file that cannot be made or written.
+pub fn measure(
+    dir: &Path,
+    options: &Options,
+    progress: &(dyn Fn(&str, u64, u64) + Sync),
+) -> Result<Measured, LabError> {
+    options.check()?;
+    progress("writing the scratch file", 0, 1);
+    let name = format!("cellar-lab-{}-{NAME}", std::process::id());
+    let scratch = Scratch::written(dir.join(name), options.file_bytes)?;
+    let sector = with_runtime(&scratch.0, |runtime| sector(runtime, &scratch.0))?;
+    let below = kernel::device_below(&scratch.0);
+    let bench = Bench { file: &scratch.0, stat: below.as_ref().map(|(stat, _)| stat.as_path()) };
+    let loads = options.loads(sector);
+    let mut measured = Measured { words: described(&scratch.0, options), ..Measured::default() };
+    let all = u64::from(options.rounds) * (loads.len() * SETTINGS.len()) as u64;
+    for round in 1..=options.rounds {
+        for load in &loads {
+            for i in 0..SETTINGS.len() {
+                // Each round begins elsewhere, so that nobody is always behind the same one.
+                let setting = &SETTINGS[(i + 5 * round as usize) % SETTINGS.len()];
+                progress(
+                    &format!("{} {}", load.name, setting.name),
+                    measured.raw.len() as u64,
+                    all,
+                );
+                measured.raw.push(bench.measure(round, load, setting)?);
+            }
+        }
+    }
+    progress("what strace sees", all, all);
+    trace(&bench, dir, &loads, &mut measured)?;
+    Ok(measured)
+}
+
+/// The smallest legal write past the page cache, in bytes.
+fn sector(runtime: &Runtime, file: &Path) -> Result<u64, LabError> {
+    let options = OpenOptions { access: Access::Direct, ..OpenOptions::default() };
+    let disk = open_disk(runtime.real_env(), file, &options)?;
+    Ok(u64::from(disk.geometry().logical_sector))
+}
+
+/// What the file is on.
+fn described(file: &Path, options: &Options) -> String {
+    let place = file.parent().unwrap_or(file).display();
+    let mut words = format!("a scratch file of {} MB in {place}", options.file_bytes >> 20);
+    let Ok(facts) = probe(file, &[]) else { return words };
+    if let Some(below) = &facts.below {
+        words += &format!(", on {}", below.display());
+    }
+    if let (Some(logical), Some(physical)) = (facts.logical_sector, facts.physical_sector) {
+        words += &format!(", sectors {logical}/{physical}");
+    }
+    match facts.write_cache {
+        Some(true) => words + ", with a write cache: what is durable costs a flush",
+        Some(false) => words + ", no write cache",
+        None => words,
+    }
+}
+
+/// Runs `work` with a runtime of its own, so that its threads, rings and counters are of it alone.
+fn with_runtime<T: Send>(
+    file: &Path,
+    work: impl FnOnce(&Runtime) -> Result<T, LabError> + Send,
+) -> Result<T, LabError> {
+    let make = || {
+        Runtime::new(&RuntimeOptions::default())
+            .map_err(|source| LabError::Scratch { path: file.to_owned(), source })
+    };
+    // On a thread of its own: the caller's may be driving a runtime already.
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| work(&make()?));
+        thread.join().unwrap_or(Err(LabError::Stopped))
+    })
+}
+
+/// What a load did with how many system calls of which name, or why that was not seen.
+type Seen = Result<(Done, BTreeMap<String, u64>), String>;
+
+/// The file, and where the device below it is counted.
+struct Bench<'a> {
+    file: &'a Path,
+    stat: Option<&'a Path>,
+}
+
+impl Bench<'_> {
+    /// One load under one setting, from a cold page cache.
+    fn measure(&self, round: u32, load: &Load, setting: &Setting) -> Result<Raw, LabError> {
+        with_runtime(self.file, |runtime| {
+            let rig = self.prepared(runtime, setting)?;
+            let before = Counters::now(self.stat);
+            let done = run(runtime, &rig, load.work)?;
+            let mut figures = Counters::now(self.stat).since(&before);
+            if let Ok(pages) = cached_pages(self.file) {
+                figures.insert("cached_pages".to_owned(), pages.cached as f64);
+                figures.extend(pages.dirty.map(|n| ("dirty_pages".to_owned(), n as f64)));
+            }
+            figures.extend(timings(&done));
+            let mark = if setting.again { "'" } else { "" };
+            Ok(Raw {
+                column: Column::Here,
+                round,
+                layout: setting.layout().to_owned(),
+                arm: format!("{}-{}{mark}", load.name, setting.name),
+                sample: None,
+                figures,
+                notes: BTreeMap::from([("in force".to_owned(), rig.in_force)]),
+            })
+        })
+    }
+
+    /// The file open, threads and rings started, nothing of it in the page cache.
+    fn prepared(&self, runtime: &Runtime, setting: &Setting) -> Result<Rig, LabError> {
+        let rig = Rig::open(runtime, self.file, setting)?;
+        run(runtime, &rig, Work::Batches(2))?;
+        drop_cached_pages(self.file)
+            .map_err(|source| LabError::Scratch { path: self.file.to_owned(), source })?;
+        Ok(rig)
+    }
+
+    /// The system calls of a load by name.
+    fn traced(&self, dir: &Path, work: Work, setting: &Setting) -> Result<Seen, LabError> {
+        with_runtime(self.file, |runtime| {
+            let rig = self.prepared(runtime, setting)?;
+            let strace = match Strace::attach(dir) {
+                Ok(strace) => strace,
+                Err(why) => return Ok(Err(why)),
+            };
+            let done = run(runtime, &rig, work)?;
+            Ok(strace.detach().map(|calls| (done, calls)))
+        })
+    }
+}
+
+/// Where the disks are driven: in a task.
+fn run(runtime: &Runtime, rig: &Rig, work: Work) -> Result<Done, LabError> {
+    let rig = rig.clone();
+    let task = runtime.env().run("lab", async move { rig.run(work, LIMIT).await });
+    runtime.block_on(task).ok_or(LabError::Stopped)?
+}
+
+fn timings(done: &Done) -> [(String, f64); 6] {
+    [
+        ("writes", done.writes as f64),
+        ("bytes", done.bytes as f64),
+        ("sent_ns", done.sent_ns as f64),
+        ("durable_ns", done.durable_ns as f64),
+        ("p50_ns", done.percentile(50) as f64),
+        ("p99_ns", done.percentile(99) as f64),
+    ]
+    .map(|(name, figure)| (name.to_owned(), figure))
+}
+
+/// Looks at each load once more, with strace, and notes it with the rows of the first round.
+fn trace(
+    bench: &Bench<'_>,
+    dir: &Path,
+    loads: &[Load],
+    measured: &mut Measured,
+) -> Result<(), LabError> {
+    for load in loads {
+        let Some(work) = load.traced else { continue };
+        for setting in SETTINGS.iter().filter(|s| !s.again) {
+            let (done, calls) = match bench.traced(dir, work, setting)? {
+                Ok(seen) => seen,
+                Err(why) => {
+                    measured.untraced = Some(why);
+                    return Ok(());
+                }
+            };
+            let arm = format!("{}-{}", load.name, setting.name);
+            let mut rows = measured.raw.iter_mut();
+            let row = rows.find(|r| r.arm == arm && r.layout == setting.layout());
+            if let Some(row) = row {
+                row.figures.insert("strace_writes".to_owned(), done.writes as f64);
+                let calls = calls.into_iter().map(|(name, n)| (format!("strace_{name}"), n as f64));
+                row.figures.extend(calls);
+            }
+        }
+    }
+    Ok(())
+}

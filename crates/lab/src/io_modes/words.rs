@@ -1,0 +1,257 @@
+//! What was found, in words that the figures bear.
+
+use super::answer::{At, Rows, figure, load_words, seconds};
+use super::job::{ASSUMED, Job, ROWS};
+use super::setting::{LAYOUTS, NAMES};
+use super::{Measured, Options};
+use crate::run::{Verdict, verdict};
+
+/// The settings that are compared with `none`.
+const OTHERS: [&str; 3] = ["asynch", "directio", "setall"];
+
+/// The answer.
+pub(super) fn finding(rows: Rows<'_>, options: &Options) -> String {
+    let mut sentences: Vec<String> = rows
+        .loads()
+        .into_iter()
+        .filter(|load| *load != "job")
+        .map(|load| compared(rows, load))
+        .collect();
+    sentences.extend(without_asynch(rows));
+    if rows.loads().contains(&"job") {
+        sentences.push(job(rows, options));
+    }
+    sentences.join(" ")
+}
+
+/// One load under the four values.
+fn compared(rows: Rows<'_>, load: &str) -> String {
+    let noise = rows.noise(load).spread;
+    let mut differ = Vec::new();
+    let mut same = Vec::new();
+    for name in OTHERS {
+        let Some(times) = rows.times_none(At { load, name, layout: LAYOUTS[0] }) else { continue };
+        match verdict(times, noise) {
+            Verdict::NotDistinguishable => same.push(name),
+            _ => differ.push(format!("{name} {times:.2} times")),
+        }
+    }
+    let what = match load.split_once('-') {
+        Some((_, bytes)) => format!("Log writes of {bytes} bytes"),
+        None => "Batches of 8 KB".to_owned(),
+    };
+    let apart = format!("(equal runs are up to {:.0} % apart)", 100.0 * noise);
+    match (differ.is_empty(), same.is_empty()) {
+        (true, _) => format!("{what}: the four settings are not distinguishable {apart}."),
+        (false, true) => format!("{what}: {} as fast as none {apart}.", listed(&differ)),
+        (false, false) => format!(
+            "{what}: {} as fast as none; {} not distinguishable from it {apart}.",
+            listed(&differ),
+            listed(&same),
+        ),
+    }
+}
+
+/// What `disk_asynch_io` = false does, where it can be seen by what is in force.
+fn without_asynch(rows: Rows<'_>) -> Option<String> {
+    let load = *rows.loads().first()?;
+    let at = |name, layout| At { load, name, layout };
+    let same = |a, b| rows.in_force(at(a, LAYOUTS[1])) == rows.in_force(at(b, LAYOUTS[0]));
+    (same("asynch", "none") && same("setall", "directio")).then(|| {
+        "With disk_asynch_io = false asynch is none and setall is directio: the same calls on the \
+         same file."
+            .to_owned()
+    })
+}
+
+/// How much of the job of the post can have been I/O.
+fn job(rows: Rows<'_>, options: &Options) -> String {
+    let job = Job { rows: options.rows };
+    let at = |name| At { load: "job", name, layout: LAYOUTS[0] };
+    let four: Vec<(f64, Option<f64>)> = NAMES
+        .iter()
+        .filter(|(name, _)| !name.contains("libaio"))
+        .filter_map(|(name, published)| Some((rows.median(at(name), seconds)?, *published)))
+        .collect();
+    let (least, most) = range(four.iter().map(|(here, _)| *here));
+    let megabytes = job.bytes() as f64 / 1e6;
+    let mut text = format!(
+        "The job of the post writes {megabytes:.0} MB; that alone, durable, takes {} s here",
+        between(least, most, 2),
+    );
+    if options.rows != ROWS {
+        return text + " (of other rows than published).";
+    }
+    let parts = four.iter().filter_map(|(here, published)| Some(100.0 * here / (*published)?));
+    let (low, high) = range(parts);
+    text += &format!(
+        ": with a disk as this one at most {} % of the published time was I/O, the rest is the \
+         loop. ",
+        between(low, high, 0),
+    );
+    let (fastest, slowest) = range(four.iter().filter_map(|(_, published)| *published));
+    let apart = slowest - fastest;
+    text += &if most < apart {
+        format!(
+            "The published settings are up to {apart:.2} s apart, more than all this I/O takes: \
+             the settings can be the reason only on a disk below {:.0} MB/s, with the session \
+             waiting for every write; one run each does not tell that from chance.",
+            megabytes / apart,
+        )
+    } else {
+        format!(
+            "The published settings are up to {apart:.2} s apart, which a disk as this one can \
+             make; one run each does not tell that from chance."
+        )
+    };
+    text
+}
+
+fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::MAX, 0.0), |(low, high), v| (low.min(v), high.max(v)))
+}
+
+fn between(low: f64, high: f64, digits: usize) -> String {
+    let (low, high) = (format!("{low:.digits$}"), format!("{high:.digits$}"));
+    if low == high { low } else { format!("{low} to {high}") }
+}
+
+/// `a, b and c`.
+fn listed<S: AsRef<str>>(words: &[S]) -> String {
+    let words: Vec<&str> = words.iter().map(S::as_ref).collect();
+    match words.split_last() {
+        None => String::new(),
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+    }
+}
+
+/// What is to be known beside the finding.
+pub(super) fn remarks(
+    rows: Rows<'_>,
+    measured: &Measured,
+    options: &Options,
+) -> Vec<(String, String)> {
+    let mut remarks = Vec::new();
+    let mut under = |label: &str, texts: Vec<String>| {
+        for (i, text) in texts.into_iter().enumerate() {
+            remarks.push((if i == 0 { label.to_owned() } else { String::new() }, text));
+        }
+    };
+    under("In force", in_force(rows));
+    under(
+        "strace",
+        match &measured.untraced {
+            Some(why) => vec![format!("nothing was seen: {why}")],
+            None => system_calls(rows),
+        },
+    );
+    if options.rows > 0 {
+        under(
+            "The job",
+            vec![format!(
+                "the published seconds are the whole loop of {ROWS} inserts, those here are its \
+                 I/O alone, one write after the other. Assumed, not published: {ASSUMED}"
+            )],
+        );
+    }
+    under(
+        "Device",
+        vec![
+            "its counters are of the whole machine: who else writes meanwhile is in them. CPU is \
+             that of this process; what the kernel writes back by itself is not in it"
+                .to_owned(),
+        ],
+    );
+    remarks
+}
+
+/// Which settings are the same thing.
+fn in_force(rows: Rows<'_>) -> Vec<String> {
+    let Some(load) = rows.loads().first().copied() else { return Vec::new() };
+    let mut kinds: Vec<(&str, Vec<String>)> = Vec::new();
+    for (name, _) in NAMES {
+        for layout in LAYOUTS {
+            let Some(kind) = rows.in_force(At { load, name, layout }) else { continue };
+            let who = format!("{name} {layout}");
+            match kinds.iter_mut().find(|(k, _)| *k == kind) {
+                Some((_, all)) => all.push(who),
+                None => kinds.push((kind, vec![who])),
+            }
+        }
+    }
+    kinds.into_iter().map(|(kind, all)| format!("{kind}: {}", listed(&all))).collect()
+}
+
+/// What strace counted of the batches and of the smallest writes of the log.
+fn system_calls(rows: Rows<'_>) -> Vec<String> {
+    let mut texts = Vec::new();
+    for load in rows.loads().into_iter().take(2) {
+        for (name, _) in NAMES {
+            let at = At { load, name, layout: LAYOUTS[0] };
+            let count = |call: &str| rows.median(at, |r| figure(r, &format!("strace_{call}")));
+            let Some(writes) = count("writes") else { continue };
+            let calls: Vec<String> =
+                CALLS.iter().filter_map(|call| Some(format!("{call} {}", count(call)?))).collect();
+            let what = load_words(load).what;
+            texts.push(format!("{what}, {name}, {writes} writes: {}", calls.join(", ")));
+        }
+    }
+    texts
+}
+
+/// Calls in the order of a report; those that were not made are left out.
+const CALLS: [&str; 10] = [
+    "pwrite64",
+    "pwritev",
+    "pwritev2",
+    "fdatasync",
+    "fsync",
+    "io_submit",
+    "io_getevents",
+    "io_pgetevents",
+    "io_uring_enter",
+    "futex",
+];
+
+/// How it was measured, for who asks.
+pub(super) fn details(measured: &Measured) -> Vec<(String, String)> {
+    let say = |label: &str, text: &str| (label.to_owned(), text.to_owned());
+    vec![
+        say(
+            "Opened",
+            "as filesystemio_options and disk_asynch_io say, by the code that opens the disks of \
+             an instance, behind its scheduler (64 in flight); asynchronous is io_uring, or \
+             libaio where an arm says so, as in the post",
+        ),
+        say(
+            "Batches",
+            "64 scattered 8 KB blocks handed over at once; when all have returned one flush \
+             (fdatasync) makes them durable, direct or not: the device has a cache of its own",
+        ),
+        say("Log", "one write in flight, each with RWF_DSYNC, one behind the other"),
+        say(
+            "Each",
+            "measurement has a runtime of its own, so threads, rings and CPU time are its alone; \
+             two batches before the clock starts; then the pages of the file are dropped",
+        ),
+        say(
+            "Noise",
+            "settings under which the same calls go to the same file are equal runs, and asynch \
+             and setall are measured twice; a ratio within the largest difference of their \
+             medians, load by load, is not distinguishable from 1",
+        ),
+        say(
+            "strace",
+            measured.untraced.as_deref().unwrap_or(
+                "counts writing, flushing and waiting calls of this process, in runs of their own \
+                 that are not timed",
+            ),
+        ),
+        say(
+            "Kernel",
+            "page cache by cachestat; device by /sys/block/*/stat; CPU and switches by \
+             /proc/self/task",
+        ),
+    ]
+}
