@@ -28,7 +28,8 @@ pub(super) struct LoadWords {
 pub(super) fn load_words(load: &str) -> LoadWords {
     let (what, unit) = match load.split_once('-') {
         Some(("log", bytes)) => (format!("log {bytes} B"), "durable log writes/s"),
-        _ if load == "job" => ("the post's job".to_owned(), "s, I/O alone"),
+        _ if load == "job" => ("the job".to_owned(), "s, I/O alone"),
+        _ if load == "group" => ("in a group".to_owned(), "durable 8 KB writes/s in a disk group"),
         _ => ("8 KB batches".to_owned(), "durable 8 KB writes/s"),
     };
     LoadWords { what, unit: unit.to_owned() }
@@ -83,7 +84,12 @@ impl<'a> Rows<'a> {
 
     /// What was used to reach the disk.
     pub(super) fn in_force(self, at: At<'a>) -> Option<&'a str> {
-        self.at(at).next()?.notes.get("in force").map(String::as_str)
+        self.note(at, "in force")
+    }
+
+    /// What else was seen, in words.
+    pub(super) fn note(self, at: At<'a>, name: &str) -> Option<&'a str> {
+        self.at(at).next()?.notes.get(name).map(String::as_str)
     }
 
     /// Everything that was measured of a load, second measurements too.
@@ -263,7 +269,7 @@ fn calls(row: &Raw) -> Option<f64> {
 /// What the kernel showed, where `disk_asynch_io` is true.
 fn table(rows: Rows<'_>, load: &str, options: &Options) -> Table {
     let figures: &[(&str, Figure)] = match load {
-        "batch" => &BATCHES,
+        "batch" | "group" => &BATCHES,
         "job" => &JOB,
         _ => &LOG,
     };

@@ -34,11 +34,11 @@ impl Counters {
     }
 }
 
-/// Where the counters of the device below a file are, and what it is called.
-pub(super) fn device_below(path: &Path) -> Option<(PathBuf, String)> {
+/// Where the counters of the device below a file are.
+pub(super) fn device_below(path: &Path) -> Option<PathBuf> {
     let below = probe(path, &[]).ok()?.below?;
     let counters = Path::new("/sys/class/block").join(below.file_name()?).join("stat");
-    counters.exists().then(|| (counters, below.display().to_string()))
+    counters.exists().then_some(counters)
 }
 
 /// CPU time of the process in user and system mode.

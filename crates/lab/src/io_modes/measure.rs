@@ -5,15 +5,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use cellar_io::real::{
-    Access, OpenOptions, Runtime, RuntimeOptions, cached_pages, drop_cached_pages, open_disk, probe,
+    Access, EngineChoice, OpenOptions, Runtime, RuntimeOptions, cached_pages, drop_cached_pages,
+    open_disk, probe,
 };
 use cellar_io::{Device, EnvExt};
 
 use super::kernel::{self, Counters};
 use super::setting::{SETTINGS, Setting};
 use super::strace::Strace;
-use super::work::{Done, Rig, Work};
-use super::{Load, NAME, Options};
+use super::work::{self, Done, Rig, Target, Work};
+use super::{Load, NAME, Options, group};
 use crate::error::LabError;
 use crate::place::Scratch;
 use crate::run::{Column, Raw};
@@ -42,14 +43,24 @@ pub fn measure(
     progress: &(dyn Fn(&str, u64, u64) + Sync),
 ) -> Result<Measured, LabError> {
     options.check()?;
-    progress("writing the scratch file", 0, 1);
-    let name = format!("cellar-lab-{}-{NAME}", std::process::id());
-    let scratch = Scratch::written(dir.join(name), options.file_bytes)?;
-    let sector = with_runtime(&scratch.0, |runtime| sector(runtime, &scratch.0))?;
-    let below = kernel::device_below(&scratch.0);
-    let bench = Bench { file: &scratch.0, stat: below.as_ref().map(|(stat, _)| stat.as_path()) };
+    progress("writing the scratch files", 0, 1);
+    let name = |what: &str| dir.join(format!("cellar-lab-{}-{what}", std::process::id()));
+    let file = Scratch::written(name(NAME), options.file_bytes)?;
+    let disk = Scratch::written(name("disk"), group::disk_bytes(options.file_bytes))?;
+    let bytes = options.file_bytes;
+    let sector = with_runtime(&disk.0, |runtime| {
+        let (device, _) = work::open(runtime, &disk.0, &SETTINGS[3])?;
+        runtime.block_on(group::make(&runtime.env(), &device, bytes, &work::unit()))?;
+        sector(runtime, &file.0)
+    })?;
+    let below = kernel::device_below(&file.0);
+    let bench = Bench {
+        file: Target { path: &file.0, in_group: false, bytes },
+        group: Target { path: &disk.0, in_group: true, bytes },
+        stat: below.as_deref(),
+    };
     let loads = options.loads(sector);
-    let mut measured = Measured { words: described(&scratch.0, options), ..Measured::default() };
+    let mut measured = Measured { words: described(&file.0, options), ..Measured::default() };
     let all = u64::from(options.rounds) * (loads.len() * SETTINGS.len()) as u64;
     for round in 1..=options.rounds {
         for load in &loads {
@@ -114,26 +125,36 @@ fn with_runtime<T: Send>(
 /// What a load did with how many system calls of which name, or why that was not seen.
 type Seen = Result<(Done, BTreeMap<String, u64>), String>;
 
-/// The file, and where the device below it is counted.
+/// What is written, and where the device below it is counted.
 struct Bench<'a> {
-    file: &'a Path,
+    file: Target<'a>,
+    group: Target<'a>,
     stat: Option<&'a Path>,
 }
 
 impl Bench<'_> {
+    fn target(&self, load: &Load) -> &Target<'_> {
+        if load.in_group { &self.group } else { &self.file }
+    }
+
     /// One load under one setting, from a cold page cache.
     fn measure(&self, round: u32, load: &Load, setting: &Setting) -> Result<Raw, LabError> {
-        with_runtime(self.file, |runtime| {
-            let rig = self.prepared(runtime, setting)?;
+        let target = self.target(load);
+        with_runtime(target.path, |runtime| {
+            let rig = prepared(runtime, target, setting)?;
             let before = Counters::now(self.stat);
             let done = run(runtime, &rig, load.work)?;
             let mut figures = Counters::now(self.stat).since(&before);
-            if let Ok(pages) = cached_pages(self.file) {
+            if let Ok(pages) = cached_pages(target.path) {
                 figures.insert("cached_pages".to_owned(), pages.cached as f64);
                 figures.extend(pages.dirty.map(|n| ("dirty_pages".to_owned(), n as f64)));
             }
             figures.extend(timings(&done));
+            let (in_force, asynch) = (rig.in_force.to_string(), rig.in_force.engine);
+            let asynch = if asynch == EngineChoice::Sync { "ASYNC_OFF" } else { "ASYNC_ON" };
+            runtime.block_on(rig.close())?;
             let mark = if setting.again { "'" } else { "" };
+            let notes = [("in force", in_force), ("asynch_io", asynch.to_owned())];
             Ok(Raw {
                 column: Column::Here,
                 round,
@@ -141,32 +162,42 @@ impl Bench<'_> {
                 arm: format!("{}-{}{mark}", load.name, setting.name),
                 sample: None,
                 figures,
-                notes: BTreeMap::from([("in force".to_owned(), rig.in_force)]),
+                notes: notes.map(|(name, words)| (name.to_owned(), words)).into(),
             })
         })
     }
 
-    /// The file open, threads and rings started, nothing of it in the page cache.
-    fn prepared(&self, runtime: &Runtime, setting: &Setting) -> Result<Rig, LabError> {
-        let rig = Rig::open(runtime, self.file, setting)?;
-        run(runtime, &rig, Work::Batches(2))?;
-        drop_cached_pages(self.file)
-            .map_err(|source| LabError::Scratch { path: self.file.to_owned(), source })?;
-        Ok(rig)
-    }
-
-    /// The system calls of a load by name.
-    fn traced(&self, dir: &Path, work: Work, setting: &Setting) -> Result<Seen, LabError> {
-        with_runtime(self.file, |runtime| {
-            let rig = self.prepared(runtime, setting)?;
-            let strace = match Strace::attach(dir) {
-                Ok(strace) => strace,
-                Err(why) => return Ok(Err(why)),
+    /// The system calls of a load by name. What strace writes is in `dir` for that time.
+    fn traced(
+        &self,
+        dir: &Path,
+        load: &Load,
+        work: Work,
+        setting: &Setting,
+    ) -> Result<Seen, LabError> {
+        let target = self.target(load);
+        with_runtime(target.path, |runtime| {
+            let rig = prepared(runtime, target, setting)?;
+            let seen = match Strace::attach(dir) {
+                Ok(strace) => {
+                    let done = run(runtime, &rig, work)?;
+                    strace.detach().map(|calls| (done, calls))
+                }
+                Err(why) => Err(why),
             };
-            let done = run(runtime, &rig, work)?;
-            Ok(strace.detach().map(|calls| (done, calls)))
+            runtime.block_on(rig.close())?;
+            Ok(seen)
         })
     }
+}
+
+/// The file open, threads and rings started, nothing of it in the page cache.
+fn prepared(runtime: &Runtime, target: &Target<'_>, setting: &Setting) -> Result<Rig, LabError> {
+    let rig = Rig::open(runtime, target, setting)?;
+    run(runtime, &rig, Work::Batches(2))?;
+    drop_cached_pages(target.path)
+        .map_err(|source| LabError::Scratch { path: target.path.to_owned(), source })?;
+    Ok(rig)
 }
 
 /// Where the disks are driven: in a task.
@@ -198,7 +229,7 @@ fn trace(
     for load in loads {
         let Some(work) = load.traced else { continue };
         for setting in SETTINGS.iter().filter(|s| !s.again) {
-            let (done, calls) = match bench.traced(dir, work, setting)? {
+            let (done, calls) = match bench.traced(dir, load, work, setting)? {
                 Ok(seen) => seen,
                 Err(why) => {
                     measured.untraced = Some(why);

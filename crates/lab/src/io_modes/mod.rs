@@ -8,6 +8,7 @@
 //! CPU time. Only what is here is measured: a model has no kernel.
 
 mod answer;
+mod group;
 mod job;
 mod kernel;
 mod measure;
@@ -99,21 +100,25 @@ impl Options {
 
     /// What is measured where the smallest direct write is `sector` bytes.
     fn loads(&self, sector: u64) -> Vec<Load> {
+        let batches = |name: &str, in_group| Load {
+            name: name.to_owned(),
+            in_group,
+            work: Work::Batches(self.batches),
+            traced: Some(Work::Batches(TRACED.0)),
+        };
         let log = |bytes: u64| Load {
+            in_group: false,
             name: format!("log-{bytes}"),
             work: Work::Log { bytes, writes: self.log_writes },
             traced: Some(Work::Log { bytes, writes: TRACED.1 }),
         };
-        let mut loads = vec![Load {
-            name: "batch".to_owned(),
-            work: Work::Batches(self.batches),
-            traced: Some(Work::Batches(TRACED.0)),
-        }];
+        let mut loads = vec![batches("batch", false)];
         loads.extend([512, 4096].into_iter().filter(|bytes| *bytes >= sector).map(log));
         if self.rows > 0 {
             let work = Work::Job(Job { rows: self.rows });
-            loads.push(Load { name: "job".to_owned(), work, traced: None });
+            loads.push(Load { name: "job".to_owned(), in_group: false, work, traced: None });
         }
+        loads.push(batches("group", true));
         loads
     }
 }
@@ -121,6 +126,8 @@ impl Options {
 /// A load by its name.
 struct Load {
     name: String,
+    /// Whether the file of a group is written, not the scratch file itself.
+    in_group: bool,
     work: Work,
     /// As much of it as is looked at with strace.
     traced: Option<Work>,
@@ -205,7 +212,7 @@ mod tests {
             let loads = Options { rows: 0, ..Options::default() }.loads(sector);
             loads.into_iter().map(|l| l.name).collect::<Vec<_>>()
         };
-        assert_eq!(names(512), ["batch", "log-512", "log-4096"]);
-        assert_eq!(names(4096), ["batch", "log-4096"]);
+        assert_eq!(names(512), ["batch", "log-512", "log-4096", "group"]);
+        assert_eq!(names(4096), ["batch", "log-4096", "group"]);
     }
 }

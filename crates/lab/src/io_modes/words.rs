@@ -4,7 +4,7 @@ use super::answer::{At, Rows, figure, load_words, seconds};
 use super::job::{ASSUMED, Job, ROWS};
 use super::setting::{LAYOUTS, NAMES};
 use super::{Measured, Options};
-use crate::run::{Verdict, verdict};
+use crate::run::{Raw, Verdict, verdict};
 
 /// The settings that are compared with `none`.
 const OTHERS: [&str; 3] = ["asynch", "directio", "setall"];
@@ -17,6 +17,7 @@ pub(super) fn finding(rows: Rows<'_>, options: &Options) -> String {
         .filter(|load| *load != "job")
         .map(|load| compared(rows, load))
         .collect();
+    sentences.extend(returned(rows));
     sentences.extend(without_asynch(rows));
     if rows.loads().contains(&"job") {
         sentences.push(job(rows, options));
@@ -38,6 +39,7 @@ fn compared(rows: Rows<'_>, load: &str) -> String {
     }
     let what = match load.split_once('-') {
         Some((_, bytes)) => format!("Log writes of {bytes} bytes"),
+        None if load == "group" => "The same batches in a file of a disk group".to_owned(),
         None => "Batches of 8 KB".to_owned(),
     };
     let apart = format!("(equal runs are up to {:.0} % apart)", 100.0 * noise);
@@ -50,6 +52,22 @@ fn compared(rows: Rows<'_>, load: &str) -> String {
             listed(&same),
         ),
     }
+}
+
+/// How much of the time until a batch is durable the writes of a buffered file take.
+fn returned(rows: Rows<'_>) -> Option<String> {
+    let part = |name| {
+        let at = At { load: "batch", name, layout: LAYOUTS[0] };
+        let buffered = rows.in_force(at)?.contains("buffered");
+        let part = |row: &Raw| Some(figure(row, "sent_ns")? / figure(row, "durable_ns")?.max(1.0));
+        buffered.then(|| rows.median(at, part)).flatten().map(|part| 100.0 * part)
+    };
+    let (least, most) = range([part("none")?, part("asynch")?].into_iter());
+    Some(format!(
+        "Under none and asynch the writes of a batch have returned after {} % of the time that it \
+         takes to be durable: the page cache puts the rest off until the flush.",
+        between(least, most, 0),
+    ))
 }
 
 /// What `disk_asynch_io` = false does, where it can be seen by what is in force.
@@ -169,10 +187,15 @@ pub(super) fn remarks(
 /// Which settings are the same thing.
 fn in_force(rows: Rows<'_>) -> Vec<String> {
     let Some(load) = rows.loads().first().copied() else { return Vec::new() };
-    let mut kinds: Vec<(&str, Vec<String>)> = Vec::new();
+    let mut kinds: Vec<(String, Vec<String>)> = Vec::new();
     for (name, _) in NAMES {
         for layout in LAYOUTS {
             let Some(kind) = rows.in_force(At { load, name, layout }) else { continue };
+            let at = At { load, name, layout };
+            let kind = match rows.note(at, "asynch_io") {
+                Some(asynch) => format!("{kind} ({asynch})"),
+                None => kind.to_owned(),
+            };
             let who = format!("{name} {layout}");
             match kinds.iter_mut().find(|(k, _)| *k == kind) {
                 Some((_, all)) => all.push(who),
@@ -254,4 +277,96 @@ pub(super) fn details(measured: &Measured) -> Vec<(String, String)> {
              /proc/self/task",
         ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::io_modes::setting::SETTINGS;
+    use crate::run::Column;
+
+    /// Rows of one load: `speed` gives writes a second by name, round and place in the round.
+    fn made_up(load: &str, speed: impl Fn(&str, u32, usize) -> f64) -> Vec<Raw> {
+        let mut rows = Vec::new();
+        for round in 1..=3 {
+            for (i, setting) in SETTINGS.iter().enumerate() {
+                let direct = ["directio", "setall"].iter().any(|d| setting.name.starts_with(d));
+                let libaio = setting.name.ends_with("libaio");
+                let asynch = setting.asynch && !["none", "directio"].contains(&setting.name);
+                let engine = match (asynch, libaio) {
+                    (true, true) => "libaio",
+                    (true, false) => "io_uring",
+                    (false, _) => "sync",
+                };
+                let access = if direct { "direct" } else { "buffered" };
+                let ns = 1e9 * 100.0 / speed(setting.name, round, i);
+                let figures = [("writes", 100.0), ("durable_ns", ns), ("sent_ns", ns / 5.0)];
+                rows.push(Raw {
+                    column: Column::Here,
+                    round,
+                    layout: setting.layout().to_owned(),
+                    arm: format!("{load}-{}{}", setting.name, if setting.again { "'" } else { "" }),
+                    sample: None,
+                    figures: figures.map(|(n, v)| (n.to_owned(), v)).into(),
+                    notes: BTreeMap::from([("in force".to_owned(), format!("{engine}, {access}"))]),
+                });
+            }
+        }
+        rows
+    }
+
+    fn text(rows: &[Raw], rows_of_job: u64) -> String {
+        finding(Rows(rows), &Options { rows: rows_of_job, ..Options::default() })
+    }
+
+    #[test]
+    fn a_difference_larger_than_that_of_equal_runs_is_told() {
+        let rows = made_up("batch", |name, _, i| {
+            let base = if name.starts_with("setall") { 3100.0 } else { 1000.0 };
+            base * (1.0 + 0.005 * (i % 3) as f64)
+        });
+        let text = text(&rows, 0);
+        assert!(text.contains("Batches of 8 KB: setall 3.1"), "{text}");
+        assert!(text.contains("asynch and directio not distinguishable from it"), "{text}");
+        assert!(text.contains("returned after 20 % of the time"), "{text}");
+        assert!(text.contains("asynch is none and setall is directio"), "{text}");
+    }
+
+    #[test]
+    fn inside_the_noise_no_difference_is_claimed() {
+        // Equal settings are up to half as much again apart, so is everything else.
+        let rows =
+            made_up("log-512", |_, round, i| 1000.0 + 100.0 * ((i as u32 + round) % 6) as f64);
+        let text = text(&rows, 0);
+        assert!(text.contains("the four settings are not distinguishable"), "{text}");
+        assert!(!text.contains("times as fast"), "{text}");
+        let noise = Rows(&rows).noise("log-512");
+        // Two kinds under three names, and two second measurements.
+        assert_eq!(noise.pairs, 3 + 3 + 1 + 1);
+        assert!(noise.spread > 0.0 && noise.spread < 0.5, "{noise:?}");
+    }
+
+    #[test]
+    fn the_job_is_set_beside_what_was_published() {
+        // 100 writes at 200 a second: half a second.
+        let fast = made_up("job", |_, _, _| 200.0);
+        let said = text(&fast, ROWS);
+        assert!(said.contains("writes 336 MB; that alone, durable, takes 0.50 s here"), "{said}");
+        assert!(said.contains("at most 4 % of the published time was I/O"), "{said}");
+        assert!(said.contains("only on a disk below 155 MB/s"), "{said}");
+        let slow = made_up("job", |name, _, _| if name == "none" { 10.0 } else { 20.0 });
+        let said = text(&slow, ROWS);
+        assert!(said.contains("takes 5.00 to 10.00 s here"), "{said}");
+        assert!(said.contains("which a disk as this one can make"), "{said}");
+        assert!(text(&fast, 1000).ends_with("(of other rows than published)."), "{said}");
+    }
+
+    #[test]
+    fn words_are_listed_as_people_do() {
+        assert_eq!(listed::<&str>(&[]), "");
+        assert_eq!(listed(&["a"]), "a");
+        assert_eq!(listed(&["a", "b", "c"]), "a, b and c");
+    }
 }

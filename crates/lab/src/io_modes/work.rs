@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_io::real::{EngineChoice, OpenOptions, Runtime, io_mode, open_disk};
+use cellar_diskgroup::Group;
+use cellar_io::real::{EngineChoice, InForce, OpenOptions, Runtime, io_mode, open_disk};
 use cellar_io::sched::{ScheduleOptions, Scheduled};
 use cellar_io::{Buffer, Device, DeviceExt, Durability, Io, SharedEnv};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
+use super::group;
 use super::job::Job;
 use super::setting::Setting;
 use crate::error::LabError;
@@ -60,36 +62,84 @@ impl Done {
     }
 }
 
+/// What is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Target<'a> {
+    /// The scratch file.
+    pub path: &'a Path,
+    /// Whether it is the disk of a group, whose file is written.
+    pub in_group: bool,
+    /// Bytes that are written.
+    pub bytes: u64,
+}
+
 /// A file, opened as an instance with these parameters opens it.
 #[derive(Clone)]
 pub(super) struct Rig {
     env: SharedEnv,
+    /// The disk, or the file of the group on it.
     device: Arc<dyn Device>,
-    /// What is used to reach it.
-    pub in_force: String,
-    block: Bytes,
+    group: Option<Group>,
+    /// What is used to reach the disk.
+    pub in_force: InForce,
     unit: Bytes,
+    block: Bytes,
     size: u64,
     stride: u64,
 }
 
+/// Opens the scratch file as an instance opens a disk.
+pub(super) fn open(
+    runtime: &Runtime,
+    path: &Path,
+    setting: &Setting,
+) -> Result<(Arc<dyn Device>, InForce), LabError> {
+    let (mode, access) = io_mode(setting.options, setting.asynch, false);
+    // `disk_io_engine` chooses among the asynchronous ones.
+    let engine = if mode == EngineChoice::Sync { mode } else { setting.engine };
+    let options = OpenOptions { engine, access, ..OpenOptions::default() };
+    let disk = open_disk(runtime.real_env(), path, &options)?;
+    let in_force = disk.in_force().clone();
+    let options = ScheduleOptions::default();
+    Ok((Arc::new(Scheduled::new(disk, runtime.env(), options, None)), in_force))
+}
+
+/// Noise of the largest write.
+pub(super) fn unit() -> Bytes {
+    let noise = noise(LOG_UNIT as usize);
+    Buffer::copy_of(&noise, noise.len()).freeze()
+}
+
 impl Rig {
-    /// Opens the file at `path`.
-    pub(super) fn open(runtime: &Runtime, path: &Path, setting: &Setting) -> Result<Rig, LabError> {
-        let (mode, access) = io_mode(setting.options, setting.asynch, false);
-        // As an instance does: `disk_io_engine` chooses among the asynchronous ones.
-        let engine = if mode == EngineChoice::Sync { mode } else { setting.engine };
-        let options = OpenOptions { engine, access, ..OpenOptions::default() };
-        let disk = open_disk(runtime.real_env(), path, &options)?;
-        let in_force = disk.in_force().to_string();
+    /// Opens the file, and mounts the group that is on it.
+    pub(super) fn open(
+        runtime: &Runtime,
+        target: &Target<'_>,
+        setting: &Setting,
+    ) -> Result<Rig, LabError> {
+        let (disk, in_force) = open(runtime, target.path, setting)?;
         let env = runtime.env();
-        let size = disk.geometry().size;
-        let options = ScheduleOptions::default();
-        let device = Arc::new(Scheduled::new(disk, Arc::clone(&env), options, None));
-        let noise = noise(LOG_UNIT as usize);
-        let unit = Buffer::copy_of(&noise, noise.len()).freeze();
+        let (device, group) = if target.in_group {
+            let (group, file) = runtime.block_on(group::open(&env, &disk))?;
+            (Arc::new(file) as Arc<dyn Device>, Some(group))
+        } else {
+            (disk, None)
+        };
+        let unit = unit();
         let block = unit.slice(..BLOCK as usize);
-        Ok(Rig { env, device, in_force, block, unit, size, stride: stride(size / BLOCK) })
+        let size = target.bytes;
+        let stride = stride(size / BLOCK);
+        Ok(Rig { env, device, group, in_force, unit, block, size, stride })
+    }
+
+    /// Dismounts the group, if there is one.
+    pub(super) async fn close(self) -> Result<(), LabError> {
+        let Rig { group, device, .. } = self;
+        drop(device);
+        match group {
+            Some(group) => Ok(group.dismount().await?),
+            None => Ok(()),
+        }
     }
 
     /// Does `work` to its end, or until `limit` has passed.
