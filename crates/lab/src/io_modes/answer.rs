@@ -72,19 +72,17 @@ impl<'a> Rows<'a> {
 
     /// The median of a figure over the rounds.
     pub(super) fn median(self, at: At<'a>, figure: impl Fn(&Raw) -> Option<f64>) -> Option<f64> {
-        let mut values = self.each(at, figure);
-        values.sort_by(f64::total_cmp);
-        let half = values.len() / 2;
-        match values.len() {
-            0 => None,
-            n if n % 2 == 1 => Some(values[half]),
-            _ => Some(f64::midpoint(values[half - 1], values[half])),
-        }
+        middle(self.each(at, figure))
     }
 
     /// What was used to reach the disk.
     pub(super) fn in_force(self, at: At<'a>) -> Option<&'a str> {
         self.note(at, "in force")
+    }
+
+    /// The same without the reasons: equal ways are the same thing.
+    pub(super) fn way(self, at: At<'a>) -> Option<&'a str> {
+        self.in_force(at)?.split(';').next()
     }
 
     /// What else was seen, in words.
@@ -108,12 +106,12 @@ impl<'a> Rows<'a> {
         let places = self.places(load);
         for (i, one) in places.iter().enumerate() {
             for other in &places[..i] {
-                let same = |at: &At<'a>| self.in_force(*at);
+                let way = |at: &At<'a>| self.way(*at);
                 let (Some(a), Some(b)) = (self.median(*one, speed), self.median(*other, speed))
                 else {
                     continue;
                 };
-                if same(one).is_some() && same(one) == same(other) {
+                if way(one).is_some() && way(one) == way(other) {
                     noise.pairs += 1;
                     noise.spread = noise.spread.max(a.max(b) / a.min(b) - 1.0);
                 }
@@ -122,10 +120,18 @@ impl<'a> Rows<'a> {
         noise
     }
 
-    /// How many times as fast as `none` a setting is.
+    /// The median speed of a setting and of all that reach the file in the same way: equal runs
+    /// tell more together.
+    fn pooled(self, at: At<'a>) -> Option<f64> {
+        let way = self.way(at)?;
+        let equal = self.places(at.load).into_iter().filter(|other| self.way(*other) == Some(way));
+        middle(equal.flat_map(|other| self.each(other, speed)).collect())
+    }
+
+    /// How many times as fast as `none` a setting is, each taken with its equals.
     pub(super) fn times_none(self, at: At<'a>) -> Option<f64> {
         let none = At { name: "none", layout: LAYOUTS[0], ..at };
-        Some(self.median(at, speed)? / self.median(none, speed)?)
+        Some(self.pooled(at)? / self.pooled(none)?)
     }
 
     /// Largest difference between rounds, as a part of the median.
@@ -134,6 +140,17 @@ impl<'a> Rows<'a> {
         let (low, high) =
             values.iter().fold((f64::MAX, 0.0_f64), |(l, h), v| (l.min(*v), h.max(*v)));
         self.median(at, speed).map_or(0.0, |middle| (high - low) / middle.max(f64::MIN_POSITIVE))
+    }
+}
+
+/// The median.
+fn middle(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    match values.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(values[half]),
+        _ => Some(f64::midpoint(values[half - 1], values[half])),
     }
 }
 
@@ -183,7 +200,7 @@ pub fn report(head: Head, options: &Options, measured: &Measured) -> Run {
         ),
         details: words::details(measured),
         layouts: LAYOUTS.map(str::to_owned).to_vec(),
-        ratio: "times as fast as none, disk_asynch_io true".to_owned(),
+        ratio: "times as fast as none, each with its equals; disk_asynch_io true".to_owned(),
         arms: loads.iter().flat_map(|load| arms(rows, load, options)).collect(),
         tables: loads.iter().map(|load| table(rows, load, options)).collect(),
         noise: Noise {

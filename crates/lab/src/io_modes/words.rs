@@ -58,14 +58,14 @@ fn compared(rows: Rows<'_>, load: &str) -> String {
 fn returned(rows: Rows<'_>) -> Option<String> {
     let part = |name| {
         let at = At { load: "batch", name, layout: LAYOUTS[0] };
-        let buffered = rows.in_force(at)?.contains("buffered");
+        let buffered = rows.way(at)?.contains("buffered");
         let part = |row: &Raw| Some(figure(row, "sent_ns")? / figure(row, "durable_ns")?.max(1.0));
         buffered.then(|| rows.median(at, part)).flatten().map(|part| 100.0 * part)
     };
     let (least, most) = range([part("none")?, part("asynch")?].into_iter());
     Some(format!(
-        "Under none and asynch the writes of a batch have returned after {} % of the time that it \
-         takes to be durable: the page cache puts the rest off until the flush.",
+        "Buffered writes have returned after {} % of the time until they are durable; the flush \
+         takes the rest.",
         between(least, most, 0),
     ))
 }
@@ -74,10 +74,9 @@ fn returned(rows: Rows<'_>) -> Option<String> {
 fn without_asynch(rows: Rows<'_>) -> Option<String> {
     let load = *rows.loads().first()?;
     let at = |name, layout| At { load, name, layout };
-    let same = |a, b| rows.in_force(at(a, LAYOUTS[1])) == rows.in_force(at(b, LAYOUTS[0]));
+    let same = |a, b| rows.way(at(a, LAYOUTS[1])) == rows.way(at(b, LAYOUTS[0]));
     (same("asynch", "none") && same("setall", "directio")).then(|| {
-        "With disk_asynch_io = false asynch is none and setall is directio: the same calls on the \
-         same file."
+        "disk_asynch_io = false makes none of asynch and directio of setall: the same calls."
             .to_owned()
     })
 }
@@ -94,7 +93,7 @@ fn job(rows: Rows<'_>, options: &Options) -> String {
     let (least, most) = range(four.iter().map(|(here, _)| *here));
     let megabytes = job.bytes() as f64 / 1e6;
     let mut text = format!(
-        "The job of the post writes {megabytes:.0} MB; that alone, durable, takes {} s here",
+        "The post's job writes {megabytes:.0} MB; durable, with nothing else, that takes {} s here",
         between(least, most, 2),
     );
     if options.rows != ROWS {
@@ -102,24 +101,20 @@ fn job(rows: Rows<'_>, options: &Options) -> String {
     }
     let parts = four.iter().filter_map(|(here, published)| Some(100.0 * here / (*published)?));
     let (low, high) = range(parts);
-    text += &format!(
-        ": with a disk as this one at most {} % of the published time was I/O, the rest is the \
-         loop. ",
-        between(low, high, 0),
-    );
+    text +=
+        &format!(", {} % of what was published: the rest is the loop. ", between(low, high, 0),);
     let (fastest, slowest) = range(four.iter().filter_map(|(_, published)| *published));
     let apart = slowest - fastest;
     text += &if most < apart {
         format!(
-            "The published settings are up to {apart:.2} s apart, more than all this I/O takes: \
-             the settings can be the reason only on a disk below {:.0} MB/s, with the session \
-             waiting for every write; one run each does not tell that from chance.",
+            "The published settings are up to {apart:.2} s apart, one run each: more than all this \
+             I/O takes. Only a disk below {:.0} MB/s could lay that to a setting.",
             megabytes / apart,
         )
     } else {
         format!(
-            "The published settings are up to {apart:.2} s apart, which a disk as this one can \
-             make; one run each does not tell that from chance."
+            "The published settings are up to {apart:.2} s apart, one run each. A disk as this one \
+             can make that by a setting; so can chance."
         )
     };
     text
@@ -176,8 +171,9 @@ pub(super) fn remarks(
     under(
         "Device",
         vec![
-            "its counters are of the whole machine: who else writes meanwhile is in them. CPU is \
-             that of this process; what the kernel writes back by itself is not in it"
+            "its counters are of the whole machine: who else writes meanwhile is in them, and \
+             a flush counts as a write too. CPU is that of this process; what the kernel writes \
+             back by itself is not in it"
                 .to_owned(),
         ],
     );
@@ -261,8 +257,9 @@ pub(super) fn details(measured: &Measured) -> Vec<(String, String)> {
         say(
             "Noise",
             "settings under which the same calls go to the same file are equal runs, and asynch \
-             and setall are measured twice; a ratio within the largest difference of their \
-             medians, load by load, is not distinguishable from 1",
+             and setall are measured twice. A ratio is of the medians over all equal runs; within \
+             the largest difference between the medians of equal settings, load by load, it is \
+             not distinguishable from 1",
         ),
         say(
             "strace",
@@ -331,7 +328,7 @@ mod tests {
         assert!(text.contains("Batches of 8 KB: setall 3.1"), "{text}");
         assert!(text.contains("asynch and directio not distinguishable from it"), "{text}");
         assert!(text.contains("returned after 20 % of the time"), "{text}");
-        assert!(text.contains("asynch is none and setall is directio"), "{text}");
+        assert!(text.contains("makes none of asynch and directio of setall"), "{text}");
     }
 
     #[test]
@@ -353,13 +350,16 @@ mod tests {
         // 100 writes at 200 a second: half a second.
         let fast = made_up("job", |_, _, _| 200.0);
         let said = text(&fast, ROWS);
-        assert!(said.contains("writes 336 MB; that alone, durable, takes 0.50 s here"), "{said}");
-        assert!(said.contains("at most 4 % of the published time was I/O"), "{said}");
-        assert!(said.contains("only on a disk below 155 MB/s"), "{said}");
+        assert!(
+            said.contains("writes 336 MB; durable, with nothing else, that takes 0.50 s here"),
+            "{said}"
+        );
+        assert!(said.contains("4 % of what was published: the rest is the loop"), "{said}");
+        assert!(said.contains("Only a disk below 155 MB/s"), "{said}");
         let slow = made_up("job", |name, _, _| if name == "none" { 10.0 } else { 20.0 });
         let said = text(&slow, ROWS);
         assert!(said.contains("takes 5.00 to 10.00 s here"), "{said}");
-        assert!(said.contains("which a disk as this one can make"), "{said}");
+        assert!(said.contains("A disk as this one can make that"), "{said}");
         assert!(text(&fast, 1000).ends_with("(of other rows than published)."), "{said}");
     }
 
