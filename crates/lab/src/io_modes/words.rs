@@ -284,7 +284,7 @@ mod tests {
     use crate::io_modes::setting::SETTINGS;
     use crate::run::Column;
 
-    /// Rows of one load: `speed` gives writes a second by name, round and place in the round.
+    /// Rows of one load: `speed` gives writes a second by what is in force, round and place in it.
     fn made_up(load: &str, speed: impl Fn(&str, u32, usize) -> f64) -> Vec<Raw> {
         let mut rows = Vec::new();
         for round in 1..=3 {
@@ -298,7 +298,8 @@ mod tests {
                     (false, _) => "sync",
                 };
                 let access = if direct { "direct" } else { "buffered" };
-                let ns = 1e9 * 100.0 / speed(setting.name, round, i);
+                let force = format!("{engine}, {access}");
+                let ns = 1e9 * 100.0 / speed(&force, round, i);
                 let figures = [("writes", 100.0), ("durable_ns", ns), ("sent_ns", ns / 5.0)];
                 rows.push(Raw {
                     column: Column::Here,
@@ -307,7 +308,7 @@ mod tests {
                     arm: format!("{load}-{}{}", setting.name, if setting.again { "'" } else { "" }),
                     sample: None,
                     figures: figures.map(|(n, v)| (n.to_owned(), v)).into(),
-                    notes: BTreeMap::from([("in force".to_owned(), format!("{engine}, {access}"))]),
+                    notes: BTreeMap::from([("in force".to_owned(), force)]),
                 });
             }
         }
@@ -320,8 +321,8 @@ mod tests {
 
     #[test]
     fn a_difference_larger_than_that_of_equal_runs_is_told() {
-        let rows = made_up("batch", |name, _, i| {
-            let base = if name.starts_with("setall") { 3100.0 } else { 1000.0 };
+        let rows = made_up("batch", |force, _, i| {
+            let base = if force == "io_uring, direct" { 3100.0 } else { 1000.0 };
             base * (1.0 + 0.005 * (i % 3) as f64)
         });
         let text = text(&rows, 0);
@@ -356,7 +357,8 @@ mod tests {
         );
         assert!(said.contains("4 % of what was published: the rest is the loop"), "{said}");
         assert!(said.contains("Only a disk below 155 MB/s"), "{said}");
-        let slow = made_up("job", |name, _, _| if name == "none" { 10.0 } else { 20.0 });
+        let slow =
+            made_up("job", |force, _, _| if force == "sync, buffered" { 10.0 } else { 20.0 });
         let said = text(&slow, ROWS);
         assert!(said.contains("takes 5.00 to 10.00 s here"), "{said}");
         assert!(said.contains("A disk as this one can make that"), "{said}");
