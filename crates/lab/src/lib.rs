@@ -17,6 +17,7 @@
 //! # }
 //! ```
 
+mod control;
 mod error;
 pub mod experiment;
 mod json;
@@ -28,11 +29,13 @@ pub mod preset;
 mod run;
 mod text;
 
+pub use control::{Control, Tell};
 pub use error::LabError;
 pub use experiment::{Asked, Experiment, OptionSpec, Request, Words};
 pub use load::{DiskUse, Sample};
 pub use meter::Meter;
 pub use place::Place;
+pub use place::counters::DeviceUse;
 pub use run::{
     Arm, Column, Figures, Head, Machine, Noise, Raw, Run, Table, TableRow, Verdict, settings_hash,
     verdict,
