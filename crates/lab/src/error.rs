@@ -90,6 +90,27 @@ pub enum LabError {
     /// Validate found bad copies.
     #[error("validate found bad copies in the file of this experiment: not a measurement")]
     BadCopies,
+    /// A kept run that is not there.
+    #[error("there is no run {number} in {}; there are: {known}\nNext: cellar lab list", dir.display())]
+    NoRun {
+        /// As asked for.
+        number: u64,
+        /// Those that there are, in words.
+        known: String,
+        /// Where.
+        dir: PathBuf,
+    },
+    /// A kept run that cannot be read.
+    #[error("{}: not a kept run of this version: {source}\nNext: remove it, or read it with its own version", path.display())]
+    Damaged {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// A figure that JSON cannot say.
+    #[error("the run cannot be written: {0}")]
+    Json(#[from] serde_json::Error),
     /// Whoever asked wanted no more of it, or a task ended before its work.
     #[error("stopped before it was done; nothing was kept")]
     Stopped,

@@ -44,6 +44,17 @@ impl Given {
         self.facts.size - self.facts.size % 4096
     }
 
+    /// Whether so many bytes fit.
+    ///
+    /// # Errors
+    /// They do not.
+    pub(crate) fn holds(&self, needed: u64) -> Result<(), LabError> {
+        match self.size() >= needed {
+            true => Ok(()),
+            false => Err(LabError::Small { path: self.path.clone(), size: self.size(), needed }),
+        }
+    }
+
     /// What uses it, in words; that no serial number helps against.
     fn users(&self) -> Vec<String> {
         let facts = &self.facts;

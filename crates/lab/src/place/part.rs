@@ -31,11 +31,6 @@ impl Part {
         Ok(self.start + offset)
     }
 
-    /// Where it begins on the device.
-    pub(crate) fn start(&self) -> u64 {
-        self.start
-    }
-
     /// Takes away what says that it was in a group: its first and its last MiB become zeros.
     pub(crate) async fn wipe(&self) -> Result<(), IoError> {
         const MIB: usize = 1 << 20;
@@ -98,7 +93,8 @@ mod tests {
         let whole: Arc<dyn Device> = Arc::new(Thin::new("whole", 8 << 20));
         let part = Part::new(Arc::clone(&whole), "part", 2 << 20, 4 << 20);
         let data = Bytes::from(vec![7; 4096]);
-        let write = |at| part.write_at(Io::SCAN, at, data.clone(), Durability::Cached).now_or_never();
+        let write =
+            |at| part.write_at(Io::SCAN, at, data.clone(), Durability::Cached).now_or_never();
         assert!(write(0).unwrap().is_ok());
         assert!(write((4 << 20) - 4096).unwrap().is_ok());
         assert!(write(4 << 20).unwrap().is_err(), "behind its end");

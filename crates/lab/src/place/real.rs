@@ -5,7 +5,7 @@ use std::any::Any;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use cellar_io::real::{Access, OpenOptions, Runtime, open_disk};
@@ -47,6 +47,17 @@ struct Seen {
     busy: Vec<String>,
 }
 
+impl Seen {
+    fn sharing(&self) -> Sharing {
+        match &self.disks[..] {
+            [one, two, ..] if one.bottom.is_some() && one.bottom == two.bottom => {
+                Sharing::Device(one.bottom.clone().unwrap_or_default())
+            }
+            _ => Sharing::Apart,
+        }
+    }
+}
+
 /// A file that goes with its handle.
 struct Scratch(PathBuf);
 
@@ -83,6 +94,10 @@ impl<'a> Here<'a> {
         Here { runtime, source, shape: None, seen: Mutex::default(), buffered }
     }
 
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
     fn open(
         &self,
         path: &Path,
@@ -103,7 +118,7 @@ impl<'a> Here<'a> {
             let path = path.to_owned();
             return Err(LabError::Small { path, size, needed: bytes });
         }
-        let mut seen = self.seen.lock().unwrap_or_else(|e| e.into_inner());
+        let mut seen = self.seen();
         seen.in_force.push(in_force.to_string());
         seen.disks.push(given);
         drop(seen);
@@ -129,7 +144,7 @@ impl<'a> Here<'a> {
             .collect();
         busy.sort();
         busy.dedup();
-        self.seen.lock().unwrap_or_else(|e| e.into_inner()).busy = busy;
+        self.seen().busy = busy;
     }
 }
 
@@ -160,7 +175,7 @@ impl Place for Here<'_> {
     }
 
     fn disks(&self, bytes: &[u64], control: &Control<'_>) -> Result<Vec<Disk>, LabError> {
-        *self.seen.lock().unwrap_or_else(|e| e.into_inner()) = Seen::default();
+        *self.seen() = Seen::default();
         let mut made = Vec::new();
         for (i, bytes) in bytes.iter().enumerate() {
             made.push(match &self.source {
@@ -194,7 +209,7 @@ impl Place for Here<'_> {
     }
 
     fn words(&self) -> String {
-        let seen = self.seen.lock().unwrap_or_else(|e| e.into_inner());
+        let seen = self.seen();
         let what = match &self.source {
             Source::Dir(dir) => {
                 let on = seen.disks.first().and_then(|d| d.bottom.clone());
@@ -221,7 +236,7 @@ impl Place for Here<'_> {
             true => "idle before the run".to_owned(),
             false => format!("NOT idle in the 0.3 s before the run ({})", seen.busy.join("; ")),
         };
-        let sharing = match self.sharing() {
+        let sharing = match seen.sharing() {
             Sharing::Apart => String::new(),
             Sharing::Device(name) => {
                 format!(". Both are on one device, {name}: they cannot be twice as fast as one")
@@ -231,28 +246,22 @@ impl Place for Here<'_> {
     }
 
     fn nominal(&self) -> u64 {
-        let seen = self.seen.lock().unwrap_or_else(|e| e.into_inner());
+        let seen = self.seen();
         let link = seen.disks.first().and_then(Given::link);
         self.shape.map_or(link.unwrap_or(0), |s| s.bytes_per_second)
     }
 
     fn sharing(&self) -> Sharing {
-        let seen = self.seen.lock().unwrap_or_else(|e| e.into_inner());
-        match &seen.disks[..] {
-            [one, two, ..] if one.bottom.is_some() && one.bottom == two.bottom => {
-                Sharing::Device(one.bottom.clone().unwrap_or_default())
-            }
-            _ => Sharing::Apart,
-        }
+        self.seen().sharing()
     }
 
     fn queue(&self) -> Option<u32> {
-        let seen = self.seen.lock().unwrap_or_else(|e| e.into_inner());
+        let seen = self.seen();
         seen.disks.first().and_then(|d| d.facts.queue_depth)
     }
 
     fn request_max(&self) -> Option<u64> {
-        let seen = self.seen.lock().unwrap_or_else(|e| e.into_inner());
+        let seen = self.seen();
         seen.disks.first().and_then(|d| d.facts.transfer_max)
     }
 
