@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::control::Control;
 use crate::error::LabError;
 use crate::run::{Head, Run};
 
@@ -78,12 +79,15 @@ pub struct Asked {
 
 /// What an experiment is run with.
 pub struct Request<'a> {
-    /// What was asked for. Disks were checked: their content may be lost.
+    /// What was asked for.
     pub asked: Asked,
     /// When, where, of which source.
     pub head: Head,
-    /// Takes how far it is: what is being done, units done, units in all.
-    pub progress: &'a (dyn Fn(&str, u64, u64) + Sync),
+    /// Who is told how far it is, and may stop it.
+    pub control: Control<'a>,
+    /// The disks of `--disks`, looked at: what is on them may be lost. Empty without them.
+    #[cfg(feature = "real")]
+    pub disks: Vec<crate::place::given::Given>,
     /// Disks, time and tasks of this machine.
     #[cfg(feature = "real")]
     pub runtime: &'a cellar_io::real::Runtime,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::compare::Comparison;
 use crate::experiment::Asked;
 use crate::load::Sample;
 
@@ -194,6 +195,8 @@ pub struct Run {
     pub asked: Asked,
     /// What the disks are, for people, by column: `model`, `here`.
     pub disks: BTreeMap<String, String>,
+    /// What is told of them before the figures: label and text.
+    pub heads: Vec<(String, String)>,
     /// What was set.
     pub settings: BTreeMap<String, String>,
     /// A digest of the settings: equal digests may be compared.
@@ -216,6 +219,9 @@ pub struct Run {
     pub finding: String,
     /// What readers asked, and what is to be known beside the answer: label and text.
     pub remarks: Vec<(String, String)>,
+    /// Beside the run that this was asked to be like.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compared: Option<Comparison>,
     /// Every measurement.
     pub raw: Vec<Raw>,
 }

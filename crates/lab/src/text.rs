@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::compare::Comparison;
 use crate::run::{Arm, Column, Figures, Run, Table, Verdict};
 
 const WIDTH: usize = 80;
@@ -62,6 +63,9 @@ impl Run {
             let label = if column == "here" { "Disks" } else { "Model" };
             put(&mut out, label, words);
         }
+        for (label, text) in &self.heads {
+            put(&mut out, label, text);
+        }
         self.put_method(&mut out);
         out.push('\n');
         self.put_arms(&mut out);
@@ -75,6 +79,51 @@ impl Run {
         for (label, text) in &self.remarks {
             put(&mut out, label, text);
         }
+        if let Some(compared) = &self.compared {
+            put_compared(&mut out, compared);
+        }
+        out
+    }
+
+    /// How it was measured, for people: 80 columns, with a line feed at the end.
+    pub fn method_text(&self) -> String {
+        let mut out = String::new();
+        put(&mut out, "Question", &self.question);
+        let or = |text: &str| if text.is_empty() { "unknown" } else { text }.to_owned();
+        let head = &self.head;
+        put(&mut out, "When", &format!("{}, commit {}", or(&head.date), or(&head.commit)));
+        let machine = &head.machine;
+        put(
+            &mut out,
+            "Machine",
+            &format!(
+                "{} CPUs, {} GB, kernel {}",
+                machine.cpus,
+                machine.memory_bytes >> 30,
+                or(&machine.kernel)
+            ),
+        );
+        for (column, words) in &self.disks {
+            put(&mut out, if column == "here" { "Disks" } else { "Model" }, words);
+        }
+        for (label, text) in &self.heads {
+            put(&mut out, label, text);
+        }
+        self.put_method(&mut out);
+        for (label, text) in &self.details {
+            put(&mut out, label, text);
+        }
+        put(
+            &mut out,
+            "Noise",
+            "the same load twice in each round, nothing changed between; the largest difference is \
+             the A/A spread. A ratio no further from 1 than that, or than rounds of one arm are \
+             apart, reads \"not distinguishable\"",
+        );
+        let settings: Vec<String> =
+            self.settings.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+        put(&mut out, "Settings", &settings.join("; "));
+        put(&mut out, "Raw rows", &format!("{}, in --json F and --html F", self.raw.len()));
         out
     }
 
@@ -208,6 +257,37 @@ fn put_block(out: &mut String, arms: &[Arm], groups: &[Group<'_>], with_ratio: b
             let _ = write!(line, "{:>8}", ratio(arm));
         }
         let _ = writeln!(out, "{line}");
+    }
+}
+
+/// This run beside an earlier one.
+fn put_compared(out: &mut String, compared: &Comparison) {
+    let like = match compared.differs.is_empty() {
+        true => "same settings, machine and source".to_owned(),
+        false => format!("NOT the same: {}", compared.differs.join("; ")),
+    };
+    out.push('\n');
+    put(out, "Like", &format!("run {}: {like}", compared.with));
+    let then = format!("run {}", compared.with);
+    let _ = writeln!(out, "  {:<26}{:<9}{then:>9}{:>9}{:>8}", "", "", "now", "ratio");
+    for row in &compared.rows {
+        let verdict = match row.verdict {
+            Verdict::NotDistinguishable => "  not disting.",
+            Verdict::Faster => "  more",
+            Verdict::Slower => "  less",
+        };
+        let _ = writeln!(
+            out,
+            "  {:<26}{:<9}{:>9}{:>9}{:>7.2}x{verdict}",
+            row.what,
+            row.layout,
+            rate(row.before),
+            rate(row.now),
+            row.ratio
+        );
+    }
+    if compared.rows.iter().any(|row| row.verdict == Verdict::NotDistinguishable) {
+        out.push_str("  not disting.: not distinguishable, inside the spread of equal runs\n");
     }
 }
 

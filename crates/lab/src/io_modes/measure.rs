@@ -1,7 +1,8 @@
 //! Measures every load under every setting on one scratch file.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cellar_io::real::{
@@ -15,6 +16,7 @@ use super::setting::{SETTINGS, Setting};
 use super::strace::Strace;
 use super::work::{self, Done, Rig, Target, Work};
 use super::{Load, NAME, Options, group};
+use crate::control::Control;
 use crate::error::LabError;
 use crate::place::Scratch;
 use crate::run::{Column, Raw};
@@ -32,53 +34,64 @@ pub struct Measured {
     pub(super) untraced: Option<String>,
 }
 
-/// Measures every setting on a scratch file in `dir`. `progress` takes what is being done, what is
-/// done and how much there is in all.
+/// Measures every setting on a scratch file in `dir`.
 ///
 /// # Errors
-/// An option that will not do, a file that cannot be made or written.
-pub fn measure(
-    dir: &Path,
-    options: &Options,
-    progress: &(dyn Fn(&str, u64, u64) + Sync),
-) -> Result<Measured, LabError> {
+/// An option that will not do, a file that cannot be made or written; [`LabError::Stopped`].
+pub fn measure(dir: &Path, options: &Options, control: &Control<'_>) -> Result<Measured, LabError> {
     options.check()?;
-    progress("writing the scratch files", 0, 1);
+    control.tell("writing the scratch files", 0, 1);
     let name = |what: &str| dir.join(format!("cellar-lab-{}-{what}", std::process::id()));
-    let file = Scratch::written(name(NAME), options.file_bytes)?;
-    let disk = Scratch::written(name("disk"), group::disk_bytes(options.file_bytes))?;
+    let file = written(name(NAME), options.file_bytes)?;
+    let disk = written(name("disk"), group::disk_bytes(options.file_bytes))?;
     let bytes = options.file_bytes;
-    let sector = with_runtime(&disk.0, |runtime| {
-        let (device, _) = work::open(runtime, &disk.0, &SETTINGS[3])?;
+    let sector = with_runtime(disk.path(), |runtime| {
+        let (device, _) = work::open(runtime, disk.path(), &SETTINGS[3])?;
         runtime.block_on(group::make(&runtime.env(), &device, bytes, &work::unit()))?;
-        sector(runtime, &file.0)
+        sector(runtime, file.path())
     })?;
-    let below = kernel::device_below(&file.0);
+    let below = kernel::device_below(file.path());
     let bench = Bench {
-        file: Target { path: &file.0, in_group: false, bytes },
-        group: Target { path: &disk.0, in_group: true, bytes },
+        file: Target { path: file.path(), in_group: false, bytes },
+        group: Target { path: disk.path(), in_group: true, bytes },
         stat: below.as_deref(),
     };
     let loads = options.loads(sector);
-    let mut measured = Measured { words: described(&file.0, options), ..Measured::default() };
+    let mut measured = Measured { words: described(file.path(), options), ..Measured::default() };
     let all = u64::from(options.rounds) * (loads.len() * SETTINGS.len()) as u64;
     for round in 1..=options.rounds {
         for load in &loads {
             for i in 0..SETTINGS.len() {
                 // Each round begins elsewhere, so that nobody is always behind the same one.
                 let setting = &SETTINGS[(i + 5 * round as usize) % SETTINGS.len()];
-                progress(
-                    &format!("{} {}", load.name, setting.name),
-                    measured.raw.len() as u64,
-                    all,
-                );
+                control.check()?;
+                let done = measured.raw.len() as u64;
+                control.tell(&format!("{} {}", load.name, setting.name), done, all);
                 measured.raw.push(bench.measure(round, load, setting)?);
             }
         }
     }
-    progress("what strace sees", all, all);
-    trace(&bench, dir, &loads, &mut measured)?;
+    control.tell("what strace sees", all, all);
+    trace(&bench, dir, &loads, &mut measured, control)?;
     Ok(measured)
+}
+
+/// A scratch file of bytes that were all written: a hole would measure the file system.
+fn written(path: PathBuf, bytes: u64) -> Result<Scratch, LabError> {
+    let scratch = Scratch::new(path, bytes)?;
+    let unit = work::unit();
+    let write = || {
+        let file = std::fs::OpenOptions::new().write(true).open(scratch.path())?;
+        for at in (0..bytes).step_by(unit.len()) {
+            let part = &unit[..unit.len().min((bytes - at) as usize)];
+            file.write_all_at(part, at)?;
+        }
+        file.sync_all()
+    };
+    match write() {
+        Ok(()) => Ok(scratch),
+        Err(source) => Err(LabError::Scratch { path: scratch.path().to_owned(), source }),
+    }
 }
 
 /// The smallest legal write past the page cache, in bytes.
@@ -225,10 +238,12 @@ fn trace(
     dir: &Path,
     loads: &[Load],
     measured: &mut Measured,
+    control: &Control<'_>,
 ) -> Result<(), LabError> {
     for load in loads {
         let Some(work) = load.traced else { continue };
         for setting in SETTINGS.iter().filter(|s| !s.again) {
+            control.check()?;
             let (done, calls) = match bench.traced(dir, load, work, setting)? {
                 Ok(seen) => seen,
                 Err(why) => {

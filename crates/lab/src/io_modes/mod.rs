@@ -180,7 +180,7 @@ impl Experiment for IoModes {
             });
         }
         let dir = request.asked.dir.clone().unwrap_or_else(|| PathBuf::from("."));
-        let measured = measure(&dir, &options, request.progress)?;
+        let measured = measure(&dir, &options, &request.control)?;
         let run = report(request.head.clone(), &options, &measured);
         Ok(Run { asked: request.asked.clone(), ..run })
     }

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
 use cellar_io::real::{Runtime, RuntimeOptions};
 use cellar_lab::experiment::find;
-use cellar_lab::{Asked, Head, LabError, Raw, Request, Run};
+use cellar_lab::{Asked, Control, Head, LabError, Raw, Request, Run};
 
 /// Where the child below puts its run.
 const CHILD: &str = "CELLAR_IO_MODES_CHILD";
@@ -15,7 +16,9 @@ fn run(dir: &Path, options: &[(&str, &str)]) -> Result<Run, LabError> {
     let options = options.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
     let asked = Asked { options, dir: Some(dir.to_owned()), ..Asked::default() };
     let progress = &|_: &str, done: u64, all: u64| assert!(done <= all);
-    let request = Request { asked, head: Head::default(), progress, runtime: &runtime };
+    let control = Control::new(progress, Arc::default());
+    let request =
+        Request { asked, head: Head::default(), control, disks: Vec::new(), runtime: &runtime };
     find("io-modes").unwrap().run(&request)
 }
 

@@ -2,10 +2,10 @@
 
 use cellar_lab::multi_disk::{self, Options};
 use cellar_lab::preset::FC_LUN_2006;
-use cellar_lab::{Head, LabError, Run};
+use cellar_lab::{Control, Head, LabError, Run};
 
 fn run(options: &Options) -> Run {
-    let model = multi_disk::model(FC_LUN_2006, options).unwrap();
+    let model = multi_disk::model(FC_LUN_2006, options, &Control::quiet()).unwrap();
     multi_disk::report(Head::default(), options, Some(model), None)
 }
 
@@ -95,7 +95,7 @@ fn options_that_will_not_do_are_named() {
         (Options { rounds: 0, ..small() }, "--rounds 0"),
         (Options { random_reads: 0, ..small() }, "--random-reads 0"),
     ] {
-        let error = multi_disk::model(FC_LUN_2006, &options).unwrap_err();
+        let error = multi_disk::model(FC_LUN_2006, &options, &Control::quiet()).unwrap_err();
         assert!(matches!(error, LabError::Option { .. }) && error.to_string().contains(name));
     }
 }
