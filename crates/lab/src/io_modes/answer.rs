@@ -28,8 +28,8 @@ pub(super) struct LoadWords {
 pub(super) fn load_words(load: &str) -> LoadWords {
     let (what, unit) = match load.split_once('-') {
         Some(("log", bytes)) => (format!("log {bytes} B"), "durable log writes/s"),
-        _ if load == "job" => ("the job".to_owned(), "s, I/O alone"),
-        _ if load == "group" => ("in a group".to_owned(), "durable 8 KB writes/s in a disk group"),
+        _ if load == "job" => ("the job".to_owned(), "s of I/O alone"),
+        _ if load == "group" => ("in a group".to_owned(), "durable writes in group/s"),
         _ => ("8 KB batches".to_owned(), "durable 8 KB writes/s"),
     };
     LoadWords { what, unit: unit.to_owned() }
