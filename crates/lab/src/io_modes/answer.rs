@@ -184,12 +184,19 @@ pub fn report(head: Head, options: &Options, measured: &Measured) -> Run {
         1 => "one round".to_owned(),
         n => format!("{n} rounds interleaved in rotated order, medians"),
     };
+    let machine = format!(
+        "this one alone ({} CPUs, {} GB, kernel {}): a model has no kernel to look at",
+        head.machine.cpus,
+        head.machine.memory_bytes >> 30,
+        head.machine.kernel,
+    );
     Run {
         experiment: NAME.to_owned(),
         question: QUESTION.to_owned(),
         source: "\"disk_asynch_io and filesystemio_options in oracle\", 2022".to_owned(),
         head,
         disks: [("here".to_owned(), measured.words.clone())].into(),
+        heads: vec![("Machine".to_owned(), machine)],
         settings_hash: settings_hash(&settings),
         settings,
         method: format!(

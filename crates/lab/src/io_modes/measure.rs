@@ -40,7 +40,7 @@ pub struct Measured {
 /// An option that will not do, a file that cannot be made or written; [`LabError::Stopped`].
 pub fn measure(dir: &Path, options: &Options, control: &Control<'_>) -> Result<Measured, LabError> {
     options.check()?;
-    control.tell("writing the scratch files", 0, 1);
+    control.tell("writing two scratch files", 0, 1);
     let name = |what: &str| dir.join(format!("cellar-lab-{}-{what}", std::process::id()));
     let file = written(name(NAME), options.file_bytes)?;
     let disk = written(name("disk"), group::disk_bytes(options.file_bytes))?;
@@ -50,6 +50,7 @@ pub fn measure(dir: &Path, options: &Options, control: &Control<'_>) -> Result<M
         runtime.block_on(group::make(&runtime.env(), &device, bytes, &work::unit()))?;
         sector(runtime, file.path())
     })?;
+    control.tell("writing two scratch files", 1, 1);
     let below = kernel::device_below(file.path());
     let bench = Bench {
         file: Target { path: file.path(), in_group: false, bytes },
@@ -66,12 +67,12 @@ pub fn measure(dir: &Path, options: &Options, control: &Control<'_>) -> Result<M
                 let setting = &SETTINGS[(i + 5 * round as usize) % SETTINGS.len()];
                 control.check()?;
                 let done = measured.raw.len() as u64;
-                control.tell(&format!("{} {}", load.name, setting.name), done, all);
+                control.tell("writing under every setting", done, all);
                 measured.raw.push(bench.measure(round, load, setting)?);
             }
         }
     }
-    control.tell("what strace sees", all, all);
+    control.tell("writing under every setting", all, all);
     trace(&bench, dir, &loads, &mut measured, control)?;
     Ok(measured)
 }
@@ -240,9 +241,14 @@ fn trace(
     measured: &mut Measured,
     control: &Control<'_>,
 ) -> Result<(), LabError> {
+    let settings: Vec<&Setting> = SETTINGS.iter().filter(|s| !s.again).collect();
+    let all = (loads.iter().filter(|l| l.traced.is_some()).count() * settings.len()) as u64;
+    let mut seen = 0;
     for load in loads {
         let Some(work) = load.traced else { continue };
-        for setting in SETTINGS.iter().filter(|s| !s.again) {
+        for setting in &settings {
+            control.tell("looking with strace", seen, all);
+            seen += 1;
             control.check()?;
             let (done, calls) = match bench.traced(dir, load, work, setting)? {
                 Ok(seen) => seen,
@@ -261,5 +267,6 @@ fn trace(
             }
         }
     }
+    control.tell("looking with strace", all, all);
     Ok(())
 }

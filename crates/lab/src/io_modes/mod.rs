@@ -180,6 +180,8 @@ impl Experiment for IoModes {
             });
         }
         let dir = request.asked.dir.clone().unwrap_or_else(|| PathBuf::from("."));
+        let dir = std::path::absolute(&dir)
+            .map_err(|source| LabError::Scratch { path: dir.clone(), source })?;
         let measured = measure(&dir, &options, &request.control)?;
         let run = report(request.head.clone(), &options, &measured);
         Ok(Run { asked: request.asked.clone(), ..run })
