@@ -120,18 +120,30 @@ impl<'a> Rows<'a> {
         noise
     }
 
-    /// The median speed of a setting and of all that reach the file in the same way: equal runs
-    /// tell more together.
-    fn pooled(self, at: At<'a>) -> Option<f64> {
-        let way = self.way(at)?;
+    /// Speeds of a setting and of all that reach the file in the same way, sorted: equal runs tell
+    /// more together.
+    fn pooled(self, at: At<'a>) -> Vec<f64> {
+        let Some(way) = self.way(at) else { return Vec::new() };
         let equal = self.places(at.load).into_iter().filter(|other| self.way(*other) == Some(way));
-        middle(equal.flat_map(|other| self.each(other, speed)).collect())
+        let mut speeds: Vec<f64> = equal.flat_map(|other| self.each(other, speed)).collect();
+        speeds.sort_by(f64::total_cmp);
+        speeds
     }
 
-    /// How many times as fast as `none` a setting is, each taken with its equals.
-    pub(super) fn times_none(self, at: At<'a>) -> Option<f64> {
-        let none = At { name: "none", layout: LAYOUTS[0], ..at };
-        Some(self.pooled(at)? / self.pooled(none)?)
+    /// How many times as fast as `none` a setting is, each taken with its equals, and what that
+    /// says: nothing within the noise, nor where the middle halves of both overlap.
+    pub(super) fn times_none(self, at: At<'a>) -> Option<(f64, Verdict)> {
+        let none = self.pooled(At { name: "none", layout: LAYOUTS[0], ..at });
+        let this = self.pooled(at);
+        let times = middle(this.clone())? / middle(none.clone())?;
+        let told = verdict(times.max(1.0 / times), self.noise(at.load).spread);
+        let apart = quarter(&this, 1) > quarter(&none, 3) || quarter(&this, 3) < quarter(&none, 1);
+        let told = match (told, apart) {
+            (Verdict::NotDistinguishable, _) | (_, false) => Verdict::NotDistinguishable,
+            _ if times > 1.0 => Verdict::Faster,
+            _ => Verdict::Slower,
+        };
+        Some((times, told))
     }
 
     /// Largest difference between rounds, as a part of the median.
@@ -152,6 +164,11 @@ fn middle(mut values: Vec<f64>) -> Option<f64> {
         n if n % 2 == 1 => Some(values[half]),
         _ => Some(f64::midpoint(values[half - 1], values[half])),
     }
+}
+
+/// The value that so many quarters of sorted ones do not exceed.
+fn quarter(sorted: &[f64], quarters: usize) -> Option<f64> {
+    sorted.get((sorted.len().saturating_sub(1)) * quarters / 4).copied()
 }
 
 /// A counted figure.
@@ -184,12 +201,7 @@ pub fn report(head: Head, options: &Options, measured: &Measured) -> Run {
         1 => "one round".to_owned(),
         n => format!("{n} rounds interleaved in rotated order, medians"),
     };
-    let machine = format!(
-        "this one alone ({} CPUs, {} GB, kernel {}): a model has no kernel to look at",
-        head.machine.cpus,
-        head.machine.memory_bytes >> 30,
-        head.machine.kernel,
-    );
+    let machine = words::machine(&head.machine, measured.load);
     Run {
         experiment: NAME.to_owned(),
         question: QUESTION.to_owned(),
@@ -223,11 +235,10 @@ pub fn report(head: Head, options: &Options, measured: &Measured) -> Run {
 
 fn arms(rows: Rows<'_>, load: &str, options: &Options) -> Vec<Arm> {
     let words = load_words(load);
-    let noise = rows.noise(load).spread;
     let shown = if load == "job" { seconds } else { speed };
     let arm = |(name, published): (&str, Option<f64>)| {
         let ats = LAYOUTS.map(|layout| At { load, name, layout });
-        let ratio = (name != "none").then(|| rows.times_none(ats[0])).flatten();
+        let times = (name != "none").then(|| rows.times_none(ats[0])).flatten();
         let published = published.filter(|_| load == "job" && options.rows == ROWS);
         Arm {
             name: format!("{load}-{name}"),
@@ -235,9 +246,9 @@ fn arms(rows: Rows<'_>, load: &str, options: &Options) -> Vec<Arm> {
             unit: words.unit.clone(),
             published: published.map(|seconds| vec![Some(seconds), None]),
             here: Some(ats.map(|at| rows.median(at, shown)).to_vec()),
-            ratio,
+            ratio: times.map(|(times, _)| times),
             spread: ats.map(|at| rows.spread(at)).into_iter().fold(0.0, f64::max),
-            verdict: ratio.map_or(Verdict::NotDistinguishable, |ratio| verdict(ratio, noise)),
+            verdict: times.map_or(Verdict::NotDistinguishable, |(_, told)| told),
             ..Arm::default()
         }
     };

@@ -41,7 +41,12 @@ pub(super) fn device_below(path: &Path) -> Option<PathBuf> {
     counters.exists().then_some(counters)
 }
 
-/// CPU time of the process in user and system mode.
+/// How many threads of this machine wanted a processor in the last minute.
+pub(super) fn load_average() -> Option<f64> {
+    std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
+}
+
+/// CPU time of the process in user and system mode, and its calls that write (io_uring makes none).
 fn process(seen: &mut BTreeMap<&'static str, u64>) {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The second word, in brackets, may hold anything.
@@ -51,6 +56,11 @@ fn process(seen: &mut BTreeMap<&'static str, u64>) {
         if let Some(ticks) = words.get(index).and_then(|word| word.parse::<u64>().ok()) {
             seen.insert(name, ticks * TICK_NS);
         }
+    }
+    let text = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let calls = text.lines().find_map(|line| line.strip_prefix("syscw:"));
+    if let Some(calls) = calls.and_then(|count| count.trim().parse().ok()) {
+        seen.insert("write_calls", calls);
     }
 }
 
@@ -119,5 +129,6 @@ mod tests {
         let added = Counters::now(None).since(&before);
         assert!(added.get("cpu_ns").is_some_and(|ns| *ns > 1e6), "{x} {added:?}");
         assert!(added.contains_key("cpu_user_ns") && added.contains_key("context_switches"));
+        assert!(added.contains_key("write_calls"));
     }
 }

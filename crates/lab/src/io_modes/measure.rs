@@ -30,6 +30,8 @@ pub struct Measured {
     /// What the file is on, for people.
     pub(super) words: String,
     pub(super) raw: Vec<Raw>,
+    /// How busy the machine was before.
+    pub(super) load: Option<f64>,
     /// Why strace saw nothing, for people.
     pub(super) untraced: Option<String>,
 }
@@ -40,6 +42,7 @@ pub struct Measured {
 /// An option that will not do, a file that cannot be made or written; [`LabError::Stopped`].
 pub fn measure(dir: &Path, options: &Options, control: &Control<'_>) -> Result<Measured, LabError> {
     options.check()?;
+    let load = kernel::load_average();
     control.tell("writing two scratch files", 0, 1);
     let name = |what: &str| dir.join(format!("cellar-lab-{}-{what}", std::process::id()));
     let file = written(name(NAME), options.file_bytes)?;
@@ -58,7 +61,8 @@ pub fn measure(dir: &Path, options: &Options, control: &Control<'_>) -> Result<M
         stat: below.as_deref(),
     };
     let loads = options.loads(sector);
-    let mut measured = Measured { words: described(file.path(), options), ..Measured::default() };
+    let words = described(file.path(), options);
+    let mut measured = Measured { words, load, ..Measured::default() };
     let all = u64::from(options.rounds) * (loads.len() * SETTINGS.len()) as u64;
     for round in 1..=options.rounds {
         for load in &loads {

@@ -2,8 +2,8 @@
 //!
 //! The four values, with asynchronous I/O and without, on a file of this machine that is opened as
 //! an instance opens it: batches of scattered 8 KB blocks as a database writer sends them, small
-//! durable writes as a log writer does, and all that the job of "disk_asynch_io and
-//! filesystemio_options in oracle" (xhydra, 2022) would write. Beside the time, what the kernel
+//! durable writes as a log writer does, and all that the job of the post "disk_asynch_io and
+//! filesystemio_options in oracle" (2022) would write. Beside the time, what the kernel
 //! showed: system calls by strace, pages left in the page cache, writes and flushes of the device,
 //! CPU time. Only what is here is measured: a model has no kernel.
 
@@ -176,7 +176,7 @@ impl Experiment for IoModes {
             return Err(LabError::Option {
                 name: "disks",
                 value: disk.display().to_string(),
-                allowed: "filesystemio_options is about files; choose where with --dir",
+                allowed: "none of them: filesystemio_options is about files; --dir says where",
             });
         }
         let dir = request.asked.dir.clone().unwrap_or_else(|| PathBuf::from("."));

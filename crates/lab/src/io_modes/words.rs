@@ -4,10 +4,27 @@ use super::answer::{At, Rows, figure, load_words, seconds};
 use super::job::{ASSUMED, Job, ROWS};
 use super::setting::{LAYOUTS, NAMES};
 use super::{Measured, Options};
-use crate::run::{Raw, Verdict, verdict};
+use crate::run::{Machine, Raw, Verdict};
 
 /// The settings that are compared with `none`.
 const OTHERS: [&str; 3] = ["asynch", "directio", "setall"];
+
+/// What the figures are about.
+pub(super) fn machine(machine: &Machine, load: Option<f64>) -> String {
+    let mut text = format!(
+        "this one alone ({} CPUs, {} GB, kernel {}): a model has no kernel to look at",
+        machine.cpus,
+        machine.memory_bytes >> 30,
+        machine.kernel,
+    );
+    if let Some(load) = load.filter(|load| *load >= machine.cpus as f64 / 2.0) {
+        text += &format!(
+            ". It was busy before (load average {load:.1}); idle it gives other figures, and other \
+             ratios"
+        );
+    }
+    text
+}
 
 /// The answer.
 pub(super) fn finding(rows: Rows<'_>, options: &Options) -> String {
@@ -31,8 +48,9 @@ fn compared(rows: Rows<'_>, load: &str) -> String {
     let mut differ = Vec::new();
     let mut same = Vec::new();
     for name in OTHERS {
-        let Some(times) = rows.times_none(At { load, name, layout: LAYOUTS[0] }) else { continue };
-        match verdict(times, noise) {
+        let at = At { load, name, layout: LAYOUTS[0] };
+        let Some((times, told)) = rows.times_none(at) else { continue };
+        match told {
             Verdict::NotDistinguishable => same.push(name),
             _ => differ.push(format!("{name} {times:.2} times")),
         }
@@ -155,7 +173,7 @@ pub(super) fn remarks(
     under(
         "strace",
         match &measured.untraced {
-            Some(why) => vec![format!("nothing was seen: {why}")],
+            Some(why) => vec![format!("nothing was seen: {why}. {}", write_calls(rows))],
             None => system_calls(rows),
         },
     );
@@ -200,6 +218,21 @@ fn in_force(rows: Rows<'_>) -> Vec<String> {
         }
     }
     kinds.into_iter().map(|(kind, all)| format!("{kind}: {}", listed(&all))).collect()
+}
+
+/// What is known without strace: calls that write, as /proc/self/io counts them.
+fn write_calls(rows: Rows<'_>) -> String {
+    let calls = NAMES.iter().filter_map(|(name, _)| {
+        let at = At { load: "batch", name, layout: LAYOUTS[0] };
+        let calls = |r: &Raw| Some(figure(r, "write_calls")? / figure(r, "writes")?.max(1.0));
+        Some(format!("{name} {:.1}", rows.median(at, calls)?))
+    });
+    let calls: Vec<String> = calls.collect();
+    format!(
+        "Calls of the write family for each of the batches' writes, by /proc/self/io: {}; what \
+         goes by io_uring or io_submit is none of them",
+        calls.join(", ")
+    )
 }
 
 /// What strace counted of the batches and of the smallest writes of the log.
@@ -258,8 +291,8 @@ pub(super) fn details(measured: &Measured) -> Vec<(String, String)> {
             "Noise",
             "settings under which the same calls go to the same file are equal runs, and asynch \
              and setall are measured twice. A ratio is of the medians over all equal runs; within \
-             the largest difference between the medians of equal settings, load by load, it is \
-             not distinguishable from 1",
+             the largest difference between the medians of equal settings, load by load, or where \
+             the middle halves of the runs overlap, it is not distinguishable from 1",
         ),
         say(
             "strace",
@@ -344,6 +377,20 @@ mod tests {
         // Two kinds under three names, and two second measurements.
         assert_eq!(noise.pairs, 3 + 3 + 1 + 1);
         assert!(noise.spread > 0.0 && noise.spread < 0.5, "{noise:?}");
+    }
+
+    #[test]
+    fn medians_apart_do_not_tell_where_the_runs_overlap() {
+        // Now slow, now fast: medians of equal settings agree, those of none and setall do not.
+        let rows = made_up("batch", |force, round, _| match (force, round) {
+            ("io_uring, direct", 1) => 500.0,
+            ("io_uring, direct", _) => 3000.0,
+            (_, 1) => 3000.0,
+            _ => 1000.0,
+        });
+        assert_eq!(Rows(&rows).noise("batch").spread, 0.0);
+        let text = text(&rows, 0);
+        assert!(text.contains("the four settings are not distinguishable"), "{text}");
     }
 
     #[test]

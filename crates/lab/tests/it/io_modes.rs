@@ -43,11 +43,16 @@ fn child() {
 }
 
 fn measured() -> Run {
+    measured_with(&std::env::var("PATH").unwrap_or_default())
+}
+
+fn measured_with(programs: &str) -> Run {
     // On a real file system: /tmp may be in memory.
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "io_modes::child", "--ignored", "--nocapture"])
         .env(CHILD, dir.path())
+        .env("PATH", programs)
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -133,6 +138,18 @@ fn strace_names_the_calls_that_a_setting_makes() {
         assert!(count(arm, "io_uring_enter") + count(arm, "io_submit") > 0.0, "{arm}");
     }
     assert!(count("batch-setall-libaio", "io_submit") > 0.0);
+}
+
+#[test]
+fn without_strace_that_is_said_and_the_rest_measured() {
+    let run = measured_with("/nonexistent");
+    let told = run.remarks.iter().find(|(label, _)| label == "strace").unwrap();
+    assert!(told.1.starts_with("nothing was seen: no strace here"), "{told:?}");
+    for row in run.raw.iter().filter(|row| row.arm.starts_with("batch-")) {
+        let calls = figure(row, "write_calls") / figure(row, "writes");
+        assert_eq!(calls >= 1.0, row.notes["in force"].starts_with("sync"), "{row:?}");
+    }
+    assert!(run.raw.iter().all(|row| !row.figures.contains_key("strace_writes")));
 }
 
 #[test]
