@@ -137,7 +137,8 @@ impl<'a> Rows<'a> {
         let this = self.pooled(at);
         let times = middle(this.clone())? / middle(none.clone())?;
         let told = verdict(times.max(1.0 / times), self.noise(at.load).spread);
-        let apart = quarter(&this, 1) > quarter(&none, 3) || quarter(&this, 3) < quarter(&none, 1);
+        let ((low, high), (none_low, none_high)) = (middle_half(&this)?, middle_half(&none)?);
+        let apart = low > none_high || high < none_low;
         let told = match (told, apart) {
             (Verdict::NotDistinguishable, _) | (_, false) => Verdict::NotDistinguishable,
             _ if times > 1.0 => Verdict::Faster,
@@ -166,9 +167,10 @@ fn middle(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-/// The value that so many quarters of sorted ones do not exceed.
-fn quarter(sorted: &[f64], quarters: usize) -> Option<f64> {
-    sorted.get((sorted.len().saturating_sub(1)) * quarters / 4).copied()
+/// Between which values the middle half of sorted ones lies, at the least.
+fn middle_half(sorted: &[f64]) -> Option<(f64, f64)> {
+    let last = sorted.len().checked_sub(1)?;
+    Some((sorted[last / 4], sorted[(3 * last).div_ceil(4)]))
 }
 
 /// A counted figure.
