@@ -330,7 +330,9 @@ impl<'a, P: Place> Benches<'a, P> {
                 self.ceilings(round, raw)?;
             }
         }
-        self.control.tell(&what, u64::from(round), total);
+        if total > 1 {
+            self.control.tell(&what, u64::from(round), total);
+        }
         Ok(())
     }
 

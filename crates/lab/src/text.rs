@@ -246,7 +246,7 @@ fn put_block(out: &mut String, arms: &[Arm], groups: &[Group<'_>], with_ratio: b
             let figures = (group.figures)(arm);
             for ((layout, _), width) in group.layouts.iter().zip(group.widths()) {
                 let cell = match figures.and_then(|f| *f.get(*layout)?) {
-                    Some(v) if group.star && arm.fitted => rate(v) + "*",
+                    Some(v) if group.star && arm.is_fitted(*layout) => rate(v) + "*",
                     Some(v) => rate(v),
                     None => "-".to_owned(),
                 };

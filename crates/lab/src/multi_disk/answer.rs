@@ -269,6 +269,17 @@ fn enough(rows: &[DepthRow]) -> Option<(usize, f64)> {
     Some((row.depth, 100.0 * row.mb_per_second / best))
 }
 
+/// The ratio of an arm, and whether it says anything.
+pub(super) fn in_words(arm: &Arm) -> String {
+    match (arm.ratio, arm.verdict) {
+        (None, _) => "not measured".to_owned(),
+        (Some(ratio), Verdict::NotDistinguishable) => {
+            format!("{ratio:.2} times (not distinguishable)")
+        }
+        (Some(ratio), _) => format!("{ratio:.2} times"),
+    }
+}
+
 /// What is compared, in the words of a sentence.
 fn sides(options: &Options) -> Option<(String, &'static str)> {
     let compared = options.compared()?;
@@ -339,10 +350,11 @@ fn ratios(options: &Options, main: &Measured, arms: [&Arm; 3], noise: Noise) -> 
         Column::Here => "Here",
     };
     let times = |arm| times_one(options, arm, noise);
-    match (times(deep), times(one), eight.ratio) {
-        (Some(deep), Some(one), Some(eight)) => format!(
+    match (times(deep), times(one)) {
+        (Some(deep), Some(one)) => format!(
             "{place}, with {SCAN_DEPTH} reads in flight a disk, {deep}; with one read in flight in \
-             all, {one}; with eight scans at once, {eight:.2} times. ",
+             all, {one}; with eight scans at once, {}. ",
+            in_words(eight)
         ),
         _ => {
             let layout = options.layouts[0];

@@ -1,6 +1,6 @@
 //! What readers asked in 2006, and what is to be known beside the answer.
 
-use super::answer::find;
+use super::answer::{find, in_words};
 use super::{ARMS, DEPTHS, Layout, Measured, Options, SCAN_DEPTH, deepest, depth_name};
 use crate::load::{DiskUse, Sample};
 use crate::place::DEPTH_MAX;
@@ -161,29 +161,28 @@ fn answers(
     answers.push(queue_depth(options, main));
     answers.push(request_size(options, main));
     answers.extend(of_nominal(options, main));
-    let times = |name| find(arms, name).ratio;
-    if let (Some(one), Some(many)) = (times("random-1"), times("random-32")) {
-        answers.push(format!(
-            "single blocks: {one:.2} times at depth 1, {many:.2} times at 32 in all"
-        ));
+    if options.compared().is_some() {
+        let [one, many] = ["random-1", "random-32"].map(|name| in_words(find(arms, name)));
+        answers.push(format!("single blocks: {one} at depth 1, {many} at 32 in all"));
     }
-    if let (Some(one), Some(deep)) = (times("serial-1"), times("serial"))
-        && at(Layout::Two).is_some()
-        && at(Layout::One).is_some()
-    {
-        let deep_verdict = find(arms, "serial").verdict;
-        answers.push(more_luns(one, deep, deep_verdict));
+    if at(Layout::Two).is_some() && at(Layout::One).is_some() {
+        answers.push(more_luns(find(arms, "serial-1"), find(arms, "serial")));
     }
     answers.extend(other_layouts(options, main));
     answers
 }
 
-fn more_luns(one: f64, deep: f64, verdict: Verdict) -> String {
-    let deep = match verdict {
-        Verdict::Faster => format!("only with reads in flight on all of them ({deep:.2} times)"),
-        _ => format!("not here, with reads in flight on all of them either ({deep:.2} times)"),
+fn more_luns(one: &Arm, deep: &Arm) -> String {
+    let answer = match (deep.verdict, one.verdict) {
+        (Verdict::Faster, Verdict::Faster) => "here yes:",
+        (Verdict::Faster, _) => "only with reads in flight on all of them:",
+        _ => "not here:",
     };
-    format!("more LUNs always better? {deep}; {one:.2} times for one read at a time")
+    format!(
+        "more LUNs always better? {answer} {} with {SCAN_DEPTH} a disk, {} with one read in flight",
+        in_words(deep),
+        in_words(one)
+    )
 }
 
 /// Two layouts that readers asked for, beside one disk.
