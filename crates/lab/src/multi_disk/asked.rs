@@ -5,7 +5,7 @@ use super::{ARMS, DEPTHS, Layout, Measured, Options, SCAN_DEPTH, deepest, depth_
 use crate::load::{DiskUse, Sample};
 use crate::place::DEPTH_MAX;
 use crate::place::counters::DeviceUse;
-use crate::run::{Arm, Column, Verdict};
+use crate::run::{Arm, Column, Verdict, verdict};
 
 /// Beside the disks: what they give when nothing is above them.
 pub(super) fn heads(main: &Measured) -> Vec<(String, String)> {
@@ -79,7 +79,8 @@ pub(super) fn details(
             format!(
                 "the same code on simulated disks in virtual time: the same figures every time, \
                  no noise. The two waits are fitted to serial-1 (110 and 81 published), the rate \
-                 is what iostat showed; every other row is predicted. {limits}"
+                 is what iostat showed; every other row is predicted. What is left out: \
+                 {limits}"
             ),
         );
     }
@@ -87,12 +88,13 @@ pub(super) fn details(
 }
 
 fn layouts(options: &Options) -> String {
-    let words: Vec<String> = options
+    let words: Vec<&str> = options
         .layouts
         .iter()
         .map(|layout| match layout.words() {
-            Some(words) => words.to_owned(),
-            None => format!("{}: one group", layout.name()),
+            Some(words) => words,
+            None if *layout == Layout::One => "1 disk: a group on the first",
+            None => "2 disks: a group on both",
         })
         .collect();
     words.join("; ")
@@ -188,15 +190,22 @@ fn more_luns(one: &Arm, deep: &Arm) -> String {
 /// Two layouts that readers asked for, beside one disk.
 fn other_layouts(options: &Options, main: &Measured) -> Vec<String> {
     let base = options.layouts[0];
+    let noise = main.noise(base).spread;
     let ratio = |arm: &str, layout| Some(main.rate(arm, layout)? / main.rate(arm, base)?);
     let ask = |layout: Layout, question: &str| {
         if layout == base || !options.layouts.contains(&layout) {
             return None;
         }
-        let (one, deep) = (ratio("serial-1", layout)?, ratio("serial", layout)?);
+        let said = |arm: &str| {
+            let ratio = ratio(arm, layout)?;
+            let unclear = verdict(ratio, noise) == Verdict::NotDistinguishable;
+            let unclear = if unclear { " (not distinguishable)" } else { "" };
+            Some(format!("{ratio:.2} times{unclear}"))
+        };
+        let (one, deep) = (said("serial-1")?, said("serial")?);
         let base = base.name();
         Some(format!(
-            "{question} {one:.2} times \"{base}\" with one read in flight, {deep:.2} with \
+            "{question} beside \"{base}\" {one} with one read in flight, {deep} with \
              {SCAN_DEPTH} a disk"
         ))
     };
