@@ -18,7 +18,11 @@ use crate::error::LabError;
 use crate::run::{Head, Run};
 
 /// Every experiment.
-pub const ALL: &[&dyn Experiment] = &[&crate::multi_disk::MultiDisk];
+pub const ALL: &[&dyn Experiment] = &[
+    &crate::multi_disk::MultiDisk,
+    #[cfg(feature = "real")]
+    &crate::io_modes::IoModes,
+];
 
 /// The experiment of this name.
 pub fn find(name: &str) -> Option<&'static dyn Experiment> {

@@ -23,6 +23,8 @@ mod control;
 mod error;
 pub mod experiment;
 mod html;
+#[cfg(feature = "real")]
+pub mod io_modes;
 mod json;
 pub mod kept;
 mod load;

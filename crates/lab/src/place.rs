@@ -19,6 +19,8 @@ use cellar_io::{Device, SharedEnv};
 pub use self::model::Model;
 #[cfg(feature = "real")]
 pub use self::real::Here;
+#[cfg(feature = "real")]
+pub(crate) use self::real::Scratch;
 use crate::control::Control;
 use crate::error::LabError;
 use crate::meter::Meter;

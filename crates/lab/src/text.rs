@@ -29,9 +29,13 @@ fn put(out: &mut String, label: &str, text: &str) {
     out.push('\n');
 }
 
-/// A rate in few digits.
-fn rate(value: f64) -> String {
-    if value < 9.95 { format!("{value:.1}") } else { format!("{value:.0}") }
+/// A figure of an arm in few digits.
+fn amount(value: f64, unit: &str) -> String {
+    match value {
+        v if v < 0.995 || unit == "s" || unit.starts_with("s ") => format!("{v:.2}"),
+        v if v < 9.95 => format!("{v:.1}"),
+        v => format!("{v:.0}"),
+    }
 }
 
 /// What the ratio is, in a word.
@@ -113,13 +117,16 @@ impl Run {
         for (label, text) in &self.details {
             put(&mut out, label, text);
         }
-        put(
-            &mut out,
-            "Noise",
-            "the same load twice in each round, nothing changed between; the largest difference is \
-             the A/A spread. A ratio no further from 1 than that, or than rounds of one arm are \
-             apart, reads \"not distinguishable\"",
-        );
+        let own = self.details.iter().any(|(label, _)| label == "Noise");
+        if !own {
+            put(
+                &mut out,
+                "Noise",
+                "the same load twice in each round, nothing changed between; the largest \
+                 difference is the A/A spread. A ratio no further from 1 than that, or than \
+                 rounds of one arm are apart, reads \"not distinguishable\"",
+            );
+        }
         let settings: Vec<String> =
             self.settings.iter().map(|(name, value)| format!("{name} = {value}")).collect();
         put(&mut out, "Settings", &settings.join("; "));
@@ -139,12 +146,12 @@ impl Run {
 
     /// The arms: a block of lines for each unit, and as many columns as fit behind each other.
     fn put_arms(&self, out: &mut String) {
-        let groups = self.groups();
         let ratio = self.arms.iter().any(|a| a.ratio.is_some());
         for (i, arms) in self.arms.chunk_by(|a, b| a.unit == b.unit).enumerate() {
             if i > 0 {
                 out.push('\n');
             }
+            let groups = self.groups(arms);
             let mut rest = &groups[..];
             while !rest.is_empty() {
                 let used = if ratio { NAMES + 8 } else { NAMES };
@@ -164,8 +171,8 @@ impl Run {
         }
     }
 
-    /// Published, model and here, as far as there are figures.
-    fn groups(&self) -> Vec<Group<'_>> {
+    /// Published, model and here, as far as there are figures of these arms.
+    fn groups(&self, arms: &[Arm]) -> Vec<Group<'_>> {
         let columns: [(&'static str, FiguresOf); 3] = [
             ("published", |a| a.published.as_ref()),
             ("model", |a| a.model.as_ref()),
@@ -174,19 +181,22 @@ impl Run {
         let mut groups = Vec::new();
         for (head, figures) in columns {
             let named = groups.is_empty();
-            let of = |layout: usize| {
-                let cell = |arm: &Arm| figures(arm).and_then(|f| *f.get(layout)?);
-                self.arms.iter().any(|arm| cell(arm).is_some())
-            };
-            let layouts: Vec<(usize, &str)> = self
-                .layouts
-                .iter()
-                .enumerate()
-                .filter(|(i, _)| of(*i))
-                .map(|(i, name)| (i, if named { name } else { short(name) }))
-                .collect();
-            if !layouts.is_empty() {
-                groups.push(Group { head, star: head == "model", figures, layouts });
+            let mut group = Group { head, star: head == "model", figures, layouts: Vec::new() };
+            for (i, name) in self.layouts.iter().enumerate() {
+                let there = arms.iter().any(|arm| group.figure(arm, i).is_some());
+                if !there {
+                    continue;
+                }
+                let name = if named { name } else { short(name) };
+                let cells = arms.iter().map(|arm| group.cell(arm, i).chars().count());
+                let widest = cells.fold(name.chars().count(), usize::max);
+                // The first stands apart from what is before it.
+                let first = group.layouts.is_empty();
+                let width = if first { 8.max(widest + 2) } else { 6.max(widest + 1) };
+                group.layouts.push((i, name, width));
+            }
+            if !group.layouts.is_empty() {
+                groups.push(group);
             }
         }
         groups
@@ -204,20 +214,25 @@ struct Group<'a> {
     head: &'static str,
     star: bool,
     figures: FiguresOf,
-    layouts: Vec<(usize, &'a str)>,
+    /// Which, its name, its width.
+    layouts: Vec<(usize, &'a str, usize)>,
 }
 
 impl Group<'_> {
-    /// Width of each column: the first stands apart from what is before it.
-    fn widths(&self) -> impl Iterator<Item = usize> {
-        self.layouts.iter().enumerate().map(|(i, (_, name))| {
-            let least = if i == 0 { 8 } else { 6 };
-            least.max(name.chars().count() + if i == 0 { 2 } else { 1 })
-        })
+    fn wide(&self) -> usize {
+        self.layouts.iter().map(|(.., width)| width).sum()
     }
 
-    fn wide(&self) -> usize {
-        self.widths().sum()
+    fn figure(&self, arm: &Arm, layout: usize) -> Option<f64> {
+        (self.figures)(arm).and_then(|f| *f.get(layout)?)
+    }
+
+    fn cell(&self, arm: &Arm, layout: usize) -> String {
+        match self.figure(arm, layout) {
+            Some(v) if self.star && arm.is_fitted(layout) => amount(v, &arm.unit) + "*",
+            Some(v) => amount(v, &arm.unit),
+            None => "-".to_owned(),
+        }
     }
 }
 
@@ -232,7 +247,7 @@ fn put_block(out: &mut String, arms: &[Arm], groups: &[Group<'_>], with_ratio: b
     let mut columns = format!("  {unit:<width$}", width = NAMES - 2);
     for group in groups {
         let _ = write!(heads, "{:>width$}", group.head, width = group.wide());
-        for ((_, name), width) in group.layouts.iter().zip(group.widths()) {
+        for (_, name, width) in &group.layouts {
             let _ = write!(columns, "{name:>width$}");
         }
     }
@@ -243,14 +258,8 @@ fn put_block(out: &mut String, arms: &[Arm], groups: &[Group<'_>], with_ratio: b
     for arm in arms {
         let mut line = format!("  {:<width$}", arm.what, width = NAMES - 2);
         for group in groups {
-            let figures = (group.figures)(arm);
-            for ((layout, _), width) in group.layouts.iter().zip(group.widths()) {
-                let cell = match figures.and_then(|f| *f.get(*layout)?) {
-                    Some(v) if group.star && arm.is_fitted(*layout) => rate(v) + "*",
-                    Some(v) => rate(v),
-                    None => "-".to_owned(),
-                };
-                let _ = write!(line, "{cell:>width$}");
+            for (layout, _, width) in &group.layouts {
+                let _ = write!(line, "{:>width$}", group.cell(arm, *layout));
             }
         }
         if with_ratio {
@@ -281,8 +290,8 @@ fn put_compared(out: &mut String, compared: &Comparison) {
             "  {:<26}{:<9}{:>9}{:>9}{:>7.2}x{verdict}",
             row.what,
             row.layout,
-            rate(row.before),
-            rate(row.now),
+            amount(row.before, ""),
+            amount(row.now, ""),
             row.ratio
         );
     }

@@ -59,7 +59,7 @@ impl Seen {
 }
 
 /// A file that goes with its handle.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
@@ -69,13 +69,19 @@ impl Drop for Scratch {
 }
 
 impl Scratch {
-    fn new(path: PathBuf, bytes: u64) -> Result<Scratch, LabError> {
+    /// Makes it, of holes.
+    pub(crate) fn new(path: PathBuf, bytes: u64) -> Result<Scratch, LabError> {
         let fault = |source| LabError::Scratch { path: path.clone(), source };
         let file = std::fs::OpenOptions::new().write(true).create_new(true).open(&path);
         let file = file.map_err(fault)?;
         let scratch = Scratch(path.clone());
         file.set_len(bytes).map_err(fault)?;
         Ok(scratch)
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
     }
 }
 
