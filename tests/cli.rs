@@ -204,9 +204,14 @@ fn what_somebody_may_want_is_not_taken_for_a_disk() {
 fn the_demo_tells_the_whole_story() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let text = done(dir.path(), &["demo", "--scale", "0.1"]);
-    for part in
-        ["DATA_0002 gone", "0 failed, 0 wrong", "0 copies that differ", "Where the time went"]
-    {
+    for part in [
+        "DATA_0002 gone",
+        "0 failed, 0 wrong",
+        "DATA_0002 is gone from the group",
+        "DATA     WHOLE",
+        "0 copies that differ",
+        "Where the time went",
+    ] {
         assert!(text.contains(part), "no {part:?} in {text}");
     }
     let json = std::fs::read_to_string(dir.path().join("cellar-demo/demo.json")).unwrap();
@@ -214,6 +219,7 @@ fn the_demo_tells_the_whole_story() {
     assert_eq!(json["queries_failed"], 0);
     assert_eq!(json["queries_wrong"], 0);
     assert_eq!(json["checksums_wrong"], 0);
+    assert!(json["disk_added"]["plan_au"].as_u64().unwrap() > 0, "{json}");
     assert!(json["steps"].as_array().unwrap().iter().all(|s| s["ok"] == true), "{json}");
 }
 

@@ -1,6 +1,7 @@
 //! `cellar lab`, driven as a person would: runs, kept runs, pages, refusals.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::disallowed_methods, reason = "this test watches a process, by the true clock")]
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -127,10 +127,11 @@ impl From<LabError> for Fault {
             | LabError::Serial { .. }
             | LabError::Few { .. } => Fault::Usage(error.to_string()),
             // They bring their number.
-            LabError::Taken { .. } | LabError::Small { .. } | LabError::Group(_) => {
-                Fault::Failed(error.to_string())
-            }
+            LabError::Taken { .. } | LabError::Small { .. } => Fault::Failed(error.to_string()),
             LabError::Io(error) => error.into(),
+            LabError::Group(error) => {
+                Fault::failed(format!("CELLAR-{:05}: {error}", error.number()))
+            }
             LabError::Stopped => Fault::failed(format!("CELLAR-01013: {error}")),
             LabError::NoRun { .. } => Fault::failed(format!("CELLAR-70302: {error}")),
             error => Fault::failed(format!("CELLAR-70301: {error}")),

@@ -28,6 +28,24 @@ pub enum Error {
         /// The name.
         name: String,
     },
+    /// User: no such template.
+    #[error("template \"{name}\" does not exist")]
+    NoSuchTemplate {
+        /// The name.
+        name: String,
+    },
+    /// User: a template has the name.
+    #[error("template \"{name}\" already exists")]
+    TemplateExists {
+        /// The name.
+        name: String,
+    },
+    /// User: each file type has a template.
+    #[error("template \"{name}\" is that of a file type and cannot be dropped")]
+    SystemTemplate {
+        /// The name.
+        name: String,
+    },
     /// User: a name is not legal.
     #[error("\"{name}\" is not a legal name: {why}")]
     BadName {
@@ -172,6 +190,9 @@ impl Error {
             Error::NotMounted { .. } => 15001,
             Error::Exists { .. } => 15005,
             Error::NoSuchFile { .. } => 15012,
+            Error::NoSuchTemplate { .. } => 15006,
+            Error::TemplateExists { .. } => 15007,
+            Error::SystemTemplate { .. } => 15008,
             Error::BadName { .. } => 15124,
             Error::NotEmpty { .. } => 15177,
             Error::BadValue { .. } => 15238,
@@ -198,6 +219,11 @@ impl Error {
             Error::NotMounted { .. } => "see which groups are mounted: cellar asm lsdg".into(),
             Error::Exists { .. } => "choose another name, or drop the old one first".into(),
             Error::NoSuchFile { .. } => "list what is there: cellar asm ls".into(),
+            Error::NoSuchTemplate { .. } => "see which there are: cellar asm lstmpl".into(),
+            Error::TemplateExists { .. } => {
+                "choose another name, or ALTER DISKGROUP ... MODIFY TEMPLATE".into()
+            }
+            Error::SystemTemplate { .. } => "change it: ALTER DISKGROUP ... MODIFY TEMPLATE".into(),
             Error::BadName { .. } => "use letters, digits, _ $ # . and -".into(),
             Error::NotEmpty { .. } => "drop its files first, or DROP DIRECTORY ... FORCE".into(),
             Error::BadValue { allowed, .. } => format!("use {allowed}"),
@@ -230,6 +256,7 @@ fn next_step_of_disk(number: u32, disk: &str) -> String {
         15010 => "choose another name".into(),
         15036 => "give a larger disk, or a smaller SIZE".into(),
         15054 => "see which there are: cellar asm lsdsk -k".into(),
+        15057 => "make the disk larger first, or ask for less".into(),
         15071 => format!(
             "wait until it may be unplugged: cellar asm lsdsk --wait {disk}; or ALTER DISKGROUP \
              ... UNDROP DISKS"

@@ -21,8 +21,8 @@ pub use data::verify::{BadPlace, Copies, Findings};
 pub use error::Error;
 pub use group::{
     AlterDisks, Copied, DiskInfo, DropDisk, File, FileInfo, FileSpec, Group, GroupInfo, Listed,
-    Loss, MountOptions, Operation, POWER_DEFAULT, POWER_MAX, PublishIf, Resync, Work, aus_of,
-    is_proven,
+    Loss, MountOptions, Operation, POWER_DEFAULT, POWER_MAX, Protection, PublishIf, ResizeDisk,
+    Resync, Template, TemplateChange, TemplateWords, Work, aus_of, is_proven,
 };
 pub use inspect::{Inspection, inspect};
 pub use meta::create::{CreateGroup, NewDisk, create};

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::instance::GroupViews;
 use crate::views::{
     VAsmAlias, VAsmAttribute, VAsmDisk, VAsmDiskIostat, VAsmDiskgroup, VAsmFile, VAsmOperation,
-    VIostatFile,
+    VAsmTemplate, VIostatFile,
 };
 
 /// Where the catalog is in its group.
@@ -311,6 +311,23 @@ impl GroupViews for MountedGroup {
                 system_created: "Y",
             })
             .collect()
+    }
+
+    fn templates(&self) -> Vec<VAsmTemplate> {
+        let yes = |yes| if yes { "Y" } else { "N" };
+        let rows = self.group.templates().into_iter().zip(1u64..);
+        rows.map(|(template, entry_number)| VAsmTemplate {
+            group_number: self.number,
+            entry_number,
+            name: template.name,
+            redundancy: template.protection.name(),
+            stripe: if template.striping == Striping::Fine { "FINE" } else { "COARSE" },
+            unit: template.unit,
+            checksums: yes(template.checksums),
+            failgroup: template.failgroup,
+            system: yes(template.system),
+        })
+        .collect()
     }
 
     fn operations(&self) -> Vec<VAsmOperation> {

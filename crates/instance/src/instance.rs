@@ -14,7 +14,7 @@ use crate::parameters::{Altered, Parameters, Scope};
 use crate::session::Sessions;
 use crate::views::{
     self, Row, VAsmAlias, VAsmAttribute, VAsmDisk, VAsmDiskIostat, VAsmDiskgroup, VAsmFile,
-    VAsmOperation, VIostatFile, Value, ViewDef,
+    VAsmOperation, VAsmTemplate, VIostatFile, Value, ViewDef,
 };
 
 /// What a mounted disk group, or the search for unmounted disks, tells to the views. All of it is
@@ -32,6 +32,8 @@ pub trait GroupViews: Send + Sync + 'static {
     fn aliases(&self) -> Vec<VAsmAlias>;
     /// Rows of `v$asm_attribute`.
     fn attributes(&self) -> Vec<VAsmAttribute>;
+    /// Rows of `v$asm_template`.
+    fn templates(&self) -> Vec<VAsmTemplate>;
     /// Rows of `v$asm_operation`.
     fn operations(&self) -> Vec<VAsmOperation>;
     /// Rows of `v$iostat_file`.
@@ -175,6 +177,7 @@ impl Instance {
         Ok(match view.name {
             "v$asm_alias" => self.of_groups(|g| g.aliases()),
             "v$asm_attribute" => self.of_groups(|g| g.attributes()),
+            "v$asm_template" => self.of_groups(|g| g.templates()),
             "v$asm_disk" => self.of_groups(|g| g.disks()),
             "v$asm_disk_iostat" => self.of_groups(|g| g.disk_iostat()),
             "v$asm_diskgroup" => self.of_groups(|g| g.diskgroups()),

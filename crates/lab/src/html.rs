@@ -19,7 +19,7 @@ h1 { font-size: 1.5rem; line-height: 1.25; } h2 { font-size: 1.1rem; margin-top:
 .model { border-left: 4px solid var(--c1); padding: .5rem 1rem; }
 .finding { border-left: 4px solid var(--c2); padding: .5rem 1rem; font-size: 1.05rem; }
 .wide { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+table { margin-top: 1rem; border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid var(--line); }
 th:first-child, td:first-child { text-align: left; } th[colspan] { text-align: center; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1rem; }
@@ -97,8 +97,11 @@ impl Run {
         for table in self.tables.iter().filter(|t| t.plot) {
             let rows = table.rows.iter();
             let drawn: String = rows.map(|row| plot::curve(table, row)).collect();
-            let source = if self.tables.len() > 1 { plot::source(table.column) } else { "" };
-            let _ = writeln!(out, "<h2>By {} {source}</h2>\n{drawn}", escaped(&table.head));
+            let source = match self.tables.len() {
+                1 => String::new(),
+                _ => format!(": {}", plot::source(table.column)),
+            };
+            let _ = writeln!(out, "<h2>By {}{source}</h2>\n{drawn}", escaped(&table.head));
         }
         self.put_tables(&mut out);
         section(&mut out, "Beside the answer", self.remarks.iter());
@@ -153,7 +156,7 @@ impl Run {
             );
             for (source, layouts) in &columns {
                 for layout in layouts {
-                    let star = if *source == 1 && arm.fitted { "*" } else { "" };
+                    let star = if *source == 1 && arm.is_fitted(*layout) { "*" } else { "" };
                     let cell = of(arm, *source, *layout).map_or("-".to_owned(), shown);
                     let _ = write!(out, "<td>{cell}{star}</td>");
                 }

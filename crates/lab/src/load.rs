@@ -199,10 +199,10 @@ impl Bench {
         let parts = &self.parts[first..];
         let group = mounted(&self.env, parts, plan.au_size).await?;
         let file = group.create_file(&FileSpec::new(FileType::Datafile)).await?;
+        // Whatever fails from here on, the group is let go of before the disks are wiped.
+        self.stands.push(Stand { group: group.clone(), file: file.clone() });
         file.set_size(bytes).await?;
-        fill(&self.env, &group, &file, control).await?;
-        self.stands.push(Stand { group, file });
-        Ok(())
+        fill(&self.env, &group, &file, control).await
     }
 
     /// Groups that are read at the same time.

@@ -9,7 +9,6 @@ mod asked;
 mod options;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 pub use self::answer::report;
@@ -330,7 +329,9 @@ impl<'a, P: Place> Benches<'a, P> {
                 self.ceilings(round, raw)?;
             }
         }
-        self.control.tell(&what, u64::from(round), total);
+        if total > 1 {
+            self.control.tell(&what, u64::from(round), total);
+        }
         Ok(())
     }
 
@@ -368,8 +369,7 @@ impl<'a, P: Place> Benches<'a, P> {
         let needed = self.options.plan().1;
         let whole = |disk: usize| (disk, 0..bytes.min(needed[disk]) / STEP * STEP);
         let half = |disk: usize| (disk, 0..(bytes / 2).min(needed[disk]) / STEP * STEP);
-        let mut sets: Vec<(&str, Layout, Vec<(usize, Range<u64>)>)> =
-            vec![("", Layout::One, vec![whole(0)])];
+        let mut sets = vec![("", Layout::One, vec![whole(0)])];
         if self.disks.len() > 1 {
             sets.push(("-b", Layout::One, vec![whole(1)]));
             sets.push(("", Layout::Two, vec![half(0), half(1)]));

@@ -87,6 +87,12 @@ pub struct Arm {
 }
 
 impl Arm {
+    /// Whether the model was made to give this row on this layout.
+    pub fn is_fitted(&self, layout: usize) -> bool {
+        let published = self.published.as_ref().and_then(|f| *f.get(layout)?);
+        self.fitted && published.is_some()
+    }
+
     /// The figures of a column.
     pub fn figures(&self, column: Column) -> Option<&Figures> {
         match column {

@@ -229,7 +229,7 @@ impl Group<'_> {
 
     fn cell(&self, arm: &Arm, layout: usize) -> String {
         match self.figure(arm, layout) {
-            Some(v) if self.star && arm.fitted => amount(v, &arm.unit) + "*",
+            Some(v) if self.star && arm.is_fitted(layout) => amount(v, &arm.unit) + "*",
             Some(v) => amount(v, &arm.unit),
             None => "-".to_owned(),
         }

@@ -1,6 +1,7 @@
 //! The instance as the engine sees it: groups as object stores, the catalog, statements, views.
 
 mod disks;
+mod templates;
 
 use std::sync::Arc;
 
@@ -142,6 +143,9 @@ impl InstanceHost {
             self.check_writable(group.name(), &path)?;
             guard::check_removable(&guard::files_of(&self.tables()), group.name(), &path)?;
         }
+        if templates::alter(group, action).await.map_err(group_error)? {
+            return Ok(());
+        }
         let result = match action {
             GroupAction::AddDirectory(paths) => {
                 for path in paths {
@@ -176,7 +180,10 @@ impl InstanceHost {
             | GroupAction::UndropDisks(_)
             | GroupAction::RenameDisks(_)
             | GroupAction::Rebalance(_)
-            | GroupAction::ModifyPower(_) => Ok(()),
+            | GroupAction::ModifyPower(_)
+            | GroupAction::AddTemplates(_)
+            | GroupAction::ModifyTemplates(_)
+            | GroupAction::DropTemplates(_) => Ok(()),
         };
         result.map_err(group_error)
     }

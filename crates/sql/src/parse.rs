@@ -2,6 +2,7 @@
 //! parser with the PostgreSQL dialect.
 
 mod disks;
+mod templates;
 
 use datafusion::sql::parser::DFParserBuilder;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -283,7 +284,7 @@ impl<'a> Cursor<'a> {
             true => Some(self.storage_name("the name of the disk")?),
             false => None,
         };
-        let size = self.accept_word("SIZE").then(|| self.size()).transpose()?;
+        let size = self.optional_size()?;
         let force = self.force();
         let erase = match self.accept_word("ERASE") {
             true => Some(self.text("the serial number of the disk")?),
@@ -345,8 +346,11 @@ impl<'a> Cursor<'a> {
     }
 
     fn group_action(&mut self) -> Result<GroupAction, Error> {
-        const ALLOWED: &str = "MOUNT, DISMOUNT, ADD, DROP, UNDROP, RENAME, REBALANCE, \
+        const ALLOWED: &str = "MOUNT, DISMOUNT, ADD, DROP, RESIZE, UNDROP, RENAME, REBALANCE, \
                                SET ATTRIBUTE or CHECK";
+        if let Some(action) = self.template_action()? {
+            return Ok(action);
+        }
         if let Some(action) = self.disk_action()? {
             return Ok(action);
         }
@@ -372,7 +376,7 @@ impl<'a> Cursor<'a> {
         if let Some(word) = ["ADD", "DROP", "RENAME"].into_iter().find(|w| self.accept_word(w)) {
             return self.entry_action(word);
         }
-        const LATER: &str = "RESIZE|REPLACE|ONLINE|OFFLINE|SCRUB|MODIFY|CONVERT";
+        const LATER: &str = "REPLACE|ONLINE|OFFLINE|SCRUB|MODIFY|CONVERT";
         if self.is_word_at(self.at, LATER) {
             let word = self.name(ALLOWED)?.to_uppercase();
             return Err(Error::not_yet(format!("ALTER DISKGROUP ... {word}"))
@@ -382,7 +386,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn entry_action(&mut self, verb: &str) -> Result<GroupAction, Error> {
-        const LATER: &str = "TEMPLATE|VOLUME|USERGROUP|USER";
+        const LATER: &str = "VOLUME|USERGROUP|USER";
         if self.is_word_at(self.at, LATER) {
             let word = self.name("DIRECTORY or ALIAS")?.to_uppercase();
             return Err(Error::not_yet(format!("ALTER DISKGROUP ... {verb} {word}")));

@@ -168,6 +168,12 @@ pub enum GroupAction {
     },
     /// `DROP FILE 'f', ...`.
     DropFile(Vec<String>),
+    /// `ADD TEMPLATE t ATTRIBUTES (...), ...`.
+    AddTemplates(Vec<TemplateClause>),
+    /// `MODIFY TEMPLATE t ATTRIBUTES (...), ...`.
+    ModifyTemplates(Vec<TemplateClause>),
+    /// `DROP TEMPLATE t, ...`.
+    DropTemplates(Vec<String>),
     /// `SET ATTRIBUTE 'n' = 'v'`.
     SetAttribute {
         /// The attribute, lower-case.
@@ -180,7 +186,7 @@ pub enum GroupAction {
         /// Also mend what can be mended.
         repair: bool,
     },
-    /// `ADD DISK ... DROP DISK ...`: all of it is one change and one rebalance.
+    /// `ADD DISK ... DROP DISK ... RESIZE ...`: all of it is one change and one rebalance.
     Disks(ChangeDisks),
     /// `UNDROP DISKS`.
     UndropDisks(Rebalance),
@@ -199,6 +205,8 @@ pub struct ChangeDisks {
     pub add: Vec<DiskClause>,
     /// `DROP DISK` and `DROP DISKS IN FAILGROUP`, in the order of the statement.
     pub drop: Vec<DropClause>,
+    /// `RESIZE ALL`, `RESIZE DISK` and `RESIZE DISKS IN FAILGROUP`.
+    pub resize: Vec<ResizeClause>,
     /// The rebalance that follows.
     pub rebalance: Rebalance,
 }
@@ -210,6 +218,32 @@ pub struct DropClause {
     pub what: Dropped,
     /// `FORCE`: the disk is not here, and what it held is made again.
     pub force: bool,
+}
+
+/// What a statement says of a template; `None` where it says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TemplateClause {
+    /// Its name, upper-case.
+    pub name: String,
+    /// `unprotected`, `mirror` or `high`.
+    pub protection: Option<String>,
+    /// `coarse` or `fine`.
+    pub striping: Option<String>,
+    /// `UNIT n`, in bytes.
+    pub unit: Option<u64>,
+    /// `CHECKSUM` or `NOCHECKSUM`.
+    pub checksums: Option<bool>,
+    /// `FAILGROUP name`; empty is `ANY FAILGROUP`.
+    pub failgroup: Option<String>,
+}
+
+/// A size that an `ALTER DISKGROUP ... RESIZE` gives to disks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResizeClause {
+    /// Which disks: `None` is `ALL`. Upper-case.
+    pub what: Option<Dropped>,
+    /// `SIZE n` in bytes; without it all that each disk has.
+    pub size: Option<u64>,
 }
 
 /// One disk, or those of a failure group.

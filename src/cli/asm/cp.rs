@@ -54,15 +54,19 @@ enum Writer {
 /// Copies.
 pub async fn run(args: &Cp, database: &Database, place: &Place, show: Show) -> Result<(), Fault> {
     let start = place.env.now();
-    let (reader, size, spec) = open_source(&args.source, database)?;
+    let (reader, size, mut spec) = open_source(&args.source, database)?;
+    let (to, template) = template_of(&args.target);
+    if template.is_some() {
+        spec = FileSpec { template, ..FileSpec::new(spec.file_type) };
+    }
     let name = args.source.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     let quiet = show.format == Format::Json;
     let bar = Progress::new("copied", size, quiet);
     let job = Job { reader: Arc::new(reader), size, bar: &bar, place };
     let target = match args.target.starts_with('+') {
         true => {
-            let as_dir = args.target.ends_with('/');
-            into_group(&job, spot(database, &args.target)?, as_dir, name, &spec, database).await
+            let as_dir = to.ends_with('/');
+            into_group(&job, spot(database, &to)?, as_dir, name, &spec, database).await
         }
         false => into_local(&job, &output::path(Path::new(&args.target)), name).await,
     };
@@ -85,6 +89,21 @@ pub async fn run(args: &Cp, database: &Database, place: &Place, show: Show) -> R
         show_duration(took),
         show_bytes(rate as u64)
     ))
+}
+
+/// A target without the template that it names, as in `+DATA(t)/f`; and that template.
+fn template_of(target: &str) -> (String, Option<String>) {
+    let (head, rest) = match target.split_once('/') {
+        Some((head, rest)) => (head, format!("/{rest}")),
+        None => (target, String::new()),
+    };
+    let named = head.strip_suffix(')').and_then(|head| head.split_once('('));
+    match named {
+        Some((group, template)) if group.starts_with('+') => {
+            (format!("{group}{rest}"), Some(template.to_owned()))
+        }
+        _ => (target.to_owned(), None),
+    }
 }
 
 /// The source, its size, and what a copy of it in a group is to be.
@@ -110,8 +129,8 @@ fn open_source(source: &str, database: &Database) -> Result<(Reader, u64, FileSp
             FileType::Controlfile => FileType::Dumpset,
             other => other,
         });
-        spec.striping = attributes.striping;
-        spec.unit = attributes.unit;
+        spec.striping = Some(attributes.striping);
+        spec.unit = Some(attributes.unit);
         let size = file.size();
         return Ok((Reader::Group(file), size, spec));
     }

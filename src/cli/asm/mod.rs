@@ -5,12 +5,14 @@ mod files;
 mod groups;
 mod iostat;
 mod table;
+mod templates;
 mod work;
 
 use std::path::{Path, PathBuf};
 
 use cellar_instance::Error;
 use cellar_instance::database::{Mounted, split_group_path};
+use cellar_instance::diskgroup::TemplateChange;
 use cellar_instance::groups::CATALOG_PATH;
 use cellar_sql::guard::{self, TableFile};
 use clap::{CommandFactory, Parser};
@@ -23,14 +25,17 @@ pub use work::left_running;
 
 /// Arguments of `asm`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Commands: lsdg lsdsk lsattr lsop rebal iostat ls du find mkdir rm cp
+#[command(
+    after_help = "Commands: lsdg lsdsk lsattr lstmpl mktmpl chtmpl rmtmpl lsop rebal iostat ls du
+          find mkdir rm cp
 Each has its own help: cellar asm ls --help
 
 Examples:
   cellar asm cellar-demo lsdg                    room, and what may fail
   cellar asm cellar-demo ls -l '+DATA/*'
   cellar asm cellar-demo cp trips.csv +DATA/in/trips.csv
-  cellar asm cellar-demo iostat --sizes -G DATA")]
+  cellar asm cellar-demo iostat --sizes -G DATA"
+)]
 pub struct Args {
     /// For people or for a program.
     #[arg(long, value_enum)]
@@ -53,11 +58,15 @@ impl Args {
             Command::Lsdsk(args) => args.wait.is_none(),
             Command::Lsdg(_)
             | Command::Lsattr(_)
+            | Command::Lstmpl(_)
             | Command::Ls(_)
             | Command::Du(_)
             | Command::Find(_) => true,
             Command::Lsop(_)
             | Command::Rebal(_)
+            | Command::Mktmpl(_)
+            | Command::Chtmpl(_)
+            | Command::Rmtmpl(_)
             | Command::Iostat(_)
             | Command::Mkdir(_)
             | Command::Rm(_)
@@ -98,6 +107,20 @@ enum Command {
     /// Attributes of groups
     #[command(after_help = "Examples:\n  cellar asm lsattr -l -G DATA\n  cellar asm lsattr -m")]
     Lsattr(groups::Lsattr),
+    /// Templates: what new files are, by type or by the template they name
+    #[command(after_help = "Examples:\n  cellar asm lstmpl -l\n  cellar asm lstmpl -G DATA 'D*'")]
+    Lstmpl(templates::Lstmpl),
+    /// Makes a template
+    #[command(after_help = "Examples:
+  cellar asm mktmpl -G DATA --redundancy unprotected --checksums off scratch
+  cellar asm cp big.bin '+DATA(scratch)/big.bin'      a file that it is for")]
+    Mktmpl(templates::Settmpl),
+    /// Changes a template; files that are there stay as they are
+    #[command(after_help = "Example:\n  cellar asm chtmpl -G DATA --redundancy high datafile")]
+    Chtmpl(templates::Settmpl),
+    /// Removes a template
+    #[command(after_help = "Example:\n  cellar asm rmtmpl -G DATA scratch")]
+    Rmtmpl(templates::Rmtmpl),
     /// Long work under way
     #[command(after_help = "Example:\n  cellar asm lsop")]
     Lsop(work::Lsop),
@@ -156,6 +179,10 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
             None => groups::lsdsk(&args, database, show),
         },
         Command::Lsattr(args) => groups::lsattr(&args, database, show),
+        Command::Lstmpl(args) => templates::lstmpl(&args, database, show),
+        Command::Mktmpl(args) => templates::set(TemplateChange::Add, &args, database).await,
+        Command::Chtmpl(args) => templates::set(TemplateChange::Modify, &args, database).await,
+        Command::Rmtmpl(args) => templates::rmtmpl(&args, database).await,
         Command::Lsop(_) => work::lsop(database, place, show).await,
         Command::Rebal(args) => work::rebal(&args, database, place, show).await,
         Command::Iostat(args) => iostat::run(&args, database, place, show).await,

@@ -26,8 +26,21 @@ pub struct Tally {
     pub wrong: u64,
     /// The longest one took.
     pub slowest: Duration,
+    /// Each of them.
+    pub queries: Vec<Query>,
     /// What the first failure said.
     pub first_error: Option<String>,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Query {
+    /// When it was asked.
+    pub start: Instant,
+    /// Until its answer was there.
+    pub took: Duration,
+    /// Q6; else Q1.
+    pub is_q6: bool,
 }
 
 /// After a query that failed.
@@ -56,14 +69,14 @@ impl Queries {
         let task = async move {
             let mut tally = Tally::default();
             while !stopped.load(Ordering::Acquire) {
-                let (sql, answer) = if tally.run % 2 == 0 {
-                    (reference::Q6, &answers.q6)
-                } else {
-                    (reference::Q1, &answers.q1)
-                };
+                let is_q6 = tally.run % 2 == 0;
+                let (sql, answer) =
+                    if is_q6 { (reference::Q6, &answers.q6) } else { (reference::Q1, &answers.q1) };
                 let start = env.now();
                 let result = ask(&engine, sql).await;
-                tally.slowest = tally.slowest.max(env.now().since(start));
+                let took = env.now().since(start);
+                tally.slowest = tally.slowest.max(took);
+                tally.queries.push(Query { start, took, is_q6 });
                 tally.run += 1;
                 let error = match result {
                     Err(fault) => {

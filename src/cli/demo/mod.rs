@@ -1,6 +1,7 @@
 //! `cellar demo`: the main job on a fresh machine. Every figure is measured while it runs; a part
 //! that is not built yet is left out.
 
+mod added;
 mod load_run;
 mod report;
 
@@ -28,7 +29,7 @@ use report::Report;
 /// Arguments of `demo`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
-  cellar demo                       about a minute, 4 GB in ./cellar-demo
+  cellar demo                       about a minute, 5 GB in ./cellar-demo
   cellar demo --dir /mnt/x --scale 0.1
 Undo it with: rm -r cellar-demo")]
 pub struct Args {
@@ -40,7 +41,7 @@ pub struct Args {
     pub scale: f64,
 }
 
-const STEPS: usize = 5;
+const STEPS: usize = 6;
 /// How long queries run around the death of the disk.
 const LOAD_FOR: Duration = Duration::from_secs(8);
 /// When the disk dies, after the load began.
@@ -93,7 +94,7 @@ fn heading(args: &Args, disk_size: u64) -> Result<(), Fault> {
         output::fold(&format!(
             "Cellar {} demo: about 1 minute, {} in {} (rm -r undoes it)",
             env!("CARGO_PKG_VERSION"),
-            show_bytes(4 * disk_size),
+            show_bytes(5 * disk_size),
             args.dir.display()
         )),
         report::machine(&args.dir),
@@ -139,6 +140,8 @@ pub struct Found {
     pub queries_failed: u64,
     /// Queries whose answer was wrong.
     pub queries_wrong: u64,
+    /// What adding a disk moved.
+    pub moved: added::Moved,
     /// What validate found.
     pub findings: cellar_instance::diskgroup::Findings,
     /// Waits, by event.
@@ -156,9 +159,13 @@ async fn on_group(
     let answers = reference::answers(args.scale, cores());
     questions(args, report, &engine, &answers).await?;
     let tally = death(args, report, database, &engine, &answers, place).await?;
+    let (more, moved) = added::run(args, report, database, &engine, &answers, place).await?;
+    no_bad(&more)?;
     let findings = read_back(args, report, database).await?;
     let waits = database.inner.waits().totals();
-    Ok(Found { queries_failed: tally.failed, queries_wrong: tally.wrong, findings, waits })
+    let queries_failed = tally.failed + more.failed;
+    let queries_wrong = tally.wrong + more.wrong;
+    Ok(Found { queries_failed, queries_wrong, moved, findings, waits })
 }
 
 async fn load_data(args: &Args, report: &mut Report, database: &Database) -> Result<(), Fault> {
@@ -282,15 +289,20 @@ async fn death(
     // As status prints it: with an indent it would be too wide.
     output::text(&status::lines(&status::of(&mounted, &args.dir)))?;
     output::text("\n")?;
-    if tally.failed + tally.wrong > 0 {
-        return Err(Fault::failed(format!(
-            "CELLAR-00600: {} queries failed, {} were wrong{}",
-            tally.failed,
-            tally.wrong,
-            tally.first_error.map(|e| format!("; the first: {e}")).unwrap_or_default()
-        )));
-    }
+    no_bad(&tally)?;
     Ok(tally)
+}
+
+fn no_bad(tally: &load_run::Tally) -> Result<(), Fault> {
+    if tally.failed + tally.wrong == 0 {
+        return Ok(());
+    }
+    Err(Fault::failed(format!(
+        "CELLAR-00600: {} queries failed, {} were wrong{}",
+        tally.failed,
+        tally.wrong,
+        tally.first_error.as_ref().map(|e| format!("; the first: {e}")).unwrap_or_default()
+    )))
 }
 
 async fn ask_done(engine: &Engine, sql: &str) -> Result<(), Fault> {
@@ -310,7 +322,7 @@ async fn read_back(
     database: &Database,
 ) -> Result<cellar_instance::diskgroup::Findings, Fault> {
     let dir = args.dir.display();
-    step(5, "Everything is read back", &format!("cellar validate {dir}"))?;
+    step(6, "Everything is read back", &format!("cellar validate {dir}"))?;
     report.begin("validate");
     let mounted = database.inner.group("DATA")?;
     let numbers: Vec<u32> = mounted.group.files().iter().map(|f| f.number).collect();
@@ -324,14 +336,12 @@ async fn read_back(
     let checked = found.checksums_right + found.checksums_wrong;
     output::text(&format!(
         "      {}, every copy that is there                      {seconds:.1} s\n      \
-         {} checksums: {} wrong, {} unreadable, {} copies that differ\n      \
-         {} of copies lay on the disk that died; each has another\n\n",
+         {} checksums: {} wrong, {} unreadable, {} copies that differ\n\n",
         show_bytes(found.bytes_read),
         show_count(checked),
         found.checksums_wrong,
         show_bytes(found.unreadable_bytes),
         found.pieces_differing,
-        show_bytes(found.absent_bytes),
     ))?;
     if found.is_bad() {
         return Err(Fault::failed("CELLAR-70040: validate found bad copies"));
@@ -343,7 +353,7 @@ fn farewell(args: &Args) -> Result<(), Fault> {
     let dir = args.dir.display();
     output::text(&format!(
         "{}\n  cellar sql {dir}       a prompt on this data\n  \
-         cellar status {dir}    the disk that died is still missing\n  \
+         cellar status {dir}    what may fail next\n  \
          cellar disks                 which of your own disks can be used\n\
          TPC-H derived; not comparable to published TPC-H results.\n",
         output::fold(&format!(

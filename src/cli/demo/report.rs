@@ -6,6 +6,7 @@ use cellar_io::{Instant, SharedEnv};
 use cellar_wait::WaitClass;
 use serde::Serialize;
 
+use super::added::Moved;
 use super::{Args, Found};
 use crate::cli::database::Place;
 use crate::cli::fault::Fault;
@@ -25,6 +26,7 @@ struct Kept<'a> {
     steps: &'a [Step],
     queries_failed: u64,
     queries_wrong: u64,
+    disk_added: &'a Moved,
     checksums_wrong: u64,
     pieces_differing: u64,
     seconds: f64,
@@ -87,6 +89,7 @@ impl Report {
             steps: &self.steps,
             queries_failed: found.queries_failed,
             queries_wrong: found.queries_wrong,
+            disk_added: &found.moved,
             checksums_wrong: found.findings.checksums_wrong,
             pieces_differing: found.findings.pieces_differing,
             seconds,

@@ -8,7 +8,9 @@ use cellar_io::EnvExt;
 use cellar_io::real::Runtime;
 use cellar_lab::kept::Kept;
 use cellar_lab::place::given;
-use cellar_lab::{Asked, Comparison, Control, Experiment, Head, Machine, Request, Run, experiment};
+use cellar_lab::{
+    Asked, Comparison, Control, Experiment, Head, LabError, Machine, Request, Run, experiment,
+};
 
 use super::super::fault::Fault;
 use super::super::output::{self, Format};
@@ -101,7 +103,9 @@ pub(super) fn run(args: Args, runtime: &Runtime) -> Result<(), Fault> {
 
 fn show(args: &Args, ran: &Run, kept: Result<(u64, Kept), Fault>) -> Result<(), Fault> {
     if args.format == Format::Json {
-        output::json(ran)?;
+        // With the digits that are kept.
+        let text = ran.to_json().map_err(LabError::from)?;
+        output::json(&Run::from_json(&text).map_err(LabError::from)?)?;
         return kept.map(|(number, _)| output::notice(&format!("Kept as run {number}")));
     }
     let mut text = ran.to_text();

@@ -15,9 +15,10 @@ pub(super) struct Named {
 }
 
 fn command(one: &'static dyn Experiment) -> Command {
-    let args = one.options().iter().map(|option| {
+    let args = one.options().iter().enumerate().map(|(order, option)| {
         let help = format!("{} [default: {}]", option.help, option.default);
-        Arg::new(option.name).long(option.name).value_name(option.value).help(help)
+        let arg = Arg::new(option.name).long(option.name).value_name(option.value).help(help);
+        arg.help_heading("Options of this experiment").display_order(order)
     });
     Command::new(one.name())
         .about(one.question())

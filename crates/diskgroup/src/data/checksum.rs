@@ -265,6 +265,11 @@ impl Checksums {
         lock(&self.blocks).retain(|(disk, _), _| *disk != no);
     }
 
+    /// A disk became smaller: its blocks from `number` on cover nothing any more.
+    pub fn forget_behind(&self, no: u16, number: u64) {
+        lock(&self.blocks).retain(|(disk, block), _| *disk != no || *block < number);
+    }
+
     /// How many blocks are in RAM.
     pub fn count(&self) -> usize {
         lock(&self.blocks).len()

@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::group::Group;
 use crate::group::inner::{Core, Inner};
 use crate::group::rebalance::{POWER_DEFAULT, Snapshot, check_power};
+use crate::group::resize::{self, ResizeDisk};
 use crate::meta::create::{NewDisk, Planned, check_label, plan_disks};
 use crate::meta::labels::{Patience, write_labels};
 use crate::names::{DiskName, GroupName};
@@ -33,6 +34,8 @@ pub struct AlterDisks {
     pub add: Vec<NewDisk>,
     /// DROP DISK, by name; with FORCE for one that is offline.
     pub drop: Vec<DropDisk>,
+    /// RESIZE DISK, by name.
+    pub resize: Vec<ResizeDisk>,
     /// REBALANCE POWER; `None` takes the default.
     pub power: Option<u32>,
 }
@@ -65,8 +68,8 @@ impl Group {
     pub fn explain_work(&self, change: &AlterDisks) -> Result<Work, Error> {
         let planned = self.plan_new(change)?;
         let core = lock(&self.inner.core);
-        let dropped = dropped(&core.state, &change.drop)?;
-        let snapshot = after(&core, &planned, &dropped);
+        let leave = Leave::of(&self.inner, &core.state, change, false)?;
+        let snapshot = after(&core, &planned, &leave);
         drop(core);
         Ok(work(&snapshot, self.inner.au_size))
     }
@@ -94,12 +97,15 @@ impl Group {
         for p in &planned {
             check_label(p, patience).await?;
         }
-        check_feasible(inner, &planned, &change.drop)?;
+        resize::look_again(inner, &change.resize).await?;
+        let resized = check_feasible(inner, &planned, change)?;
         let header = lock(&inner.core).state.header.clone();
         let labels: Vec<_> = planned
             .iter()
             .map(|p| {
                 let label = p.label(&header, LabelStatus::Member, inner.holds_catalog);
+                // It is used by this mount from the start.
+                let label = Label { lives: [inner.life, 0], ..label };
                 (Arc::clone(&p.disk.device), label)
             })
             .collect();
@@ -107,8 +113,8 @@ impl Group {
             blank(device, patience).await?;
             write_labels(device, label, patience).await?;
         }
-        let (all, drop) = (Arc::clone(inner), change.drop.clone());
-        let make = move |core: &mut Core| join_and_leave(&all, core, &planned, &drop, power);
+        let (all, wanted) = (Arc::clone(inner), change.clone());
+        let make = move |core: &mut Core| join_and_leave(&all, core, &planned, &wanted, power);
         if let Err(error) = inner.change_disks(make).await {
             // They did not join: nobody needs FORCE to take them. If the group stopped, the next
             // mount knows better what became of them.
@@ -120,6 +126,7 @@ impl Group {
             }
             return Err(error);
         }
+        resize::rewrite_labels(inner, resized.iter().map(|(no, _)| *no)).await;
         inner.rebalance.wake();
         Ok(())
     }
@@ -167,15 +174,19 @@ impl Group {
         let wrong = |why: String| Error::BadName { name: new.to_owned(), why };
         let new = DiskName::new(new).map_err(|e| wrong(e.to_string()))?.as_str().to_owned();
         let old = old.to_uppercase();
-        self.inner
+        let inner = &self.inner;
+        let _labels = inner.rebalance.labels.lock().await;
+        let renamed = inner
             .change(|core| {
                 let (disk, _) = core.state.disk_named(&old).ok_or_else(|| no_such_disk(&old))?;
                 if core.state.disk_named(&new).is_some() {
                     return Err(name_taken(&new));
                 }
-                Ok(((), vec![Op::DiskRename { disk, name: new.clone() }]))
+                Ok((disk, vec![Op::DiskRename { disk, name: new.clone() }]))
             })
-            .await
+            .await?;
+        resize::rewrite_labels(inner, std::iter::once(renamed)).await;
+        Ok(())
     }
 
     /// Checks the new disks of a change as far as names and sizes go.
@@ -214,7 +225,7 @@ fn name_taken(name: &str) -> Error {
     }
 }
 
-fn no_such_disk(name: &str) -> Error {
+pub(super) fn no_such_disk(name: &str) -> Error {
     Error::DiskUnusable {
         disk: name.to_owned(),
         why: "the group has no disk of that name".to_owned(),
@@ -254,11 +265,45 @@ fn dropped(state: &GroupState, wanted: &[DropDisk]) -> Result<Vec<(u16, DiskStat
     Ok(out)
 }
 
+/// What a change takes away: disks, and room on disks.
+struct Leave {
+    dropped: Vec<(u16, DiskStatus)>,
+    resized: Vec<resize::Resized>,
+}
+
+impl Leave {
+    fn of(
+        inner: &Inner,
+        state: &GroupState,
+        change: &AlterDisks,
+        look: bool,
+    ) -> Result<Leave, Error> {
+        let dropped = dropped(state, &change.drop)?;
+        let resized = resize::resized(inner, state, &change.resize, look)?;
+        let both = resized.iter().find(|(no, _)| dropped.iter().any(|(other, _)| other == no));
+        if let Some(disk) = both.and_then(|(no, _)| state.disks.get(no)) {
+            let (disk, why) = (disk.name.clone(), "it is to be dropped and resized".to_owned());
+            return Err(Error::DiskUnusable { disk, why, number: 15054 });
+        }
+        Ok(Leave { dropped, resized })
+    }
+
+    /// Whether something has to find a place elsewhere, or else the change is refused.
+    fn needs_room(&self, state: &GroupState) -> bool {
+        let smaller = |(no, bytes): &resize::Resized| {
+            state.disks.get(no).is_some_and(|disk| *bytes < disk.bytes)
+        };
+        self.dropped.iter().any(|(_, status)| *status != DiskStatus::Forcing)
+            || self.resized.iter().any(smaller)
+    }
+}
+
 /// The group as it will be once the disks have joined and are leaving, before anything moved.
-fn after(core: &Core, planned: &[Planned], dropped: &[(u16, DiskStatus)]) -> Snapshot {
+fn after(core: &Core, planned: &[Planned], leave: &Leave) -> Snapshot {
     let mut snapshot = Snapshot::of(core);
     let au_size = u64::from(core.state.header.au_size);
-    for (no, status) in dropped {
+    resize::foresee(core, &leave.resized, &mut snapshot);
+    for (no, status) in &leave.dropped {
         for disk in snapshot.disks.iter_mut().filter(|d| d.disk == DiskNo(*no)) {
             disk.role = match status {
                 DiskStatus::Forcing => DiskRole::Lost,
@@ -285,16 +330,20 @@ fn work(snapshot: &Snapshot, au_size: u64) -> Work {
     Work { plan, forecast, au_size }
 }
 
-/// Refuses a DROP for which there is no room, or which leaves too few failure groups. After the
-/// loss of a disk what can be made again is.
-fn check_feasible(inner: &Inner, planned: &[Planned], wanted: &[DropDisk]) -> Result<(), Error> {
-    let snapshot = {
+/// Refuses a DROP or RESIZE for which there is no room, or which leaves too few failure groups.
+/// After the loss of a disk what can be made again is. Returns the new sizes.
+fn check_feasible(
+    inner: &Inner,
+    planned: &[Planned],
+    wanted: &AlterDisks,
+) -> Result<Vec<resize::Resized>, Error> {
+    let (snapshot, resized) = {
         let core = lock(&inner.core);
-        let dropped = dropped(&core.state, wanted)?;
-        if dropped.iter().all(|(_, status)| *status == DiskStatus::Forcing) {
-            return Ok(());
+        let leave = Leave::of(inner, &core.state, wanted, true)?;
+        if !leave.needs_room(&core.state) {
+            return Ok(leave.resized);
         }
-        after(&core, planned, &dropped)
+        (after(&core, planned, &leave), leave.resized)
     };
     if !snapshot.disks.iter().any(|d| d.role == DiskRole::Active) {
         return Err(Error::BadValue {
@@ -306,7 +355,7 @@ fn check_feasible(inner: &Inner, planned: &[Planned], wanted: &[DropDisk]) -> Re
     let Work { plan, .. } = work(&snapshot, inner.au_size);
     // What has no copy any more has nowhere to go whatever is dropped.
     let unplaced = || plan.unplaced.iter().filter(|u| u.lack != Lack::Copy);
-    let Some(first) = unplaced().next() else { return Ok(()) };
+    let Some(first) = unplaced().next() else { return Ok(resized) };
     let aus: u64 = unplaced().map(|u| u.aus).sum();
     let why = match first.lack {
         Lack::Room => "they have no free AU where they may go",
@@ -325,10 +374,10 @@ fn join_and_leave(
     inner: &Inner,
     core: &mut Core,
     planned: &[Planned],
-    wanted: &[DropDisk],
+    wanted: &AlterDisks,
     power: u32,
 ) -> Result<Vec<Op>, Error> {
-    let leaving = dropped(&core.state, wanted)?;
+    let Leave { dropped: leaving, resized } = Leave::of(inner, &core.state, wanted, true)?;
     let taken = |p: &&Planned| {
         core.state.disks.contains_key(&p.no) || core.state.disk_named(&p.name).is_some()
     };
@@ -348,6 +397,7 @@ fn join_and_leave(
         core.space.set_online(disk, false);
         ops.push(Op::DiskLeaving { disk, status });
     }
+    ops.extend(resize::begin(core, &resized));
     inner.rebalance.wish();
     ops.push(Op::Rebalance { power: Some(power) });
     Ok(ops)

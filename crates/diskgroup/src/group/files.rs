@@ -6,7 +6,7 @@ use crate::disk::lock;
 use crate::error::Error;
 use crate::group::handle::File;
 use crate::group::inner::{Core, Inner};
-use crate::group::{Group, check_attribute};
+use crate::group::{Group, check_attribute, template};
 use crate::names::{Alias, Entry, FileNo, NameOp, PathPart, TreeError};
 use crate::on_disk::layout::REGION_BYTES;
 use crate::state::{FileAttributes, FileState, FileType, Op, Striping};
@@ -14,7 +14,7 @@ use crate::state::{FileAttributes, FileState, FileType, Op, Striping};
 /// Extent sets in one record of the metadata log.
 const SETS_PER_RECORD: usize = 16_384;
 
-/// What a new file is to be. `None` takes the group's default.
+/// What a new file is to be. `None` takes what the template says, or else the group's default.
 #[derive(Clone, Debug)]
 pub struct FileSpec {
     /// What it is for.
@@ -22,13 +22,15 @@ pub struct FileSpec {
     /// Copies: 1, 2 or 3.
     pub copies: Option<u8>,
     /// How its bytes go round its extents.
-    pub striping: Striping,
+    pub striping: Option<Striping>,
     /// The smallest piece that is repaired as one: 4096 or 8192 bytes.
-    pub unit: u32,
+    pub unit: Option<u32>,
     /// Whether each 4 KiB has a checksum.
     pub checksums: Option<bool>,
     /// Confine it to this failure group; then it has one copy.
     pub placement: Option<String>,
+    /// The template that says the rest; `None` takes that of its type.
+    pub template: Option<String>,
 }
 
 impl FileSpec {
@@ -37,10 +39,11 @@ impl FileSpec {
         FileSpec {
             file_type,
             copies: None,
-            striping: Striping::Coarse,
-            unit: 4096,
+            striping: None,
+            unit: None,
             checksums: None,
             placement: None,
+            template: None,
         }
     }
 }
@@ -501,7 +504,11 @@ fn attributes(core: &Core, spec: &FileSpec) -> Result<FileAttributes, Error> {
         value,
         allowed: allowed.to_owned(),
     };
-    let placement = match &spec.placement {
+    let words = template::words_for(core, spec.template.as_deref(), spec.file_type)?;
+    // Who asks for copies asks for more than one place.
+    let failgroup =
+        words.failgroup.clone().filter(|_| spec.copies.is_none_or(|copies| copies == 1));
+    let placement = match spec.placement.as_ref().or(failgroup.as_ref()) {
         None => None,
         Some(name) => {
             let name = name.to_uppercase();
@@ -514,21 +521,26 @@ fn attributes(core: &Core, spec: &FileSpec) -> Result<FileAttributes, Error> {
             Some(name)
         }
     };
-    let default = if placement.is_some() { 1 } else { core.state.header.redundancy.copies() };
+    let redundancy = core.state.header.redundancy;
+    let default = match placement {
+        Some(_) => 1,
+        None => words.copies(redundancy).unwrap_or(redundancy.copies()),
+    };
     let copies = spec.copies.unwrap_or(default);
     if !(1..=3).contains(&copies) || (placement.is_some() && copies != 1) {
         return Err(bad("number of copies", copies.to_string(), "1, 2 or 3; 1 in one place"));
     }
-    if spec.unit != 4096 && spec.unit != 8192 {
-        return Err(bad("unit", spec.unit.to_string(), "4096 or 8192"));
+    let unit = spec.unit.or(words.unit).unwrap_or(4096);
+    if unit != 4096 && unit != 8192 {
+        return Err(bad("unit", unit.to_string(), "4096 or 8192"));
     }
     let default = core.state.attributes.get("content.checksum").is_none_or(|v| v == "true");
     Ok(FileAttributes {
         file_type: spec.file_type,
         copies,
-        striping: spec.striping,
-        unit: spec.unit,
-        checksums: spec.checksums.unwrap_or(default),
+        striping: spec.striping.or(words.striping).unwrap_or(Striping::Coarse),
+        unit,
+        checksums: spec.checksums.or(words.checksums).unwrap_or(default),
         placement,
     })
 }

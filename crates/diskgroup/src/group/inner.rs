@@ -21,10 +21,10 @@ use crate::group::rebalance::Rebalance;
 use crate::group::room::Room;
 use crate::on_disk::layout::au_count;
 use crate::on_disk::record::PAYLOAD_MAX;
-use crate::on_disk::superblock::aus_in;
+use crate::on_disk::superblock::{aus_in, runs_before};
 use crate::on_disk::{Damage, Uuid};
 use crate::state::size::{area_kept, area_needed};
-use crate::state::{GroupState, Leg, Op};
+use crate::state::{DiskState, GroupState, Leg, Op};
 
 /// Metadata in RAM and what waits to be logged. Held for microseconds, never over I/O.
 pub(crate) struct Core {
@@ -136,12 +136,38 @@ impl Core {
     /// Keeps the free AUs of each disk that its checkpoint areas may come to need.
     fn hold(&mut self) {
         let au_size = self.au_size();
-        let kept = area_kept(self.base_bytes, self.legs_max, au_size);
         for (no, disk) in &self.state.disks {
-            let missing = disk.areas.iter().map(|runs| kept.saturating_sub(aus_in(runs)));
-            let most = au_count(disk.bytes, au_size) / HELD_PART;
-            self.space.hold(*no, missing.fold(0, u32::saturating_add).min(most));
+            let end = au_count(disk.bytes_wanted(), au_size);
+            self.space.hold(*no, self.held_of(disk, self.legs_max, end));
         }
+    }
+
+    /// AUs to be kept free on a disk of `end` AUs for its checkpoint areas.
+    fn held_of(&self, disk: &DiskState, legs_max: u64, end: u32) -> u32 {
+        let kept = area_kept(self.base_bytes, legs_max, self.au_size());
+        // What lies behind the end has to come before it, whatever else is kept.
+        let (mut missing, mut moves) = (0u32, 0);
+        for runs in &disk.areas {
+            let (before, all) = (aus_in(&runs_before(runs, end)), aus_in(runs));
+            missing = missing.saturating_add(kept.saturating_sub(before));
+            moves += all - before;
+        }
+        missing.min((end / HELD_PART).max(moves))
+    }
+
+    /// AUs for files on a disk if it had so many bytes.
+    pub fn capacity_at(&self, no: u16, bytes: u64) -> u32 {
+        let Some(disk) = self.state.disks.get(&no) else { return 0 };
+        let au_size = self.au_size();
+        let (now, end) = (au_count(disk.bytes, au_size), au_count(bytes, au_size));
+        let legs_max = self.legs_max.saturating_sub(now.into()) + u64::from(end);
+        let reserved = self.space.reserved_before(no, end);
+        end.saturating_sub(reserved).saturating_sub(self.held_of(disk, legs_max, end))
+    }
+
+    /// The ticket of the newest change.
+    pub fn newest_ticket(&self) -> u64 {
+        self.queued
     }
 
     /// AUs that an area of each disk needs for what is there now, whatever is written to it.
@@ -301,8 +327,8 @@ pub(crate) type MakeOps = Box<dyn FnOnce(&mut Core) -> Result<Vec<Op>, Error> + 
 /// A change of who takes part, made by the committer: nothing else is in the log between what was
 /// queued before it and what is queued after.
 pub(crate) struct Request {
-    /// Looks at the state and says the operations; or refuses.
-    pub make: MakeOps,
+    /// Looks at the state and says the operations; or refuses. `None`: a checkpoint is wanted.
+    pub make: Option<MakeOps>,
     pub done: futures_channel::oneshot::Sender<Result<(), Error>>,
 }
 
@@ -370,6 +396,8 @@ pub(crate) struct Inner {
     pub holds_catalog: bool,
     /// A random number for this mount.
     pub life: u64,
+    /// The life that log records have: from the end of a dismount in order on, another one.
+    pub log_life: AtomicU64,
     pub core: Mutex<Core>,
     pub disks: Disks,
     pub log: LogShared,
@@ -425,6 +453,7 @@ impl Inner {
             read_only: parts.read_only,
             holds_catalog: parts.holds_catalog,
             life: parts.life,
+            log_life: AtomicU64::new(parts.life),
             core: Mutex::new(Core::new(parts.state, parts.space)),
             disks: Disks(ArcSwap::from_pointee(parts.disks)),
             log: LogShared::default(),
@@ -584,8 +613,17 @@ impl Inner {
         make: impl FnOnce(&mut Core) -> Result<Vec<Op>, Error> + Send + 'static,
     ) -> Result<(), Error> {
         self.check_writable()?;
+        self.request(Some(Box::new(make))).await
+    }
+
+    /// Writes a checkpoint now: the other area of each metadata disk is in use afterwards.
+    pub async fn checkpoint_now(&self) -> Result<(), Error> {
+        self.request(None).await
+    }
+
+    async fn request(&self, make: Option<MakeOps>) -> Result<(), Error> {
         let (done, told) = futures_channel::oneshot::channel();
-        lock(&self.log.requests).push_back(Request { make: Box::new(make), done });
+        lock(&self.log.requests).push_back(Request { make, done });
         self.log.wanted.notify(1);
         let stopped = std::pin::pin!(self.wait_stopped());
         match futures_util::future::select(told, stopped).await {

@@ -6,7 +6,9 @@ mod handle;
 pub(crate) mod inner;
 mod rebalance;
 mod report;
+mod resize;
 pub(crate) mod room;
+mod template;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +27,7 @@ use crate::disk::lock;
 use crate::error::Error;
 use crate::meta::commit::Committer;
 use crate::meta::labels::{Patience, relabel, write_labels};
+use crate::meta::marks;
 use crate::meta::mount::{self, FoundDisk, Start, region_cap};
 use crate::meta::rules::{self, Candidate};
 use crate::on_disk::dirty::{ENTRIES_PER_BLOCK, RegionKey};
@@ -40,7 +43,10 @@ pub(crate) use files::parts_of;
 pub use files::{FileSpec, Listed, PublishIf};
 pub use handle::File;
 pub use rebalance::{Operation, POWER_DEFAULT, POWER_MAX};
+
 pub use report::{Copied, DiskInfo, FileInfo, GroupInfo, Loss, Resync, aus_of};
+pub use resize::ResizeDisk;
+pub use template::{Protection, Template, TemplateChange, TemplateWords};
 
 /// How to mount.
 #[derive(Clone, Debug)]
@@ -163,6 +169,7 @@ impl Group {
         let inner_too = Arc::clone(inner);
         let mut committer = Committer::new(inner_too, position, members, committed, generations);
         let stop = |why: String| Error::Stopped { group: inner.name.clone(), why: why.into() };
+        marks::mark(inner, position.previous_life).await;
         committer.catch_up(lagging).await;
         dirty.level(inner).await;
         committer.new_epoch(&missing, force).await.map_err(stop)?;
@@ -303,6 +310,7 @@ impl Group {
         }
         // A region that could not be made clean is dealt with by the next mount.
         if inner.data.regions.count() == 0 {
+            marks::mark_end(inner).await;
             inner.change_inside(&[Op::Clean { clean: true }]).await?;
         }
         inner.end_tasks();

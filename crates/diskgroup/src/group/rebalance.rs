@@ -18,6 +18,7 @@ use crate::data::relocate::{self, Moved, Pace};
 use crate::disk::lock;
 use crate::error::Error;
 use crate::group::inner::{Core, Inner};
+use crate::group::resize;
 use crate::meta::labels::{Patience, relabel};
 use crate::on_disk::label::LabelStatus;
 use crate::on_disk::layout::au_count;
@@ -225,7 +226,10 @@ impl Snapshot {
                 DiskStatus::Offline => DiskRole::Offline,
                 DiskStatus::Forcing => DiskRole::Lost,
             };
-            let capacity = core.space.of_disk(*no).0;
+            let capacity = match disk.shrink_to {
+                0 => core.space.of_disk(*no).0,
+                bytes => core.capacity_at(*no, bytes),
+            };
             disks.push(PlanDisk { disk: DiskNo(*no), failgroup, capacity, end, role });
         }
         let files = state.files.values().map(|f| SnapshotFile {
@@ -380,6 +384,7 @@ async fn finish(inner: &Arc<Inner>, planned: &Plan, wishes: u64) -> Result<(), E
         }
     }
     kept?;
+    resize::finish(inner).await?;
     if inner.rebalance.wishes.load(Ordering::SeqCst) != wishes {
         return Ok(());
     }

@@ -321,7 +321,9 @@ impl Group {
         }
         all.insert("au_size".into(), (self.inner.au_size.to_string(), true));
         all.insert("sector_size".into(), (self.inner.sector_size.to_string(), true));
-        for (name, value) in &core.state.attributes {
+        // Templates are in a list of their own.
+        let own = |name: &str| !name.starts_with(super::template::PREFIX);
+        for (name, value) in core.state.attributes.iter().filter(|(name, _)| own(name)) {
             all.insert(name.clone(), (value.clone(), false));
         }
         all

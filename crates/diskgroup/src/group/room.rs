@@ -43,6 +43,9 @@ impl Room {
             }
             room.spreads.insert(file.number, spread);
         }
+        for (no, disk) in state.disks.iter().filter(|(_, disk)| disk.shrink_to > 0) {
+            room.fence(*no, au_count(disk.shrink_to, au_size));
+        }
         Ok(room)
     }
 
@@ -174,6 +177,36 @@ impl Room {
     /// A disk is gone, and nothing that lay on it is to be given back any more.
     pub fn remove_disk(&mut self, no: u16) {
         self.space.remove_disk(DiskNo(no)).expect("a disk of the group");
+    }
+
+    fn map_mut(&mut self, no: u16) -> &mut AuMap {
+        self.space.map_mut(DiskNo(no)).expect("a disk of the group")
+    }
+
+    /// A disk is to become smaller: nothing new is taken from `end` on.
+    pub fn fence(&mut self, no: u16, end: u32) {
+        self.map_mut(no).fence(end);
+    }
+
+    /// Taken AUs behind the fence of a disk.
+    pub fn taken_behind(&self, no: u16) -> u32 {
+        self.space.disk(DiskNo(no)).map_or(0, |disk| disk.map().taken_behind())
+    }
+
+    /// AUs of a disk before `end` that metadata takes up there, without those held for it.
+    pub fn reserved_before(&self, no: u16, end: u32) -> u32 {
+        self.space.disk(DiskNo(no)).map_or(0, |disk| disk.map().reserved_before(end))
+    }
+
+    /// A disk has so many AUs from here on; nothing is taken behind them.
+    pub fn resize(&mut self, no: u16, aus: u32) {
+        let map = self.map_mut(no);
+        if aus > map.aus() {
+            map.grow(aus);
+        } else {
+            map.fence(aus);
+            map.shrink().expect("nothing is taken behind the new end");
+        }
     }
 
     /// Total and free AUs of a disk, without metadata.

@@ -14,17 +14,17 @@ use crate::codec::Writer;
 use crate::data::dirty_log::DirtyLog;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
-use crate::group::inner::{Batch, Inner, LogRoom, MakeOps, Request};
+use crate::group::inner::{Batch, Core, Inner, LogRoom, MakeOps, Request};
 use crate::meta::checkpoint::{self, Target};
 use crate::meta::labels::{Patience, relabel};
 use crate::meta::rules::{self, Candidate};
 use crate::on_disk::checkpoint::{EncodedCheckpoint, chunks_for, encode};
 use crate::on_disk::label::LabelStatus;
 use crate::on_disk::layout::{
-    BLOCK_U64, CHUNK_BYTES, LOG_BLOCKS, LOG_CHECKPOINT_AT, LOG_START, RECORD_BLOCKS_MAX,
+    BLOCK_U64, CHUNK_BYTES, LOG_BLOCKS, LOG_CHECKPOINT_AT, LOG_START, RECORD_BLOCKS_MAX, au_count,
 };
 use crate::on_disk::record;
-use crate::on_disk::superblock::{AuRun, LogPosition, RUNS_MAX, aus_in};
+use crate::on_disk::superblock::{AuRun, LogPosition, RUNS_MAX, aus_in, aus_of, runs_before};
 use crate::state::{DiskStatus, GroupState, Op};
 
 /// What the committer knows of the metadata on one disk.
@@ -206,6 +206,12 @@ impl Committer {
     /// set follows.
     async fn change_disks(&mut self, request: Request) -> Result<(), Fatal> {
         let Request { make, done } = request;
+        let Some(make) = make else {
+            self.checkpoint_all().await?;
+            // Who asked may have gone away.
+            let _ = done.send(Ok(()));
+            return Ok(());
+        };
         match self.change_and_follow(make).await {
             Ok(result) => {
                 // Who asked may have gone away.
@@ -265,7 +271,7 @@ impl Committer {
     /// enough of them do is for [`Committer::take_out_failed`] to say.
     async fn write_record(&mut self, payload: &[u8]) -> Result<bool, Fatal> {
         let epoch = lock(&self.inner.core).state.epoch;
-        let (group, life) = (self.inner.uuid, self.inner.life);
+        let (group, life) = (self.inner.uuid, self.inner.log_life.load(Ordering::SeqCst));
         let bytes_needed = (record::RECORD_HEADER + payload.len()) as u64;
         let left = LOG_BLOCKS - self.position.lsn % LOG_BLOCKS;
         let mut writes: Vec<(u64, Bytes)> = Vec::new();
@@ -637,36 +643,63 @@ impl Committer {
         let mut roomy = Vec::new();
         for no in disks {
             let (_, area) = self.next_checkpoint(*no);
-            let areas = &core.state.disks[no].areas;
-            let had = areas[usize::from(area)].clone();
+            let disk = &core.state.disks[no];
+            let had = disk.areas[usize::from(area)].clone();
             // What the other area lacks is left to it, as long as this one can do without.
-            let left = needed.saturating_sub(aus_in(&areas[1 - usize::from(area)]));
-            let mut runs = had.clone();
-            let room = |runs: &[AuRun]| u64::from(aus_in(runs)) * self.inner.au_size;
-            let mut taken = Vec::new();
-            while room(&runs) < wanted && runs.len() < RUNS_MAX {
-                if room(&runs) >= least && core.space.free_for_metadata(*no) <= left {
-                    break;
-                }
-                // When the group is full, what is there will do if the content itself fits.
-                let Some(au) = core.space.reserve(*no) else { break };
-                taken.push(au);
-                match runs.last_mut() {
-                    Some(run) if run.start + run.count == au => run.count += 1,
-                    _ => runs.push(AuRun { start: au, count: 1 }),
-                }
-            }
-            if room(&runs) < least {
-                taken.into_iter().for_each(|au| core.space.unreserve(*no, au));
-                continue;
-            }
+            let left = needed.saturating_sub(aus_in(&disk.areas[1 - usize::from(area)]));
+            let wants = AreaWants { wanted, least, left, au_size: self.inner.au_size };
+            // Of a disk that becomes smaller nothing behind its new end, if that will do.
+            let end = au_count(disk.bytes_wanted(), self.inner.au_size);
+            let before = runs_before(&had, end);
+            let made = wants.make(&mut core, *no, before);
+            let made = made.or_else(|| wants.make(&mut core, *no, had.clone()));
+            let Some(runs) = made else { continue };
             roomy.push(*no);
             if runs != had {
+                for au in aus_of(&had).filter(|au| !aus_of(&runs).any(|kept| kept == *au)) {
+                    core.space.unreserve(*no, au);
+                }
                 let queued = core.enqueue(&[Op::Area { disk: *no, area, runs }]);
                 queued.expect("the disk is there, and its runs fit a superblock");
             }
         }
         roomy
+    }
+}
+
+/// What a checkpoint area is to hold, in bytes.
+struct AreaWants {
+    /// With room to grow.
+    wanted: u64,
+    /// What it must hold.
+    least: u64,
+    /// Free AUs to be left to the other area.
+    left: u32,
+    au_size: u64,
+}
+
+impl AreaWants {
+    /// Takes AUs behind those that an area has until it is large enough; none if it cannot be.
+    fn make(&self, core: &mut Core, no: u16, mut runs: Vec<AuRun>) -> Option<Vec<AuRun>> {
+        let room = |runs: &[AuRun]| u64::from(aus_in(runs)) * self.au_size;
+        let mut taken = Vec::new();
+        while room(&runs) < self.wanted && runs.len() < RUNS_MAX {
+            if room(&runs) >= self.least && core.space.free_for_metadata(no) <= self.left {
+                break;
+            }
+            // When the group is full, what is there will do if the content itself fits.
+            let Some(au) = core.space.reserve(no) else { break };
+            taken.push(au);
+            match runs.last_mut() {
+                Some(run) if run.start + run.count == au => run.count += 1,
+                _ => runs.push(AuRun { start: au, count: 1 }),
+            }
+        }
+        if room(&runs) >= self.least {
+            return Some(runs);
+        }
+        taken.into_iter().for_each(|au| core.space.unreserve(no, au));
+        None
     }
 }
 

@@ -29,7 +29,7 @@ use crate::on_disk::{Damage, Uuid};
 use crate::state::{DiskState, DiskStatus, GroupHeader, GroupState, Stale};
 
 /// The smallest number of AUs on a disk: checksums, two checkpoint areas and one for data.
-const AUS_MIN: u32 = 4;
+pub(crate) const AUS_MIN: u32 = 4;
 /// A request unanswered for this long fails the creation, as it fails a disk of a mounted group.
 const DISK_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -116,6 +116,7 @@ impl Planned {
             disk_name: self.name.clone(),
             failgroup: self.failgroup.clone(),
             holds_catalog,
+            lives: [0, 0],
         }
     }
 

@@ -11,6 +11,7 @@ use crate::meta::mount::within;
 use crate::on_disk::Damage;
 use crate::on_disk::label::{Label, LabelStatus};
 use crate::on_disk::layout::{BLOCK, BLOCK_U64, DISK_BYTES_MIN, LABEL_HEAD, LABEL_TAIL};
+use crate::state::DiskState;
 
 /// What stands in the four label slots of a disk.
 #[derive(Clone, Debug)]
@@ -163,6 +164,35 @@ pub(crate) async fn relabel(
     status: LabelStatus,
     patience: Patience<'_>,
 ) -> Result<(), IoError> {
+    change_label(disk, patience, |label| Label { status, ..label.clone() }).await
+}
+
+/// Lets the label of a disk of a mounted group say its name and size as they are now, and with `lives`
+/// which mount uses it and which did before, durably.
+///
+/// # Errors
+/// As [`relabel`].
+pub(crate) async fn rewrite_label(
+    disk: &Disk,
+    state: &DiskState,
+    lives: Option<[u64; 2]>,
+    patience: Patience<'_>,
+) -> Result<(), IoError> {
+    let (disk_bytes, disk_name) = (state.bytes, state.name.clone());
+    let rewritten = |label: &Label| Label {
+        disk_bytes,
+        disk_name,
+        lives: lives.unwrap_or(label.lives),
+        ..label.clone()
+    };
+    change_label(disk, patience, rewritten).await
+}
+
+async fn change_label(
+    disk: &Disk,
+    patience: Patience<'_>,
+    change: impl FnOnce(&Label) -> Label,
+) -> Result<(), IoError> {
     let device = disk.device();
     let written = async {
         let scan = read_labels_within(device, patience).await?;
@@ -170,7 +200,7 @@ pub(crate) async fn relabel(
             let kind = IoErrorKind::Gone { reason: "its label is gone" };
             IoError::new(kind, &device.geometry().name, Op::Read, 0, 0)
         })?;
-        write_labels(device, &Label { status, ..label.clone() }, patience).await
+        write_labels(device, &change(label), patience).await
     };
     let written = written.await;
     if let Err(error) = &written {

@@ -6,5 +6,6 @@ pub mod checkpoint;
 pub mod commit;
 pub mod create;
 pub mod labels;
+pub mod marks;
 pub mod mount;
 pub mod rules;

@@ -16,6 +16,7 @@ use crate::group::MountOptions;
 use crate::meta::chain::{Chain, History, ReadError, Told};
 use crate::meta::commit::{Lagging, MemberState};
 use crate::meta::labels::read_labels;
+use crate::meta::marks::{OUT_OF_DATE, is_current};
 use crate::meta::rules;
 use crate::on_disk::label::{Label, LabelStatus, Redundancy};
 use crate::on_disk::layout::{AU_START, BLOCK_U64, REGION_BYTES};
@@ -219,7 +220,8 @@ pub(crate) async fn start(
         (Arc::clone(&l.found.device), label)
     });
     let former = former.collect();
-    let (disks, missing) = match_disks(env, &state, &labelled);
+    let last = best.end.previous_life;
+    let (disks, missing) = match_disks(env, &state, &labelled, last);
     // A disk may tell its history and yet be of no use, because it became too small.
     members.retain(|no, _| disks.contains_key(no));
     lagging.retain(|l| disks.contains_key(&l.no));
@@ -363,7 +365,12 @@ enum Says {
 fn says(newest: &Newest, labelled: &[Labelled], no: u16) -> Option<Says> {
     let Newest { told, history: best, source } = newest;
     let uuid = told.state.disks.get(&no)?.uuid;
-    let chain = labelled.iter().find(|l| l.label.disk == uuid)?.chain.as_ref()?;
+    let here = labelled.iter().find(|l| l.label.disk == uuid)?;
+    // What an older image knew once it knows no more.
+    if !is_current(&here.label, best.end.previous_life) {
+        return None;
+    }
+    let chain = here.chain.as_ref()?;
     let own = chain.histories(told.state.header.uuid).into_iter().next()?;
     let (generation, area) = chain.newest()?;
     let member = MemberState { log_start: own.superblock.position.lsn, generation, area };
@@ -466,6 +473,7 @@ fn match_disks(
     env: &SharedEnv,
     state: &GroupState,
     labelled: &[Labelled],
+    last: u64,
 ) -> (BTreeMap<u16, Arc<Disk>>, Vec<u16>) {
     let mut disks = BTreeMap::new();
     let mut missing = Vec::new();
@@ -485,6 +493,10 @@ fn match_disks(
                 let disk = Disk::new(identity, device, Arc::clone(env));
                 if !state.is_online(*no) {
                     disk.left();
+                } else if !is_current(&l.label, last) {
+                    disk.left();
+                    disk.fail(out_of_date(&disk));
+                    missing.push(*no);
                 }
                 disks.insert(*no, Arc::new(disk));
             }
@@ -493,6 +505,11 @@ fn match_disks(
         }
     }
     (disks, missing)
+}
+
+fn out_of_date(disk: &Disk) -> IoError {
+    let kind = IoErrorKind::Gone { reason: OUT_OF_DATE };
+    IoError::new(kind, &disk.device().geometry().name, Op::Open, 0, 0)
 }
 
 /// Every mirrored extent must have a copy in sync here; an external group needs every disk that
@@ -517,10 +534,14 @@ fn check_complete(
                 .any(|legs| !legs.iter().any(|l| here(l.disk)))
     });
     let names = names.join(", ");
+    let what = match missing.iter().any(|no| disks.contains_key(no)) {
+        true => format!("not found or {OUT_OF_DATE}"),
+        false => "not found".to_owned(),
+    };
     let why = match lost {
         None => return Ok(()),
         Some(_) if external => {
-            format!("{names} not found, and external redundancy keeps one copy")
+            format!("{names} {what}; external redundancy keeps one copy")
         }
         Some(file) => format!("without {names} file {} has no whole copy", file.number),
     };

@@ -102,6 +102,8 @@ pub struct Label {
     pub failgroup: String,
     /// Whether the catalog and the parameters of an instance live in this group.
     pub holds_catalog: bool,
+    /// Lives of the last mount that used the disk, and of the one before; 0: none.
+    pub lives: [u64; 2],
 }
 
 const NAME: usize = 32;
@@ -133,6 +135,8 @@ impl Label {
             128,
             "A disk of a Cellar disk group. Do not write here; see `cellar inspect`.\n",
         );
+        b.put_u64(320, self.lives[0]);
+        b.put_u64(328, self.lives[1]);
         seal(b, 4);
         block
     }
@@ -187,6 +191,7 @@ impl Label {
             disk_name: text(128)?,
             failgroup: text(160)?,
             holds_catalog: b[14] != 0,
+            lives: [b.u64_at(320), b.u64_at(328)],
         })
     }
 }

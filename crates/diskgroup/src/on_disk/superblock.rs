@@ -23,6 +23,20 @@ pub fn aus_in(runs: &[AuRun]) -> u32 {
     runs.iter().fold(0, |aus, run| aus.saturating_add(run.count))
 }
 
+/// The AUs of an area, in order.
+pub fn aus_of(runs: &[AuRun]) -> impl Iterator<Item = u32> {
+    runs.iter().flat_map(|run| run.start..run.start.saturating_add(run.count))
+}
+
+/// What of an area lies before AU `end`.
+pub fn runs_before(runs: &[AuRun], end: u32) -> Vec<AuRun> {
+    let before = |run: &AuRun| {
+        let count = run.count.min(end.saturating_sub(run.start));
+        (count > 0).then_some(AuRun { start: run.start, count })
+    };
+    runs.iter().filter_map(before).collect()
+}
+
 /// A place in the endless metadata log: the number of its block, and what the record before it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct LogPosition {

@@ -34,8 +34,9 @@ pub enum AuError {
 /// AUs that hold our own metadata are *reserved*: the checksum AUs, at every `checksum_stride`th
 /// index from 0, for good; checkpoints, dirty logs and maps by [`AuMap::reserve`]. They are counted
 /// apart and are in none of `total`, `used`, `free`. So are free AUs that are *held* for metadata
-/// still to come ([`AuMap::hold`]): only [`AuMap::reserve`] takes them. Memory: one bit an AU and
-/// 1/64 of that.
+/// still to come ([`AuMap::hold`]): only [`AuMap::reserve`] takes them. A disk that is to become
+/// smaller has a *fence* ([`AuMap::fence`]): nothing new is taken at or behind it. Memory: one bit an
+/// AU and 1/64 of that.
 #[derive(Clone, Debug)]
 pub struct AuMap {
     aus: u32,
@@ -50,6 +51,10 @@ pub struct AuMap {
     metadata: BTreeSet<u32>,
     checksum_count: u32,
     held: u32,
+    /// The new end of a disk that is to become smaller; the end where there is none.
+    fence: u32,
+    /// Free AUs at or behind the fence: counted in `free_count`, and given to nobody.
+    free_behind: u32,
 }
 
 fn words(bits: usize) -> usize {
@@ -84,18 +89,22 @@ impl AuMap {
             metadata: BTreeSet::new(),
             checksum_count: 0,
             held: 0,
+            fence: 0,
+            free_behind: 0,
         };
         map.grow(aus);
         map
     }
 
-    /// Makes the disk larger; the new AUs are free. A size not above today's changes nothing.
+    /// Makes the disk larger; the new AUs are free, and a fence is gone. A size not above today's
+    /// changes nothing.
     pub fn grow(&mut self, aus: u32) {
         let old = self.aus;
         if aus <= old {
             return;
         }
         self.aus = aus;
+        (self.fence, self.free_behind) = (aus, 0);
         self.free.resize(words(aus as usize), 0);
         self.summary.resize(words(self.free.len()), 0);
         self.top.resize(words(self.summary.len()), 0);
@@ -120,6 +129,68 @@ impl AuMap {
         }
     }
 
+    /// Nothing new is taken from this AU on, until [`AuMap::shrink`] or another fence. One at the end
+    /// of the disk, or behind it, is none.
+    pub fn fence(&mut self, end: u32) {
+        self.fence = end.min(self.aus);
+        let (words, first) = (self.free.len(), (self.fence / 64) as usize);
+        let free = |word: usize| match word == first {
+            true => self.free[word] & (u64::MAX << (self.fence % 64)),
+            false => self.free[word],
+        };
+        self.free_behind = (first..words).map(|word| free(word).count_ones()).sum();
+    }
+
+    /// Taken AUs at or behind the fence that are no checksum AUs: what has to leave first.
+    #[must_use]
+    pub fn taken_behind(&self) -> u32 {
+        self.aus - self.fence - self.free_behind - self.checksums_in(self.fence, self.aus)
+    }
+
+    /// Cuts the disk off at its fence.
+    ///
+    /// # Errors
+    /// An AU behind it is taken.
+    pub fn shrink(&mut self) -> Result<(), AuError> {
+        let end = self.fence;
+        let is_taken = |au: &u32| !self.is_free(Au(*au)) && !self.is_checksum(*au);
+        if self.taken_behind() > 0 {
+            let au = (end..self.aus).find(is_taken).unwrap_or(end);
+            return Err(AuError::Taken { au });
+        }
+        self.checksum_count -= self.checksums_in(end, self.aus);
+        self.free_count -= self.free_behind;
+        self.free_behind = 0;
+        self.aus = end;
+        self.free.truncate(words(end as usize));
+        if let Some(last) = self.free.last_mut()
+            && !end.is_multiple_of(64)
+        {
+            *last &= (1 << (end % 64)) - 1;
+        }
+        self.summarise();
+        Ok(())
+    }
+
+    /// Makes the levels above the bitmap anew.
+    fn summarise(&mut self) {
+        self.summary = vec![0; words(self.free.len())];
+        self.top = vec![0; words(self.summary.len())];
+        for word in 0..self.free.len() {
+            if self.free[word] != 0 {
+                self.mark_filled(word);
+            }
+        }
+    }
+
+    fn is_checksum(&self, au: u32) -> bool {
+        self.checksum_stride.is_some_and(|s| au.is_multiple_of(s))
+    }
+
+    fn checksums_in(&self, first: u32, end: u32) -> u32 {
+        self.checksum_stride.map_or(0, |s| end.div_ceil(s) - first.div_ceil(s))
+    }
+
     fn mark_filled(&mut self, word: usize) {
         self.summary[word / 64] |= 1 << (word % 64);
         self.top[word / 4096] |= 1 << (word / 64 % 64);
@@ -131,6 +202,7 @@ impl AuMap {
         debug_assert!(self.is_free(Au(au)), "only a free AU can be taken");
         self.free[word] &= !(1 << (au % 64));
         self.free_count -= 1;
+        self.free_behind -= u32::from(au >= self.fence);
         if self.free[word] == 0 {
             self.summary[word / 64] &= !(1 << (word % 64));
             if self.summary[word / 64] == 0 {
@@ -143,6 +215,7 @@ impl AuMap {
         let word = (au / 64) as usize;
         self.free[word] |= 1 << (au % 64);
         self.free_count += 1;
+        self.free_behind += u32::from(au >= self.fence);
         self.mark_filled(word);
     }
 
@@ -166,10 +239,12 @@ impl AuMap {
     }
 
     fn find(&self, hint: Au) -> Option<u32> {
-        if self.free_count == 0 {
+        if self.free_for_metadata() == 0 {
             return None;
         }
-        self.first_free_from(hint.0).or_else(|| self.first_free_from(0))
+        let before_fence = |au: &u32| *au < self.fence;
+        let first = self.first_free_from(hint.0).filter(before_fence);
+        first.or_else(|| self.first_free_from(0).filter(before_fence))
     }
 
     /// Takes the lowest free AU at or behind `hint`, or else the lowest of all.
@@ -197,13 +272,13 @@ impl AuMap {
     /// Free AUs that are kept for our own metadata.
     #[must_use]
     pub fn held(&self) -> u32 {
-        self.held.min(self.free_count)
+        self.held.min(self.free_for_metadata())
     }
 
-    /// AUs that our own metadata may still take: all that are free.
+    /// AUs that our own metadata may still take: all that are free before the fence.
     #[must_use]
     pub fn free_for_metadata(&self) -> u32 {
-        self.free_count
+        self.free_count - self.free_behind
     }
 
     /// Takes this very AU, as replaying a map does.
@@ -269,9 +344,7 @@ impl AuMap {
     /// Whether this AU holds, or will hold, our own metadata.
     #[must_use]
     pub fn is_reserved(&self, au: Au) -> bool {
-        au.0 < self.aus
-            && (self.checksum_stride.is_some_and(|s| au.0.is_multiple_of(s))
-                || self.metadata.contains(&au.0))
+        au.0 < self.aus && (self.is_checksum(au.0) || self.metadata.contains(&au.0))
     }
 
     /// AUs of the disk, reserved ones included.
@@ -287,10 +360,16 @@ impl AuMap {
         self.checksum_count + self.metadata.len() as u32
     }
 
-    /// AUs files may use, taken ones included.
+    /// AUs files may use, taken ones included; behind a fence those only that are taken.
     #[must_use]
     pub fn total(&self) -> u32 {
-        self.aus - self.reserved() - self.held()
+        self.aus - self.free_behind - self.reserved() - self.held()
+    }
+
+    /// AUs before `end` that our own metadata takes up there, without those held for it.
+    #[must_use]
+    pub fn reserved_before(&self, end: u32) -> u32 {
+        self.checksums_in(0, end) + self.metadata.range(..end).count() as u32
     }
 
     /// AUs files hold.
@@ -302,7 +381,7 @@ impl AuMap {
     /// AUs files may still take.
     #[must_use]
     pub fn free_count(&self) -> u32 {
-        self.free_count - self.held()
+        self.free_for_metadata() - self.held()
     }
 
     /// Bytes of memory the map takes, without the struct itself.
@@ -367,17 +446,18 @@ mod tests {
         fn a_map_does_what_a_plain_list_does(
             aus in 1_u32..10_000,
             grow in 0_u32..9_000,
-            steps in proptest::collection::vec((0_u8..5, any::<u32>()), 1..400),
+            steps in proptest::collection::vec((0_u8..7, any::<u32>()), 1..400),
         ) {
             let stride = 17;
             let mut map = AuMap::new(aus, Some(stride));
             let mut list: Vec<u8> = (0..aus).map(|au| u8::from(au % stride == 0) * 2).collect();
+            let mut fence = list.len();
             for (what, value) in steps {
                 let au = value % (list.len() as u32 + 3);
                 let state = list.get(au as usize).copied();
                 match what {
                     0 => {
-                        let at = |from: usize| (from..list.len()).find(|&i| list[i] == 0);
+                        let at = |from: usize| (from..fence).find(|&i| list[i] == 0);
                         let expected = at(au as usize).or_else(|| at(0));
                         prop_assert_eq!(map.allocate(Au(au)).map(|a| a.0 as usize), expected);
                         if let Some(i) = expected { list[i] = 1; }
@@ -394,9 +474,20 @@ mod tests {
                         prop_assert_eq!(map.unreserve(Au(au)).is_ok(), state == Some(3));
                         if state == Some(3) { list[au as usize] = 0; }
                     }
+                    4 => {
+                        map.fence(au);
+                        fence = list.len().min(au as usize);
+                    }
+                    5 => {
+                        let taken = list[fence..].iter().filter(|&&s| s % 2 == 1).count();
+                        prop_assert_eq!(map.taken_behind() as usize, taken);
+                        prop_assert_eq!(map.shrink().is_ok(), taken == 0);
+                        if taken == 0 { list.truncate(fence); }
+                    }
                     _ => {
                         let new = aus + value % (grow + 1);
                         map.grow(new);
+                        if new as usize > list.len() { fence = new as usize; }
                         for au in list.len() as u32..new {
                             list.push(u8::from(au % stride == 0) * 2);
                         }
@@ -405,8 +496,10 @@ mod tests {
             }
             let count = |of: u8| list.iter().filter(|&&s| s == of).count() as u32;
             prop_assert_eq!(map.used(), count(1));
-            prop_assert_eq!(map.free_count(), count(0));
+            let before = list[..fence].iter().filter(|&&s| s == 0).count() as u32;
+            prop_assert_eq!(map.free_count(), before);
             prop_assert_eq!(map.reserved(), count(2) + count(3));
+            prop_assert_eq!(map.total(), before + count(1));
         }
     }
 }

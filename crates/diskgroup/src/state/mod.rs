@@ -110,6 +110,13 @@ pub struct DiskState {
     pub shrink_to: u64,
 }
 
+impl DiskState {
+    /// Bytes that the group is to use of it: fewer than it does while the disk becomes smaller.
+    pub fn bytes_wanted(&self) -> u64 {
+        if self.shrink_to > 0 { self.shrink_to.min(self.bytes) } else { self.bytes }
+    }
+}
+
 /// All metadata of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupState {

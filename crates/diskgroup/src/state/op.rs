@@ -248,7 +248,11 @@ impl Op {
     pub fn changes_disks(&self) -> bool {
         matches!(
             self,
-            Op::DiskJoin { .. } | Op::DiskGone { .. } | Op::DiskSize { .. } | Op::DiskRename { .. }
+            Op::DiskJoin { .. }
+                | Op::DiskGone { .. }
+                | Op::DiskShrink { .. }
+                | Op::DiskSize { .. }
+                | Op::DiskRename { .. }
         )
     }
 

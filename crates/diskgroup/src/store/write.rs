@@ -265,8 +265,8 @@ pub(super) async fn copy(group: &Group, source: &File, length: u64) -> Result<Wr
     let attributes = source.attributes();
     let spec = FileSpec {
         copies: Some(attributes.copies),
-        striping: attributes.striping,
-        unit: attributes.unit,
+        striping: Some(attributes.striping),
+        unit: Some(attributes.unit),
         checksums: Some(attributes.checksums),
         placement: attributes.placement.clone(),
         ..FileSpec::new(attributes.file_type)

@@ -210,7 +210,8 @@ fn a_file_of_a_group_keeps_the_laws_of_a_device() {
             for striping in
                 [cellar_diskgroup::state::Striping::Coarse, cellar_diskgroup::state::Striping::Fine]
             {
-                let spec = FileSpec { striping, ..FileSpec::new(FileType::Datafile) };
+                let spec =
+                    FileSpec { striping: Some(striping), ..FileSpec::new(FileType::Datafile) };
                 let file = group.create_file(&spec).await.unwrap();
                 file.set_size(16 << 20).await.unwrap();
                 let device: Arc<dyn Device> = Arc::new(file.clone());

@@ -42,6 +42,7 @@ pub fn label() -> Label {
         disk_name: "DATA_0001".to_owned(),
         failgroup: "FG1".to_owned(),
         holds_catalog: true,
+        lives: [LIFE, LIFE + 1],
     }
 }
 

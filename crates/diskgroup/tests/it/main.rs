@@ -4,10 +4,12 @@
 
 mod basic;
 mod callers;
+mod crash_points;
 mod decisive;
 mod dirty;
 mod fuzz;
 mod golden;
+mod images;
 mod inspect;
 mod labels;
 mod leaving;
@@ -16,6 +18,8 @@ mod membership;
 mod model;
 mod moves;
 mod reserve;
+mod resize;
 mod rig;
 mod simulation;
 mod store;
+mod templates;

@@ -16,7 +16,7 @@ use crate::rig::{Rig, Shape};
 const MB: u64 = 1 << 20;
 
 /// The bytes that stand at `offset` of file `seed`.
-fn pattern(seed: u64, offset: u64, length: usize) -> Vec<u8> {
+pub fn pattern(seed: u64, offset: u64, length: usize) -> Vec<u8> {
     (0..length as u64 / 8)
         .flat_map(|i| {
             (seed << 48 ^ (offset / 8 + i).wrapping_mul(0x9E37_79B9_7F4A_7C15)).to_le_bytes()
@@ -24,7 +24,7 @@ fn pattern(seed: u64, offset: u64, length: usize) -> Vec<u8> {
         .collect()
 }
 
-async fn filled(group: &Group, name: &str, seed: u64, bytes: u64) -> File {
+pub async fn filled(group: &Group, name: &str, seed: u64, bytes: u64) -> File {
     let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.expect("made");
     file.set_size(bytes).await.expect("room");
     for at in (0..bytes).step_by(MB as usize) {
@@ -36,7 +36,7 @@ async fn filled(group: &Group, name: &str, seed: u64, bytes: u64) -> File {
     file
 }
 
-async fn check_content(file: &File, seed: u64, bytes: u64) {
+pub async fn check_content(file: &File, seed: u64, bytes: u64) {
     for at in (0..bytes).step_by(MB as usize) {
         let length = MB.min(bytes - at) as usize;
         let read = file.read_at(Io::FOREGROUND, at, length).await.expect("read");
@@ -45,7 +45,7 @@ async fn check_content(file: &File, seed: u64, bytes: u64) {
 }
 
 /// AUs of files on each disk.
-fn held(group: &Group) -> Vec<(String, u64)> {
+pub fn held(group: &Group) -> Vec<(String, u64)> {
     let info = group.info();
     let disks = group.disks();
     disks
@@ -54,13 +54,13 @@ fn held(group: &Group) -> Vec<(String, u64)> {
         .collect()
 }
 
-fn spread(group: &Group) -> u64 {
+pub fn spread(group: &Group) -> u64 {
     let held = held(group);
     let counts = || held.iter().map(|(_, n)| *n);
     counts().max().unwrap_or(0) - counts().min().unwrap_or(0)
 }
 
-fn new_disk(rig: &mut Rig, shape: &Shape) -> NewDisk {
+pub fn new_disk(rig: &mut Rig, shape: &Shape) -> NewDisk {
     let i = rig.disks.len();
     let options = SimDiskOptions {
         size: shape.disk_bytes,
@@ -79,7 +79,7 @@ fn new_disk(rig: &mut Rig, shape: &Shape) -> NewDisk {
     }
 }
 
-async fn sound(group: &Group) {
+pub async fn sound(group: &Group) {
     group.check().expect("no AU has two owners");
     let numbers: Vec<u32> = group.files().iter().map(|f| f.number).collect();
     let found = group.validate(&numbers, Copies::All, &|_| {}).await.expect("validated");

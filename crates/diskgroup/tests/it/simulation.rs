@@ -17,7 +17,7 @@ use cellar_io::sim::Rng;
 use cellar_io::{Device, DeviceExt, Discard, Durability, EnvExt, Io};
 
 use ends::{everything_goes, leftovers};
-use moves::Moves;
+use moves::{Mode, Moves};
 
 use crate::model::{FileModel, stamp};
 use crate::rig::{Rig, Shape};
@@ -86,7 +86,7 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, moving: bool) -> World {
+    fn new(seed: u64, mode: Mode) -> World {
         let mut rng = Rng::stream(seed, 77);
         let redundancy = match rng.below(5) {
             0 => Redundancy::External,
@@ -119,7 +119,7 @@ impl World {
         let plan = loses.then(|| (rng.below(disks as u64) as usize, kinds[rng.below(4) as usize]));
         let mut rig = Rig::new(seed, &shape);
         rig.depth = [None, None, Some(1), Some(4)][rng.below(4) as usize];
-        let moves = moving.then(|| Moves::new(seed, &shape, &mut rig));
+        let moves = (mode != Mode::Stay).then(|| Moves::new(seed, mode, &shape, &mut rig));
         World {
             rig,
             shape,
@@ -552,8 +552,8 @@ async fn create_file(w: &World, group: &Group) -> Option<Open> {
         let copies = rng.within(least..=(most as u64).max(least)) as u8;
         FileSpec {
             copies: Some(copies),
-            striping: if rng.one_in(5) { Striping::Fine } else { Striping::Coarse },
-            unit: if rng.coin() { 4096 } else { 8192 },
+            striping: Some(if rng.one_in(5) { Striping::Fine } else { Striping::Coarse }),
+            unit: Some(if rng.coin() { 4096 } else { 8192 }),
             checksums: Some(!rng.one_in(3)),
             ..FileSpec::new(FileType::Datafile)
         }

@@ -19,6 +19,7 @@ use cellar_io::{
 };
 
 use super::init::{make_file, prewrite_all};
+use super::resize::{ResizeRequest, resized};
 use super::{Database, DiskRequest, Mounted, absolute, patterns};
 use crate::disks::{Below, OpenDisk, Standing, joining_failgroups};
 use crate::error::{Error, Result};
@@ -31,6 +32,8 @@ pub struct ChangeRequest {
     pub add: Vec<DiskRequest>,
     /// DROP DISK.
     pub drop: Vec<DropRequest>,
+    /// RESIZE. A file that is to be larger than it is is made so.
+    pub resize: Vec<ResizeRequest>,
     /// REBALANCE POWER; `None` takes asm_power_limit.
     pub power: Option<u32>,
 }
@@ -60,6 +63,8 @@ pub struct Changed {
     pub added: Vec<String>,
     /// Names of the disks that are leaving.
     pub dropped: Vec<String>,
+    /// Names of the disks that get another size.
+    pub resized: Vec<String>,
     /// AUs that the rebalance will move.
     pub aus: u64,
     /// At which power.
@@ -141,6 +146,7 @@ impl Database {
         mounted.group.explain_work(&change)?;
         let mut files = NewFiles::default();
         self.make_files(&mut joining, &mut files, progress).await?;
+        self.make_larger(&mounted, &change.resize, progress).await?;
         let change = self.change_of(&mounted, request, &joining)?;
         let this = self.with_force(self.mode.force);
         let (told, answer) = futures_channel::oneshot::channel();
@@ -182,6 +188,7 @@ impl Database {
         Ok(Changed {
             added: added.map(|d| d.name).collect(),
             dropped: change.drop.into_iter().map(|d| d.name).collect(),
+            resized: change.resize.into_iter().map(|d| d.name).collect(),
             aus,
             power: change.power.unwrap_or_default(),
         })
@@ -222,6 +229,7 @@ impl Database {
         Ok(AlterDisks {
             add: add.collect(),
             drop: leaving(mounted.group.name(), &members, &request.drop)?,
+            resize: resized(mounted.group.name(), &members, &request.resize)?,
             power: Some(self.power(request.power)?),
         })
     }
@@ -304,7 +312,7 @@ impl Database {
         files: &mut NewFiles,
         progress: &(dyn Fn(u64, u64) + Send + Sync),
     ) -> Result<()> {
-        let mut new: Vec<(Arc<dyn Device>, u64)> = Vec::new();
+        let mut new = Vec::new();
         for j in joining.iter_mut().filter(|j| j.open.is_none()) {
             let size = j.request.size.expect("a file to be made has a size");
             let made = make_file(&j.path, size)?;
@@ -313,11 +321,11 @@ impl Database {
             drop(made);
             let open = self.disks.open(&j.path, true)?;
             files.made.extend(id.map(|id| (j.path.clone(), id)));
-            new.push((open.device(), size));
+            new.push((open.device(), 0..size));
             j.below = open.below.clone();
             j.open = Some(open);
         }
-        let total = new.iter().map(|(_, size)| size).sum();
+        let total = new.iter().map(|(_, range)| range.end).sum();
         prewrite_all(&new, total, progress).await
     }
 
@@ -422,17 +430,19 @@ fn leaving(group: &str, members: &[DiskInfo], drop: &[DropRequest]) -> Result<Ve
                 let before = all.len();
                 all.extend(of_it.map(|d| DropDisk { name: d.name.clone(), force }));
                 if all.len() == before {
-                    let known: BTreeSet<&str> =
-                        members.iter().map(|d| d.failgroup.as_str()).collect();
-                    let known: Vec<&str> = known.into_iter().collect();
-                    let text = format!("disk group \"{group}\" has no failure group \"{wanted}\"");
-                    let hint = format!("its failure groups are {}", known.join(", "));
-                    return Err(Error::new(15054, text).hint(hint));
+                    return Err(no_failgroup(group, members, &wanted));
                 }
             }
         }
     }
     Ok(all)
+}
+
+pub(super) fn no_failgroup(group: &str, members: &[DiskInfo], wanted: &str) -> Error {
+    let known: BTreeSet<&str> = members.iter().map(|d| d.failgroup.as_str()).collect();
+    let known: Vec<&str> = known.into_iter().collect();
+    let text = format!("disk group \"{group}\" has no failure group \"{wanted}\"");
+    Error::new(15054, text).hint(format!("its failure groups are {}", known.join(", ")))
 }
 
 /// The name that a disk gets for which none is given.

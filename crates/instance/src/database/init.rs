@@ -1,5 +1,6 @@
 //! `cellar init`: a directory, its disks, one group with the catalog.
 
+use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -170,37 +171,38 @@ async fn prewrite(
     total: u64,
     progress: &Progress<'_>,
 ) -> Result<()> {
-    let mut devices: Vec<(Arc<dyn Device>, u64)> = Vec::new();
+    let mut devices: Vec<(Arc<dyn Device>, Range<u64>)> = Vec::new();
     for (disk, path) in spec.disks.iter().zip(paths) {
         if let InitDisk::File { size } = disk {
-            devices.push((disks.open(path, true)?.device(), *size));
+            devices.push((disks.open(path, true)?.device(), 0..*size));
         }
     }
     prewrite_all(&devices, total, progress).await
 }
 
-/// Writes new files with zeros, so many bytes of each: a file whose blocks are only promised pays
+/// Writes new files, or new parts of files, with zeros: a file whose blocks are only promised pays
 /// for each first write with a change of the file system below.
 pub(super) async fn prewrite_all(
-    devices: &[(Arc<dyn Device>, u64)],
+    devices: &[(Arc<dyn Device>, Range<u64>)],
     total: u64,
     progress: &Progress<'_>,
 ) -> Result<()> {
     let zeros = Buffer::zeroed(STEP as usize).freeze();
-    let largest = devices.iter().map(|(_, size)| *size).max().unwrap_or(0);
+    let length_of = |range: &Range<u64>| range.end.saturating_sub(range.start);
+    let largest = devices.iter().map(|(_, range)| length_of(range)).max().unwrap_or(0);
     let (mut at, mut which) = (0, 0);
     let mut running = FuturesUnordered::new();
     let mut done = 0;
     loop {
         while running.len() < DEPTH * devices.len() && at < largest {
-            let (device, size) = &devices[which];
+            let (device, range) = &devices[which];
             let (device, begin) = (Arc::clone(device), at);
             which = (which + 1) % devices.len();
             at += if which == 0 { STEP } else { 0 };
-            if begin >= *size {
+            if begin >= length_of(range) {
                 continue;
             }
-            let length = STEP.min(size - begin);
+            let (length, begin) = (STEP.min(length_of(range) - begin), range.start + begin);
             let data = vec![zeros.slice(..length as usize)];
             running.push(async move {
                 let written = device.write(Io::BACKGROUND, begin, data, Durability::Cached).await;

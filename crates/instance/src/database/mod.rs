@@ -5,6 +5,7 @@ mod find;
 mod groups;
 mod identity;
 mod init;
+mod resize;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,6 +30,7 @@ pub(crate) use find::Labelled;
 use find::{Found, find_labelled};
 pub use groups::{DiskRequest, GroupRequest};
 pub use init::{InitDisk, InitSpec, Progress, init};
+pub use resize::{ResizeRequest, ResizeTarget};
 
 /// The number of a mount that cannot show that nothing newer exists elsewhere: FORCE helps.
 const NOT_PROVEN: u32 = 15063;

@@ -130,6 +130,21 @@ view! {
 }
 
 view! {
+    /// What new files are, by type or by the template they name
+    VAsmTemplate = "v$asm_template" {
+        group_number: u32 = "group_number", "Group";
+        entry_number: u64 = "entry_number", "Number of the template";
+        name: String = "name", "Template";
+        redundancy: &'static str = "redundancy", "UNPROT, MIRROR, HIGH";
+        stripe: &'static str = "stripe", "COARSE, FINE";
+        unit: u32 = "unit", "The smallest piece that is repaired as one, in bytes";
+        checksums: &'static str = "checksums", "Y if each 4 KiB has a checksum";
+        failgroup: Option<String> = "failgroup", "The failure group that files are confined to";
+        system: &'static str = "system", "Y if it is that of a file type";
+    }
+}
+
+view! {
     /// Long work in a group
     VAsmOperation = "v$asm_operation" {
         group_number: u32 = "group_number", "Group";

@@ -11,7 +11,7 @@ mod work;
 
 pub use asm::{
     VAsmAlias, VAsmAttribute, VAsmDisk, VAsmDiskIostat, VAsmDiskgroup, VAsmFile, VAsmOperation,
-    VIostatFile,
+    VAsmTemplate, VIostatFile,
 };
 pub use instance::{VMemoryBudget, VParameter, VSession};
 pub use waits::{
@@ -104,6 +104,7 @@ pub const VIEWS: &[&ViewDef] = &[
     VAsmDiskgroup::VIEW,
     VAsmFile::VIEW,
     VAsmOperation::VIEW,
+    VAsmTemplate::VIEW,
     VEventHistogramMicro::VIEW,
     VEventName::VIEW,
     VIostatFile::VIEW,

@@ -7,7 +7,7 @@ use cellar_instance::directory::Directory;
 use cellar_instance::parameters::{Parameters, Scope};
 use cellar_instance::views::{
     self, VAsmAlias, VAsmAttribute, VAsmDisk, VAsmDiskIostat, VAsmDiskgroup, VAsmFile,
-    VAsmOperation, VIEWS, VIostatFile, Value,
+    VAsmOperation, VAsmTemplate, VIEWS, VIostatFile, Value,
 };
 use cellar_instance::{GroupViews, Instance};
 use cellar_wait::Waits;
@@ -52,6 +52,9 @@ impl GroupViews for OneGroup {
         Vec::new()
     }
     fn attributes(&self) -> Vec<VAsmAttribute> {
+        Vec::new()
+    }
+    fn templates(&self) -> Vec<VAsmTemplate> {
         Vec::new()
     }
     fn operations(&self) -> Vec<VAsmOperation> {

@@ -55,7 +55,7 @@ impl Measured {
         DEPTHS.into_iter().filter_map(row).collect()
     }
 
-    fn noise(&self, layout: Layout) -> Noise {
+    pub(super) fn noise(&self, layout: Layout) -> Noise {
         let (a, b) = (self.rates("a", layout), self.rates("a'", layout));
         let apart = a.iter().zip(&b).map(|(a, b)| (a - b).abs() / a.min(*b).max(f64::MIN_POSITIVE));
         Noise { pairs: a.len() as u32, spread: apart.fold(0.0, f64::max) }
@@ -129,7 +129,7 @@ pub fn report(
         heads: asked::heads(main),
         settings_hash: settings_hash(&settings),
         settings,
-        method: method(options),
+        method: method(options, main.caches),
         details: asked::details(options, main, model.as_ref()),
         layouts: options.layouts.iter().map(|l| l.name().to_owned()).collect(),
         ratio: options.compared().map_or(String::new(), |c| c.words(options)),
@@ -222,14 +222,14 @@ fn table(column: Column, layout: Layout, rows: &[DepthRow]) -> Table {
     }
 }
 
-fn method(options: &Options) -> String {
+fn method(options: &Options, caches: &str) -> String {
     let rounds = match options.rounds {
         1 => "one round".to_owned(),
         n => format!("{n} rounds interleaved, medians"),
     };
     format!(
-        "{} MB, AU {} MB, coarse, external, checksums on; {rounds}; every byte read was checked \
-         against its sum",
+        "{} MB, AU {} MB, coarse, external, checksums on; caches {caches}; {rounds}; every byte \
+         read was checked against its sum",
         options.file_bytes >> 20,
         options.au_size >> 20,
     )
@@ -262,11 +262,24 @@ pub(super) fn find<'a>(arms: &'a [Arm], name: &str) -> &'a Arm {
     arms.iter().find(|a| a.name == name).expect("every arm is in the table above")
 }
 
-/// The smallest depth that is enough, and how much of the best it gives.
-fn enough(rows: &[DepthRow]) -> Option<(usize, f64)> {
+/// The smallest depth that is enough, and how much of the best it gives: so much that the rest says
+/// nothing beside the noise.
+fn enough(rows: &[DepthRow], noise: f64) -> Option<(usize, f64)> {
     let best = rows.iter().map(|r| r.mb_per_second).fold(0.0, f64::max);
-    let row = rows.iter().find(|r| best > 0.0 && r.mb_per_second >= ENOUGH * best)?;
+    let least = ENOUGH.min(1.0 / (1.0 + noise));
+    let row = rows.iter().find(|r| best > 0.0 && r.mb_per_second >= least * best)?;
     Some((row.depth, 100.0 * row.mb_per_second / best))
+}
+
+/// The ratio of an arm, and whether it says anything.
+pub(super) fn in_words(arm: &Arm) -> String {
+    match (arm.ratio, arm.verdict) {
+        (None, _) => "not measured".to_owned(),
+        (Some(ratio), Verdict::NotDistinguishable) => {
+            format!("{ratio:.2} times (not distinguishable)")
+        }
+        (Some(ratio), _) => format!("{ratio:.2} times"),
+    }
 }
 
 /// What is compared, in the words of a sentence.
@@ -319,17 +332,19 @@ fn finding(options: &Options, main: &Measured, arms: &[Arm], rows: &[DepthRow]) 
     } else if two {
         text += "What these disks share is the limit, not the reads in flight. ";
     }
-    if let Some((depth, part)) = enough(rows) {
-        let last = DEPTHS[DEPTHS.len() - 1];
-        text += &match depth == last {
-            true => format!("At {depth} a disk, the deepest here, the rate still grows."),
-            false => format!(
-                "From {depth} a disk on ({part:.0} % of the best) more depth only adds latency. \
-                 Try: scan_depth = {depth}"
-            ),
-        };
+    text + &depth_needed(rows, noise.spread)
+}
+
+fn depth_needed(rows: &[DepthRow], noise: f64) -> String {
+    let Some((depth, part)) = enough(rows, noise) else { return String::new() };
+    let inside = if 1.0 / (1.0 + noise) < ENOUGH { ", the rest is inside the noise" } else { "" };
+    match depth == DEPTHS[DEPTHS.len() - 1] {
+        true => format!("At {depth} a disk, the deepest here, the rate still grows."),
+        false => format!(
+            "From {depth} a disk on ({part:.0} % of the best{inside}) more depth only adds \
+             latency. Try: scan_depth = {depth}"
+        ),
     }
-    text.trim_end().to_owned()
 }
 
 fn ratios(options: &Options, main: &Measured, arms: [&Arm; 3], noise: Noise) -> String {
@@ -339,10 +354,11 @@ fn ratios(options: &Options, main: &Measured, arms: [&Arm; 3], noise: Noise) -> 
         Column::Here => "Here",
     };
     let times = |arm| times_one(options, arm, noise);
-    match (times(deep), times(one), eight.ratio) {
-        (Some(deep), Some(one), Some(eight)) => format!(
+    match (times(deep), times(one)) {
+        (Some(deep), Some(one)) => format!(
             "{place}, with {SCAN_DEPTH} reads in flight a disk, {deep}; with one read in flight in \
-             all, {one}; with eight scans at once, {eight:.2} times. ",
+             all, {one}; with eight scans at once, {}. ",
+            in_words(eight)
         ),
         _ => {
             let layout = options.layouts[0];

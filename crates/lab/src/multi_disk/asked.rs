@@ -1,11 +1,11 @@
 //! What readers asked in 2006, and what is to be known beside the answer.
 
-use super::answer::find;
+use super::answer::{find, in_words};
 use super::{ARMS, DEPTHS, Layout, Measured, Options, SCAN_DEPTH, deepest, depth_name};
 use crate::load::{DiskUse, Sample};
 use crate::place::DEPTH_MAX;
 use crate::place::counters::DeviceUse;
-use crate::run::{Arm, Column, Verdict};
+use crate::run::{Arm, Column, Verdict, verdict};
 
 /// Beside the disks: what they give when nothing is above them.
 pub(super) fn heads(main: &Measured) -> Vec<(String, String)> {
@@ -79,7 +79,8 @@ pub(super) fn details(
             format!(
                 "the same code on simulated disks in virtual time: the same figures every time, \
                  no noise. The two waits are fitted to serial-1 (110 and 81 published), the rate \
-                 is what iostat showed; every other row is predicted. {limits}"
+                 is what iostat showed; every other row is predicted. What is left out: \
+                 {limits}"
             ),
         );
     }
@@ -87,12 +88,13 @@ pub(super) fn details(
 }
 
 fn layouts(options: &Options) -> String {
-    let words: Vec<String> = options
+    let words: Vec<&str> = options
         .layouts
         .iter()
         .map(|layout| match layout.words() {
-            Some(words) => words.to_owned(),
-            None => format!("{}: one group", layout.name()),
+            Some(words) => words,
+            None if *layout == Layout::One => "1 disk: a group on the first",
+            None => "2 disks: a group on both",
         })
         .collect();
     words.join("; ")
@@ -161,43 +163,49 @@ fn answers(
     answers.push(queue_depth(options, main));
     answers.push(request_size(options, main));
     answers.extend(of_nominal(options, main));
-    let times = |name| find(arms, name).ratio;
-    if let (Some(one), Some(many)) = (times("random-1"), times("random-32")) {
-        answers.push(format!(
-            "single blocks: {one:.2} times at depth 1, {many:.2} times at 32 in all"
-        ));
+    if options.compared().is_some() {
+        let [one, many] = ["random-1", "random-32"].map(|name| in_words(find(arms, name)));
+        answers.push(format!("single blocks: {one} at depth 1, {many} at 32 in all"));
     }
-    if let (Some(one), Some(deep)) = (times("serial-1"), times("serial"))
-        && at(Layout::Two).is_some()
-        && at(Layout::One).is_some()
-    {
-        let deep_verdict = find(arms, "serial").verdict;
-        answers.push(more_luns(one, deep, deep_verdict));
+    if at(Layout::Two).is_some() && at(Layout::One).is_some() {
+        answers.push(more_luns(find(arms, "serial-1"), find(arms, "serial")));
     }
     answers.extend(other_layouts(options, main));
     answers
 }
 
-fn more_luns(one: f64, deep: f64, verdict: Verdict) -> String {
-    let deep = match verdict {
-        Verdict::Faster => format!("only with reads in flight on all of them ({deep:.2} times)"),
-        _ => format!("not here, with reads in flight on all of them either ({deep:.2} times)"),
+fn more_luns(one: &Arm, deep: &Arm) -> String {
+    let answer = match (deep.verdict, one.verdict) {
+        (Verdict::Faster, Verdict::Faster) => "here yes:",
+        (Verdict::Faster, _) => "only with reads in flight on all of them:",
+        _ => "not here:",
     };
-    format!("more LUNs always better? {deep}; {one:.2} times for one read at a time")
+    format!(
+        "more LUNs always better? {answer} {} with {SCAN_DEPTH} a disk, {} with one read in flight",
+        in_words(deep),
+        in_words(one)
+    )
 }
 
 /// Two layouts that readers asked for, beside one disk.
 fn other_layouts(options: &Options, main: &Measured) -> Vec<String> {
     let base = options.layouts[0];
+    let noise = main.noise(base).spread;
     let ratio = |arm: &str, layout| Some(main.rate(arm, layout)? / main.rate(arm, base)?);
     let ask = |layout: Layout, question: &str| {
         if layout == base || !options.layouts.contains(&layout) {
             return None;
         }
-        let (one, deep) = (ratio("serial-1", layout)?, ratio("serial", layout)?);
+        let said = |arm: &str| {
+            let ratio = ratio(arm, layout)?;
+            let unclear = verdict(ratio, noise) == Verdict::NotDistinguishable;
+            let unclear = if unclear { " (not distinguishable)" } else { "" };
+            Some(format!("{ratio:.2} times{unclear}"))
+        };
+        let (one, deep) = (said("serial-1")?, said("serial")?);
         let base = base.name();
         Some(format!(
-            "{question} {one:.2} times \"{base}\" with one read in flight, {deep:.2} with \
+            "{question} beside \"{base}\" {one} with one read in flight, {deep} with \
              {SCAN_DEPTH} a disk"
         ))
     };

@@ -111,8 +111,7 @@ pub(super) const SPECS: &[OptionSpec] = &[
         "layout",
         "LIST",
         "one,two",
-        "Where the file lies: one (first disk), two (both), each (a group per disk, read at the \
-         same time), same (two parts of the first disk)",
+        "one (first disk), two (both), each (a group per disk), same (two parts of one)",
     ),
     option("size", "SIZE", "512M", "The file that is read: a multiple of 16M"),
     option("au-size", "SIZE", "1M", "The allocation unit: 1M to 64M"),

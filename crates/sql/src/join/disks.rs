@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use cellar_instance::database::{
-    ChangeRequest, Changed, Database, DropRequest, DropTarget, Mounted,
+    ChangeRequest, Changed, Database, DropRequest, DropTarget, Mounted, ResizeRequest, ResizeTarget,
 };
 use cellar_instance::diskgroup::Error as GroupError;
 use cellar_instance::diskgroup::names::DiskName;
@@ -84,6 +84,7 @@ impl InstanceHost {
         };
         part(changed.added.len(), "added");
         part(changed.dropped.len(), "being dropped");
+        part(changed.resized.len(), "resized");
         let told = format!("{}; {}", parts.join(", "), self.moves(&changed));
         self.waited(mounted, change.rebalance, told).await
     }
@@ -174,9 +175,18 @@ fn request_of(change: ChangeDisks) -> ChangeRequest {
         },
         force: clause.force,
     });
+    let resize = change.resize.into_iter().map(|clause| ResizeRequest {
+        target: match clause.what {
+            None => ResizeTarget::All,
+            Some(Dropped::Disk(name)) => ResizeTarget::Disk(name),
+            Some(Dropped::FailGroup(name)) => ResizeTarget::FailGroup(name),
+        },
+        size: clause.size,
+    });
     ChangeRequest {
         add: change.add.into_iter().map(disk_request).collect(),
         drop: drop.collect(),
+        resize: resize.collect(),
         power: change.rebalance.power,
     }
 }

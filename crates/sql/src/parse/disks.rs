@@ -1,4 +1,4 @@
-//! Reads what `ALTER DISKGROUP` says of disks: ADD, DROP, UNDROP, RENAME, REBALANCE; and
+//! Reads what `ALTER DISKGROUP` says of disks: ADD, DROP, RESIZE, UNDROP, RENAME, REBALANCE; and
 //! `EXPLAIN WORK FOR` it.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use super::Cursor;
 use crate::error::Error;
 use crate::statement::{
-    ChangeDisks, DropClause, Dropped, ExplainWork, GroupAction, Rebalance, Statement,
+    ChangeDisks, DropClause, Dropped, ExplainWork, GroupAction, Rebalance, ResizeClause, Statement,
 };
 
 /// What may follow ADD or DROP where disks are meant.
@@ -35,10 +35,12 @@ impl Cursor<'_> {
     }
 
     fn changes_disks_at(&self, at: usize) -> bool {
-        self.is_word_at(at, "ADD|DROP") && self.is_word_at(at + 1, OF_DISKS)
+        let of_disks = |words| self.is_word_at(at + 1, words);
+        (self.is_word_at(at, "ADD|DROP") && of_disks(OF_DISKS))
+            || (self.is_word_at(at, "RESIZE") && of_disks("ALL|DISK|DISKS"))
     }
 
-    /// ADD and DROP in any order, with commas between them or not.
+    /// ADD, DROP and RESIZE in any order, with commas between them or not.
     fn change_disks(&mut self) -> Result<GroupAction, Error> {
         let mut change = ChangeDisks::default();
         loop {
@@ -46,8 +48,10 @@ impl Cursor<'_> {
                 self.add_disks(&mut change)?;
             } else if self.accept_word("DROP") {
                 self.drop_disks(&mut change)?;
+            } else if self.accept_word("RESIZE") {
+                self.resize_disks(&mut change)?;
             } else {
-                return Err(self.expected("ADD or DROP"));
+                return Err(self.expected("ADD, DROP or RESIZE"));
             }
             let comma = self.accept(&Token::Comma);
             if !comma && !self.changes_disks_at(self.at) {
@@ -103,6 +107,37 @@ impl Cursor<'_> {
         }
     }
 
+    /// `SIZE n`, if it comes next; in bytes.
+    pub(super) fn optional_size(&mut self) -> Result<Option<u64>, Error> {
+        self.accept_word("SIZE").then(|| self.size()).transpose()
+    }
+
+    fn resize_disks(&mut self, change: &mut ChangeDisks) -> Result<(), Error> {
+        if self.accept_word("ALL") {
+            let size = self.optional_size()?;
+            change.resize.push(ResizeClause { what: None, size });
+            return Ok(());
+        }
+        let of_failgroup = self.accept_word("DISKS");
+        if of_failgroup {
+            self.word("IN")?;
+            self.word("FAILGROUP")?;
+        } else {
+            self.word("DISK")?;
+        }
+        loop {
+            let what = match of_failgroup {
+                true => Dropped::FailGroup(self.storage_name("the name of a failure group")?),
+                false => Dropped::Disk(self.disk_name()?),
+            };
+            let size = self.optional_size()?;
+            change.resize.push(ResizeClause { what: Some(what), size });
+            if !self.comma_before(|cursor, at| !cursor.changes_disks_at(at)) {
+                return Ok(());
+            }
+        }
+    }
+
     fn rename_disks(&mut self) -> Result<GroupAction, Error> {
         if self.accept_word("DISKS") {
             return Err(Error::not_yet("RENAME DISKS ALL").next("RENAME DISK 'OLD' TO 'NEW', ..."));
@@ -152,7 +187,7 @@ impl Cursor<'_> {
     fn alone(&self) -> Result<(), Error> {
         match self.is_word_at(self.at, "ADD|DROP|RENAME|UNDROP|RESIZE|REPLACE") {
             true => Err(self.expected(
-                "REBALANCE or the end of the statement (only ADD DISK and DROP DISK go together)",
+                "REBALANCE or the end of the statement (only ADD DISK, DROP DISK and RESIZE go together)",
             )),
             false => Ok(()),
         }
@@ -221,7 +256,7 @@ impl Cursor<'_> {
             Some(action @ (GroupAction::Disks(_) | GroupAction::Rebalance(_))) => {
                 Ok(Statement::ExplainWork(ExplainWork { group, action }))
             }
-            _ => Err(self.expected("ADD DISK, DROP DISK or REBALANCE")),
+            _ => Err(self.expected("ADD DISK, DROP DISK, RESIZE or REBALANCE")),
         }
     }
 }

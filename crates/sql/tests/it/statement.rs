@@ -3,7 +3,7 @@
 use cellar_sql::parse;
 use cellar_sql::statement::{
     ChangeDisks, Command, Contents, CreateDiskgroup, DiskClause, DropClause, Dropped, GroupAction,
-    Groups, Rebalance, Redundancy, Scope, Statement,
+    Groups, Rebalance, Redundancy, ResizeClause, Scope, Statement, TemplateClause,
 };
 use proptest::prelude::*;
 
@@ -105,6 +105,67 @@ fn other_storage_statements_are_read() {
 }
 
 #[test]
+fn templates_are_read() {
+    let action = |sql: &str| match command(&format!("alter diskgroup data {sql};")) {
+        Command::AlterDiskgroup { action, .. } => action,
+        other => panic!("{sql}: {other:?}"),
+    };
+    let a = TemplateClause {
+        name: "A".into(),
+        protection: Some("unprotected".into()),
+        striping: Some("fine".into()),
+        unit: Some(8192),
+        checksums: Some(false),
+        failgroup: None,
+    };
+    let b = TemplateClause {
+        name: "B".into(),
+        failgroup: Some("FG1".into()),
+        ..TemplateClause::default()
+    };
+    assert_eq!(
+        action(
+            "add template a attributes (unprotected fine unit 8k, nochecksum), b attribute \
+             (failgroup fg1)"
+        ),
+        GroupAction::AddTemplates(vec![a, b])
+    );
+    let any = TemplateClause {
+        name: "DATAFILE".into(),
+        failgroup: Some(String::new()),
+        checksums: Some(true),
+        ..TemplateClause::default()
+    };
+    assert_eq!(
+        action("modify template datafile attributes (any failgroup checksum)"),
+        GroupAction::ModifyTemplates(vec![any])
+    );
+    let names = vec!["A".to_owned(), "B".to_owned()];
+    assert_eq!(action("drop template a, b"), GroupAction::DropTemplates(names));
+}
+
+#[test]
+fn sizes_go_together_with_disks_that_come_and_go() {
+    let resize = |sql: &str| match command(&format!("alter diskgroup data {sql}")) {
+        Command::AlterDiskgroup { action: GroupAction::Disks(change), .. } => change,
+        other => panic!("{sql}: {other:?}"),
+    };
+    let to = |what, size| ResizeClause { what, size };
+    let disk = |name: &str| Some(Dropped::Disk(name.into()));
+    assert_eq!(resize("resize all size 4G").resize, [to(None, Some(4 << 30))]);
+    assert_eq!(resize("resize all").resize, [to(None, None)]);
+    let all = resize(
+        "resize disk data_0000 size 2G, 'data_0001' drop disk x resize disks in failgroup fg2 size 1G
+         rebalance power 4 wait",
+    );
+    let fg = Some(Dropped::FailGroup("FG2".into()));
+    let expected =
+        [to(disk("DATA_0000"), Some(2 << 30)), to(disk("DATA_0001"), None), to(fg, Some(1 << 30))];
+    assert_eq!(all.resize, expected);
+    assert_eq!((all.drop.len(), all.rebalance.wait), (1, true));
+}
+
+#[test]
 fn disks_that_come_and_go_are_one_change_in_one_statement() {
     let action = |sql: &str| match command(&format!("alter diskgroup data {sql};")) {
         Command::AlterDiskgroup { action, .. } => action,
@@ -123,6 +184,7 @@ fn disks_that_come_and_go_are_one_change_in_one_statement() {
             gone("ODD ONE", true),
             DropClause { what: Dropped::FailGroup("FG9".into()), force: false },
         ],
+        resize: vec![],
         rebalance: Rebalance { power: Some(8), wait: true },
     });
     for sql in [

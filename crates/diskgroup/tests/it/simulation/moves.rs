@@ -2,19 +2,31 @@
 
 use std::sync::Arc;
 
-use cellar_diskgroup::{AlterDisks, DiskStatus, DropDisk, NewDisk, Operation};
+use cellar_diskgroup::{AlterDisks, DiskStatus, DropDisk, NewDisk, Operation, ResizeDisk};
 
 use super::*;
+
+/// What becomes of the disks in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// They stay as they are.
+    Stay,
+    /// They are added and dropped.
+    ComeAndGo,
+    /// They are added and dropped, and change their sizes.
+    Resize,
+}
 
 /// What only runs with moving disks have. Draws from a stream of its own, so that the others are
 /// what they were.
 pub struct Moves {
+    mode: Mode,
     rng: RefCell<Rng>,
 }
 
 impl Moves {
     /// Adds some disks to the machine that belong to nobody yet.
-    pub fn new(seed: u64, shape: &Shape, rig: &mut Rig) -> Moves {
+    pub fn new(seed: u64, mode: Mode, shape: &Shape, rig: &mut Rig) -> Moves {
         let mut rng = Rng::stream(seed, 79);
         let first = rig.disks.len();
         for i in first..first + 1 + rng.below(3) as usize {
@@ -25,7 +37,7 @@ impl Moves {
             };
             rig.disks.push(rig.sim.disk(&format!("disk{i}"), options));
         }
-        Moves { rng: RefCell::new(rng) }
+        Moves { mode, rng: RefCell::new(rng) }
     }
 
     fn below(&self, n: u64) -> u64 {
@@ -53,6 +65,9 @@ pub async fn alter(w: &World, group: &Group) {
         return;
     }
     w.count(|s| s.ops += 1);
+    if moves.mode == Mode::Resize && moves.below(3) > 0 {
+        return resize_some(w, moves, group).await;
+    }
     match moves.below(10) {
         0..=3 => add(w, moves, group).await,
         4..=6 => drop_some(w, moves, group).await,
@@ -137,6 +152,77 @@ async fn drop_some(w: &World, moves: &Moves, group: &Group) {
     let what = format!("drop {:?}, power {:?}", change.drop, change.power);
     w.say(what.clone());
     may_be(group.alter_disks(&change).await, w, &what);
+}
+
+/// A size for a disk: smaller or larger than it is, or what its device has.
+fn any_size(w: &World, moves: &Moves, bytes: u64) -> Option<u64> {
+    match moves.below(8) {
+        0 => None,
+        1 => Some(bytes),
+        _ => Some((10 << 20) + w.shape.au_size * (4 + moves.below(40)) + 4096 * moves.below(9)),
+    }
+}
+
+/// Gives disks other sizes; a device is made larger first, and perhaps cut off afterwards.
+async fn resize_some(w: &World, moves: &Moves, group: &Group) {
+    let disks = group.disks();
+    let online: Vec<_> = disks.iter().filter(|d| d.status == DiskStatus::Online).collect();
+    if online.is_empty() {
+        return;
+    }
+    let several = if moves.below(3) == 0 { online.len() } else { 1 };
+    let first = moves.below(online.len() as u64) as usize;
+    let mut resize = Vec::new();
+    for disk in online.iter().cycle().skip(first).take(several) {
+        let bytes = any_size(w, moves, disk.bytes);
+        let device = disk.path.as_ref().and_then(|path| path.strip_prefix("/sim/disk"));
+        let device = device.map(|i| &w.rig.disks[i.parse::<usize>().expect("a number")]);
+        if let (Some(device), Some(bytes)) = (device, bytes)
+            && bytes > device.geometry().size
+            && moves.below(8) > 0
+        {
+            device.resize(bytes);
+        }
+        resize.push(ResizeDisk { name: disk.name.clone(), bytes });
+    }
+    let mut change = AlterDisks { resize, power: power(moves), ..Default::default() };
+    if moves.below(6) == 0 {
+        let one = any_online(w, moves, group);
+        change.drop.extend(one.filter(|d| change.resize.iter().all(|r| r.name != d.name)));
+    }
+    let what =
+        format!("resize {:?}, drop {:?}, power {:?}", change.resize, change.drop, change.power);
+    w.say(what.clone());
+    match group.alter_disks(&change).await {
+        // The device has no more, or it is to be smaller than a disk may be; or it left meanwhile.
+        Err(Error::DiskUnusable { number, .. }) if [15057, 15036, 15084].contains(&number) => {}
+        other => may_be(other, w, &what),
+    }
+    if moves.below(3) == 0 && power_is_on(group) {
+        wait(w, group).await;
+        cut_devices(w, moves, group);
+    }
+}
+
+fn power_is_on(group: &Group) -> bool {
+    group.operation().is_none_or(|operation| operation.power > 0)
+}
+
+/// Devices may end where the group's part of them ends, once that is durable.
+fn cut_devices(w: &World, moves: &Moves, group: &Group) {
+    if group.operation().is_some() {
+        return;
+    }
+    for disk in group.disks() {
+        let Some(i) = disk.path.as_ref().and_then(|path| path.strip_prefix("/sim/disk")) else {
+            continue;
+        };
+        let device = &w.rig.disks[i.parse::<usize>().expect("a number")];
+        if disk.bytes < device.geometry().size && moves.below(2) == 0 {
+            w.say(format!("disk {i} is cut to {}", disk.bytes));
+            device.resize(disk.bytes);
+        }
+    }
 }
 
 /// Before the end: what was begun is done, or waits for room.

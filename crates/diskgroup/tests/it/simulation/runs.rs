@@ -19,8 +19,8 @@ impl Drop for Telltale<'_> {
 }
 
 /// One seed; returns what was done and the digest of everything that happened.
-pub fn run_seed(seed: u64, moving: bool) -> (Stats, u64) {
-    let w = World::new(seed, moving);
+pub fn run_seed(seed: u64, mode: Mode) -> (Stats, u64) {
+    let w = World::new(seed, mode);
     let _telltale = Telltale(&w, seed);
     let lives = 3 + w.below(4);
     for n in 0..=lives {
@@ -48,17 +48,22 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn no_crash_and_no_lost_leg_loses_anything() {
-    run_seeds(false, 1000);
+    run_seeds(Mode::Stay, 1000);
 }
 
 #[test]
 fn no_crash_loses_anything_while_disks_come_and_go() {
-    run_seeds(true, 400);
+    run_seeds(Mode::ComeAndGo, 400);
 }
 
-fn run_seeds(moving: bool, usual: u64) {
+#[test]
+fn no_crash_loses_anything_while_disks_change_size() {
+    run_seeds(Mode::Resize, 300);
+}
+
+fn run_seeds(mode: Mode, usual: u64) {
     if let Some(seed) = number("CELLAR_SIM_SEED") {
-        eprintln!("{:?}", run_seed(seed, moving));
+        eprintln!("{:?}", run_seed(seed, mode));
         return;
     }
     let (from, count) =
@@ -66,7 +71,7 @@ fn run_seeds(moving: bool, usual: u64) {
     let mut stats = Stats::default();
     let mut failed = Vec::new();
     for seed in from..from + count {
-        match std::panic::catch_unwind(|| run_seed(seed, moving)) {
+        match std::panic::catch_unwind(|| run_seed(seed, mode)) {
             Ok((s, _)) => stats.add(s),
             Err(_) => {
                 failed.push(seed);
@@ -92,15 +97,15 @@ const FINDERS: [(u64, &str); 2] = [
 fn seeds_that_found_something_pass() {
     for (seed, found) in FINDERS {
         eprintln!("seed {seed}: {found}");
-        run_seed(seed, false);
+        run_seed(seed, Mode::Stay);
     }
 }
 
 #[test]
 fn a_seed_replays() {
     for seed in [3, 11, 42] {
-        for moving in [false, true] {
-            assert_eq!(run_seed(seed, moving), run_seed(seed, moving), "seed {seed}");
+        for mode in [Mode::Stay, Mode::ComeAndGo, Mode::Resize] {
+            assert_eq!(run_seed(seed, mode), run_seed(seed, mode), "seed {seed}");
         }
     }
 }
@@ -111,6 +116,6 @@ fn a_seed_replays() {
 #[test]
 fn seeds_with_moving_disks_that_found_something_pass() {
     for seed in [7, 199, 241, 378, 390] {
-        run_seed(seed, true);
+        run_seed(seed, Mode::ComeAndGo);
     }
 }

@@ -1,0 +1,58 @@
+//! Which mount a disk was used by last: how an older image of it is told from the disk itself.
+//!
+//! Each mount has a random number, its *life*, which stands in every record of the metadata log that
+//! it writes. Before the first of them it writes into the label of every disk in sync its own life
+//! and that of the mount before. So a disk that was there in the last mount that wrote anything has
+//! that mount's life in its label, wherever a crash came between:
+//!
+//! - before the record, the label has the new life and the last one, or still the last one alone;
+//! - after it, every disk that the record counts on has the new life.
+//!
+//! A dismount in order does the same with a life that only its last record has, so that an image made
+//! while the group was in use is told, too; after a crash of that very mount it is not.
+//!
+//! A label that lacks the life of the newest record is that of a restored snapshot, or of a disk that
+//! was used apart from the others. Such a disk may lack writes that were acknowledged: it proves
+//! nothing, and is taken out.
+
+use std::sync::atomic::Ordering;
+
+use futures_util::future::join_all;
+
+use crate::disk::lock;
+use crate::group::inner::Inner;
+use crate::meta::labels::{Patience, rewrite_label};
+use crate::on_disk::label::Label;
+
+/// Why such a disk is not used.
+pub(crate) const OUT_OF_DATE: &str =
+    "out of date: an older image of the disk, or it was used apart from the others";
+
+/// Whether a disk with this label was there in the mount of that life. Labels of a version without
+/// marks tell nothing.
+pub(crate) fn is_current(label: &Label, last: u64) -> bool {
+    label.lives == [0, 0] || label.lives.contains(&last)
+}
+
+/// Marks every disk in sync as used by this mount, durably. One that does not take it fails, and
+/// leaves with the first record.
+pub(crate) async fn mark(inner: &Inner, last: u64) {
+    mark_all(inner, [inner.life, last]).await;
+}
+
+/// Marks every disk in sync as one that was there to the end of this mount; the record that ends it
+/// comes after.
+pub(crate) async fn mark_end(inner: &Inner) {
+    let end = inner.env.random();
+    mark_all(inner, [end, inner.life]).await;
+    inner.log_life.store(end, Ordering::SeqCst);
+}
+
+async fn mark_all(inner: &Inner, lives: [u64; 2]) {
+    let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
+    let states = lock(&inner.core).state.disks.clone();
+    let disks = inner.disks_in_sync();
+    let known = disks.iter().filter_map(|disk| Some((disk, states.get(&disk.no)?)));
+    // What went wrong is known to the disk itself.
+    join_all(known.map(|(d, state)| rewrite_label(d, state, Some(lives), patience))).await;
+}

@@ -1,0 +1,162 @@
+//! A disk is added in the place of the one that died: what is to be moved, what was moved, and what
+//! the queries felt of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cellar_instance::Mounted;
+use cellar_instance::database::{ChangeRequest, DiskRequest, DropRequest, DropTarget};
+use cellar_io::{EnvExt, Instant};
+use cellar_sql::Engine;
+use cellar_sql::reference::Answers;
+
+use super::load_run::{Queries, Query, Tally};
+use super::report::Report;
+use super::{Args, disk_size, step};
+use crate::cli::database::{Database, Place};
+use crate::cli::fault::Fault;
+use crate::cli::output;
+use crate::cli::progress::Progress;
+use crate::cli::size::show_bytes;
+use crate::cli::status;
+
+/// Of the rebalance: it makes way for the queries.
+const POWER: u32 = 4;
+/// How long queries run alone before, for comparison.
+const ALONE: Duration = Duration::from_secs(3);
+/// Longer than any rebalance of a demo.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// What the demo keeps of it.
+#[derive(serde::Serialize)]
+pub struct Moved {
+    /// AUs that the plan moves.
+    plan_au: u64,
+    /// The fewest that any plan must move.
+    least_au: u64,
+    /// From the statement to the end.
+    seconds: f64,
+    /// Q6 at the median, alone and meanwhile, in milliseconds.
+    q6_alone_ms: f64,
+    q6_meanwhile_ms: f64,
+}
+
+/// Adds a disk and drops the one that died, under queries.
+pub async fn run(
+    args: &Args,
+    report: &mut Report,
+    database: &Database,
+    engine: &Arc<Engine>,
+    answers: &Answers,
+    place: &Place,
+) -> Result<(Tally, Moved), Fault> {
+    let mounted = database.inner.group("DATA")?;
+    let gone = mounted.group.disks().into_iter().find(|d| !d.in_sync);
+    let gone = gone.ok_or_else(|| Fault::failed("CELLAR-00600: no disk is missing"))?.name;
+    let path = args.dir.join("disks/disk5");
+    step(5, "A disk is added, the dead one dropped", "alter diskgroup data add disk ..")?;
+    report.begin("disk added");
+    let request = request(path, disk_size(args.scale), &gone);
+    let work = database.inner.explain_work("DATA", &request)?.work;
+    let (plan_au, least_au) = (work.plan.moves.len() as u64, work.plan.minimum);
+    let queries = Queries::start(engine, answers, place);
+    place.env.sleep(ALONE).await;
+    let began = place.env.now();
+    database.inner.alter_disks("DATA", &request, &|_, _| {}).await?;
+    output::text(&format!(
+        "      plan    {plan_au} AU ({}){}, at power {POWER}\n",
+        show_bytes(plan_au * work.au_size),
+        if plan_au == least_au { ", the least possible" } else { "" },
+    ))?;
+    let ended = wait(&mounted, plan_au, place).await?;
+    let tally = queries.stop().await?;
+    let seconds = ended.since(began).as_secs_f64();
+    report.done();
+    let (alone, meanwhile) = felt(&tally.queries, began, ended);
+    output::text(&format!(
+        "      moved   {plan_au} AU in {seconds:.1} s; {gone} is gone from the group\n      \
+         queries {} alone, {} meanwhile (Q6, median); {} failed, {} wrong\n",
+        shown(alone),
+        shown(meanwhile),
+        tally.failed,
+        tally.wrong,
+    ))?;
+    output::text(&status::lines(&status::of(&mounted, &args.dir)))?;
+    output::text("\n")?;
+    let ms = |took: Option<Duration>| took.map_or(f64::NAN, |t| t.as_secs_f64() * 1e3);
+    let (q6_alone_ms, q6_meanwhile_ms) = (ms(alone), ms(meanwhile));
+    Ok((tally, Moved { plan_au, least_au, seconds, q6_alone_ms, q6_meanwhile_ms }))
+}
+
+fn request(path: PathBuf, size: u64, gone: &str) -> ChangeRequest {
+    let disk = DiskRequest {
+        path: path.to_string_lossy().into_owned(),
+        name: None,
+        failgroup: None,
+        size: Some(size),
+        force: false,
+        erase: None,
+    };
+    let drop = DropRequest { target: DropTarget::Disk(gone.to_owned()), force: true };
+    ChangeRequest { add: vec![disk], drop: vec![drop], power: Some(POWER), ..Default::default() }
+}
+
+/// Until nothing is left to move; when that was.
+async fn wait(mounted: &Mounted, plan: u64, place: &Place) -> Result<Instant, Fault> {
+    let bar = Progress::new("moved", plan, false);
+    let deadline = place.env.now().plus(LIMIT);
+    loop {
+        let now = place.env.now();
+        match mounted.group.operation() {
+            None => {
+                bar.finish();
+                return Ok(now);
+            }
+            Some(operation) => match operation.error {
+                Some(error) => return Err(Fault::failed(format!("CELLAR-00600: {error}"))),
+                None => bar.set(operation.done),
+            },
+        }
+        if now > deadline {
+            return Err(Fault::failed("CELLAR-00600: the rebalance does not come to its end"));
+        }
+        place.env.sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Medians of the queries before `began`, and of those that ran between.
+fn felt(queries: &[Query], began: Instant, ended: Instant) -> (Option<Duration>, Option<Duration>) {
+    let q6 = || queries.iter().filter(|query| query.is_q6);
+    let median = |mut times: Vec<Duration>| {
+        times.sort_unstable();
+        times.get(times.len() / 2).copied()
+    };
+    let alone = q6().filter(|query| query.start.plus(query.took) <= began);
+    let beside = q6().filter(|query| query.start >= began && query.start < ended);
+    (median(alone.map(|q| q.took).collect()), median(beside.map(|q| q.took).collect()))
+}
+
+fn shown(took: Option<Duration>) -> String {
+    took.map_or("none ran".to_owned(), |took| format!("{} ms", took.as_millis()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_told_apart_by_when_they_ran() {
+        let query = |start, took, is_q6| {
+            let ms = |n: u64| n * 1_000_000;
+            Query { start: Instant(ms(start)), took: Duration::from_millis(took), is_q6 }
+        };
+        let all =
+            [query(0, 10, true), query(10, 90, false), query(95, 10, true), query(105, 30, true)];
+        let (alone, meanwhile) = felt(&all, Instant(100_000_000), Instant(200_000_000));
+        assert_eq!(alone, Some(Duration::from_millis(10)));
+        assert_eq!(meanwhile, Some(Duration::from_millis(30)));
+        assert_eq!(felt(&all[..1], Instant(1), Instant(2)), (None, None));
+        assert_eq!((shown(alone).as_str(), shown(None).as_str()), ("10 ms", "none ran"));
+    }
+}

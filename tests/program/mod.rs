@@ -1,0 +1,101 @@
+//! Drives the real program in a directory of its own.
+
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// The program with `words`, in `dir`.
+pub fn command(dir: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cellar"));
+    command.args(words).current_dir(dir).env_remove("CELLAR_DIR").stdin(Stdio::null());
+    command
+}
+
+/// Runs it to its end.
+pub fn cellar(dir: &Path, words: &[&str]) -> Output {
+    command(dir, words).output().unwrap()
+}
+
+/// What it printed as its result.
+pub fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What it told, lines that were folded at 80 columns made whole again.
+pub fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).replace("\n  ", " ")
+}
+
+/// Runs it, and it did what it should.
+pub fn done(dir: &Path, words: &[&str]) -> Output {
+    let output = cellar(dir, words);
+    assert!(output.status.success(), "{words:?}: {}{}", out(&output), told(&output));
+    output
+}
+
+/// What a statement told.
+pub fn sql(dir: &Path, statement: &str) -> String {
+    told(&done(dir, &["sql", "db", "-c", statement]))
+}
+
+/// What a statement told that was refused.
+pub fn refused(dir: &Path, statement: &str) -> String {
+    let output = cellar(dir, &["sql", "db", "-c", statement]);
+    assert_eq!(output.status.code(), Some(1), "{statement}: {}", told(&output));
+    told(&output)
+}
+
+/// The rows that it gave.
+pub fn json(dir: &Path, words: &[&str]) -> Vec<Value> {
+    let words = [words, &["--format", "json"]].concat();
+    let output = done(dir, &words);
+    serde_json::from_str(&out(&output)).unwrap_or_else(|e| panic!("{words:?}: {e}"))
+}
+
+/// The rows of a query.
+pub fn rows(dir: &Path, query: &str) -> Vec<Value> {
+    json(dir, &["sql", "db", "-c", query])
+}
+
+/// The disks of the group, as lsdsk has them.
+pub fn disks(dir: &Path) -> Vec<Value> {
+    json(dir, &["asm", "db", "lsdsk", "-k"])
+}
+
+/// Rows of the table of [`group`].
+pub const ROWS: u64 = 150_000;
+
+/// A group of mirrored disks of 96 MB, AU 1 MB, a table and a file in it.
+pub fn group(disks: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let size = ["--disk-size", "96M", "--au-size", "1M"];
+    done(dir.path(), &[&["init", "db", "--disks", disks][..], &size].concat());
+    let mut text = String::from("a,b\n");
+    for a in 0..ROWS {
+        text.push_str(&format!("{a},text number {}\n", a.wrapping_mul(2_654_435_761)));
+    }
+    std::fs::write(dir.path().join("t.csv"), &text).unwrap();
+    done(dir.path(), &["load", "db", "t.csv"]);
+    std::fs::write(dir.path().join("f"), text.repeat(9)).unwrap();
+    done(dir.path(), &["asm", "db", "cp", "f", "+DATA/f"]);
+    dir
+}
+
+/// What was put in is there.
+pub fn check_data(dir: &Path) {
+    let sum = rows(dir, "select count(*) as n, sum(a) as s from t");
+    assert_eq!((&sum[0]["n"], &sum[0]["s"]), (&ROWS.into(), &(ROWS * (ROWS - 1) / 2).into()));
+    let back = dir.join("back");
+    done(dir, &["asm", "db", "cp", "+DATA/f", back.to_str().unwrap()]);
+    assert!(std::fs::read(&back).unwrap() == std::fs::read(dir.join("f")).unwrap());
+    std::fs::remove_file(back).unwrap();
+}
+
+/// What was put in is there, in every copy.
+pub fn check(dir: &Path) {
+    check_data(dir);
+    done(dir, &["validate", "db"]);
+}
