@@ -4,6 +4,7 @@
 mod disks;
 mod disktest;
 mod fault;
+mod lab;
 mod output;
 mod path;
 mod progress;
@@ -56,6 +57,7 @@ use fault::Fault;
   cellar sql mydb -c 'select count(*) from trips'
   cellar status mydb                      is it well, and what to do
   cellar asm mydb lsdg                    disk groups and their room
+  cellar lab run multi-disk               are two disks twice one?
 Exit codes: 0 done, 1 failed (or not well), 2 wrong usage.
 DIR may be left out where CELLAR_DIR is set. Each command has its --help."
 )]
@@ -73,6 +75,8 @@ enum Command {
     Disks(disks::Args),
     /// What a device takes for a small durable write, and what it works in
     Disktest(disktest::Args),
+    /// Questions about disks, answered with evidence: are two twice one?
+    Lab(lab::Args),
     /// A directory with a mirrored disk group in it
     #[cfg(feature = "sql")]
     Init(init::Args),
@@ -136,13 +140,16 @@ fn run(command: Command) -> Result<ExitCode, Fault> {
         let test = disktest::open::run(&args, &real, &env);
         return runtime.block_on(test).map(|()| ExitCode::SUCCESS);
     }
+    if let Command::Lab(args) = command {
+        return lab::run(args, &runtime).map(|()| ExitCode::SUCCESS);
+    }
     #[cfg(feature = "sql")]
     {
         let place = database::Place { env, real };
         runtime.block_on(at(command, &place))
     }
     #[cfg(not(feature = "sql"))]
-    unreachable!("without SQL there are only disks and disktest")
+    unreachable!("without SQL there are only disks, disktest and lab")
 }
 
 #[cfg(feature = "sql")]

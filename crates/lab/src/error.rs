@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// An option that will not do.
-    #[error("{name} {value} will not do: {allowed}")]
+    #[error("--{name} {value} will not do: allowed is {allowed}")]
     Option {
         /// Its name.
         name: &'static str,
@@ -15,13 +15,63 @@ pub enum LabError {
         /// What is allowed.
         allowed: &'static str,
     },
+    /// A disk that was named twice.
+    #[error("--disks: {0} are one disk; each disk is to be named once")]
+    Twice(String),
+    /// A serial number of none of the disks.
+    #[error(
+        "--erase {given}: no disk of --disks has this serial number; {}",
+        if known.is_empty() {
+            "none of them is a device with a serial number".to_owned()
+        } else {
+            format!("theirs are: {}", known.join(", "))
+        }
+    )]
+    Serial {
+        /// As given.
+        given: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// Fewer disks than the experiment compares.
+    #[error("--disks names {given}, {needed} are needed: PATH,PATH (or --layout one,same)")]
+    Few {
+        /// Disks given.
+        given: usize,
+        /// Disks needed.
+        needed: usize,
+    },
+    /// A disk that may not be written to.
+    #[error("CELLAR-{number}: {text}\nNext: {next}")]
+    Taken {
+        /// Oracle's number.
+        number: u16,
+        /// What is wrong.
+        text: String,
+        /// What helps.
+        next: String,
+    },
+    /// A disk that is too small.
+    #[error(
+        "CELLAR-15036: disk {} has {} MB, {} MB are needed\nNext: name a larger one, or read a \
+         smaller file: --size 64M",
+        path.display(), size >> 20, needed >> 20
+    )]
+    Small {
+        /// The disk.
+        path: PathBuf,
+        /// Its bytes.
+        size: u64,
+        /// Bytes that are needed.
+        needed: u64,
+    },
     /// A disk failed.
     #[error(transparent)]
     Io(#[from] cellar_io::IoError),
     /// The group failed.
     #[error(transparent)]
     Group(#[from] cellar_diskgroup::Error),
-    /// A scratch file could not be made.
+    /// A file could not be made or read.
     #[error("{}: {source}", path.display())]
     Scratch {
         /// The file.
@@ -40,7 +90,28 @@ pub enum LabError {
     /// Validate found bad copies.
     #[error("validate found bad copies in the file of this experiment: not a measurement")]
     BadCopies,
-    /// A task ended before its work.
-    #[error("the machine stopped before the experiment was done")]
+    /// A kept run that is not there.
+    #[error("there is no run {number} in {}; there are: {known}\nNext: cellar lab list", dir.display())]
+    NoRun {
+        /// As asked for.
+        number: u64,
+        /// Those that there are, in words.
+        known: String,
+        /// Where.
+        dir: PathBuf,
+    },
+    /// A kept run that cannot be read.
+    #[error("{}: not a kept run of this version: {source}\nNext: remove it, or read it with its own version", path.display())]
+    Damaged {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// A figure that JSON cannot say.
+    #[error("the run cannot be written: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Whoever asked wanted no more of it, or a task ended before its work.
+    #[error("stopped before it was done; nothing was kept")]
     Stopped,
 }

@@ -6,18 +6,27 @@
 //! [`Run`]: arms beside what was published, raw rows, noise, and a finding in words.
 //!
 //! ```
-//! use cellar_lab::{Head, multi_disk, place::Model, preset};
+//! use cellar_lab::{Control, Head, multi_disk, preset};
 //!
 //! # fn main() -> Result<(), cellar_lab::LabError> {
 //! let options = multi_disk::Options { file_bytes: 64 << 20, ..Default::default() };
-//! let model = multi_disk::measure(&Model::new(preset::FC_LUN_2006), &options)?;
+//! let model = multi_disk::model(preset::FC_LUN_2006, &options, &Control::quiet())?;
 //! let run = multi_disk::report(Head::default(), &options, Some(model), None);
 //! assert!(run.arm("serial-1").and_then(|a| a.ratio).is_some_and(|r| r < 1.0));
 //! # Ok(())
 //! # }
 //! ```
 
+mod ceiling;
+mod compare;
+mod control;
 mod error;
+pub mod experiment;
+mod html;
+#[cfg(feature = "real")]
+pub mod io_modes;
+mod json;
+pub mod kept;
 mod load;
 mod meter;
 pub mod multi_disk;
@@ -26,8 +35,15 @@ pub mod preset;
 mod run;
 mod text;
 
+pub use compare::{Compared, Comparison};
+pub use control::{Control, Tell};
 pub use error::LabError;
+pub use experiment::{Asked, Experiment, OptionSpec, Request, Words};
 pub use load::{DiskUse, Sample};
 pub use meter::Meter;
 pub use place::Place;
-pub use run::{Arm, Column, DepthRow, Head, Machine, Noise, Raw, Run, Verdict, verdict};
+pub use place::counters::DeviceUse;
+pub use run::{
+    Arm, Column, Figures, Head, Machine, Noise, Raw, Run, Table, TableRow, Verdict, settings_hash,
+    verdict,
+};

@@ -1,6 +1,8 @@
 //! A group with one file, read in the ways that an experiment compares.
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,11 +13,14 @@ use cellar_diskgroup::{
 };
 use cellar_io::{Buffer, Device, DeviceExt, Durability, EnvExt, Io, SharedEnv};
 use cellar_wait::{Kind, Waits};
-use futures_util::StreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
+use crate::control::{Control, go_on};
 use crate::error::LabError;
 use crate::place::Disk;
+use crate::place::counters::DeviceUse;
+use crate::place::part::Part;
 
 /// One read of a scan, in bytes.
 pub(crate) const STEP: u64 = 1 << 20;
@@ -56,8 +61,11 @@ pub struct Sample {
     pub p50_ns: Option<u64>,
     /// 99 of 100 took at most so many.
     pub p99_ns: Option<u64>,
-    /// What each disk did.
+    /// What each disk was asked.
     pub disks: Vec<DiskUse>,
+    /// What the kernel handed to the devices below; one of two disks that are on one device.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DeviceUse>,
 }
 
 impl Sample {
@@ -66,21 +74,38 @@ impl Sample {
         self.bytes as f64 * 1e3 / self.nanos.max(1) as f64
     }
 
-    fn of(mut times: Vec<u64>, read_bytes: u64, nanos: u64) -> Sample {
+    /// Of loads that ran at the same time.
+    fn of(done: Vec<Done>) -> Sample {
+        let start = done.iter().map(|d| d.start).min().unwrap_or(0);
+        let end = done.iter().map(|d| d.end).max().unwrap_or(0);
+        let (bytes, reads) = done.iter().fold((0, 0), |(b, r), d| (b + d.bytes, r + d.reads));
+        let mut times: Vec<u64> = done.into_iter().flat_map(|d| d.times).collect();
         times.sort_unstable();
         let at = |part: usize| {
             let index = (times.len() * part).div_ceil(100).saturating_sub(1);
             times.get(index).copied()
         };
         Sample {
-            bytes: times.len() as u64 * read_bytes,
-            nanos,
-            reads: times.len() as u64,
+            bytes,
+            nanos: end.saturating_sub(start),
+            reads,
             p50_ns: at(50),
             p99_ns: at(99),
             disks: Vec::new(),
+            devices: Vec::new(),
         }
     }
+}
+
+/// What one load did, on the clock of its environment in nanoseconds.
+#[derive(Debug, Default)]
+struct Done {
+    start: u64,
+    end: u64,
+    bytes: u64,
+    reads: u64,
+    /// Of each read, where they are timed singly.
+    times: Vec<u64>,
 }
 
 /// How a file is read.
@@ -96,103 +121,233 @@ pub(crate) enum Load {
     Random { in_flight: usize, reads: u64, seed: u64 },
 }
 
-/// A mounted group over some disks with a file of known content.
-pub(crate) struct Bench {
-    env: SharedEnv,
-    disks: Vec<Disk>,
+/// Part of a disk: which, where it begins, how long it is; in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot {
+    pub(crate) disk: usize,
+    pub(crate) start: u64,
+    pub(crate) size: u64,
+}
+
+/// A mounted group with a file of known content.
+struct Stand {
     group: Group,
     file: File,
-    bytes: u64,
+}
+
+/// Groups with a file each, to be read at the same time.
+pub(crate) struct Bench {
+    env: SharedEnv,
+    disks: Arc<Vec<Disk>>,
+    /// Which of the disks are used.
+    used: Vec<usize>,
+    parts: Vec<Arc<Part>>,
+    stands: Vec<Stand>,
+    stop: Arc<AtomicBool>,
+}
+
+/// What a bench is made of.
+pub(crate) struct Plan<'a> {
+    pub(crate) name: &'a str,
+    /// The parts of each group.
+    pub(crate) groups: &'a [Vec<Slot>],
+    pub(crate) au_size: u64,
+    /// Bytes of all files together.
+    pub(crate) bytes: u64,
 }
 
 impl Bench {
-    /// Makes the group and writes the file.
+    /// Makes the groups and writes the files. Whoever gets an error wipes the disks.
     pub(crate) async fn new(
         env: SharedEnv,
-        disks: Vec<Disk>,
-        au_size: u64,
-        bytes: u64,
+        disks: Arc<Vec<Disk>>,
+        plan: &Plan<'_>,
+        control: &Control<'_>,
     ) -> Result<Bench, LabError> {
-        let new = disks.iter().map(|disk| NewDisk {
-            device: Arc::clone(&disk.device),
-            path: disk.path.clone(),
-            name: None,
-            failgroup: None,
-            size: None,
-            force: false,
-        });
-        let spec = CreateGroup {
-            name: "LAB".to_owned(),
-            redundancy: Redundancy::External,
-            au_size,
-            sector_size: Some(4096),
-            attributes: Default::default(),
-            holds_catalog: false,
-            disks: new.collect(),
-        };
-        create(&env, spec).await?;
-        let found = disks
-            .iter()
-            .map(|disk| FoundDisk { device: Arc::clone(&disk.device), path: disk.path.clone() });
-        let session = Waits::new().session("group LAB", Kind::Background);
-        let options = MountOptions::default();
-        let group = Group::mount(&env, session, "LAB", found.collect(), options).await?;
-        let file = group.create_file(&FileSpec::new(FileType::Datafile)).await?;
-        file.set_size(bytes).await?;
-        let bench = Bench { env, disks, group, file, bytes };
-        bench.fill().await?;
+        let mut used: Vec<usize> = plan.groups.iter().flatten().map(|slot| slot.disk).collect();
+        used.sort_unstable();
+        used.dedup();
+        let (parts, stands) = (Vec::new(), Vec::new());
+        let mut bench = Bench { env, disks, used, parts, stands, stop: control.flag() };
+        let each = plan.bytes / plan.groups.len() as u64;
+        for (i, slots) in plan.groups.iter().enumerate() {
+            let made = bench.stand(plan, i, slots, each, control).await;
+            if let Err(error) = made {
+                // What went wrong first is what is told.
+                let _ = bench.close().await;
+                return Err(error);
+            }
+        }
         Ok(bench)
     }
 
-    /// Writes the file and waits until the group has nothing more to do for it.
-    async fn fill(&self) -> Result<(), LabError> {
-        let noise = noise(STEP as usize);
-        let writes = (0..self.bytes / STEP).map(|i| {
-            let (file, data) = (self.file.clone(), stamped(&noise, i * STEP));
-            async move { file.write_at(Io::SCAN, i * STEP, data, Durability::Cached).await }
-        });
-        let mut writes = futures_util::stream::iter(writes).buffer_unordered(8);
-        while let Some(written) = writes.next().await {
-            written?;
+    async fn stand(
+        &mut self,
+        plan: &Plan<'_>,
+        number: usize,
+        slots: &[Slot],
+        bytes: u64,
+        control: &Control<'_>,
+    ) -> Result<(), LabError> {
+        let first = self.parts.len();
+        for (i, slot) in slots.iter().enumerate() {
+            let disk = &self.disks[slot.disk];
+            let name = format!("{}#{}{number}{i}", disk.path, plan.name);
+            let device = Arc::clone(&disk.device);
+            self.parts.push(Arc::new(Part::new(device, &name, slot.start, slot.size)));
         }
-        self.file.flush(Io::COMMIT).await?;
-        // Lazy work of the group would be measured with the first arm.
-        let end = self.env.now().plus(QUIET_WITHIN);
-        while self.group.resync().dirty_regions > 0 && self.env.now() < end {
-            self.env.sleep(Duration::from_millis(100)).await;
-        }
-        Ok(())
+        let parts = &self.parts[first..];
+        let group = mounted(&self.env, parts, plan.au_size).await?;
+        let file = group.create_file(&FileSpec::new(FileType::Datafile)).await?;
+        // Whatever fails from here on, the group is let go of before the disks are wiped.
+        self.stands.push(Stand { group: group.clone(), file: file.clone() });
+        file.set_size(bytes).await?;
+        fill(&self.env, &group, &file, control).await
     }
 
-    /// Reads the file in one way.
+    /// Groups that are read at the same time.
+    pub(crate) fn groups(&self) -> usize {
+        self.stands.len()
+    }
+
+    /// Disks of each group.
+    pub(crate) fn disks_each(&self) -> usize {
+        self.parts.len() / self.stands.len().max(1)
+    }
+
+    /// Reads the files in one way, all of them at once.
     pub(crate) async fn measure(&self, load: Load) -> Result<Sample, LabError> {
-        for disk in &self.disks {
+        let used = || self.used.iter().map(|i| &self.disks[*i]);
+        for disk in used() {
             disk.meter.take();
         }
-        let (env, file, group, bytes) =
-            (Arc::clone(&self.env), self.file.clone(), self.group.clone(), self.bytes);
-        // In a task, so that on a real machine it runs where the disks are driven.
-        let task = self.env.run("lab", async move {
-            match load {
-                Load::Scan { in_flight } => scan(&env, &file, 0..bytes, in_flight).await,
-                Load::Scans { count } => scans(&env, &file, bytes, count).await,
-                Load::Validate => validate(&env, &group, &file).await,
-                Load::Random { in_flight, reads, seed } => {
-                    random(&env, &file, in_flight, reads, seed).await
-                }
-            }
-        });
-        let mut sample = task.await.ok_or(LabError::Stopped)??;
-        sample.disks = self.disks.iter().map(|d| d.meter.take()).collect();
-        Ok(sample)
+        let mut names: Vec<&str> = used().filter_map(|d| d.block.as_deref()).collect();
+        names.dedup();
+        let counters = || names.iter().filter_map(|n| DeviceUse::now(n)).collect::<Vec<_>>();
+        let before = counters();
+        // In tasks, so that on a real machine they run where the disks are driven.
+        let tasks: Vec<_> = self
+            .stands
+            .iter()
+            .map(|stand| {
+                let (env, stop) = (Arc::clone(&self.env), Arc::clone(&self.stop));
+                let (group, file) = (stand.group.clone(), stand.file.clone());
+                let reader = Reader { env, file, stop };
+                self.env.run("lab", async move { reader.perform(&group, load).await })
+            })
+            .collect();
+        let mut done = Vec::new();
+        for task in tasks {
+            done.push(task.await.ok_or(LabError::Stopped)??);
+        }
+        let devices = counters().iter().zip(&before).map(|(now, old)| now.since(old)).collect();
+        let disks = used().map(|d| d.meter.take()).collect();
+        Ok(Sample { disks, devices, ..Sample::of(done) })
     }
 
-    /// Lets go of the group; the disks go with it.
+    /// Lets go of the groups, and takes away what says that the disks were in them.
     pub(crate) async fn close(self) -> Result<(), LabError> {
-        let Bench { group, file, .. } = self;
-        drop(file);
-        Ok(group.dismount().await?)
+        let mut result = Ok(());
+        for Stand { group, file } in self.stands {
+            drop(file);
+            result = result.and(group.dismount().await.map_err(LabError::from));
+        }
+        for part in &self.parts {
+            result = result.and(part.wipe().await.map_err(LabError::from));
+        }
+        result
     }
+}
+
+async fn mounted(env: &SharedEnv, parts: &[Arc<Part>], au_size: u64) -> Result<Group, LabError> {
+    let device = |part: &Arc<Part>| Arc::clone(part) as Arc<dyn Device>;
+    let path = |part: &Arc<Part>| part.geometry().name.to_string();
+    let new = parts.iter().map(|part| NewDisk {
+        device: device(part),
+        path: path(part),
+        name: None,
+        failgroup: None,
+        size: None,
+        force: false,
+    });
+    let spec = CreateGroup {
+        name: "LAB".to_owned(),
+        redundancy: Redundancy::External,
+        au_size,
+        sector_size: Some(4096),
+        attributes: Default::default(),
+        holds_catalog: false,
+        disks: new.collect(),
+    };
+    for part in parts {
+        part.wipe().await?;
+    }
+    create(env, spec).await?;
+    let found = parts.iter().map(|p| FoundDisk { device: device(p), path: path(p) });
+    let session = Waits::new().session("group LAB", Kind::Background);
+    Ok(Group::mount(env, session, "LAB", found.collect(), MountOptions::default()).await?)
+}
+
+/// Writes the file and waits until the group has nothing more to do for it.
+async fn fill(
+    env: &SharedEnv,
+    group: &Group,
+    file: &File,
+    control: &Control<'_>,
+) -> Result<(), LabError> {
+    let noise = noise(STEP as usize);
+    let writes = (0..file.size() / STEP).map(|i| {
+        let (file, data) = (file.clone(), stamped(&noise, i * STEP));
+        async move { file.write_at(Io::SCAN, i * STEP, data, Durability::Cached).await }
+    });
+    let mut writes = futures_util::stream::iter(writes).buffer_unordered(8);
+    while let Some(written) = writes.next().await {
+        written?;
+        control.check()?;
+    }
+    file.flush(Io::COMMIT).await?;
+    // Lazy work of the group would be measured with the first arm.
+    let end = env.now().plus(QUIET_WITHIN);
+    while group.resync().dirty_regions > 0 && env.now() < end {
+        env.sleep(Duration::from_millis(100)).await;
+    }
+    Ok(())
+}
+
+/// Reads of `STEP` bytes of devices from `start` to `end` of each, so many in flight for each:
+/// what the disks give when nothing is above them.
+pub(crate) async fn raw(
+    env: &SharedEnv,
+    devices: Vec<(Arc<dyn Device>, Range<u64>)>,
+    in_flight: usize,
+) -> Result<Sample, LabError> {
+    let tasks: Vec<_> = devices
+        .into_iter()
+        .map(|(device, range)| {
+            let clock = Arc::clone(env);
+            env.run("lab raw", async move {
+                let start = clock.now();
+                let reads = steps(range).map(|at| {
+                    let (device, clock) = (Arc::clone(&device), Arc::clone(&clock));
+                    async move {
+                        let start = clock.now();
+                        device.read_at(Io::SCAN, at, STEP as usize).await?;
+                        Ok::<_, LabError>(clock.now().0.saturating_sub(start.0))
+                    }
+                });
+                let times: Vec<u64> =
+                    futures_util::stream::iter(reads).buffered(in_flight).try_collect().await?;
+                let reads = times.len() as u64;
+                let (start, end) = (start.0, clock.now().0);
+                Ok::<_, LabError>(Done { start, end, bytes: reads * STEP, reads, times })
+            })
+        })
+        .collect();
+    let mut done = Vec::new();
+    for task in tasks {
+        done.push(task.await.ok_or(LabError::Stopped)??);
+    }
+    Ok(Sample::of(done))
 }
 
 /// Bytes that no disk can shorten.
@@ -241,88 +396,88 @@ impl Chance {
     }
 }
 
-/// One read; gives the nanoseconds that it took.
-async fn read(env: &SharedEnv, file: &File, at: u64, bytes: u64) -> Result<u64, LabError> {
-    let start = env.now();
-    let class = if bytes < STEP { Io::FOREGROUND } else { Io::SCAN };
-    let buffer = file.read_at(class, at, bytes as usize).await?;
-    let took = env.now().0.saturating_sub(start.0);
-    check(&buffer, at)?;
-    Ok(took)
-}
-
-async fn times_of(
-    env: &SharedEnv,
-    file: &File,
-    offsets: impl Iterator<Item = u64>,
-    bytes: u64,
-    in_flight: usize,
-) -> Result<Vec<u64>, LabError> {
-    let reads = offsets.map(|at| read(env, file, at, bytes));
-    let mut reads = futures_util::stream::iter(reads).buffered(in_flight);
-    let mut times = Vec::new();
-    while let Some(took) = reads.next().await {
-        times.push(took?);
-    }
-    Ok(times)
-}
-
-fn steps(range: std::ops::Range<u64>) -> impl Iterator<Item = u64> {
+fn steps(range: Range<u64>) -> impl Iterator<Item = u64> {
     range.step_by(STEP as usize)
 }
 
-async fn scan(
-    env: &SharedEnv,
-    file: &File,
-    range: std::ops::Range<u64>,
-    in_flight: usize,
-) -> Result<Sample, LabError> {
-    let start = env.now();
-    let times = times_of(env, file, steps(range), STEP, in_flight).await?;
-    Ok(Sample::of(times, STEP, env.now().0.saturating_sub(start.0)))
+/// Whoever reads a file.
+#[derive(Clone)]
+struct Reader {
+    env: SharedEnv,
+    file: File,
+    stop: Arc<AtomicBool>,
 }
 
-async fn scans(env: &SharedEnv, file: &File, bytes: u64, count: usize) -> Result<Sample, LabError> {
-    let start = env.now();
-    let part = bytes / count as u64;
-    let tasks: Vec<_> = (0..count as u64)
-        .map(|i| {
-            let (clock, file) = (Arc::clone(env), file.clone());
-            let range = i * part..(i + 1) * part;
-            env.run("lab scan", async move { times_of(&clock, &file, steps(range), STEP, 1).await })
-        })
-        .collect();
-    let mut times = Vec::new();
-    for task in tasks {
-        times.extend(task.await.ok_or(LabError::Stopped)??);
+impl Reader {
+    async fn perform(self, group: &Group, load: Load) -> Result<Done, LabError> {
+        let start = self.env.now().0;
+        let bytes = self.file.size();
+        let times = match load {
+            Load::Scan { in_flight } => self.times_of(steps(0..bytes), STEP, in_flight).await?,
+            Load::Scans { count } => self.scans(bytes, count).await?,
+            Load::Random { in_flight, reads, seed } => {
+                let blocks = bytes / BLOCK;
+                let mut chance = Chance(seed);
+                let offsets = (0..reads).map(|_| chance.next() % blocks * BLOCK);
+                self.times_of(offsets, BLOCK, in_flight).await?
+            }
+            Load::Validate => {
+                let bytes = validate(group, &self.file).await?;
+                let (end, reads) = (self.env.now().0, bytes.div_ceil(STEP));
+                return Ok(Done { start, end, bytes, reads, times: Vec::new() });
+            }
+        };
+        let read_bytes = if matches!(load, Load::Random { .. }) { BLOCK } else { STEP };
+        let reads = times.len() as u64;
+        Ok(Done { start, end: self.env.now().0, bytes: reads * read_bytes, reads, times })
     }
-    Ok(Sample::of(times, STEP, env.now().0.saturating_sub(start.0)))
+
+    /// One read; gives the nanoseconds that it took.
+    async fn read(&self, at: u64, bytes: u64) -> Result<u64, LabError> {
+        go_on(&self.stop)?;
+        let start = self.env.now();
+        let class = if bytes < STEP { Io::FOREGROUND } else { Io::SCAN };
+        let buffer = self.file.read_at(class, at, bytes as usize).await?;
+        let took = self.env.now().0.saturating_sub(start.0);
+        check(&buffer, at)?;
+        Ok(took)
+    }
+
+    async fn times_of(
+        &self,
+        offsets: impl Iterator<Item = u64>,
+        bytes: u64,
+        in_flight: usize,
+    ) -> Result<Vec<u64>, LabError> {
+        let reads = offsets.map(|at| self.read(at, bytes));
+        futures_util::stream::iter(reads).buffered(in_flight).try_collect().await
+    }
+
+    async fn scans(&self, bytes: u64, count: usize) -> Result<Vec<u64>, LabError> {
+        let part = bytes / count as u64;
+        let tasks: Vec<_> = (0..count as u64)
+            .map(|i| {
+                let reader = self.clone();
+                let range = i * part..(i + 1) * part;
+                self.env
+                    .run("lab scan", async move { reader.times_of(steps(range), STEP, 1).await })
+            })
+            .collect();
+        let mut times = Vec::new();
+        for task in tasks {
+            times.extend(task.await.ok_or(LabError::Stopped)??);
+        }
+        Ok(times)
+    }
 }
 
-async fn validate(env: &SharedEnv, group: &Group, file: &File) -> Result<Sample, LabError> {
-    let start = env.now();
+/// Bytes that were read and found to be well.
+async fn validate(group: &Group, file: &File) -> Result<u64, LabError> {
     let findings = group.validate(&[file.number()], Copies::Primary, &|_| {}).await?;
-    let nanos = env.now().0.saturating_sub(start.0);
     if findings.is_bad() {
         return Err(LabError::BadCopies);
     }
-    let bytes = findings.bytes_read;
-    Ok(Sample { bytes, nanos, reads: bytes.div_ceil(STEP), ..Sample::default() })
-}
-
-async fn random(
-    env: &SharedEnv,
-    file: &File,
-    in_flight: usize,
-    reads: u64,
-    seed: u64,
-) -> Result<Sample, LabError> {
-    let start = env.now();
-    let blocks = file.size() / BLOCK;
-    let mut chance = Chance(seed);
-    let offsets = (0..reads).map(|_| chance.next() % blocks * BLOCK);
-    let times = times_of(env, file, offsets, BLOCK, in_flight).await?;
-    Ok(Sample::of(times, BLOCK, env.now().0.saturating_sub(start.0)))
+    Ok(findings.bytes_read)
 }
 
 #[cfg(test)]
@@ -339,9 +494,14 @@ mod tests {
 
     #[test]
     fn percentiles_are_exact() {
-        let sample = Sample::of((1..=200).rev().collect(), STEP, 1_000_000_000);
+        let done = |times: Vec<u64>, start| {
+            let reads = times.len() as u64;
+            Done { start, end: 1_000_000_000, bytes: reads * STEP, reads, times }
+        };
+        let sample =
+            Sample::of(vec![done((1..=100).rev().collect(), 0), done((101..=200).collect(), 9)]);
         assert_eq!((sample.p50_ns, sample.p99_ns), (Some(100), Some(198)));
-        assert!((sample.mb_per_second() - 209.7152).abs() < 1e-9);
-        assert_eq!(Sample::of(vec![], STEP, 0).p99_ns, None);
+        assert!((sample.mb_per_second() - 209.7152).abs() < 1e-9, "both together");
+        assert_eq!(Sample::of(vec![done(vec![], 0)]).p99_ns, None);
     }
 }

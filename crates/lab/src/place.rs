@@ -1,6 +1,10 @@
 //! Where an experiment runs: its clock, its disks.
 
+pub(crate) mod counters;
+#[cfg(feature = "real")]
+pub mod given;
 mod model;
+pub(crate) mod part;
 #[cfg(feature = "real")]
 mod real;
 mod thin;
@@ -15,6 +19,9 @@ use cellar_io::{Device, SharedEnv};
 pub use self::model::Model;
 #[cfg(feature = "real")]
 pub use self::real::Here;
+#[cfg(feature = "real")]
+pub(crate) use self::real::Scratch;
+use crate::control::Control;
 use crate::error::LabError;
 use crate::meter::Meter;
 use crate::run::Column;
@@ -28,8 +35,12 @@ pub struct Disk {
     pub path: String,
     /// The disk as a group gets it: behind a scheduler, as in a server.
     pub device: Arc<dyn Device>,
+    /// The disk without scheduler and meter: what it can do, all else left out.
+    pub raw: Arc<dyn Device>,
     /// What is asked of it.
     pub meter: Arc<Meter>,
+    /// The kernel's name of the device that it is, or is on.
+    pub block: Option<String>,
     /// Goes when the disk goes: a scratch file.
     _keep: Option<Box<dyn Any + Send + Sync>>,
 }
@@ -40,15 +51,26 @@ impl Disk {
         path: String,
         device: Arc<dyn Device>,
         env: &SharedEnv,
+        block: Option<String>,
         keep: Option<Box<dyn Any + Send + Sync>>,
     ) -> Disk {
+        let raw = Arc::clone(&device);
         let meter = Arc::new(Meter::new(device, Arc::clone(env)));
         // Wider than a server's, so that the depths of the experiment decide and nothing else.
         let limits = ScheduleOptions { depth: DEPTH_MAX, scan_depth: DEPTH_MAX };
         let below = Arc::clone(&meter) as Arc<dyn Device>;
         let device = Arc::new(Scheduled::new(below, Arc::clone(env), limits, None));
-        Disk { path, device, meter, _keep: keep }
+        Disk { path, device, raw, meter, block, _keep: keep }
     }
+}
+
+/// Whether the first two disks of a place are one underneath.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// As far as can be seen they are not.
+    Apart,
+    /// Both are on the device of this name.
+    Device(String),
 }
 
 /// Where an experiment runs.
@@ -56,11 +78,12 @@ pub trait Place {
     /// Its clock, chance and tasks.
     fn env(&self) -> SharedEnv;
 
-    /// `count` disks of at least `bytes`, whose content may be lost.
+    /// A disk of at least so many bytes for each number, all written once; their content may be
+    /// lost.
     ///
     /// # Errors
     /// They cannot be had.
-    fn disks(&self, count: usize, bytes: u64) -> Result<Vec<Disk>, LabError>;
+    fn disks(&self, bytes: &[u64], control: &Control<'_>) -> Result<Vec<Disk>, LabError>;
 
     /// Drives a future to its end.
     fn run<F: Future>(&self, future: F) -> F::Output;
@@ -68,9 +91,33 @@ pub trait Place {
     /// Which column of a report it fills.
     fn column(&self) -> Column;
 
-    /// What the disks are, for people.
+    /// What the disks are, for people; asked when they were made.
     fn words(&self) -> String;
 
-    /// Bytes a second that a disk is said to move; 0 if nobody says.
+    /// Bytes a second that a disk, or its link, is said to move; 0 if nobody says.
     fn nominal(&self) -> u64;
+
+    /// Whether two disks are one underneath.
+    fn sharing(&self) -> Sharing {
+        Sharing::Apart
+    }
+
+    /// Requests that the kernel queues for a disk; `None` if nobody says.
+    fn queue(&self) -> Option<u32> {
+        None
+    }
+
+    /// The largest request that the kernel hands to a disk, in bytes.
+    fn request_max(&self) -> Option<u64> {
+        None
+    }
+
+    /// What it is, in a word or two, for settings.
+    fn kind(&self) -> &'static str;
+
+    /// Which caches are between the reader and the disks, for people.
+    fn caches(&self) -> &'static str;
+
+    /// Before each measurement: caches that are between are dropped.
+    fn before(&self) {}
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::compare::Comparison;
+use crate::experiment::Asked;
 use crate::load::Sample;
 
 /// Which figures a measurement gives.
@@ -55,22 +57,26 @@ pub struct Head {
     pub commit: String,
 }
 
-/// One way of doing it, on each layout: one disk, two disks.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// A figure for each layout of a run, in their order; `None` where a layout was not measured or
+/// published.
+pub type Figures = Vec<Option<f64>>;
+
+/// One way of doing it, on each layout of the run ([`Run::layouts`]).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Arm {
     /// Its name.
     pub name: String,
-    /// What it is, for people.
+    /// What it is, for people: at most 25 characters.
     pub what: String,
-    /// What the figures are.
+    /// What the figures are: `MB/s`, `s`.
     pub unit: String,
-    /// What was published, by layout.
-    pub published: Option<[f64; 2]>,
-    /// What the model gives, by layout.
-    pub model: Option<[f64; 2]>,
-    /// What was measured here, by layout.
-    pub here: Option<[f64; 2]>,
-    /// Two disks over one: here if measured, else of the model.
+    /// What was published.
+    pub published: Option<Figures>,
+    /// What the model gives.
+    pub model: Option<Figures>,
+    /// What was measured here.
+    pub here: Option<Figures>,
+    /// What the experiment compares ([`Run::ratio`]): of here if measured, else of the model.
     pub ratio: Option<f64>,
     /// Whether the model was made from the published figures of this arm.
     pub fitted: bool,
@@ -80,15 +86,44 @@ pub struct Arm {
     pub verdict: Verdict,
 }
 
-/// Reads in flight for each of two disks, and what they give.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DepthRow {
-    /// Reads in flight for each disk.
-    pub depth: usize,
-    /// From all disks.
-    pub mb_per_second: f64,
-    /// Of a 1 MB read, in milliseconds.
-    pub p99_ms: f64,
+impl Arm {
+    /// Whether the model was made to give this row on this layout.
+    pub fn is_fitted(&self, layout: usize) -> bool {
+        let published = self.published.as_ref().and_then(|f| *f.get(layout)?);
+        self.fitted && published.is_some()
+    }
+
+    /// The figures of a column.
+    pub fn figures(&self, column: Column) -> Option<&Figures> {
+        match column {
+            Column::Model => self.model.as_ref(),
+            Column::Here => self.here.as_ref(),
+        }
+    }
+}
+
+/// Figures beside the arms: by queue depth, or what the kernel showed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Table {
+    /// Model or here.
+    pub column: Column,
+    /// What the columns are: `reads in flight per disk`.
+    pub head: String,
+    /// One name for each.
+    pub columns: Vec<String>,
+    /// What was seen.
+    pub rows: Vec<TableRow>,
+    /// Whether the page draws its rows as curves over its columns.
+    pub plot: bool,
+}
+
+/// A line of a [`Table`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TableRow {
+    /// What it is, with its unit: at most 24 characters.
+    pub what: String,
+    /// A figure for each column.
+    pub figures: Figures,
 }
 
 /// One measurement, as it was taken.
@@ -98,12 +133,19 @@ pub struct Raw {
     pub column: Column,
     /// Round, from 1.
     pub round: u32,
-    /// Disks.
-    pub disks: usize,
+    /// On which layout: its name.
+    pub layout: String,
     /// Name of the arm, or `depth-N`, or `a` and `a'`.
     pub arm: String,
-    /// What it did.
-    pub sample: Sample,
+    /// What was read, where reads were measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sample: Option<Sample>,
+    /// What else was counted, by name with its unit: `writes`, `cpu_user_ns`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub figures: BTreeMap<String, f64>,
+    /// What else was seen, in words: `in force`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub notes: BTreeMap<String, String>,
 }
 
 /// How much two measurements of the same thing differ.
@@ -116,7 +158,7 @@ pub struct Noise {
 }
 
 /// What a ratio says beside the noise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verdict {
     /// More than one.
     #[serde(rename = "faster")]
@@ -125,6 +167,7 @@ pub enum Verdict {
     #[serde(rename = "slower")]
     Slower,
     /// No further from one than equal runs are from each other.
+    #[default]
     #[serde(rename = "not distinguishable")]
     NotDistinguishable,
 }
@@ -143,37 +186,48 @@ pub fn verdict(ratio: f64, noise: f64) -> Verdict {
 }
 
 /// A run of an experiment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Name of the experiment.
     pub experiment: String,
     /// The question it answers.
     pub question: String,
-    /// Whose figures are beside ours.
+    /// Whose figures are beside ours, and of when: `C. Kutrovsky, "...", Pythian, 2006`.
     pub source: String,
     /// When, where, of which source.
     #[serde(flatten)]
     pub head: Head,
-    /// What the disks are, for people, by column.
+    /// What was asked for: enough to ask for the same again.
+    pub asked: Asked,
+    /// What the disks are, for people, by column: `model`, `here`.
     pub disks: BTreeMap<String, String>,
+    /// What is told of them before the figures: label and text.
+    pub heads: Vec<(String, String)>,
     /// What was set.
     pub settings: BTreeMap<String, String>,
     /// A digest of the settings: equal digests may be compared.
     pub settings_hash: String,
-    /// The layouts that figures in pairs belong to.
-    pub layouts: [String; 2],
+    /// How it was measured, in a sentence or two; noise and digest are put behind it.
+    pub method: String,
+    /// More of the same, for whoever asks for the method: label and text.
+    pub details: Vec<(String, String)>,
+    /// The layouts that figures of the arms belong to: `1 disk`, `2 disks`.
+    pub layouts: Vec<String>,
+    /// What the ratio of an arm is: `two disks over one`.
+    pub ratio: String,
     /// What was compared.
     pub arms: Vec<Arm>,
-    /// Reads in flight, on two disks: of the model, of here.
-    pub depth_model: Vec<DepthRow>,
-    /// As above, here.
-    pub depth_here: Vec<DepthRow>,
+    /// Figures beside the arms.
+    pub tables: Vec<Table>,
     /// A/A.
     pub noise: Noise,
     /// The answer in words.
     pub finding: String,
     /// What readers asked, and what is to be known beside the answer: label and text.
     pub remarks: Vec<(String, String)>,
+    /// Beside the run that this was asked to be like.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compared: Option<Comparison>,
     /// Every measurement.
     pub raw: Vec<Raw>,
 }
@@ -186,15 +240,15 @@ impl Run {
 
     /// Whether only models were measured.
     pub fn is_model(&self) -> bool {
-        self.arms.iter().all(|arm| arm.here.is_none())
+        self.disks.contains_key("model") && self.arms.iter().all(|arm| arm.here.is_none())
     }
 
-    /// As JSON, with a line feed at the end.
+    /// As JSON, with figures of twelve digits and a line feed at the end.
     ///
     /// # Errors
     /// A figure that JSON cannot say.
     pub fn to_json(&self) -> Result<String, serde_json::Error> {
-        Ok(serde_json::to_string_pretty(self)? + "\n")
+        crate::json::pretty(self)
     }
 
     /// A run that was kept as JSON.
@@ -207,7 +261,7 @@ impl Run {
 }
 
 /// A digest of settings, in hexadecimal (64-bit FNV-1a): for comparing, not against malice.
-pub(crate) fn settings_hash(settings: &BTreeMap<String, String>) -> String {
+pub fn settings_hash(settings: &BTreeMap<String, String>) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for (name, value) in settings {
         for byte in name.bytes().chain([0]).chain(value.bytes()).chain([0]) {

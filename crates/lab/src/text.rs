@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::run::{Arm, DepthRow, Run, Verdict};
+use crate::compare::Comparison;
+use crate::run::{Arm, Column, Figures, Run, Table, Verdict};
 
 const WIDTH: usize = 80;
 const LABEL: usize = 10;
@@ -28,16 +29,12 @@ fn put(out: &mut String, label: &str, text: &str) {
     out.push('\n');
 }
 
-/// A rate in few digits.
-fn rate(value: f64) -> String {
-    if value < 9.95 { format!("{value:.1}") } else { format!("{value:.0}") }
-}
-
-fn cells(pair: Option<[f64; 2]>, star: bool) -> [String; 2] {
-    let star = if star { "*" } else { "" };
-    match pair {
-        Some(pair) => pair.map(|v| rate(v) + star),
-        None => ["-".to_owned(), "-".to_owned()],
+/// A figure of an arm in few digits.
+fn amount(value: f64, unit: &str) -> String {
+    match value {
+        v if v < 0.995 || unit == "s" || unit.starts_with("s ") => format!("{v:.2}"),
+        v if v < 9.95 => format!("{v:.1}"),
+        v => format!("{v:.0}"),
     }
 }
 
@@ -63,17 +60,22 @@ impl Run {
             );
         }
         put(&mut out, "Question", &self.question);
-        put(&mut out, "", &format!("After {}", self.source));
+        if !self.source.is_empty() {
+            put(&mut out, "", &format!("After {}", self.source));
+        }
         for (column, words) in &self.disks {
             let label = if column == "here" { "Disks" } else { "Model" };
             put(&mut out, label, words);
         }
+        for (label, text) in &self.heads {
+            put(&mut out, label, text);
+        }
         self.put_method(&mut out);
         out.push('\n');
         self.put_arms(&mut out);
-        for (rows, what) in [(&self.depth_model, "model"), (&self.depth_here, "here")] {
-            if !rows.is_empty() && (what == "here" || self.is_model()) {
-                put_depth(&mut out, rows);
+        for table in &self.tables {
+            if table.column == Column::Here || self.is_model() {
+                put_table(&mut out, table);
             }
         }
         out.push('\n');
@@ -81,83 +83,253 @@ impl Run {
         for (label, text) in &self.remarks {
             put(&mut out, label, text);
         }
+        if let Some(compared) = &self.compared {
+            put_compared(&mut out, compared);
+        }
+        out
+    }
+
+    /// How it was measured, for people: 80 columns, with a line feed at the end.
+    pub fn method_text(&self) -> String {
+        let mut out = String::new();
+        put(&mut out, "Question", &self.question);
+        let or = |text: &str| if text.is_empty() { "unknown" } else { text }.to_owned();
+        let head = &self.head;
+        put(&mut out, "When", &format!("{}, commit {}", or(&head.date), or(&head.commit)));
+        let machine = &head.machine;
+        put(
+            &mut out,
+            "Machine",
+            &format!(
+                "{} CPUs, {} GB, kernel {}",
+                machine.cpus,
+                machine.memory_bytes >> 30,
+                or(&machine.kernel)
+            ),
+        );
+        for (column, words) in &self.disks {
+            put(&mut out, if column == "here" { "Disks" } else { "Model" }, words);
+        }
+        for (label, text) in &self.heads {
+            put(&mut out, label, text);
+        }
+        self.put_method(&mut out);
+        for (label, text) in &self.details {
+            put(&mut out, label, text);
+        }
+        let own = self.details.iter().any(|(label, _)| label == "Noise");
+        if !own {
+            put(
+                &mut out,
+                "Noise",
+                "the same load twice in each round, nothing changed between; the largest \
+                 difference is the A/A spread. A ratio no further from 1 than that, or than \
+                 rounds of one arm are apart, reads \"not distinguishable\"",
+            );
+        }
+        let settings: Vec<String> =
+            self.settings.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+        put(&mut out, "Settings", &settings.join("; "));
+        put(&mut out, "Raw rows", &format!("{}, in --json F and --html F", self.raw.len()));
         out
     }
 
     fn put_method(&self, out: &mut String) {
-        let set = |name: &str| self.settings.get(name).map_or("?", String::as_str);
-        let rounds = set("rounds");
-        let rounds = match rounds {
-            "1" => "one round".to_owned(),
-            n => format!("{n} rounds interleaved, medians"),
+        let pairs = if self.noise.pairs == 1 { "pair" } else { "pairs" };
+        let noise = match self.noise.pairs {
+            0 => "no A/A pair".to_owned(),
+            n => format!("A/A spread {:.3} ({n} {pairs})", self.noise.spread),
         };
-        put(
-            out,
-            "Method",
-            &format!(
-                "{}, AU {}, {}, {}, checksums {}; {rounds}; every byte read was checked against \
-                 its sum. A/A spread {:.3} ({} pair{}), settings {}",
-                set("file"),
-                set("au_size"),
-                set("striping"),
-                set("redundancy"),
-                set("checksums"),
-                self.noise.spread,
-                self.noise.pairs,
-                if self.noise.pairs == 1 { "" } else { "s" },
-                self.settings_hash,
-            ),
-        );
+        let hash = &self.settings_hash;
+        put(out, "Method", &format!("{}. {noise}, settings {hash}", self.method));
     }
 
+    /// The arms: a block of lines for each unit, and as many columns as fit behind each other.
     fn put_arms(&self, out: &mut String) {
-        let (model, here) = (
-            self.arms.iter().any(|a| a.model.is_some()),
-            self.arms.iter().any(|a| a.here.is_some()),
-        );
-        let mut heads = format!("{:<27}{:>16}", "", "published");
-        let mut columns = format!("{:<27}{:>8}{:>8}", "  MB/s", "1 disk", "2 disks");
-        for (shown, head) in [(model, "model"), (here, "here")] {
-            if shown {
-                let _ = write!(heads, "{head:>14}");
-                let _ = write!(columns, "{:>8}{:>6}", 1, 2);
+        let ratio = self.arms.iter().any(|a| a.ratio.is_some());
+        for (i, arms) in self.arms.chunk_by(|a, b| a.unit == b.unit).enumerate() {
+            if i > 0 {
+                out.push('\n');
+            }
+            let groups = self.groups(arms);
+            let mut rest = &groups[..];
+            while !rest.is_empty() {
+                let used = if ratio { NAMES + 8 } else { NAMES };
+                let mut sum = used;
+                let fits = rest.iter().take_while(|g| {
+                    sum += g.wide();
+                    sum <= WIDTH
+                });
+                let (now, later) = rest.split_at(fits.count().max(1));
+                put_block(out, arms, now, ratio && later.is_empty());
+                rest = later;
             }
         }
-        let _ = writeln!(out, "{heads}\n{columns}{:>8}", "ratio");
-        for arm in &self.arms {
-            let [one, two] = cells(arm.published, false);
-            let mut line = format!("  {:<25}{one:>8}{two:>8}", arm.what);
-            for (shown, pair, star) in [(model, arm.model, arm.fitted), (here, arm.here, false)] {
-                if shown {
-                    let [one, two] = cells(pair, star);
-                    let _ = write!(line, "{one:>8}{two:>6}");
-                }
-            }
-            let _ = writeln!(out, "{line}{:>8}", ratio(arm));
-        }
-        if self.arms.iter().any(|a| a.verdict == Verdict::NotDistinguishable) {
+        let unclear = |a: &&Arm| a.ratio.is_some() && a.verdict == Verdict::NotDistinguishable;
+        if self.arms.iter().any(|a| unclear(&a)) {
             out.push_str("  ~ not distinguishable from 1.00: inside the spread of equal runs\n");
+        }
+    }
+
+    /// Published, model and here, as far as there are figures of these arms.
+    fn groups(&self, arms: &[Arm]) -> Vec<Group<'_>> {
+        let columns: [(&'static str, FiguresOf); 3] = [
+            ("published", |a| a.published.as_ref()),
+            ("model", |a| a.model.as_ref()),
+            ("here", |a| a.here.as_ref()),
+        ];
+        let mut groups = Vec::new();
+        for (head, figures) in columns {
+            let named = groups.is_empty();
+            let mut group = Group { head, star: head == "model", figures, layouts: Vec::new() };
+            for (i, name) in self.layouts.iter().enumerate() {
+                let there = arms.iter().any(|arm| group.figure(arm, i).is_some());
+                if !there {
+                    continue;
+                }
+                let name = if named { name } else { short(name) };
+                let cells = arms.iter().map(|arm| group.cell(arm, i).chars().count());
+                let widest = cells.fold(name.chars().count(), usize::max);
+                // The first stands apart from what is before it.
+                let first = group.layouts.is_empty();
+                let width = if first { 8.max(widest + 2) } else { 6.max(widest + 1) };
+                group.layouts.push((i, name, width));
+            }
+            if !group.layouts.is_empty() {
+                groups.push(group);
+            }
+        }
+        groups
+    }
+}
+
+/// Room for what an arm is.
+const NAMES: usize = 27;
+
+/// The figures of one source.
+type FiguresOf = fn(&Arm) -> Option<&Figures>;
+
+/// Columns of one source.
+struct Group<'a> {
+    head: &'static str,
+    star: bool,
+    figures: FiguresOf,
+    /// Which, its name, its width.
+    layouts: Vec<(usize, &'a str, usize)>,
+}
+
+impl Group<'_> {
+    fn wide(&self) -> usize {
+        self.layouts.iter().map(|(.., width)| width).sum()
+    }
+
+    fn figure(&self, arm: &Arm, layout: usize) -> Option<f64> {
+        (self.figures)(arm).and_then(|f| *f.get(layout)?)
+    }
+
+    fn cell(&self, arm: &Arm, layout: usize) -> String {
+        match self.figure(arm, layout) {
+            Some(v) if self.star && arm.is_fitted(layout) => amount(v, &arm.unit) + "*",
+            Some(v) => amount(v, &arm.unit),
+            None => "-".to_owned(),
         }
     }
 }
 
-fn put_depth(out: &mut String, rows: &[DepthRow]) {
-    let mut lines = [
-        format!("\n{:<26}", "  reads in flight per disk"),
-        format!("{:<26}", "  MB/s from two disks"),
-        format!("{:<26}", "  p99 of a 1 MB read, ms"),
-    ];
-    for row in rows {
-        let _ = write!(lines[0], "{:>7}", row.depth);
-        let _ = write!(lines[1], "{:>7}", rate(row.mb_per_second));
-        let p99 = match row.p99_ms {
-            ms if ms < 99.95 => format!("{ms:.1}"),
-            ms => format!("{ms:.0}"),
-        };
-        let _ = write!(lines[2], "{p99:>7}");
+/// The name of a layout where it was told in full already.
+fn short(name: &str) -> &str {
+    name.split(' ').next().unwrap_or(name)
+}
+
+fn put_block(out: &mut String, arms: &[Arm], groups: &[Group<'_>], with_ratio: bool) {
+    let unit = arms.first().map_or("", |a| a.unit.as_str());
+    let mut heads = " ".repeat(NAMES);
+    let mut columns = format!("  {unit:<width$}", width = NAMES - 2);
+    for group in groups {
+        let _ = write!(heads, "{:>width$}", group.head, width = group.wide());
+        for (_, name, width) in &group.layouts {
+            let _ = write!(columns, "{name:>width$}");
+        }
     }
-    for line in lines {
-        out.push_str(&line);
+    if with_ratio {
+        let _ = write!(columns, "{:>8}", "ratio");
+    }
+    let _ = writeln!(out, "{heads}\n{columns}");
+    for arm in arms {
+        let mut line = format!("  {:<width$}", arm.what, width = NAMES - 2);
+        for group in groups {
+            for (layout, _, width) in &group.layouts {
+                let _ = write!(line, "{:>width$}", group.cell(arm, *layout));
+            }
+        }
+        if with_ratio {
+            let _ = write!(line, "{:>8}", ratio(arm));
+        }
+        let _ = writeln!(out, "{line}");
+    }
+}
+
+/// This run beside an earlier one.
+fn put_compared(out: &mut String, compared: &Comparison) {
+    let like = match compared.differs.is_empty() {
+        true => "same settings, machine and source".to_owned(),
+        false => format!("NOT the same: {}", compared.differs.join("; ")),
+    };
+    out.push('\n');
+    put(out, "Like", &format!("run {}: {like}", compared.with));
+    let then = format!("run {}", compared.with);
+    let _ = writeln!(out, "  {:<26}{:<9}{then:>9}{:>9}{:>8}", "", "", "now", "ratio");
+    for row in &compared.rows {
+        let verdict = match row.verdict {
+            Verdict::NotDistinguishable => "  not disting.",
+            Verdict::Faster => "  more",
+            Verdict::Slower => "  less",
+        };
+        let _ = writeln!(
+            out,
+            "  {:<26}{:<9}{:>9}{:>9}{:>7.2}x{verdict}",
+            row.what,
+            row.layout,
+            amount(row.before, ""),
+            amount(row.now, ""),
+            row.ratio
+        );
+    }
+    if compared.rows.iter().any(|row| row.verdict == Verdict::NotDistinguishable) {
+        out.push_str("  not disting.: not distinguishable, inside the spread of equal runs\n");
+    }
+}
+
+/// A table beside the arms, broken where it has more columns than fit.
+fn put_table(out: &mut String, table: &Table) {
+    const NAME: usize = 26;
+    let longest = table.columns.iter().map(|c| c.chars().count()).max().unwrap_or(0);
+    let width = (longest + 1).max(7);
+    let per_line = ((WIDTH - NAME) / width).max(1);
+    for start in (0..table.columns.len()).step_by(per_line) {
+        let end = (start + per_line).min(table.columns.len());
+        let _ = write!(out, "\n  {:<24}", table.head);
+        for name in &table.columns[start..end] {
+            let _ = write!(out, "{name:>width$}");
+        }
         out.push('\n');
+        for row in &table.rows {
+            let mut line = format!("  {:<24}", row.what);
+            for i in start..end {
+                let cell = row.figures.get(i).copied().flatten().map_or("-".to_owned(), figure);
+                let _ = write!(line, "{cell:>width$}");
+            }
+            let _ = writeln!(out, "{line}");
+        }
+    }
+}
+
+/// A figure of a table: one digit behind the point where that tells something.
+fn figure(value: f64) -> String {
+    match value {
+        v if v == v.trunc() => format!("{v:.0}"),
+        v if v.abs() < 0.0995 => format!("{v:.3}"),
+        v if v.abs() < 99.95 => format!("{v:.1}"),
+        v => format!("{v:.0}"),
     }
 }

@@ -3,6 +3,7 @@
 //! [`open_disk`] opens a file or block device as a [`Device`](crate::Device) in the environment of
 //! a [`Runtime`]. How it reaches the kernel is [`RealDisk::in_force`].
 
+mod cache;
 mod clock;
 mod disk;
 pub(crate) mod engine;
@@ -14,6 +15,7 @@ mod sysfs;
 mod timer;
 mod watch;
 
+pub use cache::{CachedPages, cached_pages, drop_cached_pages};
 pub use clock::Clock;
 pub use disk::RealDisk;
 pub use open::{Access, EngineChoice, FilesystemIo, InForce, OpenOptions, io_mode, open_disk};

@@ -1,13 +1,10 @@
 //! What the kernel sees for each of the four `filesystemio_options` x `disk_asynch_io`: the system
 //! calls by strace, direct or not by `O_DIRECT` and by what is left in the page cache.
 
-#![expect(unsafe_code, reason = "cachestat has no wrapper")]
-
-use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use cellar_io::real::{FilesystemIo, OpenOptions, io_mode};
+use cellar_io::real::{FilesystemIo, OpenOptions, cached_pages, drop_cached_pages, io_mode};
 use cellar_io::{Device, DeviceExt, Durability, Io};
 
 use crate::loops::Loop;
@@ -125,38 +122,12 @@ fn trace(path: &Path, told: &str, refused: &[&str]) -> Seen {
 
 /// How many pages of the file are in the page cache.
 fn resident(path: &Path) -> u64 {
-    #[repr(C)]
-    #[derive(Default)]
-    struct Pages {
-        cached: u64,
-        dirty: u64,
-        writeback: u64,
-        evicted: u64,
-        recently_evicted: u64,
-    }
-    let file = std::fs::File::open(path).unwrap();
-    let range = [0u64, 0];
-    let mut pages = Pages::default();
-    // SAFETY: the kernel reads two and writes five words.
-    let outcome =
-        unsafe { libc::syscall(451, file.as_raw_fd(), range.as_ptr(), &raw mut pages, 0) };
-    if outcome == 0 {
-        return pages.cached;
-    }
-    // Kernels before 6.5 lack cachestat.
-    let output = Command::new("fincore")
-        .args(["-n", "-o", "PAGES"])
-        .arg(path)
-        .output()
-        .expect("a kernel from 6.5 on, or fincore of util-linux");
-    String::from_utf8_lossy(&output.stdout).trim().parse().unwrap()
+    cached_pages(path).unwrap().cached
 }
 
 /// Writes back and drops what the page cache has of the file.
 fn make_cold(path: &Path) {
-    let file = std::fs::File::open(path).unwrap();
-    file.sync_all().unwrap();
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    drop_cached_pages(path).unwrap();
     assert_eq!(resident(path), 0, "the page cache lets go of a clean file");
 }
 

@@ -1,75 +1,93 @@
-//! From raw rows to arms, noise and a finding in words.
+//! From raw rows to arms, tables, noise and a finding in words.
 
 use std::collections::BTreeMap;
 
-use super::{ARMS, ArmSpec, DEPTHS, LAYOUTS, Measured, NAME, Options, SCAN_DEPTH, depth_name};
-use crate::load::{DiskUse, Sample};
-use crate::run::{Arm, Column, DepthRow, Head, Noise, Run, Verdict, settings_hash, verdict};
+use super::options::Compared;
+use super::{
+    ARMS, ArmSpec, DEPTHS, Layout, MODEL_BYTES, Measured, NAME, Options, QUESTION, SCAN_DEPTH,
+    asked, deepest, depth_name,
+};
+use crate::load::Sample;
+use crate::place::Sharing;
+use crate::run::{
+    Arm, Column, Figures, Head, Noise, Run, Table, TableRow, Verdict, settings_hash, verdict,
+};
 
 /// Enough of the best rate for more depth to be of no use.
 const ENOUGH: f64 = 0.97;
 
 impl Measured {
-    fn samples(&self, arm: &str, disks: usize) -> impl Iterator<Item = &Sample> {
-        self.raw.iter().filter(move |r| r.arm == arm && r.disks == disks).map(|r| &r.sample)
+    pub(super) fn samples(&self, arm: &str, layout: Layout) -> impl Iterator<Item = &Sample> {
+        let rows = self.raw.iter().filter(move |r| r.arm == arm && r.layout == layout.name());
+        rows.filter_map(|r| r.sample.as_ref())
     }
 
     /// MB/s of each round.
-    fn rates(&self, arm: &str, disks: usize) -> Vec<f64> {
-        self.samples(arm, disks).map(Sample::mb_per_second).collect()
+    fn rates(&self, arm: &str, layout: Layout) -> Vec<f64> {
+        self.samples(arm, layout).map(Sample::mb_per_second).collect()
     }
 
-    fn pair(&self, arm: &str) -> [f64; 2] {
-        LAYOUTS.map(|disks| median(self.rates(arm, disks)))
+    /// MB/s, the median of the rounds; `None` where it was not measured.
+    pub(super) fn rate(&self, arm: &str, layout: Layout) -> Option<f64> {
+        median(self.rates(arm, layout))
     }
 
-    fn depth(&self) -> Vec<DepthRow> {
-        let disks = LAYOUTS[1];
+    /// MB/s that fio says, the median of the rounds.
+    pub(super) fn fio(&self, arm: &str, layout: Layout) -> Option<f64> {
+        let rows = self.raw.iter().filter(|r| r.arm == arm && r.layout == layout.name());
+        median(rows.filter_map(|r| Some(r.figures.get("bytes_per_second")? / 1e6)).collect())
+    }
+
+    fn figures(&self, arm: &str, layouts: &[Layout]) -> Figures {
+        layouts.iter().map(|layout| self.rate(arm, *layout)).collect()
+    }
+
+    fn depth(&self, layout: Layout) -> Vec<DepthRow> {
         let row = |depth: usize| {
             let name = depth_name(depth);
-            let p99 = self.samples(&name, disks).filter_map(|s| s.p99_ns);
-            DepthRow {
+            let p99 = self.samples(&name, layout).filter_map(|s| s.p99_ns);
+            Some(DepthRow {
                 depth,
-                mb_per_second: median(self.rates(&name, disks)),
-                p99_ms: median(p99.map(|ns| ns as f64 / 1e6).collect()),
-            }
+                mb_per_second: self.rate(&name, layout)?,
+                p99_ms: median(p99.map(|ns| ns as f64 / 1e6).collect())?,
+            })
         };
-        DEPTHS.into_iter().map(row).collect()
+        DEPTHS.into_iter().filter_map(row).collect()
     }
 
-    fn noise(&self) -> Noise {
-        let (a, b) = (self.rates("a", LAYOUTS[0]), self.rates("a'", LAYOUTS[0]));
+    pub(super) fn noise(&self, layout: Layout) -> Noise {
+        let (a, b) = (self.rates("a", layout), self.rates("a'", layout));
         let apart = a.iter().zip(&b).map(|(a, b)| (a - b).abs() / a.min(*b).max(f64::MIN_POSITIVE));
         Noise { pairs: a.len() as u32, spread: apart.fold(0.0, f64::max) }
     }
 
     /// Largest difference between rounds of one layout.
-    fn spread(&self, arm: &str) -> f64 {
-        let of = |disks| {
-            let rates = self.rates(arm, disks);
+    fn spread(&self, arm: &str, layouts: &[Layout]) -> f64 {
+        let of = |layout: &Layout| {
+            let rates = self.rates(arm, *layout);
             let (low, high) =
                 rates.iter().fold((f64::MAX, 0.0_f64), |(l, h), r| (l.min(*r), h.max(*r)));
-            if rates.is_empty() { 0.0 } else { (high - low) / median(rates).max(f64::MIN_POSITIVE) }
+            median(rates).map_or(0.0, |m| (high - low) / m.max(f64::MIN_POSITIVE))
         };
-        LAYOUTS.map(of).into_iter().fold(0.0, f64::max)
+        layouts.iter().map(of).fold(0.0, f64::max)
     }
 
-    /// How busy each of two disks was, in hundredths of the time of an arm.
-    fn busy(&self, arm: &str) -> Vec<f64> {
-        let Some(sample) = self.samples(arm, LAYOUTS[1]).next() else {
+    /// How busy each disk was, in hundredths of the time of an arm.
+    fn busy(&self, arm: &str, layout: Layout) -> Vec<f64> {
+        let Some(sample) = self.samples(arm, layout).next() else {
             return Vec::new();
         };
         sample.disks.iter().map(|d| 100.0 * d.busy_ns as f64 / sample.nanos.max(1) as f64).collect()
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;
     match values.len() {
-        0 => 0.0,
-        n if n % 2 == 1 => values[half],
-        _ => f64::midpoint(values[half - 1], values[half]),
+        0 => None,
+        n if n % 2 == 1 => Some(values[half]),
+        _ => Some(f64::midpoint(values[half - 1], values[half])),
     }
 }
 
@@ -85,16 +103,22 @@ pub fn report(
     here: Option<Measured>,
 ) -> Run {
     let main = here.as_ref().or(model.as_ref()).expect("a report is about a measurement");
-    let noise = main.noise();
-    let arms: Vec<Arm> =
-        ARMS.iter().map(|spec| arm(spec, main, noise, model.as_ref(), here.as_ref())).collect();
-    let depth = |m: Option<&Measured>| m.map(Measured::depth).unwrap_or_default();
-    let (depth_model, depth_here) = (depth(model.as_ref()), depth(here.as_ref()));
-    let settings = settings(options);
-    let rows = if here.is_some() { &depth_here } else { &depth_model };
+    let base = options.layouts[0];
+    let noise = main.noise(base);
+    let arms: Vec<Arm> = ARMS
+        .iter()
+        .map(|spec| arm(spec, options, main, noise, model.as_ref(), here.as_ref()))
+        .collect();
+    let deepest = deepest(&options.layouts).unwrap_or(base);
+    let tables = [&model, &here]
+        .into_iter()
+        .flatten()
+        .map(|m| table(m.column, deepest, &m.depth(deepest)))
+        .collect();
+    let settings = settings(options, main);
     Run {
         experiment: NAME.to_owned(),
-        question: "Is a scan over two disks twice as fast as over one, or slower?".to_owned(),
+        question: QUESTION.to_owned(),
         source: "C. Kutrovsky, \"ASM multi-disk performance\", Pythian, 2006".to_owned(),
         head,
         disks: [&model, &here]
@@ -102,16 +126,27 @@ pub fn report(
             .flatten()
             .map(|m| (label(m.column).to_owned(), m.words.clone()))
             .collect(),
+        heads: asked::heads(main),
         settings_hash: settings_hash(&settings),
         settings,
-        layouts: ["1 disk".to_owned(), "2 disks".to_owned()],
-        finding: finding(main, &arms, rows),
-        remarks: remarks(main, model.as_ref(), &arms),
+        method: method(options, main.caches),
+        details: asked::details(options, main, model.as_ref()),
+        layouts: options.layouts.iter().map(|l| l.name().to_owned()).collect(),
+        ratio: options.compared().map_or(String::new(), |c| c.words(options)),
+        tables,
+        finding: finding(options, main, &arms, &main.depth(deepest)),
+        remarks: asked::remarks(options, main, model.as_ref(), &arms),
         arms,
-        depth_model,
-        depth_here,
         noise,
         raw: [model, here].into_iter().flatten().flat_map(|m| m.raw).collect(),
+        ..Run::default()
+    }
+}
+
+impl Compared {
+    fn words(self, options: &Options) -> String {
+        let name = |at: usize| options.layouts[at].name();
+        format!("{} over {}", name(self.other), name(self.base))
     }
 }
 
@@ -124,21 +159,33 @@ fn label(column: Column) -> &'static str {
 
 fn arm(
     spec: &ArmSpec,
+    options: &Options,
     main: &Measured,
     noise: Noise,
     model: Option<&Measured>,
     here: Option<&Measured>,
 ) -> Arm {
-    let [one, two] = main.pair(spec.name);
-    let ratio = (one > 0.0).then(|| two / one);
-    let spread = main.spread(spec.name);
+    let layouts = &options.layouts;
+    let ratio = options.compared().and_then(|c| {
+        let rate = |at: usize| main.rate(spec.name, layouts[at]).filter(|r| *r > 0.0);
+        Some(rate(c.other)? / rate(c.base)?)
+    });
+    let spread = main.spread(spec.name, layouts);
+    let published = spec.published.map(|[one, two]| {
+        let of = |layout: &Layout| match layout {
+            Layout::One => Some(one),
+            Layout::Two => Some(two),
+            Layout::Each | Layout::Same => None,
+        };
+        layouts.iter().map(of).collect()
+    });
     Arm {
         name: spec.name.to_owned(),
         what: spec.what.to_owned(),
         unit: "MB/s".to_owned(),
-        published: spec.published,
-        model: model.map(|m| m.pair(spec.name)),
-        here: here.map(|m| m.pair(spec.name)),
+        published,
+        model: model.map(|m| m.figures(spec.name, layouts)),
+        here: here.map(|m| m.figures(spec.name, layouts)),
         ratio,
         fitted: spec.fitted,
         spread,
@@ -147,146 +194,182 @@ fn arm(
     }
 }
 
-fn settings(options: &Options) -> BTreeMap<String, String> {
+/// Reads in flight for each disk, and what they give.
+#[derive(Clone, Copy)]
+pub(super) struct DepthRow {
+    depth: usize,
+    mb_per_second: f64,
+    p99_ms: f64,
+}
+
+fn table(column: Column, layout: Layout, rows: &[DepthRow]) -> Table {
+    let row = |what: &str, figure: fn(&DepthRow) -> f64| TableRow {
+        what: what.to_owned(),
+        figures: rows.iter().map(|r| Some(figure(r))).collect(),
+    };
+    let from = match layout {
+        Layout::One => "MB/s from one disk",
+        Layout::Two => "MB/s from two disks",
+        Layout::Each => "MB/s from each of two",
+        Layout::Same => "MB/s from two parts",
+    };
+    Table {
+        column,
+        head: "reads in flight per disk".to_owned(),
+        columns: rows.iter().map(|r| r.depth.to_string()).collect(),
+        rows: vec![row(from, |r| r.mb_per_second), row("p99 of a 1 MB read, ms", |r| r.p99_ms)],
+        plot: true,
+    }
+}
+
+fn method(options: &Options, caches: &str) -> String {
+    let rounds = match options.rounds {
+        1 => "one round".to_owned(),
+        n => format!("{n} rounds interleaved, medians"),
+    };
+    format!(
+        "{} MB, AU {} MB, coarse, external, checksums on; caches {caches}; {rounds}; every byte \
+         read was checked against its sum",
+        options.file_bytes >> 20,
+        options.au_size >> 20,
+    )
+}
+
+fn settings(options: &Options, main: &Measured) -> BTreeMap<String, String> {
+    let layouts: Vec<&str> = options.layouts.iter().map(|l| l.word()).collect();
     [
+        ("place", main.kind.to_owned()),
+        ("layout", layouts.join(",")),
         ("file", format!("{} MB", options.file_bytes >> 20)),
+        ("model_file", format!("{} MB", options.file_bytes.min(MODEL_BYTES) >> 20)),
         ("au_size", format!("{} MB", options.au_size >> 20)),
         ("striping", "coarse".to_owned()),
         ("redundancy", "external".to_owned()),
         ("checksums", "on".to_owned()),
         ("sector_size", "4096".to_owned()),
-        ("caches", "none: direct I/O or a model; checksums in RAM".to_owned()),
+        ("caches", main.caches.to_owned()),
         ("scan_depth", SCAN_DEPTH.to_string()),
         ("rounds", options.rounds.to_string()),
         ("random_reads", options.random_reads.to_string()),
         ("seed", options.seed.to_string()),
+        ("preset", options.preset.name.to_owned()),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into()
 }
 
-fn find<'a>(arms: &'a [Arm], name: &str) -> &'a Arm {
+pub(super) fn find<'a>(arms: &'a [Arm], name: &str) -> &'a Arm {
     arms.iter().find(|a| a.name == name).expect("every arm is in the table above")
 }
 
-/// The smallest depth that is enough, and how much of the best it gives.
-fn enough(rows: &[DepthRow]) -> Option<(usize, f64)> {
+/// The smallest depth that is enough, and how much of the best it gives: so much that the rest says
+/// nothing beside the noise.
+fn enough(rows: &[DepthRow], noise: f64) -> Option<(usize, f64)> {
     let best = rows.iter().map(|r| r.mb_per_second).fold(0.0, f64::max);
-    let row = rows.iter().find(|r| best > 0.0 && r.mb_per_second >= ENOUGH * best)?;
+    let least = ENOUGH.min(1.0 / (1.0 + noise));
+    let row = rows.iter().find(|r| best > 0.0 && r.mb_per_second >= least * best)?;
     Some((row.depth, 100.0 * row.mb_per_second / best))
 }
 
-fn times_one(arm: &Arm, noise: Noise) -> String {
-    let (ratio, spread) = (arm.ratio.unwrap_or(0.0), arm.spread.max(noise.spread));
-    match arm.verdict {
-        Verdict::NotDistinguishable => format!(
-            "two disks are not distinguishable from one ({ratio:.2} times, spread {spread:.2})"
-        ),
-        Verdict::Faster | Verdict::Slower => {
-            format!("two disks give {ratio:.2} times one (spread {spread:.2})")
+/// The ratio of an arm, and whether it says anything.
+pub(super) fn in_words(arm: &Arm) -> String {
+    match (arm.ratio, arm.verdict) {
+        (None, _) => "not measured".to_owned(),
+        (Some(ratio), Verdict::NotDistinguishable) => {
+            format!("{ratio:.2} times (not distinguishable)")
         }
+        (Some(ratio), _) => format!("{ratio:.2} times"),
     }
 }
 
-fn finding(main: &Measured, arms: &[Arm], rows: &[DepthRow]) -> String {
-    let place = match main.column {
-        Column::Model => "On this model",
-        Column::Here => "Here",
-    };
+/// What is compared, in the words of a sentence.
+fn sides(options: &Options) -> Option<(String, &'static str)> {
+    let compared = options.compared()?;
+    let (base, other) = (options.layouts[compared.base], options.layouts[compared.other]);
+    Some(match (base, other) {
+        (Layout::One, Layout::Two) => ("two disks".to_owned(), "one"),
+        _ => (format!("\"{}\"", other.name()), base.name()),
+    })
+}
+
+fn times_one(options: &Options, arm: &Arm, noise: Noise) -> Option<String> {
+    let (other, base) = sides(options)?;
+    let (ratio, spread) = (arm.ratio?, arm.spread.max(noise.spread));
+    let plural = if other == "two disks" { ("are", "give") } else { ("is", "gives") };
+    Some(match arm.verdict {
+        Verdict::NotDistinguishable => format!(
+            "{other} {} not distinguishable from {base} ({ratio:.2} times, spread {spread:.2})",
+            plural.0
+        ),
+        Verdict::Faster | Verdict::Slower => {
+            format!("{other} {} {ratio:.2} times {base} (spread {spread:.2})", plural.1)
+        }
+    })
+}
+
+fn finding(options: &Options, main: &Measured, arms: &[Arm], rows: &[DepthRow]) -> String {
     let (one, deep, eight) =
         (find(arms, "serial-1"), find(arms, "serial"), find(arms, "parallel-8"));
-    let noise = main.noise();
-    let mut text = format!(
-        "{place}, with {SCAN_DEPTH} reads in flight a disk, {}; with one read in flight in all, \
-         {}; with eight scans at once, {:.2} times. ",
-        times_one(deep, noise),
-        times_one(one, noise),
-        eight.ratio.unwrap_or(0.0),
-    );
-    if deep.verdict == Verdict::Faster && one.ratio < deep.ratio {
-        let busy: Vec<String> = main.busy("serial-1").iter().map(|b| format!("{b:.0}")).collect();
+    let noise = main.noise(options.layouts[0]);
+    let mut text = ratios(options, main, [one, deep, eight], noise);
+    let two = options.layouts.contains(&Layout::Two);
+    if let Sharing::Device(name) = &main.sharing
+        && options.plan().1.len() > 1
+    {
+        text += &format!(
+            "Both disks are on one device, {name}: two files on one device cannot be twice one. \
+             This is about the software and that device; for the question, name two devices: \
+             --disks A,B. "
+        );
+    } else if deep.verdict == Verdict::Faster && one.ratio < deep.ratio && two {
+        let busy: Vec<String> =
+            main.busy("serial-1", Layout::Two).iter().map(|b| format!("{b:.0}")).collect();
         text += &format!(
             "Reads in flight decide it, not LUNs or sessions: with one, each disk waits while the \
              other works (busy {} %). ",
             busy.join(" and "),
         );
-    } else {
+    } else if two {
         text += "What these disks share is the limit, not the reads in flight. ";
     }
-    if let Some((depth, part)) = enough(rows) {
-        let last = DEPTHS[DEPTHS.len() - 1];
-        text += &match depth == last {
-            true => format!("At {depth} a disk, the deepest here, the rate still grows."),
-            false => format!(
-                "From {depth} a disk on ({part:.0} % of the best) more depth only adds latency."
-            ),
-        };
+    text + &depth_needed(rows, noise.spread)
+}
+
+fn depth_needed(rows: &[DepthRow], noise: f64) -> String {
+    let Some((depth, part)) = enough(rows, noise) else { return String::new() };
+    let inside = if 1.0 / (1.0 + noise) < ENOUGH { ", the rest is inside the noise" } else { "" };
+    match depth == DEPTHS[DEPTHS.len() - 1] {
+        true => format!("At {depth} a disk, the deepest here, the rate still grows."),
+        false => format!(
+            "From {depth} a disk on ({part:.0} % of the best{inside}) more depth only adds \
+             latency. Try: scan_depth = {depth}"
+        ),
     }
-    text
 }
 
-/// How far the model is above what was published, in the rows that it was not made from.
-fn above_published(arms: &[Arm]) -> Option<(f64, f64)> {
-    let predicted = arms.iter().filter(|a| !a.fitted);
-    let parts: Vec<f64> = predicted
-        .filter_map(|a| Some((a.model?, a.published?)))
-        .flat_map(|(model, published)| [0, 1].map(|i| 100.0 * (model[i] / published[i] - 1.0)))
-        .collect();
-    let least = parts.iter().copied().reduce(f64::min)?;
-    Some((least, parts.iter().copied().fold(least, f64::max)))
-}
-
-fn remarks(main: &Measured, model: Option<&Measured>, arms: &[Arm]) -> Vec<(String, String)> {
-    let mut remarks = Vec::new();
-    let mut say = |label: &str, text: String| remarks.push((label.to_owned(), text));
-    if let (Some(model), Some((least, most))) = (model, above_published(arms)) {
-        let limits = model.limits.map(|l| format!(" Of the model: {l}.")).unwrap_or_default();
-        say(
-            "2006",
+fn ratios(options: &Options, main: &Measured, arms: [&Arm; 3], noise: Noise) -> String {
+    let [one, deep, eight] = arms;
+    let place = match main.column {
+        Column::Model => "On this model",
+        Column::Here => "Here",
+    };
+    let times = |arm| times_one(options, arm, noise);
+    match (times(deep), times(one)) {
+        (Some(deep), Some(one)) => format!(
+            "{place}, with {SCAN_DEPTH} reads in flight a disk, {deep}; with one read in flight in \
+             all, {one}; with eight scans at once, {}. ",
+            in_words(eight)
+        ),
+        _ => {
+            let layout = options.layouts[0];
+            let rate = |arm: &str| main.rate(arm, layout).unwrap_or(0.0);
             format!(
-                "* the two waits of the model are fitted to the row \"{}\", its rate is what \
-                 iostat showed. Predicted is that the other ways fill the links: {least:.0} to \
-                 {most:.0} % above what was published. A lost prefetch explains 81; that is no \
-                 proof of it.{limits}",
-                find(arms, "serial-1").what,
-            ),
-        );
+                "{place}, \"{}\" gives {:.0} MB/s with {SCAN_DEPTH} reads in flight a disk and \
+                 {:.0} with one. ",
+                layout.name(),
+                rate("serial"),
+                rate("serial-1")
+            )
+        }
     }
-    let mut asked = answers(main, model, arms).into_iter();
-    if let Some(first) = asked.next() {
-        say("Asked", first);
-    }
-    asked.for_each(|text| say("", text));
-    remarks
-}
-
-/// What the readers of 2006 asked, answered.
-fn answers(main: &Measured, model: Option<&Measured>, arms: &[Arm]) -> Vec<String> {
-    let mut answers = Vec::new();
-    if let Some([one, two]) = model.and_then(|m| m.no_prefetch) {
-        answers.push(format!(
-            "prefetch: without it the model gives {one:.0} MB/s from one disk and {two:.0} from \
-             two, {:.2} times: what is lost with two disks is the prefetch",
-            two / one
-        ));
-    }
-    let disks: Vec<DiskUse> =
-        main.samples("serial", LAYOUTS[1]).flat_map(|s| s.disks.iter().copied()).collect();
-    let used = disks.iter().map(|d| d.in_flight_max).max().unwrap_or(0);
-    answers.push(format!("queue depth: most used {used} a disk"));
-    let bytes: u64 = disks.iter().map(|d| d.bytes).sum();
-    let requests: u64 = disks.iter().map(|d| d.requests).sum();
-    let kilobytes = bytes / requests.max(1) / 1024;
-    answers.push(format!("request size: asked for 1024 KB, the disk was sent {kilobytes} KB"));
-    if main.nominal > 0 {
-        let [one, two] = main.pair("serial").map(|rate| rate * 1e8 / main.nominal as f64);
-        answers.push(format!("of nominal: {one:.0} % of one link, {:.0} % of two", two / 2.0));
-    }
-    let times = |name| find(arms, name).ratio.unwrap_or(0.0);
-    answers.push(format!(
-        "single blocks: {:.2} times at depth 1, {:.2} times at 32",
-        times("random-1"),
-        times("random-32")
-    ));
-    answers
 }

@@ -9,6 +9,7 @@ use cellar_io::sim::Sim;
 
 use super::thin::Thin;
 use super::{Disk, Place};
+use crate::control::Control;
 use crate::error::LabError;
 use crate::preset::Preset;
 use crate::run::Column;
@@ -33,16 +34,16 @@ impl Place for Model {
         self.sim.env()
     }
 
-    fn disks(&self, count: usize, bytes: u64) -> Result<Vec<Disk>, LabError> {
+    fn disks(&self, bytes: &[u64], _control: &Control<'_>) -> Result<Vec<Disk>, LabError> {
         let env = self.env();
-        let disk = |i: usize| {
+        let disk = |(i, bytes): (usize, &u64)| {
             let path = format!("/model/{}/{i}", self.preset.name);
             // The model alone says how long a request takes.
-            let disk = Arc::new(Thin::new(&path, bytes));
+            let disk = Arc::new(Thin::new(&path, *bytes));
             let shaped = Arc::new(Shaped::new(disk, Arc::clone(&env), self.preset.shape));
-            Disk::new(path, shaped, &env, None)
+            Disk::new(path, shaped, &env, None, None)
         };
-        Ok((0..count).map(disk).collect())
+        Ok(bytes.iter().enumerate().map(disk).collect())
     }
 
     fn run<F: Future>(&self, future: F) -> F::Output {
@@ -59,5 +60,13 @@ impl Place for Model {
 
     fn nominal(&self) -> u64 {
         self.preset.shape.bytes_per_second
+    }
+
+    fn kind(&self) -> &'static str {
+        self.preset.name
+    }
+
+    fn caches(&self) -> &'static str {
+        "none: a model"
     }
 }

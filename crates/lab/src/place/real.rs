@@ -1,29 +1,65 @@
-//! Scratch files on this machine, by direct I/O.
+//! Disks of this machine: scratch files in a directory, or disks that somebody named. By direct
+//! I/O.
 
+use std::any::Any;
 use std::future::Future;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
-use cellar_io::SharedEnv;
 use cellar_io::real::{Access, OpenOptions, Runtime, open_disk};
 use cellar_io::shape::{ShapeOptions, Shaped};
+use cellar_io::{Buffer, Device, DeviceExt, Durability, EnvExt, Io, SharedEnv};
+use futures_util::StreamExt;
 
-use super::{Disk, Place};
+use super::counters::DeviceUse;
+use super::given::Given;
+use super::{Disk, Place, Sharing};
+use crate::control::Control;
 use crate::error::LabError;
 use crate::load::noise;
 use crate::run::Column;
 
-/// Scratch files of this process in one directory, each used as a disk and removed afterwards.
-/// They are on one device, as a rule: such a run is about the software and that device.
+/// How long disks are watched before a run: whoever else uses them is told.
+const IDLE_FOR: Duration = Duration::from_millis(300);
+
+/// Disks of this machine.
 pub struct Here<'a> {
     runtime: &'a Runtime,
-    dir: PathBuf,
+    source: Source,
     shape: Option<ShapeOptions>,
+    seen: Mutex<Seen>,
+    buffered: AtomicBool,
+}
+
+enum Source {
+    /// Scratch files below a directory, removed afterwards.
+    Dir(PathBuf),
+    Disks(Vec<Given>),
+}
+
+/// What was found out of the disks when they were opened.
+#[derive(Default)]
+struct Seen {
+    disks: Vec<Given>,
+    in_force: Vec<String>,
+    busy: Vec<String>,
+}
+
+impl Seen {
+    fn sharing(&self) -> Sharing {
+        match &self.disks[..] {
+            [one, two, ..] if one.bottom.is_some() && one.bottom == two.bottom => {
+                Sharing::Device(one.bottom.clone().unwrap_or_default())
+            }
+            _ => Sharing::Apart,
+        }
+    }
 }
 
 /// A file that goes with its handle.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
@@ -33,18 +69,19 @@ impl Drop for Scratch {
 }
 
 impl Scratch {
-    /// Makes a file of `bytes` that were all written: a hole would measure nothing.
-    fn written(path: PathBuf, bytes: u64) -> Result<Scratch, LabError> {
-        let scratch = Scratch(path);
-        let fault = |source| LabError::Scratch { path: scratch.0.clone(), source };
-        let file = std::fs::OpenOptions::new().write(true).create_new(true).open(&scratch.0);
-        let mut file = file.map_err(fault)?;
-        let noise = noise(1 << 20);
-        for _ in 0..bytes.div_ceil(noise.len() as u64) {
-            file.write_all(&noise).map_err(fault)?;
-        }
-        file.sync_all().map_err(fault)?;
+    /// Makes it, of holes.
+    pub(crate) fn new(path: PathBuf, bytes: u64) -> Result<Scratch, LabError> {
+        let fault = |source| LabError::Scratch { path: path.clone(), source };
+        let file = std::fs::OpenOptions::new().write(true).create_new(true).open(&path);
+        let file = file.map_err(fault)?;
+        let scratch = Scratch(path.clone());
+        file.set_len(bytes).map_err(fault)?;
         Ok(scratch)
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
     }
 }
 
@@ -52,8 +89,90 @@ impl<'a> Here<'a> {
     /// Scratch files below `dir`. With `shape`, a model is put before each: it decides where it is
     /// the slower of the two.
     pub fn files(runtime: &'a Runtime, dir: &Path, shape: Option<ShapeOptions>) -> Here<'a> {
-        Here { runtime, dir: dir.to_owned(), shape }
+        let source = Source::Dir(dir.to_owned());
+        Here { runtime, source, shape, seen: Mutex::default(), buffered: AtomicBool::new(false) }
     }
+
+    /// Disks that [`check`](super::given::check) let pass. What is on them is lost.
+    pub fn disks(runtime: &'a Runtime, disks: Vec<Given>) -> Here<'a> {
+        let source = Source::Disks(disks);
+        let buffered = AtomicBool::new(false);
+        Here { runtime, source, shape: None, seen: Mutex::default(), buffered }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn open(
+        &self,
+        path: &Path,
+        bytes: u64,
+        keep: Option<Box<dyn Any + Send + Sync>>,
+    ) -> Result<Disk, LabError> {
+        let env = self.env();
+        let options = OpenOptions { access: Access::Direct, lock: true, ..OpenOptions::default() };
+        // Groups of the lab are of 4096-byte sectors; any disk takes that.
+        let options = OpenOptions { sector: Some(4096), ..options };
+        let disk = open_disk(self.runtime.real_env(), path, &options)?;
+        let in_force = disk.in_force();
+        self.buffered.fetch_or(!in_force.direct, Ordering::Relaxed);
+        let given = Given::look(path)?;
+        let block = given.block.clone();
+        let size = disk.geometry().size;
+        if size < bytes {
+            let path = path.to_owned();
+            return Err(LabError::Small { path, size, needed: bytes });
+        }
+        let mut seen = self.seen();
+        seen.in_force.push(in_force.to_string());
+        seen.disks.push(given);
+        drop(seen);
+        let device: Arc<dyn Device> = match self.shape {
+            None => disk,
+            Some(shape) => Arc::new(Shaped::new(disk, Arc::clone(&env), shape)),
+        };
+        Ok(Disk::new(path.display().to_string(), device, &env, block, keep))
+    }
+
+    /// Who else uses the disks now.
+    fn watch(&self, disks: &[Disk]) {
+        let names: Vec<&str> = disks.iter().filter_map(|d| d.block.as_deref()).collect();
+        let now = || names.iter().filter_map(|n| DeviceUse::now(n)).collect::<Vec<_>>();
+        let before = now();
+        self.run(self.env().sleep(IDLE_FOR));
+        let mut busy: Vec<String> = now()
+            .iter()
+            .zip(&before)
+            .map(|(now, before)| now.since(before))
+            .filter(|used| used.reads + used.writes > 0)
+            .map(|used| format!("{}: {} reads, {} writes", used.name, used.reads, used.writes))
+            .collect();
+        busy.sort();
+        busy.dedup();
+        self.seen().busy = busy;
+    }
+}
+
+/// Writes all of the first `bytes`: what was never written measures nothing when it is read.
+async fn pre_write(disk: &Disk, bytes: u64, control: &Control<'_>) -> Result<(), LabError> {
+    const STEP: usize = 1 << 20;
+    let noise = noise(STEP);
+    let data = Buffer::copy_of(&noise, STEP).freeze();
+    let write = |at: u64| {
+        let length = (bytes - at).min(STEP as u64) as usize;
+        disk.raw.write_at(Io::SCAN, at, data.slice(..length), Durability::Cached)
+    };
+    let writes = (0..bytes).step_by(STEP).map(write);
+    let mut writes = futures_util::stream::iter(writes).buffer_unordered(16);
+    let mut done = 0;
+    while let Some(written) = writes.next().await {
+        written?;
+        control.check()?;
+        done += STEP as u64;
+        control.tell(&format!("{} pre-written", disk.path), done.min(bytes), bytes);
+    }
+    Ok(disk.raw.flush(Io::COMMIT).await?)
 }
 
 impl Place for Here<'_> {
@@ -61,26 +180,30 @@ impl Place for Here<'_> {
         self.runtime.env()
     }
 
-    fn disks(&self, count: usize, bytes: u64) -> Result<Vec<Disk>, LabError> {
-        let env = self.env();
-        let disk = |i: usize| {
-            let name = format!("cellar-lab-{}-{count}-{i}", std::process::id());
-            let scratch = Scratch::written(self.dir.join(name), bytes)?;
-            let options = OpenOptions { access: Access::Direct, ..OpenOptions::default() };
-            // Groups of the lab are of 4096-byte sectors; a file takes that on any disk.
-            let options = OpenOptions { sector: Some(4096), ..options };
-            let disk = open_disk(self.runtime.real_env(), &scratch.0, &options)?;
-            let path = scratch.0.display().to_string();
-            let keep: Option<Box<dyn std::any::Any + Send + Sync>> = Some(Box::new(scratch));
-            Ok(match self.shape {
-                None => Disk::new(path, disk, &env, keep),
-                Some(shape) => {
-                    let shaped = Arc::new(Shaped::new(disk, Arc::clone(&env), shape));
-                    Disk::new(path, shaped, &env, keep)
+    fn disks(&self, bytes: &[u64], control: &Control<'_>) -> Result<Vec<Disk>, LabError> {
+        *self.seen() = Seen::default();
+        let mut made = Vec::new();
+        for (i, bytes) in bytes.iter().enumerate() {
+            made.push(match &self.source {
+                Source::Dir(dir) => {
+                    let name = format!("cellar-lab-{}-{i}", std::process::id());
+                    let scratch = Scratch::new(dir.join(name), *bytes)?;
+                    let path = scratch.0.clone();
+                    self.open(&path, *bytes, Some(Box::new(scratch)))?
                 }
-            })
-        };
-        (0..count).map(disk).collect()
+                Source::Disks(disks) => {
+                    let Some(disk) = disks.get(i) else {
+                        return Err(LabError::Few { given: disks.len(), needed: i + 1 });
+                    };
+                    self.open(&disk.path, *bytes, None)?
+                }
+            });
+        }
+        self.watch(&made);
+        for (disk, bytes) in made.iter().zip(bytes) {
+            self.run(pre_write(disk, *bytes, control))?;
+        }
+        Ok(made)
     }
 
     fn run<F: Future>(&self, future: F) -> F::Output {
@@ -92,11 +215,87 @@ impl Place for Here<'_> {
     }
 
     fn words(&self) -> String {
-        let model = if self.shape.is_some() { ", slowed to a model" } else { "" };
-        format!("scratch files in {}, on what is below it; direct I/O{model}", self.dir.display())
+        let seen = self.seen();
+        let what = match &self.source {
+            Source::Dir(dir) => {
+                let on = seen.disks.first().and_then(|d| d.bottom.clone());
+                let on = on.map_or_else(String::new, |name| format!(" on {name}"));
+                format!("scratch files in {}{on}", dir.display())
+            }
+            Source::Disks(_) => {
+                let names = seen.disks.iter().map(|d| d.path.display().to_string());
+                names.collect::<Vec<_>>().join(", ")
+            }
+        };
+        let known = |f: Option<u32>| f.map_or("?".to_owned(), |n| n.to_string());
+        let first = seen.disks.first().map(|disk| {
+            let facts = &disk.facts;
+            let sectors =
+                format!("{}/{}", known(facts.logical_sector), known(facts.physical_sector));
+            format!("; sectors {sectors}, queue {}", known(facts.queue_depth))
+        });
+        let mut in_force = seen.in_force.clone();
+        in_force.dedup();
+        let in_force = in_force.join("; ");
+        let shape = if self.shape.is_some() { "; slowed to a model" } else { "" };
+        let idle = match seen.busy.is_empty() {
+            true => "idle before the run".to_owned(),
+            false => format!("NOT idle in the 0.3 s before the run ({})", seen.busy.join("; ")),
+        };
+        let sharing = match seen.sharing() {
+            Sharing::Apart => String::new(),
+            Sharing::Device(name) => {
+                format!(". Both are on one device, {name}: they cannot be twice as fast as one")
+            }
+        };
+        format!("{what}{}, {in_force}{shape}, {idle}{sharing}", first.unwrap_or_default())
     }
 
     fn nominal(&self) -> u64 {
-        self.shape.map_or(0, |s| s.bytes_per_second)
+        let seen = self.seen();
+        let link = seen.disks.first().and_then(Given::link);
+        self.shape.map_or(link.unwrap_or(0), |s| s.bytes_per_second)
     }
+
+    fn sharing(&self) -> Sharing {
+        self.seen().sharing()
+    }
+
+    fn queue(&self) -> Option<u32> {
+        let seen = self.seen();
+        seen.disks.first().and_then(|d| d.facts.queue_depth)
+    }
+
+    fn request_max(&self) -> Option<u64> {
+        let seen = self.seen();
+        seen.disks.first().and_then(|d| d.facts.transfer_max)
+    }
+
+    fn kind(&self) -> &'static str {
+        match self.source {
+            Source::Dir(_) => "scratch files",
+            Source::Disks(_) => "disks",
+        }
+    }
+
+    fn caches(&self) -> &'static str {
+        match (self.buffered.load(Ordering::Relaxed), may_drop()) {
+            (false, _) => "none: O_DIRECT goes past the page cache, checksums are in RAM",
+            (true, true) => "page cache (O_DIRECT is refused here), dropped before each load",
+            (true, false) => "page cache, NOT dropped: that takes root. Figures are of memory",
+        }
+    }
+
+    fn before(&self) {
+        if self.buffered.load(Ordering::Relaxed) && may_drop() {
+            // Whether it may was just found; what fails now shows as a figure of memory.
+            let _ = std::fs::write(DROP_CACHES, "3");
+        }
+    }
+}
+
+const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
+
+fn may_drop() -> bool {
+    std::fs::OpenOptions::new().write(true).open(DROP_CACHES).is_ok()
 }

@@ -4,7 +4,7 @@ use cellar_io::real::{Runtime, RuntimeOptions};
 use cellar_lab::multi_disk::{self, Options};
 use cellar_lab::place::Here;
 use cellar_lab::preset::FC_LUN_2006;
-use cellar_lab::{Head, Machine};
+use cellar_lab::{Control, Head, Machine};
 
 #[test]
 fn scratch_files_are_measured_and_removed() {
@@ -13,14 +13,14 @@ fn scratch_files_are_measured_and_removed() {
     let options =
         Options { file_bytes: 64 << 20, random_reads: 20, rounds: 2, ..Options::default() };
     let here = Here::files(&runtime, dir.path(), None);
-    let here = multi_disk::measure(&here, &options).unwrap();
-    let model = multi_disk::model(FC_LUN_2006, &options).unwrap();
+    let here = multi_disk::measure(&here, &options, &Control::quiet()).unwrap();
+    let model = multi_disk::model(FC_LUN_2006, &options, &Control::quiet()).unwrap();
     let head = Head { machine: Machine::here(), ..Head::default() };
     let run = multi_disk::report(head, &options, Some(model), Some(here));
     println!("{}", run.to_text());
     assert!(!run.is_model());
     for arm in &run.arms {
-        let figures = arm.here.unwrap();
+        let figures: Vec<f64> = arm.here.iter().flatten().copied().flatten().collect();
         assert!(figures.iter().all(|f| *f > 0.0), "{arm:?}");
         assert_eq!(arm.ratio, Some(figures[1] / figures[0]), "the ratio is of what is here");
     }

@@ -4,4 +4,6 @@
 
 #[cfg(feature = "real")]
 mod here;
+#[cfg(feature = "real")]
+mod io_modes;
 mod model;

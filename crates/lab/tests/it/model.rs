@@ -2,15 +2,16 @@
 
 use cellar_lab::multi_disk::{self, Options};
 use cellar_lab::preset::FC_LUN_2006;
-use cellar_lab::{Head, LabError, Run};
+use cellar_lab::{Control, Head, LabError, Run};
 
 fn run(options: &Options) -> Run {
-    let model = multi_disk::model(FC_LUN_2006, options).unwrap();
+    let model = multi_disk::model(FC_LUN_2006, options, &Control::quiet()).unwrap();
     multi_disk::report(Head::default(), options, Some(model), None)
 }
 
 fn model_of(run: &Run, arm: &str) -> [f64; 2] {
-    run.arm(arm).unwrap().model.unwrap()
+    let figures = run.arm(arm).unwrap().model.clone().unwrap();
+    [figures[0].unwrap(), figures[1].unwrap()]
 }
 
 fn ratio_of(run: &Run, arm: &str) -> f64 {
@@ -37,9 +38,10 @@ fn the_model_tells_the_story_of_2006() {
         near(two, 392.0, 0.06);
         assert!(ratio_of(&run, arm) > 1.9, "{arm}");
     }
-    let depths: Vec<usize> = run.depth_model.iter().map(|row| row.depth).collect();
-    assert_eq!(depths, [1, 2, 4, 8, 16, 32, 64]);
-    assert!(run.depth_model.is_sorted_by(|a, b| a.p99_ms < b.p99_ms));
+    let depths = &run.tables[0];
+    assert_eq!(depths.columns, ["1", "2", "4", "8", "16", "32", "64"]);
+    assert!(depths.rows[1].what.starts_with("p99"));
+    assert!(depths.rows[1].figures.is_sorted_by(|a, b| a < b));
     assert_eq!(run.noise.spread, 0.0, "virtual time has no noise");
 }
 
@@ -88,12 +90,12 @@ fn a_larger_au_gives_the_old_way_some_of_its_prefetch_back() {
 #[test]
 fn options_that_will_not_do_are_named() {
     for (options, name) in [
-        (Options { file_bytes: 1 << 20, ..small() }, "file size 1048576"),
-        (Options { au_size: 3 << 20, ..small() }, "AU size 3145728"),
-        (Options { rounds: 0, ..small() }, "rounds 0"),
-        (Options { random_reads: 0, ..small() }, "random reads 0"),
+        (Options { file_bytes: 1 << 20, ..small() }, "--size 1048576"),
+        (Options { au_size: 3 << 20, ..small() }, "--au-size 3145728"),
+        (Options { rounds: 0, ..small() }, "--rounds 0"),
+        (Options { random_reads: 0, ..small() }, "--random-reads 0"),
     ] {
-        let error = multi_disk::model(FC_LUN_2006, &options).unwrap_err();
+        let error = multi_disk::model(FC_LUN_2006, &options, &Control::quiet()).unwrap_err();
         assert!(matches!(error, LabError::Option { .. }) && error.to_string().contains(name));
     }
 }

@@ -1,0 +1,196 @@
+//! What the command line needs to know of an experiment.
+//!
+//! To add one: a module with a type that is an [`Experiment`], and a line in [`ALL`]. Its options
+//! are words here ([`OptionSpec`]) and become options of `cellar lab run NAME`; it gets them back as
+//! [`Words`], makes its figures with whatever [`Request`] hands it, and returns a [`Run`]. Keeping,
+//! showing and comparing runs is done for all alike from the fields of [`Run`]: `arms` are the main
+//! table (any number of [`Run::layouts`]), `tables` what is beside it, `raw` every measurement,
+//! `finding` the answer in words. A ratio inside the A/A spread gets
+//! [`Verdict::NotDistinguishable`](crate::Verdict) from [`verdict`](crate::verdict).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::control::Control;
+use crate::error::LabError;
+use crate::run::{Head, Run};
+
+/// Every experiment.
+pub const ALL: &[&dyn Experiment] = &[
+    &crate::multi_disk::MultiDisk,
+    #[cfg(feature = "real")]
+    &crate::io_modes::IoModes,
+];
+
+/// The experiment of this name.
+pub fn find(name: &str) -> Option<&'static dyn Experiment> {
+    ALL.iter().copied().find(|e| e.name() == name)
+}
+
+/// An option of an experiment: `--name VALUE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionSpec {
+    /// Without the dashes.
+    pub name: &'static str,
+    /// What stands for its value in the help: `SIZE`.
+    pub value: &'static str,
+    /// What it does, for the help, with the allowed values.
+    pub help: &'static str,
+    /// What holds where it is left out; in the help too.
+    pub default: &'static str,
+}
+
+/// A question about disks, and how it is answered.
+pub trait Experiment: Sync {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// The question, in one line.
+    fn question(&self) -> &'static str;
+
+    /// Command lines for the end of its help, each of two blanks, a command and what it does.
+    fn examples(&self) -> &'static str;
+
+    /// Its own options.
+    fn options(&self) -> &'static [OptionSpec];
+
+    /// Measures, and says what was found. [`LabError::Option`] before anything is touched where an
+    /// option will not do.
+    ///
+    /// # Errors
+    /// An option that will not do, a disk that fails, bytes that are not what was written.
+    fn run(&self, request: &Request<'_>) -> Result<Run, LabError>;
+}
+
+/// What was asked for, as words: kept with a run, so that the same can be asked for again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// Options of the experiment that were given, by name.
+    pub options: BTreeMap<String, String>,
+    /// `--disks`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<PathBuf>,
+    /// `--dir`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dir: Option<PathBuf>,
+}
+
+/// What an experiment is run with.
+pub struct Request<'a> {
+    /// What was asked for.
+    pub asked: Asked,
+    /// When, where, of which source.
+    pub head: Head,
+    /// Who is told how far it is, and may stop it.
+    pub control: Control<'a>,
+    /// The disks of `--disks`, looked at: what is on them may be lost. Empty without them.
+    #[cfg(feature = "real")]
+    pub disks: Vec<crate::place::given::Given>,
+    /// Disks, time and tasks of this machine.
+    #[cfg(feature = "real")]
+    pub runtime: &'a cellar_io::real::Runtime,
+}
+
+impl Request<'_> {
+    /// The options in words.
+    pub fn words(&self) -> Words<'_> {
+        Words(&self.asked.options)
+    }
+}
+
+/// Options in words, to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct Words<'a>(pub &'a BTreeMap<String, String>);
+
+impl Words<'_> {
+    /// The word of an option, if it was given.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// A whole number.
+    ///
+    /// # Errors
+    /// It is none; `allowed` says what would do.
+    pub fn number(
+        &self,
+        name: &'static str,
+        default: u64,
+        allowed: &'static str,
+    ) -> Result<u64, LabError> {
+        self.parsed(name, default, allowed, |text| text.parse().ok())
+    }
+
+    /// A size: `64M`, `1G`, `8192`, in units of 1024.
+    ///
+    /// # Errors
+    /// It is none; `allowed` says what would do.
+    pub fn size(
+        &self,
+        name: &'static str,
+        default: u64,
+        allowed: &'static str,
+    ) -> Result<u64, LabError> {
+        self.parsed(name, default, allowed, parse_size)
+    }
+
+    /// What `read` makes of it, `default` where it was not given.
+    ///
+    /// # Errors
+    /// `read` makes nothing of it; `allowed` says what would do.
+    pub fn parsed<T>(
+        &self,
+        name: &'static str,
+        default: T,
+        allowed: &'static str,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, LabError> {
+        let Some(text) = self.get(name) else { return Ok(default) };
+        read(text.trim()).ok_or_else(|| LabError::Option { name, value: text.to_owned(), allowed })
+    }
+}
+
+/// Bytes of a size in words.
+fn parse_size(text: &str) -> Option<u64> {
+    let text = text.trim_end_matches(['b', 'B']);
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(split);
+    let shift = match unit.trim().to_ascii_uppercase().as_str() {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_and_others_refused() {
+        assert_eq!(parse_size("64M"), Some(64 << 20));
+        assert_eq!(parse_size("1 GB"), Some(1 << 30));
+        assert_eq!(parse_size("512"), Some(512));
+        for bad in ["", "M", "1X", "-1", "99999999T"] {
+            assert_eq!(parse_size(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_and_options_are_told_apart() {
+        for (i, one) in ALL.iter().enumerate() {
+            assert!(ALL[..i].iter().all(|other| other.name() != one.name()));
+            for (j, option) in one.options().iter().enumerate() {
+                assert!(one.options()[..j].iter().all(|o| o.name != option.name));
+                assert!(!["dir", "disks", "erase", "like", "json", "html"].contains(&option.name));
+            }
+        }
+        assert!(find("nosuch").is_none());
+    }
+}

@@ -1,0 +1,354 @@
+//! From raw rows to arms, tables and noise.
+
+use std::collections::BTreeMap;
+
+use super::job::{ASSUMED, ROWS};
+use super::setting::{LAYOUTS, NAMES};
+use super::work::{BATCH, BLOCK};
+use super::{Measured, NAME, Options, QUESTION, words};
+use crate::run::{Arm, Head, Noise, Raw, Run, Table, TableRow, Verdict, settings_hash, verdict};
+use crate::run::{Column, Figures};
+
+/// What a figure is of: load, name of the arm, `disk_asynch_io`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct At<'a> {
+    pub load: &'a str,
+    pub name: &'a str,
+    pub layout: &'a str,
+}
+
+/// What a load is, for people.
+pub(super) struct LoadWords {
+    /// The short form, before the setting.
+    pub what: String,
+    /// What is counted.
+    pub unit: String,
+}
+
+pub(super) fn load_words(load: &str) -> LoadWords {
+    let (what, unit) = match load.split_once('-') {
+        Some(("log", bytes)) => (format!("log {bytes} B"), "durable log writes/s"),
+        _ if load == "job" => ("the job".to_owned(), "s of I/O alone"),
+        _ if load == "group" => ("in a group".to_owned(), "durable writes in group/s"),
+        _ => ("8 KB batches".to_owned(), "durable 8 KB writes/s"),
+    };
+    LoadWords { what, unit: unit.to_owned() }
+}
+
+/// Rows, to be asked.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a>(pub &'a [Raw]);
+
+impl<'a> Rows<'a> {
+    /// Load and name of a row; a second measurement has a name with a mark.
+    fn place(row: &'a Raw) -> At<'a> {
+        // `log-512-setall`: the load ends before the name of a setting.
+        let cut = |name: &str| row.arm.trim_end_matches('\'').strip_suffix(name)?.strip_suffix('-');
+        let load = NAMES.iter().find_map(|(name, _)| cut(name)).unwrap_or("");
+        let name = row.arm.get(load.len() + 1..).unwrap_or("");
+        At { load, name, layout: &row.layout }
+    }
+
+    /// Loads in the order in which they were measured.
+    pub(super) fn loads(self) -> Vec<&'a str> {
+        let mut loads = Vec::new();
+        for row in self.0 {
+            let load = Rows::place(row).load;
+            if !loads.contains(&load) {
+                loads.push(load);
+            }
+        }
+        loads
+    }
+
+    fn at(self, at: At<'a>) -> impl Iterator<Item = &'a Raw> {
+        self.0.iter().filter(move |row| Rows::place(row) == at)
+    }
+
+    /// A figure of each round.
+    fn each(self, at: At<'a>, figure: impl Fn(&Raw) -> Option<f64>) -> Vec<f64> {
+        self.at(at).filter_map(figure).collect()
+    }
+
+    /// The median of a figure over the rounds.
+    pub(super) fn median(self, at: At<'a>, figure: impl Fn(&Raw) -> Option<f64>) -> Option<f64> {
+        middle(self.each(at, figure))
+    }
+
+    /// What was used to reach the disk.
+    pub(super) fn in_force(self, at: At<'a>) -> Option<&'a str> {
+        self.note(at, "in force")
+    }
+
+    /// The same without the reasons: equal ways are the same thing.
+    pub(super) fn way(self, at: At<'a>) -> Option<&'a str> {
+        self.in_force(at)?.split(';').next()
+    }
+
+    /// What else was seen, in words.
+    pub(super) fn note(self, at: At<'a>, name: &str) -> Option<&'a str> {
+        self.at(at).next()?.notes.get(name).map(String::as_str)
+    }
+
+    /// Everything that was measured of a load, second measurements too.
+    fn places(self, load: &str) -> Vec<At<'a>> {
+        let mut places: Vec<At<'a>> =
+            self.0.iter().map(Rows::place).filter(|at| at.load == load).collect();
+        places.sort_unstable();
+        places.dedup();
+        places
+    }
+
+    /// How far medians of the same thing are apart: settings under which the file is reached in
+    /// the same way, and second measurements.
+    pub(super) fn noise(self, load: &str) -> Noise {
+        let mut noise = Noise::default();
+        let places = self.places(load);
+        for (i, one) in places.iter().enumerate() {
+            for other in &places[..i] {
+                let way = |at: &At<'a>| self.way(*at);
+                let (Some(a), Some(b)) = (self.median(*one, speed), self.median(*other, speed))
+                else {
+                    continue;
+                };
+                if way(one).is_some() && way(one) == way(other) {
+                    noise.pairs += 1;
+                    noise.spread = noise.spread.max(a.max(b) / a.min(b) - 1.0);
+                }
+            }
+        }
+        noise
+    }
+
+    /// Speeds of a setting and of all that reach the file in the same way, sorted: equal runs tell
+    /// more together.
+    fn pooled(self, at: At<'a>) -> Vec<f64> {
+        let Some(way) = self.way(at) else { return Vec::new() };
+        let equal = self.places(at.load).into_iter().filter(|other| self.way(*other) == Some(way));
+        let mut speeds: Vec<f64> = equal.flat_map(|other| self.each(other, speed)).collect();
+        speeds.sort_by(f64::total_cmp);
+        speeds
+    }
+
+    /// How many times as fast as `none` a setting is, each taken with its equals, and what that
+    /// says: nothing within the noise, nor where the middle halves of both overlap.
+    pub(super) fn times_none(self, at: At<'a>) -> Option<(f64, Verdict)> {
+        let none = self.pooled(At { name: "none", layout: LAYOUTS[0], ..at });
+        let this = self.pooled(at);
+        let times = middle(this.clone())? / middle(none.clone())?;
+        let told = verdict(times.max(1.0 / times), self.noise(at.load).spread);
+        let ((low, high), (none_low, none_high)) = (middle_half(&this)?, middle_half(&none)?);
+        let apart = low > none_high || high < none_low;
+        let told = match (told, apart) {
+            (Verdict::NotDistinguishable, _) | (_, false) => Verdict::NotDistinguishable,
+            _ if times > 1.0 => Verdict::Faster,
+            _ => Verdict::Slower,
+        };
+        Some((times, told))
+    }
+
+    /// Largest difference between rounds, as a part of the median.
+    fn spread(self, at: At<'a>) -> f64 {
+        let values = self.each(at, speed);
+        let (low, high) =
+            values.iter().fold((f64::MAX, 0.0_f64), |(l, h), v| (l.min(*v), h.max(*v)));
+        self.median(at, speed).map_or(0.0, |middle| (high - low) / middle.max(f64::MIN_POSITIVE))
+    }
+}
+
+/// The median.
+fn middle(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    match values.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(values[half]),
+        _ => Some(f64::midpoint(values[half - 1], values[half])),
+    }
+}
+
+/// Between which values the middle half of sorted ones lies, at the least.
+fn middle_half(sorted: &[f64]) -> Option<(f64, f64)> {
+    let last = sorted.len().checked_sub(1)?;
+    Some((sorted[last / 4], sorted[(3 * last).div_ceil(4)]))
+}
+
+/// A counted figure.
+pub(super) fn figure(row: &Raw, name: &str) -> Option<f64> {
+    row.figures.get(name).copied()
+}
+
+/// Durable writes a second.
+fn speed(row: &Raw) -> Option<f64> {
+    Some(figure(row, "writes")? * 1e9 / figure(row, "durable_ns")?.max(1.0))
+}
+
+/// Seconds until all was durable.
+pub(super) fn seconds(row: &Raw) -> Option<f64> {
+    figure(row, "durable_ns").map(|ns| ns / 1e9)
+}
+
+/// One figure by another.
+fn per(row: &Raw, name: &str, of: &str, scale: f64) -> Option<f64> {
+    Some(figure(row, name)? * scale / figure(row, of)?.max(1.0))
+}
+
+/// Puts what was measured beside what was published.
+pub fn report(head: Head, options: &Options, measured: &Measured) -> Run {
+    let rows = Rows(&measured.raw);
+    let loads = rows.loads();
+    let noises: Vec<Noise> = loads.iter().map(|load| rows.noise(load)).collect();
+    let settings = settings(options);
+    let rounds = match options.rounds {
+        1 => "one round".to_owned(),
+        n => format!("{n} rounds interleaved in rotated order, medians"),
+    };
+    let machine = words::machine(&head.machine, measured.load);
+    Run {
+        experiment: NAME.to_owned(),
+        question: QUESTION.to_owned(),
+        source: "\"disk_asynch_io and filesystemio_options in oracle\", 2022".to_owned(),
+        head,
+        disks: [("here".to_owned(), measured.words.clone())].into(),
+        heads: vec![("Machine".to_owned(), machine)],
+        settings_hash: settings_hash(&settings),
+        settings,
+        method: format!(
+            "The file is opened as an instance with these parameters opens it; columns true and \
+             false: disk_asynch_io. A batch is {BATCH} writes handed over at once, then a flush; a \
+             write of the log is durable when it returns. Pages of the file dropped before each; \
+             {rounds}; ratio: times as fast as none, each together with its equals"
+        ),
+        details: words::details(measured),
+        layouts: LAYOUTS.map(str::to_owned).to_vec(),
+        ratio: "times as fast as none, each with its equals; disk_asynch_io true".to_owned(),
+        arms: loads.iter().flat_map(|load| arms(rows, load, options)).collect(),
+        tables: loads.iter().map(|load| table(rows, load, options)).collect(),
+        noise: Noise {
+            pairs: noises.iter().map(|n| n.pairs).sum(),
+            spread: noises.iter().map(|n| n.spread).fold(0.0, f64::max),
+        },
+        finding: words::finding(rows, options),
+        remarks: words::remarks(rows, measured, options),
+        raw: measured.raw.clone(),
+        ..Run::default()
+    }
+}
+
+fn arms(rows: Rows<'_>, load: &str, options: &Options) -> Vec<Arm> {
+    let words = load_words(load);
+    let shown = if load == "job" { seconds } else { speed };
+    let arm = |(name, published): (&str, Option<f64>)| {
+        let ats = LAYOUTS.map(|layout| At { load, name, layout });
+        let times = (name != "none").then(|| rows.times_none(ats[0])).flatten();
+        let published = published.filter(|_| load == "job" && options.rows == ROWS);
+        Arm {
+            name: format!("{load}-{name}"),
+            what: format!("{}, {}", words.what, name.replace("-libaio", " libaio")),
+            unit: words.unit.clone(),
+            published: published.map(|seconds| vec![Some(seconds), None]),
+            here: Some(ats.map(|at| rows.median(at, shown)).to_vec()),
+            ratio: times.map(|(times, _)| times),
+            spread: ats.map(|at| rows.spread(at)).into_iter().fold(0.0, f64::max),
+            verdict: times.map_or(Verdict::NotDistinguishable, |(_, told)| told),
+            ..Arm::default()
+        }
+    };
+    NAMES.into_iter().map(arm).collect()
+}
+
+type Figure = fn(&Raw) -> Option<f64>;
+
+const BATCHES: [(&str, Figure); 10] = [
+    ("writes/s until returned", |r| per(r, "writes", "sent_ns", 1e9)),
+    ("writes/s until durable", speed),
+    ("p50 of a batch, ms", |r| figure(r, "p50_ns").map(|ns| ns / 1e6)),
+    ("p99 of a batch, ms", |r| figure(r, "p99_ns").map(|ns| ns / 1e6)),
+    ("CPU a write, us", |r| per(r, "cpu_ns", "writes", 1e-3)),
+    ("thread switches a write", |r| per(r, "context_switches", "writes", 1.0)),
+    ("system calls a write", |r| {
+        calls(r).map(|calls| calls / figure(r, "strace_writes").unwrap_or(1.0))
+    }),
+    ("pages left in the cache", |r| figure(r, "cached_pages")),
+    ("device writes a write", |r| per(r, "device_writes", "writes", 1.0)),
+    ("device flushes a batch", |r| per(r, "device_flushes", "writes", BATCH as f64)),
+];
+
+const LOG: [(&str, Figure); 8] = [
+    ("p50 of a write, us", |r| figure(r, "p50_ns").map(|ns| ns / 1e3)),
+    ("p99 of a write, us", |r| figure(r, "p99_ns").map(|ns| ns / 1e3)),
+    ("CPU a write, us", |r| per(r, "cpu_ns", "writes", 1e-3)),
+    ("thread switches a write", |r| per(r, "context_switches", "writes", 1.0)),
+    ("pages left in the cache", |r| figure(r, "cached_pages")),
+    ("device reads a write", |r| per(r, "device_reads", "writes", 1.0)),
+    ("device writes a write", |r| per(r, "device_writes", "writes", 1.0)),
+    ("device flushes a write", |r| per(r, "device_flushes", "writes", 1.0)),
+];
+
+const JOB: [(&str, Figure); 5] = [
+    ("s until returned", |r| figure(r, "sent_ns").map(|ns| ns / 1e9)),
+    ("s until durable", seconds),
+    ("MB/s", |r| per(r, "bytes", "durable_ns", 1e3)),
+    ("s of CPU", |r| figure(r, "cpu_ns").map(|ns| ns / 1e9)),
+    ("pages left in the cache", |r| figure(r, "cached_pages")),
+];
+
+/// Calls of the traced writes, without those that only wait.
+fn calls(row: &Raw) -> Option<f64> {
+    figure(row, "strace_writes")?;
+    let counted = row.figures.iter().filter_map(|(name, count)| {
+        let call = name.strip_prefix("strace_")?;
+        (!["writes", "futex"].contains(&call)).then_some(*count)
+    });
+    Some(counted.sum())
+}
+
+/// What the kernel showed, where `disk_asynch_io` is true.
+fn table(rows: Rows<'_>, load: &str, options: &Options) -> Table {
+    let figures: &[(&str, Figure)] = match load {
+        "batch" | "group" => &BATCHES,
+        "job" => &JOB,
+        _ => &LOG,
+    };
+    let ats = NAMES.map(|(name, _)| At { load, name, layout: LAYOUTS[0] });
+    let row = |(what, figure): &(&str, Figure)| TableRow {
+        what: (*what).to_owned(),
+        figures: ats.map(|at| rows.median(at, figure)).to_vec(),
+    };
+    let mut lines: Vec<TableRow> = figures.iter().map(row).collect();
+    if load == "job" && options.rows == ROWS {
+        let part = |i: usize| Some(100.0 * rows.median(ats[i], seconds)? / NAMES[i].1?);
+        let figures: Figures = (0..NAMES.len()).map(part).collect();
+        lines.push(TableRow { what: "% of what was published".to_owned(), figures });
+    }
+    Table {
+        column: Column::Here,
+        head: load_words(load).what,
+        columns: NAMES.map(|(name, _)| column(name)).to_vec(),
+        rows: lines,
+        plot: false,
+    }
+}
+
+/// What a setting is called over a narrow column.
+fn column(name: &str) -> String {
+    match name.split_once('-') {
+        Some(_) => "+libaio".to_owned(),
+        None => name.to_owned(),
+    }
+}
+
+fn settings(options: &Options) -> BTreeMap<String, String> {
+    [
+        ("file", format!("{} MB", options.file_bytes >> 20)),
+        ("batches", options.batches.to_string()),
+        ("batch", format!("{BATCH} blocks of {BLOCK}")),
+        ("log_writes", options.log_writes.to_string()),
+        ("rows", options.rows.to_string()),
+        ("assumed", ASSUMED.to_owned()),
+        ("caches", "pages of the file dropped before each measurement".to_owned()),
+        ("rounds", options.rounds.to_string()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
+}

@@ -1,0 +1,253 @@
+//! What may be set, and which layouts there are.
+
+use crate::error::LabError;
+use crate::experiment::{OptionSpec, Words};
+use crate::load::{SPARE, STEP, Slot};
+use crate::preset::{self, Preset};
+
+/// How the file lies on the disks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// A group on the first disk.
+    One,
+    /// A group on both disks.
+    Two,
+    /// A group on each disk, with half of the data; both are read at the same time.
+    Each,
+    /// A group on two parts of the first disk.
+    Same,
+}
+
+impl Layout {
+    const ALL: [(&'static str, Layout); 4] = [
+        ("one", Layout::One),
+        ("two", Layout::Two),
+        ("each", Layout::Each),
+        ("same", Layout::Same),
+    ];
+
+    /// As `--layout` has it.
+    pub fn word(self) -> &'static str {
+        Layout::ALL.iter().find(|(_, layout)| *layout == self).map_or("", |(word, _)| word)
+    }
+
+    /// As a report has it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Layout::One => "1 disk",
+            Layout::Two => "2 disks",
+            Layout::Each => "each",
+            Layout::Same => "same",
+        }
+    }
+
+    /// What it is, where its name does not tell.
+    pub(super) fn words(self) -> Option<&'static str> {
+        match self {
+            Layout::One | Layout::Two => None,
+            Layout::Each => Some("each: a group on each of two disks, both read at the same time"),
+            Layout::Same => Some("same: a group on two parts of one disk, as on two LUNs of it"),
+        }
+    }
+
+    /// The disks of each group.
+    fn groups(self) -> &'static [&'static [usize]] {
+        match self {
+            Layout::One => &[&[0]],
+            Layout::Two => &[&[0, 1]],
+            Layout::Each => &[&[0], &[1]],
+            Layout::Same => &[&[0, 0]],
+        }
+    }
+
+    fn read(text: &str) -> Option<Vec<Layout>> {
+        let one = |word: &str| {
+            let word = word.trim();
+            Layout::ALL.iter().find(|(name, _)| *name == word).map(|(_, layout)| *layout)
+        };
+        let layouts: Vec<Layout> = text.split(',').map(one).collect::<Option<_>>()?;
+        let twice = layouts.iter().enumerate().any(|(i, l)| layouts[..i].contains(l));
+        (!twice).then_some(layouts)
+    }
+}
+
+/// What may be set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How the file lies on the disks; the first is what others are compared with.
+    pub layouts: Vec<Layout>,
+    /// Bytes of the file: a multiple of 16 MiB, at least 64 MiB.
+    pub file_bytes: u64,
+    /// AU of the groups in bytes: a power of two from 1 to 64 MiB.
+    pub au_size: u64,
+    /// Rounds, interleaved; medians are reported.
+    pub rounds: u32,
+    /// Random reads for each in flight.
+    pub random_reads: u64,
+    /// Decides the places of random reads.
+    pub seed: u64,
+    /// The disk model.
+    pub preset: Preset,
+}
+
+const LAYOUT: &str = "one, two, each, same, each once, with commas between";
+const SIZE: &str = "a multiple of 16 MiB, at least 64 MiB";
+const AU_SIZE: &str = "1M, 2M, 4M, 8M, 16M, 32M or 64M";
+const ROUNDS: &str = "1 to 1000";
+const SEED: &str = "a number";
+const PRESET: &str = "fc-lun-2006";
+
+const fn option(
+    name: &'static str,
+    value: &'static str,
+    default: &'static str,
+    help: &'static str,
+) -> OptionSpec {
+    OptionSpec { name, value, help, default }
+}
+
+pub(super) const SPECS: &[OptionSpec] = &[
+    option(
+        "layout",
+        "LIST",
+        "one,two",
+        "one (first disk), two (both), each (a group per disk), same (two parts of one)",
+    ),
+    option("size", "SIZE", "512M", "The file that is read: a multiple of 16M"),
+    option("au-size", "SIZE", "1M", "The allocation unit: 1M to 64M"),
+    option("rounds", "N", "5; of a model alone 1", "Rounds, interleaved; medians are shown"),
+    option("seed", "N", "4", "Decides the places of random reads"),
+    option("preset", "NAME", "fc-lun-2006", "The disk model"),
+];
+
+impl Default for Options {
+    /// One disk and two, 512 MiB, AU 1 MiB as in 2006, 1 round (a model gives the same each time).
+    fn default() -> Options {
+        Options {
+            layouts: vec![Layout::One, Layout::Two],
+            file_bytes: 512 << 20,
+            au_size: 1 << 20,
+            rounds: 1,
+            random_reads: 200,
+            seed: 4,
+            preset: preset::FC_LUN_2006,
+        }
+    }
+}
+
+impl Options {
+    /// As the default, for disks that are here: 5 rounds.
+    pub fn here() -> Options {
+        Options { rounds: 5, ..Options::default() }
+    }
+
+    pub(super) fn read(words: Words<'_>, here: bool) -> Result<Options, LabError> {
+        let base = if here { Options::here() } else { Options::default() };
+        let rounds = words.number("rounds", u64::from(base.rounds), ROUNDS)?;
+        let find = |name: &str| preset::ALL.iter().copied().find(|p| p.name == name);
+        let options = Options {
+            layouts: words.parsed("layout", base.layouts, LAYOUT, Layout::read)?,
+            file_bytes: words.size("size", base.file_bytes, SIZE)?,
+            au_size: words.size("au-size", base.au_size, AU_SIZE)?,
+            rounds: u32::try_from(rounds).unwrap_or(u32::MAX),
+            random_reads: base.random_reads,
+            seed: words.number("seed", base.seed, SEED)?,
+            preset: words.parsed("preset", base.preset, PRESET, find)?,
+        };
+        options.check()?;
+        Ok(options)
+    }
+
+    pub(super) fn check(&self) -> Result<(), LabError> {
+        let refuse = |name, value: String, allowed| Err(LabError::Option { name, value, allowed });
+        if self.layouts.is_empty() {
+            return refuse("layout", "\"\"".to_owned(), LAYOUT);
+        }
+        // Eight scans of a half are whole reads of 1 MiB.
+        if self.file_bytes < 64 << 20 || !self.file_bytes.is_multiple_of(16 << 20) {
+            return refuse("size", self.file_bytes.to_string(), SIZE);
+        }
+        if !self.au_size.is_power_of_two() || !(1 << 20..=64 << 20).contains(&self.au_size) {
+            return refuse("au-size", self.au_size.to_string(), AU_SIZE);
+        }
+        if !(1..=1000).contains(&self.rounds) {
+            return refuse("rounds", self.rounds.to_string(), ROUNDS);
+        }
+        if !(1..=1_000_000).contains(&self.random_reads) {
+            return refuse("random-reads", self.random_reads.to_string(), "1 to 1000000");
+        }
+        Ok(())
+    }
+
+    /// What the figures of an arm are compared as: two layouts, what is compared in words, and what
+    /// each of the two is called.
+    pub(super) fn compared(&self) -> Option<Compared> {
+        let at = |layout| self.layouts.iter().position(|l| *l == layout);
+        if let (Some(one), Some(two)) = (at(Layout::One), at(Layout::Two)) {
+            return Some(Compared { base: one, other: two });
+        }
+        (self.layouts.len() > 1).then(|| Compared { base: 0, other: self.layouts.len() - 1 })
+    }
+
+    /// Where each layout lies on the disks, and how many bytes of each disk are needed.
+    pub(super) fn plan(&self) -> (Vec<Vec<Vec<Slot>>>, Vec<u64>) {
+        let mut needed: Vec<u64> = Vec::new();
+        let mut place = |disk: usize, size: u64| {
+            needed.resize(needed.len().max(disk + 1), 0);
+            let start = needed[disk];
+            needed[disk] += size;
+            Slot { disk, start, size }
+        };
+        let mut all = Vec::new();
+        for layout in &self.layouts {
+            let groups = layout.groups();
+            let parts = groups.iter().map(|g| g.len()).sum::<usize>() as u64;
+            let size = self.file_bytes / parts + SPARE + 8 * self.au_size;
+            let size = size.next_multiple_of(self.au_size.max(STEP));
+            let slots = |disks: &&[usize]| disks.iter().map(|d| place(*d, size)).collect();
+            all.push(groups.iter().map(slots).collect());
+        }
+        (all, needed)
+    }
+}
+
+/// Two layouts, by their places in [`Options::layouts`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Compared {
+    pub(super) base: usize,
+    pub(super) other: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_lie_apart_on_the_disks_that_they_need() {
+        let options = Options {
+            layouts: vec![Layout::One, Layout::Two, Layout::Each, Layout::Same],
+            ..Options::default()
+        };
+        let (plan, needed) = options.plan();
+        let mut slots: Vec<Slot> = plan.into_iter().flatten().flatten().collect();
+        assert_eq!(slots.len(), 7);
+        slots.sort_by_key(|s| (s.disk, s.start));
+        for pair in slots.windows(2).filter(|p| p[0].disk == p[1].disk) {
+            assert!(pair[0].start + pair[0].size <= pair[1].start, "{pair:?}");
+        }
+        assert!(slots.iter().all(|s| s.start + s.size <= needed[s.disk]));
+        let alone = Options { layouts: vec![Layout::One, Layout::Same], ..Options::default() };
+        assert_eq!(alone.plan().1.len(), 1, "one disk is enough");
+    }
+
+    #[test]
+    fn layouts_are_read_and_others_refused() {
+        assert_eq!(Layout::read("one, same"), Some(vec![Layout::One, Layout::Same]));
+        for bad in ["", "three", "one,one", "one,"] {
+            assert_eq!(Layout::read(bad), None, "{bad}");
+        }
+        for (_, layout) in Layout::ALL {
+            assert_eq!(Layout::read(layout.word()), Some(vec![layout]));
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What the kernel counts of a block device, and how fast its link is.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// What the kernel handed to a block device between two looks (`/sys/class/block/*/stat`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceUse {
+    /// The kernel's name of it: `sda`.
+    pub name: String,
+    /// Reads that it did.
+    pub reads: u64,
+    /// Reads that were merged with others before.
+    pub merges: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Writes that it did.
+    pub writes: u64,
+    /// Milliseconds with at least one request.
+    pub busy_ms: u64,
+}
+
+impl DeviceUse {
+    /// What was counted so far; `None` where the kernel does not tell.
+    pub(crate) fn now(name: &str) -> Option<DeviceUse> {
+        let text = std::fs::read_to_string(format!("/sys/class/block/{name}/stat")).ok()?;
+        DeviceUse::parse(name, &text)
+    }
+
+    fn parse(name: &str, text: &str) -> Option<DeviceUse> {
+        let fields: Vec<u64> = text.split_whitespace().filter_map(|f| f.parse().ok()).collect();
+        let &[reads, merges, sectors, _, writes, _, _, _, _, busy_ms, ..] = &fields[..] else {
+            return None;
+        };
+        // Always of 512 bytes here, whatever the sectors of the disk.
+        let bytes = sectors.saturating_mul(512);
+        Some(DeviceUse { name: name.to_owned(), reads, merges, bytes, writes, busy_ms })
+    }
+
+    /// What was counted since `before`.
+    pub(crate) fn since(&self, before: &DeviceUse) -> DeviceUse {
+        DeviceUse {
+            name: self.name.clone(),
+            reads: self.reads.saturating_sub(before.reads),
+            merges: self.merges.saturating_sub(before.merges),
+            bytes: self.bytes.saturating_sub(before.bytes),
+            writes: self.writes.saturating_sub(before.writes),
+            busy_ms: self.busy_ms.saturating_sub(before.busy_ms),
+        }
+    }
+}
+
+/// Bytes a second of the PCIe link of a function in `/sys`; `None` where it has none or says
+/// nothing of it.
+#[cfg(feature = "real")]
+pub(crate) fn link_bytes(function: &Path) -> Option<u64> {
+    let word = |name| std::fs::read_to_string(function.join(name)).ok();
+    of_link(&word("current_link_speed")?, &word("current_link_width")?)
+}
+
+/// `8.0 GT/s PCIe` on so many lanes.
+fn of_link(speed: &str, width: &str) -> Option<u64> {
+    let transfers: f64 = speed.split_whitespace().next()?.parse().ok()?;
+    let lanes: f64 = width.trim().parse().ok()?;
+    // Until 5 GT/s 8 bits travel as 10, later 128 as 130.
+    let coded = if transfers <= 5.0 { 0.8 } else { 128.0 / 130.0 };
+    let bytes = transfers * 1e9 * coded * lanes / 8.0;
+    (bytes > 0.0).then_some(bytes as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read_by_their_places() {
+        let line = "  1200 30 2048 55 7 0 56 1 0 44 60 0 0 0 0 0 0\n";
+        let before = DeviceUse::parse("sda", line).unwrap();
+        assert_eq!((before.reads, before.merges, before.bytes), (1200, 30, 1 << 20));
+        assert_eq!((before.writes, before.busy_ms), (7, 44));
+        let after = DeviceUse { reads: 1300, bytes: 3 << 20, ..before.clone() };
+        assert_eq!((after.since(&before).reads, after.since(&before).bytes), (100, 2 << 20));
+        assert_eq!(DeviceUse::parse("sda", "1 2 3"), None);
+    }
+
+    #[test]
+    fn a_link_is_as_fast_as_its_lanes() {
+        assert_eq!(of_link("8.0 GT/s PCIe\n", "4\n"), Some(3_938_461_538));
+        assert_eq!(of_link("2.5 GT/s PCIe", "1"), Some(250_000_000));
+        assert_eq!(of_link("Unknown", "0"), None);
+    }
+}

@@ -1,0 +1,179 @@
+//! Disks that somebody named: what they are, and whether the lab may write to them.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use cellar_diskgroup::on_disk::label::is_label;
+use cellar_io::real::{DiskFacts, probe};
+
+use super::counters::link_bytes;
+use crate::error::LabError;
+
+/// A disk that may be written to.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// As it was named.
+    pub path: PathBuf,
+    pub(crate) facts: DiskFacts,
+    /// The kernel's name of the device that it is, or that its file is on.
+    pub(crate) block: Option<String>,
+    /// The device that moves its bytes in the end: behind a loop device the one below its file.
+    pub(crate) bottom: Option<String>,
+    pub(crate) is_file: bool,
+}
+
+impl Given {
+    /// What is known of a path, used or not.
+    pub(crate) fn look(path: &Path) -> Result<Given, LabError> {
+        let facts = probe(path, &[])?;
+        let is_file = !std::fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
+        let real = if is_file { facts.below.clone() } else { std::fs::canonicalize(path).ok() };
+        let block = real.as_deref().and_then(last);
+        let bottom = block.as_deref().map(bottom_of);
+        Ok(Given { path: path.to_owned(), facts, block, bottom, is_file })
+    }
+
+    /// Bytes a second of the link that it hangs on, if that is a PCIe link that says so.
+    pub(crate) fn link(&self) -> Option<u64> {
+        self.facts.path_to_disk.as_deref().and_then(link_bytes)
+    }
+
+    /// Bytes that fit: a multiple of 4096.
+    pub(crate) fn size(&self) -> u64 {
+        self.facts.size - self.facts.size % 4096
+    }
+
+    /// Whether so many bytes fit.
+    ///
+    /// # Errors
+    /// They do not.
+    pub(crate) fn holds(&self, needed: u64) -> Result<(), LabError> {
+        match self.size() >= needed {
+            true => Ok(()),
+            false => Err(LabError::Small { path: self.path.clone(), size: self.size(), needed }),
+        }
+    }
+
+    /// What uses it, in words; that no serial number helps against.
+    fn users(&self) -> Vec<String> {
+        let facts = &self.facts;
+        let mut users: Vec<String> =
+            facts.mounts.iter().map(|point| format!("mounted on {}", point.display())).collect();
+        if facts.swap {
+            users.push("used for swap".to_owned());
+        }
+        if !facts.holders.is_empty() {
+            users.push(format!("held by {}", facts.holders.join(", ")));
+        }
+        users
+    }
+
+    /// What is on it, in words.
+    fn content(&self) -> Result<Vec<String>, LabError> {
+        let facts = &self.facts;
+        let mut content = Vec::new();
+        if !facts.partitions.is_empty() {
+            content.push(format!("it has partitions {}", facts.partitions.join(", ")));
+        }
+        content.extend(facts.signature.map(|name| format!("it bears the mark of: {name}")));
+        let ends = ends(&self.path, facts.size)
+            .map_err(|source| LabError::Scratch { path: self.path.clone(), source })?;
+        if is_label(&ends) {
+            content.push("it is a disk of a Cellar group".to_owned());
+        } else if content.is_empty() && self.is_file && ends.iter().any(|byte| *byte != 0) {
+            content.push("its first or last MiB is not zeros".to_owned());
+        }
+        Ok(content)
+    }
+}
+
+/// Looks at disks that were named, before anything is written: `cellar init` takes the same ones.
+///
+/// # Errors
+/// A disk that is in use, that holds something and is not given up by its serial number in `erase`,
+/// that is named twice; a serial number of none of them.
+pub fn check(paths: &[PathBuf], erase: &[String]) -> Result<Vec<Given>, LabError> {
+    let disks = paths.iter().map(|p| Given::look(p)).collect::<Result<Vec<_>, _>>()?;
+    let serial = |disk: &Given| if disk.is_file { None } else { disk.facts.serial.clone() };
+    for (i, disk) in disks.iter().enumerate() {
+        let real = |d: &Given| std::fs::canonicalize(&d.path).ok();
+        if let Some(other) = disks[..i].iter().find(|other| real(other) == real(disk)) {
+            let (one, two) = (other.path.display(), disk.path.display());
+            return Err(LabError::Twice(format!("{one} and {two}")));
+        }
+    }
+    for given in erase {
+        if !disks.iter().any(|disk| serial(disk).as_ref() == Some(given)) {
+            let known: Vec<String> = disks.iter().filter_map(serial).collect();
+            return Err(LabError::Serial { given: given.clone(), known });
+        }
+    }
+    for disk in &disks {
+        let shown = disk.path.display();
+        let users = disk.users();
+        if !users.is_empty() {
+            return Err(LabError::Taken {
+                number: 15025,
+                text: format!("disk {shown} is in use: {}", users.join(", ")),
+                next: "release it first, or name another disk: cellar disks".to_owned(),
+            });
+        }
+        let content = disk.content()?;
+        if content.is_empty() || serial(disk).is_some_and(|s| erase.contains(&s)) {
+            continue;
+        }
+        let next = match serial(disk) {
+            Some(serial) => format!("name another disk; --erase {serial} gives up what is on this"),
+            None if disk.is_file => {
+                "name another file, or remove this one if nobody needs it; a new one is made with: \
+                 truncate -s 4G disk1"
+                    .to_owned()
+            }
+            None => format!(
+                "it has no serial number to give it up by; name another disk, or if nobody needs \
+                 what is on it: wipefs -a {shown}"
+            ),
+        };
+        let text = format!("disk {shown} is not empty: {}", content.join(", "));
+        return Err(LabError::Taken { number: 15033, text, next });
+    }
+    Ok(disks)
+}
+
+/// The first and the last MiB of a disk, one behind the other.
+fn ends(path: &Path, size: u64) -> std::io::Result<Vec<u8>> {
+    let mut file = std::fs::File::open(path)?;
+    let mut bytes = Vec::new();
+    file.by_ref().take(1 << 20).read_to_end(&mut bytes)?;
+    file.seek(SeekFrom::Start(size.saturating_sub(1 << 20)))?;
+    file.take(1 << 20).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn last(path: &Path) -> Option<String> {
+    Some(path.file_name()?.to_string_lossy().into_owned())
+}
+
+/// The whole disk that a block device lies on, through loop devices and the files below them.
+fn bottom_of(block: &str) -> String {
+    let mut name = block.to_owned();
+    // Loops over loops end soon; a ring of them is no reason to hang.
+    for _ in 0..8 {
+        let class = Path::new("/sys/class/block").join(&name);
+        let Ok(own) = std::fs::canonicalize(&class) else { break };
+        if own.join("partition").exists()
+            && let Some(disk) = own.parent().and_then(last)
+        {
+            name = disk;
+            continue;
+        }
+        let Ok(file) = std::fs::read_to_string(own.join("loop/backing_file")) else { break };
+        let below = probe(Path::new(file.trim()), &[]).ok().and_then(|f| f.below);
+        match below.as_deref().and_then(last) {
+            Some(below) => name = below,
+            None => break,
+        }
+    }
+    name
+}

@@ -1,0 +1,249 @@
+//! `cellar lab run`: words to a checked request, the experiment, then the run is told and kept.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use cellar_io::EnvExt;
+use cellar_io::real::Runtime;
+use cellar_lab::kept::Kept;
+use cellar_lab::place::given;
+use cellar_lab::{
+    Asked, Comparison, Control, Experiment, Head, LabError, Machine, Request, Run, experiment,
+};
+
+use super::super::fault::Fault;
+use super::super::output::{self, Format};
+use super::super::path;
+use super::super::progress::Progress;
+use super::words::Named;
+use super::{Files, clock};
+
+/// Arguments of `lab run`.
+#[derive(Debug, clap::Args)]
+#[command(
+    subcommand_value_name = "EXPERIMENT",
+    subcommand_help_heading = "Experiments",
+    after_help = "Examples:
+  cellar lab run multi-disk
+  cellar lab run multi-disk --dir /srv --html page.html
+  cellar lab run --like 3
+Each experiment has options of its own: cellar lab run multi-disk --help"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    named: Option<Named>,
+    /// Scratch files in this directory, removed afterwards
+    #[arg(long, value_name = "DIR", global = true, conflicts_with = "disks")]
+    dir: Option<PathBuf>,
+    /// Empty disks or files to measure: WHAT IS ON THEM IS LOST
+    #[arg(long, value_name = "PATH,..", value_delimiter = ',', global = true)]
+    disks: Vec<PathBuf>,
+    /// Give up what is on these disks: their serial numbers
+    #[arg(
+        long,
+        value_name = "SERIAL,..",
+        value_delimiter = ',',
+        global = true,
+        requires = "disks"
+    )]
+    erase: Vec<String>,
+    /// The settings of this kept run where none are given, and compared with it
+    #[arg(long, value_name = "RUN", global = true)]
+    like: Option<u64>,
+    #[command(flatten)]
+    files: Files,
+    /// For people or for a program
+    #[arg(long, value_enum, default_value_t, global = true)]
+    format: Format,
+}
+
+/// Of this build.
+const OPTIMIZATION: &str = env!("CELLAR_OPTIMIZATION");
+
+/// Runs `lab run`.
+///
+/// # Errors
+/// Wrong options and disks that may not be written, before anything is touched; what fails then.
+pub(super) fn run(args: Args, runtime: &Runtime) -> Result<(), Fault> {
+    if OPTIMIZATION == "0" {
+        return Err(Fault::usage(
+            "this is a debug build, whose figures say nothing: cargo run --release -- lab run",
+        ));
+    }
+    let like = args.like.map(|n| Ok::<_, Fault>((n, super::kept()?.load(n)?))).transpose()?;
+    let (found, asked) = asked(&args, like.as_ref().map(|(_, run)| run))?;
+    let disks = disks(&asked.disks, &args.erase)?;
+    if let Some(dir) = &asked.dir {
+        directory(dir)?;
+    }
+    for path in [&args.files.json, &args.files.html].into_iter().flatten() {
+        writable(path)?;
+    }
+    let bar = Bar::new(args.format == Format::Json);
+    let tell = |what: &str, done, total| bar.tell(what, done, total);
+    let request = Request {
+        asked,
+        head: head(runtime),
+        control: Control::new(&tell, stop_at_signal(runtime)),
+        disks,
+        runtime,
+    };
+    let ran = found.run(&request);
+    bar.finish();
+    let mut ran = ran?;
+    if let Some((number, before)) = &like {
+        ran.compared = Some(Comparison::new(&ran, before, *number));
+    }
+    // What was measured is told even where it cannot be kept.
+    let kept = super::kept().and_then(|kept| Ok((kept.keep(&ran)?, kept)));
+    args.files.write(&ran)?;
+    show(&args, &ran, kept)
+}
+
+fn show(args: &Args, ran: &Run, kept: Result<(u64, Kept), Fault>) -> Result<(), Fault> {
+    if args.format == Format::Json {
+        // With the digits that are kept.
+        let text = ran.to_json().map_err(LabError::from)?;
+        output::json(&Run::from_json(&text).map_err(LabError::from)?)?;
+        return kept.map(|(number, _)| output::notice(&format!("Kept as run {number}")));
+    }
+    let mut text = ran.to_text();
+    if let Ok((number, _)) = &kept {
+        text += &format!(
+            "Kept      run {number}.  cellar lab show {number} [--method | --html F];  lab run \
+             --like {number}\n"
+        );
+    }
+    output::text(&text)?;
+    kept.map(|_| ())
+}
+
+/// The experiment and what is asked of it: from the command line, else from the run that it shall
+/// be like.
+fn asked(args: &Args, like: Option<&Run>) -> Result<(&'static dyn Experiment, Asked), Fault> {
+    let named = args.named.clone();
+    let name = match (&named, like) {
+        (Some(named), Some(like)) if named.name != like.experiment => {
+            return Err(Fault::usage(format!(
+                "--like: that run is of {}, not of {}: name one of the same, or leave --like out",
+                like.experiment, named.name
+            )));
+        }
+        (Some(named), _) => named.name.clone(),
+        (None, Some(like)) => like.experiment.clone(),
+        (None, None) => {
+            let names: Vec<&str> = experiment::ALL.iter().map(|e| e.name()).collect();
+            return Err(Fault::usage(format!(
+                "which experiment? there are: {}\nNext: cellar lab run {}",
+                names.join(", "),
+                names.first().unwrap_or(&"NAME")
+            )));
+        }
+    };
+    let found = experiment::find(&name)
+        .ok_or_else(|| Fault::failed(format!("CELLAR-70302: this version has no {name}")))?;
+    let mut asked = like.map(|run| run.asked.clone()).unwrap_or_default();
+    asked.options.extend(named.unwrap_or_default().options);
+    let absolute = |path: &PathBuf| std::path::absolute(path).map_err(Fault::from);
+    if !args.disks.is_empty() {
+        asked.dir = None;
+        asked.disks = args.disks.iter().map(absolute).collect::<Result<_, _>>()?;
+    } else if let Some(dir) = &args.dir {
+        asked.disks = Vec::new();
+        asked.dir = Some(absolute(dir)?);
+    }
+    Ok((found, asked))
+}
+
+fn disks(paths: &[PathBuf], erase: &[String]) -> Result<Vec<given::Given>, Fault> {
+    for path in paths {
+        path::look(path, true)?;
+    }
+    Ok(given::check(paths, erase)?)
+}
+
+fn directory(dir: &Path) -> Result<(), Fault> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let shown = dir.display();
+    Err(Fault::usage(format!("--dir {shown}: no such directory\nNext: mkdir -p {shown}")))
+}
+
+/// Whether a file can be made there: better known before hours of measuring.
+fn writable(path: &Path) -> Result<(), Fault> {
+    let dir = match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    };
+    if path.is_dir() {
+        return Err(Fault::usage(format!("{} is a directory; name a file", path.display())));
+    }
+    if !dir.is_dir() {
+        let (path, dir) = (path.display(), dir.display());
+        return Err(Fault::usage(format!("{path}: there is no directory {dir}")));
+    }
+    Ok(())
+}
+
+fn head(runtime: &Runtime) -> Head {
+    Head {
+        date: clock::date(runtime.env().wall()),
+        machine: Machine::here(),
+        commit: env!("CELLAR_COMMIT").to_owned(),
+    }
+}
+
+/// A flag that is set when the user or the system wants an end: what was made goes first.
+fn stop_at_signal(runtime: &Runtime) -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    let waiting = async move {
+        let Ok(mut term) =
+            tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+        else {
+            return;
+        };
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = term.recv() => {}
+        }
+        flag.store(true, Ordering::Relaxed);
+        output::notice("stopping; what was made is removed first");
+    };
+    drop(runtime.env().run("signals", waiting));
+    stop
+}
+
+/// One bar after the other, as the experiment goes from one kind of work to the next.
+struct Bar {
+    quiet: bool,
+    now: Mutex<Option<(String, Progress)>>,
+}
+
+impl Bar {
+    fn new(quiet: bool) -> Bar {
+        Bar { quiet, now: Mutex::default() }
+    }
+
+    fn tell(&self, what: &str, done: u64, total: u64) {
+        let mut now = self.now.lock().unwrap_or_else(|e| e.into_inner());
+        if now.as_ref().is_none_or(|(shown, _)| shown != what) {
+            if let Some((_, bar)) = now.take() {
+                bar.finish();
+            }
+            *now = Some((what.to_owned(), Progress::new(what, total, self.quiet)));
+        }
+        if let Some((_, bar)) = &*now {
+            bar.set(done);
+        }
+    }
+
+    fn finish(&self) {
+        let mut now = self.now.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some((_, bar)) = now.take() {
+            bar.finish();
+        }
+    }
+}
