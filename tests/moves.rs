@@ -160,7 +160,7 @@ fn what_a_change_would_do_is_told_and_nothing_is_done() {
     let dir = group("3");
     let dir = dir.path();
     let before = (held(dir), disk_string(dir));
-    let explain = "explain work for alter diskgroup data add disk 'new' size 96M";
+    let explain = "explain work probe 2 seconds for alter diskgroup data add disk 'new' size 96M";
     let lines = rows(dir, explain);
     let of = |item: &str| -> Vec<&Value> { lines.iter().filter(|l| l["item"] == item).collect() };
     let sum = |item: &str| of(item).iter().map(|l| l["au"].as_u64().unwrap()).sum::<u64>();
@@ -171,14 +171,24 @@ fn what_a_change_would_do_is_told_and_nothing_is_done() {
     assert_eq!(of("move in all")[0]["note"], "the least possible");
     let room = |item: &str| of(item)[0]["mb"].as_i64().unwrap();
     assert!(room("room after") > room("room now") && room("safe after") > room("safe now"));
-    let table = out(&done(dir, &["sql", "db", "-c", explain]));
+    let seconds = |power: &str| of(power)[0]["seconds"].as_f64().unwrap();
+    assert!(seconds("power 1") > 0.0 && seconds("power 11") > 0.0, "{lines:?}");
+    assert!(of("measured")[0]["note"].as_str().unwrap().starts_with("tried for "));
+    assert!(of("may die")[0]["note"].as_str().unwrap().ends_with("then any one of 4"));
+    let explain = explain.replace("probe 2 seconds", "no probe");
+    let table = out(&done(dir, &["sql", "db", "-c", &explain]));
     assert!(table.lines().all(|l| l.chars().count() <= 80), "{table}");
     assert!(table.starts_with("item") && table.contains("joins; will hold"), "{table}");
 
-    let lines = rows(dir, "explain work for alter diskgroup data drop disk data_0000, data_0001");
+    let drop_two = "explain work for alter diskgroup data drop disk data_0000, data_0001";
+    let impossible = cellar(dir, &["sql", "db", "-c", drop_two, "--format", "json"]);
+    assert_eq!(impossible.status.code(), Some(1), "it says so, and fails");
+    assert!(told(&impossible).contains("CELLAR-15041"), "{}", told(&impossible));
+    let lines: Vec<Value> = serde_json::from_str(&out(&impossible)).unwrap();
     let place = lines.iter().find(|l| l["item"] == "no place").unwrap();
-    assert!(place["note"].as_str().unwrap().contains("too few failure groups"), "{place}");
-    let lines = rows(dir, "explain work for alter diskgroup data rebalance");
+    let note = place["note"].as_str().unwrap();
+    assert!(note.contains("too few failure groups") && note.starts_with("+DATA/"), "{place}");
+    let lines = rows(dir, "explain work no probe for alter diskgroup data rebalance");
     let mb = |item: &str| lines.iter().find(|l| l["item"] == item).unwrap()["mb"].clone();
     assert_eq!(lines[0]["au"], 0, "nothing to move");
     assert_eq!((mb("room now"), mb("safe now")), (mb("room after"), mb("safe after")));
@@ -203,7 +213,7 @@ fn a_rebalance_can_be_stopped_changed_and_taken_back() {
     let waiting = cellar(dir, &["asm", "db", "lsdsk", "--wait", "DATA_0003"]);
     assert!(told(&waiting).contains("CELLAR-70115"), "{}", told(&waiting));
     let kept = sql(dir, "alter diskgroup all undrop disks rebalance power 4 wait");
-    assert!(kept.contains("DATA: 1 disk stay"), "{kept}");
+    assert!(kept.contains("DATA: 1 disk stays"), "{kept}");
     assert!(rows(dir, "select * from cellar.asm_operation").is_empty());
     let waiting = cellar(dir, &["asm", "db", "lsdsk", "--wait", "DATA_0003"]);
     assert!(told(&waiting).contains("CELLAR-70114"), "{}", told(&waiting));
@@ -281,6 +291,8 @@ fn a_change_that_will_not_do_is_refused_by_its_number_and_leaves_nothing() {
         assert!(!dir.join("x").exists(), "{statement} left a file");
         assert_eq!((held(dir), disk_string(dir)), before, "{statement}");
     }
+    let short = refused(dir, "explain work probe 0 seconds for alter diskgroup data rebalance");
+    assert!(short.contains("CELLAR-00900") && short.contains("0.1 to 3600"), "{short}");
     assert_eq!(std::fs::read(dir.join("data")).unwrap(), b"somebody's data");
     assert_whole(dir);
     sql(dir, "alter diskgroup data drop disk data_0002 rebalance power 0");
@@ -292,7 +304,7 @@ fn a_change_that_will_not_do_is_refused_by_its_number_and_leaves_nothing() {
     assert_eq!(rows(dir, state)[0]["state"], "DROPPING", "it was not taken back");
     // Without a power it is not the 0 of before.
     let kept = sql(dir, "alter diskgroup data undrop disks rebalance wait");
-    assert!(kept.contains("1 disk stay") && !kept.contains("stopped"), "{kept}");
+    assert!(kept.contains("1 disk stays") && !kept.contains("stopped"), "{kept}");
     assert_whole(dir);
 }
 

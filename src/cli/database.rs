@@ -115,7 +115,8 @@ impl Held {
         }
         // Who only looks leaves no work: he did none.
         if !self.database.inner.is_read_only() {
-            for line in super::asm::left_running(&self.database.inner.groups()) {
+            let inner = &self.database.inner;
+            for line in super::asm::left_running(&inner.groups(), inner.directory().path()) {
                 output::notice(&format!("Notice: {line}"));
             }
         }

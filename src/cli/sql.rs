@@ -310,8 +310,12 @@ async fn run_and_show(
     out: &mut impl Write,
 ) -> Result<(), Fault> {
     let start = show.env.now();
-    match engine.execute(sql).await? {
-        Outcome::Rows(mut stream) => {
+    let (outcome, refused) = match engine.execute(sql).await? {
+        Outcome::Refused(rows, error) => (Outcome::Rows(rows), Some(error)),
+        outcome => (outcome, None),
+    };
+    match outcome {
+        Outcome::Rows(mut stream) | Outcome::Refused(mut stream, _) => {
             let mut writer = Writer::new(&mut *out, show.format, &stream.schema(), width())?;
             while let Some(batch) =
                 stream.try_next().await.map_err(|e| cellar_sql::failure::from_datafusion(&e))?
@@ -331,7 +335,7 @@ async fn run_and_show(
         let took = show.env.now().since(start);
         output::notice(&format!("Time: {:.3} ms", took.as_secs_f64() * 1e3));
     }
-    Ok(())
+    refused.map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// Columns of the terminal, if output goes to one that says; else 80.

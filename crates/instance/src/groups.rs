@@ -416,7 +416,13 @@ impl GroupCatalog {
     async fn write_all(&self, mut bytes: Vec<u8>) -> Result<()> {
         let size = bytes.len();
         bytes.resize(size.next_multiple_of(BLOCK), 0);
-        let file = self.0.create_file(&FileSpec::new(FileType::Controlfile)).await?;
+        // Whatever a template says of control files: without the catalog no table is known.
+        let spec = FileSpec {
+            template: Some(String::new()),
+            checksums: Some(true),
+            ..FileSpec::new(FileType::Controlfile)
+        };
+        let file = self.0.create_file(&spec).await?;
         file.set_size(size as u64).await?;
         file.write_at(Io::COMMIT, 0, Bytes::from(bytes), Durability::Durable).await?;
         self.0.publish(&file, CATALOG_PATH, true).await?;

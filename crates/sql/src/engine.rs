@@ -52,6 +52,8 @@ pub struct EngineOptions {
 pub enum Outcome {
     /// Rows, as they come.
     Rows(SendableRecordBatchStream),
+    /// Rows that tell of something, and why it cannot be done.
+    Refused(SendableRecordBatchStream, Error),
     /// A statement without rows.
     Done {
         /// One line: what was done.
@@ -65,6 +67,7 @@ impl std::fmt::Debug for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Outcome::Rows(stream) => write!(f, "Rows({:?})", stream.schema()),
+            Outcome::Refused(_, error) => write!(f, "Refused({error:?})"),
             Outcome::Done { message, .. } => write!(f, "Done({message})"),
         }
     }
@@ -243,7 +246,11 @@ impl Engine {
                 let schema = schema_of(found.columns);
                 let batch = to_batch(&schema, found.columns, &found.rows);
                 let rows = futures_util::stream::once(async { Ok(batch) });
-                Ok(Outcome::Rows(Box::pin(RecordBatchStreamAdapter::new(schema, rows))))
+                let rows = Box::pin(RecordBatchStreamAdapter::new(schema, rows));
+                Ok(match found.refused {
+                    Some(error) => Outcome::Refused(rows, error),
+                    None => Outcome::Rows(rows),
+                })
             }
             Statement::ShowParameter(pattern) => {
                 let pattern = pattern.unwrap_or_default().replace('\'', "''");
@@ -322,7 +329,9 @@ impl Engine {
         if let Some(verb) = counted {
             let batches: Vec<RecordBatch> =
                 stream.try_collect().await.map_err(|e| self.failure(&e))?;
-            return Ok(done(format!("{} rows {verb}.", count_of(&batches))));
+            let count = count_of(&batches);
+            let rows = if count == 1 { "row" } else { "rows" };
+            return Ok(done(format!("{count} {rows} {verb}.")));
         }
         if silent && stream.schema().fields().is_empty() {
             return Ok(done("Done."));

@@ -37,6 +37,8 @@ pub struct Rows {
     pub columns: &'static [Column],
     /// The values.
     pub rows: Vec<Vec<Value>>,
+    /// Why what they tell of cannot be done, if it cannot.
+    pub refused: Option<Error>,
 }
 
 /// The instance, as the engine sees it.

@@ -271,7 +271,7 @@ impl Host for InstanceHost {
     }
 
     async fn explain_work(&self, work: ExplainWork) -> Result<Rows, Error> {
-        disks::explain(&self.database, work)
+        disks::explain(&self.database, work).await
     }
 
     async fn run(&self, command: Command) -> Result<Reply, Error> {

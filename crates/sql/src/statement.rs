@@ -271,6 +271,20 @@ pub struct ExplainWork {
     pub group: String,
     /// What would change.
     pub action: GroupAction,
+    /// `PROBE n SECONDS` and `NO PROBE`: how long the disks are tried.
+    pub probe: Probe,
+}
+
+/// How long EXPLAIN WORK tries the disks, to foretell the time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Probe {
+    /// As long as usual.
+    #[default]
+    Usual,
+    /// Not at all.
+    No,
+    /// For so many milliseconds.
+    For(u64),
 }
 
 impl Command {

@@ -4,6 +4,7 @@ mod cp;
 mod files;
 mod groups;
 mod iostat;
+mod migrate;
 mod table;
 mod templates;
 mod work;
@@ -26,8 +27,8 @@ pub use work::left_running;
 /// Arguments of `asm`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Commands: lsdg lsdsk lsattr lstmpl mktmpl chtmpl rmtmpl lsop rebal iostat ls du
-          find mkdir rm cp
+    after_help = "Commands: lsdg lsdsk lsattr lstmpl mktmpl chtmpl rmtmpl lsop rebal migrate iostat
+          ls du find mkdir rm cp
 Each has its own help: cellar asm ls --help
 
 Examples:
@@ -62,6 +63,7 @@ impl Args {
             | Command::Ls(_)
             | Command::Du(_)
             | Command::Find(_) => true,
+            Command::Migrate(args) => args.only_looks(),
             Command::Lsop(_)
             | Command::Rebal(_)
             | Command::Mktmpl(_)
@@ -128,6 +130,13 @@ enum Command {
     #[command(after_help = "Examples:\n  cellar asm rebal --power 8 --wait
   cellar asm rebal DATA --power 0       stops it")]
     Rebal(work::Rebal),
+    /// The data of some disks to others, online; how long it takes is told first
+    #[command(
+        after_help = "Examples:\n  cellar asm migrate --from OLD --to '/dev/disk/by-id/NEW*' \
+                      --within 24h --plan\n  cellar asm migrate --from 'OLD*' --to a,b,c \
+                      --disk-size 100G"
+    )]
+    Migrate(migrate::Migrate),
     /// What the disks did, once or every so many seconds
     #[command(after_help = "Examples:\n  cellar asm iostat -t -e\n  cellar asm iostat --sizes 5")]
     Iostat(iostat::Iostat),
@@ -185,6 +194,7 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
         Command::Rmtmpl(args) => templates::rmtmpl(&args, database).await,
         Command::Lsop(_) => work::lsop(database, place, show).await,
         Command::Rebal(args) => work::rebal(&args, database, place, show).await,
+        Command::Migrate(args) => migrate::run(&args, database, place, show).await,
         Command::Iostat(args) => iostat::run(&args, database, place, show).await,
         Command::Ls(args) => files::ls(&args, database, show),
         Command::Du(args) => files::du(&args, database, show),

@@ -1,5 +1,6 @@
 //! lsop, rebal, lsdsk --wait: work under way in groups, and waiting for it.
 
+use std::path::Path;
 use std::time::Duration;
 
 use cellar_instance::Error;
@@ -166,7 +167,7 @@ pub async fn rebal(
 }
 
 /// Waits until a group is rebalanced, or why it does not go on is known.
-async fn wait_rebalanced(
+pub async fn wait_rebalanced(
     mounted: &Mounted,
     place: &Place,
     show: Show,
@@ -233,8 +234,19 @@ pub async fn wait_former(
         ));
         return tell(&name, "MISSING", "-", show);
     };
+    wait_label(database, place, &name, &path).await?;
+    tell(&name, "FORMER", &path, show)
+}
+
+/// Waits until the label of a disk that has left says so.
+pub async fn wait_label(
+    database: &Database,
+    place: &Place,
+    name: &str,
+    path: &str,
+) -> Result<(), Fault> {
     let asked = place.env.now();
-    while database.inner.former(&path).await.is_none() {
+    while database.inner.former(path).await.is_none() {
         if place.env.now().since(asked) > LABEL {
             let text = format!("{name} left the group, but its label at {path} does not say so");
             return Err(Error::new(15080, text)
@@ -243,7 +255,7 @@ pub async fn wait_former(
         }
         place.env.sleep(LOOK).await;
     }
-    tell(&name, "FORMER", &path, show)
+    Ok(())
 }
 
 /// Refuses to wait for what does not come.
@@ -275,14 +287,20 @@ fn tell(name: &str, status: &str, path: &str, show: Show) -> Result<(), Fault> {
 }
 
 /// What work is left when the database is closed, a line for each group.
-pub fn left_running(groups: &[Mounted]) -> Vec<String> {
+pub fn left_running(groups: &[Mounted], dir: &Path) -> Vec<String> {
     let line = |mounted: &Mounted| {
         let operation = mounted.group.operation()?;
         let goes_on = operation.power > 0 && operation.error.is_none();
         let percent = (operation.done * 100).checked_div(operation.total);
-        let percent = percent.map_or(String::new(), |percent| format!(" {percent} %"));
+        // Each open plans anew: what was moved before is not counted.
+        let percent = percent.map_or(String::new(), |done| format!(" {done} % of what was left"));
         goes_on.then(|| {
-            format!("rebalance of {}{percent}, continues at next open", mounted.group.name())
+            format!(
+                "rebalance of {}{percent}, continues at next open; this stays until it is done: \
+                 cellar asm {} rebal --wait",
+                mounted.group.name(),
+                dir.display()
+            )
         })
     };
     groups.iter().filter_map(line).collect()

@@ -206,6 +206,7 @@ pub(crate) async fn ask(
             let batches: Result<Vec<_>, _> = stream.try_collect().await;
             Ok(batches.map_err(|e| cellar_sql::failure::from_datafusion(&e))?)
         }
+        Outcome::Refused(_, error) => Err(error.into()),
         Outcome::Done { message, .. } => Err(Fault::failed(message)),
     }
 }
@@ -312,6 +313,7 @@ async fn ask_done(engine: &Engine, sql: &str) -> Result<(), Fault> {
             rows.map_err(|e| cellar_sql::failure::from_datafusion(&e))?;
             Ok(())
         }
+        Outcome::Refused(_, error) => Err(error.into()),
         Outcome::Done { .. } => Ok(()),
     }
 }

@@ -65,22 +65,41 @@ impl FileRuntime {
     }
 
     /// Waits until everyone has left who is inside now; those who come meanwhile are let in. After
-    /// this nobody uses what he could only have learned before.
+    /// this nobody uses what he could only have learned before. Callers that come while one waits
+    /// share the next turn.
     pub async fn turn_over(&self) {
-        let _one_at_a_time = self.gate.turning.lock().await;
-        let before = {
-            let mut state = lock(&self.gate.state);
-            let before = state.turn;
-            state.turn = 1 - before;
-            before
-        };
+        // A turn that begins from here on sees whoever is inside now.
+        let wanted = lock(&self.gate.state).begun + 1;
         loop {
             let listener = self.gate.moved.listen();
-            if lock(&self.gate.state).inside[before] == 0 {
-                return;
+            {
+                let mut state = lock(&self.gate.state);
+                if state.ended >= wanted {
+                    return;
+                }
+                // Somebody who gave up waiting may have left a turn half-way.
+                if !state.turning && state.inside[1 - state.turn] == 0 {
+                    state.turning = true;
+                    state.begun += 1;
+                    state.turn = 1 - state.turn;
+                    break;
+                }
             }
             listener.await;
         }
+        let turning = Turning(&self.gate);
+        loop {
+            let listener = self.gate.moved.listen();
+            {
+                let mut state = lock(&self.gate.state);
+                if state.inside[1 - state.turn] == 0 {
+                    state.ended = state.begun;
+                    break;
+                }
+            }
+            listener.await;
+        }
+        drop(turning);
     }
 
     pub fn key(&self, region: u32) -> RegionKey {
@@ -170,9 +189,18 @@ impl FileRuntime {
 #[derive(Default)]
 struct Gate {
     state: Mutex<GateState>,
-    /// Held by the one who waits for a turn to end.
-    turning: futures_util::lock::Mutex<()>,
+    /// A turn ended, or nobody is inside any more.
     moved: Event,
+}
+
+/// Held by the one who waits for a turn to end.
+struct Turning<'a>(&'a Gate);
+
+impl Drop for Turning<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).turning = false;
+        self.0.moved.notify(usize::MAX);
+    }
 }
 
 #[derive(Default)]
@@ -181,6 +209,11 @@ struct GateState {
     inside: [usize; 2],
     /// The turn of those who come now.
     turn: usize,
+    /// Whether somebody waits for a turn to end.
+    turning: bool,
+    /// Turns that began, and the newest that came to its end.
+    begun: u64,
+    ended: u64,
     closed: bool,
     gone: bool,
 }

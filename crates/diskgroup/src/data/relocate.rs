@@ -45,8 +45,8 @@ pub(crate) trait Pace: Send + Sync {
     /// Bytes to be copied at once: a multiple of 64 KiB that divides an AU.
     fn step(&self) -> u64;
 
-    /// Called before each step; false gives the move up.
-    fn go_on(&self) -> impl Future<Output = bool> + Send;
+    /// Called before each step, with the bytes that it copies; false gives the move up.
+    fn go_on(&self, bytes: u64) -> impl Future<Output = bool> + Send;
 }
 
 /// A move under way: what it moves, and from where.
@@ -141,7 +141,7 @@ impl Claim {
 }
 
 /// Where an extent set's bytes are in the file, in steps.
-fn parts_of(
+pub(crate) fn parts_of(
     striping: Striping,
     au_size: u64,
     extent: u64,
@@ -171,7 +171,7 @@ async fn copy_all(
 ) -> Result<Moved, Error> {
     let extent = claim.key.1.into();
     for part in parts_of(file.attributes.striping, inner.au_size, extent, pace.step()) {
-        if !pace.go_on().await {
+        if !pace.go_on(part.length).await {
             return Ok(Moved::Stopped);
         }
         // Who is inside a file is waited for by who cuts or deletes it: a step is short.
@@ -196,7 +196,7 @@ async fn copy_all(
 }
 
 /// The parts of a stretch that hold data.
-fn written_runs(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Vec<Stretch> {
+pub(crate) fn written_runs(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Vec<Stretch> {
     let mut runs: Vec<Stretch> = Vec::new();
     for at in (0..s.length).step_by(PIECE_BYTES as usize) {
         let offset = s.offset + at;

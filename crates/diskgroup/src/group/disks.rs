@@ -190,7 +190,7 @@ impl Group {
     }
 
     /// Checks the new disks of a change as far as names and sizes go.
-    fn plan_new(&self, change: &AlterDisks) -> Result<Vec<Planned>, Error> {
+    pub(super) fn plan_new(&self, change: &AlterDisks) -> Result<Vec<Planned>, Error> {
         let inner = &self.inner;
         let (taken, names) = {
             let core = lock(&inner.core);
@@ -266,13 +266,13 @@ fn dropped(state: &GroupState, wanted: &[DropDisk]) -> Result<Vec<(u16, DiskStat
 }
 
 /// What a change takes away: disks, and room on disks.
-struct Leave {
+pub(super) struct Leave {
     dropped: Vec<(u16, DiskStatus)>,
     resized: Vec<resize::Resized>,
 }
 
 impl Leave {
-    fn of(
+    pub(super) fn of(
         inner: &Inner,
         state: &GroupState,
         change: &AlterDisks,
@@ -299,7 +299,7 @@ impl Leave {
 }
 
 /// The group as it will be once the disks have joined and are leaving, before anything moved.
-fn after(core: &Core, planned: &[Planned], leave: &Leave) -> Snapshot {
+pub(super) fn after(core: &Core, planned: &[Planned], leave: &Leave) -> Snapshot {
     let mut snapshot = Snapshot::of(core);
     let au_size = u64::from(core.state.header.au_size);
     resize::foresee(core, &leave.resized, &mut snapshot);
@@ -323,7 +323,7 @@ fn after(core: &Core, planned: &[Planned], leave: &Leave) -> Snapshot {
     snapshot
 }
 
-fn work(snapshot: &Snapshot, au_size: u64) -> Work {
+pub(super) fn work(snapshot: &Snapshot, au_size: u64) -> Work {
     let input = snapshot.input();
     let plan = plan(&input);
     let forecast = plan.forecast(&input);

@@ -29,7 +29,7 @@ pub struct FileSpec {
     pub checksums: Option<bool>,
     /// Confine it to this failure group; then it has one copy.
     pub placement: Option<String>,
-    /// The template that says the rest; `None` takes that of its type.
+    /// The template that says the rest; `None` takes that of its type, empty text none at all.
     pub template: Option<String>,
 }
 

@@ -160,7 +160,8 @@ impl Core {
         let Some(disk) = self.state.disks.get(&no) else { return 0 };
         let au_size = self.au_size();
         let (now, end) = (au_count(disk.bytes, au_size), au_count(bytes, au_size));
-        let legs_max = self.legs_max.saturating_sub(now.into()) + u64::from(end);
+        // Until a smaller disk ends where it should, all that it has counts.
+        let legs_max = self.legs_max + u64::from(end.saturating_sub(now));
         let reserved = self.space.reserved_before(no, end);
         end.saturating_sub(reserved).saturating_sub(self.held_of(disk, legs_max, end))
     }

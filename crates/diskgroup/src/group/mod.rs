@@ -4,6 +4,8 @@ mod disks;
 mod files;
 mod handle;
 pub(crate) mod inner;
+mod meter;
+mod probe;
 mod rebalance;
 mod report;
 mod resize;
@@ -42,7 +44,8 @@ pub(crate) use files::check_attributes;
 pub(crate) use files::parts_of;
 pub use files::{FileSpec, Listed, PublishIf};
 pub use handle::File;
-pub use rebalance::{Operation, POWER_DEFAULT, POWER_MAX};
+pub use probe::{ProbeSpec, ProbeTarget, Rates};
+pub use rebalance::{Operation, POWER_DEFAULT, POWER_FULL, POWER_MAX};
 
 pub use report::{Copied, DiskInfo, FileInfo, GroupInfo, Loss, Resync, aus_of};
 pub use resize::ResizeDisk;
@@ -170,6 +173,9 @@ impl Group {
         let mut committer = Committer::new(inner_too, position, members, committed, generations);
         let stop = |why: String| Error::Stopped { group: inner.name.clone(), why: why.into() };
         marks::mark(inner, position.previous_life).await;
+        // Who has no mark must be out by the very first record, or the next mount would take it for
+        // an older image; so it must be one that can be done without.
+        let missing = committer.with_unmarked(missing).map_err(stop)?;
         committer.catch_up(lagging).await;
         dirty.level(inner).await;
         committer.new_epoch(&missing, force).await.map_err(stop)?;

@@ -6,7 +6,7 @@
 //! the AUs that were on their way.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,18 +18,19 @@ use crate::data::relocate::{self, Moved, Pace};
 use crate::disk::lock;
 use crate::error::Error;
 use crate::group::inner::{Core, Inner};
+use crate::group::meter::Meter;
 use crate::group::resize;
 use crate::meta::labels::{Patience, relabel};
 use crate::on_disk::label::LabelStatus;
 use crate::on_disk::layout::au_count;
-use crate::space::plan::{DiskRole, Move, Plan, PlanDisk, PlanFile, PlanInput, plan};
+use crate::space::plan::{DiskPlan, DiskRole, Move, Plan, PlanDisk, PlanFile, PlanInput, plan};
 use crate::space::{DiskNo, FailGroupNo};
 use crate::state::{DiskStatus, GroupState, Leg, Op, Striping};
 
 /// The highest power, as in ASM.
 pub const POWER_MAX: u32 = 1024;
 /// AUs in flight at once, however high the power.
-const WORKERS_MAX: usize = 64;
+pub(crate) const WORKERS_MAX: usize = 64;
 /// Moves that wait for others before no more are tried.
 const WAITING_MAX: usize = 256;
 /// The power of a rebalance for which none was given.
@@ -50,6 +51,8 @@ pub struct Operation {
     pub rate: u64,
     /// How long the rest will take at that rate.
     pub left: Option<Duration>,
+    /// Of what is copied now, the part that is done: in AUs, less than are in flight.
+    pub part: f64,
     /// Why it does not go on, if it does not.
     pub error: Option<String>,
 }
@@ -72,7 +75,11 @@ pub(crate) struct Rebalance {
     wishes: AtomicU64,
     /// Reads and writes of files that somebody waits for, since the mount.
     asked: AtomicU64,
+    /// Probes under way: they write to free AUs.
+    probes: AtomicUsize,
     progress: Mutex<Progress>,
+    /// What was moved since the mount, by power: bytes, and how long that took.
+    made: Mutex<BTreeMap<u32, (f64, Duration)>>,
 }
 
 #[derive(Default)]
@@ -80,9 +87,22 @@ struct Progress {
     done: u64,
     total: u64,
     in_flight: u32,
-    /// AUs done when the clock of the rate was set, and when that was.
-    measured: Option<(u64, Instant)>,
+    /// Bytes copied of moves that are on their way.
+    part: u64,
+    meter: Option<Meter>,
     error: Option<Error>,
+}
+
+impl Progress {
+    /// Bytes moved, those of moves on their way among them.
+    fn bytes(&self, au_size: u64) -> u64 {
+        self.done * au_size + self.part
+    }
+
+    /// Bytes a second of late, if that is known of `power`.
+    fn rate(&self, au_size: u64, power: u32, now: Instant) -> Option<f64> {
+        self.meter.filter(|meter| meter.power == power)?.rate(now, self.bytes(au_size))
+    }
 }
 
 impl Rebalance {
@@ -110,11 +130,49 @@ impl Rebalance {
         self.wanted.notify(usize::MAX);
         loop {
             let listener = self.ended.listen();
-            if !self.working.load(Ordering::SeqCst) {
+            let busy = self.working.load(Ordering::SeqCst) || self.is_probed();
+            if !busy {
                 return first;
             }
             listener.await;
         }
+    }
+
+    /// A probe may begin; it has ended when what this gives back is dropped. `None` while the group
+    /// is being dismounted.
+    pub fn begin_probe(&self) -> Option<Probing<'_>> {
+        self.probes.fetch_add(1, Ordering::SeqCst);
+        let probing = Probing(self);
+        // Said before it is asked: who closes first tells, and then looks whether we work.
+        (!self.closing.load(Ordering::SeqCst)).then_some(probing)
+    }
+
+    fn is_probed(&self) -> bool {
+        self.probes.load(Ordering::SeqCst) > 0
+    }
+
+    /// Stops the clock of the rate, and keeps what it showed.
+    fn stop_meter(&self, au_size: u64, now: Instant) {
+        let mut progress = lock(&self.progress);
+        let Some(meter) = progress.meter.take() else { return };
+        let (bytes, took) = meter.all(now, progress.bytes(au_size));
+        if bytes > 0 {
+            let mut made = lock(&self.made);
+            let (all, time) = made.entry(meter.power).or_default();
+            *all += bytes as f64;
+            *time += took;
+        }
+    }
+
+    /// Sets the clock of the rate, unless it runs at that power.
+    fn start_meter(&self, au_size: u64, power: u32, now: Instant) {
+        if lock(&self.progress).meter.is_some_and(|meter| meter.power == power) {
+            return;
+        }
+        self.stop_meter(au_size, now);
+        let mut progress = lock(&self.progress);
+        let bytes = progress.bytes(au_size);
+        progress.meter = Some(Meter::new(power, now, bytes));
     }
 
     pub fn open(&self) {
@@ -123,10 +181,22 @@ impl Rebalance {
     }
 }
 
+/// A probe under way.
+pub(crate) struct Probing<'a>(&'a Rebalance);
+
+impl Drop for Probing<'_> {
+    fn drop(&mut self) {
+        self.0.probes.fetch_sub(1, Ordering::SeqCst);
+        self.0.ended.notify(usize::MAX);
+    }
+}
+
 /// The pace of one move. Below `POWER_FULL` it makes way for whoever waits: after each step it rests
 /// for a multiple of the time that the step took, if anybody wanted anything meanwhile.
-struct Throttle<'a> {
+pub(crate) struct Throttle<'a> {
     inner: &'a Inner,
+    /// The power of a probe; a move has that of the group, which may change on the way.
+    probed: Option<u32>,
     step: Mutex<Step>,
 }
 
@@ -135,48 +205,95 @@ struct Step {
     began: Instant,
     /// Reads and writes that somebody waited for, by then.
     foreground: u64,
+    /// How many bytes it copies; 0 before the first.
+    bytes: u64,
+    /// What this move has copied, as it was told to the group: half of the step under way counts.
+    told: u64,
 }
 
 /// From this power on a rebalance makes way for nobody.
-const POWER_FULL: u32 = 11;
+pub const POWER_FULL: u32 = 11;
 /// The longest rest between two steps.
 const REST_MAX: Duration = Duration::from_secs(1);
 
-impl Throttle<'_> {
-    fn new(inner: &Inner) -> Throttle<'_> {
-        let step = Step { began: inner.env.now(), foreground: foreground_of(inner) };
-        Throttle { inner, step: Mutex::new(step) }
+impl<'a> Throttle<'a> {
+    /// The pace of a move.
+    fn new(inner: &'a Inner) -> Throttle<'a> {
+        Throttle::with(inner, None)
+    }
+
+    /// The pace that a move would have at that power.
+    pub(crate) fn probing(inner: &'a Inner, power: u32) -> Throttle<'a> {
+        Throttle::with(inner, Some(power))
+    }
+
+    fn with(inner: &'a Inner, probed: Option<u32>) -> Throttle<'a> {
+        let (began, foreground) = (inner.env.now(), foreground_of(inner));
+        let step = Mutex::new(Step { began, foreground, bytes: 0, told: 0 });
+        Throttle { inner, probed, step }
+    }
+
+    fn power(&self) -> u32 {
+        self.probed.unwrap_or_else(|| power_of(self.inner))
+    }
+
+    fn may_work(&self) -> bool {
+        match self.probed {
+            Some(_) => may_read(self.inner),
+            None => may_work(self.inner),
+        }
     }
 
     /// How long to rest now.
     fn rest(&self) -> Duration {
         let (now, foreground) = (self.inner.env.now(), foreground_of(self.inner));
         let step = lock(&self.step);
-        let power = power_of(self.inner).max(1);
+        let power = self.power().max(1);
         if power >= POWER_FULL || foreground == step.foreground {
             return Duration::ZERO;
         }
         // Power 1 works a tenth of the time, 9 and 10 half of it.
         (now.since(step.began) * (POWER_FULL - 1 - power).max(1)).min(REST_MAX)
     }
+
+    /// The move has ended: what it copied counts as moved, or no more.
+    fn end(&self, moved: bool) {
+        let told = lock(&self.step).told;
+        let (au_size, now) = (self.inner.au_size, self.inner.env.now());
+        let mut progress = lock(&self.inner.rebalance.progress);
+        progress.part -= told;
+        progress.done += u64::from(moved);
+        let bytes = progress.bytes(au_size);
+        if let Some(meter) = progress.meter.as_mut().filter(|_| moved) {
+            meter.moved(now, bytes);
+        }
+    }
 }
 
 impl Pace for Throttle<'_> {
     fn step(&self) -> u64 {
         // Small steps let others in between; large ones cost less.
-        if power_of(self.inner) < POWER_FULL { 256 << 10 } else { 1 << 20 }
+        if self.power() < POWER_FULL { 256 << 10 } else { 1 << 20 }
     }
 
-    async fn go_on(&self) -> bool {
+    async fn go_on(&self, bytes: u64) -> bool {
         let rest = self.rest();
-        if rest > Duration::ZERO && may_work(self.inner) {
+        if rest > Duration::ZERO && self.may_work() {
             let changed = self.inner.rebalance.wanted.listen();
             let pause = self.inner.env.sleep(rest);
             futures_util::future::select(changed, pause).await;
         }
-        let now = Step { began: self.inner.env.now(), foreground: foreground_of(self.inner) };
-        *lock(&self.step) = now;
-        may_work(self.inner)
+        let now = self.inner.env.now();
+        {
+            let mut step = lock(&self.step);
+            let copied = step.bytes - step.bytes / 2 + bytes / 2;
+            let told = step.told + copied;
+            *step = Step { began: now, foreground: foreground_of(self.inner), bytes, told };
+            if self.probed.is_none() {
+                lock(&self.inner.rebalance.progress).part += copied;
+            }
+        }
+        self.may_work()
     }
 }
 
@@ -189,7 +306,12 @@ fn power_of(inner: &Inner) -> u32 {
 }
 
 fn may_work(inner: &Inner) -> bool {
-    !inner.is_ending() && !inner.rebalance.closing.load(Ordering::SeqCst) && power_of(inner) > 0
+    may_read(inner) && power_of(inner) > 0
+}
+
+/// Whether the group is neither stopped nor being dismounted.
+fn may_read(inner: &Inner) -> bool {
+    !inner.is_ending() && !inner.rebalance.closing.load(Ordering::SeqCst)
 }
 
 /// The files of a group as a plan needs them, copied out so that nobody waits for the planner.
@@ -288,6 +410,9 @@ pub(crate) async fn run(inner: Arc<Inner>) {
                 progress.error = Some(error);
             }
         }
+        if !works {
+            inner.rebalance.stop_meter(inner.au_size, inner.env.now());
+        }
         inner.rebalance.ended.notify(usize::MAX);
         if !works {
             listener.await;
@@ -302,7 +427,9 @@ async fn round(inner: &Arc<Inner>) -> Result<(), Error> {
             let core = lock(&inner.core);
             (Snapshot::of(&core), inner.rebalance.wishes.load(Ordering::SeqCst))
         };
-        (plan(&snapshot.input()), wishes)
+        let mut planned = plan(&snapshot.input());
+        spread_out(&mut planned);
+        (planned, wishes)
     };
     if planned.moves.is_empty() {
         return finish(inner, &planned, wishes).await;
@@ -310,8 +437,6 @@ async fn round(inner: &Arc<Inner>) -> Result<(), Error> {
     {
         let mut progress = lock(&inner.rebalance.progress);
         progress.total = progress.done + planned.moves.len() as u64;
-        let start = (progress.done, inner.env.now());
-        progress.measured.get_or_insert(start);
     }
     let moved = move_all(inner, planned.moves).await?;
     if moved == 0 && may_work(inner) {
@@ -325,6 +450,29 @@ async fn round(inner: &Arc<Inner>) -> Result<(), Error> {
     Ok(())
 }
 
+/// Mixes the moves of a plan, so that its disks work side by side to the end and not one pair after
+/// the other. Lost copies stay first. Where disks are so full that a move may wait for the room that
+/// another one leaves, the order is left as it is; copies that must lie apart wait in any order.
+pub(crate) fn spread_out(plan: &mut Plan) {
+    let is_tight = |d: &DiskPlan| d.incoming > d.capacity.saturating_sub(d.before);
+    if plan.disks.iter().any(|d| d.incoming > 0 && is_tight(d)) {
+        return;
+    }
+    let pair = |step: &Move| (step.from, step.to);
+    let mut counts: BTreeMap<(Option<DiskNo>, DiskNo), (u64, u64)> = BTreeMap::new();
+    for step in &plan.moves {
+        counts.entry(pair(step)).or_default().0 += 1;
+    }
+    let mut placed: Vec<(bool, f64, Move)> = Vec::with_capacity(plan.moves.len());
+    for step in plan.moves.drain(..) {
+        let (all, seen) = counts.get_mut(&pair(&step)).expect("it was counted");
+        placed.push((step.from.is_some(), (*seen as f64 + 0.5) / *all as f64, step));
+        *seen += 1;
+    }
+    placed.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    plan.moves.extend(placed.into_iter().map(|(.., step)| step));
+}
+
 /// Does the moves of a plan, as many at once as the power allows. Returns how many came to their
 /// end or turned out to be obsolete.
 async fn move_all(inner: &Arc<Inner>, moves: Vec<Move>) -> Result<u64, Error> {
@@ -333,7 +481,11 @@ async fn move_all(inner: &Arc<Inner>, moves: Vec<Move>) -> Result<u64, Error> {
     let mut running = FuturesUnordered::new();
     let (mut settled, mut failure) = (0, None);
     loop {
-        let workers = (power_of(inner) as usize).min(WORKERS_MAX);
+        let power = power_of(inner);
+        let workers = (power as usize).min(WORKERS_MAX);
+        if power > 0 {
+            inner.rebalance.start_meter(inner.au_size, power, inner.env.now());
+        }
         while running.len() < workers && may_work(inner) {
             if waiting.len() >= WAITING_MAX && !running.is_empty() {
                 break;
@@ -341,7 +493,10 @@ async fn move_all(inner: &Arc<Inner>, moves: Vec<Move>) -> Result<u64, Error> {
             let Some(next) = todo.pop_front() else { break };
             let all = Arc::clone(inner);
             let task = inner.run("rebalance", async move {
-                relocate::relocate(&all, &next, &Throttle::new(&all)).await
+                let throttle = Throttle::new(&all);
+                let moved = relocate::relocate(&all, &next, &throttle).await;
+                throttle.end(matches!(moved, Ok(Moved::Done)));
+                moved
             });
             running.push(async move { (next, task.await) });
         }
@@ -350,11 +505,13 @@ async fn move_all(inner: &Arc<Inner>, moves: Vec<Move>) -> Result<u64, Error> {
         match result {
             Ok(Moved::Done) => {
                 settled += 1;
-                lock(&inner.rebalance.progress).done += 1;
                 // What waited may have been waiting for this one.
                 todo.extend(waiting.drain(..));
             }
-            Ok(Moved::Obsolete) => settled += 1,
+            Ok(Moved::Obsolete) => {
+                settled += 1;
+                lock(&inner.rebalance.progress).total -= 1;
+            }
             Ok(Moved::NotYet) => waiting.push_back(step),
             Ok(Moved::Stopped) => {}
             // One extent that cannot be read must not keep the others where they are.
@@ -401,6 +558,7 @@ async fn finish(inner: &Arc<Inner>, planned: &Plan, wishes: u64) -> Result<(), E
         Ok((over, if over { vec![Op::Rebalance { power: None }] } else { vec![] }))
     });
     if over.await? {
+        inner.rebalance.stop_meter(inner.au_size, inner.env.now());
         *lock(&inner.rebalance.progress) = Progress::default();
     }
     Ok(())
@@ -466,17 +624,27 @@ impl super::Group {
             error: progress.error.as_ref().map(ToString::to_string),
             ..Operation::default()
         };
-        if let Some((at, since)) = progress.measured {
-            let seconds = inner.env.now().since(since).as_secs_f64();
-            let moved = progress.done - at;
-            if seconds > 0.0 && moved > 0 {
-                let rate = moved as f64 / seconds;
-                operation.rate = (rate * 60.0) as u64;
-                let left = (operation.total - operation.done) as f64 / rate;
-                operation.left = Some(Duration::from_secs_f64(left));
-            }
+        operation.part = progress.part as f64 / inner.au_size as f64;
+        if let Some(rate) = progress.rate(inner.au_size, power, inner.env.now()) {
+            let left = (operation.total * inner.au_size)
+                .saturating_sub(progress.bytes(inner.au_size)) as f64;
+            operation.rate = (rate * 60.0 / inner.au_size as f64).round() as u64;
+            operation.left = Some(Duration::from_secs_f64(left / rate));
         }
         Some(operation)
+    }
+
+    /// Bytes a second that were moved since the mount, by power: of moves that have been made.
+    pub fn rates_of_moves(&self) -> Vec<(u32, u64)> {
+        let inner = &self.inner;
+        let mut rates: BTreeMap<u32, u64> = lock(&inner.rebalance.made)
+            .iter()
+            .map(|(power, (bytes, time))| (*power, (bytes / time.as_secs_f64().max(1e-9)) as u64))
+            .collect();
+        let power = power_of(inner);
+        let now = lock(&inner.rebalance.progress).rate(inner.au_size, power, inner.env.now());
+        rates.extend(now.map(|rate| (power, rate as u64)));
+        rates.into_iter().filter(|(_, rate)| *rate > 0).collect()
     }
 
     /// REBALANCE: wanted from here on, at that power; 0 stops it. Survives restarts.

@@ -207,7 +207,7 @@ async fn cut_off(inner: &Arc<Inner>, no: u16) -> Result<(), Error> {
             // Somebody changed his mind, or something came between: the next plan knows.
             return Ok(Vec::new());
         };
-        let Some(mut ops) = areas_before(core, no, au_count(bytes, all.au_size)) else {
+        let Some(mut ops) = areas_before(core, &all.name, no, au_count(bytes, all.au_size))? else {
             all.rebalance.wish();
             return Ok(Vec::new());
         };
@@ -233,8 +233,10 @@ async fn cut_off(inner: &Arc<Inner>, no: u16) -> Result<(), Error> {
 
 /// Moves the checkpoint areas of a disk that holds no metadata now before its new end; `None` if
 /// that cannot be now: it became a metadata disk, or something is still taken there.
-fn areas_before(core: &mut Core, no: u16, end: u32) -> Option<Vec<Op>> {
-    let areas = core.state.disks.get(&no)?.areas.clone();
+fn areas_before(core: &mut Core, group: &str, no: u16, end: u32) -> Result<Option<Vec<Op>>, Error> {
+    let Some(areas) = core.state.disks.get(&no).map(|disk| disk.areas.clone()) else {
+        return Ok(None);
+    };
     let (mut ops, mut behind) = (Vec::new(), Vec::new());
     for (area, had) in (0u8..).zip(&areas) {
         let runs = runs_before(had, end);
@@ -245,7 +247,7 @@ fn areas_before(core: &mut Core, no: u16, end: u32) -> Option<Vec<Op>> {
     }
     let others = core.space.taken_behind(no) as usize != behind.len();
     if others || (!ops.is_empty() && core.state.members.contains(&no)) {
-        return None;
+        return Ok(None);
     }
     let mut taken = Vec::new();
     for op in &mut ops {
@@ -255,14 +257,15 @@ fn areas_before(core: &mut Core, no: u16, end: u32) -> Option<Vec<Op>> {
             // An area is never without an AU: the disk may have to take over from a member.
             let Some(au) = core.space.reserve(no) else {
                 taken.into_iter().for_each(|au| core.space.unreserve(no, au));
-                return None;
+                let why = format!("disk {no} has no room for its metadata before its new end");
+                return Err(Error::NoSpace { group: group.to_owned(), wanted_mb: 0, why });
             };
             taken.push(au);
             runs.push(AuRun { start: au, count: 1 });
         }
     }
     behind.into_iter().for_each(|au| core.space.unreserve(no, au));
-    Some(ops)
+    Ok(Some(ops))
 }
 
 /// The first checksum block that covers nothing any more.

@@ -251,6 +251,9 @@ pub(super) fn words_for(
     let mut set = set_ones(&core.state.attributes);
     let of_type = set.remove(file_type.name()).unwrap_or_default();
     let Some(template) = template else { return Ok(of_type) };
+    if template.is_empty() {
+        return Ok(TemplateWords::default());
+    }
     let name = template.to_uppercase();
     match set.remove(&name) {
         Some(words) => Ok(words),

@@ -105,6 +105,17 @@ impl Committer {
         }
     }
 
+    /// The disks that the first record takes out: those that are missing, and those that could not be
+    /// marked as used by this mount.
+    pub fn with_unmarked(&self, mut missing: Vec<u16>) -> Result<Vec<u16>, String> {
+        let failed = self.failed_disks();
+        missing.extend(failed.iter().filter(|no| !missing.contains(no)).collect::<Vec<_>>());
+        if !failed.is_empty() {
+            self.check_survivable(&missing).map_err(|Fatal(why)| why)?;
+        }
+        Ok(missing)
+    }
+
     /// The first record of a mount: a new epoch, without the disks that are missing. With `force`
     /// the members that are here go on, however few they are.
     pub async fn new_epoch(&mut self, missing: &[u16], force: bool) -> Result<(), String> {
@@ -134,6 +145,9 @@ impl Committer {
         };
         let result = async {
             self.write_set(&payload, members).await?;
+            for disk in missing.iter().filter_map(|no| self.inner.disk(*no)) {
+                disk.left();
+            }
             self.take_out_failed().await?;
             self.regrow().await?;
             self.confirm();
@@ -234,7 +248,10 @@ impl Committer {
             let result = core
                 .check_log_room(&self.inner.name, &[Op::Rebalance { power: None }])
                 .and_then(|()| make(&mut core))
-                .and_then(|ops| self.inner.enqueue(&mut core, &ops));
+                .and_then(|ops| match ops.is_empty() {
+                    true => Ok(None),
+                    false => self.inner.enqueue(&mut core, &ops).map(Some),
+                });
             (batches, result)
         };
         for batch in &batches {
@@ -251,7 +268,7 @@ impl Committer {
             self.inner.made_durable(last.ticket);
         }
         self.inner.check_running().map_err(|error| Fatal(error.to_string()))?;
-        if result.is_ok() {
+        if let Ok(Some(_)) = result {
             self.regrow().await?;
             self.confirm();
         }
@@ -357,12 +374,10 @@ impl Committer {
     fn lost_words(&self, failed: &[u16]) -> String {
         let words: Vec<String> = failed
             .iter()
-            .map(|no| {
-                let disk = self.disk(*no);
-                match disk.failure() {
-                    Some(why) => format!("{} ({why})", disk.name),
-                    None => disk.name.clone(),
-                }
+            .filter_map(|no| self.inner.disk(*no))
+            .map(|disk| match disk.failure() {
+                Some(why) => format!("{} ({why})", disk.name),
+                None => disk.name.clone(),
             })
             .collect();
         words.join(", ")

@@ -307,12 +307,17 @@ async fn write_all(
     spec: &CreateGroup,
     planned: &[Planned],
 ) -> Result<(), Error> {
-    let label = |p: &Planned, status| p.label(&header, status, spec.holds_catalog);
+    // As if a mount had come before: an image that is made before the first one is told, too.
+    let life = env.random();
+    let label = |p: &Planned, status| Label {
+        lives: [life, 0],
+        ..p.label(&header, status, spec.holds_catalog)
+    };
     let patience = Patience { env, limit: DISK_TIMEOUT };
     for p in planned {
         write_labels(&p.disk.device, &label(p, LabelStatus::Creating), patience).await?;
     }
-    write_metadata(env, &header, spec, planned).await?;
+    write_metadata(env, &header, spec, planned, life).await?;
     for p in planned {
         write_labels(&p.disk.device, &label(p, LabelStatus::Member), patience).await?;
     }
@@ -325,6 +330,7 @@ async fn write_metadata(
     header: &GroupHeader,
     spec: &CreateGroup,
     planned: &[Planned],
+    life: u64,
 ) -> Result<(), Error> {
     let candidates: Vec<Candidate> = (0u16..)
         .zip(planned)
@@ -336,7 +342,7 @@ async fn write_metadata(
     let au_size = u64::from(header.au_size);
     let mut state = GroupState::new(header.clone(), disks, members.clone());
     state.attributes = spec.attributes.clone();
-    let position = LogPosition { lsn: 0, previous_crc: 0, previous_life: 0, epoch: 1 };
+    let position = LogPosition { lsn: 0, previous_crc: 0, previous_life: life, epoch: 1 };
     let encoded = encode(header.uuid, position.lsn, &state.encode());
     for no in &members {
         let disk = planned[usize::from(*no)].opened(env);

@@ -21,9 +21,14 @@ pub struct LabelScan {
 }
 
 impl LabelScan {
-    /// The newest label.
+    /// The newest label. The slots at the end move when the device grows, to where another disk may
+    /// have left its own: what the head says of who this is counts.
     pub fn newest(&self) -> Option<&Label> {
-        self.slots.iter().filter_map(|(_, l)| l.as_ref().ok()).max_by_key(|l| l.generation)
+        let whole = || self.slots.iter().filter_map(|(at, l)| Some((*at, l.as_ref().ok()?)));
+        let by_age = |(_, label): &(u64, &Label)| label.generation;
+        let head = whole().filter(|(at, _)| LABEL_HEAD.contains(at)).max_by_key(by_age);
+        let of_head = |label: &Label| head.is_none_or(|(_, head)| head.disk == label.disk);
+        whole().filter(|(_, label)| of_head(label)).max_by_key(by_age).map(|(_, label)| label)
     }
 
     /// What keeps the disk from being understood, when there is no label at all: the damage that

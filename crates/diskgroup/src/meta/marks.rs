@@ -28,10 +28,31 @@ use crate::on_disk::label::Label;
 pub(crate) const OUT_OF_DATE: &str =
     "out of date: an older image of the disk, or it was used apart from the others";
 
-/// Whether a disk with this label was there in the mount of that life. Labels of a version without
-/// marks tell nothing.
-pub(crate) fn is_current(label: &Label, last: u64) -> bool {
-    label.lives == [0, 0] || label.lives.contains(&last)
+/// The marks of the disks found, as a history that ends with the record of one life sees them.
+pub(crate) struct Marks {
+    last: u64,
+    /// Whether any disk was there in that life. If none was, a version without marks wrote last.
+    tell: bool,
+    /// Whether a disk has that life as its newest mark. If none has, labels without any mark may be
+    /// those that a first mount was still to write when it was cut off.
+    newest: bool,
+}
+
+impl Marks {
+    /// Of the disks with these labels, seen from a history whose newest record has the life `last`.
+    pub fn of<'a>(labels: impl Iterator<Item = &'a Label> + Clone, last: u64) -> Marks {
+        Marks {
+            last,
+            tell: labels.clone().any(|label| label.lives.contains(&last)),
+            newest: labels.clone().any(|label| label.lives[0] == last),
+        }
+    }
+
+    /// Whether a disk with this label was there in the last mount that wrote anything.
+    pub fn is_current(&self, label: &Label) -> bool {
+        let unmarked = label.lives == [0, 0] && !self.newest;
+        !self.tell || label.lives.contains(&self.last) || unmarked
+    }
 }
 
 /// Marks every disk in sync as used by this mount, durably. One that does not take it fails, and
@@ -45,7 +66,10 @@ pub(crate) async fn mark(inner: &Inner, last: u64) {
 pub(crate) async fn mark_end(inner: &Inner) {
     let end = inner.env.random();
     mark_all(inner, [end, inner.life]).await;
-    inner.log_life.store(end, Ordering::SeqCst);
+    // One that did not take it has the life of this mount, which the last record then has, too.
+    if inner.disks_in_sync().iter().all(|disk| disk.is_alive()) {
+        inner.log_life.store(end, Ordering::SeqCst);
+    }
 }
 
 async fn mark_all(inner: &Inner, lives: [u64; 2]) {

@@ -16,7 +16,7 @@ use crate::group::MountOptions;
 use crate::meta::chain::{Chain, History, ReadError, Told};
 use crate::meta::commit::{Lagging, MemberState};
 use crate::meta::labels::read_labels;
-use crate::meta::marks::{OUT_OF_DATE, is_current};
+use crate::meta::marks::{Marks, OUT_OF_DATE};
 use crate::meta::rules;
 use crate::on_disk::label::{Label, LabelStatus, Redundancy};
 use crate::on_disk::layout::{AU_START, BLOCK_U64, REGION_BYTES};
@@ -220,12 +220,19 @@ pub(crate) async fn start(
         (Arc::clone(&l.found.device), label)
     });
     let former = former.collect();
-    let last = best.end.previous_life;
-    let (disks, missing) = match_disks(env, &state, &labelled, last);
+    let marks = marks_of(&labelled, &best);
+    let (mut disks, mut missing) = match_disks(env, &state, &labelled, Some(&marks));
+    if let Err(refused) = check_complete(name, &state, &disks, &missing) {
+        // FORCE takes an older image for what it is where there is nothing newer.
+        (disks, missing) = match_disks(env, &state, &labelled, None);
+        check_complete(name, &state, &disks, &missing).map_err(|_| refused.clone())?;
+        if !force {
+            return Err(Error::NotProven { group: name.to_owned(), why: words_of(refused) });
+        }
+    }
     // A disk may tell its history and yet be of no use, because it became too small.
     members.retain(|no, _| disks.contains_key(no));
     lagging.retain(|l| disks.contains_key(&l.no));
-    check_complete(name, &state, &disks, &missing)?;
     let copies = u64::from(state.header.redundancy.copies());
     let here: Vec<&Arc<Disk>> = disks.values().filter(|d| d.is_in_sync()).collect();
     // Who writes nothing makes no region dirty.
@@ -367,7 +374,7 @@ fn says(newest: &Newest, labelled: &[Labelled], no: u16) -> Option<Says> {
     let uuid = told.state.disks.get(&no)?.uuid;
     let here = labelled.iter().find(|l| l.label.disk == uuid)?;
     // What an older image knew once it knows no more.
-    if !is_current(&here.label, best.end.previous_life) {
+    if !marks_of(labelled, best).is_current(&here.label) {
         return None;
     }
     let chain = here.chain.as_ref()?;
@@ -473,7 +480,7 @@ fn match_disks(
     env: &SharedEnv,
     state: &GroupState,
     labelled: &[Labelled],
-    last: u64,
+    marks: Option<&Marks>,
 ) -> (BTreeMap<u16, Arc<Disk>>, Vec<u16>) {
     let mut disks = BTreeMap::new();
     let mut missing = Vec::new();
@@ -493,7 +500,7 @@ fn match_disks(
                 let disk = Disk::new(identity, device, Arc::clone(env));
                 if !state.is_online(*no) {
                     disk.left();
-                } else if !is_current(&l.label, last) {
+                } else if marks.is_some_and(|marks| !marks.is_current(&l.label)) {
                     disk.left();
                     disk.fail(out_of_date(&disk));
                     missing.push(*no);
@@ -505,6 +512,18 @@ fn match_disks(
         }
     }
     (disks, missing)
+}
+
+fn marks_of(labelled: &[Labelled], best: &History) -> Marks {
+    Marks::of(labelled.iter().map(|l| &l.label), best.end.previous_life)
+}
+
+/// What is wrong with a group that is not whole, in words.
+fn words_of(error: Error) -> String {
+    match error {
+        Error::Incomplete { why, .. } => why,
+        other => other.to_string(),
+    }
 }
 
 fn out_of_date(disk: &Disk) -> IoError {

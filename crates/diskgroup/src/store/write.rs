@@ -269,6 +269,7 @@ pub(super) async fn copy(group: &Group, source: &File, length: u64) -> Result<Wr
         unit: Some(attributes.unit),
         checksums: Some(attributes.checksums),
         placement: attributes.placement.clone(),
+        template: Some(String::new()),
         ..FileSpec::new(attributes.file_type)
     };
     let writing = Writing::new(group, group.create_file(&spec).await?);

@@ -86,6 +86,93 @@ fn an_older_image_proves_nothing() {
 }
 
 #[test]
+fn an_image_made_before_the_first_mount_is_told() {
+    let rig = Rig::new(55, &shape());
+    rig.run(async {
+        rig.create(&shape()).await.expect("created");
+        let image = rig.disks[4].snapshot();
+        let group = rig.mount().await.expect("mounted");
+        drop(filled(&group, "f", 1, 20 * MB).await);
+        group.dismount().await.expect("dismounted");
+        rig.disks[4].replace_with_snapshot(&image);
+        let group = rig.mount().await.expect("mounted without it");
+        assert!(!group.disks()[4].in_sync);
+        check_content(&group.open("f").expect("there"), 1, 20 * MB).await;
+        group.dismount().await.expect("dismounted");
+    });
+}
+
+#[test]
+fn a_disk_that_does_not_take_its_mark_is_out_by_the_first_record_or_nothing_is_written() {
+    for redundancy in [Redundancy::Normal, Redundancy::External] {
+        let shape = Shape { redundancy, ..shape() };
+        let rig = Rig::new(56, &shape);
+        rig.run(async {
+            rig.create(&shape).await.expect("created");
+            let group = rig.mount().await.expect("mounted");
+            drop(filled(&group, "f", 1, 20 * MB).await);
+            let chosen = group.disks().into_iter().find(|d| !d.metadata).expect("five disks");
+            group.dismount().await.expect("dismounted");
+            let device = &rig.disks[usize::from(chosen.number)];
+            // Its label at the head cannot be written for a while.
+            device.fail_writes(0..4096);
+            let mounted = rig.mount().await;
+            if redundancy == Redundancy::External {
+                let refused = mounted.expect_err("it needs every disk");
+                assert!(refused.to_string().contains("last copy"), "{refused}");
+                rig.env().sleep(std::time::Duration::from_secs(1)).await;
+                device.heal();
+                let group = rig.mount().await.expect("nothing was written without it");
+                assert!(group.disks().iter().all(|d| d.in_sync));
+                check_content(&group.open("f").expect("there"), 1, 20 * MB).await;
+                group.dismount().await.expect("dismounted");
+                return;
+            }
+            let group = mounted.expect("mounted without it");
+            let out = group.disks().into_iter().find(|d| d.number == chosen.number);
+            assert_eq!(out.expect("known").status, DiskStatus::Offline);
+            check_content(&group.open("f").expect("there"), 1, 20 * MB).await;
+            group.dismount().await.expect("dismounted");
+        });
+    }
+}
+
+#[test]
+fn a_foreign_label_at_the_end_of_a_disk_that_grew_is_nobodys() {
+    let shape = Shape { disks: 3, disk_bytes: 40 * MB, ..Shape::default() };
+    let rig = Rig::new(57, &shape);
+    rig.run(async {
+        // A larger disk of a group that is gone left its labels where the new end will be.
+        let old = Shape { disks: 3, disk_bytes: 80 * MB, ..shape.clone() };
+        for disk in &rig.disks {
+            disk.resize(80 * MB);
+        }
+        rig.create(&old).await.expect("created");
+        for _ in 0..3 {
+            rig.mount().await.expect("mounted").dismount().await.expect("dismounted");
+        }
+        let ends: Vec<Vec<u8>> = rig.disks.iter().map(|disk| disk.peek(79 * MB, MB)).collect();
+        for disk in &rig.disks {
+            disk.resize(40 * MB);
+            disk.poke(0, &vec![0; 40 << 20]);
+        }
+        rig.create(&shape).await.expect("created");
+        let group = rig.mount().await.expect("mounted");
+        let file = filled(&group, "f", 1, 10 * MB).await;
+        for (disk, end) in rig.disks.iter().zip(&ends) {
+            disk.resize(80 * MB);
+            disk.poke(79 * MB, end);
+        }
+        drop(file);
+        group.dismount().await.expect("dismounted");
+        let group = rig.mount().await.expect("it is still the group that its heads say");
+        assert!(group.disks().iter().all(|d| d.in_sync));
+        check_content(&group.open("f").expect("there"), 1, 10 * MB).await;
+        group.dismount().await.expect("dismounted");
+    });
+}
+
+#[test]
 fn an_older_image_of_the_only_copy_is_refused() {
     let shape = Shape { disks: 3, redundancy: Redundancy::External, ..Shape::default() };
     let rig = Rig::new(53, &shape);
@@ -101,8 +188,16 @@ fn an_older_image_of_the_only_copy_is_refused() {
         let now = rig.disks[2].snapshot();
         rig.disks[2].replace_with_snapshot(&image);
         let refused = rig.mount().await.expect_err("it lacks what was written");
-        assert_eq!(refused.number(), 15040);
+        assert_eq!(refused.number(), 15063);
         assert!(refused.to_string().contains("older image"), "{refused}");
+        let stale = rig.disks.iter().map(|disk| disk.snapshot()).collect::<Vec<_>>();
+        let force = MountOptions { force: true, ..MountOptions::default() };
+        let group = rig.mount_with(rig.found(), force).await.expect("taken for what it is");
+        assert!(group.disks().iter().all(|d| d.in_sync), "{:?}", group.disks());
+        group.dismount().await.expect("dismounted");
+        for (disk, image) in rig.disks.iter().zip(&stale) {
+            disk.replace_with_snapshot(image);
+        }
         rig.disks[2].replace_with_snapshot(&now);
         let group = rig.mount().await.expect("mounted");
         check_content(&group.open("f").expect("there"), 2, 20 * MB).await;

@@ -7,6 +7,7 @@ mod callers;
 mod crash_points;
 mod decisive;
 mod dirty;
+mod forecast;
 mod fuzz;
 mod golden;
 mod images;

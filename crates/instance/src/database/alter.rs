@@ -1,22 +1,23 @@
-//! ALTER DISKGROUP of disks: ADD and DROP, UNDROP, RENAME, REBALANCE, and what they would do.
+//! ALTER DISKGROUP of disks: ADD and DROP, UNDROP, RENAME, REBALANCE.
 //!
 //! The path of a disk is durable in disk_string before the disk becomes a member, and a refused ADD
 //! takes it out again, with the file that was made for it. What was begun goes on to its end
 //! although the caller goes away.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::MetadataExt;
+use std::collections::BTreeSet;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cellar_diskgroup::{
-    AlterDisks, DiskInfo, DropDisk, GroupInfo, Label, LabelStatus, NewDisk, POWER_DEFAULT,
-    POWER_MAX, Redundancy, Work, read_labels,
+    AlterDisks, DiskInfo, DropDisk, Label, LabelStatus, NewDisk, POWER_DEFAULT, POWER_MAX,
+    Redundancy, read_labels,
 };
 use cellar_io::{
     Buffer, Device, Discard, Durability, Geometry, Io, IoError, IoErrorKind, IoFuture, Op,
 };
+use futures_util::StreamExt;
 
 use super::init::{make_file, prewrite_all};
 use super::resize::{ResizeRequest, resized};
@@ -71,23 +72,12 @@ pub struct Changed {
     pub power: u32,
 }
 
-/// What a change of disks would do.
-#[derive(Clone, Debug)]
-pub struct Explained {
-    /// The plan, and the group after it.
-    pub work: Work,
-    /// The group now.
-    pub info: GroupInfo,
-    /// Disks by number, the new ones included: name and what becomes of it.
-    pub disks: BTreeMap<u16, (String, &'static str)>,
-}
-
 /// A disk that is to join.
-struct Joining {
+pub(super) struct Joining {
     request: DiskRequest,
-    path: PathBuf,
+    pub path: PathBuf,
     /// `None` for a file that is still to be made.
-    open: Option<OpenDisk>,
+    pub open: Option<OpenDisk>,
     below: Below,
 }
 
@@ -95,35 +85,6 @@ impl Database {
     /// Whether nothing is written here.
     pub fn is_read_only(&self) -> bool {
         self.mode.read_only
-    }
-
-    /// What [`Database::alter_disks`] would do. Changes nothing.
-    ///
-    /// # Errors
-    /// As that, but for what only the disks themselves can tell.
-    pub fn explain_work(&self, group: &str, request: &ChangeRequest) -> Result<Explained> {
-        let mounted = self.group(group)?;
-        let joining = self.joining(&mounted, &request.add, false)?;
-        let change = self.change_of(&mounted, request, &joining)?;
-        let work = mounted.group.explain_work(&change)?;
-        let leaving: BTreeSet<&str> = change.drop.iter().map(|d| d.name.as_str()).collect();
-        let mut disks: BTreeMap<u16, (String, &'static str)> = BTreeMap::new();
-        for disk in mounted.group.disks() {
-            let state = match leaving.contains(disk.name.as_str()) {
-                true if disk.in_sync => "DROPPING",
-                true => "FORCING",
-                false => crate::groups::disk_state(&mounted.group, &disk),
-            };
-            disks.insert(disk.number, (disk.name, state));
-        }
-        let new = work.plan.disks.iter().map(|d| d.disk.0).filter(|no| !disks.contains_key(no));
-        let new: Vec<u16> = new.collect();
-        // They are numbered in the order in which they are added.
-        for (no, disk) in new.into_iter().zip(&change.add) {
-            let name = disk.name.clone().unwrap_or_else(|| numbered(mounted.group.name(), no));
-            disks.insert(no, (name, "ADDING"));
-        }
-        Ok(Explained { work, info: mounted.group.info(), disks })
     }
 
     /// ADD and DROP: one change of the metadata, one rebalance, which this does not wait for.
@@ -146,16 +107,22 @@ impl Database {
         mounted.group.explain_work(&change)?;
         let mut files = NewFiles::default();
         self.make_files(&mut joining, &mut files, progress).await?;
-        self.make_larger(&mounted, &change.resize, progress).await?;
         let change = self.change_of(&mounted, request, &joining)?;
         let this = self.with_force(self.mode.force);
         let (told, answer) = futures_channel::oneshot::channel();
+        let (say, mut heard) = futures_channel::mpsc::unbounded();
         let task = async move {
-            let result = this.alter_to_the_end(&mounted, joining, change, files).await;
             // Who asked may be gone.
+            let written = move |done, total| {
+                let _ = say.unbounded_send((done, total));
+            };
+            let result = this.alter_to_the_end(&mounted, joining, change, files, &written).await;
             let _ = told.send(result);
         };
         self.env().spawn("alter disk group", Box::pin(task));
+        while let Some((done, total)) = heard.next().await {
+            progress(done, total);
+        }
         answer.await.map_err(|_| Error::new(1013, "the program ends"))?
     }
 
@@ -165,9 +132,12 @@ impl Database {
         joining: Vec<Joining>,
         change: AlterDisks,
         mut files: NewFiles,
+        progress: &(dyn Fn(u64, u64) + Send + Sync),
     ) -> Result<Changed> {
         let _one_at_a_time = self.instance.changing().lock().await;
         let group = &mounted.group;
+        // Held until it is in use: zeros of one RESIZE must not come over the data of another.
+        self.make_larger(mounted, &change.resize, progress).await?;
         let aus = group.explain_work(&change)?.plan.moves.len() as u64;
         let before: BTreeSet<u16> = group.disks().iter().map(|d| d.number).collect();
         let remembered = self.remember(joining.iter().map(|j| j.path.as_path()))?;
@@ -196,7 +166,7 @@ impl Database {
 
     /// What the library is to do: names of disks for those of failure groups, a failure group for
     /// each new disk.
-    fn change_of(
+    pub(super) fn change_of(
         &self,
         mounted: &Mounted,
         request: &ChangeRequest,
@@ -248,7 +218,12 @@ impl Database {
     }
 
     /// The disks of an ADD: opened if they are there, for writing if `write`.
-    fn joining(&self, mounted: &Mounted, add: &[DiskRequest], write: bool) -> Result<Vec<Joining>> {
+    pub(super) fn joining(
+        &self,
+        mounted: &Mounted,
+        add: &[DiskRequest],
+        write: bool,
+    ) -> Result<Vec<Joining>> {
         let mut all: Vec<Joining> = Vec::new();
         for request in add {
             let paths = match request.path.contains(['*', '?']) {
@@ -280,27 +255,34 @@ impl Database {
         Ok(all)
     }
 
-    /// Refuses a disk that is one of a mounted group already, by whatever path.
-    fn check_not_member(&self, path: &Path) -> Result<()> {
-        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    /// Refuses a disk that is one of a mounted group already, by whatever path: a link to it, too.
+    pub(super) fn check_not_member(&self, path: &Path) -> Result<()> {
+        let wanted = Place::of(path);
         for mounted in self.groups() {
             let is_it = |d: &DiskInfo| {
                 let own = d.path.as_deref().map(Path::new);
                 own.is_some_and(|own| {
-                    own == path || std::fs::canonicalize(own).is_ok_and(|own| own == real)
+                    own == path || wanted.is_some_and(|w| Place::of(own) == Some(w))
                 })
             };
-            if let Some(disk) = mounted.group.disks().into_iter().find(is_it) {
-                let text = format!(
-                    "disk {} is already mounted: it is {} of disk group {}",
-                    path.display(),
-                    disk.name,
-                    mounted.group.name()
-                );
-                return Err(Error::new(15029, text).hint(
-                    "name another disk; see which there are: cellar disks, cellar asm lsdsk -k",
-                ));
-            }
+            let Some(disk) = mounted.group.disks().into_iter().find(is_it) else { continue };
+            let (group, name) = (mounted.group.name(), &disk.name);
+            let own = disk.path.as_deref().filter(|own| Path::new(own) != path);
+            let by = own.map_or(String::new(), |own| format!(", as {own}"));
+            let text = format!(
+                "disk {} is already mounted: it is {name} of disk group {group}{by}",
+                path.display()
+            );
+            let hint = match disk.in_sync || disk.status.is_leaving() {
+                true => "name another disk; see which there are: cellar disks, cellar asm lsdsk -k"
+                    .to_owned(),
+                false => format!(
+                    "it is OFFLINE and has missed what was written since: ALTER DISKGROUP {group} \
+                     DROP DISK {name} FORCE, then ADD DISK '{}' FORCE",
+                    path.display()
+                ),
+            };
+            return Err(Error::new(15029, text).hint(hint));
         }
         Ok(())
     }
@@ -354,6 +336,23 @@ impl Database {
         let disk = self.disks.open(path, false).ok()?;
         let scan = read_labels(&disk.device()).await.ok()?;
         scan.newest().cloned()
+    }
+}
+
+/// What a path leads to, however it is written: a device, or a file of a file system.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Device(u64),
+    File(u64, u64),
+}
+
+impl Place {
+    fn of(path: &Path) -> Option<Place> {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some(match metadata.file_type().is_block_device() {
+            true => Place::Device(metadata.rdev()),
+            false => Place::File(metadata.dev(), metadata.ino()),
+        })
     }
 }
 
@@ -446,7 +445,7 @@ pub(super) fn no_failgroup(group: &str, members: &[DiskInfo], wanted: &str) -> E
 }
 
 /// The name that a disk gets for which none is given.
-fn numbered(group: &str, no: u16) -> String {
+pub(super) fn numbered(group: &str, no: u16) -> String {
     use cellar_diskgroup::names::{DiskName, GroupName};
     GroupName::new(group).map_or_else(
         |_| format!("{group}_{no:04}"),

@@ -73,6 +73,7 @@ impl Database {
             }
             for path in paths {
                 let path = absolute(&path);
+                self.check_not_member(&path)?;
                 self.disks.check_free(&path, disk.erase.as_deref())?;
                 let open = self.disks.open(&path, true)?;
                 let clash = self

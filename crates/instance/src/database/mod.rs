@@ -2,6 +2,7 @@
 
 mod alter;
 mod find;
+mod foretell;
 mod groups;
 mod identity;
 mod init;
@@ -25,9 +26,10 @@ use crate::groups::{GroupCatalog, MountedGroup};
 use crate::instance::Instance;
 use crate::parameters::definitions::{DISK_STRING, DISK_TIMEOUT, RESYNC_TARGET};
 
-pub use alter::{ChangeRequest, Changed, DropRequest, DropTarget, Explained};
+pub use alter::{ChangeRequest, Changed, DropRequest, DropTarget};
 pub(crate) use find::Labelled;
 use find::{Found, find_labelled};
+pub use foretell::{Explained, Known, PROBE_TIME};
 pub use groups::{DiskRequest, GroupRequest};
 pub use init::{InitDisk, InitSpec, Progress, init};
 pub use resize::{ResizeRequest, ResizeTarget};

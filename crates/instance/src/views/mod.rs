@@ -19,7 +19,7 @@ pub use waits::{
     event_histogram_micro, event_name, session_event, session_wait, system_event,
 };
 pub(crate) use waits::{WaitColumns, kind_name};
-pub use work::{WorkRow, work_rows};
+pub use work::{WorkRow, in_words, work_rows};
 
 use cellar_io::WallTime;
 

@@ -1,18 +1,22 @@
 //! Rows of EXPLAIN WORK: what a change of disks would move, and the room and redundancy after it.
 
+use std::time::Duration;
+
 use cellar_diskgroup::space::plan::{DiskPlan, Lack};
 
 use super::view;
-use crate::database::Explained;
+use crate::database::{Explained, Known};
 
 view! {
     /// A line of what a change of disks would do
     WorkRow = "explain work" {
-        item: &'static str = "item",
-            "read from, write to, move in all, no place; room and safe, now and after; redundancy";
+        item: String = "item",
+            "read from, write to, move in all, no place; room and safe, now and after; redundancy, \
+             may die; reading, writing, power n, measured";
         disk: Option<String> = "disk", "Disk";
         au: Option<u64> = "au", "AUs";
-        mb: Option<i64> = "mb", "MB";
+        mb: Option<i64> = "mb", "MB; of reading, writing and power n, in a second";
+        seconds: Option<f64> = "seconds", "How long it takes at that power";
         note: Option<String> = "note", "What it means";
     }
 }
@@ -34,16 +38,96 @@ pub fn work_rows(explained: &Explained) -> Vec<WorkRow> {
             Lack::FailGroups => "too few failure groups (15041)",
             Lack::Copy => "no copy can be read; it stays",
         };
-        let note = format!("file {}: {why}", u.file);
+        let number = format!("file {}", u.file);
+        let note = format!("{}: {why}", explained.files.get(&u.file).unwrap_or(&number));
         WorkRow { au: Some(u.aus), mb: Some(mb(explained, u.aus)), ..line("no place", note) }
     }));
     rows.extend(room(explained));
     rows.push(redundancy(explained));
+    rows.push(line("may die", may_die(explained)));
+    rows.extend(times(explained));
     rows
 }
 
+/// MB a second, and how long it takes, at each power; and how that is known.
+fn times(explained: &Explained) -> Vec<WorkRow> {
+    let per_second = |bytes: u64| Some(i64::try_from(bytes >> 20).unwrap_or(i64::MAX));
+    let rates = &explained.rates;
+    let mut rows = Vec::new();
+    for (item, rate, note) in [
+        ("reading", rates.reading, "MB/s, nothing being written"),
+        ("writing", rates.writing, "MB/s, nothing being read"),
+    ] {
+        if rate > 0 {
+            rows.push(WorkRow { mb: per_second(rate), ..line(item, note) });
+        }
+    }
+    for (time, rate) in explained.times() {
+        let seconds = time.time.map(|time| (time.as_secs_f64() * 10.0).ceil() / 10.0);
+        // The power is the name of the line, so that it can be asked for.
+        let item = format!("power {}", time.power);
+        let shown = time.time.map_or("does not end".to_owned(), in_words);
+        let note = format!("{shown} at so many MB/s");
+        let row = WorkRow { mb: per_second(rate), seconds, ..line("", note) };
+        rows.push(WorkRow { item, ..row });
+    }
+    rows.push(match explained.known {
+        Known::Probed => line("measured", format!("tried for {}", in_words(rates.took))),
+        Known::Moved => line("measured", "on moves made since the start"),
+        Known::Unknown(why) => line("measured", format!("no: {why}")),
+    });
+    rows
+}
+
+/// `1.2 s`, `12 s`, `7 min`, `3 h 05`, `2 d 4 h`.
+#[must_use]
+pub fn in_words(time: Duration) -> String {
+    let seconds = time.as_secs_f64().ceil() as u64;
+    let minutes = seconds.div_ceil(60);
+    match seconds {
+        0..10 => format!("{:.1} s", time.as_secs_f64()),
+        10..120 => format!("{seconds} s"),
+        120..7200 => format!("{minutes} min"),
+        7200..172_800 => format!("{} h {:02}", minutes / 60, minutes % 60),
+        _ => format!("{} d {} h", minutes / 1440, minutes % 1440 / 60),
+    }
+}
+
+/// Which failure groups may be lost now, on the way and afterwards without loss of data.
+fn may_die(explained: &Explained) -> String {
+    let forecast = &explained.work.forecast;
+    let unplaced: u64 = explained.work.plan.unplaced.iter().map(|u| u.aus).sum();
+    if explained.info.redundancy.copies() < 2 {
+        return "no disk: one copy of everything".to_owned();
+    }
+    let (harmless, all) = {
+        let good = explained.losses.iter().filter(|loss| loss.is_harmless());
+        let names: Vec<&str> = good.map(|loss| loss.failgroup.as_str()).collect();
+        (names, explained.losses.len())
+    };
+    // Each step leaves the copies apart, so what holds now holds until the last of them.
+    let now = match harmless.len() {
+        0 => "none".to_owned(),
+        some if some == all => format!("any one of {all}"),
+        1..=3 => harmless.join(", "),
+        some => format!("{some} of {all}"),
+    };
+    let after = match (unplaced, forecast.missing, forecast.failgroups) {
+        (0, 0, 2..) => format!("any one of {}", forecast.failgroups),
+        _ => "none".to_owned(),
+    };
+    format!("{now}, then {after}")
+}
+
 fn line(item: &'static str, note: impl Into<String>) -> WorkRow {
-    WorkRow { item, disk: None, au: None, mb: None, note: Some(note.into()) }
+    WorkRow {
+        item: item.into(),
+        disk: None,
+        au: None,
+        mb: None,
+        seconds: None,
+        note: Some(note.into()),
+    }
 }
 
 fn mb(explained: &Explained, aus: u64) -> i64 {
@@ -58,14 +142,15 @@ fn on_disk(
     note: Option<String>,
 ) -> WorkRow {
     let name = explained.disks.get(&disk.disk.0).map(|(name, _)| name.clone());
-    WorkRow { item, disk: name, au: Some(aus), mb: Some(mb(explained, aus)), note }
+    let aus_mb = Some(mb(explained, aus));
+    WorkRow { item: item.into(), disk: name, au: Some(aus), mb: aus_mb, seconds: None, note }
 }
 
 /// What is read from a disk, and what for.
 fn read_from(explained: &Explained, disk: &DiskPlan) -> Option<WorkRow> {
     let state = explained.disks.get(&disk.disk.0).map(|(_, state)| *state);
     let note = match (state, disk.after) {
-        (Some("DROPPING" | "HUNG"), 0) => Some("leaves; then FORMER: may be unplugged".to_owned()),
+        (Some("DROPPING" | "HUNG"), 0) => Some("leaves; FORMER: may be unplugged".to_owned()),
         (Some("DROPPING" | "HUNG"), left) => Some(format!("{left} AU have nowhere to go")),
         _ if disk.outgoing == 0 => return None,
         _ => None,
@@ -80,7 +165,7 @@ fn all_moves(explained: &Explained) -> WorkRow {
     let note = match (again, plan.minimum) {
         (0, least) if least == moves => "the least possible".to_owned(),
         (0, least) => format!("the least possible is {least}"),
-        _ => format!("{again} of them made again from other copies"),
+        _ => format!("{again} made again from other copies"),
     };
     WorkRow { au: Some(moves), mb: Some(mb(explained, moves)), ..line("move in all", note) }
 }
@@ -95,7 +180,7 @@ fn room(explained: &Explained) -> Vec<WorkRow> {
     let safe = |item, mb, can_restore| match can_restore {
         true if mb < 0 => WorkRow { mb: Some(mb), ..line(item, "too much to mirror all again") },
         true => WorkRow { mb: Some(mb), ..line(item, "so that all can be mirrored again") },
-        false => line(item, "after a loss none can be mirrored again"),
+        false => line(item, "a loss cannot be mirrored again"),
     };
     let now = i64::try_from(info.writable_mb).unwrap_or(i64::MAX);
     let after = mb(explained, forecast.writable.get(at).copied().unwrap_or(0));

@@ -217,7 +217,7 @@ pub fn report(head: Head, options: &Options, measured: &Measured) -> Run {
             "The file is opened as an instance with these parameters opens it; columns true and \
              false: disk_asynch_io. A batch is {BATCH} writes handed over at once, then a flush; a \
              write of the log is durable when it returns. Pages of the file dropped before each; \
-             {rounds}"
+             {rounds}; ratio: times as fast as none, each together with its equals"
         ),
         details: words::details(measured),
         layouts: LAYOUTS.map(str::to_owned).to_vec(),

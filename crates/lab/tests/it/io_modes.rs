@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use cellar_io::real::{Runtime, RuntimeOptions};
 use cellar_lab::experiment::find;
@@ -42,9 +42,8 @@ fn child() {
     std::fs::write(dir.join("run.json"), run.to_json().unwrap()).unwrap();
 }
 
-fn measured() -> Run {
-    measured_with(&std::env::var("PATH").unwrap_or_default())
-}
+static MEASURED: LazyLock<Run> =
+    LazyLock::new(|| measured_with(&std::env::var("PATH").unwrap_or_default()));
 
 fn measured_with(programs: &str) -> Run {
     // On a real file system: /tmp may be in memory.
@@ -69,7 +68,7 @@ fn figure(row: &Raw, name: &str) -> f64 {
 
 #[test]
 fn every_setting_is_in_force_and_leaves_in_the_cache_what_it_should() {
-    let run = measured();
+    let run = &*MEASURED;
     let text = run.to_text();
     println!("{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
@@ -90,7 +89,7 @@ fn every_setting_is_in_force_and_leaves_in_the_cache_what_it_should() {
     for setting in ["none", "asynch", "directio", "setall"] {
         for layout in ["true", "false"] {
             let arm = format!("batch-{setting}");
-            for row in rows(&run, &arm, layout) {
+            for row in rows(run, &arm, layout) {
                 let force = &row.notes["in force"];
                 // Where the file system or the container refuses something, that is said.
                 let refused = force.contains("refuse") || force.contains("tmpfs");
@@ -116,14 +115,14 @@ fn every_setting_is_in_force_and_leaves_in_the_cache_what_it_should() {
 
 #[test]
 fn strace_names_the_calls_that_a_setting_makes() {
-    let run = measured();
+    let run = &*MEASURED;
     let untraced = run.remarks.iter().find(|(_, text)| text.starts_with("nothing was seen"));
     if let Some((_, why)) = untraced {
         eprintln!("not run: {why}");
         return;
     }
     let count = |arm: &str, call: &str| {
-        let row = rows(&run, arm, "true").next().unwrap();
+        let row = rows(run, arm, "true").next().unwrap();
         row.figures.get(&format!("strace_{call}")).copied().unwrap_or(0.0)
     };
     for (arm, writes) in [("batch-none", 256.0), ("batch-directio", 256.0), ("log-4096-none", 64.0)]

@@ -2,18 +2,24 @@
 //! instance, and in words what they set going.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use cellar_instance::database::{
-    ChangeRequest, Changed, Database, DropRequest, DropTarget, Mounted, ResizeRequest, ResizeTarget,
+    ChangeRequest, Changed, Database, DropRequest, DropTarget, Explained, Mounted, PROBE_TIME,
+    ResizeRequest, ResizeTarget,
 };
-use cellar_instance::diskgroup::Error as GroupError;
 use cellar_instance::diskgroup::names::DiskName;
+use cellar_instance::diskgroup::space::plan::Lack;
+use cellar_instance::diskgroup::{DiskStatus, Error as GroupError};
 use cellar_instance::views::{Row, WorkRow, work_rows};
 
 use super::{InstanceHost, columns_of, disk_request, group_error, value};
 use crate::error::Error;
 use crate::host::Rows;
-use crate::statement::{ChangeDisks, Dropped, ExplainWork, GroupAction, Rebalance};
+use crate::statement::{ChangeDisks, Dropped, ExplainWork, GroupAction, Probe, Rebalance};
+
+/// What helps where a DROP leaves no room.
+const NO_PLACE: &str = "add disks in the same statement, or drop fewer";
 
 impl InstanceHost {
     /// Does `action` if it is one on disks; what was done, in words.
@@ -32,8 +38,12 @@ impl InstanceHost {
                 if count > 0 {
                     group.rebalance(power).await.map_err(group_error)?;
                 }
+                if count == 0 {
+                    check_not_forced(mounted)?;
+                }
                 let kept = match count {
                     0 => "no disk of it was being dropped".to_owned(),
+                    1 => format!("1 disk stays, {}", self.under_way(mounted)),
                     _ => format!("{} stay, {}", disks(count), self.under_way(mounted)),
                 };
                 self.waited(mounted, *rebalance, kept).await?
@@ -70,10 +80,9 @@ impl InstanceHost {
         let made = self.database.alter_disks(mounted.group.name(), &request, &|_, _| {}).await;
         let changed = made.map_err(|error| match error.number() {
             // Dropping files is not the only way out here.
-            15041 => error.hint(
-                "add disks in the same statement, or drop fewer; EXPLAIN WORK FOR the statement \
-                 tells what lacks a place",
-            ),
+            15041 => error.hint(format!(
+                "{NO_PLACE}; EXPLAIN WORK FOR the statement tells what lacks a place"
+            )),
             _ => error,
         })?;
         let mut parts = Vec::new();
@@ -142,6 +151,23 @@ fn disks(count: usize) -> String {
     if count == 1 { "1 disk".to_owned() } else { format!("{count} disks") }
 }
 
+/// Refuses to take back what cannot be taken back.
+fn check_not_forced(mounted: &Mounted) -> Result<(), Error> {
+    let disks = mounted.group.disks().into_iter();
+    let forced = disks.filter(|disk| disk.status == DiskStatus::Forcing).map(|disk| disk.name);
+    let forced: Vec<String> = forced.collect();
+    if forced.is_empty() {
+        return Ok(());
+    }
+    let text = format!(
+        "{} left with DROP DISK ... FORCE, which cannot be taken back: its copies are being made \
+         again elsewhere",
+        forced.join(", ")
+    );
+    Err(Error::new(15071, "55000", text)
+        .next("wait until it is gone: cellar asm lsop; then ADD DISK '...' FORCE takes it anew"))
+}
+
 /// Whether all of `renames` can be done, one behind the other, to a group whose disks are called
 /// `names`: none is done if one cannot be.
 fn check_renames(
@@ -191,18 +217,41 @@ fn request_of(change: ChangeDisks) -> ChangeRequest {
     }
 }
 
-/// The plan of a change as rows.
-pub(super) fn explain(database: &Database, work: ExplainWork) -> Result<Rows, Error> {
+/// The plan of a change as rows, with the time it would take.
+pub(super) async fn explain(database: &Database, work: ExplainWork) -> Result<Rows, Error> {
     let request = match work.action {
         GroupAction::Disks(change) => request_of(change),
         // A rebalance alone changes no disk.
+        GroupAction::Rebalance(rebalance) => {
+            ChangeRequest { power: rebalance.power, ..ChangeRequest::default() }
+        }
         _ => ChangeRequest::default(),
     };
-    let explained = database.explain_work(&work.group, &request)?;
+    let time = match work.probe {
+        Probe::No => None,
+        Probe::Usual => Some(PROBE_TIME),
+        Probe::For(ms) => Some(Duration::from_millis(ms)),
+    };
+    let explained = match time {
+        Some(time) => database.foretell_work(&work.group, &request, time).await?,
+        None => database.explain_work(&work.group, &request)?,
+    };
     let rows = work_rows(&explained).into_iter().map(|row| row.values());
     Ok(Rows {
         columns: columns_of(WorkRow::VIEW),
         rows: rows.map(|row| row.into_iter().map(value).collect()).collect(),
+        refused: refused(&work.group, &explained),
+    })
+}
+
+/// What the change itself would be refused with: something that must move has no place.
+fn refused(group: &str, explained: &Explained) -> Option<Error> {
+    let unplaced = explained.work.plan.unplaced.iter().filter(|u| u.lack != Lack::Copy);
+    let aus: u64 = unplaced.map(|u| u.aus).sum();
+    (aus > 0).then(|| {
+        let mb = (aus * explained.work.au_size) >> 20;
+        let text = format!("disk group \"{group}\" has no place for {mb} MB that must move");
+        Error::new(15041, "53100", text).next(NO_PLACE)
     })
 }
 

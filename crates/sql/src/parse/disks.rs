@@ -6,7 +6,8 @@ use datafusion::sql::sqlparser::tokenizer::Token;
 use super::Cursor;
 use crate::error::Error;
 use crate::statement::{
-    ChangeDisks, DropClause, Dropped, ExplainWork, GroupAction, Rebalance, ResizeClause, Statement,
+    ChangeDisks, DropClause, Dropped, ExplainWork, GroupAction, Probe, Rebalance, ResizeClause,
+    Statement,
 };
 
 /// What may follow ADD or DROP where disks are meant.
@@ -247,6 +248,7 @@ impl Cursor<'_> {
             return Err(Error::not_yet("EXPLAIN WORK SET STATEMENT_ID")
                 .next("the plan is the result of the statement: leave SET STATEMENT_ID out"));
         }
+        let probe = self.probe()?;
         self.word("FOR")?;
         self.word("ALTER")?;
         self.word("DISKGROUP")?;
@@ -254,9 +256,29 @@ impl Cursor<'_> {
         let action = self.disk_action()?;
         match action {
             Some(action @ (GroupAction::Disks(_) | GroupAction::Rebalance(_))) => {
-                Ok(Statement::ExplainWork(ExplainWork { group, action }))
+                Ok(Statement::ExplainWork(ExplainWork { group, action, probe }))
             }
             _ => Err(self.expected("ADD DISK, DROP DISK, RESIZE or REBALANCE")),
         }
+    }
+
+    /// `PROBE n SECONDS`, `NO PROBE`, or nothing.
+    fn probe(&mut self) -> Result<Probe, Error> {
+        if self.accept_word("NO") {
+            self.word("PROBE")?;
+            return Ok(Probe::No);
+        }
+        if !self.accept_word("PROBE") {
+            return Ok(Probe::Usual);
+        }
+        let seconds = match self.tokens.get(self.at).map(|t| &t.token) {
+            Some(Token::Number(digits, _)) => digits.parse::<f64>().ok(),
+            _ => None,
+        };
+        let seconds = seconds.filter(|seconds| (0.1..=3600.0).contains(seconds));
+        let seconds = seconds.ok_or_else(|| self.expected("so many seconds, 0.1 to 3600"))?;
+        self.at += 1;
+        self.word("SECOND|SECONDS")?;
+        Ok(Probe::For((seconds * 1e3) as u64))
     }
 }

@@ -1,0 +1,86 @@
+//! The clock of the rate of a rebalance: how fast it went of late.
+
+use std::time::Duration;
+
+use cellar_io::Instant;
+
+/// What is older says nothing about the load of now.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// Counts from the first move that is done: until then as many as the power allows come on their
+/// way. The rate is that of the younger half of the time since then, or a little more.
+#[derive(Clone, Copy)]
+pub(crate) struct Meter {
+    /// The power at which it runs.
+    pub power: u32,
+    began: Mark,
+    from: Mark,
+    next: Mark,
+    /// Whether the first move is done.
+    settled: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Mark {
+    at: Instant,
+    /// Bytes that were moved by then.
+    bytes: u64,
+}
+
+impl Meter {
+    /// A clock that begins now, when so many bytes are moved.
+    pub fn new(power: u32, at: Instant, bytes: u64) -> Meter {
+        let mark = Mark { at, bytes };
+        Meter { power, began: mark, from: mark, next: mark, settled: false }
+    }
+
+    /// One more move is done.
+    pub fn moved(&mut self, at: Instant, bytes: u64) {
+        if !self.settled {
+            *self = Meter { settled: true, ..Meter::new(self.power, at, bytes) };
+            return;
+        }
+        let young = at.since(self.began.at);
+        if young >= self.next.at.since(self.began.at) * 2 || at.since(self.next.at) > LONGEST {
+            self.from = self.next;
+            self.next = Mark { at, bytes };
+        }
+    }
+
+    /// Bytes a second of late.
+    pub fn rate(&self, now: Instant, bytes: u64) -> Option<f64> {
+        let bytes = bytes.saturating_sub(self.from.bytes);
+        let seconds = now.since(self.from.at).as_secs_f64();
+        (bytes > 0 && seconds > 0.0).then(|| bytes as f64 / seconds)
+    }
+
+    /// All that was moved, and how long it took.
+    pub fn all(&self, now: Instant, bytes: u64) -> (u64, Duration) {
+        (bytes.saturating_sub(self.began.bytes), now.since(self.began.at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_beginning_is_forgotten_and_a_change_of_the_load_is_seen() {
+        let second = |s: u64| Instant(s * 1_000_000_000);
+        let mut meter = Meter::new(1, second(0), 0);
+        let mut bytes = 0;
+        // 10 a second for 10 s, then 100 a second.
+        for s in 1..=100 {
+            bytes += if s <= 10 { 10 } else { 100 };
+            meter.moved(second(s), bytes);
+        }
+        assert_eq!(meter.rate(second(100), bytes), Some(100.0));
+        assert_eq!(meter.all(second(100), bytes), (bytes - 10, Duration::from_secs(99)));
+        for s in 101..=200 {
+            bytes += 50;
+            meter.moved(second(s), bytes);
+        }
+        let rate = meter.rate(second(200), bytes).unwrap();
+        assert!((50.0..75.0).contains(&rate), "{rate}");
+    }
+}
