@@ -47,6 +47,9 @@ pub(crate) trait Pace: Send + Sync {
 
     /// Called before each step, with the bytes that it copies; false gives the move up.
     fn go_on(&self, bytes: u64) -> impl Future<Output = bool> + Send;
+
+    /// All is copied: what is left is to make it durable.
+    fn copied(&self);
 }
 
 /// A move under way: what it moves, and from where.
@@ -192,6 +195,7 @@ async fn copy_all(
             copy_run(inner, file, &run, claim.moving.to, &disk).await?;
         }
     }
+    pace.copied();
     Ok(Moved::Done)
 }
 

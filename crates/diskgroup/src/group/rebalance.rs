@@ -295,6 +295,15 @@ impl Pace for Throttle<'_> {
         }
         self.may_work()
     }
+
+    fn copied(&self) {
+        let mut step = lock(&self.step);
+        let rest = step.bytes - step.bytes / 2;
+        (step.bytes, step.told) = (0, step.told + rest);
+        if self.probed.is_none() {
+            lock(&self.inner.rebalance.progress).part += rest;
+        }
+    }
 }
 
 fn foreground_of(inner: &Inner) -> u64 {
