@@ -101,7 +101,11 @@ pub enum LabError {
         dir: PathBuf,
     },
     /// A kept run that cannot be read.
-    #[error("{}: not a kept run of this version: {source}\nNext: remove it, or read it with its own version", path.display())]
+    #[error(
+        "{}: not a kept run of this version: {source}\nNext: remove it, or read it with the \
+         version that made it",
+        path.display()
+    )]
     Damaged {
         /// Its file.
         path: PathBuf,

@@ -188,6 +188,7 @@ pub fn model(
     options: &Options,
     control: &Control<'_>,
 ) -> Result<Measured, LabError> {
+    options.check()?;
     let file_bytes = options.file_bytes.min(MODEL_BYTES);
     let options = Options { file_bytes, rounds: 1, ..options.clone() };
     let mut measured = measure(&Model::new(preset), &options, control)?;

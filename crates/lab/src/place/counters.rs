@@ -1,6 +1,4 @@
-//! What the kernel counts of a block device, and how fast its link is.
-
-use std::path::Path;
+//! What the kernel counts of a block device.
 
 use serde::{Deserialize, Serialize};
 
@@ -51,24 +49,6 @@ impl DeviceUse {
     }
 }
 
-/// Bytes a second of the PCIe link of a function in `/sys`; `None` where it has none or says
-/// nothing of it.
-#[cfg(feature = "real")]
-pub(crate) fn link_bytes(function: &Path) -> Option<u64> {
-    let word = |name| std::fs::read_to_string(function.join(name)).ok();
-    of_link(&word("current_link_speed")?, &word("current_link_width")?)
-}
-
-/// `8.0 GT/s PCIe` on so many lanes.
-fn of_link(speed: &str, width: &str) -> Option<u64> {
-    let transfers: f64 = speed.split_whitespace().next()?.parse().ok()?;
-    let lanes: f64 = width.trim().parse().ok()?;
-    // Until 5 GT/s 8 bits travel as 10, later 128 as 130.
-    let coded = if transfers <= 5.0 { 0.8 } else { 128.0 / 130.0 };
-    let bytes = transfers * 1e9 * coded * lanes / 8.0;
-    (bytes > 0.0).then_some(bytes as u64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,12 +62,5 @@ mod tests {
         let after = DeviceUse { reads: 1300, bytes: 3 << 20, ..before.clone() };
         assert_eq!((after.since(&before).reads, after.since(&before).bytes), (100, 2 << 20));
         assert_eq!(DeviceUse::parse("sda", "1 2 3"), None);
-    }
-
-    #[test]
-    fn a_link_is_as_fast_as_its_lanes() {
-        assert_eq!(of_link("8.0 GT/s PCIe\n", "4\n"), Some(3_938_461_538));
-        assert_eq!(of_link("2.5 GT/s PCIe", "1"), Some(250_000_000));
-        assert_eq!(of_link("Unknown", "0"), None);
     }
 }

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use cellar_diskgroup::on_disk::label::is_label;
 use cellar_io::real::{DiskFacts, probe};
 
-use super::counters::link_bytes;
 use crate::error::LabError;
 
 /// A disk that may be written to.
@@ -176,4 +175,33 @@ fn bottom_of(block: &str) -> String {
         }
     }
     name
+}
+
+/// Bytes a second of the PCIe link of a function in `/sys`; `None` where it has none or says
+/// nothing of it.
+fn link_bytes(function: &Path) -> Option<u64> {
+    let word = |name| std::fs::read_to_string(function.join(name)).ok();
+    of_link(&word("current_link_speed")?, &word("current_link_width")?)
+}
+
+/// `8.0 GT/s PCIe` on so many lanes.
+fn of_link(speed: &str, width: &str) -> Option<u64> {
+    let transfers: f64 = speed.split_whitespace().next()?.parse().ok()?;
+    let lanes: f64 = width.trim().parse().ok()?;
+    // Until 5 GT/s 8 bits travel as 10, later 128 as 130.
+    let coded = if transfers <= 5.0 { 0.8 } else { 128.0 / 130.0 };
+    let bytes = transfers * 1e9 * coded * lanes / 8.0;
+    (bytes > 0.0).then_some(bytes as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_as_fast_as_its_lanes() {
+        assert_eq!(of_link("8.0 GT/s PCIe\n", "4\n"), Some(3_938_461_538));
+        assert_eq!(of_link("2.5 GT/s PCIe", "1"), Some(250_000_000));
+        assert_eq!(of_link("Unknown", "0"), None);
+    }
 }
