@@ -157,7 +157,9 @@ fn named_files_are_measured_in_every_layout_and_left_empty() {
     assert_eq!(run["layouts"], serde_json::json!(["1 disk", "2 disks", "each", "same"]));
     assert_eq!(arm(&run, "validate")["here"].as_array().unwrap().len(), 4);
     // Nothing says any more that they were in a group.
-    done(dir.path(), "lab run --like 1");
+    let unnamed = fails(dir.path(), "lab run --like 1", 2);
+    assert!(unnamed.contains("name them again, --disks"), "{unnamed}");
+    done(dir.path(), "lab run --like 1 --disks d1,d2");
 }
 
 #[test]

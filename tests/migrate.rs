@@ -4,34 +4,17 @@
 #![cfg(feature = "sql")]
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod program;
+
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use program::{cellar, command, done, told};
 use serde_json::Value;
-
-fn command(dir: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cellar"));
-    command.args(words).current_dir(dir).env_remove("CELLAR_DIR").stdin(Stdio::null());
-    command
-}
-
-fn cellar(dir: &Path, words: &[&str]) -> Output {
-    command(dir, words).output().unwrap()
-}
 
 fn out(output: &Output) -> String {
     // Lines that were folded at 80 columns made whole again.
     String::from_utf8_lossy(&output.stdout).replace("\n         ", " ")
-}
-
-fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).replace("\n  ", " ")
-}
-
-fn done(dir: &Path, words: &[&str]) -> Output {
-    let output = cellar(dir, words);
-    assert!(output.status.success(), "{words:?}: {}{}", out(&output), told(&output));
-    output
 }
 
 fn json(output: &Output) -> Value {

@@ -5,55 +5,13 @@
 #![cfg(feature = "sql")]
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod program;
+
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 
+use program::{cellar, check, command, done, group, json, out, refused, rows, sql, told};
 use serde_json::Value;
-
-fn command(dir: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cellar"));
-    command.args(words).current_dir(dir).env_remove("CELLAR_DIR").stdin(Stdio::null());
-    command
-}
-
-fn cellar(dir: &Path, words: &[&str]) -> Output {
-    command(dir, words).output().unwrap()
-}
-
-fn out(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// What it told, lines that were folded at 80 columns made whole again.
-fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).replace("\n  ", " ")
-}
-
-fn done(dir: &Path, words: &[&str]) -> Output {
-    let output = cellar(dir, words);
-    assert!(output.status.success(), "{words:?}: {}{}", out(&output), told(&output));
-    output
-}
-
-fn sql(dir: &Path, statement: &str) -> String {
-    told(&done(dir, &["sql", "db", "-c", statement]))
-}
-
-fn refused(dir: &Path, statement: &str) -> String {
-    let output = cellar(dir, &["sql", "db", "-c", statement]);
-    assert_eq!(output.status.code(), Some(1), "{statement}: {}", told(&output));
-    told(&output)
-}
-
-fn json(dir: &Path, words: &[&str]) -> Vec<Value> {
-    let words = [words, &["--format", "json"]].concat();
-    let output = done(dir, &words);
-    serde_json::from_str(&out(&output)).unwrap_or_else(|e| panic!("{words:?}: {e}"))
-}
-
-fn rows(dir: &Path, query: &str) -> Vec<Value> {
-    json(dir, &["sql", "db", "-c", query])
-}
 
 /// MB that files hold on each disk, by name; AUs, as these groups have them.
 fn held(dir: &Path) -> Vec<(String, u64)> {
@@ -79,35 +37,6 @@ fn disk_string(dir: &Path) -> String {
     let text = std::fs::read_to_string(dir.join("db/cellar.toml")).unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("disk_string"));
     line.filter(|line| !line.ends_with("[]")).unwrap_or_default().to_owned()
-}
-
-const ROWS: u64 = 150_000;
-
-/// A group of mirrored disks of 96 MB, AU 1 MB, a table and a file in it.
-fn group(disks: &str) -> tempfile::TempDir {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let size = ["--disk-size", "96M", "--au-size", "1M"];
-    done(dir.path(), &[&["init", "db", "--disks", disks][..], &size].concat());
-    let mut text = String::from("a,b\n");
-    for a in 0..ROWS {
-        text.push_str(&format!("{a},text number {}\n", a.wrapping_mul(2_654_435_761)));
-    }
-    std::fs::write(dir.path().join("t.csv"), &text).unwrap();
-    done(dir.path(), &["load", "db", "t.csv"]);
-    std::fs::write(dir.path().join("f"), text.repeat(9)).unwrap();
-    done(dir.path(), &["asm", "db", "cp", "f", "+DATA/f"]);
-    dir
-}
-
-/// All that was put in is there, in every copy.
-fn check(dir: &Path) {
-    let sum = rows(dir, "select count(*) as n, sum(a) as s from t");
-    assert_eq!((&sum[0]["n"], &sum[0]["s"]), (&ROWS.into(), &(ROWS * (ROWS - 1) / 2).into()));
-    let back = dir.join("back");
-    done(dir, &["asm", "db", "cp", "+DATA/f", back.to_str().unwrap()]);
-    assert!(std::fs::read(&back).unwrap() == std::fs::read(dir.join("f")).unwrap());
-    std::fs::remove_file(back).unwrap();
-    done(dir, &["validate", "db"]);
 }
 
 fn assert_whole(dir: &Path) {

@@ -113,7 +113,8 @@ impl Temporary {
     fn written(dir: &Path, bytes: &[u8]) -> std::io::Result<Temporary> {
         let path = dir.join(format!(".new-{}", std::process::id()));
         // One that a killed process of this number left is nobody's.
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&path)?;
+        let _ = std::fs::remove_file(&path);
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
         let temporary = Temporary(path);
         file.write_all(bytes)?;
         file.sync_all()?;
@@ -138,8 +139,14 @@ pub fn write_whole(path: &Path, text: &str) -> Result<(), LabError> {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         _ => Path::new("."),
     };
-    // What is no regular file (a pipe, /dev/stdout) is written as it is.
+    // What is no regular file (a pipe, /dev/stdout) is written as it is; a disk is not.
     if path.exists() && !path.is_file() {
+        let kind = std::fs::metadata(path).map_err(fault)?.file_type();
+        if std::os::unix::fs::FileTypeExt::is_block_device(&kind) {
+            return Err(fault(std::io::Error::other(
+                "it is a block device, not a place for a file",
+            )));
+        }
         return std::fs::write(path, text).map_err(fault);
     }
     let temporary = Temporary::written(dir, text.as_bytes()).map_err(fault)?;

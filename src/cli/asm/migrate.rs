@@ -1,6 +1,6 @@
 //! `cellar asm migrate`: the data of some disks to others, online; told first how long that takes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cellar_instance::Error;
@@ -10,6 +10,7 @@ use cellar_instance::database::{
 use cellar_instance::diskgroup::space::plan::Lack;
 use cellar_instance::diskgroup::{DiskInfo, DiskStatus, Redundancy};
 use cellar_instance::views::in_words;
+use cellar_io::EnvExt;
 use serde_json::{Value, json};
 
 use super::super::database::{Database, Place};
@@ -121,6 +122,11 @@ pub async fn run(
     };
     let verdict = Verdict::of(args, database, &wanted, &explained)?;
     let told = Told { args, database, wanted: &wanted, explained: &explained, verdict: &verdict };
+    if verdict.power == 0 && !args.plan {
+        return Err(Fault::usage(
+            "the parameter asm_power_limit is 0, at which nothing moves: give a --power",
+        ));
+    }
     if args.plan || !verdict.is_good() {
         match show.format {
             Format::Json => output::json(&told.json())?,
@@ -191,7 +197,8 @@ fn wanted(args: &Migrate, database: &Database) -> Result<Wanted, Fault> {
                 disk.name
             )));
         }
-        stay.extend(members.into_iter().filter(|d| d.status == DiskStatus::Online));
+        check_stay(target, &members, database)?;
+        stay.extend(members);
     }
     let drop = from
         .iter()
@@ -199,6 +206,32 @@ fn wanted(args: &Migrate, database: &Database) -> Result<Wanted, Fault> {
     let request =
         ChangeRequest { add, drop: drop.collect(), power: args.power, ..ChangeRequest::default() };
     Ok(Wanted { mounted, from, stay, request })
+}
+
+/// Refuses members as targets that cannot take anything, and a pattern that names disks of the group
+/// and others.
+fn check_stay(target: &str, members: &[DiskInfo], database: &Database) -> Result<(), Fault> {
+    let on_disk = match target.contains(['*', '?']) {
+        true => database.inner.paths_of(target),
+        false => Vec::new(),
+    };
+    let is_member = |path: &PathBuf| {
+        members.iter().any(|d| d.path.as_deref().map(Path::new) == Some(path.as_path()))
+    };
+    if let Some(new) = on_disk.iter().find(|path| !is_member(path)) {
+        return Err(Fault::usage(format!(
+            "\"{target}\" names {}, a disk of the group, and {}, which is none: name them apart",
+            members[0].name,
+            new.display()
+        )));
+    }
+    if let Some(gone) = members.iter().find(|d| d.status != DiskStatus::Online) {
+        return Err(Fault::usage(format!(
+            "{} takes nothing: it is offline or leaves; name other disks in --to",
+            gone.name
+        )));
+    }
+    Ok(())
 }
 
 /// Whether it can be done, and at which power it would be.
@@ -504,6 +537,12 @@ async fn do_it(told: &Told<'_>, place: &Place, show: Show) -> Result<(), Fault> 
     let took = place.env.now().since(moving);
     let mut former: Vec<(String, String)> = Vec::new();
     for disk in &told.wanted.from {
+        // Somebody may have stopped it, or taken it back: then it holds what it held.
+        let still = || mounted.group.disks().into_iter().find(|d| d.number == disk.number);
+        while let Some(now) = still().filter(|now| now.name == disk.name) {
+            work::check_leaving(mounted, &disk.name, now.status).await?;
+            place.env.sleep(work::LOOK).await;
+        }
         let path = disk.path.clone().unwrap_or_default();
         work::wait_label(database, place, &disk.name, &path).await?;
         former.push((disk.name.clone(), path));

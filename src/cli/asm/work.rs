@@ -38,7 +38,7 @@ pub struct Rebal {
 /// How long the rate of work under way is measured.
 const MEASURE: Duration = Duration::from_millis(500);
 /// How often work under way is looked at.
-const LOOK: Duration = Duration::from_millis(100);
+pub const LOOK: Duration = Duration::from_millis(100);
 /// How long the label of a disk that has left may take to say so.
 const LABEL: Duration = Duration::from_secs(10);
 
@@ -259,7 +259,7 @@ pub async fn wait_label(
 }
 
 /// Refuses to wait for what does not come.
-async fn check_leaving(mounted: &Mounted, name: &str, status: DiskStatus) -> Result<(), Fault> {
+pub async fn check_leaving(mounted: &Mounted, name: &str, status: DiskStatus) -> Result<(), Fault> {
     // A group that stopped or was dismounted moves nothing any more.
     mounted.group.check_running()?;
     let group = mounted.group.name();

@@ -97,8 +97,9 @@ pub(super) fn run(args: Args, runtime: &Runtime) -> Result<(), Fault> {
     }
     // What was measured is told even where it cannot be kept.
     let kept = super::kept().and_then(|kept| Ok((kept.keep(&ran)?, kept)));
-    args.files.write(&ran)?;
-    show(&args, &ran, kept)
+    let written = args.files.write(&ran);
+    show(&args, &ran, kept)?;
+    written
 }
 
 fn show(args: &Args, ran: &Run, kept: Result<(u64, Kept), Fault>) -> Result<(), Fault> {
@@ -144,6 +145,14 @@ fn asked(args: &Args, like: Option<&Run>) -> Result<(&'static dyn Experiment, As
     let found = experiment::find(&name)
         .ok_or_else(|| Fault::failed(format!("CELLAR-70302: this version has no {name}")))?;
     let mut asked = like.map(|run| run.asked.clone()).unwrap_or_default();
+    if !asked.disks.is_empty() && args.disks.is_empty() && args.dir.is_none() {
+        let names: Vec<String> = asked.disks.iter().map(|p| p.display().to_string()).collect();
+        // A name may be another disk's by now, and what is on it is lost.
+        return Err(Fault::usage(format!(
+            "that run wrote over disks: name them again, --disks {}",
+            names.join(",")
+        )));
+    }
     asked.options.extend(named.unwrap_or_default().options);
     let absolute = |path: &PathBuf| std::path::absolute(path).map_err(Fault::from);
     if !args.disks.is_empty() {
@@ -210,7 +219,12 @@ fn stop_at_signal(runtime: &Runtime) -> Arc<AtomicBool> {
             _ = term.recv() => {}
         }
         flag.store(true, Ordering::Relaxed);
-        output::notice("stopping; what was made is removed first");
+        output::notice("stopping; what was made is removed first (again: at once, and it stays)");
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = term.recv() => {}
+        }
+        std::process::exit(130);
     };
     drop(runtime.env().run("signals", waiting));
     stop

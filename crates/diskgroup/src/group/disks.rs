@@ -92,6 +92,7 @@ impl Group {
         check_power(power)?;
         let _labels = inner.rebalance.labels.lock().await;
         inner.check_writable()?;
+        inner.rebalance.end_probes().await;
         let planned = self.plan_new(change)?;
         let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
         for p in &planned {

@@ -5,11 +5,11 @@
 //! not of the group yet gets what it holds already written over itself, or, where a file is still to
 //! be made, a scratch file takes its place. Each extent is flushed and followed by a small durable
 //! write beside the metadata, as a move is. Nothing of this is ever looked at: the metadata does not
-//! change, and a probe that is cut off leaves nothing behind.
+//! change, and a probe that is cut off leaves nothing but such a scratch file behind.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -82,6 +82,14 @@ enum Part {
     Move,
 }
 
+/// Whether a probe is to go on.
+struct Wanted {
+    /// Gone when nobody waits for it any more.
+    asked: Weak<()>,
+    /// Another one now when disks are about to join or leave.
+    turn: u64,
+}
+
 /// A disk that is written to.
 struct Sink {
     disk: Arc<Disk>,
@@ -110,6 +118,7 @@ struct Probe {
     begun: AtomicU64,
     /// What a write-only worker writes.
     filler: Mutex<Bytes>,
+    wanted: Wanted,
 }
 
 impl Group {
@@ -120,21 +129,30 @@ impl Group {
     /// As [`Group::alter_disks`], or a disk that fails.
     pub async fn probe(&self, change: &AlterDisks, spec: &ProbeSpec) -> Result<Rates, Error> {
         let (group, change, spec) = (self.clone(), change.clone(), spec.clone());
+        let wanted = Arc::new(());
+        let asked = Arc::downgrade(&wanted);
         // A task of its own: what it took must be given back, and not before it is written.
-        let probed = async move { group.probe_to_the_end(&change, &spec).await };
-        self.inner.run("probe", probed).await
+        let probed = async move { group.probe_to_the_end(&change, &spec, asked).await };
+        let rates = self.inner.run("probe", probed).await;
+        // Whoever goes away before lets go of this, and the probe ends.
+        drop(wanted);
+        rates
     }
 
     async fn probe_to_the_end(
         &self,
         change: &AlterDisks,
         spec: &ProbeSpec,
+        asked: Weak<()>,
     ) -> Result<Rates, Error> {
         let inner = &self.inner;
         inner.check_writable()?;
+        // Nobody joins while it is found out who may be written to; who does later ends this first.
+        let labels = inner.rebalance.labels.lock().await;
         let Some(_probing) = inner.rebalance.begin_probe() else {
             return Ok(Rates::default());
         };
+        let wanted = Wanted { asked, turn: inner.rebalance.probe_turn() };
         let planned = self.plan_new(change)?;
         let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
         for (p, target) in planned.iter().zip(&spec.targets) {
@@ -162,7 +180,8 @@ impl Group {
         }
         let new: Vec<Arc<Disk>> = sinks.values().map(|sink| Arc::clone(&sink.disk)).collect();
         let members = members_after(inner, &snapshot.disks);
-        let probe = Arc::new(Probe::new(inner, moves, sinks, members));
+        let probe = Arc::new(Probe::new(inner, moves, sinks, members, wanted));
+        drop(labels);
         let rates = probe.rates(spec);
         // The group looks after its own disks, nobody yet after those that are to join.
         let watched = async {
@@ -230,7 +249,9 @@ impl Sink {
         let disk = Disk::new(identity, Arc::clone(device), Arc::clone(&inner.env));
         let room = (device.geometry().size.saturating_sub(first) / STEP).max(1);
         let count = (KEPT_MAX / STEP / among as u64).clamp(1, room);
-        let places: Vec<u64> = (0..count).map(|i| first + i * STEP).collect();
+        // All over the disk: its first part may be faster than the rest.
+        let apart = room / count;
+        let places: Vec<u64> = (0..count).map(|i| first + i * apart * STEP).collect();
         let mut kept = Vec::new();
         if matches!(target, ProbeTarget::Itself(_)) {
             for place in &places {
@@ -266,6 +287,7 @@ impl Probe {
         moves: Vec<Move>,
         mut sinks: BTreeMap<u16, Sink>,
         members: Vec<u16>,
+        wanted: Wanted,
     ) -> Probe {
         for step in &moves {
             if !sinks.contains_key(&step.to.0)
@@ -286,7 +308,14 @@ impl Probe {
             asked: AtomicU64::new(0),
             begun: AtomicU64::new(0),
             filler: Mutex::new(Bytes::new()),
+            wanted,
         }
+    }
+
+    /// Whether somebody still waits for what it finds.
+    fn is_wanted(&self) -> bool {
+        let Wanted { asked, turn } = &self.wanted;
+        asked.strong_count() > 0 && *turn == self.inner.rebalance.probe_turn()
     }
 
     /// Tries one thing after another; what cannot be tried has the rate 0.
@@ -320,7 +349,7 @@ impl Probe {
     async fn worker(&self, part: Part, power: u32, until: Instant) -> f64 {
         let env = &self.inner.env;
         let (began, mut bytes, mut whole, mut failures) = (env.now(), 0, 0, 0);
-        while (env.now() < until || whole == 0) && failures < FAILURES_MAX {
+        while (env.now() < until || whole == 0) && failures < FAILURES_MAX && self.is_wanted() {
             let pace = Throttle::probing(&self.inner, power);
             let until = if whole == 0 { None } else { Some(until) };
             let Some(done) = self.extent(part, &pace, until).await else {
@@ -330,6 +359,10 @@ impl Probe {
                 failures += 1;
                 continue;
             };
+            if done == 0 {
+                // Nothing was ever written there: no request lets others have their turn.
+                env.sleep(Duration::from_millis(1)).await;
+            }
             bytes += done;
             whole += 1;
             failures = 0;
@@ -364,7 +397,7 @@ impl Probe {
         let mut done = 0;
         let (striping, au_size) = (runtime.attributes.striping, self.inner.au_size);
         for stretch in parts_of(striping, au_size, step.extent.into(), pace.step()) {
-            if !pace.go_on(stretch.length).await {
+            if !pace.go_on(stretch.length).await || !self.is_wanted() {
                 return None;
             }
             if until.is_some_and(|until| self.inner.env.now() >= until) {
@@ -453,8 +486,10 @@ impl Probe {
 impl Drop for Probe {
     fn drop(&mut self) {
         let mut core = lock(&self.inner.core);
-        for leg in self.sinks.values().chain(self.beside.values()).flat_map(|sink| &sink.taken) {
-            core.space.free(*leg);
+        for sink in self.sinks.values().chain(self.beside.values()) {
+            // The disk may have left meanwhile, and its number may be another's.
+            let here = self.inner.disk(sink.disk.no).is_some_and(|d| d.uuid == sink.disk.uuid);
+            sink.taken.iter().filter(|_| here).for_each(|leg| core.space.free(*leg));
         }
     }
 }

@@ -77,6 +77,8 @@ pub(crate) struct Rebalance {
     asked: AtomicU64,
     /// Probes under way: they write to free AUs.
     probes: AtomicUsize,
+    /// Grows when probes are to end.
+    probe_turn: AtomicU64,
     progress: Mutex<Progress>,
     /// What was moved since the mount, by power: bytes, and how long that took.
     made: Mutex<BTreeMap<u32, (f64, Duration)>>,
@@ -145,6 +147,24 @@ impl Rebalance {
         let probing = Probing(self);
         // Said before it is asked: who closes first tells, and then looks whether we work.
         (!self.closing.load(Ordering::SeqCst)).then_some(probing)
+    }
+
+    /// What a probe looks at to know whether it may go on: it changes when it may not.
+    pub fn probe_turn(&self) -> u64 {
+        self.probe_turn.load(Ordering::SeqCst)
+    }
+
+    /// Ends the probes that are under way: what they write to may be somebody's from now on. The
+    /// caller holds `labels`, so that none begins meanwhile.
+    pub async fn end_probes(&self) {
+        self.probe_turn.fetch_add(1, Ordering::SeqCst);
+        loop {
+            let listener = self.ended.listen();
+            if !self.is_probed() {
+                return;
+            }
+            listener.await;
+        }
     }
 
     fn is_probed(&self) -> bool {

@@ -207,3 +207,90 @@ fn a_probe_foretells_the_time_and_the_estimate_on_the_way_is_true() {
     }
     assert!(wrong.is_empty(), "{wrong}");
 }
+
+/// A probe of an ADD: the new disk itself is written over with what it holds.
+fn of_add(machine: &Machine, i: usize, time: Duration) -> (AlterDisks, ProbeSpec) {
+    let change = AlterDisks { add: vec![machine.new_disk(i)], ..AlterDisks::default() };
+    let targets = vec![ProbeTarget::Itself(Arc::clone(&machine.devices[i]))];
+    (change, ProbeSpec { time, powers: vec![1, 8], targets })
+}
+
+#[test]
+fn a_probe_of_what_was_never_written_ends_in_time_and_lets_others_work() {
+    let machine = Machine::new(18, &[200, 200, 200]);
+    machine.rig.run(async {
+        let env = machine.rig.env();
+        let group = machine.group(Redundancy::Normal, 2).await;
+        let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.expect("made");
+        file.set_size(60 * MB).await.expect("room");
+        let (change, spec) = of_add(&machine, 2, Duration::from_secs(4));
+        let began = env.now();
+        group.probe(&change, &spec).await.expect("tried");
+        let took = env.now().since(began);
+        assert!(took < Duration::from_secs(8), "{took:?}");
+        drop(file);
+        group.dismount().await.expect("dismounted");
+    });
+}
+
+#[test]
+fn a_probe_gives_nothing_back_to_a_disk_that_left_and_came_again() {
+    let machine = Machine::new(19, &[200, 200, 200, 200]);
+    machine.rig.run(async {
+        let env = machine.rig.env();
+        let group = machine.group(Redundancy::Normal, 3).await;
+        let file = filled(&group, 30 * MB).await;
+        let (change, spec) = of_add(&machine, 3, Duration::from_secs(60));
+        let drop_all = [0u16, 1, 2].map(|no| format!("DATA_{no:04}"));
+        // Whatever the plan writes to: each disk in turn leaves and comes again meanwhile.
+        let probing = group.probe(&change, &spec);
+        let changing = async {
+            env.sleep(Duration::from_secs(1)).await;
+            group
+                .alter_disks(&AlterDisks { power: Some(11), ..change.clone() })
+                .await
+                .expect("added");
+            group.wait_rebalanced().await.expect("rebalanced");
+            for name in &drop_all {
+                let info = group.disks().into_iter().find(|d| &d.name == name).expect("there");
+                let path = info.path.expect("here");
+                let drop = vec![DropDisk { name: name.clone(), force: false }];
+                let change = AlterDisks { drop, power: Some(11), ..AlterDisks::default() };
+                group.alter_disks(&change).await.expect("dropped");
+                group.wait_rebalanced().await.expect("rebalanced");
+                let i: usize = path.trim_start_matches("/sim/disk").parse().expect("a number");
+                let add = vec![machine.new_disk(i)];
+                let change = AlterDisks { add, power: Some(11), ..AlterDisks::default() };
+                group.alter_disks(&change).await.expect("added again");
+                group.wait_rebalanced().await.expect("rebalanced");
+            }
+        };
+        let (_, ()) = futures_util::future::join(probing, changing).await;
+        group.check().expect("no AU has two owners");
+        let more = group.create_file(&FileSpec::new(FileType::Datafile)).await.expect("made");
+        more.set_size(40 * MB).await.expect("room");
+        group.check().expect("no AU has two owners");
+        drop((file, more));
+        group.dismount().await.expect("dismounted");
+    });
+}
+
+#[test]
+fn a_probe_ends_with_whoever_asked_for_it() {
+    let machine = Machine::new(20, &[200, 200, 200]);
+    machine.rig.run(async {
+        let env = machine.rig.env();
+        let group = machine.group(Redundancy::Normal, 2).await;
+        let file = filled(&group, 30 * MB).await;
+        let (change, spec) = of_add(&machine, 2, Duration::from_secs(3000));
+        let probing = Box::pin(group.probe(&change, &spec));
+        let pause = env.sleep(Duration::from_secs(2));
+        let ended = futures_util::future::select(probing, pause).await;
+        drop(ended);
+        drop(file);
+        let began = env.now();
+        group.dismount().await.expect("dismounted");
+        let took = env.now().since(began);
+        assert!(took < Duration::from_secs(60), "the probe went on for {took:?}");
+    });
+}

@@ -82,6 +82,11 @@ pub(super) struct Joining {
 }
 
 impl Database {
+    /// The paths that a pattern with `*` and `?` matches.
+    pub fn paths_of(&self, pattern: &str) -> Vec<PathBuf> {
+        self.disks.find(&[pattern.to_owned()]).iter().map(|path| absolute(path)).collect()
+    }
+
     /// Whether nothing is written here.
     pub fn is_read_only(&self) -> bool {
         self.mode.read_only

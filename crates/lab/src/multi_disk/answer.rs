@@ -321,7 +321,7 @@ fn finding(options: &Options, main: &Measured, arms: &[Arm], rows: &[DepthRow]) 
              This is about the software and that device; for the question, name two devices: \
              --disks A,B. "
         );
-    } else if deep.verdict == Verdict::Faster && one.ratio < deep.ratio && two {
+    } else if deep.verdict == Verdict::Faster && is_less(one, deep) && two {
         let busy: Vec<String> =
             main.busy("serial-1", Layout::Two).iter().map(|b| format!("{b:.0}")).collect();
         text += &format!(
@@ -329,10 +329,21 @@ fn finding(options: &Options, main: &Measured, arms: &[Arm], rows: &[DepthRow]) 
              other works (busy {} %). ",
             busy.join(" and "),
         );
-    } else if two {
+    } else if two && deep.verdict == Verdict::NotDistinguishable && noise.spread > UNCLEAR {
+        text += "The noise is too large to tell why. ";
+    } else if two && deep.verdict != Verdict::Faster {
         text += "What these disks share is the limit, not the reads in flight. ";
     }
     text + &depth_needed(rows, noise.spread)
+}
+
+/// Spread of equal runs beyond which nothing is concluded from an equal rate.
+const UNCLEAR: f64 = 0.1;
+
+/// Whether one ratio is below another by more than their rounds differ.
+fn is_less(one: &Arm, other: &Arm) -> bool {
+    let (Some(low), Some(high)) = (one.ratio, other.ratio) else { return false };
+    verdict(low / high, one.spread.max(other.spread)) == Verdict::Slower
 }
 
 fn depth_needed(rows: &[DepthRow], noise: f64) -> String {

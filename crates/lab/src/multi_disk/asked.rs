@@ -3,8 +3,8 @@
 use super::answer::{find, in_words};
 use super::{ARMS, DEPTHS, Layout, Measured, Options, SCAN_DEPTH, deepest, depth_name};
 use crate::load::{DiskUse, Sample};
-use crate::place::DEPTH_MAX;
 use crate::place::counters::DeviceUse;
+use crate::place::{DEPTH_MAX, Sharing};
 use crate::run::{Arm, Column, Verdict, verdict};
 
 /// Beside the disks: what they give when nothing is above them.
@@ -178,7 +178,8 @@ fn more_luns(one: &Arm, deep: &Arm) -> String {
     let answer = match (deep.verdict, one.verdict) {
         (Verdict::Faster, Verdict::Faster) => "here yes:",
         (Verdict::Faster, _) => "only with reads in flight on all of them:",
-        _ => "not here:",
+        (Verdict::Slower, _) => "not here:",
+        (Verdict::NotDistinguishable, _) => "cannot be told here:",
     };
     format!(
         "more LUNs always better? {answer} {} with {SCAN_DEPTH} a disk, {} with one read in flight",
@@ -279,8 +280,11 @@ fn of_nominal(options: &Options, main: &Measured) -> Option<String> {
         parts.push(format!("{:.0} % of fio", 100.0 * rate / fio));
     }
     if main.nominal > 0 {
-        let part = rate * 1e8 / (main.nominal as f64 * disks);
-        let what = if disks > 1.0 { "the two links" } else { "the link" };
+        // Behind one device is one link, however many files are on it.
+        let shared = matches!(main.sharing, Sharing::Device(_));
+        let links = if shared { 1.0 } else { disks };
+        let part = rate * 1e8 / (main.nominal as f64 * links);
+        let what = if links > 1.0 { "the two links" } else { "the link" };
         parts.push(format!("{part:.0} % of {what}"));
     }
     (!parts.is_empty()).then(|| format!("of nominal: {}", parts.join(", ")))

@@ -258,7 +258,14 @@ impl Place for Here<'_> {
     }
 
     fn sharing(&self) -> Sharing {
-        self.seen().sharing()
+        let seen = self.seen();
+        match (seen.sharing(), &self.source) {
+            // Files of one directory share what is below it, whether or not it is known.
+            (Sharing::Apart, Source::Dir(dir)) if seen.disks.len() > 1 => {
+                Sharing::Device(dir.display().to_string())
+            }
+            (sharing, _) => sharing,
+        }
     }
 
     fn queue(&self) -> Option<u32> {
@@ -280,8 +287,14 @@ impl Place for Here<'_> {
 
     fn caches(&self) -> &'static str {
         match (self.buffered.load(Ordering::Relaxed), may_drop()) {
-            (false, _) => "none: O_DIRECT goes past the page cache, checksums are in RAM",
-            (true, true) => "page cache (O_DIRECT is refused here), dropped before each load",
+            (false, _) => {
+                "page cache gone past by O_DIRECT, checksums in RAM; caches of the device or of a \
+                 host below it are not known"
+            }
+            (true, true) => {
+                "page cache (O_DIRECT is refused here), asked to be dropped before each load; a \
+                 file system in memory has nothing else, and its figures are of memory"
+            }
             (true, false) => "page cache, NOT dropped: that takes root. Figures are of memory",
         }
     }
