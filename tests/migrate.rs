@@ -115,7 +115,7 @@ fn what_does_not_fit_or_not_in_time_is_refused_and_nothing_is_done() {
         (&["--from", "NONE", "--to", "new"][..], 1, "CELLAR-15054"),
         (&["--from", "OLD", "--to", "new"], 1, "CELLAR-15031"),
         (&["--from", "OLD", "--to", "new*"], 1, "CELLAR-15031"),
-        (&["--from", "OLD", "--to", "db/disks/disk1"], 2, "names"),
+        (&["--from", "OLD", "--to", "db/disks/disk1"], 2, "is named in --from"),
         (&["--from", "OLD", "--to", "OLD"], 2, "--to"),
         (&["--from", "OLD"], 2, "--to"),
         (&["--from", "OLD", "--to", "new", "--within", "soon"], 2, "24h"),
