@@ -101,7 +101,9 @@ fn every_help_has_examples_and_fits() {
     let dir = scratch();
     let commands =
         ["", "demo", "disks", "disktest", "init", "load", "sql", "status", "asm", "validate"];
-    let of_asm = "lsdg lsdsk lsattr lsop rebal iostat ls du find mkdir rm cp".split(' ');
+    let of_asm = "lsdg lsdsk lsattr lstmpl mktmpl chtmpl rmtmpl lsop rebal migrate iostat ls du find \
+                  mkdir rm cp";
+    let of_asm = of_asm.split_whitespace();
     let words = commands.map(|c| format!("{c} --help"));
     let words = words.into_iter().chain(of_asm.map(|c| format!("asm {c} --help")));
     for words in words.chain(["inspect --help".to_owned()]) {

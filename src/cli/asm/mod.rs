@@ -26,17 +26,15 @@ pub use work::left_running;
 
 /// Arguments of `asm`.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Commands: lsdg lsdsk lsattr lstmpl mktmpl chtmpl rmtmpl lsop rebal migrate iostat
-          ls du find mkdir rm cp
+#[command(after_help = "Commands: lsdg lsdsk lsattr lstmpl mktmpl chtmpl rmtmpl lsop rebal migrate
+          iostat ls du find mkdir rm cp
 Each has its own help: cellar asm ls --help
 
 Examples:
   cellar asm cellar-demo lsdg                    room, and what may fail
   cellar asm cellar-demo ls -l '+DATA/*'
   cellar asm cellar-demo cp trips.csv +DATA/in/trips.csv
-  cellar asm cellar-demo iostat --sizes -G DATA"
-)]
+  cellar asm cellar-demo iostat --sizes -G DATA")]
 pub struct Args {
     /// For people or for a program.
     #[arg(long, value_enum)]
@@ -130,7 +128,7 @@ enum Command {
     #[command(after_help = "Examples:\n  cellar asm rebal --power 8 --wait
   cellar asm rebal DATA --power 0       stops it")]
     Rebal(work::Rebal),
-    /// The data of some disks to others, online; how long it takes is told first
+    /// Moves the data of some disks to others, online; tells first how long
     #[command(
         after_help = "Examples:\n  cellar asm migrate --from OLD --to '/dev/disk/by-id/NEW*' \
                       --within 24h --plan\n  cellar asm migrate --from 'OLD*' --to a,b,c \
