@@ -373,15 +373,17 @@ fn says(newest: &Newest, labelled: &[Labelled], no: u16) -> Option<Says> {
     let Newest { told, history: best, source } = newest;
     let uuid = told.state.disks.get(&no)?.uuid;
     let here = labelled.iter().find(|l| l.label.disk == uuid)?;
-    // What an older image knew once it knows no more.
-    if !marks_of(labelled, best).is_current(&here.label) {
-        return None;
-    }
     let chain = here.chain.as_ref()?;
     let own = chain.histories(told.state.header.uuid).into_iter().next()?;
     let (generation, area) = chain.newest()?;
     let member = MemberState { log_start: own.superblock.position.lsn, generation, area };
-    if own.is_same_as(best) {
+    let is_same = own.is_same_as(best);
+    let differs = !is_same && (own.end.epoch, own.end.lsn) == (best.end.epoch, best.end.lsn);
+    // What an older image knew once it knows no more; that it tells another story is told.
+    if !differs && !marks_of(labelled, best).is_current(&here.label) {
+        return None;
+    }
+    if is_same {
         return Some(Says::Has(member));
     }
     // A superblock that rotted may have been the one that says this disk went on alone, and so may
@@ -390,7 +392,7 @@ fn says(newest: &Newest, labelled: &[Labelled], no: u16) -> Option<Says> {
     if rotten || own.refused.is_some() {
         return None;
     }
-    if (own.end.epoch, own.end.lsn) == (best.end.epoch, best.end.lsn) {
+    if differs {
         return Some(Says::Differs);
     }
     let source = labelled.iter().find(|l| l.label.disk == *source)?;
