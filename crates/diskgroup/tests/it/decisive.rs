@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use cellar_diskgroup::on_disk::record;
 use cellar_diskgroup::on_disk::superblock::{LogPosition, Superblock};
-use cellar_diskgroup::{Error, Group, MountOptions, Redundancy};
-use cellar_io::EnvExt;
+use cellar_diskgroup::{Error, Group, MountOptions, Redundancy, label_offsets};
+use cellar_io::{Device, EnvExt};
 
 use crate::rig::{Rig, Shape};
 
@@ -32,8 +32,12 @@ async fn mount_failing(rig: &Rig, which: &[usize], failing: &[usize]) -> Result<
     failing.iter().for_each(|d| rig.disks[*d].fail_writes(LOG));
     let group = mount_of(rig, which, false).await;
     for (d, before) in failing.iter().zip(&before) {
-        rig.disks[*d].heal();
-        rig.disks[*d].replace_with_snapshot(before);
+        let disk = &rig.disks[*d];
+        disk.heal();
+        // All is as before but the labels: this mount used the disk, and that is noted there.
+        let labels = label_offsets(disk.geometry().size).map(|at| (at, disk.peek(at, 4096)));
+        disk.replace_with_snapshot(before);
+        labels.iter().for_each(|(at, label)| disk.poke(*at, label));
     }
     group
 }

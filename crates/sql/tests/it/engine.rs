@@ -404,10 +404,10 @@ async fn local_files_are_used_in_place() {
     assert_eq!(csv(&engine, "select * from f").await, "a,b\n1,x\n");
     let there = open(&host).await.in_directory(other.path().to_owned());
     message(&there, "create external table g stored as csv location 'x.csv'").await;
-    assert_eq!(message(&there, "copy g to 'deep/g.csv'").await, "1 rows copied.");
+    assert_eq!(message(&there, "copy g to 'deep/g.csv'").await, "1 row copied.");
     assert!(other.path().join("deep/g.csv").is_file());
     let out = other.path().join("out.parquet");
     let sql = format!("copy f to '{}'", out.display());
-    assert_eq!(message(&engine, &sql).await, "1 rows copied.");
+    assert_eq!(message(&engine, &sql).await, "1 row copied.");
     assert!(out.is_file());
 }
