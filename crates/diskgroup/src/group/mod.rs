@@ -172,11 +172,12 @@ impl Group {
         let inner_too = Arc::clone(inner);
         let mut committer = Committer::new(inner_too, position, members, committed, generations);
         let stop = |why: String| Error::Stopped { group: inner.name.clone(), why: why.into() };
+        committer.catch_up(lagging).await;
+        // After that: the life of a record is noted on no member that lacks the record.
         marks::mark(inner, position.previous_life).await;
         // Who has no mark must be out by the very first record, or the next mount would take it for
         // an older image; so it must be one that can be done without.
         let missing = committer.with_unmarked(missing).map_err(stop)?;
-        committer.catch_up(lagging).await;
         dirty.level(inner).await;
         committer.new_epoch(&missing, force).await.map_err(stop)?;
         committer.correct_labels(&creating).await;

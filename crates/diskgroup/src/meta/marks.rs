@@ -12,8 +12,8 @@
 //! while the group was in use is told, too; after a crash of that very mount it is not.
 //!
 //! A label that lacks the life of the newest record is that of a restored snapshot, or of a disk that
-//! was used apart from the others. Such a disk may lack writes that were acknowledged: it proves
-//! nothing, and is taken out.
+//! was used apart from the others. Such a disk may lack writes that were acknowledged: it
+//! is taken out.
 
 use std::sync::atomic::Ordering;
 

@@ -231,8 +231,10 @@ pub(crate) async fn start(
         }
     }
     // A disk may tell its history and yet be of no use, because it became too small.
-    members.retain(|no, _| disks.contains_key(no));
-    lagging.retain(|l| disks.contains_key(&l.no));
+    // Nor is an older image of itself a member.
+    let is_used = |no: &u16| disks.get(no).is_some_and(|disk| disk.is_in_sync());
+    members.retain(|no, _| is_used(no));
+    lagging.retain(|l| is_used(&l.no));
     let copies = u64::from(state.header.redundancy.copies());
     let here: Vec<&Arc<Disk>> = disks.values().filter(|d| d.is_in_sync()).collect();
     // Who writes nothing makes no region dirty.
@@ -379,10 +381,6 @@ fn says(newest: &Newest, labelled: &[Labelled], no: u16) -> Option<Says> {
     let member = MemberState { log_start: own.superblock.position.lsn, generation, area };
     let is_same = own.is_same_as(best);
     let differs = !is_same && (own.end.epoch, own.end.lsn) == (best.end.epoch, best.end.lsn);
-    // What an older image knew once it knows no more; that it tells another story is told.
-    if !differs && !marks_of(labelled, best).is_current(&here.label) {
-        return None;
-    }
     if is_same {
         return Some(Says::Has(member));
     }
