@@ -75,7 +75,9 @@ pub(crate) async fn mark_end(inner: &Inner) {
 async fn mark_all(inner: &Inner, lives: [u64; 2]) {
     let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
     let states = lock(&inner.core).state.disks.clone();
+    // One that failed lacks what came before, and is out by the next record.
     let disks = inner.disks_in_sync();
+    let disks: Vec<_> = disks.into_iter().filter(|disk| disk.is_alive()).collect();
     let known = disks.iter().filter_map(|disk| Some((disk, states.get(&disk.no)?)));
     // What went wrong is known to the disk itself.
     join_all(known.map(|(d, state)| rewrite_label(d, state, Some(lives), patience))).await;
