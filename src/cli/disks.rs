@@ -36,7 +36,10 @@ struct Shown {
     serial: Option<String>,
     /// Whether a partition starts on a multiple of 4096 bytes; none for a whole disk.
     aligned: Option<bool>,
+    /// Who uses it: mounts, volumes, swap.
     users: Vec<String>,
+    /// What is on it, as far as marks tell.
+    content: Vec<String>,
     usable: bool,
     /// Why not, or what to write to use it.
     reason: String,
@@ -55,16 +58,8 @@ pub fn run(args: &Args) -> Result<(), Fault> {
 }
 
 fn shown(facts: &DiskFacts) -> Shown {
-    let mut users: Vec<String> =
-        facts.mounts.iter().map(|m| format!("mounted on {}", m.display())).collect();
-    users.extend(facts.holders.iter().map(|h| format!("part of {h}")));
-    if facts.swap {
-        users.push("swap".into());
-    }
-    users.extend(facts.signature.map(|s| format!("holds {s}")));
-    if !facts.partitions.is_empty() {
-        users.push(format!("partitions {}", facts.partitions.join(" ")));
-    }
+    let content = facts.content();
+    let users = facts.users();
     let path = facts.by_id.first().unwrap_or(&facts.path).display().to_string();
     let (usable, reason) = if let Some(user) = users.first() {
         (false, format!("in use: {user}"))
@@ -72,6 +67,8 @@ fn shown(facts: &DiskFacts) -> Shown {
         let mode = facts.mode & 0o777;
         let owner = format!("owner {}:{}, mode {mode:o}", facts.uid, facts.gid);
         (false, format!("no permission ({owner}): a udev rule can give it"))
+    } else if let Some(held) = content.first() {
+        (false, format!("not empty: {held}"))
     } else {
         (true, format!("cellar disktest {path}"))
     };
@@ -85,6 +82,7 @@ fn shown(facts: &DiskFacts) -> Shown {
         serial: facts.serial.clone(),
         aligned: facts.partition_start.map(|start| start.is_multiple_of(4096)),
         users,
+        content,
         usable,
         reason,
     }
@@ -118,8 +116,9 @@ fn table(disks: &[Shown], tree: bool) -> String {
             let _ = writeln!(out, "    does not start on a multiple of 4096 bytes: slow writes");
         }
         if tree {
-            for user in disk.users.iter().skip(usize::from(!disk.usable)) {
-                let _ = writeln!(out, "    {user}");
+            let told = |line: &&String| !disk.reason.ends_with(line.as_str());
+            for line in disk.users.iter().chain(&disk.content).filter(told) {
+                let _ = writeln!(out, "    {line}");
             }
         }
     }
@@ -142,7 +141,8 @@ mod tests {
             model: None,
             serial: None,
             aligned: Some(usable),
-            users: vec!["mounted on /".into(), "holds ext4".into()],
+            users: vec!["mounted on /".into()],
+            content: vec!["it bears the mark of: ext4".into()],
             usable,
             reason: "in use: mounted on /".into(),
         };
@@ -150,7 +150,7 @@ mod tests {
         let text = table(&[disk("/dev/vda", false), disk(long, true)], true);
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
         assert!(text.contains("270 GB  512/?       256  no\n    in use: mounted on /\n"), "{text}");
-        assert!(text.contains("    holds ext4\n"));
+        assert!(text.contains("    it bears the mark of: ext4\n"));
         assert!(text.contains("multiple of 4096"));
     }
 }

@@ -1,6 +1,5 @@
 //! `cellar lab`: questions about disks, answered with evidence that is kept.
 
-mod clock;
 mod run;
 mod words;
 

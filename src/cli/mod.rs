@@ -1,6 +1,7 @@
 //! The command line: words to checked arguments, then one call. Nothing is touched before all
 //! arguments are checked.
 
+mod clock;
 mod disks;
 mod disktest;
 mod fault;

@@ -301,42 +301,12 @@ mod real {
 
         fn check_free(&self, path: &Path, erase: Option<&str>) -> Result<()> {
             let facts = probe(path, &[])?;
-            let mut why = facts.in_use();
-            if !why.is_empty() {
-                let text = format!("disk {} is in use: {}", path.display(), why.join(", "));
-                return Err(Error::new(15025, text).hint("release it first, or name another disk"));
+            let mut content = facts.content();
+            if content.is_empty() && path.is_file() && holds_data(path)? {
+                content.push("its first or last MiB is not zeros".to_owned());
             }
-            why.extend(facts.signature.map(|s| format!("it carries {s}")));
-            if !facts.partitions.is_empty() {
-                why.push(format!("it has partitions {}", facts.partitions.join(", ")));
-            }
-            if why.is_empty() && path.is_file() && holds_data(path)? {
-                why.push("its first or last MiB is not zeros".to_owned());
-            }
-            if why.is_empty() {
-                return Ok(());
-            }
-            let serial = facts.serial.clone().unwrap_or_default();
-            match erase {
-                Some(given) if !serial.is_empty() && given == serial => Ok(()),
-                Some(given) => {
-                    let text = format!(
-                        "ERASE '{given}' does not name disk {}, its serial is '{serial}'",
-                        path.display()
-                    );
-                    Err(Error::new(15033, text))
-                }
-                None => {
-                    let text = format!("disk {} is not empty: {}", path.display(), why.join(", "));
-                    let hint = match serial.is_empty() {
-                        true => "it has no serial number to erase it by; name another disk, or \
-                                 remove what is there"
-                            .into(),
-                        false => format!("ERASE '{serial}' gives up what is on it"),
-                    };
-                    Err(Error::new(15033, text).hint(hint))
-                }
-            }
+            let serial = facts.serial.as_deref().unwrap_or_default();
+            may_be_taken(path, &facts.users(), &content, serial, erase)
         }
 
         fn find(&self, patterns: &[String]) -> Vec<PathBuf> {
@@ -344,6 +314,43 @@ mod real {
             found.sort();
             found.dedup();
             found
+        }
+    }
+
+    /// Refuses a disk that somebody uses, whatever is said, and one with content unless its serial
+    /// number is said, as it stands on the disk.
+    fn may_be_taken(
+        path: &Path,
+        users: &[String],
+        content: &[String],
+        serial: &str,
+        erase: Option<&str>,
+    ) -> Result<()> {
+        let path = path.display();
+        if !users.is_empty() {
+            let text = format!("disk {path} is in use: {}", users.join(", "));
+            return Err(Error::new(15025, text).hint("release it first, or name another disk"));
+        }
+        if content.is_empty() {
+            return Ok(());
+        }
+        match erase {
+            Some(given) if !serial.is_empty() && given == serial => Ok(()),
+            Some(given) => {
+                let text =
+                    format!("ERASE '{given}' does not name disk {path}, its serial is '{serial}'");
+                Err(Error::new(15033, text))
+            }
+            None => {
+                let text = format!("disk {path} is not empty: {}", content.join(", "));
+                let hint = match serial.is_empty() {
+                    true => "it has no serial number to erase it by; name another disk, or \
+                             remove what is there"
+                        .into(),
+                    false => format!("ERASE '{serial}' gives up what is on it"),
+                };
+                Err(Error::new(15033, text).hint(hint))
+            }
         }
     }
 
@@ -413,6 +420,28 @@ mod real {
                 }
                 _ => false,
             },
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_serial_number_gives_up_content_but_never_a_use() {
+            let taken = |users: &[&str], content: &[&str], erase| {
+                let owned = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect();
+                let (users, content): (Vec<String>, Vec<String>) = (owned(users), owned(content));
+                let path = Path::new("/dev/sdx");
+                may_be_taken(path, &users, &content, "S1", erase).map_err(|e| e.number())
+            };
+            assert_eq!(taken(&[], &[], None), Ok(()));
+            assert_eq!(taken(&[], &["it has partitions sdx1"], None), Err(15033));
+            assert_eq!(taken(&[], &["it has partitions sdx1"], Some("S2")), Err(15033));
+            assert_eq!(taken(&[], &["it has partitions sdx1"], Some("S1")), Ok(()));
+            assert_eq!(taken(&["mounted on /"], &["it has"], Some("S1")), Err(15025));
+            let unnamed = may_be_taken(Path::new("f"), &[], &["x".into()], "", Some(""));
+            assert_eq!(unnamed.map_err(|e| e.number()), Err(15033), "no serial is no name");
         }
     }
 }

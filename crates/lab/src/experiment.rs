@@ -42,6 +42,18 @@ pub struct OptionSpec {
     pub default: &'static str,
 }
 
+impl OptionSpec {
+    /// One, in the order of the help: name, value, what holds without it, what it does.
+    pub const fn new(
+        name: &'static str,
+        value: &'static str,
+        default: &'static str,
+        help: &'static str,
+    ) -> OptionSpec {
+        OptionSpec { name, value, help, default }
+    }
+}
+
 /// A question about disks, and how it is answered.
 pub trait Experiment: Sync {
     /// Its name on the command line.

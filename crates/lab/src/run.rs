@@ -172,6 +172,17 @@ pub enum Verdict {
     NotDistinguishable,
 }
 
+/// The median; none of nothing.
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let half = values.len() / 2;
+    match values.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(values[half]),
+        _ => Some(f64::midpoint(values[half - 1], values[half])),
+    }
+}
+
 /// What `ratio` says when equal runs differ by `noise`.
 pub fn verdict(ratio: f64, noise: f64) -> Verdict {
     // A model has no noise at all: a thousandth is still nothing to decide by.

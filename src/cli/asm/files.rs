@@ -7,6 +7,7 @@ use cellar_instance::diskgroup::state::Striping;
 use cellar_instance::diskgroup::{FileInfo, Group, Listed};
 use cellar_sql::guard;
 
+use super::super::clock;
 use super::super::database::Database;
 use super::super::fault::Fault;
 use super::super::output;
@@ -160,7 +161,7 @@ fn row(args: &Ls, info: Option<(&FileInfo, bool)>, name: String) -> Vec<Cell> {
                     Striping::Fine => "FINE",
                 }
                 .into(),
-                time(info.modified_ns).into(),
+                clock::date(info.modified_ns).into(),
                 if system { "Y" } else { "N" }.into(),
             ]),
             None => row.extend(["", "", "", "", "N"].map(Cell::from)),
@@ -321,35 +322,9 @@ fn check_removable(spot: &Spot, entry: &Listed, recursive: bool) -> Result<(), F
     Ok(())
 }
 
-/// Nanoseconds since 1970 as `2026-11-21 09:05:00`, UTC.
-pub fn time(unix_ns: u64) -> String {
-    let seconds = unix_ns / 1_000_000_000;
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Years that begin in March, so that the day that comes and goes is their last.
-    let z = days + 719_468;
-    let (era, day) = (z / 146_097, z % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day_of_year = day - (365 * year + year / 4 - year / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year + era * 400 + u64::from(month <= 2);
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_those_of_the_calendar() {
-        let at = |seconds: u64| time(seconds * 1_000_000_000);
-        assert_eq!(at(0), "1970-01-01 00:00:00");
-        assert_eq!(at(951_782_400), "2000-02-29 00:00:00");
-        assert_eq!(at(1_709_251_199), "2024-02-29 23:59:59");
-        assert_eq!(at(4_107_542_400), "2100-03-01 00:00:00");
-    }
 
     #[test]
     fn the_last_part_of_a_path_is_its_name() {

@@ -5,13 +5,14 @@ use cellar_instance::database::Mounted;
 use cellar_instance::diskgroup::{DiskInfo, GroupInfo};
 use cellar_instance::groups::disk_state;
 
+use super::super::clock;
 use super::super::database::Database;
 use super::super::fault::Fault;
 use super::super::outlook;
 use super::super::output::{self, Format};
 use super::super::size::show_room;
 use super::table::{Cell, Table};
-use super::{Show, chosen, files, is_pattern, matches};
+use super::{Show, chosen, is_pattern, matches};
 
 /// Arguments of `lsdg`.
 #[derive(Debug, clap::Args)]
@@ -257,7 +258,7 @@ fn row(args: &Lsdsk, mounted: &Mounted, redundancy: &str, disk: &DiskInfo) -> Ve
             disk_state(&mounted.group, disk).into(),
         ]
     } else if args.times {
-        vec![files::time(disk.created_ns).into(), Cell::Unknown, Cell::Unknown]
+        vec![clock::date(disk.created_ns).into(), Cell::Unknown, Cell::Unknown]
     } else if args.statistics {
         vec![
             count("reads"),

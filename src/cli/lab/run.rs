@@ -12,12 +12,13 @@ use cellar_lab::{
     Asked, Comparison, Control, Experiment, Head, LabError, Machine, Request, Run, experiment,
 };
 
+use super::super::clock;
 use super::super::fault::Fault;
 use super::super::output::{self, Format};
 use super::super::path;
 use super::super::progress::Progress;
+use super::Files;
 use super::words::Named;
-use super::{Files, clock};
 
 /// Arguments of `lab run`.
 #[derive(Debug, clap::Args)]
@@ -149,8 +150,8 @@ fn asked(args: &Args, like: Option<&Run>) -> Result<(&'static dyn Experiment, As
         let names: Vec<String> = asked.disks.iter().map(|p| p.display().to_string()).collect();
         // A name may be another disk's by now, and what is on it is lost.
         return Err(Fault::usage(format!(
-            "that run wrote over disks: name them again, --disks {}",
-            names.join(",")
+            "that run wrote over disks: name them again, with --disks; they were {}",
+            names.join(", ")
         )));
     }
     asked.options.extend(named.unwrap_or_default().options);
@@ -198,7 +199,7 @@ fn writable(path: &Path) -> Result<(), Fault> {
 
 fn head(runtime: &Runtime) -> Head {
     Head {
-        date: clock::date(runtime.env().wall()),
+        date: clock::date(runtime.env().wall().unix_nanos),
         machine: Machine::here(),
         commit: env!("CELLAR_COMMIT").to_owned(),
     }

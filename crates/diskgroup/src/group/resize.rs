@@ -220,13 +220,12 @@ async fn cut_off(inner: &Arc<Inner>, no: u16) -> Result<(), Error> {
     if !told.load(Ordering::SeqCst) {
         // Somebody still reads what a file gave back there: it is not waited for at full speed.
         inner.env.sleep(TRY_AGAIN).await;
+        return Ok(());
     }
-    if told.load(Ordering::SeqCst) {
-        inner.data.checksums.forget_behind(no, first_checksum_behind(inner, no));
-        rewrite_labels(inner, std::iter::once(no)).await;
-        if let Some(disk) = inner.disk(no) {
-            give_back(inner, &disk).await;
-        }
+    inner.data.checksums.forget_behind(no, first_checksum_behind(inner, no));
+    rewrite_labels(inner, std::iter::once(no)).await;
+    if let Some(disk) = inner.disk(no) {
+        give_back(inner, &disk).await;
     }
     Ok(())
 }

@@ -220,7 +220,7 @@ pub(crate) async fn start(
         (Arc::clone(&l.found.device), label)
     });
     let former = former.collect();
-    let marks = marks_of(&labelled, &best);
+    let marks = Marks::of(labelled.iter().map(|l| &l.label), best.end.previous_life);
     let (mut disks, mut missing) = match_disks(env, &state, &labelled, Some(&marks));
     if let Err(refused) = check_complete(name, &state, &disks, &missing) {
         // FORCE takes an older image for what it is where there is nothing newer.
@@ -374,14 +374,11 @@ enum Says {
 fn says(newest: &Newest, labelled: &[Labelled], no: u16) -> Option<Says> {
     let Newest { told, history: best, source } = newest;
     let uuid = told.state.disks.get(&no)?.uuid;
-    let here = labelled.iter().find(|l| l.label.disk == uuid)?;
-    let chain = here.chain.as_ref()?;
+    let chain = labelled.iter().find(|l| l.label.disk == uuid)?.chain.as_ref()?;
     let own = chain.histories(told.state.header.uuid).into_iter().next()?;
     let (generation, area) = chain.newest()?;
     let member = MemberState { log_start: own.superblock.position.lsn, generation, area };
-    let is_same = own.is_same_as(best);
-    let differs = !is_same && (own.end.epoch, own.end.lsn) == (best.end.epoch, best.end.lsn);
-    if is_same {
+    if own.is_same_as(best) {
         return Some(Says::Has(member));
     }
     // A superblock that rotted may have been the one that says this disk went on alone, and so may
@@ -390,7 +387,7 @@ fn says(newest: &Newest, labelled: &[Labelled], no: u16) -> Option<Says> {
     if rotten || own.refused.is_some() {
         return None;
     }
-    if differs {
+    if (own.end.epoch, own.end.lsn) == (best.end.epoch, best.end.lsn) {
         return Some(Says::Differs);
     }
     let source = labelled.iter().find(|l| l.label.disk == *source)?;
@@ -512,10 +509,6 @@ fn match_disks(
         }
     }
     (disks, missing)
-}
-
-fn marks_of(labelled: &[Labelled], best: &History) -> Marks {
-    Marks::of(labelled.iter().map(|l| &l.label), best.end.previous_life)
 }
 
 /// What is wrong with a group that is not whole, in words.

@@ -1,6 +1,7 @@
 //! What `cellar disks` can know.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use cellar_io::IoErrorKind;
 use cellar_io::real::{DiskKind, Mark, list_disks, probe};
@@ -15,7 +16,7 @@ fn a_file_is_described_with_the_device_below_and_its_loop() {
     let facts = probe(&path, &[]).unwrap();
     assert_eq!((facts.kind, facts.size), (DiskKind::File, 4 << 20));
     assert!(facts.readable && facts.writable && facts.is_aligned());
-    assert_eq!(facts.in_use(), Vec::<String>::new());
+    assert_eq!((facts.users(), facts.content()), (Vec::new(), Vec::new()));
     let Some(device) = Loop::over(&path, 512) else {
         eprintln!("loop devices not run: they need root and losetup");
         return;
@@ -26,6 +27,53 @@ fn a_file_is_described_with_the_device_below_and_its_loop() {
     assert_eq!((facts.kind, facts.size), (DiskKind::Block, 4 << 20));
     assert_eq!(facts.logical_sector, Some(512));
     assert!(list_disks(&[]).iter().any(|disk| disk.path == device.path()));
+}
+
+/// A partition of a disk that the kernel is told of, whatever the disk itself says.
+struct Partition(Loop);
+
+impl Partition {
+    fn of(disk: Loop) -> Option<Partition> {
+        let (start, sectors) = ("2048", "8192");
+        let run = Command::new("addpart").arg(disk.path()).args(["1", start, sectors]).status();
+        run.is_ok_and(|status| status.success()).then(|| Partition(disk))
+    }
+
+    fn path(&self) -> PathBuf {
+        format!("{}p1", self.0.path().display()).into()
+    }
+}
+
+impl Drop for Partition {
+    fn drop(&mut self) {
+        let _ = Command::new("delpart").arg(self.0.path()).arg("1").status();
+    }
+}
+
+#[test]
+fn who_uses_a_partition_uses_the_disk() {
+    let directory = directory();
+    let file = disk_file(&directory, "disk", 8 << 20);
+    let Some(part) = Loop::over(&file, 512).and_then(Partition::of) else {
+        eprintln!("not run: partitions need root, losetup and addpart");
+        return;
+    };
+    let idle = probe(part.0.path(), &[]).unwrap();
+    assert_eq!(idle.users(), Vec::<String>::new());
+    assert!(idle.content().concat().contains("partitions"), "{:?}", idle.content());
+    let point = directory.path().join("mounted");
+    std::fs::create_dir(&point).unwrap();
+    let done = |run: &mut Command| run.status().is_ok_and(|status| status.success());
+    if !done(Command::new("mkfs.ext4").arg("-q").arg(part.path()))
+        || !done(Command::new("mount").arg(part.path()).arg(&point))
+    {
+        eprintln!("not run: mounting needs root and mkfs.ext4");
+        return;
+    }
+    let (of_disk, of_part) = (probe(part.0.path(), &[]), probe(&part.path(), &[]));
+    assert!(done(Command::new("umount").arg(&point)));
+    assert_eq!(of_disk.unwrap().users(), [format!("mounted on {}", point.display())]);
+    assert_eq!(of_part.unwrap().users(), [format!("mounted on {}", point.display())]);
 }
 
 #[test]
@@ -65,6 +113,6 @@ fn what_is_no_disk_is_said_to_be_none() {
     assert_eq!(probe(Path::new("/tmp"), &[]).unwrap().kind, DiskKind::Other);
     for disk in list_disks(&[]) {
         assert!(disk.size > 0 && disk.path.starts_with("/dev"), "{disk:?}");
-        println!("{disk:?} {:?}", disk.in_use());
+        println!("{disk:?} {:?} {:?}", disk.users(), disk.content());
     }
 }

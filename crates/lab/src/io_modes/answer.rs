@@ -7,7 +7,7 @@ use super::setting::{LAYOUTS, NAMES};
 use super::work::{BATCH, BLOCK};
 use super::{Measured, NAME, Options, QUESTION, words};
 use crate::run::{Arm, Head, Noise, Raw, Run, Table, TableRow, Verdict, settings_hash, verdict};
-use crate::run::{Column, Figures};
+use crate::run::{Column, Figures, median};
 
 /// What a figure is of: load, name of the arm, `disk_asynch_io`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,7 +72,7 @@ impl<'a> Rows<'a> {
 
     /// The median of a figure over the rounds.
     pub(super) fn median(self, at: At<'a>, figure: impl Fn(&Raw) -> Option<f64>) -> Option<f64> {
-        middle(self.each(at, figure))
+        median(self.each(at, figure))
     }
 
     /// What was used to reach the disk.
@@ -135,7 +135,7 @@ impl<'a> Rows<'a> {
     pub(super) fn times_none(self, at: At<'a>) -> Option<(f64, Verdict)> {
         let none = self.pooled(At { name: "none", layout: LAYOUTS[0], ..at });
         let this = self.pooled(at);
-        let times = middle(this.clone())? / middle(none.clone())?;
+        let times = median(this.clone())? / median(none.clone())?;
         let told = verdict(times.max(1.0 / times), self.noise(at.load).spread);
         let ((low, high), (none_low, none_high)) = (middle_half(&this)?, middle_half(&none)?);
         let apart = low > none_high || high < none_low;
@@ -153,17 +153,6 @@ impl<'a> Rows<'a> {
         let (low, high) =
             values.iter().fold((f64::MAX, 0.0_f64), |(l, h), v| (l.min(*v), h.max(*v)));
         self.median(at, speed).map_or(0.0, |middle| (high - low) / middle.max(f64::MIN_POSITIVE))
-    }
-}
-
-/// The median.
-fn middle(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let half = values.len() / 2;
-    match values.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(values[half]),
-        _ => Some(f64::midpoint(values[half - 1], values[half])),
     }
 }
 

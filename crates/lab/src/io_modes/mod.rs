@@ -151,21 +151,13 @@ impl Experiment for IoModes {
     }
 
     fn options(&self) -> &'static [OptionSpec] {
-        const fn option(
-            name: &'static str,
-            value: &'static str,
-            default: &'static str,
-            help: &'static str,
-        ) -> OptionSpec {
-            OptionSpec { name, value, help, default }
-        }
         const {
             &[
-                option("size", "SIZE", "256M", "The scratch file that is written"),
-                option("batches", "N", "64", "Batches of 64 scattered 8 KB blocks"),
-                option("log-writes", "N", "400", "Durable writes one behind the other"),
-                option("rows", "N", "1000000", "Rows of the job of the post; 0: no job"),
-                option("rounds", "N", "5", "Rounds, interleaved"),
+                OptionSpec::new("size", "SIZE", "256M", "The scratch file that is written"),
+                OptionSpec::new("batches", "N", "64", "Batches of 64 scattered 8 KB blocks"),
+                OptionSpec::new("log-writes", "N", "400", "Durable writes one behind the other"),
+                OptionSpec::new("rows", "N", "1000000", "Rows of the job of the post; 0: no job"),
+                OptionSpec::new("rounds", "N", "5", "Rounds, interleaved"),
             ]
         }
     }

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::load::Sample;
 use crate::place::Sharing;
+use crate::run::median;
 use crate::run::{
     Arm, Column, Figures, Head, Noise, Run, Table, TableRow, Verdict, settings_hash, verdict,
 };
@@ -78,16 +79,6 @@ impl Measured {
             return Vec::new();
         };
         sample.disks.iter().map(|d| 100.0 * d.busy_ns as f64 / sample.nanos.max(1) as f64).collect()
-    }
-}
-
-pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let half = values.len() / 2;
-    match values.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(values[half]),
-        _ => Some(f64::midpoint(values[half - 1], values[half])),
     }
 }
 

@@ -97,27 +97,23 @@ const ROUNDS: &str = "1 to 1000";
 const SEED: &str = "a number";
 const PRESET: &str = "fc-lun-2006";
 
-const fn option(
-    name: &'static str,
-    value: &'static str,
-    default: &'static str,
-    help: &'static str,
-) -> OptionSpec {
-    OptionSpec { name, value, help, default }
-}
-
 pub(super) const SPECS: &[OptionSpec] = &[
-    option(
+    OptionSpec::new(
         "layout",
         "LIST",
         "one,two",
         "one (first disk), two (both), each (a group per disk), same (two parts of one)",
     ),
-    option("size", "SIZE", "512M", "The file that is read: a multiple of 16M"),
-    option("au-size", "SIZE", "1M", "The allocation unit: 1M to 64M"),
-    option("rounds", "N", "5; of a model alone 1", "Rounds, interleaved; medians are shown"),
-    option("seed", "N", "4", "Decides the places of random reads"),
-    option("preset", "NAME", "fc-lun-2006", "The disk model"),
+    OptionSpec::new("size", "SIZE", "512M", "The file that is read: a multiple of 16M"),
+    OptionSpec::new("au-size", "SIZE", "1M", "The allocation unit: 1M to 64M"),
+    OptionSpec::new(
+        "rounds",
+        "N",
+        "5; of a model alone 1",
+        "Rounds, interleaved; medians are shown",
+    ),
+    OptionSpec::new("seed", "N", "4", "Decides the places of random reads"),
+    OptionSpec::new("preset", "NAME", "fc-lun-2006", "The disk model"),
 ];
 
 impl Default for Options {

@@ -54,29 +54,10 @@ impl Given {
         }
     }
 
-    /// What uses it, in words; that no serial number helps against.
-    fn users(&self) -> Vec<String> {
-        let facts = &self.facts;
-        let mut users: Vec<String> =
-            facts.mounts.iter().map(|point| format!("mounted on {}", point.display())).collect();
-        if facts.swap {
-            users.push("used for swap".to_owned());
-        }
-        if !facts.holders.is_empty() {
-            users.push(format!("held by {}", facts.holders.join(", ")));
-        }
-        users
-    }
-
     /// What is on it, in words.
     fn content(&self) -> Result<Vec<String>, LabError> {
-        let facts = &self.facts;
-        let mut content = Vec::new();
-        if !facts.partitions.is_empty() {
-            content.push(format!("it has partitions {}", facts.partitions.join(", ")));
-        }
-        content.extend(facts.signature.map(|name| format!("it bears the mark of: {name}")));
-        let ends = ends(&self.path, facts.size)
+        let mut content = self.facts.content();
+        let ends = ends(&self.path, self.facts.size)
             .map_err(|source| LabError::Scratch { path: self.path.clone(), source })?;
         // At the head and at the end, each twice: one of them is enough.
         let end = ends.len();
@@ -113,7 +94,7 @@ pub fn check(paths: &[PathBuf], erase: &[String]) -> Result<Vec<Given>, LabError
     }
     for disk in &disks {
         let shown = disk.path.display();
-        let users = disk.users();
+        let users = disk.facts.users();
         if !users.is_empty() {
             return Err(LabError::Taken {
                 number: 15025,

@@ -97,21 +97,27 @@ impl DiskFacts {
         self.partition_start.is_none_or(|start| start.is_multiple_of(unit))
     }
 
-    /// Why it should not be overwritten, for people; empty if nobody seems to use it.
-    pub fn in_use(&self) -> Vec<String> {
-        let mut reasons: Vec<String> =
+    /// Who uses it, for people; empty if nobody seems to. Nothing helps against that but to let go.
+    pub fn users(&self) -> Vec<String> {
+        let mut users: Vec<String> =
             self.mounts.iter().map(|point| format!("mounted on {}", point.display())).collect();
         if self.swap {
-            reasons.push("used for swap".to_owned());
+            users.push("used for swap".to_owned());
         }
         if !self.holders.is_empty() {
-            reasons.push(format!("held by {}", self.holders.join(", ")));
+            users.push(format!("held by {}", self.holders.join(", ")));
         }
+        users
+    }
+
+    /// What is on it, for people, as far as marks tell; its owner may give that up.
+    pub fn content(&self) -> Vec<String> {
+        let mut content = Vec::new();
         if !self.partitions.is_empty() {
-            reasons.push(format!("has partitions {}", self.partitions.join(", ")));
+            content.push(format!("it has partitions {}", self.partitions.join(", ")));
         }
-        reasons.extend(self.signature.map(|name| format!("bears the mark of: {name}")));
-        reasons
+        content.extend(self.signature.map(|name| format!("it bears the mark of: {name}")));
+        content
     }
 }
 
@@ -263,13 +269,28 @@ fn fill_block(facts: &mut DiskFacts, block: &Block, number: u64) {
         facts.partitions = partitions(&block.own);
     }
     let node = node(&block.name());
-    let same = |mount: &mounts::Mount| {
-        mount.number == number
-            || std::fs::canonicalize(&mount.source).is_ok_and(|source| source == node)
-    };
-    facts.mounts = mounts().into_iter().filter(same).map(|mount| mount.point).collect();
+    facts.mounts = mounts_of(&node, number);
+    // Who uses a part uses the whole.
+    for partition in partitions(&block.own) {
+        let directory = block.own.join(&partition);
+        facts.holders.extend(names(&directory.join("holders")));
+        let node = self::node(&partition);
+        facts.swap |= mounts::is_swap(&node);
+        let number = std::fs::metadata(&node).map_or(0, |metadata| metadata.rdev());
+        facts.mounts.extend(mounts_of(&node, number));
+    }
     facts.by_id = links_to(Path::new("/dev/disk/by-id"), &node);
     facts.by_path = links_to(Path::new("/dev/disk/by-path"), &node);
+}
+
+/// Where a device is mounted; by its number, or by the name that a file system with a number of its
+/// own gives.
+fn mounts_of(node: &Path, number: u64) -> Vec<PathBuf> {
+    let same = |mount: &mounts::Mount| {
+        (number != 0 && mount.number == number)
+            || std::fs::canonicalize(&mount.source).is_ok_and(|source| source == node)
+    };
+    mounts().into_iter().filter(same).map(|mount| mount.point).collect()
 }
 
 /// `/sys` writes the slashes in names such as `cciss/c0d0` as exclamation marks.

@@ -1,10 +1,8 @@
 //! The time of day as a date.
 
-use cellar_io::WallTime;
-
-/// `2026-11-22 12:05:09`, UTC.
-pub(super) fn date(wall: WallTime) -> String {
-    let seconds = wall.unix_nanos / 1_000_000_000;
+/// Nanoseconds since 1970 as `2026-11-22 12:05:09`, UTC.
+pub fn date(unix_ns: u64) -> String {
+    let seconds = unix_ns / 1_000_000_000;
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
     // Days from 1 March of year 0, in cycles of 400 years: leap days come last in a year.
     let since = days + 719_468;
@@ -35,7 +33,7 @@ mod tests {
             (1_795_349_109, "2026-11-22 12:05:09"),
             (4_107_542_400, "2100-03-01 00:00:00"),
         ] {
-            assert_eq!(date(WallTime { unix_nanos: seconds * 1_000_000_000 }), wanted);
+            assert_eq!(date(seconds * 1_000_000_000), wanted);
         }
     }
 }
