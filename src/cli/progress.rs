@@ -4,7 +4,15 @@ use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+#[cfg(feature = "sql")]
+use cellar_io::{EnvExt, SharedEnv};
+#[cfg(feature = "sql")]
+use futures_util::future::{Either, select};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// How often work under way is looked at.
+#[cfg(feature = "sql")]
+pub const LOOK: Duration = Duration::from_millis(100);
 
 /// Shared by the threads that do the work.
 #[derive(Debug)]
@@ -45,6 +53,27 @@ impl Progress {
         let third = tenth / 3;
         if self.told.fetch_max(third, Ordering::Relaxed) < third {
             eprintln!("      {}: {} %", self.what, tenth * 10);
+        }
+    }
+
+    /// Does `work`, and looks now and then how much of it is done. The bar goes at its end.
+    #[cfg(feature = "sql")]
+    pub async fn during<T>(
+        &self,
+        env: &SharedEnv,
+        done: impl Fn() -> u64,
+        work: impl Future<Output = T>,
+    ) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            match select(work, env.sleep(LOOK)).await {
+                Either::Left((end, _)) => {
+                    self.finish();
+                    return end;
+                }
+                Either::Right(((), still)) => work = still,
+            }
+            self.set(done());
         }
     }
 

@@ -3,16 +3,19 @@
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use cellar_instance::directory::Client;
-use cellar_io::SharedEnv;
+use cellar_io::{EnvExt, SharedEnv};
 use cellar_sql::output::{Format, Writer};
 use cellar_sql::statement::{Command, GroupAction, Groups, Statement};
 use cellar_sql::{Engine, Open, Outcome, Split, parse, split};
 use futures_util::TryStreamExt;
+use futures_util::future::{Either, select};
 
 use super::database::{Database, forward};
 use super::fault::Fault;
+use super::progress::{LOOK, Progress};
 use super::{output, shell};
 
 /// Arguments of `sql`.
@@ -310,7 +313,7 @@ async fn run_and_show(
     out: &mut impl Write,
 ) -> Result<(), Fault> {
     let start = show.env.now();
-    let (outcome, refused) = match engine.execute(sql).await? {
+    let (outcome, refused) = match watched(engine, show, engine.execute(sql)).await? {
         Outcome::Refused(rows, error) => (Outcome::Rows(rows), Some(error)),
         outcome => (outcome, None),
     };
@@ -336,6 +339,31 @@ async fn run_and_show(
         output::notice(&format!("Time: {:.3} ms", took.as_secs_f64() * 1e3));
     }
     refused.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Shows how far the work is that a statement waits for, once it has taken a second.
+async fn watched<T>(engine: &Engine, show: &Show, statement: impl Future<Output = T>) -> T {
+    let patience = show.env.now().plus(Duration::from_secs(1));
+    let mut bar: Option<(&'static str, Progress)> = None;
+    let mut statement = std::pin::pin!(statement);
+    loop {
+        match select(statement, show.env.sleep(LOOK)).await {
+            Either::Left((end, _)) => {
+                bar.iter().for_each(|(_, bar)| bar.finish());
+                return end;
+            }
+            Either::Right(((), still)) => statement = still,
+        }
+        let Some(now) = engine.progress().filter(|_| show.env.now() >= patience) else { continue };
+        if bar.as_ref().is_none_or(|(what, _)| *what != now.what) {
+            bar.iter().for_each(|(_, bar)| bar.finish());
+            let quiet = show.format == Format::Json;
+            bar = Some((now.what, Progress::new(now.what, 1000, quiet)));
+        }
+        if let Some((_, bar)) = &bar {
+            bar.set((u128::from(now.done) * 1000 / u128::from(now.total)) as u64);
+        }
+    }
 }
 
 /// Columns of the terminal, if output goes to one that says; else 80.

@@ -21,9 +21,9 @@ pub use data::verify::{BadPlace, Copies, Findings};
 pub use error::Error;
 pub use group::{
     AlterDisks, Copied, DiskInfo, DropDisk, File, FileInfo, FileSpec, Group, GroupInfo, Listed,
-    Loss, MountOptions, Operation, POWER_DEFAULT, POWER_FULL, POWER_MAX, ProbeSpec, ProbeTarget,
-    Protection, PublishIf, Rates, ResizeDisk, Resync, Template, TemplateChange, TemplateWords,
-    Work, aus_of, is_proven,
+    Loss, MountOptions, Operation, POWER_DEFAULT, POWER_FULL, POWER_MAX, Pass, PassProgress,
+    ProbeSpec, ProbeTarget, Protection, PublishIf, Rates, ResizeDisk, Resync, Template,
+    TemplateChange, TemplateWords, Work, aus_of, is_proven,
 };
 pub use inspect::{Inspection, inspect};
 pub use meta::create::{CreateGroup, NewDisk, create};

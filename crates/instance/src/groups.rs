@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use cellar_diskgroup::state::{FileType, Striping};
-use cellar_diskgroup::{DiskInfo, DiskStatus, FileInfo, FileSpec, Group, Operation};
+use cellar_diskgroup::{
+    DiskInfo, DiskStatus, FileInfo, FileSpec, Group, Operation, Pass, PassProgress,
+};
 use cellar_io::{DeviceExt, Durability, Io, WallTime};
 
 use crate::catalog::{CatalogStore, StoreFuture};
@@ -129,27 +131,33 @@ impl MountedGroup {
         })
     }
 
-    /// The rebalance, if one is wanted.
-    fn rebalance_row(&self) -> Option<VAsmOperation> {
-        let operation = self.group.operation()?;
-        let au = self.group.info().au_size;
-        // Before the first plan nothing is known of the work.
-        let planned = (operation.total > 0).then_some(operation.total);
+    /// The rebalance, if one is wanted: a row for each of its passes.
+    fn rebalance_rows(&self) -> Vec<VAsmOperation> {
+        let Some(operation) = self.group.operation() else { return Vec::new() };
         let minutes = |left: std::time::Duration| left.as_secs().div_ceil(60);
-        Some(VAsmOperation {
-            group_number: self.number,
-            operation: "REBAL",
-            pass: rebalance_pass(&self.group),
-            state: rebalance_state(&operation),
-            power: Some(operation.power),
-            actual: Some(operation.actual),
-            sofar: planned.map(|_| operation.done),
-            est_work: planned,
-            est_rate: (operation.rate > 0).then_some(operation.rate),
-            bytes_left: planned.map(|total| (total - operation.done) * au),
-            est_minutes: operation.left.map(minutes),
-            error_code: operation.error,
-        })
+        let row = |pass: &'static str, now: Option<&PassProgress>| {
+            let state = pass_state(&operation, now);
+            let goes_on = state != "DONE";
+            VAsmOperation {
+                group_number: self.number,
+                operation: "REBAL",
+                pass,
+                state,
+                power: Some(operation.power),
+                actual: Some(now.map_or(0, |now| now.actual)),
+                sofar: now.map(|now| now.done),
+                est_work: now.map(|now| now.total),
+                est_rate: (goes_on && operation.rate > 0).then_some(operation.rate),
+                bytes_left: now.map(|now| now.bytes_left),
+                est_minutes: now.and_then(|now| now.left).map(minutes),
+                error_code: operation.error.clone().filter(|_| goes_on),
+            }
+        };
+        if operation.passes.is_empty() {
+            // Before the first plan nothing is known of the work.
+            return vec![row(first_pass(&self.group), None)];
+        }
+        operation.passes.iter().map(|now| row(now.pass.name(), Some(now))).collect()
     }
 
     fn iostat(&self, disk: &DiskInfo) -> Option<VAsmDiskIostat> {
@@ -213,16 +221,16 @@ pub fn disk_state(group: &Group, disk: &DiskInfo) -> &'static str {
     }
 }
 
-/// PASS of v$asm_operation: REBUILD while what a lost disk held is made again.
-pub fn rebalance_pass(group: &Group) -> &'static str {
+/// PASS of v$asm_operation before anything is planned.
+pub fn first_pass(group: &Group) -> &'static str {
     match group.disks().iter().any(|d| d.status == DiskStatus::Forcing) {
-        true => "REBUILD",
-        false => "REBALANCE",
+        true => Pass::Rebuild.name(),
+        false => Pass::Rebalance.name(),
     }
 }
 
-/// STATE of v$asm_operation: ERRS if it does not go on, WAIT if it is stopped by power 0, EST until
-/// it is planned.
+/// STATE of v$asm_operation, of the whole rebalance: ERRS if it does not go on, WAIT if it is
+/// stopped by power 0, EST until it is planned.
 pub fn rebalance_state(operation: &Operation) -> &'static str {
     if operation.error.is_some() {
         "ERRS"
@@ -232,6 +240,19 @@ pub fn rebalance_state(operation: &Operation) -> &'static str {
         "EST"
     } else {
         "RUN"
+    }
+}
+
+/// STATE of v$asm_operation, of one of its passes: DONE if nothing of it is left, WAIT until those
+/// before it let it begin.
+pub fn pass_state(operation: &Operation, pass: Option<&PassProgress>) -> &'static str {
+    let Some(now) = pass else { return rebalance_state(operation) };
+    match operation.passes.iter().find(|pass| !pass.is_done()) {
+        // Nothing is left to move; what is empty is let go of.
+        None => rebalance_state(operation),
+        Some(_) if now.is_done() => "DONE",
+        Some(first) if first.pass != now.pass && !now.is_begun() => "WAIT",
+        Some(_) => rebalance_state(operation),
     }
 }
 
@@ -331,7 +352,7 @@ impl GroupViews for MountedGroup {
     }
 
     fn operations(&self) -> Vec<VAsmOperation> {
-        self.resync_row().into_iter().chain(self.rebalance_row()).collect()
+        self.resync_row().into_iter().chain(self.rebalance_rows()).collect()
     }
 
     /// How a disk was opened is known to whoever opened it, who shows it.
@@ -437,5 +458,37 @@ impl CatalogStore for GroupCatalog {
 
     fn replace(&self, bytes: Vec<u8>) -> StoreFuture<'_, ()> {
         Box::pin(self.write_all(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_pass_of_a_rebalance_says_whether_it_waits_runs_or_is_done() {
+        let states = |rebuilt: (u32, u64), balanced: (u32, u64), power, error: Option<&str>| {
+            let of = |pass, (actual, done): (u32, u64)| PassProgress {
+                pass,
+                actual,
+                done,
+                total: 10,
+                bytes_left: 0,
+                left: None,
+            };
+            let passes = vec![of(Pass::Rebuild, rebuilt), of(Pass::Rebalance, balanced)];
+            let error = error.map(str::to_owned);
+            let now = Operation { power, total: 20, passes, error, ..Operation::default() };
+            [pass_state(&now, Some(&now.passes[0])), pass_state(&now, Some(&now.passes[1]))]
+        };
+        assert_eq!(states((0, 0), (0, 0), 0, None), ["WAIT", "WAIT"]);
+        assert_eq!(states((2, 3), (0, 0), 2, None), ["RUN", "WAIT"]);
+        assert_eq!(states((1, 9), (1, 0), 2, None), ["RUN", "RUN"]);
+        assert_eq!(states((0, 10), (0, 4), 0, None), ["DONE", "WAIT"]);
+        assert_eq!(states((0, 10), (1, 4), 2, None), ["DONE", "RUN"]);
+        assert_eq!(states((0, 10), (0, 4), 2, Some("no room")), ["DONE", "ERRS"]);
+        assert_eq!(states((0, 10), (0, 10), 2, None), ["RUN", "RUN"], "disks are let go of");
+        let new = Operation { power: 1, ..Operation::default() };
+        assert_eq!(pass_state(&new, None), "EST");
     }
 }

@@ -24,7 +24,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use crate::error::Error;
 use crate::failure::{distance, from_datafusion, from_store, ours};
 use crate::guard;
-use crate::host::{Host, TableDefinition};
+use crate::host::{Host, TableDefinition, UnderWay};
 use crate::noted::{Noted, Notes};
 use crate::parse::parse;
 use crate::path::{GroupPath, SCHEME, group_of_host};
@@ -265,6 +265,11 @@ impl Engine {
             }
             Statement::Query(statement) => self.query(sql, *statement).await,
         }
+    }
+
+    /// How far the long work is that a statement of this engine waits for now, if it does.
+    pub fn progress(&self) -> Option<UnderWay> {
+        self.host.progress()
     }
 
     async fn query(&self, sql: &str, mut statement: DfStatement) -> Result<Outcome, Error> {

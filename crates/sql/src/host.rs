@@ -41,6 +41,17 @@ pub struct Rows {
     pub refused: Option<Error>,
 }
 
+/// Long work that a statement waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnderWay {
+    /// What is done, in one word.
+    pub what: &'static str,
+    /// How much of it.
+    pub done: u64,
+    /// Of how much.
+    pub total: u64,
+}
+
 /// The instance, as the engine sees it.
 #[async_trait]
 pub trait Host: Send + Sync + std::fmt::Debug + 'static {
@@ -74,6 +85,12 @@ pub trait Host: Send + Sync + std::fmt::Debug + 'static {
     /// As of the change itself.
     async fn explain_work(&self, work: ExplainWork) -> Result<Rows, Error> {
         Err(Error::not_yet(format!("EXPLAIN WORK for {}", work.group)))
+    }
+
+    /// How far the work is that [`Host::run`] or [`Host::explain_work`] waits for now, if that is
+    /// long.
+    fn progress(&self) -> Option<UnderWay> {
+        None
     }
 
     /// Carries out a statement about disk groups or parameters.

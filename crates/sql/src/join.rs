@@ -2,6 +2,7 @@
 
 mod disks;
 mod templates;
+mod waiting;
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use object_store::ObjectStore;
 
 use crate::error::Error;
 use crate::guard;
-use crate::host::{Host, Reply, Rows, TableDefinition};
+use crate::host::{Host, Reply, Rows, TableDefinition, UnderWay};
 use crate::statement::{
     Command, Contents, CreateDiskgroup, DiskClause, ExplainWork, GroupAction, Groups, Redundancy,
     Scope,
@@ -27,6 +28,7 @@ use crate::view::{Column, Kind, Value, ViewSource};
 pub struct InstanceHost {
     database: Arc<Database>,
     session: Session,
+    waiting: waiting::Waiting,
 }
 
 impl std::fmt::Debug for InstanceHost {
@@ -85,7 +87,7 @@ fn scope(scope: Scope) -> Option<InstanceScope> {
 impl InstanceHost {
     /// The host for one session.
     pub fn new(database: Arc<Database>, session: Session) -> InstanceHost {
-        InstanceHost { database, session }
+        InstanceHost { database, session, waiting: waiting::Waiting::default() }
     }
 
     async fn create(&self, c: CreateDiskgroup) -> Result<Reply, Error> {
@@ -271,7 +273,11 @@ impl Host for InstanceHost {
     }
 
     async fn explain_work(&self, work: ExplainWork) -> Result<Rows, Error> {
-        disks::explain(&self.database, work).await
+        disks::explain(&self.database, &self.waiting, work).await
+    }
+
+    fn progress(&self) -> Option<UnderWay> {
+        self.waiting.progress()
     }
 
     async fn run(&self, command: Command) -> Result<Reply, Error> {

@@ -30,7 +30,7 @@ mod noted;
 
 pub use engine::{Engine, EngineOptions, Outcome};
 pub use error::{Error, Position};
-pub use host::{Host, Reply, Rows, TableDefinition};
+pub use host::{Host, Reply, Rows, TableDefinition, UnderWay};
 pub use parse::parse;
 pub use path::GroupPath;
 pub use split::{Open, Piece, Split, split};

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::super::database::{Database, Place};
 use super::super::fault::Fault;
 use super::super::output::{self, Format};
-use super::super::progress::Progress;
+use super::super::progress::{LOOK, Progress};
 use super::super::size::{parse_size, show_bytes, show_count};
 use super::groups::is_meant;
 use super::{Show, chosen, work};
@@ -117,7 +117,11 @@ pub async fn run(
         false => {
             let time = in_words(args.probe);
             output::notice(&format!("Both sides are tried for {time}; nothing changes."));
-            database.inner.foretell_work(&group, &wanted.request, args.probe).await?
+            let quiet = show.format == Format::Json;
+            let bar = Progress::new("tried", args.probe.as_millis() as u64, quiet);
+            let since = || wanted.mounted.group.probing().map_or(0, |(since, _)| since.as_millis());
+            let told = database.inner.foretell_work(&group, &wanted.request, args.probe);
+            bar.during(&place.env, || since() as u64, told).await?
         }
     };
     let verdict = Verdict::of(args, database, &wanted, &explained)?;
@@ -541,7 +545,7 @@ async fn do_it(told: &Told<'_>, place: &Place, show: Show) -> Result<(), Fault> 
         let still = || mounted.group.disks().into_iter().find(|d| d.number == disk.number);
         while let Some(now) = still().filter(|now| now.name == disk.name) {
             work::check_leaving(mounted, &disk.name, now.status).await?;
-            place.env.sleep(work::LOOK).await;
+            place.env.sleep(LOOK).await;
         }
         let path = disk.path.clone().unwrap_or_default();
         work::wait_label(database, place, &disk.name, &path).await?;

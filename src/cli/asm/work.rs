@@ -6,13 +6,13 @@ use std::time::Duration;
 use cellar_instance::Error;
 use cellar_instance::database::{ChangeRequest, Mounted};
 use cellar_instance::diskgroup::{DiskStatus, Operation};
-use cellar_instance::groups::{rebalance_pass, rebalance_state};
+use cellar_instance::groups::{first_pass, pass_state, rebalance_state};
 use cellar_io::EnvExt;
 
 use super::super::database::{Database, Place};
 use super::super::fault::Fault;
 use super::super::output::{self, Format};
-use super::super::progress::Progress;
+use super::super::progress::{LOOK, Progress};
 use super::super::size::{show_bytes, show_count};
 use super::groups::Lsdsk;
 use super::table::{Cell, Table};
@@ -37,8 +37,6 @@ pub struct Rebal {
 
 /// How long the rate of work under way is measured.
 const MEASURE: Duration = Duration::from_millis(500);
-/// How often work under way is looked at.
-pub const LOOK: Duration = Duration::from_millis(100);
 /// How long the label of a disk that has left may take to say so.
 const LABEL: Duration = Duration::from_secs(10);
 
@@ -74,8 +72,16 @@ pub async fn lsop(database: &Database, place: &Place, show: Show) -> Result<(), 
             // What its own clock has measured is better than half a second of ours.
             let since = operation.map_or(0, |before| now.done.saturating_sub(before.done));
             let rate = if now.rate > 0 { Some(now.rate as f64) } else { rate(since as f64) };
-            let (pass, state) = (rebalance_pass(&mounted.group), rebalance_state(&now));
-            table.push(row(name, pass, state, Some(now.power), (now.done, now.total), rate));
+            if now.passes.is_empty() {
+                let (pass, state) = (first_pass(&mounted.group), rebalance_state(&now));
+                table.push(row(name, pass, state, Some(now.power), (0, 0), rate));
+            }
+            for pass in &now.passes {
+                let state = pass_state(&now, Some(pass));
+                let rate = rate.filter(|_| state != "DONE");
+                let aus = (pass.done, pass.total);
+                table.push(row(name, pass.pass.name(), state, Some(now.power), aus, rate));
+            }
             errors.extend(now.error.map(|error| format!("{name}: it does not go on: {error}")));
         }
     }
@@ -175,18 +181,8 @@ pub async fn wait_rebalanced(
 ) -> Result<(), Fault> {
     let group = &mounted.group;
     let progress = Progress::new("rebalanced", aus, show.format == Format::Json);
-    let mut waited = std::pin::pin!(group.wait_rebalanced());
-    loop {
-        let look = place.env.sleep(LOOK);
-        match futures_util::future::select(waited, look).await {
-            futures_util::future::Either::Left((done, _)) => {
-                progress.finish();
-                return Ok(done?);
-            }
-            futures_util::future::Either::Right(((), still)) => waited = still,
-        }
-        progress.set(group.operation().map_or(aus, |operation| operation.done));
-    }
+    let done = || group.operation().map_or(aus, |operation| operation.done);
+    Ok(progress.during(&place.env, done, group.wait_rebalanced()).await?)
 }
 
 /// Waits until a disk that is being dropped may be unplugged: until its label says FORMER.

@@ -23,7 +23,8 @@ use crate::error::Error;
 use crate::group::Group;
 use crate::group::disks::{AlterDisks, Leave, after, work};
 use crate::group::inner::Inner;
-use crate::group::rebalance::{POWER_FULL, Throttle, WORKERS_MAX, spread_out};
+use crate::group::pace::{POWER_FULL, Throttle};
+use crate::group::rebalance::{WORKERS_MAX, spread_out};
 use crate::meta::create::check_label;
 use crate::meta::labels::Patience;
 use crate::meta::rules::{self, Candidate};
@@ -149,7 +150,7 @@ impl Group {
         inner.check_writable()?;
         // Nobody joins while it is found out who may be written to; who does later ends this first.
         let labels = inner.rebalance.labels.lock().await;
-        let Some(_probing) = inner.rebalance.begin_probe() else {
+        let Some(_probing) = inner.rebalance.begin_probe(inner.env.now(), spec.time) else {
             return Ok(Rates::default());
         };
         let wanted = Wanted { asked, turn: inner.rebalance.probe_turn() };

@@ -10,15 +10,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cellar_io::{Class, EnvExt, Instant, Io, IoError, IoErrorKind, Op as IoOp};
+use cellar_io::{Class, Instant, Io, IoError, IoErrorKind, Op as IoOp};
 use event_listener::Event as Notify;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use crate::data::relocate::{self, Moved, Pace};
+use crate::data::relocate::{self, Moved};
 use crate::disk::lock;
 use crate::error::Error;
 use crate::group::inner::{Core, Inner};
 use crate::group::meter::Meter;
+use crate::group::pace::Throttle;
+use crate::group::progress::{Operation, Pass, Progress};
 use crate::group::resize;
 use crate::meta::labels::{Patience, relabel};
 use crate::on_disk::label::LabelStatus;
@@ -36,32 +38,11 @@ const WAITING_MAX: usize = 256;
 /// The power of a rebalance for which none was given.
 pub const POWER_DEFAULT: u32 = 1;
 
-/// A rebalance under way, for v$asm_operation.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Operation {
-    /// The power that was asked for; 0 is a rebalance that was stopped.
-    pub power: u32,
-    /// AUs in flight.
-    pub actual: u32,
-    /// AUs moved.
-    pub done: u64,
-    /// AUs to be moved in all.
-    pub total: u64,
-    /// AUs moved a minute, over the last while.
-    pub rate: u64,
-    /// How long the rest will take at that rate.
-    pub left: Option<Duration>,
-    /// Of what is copied now, the part that is done: in AUs, less than are in flight.
-    pub part: f64,
-    /// Why it does not go on, if it does not.
-    pub error: Option<String>,
-}
-
 /// What the task and everybody else tell each other.
 #[derive(Default)]
 pub(crate) struct Rebalance {
     /// There may be something to do, or to leave.
-    wanted: Notify,
+    pub(super) wanted: Notify,
     /// A round of the task ended.
     ended: Notify,
     /// Nothing is to be moved now: the group is being dismounted.
@@ -74,37 +55,16 @@ pub(crate) struct Rebalance {
     /// Counts the wishes, with the core held: one that came after a plan is not met by it.
     wishes: AtomicU64,
     /// Reads and writes of files that somebody waits for, since the mount.
-    asked: AtomicU64,
+    pub(super) asked: AtomicU64,
     /// Probes under way: they write to free AUs.
     probes: AtomicUsize,
     /// Grows when probes are to end.
     probe_turn: AtomicU64,
-    progress: Mutex<Progress>,
+    pub(super) progress: Mutex<Progress>,
+    /// Since when probes are under way, and for how long; of the last that began.
+    probed: Mutex<Option<(Instant, Duration)>>,
     /// What was moved since the mount, by power: bytes, and how long that took.
     made: Mutex<BTreeMap<u32, (f64, Duration)>>,
-}
-
-#[derive(Default)]
-struct Progress {
-    done: u64,
-    total: u64,
-    in_flight: u32,
-    /// Bytes copied of moves that are on their way.
-    part: u64,
-    meter: Option<Meter>,
-    error: Option<Error>,
-}
-
-impl Progress {
-    /// Bytes moved, those of moves on their way among them.
-    fn bytes(&self, au_size: u64) -> u64 {
-        self.done * au_size + self.part
-    }
-
-    /// Bytes a second of late, if that is known of `power`.
-    fn rate(&self, au_size: u64, power: u32, now: Instant) -> Option<f64> {
-        self.meter.filter(|meter| meter.power == power)?.rate(now, self.bytes(au_size))
-    }
 }
 
 impl Rebalance {
@@ -142,8 +102,9 @@ impl Rebalance {
 
     /// A probe may begin; it has ended when what this gives back is dropped. `None` while the group
     /// is being dismounted.
-    pub fn begin_probe(&self) -> Option<Probing<'_>> {
+    pub fn begin_probe(&self, now: Instant, time: Duration) -> Option<Probing<'_>> {
         self.probes.fetch_add(1, Ordering::SeqCst);
+        *lock(&self.probed) = Some((now, time));
         let probing = Probing(self);
         // Said before it is asked: who closes first tells, and then looks whether we work.
         (!self.closing.load(Ordering::SeqCst)).then_some(probing)
@@ -211,135 +172,16 @@ impl Drop for Probing<'_> {
     }
 }
 
-/// The pace of one move. Below `POWER_FULL` it makes way for whoever waits: after each step it rests
-/// for a multiple of the time that the step took, if anybody wanted anything meanwhile.
-pub(crate) struct Throttle<'a> {
-    inner: &'a Inner,
-    /// The power of a probe; a move has that of the group, which may change on the way.
-    probed: Option<u32>,
-    step: Mutex<Step>,
-}
-
-/// The last step of a move.
-struct Step {
-    began: Instant,
-    /// Reads and writes that somebody waited for, by then.
-    foreground: u64,
-    /// How many bytes it copies; 0 before the first.
-    bytes: u64,
-    /// What this move has copied, as it was told to the group: half of the step under way counts.
-    told: u64,
-}
-
-/// From this power on a rebalance makes way for nobody.
-pub const POWER_FULL: u32 = 11;
-/// The longest rest between two steps.
-const REST_MAX: Duration = Duration::from_secs(1);
-
-impl<'a> Throttle<'a> {
-    /// The pace of a move.
-    fn new(inner: &'a Inner) -> Throttle<'a> {
-        Throttle::with(inner, None)
-    }
-
-    /// The pace that a move would have at that power.
-    pub(crate) fn probing(inner: &'a Inner, power: u32) -> Throttle<'a> {
-        Throttle::with(inner, Some(power))
-    }
-
-    fn with(inner: &'a Inner, probed: Option<u32>) -> Throttle<'a> {
-        let (began, foreground) = (inner.env.now(), foreground_of(inner));
-        let step = Mutex::new(Step { began, foreground, bytes: 0, told: 0 });
-        Throttle { inner, probed, step }
-    }
-
-    fn power(&self) -> u32 {
-        self.probed.unwrap_or_else(|| power_of(self.inner))
-    }
-
-    fn may_work(&self) -> bool {
-        match self.probed {
-            Some(_) => may_read(self.inner),
-            None => may_work(self.inner),
-        }
-    }
-
-    /// How long to rest now.
-    fn rest(&self) -> Duration {
-        let (now, foreground) = (self.inner.env.now(), foreground_of(self.inner));
-        let step = lock(&self.step);
-        let power = self.power().max(1);
-        if power >= POWER_FULL || foreground == step.foreground {
-            return Duration::ZERO;
-        }
-        // Power 1 works a tenth of the time, 9 and 10 half of it.
-        (now.since(step.began) * (POWER_FULL - 1 - power).max(1)).min(REST_MAX)
-    }
-
-    /// The move has ended: what it copied counts as moved, or no more.
-    fn end(&self, moved: bool) {
-        let told = lock(&self.step).told;
-        let (au_size, now) = (self.inner.au_size, self.inner.env.now());
-        let mut progress = lock(&self.inner.rebalance.progress);
-        progress.part -= told;
-        progress.done += u64::from(moved);
-        let bytes = progress.bytes(au_size);
-        if let Some(meter) = progress.meter.as_mut().filter(|_| moved) {
-            meter.moved(now, bytes);
-        }
-    }
-}
-
-impl Pace for Throttle<'_> {
-    fn step(&self) -> u64 {
-        // Small steps let others in between; large ones cost less.
-        if self.power() < POWER_FULL { 256 << 10 } else { 1 << 20 }
-    }
-
-    async fn go_on(&self, bytes: u64) -> bool {
-        let rest = self.rest();
-        if rest > Duration::ZERO && self.may_work() {
-            let changed = self.inner.rebalance.wanted.listen();
-            let pause = self.inner.env.sleep(rest);
-            futures_util::future::select(changed, pause).await;
-        }
-        let now = self.inner.env.now();
-        {
-            let mut step = lock(&self.step);
-            let copied = step.bytes - step.bytes / 2 + bytes / 2;
-            let told = step.told + copied;
-            *step = Step { began: now, foreground: foreground_of(self.inner), bytes, told };
-            if self.probed.is_none() {
-                lock(&self.inner.rebalance.progress).part += copied;
-            }
-        }
-        self.may_work()
-    }
-
-    fn copied(&self) {
-        let mut step = lock(&self.step);
-        let rest = step.bytes - step.bytes / 2;
-        (step.bytes, step.told) = (0, step.told + rest);
-        if self.probed.is_none() {
-            lock(&self.inner.rebalance.progress).part += rest;
-        }
-    }
-}
-
-fn foreground_of(inner: &Inner) -> u64 {
-    inner.rebalance.asked.load(Ordering::Relaxed)
-}
-
-fn power_of(inner: &Inner) -> u32 {
+pub(super) fn power_of(inner: &Inner) -> u32 {
     lock(&inner.core).state.rebalance.unwrap_or(0)
 }
 
-fn may_work(inner: &Inner) -> bool {
+pub(super) fn may_work(inner: &Inner) -> bool {
     may_read(inner) && power_of(inner) > 0
 }
 
 /// Whether the group is neither stopped nor being dismounted.
-fn may_read(inner: &Inner) -> bool {
+pub(super) fn may_read(inner: &Inner) -> bool {
     !inner.is_ending() && !inner.rebalance.closing.load(Ordering::SeqCst)
 }
 
@@ -463,10 +305,7 @@ async fn round(inner: &Arc<Inner>) -> Result<(), Error> {
     if planned.moves.is_empty() {
         return finish(inner, &planned, wishes).await;
     }
-    {
-        let mut progress = lock(&inner.rebalance.progress);
-        progress.total = progress.done + planned.moves.len() as u64;
-    }
+    lock(&inner.rebalance.progress).plan(&planned.moves);
     let moved = move_all(inner, planned.moves).await?;
     if moved == 0 && may_work(inner) {
         let why = "the moves that are left wait for one another, and no disk has a free AU";
@@ -522,15 +361,16 @@ async fn move_all(inner: &Arc<Inner>, moves: Vec<Move>) -> Result<u64, Error> {
             let Some(next) = todo.pop_front() else { break };
             let all = Arc::clone(inner);
             let task = inner.run("rebalance", async move {
-                let throttle = Throttle::new(&all);
+                let throttle = Throttle::new(&all, Pass::of(&next));
                 let moved = relocate::relocate(&all, &next, &throttle).await;
                 throttle.end(matches!(moved, Ok(Moved::Done)));
                 moved
             });
+            lock(&inner.rebalance.progress).of(Pass::of(&next)).in_flight += 1;
             running.push(async move { (next, task.await) });
         }
-        lock(&inner.rebalance.progress).in_flight = running.len() as u32;
         let Some((step, result)) = running.next().await else { break };
+        lock(&inner.rebalance.progress).of(Pass::of(&step)).in_flight -= 1;
         match result {
             Ok(Moved::Done) => {
                 settled += 1;
@@ -539,7 +379,7 @@ async fn move_all(inner: &Arc<Inner>, moves: Vec<Move>) -> Result<u64, Error> {
             }
             Ok(Moved::Obsolete) => {
                 settled += 1;
-                lock(&inner.rebalance.progress).total -= 1;
+                lock(&inner.rebalance.progress).of(Pass::of(&step)).total -= 1;
             }
             Ok(Moved::NotYet) => waiting.push_back(step),
             Ok(Moved::Stopped) => {}
@@ -645,22 +485,14 @@ impl super::Group {
         let inner = &self.inner;
         let power = lock(&inner.core).state.rebalance?;
         let progress = lock(&inner.rebalance.progress);
-        let mut operation = Operation {
-            power,
-            actual: progress.in_flight,
-            done: progress.done,
-            total: progress.total.max(progress.done),
-            error: progress.error.as_ref().map(ToString::to_string),
-            ..Operation::default()
-        };
-        operation.part = progress.part as f64 / inner.au_size as f64;
-        if let Some(rate) = progress.rate(inner.au_size, power, inner.env.now()) {
-            let left = (operation.total * inner.au_size)
-                .saturating_sub(progress.bytes(inner.au_size)) as f64;
-            operation.rate = (rate * 60.0 / inner.au_size as f64).round() as u64;
-            operation.left = Some(Duration::from_secs_f64(left / rate));
-        }
-        Some(operation)
+        Some(progress.operation(power, inner.au_size, inner.env.now()))
+    }
+
+    /// How long a probe has been under way, and how long it may take.
+    pub fn probing(&self) -> Option<(Duration, Duration)> {
+        let rebalance = &self.inner.rebalance;
+        let (began, time) = (*lock(&rebalance.probed)).filter(|_| rebalance.is_probed())?;
+        Some((self.inner.env.now().since(began), time))
     }
 
     /// Bytes a second that were moved since the mount, by power: of moves that have been made.

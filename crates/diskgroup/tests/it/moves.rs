@@ -6,7 +6,7 @@ use std::time::Duration;
 use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{
     AlterDisks, Copies, DiskStatus, DropDisk, Error, File, FileSpec, Group, LabelStatus, NewDisk,
-    Redundancy, read_labels,
+    Pass, Redundancy, read_labels,
 };
 use cellar_io::sim::SimDiskOptions;
 use cellar_io::{Device, DeviceExt, Durability, EnvExt, Io};
@@ -180,6 +180,59 @@ fn what_a_lost_disk_held_is_made_again_after_drop_force() {
         group.wait_rebalanced().await.expect("rebuilt");
         assert_eq!(group.disks().len(), 3);
         assert!(group.files().iter().all(|f| !f.redundancy_lowered), "all copies are there again");
+        check_content(&file, 1, 40 * MB).await;
+        sound(&group).await;
+        drop(file);
+        group.dismount().await.expect("dismounted");
+    });
+}
+
+#[test]
+fn a_rebalance_tells_how_far_each_of_its_passes_is() {
+    let shape = Shape { disks: 4, disk_bytes: 80 * MB, ..Shape::default() };
+    let mut rig = Rig::new(19, &shape);
+    let add = vec![new_disk(&mut rig, &shape)];
+    let rig = rig;
+    rig.run(async {
+        let found = rig.found_of(&[0, 1, 2, 3]);
+        let mut spec = rig.spec(&shape);
+        spec.disks.truncate(4);
+        cellar_diskgroup::create(&rig.env(), spec).await.expect("created");
+        let group = rig.mount_with(found, Default::default()).await.expect("mounted");
+        let file = filled(&group, "f", 1, 40 * MB).await;
+        // A disk that is dropped with FORCE is made again elsewhere, and the new one fills.
+        let gone = DropDisk { name: "DATA_0002".into(), force: true };
+        rig.disks[2].vanish();
+        group.probe_disks().await;
+        rig.env().sleep(Duration::from_secs(1)).await;
+        let change = AlterDisks { add, drop: vec![gone], power: Some(2), ..Default::default() };
+        group.alter_disks(&change).await.expect("forced");
+        let mut seen: Vec<(Pass, u64, u64)> = Vec::new();
+        let mut late = 0;
+        while let Some(now) = group.operation() {
+            assert_eq!(now.total, now.passes.iter().map(|pass| pass.total).sum::<u64>());
+            for pass in &now.passes {
+                assert!(pass.done <= pass.total && pass.bytes_left <= pass.total * MB, "{pass:?}");
+                assert_eq!(pass.is_done(), pass.bytes_left == 0, "{pass:?}");
+                seen.push((pass.pass, pass.done, pass.total));
+            }
+            let [rebuild, rebalance] = &now.passes[..] else {
+                rig.env().sleep(Duration::from_millis(1)).await;
+                continue;
+            };
+            assert_eq!((rebuild.pass, rebalance.pass), (Pass::Rebuild, Pass::Rebalance));
+            // The second begins with the last moves of the first, of which power 2 has two.
+            let open = rebuild.total - rebuild.done;
+            assert!(open <= 2 || !rebalance.is_begun(), "{now:?}");
+            late += u64::from(rebuild.is_done() && !rebalance.is_done());
+            rig.env().sleep(Duration::from_millis(1)).await;
+        }
+        assert!(late > 0, "the second was seen alone");
+        for pass in [Pass::Rebuild, Pass::Rebalance] {
+            let of: Vec<_> = seen.iter().filter(|s| s.0 == pass).collect();
+            assert!(of.windows(2).all(|w| w[0].1 <= w[1].1), "never back: {of:?}");
+            assert!(of.iter().any(|(_, done, total)| 0 < *done && done < total), "{of:?}");
+        }
         check_content(&file, 1, 40 * MB).await;
         sound(&group).await;
         drop(file);

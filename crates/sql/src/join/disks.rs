@@ -13,6 +13,7 @@ use cellar_instance::diskgroup::space::plan::Lack;
 use cellar_instance::diskgroup::{DiskStatus, Error as GroupError};
 use cellar_instance::views::{Row, WorkRow, work_rows};
 
+use super::waiting::{Waiting, What};
 use super::{InstanceHost, columns_of, disk_request, group_error, value};
 use crate::error::Error;
 use crate::host::Rows;
@@ -77,7 +78,10 @@ impl InstanceHost {
 
     async fn change_disks(&self, mounted: &Mounted, change: &ChangeDisks) -> Result<String, Error> {
         let request = request_of(change.clone());
-        let made = self.database.alter_disks(mounted.group.name(), &request, &|_, _| {}).await;
+        let making = self.waiting.for_what(What::Making(0, 0));
+        let wrote = |done, total| making.now(What::Making(done, total));
+        let made = self.database.alter_disks(mounted.group.name(), &request, &wrote).await;
+        drop(making);
         let changed = made.map_err(|error| match error.number() {
             // Dropping files is not the only way out here.
             15041 => error.hint(format!(
@@ -135,7 +139,9 @@ impl InstanceHost {
         if !rebalance.wait {
             return Ok(told);
         }
+        let waiting = self.waiting.for_what(What::Rebalance(mounted.group.clone()));
         mounted.group.wait_rebalanced().await.map_err(group_error)?;
+        drop(waiting);
         if mounted.group.operation().is_some() {
             return Ok(format!("{told} (not waited for: it is stopped)"));
         }
@@ -218,7 +224,11 @@ fn request_of(change: ChangeDisks) -> ChangeRequest {
 }
 
 /// The plan of a change as rows, with the time it would take.
-pub(super) async fn explain(database: &Database, work: ExplainWork) -> Result<Rows, Error> {
+pub(super) async fn explain(
+    database: &Database,
+    waiting: &Waiting,
+    work: ExplainWork,
+) -> Result<Rows, Error> {
     let request = match work.action {
         GroupAction::Disks(change) => request_of(change),
         // A rebalance alone changes no disk.
@@ -233,7 +243,11 @@ pub(super) async fn explain(database: &Database, work: ExplainWork) -> Result<Ro
         Probe::For(ms) => Some(Duration::from_millis(ms)),
     };
     let explained = match time {
-        Some(time) => database.foretell_work(&work.group, &request, time).await?,
+        Some(time) => {
+            let group = database.group(&work.group)?.group;
+            let _probed = waiting.for_what(What::Probe(group));
+            database.foretell_work(&work.group, &request, time).await?
+        }
         None => database.explain_work(&work.group, &request)?,
     };
     let rows = work_rows(&explained).into_iter().map(|row| row.values());

@@ -1,0 +1,66 @@
+//! What a statement waits for while it takes long.
+
+use std::sync::{Mutex, PoisonError};
+
+use cellar_instance::diskgroup::Group;
+
+use crate::host::UnderWay;
+
+/// What the statement of this session waits for now.
+#[derive(Default)]
+pub(super) struct Waiting(Mutex<Option<What>>);
+
+pub(super) enum What {
+    /// Files of new disks are written: bytes, of how many.
+    Making(u64, u64),
+    /// Both sides of a change are tried.
+    Probe(Group),
+    /// A rebalance.
+    Rebalance(Group),
+}
+
+impl Waiting {
+    fn set(&self, what: Option<What>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = what;
+    }
+
+    /// What is waited for until that which is given back is dropped.
+    pub(super) fn for_what(&self, what: What) -> Until<'_> {
+        self.set(Some(what));
+        Until(self)
+    }
+
+    /// How far it is, where that is known.
+    pub(super) fn progress(&self) -> Option<UnderWay> {
+        let what = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let ms = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let (what, done, total) = match what.as_ref()? {
+            What::Making(done, total) => ("pre-written", *done, *total),
+            What::Probe(group) => {
+                let (since, time) = group.probing()?;
+                ("tried", ms(since), ms(time))
+            }
+            What::Rebalance(group) => {
+                let operation = group.operation()?;
+                ("rebalanced", operation.done, operation.total)
+            }
+        };
+        (total > 0).then_some(UnderWay { what, done: done.min(total), total })
+    }
+}
+
+/// Ends when it is dropped.
+pub(super) struct Until<'a>(&'a Waiting);
+
+impl Until<'_> {
+    /// Something else is waited for from now on.
+    pub(super) fn now(&self, what: What) {
+        self.0.set(Some(what));
+    }
+}
+
+impl Drop for Until<'_> {
+    fn drop(&mut self) {
+        self.0.set(None);
+    }
+}
