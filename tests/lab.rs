@@ -242,6 +242,56 @@ fn runs_at_once_get_numbers_of_their_own() {
 }
 
 #[test]
+fn the_modes_of_io_are_measured_and_what_the_kernel_saw_is_told() {
+    let dir = scratch();
+    let words = "lab run io-modes --size 16M --batches 3 --log-writes 10 --rows 2000 --rounds 2";
+    let text = done(dir.path(), &format!("{words} --json run.json"));
+    assert!(fits(&text), "{text}");
+    let run = json(&dir.path().join("run.json"));
+    for setting in ["none", "asynch", "directio", "setall"] {
+        for load in ["batch", "log-4096", "job"] {
+            let found = arm(&run, &format!("{load}-{setting}"));
+            let here = found["here"].as_array().unwrap();
+            assert!(here.iter().all(|f| f.as_f64().unwrap() > 0.0), "{found}");
+        }
+        assert!(arm(&run, &format!("job-{setting}"))["published"][0].as_f64().unwrap() > 11.0);
+    }
+    // Whatever is fast here: buffered writes leave pages behind them, direct ones none.
+    let raw = run["raw"].as_array().unwrap();
+    let pages = |setting: &str| {
+        let rows = raw.iter().filter(|row| row["arm"] == format!("batch-{setting}"));
+        let pages = rows.filter_map(|row| row["figures"]["cached_pages"].as_f64());
+        pages.fold((f64::MAX, 0.0), |(low, high), n| (n.min(low), n.max(high)))
+    };
+    assert!(pages("none").0 > 0.0, "{:?}", pages("none"));
+    if text.contains("sync, direct (ASYNC_OFF): directio") {
+        assert_eq!((pages("directio").1, pages("setall").1), (0.0, 0.0));
+    }
+    assert!(text.contains("Finding ") && text.contains("% of what was published"), "{text}");
+}
+
+#[test]
+fn what_a_killed_run_left_goes_with_the_next_and_room_is_looked_at_first() {
+    let dir = scratch();
+    let words = "lab run multi-disk --size 256M --rounds 100 --dir .";
+    let mut command = command(dir.path(), words);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let scratch_files = || {
+        let names = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name());
+        names.filter(|n| n.to_string_lossy().starts_with("cellar-lab")).count()
+    };
+    while scratch_files() < 2 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(scratch_files() >= 2, "nobody removes files after a kill -9");
+    let refused = fails(dir.path(), "lab run multi-disk --size 1024T --dir .", 1);
+    assert!(refused.contains("CELLAR-70111") && refused.contains("Next: "), "{refused}");
+    assert_eq!(scratch_files(), 0, "{refused}");
+}
+
+#[test]
 fn a_run_that_is_stopped_leaves_nothing() {
     let dir = scratch();
     let words = "lab run multi-disk --size 256M --rounds 100 --dir .";

@@ -65,6 +65,20 @@ pub enum LabError {
         /// Bytes that are needed.
         needed: u64,
     },
+    /// There is no room for scratch files.
+    #[error(
+        "CELLAR-70111: the scratch files need {} MB, the file system of {} has {} MB free\nNext: \
+         take smaller files: --size 64M; or another directory: --dir",
+        needed >> 20, dir.display(), free >> 20
+    )]
+    Room {
+        /// Where they are to be.
+        dir: PathBuf,
+        /// Bytes that are needed.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
     /// A disk failed.
     #[error(transparent)]
     Io(#[from] cellar_io::IoError),

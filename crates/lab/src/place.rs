@@ -7,6 +7,8 @@ mod model;
 pub(crate) mod part;
 #[cfg(feature = "real")]
 mod real;
+#[cfg(feature = "real")]
+pub(crate) mod scratch;
 mod thin;
 
 use std::any::Any;
@@ -19,8 +21,6 @@ use cellar_io::{Device, SharedEnv};
 pub use self::model::Model;
 #[cfg(feature = "real")]
 pub use self::real::Here;
-#[cfg(feature = "real")]
-pub(crate) use self::real::Scratch;
 use crate::control::Control;
 use crate::error::LabError;
 use crate::meter::Meter;

@@ -55,7 +55,7 @@ pub async fn run(
     let gone = mounted.group.disks().into_iter().find(|d| !d.in_sync);
     let gone = gone.ok_or_else(|| Fault::failed("CELLAR-00600: no disk is missing"))?.name;
     let path = args.dir.join("disks/disk5");
-    step(5, "A disk is added, the dead one dropped", "alter diskgroup data add disk ..")?;
+    step(5, "A disk is added", "alter diskgroup data add disk ... drop disk ...")?;
     report.begin("disk added");
     let request = request(path, disk_size(args.scale), &gone);
     let work = database.inner.explain_work("DATA", &request)?.work;

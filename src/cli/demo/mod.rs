@@ -353,11 +353,18 @@ async fn read_back(
 
 fn farewell(args: &Args) -> Result<(), Fault> {
     let dir = args.dir.display();
+    // The words stand in one column behind the longest of the commands.
+    let wide = format!("cellar status {dir}").chars().count().min(40);
+    let next = [
+        (format!("cellar sql {dir}"), "a prompt on this data"),
+        (format!("cellar status {dir}"), "what may fail next"),
+        ("cellar disks".to_owned(), "which of your own disks can be used"),
+    ];
+    let next: String = next
+        .map(|(command, what)| output::fold_help(&format!("  {command:<wide$}    {what}")))
+        .concat();
     output::text(&format!(
-        "{}\n  cellar sql {dir}       a prompt on this data\n  \
-         cellar status {dir}    what may fail next\n  \
-         cellar disks                 which of your own disks can be used\n\
-         TPC-H derived; not comparable to published TPC-H results.\n",
+        "{}\n{next}TPC-H derived; not comparable to published TPC-H results.\n",
         output::fold(&format!(
             "Done. Nothing is left running. Every figure: {dir}/demo.json. Next:"
         )),

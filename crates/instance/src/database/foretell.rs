@@ -28,6 +28,8 @@ pub const PROBE_TIME: Duration = Duration::from_secs(30);
 const POWERS: [u32; 5] = [1, 2, 4, 8, POWER_FULL];
 /// Bytes of all scratch files of a probe together.
 const SCRATCH: u64 = 64 << 20;
+/// How their names begin.
+const SCRATCH_NAME: &str = ".cellar-probe-";
 
 /// What a change of disks would do.
 #[derive(Clone, Debug)]
@@ -172,7 +174,8 @@ impl Database {
 
     /// A file that nobody needs.
     fn scratch(&self, directory: &Path, size: u64) -> Result<Scratch> {
-        let path = directory.join(format!(".cellar-probe-{:016x}", self.env().random()));
+        remove_left(directory);
+        let path = directory.join(format!("{SCRATCH_NAME}{:016x}", self.env().random()));
         let made = make_file(&path, size)?;
         // The lock of a disk is its own.
         drop(made);
@@ -182,6 +185,28 @@ impl Database {
                 let _ = std::fs::remove_file(&path);
                 Err(error)
             }
+        }
+    }
+}
+
+/// Removes scratch files that probes left when they were killed: nobody has them locked, and not
+/// because they are new.
+fn remove_left(directory: &Path) {
+    let is_left = |path: &Path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let is_old = |modified: std::time::SystemTime| {
+            modified.elapsed().is_ok_and(|since| since > Duration::from_secs(60))
+        };
+        let modified = path.metadata().and_then(|metadata| metadata.modified());
+        let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+        name.is_some_and(|name| name.starts_with(SCRATCH_NAME))
+            && modified.is_ok_and(is_old)
+            && std::fs::File::open(path).is_ok_and(|file| rustix::fs::flock(&file, lock).is_ok())
+    };
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        if is_left(&entry.path()) {
+            // It does no harm where it stays.
+            let _ = std::fs::remove_file(entry.path());
         }
     }
 }

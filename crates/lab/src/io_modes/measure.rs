@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use cellar_io::real::{
@@ -18,7 +18,7 @@ use super::work::{self, Done, Rig, Target, Work};
 use super::{Load, NAME, Options, group};
 use crate::control::Control;
 use crate::error::LabError;
-use crate::place::Scratch;
+use crate::place::scratch::{self, Scratch};
 use crate::run::{Column, Raw};
 
 /// A load of small writes ends after this long, however slow the disk is.
@@ -44,9 +44,10 @@ pub fn measure(dir: &Path, options: &Options, control: &Control<'_>) -> Result<M
     options.check()?;
     let load = kernel::load_average();
     control.tell("writing two scratch files", 0, 1);
-    let name = |what: &str| dir.join(format!("cellar-lab-{}-{what}", std::process::id()));
-    let file = written(name(NAME), options.file_bytes)?;
-    let disk = written(name("disk"), group::disk_bytes(options.file_bytes))?;
+    let disk_bytes = group::disk_bytes(options.file_bytes);
+    scratch::prepare(dir, options.file_bytes + disk_bytes)?;
+    let file = written(dir, NAME, options.file_bytes)?;
+    let disk = written(dir, "disk", disk_bytes)?;
     let bytes = options.file_bytes;
     let sector = with_runtime(disk.path(), |runtime| {
         let (device, _) = work::open(runtime, disk.path(), &SETTINGS[3])?;
@@ -82,8 +83,8 @@ pub fn measure(dir: &Path, options: &Options, control: &Control<'_>) -> Result<M
 }
 
 /// A scratch file of bytes that were all written: a hole would measure the file system.
-fn written(path: PathBuf, bytes: u64) -> Result<Scratch, LabError> {
-    let scratch = Scratch::new(path, bytes)?;
+fn written(dir: &Path, what: &str, bytes: u64) -> Result<Scratch, LabError> {
+    let scratch = Scratch::new(dir, what, bytes)?;
     let unit = work::unit();
     let write = || {
         let file = std::fs::OpenOptions::new().write(true).open(scratch.path())?;

@@ -7,6 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{PTracer, Pid, Signal, kill_process, set_ptracer};
 
+use crate::place::scratch;
+
 /// Calls that write, that make durable, and that wait. A name that a machine lacks is passed over.
 const CALLS: &str = "trace=?pwrite64,?pwritev,?pwritev2,?fdatasync,?fsync,?io_uring_enter,\
      ?io_submit,?io_getevents,?io_pgetevents,?futex";
@@ -23,7 +25,7 @@ impl Strace {
     /// # Errors
     /// Why there is none, for people.
     pub(super) fn attach(dir: &Path) -> Result<Strace, String> {
-        let log = dir.join(format!("cellar-lab-{}-strace", std::process::id()));
+        let log = scratch::path(dir, "strace");
         // Where only a parent may trace, this process allows it; elsewhere there is nothing to allow.
         let _ = set_ptracer(PTracer::Any);
         let attached = Strace::start(log);

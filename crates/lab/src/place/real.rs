@@ -15,6 +15,7 @@ use futures_util::StreamExt;
 
 use super::counters::DeviceUse;
 use super::given::Given;
+use super::scratch::{self, Scratch};
 use super::{Disk, Place, Sharing};
 use crate::control::Control;
 use crate::error::LabError;
@@ -55,33 +56,6 @@ impl Seen {
             }
             _ => Sharing::Apart,
         }
-    }
-}
-
-/// A file that goes with its handle.
-pub(crate) struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // It may be gone already; nobody is left to be told.
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-impl Scratch {
-    /// Makes it, of holes.
-    pub(crate) fn new(path: PathBuf, bytes: u64) -> Result<Scratch, LabError> {
-        let fault = |source| LabError::Scratch { path: path.clone(), source };
-        let file = std::fs::OpenOptions::new().write(true).create_new(true).open(&path);
-        let file = file.map_err(fault)?;
-        let scratch = Scratch(path.clone());
-        file.set_len(bytes).map_err(fault)?;
-        Ok(scratch)
-    }
-
-    /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
     }
 }
 
@@ -183,12 +157,14 @@ impl Place for Here<'_> {
     fn disks(&self, bytes: &[u64], control: &Control<'_>) -> Result<Vec<Disk>, LabError> {
         *self.seen() = Seen::default();
         let mut made = Vec::new();
+        if let Source::Dir(dir) = &self.source {
+            scratch::prepare(dir, bytes.iter().sum())?;
+        }
         for (i, bytes) in bytes.iter().enumerate() {
             made.push(match &self.source {
                 Source::Dir(dir) => {
-                    let name = format!("cellar-lab-{}-{i}", std::process::id());
-                    let scratch = Scratch::new(dir.join(name), *bytes)?;
-                    let path = scratch.0.clone();
+                    let scratch = Scratch::new(dir, &i.to_string(), *bytes)?;
+                    let path = scratch.path().to_owned();
                     self.open(&path, *bytes, Some(Box::new(scratch)))?
                 }
                 Source::Disks(disks) => {
