@@ -4,8 +4,13 @@ use std::time::Duration;
 
 use cellar_io::Instant;
 
+use crate::group::rebalance::WORKERS_MAX;
+
 /// What is older says nothing about the load of now.
 const LONGEST: Duration = Duration::from_secs(600);
+/// A mark is set after so many moves for each that is in flight: those begin together and are a
+/// wave, of which a part tells little.
+const WAVES: u64 = 4;
 
 /// Counts from the first move that is done: until then as many as the power allows come on their
 /// way. The rate is that of the younger half of the time since then, or a little more.
@@ -18,6 +23,8 @@ pub(crate) struct Meter {
     next: Mark,
     /// Whether the first move is done.
     settled: bool,
+    /// Moves since `next`.
+    moves: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -31,7 +38,7 @@ impl Meter {
     /// A clock that begins now, when so many bytes are moved.
     pub fn new(power: u32, at: Instant, bytes: u64) -> Meter {
         let mark = Mark { at, bytes };
-        Meter { power, began: mark, from: mark, next: mark, settled: false }
+        Meter { power, began: mark, from: mark, next: mark, settled: false, moves: 0 }
     }
 
     /// One more move is done.
@@ -40,10 +47,13 @@ impl Meter {
             *self = Meter { settled: true, ..Meter::new(self.power, at, bytes) };
             return;
         }
+        self.moves += 1;
         let young = at.since(self.began.at);
-        if young >= self.next.at.since(self.began.at) * 2 || at.since(self.next.at) > LONGEST {
-            self.from = self.next;
-            self.next = Mark { at, bytes };
+        let is_young =
+            young >= self.next.at.since(self.began.at) * 2 || at.since(self.next.at) > LONGEST;
+        let workers = u64::from(self.power).min(WORKERS_MAX as u64);
+        if is_young && self.moves >= workers * WAVES {
+            (self.from, self.next, self.moves) = (self.next, Mark { at, bytes }, 0);
         }
     }
 
