@@ -248,7 +248,7 @@ fn arms(rows: Rows<'_>, load: &str, options: &Options) -> Vec<Arm> {
 
 type Figure = fn(&Raw) -> Option<f64>;
 
-const BATCHES: [(&str, Figure); 10] = [
+const BATCHES: [(&str, Figure); 11] = [
     ("writes/s until returned", |r| per(r, "writes", "sent_ns", 1e9)),
     ("writes/s until durable", speed),
     ("p50 of a batch, ms", |r| figure(r, "p50_ns").map(|ns| ns / 1e6)),
@@ -259,6 +259,7 @@ const BATCHES: [(&str, Figure); 10] = [
         calls(r).map(|calls| calls / figure(r, "strace_writes").unwrap_or(1.0))
     }),
     ("pages left in the cache", |r| figure(r, "cached_pages")),
+    ("kernel AIO, requests", |r| figure(r, "aio_reserved")),
     ("device writes a write", |r| per(r, "device_writes", "writes", 1.0)),
     ("device flushes a batch", |r| per(r, "device_flushes", "writes", BATCH as f64)),
 ];

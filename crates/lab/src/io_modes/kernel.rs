@@ -41,6 +41,12 @@ pub(super) fn device_below(path: &Path) -> Option<PathBuf> {
     counters.exists().then_some(counters)
 }
 
+/// Requests that contexts of the kernel's old asynchronous I/O have room for, on the whole machine;
+/// what `kioctx` of `/proc/slabinfo` tells too, but to root alone. io_uring is not in it.
+pub(super) fn aio_reserved() -> Option<u64> {
+    std::fs::read_to_string("/proc/sys/fs/aio-nr").ok()?.trim().parse().ok()
+}
+
 /// How many threads of this machine wanted a processor in the last minute.
 pub(super) fn load_average() -> Option<f64> {
     std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()

@@ -159,6 +159,7 @@ impl Bench<'_> {
     /// One load under one setting, from a cold page cache.
     fn measure(&self, round: u32, load: &Load, setting: &Setting) -> Result<Raw, LabError> {
         let target = self.target(load);
+        let reserved = kernel::aio_reserved();
         with_runtime(target.path, |runtime| {
             let rig = prepared(runtime, target, setting)?;
             let before = Counters::now(self.stat);
@@ -167,6 +168,10 @@ impl Bench<'_> {
             if let Ok(pages) = cached_pages(target.path) {
                 figures.insert("cached_pages".to_owned(), pages.cached as f64);
                 figures.extend(pages.dirty.map(|n| ("dirty_pages".to_owned(), n as f64)));
+            }
+            if let (Some(before), Some(now)) = (reserved, kernel::aio_reserved()) {
+                let added = now.saturating_sub(before);
+                figures.insert("aio_reserved".to_owned(), added as f64);
             }
             figures.extend(timings(&done));
             let (in_force, asynch) = (rig.in_force.to_string(), rig.in_force.engine);

@@ -177,6 +177,7 @@ pub(super) fn remarks(
             None => system_calls(rows),
         },
     );
+    under("kioctx", kernel_aio(rows).into_iter().collect());
     if options.rows > 0 {
         under(
             "The job",
@@ -196,6 +197,23 @@ pub(super) fn remarks(
         ],
     );
     remarks
+}
+
+/// What the test of the post for asynchronous I/O, `kioctx` in `/proc/slabinfo`, shows here.
+fn kernel_aio(rows: Rows<'_>) -> Option<String> {
+    let reserved = |name| {
+        let at = At { load: "batch", name, layout: LAYOUTS[0] };
+        Some((rows.way(at)?.to_owned(), rows.median(at, |row| figure(row, "aio_reserved"))?))
+    };
+    let (ring, of_ring) = reserved("setall")?;
+    let (old, of_old) = reserved("setall-libaio")?;
+    (ring.contains("io_uring") && old.contains("libaio") && of_ring < of_old).then(|| {
+        format!(
+            "the post takes entries there for the proof of asynchronous I/O. They are of the \
+             kernel's old interface alone: libaio reserves room for {of_old:.0} requests \
+             (/proc/sys/fs/aio-nr), io_uring for {of_ring:.0}, asynchronous as it is"
+        )
+    })
 }
 
 /// Which settings are the same thing.
