@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cellar_instance::Instance;
 use cellar_instance::database::{Database as InstanceDatabase, OpenMode};
 use cellar_instance::directory::{Directory, Entered, Handler, PATIENCE, Responder};
+use cellar_instance::diskgroup::DiskInfo;
 use cellar_instance::disks::RealDisks;
 use cellar_instance::session::Session;
 use cellar_instance::wire::{Frame, Request};
@@ -162,12 +163,20 @@ pub async fn reach(dir: &Path, place: &Place, opening: Opening) -> Result<Reache
 /// What FORCE did, for whoever asked for it.
 fn forced(database: &InstanceDatabase, name: &str) -> String {
     let disks = database.group(name).map(|m| m.group.disks()).unwrap_or_default();
-    let gone: Vec<String> =
-        disks.into_iter().filter(|d| d.path.is_none()).map(|d| d.name).collect();
-    format!(
-        "Notice: disk group \"{name}\" goes on without {}; what was written there alone is lost",
-        gone.join(", ")
-    )
+    let named = |wanted: &dyn Fn(&DiskInfo) -> bool| -> Option<String> {
+        let names: Vec<&str> = disks.iter().filter(|d| wanted(d)).map(|d| &*d.name).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
+    let gone = named(&|d| d.path.is_none())
+        .map(|names| format!("goes on without {names}; what was written there alone is lost"));
+    let aged = named(&|d| d.aged).map(|names| {
+        format!(
+            "took {names} as it is, an older image: what has its only copy there is of an earlier \
+             time"
+        )
+    });
+    let told: Vec<String> = gone.into_iter().chain(aged).collect();
+    format!("Notice: disk group \"{name}\" {}", told.join("; it "))
 }
 
 /// Offers FORCE where it helps and was not given, with what it may lose.

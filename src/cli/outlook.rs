@@ -49,11 +49,15 @@ fn words(made_for: &str, losses: &[Loss]) -> String {
     };
     let harmless = named(&|l| l.is_harmless());
     let while_open = named(&|l| !l.data && !l.stops && l.unproven);
-    let data = named(&|l| l.data);
+    let data = named(&|l| l.data && !l.single);
+    let single = named(&|l| l.single);
     let stops = named(&|l| !l.data && l.stops);
     let mut parts = Vec::new();
     if !data.is_empty() {
         parts.push(format!("the loss of {} now loses data", either(&data)));
+    }
+    if !single.is_empty() {
+        parts.push(format!("the loss of {} loses files that have one copy", either(&single)));
     }
     if !stops.is_empty() {
         let text = "leaves too little of the metadata: the group could not be opened";
@@ -79,7 +83,7 @@ mod tests {
     use super::*;
 
     fn loss(failgroup: &str, [data, stops, unproven]: [bool; 3]) -> Loss {
-        Loss { failgroup: failgroup.to_owned(), data, stops, unproven }
+        Loss { failgroup: failgroup.to_owned(), data, single: false, stops, unproven }
     }
 
     #[test]
@@ -98,6 +102,12 @@ mod tests {
             words("device", &degraded),
             "the loss of A now loses data; the loss of C leaves too little of the metadata: \
              the group could not be opened; B or D may be lost"
+        );
+        let one_copy =
+            ["A", "B"].map(|name| Loss { single: true, ..loss(name, [true, false, false]) });
+        assert_eq!(
+            words("device", &[one_copy[0].clone(), one_copy[1].clone(), loss("C", [false; 3])]),
+            "the loss of A or B loses files that have one copy; C may be lost"
         );
         let pair = [loss("A", [false, false, true]), loss("B", [false, false, true])];
         assert!(words("file", &pair).starts_with("A or B may be lost while the database is open"));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cellar_instance::Mounted;
-use cellar_instance::diskgroup::DiskInfo;
+use cellar_instance::diskgroup::{DiskInfo, DiskStatus, Operation};
 use serde::Serialize;
 
 use super::checked::{self, Checked};
@@ -120,7 +120,8 @@ pub fn of(mounted: &Mounted, dir: &Path) -> GroupStatus {
         action: "bring the disks back, then run any command: it mounts again".into(),
     }));
     findings.extend(lost(&status));
-    findings.extend(missing(&status, &gone, disks.len(), dir));
+    let operation = group.operation();
+    findings.extend(missing(&status, &gone, disks.len(), operation.as_ref(), dir));
     findings.extend(errors(&status, &disks, dir));
     let now = group.env().wall().unix_nanos / 1_000_000_000;
     let known = checked::of(dir, &info.name);
@@ -138,6 +139,12 @@ pub fn of(mounted: &Mounted, dir: &Path) -> GroupStatus {
         findings.push(full(mounted, dir));
     }
     status.words = format!("{} disks, all in sync", disks.len());
+    if operation.is_some_and(|now| now.power == 0) {
+        status.action = Some(format!(
+            "the rebalance was stopped; cellar asm {} rebal --power 1 goes on with it",
+            dir.display()
+        ));
+    }
     if let Some(worst) = findings.first() {
         status.state = worst.state;
         status.words = joined(findings.iter().map(|f| f.words.as_str()));
@@ -190,7 +197,13 @@ fn lost(status: &GroupStatus) -> Option<Finding> {
     })
 }
 
-fn missing(status: &GroupStatus, gone: &[&DiskInfo], disks: usize, dir: &Path) -> Option<Finding> {
+fn missing(
+    status: &GroupStatus,
+    gone: &[&DiskInfo],
+    disks: usize,
+    operation: Option<&Operation>,
+    dir: &Path,
+) -> Option<Finding> {
     if gone.is_empty() {
         return None;
     }
@@ -204,6 +217,8 @@ fn missing(status: &GroupStatus, gone: &[&DiskInfo], disks: usize, dir: &Path) -
         words.push_str(&format!("; {lowered} {files} fewer copies than due"));
     }
     // Who is away but was not left out yet has missed nothing.
+    let forced = |d: &&DiskInfo| d.status == DiskStatus::Forcing;
+    let (forcing, gone): (Vec<&DiskInfo>, Vec<&DiskInfo>) = gone.iter().copied().partition(forced);
     let (left, away): (Vec<&DiskInfo>, Vec<&DiskInfo>) =
         gone.iter().copied().partition(|d| d.offline_ns > 0);
     let named = |disks: &[&DiskInfo]| {
@@ -220,6 +235,20 @@ fn missing(status: &GroupStatus, gone: &[&DiskInfo], disks: usize, dir: &Path) -
              command that may write leaves it out",
             named(&away)
         ));
+    }
+    if !forcing.is_empty() {
+        let dir = dir.display();
+        let goes_on = operation.is_some_and(|now| now.power > 0 && now.error.is_none());
+        action.push(match goes_on {
+            true => format!(
+                "what {} held is being made again on the others: cellar asm {dir} lsop",
+                named(&forcing)
+            ),
+            false => format!(
+                "what {} held is to be made again on the others: cellar asm {dir} rebal --power 1",
+                named(&forcing)
+            ),
+        });
     }
     if !left.is_empty() {
         action.push(format!(

@@ -61,11 +61,13 @@ struct Report {
     took: Duration,
     /// Files that have one copy of everything.
     single: BTreeSet<u32>,
+    /// Files of which parts have no copy on any disk that is in use: their paths.
+    lost: Vec<String>,
 }
 
 impl Report {
     fn is_bad(&self) -> bool {
-        self.findings.is_bad() || self.metadata.is_some()
+        self.findings.is_bad() || self.metadata.is_some() || !self.lost.is_empty()
     }
 
     /// How much was read, if it was to be every copy of everything.
@@ -101,6 +103,7 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
             metadata: group.check().err(),
             absent: disks.filter(|d| !d.in_sync).map(|d| d.name).collect(),
             took: place.env.now().since(start),
+            lost: lost(group, &part.names),
             names: part.names,
             single: single(group),
         });
@@ -130,6 +133,12 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
 fn single(group: &cellar_instance::diskgroup::Group) -> BTreeSet<u32> {
     let files = group.files().into_iter();
     files.filter(|f| f.attributes.copies < 2).map(|f| f.number).collect()
+}
+
+/// Those of the files that were asked for of which parts are gone.
+fn lost(group: &cellar_instance::diskgroup::Group, asked: &BTreeMap<u32, String>) -> Vec<String> {
+    let lost = group.copied().lost.into_iter().map(|path| format!("+{}/{path}", group.name()));
+    lost.filter(|path| asked.values().any(|name| name.eq_ignore_ascii_case(path))).collect()
 }
 
 /// Keeps what was found for `status`; `all` if every copy of everything was to be read.
@@ -173,6 +182,12 @@ fn next(report: &Report, dir: &Path) -> String {
             "a good copy of everything is not known of {}: put back what you kept of it, or load \
              it again",
             names.join(", ")
+        ));
+    }
+    if !report.lost.is_empty() {
+        words.push(format!(
+            "bring the disks back, or delete and load again what is lost: {}",
+            report.lost.join(", ")
         ));
     }
     if report.metadata.is_some() {
@@ -297,6 +312,9 @@ fn as_text(report: &Report, primary: bool) -> String {
     if f.absent_bytes > 0 {
         lines.push(format!("{} of copies are not there to read", show_bytes(f.absent_bytes)));
     }
+    if !report.lost.is_empty() {
+        lines.push(format!("no copy is left of parts of {}", report.lost.join(", ")));
+    }
     if !report.absent.is_empty() {
         lines.push(format!("not in use: {}", report.absent.join(", ")));
     }
@@ -362,6 +380,7 @@ fn as_json(report: &Report) -> Value {
         "dirty_pieces": f.dirty_pieces,
         "dirty_pieces_differing": f.dirty_pieces_differing,
         "metadata": report.metadata,
+        "lost": report.lost,
         "places": places,
     })
 }
@@ -380,6 +399,7 @@ mod tests {
             metadata: None,
             absent: vec![],
             single: BTreeSet::new(),
+            lost: vec![],
             took: Duration::from_secs(2),
         }
     }

@@ -49,6 +49,8 @@ pub(crate) struct Disk {
     env: SharedEnv,
     /// Whether it holds every acknowledged write; cleared only once an epoch says so durably.
     in_sync: AtomicBool,
+    /// Whether FORCE took it for in sync although it is an older image of itself.
+    aged: AtomicBool,
     /// Why it is no longer used, once it is not.
     failed: OnceLock<IoError>,
     failed_event: Event,
@@ -149,6 +151,7 @@ impl Disk {
             device,
             env,
             in_sync: AtomicBool::new(true),
+            aged: AtomicBool::new(false),
             failed: OnceLock::new(),
             failed_event: Event::new(),
             in_flight: Mutex::new(InFlight::default()),
@@ -170,6 +173,16 @@ impl Disk {
     /// Whether the disk holds every acknowledged write, as far as the committed epoch says.
     pub fn is_in_sync(&self) -> bool {
         self.in_sync.load(Ordering::Acquire)
+    }
+
+    /// It lacks what was written last; what another copy has is better.
+    pub fn age(&self) {
+        self.aged.store(true, Ordering::Release);
+    }
+
+    /// Whether it was an older image of itself at the mount.
+    pub fn is_aged(&self) -> bool {
+        self.aged.load(Ordering::Acquire)
     }
 
     /// An epoch without the disk is committed.

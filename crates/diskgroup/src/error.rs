@@ -164,6 +164,14 @@ pub enum Error {
         /// Offset in the file, in bytes.
         offset: u64,
     },
+    /// Operator: a file has lost extents for good, and keeps a disk from being let go of.
+    #[error("no copy is left of {aus} extents of {file}")]
+    Lost {
+        /// Its path, or number.
+        file: String,
+        /// How many.
+        aus: u64,
+    },
     /// Operator: the group stopped itself; only a new mount helps.
     #[error("disk group \"{group}\" was dismounted by force: {why}")]
     Stopped {
@@ -206,7 +214,7 @@ impl Error {
             Error::NotProven { .. } => 15063,
             Error::Damaged { .. } => 15335,
             Error::Corrupt { .. } => 70040,
-            Error::NoCopy { .. } => 15131,
+            Error::NoCopy { .. } | Error::Lost { .. } => 15131,
             Error::Stopped { .. } => 15078,
             Error::ReadOnly { .. } => 70041,
             Error::Io(_) => 15080,
@@ -242,6 +250,7 @@ impl Error {
             }
             Error::Damaged { .. } => "see the structure: cellar inspect DISK".into(),
             Error::Corrupt { .. } => "see what else is damaged: cellar validate".into(),
+            Error::Lost { .. } => "delete the file and load it again, then cellar asm rebal".into(),
             Error::NoCopy { .. } => "bring the disks back: cellar status".into(),
             Error::Stopped { .. } => "mount it again; cellar status says what it needs".into(),
             Error::ReadOnly { .. } => "mount it without READ ONLY".into(),
@@ -257,11 +266,12 @@ fn next_step_of_disk(number: u32, disk: &str) -> String {
         15036 => "give a larger disk, or a smaller SIZE".into(),
         15054 => "see which there are: cellar asm lsdsk -k".into(),
         15057 => "make the disk larger first, or ask for less".into(),
-        15071 => format!(
-            "wait until it may be unplugged: cellar asm lsdsk --wait {disk}; or ALTER DISKGROUP \
-             ... UNDROP DISKS"
-        ),
-        15084 => format!("bring it back, or DROP DISK {disk} FORCE"),
+        15071 => {
+            "see how far it is: cellar asm lsop; a disk that is dropped without FORCE is kept \
+                  by ALTER DISKGROUP ... UNDROP DISKS"
+                .into()
+        }
+        15084 => format!("DROP DISK {disk} FORCE makes its copies again on the others"),
         _ => "see why: cellar disks".into(),
     }
 }

@@ -219,7 +219,7 @@ mod real {
 
     use cellar_diskgroup::on_disk::label::is_label;
     use cellar_io::real::{
-        EngineChoice, FilesystemIo, OpenOptions, RealEnv, io_mode, open_disk, probe,
+        DiskKind, EngineChoice, FilesystemIo, OpenOptions, RealEnv, io_mode, open_disk, probe,
     };
     use cellar_io::sched::{ScheduleOptions, Scheduled};
     use cellar_io::{Device, SharedEnv};
@@ -305,7 +305,9 @@ mod real {
             if content.is_empty() && path.is_file() && holds_data(path)? {
                 content.push("its first or last MiB is not zeros".to_owned());
             }
-            let serial = facts.serial.as_deref().unwrap_or_default();
+            // A file has none: what is known is that of the disk below, which holds more than it.
+            let is_device = matches!(facts.kind, DiskKind::Block | DiskKind::Partition);
+            let serial = facts.serial.as_deref().filter(|_| is_device).unwrap_or_default();
             may_be_taken(path, &facts.users(), &content, serial, erase)
         }
 

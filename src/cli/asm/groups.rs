@@ -185,6 +185,11 @@ pub fn is_meant(pattern: &str, disk: &DiskInfo) -> bool {
         || disk.path.as_deref().is_some_and(|path| matches(pattern, path))
 }
 
+/// Whether `disk` is the one of that name or path.
+pub fn is_named(wanted: &str, disk: &DiskInfo) -> bool {
+    disk.name.eq_ignore_ascii_case(wanted) || disk.path.as_deref() == Some(wanted)
+}
+
 fn columns(args: &Lsdsk) -> &'static [&'static str] {
     if args.sizes {
         &[

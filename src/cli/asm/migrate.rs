@@ -8,7 +8,7 @@ use cellar_instance::database::{
     ChangeRequest, DiskRequest, DropRequest, DropTarget, Explained, Known, Mounted,
 };
 use cellar_instance::diskgroup::space::plan::Lack;
-use cellar_instance::diskgroup::{DiskInfo, DiskStatus, Redundancy};
+use cellar_instance::diskgroup::{DiskInfo, DiskStatus, Loss, Redundancy};
 use cellar_instance::views::in_words;
 use cellar_io::EnvExt;
 use serde_json::{Value, json};
@@ -473,14 +473,23 @@ impl Told<'_> {
                 "external redundancy, one copy: {one}{from} failing on the way loses data"
             );
         }
-        let critical: Vec<String> =
-            losses.iter().filter(|l| !l.is_harmless()).map(|l| l.failgroup.clone()).collect();
+        let of = |wanted: &dyn Fn(&Loss) -> bool| -> Vec<String> {
+            losses.iter().filter(|l| wanted(l)).map(|l| l.failgroup.clone()).collect()
+        };
+        let (critical, single) = (of(&|l| l.stops || (l.data && !l.single)), of(&|l| l.single));
         let copies = self.explained.info.redundancy.copies();
-        match critical.is_empty() {
-            true => format!("{copies} copies: any one disk may fail on the way, nothing is lost"),
-            false => format!(
+        let failing = |names: &[String]| self::names(names).replace(" and ", " or ");
+        match (critical.is_empty(), single.is_empty()) {
+            (true, true) => {
+                format!("{copies} copies: any one disk may fail on the way, nothing is lost")
+            }
+            (true, false) => format!(
+                "{copies} copies, of some files one: {} failing on the way loses those",
+                failing(&single)
+            ),
+            (false, _) => format!(
                 "{copies} copies, not all of them here: {} failing on the way loses data",
-                names(&critical).replace(" and ", " or ")
+                failing(&critical)
             ),
         }
     }

@@ -142,13 +142,13 @@ pub async fn set(change: TemplateChange, args: &Settmpl, database: &Database) ->
         }),
     };
     let mounted = database.inner.group(&args.group)?;
-    mounted.group.set_template(change, &args.template, &words).await?;
+    mounted.group.set_templates(change, &[(args.template.clone(), words)]).await?;
     Ok(())
 }
 
 /// Removes a template.
 pub async fn rmtmpl(args: &Rmtmpl, database: &Database) -> Result<(), Fault> {
     let mounted = database.inner.group(&args.group)?;
-    mounted.group.drop_template(&args.template).await?;
+    mounted.group.drop_templates(std::slice::from_ref(&args.template)).await?;
     Ok(())
 }

@@ -147,7 +147,7 @@ pub async fn rebal(
         let state = group.operation().map_or("DONE", |operation| rebalance_state(&operation));
         let told = format!("{} AU ({})", show_count(aus), show_bytes(bytes));
         let line = match (aus, power, args.wait) {
-            (0, 1.., true) => "balanced, there was nothing to move".to_owned(),
+            (0, 1.., _) => "balanced, there was nothing to move".to_owned(),
             (_, 0, _) => format!("stopped, {told} to be moved; cellar asm {dir} rebal goes on"),
             (_, _, true) => format!("{told} moved in {seconds:.1} s"),
             (_, power, false) => format!(
@@ -196,7 +196,7 @@ pub async fn wait_former(
     let mut found = None;
     for mounted in chosen(database, args.group())? {
         let mut disks = mounted.group.disks().into_iter();
-        found = found.or(disks.find(|d| super::groups::is_meant(wanted, d)).map(|d| (mounted, d)));
+        found = found.or(disks.find(|d| super::groups::is_named(wanted, d)).map(|d| (mounted, d)));
     }
     let Some((mounted, disk)) = found else {
         return match database.inner.former(wanted).await {

@@ -250,7 +250,7 @@ struct Copy {
     bytes: Option<Bytes>,
 }
 
-/// Reads the copies of a stretch that are in sync, the lowest disk first.
+/// Reads the copies of a stretch that are in sync, the lowest disk first, older images last.
 async fn read_copies(
     inner: &Arc<Inner>,
     file: &FileRuntime,
@@ -268,7 +268,9 @@ async fn read_copies(
         let bytes = disk.read_at(io, at, s.length as usize).await.ok().map(Buffer::freeze);
         Copy { disk, leg, bytes }
     });
-    Ok(join_all(reads).await)
+    let mut copies = join_all(reads).await;
+    copies.sort_by_key(|copy| copy.disk.is_aged());
+    Ok(copies)
 }
 
 async fn make_equal(
@@ -386,7 +388,12 @@ async fn spread(
 
 /// Unit by unit, the copy to be taken.
 async fn choose(inner: &Arc<Inner>, file: &FileRuntime, s: &Stretch, copies: &[Copy]) -> Bytes {
-    let readable: Vec<&Copy> = copies.iter().filter(|c| c.bytes.is_some()).collect();
+    let mut readable: Vec<&Copy> = copies.iter().filter(|c| c.bytes.is_some()).collect();
+    // What an older image says of itself may be right of it, and is not what was written last.
+    let newer = readable.iter().take_while(|c| !c.disk.is_aged()).count();
+    if newer > 0 {
+        readable.truncate(newer);
+    }
     let first = readable[0].bytes.as_ref().expect("only readable copies are asked");
     if readable.iter().all(|c| c.bytes.as_ref() == Some(first)) {
         return first.clone();

@@ -9,8 +9,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use cellar_io::{Device, DeviceExt, Durability, Io, IoError, Op as IoOp};
+use cellar_io::{Device, Io, IoError, Op as IoOp};
 
 use crate::disk::lock;
 use crate::error::Error;
@@ -19,10 +18,12 @@ use crate::group::inner::{Core, Inner};
 use crate::group::rebalance::{POWER_DEFAULT, Snapshot, check_power};
 use crate::group::resize::{self, ResizeDisk};
 use crate::meta::create::{NewDisk, Planned, check_label, plan_disks};
-use crate::meta::labels::{Patience, write_labels};
+use crate::meta::labels::{
+    MARKS_BYTES, Patience, blank_marks, blank_range, read_labels_within, write_labels,
+};
 use crate::names::{DiskName, GroupName};
 use crate::on_disk::label::{Label, LabelStatus};
-use crate::on_disk::layout::{AU_START, CHECKSUM_RUN_AUS, LABEL_HEAD, au_count};
+use crate::on_disk::layout::{AU_START, CHECKSUM_RUN_AUS, au_count};
 use crate::space::DiskNo;
 use crate::space::plan::{DiskRole, Forecast, Lack, Plan, PlanDisk, plan};
 use crate::state::{DiskStatus, GroupState, Op};
@@ -97,6 +98,7 @@ impl Group {
         let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
         for p in &planned {
             check_label(p, patience).await?;
+            check_not_here(inner, p, patience).await?;
         }
         resize::look_again(inner, &change.resize).await?;
         let resized = check_feasible(inner, &planned, change)?;
@@ -110,9 +112,16 @@ impl Group {
                 (Arc::clone(&p.disk.device), label)
             })
             .collect();
-        for (device, label) in &labels {
-            blank(device, patience).await?;
-            write_labels(device, label, patience).await?;
+        let written = async {
+            for (device, label) in &labels {
+                blank(device, patience).await?;
+                write_labels(device, label, patience).await?;
+            }
+            Ok(())
+        };
+        if let Err(error) = written.await {
+            nobodys(&labels, patience).await;
+            return Err(error);
         }
         let (all, wanted) = (Arc::clone(inner), change.clone());
         let make = move |core: &mut Core| join_and_leave(&all, core, &planned, &wanted, power);
@@ -120,10 +129,7 @@ impl Group {
             // They did not join: nobody needs FORCE to take them. If the group stopped, the next
             // mount knows better what became of them.
             if inner.check_running().is_ok() {
-                for (device, label) in &labels {
-                    let label = Label { status: LabelStatus::Former, ..label.clone() };
-                    let _ = write_labels(device, &label, patience).await;
-                }
+                nobodys(&labels, patience).await;
             }
             return Err(error);
         }
@@ -254,8 +260,10 @@ fn dropped(state: &GroupState, wanted: &[DropDisk]) -> Result<Vec<(u16, DiskStat
                            their other copies";
                 return unusable(why, 15084);
             }
-            (DiskStatus::Dropping | DiskStatus::Forcing, _) => {
-                return unusable("it is being dropped already", 15071);
+            (DiskStatus::Dropping, _) => return unusable("it is being dropped already", 15071),
+            (DiskStatus::Forcing, _) => {
+                let why = "it left with FORCE already, and its copies are being made again";
+                return unusable(why, 15071);
             }
         };
         if out.iter().any(|(other, _)| *other == no) {
@@ -356,7 +364,9 @@ fn check_feasible(
     let Work { plan, .. } = work(&snapshot, inner.au_size);
     // What has no copy any more has nowhere to go whatever is dropped.
     let unplaced = || plan.unplaced.iter().filter(|u| u.lack != Lack::Copy);
-    let Some(first) = unplaced().next() else { return Ok(resized) };
+    let Some(first) = unplaced().next() else {
+        return check_failgroups(inner, &snapshot, wanted).map(|()| resized);
+    };
     let aus: u64 = unplaced().map(|u| u.aus).sum();
     let why = match first.lack {
         Lack::Room => "they have no free AU where they may go",
@@ -368,6 +378,18 @@ fn check_feasible(
         wanted_mb: (aus * inner.au_size) >> 20,
         why: format!("{aus} extents of {} files must move; {why}", unplaced().count()),
     })
+}
+
+/// Refuses a DROP after which nothing could be written: it may be that no file stands in its way.
+/// With FORCE the disk is gone anyhow.
+fn check_failgroups(inner: &Inner, after: &Snapshot, wanted: &AlterDisks) -> Result<(), Error> {
+    let redundancy = lock(&inner.core).state.header.redundancy;
+    let left = after.disks.iter().filter(|d| d.role == DiskRole::Active).map(|d| d.failgroup);
+    let (needed, found) = (usize::from(redundancy.copies()), left.collect::<BTreeSet<_>>().len());
+    if found >= needed || wanted.drop.iter().all(|d| d.force) {
+        return Ok(());
+    }
+    Err(Error::FailGroups { redundancy: redundancy.name(), needed, found })
 }
 
 /// The one change of the metadata, with the core held.
@@ -404,18 +426,39 @@ fn join_and_leave(
     Ok(ops)
 }
 
-/// Overwrites what an earlier group may have left where this one keeps its metadata.
-async fn blank(device: &Arc<dyn Device>, patience: Patience<'_>) -> Result<(), IoError> {
-    const STEP: u64 = 1 << 20;
-    let zeros = Bytes::from(vec![0; STEP as usize]);
-    let first = LABEL_HEAD[1] + crate::on_disk::layout::BLOCK_U64;
-    let mut at = first;
-    while at < AU_START {
-        let length = (STEP - at % STEP).min(AU_START - at);
-        let data = zeros.slice(..length as usize);
-        let write = device.write_at(Io::FOREGROUND, at, data, Durability::Cached);
-        patience.wait(device, IoOp::Write, write).await?;
-        at += length;
+/// Labels disks that were to join and did not: nobody needs FORCE to take them.
+async fn nobodys(labels: &[(Arc<dyn Device>, Label)], patience: Patience<'_>) {
+    for (device, label) in labels {
+        let label = Label { status: LabelStatus::Former, ..label.clone() };
+        // One that cannot be written says what it said.
+        let _ = write_labels(device, &label, patience).await;
     }
+}
+
+/// Refuses a disk that is in use here under another path: even FORCE destroys only what is not.
+async fn check_not_here(inner: &Inner, p: &Planned, patience: Patience<'_>) -> Result<(), Error> {
+    let labels = read_labels_within(&p.disk.device, patience).await?;
+    let Some(label) = labels.newest() else { return Ok(()) };
+    let name = {
+        let core = lock(&inner.core);
+        let mut disks = core.state.disks.iter();
+        let same = disks.find(|(_, d)| d.uuid == label.disk);
+        same.filter(|_| label.group == core.state.header.uuid).map(|(no, d)| (*no, d.name.clone()))
+    };
+    match name.filter(|(no, _)| inner.disk(*no).is_some_and(|disk| disk.is_alive())) {
+        None => Ok(()),
+        Some((_, name)) => Err(Error::DiskUnusable {
+            disk: p.disk.path.clone(),
+            why: format!("it is {name} of this group, by another path"),
+            number: 15029,
+        }),
+    }
+}
+
+/// Overwrites what an earlier group may have left where this one keeps its metadata, and the marks
+/// of others.
+async fn blank(device: &Arc<dyn Device>, patience: Patience<'_>) -> Result<(), IoError> {
+    blank_marks(device, patience).await?;
+    blank_range(device, MARKS_BYTES..AU_START, patience).await?;
     patience.wait(device, IoOp::Flush, device.flush(Io::FOREGROUND)).await
 }

@@ -672,6 +672,7 @@ pub(crate) async fn delete_file(inner: &Arc<Inner>, number: u32) -> Result<(), E
         core.free_after(ticket, freed);
         core.forget_moving(number, 0);
         core.space.respread(number, None);
+        inner.rebalance.room_came();
         closed.mark_gone();
         ticket
     };

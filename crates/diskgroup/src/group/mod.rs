@@ -120,7 +120,8 @@ impl Group {
         let room = room_of(&start.state)?;
         let dirty_log = DirtyLog::new(start.dirty.clone(), options.dirty_block_entries);
         let marked = dirty_log.entries();
-        let dirty = match start.dirty.lost.is_empty() {
+        let aged = start.disks.values().any(|disk| disk.is_aged());
+        let dirty = match start.dirty.lost.is_empty() && !aged {
             true => dirty_pieces(&start.state, &marked),
             false => all_pieces(&start.state),
         };
@@ -194,7 +195,7 @@ impl Group {
             join_all(labelled).await;
         }
         inner.env.spawn("metadata log", Box::pin(committer.run()));
-        if !dirty.lost.is_empty() {
+        if !dirty.lost.is_empty() || inner.disks_in_sync().iter().any(|disk| disk.is_aged()) {
             self.resync_all().await?;
         }
         self.delete_temporaries().await?;

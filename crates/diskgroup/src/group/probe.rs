@@ -26,9 +26,10 @@ use crate::group::inner::Inner;
 use crate::group::pace::{POWER_FULL, Throttle};
 use crate::group::rebalance::{WORKERS_MAX, spread_out};
 use crate::meta::create::check_label;
-use crate::meta::labels::Patience;
+use crate::meta::labels::{Patience, read_labels_within};
 use crate::meta::rules::{self, Candidate};
 use crate::on_disk::Uuid;
+use crate::on_disk::label::LabelStatus;
 use crate::on_disk::layout::{AU_START, BLOCK_U64, au_offset};
 use crate::space::plan::{DiskRole, Move, PlanDisk};
 use crate::state::{Leg, Stretch};
@@ -73,6 +74,9 @@ pub struct Rates {
     pub writing: u64,
     /// How long it took.
     pub took: Duration,
+    /// A disk that is to join and holds something: nothing was tried. Somebody may still use it,
+    /// and would find what it held at the beginning.
+    pub holds: Option<String>,
 }
 
 /// What is tried.
@@ -174,10 +178,12 @@ impl Group {
         }
         let mut sinks = BTreeMap::new();
         for (p, target) in planned.iter().zip(&spec.targets) {
-            sinks.insert(
-                p.no,
-                Sink::of_new(inner, p.no, &p.disk.path, target, planned.len()).await?,
-            );
+            let sink = Sink::of_new(inner, p.no, &p.disk.path, target, planned.len()).await?;
+            if sink.holds_something() && !is_former(&p.disk.device, patience).await? {
+                let holds = Some(p.disk.path.clone());
+                return Ok(Rates { holds, ..Rates::default() });
+            }
+            sinks.insert(p.no, sink);
         }
         let new: Vec<Arc<Disk>> = sinks.values().map(|sink| Arc::clone(&sink.disk)).collect();
         let members = members_after(inner, &snapshot.disks);
@@ -202,6 +208,12 @@ impl Group {
         inner.check_running()?;
         Ok(rates)
     }
+}
+
+/// Whether a disk says of itself that it left a group: what it holds is nobody's.
+async fn is_former(device: &Arc<dyn Device>, patience: Patience<'_>) -> Result<bool, Error> {
+    let labels = read_labels_within(device, patience).await?;
+    Ok(labels.newest().is_some_and(|label| label.status == LabelStatus::Former))
 }
 
 /// Which disks will hold the metadata.
@@ -263,6 +275,11 @@ impl Sink {
         }
         let next = AtomicUsize::new(0);
         Ok(Sink { disk: Arc::new(disk), places, length: STEP, kept, next, taken: vec![] })
+    }
+
+    /// Whether any place that would be written over holds more than zeros.
+    fn holds_something(&self) -> bool {
+        self.kept.iter().any(|kept| kept.iter().any(|byte| *byte != 0))
     }
 
     /// A place for one extent.
@@ -330,7 +347,7 @@ impl Probe {
         }
         let reading = self.phase(Part::Read, POWER_FULL, time).await;
         let writing = self.phase(Part::Write, POWER_FULL, time).await;
-        Rates { by_power, reading, writing, took: self.inner.env.now().since(began) }
+        Rates { by_power, reading, writing, took: self.inner.env.now().since(began), holds: None }
     }
 
     /// Does one thing for so long, or until each worker has done it once; bytes a second.

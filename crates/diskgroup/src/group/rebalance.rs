@@ -21,11 +21,14 @@ use crate::group::inner::{Core, Inner};
 use crate::group::meter::Meter;
 use crate::group::pace::Throttle;
 use crate::group::progress::{Operation, Pass, Progress};
+use crate::group::report::paths_of;
 use crate::group::resize;
 use crate::meta::labels::{Patience, relabel};
 use crate::on_disk::label::LabelStatus;
 use crate::on_disk::layout::au_count;
-use crate::space::plan::{DiskPlan, DiskRole, Move, Plan, PlanDisk, PlanFile, PlanInput, plan};
+use crate::space::plan::{
+    DiskPlan, DiskRole, Lack, Move, Plan, PlanDisk, PlanFile, PlanInput, Unplaced, plan,
+};
 use crate::space::{DiskNo, FailGroupNo};
 use crate::state::{DiskStatus, GroupState, Leg, Op, Striping};
 
@@ -76,6 +79,14 @@ impl Rebalance {
     /// Somebody reads or writes a file.
     pub fn asked(&self, io: Io) {
         self.asked.fetch_add(u64::from(io.class != Class::Background), Ordering::Relaxed);
+    }
+
+    /// A file is gone: what was stuck for want of room, or for what it lacked, is tried again. Said
+    /// with the core held.
+    pub fn room_came(&self) {
+        if lock(&self.progress).error.is_some() {
+            self.wish();
+        }
     }
 
     /// Something more is wanted. Said with the core held.
@@ -273,6 +284,9 @@ pub(crate) async fn run(inner: Arc<Inner>) {
         let works = !stuck && may_work(&inner);
         let wishes = inner.rebalance.wishes.load(Ordering::SeqCst);
         let result = if works { round(&inner).await } else { Ok(()) };
+        if !works && !stuck && may_read(&inner) {
+            plan_only(&inner);
+        }
         inner.rebalance.working.store(false, Ordering::SeqCst);
         if let Err(error) = result {
             let mut progress = lock(&inner.rebalance.progress);
@@ -289,6 +303,23 @@ pub(crate) async fn run(inner: Arc<Inner>) {
             listener.await;
         }
     }
+}
+
+/// Tells what a rebalance that was stopped would do.
+fn plan_only(inner: &Inner) {
+    let wishes = inner.rebalance.wishes.load(Ordering::SeqCst);
+    let snapshot = {
+        let core = lock(&inner.core);
+        let known = lock(&inner.rebalance.progress).told_for == Some(wishes);
+        if core.state.rebalance != Some(0) || known {
+            return;
+        }
+        Snapshot::of(&core)
+    };
+    let moves = plan(&snapshot.input()).moves;
+    let mut progress = lock(&inner.rebalance.progress);
+    progress.plan(&moves);
+    progress.told_for = Some(wishes);
 }
 
 /// Plans and moves; when nothing is left to move, lets go of what is empty.
@@ -415,11 +446,7 @@ async fn finish(inner: &Arc<Inner>, planned: &Plan, wishes: u64) -> Result<(), E
         return Ok(());
     }
     if let Some(unplaced) = planned.unplaced.first() {
-        return Err(Error::NoSpace {
-            group: inner.name.clone(),
-            wanted_mb: (unplaced.aus * inner.au_size) >> 20,
-            why: format!("file {} has extents with nowhere to go", unplaced.file),
-        });
+        return Err(stuck(inner, unplaced));
     }
     let over = inner.change(|core| {
         let met = inner.rebalance.wishes.load(Ordering::SeqCst) == wishes;
@@ -431,6 +458,24 @@ async fn finish(inner: &Arc<Inner>, planned: &Plan, wishes: u64) -> Result<(), E
         *lock(&inner.rebalance.progress) = Progress::default();
     }
     Ok(())
+}
+
+/// Why something that is to move stays where it is.
+fn stuck(inner: &Inner, unplaced: &Unplaced) -> Error {
+    let names = paths_of(&lock(&inner.core).state, unplaced.file);
+    let file = names
+        .first()
+        .map_or(format!("file {}", unplaced.file), |path| format!("+{}/{path}", inner.name));
+    let aus = unplaced.aus;
+    let why = match unplaced.lack {
+        Lack::Copy => return Error::Lost { file, aus },
+        Lack::Room => format!("{aus} extents of {file} have no free AU where they may go"),
+        Lack::FailGroups => {
+            format!("{aus} extents of {file} need more failure groups than there are")
+        }
+    };
+    let wanted_mb = (aus * inner.au_size) >> 20;
+    Error::NoSpace { group: inner.name.clone(), wanted_mb, why }
 }
 
 fn holds_anything(state: &GroupState, no: u16) -> bool {

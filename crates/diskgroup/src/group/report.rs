@@ -11,7 +11,7 @@ use crate::group::Group;
 use crate::meta::rules;
 use crate::on_disk::label::Redundancy;
 use crate::on_disk::layout::{PIECE_BYTES, au_count};
-use crate::state::{DiskStatus, FileState, GroupState};
+use crate::state::{DiskStatus, FileState, FileType, GroupState};
 
 /// Figures of a group. Megabytes are MiB.
 #[derive(Clone, Debug)]
@@ -68,6 +68,8 @@ pub struct DiskInfo {
     pub status: DiskStatus,
     /// Whether it holds every acknowledged write.
     pub in_sync: bool,
+    /// Whether FORCE took it for in sync although it was an older image of itself.
+    pub aged: bool,
     /// Why it is not used, if it was here and failed.
     pub failure: Option<String>,
     /// Whether it holds a copy of the metadata.
@@ -122,6 +124,9 @@ pub struct Loss {
     pub failgroup: String,
     /// Whether some extent has its only copy there.
     pub data: bool,
+    /// Whether that is so of no files but those that are meant to have one copy, in a group that
+    /// keeps more of others.
+    pub single: bool,
     /// Whether the group would stop, because too little of its metadata is left.
     pub stops: bool,
     /// Whether it could not be mounted again without FORCE if the loss comes while nobody has it
@@ -212,6 +217,7 @@ impl Group {
                     path: here.map(|h| h.path.clone()),
                     status: d.status,
                     in_sync: here.is_some_and(|h| h.is_in_sync() && h.is_alive()),
+                    aged: here.is_some_and(|h| h.is_aged()),
                     failure: here.and_then(|h| h.failure()).map(|e| e.kind.to_string()),
                     metadata: core.state.members.contains(no),
                     bytes: d.bytes,
@@ -241,14 +247,13 @@ impl Group {
     }
 
     /// The failure groups whose loss, now, would lose data: some extent has its only copy there.
-    /// One-copy files count only where every file has one copy.
     pub fn critical_failgroups(&self) -> Vec<String> {
         let losses = self.losses().into_iter();
         losses.filter(|l| l.data).map(|l| l.failgroup).collect()
     }
 
-    /// What the loss of each failure group that is still here would cost now, by name. One-copy
-    /// files count only where every file has one copy.
+    /// What the loss of each failure group that is still here would cost now, by name. Temporary
+    /// files are nobody's loss.
     pub fn losses(&self) -> Vec<Loss> {
         let inner = &self.inner;
         let core = lock(&inner.core);
@@ -256,12 +261,15 @@ impl Group {
         let disks = inner.disks_in_sync();
         let in_sync: BTreeMap<u16, &str> =
             disks.iter().filter(|d| d.is_alive()).map(|d| (d.no, d.failgroup.as_str())).collect();
-        let mut critical: BTreeSet<&str> = BTreeSet::new();
-        for file in core.state.files.values().filter(|f| !mirrored || f.attributes.copies > 1) {
+        let (mut critical, mut single) = (BTreeSet::new(), BTreeSet::new());
+        let files = core.state.files.values();
+        for file in files.filter(|f| f.attributes.file_type != FileType::Tempfile) {
+            let lost =
+                if mirrored && file.attributes.copies == 1 { &mut single } else { &mut critical };
             for legs in file.legs.chunks(file.attributes.copies.into()) {
                 let mut groups = legs.iter().filter_map(|leg| in_sync.get(&leg.disk));
                 if let (Some(only), None) = (groups.next(), groups.next()) {
-                    critical.insert(only);
+                    lost.insert(*only);
                 }
             }
         }
@@ -273,7 +281,8 @@ impl Group {
             let all_stay = left == members.len();
             Loss {
                 failgroup: failgroup.to_owned(),
-                data: critical.contains(failgroup),
+                data: critical.contains(failgroup) || single.contains(failgroup),
+                single: single.contains(failgroup) && !critical.contains(failgroup),
                 stops: !all_stay && !rules::may_continue(members.len(), left),
                 unproven: !rules::is_proven(members.len(), left),
             }
@@ -398,7 +407,7 @@ fn counters(disk: &Disk) -> BTreeMap<&'static str, u64> {
 }
 
 /// The paths of a file from the root of the group.
-fn paths_of(state: &GroupState, number: u32) -> Vec<String> {
+pub(super) fn paths_of(state: &GroupState, number: u32) -> Vec<String> {
     let names = state.names.names_of(crate::names::FileNo(number));
     names
         .filter_map(|(dir, name)| {

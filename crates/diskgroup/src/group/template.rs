@@ -289,51 +289,63 @@ impl Group {
         made.collect()
     }
 
-    /// ADD TEMPLATE, MODIFY TEMPLATE.
+    /// ADD TEMPLATE, MODIFY TEMPLATE: all of them, or none.
     ///
     /// # Errors
-    /// The name is taken, or there is no such template, or the group has no such files.
-    pub async fn set_template(
+    /// A name is taken, or there is no such template, or the group has no such files.
+    pub async fn set_templates(
         &self,
         change: TemplateChange,
-        name: &str,
-        words: &TemplateWords,
+        templates: &[(String, TemplateWords)],
     ) -> Result<(), Error> {
-        let (name, words) = (name_of(name)?, words.clone());
+        let named = |(name, words): &(String, TemplateWords)| Ok((name_of(name)?, words.clone()));
+        let templates = templates.iter().map(named).collect::<Result<Vec<_>, Error>>()?;
         self.inner
             .change(move |core| {
                 let mut set = set_ones(&core.state.attributes);
-                let before = set.remove(&name);
-                let there = before.is_some() || is_type(&name);
-                let words = match (change, there) {
-                    (TemplateChange::Add, true) => return Err(Error::TemplateExists { name }),
-                    (TemplateChange::Add, false) => words.over(TemplateWords::default()),
-                    (TemplateChange::Modify, false) => return Err(Error::NoSuchTemplate { name }),
-                    (TemplateChange::Modify, true) => words.over(before.unwrap_or_default()),
-                };
-                words.check(&core.state)?;
-                let name = format!("{PREFIX}{}", name.to_lowercase());
-                Ok(((), vec![Op::Attribute { name, value: words.text() }]))
+                let mut ops = Vec::new();
+                for (name, words) in templates {
+                    let before = set.get(&name);
+                    let there = before.is_some() || is_type(&name);
+                    let words = match (change, there) {
+                        (TemplateChange::Add, true) => return Err(Error::TemplateExists { name }),
+                        (TemplateChange::Modify, false) => {
+                            return Err(Error::NoSuchTemplate { name });
+                        }
+                        _ => words.over(before.cloned().unwrap_or_default()),
+                    };
+                    words.check(&core.state)?;
+                    let attribute = format!("{PREFIX}{}", name.to_lowercase());
+                    ops.push(Op::Attribute { name: attribute, value: words.text() });
+                    // One that is named twice is changed twice.
+                    set.insert(name, words);
+                }
+                Ok(((), ops))
             })
             .await
     }
 
-    /// DROP TEMPLATE.
+    /// DROP TEMPLATE: all of them, or none.
     ///
     /// # Errors
     /// There is none, or it is one of a file type.
-    pub async fn drop_template(&self, name: &str) -> Result<(), Error> {
-        let name = name_of(name)?;
+    pub async fn drop_templates(&self, names: &[String]) -> Result<(), Error> {
+        let names = names.iter().map(|name| name_of(name)).collect::<Result<Vec<_>, _>>()?;
         self.inner
             .change(move |core| {
-                if is_type(&name) {
-                    return Err(Error::SystemTemplate { name });
+                let set = set_ones(&core.state.attributes);
+                let mut ops = Vec::new();
+                for name in names {
+                    if is_type(&name) {
+                        return Err(Error::SystemTemplate { name });
+                    }
+                    if !set.contains_key(&name) {
+                        return Err(Error::NoSuchTemplate { name });
+                    }
+                    let name = format!("{PREFIX}{}", name.to_lowercase());
+                    ops.push(Op::Attribute { name, value: String::new() });
                 }
-                if !set_ones(&core.state.attributes).contains_key(&name) {
-                    return Err(Error::NoSuchTemplate { name });
-                }
-                let name = format!("{PREFIX}{}", name.to_lowercase());
-                Ok(((), vec![Op::Attribute { name, value: String::new() }]))
+                Ok(((), ops))
             })
             .await
     }

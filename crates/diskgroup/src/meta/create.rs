@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::group::check_attributes;
 use crate::meta::chain::has_metadata;
 use crate::meta::checkpoint::{self, Target};
-use crate::meta::labels::{Patience, read_labels_within, write_labels};
+use crate::meta::labels::{Patience, blank_marks, read_labels_within, write_labels};
 use crate::meta::mount::within;
 use crate::meta::rules::{self, Candidate};
 use crate::names::{DiskName, FailGroupName, GroupName};
@@ -315,6 +315,7 @@ async fn write_all(
     };
     let patience = Patience { env, limit: DISK_TIMEOUT };
     for p in planned {
+        blank_marks(&p.disk.device, patience).await?;
         write_labels(&p.disk.device, &label(p, LabelStatus::Creating), patience).await?;
     }
     write_metadata(env, &header, spec, planned, life).await?;

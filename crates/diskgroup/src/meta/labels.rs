@@ -1,9 +1,11 @@
 //! Reading and writing the labels of a disk.
 
 use std::future::Future;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use cellar_io::{Device, DeviceExt, Durability, Io, IoError, IoErrorKind, Op, SharedEnv};
 
 use crate::disk::{Disk, FLUSH_TIMES};
@@ -149,13 +151,61 @@ pub(crate) async fn write_labels(
         if first.is_empty() { (later[..2].to_vec(), later[2..].to_vec()) } else { (first, later) };
     let mut label = label.clone();
     label.generation = newest.unwrap_or(0) + 1;
-    let block = bytes::Bytes::from(label.encode().0.to_vec());
+    let block = Bytes::from(label.encode().0.to_vec());
     for half in [first, later] {
         for at in half {
             let write = device.write_at(Io::COMMIT, at, block.clone(), Durability::Cached);
             patience.wait(device, Op::Write, write).await?;
         }
         patience.wait(device, Op::Flush, device.flush(Io::COMMIT)).await?;
+    }
+    Ok(())
+}
+
+/// At each end of a disk so many bytes are overwritten when it joins a group: the marks of arrays,
+/// file systems and partition tables stand there, and what believes them would write over the group.
+pub(crate) const MARKS_BYTES: u64 = 1 << 20;
+
+/// Overwrites both ends of a disk with zeros, but for the labels. Not yet durable.
+///
+/// # Errors
+/// The first request that failed, or was not answered in time.
+pub(crate) async fn blank_marks(
+    device: &Arc<dyn Device>,
+    patience: Patience<'_>,
+) -> Result<(), IoError> {
+    let end = device.geometry().size / BLOCK_U64 * BLOCK_U64;
+    let mut labels = label_offsets(end);
+    labels.sort_unstable();
+    for range in [0..MARKS_BYTES, end - MARKS_BYTES..end] {
+        let mut at = range.start;
+        for label in labels.into_iter().filter(|label| range.contains(label)) {
+            blank_range(device, at..label, patience).await?;
+            at = label + BLOCK_U64;
+        }
+        blank_range(device, at..range.end, patience).await?;
+    }
+    Ok(())
+}
+
+/// Overwrites a range with zeros. Not yet durable.
+///
+/// # Errors
+/// The first request that failed, or was not answered in time.
+pub(crate) async fn blank_range(
+    device: &Arc<dyn Device>,
+    range: Range<u64>,
+    patience: Patience<'_>,
+) -> Result<(), IoError> {
+    const STEP: u64 = 1 << 20;
+    let zeros = Bytes::from(vec![0; STEP as usize]);
+    let mut at = range.start;
+    while at < range.end {
+        let length = (STEP - at % STEP).min(range.end - at);
+        let data = zeros.slice(..length as usize);
+        let write = device.write_at(Io::FOREGROUND, at, data, Durability::Cached);
+        patience.wait(device, Op::Write, write).await?;
+        at += length;
     }
     Ok(())
 }

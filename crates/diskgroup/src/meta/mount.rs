@@ -116,7 +116,7 @@ pub(crate) async fn disks_of(
         return Err(Error::NotProven { group: name.to_owned(), why });
     };
     labelled.retain(|l| l.label.group == group);
-    labelled.sort_by_key(|l| l.label.disk_no);
+    labelled.sort_by_key(|l| (l.label.disk_no, l.label.disk));
     if let Some(pair) = labelled.windows(2).find(|p| p[0].label.disk == p[1].label.disk) {
         return Err(Error::DiskUnusable {
             disk: pair[1].found.path.clone(),
@@ -221,15 +221,7 @@ pub(crate) async fn start(
     });
     let former = former.collect();
     let marks = Marks::of(labelled.iter().map(|l| &l.label), best.end.previous_life);
-    let (mut disks, mut missing) = match_disks(env, &state, &labelled, Some(&marks));
-    if let Err(refused) = check_complete(name, &state, &disks, &missing) {
-        // FORCE takes an older image for what it is where there is nothing newer.
-        (disks, missing) = match_disks(env, &state, &labelled, None);
-        check_complete(name, &state, &disks, &missing).map_err(|_| refused.clone())?;
-        if !force {
-            return Err(Error::NotProven { group: name.to_owned(), why: words_of(refused) });
-        }
-    }
+    let (disks, missing) = usable_disks(env, name, &state, &labelled, &marks, force)?;
     // A disk may tell its history and yet be of no use, because it became too small.
     // Nor is an older image of itself a member.
     let is_used = |no: &u16| disks.get(no).is_some_and(|disk| disk.is_in_sync());
@@ -473,12 +465,42 @@ fn prove(name: &str, newest: &Newest, labelled: &[Labelled], force: bool) -> Res
     refuse(format!("{readable} of its {all} metadata disks can be read; {what}"))
 }
 
+/// The disks of the group that are here by number, and the numbers of those that are missing.
+type Here = (BTreeMap<u16, Arc<Disk>>, Vec<u16>);
+
+/// Picks the disks that can be used; refuses a group that is not whole with them.
+fn usable_disks(
+    env: &SharedEnv,
+    name: &str,
+    state: &GroupState,
+    labelled: &[Labelled],
+    marks: &Marks,
+    force: bool,
+) -> Result<Here, Error> {
+    let (disks, missing) = match_disks(env, state, labelled, Some(marks));
+    let Err(refused) = check_complete(name, state, &disks, &missing) else {
+        return Ok((disks, missing));
+    };
+    // FORCE takes an older image for what it is where there is nothing newer.
+    let (disks, missing) = match_disks(env, state, labelled, None);
+    check_complete(name, state, &disks, &missing).map_err(|_| refused.clone())?;
+    if !force {
+        return Err(Error::NotProven { group: name.to_owned(), why: words_of(refused) });
+    }
+    // Some extent is nowhere else; of all others the newer copy counts.
+    for label in labelled.iter().map(|l| &l.label).filter(|label| !marks.is_current(label)) {
+        let disk = disks.get(&label.disk_no).filter(|disk| disk.uuid == label.disk);
+        disk.into_iter().for_each(|disk| disk.age());
+    }
+    Ok((disks, missing))
+}
+
 fn match_disks(
     env: &SharedEnv,
     state: &GroupState,
     labelled: &[Labelled],
     marks: Option<&Marks>,
-) -> (BTreeMap<u16, Arc<Disk>>, Vec<u16>) {
+) -> Here {
     let mut disks = BTreeMap::new();
     let mut missing = Vec::new();
     for (no, d) in &state.disks {

@@ -267,3 +267,51 @@ fn no_power_cut_makes_a_disk_an_older_image() {
     }
     eprintln!("cut at every third of {events} I/Os: no disk was taken for an older one");
 }
+
+#[test]
+fn forced_with_an_older_image_what_is_newer_elsewhere_is_read() {
+    let shape = Shape { disks: 3, disk_bytes: 60 * MB, ..Shape::default() };
+    let rig = Rig::new(57, &shape);
+    rig.run(async {
+        rig.create(&shape).await.expect("created");
+        let group = rig.mount().await.expect("mounted");
+        drop(filled(&group, "f", 1, 20 * MB).await);
+        group.dismount().await.expect("dismounted");
+        let image = rig.disks[0].snapshot();
+        let group = rig.mount().await.expect("mounted");
+        rewritten(&group, 2).await;
+        group.dismount().await.expect("dismounted");
+        // One disk is lost, another is of before: what both held is nowhere as it was last.
+        rig.disks[0].replace_with_snapshot(&image);
+        let found = || rig.found_of(&[0, 1]);
+        let refused = rig.mount_with(found(), MountOptions::default()).await.expect_err("not all");
+        assert_eq!(refused.number(), 15063, "{refused}");
+        let force = MountOptions { force: true, ..MountOptions::default() };
+        let group = rig.mount_with(found(), force).await.expect("taken for what it is");
+        let disks = group.disks();
+        let aged: Vec<u16> = disks.iter().filter(|d| d.aged).map(|d| d.number).collect();
+        assert_eq!(aged, [0]);
+        let file = group.open("f").expect("there");
+        let mut newer = 0;
+        for at in (0..20 * MB).step_by(4096) {
+            let read = async || {
+                let io = Io::FOREGROUND;
+                file.read_at(io, at, 4096).await.expect("read").as_ref().to_vec()
+            };
+            let first = read().await;
+            assert_eq!(first, read().await, "the same each time");
+            let is = |seed| first == pattern(seed, at, 4096);
+            assert!(is(1) || is(2), "what was written there once");
+            newer += u64::from(is(2));
+        }
+        // Of three pairs of disks one has the image and the lost one.
+        assert!(newer * 4096 >= 12 * MB, "{newer} blocks are of the later time");
+        assert!(newer * 4096 < 20 * MB, "something was nowhere else");
+        sound(&group).await;
+        drop(file);
+        group.dismount().await.expect("dismounted");
+        let group = rig.mount_with(found(), MountOptions::default()).await.expect("mounts again");
+        sound(&group).await;
+        group.dismount().await.expect("dismounted");
+    });
+}

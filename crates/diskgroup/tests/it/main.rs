@@ -12,6 +12,7 @@ mod fuzz;
 mod golden;
 mod images;
 mod inspect;
+mod joining;
 mod labels;
 mod leaving;
 mod log;

@@ -26,13 +26,19 @@ fn new_files_are_what_their_template_says_and_old_ones_stay() {
             unit: Some(8192),
             ..Default::default()
         };
-        group.set_template(TemplateChange::Modify, "datafile", &words).await.expect("changed");
+        group
+            .set_templates(TemplateChange::Modify, &[("datafile".into(), words.clone())])
+            .await
+            .expect("changed");
         let alone = TemplateWords {
             checksums: Some(false),
             failgroup: Some("DATA_0002".into()),
             ..Default::default()
         };
-        group.set_template(TemplateChange::Add, "scratch", &alone).await.expect("made");
+        group
+            .set_templates(TemplateChange::Add, &[("scratch".into(), alone.clone())])
+            .await
+            .expect("made");
         group.publish(&before, "before", false).await.expect("named");
         drop(before);
         group.dismount().await.expect("dismounted");
@@ -55,12 +61,18 @@ fn new_files_are_what_their_template_says_and_old_ones_stay() {
         let shown = template(&group, "SCRATCH").expect("there");
         assert_eq!((shown.protection, shown.system), (Protection::Unprotected, false));
         let any = TemplateWords { failgroup: Some(String::new()), ..Default::default() };
-        group.set_template(TemplateChange::Modify, "scratch", &any).await.expect("changed");
+        group
+            .set_templates(TemplateChange::Modify, &[("scratch".into(), any.clone())])
+            .await
+            .expect("changed");
         let shown = template(&group, "SCRATCH").expect("there");
         assert_eq!((shown.protection, shown.checksums), (Protection::Mirror, false));
-        group.drop_template("scratch").await.expect("dropped");
+        group.drop_templates(&["scratch".into()]).await.expect("dropped");
         assert_eq!(template(&group, "SCRATCH"), None);
-        group.set_template(TemplateChange::Add, "scratch", &any).await.expect("made again");
+        group
+            .set_templates(TemplateChange::Add, &[("scratch".into(), any.clone())])
+            .await
+            .expect("made again");
         assert!(template(&group, "SCRATCH").expect("there").checksums, "nothing of the old one");
         assert!(!group.attributes().keys().any(|name| name.contains("template")));
         group.dismount().await.expect("dismounted");
@@ -75,7 +87,9 @@ fn what_a_group_cannot_have_is_refused() {
         rig.run(async {
             rig.create(&shape).await.expect("created");
             let group = rig.mount().await.expect("mounted");
-            let changed = group.set_template(TemplateChange::Modify, "datafile", &words).await;
+            let changed = group
+                .set_templates(TemplateChange::Modify, &[("datafile".into(), words.clone())])
+                .await;
             changed.err().map(|error| error.number())
         })
     };
@@ -93,15 +107,23 @@ fn what_a_group_cannot_have_is_refused() {
         let group = rig.mount().await.expect("mounted");
         let none = TemplateWords::default();
         let number = |result: Result<(), cellar_diskgroup::Error>| result.err().map(|e| e.number());
-        let add = |name| group.set_template(TemplateChange::Add, name, &none);
+        let named = |name: &str| [(name.to_owned(), none.clone())];
+        let add = async |name: &str| group.set_templates(TemplateChange::Add, &named(name)).await;
         assert_eq!(number(add("DATAFILE").await), Some(15007));
         assert_eq!(number(add("a b").await), Some(15124));
         assert_eq!(number(add("a").await), None);
         assert_eq!(number(add("A").await), Some(15007));
-        let change = group.set_template(TemplateChange::Modify, "b", &none).await;
+        let change =
+            group.set_templates(TemplateChange::Modify, &[("b".into(), none.clone())]).await;
         assert_eq!(number(change), Some(15006));
-        assert_eq!(number(group.drop_template("b").await), Some(15006));
-        assert_eq!(number(group.drop_template("tempfile").await), Some(15008));
+        assert_eq!(number(group.drop_templates(&["b".into()]).await), Some(15006));
+        assert_eq!(number(group.drop_templates(&["tempfile".into()]).await), Some(15008));
+        // All of a list, or none.
+        assert_eq!(number(group.drop_templates(&["a".into(), "b".into()]).await), Some(15006));
+        assert!(template(&group, "A").is_some(), "it stays");
+        let two = [named("c"), named("a")].concat();
+        assert_eq!(number(group.set_templates(TemplateChange::Add, &two).await), Some(15007));
+        assert!(template(&group, "C").is_none(), "it was not made");
         let spec = FileSpec { template: Some("b".into()), ..FileSpec::new(FileType::Datafile) };
         assert_eq!(group.create_file(&spec).await.err().map(|e| e.number()), Some(15006));
         group.dismount().await.expect("dismounted");

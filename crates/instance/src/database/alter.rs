@@ -66,6 +66,8 @@ pub struct Changed {
     pub dropped: Vec<String>,
     /// Names of the disks that get another size.
     pub resized: Vec<String>,
+    /// Those among them whose files have holes that the file system has no room for.
+    pub sparse: Vec<String>,
     /// AUs that the rebalance will move.
     pub aus: u64,
     /// At which power.
@@ -142,7 +144,7 @@ impl Database {
         let _one_at_a_time = self.instance.changing().lock().await;
         let group = &mounted.group;
         // Held until it is in use: zeros of one RESIZE must not come over the data of another.
-        self.make_larger(mounted, &change.resize, progress).await?;
+        let sparse = self.make_larger(mounted, &change.resize, progress).await?;
         let aus = group.explain_work(&change)?.plan.moves.len() as u64;
         let before: BTreeSet<u16> = group.disks().iter().map(|d| d.number).collect();
         let remembered = self.remember(joining.iter().map(|j| j.path.as_path()))?;
@@ -164,6 +166,7 @@ impl Database {
             added: added.map(|d| d.name).collect(),
             dropped: change.drop.into_iter().map(|d| d.name).collect(),
             resized: change.resize.into_iter().map(|d| d.name).collect(),
+            sparse,
             aus,
             power: change.power.unwrap_or_default(),
         })
@@ -231,6 +234,7 @@ impl Database {
     ) -> Result<Vec<Joining>> {
         let mut all: Vec<Joining> = Vec::new();
         for request in add {
+            check_pattern(&request.path, request.erase.as_deref())?;
             let paths = match request.path.contains(['*', '?']) {
                 true => self.disks.find(std::slice::from_ref(&request.path)),
                 false => vec![absolute(Path::new(&request.path))],
@@ -399,6 +403,17 @@ fn matches_nothing(request: &DiskRequest) -> Error {
     Error::new(15031, text).hint(
         "see which disks there are: cellar disks; or give a SIZE, and a file of that size is made",
     )
+}
+
+/// ERASE gives up one disk: a pattern may also be the partitions of it, with the same number.
+pub(super) fn check_pattern(path: &str, erase: Option<&str>) -> Result<()> {
+    match (path.contains(['*', '?']), erase) {
+        (true, Some(serial)) => {
+            let text = format!("ERASE '{serial}' is given for '{path}', which may be many disks");
+            Err(Error::new(15033, text).hint("name the disk that is to be erased by its path"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A file that is to be made: not below /dev, where a name spelt wrong would become one.

@@ -143,6 +143,9 @@ impl Database {
         powers.sort_unstable();
         powers.dedup();
         let rates = mounted.group.probe(&change, &ProbeSpec { time, powers, targets }).await?;
+        if rates.holds.is_some() {
+            return unknown("a new disk holds something, and is not written before it joins");
+        }
         match rates.by_power.iter().all(|(_, rate)| *rate == 0) {
             true => unknown("what was tried could not be read or written"),
             false => Ok(Explained { rates, known: Known::Probed, ..explained }),

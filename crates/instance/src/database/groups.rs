@@ -62,6 +62,7 @@ impl Database {
     fn open_requested(&self, request: &GroupRequest) -> Result<Vec<(DiskRequest, OpenDisk)>> {
         let mut all = Vec::new();
         for disk in &request.disks {
+            super::alter::check_pattern(&disk.path, disk.erase.as_deref())?;
             let paths = if disk.path.contains(['*', '?']) {
                 self.disks.find(std::slice::from_ref(&disk.path))
             } else {

@@ -15,7 +15,7 @@ view! {
              may die; reading, writing, power n, measured";
         disk: Option<String> = "disk", "Disk";
         au: Option<u64> = "au", "AUs";
-        mb: Option<i64> = "mb", "MB; of reading, writing and power n, in a second";
+        mb: Option<i64> = "mb", "MB";
         seconds: Option<f64> = "seconds", "How long it takes at that power";
         note: Option<String> = "note", "What it means";
     }
@@ -51,7 +51,6 @@ pub fn work_rows(explained: &Explained) -> Vec<WorkRow> {
 
 /// MB a second, and how long it takes, at each power; and how that is known.
 fn times(explained: &Explained) -> Vec<WorkRow> {
-    let per_second = |bytes: u64| Some(i64::try_from(bytes >> 20).unwrap_or(i64::MAX));
     let rates = &explained.rates;
     let mut rows = Vec::new();
     for (item, rate, note) in [
@@ -59,16 +58,16 @@ fn times(explained: &Explained) -> Vec<WorkRow> {
         ("writing", rates.writing, "MB/s, nothing being read"),
     ] {
         if rate > 0 {
-            rows.push(WorkRow { mb: per_second(rate), ..line(item, note) });
+            rows.push(line(item, format!("{} {note}", rate >> 20)));
         }
     }
     for (time, rate) in explained.times() {
-        let seconds = time.time.map(|time| (time.as_secs_f64() * 10.0).ceil() / 10.0);
+        let seconds = time.time.map(|time| (time.as_secs_f64() * 1000.0).ceil() / 1000.0);
         // The power is the name of the line, so that it can be asked for.
         let item = format!("power {}", time.power);
         let shown = time.time.map_or("does not end".to_owned(), in_words);
-        let note = format!("{shown} at so many MB/s");
-        let row = WorkRow { mb: per_second(rate), seconds, ..line("", note) };
+        let note = format!("{shown} at {} MB/s", rate >> 20);
+        let row = WorkRow { seconds, ..line("", note) };
         rows.push(WorkRow { item, ..row });
     }
     rows.push(match explained.known {
@@ -112,7 +111,12 @@ fn may_die(explained: &Explained) -> String {
         1..=3 => harmless.join(", "),
         some => format!("{some} of {all}"),
     };
+    // A file that is meant to have one copy keeps one.
+    let single = explained.losses.iter().any(|loss| loss.single);
     let after = match (unplaced, forecast.missing, forecast.failgroups) {
+        (0, 0, 2..) if single => {
+            format!("any one of {}, but for files of one copy", forecast.failgroups)
+        }
         (0, 0, 2..) => format!("any one of {}", forecast.failgroups),
         _ => "none".to_owned(),
     };

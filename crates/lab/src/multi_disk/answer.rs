@@ -331,6 +331,9 @@ fn finding(options: &Options, main: &Measured, arms: &[Arm], rows: &[DepthRow]) 
 /// Spread of equal runs beyond which nothing is concluded from an equal rate.
 const UNCLEAR: f64 = 0.1;
 
+/// Spread of equal runs beyond which nothing is advised.
+const NO_ADVICE: f64 = 0.3;
+
 /// Whether one ratio is below another by more than their rounds differ.
 fn is_less(one: &Arm, other: &Arm) -> bool {
     let (Some(low), Some(high)) = (one.ratio, other.ratio) else { return false };
@@ -339,6 +342,13 @@ fn is_less(one: &Arm, other: &Arm) -> bool {
 
 fn depth_needed(rows: &[DepthRow], noise: f64) -> String {
     let Some((depth, part)) = enough(rows, noise) else { return String::new() };
+    if noise > NO_ADVICE {
+        return format!(
+            "Equal runs are {:.0} % apart: no depth can be advised. Take more --rounds, or a \
+             larger --size, on an idle machine.",
+            100.0 * noise
+        );
+    }
     let inside = if 1.0 / (1.0 + noise) < ENOUGH { ", the rest is inside the noise" } else { "" };
     match depth == DEPTHS[DEPTHS.len() - 1] {
         true => format!("At {depth} a disk, the deepest here, the rate still grows."),

@@ -99,13 +99,23 @@ impl InstanceHost {
         part(changed.dropped.len(), "being dropped");
         part(changed.resized.len(), "resized");
         let told = format!("{}; {}", parts.join(", "), self.moves(&changed));
-        self.waited(mounted, change.rebalance, told).await
+        let told = self.waited(mounted, change.rebalance, told).await?;
+        Ok(match changed.sparse.is_empty() {
+            true => told,
+            false => format!(
+                "{told}; {} sparse: the file system has less room than that, and a disk that finds \
+                 none there leaves",
+                changed.sparse.join(", ")
+            ),
+        })
     }
 
     fn moves(&self, changed: &Changed) -> String {
         match (changed.aus, changed.power) {
             (0, _) => "nothing is to be moved".to_owned(),
-            (aus, 0) => format!("{aus} AU are to be moved, and power 0 moves none"),
+            (aus, 0) => format!(
+                "{aus} AU are to be moved, and power 0 moves none: REBALANCE POWER 1 begins with it"
+            ),
             (aus, power) => {
                 format!("rebalance of {aus} AU under way at power {power}; {}", self.shows())
             }

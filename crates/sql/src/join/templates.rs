@@ -13,9 +13,7 @@ pub(super) async fn alter(group: &Group, action: &GroupAction) -> Result<bool, G
         GroupAction::AddTemplates(all) => set(group, TemplateChange::Add, all).await?,
         GroupAction::ModifyTemplates(all) => set(group, TemplateChange::Modify, all).await?,
         GroupAction::DropTemplates(names) => {
-            for name in names {
-                group.drop_template(name).await?;
-            }
+            group.drop_templates(names).await?;
         }
         _ => return Ok(false),
     }
@@ -27,10 +25,8 @@ async fn set(
     change: TemplateChange,
     all: &[TemplateClause],
 ) -> Result<(), GroupError> {
-    for clause in all {
-        group.set_template(change, &clause.name, &words(clause)).await?;
-    }
-    Ok(())
+    let all: Vec<_> = all.iter().map(|clause| (clause.name.clone(), words(clause))).collect();
+    group.set_templates(change, &all).await
 }
 
 fn words(clause: &TemplateClause) -> TemplateWords {
