@@ -563,6 +563,8 @@ async fn do_it(told: &Told<'_>, place: &Place, show: Show) -> Result<(), Fault> 
     if quiet {
         let mut all = told.json();
         all["seconds"] = json!(took.as_secs_f64());
+        let limit = told.args.within.as_ref();
+        all["late"] = json!(limit.map(|limit| took > limit.time));
         all["all_seconds"] = json!(place.env.now().since(start).as_secs_f64());
         all["former"] =
             former.iter().map(|(name, path)| json!({"name": name, "path": path})).collect();
@@ -571,7 +573,10 @@ async fn do_it(told: &Told<'_>, place: &Place, show: Show) -> Result<(), Fault> 
     let foretold = told.verdict.time.filter(|_| told.explained.known == Known::Probed);
     let foretold = foretold.map_or(String::new(), |t| format!(" (foretold {})", in_words(t)));
     let bytes = aus * told.explained.work.au_size;
-    let words = format!("{} moved in {}{foretold}", show_bytes(bytes), in_words(took));
+    let mut words = format!("{} moved in {}{foretold}", show_bytes(bytes), in_words(took));
+    if let Some(limit) = told.args.within.as_ref().filter(|limit| took > limit.time) {
+        words.push_str(&format!(": {} late", in_words(took - limit.time)));
+    }
     let mut text = output::labelled("Done", &words);
     for (name, path) in former {
         let words = format!("{name} says FORMER and may be unplugged: {path}");

@@ -200,7 +200,16 @@ pub async fn wait_former(
     }
     let Some((mounted, disk)) = found else {
         return match database.inner.former(wanted).await {
-            Some((name, path)) => tell(&name, "FORMER", &path.to_string_lossy(), show),
+            Some((name, path)) => {
+                // Names are given again: this is one that is here, and not of any that was lost.
+                if name.eq_ignore_ascii_case(wanted) {
+                    output::notice(&format!(
+                        "Notice: no member is called {name}; a disk that was, and left, is at {}",
+                        path.display()
+                    ));
+                }
+                tell(&name, "FORMER", &path.to_string_lossy(), show)
+            }
             None => {
                 let text =
                     format!("no disk of a mounted group, and none that left, is \"{wanted}\"");

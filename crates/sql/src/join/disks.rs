@@ -20,7 +20,8 @@ use crate::host::Rows;
 use crate::statement::{ChangeDisks, Dropped, ExplainWork, GroupAction, Probe, Rebalance};
 
 /// What helps where a DROP leaves no room.
-const NO_PLACE: &str = "add disks in the same statement, or drop fewer";
+const NO_PLACE: &str = "add disks where it may lie in the same statement, drop fewer, or leave \
+                        them larger";
 
 impl InstanceHost {
     /// Does `action` if it is one on disks; what was done, in words.

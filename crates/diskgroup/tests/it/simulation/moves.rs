@@ -50,8 +50,11 @@ fn may_be(result: Result<(), Error>, w: &World, what: &str) {
     match result {
         Ok(()) => w.say(format!("{what}: done")),
         Err(Error::NoSpace { why, .. }) => w.say(format!("{what}: no space, {why}")),
+        Err(error @ Error::FailGroups { .. }) if what.contains("drop [DropDisk") => {
+            w.say(format!("{what}: {error}"));
+        }
         // What only the lost leg had cannot be moved.
-        Err(error @ (Error::NoCopy { .. } | Error::Io(_))) if w.lost.get() => {
+        Err(error @ (Error::NoCopy { .. } | Error::Lost { .. } | Error::Io(_))) if w.lost.get() => {
             w.say(format!("{what}: {error}"));
         }
         Err(error) => panic!("{what}: {error}"),
