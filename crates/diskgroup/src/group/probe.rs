@@ -2,8 +2,9 @@
 //!
 //! The extents that a plan moves are read as a move reads them, with as many on their way, at the
 //! same class and pace. They are written to free AUs of the disks they are meant for; a disk that is
-//! not of the group yet gets what it holds already written over itself, or, where a file is still to
-//! be made, a scratch file takes its place. Each extent is flushed and followed by a small durable
+//! not of the group yet, and blank or left a group, gets what it holds written over itself, or, where
+//! a file is still to be made, a scratch file takes its place. A disk that holds more is not written:
+//! somebody may use it, and would find old bytes. Each extent is flushed and followed by a small durable
 //! write beside the metadata, as a move is. Nothing of this is ever looked at: the metadata does not
 //! change, and a probe that is cut off leaves nothing but such a scratch file behind.
 
