@@ -44,6 +44,24 @@ fn file_disks_grow_and_shrink_under_the_data() {
     }
     check(dir);
     assert_eq!(megabytes(dir, "total_mb"), after);
+    // What is longer than the group uses is taken, and its holes are written.
+    let blocks =
+        |n: u32| std::os::unix::fs::MetadataExt::blocks(&file(n).metadata().unwrap()) * 512;
+    std::fs::File::options().write(true).open(file(1)).unwrap().set_len(128 << 20).unwrap();
+    assert!(blocks(1) < 128 << 20);
+    let told = sql(dir, "alter diskgroup data resize disk data_0000 rebalance wait");
+    assert!(told.contains("1 disk resized") && !told.contains("sparse"), "{told}");
+    assert!(blocks(1) >= 127 << 20, "{}", blocks(1));
+    let lengths = [1, 2, 3].map(length);
+    let refused_for_room = refused(dir, "alter diskgroup data resize all size 4000T");
+    assert!(refused_for_room.contains("CELLAR-70111"), "{refused_for_room}");
+    assert_eq!([1, 2, 3].map(length), lengths, "none was made longer");
+    // A file system that has less room leaves it sparse, and says so.
+    std::fs::File::options().write(true).open(file(1)).unwrap().set_len(8 << 40).unwrap();
+    let told = sql(dir, "alter diskgroup data resize disk data_0000 rebalance wait");
+    assert!(told.contains("DATA_0000 sparse"), "{told}");
+    sql(dir, "alter diskgroup data resize disk data_0000 size 80M rebalance wait");
+    check(dir);
     for (statement, number) in [
         ("resize disk data_0009 size 80M", "15054"),
         ("resize disk data_0000 size 12M", "15036"),
@@ -64,7 +82,11 @@ fn file_disks_grow_and_shrink_under_the_data() {
         ],
     );
     assert!(!plan.is_empty());
-    assert_eq!(megabytes(dir, "total_mb"), after, "a plan changes nothing");
+    assert_eq!(
+        megabytes(dir, "total_mb"),
+        after,
+        "what was taken is given back, a plan changes nothing"
+    );
     check(dir);
 }
 

@@ -166,6 +166,10 @@ fn lengthen(path: &Path, bytes: u64) -> Result<()> {
     let file = std::fs::OpenOptions::new().write(true).open(path);
     let file = file.map_err(|e| failed("open", &e))?;
     let had = file.metadata().map_err(|e| failed("look at", &e))?.len();
+    if had >= bytes {
+        // Somebody made it longer before.
+        return Ok(());
+    }
     // Room behind its end, which stays where it is: who uses the file must not see it come and go.
     let keep = rustix::fs::FallocateFlags::KEEP_SIZE;
     match rustix::fs::fallocate(&file, keep, had, bytes.saturating_sub(had)) {
