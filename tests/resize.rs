@@ -57,7 +57,7 @@ fn file_disks_grow_and_shrink_under_the_data() {
     assert!(refused_for_room.contains("CELLAR-70111"), "{refused_for_room}");
     assert_eq!([1, 2, 3].map(length), lengths, "none was made longer");
     // A file system that has less room leaves it sparse, and says so.
-    std::fs::File::options().write(true).open(file(1)).unwrap().set_len(8 << 40).unwrap();
+    std::fs::File::options().write(true).open(file(1)).unwrap().set_len(15 << 40).unwrap();
     let told = sql(dir, "alter diskgroup data resize disk data_0000 rebalance wait");
     assert!(told.contains("DATA_0000 sparse"), "{told}");
     sql(dir, "alter diskgroup data resize disk data_0000 size 80M rebalance wait");
