@@ -39,10 +39,7 @@ fn done(dir: &Path, words: &str) -> String {
 fn fails(dir: &Path, words: &str, code: i32) -> String {
     let output = cellar(dir, words);
     assert_eq!(output.status.code(), Some(code), "{words}: {}{}", out(&output), told(&output));
-    // A path stays in one piece, however long it is.
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    let broad = |line: &&str| line.chars().count() > 80 && line.trim().contains(' ');
-    assert_eq!(stderr.lines().find(broad), None);
+    assert!(fits(&String::from_utf8_lossy(&output.stderr)));
     told(&output)
 }
 
@@ -59,7 +56,9 @@ fn arm<'a>(run: &'a Value, name: &str) -> &'a Value {
 }
 
 fn fits(text: &str) -> bool {
-    text.lines().all(|line| line.chars().count() <= 80)
+    // A path stays in one piece, however long it is.
+    let long = |line: &str| line.split_whitespace().any(|word| word.chars().count() > 60);
+    text.lines().all(|line| line.chars().count() <= 80 || long(line))
 }
 
 const SMALL: &str = "lab run multi-disk --size 64M";

@@ -226,7 +226,8 @@ fn a_change_that_will_not_do_is_refused_by_its_number_and_leaves_nothing() {
     assert_whole(dir);
     sql(dir, "alter diskgroup data drop disk data_0002 rebalance power 0");
     let twice = refused(dir, "alter diskgroup data drop disk data_0002");
-    assert!(twice.contains("CELLAR-15071") && twice.contains("--wait DATA_0002"), "{twice}");
+    assert!(twice.contains("CELLAR-15071") && twice.contains("asm db lsop"), "{twice}");
+    assert!(twice.contains("UNDROP DISKS"), "{twice}");
     let power = refused(dir, "alter diskgroup data undrop disks rebalance power 2000");
     assert!(power.contains("CELLAR-15238") && power.contains("0 (stop) to 1024"), "{power}");
     let state = "select state from v$asm_disk where name = 'DATA_0002'";

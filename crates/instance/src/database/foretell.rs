@@ -2,7 +2,8 @@
 //!
 //! The time comes from a probe of both sides. Disks that are to join are tried themselves if they are
 //! blank or left a group; what others hold may be in use, and is not written. For a file that is still
-//! to be made a scratch file beside it is tried and removed. Where nothing may be tried, what was moved since the database was opened tells.
+//! to be made a scratch file beside it is tried and removed. Where nothing may be tried, what was
+//! moved since the database was opened tells.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
