@@ -25,6 +25,6 @@ fn scratch_files_are_measured_and_removed() {
         assert_eq!(arm.ratio, Some(figures[1] / figures[0]), "the ratio is of what is here");
     }
     assert_eq!(run.noise.pairs, 2);
-    assert!(run.to_text().lines().all(|line| line.chars().count() <= 80));
+    assert!(crate::fits(&run.to_text()));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
 }

@@ -71,7 +71,7 @@ fn every_setting_is_in_force_and_leaves_in_the_cache_what_it_should() {
     let run = &*MEASURED;
     let text = run.to_text();
     println!("{text}");
-    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(crate::fits(&text), "{text}");
     assert!(!run.is_model() && run.arms.iter().all(|arm| arm.model.is_none()));
     for arm in &run.arms {
         let here = arm.here.as_ref().unwrap();

@@ -50,7 +50,7 @@ fn a_report_fits_80_columns_and_says_that_it_is_a_model() {
     let run = run(&small());
     let text = run.to_text();
     assert!(text.starts_with("A model   No disks were given."), "{text}");
-    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(crate::fits(&text), "{text}");
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for word in ["Finding ", "fitted to the row", "Predicted", "prefetch: without it"] {
         assert!(words.contains(word), "{word}: {text}");
