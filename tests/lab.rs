@@ -253,7 +253,8 @@ fn the_modes_of_io_are_measured_and_what_the_kernel_saw_is_told() {
             let here = found["here"].as_array().unwrap();
             assert!(here.iter().all(|f| f.as_f64().unwrap() > 0.0), "{found}");
         }
-        assert!(arm(&run, &format!("job-{setting}"))["published"][0].as_f64().unwrap() > 11.0);
+        // What was published is of a million rows.
+        assert!(arm(&run, &format!("job-{setting}"))["published"].is_null());
     }
     // Whatever is fast here: buffered writes leave pages behind them, direct ones none.
     let raw = run["raw"].as_array().unwrap();
@@ -266,7 +267,9 @@ fn the_modes_of_io_are_measured_and_what_the_kernel_saw_is_told() {
     if text.contains("sync, direct (ASYNC_OFF): directio") {
         assert_eq!((pages("directio").1, pages("setall").1), (0.0, 0.0));
     }
-    assert!(text.contains("Finding ") && text.contains("% of what was published"), "{text}");
+    assert!(text.contains("Finding "), "{text}");
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("(of other rows than published)"), "{text}");
 }
 
 #[test]
