@@ -104,6 +104,9 @@ fn what_a_change_would_do_is_told_and_nothing_is_done() {
     assert!(seconds("power 1") > 0.0 && seconds("power 11") > 0.0, "{lines:?}");
     assert!(of("measured")[0]["note"].as_str().unwrap().starts_with("tried for "));
     assert!(of("may die")[0]["note"].as_str().unwrap().ends_with("then any one of 4"));
+    // What takes long says how far it is, where no program reads.
+    let shown = done(dir, &["sql", "db", "-c", &explain.replace("2 seconds", "3 seconds")]);
+    assert!(told(&shown).contains("tried: "), "{}", told(&shown));
     let explain = explain.replace("probe 2 seconds", "no probe");
     let table = out(&done(dir, &["sql", "db", "-c", &explain]));
     assert!(table.lines().all(|l| l.chars().count() <= 80), "{table}");
