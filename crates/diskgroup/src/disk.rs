@@ -49,6 +49,13 @@ pub(crate) struct Disk {
     env: SharedEnv,
     /// Whether it holds every acknowledged write; cleared only once an epoch says so durably.
     in_sync: AtomicBool,
+    /// Whether it is back, and gets every write, although it does not have all that it missed.
+    returning: AtomicBool,
+    /// The generation of its newest superblock, and the checkpoint area that it names, as they were
+    /// when the disk came back.
+    superblock: OnceLock<(u64, u8)>,
+    /// Whether somebody wanted it to leave.
+    wanted_away: AtomicBool,
     /// Whether FORCE took it for in sync although it is an older image of itself.
     aged: AtomicBool,
     /// Why it is no longer used, once it is not.
@@ -62,6 +69,8 @@ pub(crate) struct Disk {
     flushes: Flushes,
 }
 
+/// Why a disk that somebody took out is not used.
+pub(crate) const TAKEN_OFFLINE: &str = "it was taken offline";
 /// A flush writes out whatever the device has cached, and may take so many times longer.
 pub(crate) const FLUSH_TIMES: u32 = 4;
 /// However much else the device answers: a request that waited so many times longer was lost.
@@ -151,6 +160,9 @@ impl Disk {
             device,
             env,
             in_sync: AtomicBool::new(true),
+            returning: AtomicBool::new(false),
+            superblock: OnceLock::new(),
+            wanted_away: AtomicBool::new(false),
             aged: AtomicBool::new(false),
             failed: OnceLock::new(),
             failed_event: Event::new(),
@@ -185,9 +197,44 @@ impl Disk {
         self.aged.load(Ordering::Acquire)
     }
 
+    /// Whether every write goes to the disk, and every flush: it holds every acknowledged write, or
+    /// will.
+    pub fn takes_part(&self) -> bool {
+        // In this order: a disk that gets in sync meanwhile is one of them at every moment.
+        self.returning.load(Ordering::Acquire) || self.is_in_sync()
+    }
+
+    /// The disk was away and is back: from here on every write goes to it. `superblock` is what its
+    /// newest one says, if it has one.
+    pub fn come_back(&self, superblock: Option<(u64, u8)>) {
+        self.in_sync.store(false, Ordering::Release);
+        if let Some(found) = superblock {
+            // Set once: a disk comes back as another `Disk` each time.
+            let _ = self.superblock.set(found);
+        }
+        self.returning.store(true, Ordering::Release);
+    }
+
+    /// Whether it is back, and lacks something still.
+    pub fn is_returning(&self) -> bool {
+        self.returning.load(Ordering::Acquire)
+    }
+
+    /// The newest superblock of a disk that came back: generation, and the area that it names.
+    pub fn superblock(&self) -> Option<(u64, u8)> {
+        self.superblock.get().copied()
+    }
+
+    /// It has all that it missed, and an epoch says so.
+    pub fn caught_up(&self) {
+        self.in_sync.store(true, Ordering::Release);
+        self.returning.store(false, Ordering::Release);
+    }
+
     /// An epoch without the disk is committed.
     pub fn left(&self) {
         self.in_sync.store(false, Ordering::Release);
+        self.returning.store(false, Ordering::Release);
     }
 
     pub fn is_alive(&self) -> bool {
@@ -206,6 +253,18 @@ impl Disk {
                 .collect();
             wakers.into_iter().for_each(Waker::wake);
         }
+    }
+
+    /// As [`Disk::fail`], because somebody wants the disk to leave.
+    pub fn fail_as_wanted(&self) {
+        self.wanted_away.store(true, Ordering::Release);
+        let kind = IoErrorKind::Gone { reason: TAKEN_OFFLINE };
+        self.fail(IoError::new(kind, &self.device.geometry().name, Op::Open, 0, 0));
+    }
+
+    /// Whether it leaves because somebody wants it.
+    pub fn left_as_wanted(&self) -> bool {
+        self.wanted_away.load(Ordering::Acquire)
     }
 
     /// How many requests are under way: the measure by which reads choose a leg.

@@ -172,6 +172,22 @@ pub enum Error {
         /// How many.
         aus: u64,
     },
+    /// Operator: something would be lost, or the group could not go on.
+    #[error("disk group \"{group}\" cannot do without: {why}")]
+    CannotOffline {
+        /// The group.
+        group: String,
+        /// What would be lost.
+        why: String,
+    },
+    /// Operator: a disk is not what it was when it left.
+    #[error("{disk} cannot come back as it is: {why}")]
+    Diverged {
+        /// The disk.
+        disk: String,
+        /// What tells.
+        why: String,
+    },
     /// Operator: the group stopped itself; only a new mount helps.
     #[error("disk group \"{group}\" was dismounted by force: {why}")]
     Stopped {
@@ -216,6 +232,8 @@ impl Error {
             Error::Corrupt { .. } => 70040,
             Error::NoCopy { .. } | Error::Lost { .. } => 15131,
             Error::Stopped { .. } => 15078,
+            Error::CannotOffline { .. } => 15067,
+            Error::Diverged { .. } => 15281,
             Error::ReadOnly { .. } => 70041,
             Error::Io(_) => 15080,
         }
@@ -252,6 +270,15 @@ impl Error {
             Error::Corrupt { .. } => "see what else is damaged: cellar validate".into(),
             Error::Lost { .. } => "delete the file and load it again, then cellar asm rebal".into(),
             Error::NoCopy { .. } => "bring the disks back: cellar status".into(),
+            Error::CannotOffline { .. } => {
+                "see what else is missing: cellar status; bring that back first".into()
+            }
+            Error::Diverged { disk, .. } => {
+                format!(
+                    "ONLINE DISK {disk} FORCE copies all of it anew from the other disks; what \
+                     only {disk} has is lost"
+                )
+            }
             Error::Stopped { .. } => "mount it again; cellar status says what it needs".into(),
             Error::ReadOnly { .. } => "mount it without READ ONLY".into(),
             Error::Io(_) => "see the disk: cellar asm lsdsk, dmesg".into(),
@@ -271,7 +298,10 @@ fn next_step_of_disk(number: u32, disk: &str) -> String {
                   by ALTER DISKGROUP ... UNDROP DISKS"
                 .into()
         }
-        15084 => format!("DROP DISK {disk} FORCE makes its copies again on the others"),
+        15084 => format!(
+            "ONLINE DISK {disk} brings it back; DROP DISK {disk} FORCE makes its copies again on \
+             the others"
+        ),
         _ => "see why: cellar disks".into(),
     }
 }

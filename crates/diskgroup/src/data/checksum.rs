@@ -200,7 +200,7 @@ impl Checksums {
         };
         let mut writes = Vec::new();
         for run in keys.chunk_by(follows).flat_map(|run| run.chunks(RUN_MAX)) {
-            let Some(disk) = inner.disk(run[0].0).filter(|d| d.is_in_sync()) else {
+            let Some(disk) = inner.disk(run[0].0).filter(|d| d.takes_part()) else {
                 continue;
             };
             let slots: Vec<(u64, Arc<Cached>)> = {

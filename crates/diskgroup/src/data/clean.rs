@@ -2,8 +2,9 @@
 //! their marks taken away.
 //!
 //! Order: checksum blocks are written, every disk is flushed (which also makes the data of the
-//! regions durable on every copy), and only then the marks go. Stopped before: the regions are
-//! still marked and are resynced. Stopped after: copies are equal and checksums right.
+//! regions durable on every copy), what disks that are away missed of them is recorded, and only
+//! then the marks go. Stopped before: the regions are still marked and are resynced, and all of them
+//! counts as missed. Stopped after: copies are equal and checksums right.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +14,10 @@ use cellar_io::{EnvExt, Io};
 use crate::data::checksum::{Checksums, Entries};
 use crate::disk::lock;
 use crate::error::Error;
-use crate::group::inner::{Inner, StopOnPanic};
+use crate::group::inner::{Core, Inner, StopOnPanic};
 use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::layout::{BLOCK_U64, REGION_BYTES};
-use crate::state::stretches;
+use crate::state::{DiskState, DiskStatus, Op, Stale, stretches};
 
 /// A region that nobody wrote to for this long is cleaned.
 const IDLE: Duration = Duration::from_secs(5);
@@ -35,7 +36,8 @@ pub(crate) async fn run(inner: Arc<Inner>) {
         let listener = inner.cleaner_wanted.listen();
         let idle = IDLE;
         match round(&inner, idle).await {
-            Ok(0) => {
+            // What was missed has no room in the log now: they stay dirty until it has.
+            Ok(0) | Err(Error::NoSpace { .. }) => {
                 let pause = inner.env.sleep(LOOK_EVERY);
                 futures_util::future::select(listener, pause).await;
             }
@@ -55,7 +57,8 @@ pub(crate) async fn round(inner: &Arc<Inner>, idle: Duration) -> Result<usize, E
     let runs = checksum_runs(inner, &keys);
     let result = async {
         Checksums::write_back(inner, &runs).await?;
-        inner.flush_disks(Io::BACKGROUND).await
+        inner.flush_disks(Io::BACKGROUND).await?;
+        missed(inner, &inner.data.regions.touched(&keys), &|_| true).await
     }
     .await;
     match result {
@@ -68,6 +71,46 @@ pub(crate) async fn round(inner: &Arc<Inner>, idle: Duration) -> Result<usize, E
             Err(error)
         }
     }
+}
+
+/// Regions of which missed pieces are recorded at once.
+const MISSED_AT_ONCE: usize = 1024;
+
+/// Records that disks which are away, those that `wanted` says, have missed these pieces.
+pub(crate) async fn missed(
+    inner: &Arc<Inner>,
+    touched: &[(RegionKey, u64)],
+    wanted: &(dyn Fn(u16) -> bool + Sync),
+) -> Result<(), Error> {
+    for part in touched.chunks(MISSED_AT_ONCE) {
+        // As the files are when it is queued: one may be gone by then.
+        inner.change_inside_as(|core| missed_ops(core, part, wanted)).await?;
+    }
+    Ok(())
+}
+
+fn missed_ops(core: &Core, touched: &[(RegionKey, u64)], wanted: &dyn Fn(u16) -> bool) -> Vec<Op> {
+    let disks = core.state.disks.iter();
+    let is_away = |d: &DiskState| d.status == DiskStatus::Offline && d.stale == Stale::Mapped;
+    let away: Vec<u16> =
+        disks.filter(|(no, d)| is_away(d) && wanted(**no)).map(|(no, _)| *no).collect();
+    let au_size = u64::from(core.state.header.au_size);
+    let mut ops = Vec::new();
+    for (key, pieces) in touched.iter().filter(|_| !away.is_empty()) {
+        let found = core.state.files.get(&key.file);
+        let found = found.filter(|f| {
+            f.incarnation == key.incarnation && u64::from(key.index) < f.regions(au_size)
+        });
+        let Some(file) = found else { continue };
+        for disk in &away {
+            let on = pieces & file.pieces_on(*disk, key.index, au_size);
+            let pieces = on & !file.missed_by(*disk, key.index);
+            if pieces != 0 {
+                ops.push(Op::Stale { disk: *disk, region: *key, pieces });
+            }
+        }
+    }
+    ops
 }
 
 /// The checksum entries of all legs under some regions.

@@ -8,6 +8,7 @@
 //! - damage is found: every 4 KiB has a checksum that is durable before its region is clean
 //!   (`checksum`, `clean`).
 
+pub(crate) mod catch_up;
 pub(crate) mod checksum;
 pub(crate) mod clean;
 pub(crate) mod dirty_found;

@@ -42,6 +42,8 @@ struct Region {
     cleaning: bool,
     /// Pieces to be made equal first, after a crash.
     to_sync: u64,
+    /// Pieces that may have been written to since the region was clean.
+    touched: u64,
 }
 
 /// A write under way in some regions; they stay dirty while it lasts.
@@ -76,6 +78,7 @@ impl Regions {
                     used: now,
                     cleaning: false,
                     to_sync: *pieces,
+                    touched: *pieces,
                 };
                 (*key, region)
             })
@@ -149,18 +152,19 @@ impl Regions {
         lock(&self.state).map.values().map(|r| u64::from(r.to_sync.count_ones())).sum()
     }
 
-    /// Marks regions durably before a write to them; they stay dirty until the guard is dropped.
+    /// Marks regions durably before a write to some of their pieces; they stay dirty until the guard is dropped.
     /// `None` if too many regions are dirty: then the caller lets go of what it holds, as a resync
     /// may want that first, and comes again when there is [room](Regions::room).
     pub async fn begin_write(
         inner: &Arc<Inner>,
-        keys: Vec<RegionKey>,
+        touches: Vec<(RegionKey, u64)>,
     ) -> Result<Option<WriteGuard<'_>>, Error> {
         let regions = &inner.data.regions;
         let mut guard = WriteGuard { regions, inner, keys: Vec::new() };
-        for key in keys {
+        for (key, pieces) in touches {
             // Who is in with one region may overshoot with the others: the dirty log has room.
-            let Enter::In(ticket) = regions.enter(inner, key, !guard.keys.is_empty()) else {
+            let entered = regions.enter(inner, (key, pieces), !guard.keys.is_empty());
+            let Enter::In(ticket) = entered else {
                 return Ok(None);
             };
             guard.keys.push(key);
@@ -189,12 +193,13 @@ impl Regions {
         }
     }
 
-    fn enter(&self, inner: &Inner, key: RegionKey, overshoot: bool) -> Enter {
+    fn enter(&self, inner: &Inner, (key, pieces): (RegionKey, u64), overshoot: bool) -> Enter {
         let now = inner.env.now();
         let mut state = lock(&self.state);
         let (len, cap) = (state.map.len(), state.cap);
         if let Some(region) = state.map.get_mut(&key) {
             region.writes += 1;
+            region.touched |= pieces;
             region.used = now;
             region.cleaning = false;
             if region.marked {
@@ -208,8 +213,14 @@ impl Regions {
             let Some(ticket) = inner.data.dirty_log.add(key) else {
                 return Enter::Full;
             };
-            let region =
-                Region { marked: false, writes: 1, used: now, cleaning: false, to_sync: 0 };
+            let region = Region {
+                marked: false,
+                writes: 1,
+                used: now,
+                cleaning: false,
+                to_sync: 0,
+                touched: pieces,
+            };
             state.map.insert(key, region);
             if is_pressed(len + 1, cap) {
                 // In time, so that the cap is not met before there is room again.
@@ -254,6 +265,20 @@ impl Regions {
             }
         }
         keys
+    }
+
+    /// Pieces that may have been written to since these regions were clean.
+    pub fn touched(&self, keys: &[RegionKey]) -> Vec<(RegionKey, u64)> {
+        let state = lock(&self.state);
+        let touched = keys.iter().filter_map(|key| Some((*key, state.map.get(key)?.touched)));
+        touched.filter(|(_, pieces)| *pieces != 0).collect()
+    }
+
+    /// The same of every region that is not clean.
+    pub fn all_touched(&self) -> Vec<(RegionKey, u64)> {
+        let state = lock(&self.state);
+        let touched = state.map.iter().map(|(key, region)| (*key, region.touched));
+        touched.filter(|(_, pieces)| *pieces != 0).collect()
     }
 
     /// The checksums of these regions are durable: those that nobody wrote to meanwhile are clean.

@@ -223,7 +223,7 @@ pub(crate) fn written_runs(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Ve
 }
 
 /// Copies a run to its new place. The caller holds its range.
-async fn copy_run(
+pub(crate) async fn copy_run(
     inner: &Arc<Inner>,
     file: &Arc<FileRuntime>,
     run: &Stretch,

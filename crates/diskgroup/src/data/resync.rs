@@ -33,7 +33,7 @@ const RUN_PIECES: u32 = 8;
 const REGIONS_AT_ONCE: usize = 2;
 
 /// Cuts pieces into runs `(first, count)` of neighbours.
-fn runs_of(pieces: u64) -> impl Iterator<Item = (u32, u32)> {
+pub(crate) fn runs_of(pieces: u64) -> impl Iterator<Item = (u32, u32)> {
     let mut rest = pieces;
     std::iter::from_fn(move || {
         if rest == 0 {

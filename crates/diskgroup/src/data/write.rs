@@ -115,7 +115,7 @@ async fn try_write_part(
         let have = written_pieces(inner, file, *region) & pieces;
         written.insert(*region, have);
         if have != 0 && file.is_tracked() {
-            marks.push(file.key(*region));
+            marks.push((file.key(*region), have));
         }
     }
     let Some(dirty) = Regions::begin_write(inner, marks).await? else {
@@ -267,7 +267,7 @@ pub(crate) async fn write_legs(
         let part = rest.take(s.length as usize);
         let sums = if file.attributes.checksums { checksums_of(&part) } else { Vec::new() };
         for leg in legs.iter().chain(moving) {
-            let Some(disk) = inner.disk(leg.disk).filter(|d| d.is_in_sync()) else {
+            let Some(disk) = inner.disk(leg.disk).filter(|d| d.takes_part()) else {
                 continue;
             };
             if file.attributes.checksums {

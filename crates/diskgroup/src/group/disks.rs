@@ -261,6 +261,10 @@ fn dropped(state: &GroupState, wanted: &[DropDisk]) -> Result<Vec<(u16, DiskStat
                 return unusable(why, 15084);
             }
             (DiskStatus::Dropping, _) => return unusable("it is being dropped already", 15071),
+            (DiskStatus::Returning, _) => {
+                let why = "it is on its way back: wait for that, or OFFLINE it first";
+                return unusable(why, 15071);
+            }
             (DiskStatus::Forcing, _) => {
                 let why = "it left with FORCE already, and its copies are being made again";
                 return unusable(why, 15071);
@@ -436,7 +440,11 @@ async fn nobodys(labels: &[(Arc<dyn Device>, Label)], patience: Patience<'_>) {
 }
 
 /// Refuses a disk that is in use here under another path: even FORCE destroys only what is not.
-async fn check_not_here(inner: &Inner, p: &Planned, patience: Patience<'_>) -> Result<(), Error> {
+pub(super) async fn check_not_here(
+    inner: &Inner,
+    p: &Planned,
+    patience: Patience<'_>,
+) -> Result<(), Error> {
     let labels = read_labels_within(&p.disk.device, patience).await?;
     let Some(label) = labels.newest() else { return Ok(()) };
     let name = {
@@ -457,7 +465,7 @@ async fn check_not_here(inner: &Inner, p: &Planned, patience: Patience<'_>) -> R
 
 /// Overwrites what an earlier group may have left where this one keeps its metadata, and the marks
 /// of others.
-async fn blank(device: &Arc<dyn Device>, patience: Patience<'_>) -> Result<(), IoError> {
+pub(super) async fn blank(device: &Arc<dyn Device>, patience: Patience<'_>) -> Result<(), IoError> {
     blank_marks(device, patience).await?;
     blank_range(device, MARKS_BYTES..AU_START, patience).await?;
     patience.wait(device, IoOp::Flush, device.flush(Io::FOREGROUND)).await

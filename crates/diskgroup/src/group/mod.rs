@@ -1,16 +1,18 @@
 //! A mounted disk group: its files, its disks, its figures.
 
+mod core;
 mod disks;
 mod files;
 mod handle;
 pub(crate) mod inner;
 mod meter;
-mod pace;
+pub(crate) mod pace;
 mod probe;
 mod progress;
 mod rebalance;
 mod report;
 mod resize;
+pub(crate) mod returning;
 pub(crate) mod room;
 mod template;
 
@@ -53,6 +55,7 @@ pub use rebalance::{POWER_DEFAULT, POWER_MAX};
 
 pub use report::{Copied, DiskInfo, FileInfo, GroupInfo, Loss, Resync, aus_of};
 pub use resize::ResizeDisk;
+pub use returning::{DiskReturn, OnlineHow, RESYNC_POWER_DEFAULT};
 pub use template::{Protection, Template, TemplateChange, TemplateWords};
 
 /// How to mount.
@@ -204,6 +207,7 @@ impl Group {
         let rebuild = Box::pin(resync::run_rebuild(Arc::clone(inner)));
         inner.env.spawn("rebuild checksums", rebuild);
         inner.env.spawn("rebalance", Box::pin(rebalance::run(Arc::clone(inner))));
+        inner.env.spawn("disks that return", Box::pin(self.clone().return_all()));
         Ok(())
     }
 
@@ -241,7 +245,7 @@ impl Group {
         let task = async move {
             // After the end too, as long as somebody waits for a disk.
             while !inner.is_stopped() || inner.disks.all().values().any(|d| d.load() > 0) {
-                for disk in inner.disks_in_sync() {
+                for disk in inner.disks_taking_part() {
                     if disk.is_alive() {
                         disk.check_timeout(inner.disk_timeout);
                     }
@@ -274,11 +278,17 @@ impl Group {
         let group = self.clone();
         let dismounted = inner.run("dismount", async move {
             let closed = group.inner.rebalance.close().await;
+            let returns = group.inner.returning.close().await;
             // A disk that is being added has joined, or has not.
             let _labels = group.inner.rebalance.labels.lock().await;
             let done = group.dismount_quiet().await;
-            if closed && done.is_err() && group.check_running().is_ok() {
-                group.inner.rebalance.open();
+            if done.is_err() && group.check_running().is_ok() {
+                if closed {
+                    group.inner.rebalance.open();
+                }
+                if returns {
+                    group.inner.returning.open();
+                }
             }
             done
         });
@@ -349,19 +359,24 @@ impl Group {
         let group = self.clone();
         let dropped = self.inner.run("drop group", async move {
             let closed = group.inner.rebalance.close().await;
+            let returns = group.inner.returning.close().await;
             // Nobody labels a disk that comes or goes meanwhile. Only now: who lets go of a disk
             // wants this too, and is waited for above.
             let _labels = group.inner.rebalance.labels.lock().await;
-            let refused = |_: &Error| {
+            let reopen = || {
                 if closed {
-                    group.inner.rebalance.open()
+                    group.inner.rebalance.open();
+                }
+                if returns {
+                    group.inner.returning.open();
                 }
             };
+            let refused = |_: &Error| reopen();
             group.inner.close_to_changes().await.inspect_err(refused)?;
             let done = group.drop_closed(including_contents).await;
             if done.is_err() && group.check_running().is_ok() {
                 group.inner.open_to_changes();
-                group.inner.rebalance.open();
+                reopen();
             }
             done
         });
@@ -389,7 +404,7 @@ impl Group {
     /// wants anything of it. Whether there is still a mount to look after.
     pub async fn probe_disks(&self) -> bool {
         let inner = &self.inner;
-        for disk in inner.disks_in_sync() {
+        for disk in inner.disks_taking_part() {
             if disk.is_alive() {
                 let block = crate::on_disk::layout::BLOCK;
                 // What a failure means is noted by the disk itself.
@@ -528,6 +543,7 @@ impl Inner {
         self.cleaner_wanted.notify(usize::MAX);
         self.data.unknown.found.notify(usize::MAX);
         self.rebalance.wake();
+        self.returning.wake();
     }
 
     pub fn is_ending(&self) -> bool {

@@ -26,6 +26,8 @@ enum Drive {
     Moving(Pass),
     /// A probe at this power.
     Probing(u32),
+    /// A disk that came back gets what it missed, at this power.
+    Resync(u32),
 }
 
 /// The last step of a move.
@@ -55,6 +57,11 @@ impl<'a> Throttle<'a> {
         Throttle::with(inner, Drive::Probing(power))
     }
 
+    /// The pace of a resync at that power.
+    pub(crate) fn resync(inner: &'a Inner, power: u32) -> Throttle<'a> {
+        Throttle::with(inner, Drive::Resync(power))
+    }
+
     fn with(inner: &'a Inner, drive: Drive) -> Throttle<'a> {
         let (began, foreground) = (inner.env.now(), foreground_of(inner));
         let step = Mutex::new(Step { began, foreground, bytes: 0, told: 0 });
@@ -64,7 +71,7 @@ impl<'a> Throttle<'a> {
     fn power(&self) -> u32 {
         match self.drive {
             Drive::Moving(_) => power_of(self.inner),
-            Drive::Probing(power) => power,
+            Drive::Probing(power) | Drive::Resync(power) => power,
         }
     }
 
@@ -72,6 +79,7 @@ impl<'a> Throttle<'a> {
         match self.drive {
             Drive::Moving(_) => may_work(self.inner),
             Drive::Probing(_) => may_read(self.inner),
+            Drive::Resync(_) => !self.inner.is_ending() && self.inner.returning.may_work(),
         }
     }
 

@@ -227,7 +227,7 @@ impl Snapshot {
             let role = match disk.status {
                 DiskStatus::Online => DiskRole::Active,
                 DiskStatus::Dropping => DiskRole::Dropping,
-                DiskStatus::Offline => DiskRole::Offline,
+                DiskStatus::Offline | DiskStatus::Returning => DiskRole::Offline,
                 DiskStatus::Forcing => DiskRole::Lost,
             };
             let capacity = match disk.shrink_to {

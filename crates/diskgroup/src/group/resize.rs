@@ -66,7 +66,7 @@ pub(super) fn resized(
             |why: String, number| Err(Error::DiskUnusable { disk: name.clone(), why, number });
         match disk.status {
             DiskStatus::Online => {}
-            DiskStatus::Offline => {
+            DiskStatus::Offline | DiskStatus::Returning => {
                 return unusable("it is offline: no size of it can be changed".into(), 15084);
             }
             DiskStatus::Dropping | DiskStatus::Forcing => {

@@ -14,9 +14,10 @@ use crate::codec::Writer;
 use crate::data::dirty_log::DirtyLog;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
-use crate::group::inner::{Batch, Core, Inner, LogRoom, MakeOps, Request};
+use crate::group::inner::{Batch, Core, Inner, LogRoom, MakeOps, Request, Wanted};
 use crate::meta::checkpoint::{self, Target};
 use crate::meta::labels::{Patience, relabel};
+use crate::meta::mount::is_out_of_date;
 use crate::meta::rules::{self, Candidate};
 use crate::on_disk::checkpoint::{EncodedCheckpoint, chunks_for, encode};
 use crate::on_disk::label::LabelStatus;
@@ -25,7 +26,7 @@ use crate::on_disk::layout::{
 };
 use crate::on_disk::record;
 use crate::on_disk::superblock::{AuRun, LogPosition, RUNS_MAX, aus_in, aus_of, runs_before};
-use crate::state::{DiskStatus, GroupState, Op};
+use crate::state::{AwayBy, DiskStatus, GroupState, Op};
 
 /// What the committer knows of the metadata on one disk.
 #[derive(Clone, Copy, Debug)]
@@ -131,10 +132,23 @@ impl Committer {
             return Err(format!("only {} of {of} metadata disks can be written", members.len()));
         }
         let at_ns = self.inner.env.wall().unix_nanos;
+        let life = self.position.previous_life;
+        let forced = self.committed.is_empty();
         let payload = {
             let mut core = lock(&self.inner.core);
             let mut ops = vec![Op::Epoch { epoch: core.state.epoch + 1 }];
-            ops.extend(missing.iter().map(|disk| Op::DiskOffline { disk: *disk, at_ns }));
+            // Of an older image, and of what others may know, nothing can be said.
+            let is_known = |no: &u16| {
+                !forced && self.inner.disk(*no).is_none_or(|disk| !is_out_of_date(&disk))
+            };
+            let (by, returning) = (AwayBy::Itself, DiskStatus::Returning);
+            let disks = core.state.disks.iter();
+            let back = disks.filter(|(_, d)| d.status == returning).map(|(no, _)| *no);
+            ops.extend(back.map(|disk| Op::DiskAway { disk, at_ns, life, by }));
+            ops.extend(missing.iter().map(|disk| match is_known(disk) {
+                true => Op::DiskAway { disk: *disk, at_ns, life, by },
+                false => Op::DiskOffline { disk: *disk, at_ns },
+            }));
             ops.push(Op::Members { members: members.clone() });
             ops.push(Op::Clean { clean: false });
             let payload = apply_all(&mut core.state, &ops);
@@ -219,12 +233,20 @@ impl Committer {
     /// Changes who takes part: one record, behind all that was queued before it. Then the metadata
     /// set follows.
     async fn change_disks(&mut self, request: Request) -> Result<(), Fatal> {
-        let Request { make, done } = request;
-        let Some(make) = make else {
-            self.checkpoint_all().await?;
-            // Who asked may have gone away.
-            let _ = done.send(Ok(()));
-            return Ok(());
+        let Request { wanted, done } = request;
+        let make = match wanted {
+            Wanted::Change(make) => make,
+            Wanted::Checkpoint => {
+                self.checkpoint_all().await?;
+                // Who asked may have gone away.
+                let _ = done.send(Ok(()));
+                return Ok(());
+            }
+            Wanted::TakeOut(disks) => {
+                let result = self.take_out_wanted(&disks).await?;
+                let _ = done.send(result);
+                return Ok(());
+            }
         };
         match self.change_and_follow(make).await {
             Ok(result) => {
@@ -238,6 +260,27 @@ impl Committer {
                 Err(Fatal(why))
             }
         }
+    }
+
+    /// OFFLINE: disks leave because somebody wants it, as if they had failed; refused if anything
+    /// would be lost, or the group could not go on.
+    async fn take_out_wanted(&mut self, wanted: &[u16]) -> Result<Result<(), Error>, Fatal> {
+        self.take_out_failed().await?;
+        let refused = |why: String| Error::CannotOffline { group: self.inner.name.clone(), why };
+        let disks: Vec<Arc<Disk>> = wanted.iter().filter_map(|no| self.inner.disk(*no)).collect();
+        if let Err(Fatal(why)) = self.check_survivable(wanted) {
+            return Ok(Err(refused(why)));
+        }
+        let left = self.members.keys().copied().filter(|no| !wanted.contains(no));
+        if !rules::may_go_on(&self.committed, &left.collect::<Vec<_>>()) {
+            let why = "too few disks that hold the metadata would be left".to_owned();
+            return Ok(Err(refused(why)));
+        }
+        for disk in disks.iter().filter(|disk| disk.takes_part()) {
+            disk.fail_as_wanted();
+        }
+        self.take_out_failed().await?;
+        Ok(Ok(()))
     }
 
     async fn change_and_follow(&mut self, make: MakeOps) -> Result<Result<(), Error>, Fatal> {
@@ -325,9 +368,9 @@ impl Committer {
         Ok(())
     }
 
-    /// Disks that are in sync by the committed epoch and no longer answer.
+    /// Disks that take part by the committed epoch and no longer answer.
     fn failed_disks(&self) -> Vec<u16> {
-        self.inner.disks_in_sync().iter().filter(|d| !d.is_alive()).map(|d| d.no).collect()
+        self.inner.disks_taking_part().iter().filter(|d| !d.is_alive()).map(|d| d.no).collect()
     }
 
     /// Takes failed disks out by a committed epoch, then brings the metadata set back to size.
@@ -357,7 +400,9 @@ impl Committer {
         }
         for no in &failed {
             self.disk(*no).left();
+            self.inner.data.checksums.forget_disk(*no);
         }
+        self.inner.returning.wake();
         self.inner.log.moved.notify(usize::MAX);
         self.regrow().await?;
         self.confirm();
@@ -413,7 +458,12 @@ impl Committer {
         let at_ns = self.inner.env.wall().unix_nanos;
         let mut core = lock(&self.inner.core);
         let mut ops = vec![Op::Epoch { epoch: core.state.epoch + 1 }];
-        ops.extend(failed.iter().map(|disk| Op::DiskOffline { disk: *disk, at_ns }));
+        let by = |no: u16| match self.disk(no).left_as_wanted() {
+            true => AwayBy::Command,
+            false => AwayBy::Itself,
+        };
+        let life = self.inner.life;
+        ops.extend(failed.iter().map(|no| Op::DiskAway { disk: *no, at_ns, life, by: by(*no) }));
         ops.push(Op::Members { members: left.to_vec() });
         let payload = apply_all(&mut core.state, &ops);
         for disk in failed {
@@ -605,7 +655,8 @@ impl Committer {
     fn next_checkpoint(&self, no: u16) -> (u64, u8) {
         let newest = match self.members.get(&no) {
             Some(member) => Some((member.generation, member.area)),
-            None => self.generations.get(&no).copied(),
+            // What a disk that came back says of itself, or what was written to it since.
+            None => self.generations.get(&no).copied().max(self.disk(no).superblock()),
         };
         newest.map_or((1, 0), |(generation, area)| (generation + 1, 1 - area))
     }

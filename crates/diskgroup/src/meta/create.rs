@@ -26,7 +26,7 @@ use crate::on_disk::label::{Label, LabelStatus, Redundancy};
 use crate::on_disk::layout::{AU_SIZE_MAX, AU_SIZE_MIN, BLOCK_U64, DISK_BYTES_MIN, au_count};
 use crate::on_disk::superblock::{AuRun, LogPosition};
 use crate::on_disk::{Damage, Uuid};
-use crate::state::{DiskState, DiskStatus, GroupHeader, GroupState, Stale};
+use crate::state::{Away, DiskState, DiskStatus, GroupHeader, GroupState, Stale};
 
 /// The smallest number of AUs on a disk: checksums, two checkpoint areas and one for data.
 pub(crate) const AUS_MIN: u32 = 4;
@@ -95,6 +95,7 @@ impl Planned {
             created_ns,
             areas: [1, 2].map(|start| vec![AuRun { start, count: 1 }]),
             shrink_to: 0,
+            away: Away::default(),
         }
     }
 
@@ -133,7 +134,7 @@ impl Planned {
     }
 }
 
-fn uuid(env: &SharedEnv) -> Uuid {
+pub(crate) fn new_uuid(env: &SharedEnv) -> Uuid {
     Uuid(u128::from(env.random()) << 64 | u128::from(env.random()))
 }
 
@@ -161,7 +162,7 @@ pub async fn create(env: &SharedEnv, spec: CreateGroup) -> Result<(), Error> {
         check_label(p, patience).await?;
     }
     let header = GroupHeader {
-        uuid: uuid(env),
+        uuid: new_uuid(env),
         name: name.as_str().to_owned(),
         redundancy: spec.redundancy,
         au_size: u32::try_from(spec.au_size).expect("at most 64 MiB"),
@@ -251,7 +252,7 @@ pub(crate) fn plan_disks<'a>(
             name: name.as_str().to_owned(),
             failgroup: failgroup.as_str().to_owned(),
             bytes,
-            uuid: uuid(env),
+            uuid: new_uuid(env),
         });
     }
     Ok(planned)

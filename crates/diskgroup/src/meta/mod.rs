@@ -6,6 +6,7 @@ pub mod checkpoint;
 pub mod commit;
 pub mod create;
 pub mod labels;
+pub(crate) mod lineage;
 pub mod marks;
 pub mod mount;
 pub mod rules;

@@ -541,6 +541,12 @@ fn words_of(error: Error) -> String {
     }
 }
 
+/// Whether a disk was taken for an older image of itself at the mount.
+pub(crate) fn is_out_of_date(disk: &Disk) -> bool {
+    let kind = disk.failure().map(|error| &error.kind);
+    matches!(kind, Some(IoErrorKind::Gone { reason }) if *reason == OUT_OF_DATE)
+}
+
 fn out_of_date(disk: &Disk) -> IoError {
     let kind = IoErrorKind::Gone { reason: OUT_OF_DATE };
     IoError::new(kind, &disk.device().geometry().name, Op::Open, 0, 0)

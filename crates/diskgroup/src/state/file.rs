@@ -1,6 +1,8 @@
 //! What the group knows of one file.
 
-use super::get_text;
+use std::collections::BTreeMap;
+
+use super::{StaleMap, get_text};
 use crate::codec::{Reader, Truncated, Writer};
 use crate::on_disk::Damage;
 use crate::on_disk::layout::{AU_SIZE_MAX, FINE_CHUNK_BYTES, FINE_WIDTH, REGION_BYTES};
@@ -110,6 +112,8 @@ pub struct FileState {
     pub legs: Vec<Leg>,
     /// Per region: which 64 KiB pieces were ever written, durably.
     pub pieces: Vec<u64>,
+    /// What disks that are away have missed.
+    pub stale: BTreeMap<u16, StaleMap>,
 }
 
 /// A stretch of a file that lies in one AU.
@@ -280,9 +284,11 @@ impl FileState {
         w.put_u64(self.modified_ns);
         put_legs(w, &self.legs);
         put_pieces(w, &self.pieces);
+        self.put_stale(w);
     }
 
-    pub(crate) fn get(r: &mut Reader<'_>) -> Result<FileState, Damage> {
+    /// Reads what [`FileState::put`] of that version of the content wrote.
+    pub(crate) fn get(r: &mut Reader<'_>, version: u16) -> Result<FileState, Damage> {
         let (number, incarnation) = (r.u32()?, r.u32()?);
         let attributes = FileAttributes::get(r)?;
         let temporary = r.u8()? != 0;
@@ -293,7 +299,12 @@ impl FileState {
         }
         // No allocation unit is larger than 64 MiB, so no file has more regions than this.
         let extents = legs.len() / usize::from(attributes.copies);
-        let pieces = get_pieces(r, extents * REGIONS_PER_EXTENT_MAX)?;
+        let most = extents * REGIONS_PER_EXTENT_MAX;
+        let pieces = get_pieces(r, most)?;
+        let stale = match version {
+            0..=2 => BTreeMap::new(),
+            _ => FileState::get_stale(r, most as u64)?,
+        };
         Ok(FileState {
             number,
             incarnation,
@@ -304,6 +315,7 @@ impl FileState {
             modified_ns,
             legs,
             pieces,
+            stale,
         })
     }
 }

@@ -7,12 +7,14 @@
 pub mod file;
 mod op;
 pub(crate) mod size;
+mod stale;
 mod validate;
 
 use std::collections::BTreeMap;
 
 pub use file::{FileAttributes, FileState, FileType, Leg, Stretch, Striping, stretches};
 pub use op::Op;
+pub use stale::StaleMap;
 
 use crate::codec::{Reader, Writer};
 use crate::names::Tree;
@@ -49,6 +51,8 @@ pub enum DiskStatus {
     Dropping = 3,
     /// Being dropped by force: never read; what it held is made again from the other copies.
     Forcing = 4,
+    /// Back, and written to; not read before all that it missed was copied.
+    Returning = 5,
 }
 
 impl DiskStatus {
@@ -63,6 +67,7 @@ impl DiskStatus {
             2 => DiskStatus::Offline,
             3 => DiskStatus::Dropping,
             4 => DiskStatus::Forcing,
+            5 => DiskStatus::Returning,
             v => return Err(Damage::Field { field: "disk status", value: v.into() }),
         })
     }
@@ -83,6 +88,30 @@ pub enum Stale {
     Everything = 1,
     /// The stale maps tell, piece by piece.
     Mapped = 2,
+}
+
+/// Why a disk is offline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum AwayBy {
+    /// It failed, or was not there.
+    #[default]
+    Itself = 0,
+    /// OFFLINE DISK: it stays away until somebody wants it back.
+    Command = 1,
+}
+
+/// How a disk left: what tells it, when it returns, from something else that has its label.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Away {
+    /// The life of the last mount that it took part in: its label must have it.
+    pub life: u64,
+    /// The epoch without it: no record that it knows has that one.
+    pub epoch: u64,
+    /// Why it left.
+    pub by: AwayBy,
+    /// Dropped when it was away for so many seconds; 0: as the group's attribute says.
+    pub drop_after_s: u32,
 }
 
 /// One disk of the group.
@@ -108,6 +137,8 @@ pub struct DiskState {
     pub areas: [Vec<AuRun>; 2],
     /// RESIZE to fewer bytes: what it will have once nothing lies behind them. 0: no such wish.
     pub shrink_to: u64,
+    /// How it left, while it is offline or returns.
+    pub away: Away,
 }
 
 impl DiskState {
@@ -148,7 +179,9 @@ pub struct GroupState {
 pub const FIRST_FILE: u32 = 256;
 
 /// Version of the checkpoint's content.
-const CONTENT_VERSION: u16 = 2;
+const CONTENT_VERSION: u16 = 3;
+/// The version of the content in which DiskJoin records a disk, for good: records have none.
+const JOIN_VERSION: u16 = 2;
 
 impl GroupState {
     /// The state of a group without files.
@@ -178,7 +211,7 @@ impl GroupState {
         self.disks.iter().find(|(_, d)| d.name == name).map(|(no, d)| (*no, d))
     }
 
-    /// Whether a disk takes part.
+    /// Whether a disk holds every acknowledged write of its extents.
     pub fn is_online(&self, disk: u16) -> bool {
         self.disks.get(&disk).is_some_and(|d| d.status.is_in_sync())
     }
@@ -213,7 +246,7 @@ impl GroupState {
         w.put_u16(u16::try_from(self.disks.len()).expect("disk numbers are 16 bits"));
         for (no, disk) in &self.disks {
             w.put_u16(*no);
-            disk.put(w);
+            disk.put(w, CONTENT_VERSION);
         }
         w.put_u16(u16::try_from(self.members.len()).expect("at most five"));
         for member in &self.members {
@@ -271,7 +304,7 @@ impl GroupState {
         }
         state.names = Tree::decode(r).map_err(|_| Damage::Field { field: "names", value: 0 })?;
         for _ in 0..r.u32()? {
-            let file = FileState::get(r)?;
+            let file = FileState::get(r, version)?;
             state.files.insert(file.number, file);
         }
         state.check()?;
@@ -288,7 +321,7 @@ impl GroupState {
 }
 
 impl DiskState {
-    pub(crate) fn put(&self, w: &mut Writer) {
+    pub(crate) fn put(&self, w: &mut Writer, version: u16) {
         w.put_u64(self.uuid.0 as u64);
         w.put_u64((self.uuid.0 >> 64) as u64);
         w.put_str(&self.name);
@@ -302,6 +335,12 @@ impl DiskState {
             put_runs(w, area);
         }
         w.put_u64(self.shrink_to);
+        if version > 2 {
+            w.put_u64(self.away.life);
+            w.put_u64(self.away.epoch);
+            w.put_u8(self.away.by as u8);
+            w.put_u32(self.away.drop_after_s);
+        }
     }
 
     /// Reads what [`DiskState::put`] of that version of the content wrote.
@@ -322,6 +361,7 @@ impl DiskState {
         let (offline_ns, created_ns) = (r.u64()?, r.u64()?);
         let areas = [get_runs(r)?, get_runs(r)?];
         let shrink_to = if version > 1 { r.u64()? } else { 0 };
+        let away = if version > 2 { Away::get(r)? } else { Away::default() };
         Ok(DiskState {
             uuid,
             name,
@@ -333,7 +373,25 @@ impl DiskState {
             created_ns,
             areas,
             shrink_to,
+            away,
         })
+    }
+}
+
+impl Away {
+    fn get(r: &mut Reader<'_>) -> Result<Away, Damage> {
+        let (life, epoch, by) = (r.u64()?, r.u64()?, AwayBy::get(r)?);
+        Ok(Away { life, epoch, by, drop_after_s: r.u32()? })
+    }
+}
+
+impl AwayBy {
+    fn get(r: &mut Reader<'_>) -> Result<AwayBy, Damage> {
+        match r.u8()? {
+            0 => Ok(AwayBy::Itself),
+            1 => Ok(AwayBy::Command),
+            v => Err(Damage::Field { field: "why offline", value: v.into() }),
+        }
     }
 }
 

@@ -1,16 +1,18 @@
 //! The operations that change a group's metadata, as the metadata log records them.
 
+use std::collections::BTreeMap;
+
 use super::file::{FileAttributes, Leg, get_legs, put_legs};
 use super::{
-    CONTENT_VERSION, DiskState, DiskStatus, FileState, GroupState, Stale, get_runs, get_text,
-    put_runs,
+    Away, AwayBy, DiskState, DiskStatus, FileState, GroupState, JOIN_VERSION, Stale, get_runs,
+    get_text, put_runs,
 };
 use crate::codec::{Reader, Writer};
 use crate::names::NameOp;
-use crate::on_disk::Damage;
 use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::layout::{au_count, is_checksum_au};
 use crate::on_disk::superblock::AuRun;
+use crate::on_disk::{Damage, Uuid};
 
 /// One change of the metadata. Numbers on disk are the discriminants and never reused.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +23,7 @@ pub enum Op {
         /// The new epoch.
         epoch: u64,
     } = 1,
-    /// A disk left: from here on it is neither read nor written.
+    /// A disk left, and what it lacks is not known: from here on it is neither read nor written.
     DiskOffline {
         /// The disk.
         disk: u16,
@@ -179,6 +181,70 @@ pub enum Op {
         /// The power.
         power: Option<u32>,
     } = 24,
+    /// A disk left: from here on it is neither read nor written, and what it misses is mapped.
+    DiskAway {
+        /// The disk.
+        disk: u16,
+        /// When, nanoseconds since 1970.
+        at_ns: u64,
+        /// The life of the last mount that it took part in.
+        life: u64,
+        /// Why.
+        by: AwayBy,
+    } = 25,
+    /// A disk that was away is written to again.
+    DiskReturning {
+        /// The disk.
+        disk: u16,
+        /// The life of this mount, which is in the disk's label.
+        life: u64,
+    } = 26,
+    /// A disk that returned has all that it missed.
+    DiskOnline {
+        /// The disk.
+        disk: u16,
+    } = 27,
+    /// Pieces of a region that a disk which is away has missed.
+    Stale {
+        /// The disk.
+        disk: u16,
+        /// The region.
+        region: RegionKey,
+        /// Bits to be set.
+        pieces: u64,
+    } = 28,
+    /// Pieces of a region that a disk has again.
+    Synced {
+        /// The disk.
+        disk: u16,
+        /// The region.
+        region: RegionKey,
+        /// Bits to be cleared.
+        pieces: u64,
+    } = 29,
+    /// Another device takes the place of a disk that is away.
+    DiskReplace {
+        /// The disk.
+        disk: u16,
+        /// The identity of the new device.
+        uuid: Uuid,
+        /// The life of this mount, which is in its label.
+        life: u64,
+    } = 30,
+    /// A disk that is away lacks every written piece of which there is another copy.
+    StaleAll {
+        /// The disk.
+        disk: u16,
+        /// The life of this mount, which is in its label.
+        life: u64,
+    } = 32,
+    /// A disk that is away is dropped after this time, not after the group's.
+    DropAfter {
+        /// The disk.
+        disk: u16,
+        /// Seconds since it left; 0: as the group's attribute says.
+        seconds: u32,
+    } = 31,
 }
 
 impl Op {
@@ -208,6 +274,14 @@ impl Op {
             Op::DiskRename { .. } => 22,
             Op::FileMove { .. } => 23,
             Op::Rebalance { .. } => 24,
+            Op::DiskAway { .. } => 25,
+            Op::DiskReturning { .. } => 26,
+            Op::DiskOnline { .. } => 27,
+            Op::Stale { .. } => 28,
+            Op::Synced { .. } => 29,
+            Op::DiskReplace { .. } => 30,
+            Op::DropAfter { .. } => 31,
+            Op::StaleAll { .. } => 32,
         }
     }
 
@@ -228,8 +302,16 @@ impl Op {
             | Op::DiskShrink { .. }
             | Op::DiskSize { .. }
             | Op::Rebalance { .. }
+            | Op::DiskAway { .. }
+            | Op::DiskReturning { .. }
+            | Op::DiskOnline { .. }
+            | Op::Synced { .. }
+            | Op::DiskReplace { .. }
+            | Op::DropAfter { .. }
+            | Op::StaleAll { .. }
             // What makes room is never refused for want of room: room for the worst coding of all
-            // legs is kept.
+            // legs, and of what disks missed of them, is kept.
+            | Op::Stale { .. }
             | Op::DiskJoin { .. }
             | Op::FileMove { .. }
             | Op::Name(NameOp::RmDir { .. } | NameOp::Unlink { .. }) => false,
@@ -325,7 +407,7 @@ impl Op {
         match self {
             Op::DiskJoin { disk, state } => {
                 w.put_u16(*disk);
-                state.put(w);
+                state.put(w, JOIN_VERSION);
             }
             Op::DiskLeaving { disk, status } => {
                 w.put_u16(*disk);
@@ -343,6 +425,40 @@ impl Op {
             Op::Rebalance { power } => {
                 w.put_u8(u8::from(power.is_some()));
                 w.put_u32(power.unwrap_or(0));
+            }
+            other => other.put_of_away(w),
+        }
+    }
+
+    fn put_of_away(&self, w: &mut Writer) {
+        match self {
+            Op::DiskAway { disk, at_ns, life, by } => {
+                w.put_u16(*disk);
+                w.put_u64(*at_ns);
+                w.put_u64(*life);
+                w.put_u8(*by as u8);
+            }
+            Op::DiskReturning { disk, life } | Op::StaleAll { disk, life } => {
+                w.put_u16(*disk);
+                w.put_u64(*life);
+            }
+            Op::DiskOnline { disk } => w.put_u16(*disk),
+            Op::Stale { disk, region, pieces } | Op::Synced { disk, region, pieces } => {
+                w.put_u16(*disk);
+                w.put_u32(region.file);
+                w.put_u32(region.incarnation);
+                w.put_u32(region.index);
+                w.put_u64(*pieces);
+            }
+            Op::DiskReplace { disk, uuid, life } => {
+                w.put_u16(*disk);
+                w.put_u64(uuid.0 as u64);
+                w.put_u64((uuid.0 >> 64) as u64);
+                w.put_u64(*life);
+            }
+            Op::DropAfter { disk, seconds } => {
+                w.put_u16(*disk);
+                w.put_u32(*seconds);
             }
             other => unreachable!("not an operation on a disk: {other:?}"),
         }
@@ -387,10 +503,9 @@ impl Op {
 
     fn get_of_disk(r: &mut Reader<'_>, code: u8) -> Result<Op, Damage> {
         Ok(match code {
-            17 => Op::DiskJoin {
-                disk: r.u16()?,
-                state: Box::new(DiskState::get(r, CONTENT_VERSION)?),
-            },
+            17 => {
+                Op::DiskJoin { disk: r.u16()?, state: Box::new(DiskState::get(r, JOIN_VERSION)?) }
+            }
             18 => Op::DiskLeaving { disk: r.u16()?, status: DiskStatus::get(r)? },
             19 => Op::DiskGone { disk: r.u16()? },
             20 => Op::DiskShrink { disk: r.u16()?, bytes: r.u64()? },
@@ -408,6 +523,29 @@ impl Op {
                 let power = r.u32()?;
                 Op::Rebalance { power: wanted.then_some(power) }
             }
+            other => Op::get_of_away(r, other)?,
+        })
+    }
+
+    fn get_of_away(r: &mut Reader<'_>, code: u8) -> Result<Op, Damage> {
+        Ok(match code {
+            25 => Op::DiskAway {
+                disk: r.u16()?,
+                at_ns: r.u64()?,
+                life: r.u64()?,
+                by: AwayBy::get(r)?,
+            },
+            26 => Op::DiskReturning { disk: r.u16()?, life: r.u64()? },
+            27 => Op::DiskOnline { disk: r.u16()? },
+            28 => Op::Stale { disk: r.u16()?, region: get_region(r)?, pieces: r.u64()? },
+            29 => Op::Synced { disk: r.u16()?, region: get_region(r)?, pieces: r.u64()? },
+            30 => {
+                let disk = r.u16()?;
+                let uuid = Uuid(u128::from(r.u64()?) | u128::from(r.u64()?) << 64);
+                Op::DiskReplace { disk, uuid, life: r.u64()? }
+            }
+            31 => Op::DropAfter { disk: r.u16()?, seconds: r.u32()? },
+            32 => Op::StaleAll { disk: r.u16()?, life: r.u64()? },
             other => {
                 return Err(Damage::Field { field: "operation", value: other.into() });
             }
@@ -454,7 +592,9 @@ impl GroupState {
                     false => DiskStatus::Offline,
                 };
                 d.stale = Stale::Everything;
-                d.offline_ns = *at_ns;
+                d.offline_ns = if d.offline_ns > 0 { d.offline_ns } else { *at_ns };
+                d.away = Away { epoch: self.epoch, ..Away::default() };
+                self.forget_missed(*disk);
             }
             Op::Members { members } => self.members.clone_from(members),
             Op::Area { disk, area, runs } => {
@@ -475,6 +615,14 @@ impl GroupState {
             | Op::DiskShrink { .. }
             | Op::DiskSize { .. }
             | Op::DiskRename { .. } => self.apply_to_disk(op)?,
+            Op::DiskAway { .. }
+            | Op::DiskReturning { .. }
+            | Op::DiskOnline { .. }
+            | Op::Stale { .. }
+            | Op::Synced { .. }
+            | Op::DiskReplace { .. }
+            | Op::DropAfter { .. }
+            | Op::StaleAll { .. } => self.apply_to_away(op)?,
             _ => self.apply_to_file(op)?,
         }
         Ok(())
@@ -496,10 +644,16 @@ impl GroupState {
                 if used || self.disks.remove(disk).is_none() {
                     return Err(misfit("gone disk", *disk));
                 }
+                self.forget_missed(*disk);
             }
             Op::DiskLeaving { disk, status } => {
                 let d = self.disks.get_mut(disk).ok_or(misfit("disk", *disk))?;
                 d.status = *status;
+                if *status == DiskStatus::Forcing {
+                    // It does not come back.
+                    d.stale = Stale::Everything;
+                    self.forget_missed(*disk);
+                }
             }
             Op::DiskShrink { disk, bytes } => {
                 let d = self.disks.get_mut(disk).ok_or(misfit("disk", *disk))?;
@@ -581,6 +735,7 @@ impl GroupState {
             modified_ns: at_ns,
             legs: Vec::new(),
             pieces: Vec::new(),
+            stale: BTreeMap::new(),
         };
         self.files.insert(number, file);
         Ok(())
@@ -605,6 +760,7 @@ impl GroupState {
                     usize::try_from(extents.saturating_mul(copies)).unwrap_or(usize::MAX),
                 );
                 file.pieces.truncate(*regions as usize);
+                file.cut_stale(*regions);
             }
             Op::FileSize { number, size, at_ns } => {
                 let file = self.file_mut(*number)?;
@@ -622,10 +778,12 @@ impl GroupState {
             Op::Pieces { region, pieces } => {
                 let map = self.piece_map(*region)?;
                 *map |= pieces;
+                self.note_missed(*region, *pieces);
             }
             Op::PiecesForget { region, pieces } => {
                 let map = self.piece_map(*region)?;
                 *map &= !pieces;
+                self.file_mut(region.file)?.forget_stale(region.index, *pieces);
             }
             other => unreachable!("not an operation on a file: {other:?}"),
         }

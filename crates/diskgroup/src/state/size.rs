@@ -15,9 +15,13 @@ use crate::on_disk::layout::{CHUNK_BYTES, REGION_BYTES, au_count};
 const LEG_BYTES: u64 = 7;
 /// Bytes of a region's piece map, at worst: a run of its own.
 const REGION_MAP_BYTES: u64 = 12;
-/// Bytes of a file without its name, legs, pieces and failure group, and the map of a region that
-/// it has in part.
-const FILE_BYTES: u64 = 4 + 4 + 10 + 1 + 24 + 4 + 4 + REGION_MAP_BYTES;
+/// Bytes of what a disk missed of a region, at worst: a run of its own.
+const STALE_BYTES: u64 = 16;
+/// Bytes of a file without its name, legs, maps and failure group, and the maps of a region that it
+/// has in part.
+const FILE_BYTES: u64 = 4 + 4 + 10 + 1 + 24 + 4 + 4 + REGION_MAP_BYTES + 2 + STALE_BYTES;
+/// Bytes of a disk that missed something of a file.
+const STALE_DISK_BYTES: u64 = 2 + 4;
 /// Bytes of a name besides its text: directory, length, file, incarnation, system.
 const NAME_BYTES: u64 = 4 + 2 + 4 + 4 + 1;
 /// Bytes of a directory besides its name.
@@ -29,9 +33,10 @@ const NAMES_BYTES: u64 = 256 << 10;
 
 /// Bytes of the maps of so many legs, at worst.
 fn maps_bytes(legs: u64, au_size: u64) -> u64 {
-    // A leg may be the only copy of its extent. AU sizes are powers of two from 1 MiB on, so this
-    // is whole bytes.
-    legs * (LEG_BYTES + REGION_MAP_BYTES * au_size / REGION_BYTES)
+    // A leg may be the only copy of its extent, or on a disk that is away, and the only one of its
+    // file there. AU sizes are powers of two from 1 MiB on, so this is whole bytes.
+    let stale = STALE_DISK_BYTES + STALE_BYTES * au_size.div_ceil(REGION_BYTES);
+    legs * (LEG_BYTES + REGION_MAP_BYTES * au_size / REGION_BYTES + stale)
 }
 
 /// AUs of an area that holds a content of so many bytes.
@@ -136,6 +141,7 @@ mod tests {
             created_ns: 0,
             areas: [vec![AuRun { start: 1, count: 1 }], vec![]],
             shrink_to: 0,
+            away: Default::default(),
         };
         GroupState::new(header, BTreeMap::from([(0, disk(0)), (1, disk(1))]), vec![0, 1])
     }

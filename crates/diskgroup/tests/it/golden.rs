@@ -16,8 +16,8 @@ use cellar_diskgroup::on_disk::label::{Label, LabelStatus, Redundancy};
 use cellar_diskgroup::on_disk::superblock::{AuRun, LogPosition, RUNS_MAX, Superblock};
 use cellar_diskgroup::on_disk::{Uuid, checkpoint, layout, record};
 use cellar_diskgroup::state::{
-    DiskState, DiskStatus, FIRST_FILE, FileAttributes, FileType, GroupHeader, GroupState, Leg, Op,
-    Stale, Striping,
+    Away, AwayBy, DiskState, DiskStatus, FIRST_FILE, FileAttributes, FileType, GroupHeader,
+    GroupState, Leg, Op, Stale, Striping,
 };
 
 pub const GROUP: Uuid = Uuid(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
@@ -83,6 +83,7 @@ fn attributes() -> FileAttributes {
 /// One of every operation, such that applying them in order to [`state`] works.
 pub fn ops() -> Vec<Op> {
     let region = RegionKey { file: 300, incarnation: 9, index: 0 };
+    let old = RegionKey { file: 256, incarnation: 1, index: 0 };
     let alias = Alias { file: FileNo(300), incarnation: 9, system: false };
     let (dir, root) = (DirNo(1), DirNo(0));
     vec![
@@ -122,6 +123,14 @@ pub fn ops() -> Vec<Op> {
         },
         Op::FileUnpublish { number: 300 },
         Op::FileDelete { number: 300 },
+        Op::StaleAll { disk: 1, life: LIFE },
+        Op::DropAfter { disk: 1, seconds: 300 },
+        Op::Stale { disk: 1, region: old, pieces: 0b1000 },
+        Op::DiskReturning { disk: 1, life: LIFE },
+        Op::Synced { disk: 1, region: old, pieces: 0xffff },
+        Op::DiskOnline { disk: 1 },
+        Op::DiskAway { disk: 1, at_ns: NS, life: LIFE, by: AwayBy::Command },
+        Op::DiskReplace { disk: 1, uuid: Uuid(DISK.0 + 9), life: LIFE },
         Op::DiskJoin { disk: 2, state: Box::new(joining()) },
         Op::DiskRename { disk: 2, name: "DATA_X".to_owned() },
         Op::DiskShrink { disk: 2, bytes: 40 << 20 },
@@ -145,6 +154,7 @@ fn joining() -> DiskState {
         created_ns: NS,
         areas: [1, 2].map(|start| vec![AuRun { start, count: 1 }]),
         shrink_to: 0,
+        away: Away::default(),
     }
 }
 
@@ -172,6 +182,7 @@ pub fn state() -> GroupState {
             bytes: 64 << 20,
             status: DiskStatus::Online,
             shrink_to: 0,
+            away: Away::default(),
             stale: Stale::Nothing,
             offline_ns: 0,
             created_ns: NS,

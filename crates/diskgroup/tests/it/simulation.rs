@@ -18,6 +18,7 @@ use cellar_io::{Device, DeviceExt, Discard, Durability, EnvExt, Io};
 
 use ends::{everything_goes, leftovers};
 use moves::{Mode, Moves};
+use names::{name_op, settle_names};
 
 use crate::model::{FileModel, stamp};
 use crate::rig::{Rig, Shape};
@@ -74,8 +75,8 @@ struct World {
     clean: Cell<bool>,
     /// Being dismounted: what runs beside it may be refused.
     leaving: Cell<bool>,
-    /// The leg to be lost in this run, and how.
-    plan: Option<(usize, Loss)>,
+    /// The leg to be lost, and how.
+    plan: Cell<Option<(usize, Loss)>>,
     /// Whether disks come and go.
     moves: Option<Moves>,
     lost: Cell<bool>,
@@ -89,7 +90,7 @@ impl World {
     fn new(seed: u64, mode: Mode) -> World {
         let mut rng = Rng::stream(seed, 77);
         let redundancy = match rng.below(5) {
-            0 => Redundancy::External,
+            0 if mode != Mode::Return => Redundancy::External,
             1 => Redundancy::High,
             _ => Redundancy::Normal,
         };
@@ -115,6 +116,7 @@ impl World {
             failgroups,
         };
         let loses = redundancy != Redundancy::External && distinct >= 2 && rng.coin();
+        let loses = loses && mode != Mode::Return;
         let kinds = [Loss::Vanish, Loss::Vanish, Loss::FailWrites, Loss::Hang];
         let plan = loses.then(|| (rng.below(disks as u64) as usize, kinds[rng.below(4) as usize]));
         let mut rig = Rig::new(seed, &shape);
@@ -133,7 +135,7 @@ impl World {
             soft: Cell::new(false),
             clean: Cell::new(false),
             leaving: Cell::new(false),
-            plan,
+            plan: Cell::new(plan),
             moves,
             lost: Cell::new(false),
             departed: Cell::new(false),
@@ -173,7 +175,7 @@ impl World {
 
     /// The planned leg is lost now, unless it is already.
     fn lose_leg(&self) {
-        let Some((disk, how)) = self.plan else { return };
+        let Some((disk, how)) = self.plan.get() else { return };
         if self.lost.replace(true) {
             return;
         }
@@ -258,60 +260,11 @@ async fn mount(w: &World) -> Group {
                 assert!(two, "not proven: {why}");
                 w.say(format!("not proven: {why}; the leg comes back"));
                 w.count(|s| s.not_proven += 1);
-                let (disk, _) = w.plan.expect("a leg was lost");
+                let (disk, _) = w.plan.get().expect("a leg was lost");
                 w.rig.disks[disk].heal();
             }
             Err(error) => panic!("mount: {error}"),
         }
-    }
-}
-
-/// Every name, as the group tells it, with the model's names for files.
-fn names_of(w: &World, group: &Group) -> Names {
-    let numbers: BTreeMap<u32, u32> = w.files.borrow().values().map(|f| (f.number, f.id)).collect();
-    let mut out = Names::new();
-    let mut dirs = vec![String::new()];
-    while let Some(dir) = dirs.pop() {
-        for entry in group.list_dir(&dir).expect("it was listed") {
-            let id = entry.file.map(|n| *numbers.get(&n).unwrap_or(&u32::MAX));
-            if entry.file.is_none() {
-                dirs.push(entry.path.clone());
-            }
-            out.insert(entry.path, id);
-        }
-    }
-    out
-}
-
-/// Holds what the group tells after a mount against the model, and takes it over.
-fn settle_names(w: &World, group: &Group) {
-    let found = names_of(w, group);
-    let next = w.names_next.take();
-    let now = w.names.borrow().clone();
-    if found != now {
-        let next = next.as_ref().unwrap_or(&now);
-        assert_eq!(&found, next, "names are as they were, or as they would have been; was {now:?}");
-    }
-    *w.names.borrow_mut() = found;
-    // What has no name is gone.
-    let named: Vec<u32> = w.names.borrow().values().flatten().copied().collect();
-    w.files.borrow_mut().retain(|id, _| named.contains(id));
-    assert_eq!(group.files().len(), w.files.borrow().len(), "no file without a name is left");
-    for file in w.files.borrow_mut().values_mut() {
-        let opened = group.open_number(file.number).expect("it has a name");
-        let sectors = (opened.geometry().size / u64::from(file.sector)) as u32;
-        let (size, had) = (opened.size(), file.sectors());
-        match file.pending.take() {
-            None => {
-                assert_eq!((size, sectors), (file.size, had), "file {} kept its size", file.id);
-            }
-            Some((new, wanted)) => {
-                assert!(size == file.size || size == new, "size {size} is neither");
-                assert!(sectors == had || sectors == wanted, "{sectors} is neither");
-                file.size = size;
-            }
-        }
-        file.resize(sectors, w.tick());
     }
 }
 
@@ -547,7 +500,11 @@ async fn create_file(w: &World, group: &Group) -> Option<Open> {
     };
     let spec = {
         let mut rng = w.rng.borrow_mut();
-        let least = if w.plan.is_some() && !rng.one_in(6) { 2 } else { 1 };
+        let least = match w.plan.get() {
+            _ if returns::are_on(w) => 2,
+            Some(_) if !rng.one_in(6) => 2,
+            _ => 1,
+        };
         let most = if w.shape.redundancy == Redundancy::External { 1 } else { distinct.min(3) };
         let copies = rng.within(least..=(most as u64).max(least)) as u8;
         FileSpec {
@@ -573,98 +530,6 @@ async fn create_file(w: &World, group: &Group) -> Option<Open> {
     w.files.borrow_mut().insert(id, model);
     w.say(format!("file {id} is number {}, {spec:?}", file.number()));
     Some(Open { id, file, busy: Cell::new(false) })
-}
-
-/// A change of names: the model's names afterwards are known before.
-async fn change_names<F: Future<Output = Result<(), Error>>>(
-    w: &World,
-    group: &Group,
-    what: String,
-    next: Names,
-    change: F,
-) {
-    w.say(what.clone());
-    let knew = w.lost.get() && group.info().offline_disks > 0;
-    *w.names_next.borrow_mut() = Some(next);
-    if let Err(error) = change.await {
-        panic!("{what}: {error}");
-    }
-    if knew {
-        w.departed.set(true);
-    }
-    let next = w.names_next.take().expect("set before");
-    *w.names.borrow_mut() = next;
-    w.say(format!("{what}: done"));
-}
-
-/// Picks a path that no directory has.
-fn pick_path(w: &World) -> String {
-    const NAMES: [&str; 8] = ["a", "b", "c", "d1/x", "d1/y", "d2/x", "d1/d3/z", "d2/d4/z"];
-    NAMES[w.below(NAMES.len() as u64) as usize].to_owned()
-}
-
-fn with_parents(names: &mut Names, path: &str) {
-    let mut at = 0;
-    while let Some(slash) = path[at..].find('/') {
-        names.insert(path[..at + slash].to_owned(), None);
-        at += slash + 1;
-    }
-}
-
-async fn name_op(w: &World, group: &Group, open: &RefCell<Vec<std::rc::Rc<Open>>>) {
-    let mut next = w.names.borrow().clone();
-    match w.below(6) {
-        0..=2 => {
-            // Publish, perhaps over another.
-            let path = pick_path(w);
-            let named: Vec<u32> = next.values().flatten().copied().collect();
-            let free = open.borrow().iter().find(|o| !named.contains(&o.id)).cloned();
-            let Some(file) = free else { return };
-            let replace = next.contains_key(&path);
-            with_parents(&mut next, &path);
-            next.insert(path.clone(), Some(file.id));
-            let what = format!("publish file {} as {path}, replace {replace}", file.id);
-            let change = group.publish(&file.file, &path, replace);
-            change_names(w, group, what, next, change).await;
-        }
-        3 => {
-            let files: Vec<String> =
-                next.iter().filter(|(_, f)| f.is_some()).map(|(p, _)| p.clone()).collect();
-            if files.is_empty() {
-                return;
-            }
-            let from = files[w.below(files.len() as u64) as usize].clone();
-            let to = pick_path(w);
-            if from == to {
-                return;
-            }
-            let replace = next.contains_key(&to);
-            let file = next.remove(&from).flatten();
-            with_parents(&mut next, &to);
-            next.insert(to.clone(), file);
-            let what = format!("rename {from} to {to}, replace {replace}");
-            let change = group.rename(&from, &to, replace);
-            change_names(w, group, what, next, change).await;
-        }
-        4 => {
-            let files: Vec<String> =
-                next.iter().filter(|(_, f)| f.is_some()).map(|(p, _)| p.clone()).collect();
-            if files.len() < 3 {
-                return;
-            }
-            let path = files[w.below(files.len() as u64) as usize].clone();
-            next.remove(&path);
-            change_names(w, group, format!("remove {path}"), next, group.remove(&path)).await;
-        }
-        _ => {
-            let path = ["d1", "d2", "d1/d3", "d5/d6"][w.below(4) as usize];
-            if !next.contains_key(path) {
-                with_parents(&mut next, &format!("{path}/"));
-                let change = group.mkdir(path, true);
-                change_names(w, group, format!("mkdir {path}"), next, change).await;
-            }
-        }
-    }
 }
 
 /// Forgets files that have neither a name nor a handle.
@@ -729,6 +594,7 @@ async fn some_work(w: &World, group: &Group, open: &RefCell<Vec<std::rc::Rc<Open
         w.lose_leg();
     }
     moves::alter(w, group).await;
+    returns::alter(w, group).await;
 }
 
 /// One life of the process: from start to dismount, end, or crash.
@@ -766,6 +632,7 @@ async fn life(w: &World, last: bool) {
     drop(held);
     if last {
         moves::settle(w, &group).await;
+        returns::settle(w, &group).await;
     }
     group_is_sound(w, &group).await;
     if last {
@@ -796,4 +663,6 @@ async fn life(w: &World, last: bool) {
 
 mod ends;
 mod moves;
+mod names;
+mod returns;
 mod runs;

@@ -9,7 +9,7 @@ use super::image::{Image, Payload};
 use crate::error::{IoErrorKind, Op};
 
 /// The faults in force.
-#[derive(Default)]
+#[derive(Default, PartialEq)]
 pub(super) struct Faults {
     bad_reads: Vec<Range<u64>>,
     /// Latent errors: a write heals them.
@@ -167,6 +167,11 @@ impl SimDisk {
     pub fn heal(&self) {
         self.lock().faults = Faults::default();
         self.reissue_hung();
+    }
+
+    /// Whether no fault is in force.
+    pub fn is_whole(&self) -> bool {
+        self.lock().faults == Faults::default()
     }
 
     /// Flips one to eight bits, durably, in the given bytes (at least one in each 4096 of them).

@@ -15,12 +15,14 @@ pub enum Mode {
     ComeAndGo,
     /// They are added and dropped, and change their sizes.
     Resize,
+    /// They leave for a while, and come back.
+    Return,
 }
 
 /// What only runs with moving disks have. Draws from a stream of its own, so that the others are
 /// what they were.
 pub struct Moves {
-    mode: Mode,
+    pub mode: Mode,
     rng: RefCell<Rng>,
 }
 
@@ -40,7 +42,7 @@ impl Moves {
         Moves { mode, rng: RefCell::new(rng) }
     }
 
-    fn below(&self, n: u64) -> u64 {
+    pub fn below(&self, n: u64) -> u64 {
         self.rng.borrow_mut().below(n)
     }
 }
@@ -63,7 +65,7 @@ fn may_be(result: Result<(), Error>, w: &World, what: &str) {
 
 /// Perhaps changes who takes part.
 pub async fn alter(w: &World, group: &Group) {
-    let Some(moves) = &w.moves else { return };
+    let Some(moves) = w.moves.as_ref().filter(|_| !returns::are_on(w)) else { return };
     if moves.below(4) > 0 {
         return;
     }
@@ -98,7 +100,7 @@ async fn add(w: &World, moves: &Moves, group: &Group) {
     let here: Vec<String> = group.disks().into_iter().filter_map(|d| d.path).collect();
     let free: Vec<usize> = (0..w.rig.disks.len())
         .filter(|i| !here.contains(&format!("/sim/disk{i}")))
-        .filter(|i| w.plan.is_none_or(|(lost, _)| lost != *i))
+        .filter(|i| w.plan.get().is_none_or(|(lost, _)| lost != *i))
         .collect();
     if free.is_empty() {
         return;
@@ -130,7 +132,7 @@ async fn add(w: &World, moves: &Moves, group: &Group) {
 
 fn any_online(w: &World, moves: &Moves, group: &Group) -> Option<DropDisk> {
     // With a leg that is to be lost, dropping another could leave too few.
-    if w.plan.is_some() {
+    if w.plan.get().is_some() {
         return None;
     }
     let disks = group.disks();
@@ -230,7 +232,7 @@ fn cut_devices(w: &World, moves: &Moves, group: &Group) {
 
 /// Before the end: what was begun is done, or waits for room.
 pub async fn settle(w: &World, group: &Group) {
-    if w.moves.is_none() {
+    if w.moves.is_none() || returns::are_on(w) {
         return;
     }
     may_be(group.rebalance(64).await, w, "the last rebalance");

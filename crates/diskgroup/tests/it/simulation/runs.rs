@@ -12,7 +12,7 @@ impl Drop for Telltale<'_> {
             for line in history.iter().skip(history.len().saturating_sub(120)) {
                 eprintln!("{line}");
             }
-            eprintln!("{:?} plan {:?}", self.0.shape, self.0.plan);
+            eprintln!("{:?} plan {:?}", self.0.shape, self.0.plan.get());
             eprintln!("rerun it with CELLAR_SIM_SEED={}", self.1);
         }
     }
@@ -59,6 +59,11 @@ fn no_crash_loses_anything_while_disks_come_and_go() {
 #[test]
 fn no_crash_loses_anything_while_disks_change_size() {
     run_seeds(Mode::Resize, 300);
+}
+
+#[test]
+fn no_crash_loses_anything_while_disks_leave_and_return() {
+    run_seeds(Mode::Return, 400);
 }
 
 fn run_seeds(mode: Mode, usual: u64) {

@@ -1,0 +1,615 @@
+//! Disks that leave for a while: OFFLINE, ONLINE and REPLACE DISK.
+//!
+//! The return of a disk: 1. it is shown to be the one that left ([`lineage`]). 2. Its dirty log is
+//! emptied, and its label gets the life of this mount. 3. From here on every write and flush goes to
+//! it. When everyone has left the files who may not know that, what was written before and is not
+//! yet recorded as missed is recorded. 4. DiskReturning. 5. What it missed is copied, piece by piece,
+//! flushed, and no longer counts as missed. 6. When nothing is left, a new epoch says that it is in
+//! sync ([`crate::data::catch_up`]).
+//!
+//! Stopped before 4 it is away as before. Stopped after, the next mount notes that it is away, with
+//! what is still missed, and begins again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use cellar_io::{Device, Instant, Io};
+use event_listener::Event as Notify;
+use futures_util::future::join_all;
+
+use crate::data::{catch_up, clean};
+use crate::disk::{Disk, DiskIdentity, lock};
+use crate::error::Error;
+use crate::group::Group;
+use crate::group::disks::{blank, check_not_here, no_such_disk};
+use crate::group::inner::Inner;
+use crate::group::rebalance::check_power;
+use crate::meta::create::{NewDisk, Planned, check_label};
+use crate::meta::labels::{Patience, blank_range, rewrite_label, write_labels};
+use crate::meta::lineage;
+use crate::meta::mount::FoundDisk;
+use crate::on_disk::dirty::RegionKey;
+use crate::on_disk::label::{Label, LabelStatus};
+use crate::on_disk::layout::{AU_START, DIRTY_LOG, DIRTY_LOG_BYTES, PIECE_BYTES, SUPERBLOCKS};
+use crate::state::{AwayBy, DiskState, DiskStatus, Op, Stale};
+
+/// The power of a resync for which none was given: redundancy is worth more than a little latency,
+/// and it still makes way for who waits.
+pub const RESYNC_POWER_DEFAULT: u32 = 8;
+
+/// Disks on their way back.
+#[derive(Default)]
+pub(crate) struct Returning {
+    /// A disk left, or the group ends.
+    wanted: Notify,
+    /// A disk came back, or does not.
+    ended: Notify,
+    /// The group is being dismounted: nothing is begun, and what is under way stops.
+    closing: AtomicBool,
+    /// Returns under way.
+    working: AtomicUsize,
+    /// How far each is, by the number of the disk; one that has failed stays until the next try.
+    progress: Mutex<BTreeMap<u16, Progress>>,
+}
+
+struct Progress {
+    began: Instant,
+    power: u32,
+    total: u64,
+    done: u64,
+    bytes_copied: u64,
+    error: Option<Error>,
+}
+
+/// A disk on its way back, for v$asm_operation and status.
+#[derive(Clone, Debug)]
+pub struct DiskReturn {
+    /// Its number.
+    pub disk: u16,
+    /// Its name.
+    pub name: String,
+    /// The power.
+    pub power: u32,
+    /// Bytes that it missed when this began, and what of that it has again.
+    pub bytes_total: u64,
+    /// What of that it has again.
+    pub bytes_done: u64,
+    /// Bytes that were copied.
+    pub bytes_copied: u64,
+    /// How long the rest will take.
+    pub left: Option<Duration>,
+    /// How long it has been under way.
+    pub since: Duration,
+    /// Why it does not go on, if it does not.
+    pub error: Option<String>,
+}
+
+impl Returning {
+    pub fn wake(&self) {
+        self.wanted.notify(usize::MAX);
+        self.ended.notify(usize::MAX);
+    }
+
+    /// Whether a resync may go on.
+    pub fn may_work(&self) -> bool {
+        !self.closing.load(Ordering::SeqCst)
+    }
+
+    /// Ends what is under way; false if somebody had done so before.
+    pub async fn close(&self) -> bool {
+        let first = !self.closing.swap(true, Ordering::SeqCst);
+        self.wake();
+        loop {
+            let listener = self.ended.listen();
+            if self.working.load(Ordering::SeqCst) == 0 {
+                return first;
+            }
+            listener.await;
+        }
+    }
+
+    pub fn open(&self) {
+        self.closing.store(false, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// A return may begin; it has ended when what this gives back is dropped.
+    fn begin(&self) -> Option<Working<'_>> {
+        self.working.fetch_add(1, Ordering::SeqCst);
+        let working = Working(self);
+        // Said before it is asked: who closes first tells, and then looks whether anybody works.
+        self.may_work().then_some(working)
+    }
+
+    /// So many pieces more are in sync again, of which so many bytes had to be copied.
+    pub fn tell(&self, disk: u16, pieces: u64, copied: u64) {
+        if let Some(progress) = lock(&self.progress).get_mut(&disk) {
+            progress.done += pieces;
+            progress.bytes_copied += copied;
+        }
+    }
+
+    pub fn power_of(&self, disk: u16) -> u32 {
+        lock(&self.progress).get(&disk).map_or(RESYNC_POWER_DEFAULT, |p| p.power)
+    }
+}
+
+struct Working<'a>(&'a Returning);
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.working.fetch_sub(1, Ordering::SeqCst);
+        self.0.ended.notify(usize::MAX);
+    }
+}
+
+/// How a disk is to come back.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OnlineHow {
+    /// All of it is copied anew, whatever it says of itself.
+    pub force: bool,
+    /// POWER; `None` takes the default.
+    pub power: Option<u32>,
+}
+
+impl Group {
+    /// OFFLINE DISK: disks leave for a while. What they miss from now on is copied when they return.
+    /// `drop_after` is the time after which they are dropped instead, in seconds.
+    ///
+    /// # Errors
+    /// No such disk, or something would be lost, before anything is changed.
+    pub async fn offline_disks(
+        &self,
+        names: &[String],
+        drop_after: Option<u32>,
+    ) -> Result<(), Error> {
+        let (group, names) = (self.clone(), names.to_vec());
+        let offline = async move { group.offline_to_the_end(&names, drop_after).await };
+        self.inner.run("offline disks", offline).await
+    }
+
+    async fn offline_to_the_end(
+        &self,
+        names: &[String],
+        drop_after: Option<u32>,
+    ) -> Result<(), Error> {
+        let inner = &self.inner;
+        let _labels = inner.rebalance.labels.lock().await;
+        inner.check_writable()?;
+        let mut disks = Vec::new();
+        {
+            let core = lock(&inner.core);
+            for name in names {
+                let name = name.to_uppercase();
+                let (no, disk) = core.state.disk_named(&name).ok_or_else(|| no_such_disk(&name))?;
+                let unusable = |why: &str, number| Error::DiskUnusable {
+                    disk: name.clone(),
+                    why: why.to_owned(),
+                    number,
+                };
+                match disk.status {
+                    DiskStatus::Online | DiskStatus::Returning => disks.push(no),
+                    DiskStatus::Offline => return Err(unusable("it is offline already", 15281)),
+                    DiskStatus::Dropping | DiskStatus::Forcing => {
+                        return Err(unusable("it is being dropped", 15071));
+                    }
+                }
+            }
+            if let Some(file) = only_on(&core.state, &disks) {
+                let why = format!("{file} has its only copy there");
+                return Err(Error::CannotOffline { group: inner.name.clone(), why });
+            }
+        }
+        // What is clean when they leave need not be copied when they return.
+        clean::round(inner, Duration::ZERO).await?;
+        inner.take_out(disks.clone()).await?;
+        if let Some(seconds) = drop_after {
+            let ops = disks.iter().map(|disk| Op::DropAfter { disk: *disk, seconds });
+            inner.change_inside(&ops.collect::<Vec<_>>()).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of the device of a disk that is away, so that it can be opened again.
+    pub fn close_disk(&self, name: &str) {
+        let inner = &self.inner;
+        let core = lock(&inner.core);
+        let away = core.state.disk_named(&name.to_uppercase());
+        if let Some((no, _)) = away.filter(|(_, d)| d.status == DiskStatus::Offline)
+            && inner.disk(no).is_some_and(|disk| !disk.takes_part())
+        {
+            inner.disks.remove(no);
+        }
+    }
+
+    /// ONLINE DISK: a disk that is away comes back by this device. Done when it gets every write; the
+    /// copying of what it missed goes on in the background ([`Group::wait_returned`]).
+    ///
+    /// # Errors
+    /// No such disk, or it is not away; the device is not it, or is not as it was when it left, or
+    /// fails.
+    pub async fn online_disk(
+        &self,
+        name: &str,
+        found: FoundDisk,
+        how: OnlineHow,
+    ) -> Result<(), Error> {
+        check_power(how.power.unwrap_or(RESYNC_POWER_DEFAULT))?;
+        let (group, name) = (self.clone(), name.to_uppercase());
+        let online = async move { group.online_to_the_end(&name, &found, how).await };
+        self.inner.run("online disk", online).await
+    }
+
+    async fn online_to_the_end(
+        &self,
+        name: &str,
+        found: &FoundDisk,
+        how: OnlineHow,
+    ) -> Result<(), Error> {
+        let inner = &self.inner;
+        let Some(working) = inner.returning.begin() else { return Err(inner.being_dismounted()) };
+        let labels = inner.rebalance.labels.lock().await;
+        inner.check_writable()?;
+        let (no, state) = self.away(name)?;
+        let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
+        let device = &found.device;
+        let (group, sector) = (inner.uuid, inner.sector_size);
+        let known = lineage::look(device, &found.path, group, sector, &state, patience).await?;
+        let anew = match known.diverged {
+            Some(why) if !how.force => {
+                return Err(Error::Diverged { disk: name.to_owned(), why });
+            }
+            diverged => diverged.is_some() || how.force,
+        };
+        // Marks of before must not come up again, nor, of a disk that went on apart, its history.
+        let from = if anew { SUPERBLOCKS[0] } else { DIRTY_LOG[0] };
+        let to = if anew { AU_START } else { DIRTY_LOG[1] + DIRTY_LOG_BYTES };
+        let wait = patience.wait(device, cellar_io::Op::Flush, async {
+            blank_range(device, from..to, patience).await?;
+            device.flush(Io::FOREGROUND).await
+        });
+        wait.await.map_err(Error::Io)?;
+        let disk = open(inner, no, &state, found);
+        let lives = [inner.life, if anew { 0 } else { state.away.life }];
+        rewrite_label(&disk, &state, Some(lives), patience).await.map_err(Error::Io)?;
+        let first = if anew { vec![Op::StaleAll { disk: no, life: inner.life }] } else { vec![] };
+        let superblock = if anew { None } else { known.superblock };
+        let begun = self.begin_return(&disk, superblock, first, how.power).await;
+        drop(labels);
+        drop(working);
+        begun
+    }
+
+    /// REPLACE DISK: another device takes the place of a disk that is away, under its name and number,
+    /// and all that the disk held is copied to it.
+    ///
+    /// # Errors
+    /// No such disk, or it is not away; the device will not do or fails.
+    pub async fn replace_disk(
+        &self,
+        name: &str,
+        new: NewDisk,
+        power: Option<u32>,
+    ) -> Result<(), Error> {
+        check_power(power.unwrap_or(RESYNC_POWER_DEFAULT))?;
+        let (group, name) = (self.clone(), name.to_uppercase());
+        let replace = async move { group.replace_to_the_end(&name, new, power).await };
+        self.inner.run("replace disk", replace).await
+    }
+
+    async fn replace_to_the_end(
+        &self,
+        name: &str,
+        new: NewDisk,
+        power: Option<u32>,
+    ) -> Result<(), Error> {
+        let inner = &self.inner;
+        let Some(working) = inner.returning.begin() else { return Err(inner.being_dismounted()) };
+        let labels = inner.rebalance.labels.lock().await;
+        inner.check_writable()?;
+        inner.rebalance.end_probes().await;
+        let (no, state) = self.away(name)?;
+        let uuid = crate::meta::create::new_uuid(&inner.env);
+        let planned = self.plan_replacement(no, &state, new, uuid)?;
+        let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
+        check_label(&planned, patience).await?;
+        check_not_here(inner, &planned, patience).await?;
+        let header = lock(&inner.core).state.header.clone();
+        let label = planned.label(&header, LabelStatus::Member, inner.holds_catalog);
+        let label = Label { lives: [inner.life, 0], ..label };
+        let device = &planned.disk.device;
+        let written = async {
+            blank(device, patience).await?;
+            write_labels(device, &label, patience).await
+        };
+        written.await.map_err(Error::Io)?;
+        let found = FoundDisk { device: Arc::clone(device), path: planned.disk.path.clone() };
+        let state = DiskState { uuid, ..state };
+        let disk = open(inner, no, &state, &found);
+        let first = vec![Op::DiskReplace { disk: no, uuid, life: inner.life }];
+        let begun = self.begin_return(&disk, None, first, power).await;
+        drop(labels);
+        drop(working);
+        begun
+    }
+
+    fn plan_replacement(
+        &self,
+        no: u16,
+        state: &DiskState,
+        disk: NewDisk,
+        uuid: crate::on_disk::Uuid,
+    ) -> Result<Planned, Error> {
+        let unusable =
+            |why: String, number| Err(Error::DiskUnusable { disk: disk.path.clone(), why, number });
+        let geometry = disk.device.geometry();
+        if geometry.size < state.bytes {
+            let mb = |bytes: u64| bytes >> 20;
+            return unusable(
+                format!("it has {} MB, and {} {}", mb(geometry.size), state.name, mb(state.bytes)),
+                15036,
+            );
+        }
+        if geometry.logical_sector > self.inner.sector_size {
+            let (has, group) = (geometry.logical_sector, self.inner.sector_size);
+            return unusable(
+                format!("its logical sector is {has} bytes, larger than the group's {group}"),
+                15038,
+            );
+        }
+        Ok(Planned {
+            no,
+            name: state.name.clone(),
+            failgroup: state.failgroup.clone(),
+            bytes: state.bytes,
+            uuid,
+            disk,
+        })
+    }
+
+    /// The disk of that name, if it is away and may come back.
+    fn away(&self, name: &str) -> Result<(u16, DiskState), Error> {
+        let core = lock(&self.inner.core);
+        let (no, disk) = core.state.disk_named(name).ok_or_else(|| no_such_disk(name))?;
+        let unusable = |why: &str, number| Error::DiskUnusable {
+            disk: name.to_owned(),
+            why: why.to_owned(),
+            number,
+        };
+        match disk.status {
+            DiskStatus::Offline => Ok((no, disk.clone())),
+            DiskStatus::Online => Err(unusable("it is online", 15281)),
+            DiskStatus::Returning => Err(unusable("it is on its way back already", 15281)),
+            DiskStatus::Dropping | DiskStatus::Forcing => {
+                Err(unusable("it is being dropped", 15071))
+            }
+        }
+    }
+
+    /// From here on every write goes to the disk; what it lacks is known, and copied by a task.
+    async fn begin_return(
+        &self,
+        disk: &Arc<Disk>,
+        superblock: Option<(u64, u8)>,
+        first: Vec<Op>,
+        power: Option<u32>,
+    ) -> Result<(), Error> {
+        let inner = &self.inner;
+        let no = disk.no;
+        if !first.is_empty() {
+            inner.change(|core| still_away(core, no).map(|()| ((), first))).await?;
+        }
+        inner.data.checksums.forget_disk(no);
+        disk.come_back(superblock);
+        inner.disks.insert(disk);
+        let begun = async {
+            // Who is inside a file may have looked before the disk was back.
+            join_all(inner.data.open_files().iter().map(|file| file.turn_over())).await;
+            clean::missed(inner, &self.not_recorded(no), &|away| away == no).await?;
+            let op = Op::DiskReturning { disk: no, life: inner.life };
+            let (all, own) = (Arc::clone(inner), Arc::clone(disk));
+            let make = move |core: &mut crate::group::inner::Core| {
+                still_away(core, own.no)?;
+                match own.is_alive() && is_current(&all, &own) {
+                    true => Ok(vec![op]),
+                    false => Err(failure_of(&own)),
+                }
+            };
+            inner.change_disks(make).await
+        };
+        if let Err(error) = begun.await {
+            // Nothing says that it is back: it lacks what was not recorded.
+            if inner.check_running().is_ok() {
+                disk.left();
+                inner.log.moved.notify(usize::MAX);
+            }
+            return Err(error);
+        }
+        let total = lock(&inner.core).state.stale_pieces(no);
+        let power = power.unwrap_or(RESYNC_POWER_DEFAULT);
+        let began = inner.env.now();
+        let progress = Progress { began, power, total, done: 0, bytes_copied: 0, error: None };
+        lock(&inner.returning.progress).insert(no, progress);
+        self.spawn_catch_up(disk);
+        Ok(())
+    }
+
+    /// Pieces that were written and may not be on a disk that was away, beyond those that are
+    /// recorded as such.
+    fn not_recorded(&self, disk: u16) -> Vec<(RegionKey, u64)> {
+        let inner = &self.inner;
+        let mut pieces = inner.data.regions.all_touched();
+        for file in inner.data.open_files() {
+            let fresh = file.fresh();
+            if file.attributes.copies > 1 {
+                pieces.extend(fresh.into_iter().map(|(region, bits)| (file.key(region), bits)));
+                continue;
+            }
+            // What had its only copy there, and was not flushed, was never written.
+            let core = lock(&inner.core);
+            let Some(state) = core.state.files.get(&file.number) else { continue };
+            for region in fresh.into_keys() {
+                file.remove_fresh(region, state.pieces_on(disk, region, inner.au_size));
+            }
+        }
+        pieces
+    }
+
+    fn spawn_catch_up(&self, disk: &Arc<Disk>) {
+        let (inner, disk) = (Arc::clone(&self.inner), Arc::clone(disk));
+        let task = async move {
+            let Some(working) = inner.returning.begin() else { return };
+            let result = catch_up::run(&inner, &disk).await;
+            let mut progress = lock(&inner.returning.progress);
+            match result {
+                Ok(true) => {
+                    progress.remove(&disk.no);
+                }
+                Ok(false) => {}
+                Err(error) => {
+                    if let Some(progress) = progress.get_mut(&disk.no) {
+                        progress.error = Some(error);
+                    }
+                }
+            }
+            drop(progress);
+            drop(working);
+        };
+        self.inner.env.spawn("disk resync", Box::pin(task));
+    }
+
+    /// After a mount: disks that are away, and whose devices are here as they were when they left,
+    /// come back by themselves, but for those that somebody took offline.
+    pub(super) async fn return_all(self) {
+        let inner = &self.inner;
+        let away: Vec<(String, FoundDisk)> = {
+            let core = lock(&inner.core);
+            let comes = |d: &&DiskState| {
+                d.status == DiskStatus::Offline
+                    && d.away.by == AwayBy::Itself
+                    && d.stale == Stale::Mapped
+            };
+            let disks = core.state.disks.iter().filter(|(_, d)| comes(d));
+            disks
+                .filter_map(|(no, d)| {
+                    let here = inner.disk(*no).filter(|disk| disk.is_alive())?;
+                    let device: Arc<dyn Device> = Arc::clone(here.device());
+                    Some((d.name.clone(), FoundDisk { device, path: here.path.clone() }))
+                })
+                .collect()
+        };
+        for (name, found) in away {
+            // Why one does not come back is told to who asks for it.
+            let _ = self.online_disk(&name, found, OnlineHow::default()).await;
+        }
+    }
+
+    /// Disks on their way back.
+    pub fn returns(&self) -> Vec<DiskReturn> {
+        let inner = &self.inner;
+        let now = inner.env.now();
+        let core = lock(&inner.core);
+        let progress = lock(&inner.returning.progress);
+        let back = core.state.disks.iter().filter(|(_, d)| d.status == DiskStatus::Returning);
+        back.map(|(no, d)| {
+            let left = core.state.stale_pieces(*no);
+            let p = progress.get(no);
+            let done = p.map_or(0, |p| p.done);
+            let since = p.map_or(Duration::ZERO, |p| now.since(p.began));
+            let rate = p.map_or(0.0, |p| p.done as f64 / since.as_secs_f64().max(1e-9));
+            DiskReturn {
+                disk: *no,
+                name: d.name.clone(),
+                power: p.map_or(RESYNC_POWER_DEFAULT, |p| p.power),
+                bytes_total: p.map_or(left, |p| p.total.max(p.done + left)) * PIECE_BYTES,
+                bytes_done: done * PIECE_BYTES,
+                bytes_copied: p.map_or(0, |p| p.bytes_copied),
+                left: (rate > 0.0).then(|| Duration::from_secs_f64(left as f64 / rate)),
+                since,
+                error: p.and_then(|p| p.error.as_ref()).map(ToString::to_string),
+            }
+        })
+        .collect()
+    }
+
+    /// Waits until no disk is on its way back.
+    ///
+    /// # Errors
+    /// The group has stopped, or one of them cannot go on: why.
+    pub async fn wait_returned(&self) -> Result<(), Error> {
+        let inner = &self.inner;
+        loop {
+            let listener = inner.returning.ended.listen();
+            inner.check_running()?;
+            let returning: Vec<u16> = {
+                let core = lock(&inner.core);
+                let disks = core.state.disks.iter();
+                disks.filter(|(_, d)| d.status == DiskStatus::Returning).map(|(n, _)| *n).collect()
+            };
+            if returning.is_empty() {
+                return Ok(());
+            }
+            let stuck = {
+                let progress = lock(&inner.returning.progress);
+                returning.iter().find_map(|no| progress.get(no)?.error.clone())
+            };
+            if let Some(error) = stuck {
+                return Err(error);
+            }
+            listener.await;
+        }
+    }
+}
+
+/// The first file that has an extent on those disks alone, temporary ones aside.
+fn only_on(state: &crate::state::GroupState, disks: &[u16]) -> Option<String> {
+    let kept = state.files.values().filter(|f| !f.temporary);
+    let alone = |f: &&crate::state::FileState| {
+        let mut sets = f.legs.chunks(f.attributes.copies.into());
+        sets.any(|legs| !legs.iter().any(|l| state.is_online(l.disk) && !disks.contains(&l.disk)))
+            && f.legs.iter().any(|l| disks.contains(&l.disk))
+    };
+    let file = kept.into_iter().find(alone)?;
+    let name = super::report::paths_of(state, file.number).into_iter().next();
+    Some(name.unwrap_or_else(|| format!("file {}", file.number)))
+}
+
+fn still_away(core: &crate::group::inner::Core, disk: u16) -> Result<(), Error> {
+    match core.state.disks.get(&disk) {
+        Some(d) if d.status == DiskStatus::Offline => Ok(()),
+        Some(d) => Err(Error::DiskUnusable {
+            disk: d.name.clone(),
+            why: "it is not away any more".to_owned(),
+            number: 15281,
+        }),
+        None => Err(no_such_disk(&format!("disk {disk}"))),
+    }
+}
+
+/// Whether the group uses this very disk under its number.
+pub(crate) fn is_current(inner: &Inner, disk: &Arc<Disk>) -> bool {
+    inner.disk(disk.no).is_some_and(|now| Arc::ptr_eq(&now, disk))
+}
+
+fn failure_of(disk: &Disk) -> Error {
+    match disk.failure() {
+        Some(why) => Error::Io(why.clone()),
+        None => no_such_disk(&disk.name),
+    }
+}
+
+fn open(inner: &Inner, no: u16, state: &DiskState, found: &FoundDisk) -> Arc<Disk> {
+    let identity = DiskIdentity {
+        no,
+        uuid: state.uuid,
+        name: state.name.clone(),
+        failgroup: state.failgroup.clone(),
+        path: found.path.clone(),
+    };
+    let disk = Disk::new(identity, Arc::clone(&found.device), Arc::clone(&inner.env));
+    disk.left();
+    Arc::new(disk)
+}

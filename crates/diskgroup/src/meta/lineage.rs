@@ -1,0 +1,129 @@
+//! Whether a disk that was away is what it was when it left: no older image of itself, and not used
+//! apart from the others meanwhile.
+//!
+//! As it left, the others noted the life of the last mount that it took part in, and the epoch that
+//! they went on with ([`Away`]). So
+//! - its label has that life, or else it is older, or another mount used it since ([`super::marks`]);
+//! - no record that it knows has that epoch or a later one, which others than ours wrote;
+//! - if a mount used it since that was cut off before its first record, that mount has no record.
+//!
+//! An image made during the very mount in which the disk left, before that, is not told.
+
+use std::sync::Arc;
+
+use cellar_io::Device;
+
+use crate::error::Error;
+use crate::meta::chain::Chain;
+use crate::meta::labels::{Patience, read_labels_within};
+use crate::meta::marks::OUT_OF_DATE;
+use crate::on_disk::Uuid;
+use crate::on_disk::label::{Label, LabelStatus};
+use crate::state::{Away, DiskState, Stale};
+
+/// What a disk that came back says of itself.
+pub(crate) struct Lineage {
+    /// Its newest superblock: generation, and the checkpoint area it names.
+    pub superblock: Option<(u64, u8)>,
+    /// Why it cannot go on from where it left, if so.
+    pub diverged: Option<String>,
+}
+
+/// Looks at a device that is to be the disk `state` again.
+///
+/// # Errors
+/// It is another disk, or too small, or cannot be read in time.
+pub(crate) async fn look(
+    device: &Arc<dyn Device>,
+    path: &str,
+    group: Uuid,
+    sector_size: u32,
+    state: &DiskState,
+    patience: Patience<'_>,
+) -> Result<Lineage, Error> {
+    let unusable = |why: String, number| Error::DiskUnusable { disk: path.to_owned(), why, number };
+    let geometry = device.geometry();
+    if geometry.size < state.bytes {
+        let why = format!("it has {} bytes, and the group uses {}", geometry.size, state.bytes);
+        return Err(unusable(why, 15057));
+    }
+    if geometry.logical_sector > sector_size {
+        let why = format!(
+            "its logical sector is {} bytes, larger than the group's {sector_size}",
+            geometry.logical_sector
+        );
+        return Err(unusable(why, 15038));
+    }
+    let labels = read_labels_within(device, patience).await.map_err(Error::Io)?;
+    let is_it = |label: &&Label| {
+        label.group == group && label.disk == state.uuid && label.status == LabelStatus::Member
+    };
+    let Some(label) = labels.newest().filter(is_it) else {
+        return Err(unusable(format!("it is not {}", state.name), 15075));
+    };
+    let read = Chain::read(device, group, state.uuid);
+    let chain = patience.wait(device, cellar_io::Op::Read, read).await.map_err(Error::Io)?;
+    let newest = chain.histories(group).into_iter().next();
+    let end = newest.as_ref().map(|h| (h.end.epoch, h.end.previous_life));
+    let refused = newest.is_some_and(|h| h.refused.is_some());
+    let diverged = match state.stale {
+        Stale::Mapped if refused => Some("it has a log record of a later version".to_owned()),
+        Stale::Mapped => diverged(&state.away, label, end),
+        _ => Some("what it missed is not known".to_owned()),
+    };
+    Ok(Lineage { superblock: chain.newest(), diverged })
+}
+
+/// What tells that a disk with that label, whose newest record has that epoch and life, is not what
+/// it was when it left.
+fn diverged(away: &Away, label: &Label, newest: Option<(u64, u64)>) -> Option<String> {
+    if !label.lives.contains(&away.life) {
+        return Some(OUT_OF_DATE.to_owned());
+    }
+    let apart = "it was used apart from the others since it left".to_owned();
+    let (epoch, life) = newest?;
+    let by_another = label.lives[0] != away.life && life == label.lives[0];
+    (epoch >= away.epoch || by_another).then_some(apart)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::on_disk::label::Redundancy;
+    use crate::state::AwayBy;
+
+    fn label(lives: [u64; 2]) -> Label {
+        Label {
+            features: 0,
+            generation: 1,
+            group: Uuid(1),
+            disk: Uuid(2),
+            disk_no: 0,
+            status: LabelStatus::Member,
+            redundancy: Redundancy::Normal,
+            au_size: 1 << 20,
+            sector_size: 512,
+            disk_bytes: 1 << 30,
+            created_ns: 0,
+            group_name: "DATA".to_owned(),
+            disk_name: "D".to_owned(),
+            failgroup: "D".to_owned(),
+            holds_catalog: false,
+            lives,
+        }
+    }
+
+    #[test]
+    fn only_what_left_comes_back() {
+        let away = Away { life: 7, epoch: 9, by: AwayBy::Itself, drop_after_s: 0 };
+        let same = |lives, newest| diverged(&away, &label(lives), newest).is_none();
+        assert!(same([7, 6], None), "a disk without metadata");
+        assert!(same([7, 6], Some((8, 7))), "a member");
+        assert!(same([7, 6], Some((3, 2))), "a member of long ago");
+        assert!(same([8, 7], Some((8, 7))), "a mount that was cut off before its first record");
+        assert!(!same([6, 5], None), "an older image");
+        assert!(!same([9, 8], None), "two mounts apart");
+        assert!(!same([7, 6], Some((9, 7))), "went on alone");
+        assert!(!same([8, 7], Some((4, 8))), "FORCE from an old history");
+    }
+}
