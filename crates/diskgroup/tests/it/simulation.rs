@@ -36,6 +36,8 @@ pub struct Stats {
     pub ops: u64,
     pub lost_legs: u64,
     pub not_proven: u64,
+    pub returned: u64,
+    pub replaced: u64,
 }
 
 impl Stats {
@@ -46,6 +48,8 @@ impl Stats {
         self.ops += other.ops;
         self.lost_legs += other.lost_legs;
         self.not_proven += other.not_proven;
+        self.returned += other.returned;
+        self.replaced += other.replaced;
     }
 }
 
@@ -179,6 +183,7 @@ impl World {
         if self.lost.replace(true) {
             return;
         }
+        self.departed.set(false);
         self.count(|s| s.lost_legs += 1);
         self.say(format!("LOSS of disk {disk}: {how:?}"));
         let disk = &self.rig.disks[disk];
@@ -515,7 +520,7 @@ async fn create_file(w: &World, group: &Group) -> Option<Open> {
             ..FileSpec::new(FileType::Datafile)
         }
     };
-    let knew = w.lost.get() && group.info().offline_disks > 0;
+    let knew = returns::know_of_the_loss(w, group);
     let file = match group.create_file(&spec).await {
         Ok(file) => file,
         Err(error) => panic!("create file: {error}"),

@@ -60,7 +60,7 @@ pub async fn change_names<F: Future<Output = Result<(), Error>>>(
     change: F,
 ) {
     w.say(what.clone());
-    let knew = w.lost.get() && group.info().offline_disks > 0;
+    let knew = returns::know_of_the_loss(w, group);
     *w.names_next.borrow_mut() = Some(next);
     if let Err(error) = change.await {
         panic!("{what}: {error}");

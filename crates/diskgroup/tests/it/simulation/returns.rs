@@ -10,6 +10,12 @@ pub fn are_on(w: &World) -> bool {
     w.moves.as_ref().is_some_and(|moves| moves.mode == Mode::Return)
 }
 
+/// Whether the group says that the lost leg is out; it cannot be back then.
+pub fn know_of_the_loss(w: &World, group: &Group) -> bool {
+    let out = |d: &DiskInfo| !d.status.is_in_sync() && d.status != DiskStatus::Returning;
+    w.lost.get() && group.disks().iter().any(out)
+}
+
 /// Perhaps lets a disk leave, or the one that left come back. One at a time is away, so that nothing
 /// may ever be lost.
 pub async fn alter(w: &World, group: &Group) {
@@ -67,15 +73,14 @@ async fn leave(w: &World, moves: &Moves, group: &Group) {
 
 async fn offline(w: &World, group: &Group, disk: &DiskInfo) {
     w.say(format!("offline {}", disk.name));
+    let was = w.lost.replace(true);
     match group.offline_disks(std::slice::from_ref(&disk.name), None).await {
         Ok(()) => {
-            // Away, and it would be whole: who mounts without it is not to be believed less.
-            w.lost.set(true);
             w.departed.set(true);
             w.say(format!("offline {}: done", disk.name));
         }
         // It left or came meanwhile.
-        Err(Error::DiskUnusable { number: 15281, .. }) => {}
+        Err(Error::DiskUnusable { number: 15281, .. }) => w.lost.set(was),
         Err(error) => panic!("offline {}: {error}", disk.name),
     }
 }
@@ -131,6 +136,7 @@ async fn replace(w: &World, moves: &Moves, group: &Group, gone: &DiskInfo) -> bo
     match replaced {
         Ok(()) => {
             w.say(format!("replace {}: on its way", gone.name));
+            w.count(|s| s.replaced += 1);
             w.plan.set(Some((i, Loss::Vanish)));
         }
         Err(Error::DiskUnusable { number: 15281, .. }) => {}
@@ -141,7 +147,10 @@ async fn replace(w: &World, moves: &Moves, group: &Group, gone: &DiskInfo) -> bo
 
 async fn wait(w: &World, group: &Group) {
     match group.wait_returned().await {
-        Ok(()) => w.say("all that return are back".into()),
+        Ok(()) => {
+            w.count(|s| s.returned += 1);
+            w.say("all that return are back".into());
+        }
         Err(error) => panic!("wait for the return: {error}"),
     }
     if group.disks().iter().all(|d| d.status == DiskStatus::Online)
