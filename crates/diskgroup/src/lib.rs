@@ -20,10 +20,11 @@ pub mod store;
 pub use data::verify::{BadPlace, Copies, Findings};
 pub use error::Error;
 pub use group::{
-    AlterDisks, Copied, DiskInfo, DiskReturn, DropDisk, File, FileInfo, FileSpec, Group, GroupInfo,
-    Listed, Loss, MountOptions, OnlineHow, Operation, POWER_DEFAULT, POWER_FULL, POWER_MAX, Pass,
-    PassProgress, ProbeSpec, ProbeTarget, Protection, PublishIf, RESYNC_POWER_DEFAULT, Rates,
-    ResizeDisk, Resync, Template, TemplateChange, TemplateWords, Work, aus_of, is_proven,
+    AlterDisks, AwayDisk, Copied, DiskInfo, DiskReturn, DropDisk, File, FileInfo, FileSpec, Group,
+    GroupInfo, Listed, Loss, MountOptions, OnlineHow, Operation, POWER_DEFAULT, POWER_FULL,
+    POWER_MAX, Pass, PassProgress, ProbeSpec, ProbeTarget, Protection, PublishIf,
+    RESYNC_POWER_DEFAULT, Rates, ResizeDisk, Resync, Template, TemplateChange, TemplateWords, Work,
+    aus_of, is_proven,
 };
 pub use inspect::{Inspection, inspect};
 pub use meta::create::{CreateGroup, NewDisk, create};

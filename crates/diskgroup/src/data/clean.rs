@@ -12,6 +12,7 @@ use std::time::Duration;
 use cellar_io::{EnvExt, Io};
 
 use crate::data::checksum::{Checksums, Entries};
+use crate::data::dirty_log::DirtyLog;
 use crate::disk::lock;
 use crate::error::Error;
 use crate::group::inner::{Core, Inner, StopOnPanic};
@@ -38,6 +39,9 @@ pub(crate) async fn run(inner: Arc<Inner>) {
         match round(&inner, idle).await {
             // What was missed has no room in the log now: they stay dirty until it has.
             Ok(0) | Err(Error::NoSpace { .. }) => {
+                if forget_marks(&inner).await.is_err() {
+                    return;
+                }
                 let pause = inner.env.sleep(LOOK_EVERY);
                 futures_util::future::select(listener, pause).await;
             }
@@ -46,6 +50,17 @@ pub(crate) async fn run(inner: Arc<Inner>) {
             Err(_) => return,
         }
     }
+}
+
+/// Marks that were taken away leave the disks with the next write of their block. When nothing is
+/// dirty any more there may be none for long, and a crash would resync what is clean.
+async fn forget_marks(inner: &Arc<Inner>) -> Result<(), Error> {
+    let log = &inner.data.dirty_log;
+    if inner.data.regions.count() > 0 || !log.is_behind() {
+        return Ok(());
+    }
+    let ticket = log.ticket();
+    DirtyLog::sync(inner, ticket).await
 }
 
 /// Cleans what is due; returns how many regions were chosen.

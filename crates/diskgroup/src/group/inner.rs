@@ -17,6 +17,7 @@ use crate::data::Data;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::group::rebalance::Rebalance;
+use crate::group::repair::Repair;
 use crate::group::returning::Returning;
 use crate::group::room::Room;
 use crate::on_disk::Uuid;
@@ -118,6 +119,8 @@ pub(crate) struct Inner {
     pub rebalance: Rebalance,
     /// Disks on their way back.
     pub returning: Returning,
+    /// Disks that are away, and for how long.
+    pub repair: Repair,
     /// Too many regions are dirty.
     pub cleaner_wanted: Notify,
     /// An I/O unanswered for this long fails its disk.
@@ -175,6 +178,7 @@ impl Inner {
             data: parts.data,
             rebalance: Rebalance::default(),
             returning: Returning::default(),
+            repair: Repair::default(),
             cleaner_wanted: Notify::new(),
             disk_timeout: parts.disk_timeout,
             dismounting: AtomicBool::new(false),

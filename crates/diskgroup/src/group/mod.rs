@@ -10,6 +10,7 @@ pub(crate) mod pace;
 mod probe;
 mod progress;
 mod rebalance;
+pub(crate) mod repair;
 mod report;
 mod resize;
 pub(crate) mod returning;
@@ -53,6 +54,7 @@ pub use probe::{ProbeSpec, ProbeTarget, Rates};
 pub use progress::{Operation, Pass, PassProgress};
 pub use rebalance::{POWER_DEFAULT, POWER_MAX};
 
+pub use repair::AwayDisk;
 pub use report::{Copied, DiskInfo, FileInfo, GroupInfo, Loss, Resync, aus_of};
 pub use resize::ResizeDisk;
 pub use returning::{DiskReturn, OnlineHow, RESYNC_POWER_DEFAULT};
@@ -208,6 +210,7 @@ impl Group {
         inner.env.spawn("rebuild checksums", rebuild);
         inner.env.spawn("rebalance", Box::pin(rebalance::run(Arc::clone(inner))));
         inner.env.spawn("disks that return", Box::pin(self.clone().return_all()));
+        inner.env.spawn("repair time", Box::pin(repair::run(self.clone())));
         Ok(())
     }
 
@@ -501,15 +504,7 @@ pub(crate) fn check_attribute(name: &str, value: &str) -> Result<(), Error> {
             "true" | "false" => Ok(()),
             _ => bad("true or false"),
         },
-        "disk_repair_time" => {
-            let (digits, unit) = value.split_at(value.len() - usize::from(!value.is_empty()));
-            let ok = digits.parse::<f64>().is_ok_and(|v| v >= 0.0 && v.is_finite());
-            if ok && matches!(unit, "m" | "h" | "M" | "H") {
-                Ok(())
-            } else {
-                bad("a number and m or h, as 3.6h")
-            }
-        }
+        "disk_repair_time" => repair::check_time(value),
         _ => Err(Error::BadValue {
             what: "attribute",
             value: name.to_owned(),

@@ -93,6 +93,11 @@ impl Returning {
         self.ended.notify(usize::MAX);
     }
 
+    /// Told when a disk leaves, and when the group ends.
+    pub fn changed(&self) -> event_listener::EventListener {
+        self.wanted.listen()
+    }
+
     /// Whether a resync may go on.
     pub fn may_work(&self) -> bool {
         !self.closing.load(Ordering::SeqCst)

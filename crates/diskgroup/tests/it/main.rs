@@ -21,6 +21,7 @@ mod model;
 mod moves;
 mod reserve;
 mod resize;
+mod returning;
 mod rig;
 mod simulation;
 mod store;

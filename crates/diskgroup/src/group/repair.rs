@@ -1,0 +1,260 @@
+//! The repair time: a disk that is away for longer than `disk_repair_time` is dropped, and what it
+//! held is made again on the others, if there is room for that.
+//!
+//! The time that is left is taken from the wall clock once, when a mount first sees the disk away,
+//! and then counted on the clock that never jumps. A disk that was away before the mount has at
+//! least [`AGAIN_MIN`] from then on: a machine that was off for a night must not rebuild what is
+//! just being plugged in.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cellar_io::{EnvExt, Instant};
+
+use crate::disk::lock;
+use crate::error::Error;
+use crate::group::Group;
+use crate::group::disks::{AlterDisks, DropDisk};
+use crate::group::inner::Inner;
+use crate::group::returning::RESYNC_POWER_DEFAULT;
+use crate::space::plan::Lack;
+use crate::state::{DiskState, DiskStatus, GroupState};
+
+/// What a disk that was away before the mount has at least, if the repair time is not shorter.
+const AGAIN_MIN: Duration = Duration::from_secs(300);
+/// How often the task looks, and how often it tries again what was refused.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const TRY_EVERY: Duration = Duration::from_secs(60);
+/// The repair time of a group for which none was set, as Oracle has it.
+pub(crate) const REPAIR_TIME_DEFAULT: &str = "3.6h";
+
+/// What is known of disks that are away.
+#[derive(Default)]
+pub(crate) struct Repair {
+    seen: Mutex<BTreeMap<u16, Seen>>,
+}
+
+#[derive(Clone, Copy)]
+struct Seen {
+    /// When it left, on the wall clock: another one is another departure.
+    offline_ns: u64,
+    at: Instant,
+    /// For how long it had been away then.
+    away: Duration,
+    before_mount: bool,
+    /// Not tried again before.
+    next_try: Instant,
+}
+
+/// A disk that is away, and what becomes of it.
+#[derive(Clone, Debug)]
+pub struct AwayDisk {
+    /// Its number.
+    pub disk: u16,
+    /// Its name.
+    pub name: String,
+    /// How long it has been away.
+    pub since: Duration,
+    /// When it is dropped, unless it returns.
+    pub drop_in: Duration,
+    /// Bytes to be copied when it returns, as far as that is known; `None`: all it has.
+    pub missed: Option<u64>,
+    /// Bytes that are made again when it is dropped.
+    pub rebuild: u64,
+    /// Why it is not dropped then, if it is not.
+    pub stuck: Option<String>,
+    /// Somebody took it offline.
+    pub by_command: bool,
+}
+
+/// Reads 3.6h, 300m; nothing else comes past the check of the attribute.
+pub(crate) fn parse_time(text: &str) -> Option<Duration> {
+    let at = text.len().checked_sub(1).filter(|at| text.is_char_boundary(*at))?;
+    let (digits, unit) = text.split_at(at);
+    let number = digits.parse::<f64>().ok().filter(|v| *v >= 0.0 && *v < 1e9)?;
+    let seconds = match unit {
+        "m" | "M" => 60.0,
+        "h" | "H" => 3600.0,
+        _ => return None,
+    };
+    Some(Duration::from_secs_f64(number * seconds))
+}
+
+fn repair_time(state: &GroupState, disk: &DiskState) -> Duration {
+    if disk.away.drop_after_s > 0 {
+        return Duration::from_secs(disk.away.drop_after_s.into());
+    }
+    let text = state.attributes.get("disk_repair_time").map_or(REPAIR_TIME_DEFAULT, |t| t);
+    parse_time(text).unwrap_or(Duration::from_secs(12_960))
+}
+
+impl Seen {
+    fn new(inner: &Inner, disk: &DiskState, before_mount: bool) -> Seen {
+        let (at, now_ns) = (inner.env.now(), inner.env.wall().unix_nanos);
+        let away = Duration::from_nanos(now_ns.saturating_sub(disk.offline_ns));
+        Seen { offline_ns: disk.offline_ns, at, away, before_mount, next_try: at }
+    }
+
+    fn away(&self, now: Instant) -> Duration {
+        self.away + now.since(self.at)
+    }
+
+    fn left(&self, time: Duration, now: Instant) -> Duration {
+        let left = time.saturating_sub(self.away(now));
+        match self.before_mount {
+            true => left.max(time.min(AGAIN_MIN).saturating_sub(now.since(self.at))),
+            false => left,
+        }
+    }
+}
+
+/// The task, until the group is dismounted.
+pub(crate) async fn run(group: Group) {
+    let inner = Arc::clone(&group.inner);
+    look(&inner, true);
+    while !inner.is_ending() {
+        // Woken when the group ends: who holds it holds its disks.
+        let changed = inner.returning.changed();
+        let due = look(&inner, false);
+        if !due.is_empty() {
+            drop_due(&group, due).await;
+        }
+        futures_util::future::select(changed, inner.env.sleep(LOOK_EVERY)).await;
+    }
+}
+
+/// Takes note of the disks that are away; gives the names of those whose time is over.
+fn look(inner: &Inner, at_mount: bool) -> Vec<(u16, String)> {
+    let now = inner.env.now();
+    let core = lock(&inner.core);
+    let mut seen = lock(&inner.repair.seen);
+    let is_away = |d: &DiskState| d.status == DiskStatus::Offline;
+    seen.retain(|no, s| {
+        core.state.disks.get(no).is_some_and(|d| is_away(d) && d.offline_ns == s.offline_ns)
+    });
+    let mut due = Vec::new();
+    for (no, disk) in core.state.disks.iter().filter(|(_, d)| is_away(d)) {
+        let s = seen.entry(*no).or_insert_with(|| Seen::new(inner, disk, at_mount));
+        if s.left(repair_time(&core.state, disk), now).is_zero() && s.next_try <= now {
+            s.next_try = Instant(now.0 + TRY_EVERY.as_nanos() as u64);
+            due.push((*no, disk.name.clone()));
+        }
+    }
+    due
+}
+
+/// Drops what is due, as far as everything can be made again.
+async fn drop_due(group: &Group, due: Vec<(u16, String)>) {
+    for (no, name) in due {
+        if why_not(group, &name).is_some() {
+            continue;
+        }
+        let drop = vec![DropDisk { name, force: true }];
+        let power = lock(&group.inner.core).state.rebalance.unwrap_or(0);
+        let power = Some(power.max(RESYNC_POWER_DEFAULT));
+        let change = AlterDisks { drop, power, ..AlterDisks::default() };
+        // It may have come back or be dropped by somebody else meanwhile; else it is tried again.
+        if group.alter_disks(&change).await.is_ok() {
+            lock(&group.inner.repair.seen).remove(&no);
+        }
+    }
+}
+
+/// Bytes that are made again if a disk is dropped, or why that cannot be.
+fn rebuild(group: &Group, name: &str) -> (u64, Option<String>) {
+    let drop = vec![DropDisk { name: name.to_owned(), force: true }];
+    let change = AlterDisks { drop, ..AlterDisks::default() };
+    let au_size = group.inner.au_size;
+    match group.explain_work(&change) {
+        Err(error) => (0, Some(error.to_string())),
+        Ok(work) => {
+            let lost = work.plan.moves.iter().filter(|step| step.from.is_none()).count() as u64;
+            let of = |lack: Lack| -> u64 {
+                work.plan.unplaced.iter().filter(|u| u.lack == lack).map(|u| u.aus).sum()
+            };
+            let mb = |aus: u64| (aus * au_size) >> 20;
+            let stuck = match (of(Lack::Copy), of(Lack::FailGroups), of(Lack::Room)) {
+                (0, 0, 0) => None,
+                (only, _, _) if only > 0 => Some(format!("{} MB have no other copy", mb(only))),
+                (_, groups, _) if groups > 0 => {
+                    Some(format!("{} MB need a disk in another failure group", mb(groups)))
+                }
+                (_, _, room) => Some(format!("{} MB have no room on the other disks", mb(room))),
+            };
+            (lost * au_size, stuck)
+        }
+    }
+}
+
+fn why_not(group: &Group, name: &str) -> Option<String> {
+    rebuild(group, name).1
+}
+
+impl Group {
+    /// The disks that are away, and what becomes of each.
+    pub fn away_disks(&self) -> Vec<AwayDisk> {
+        let inner = &self.inner;
+        let now = inner.env.now();
+        let away: Vec<AwayDisk> = {
+            let core = lock(&inner.core);
+            let seen = lock(&inner.repair.seen);
+            let state = &core.state;
+            let disks = state.disks.iter().filter(|(_, d)| d.status == DiskStatus::Offline);
+            disks
+                .map(|(no, d)| {
+                    let s = seen.get(no).copied().filter(|s| s.offline_ns == d.offline_ns);
+                    let s = s.unwrap_or_else(|| Seen::new(inner, d, false));
+                    let mapped = d.stale == crate::state::Stale::Mapped;
+                    AwayDisk {
+                        disk: *no,
+                        name: d.name.clone(),
+                        since: s.away(now),
+                        drop_in: s.left(repair_time(state, d), now),
+                        missed: mapped
+                            .then(|| state.stale_pieces(*no) * crate::on_disk::layout::PIECE_BYTES),
+                        rebuild: 0,
+                        stuck: None,
+                        by_command: d.away.by == crate::state::AwayBy::Command,
+                    }
+                })
+                .collect()
+        };
+        away.into_iter()
+            .map(|disk| {
+                let (rebuild, stuck) = rebuild(self, &disk.name);
+                AwayDisk { rebuild, stuck, ..disk }
+            })
+            .collect()
+    }
+}
+
+/// Checks a value of disk_repair_time.
+///
+/// # Errors
+/// It is no time.
+pub(crate) fn check_time(value: &str) -> Result<(), Error> {
+    match parse_time(value) {
+        Some(_) => Ok(()),
+        None => Err(Error::BadValue {
+            what: "attribute value",
+            value: value.to_owned(),
+            allowed: "a number and m or h, as 3.6h".to_owned(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_minutes_or_hours() {
+        assert_eq!(parse_time("3.6h"), Some(Duration::from_secs(12_960)));
+        assert_eq!(parse_time("300m"), Some(Duration::from_secs(18_000)));
+        assert_eq!(parse_time("0M"), Some(Duration::ZERO));
+        for wrong in ["", "h", "3.6", "-1h", "1e300h", "3s", "ä"] {
+            assert_eq!(parse_time(wrong), None, "{wrong}");
+        }
+    }
+}
