@@ -164,6 +164,12 @@ pub enum Error {
         /// Offset in the file, in bytes.
         offset: u64,
     },
+    /// Operator: what was written and not flushed when a disk left may be lost.
+    #[error("file {file}: the disk with its only copy left before what was written was durable")]
+    WritesLost {
+        /// File number.
+        file: u32,
+    },
     /// Operator: a file has lost extents for good, and keeps a disk from being let go of.
     #[error("no copy is left of {aus} extents of {file}")]
     Lost {
@@ -235,7 +241,7 @@ impl Error {
             Error::CannotOffline { .. } => 15067,
             Error::Diverged { .. } => 15281,
             Error::ReadOnly { .. } => 70041,
-            Error::Io(_) => 15080,
+            Error::WritesLost { .. } | Error::Io(_) => 15080,
         }
     }
 
@@ -268,6 +274,7 @@ impl Error {
             }
             Error::Damaged { .. } => "see the structure: cellar inspect DISK".into(),
             Error::Corrupt { .. } => "see what else is damaged: cellar validate".into(),
+            Error::WritesLost { .. } => "write it again; see the disk: cellar status".into(),
             Error::Lost { .. } => "delete the file and load it again, then cellar asm rebal".into(),
             Error::NoCopy { .. } => "bring the disks back: cellar status".into(),
             Error::CannotOffline { .. } => {

@@ -14,7 +14,7 @@ use futures_util::stream::{self, StreamExt};
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::file::FileRuntime;
 use crate::data::relocate::{Pace, copy_run};
-use crate::data::resync::{ensure_synced, runs_of};
+use crate::data::resync::{self, ensure_synced, runs_of};
 use crate::data::write::{legs_of, written_pieces};
 use crate::disk::{Disk, lock};
 use crate::error::Error;
@@ -239,12 +239,27 @@ async fn get_in_sync(inner: &Arc<Inner>, disk: &Arc<Disk>) -> Result<Option<bool
             return Ok(Vec::new());
         }
         core.space.set_online(no, true);
+        // What had its only copy here was not copied: whose it is now is looked up first.
+        let files = &core.state.files;
+        let au_size = all.au_size;
+        all.data.regions.back(|key| {
+            let file = files.get(&key.file).filter(|f| f.incarnation == key.incarnation);
+            let single = file.filter(|f| f.attributes.copies == 1);
+            single
+                .map_or(0, |f| f.pieces_on(no, key.index, au_size) & f.pieces_of(key.index.into()))
+        });
         // Whoever reads it from now on finds what is right, whatever becomes of the record.
         own.caught_up();
         Ok(vec![Op::Epoch { epoch: core.state.epoch + 1 }, Op::DiskOnline { disk: no }])
     };
     match inner.change_disks(make).await {
-        Ok(()) => Ok(done.await.unwrap_or(Some(false))),
-        Err(_) => Ok(Some(false)),
+        Ok(()) => {
+            let done = done.await.unwrap_or(Some(false));
+            if done == Some(true) {
+                inner.env.spawn("resync", Box::pin(resync::run(Arc::clone(inner))));
+            }
+            Ok(done)
+        }
+        Err(error) => Err(error),
     }
 }

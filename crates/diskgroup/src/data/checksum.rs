@@ -128,7 +128,11 @@ impl Checksums {
                         ChecksumBlock::default()
                     }
                 },
-                Err(_) => ChecksumBlock::default(),
+                Err(_) => {
+                    // Not kept: who has the disk's number next must not take it for its own.
+                    sums.forget(&slot, (disk.no, number));
+                    ChecksumBlock::default()
+                }
             };
             lock(&slot.content).block = block;
             slot.loaded.store(true, Ordering::Release);
@@ -258,6 +262,13 @@ impl Checksums {
         }
         drop(held);
         Ok(())
+    }
+
+    fn forget(&self, slot: &Arc<Cached>, key: Key) {
+        let mut blocks = lock(&self.blocks);
+        if blocks.get(&key).is_some_and(|own| Arc::ptr_eq(own, slot)) {
+            blocks.remove(&key);
+        }
     }
 
     /// A disk is gone, and its number may be another's.

@@ -37,8 +37,10 @@ pub(crate) async fn run(inner: Arc<Inner>) {
         let listener = inner.cleaner_wanted.listen();
         let idle = IDLE;
         match round(&inner, idle).await {
-            // What was missed has no room in the log now: they stay dirty until it has.
-            Ok(0) | Err(Error::NoSpace { .. }) => {
+            // What was missed has no room in the log now: they stay dirty until it has. Nobody who
+            // wants room may make this go round and round.
+            Err(Error::NoSpace { .. }) => inner.env.sleep(LOOK_EVERY).await,
+            Ok(0) => {
                 if forget_marks(&inner).await.is_err() {
                     return;
                 }
@@ -78,14 +80,31 @@ pub(crate) async fn round(inner: &Arc<Inner>, idle: Duration) -> Result<usize, E
     .await;
     match result {
         Ok(()) => {
+            let (alone, keys): (Vec<_>, Vec<_>) = {
+                let core = lock(&inner.core);
+                keys.into_iter().partition(|key| has_no_copy(inner, &core, key))
+            };
+            inner.data.regions.held(&alone);
             inner.data.regions.cleaned(&inner.data.dirty_log, &keys);
-            Ok(keys.len())
+            Ok(keys.len() + alone.len())
         }
         Err(error) => {
             inner.data.regions.not_cleaned(&keys);
             Err(error)
         }
     }
+}
+
+/// Whether a part of a region has its only copies on disks that are away: what was written there
+/// last, and its checksums, may be there or not. It stays dirty until they are back.
+fn has_no_copy(inner: &Inner, core: &Core, key: &RegionKey) -> bool {
+    let found = core.state.files.get(&key.file);
+    let Some(file) = found.filter(|f| f.incarnation == key.incarnation) else { return false };
+    let start = u64::from(key.index) * REGION_BYTES;
+    let end = (start + REGION_BYTES).min(file.allocated(inner.au_size));
+    let length = end.saturating_sub(start);
+    let mut parts = stretches(file.attributes.striping, inner.au_size, start, length);
+    parts.any(|s| !file.legs_of(s.extent).iter().any(|leg| inner.is_in_sync(leg.disk)))
 }
 
 /// Regions of which missed pieces are recorded at once.
@@ -97,6 +116,12 @@ pub(crate) async fn missed(
     touched: &[(RegionKey, u64)],
     wanted: &(dyn Fn(u16) -> bool + Sync),
 ) -> Result<(), Error> {
+    {
+        let core = lock(&inner.core);
+        if !core.state.disks.values().any(is_mapped) {
+            return Ok(());
+        }
+    }
     for part in touched.chunks(MISSED_AT_ONCE) {
         // As the files are when it is queued: one may be gone by then.
         inner.change_inside_as(|core| missed_ops(core, part, wanted)).await?;
@@ -104,11 +129,24 @@ pub(crate) async fn missed(
     Ok(())
 }
 
+/// Refuses to wait for clean regions while the log has no room for what disks that are away missed.
+pub(crate) fn check_log(inner: &Inner) -> Result<(), Error> {
+    let mut core = lock(&inner.core);
+    let Some(disk) = core.state.disks.iter().find(|(_, d)| is_mapped(d)).map(|(no, _)| *no) else {
+        return Ok(());
+    };
+    let region = RegionKey { file: 0, incarnation: 0, index: 0 };
+    core.check_log_room(&inner.name, &[Op::Stale { disk, region, pieces: 0 }])
+}
+
+fn is_mapped(disk: &DiskState) -> bool {
+    disk.status == DiskStatus::Offline && disk.stale == Stale::Mapped
+}
+
 fn missed_ops(core: &Core, touched: &[(RegionKey, u64)], wanted: &dyn Fn(u16) -> bool) -> Vec<Op> {
     let disks = core.state.disks.iter();
-    let is_away = |d: &DiskState| d.status == DiskStatus::Offline && d.stale == Stale::Mapped;
     let away: Vec<u16> =
-        disks.filter(|(no, d)| is_away(d) && wanted(**no)).map(|(no, _)| *no).collect();
+        disks.filter(|(no, d)| is_mapped(d) && wanted(**no)).map(|(no, _)| *no).collect();
     let au_size = u64::from(core.state.header.au_size);
     let mut ops = Vec::new();
     for (key, pieces) in touched.iter().filter(|_| !away.is_empty()) {
@@ -116,7 +154,8 @@ fn missed_ops(core: &Core, touched: &[(RegionKey, u64)], wanted: &dyn Fn(u16) ->
         let found = found.filter(|f| {
             f.incarnation == key.incarnation && u64::from(key.index) < f.regions(au_size)
         });
-        let Some(file) = found else { continue };
+        // What has no other copy cannot be copied to the disk.
+        let Some(file) = found.filter(|f| f.attributes.copies > 1) else { continue };
         for disk in &away {
             let on = pieces & file.pieces_on(*disk, key.index, au_size);
             let pieces = on & !file.missed_by(*disk, key.index);

@@ -1,7 +1,7 @@
 //! What is kept in RAM for a file in use.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use event_listener::Event;
@@ -23,6 +23,11 @@ pub(crate) struct FileRuntime {
     pub users: AtomicUsize,
     /// Pieces whose first write completed and is not yet known durable, by region.
     fresh: Mutex<BTreeMap<u32, u64>>,
+    /// Writes that were not durable by themselves, and how many of them a flush has covered.
+    writes: AtomicU64,
+    flushed: AtomicU64,
+    /// A disk with the only copy of something left before such a write was flushed.
+    lost: AtomicBool,
     gate: Gate,
 }
 
@@ -36,6 +41,9 @@ impl FileRuntime {
             locks: RangeLocks::default(),
             users: AtomicUsize::new(0),
             fresh: Mutex::new(BTreeMap::new()),
+            writes: AtomicU64::new(0),
+            flushed: AtomicU64::new(0),
+            lost: AtomicBool::new(false),
             gate: Gate::default(),
         })
     }
@@ -135,6 +143,29 @@ impl FileRuntime {
             if *map == 0 {
                 fresh.remove(&region);
             }
+        }
+    }
+
+    /// A write begins that will not be durable by itself.
+    pub fn writes(&self) {
+        self.writes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// So many writes have begun.
+    pub fn written(&self) -> u64 {
+        self.writes.load(Ordering::Acquire)
+    }
+
+    /// A flush that began when so many writes had begun has ended. False, once, if some were lost.
+    pub fn flushed(&self, written: u64) -> bool {
+        self.flushed.fetch_max(written, Ordering::AcqRel);
+        !self.lost.swap(false, Ordering::AcqRel)
+    }
+
+    /// A disk with the only copy of a part of it left.
+    pub fn lost_copy(&self) {
+        if self.written() > self.flushed.load(Ordering::Acquire) {
+            self.lost.store(true, Ordering::Release);
         }
     }
 

@@ -13,7 +13,7 @@ use crate::data::clean::checksum_runs;
 use crate::data::file::FileRuntime;
 use crate::disk::lock;
 use crate::error::Error;
-use crate::group::inner::Inner;
+use crate::group::inner::{Core, Inner};
 use crate::on_disk::dirty::RegionKey;
 use crate::state::{Leg, Op, stretches};
 
@@ -38,23 +38,30 @@ pub(crate) async fn flush_inside(
     file: &FileRuntime,
     io: Io,
 ) -> Result<(), Error> {
-    let fresh: Vec<(u32, u64)> = file.fresh().into_iter().collect();
+    let (written, fresh) = (file.written(), file.fresh().into_iter().collect::<Vec<_>>());
     if file.attributes.checksums && !fresh.is_empty() {
         let keys: Vec<RegionKey> = fresh.iter().map(|(region, _)| file.key(*region)).collect();
         Checksums::write_back(inner, &checksum_runs(inner, &keys)).await?;
     }
     inner.flush_disks(io).await?;
     for part in fresh.chunks(REGIONS_PER_CHANGE) {
-        let ops: Vec<Op> = part
-            .iter()
-            .map(|(region, pieces)| Op::Pieces { region: file.key(*region), pieces: *pieces })
-            .collect();
-        inner.change_inside(&ops).await?;
+        // As they are now: what had its only copy on a disk that left is fresh no more.
+        let ops = |_: &Core| {
+            let still =
+                part.iter().map(|(region, pieces)| (*region, pieces & file.fresh_of(*region)));
+            let still = still.filter(|(_, pieces)| *pieces != 0);
+            still.map(|(region, pieces)| Op::Pieces { region: file.key(region), pieces }).collect()
+        };
+        inner.change_inside_as(ops).await?;
         for (region, pieces) in part {
             file.remove_fresh(*region, *pieces);
         }
     }
-    check_copies(inner, file)
+    check_copies(inner, file)?;
+    match file.flushed(written) {
+        true => Ok(()),
+        false => Err(Error::WritesLost { file: file.number }),
+    }
 }
 
 /// Every extent must still have a copy in sync: only the disks that are in sync were flushed, and

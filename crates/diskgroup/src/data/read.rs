@@ -286,7 +286,8 @@ async fn read_leg(
     leg: Leg,
     buffers: Vec<Buffer>,
 ) -> LegRead {
-    let Some(disk) = inner.disk(leg.disk) else {
+    // It may have left since it was chosen, and another device be there that lacks something.
+    let Some(disk) = inner.disk(leg.disk).filter(|d| d.is_in_sync()) else {
         return LegRead::Bad;
     };
     let at = au_offset(leg.au, inner.au_size) + s.au_offset;
@@ -364,7 +365,7 @@ async fn read_good_copy(
     let mut bad_legs: Vec<Leg> = Vec::new();
     let mut device_error = None;
     for leg in &legs {
-        let Some(disk) = inner.disk(leg.disk) else {
+        let Some(disk) = inner.disk(leg.disk).filter(|d| d.is_in_sync()) else {
             continue;
         };
         let at = au_offset(leg.au, inner.au_size) + s.au_offset;

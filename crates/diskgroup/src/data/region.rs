@@ -44,6 +44,8 @@ struct Region {
     to_sync: u64,
     /// Pieces that may have been written to since the region was clean.
     touched: u64,
+    /// The only copies of a part of it are on disks that are away.
+    held: bool,
 }
 
 /// A write under way in some regions; they stay dirty while it lasts.
@@ -79,6 +81,7 @@ impl Regions {
                     cleaning: false,
                     to_sync: *pieces,
                     touched: *pieces,
+                    held: false,
                 };
                 (*key, region)
             })
@@ -104,7 +107,10 @@ impl Regions {
 
     /// Whether there is a region that could be cleaned.
     pub fn may_clean(&self) -> bool {
-        lock(&self.state).map.values().any(|r| r.writes == 0 && r.to_sync == 0 && r.marked)
+        lock(&self.state)
+            .map
+            .values()
+            .any(|r| r.writes == 0 && r.to_sync == 0 && r.marked && !r.held)
     }
 
     /// Waits until nobody cleans any region.
@@ -188,6 +194,8 @@ impl Regions {
                 }
             }
             inner.check_running()?;
+            // Nothing becomes clean before what disks that are away missed is recorded.
+            super::clean::check_log(inner)?;
             super::clean::start(inner);
             listener.await;
         }
@@ -220,6 +228,7 @@ impl Regions {
                 cleaning: false,
                 to_sync: 0,
                 touched: pieces,
+                held: false,
             };
             state.map.insert(key, region);
             if is_pressed(len + 1, cap) {
@@ -247,7 +256,7 @@ impl Regions {
         let mut idle_regions: Vec<(Instant, RegionKey)> = state
             .map
             .iter()
-            .filter(|(_, r)| r.writes == 0 && r.to_sync == 0 && r.marked && !r.cleaning)
+            .filter(|(_, r)| r.writes == 0 && r.to_sync == 0 && r.marked && !r.cleaning && !r.held)
             .filter(|(_, r)| pressed || now.since(r.used) >= idle)
             .map(|(k, r)| (r.used, *k))
             .collect();
@@ -289,6 +298,28 @@ impl Regions {
                 state.map.remove(key);
                 dirty_log.remove(key);
             }
+        }
+        drop(state);
+        self.moved.notify(usize::MAX);
+    }
+
+    /// These cannot be clean while disks are away.
+    pub fn held(&self, keys: &[RegionKey]) {
+        let mut state = lock(&self.state);
+        for key in keys {
+            if let Some(region) = state.map.get_mut(key) {
+                (region.held, region.cleaning) = (true, false);
+            }
+        }
+    }
+
+    /// A disk is back. What of it had its only copy there is made known again before it is read:
+    /// `pieces_of` says which pieces of a region those are.
+    pub fn back(&self, pieces_of: impl Fn(&RegionKey) -> u64) {
+        let mut state = lock(&self.state);
+        for (key, region) in &mut state.map {
+            region.held = false;
+            region.to_sync |= region.touched & pieces_of(key);
         }
         drop(state);
         self.moved.notify(usize::MAX);

@@ -130,6 +130,9 @@ async fn try_write_part(
     } else {
         Durability::Cached
     };
+    if direct == Durability::Cached {
+        file.writes();
+    }
     write_legs(inner, file, io, range.0, data, direct).await?;
     for (region, pieces) in &fresh {
         file.add_fresh(*region, *pieces);

@@ -431,7 +431,7 @@ fn join_and_leave(
 }
 
 /// Labels disks that were to join and did not: nobody needs FORCE to take them.
-async fn nobodys(labels: &[(Arc<dyn Device>, Label)], patience: Patience<'_>) {
+pub(super) async fn nobodys(labels: &[(Arc<dyn Device>, Label)], patience: Patience<'_>) {
     for (device, label) in labels {
         let label = Label { status: LabelStatus::Former, ..label.clone() };
         // One that cannot be written says what it said.

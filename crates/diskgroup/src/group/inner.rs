@@ -373,7 +373,8 @@ impl Inner {
             if core.takes_changes() {
                 let ops = make(&core);
                 if ops.is_empty() {
-                    return Ok(());
+                    // What made it so may still be on its way to the log.
+                    break core.newest_ticket();
                 }
                 core.check_log_room(&self.name, &ops)?;
                 break self.enqueue(&mut core, &ops)?;
@@ -463,6 +464,25 @@ impl Inner {
         done.unwrap_or_else(|| {
             Err(Error::Stopped { group: self.name.clone(), why: "the runtime ended".into() })
         })
+    }
+
+    /// Disks left or return. What was written where they have the only copy, and was not flushed,
+    /// may be lost: it is not taken for written, and the next flush of its file says so.
+    pub fn lost_unflushed(&self, disks: &[u16]) {
+        for file in self.data.open_files().iter().filter(|f| f.attributes.copies == 1) {
+            let core = lock(&self.core);
+            let Some(state) = core.state.files.get(&file.number) else { continue };
+            if !state.legs.iter().any(|leg| disks.contains(&leg.disk)) {
+                continue;
+            }
+            for region in file.fresh().into_keys() {
+                for disk in disks {
+                    let lost = state.pieces_on(*disk, region, self.au_size);
+                    file.remove_fresh(region, lost);
+                }
+            }
+            file.lost_copy();
+        }
     }
 
     /// Begins a wait of the group's own session.

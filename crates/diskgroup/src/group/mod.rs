@@ -11,7 +11,7 @@ mod probe;
 mod progress;
 mod rebalance;
 pub(crate) mod repair;
-mod report;
+pub(crate) mod report;
 mod resize;
 pub(crate) mod returning;
 pub(crate) mod room;
@@ -177,12 +177,14 @@ impl Group {
             creating,
             former,
             dirty,
+            tried,
             ..
         } = start;
         let inner_too = Arc::clone(inner);
         let mut committer = Committer::new(inner_too, position, members, committed, generations);
         let stop = |why: String| Error::Stopped { group: inner.name.clone(), why: why.into() };
         committer.catch_up(lagging).await;
+        committer.tried_life = tried;
         // After that: the life of a record is noted on no member that lacks the record.
         marks::mark(inner, position.previous_life).await;
         // Who has no mark must be out by the very first record, or the next mount would take it for
@@ -320,7 +322,7 @@ impl Group {
             let Ok(_entered) = file.enter().await else { continue };
             match crate::data::flush::flush_inside(inner, &file, Io::FOREGROUND).await {
                 // What has no copy any more is not made durable by staying mounted.
-                Ok(()) | Err(Error::NoCopy { .. }) => {}
+                Ok(()) | Err(Error::NoCopy { .. } | Error::WritesLost { .. }) => {}
                 // Nor what there is no room to note; the rest is let go of in order.
                 Err(error @ Error::NoSpace { .. }) => no_room = Err(error),
                 Err(error) => return Err(error),
@@ -426,6 +428,11 @@ impl Group {
     /// It has stopped.
     pub fn check_running(&self) -> Result<(), Error> {
         self.inner.check_running()
+    }
+
+    /// Its identity.
+    pub fn uuid(&self) -> crate::on_disk::Uuid {
+        self.inner.uuid
     }
 
     /// The group's name, upper-case.

@@ -1,17 +1,22 @@
 //! What the group tells about itself.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use cellar_io::IoErrorKind;
+
 use crate::data::verify::{self, Copies, Findings};
-use crate::disk::{Disk, lock};
+use crate::disk::{Disk, TAKEN_OFFLINE, lock};
 use crate::error::Error;
 use crate::group::Group;
+use crate::meta::marks::OUT_OF_DATE;
 use crate::meta::rules;
+use crate::on_disk::Uuid;
 use crate::on_disk::label::Redundancy;
 use crate::on_disk::layout::{PIECE_BYTES, au_count};
-use crate::state::{DiskStatus, FileState, FileType, GroupState};
+use crate::state::{DiskStatus, FileState, FileType, GroupState, Leg};
 
 /// Figures of a group. Megabytes are MiB.
 #[derive(Clone, Debug)]
@@ -58,6 +63,10 @@ pub struct GroupInfo {
 pub struct DiskInfo {
     /// Its number.
     pub number: u16,
+    /// Its identity, as in its label.
+    pub uuid: Uuid,
+    /// Whether it failed by not being there any more: then it may come back.
+    pub gone: bool,
     /// Its name.
     pub name: String,
     /// Its failure group.
@@ -210,8 +219,15 @@ impl Group {
             .map(|(no, d)| {
                 let here = here.get(no);
                 let (total, free) = core.space.of_disk(*no);
+                let gone = |h: &&Arc<Disk>| {
+                    let kind = h.failure().map(|error| &error.kind);
+                    let other = [OUT_OF_DATE, TAKEN_OFFLINE];
+                    matches!(kind, Some(IoErrorKind::Gone { reason }) if !other.contains(reason))
+                };
                 DiskInfo {
                     number: *no,
+                    uuid: d.uuid,
+                    gone: here.filter(gone).is_some(),
                     name: d.name.clone(),
                     failgroup: d.failgroup.clone(),
                     path: here.map(|h| h.path.clone()),
@@ -309,9 +325,7 @@ impl Group {
                 lost |= present == 0;
             }
             if lost {
-                let name = paths_of(&core.state, file.number).into_iter().next();
-                let name = name.unwrap_or_else(|| format!("{}.{}", file.number, file.incarnation));
-                copied.lost.push(name);
+                copied.lost.push(file_name(&core.state, file));
             } else if lowered {
                 copied.lowered += 1;
             }
@@ -404,6 +418,31 @@ fn counters(disk: &Disk) -> BTreeMap<&'static str, u64> {
     .into_iter()
     .map(|(name, counter)| (name, counter.load(Ordering::Relaxed)))
     .collect()
+}
+
+/// A file by its path, or its number.
+pub(super) fn file_name(state: &GroupState, file: &FileState) -> String {
+    let name = paths_of(state, file.number).into_iter().next();
+    name.unwrap_or_else(|| format!("{}.{}", file.number, file.incarnation))
+}
+
+/// The first file that has an extent in sync on those disks alone, temporary ones aside.
+pub(crate) fn only_on(state: &GroupState, disks: &[u16]) -> Option<String> {
+    let alone = |f: &&FileState| {
+        let here = |l: &Leg| state.is_online(l.disk) && disks.contains(&l.disk);
+        let elsewhere = |l: &Leg| state.is_online(l.disk) && !disks.contains(&l.disk);
+        let mut sets = f.legs.chunks(f.attributes.copies.into());
+        !f.temporary && sets.any(|legs| legs.iter().any(here) && !legs.iter().any(elsewhere))
+    };
+    state.files.values().find(alone).map(|file| file_name(state, file))
+}
+
+/// A file of which a disk has extents without another copy, and how many.
+pub(crate) fn single_on(state: &GroupState, disk: u16) -> Option<(String, u64)> {
+    let on = |f: &FileState| f.legs.iter().filter(|l| l.disk == disk).count() as u64;
+    let mut single = state.files.values().filter(|f| f.attributes.copies == 1);
+    let file = single.find(|f| on(f) > 0)?;
+    Some((file_name(state, file), on(file)))
 }
 
 /// The paths of a file from the root of the group.

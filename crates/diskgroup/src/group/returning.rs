@@ -16,17 +16,18 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cellar_io::{Device, Instant, Io};
+use cellar_io::{Device, EnvExt, Instant, Io};
 use event_listener::Event as Notify;
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select};
 
 use crate::data::{catch_up, clean};
 use crate::disk::{Disk, DiskIdentity, lock};
 use crate::error::Error;
 use crate::group::Group;
-use crate::group::disks::{blank, check_not_here, no_such_disk};
+use crate::group::disks::{blank, check_not_here, no_such_disk, nobodys};
 use crate::group::inner::Inner;
 use crate::group::rebalance::check_power;
+use crate::group::report::single_on;
 use crate::meta::create::{NewDisk, Planned, check_label};
 use crate::meta::labels::{Patience, blank_range, rewrite_label, write_labels};
 use crate::meta::lineage;
@@ -39,6 +40,9 @@ use crate::state::{AwayBy, DiskState, DiskStatus, Op, Stale};
 /// The power of a resync for which none was given: redundancy is worth more than a little latency,
 /// and it still makes way for who waits.
 pub const RESYNC_POWER_DEFAULT: u32 = 8;
+
+/// How often a resync that cannot go on is tried again.
+const TRY_EVERY: Duration = Duration::from_secs(10);
 
 /// Disks on their way back.
 #[derive(Default)]
@@ -203,19 +207,34 @@ impl Group {
                     }
                 }
             }
-            if let Some(file) = only_on(&core.state, &disks) {
-                let why = format!("{file} has its only copy there");
-                return Err(Error::CannotOffline { group: inner.name.clone(), why });
-            }
         }
         // What is clean when they leave need not be copied when they return.
-        clean::round(inner, Duration::ZERO).await?;
+        match clean::round(inner, Duration::ZERO).await {
+            Ok(_) | Err(Error::NoSpace { .. }) => {}
+            Err(error) => return Err(error),
+        }
         inner.take_out(disks.clone()).await?;
         if let Some(seconds) = drop_after {
             let ops = disks.iter().map(|disk| Op::DropAfter { disk: *disk, seconds });
             inner.change_inside(&ops.collect::<Vec<_>>()).await?;
         }
         Ok(())
+    }
+
+    /// Whether the disk of that name is away, and may come back.
+    ///
+    /// # Errors
+    /// It is not, or there is none.
+    pub fn check_away(&self, name: &str) -> Result<(), Error> {
+        self.away(&name.to_uppercase()).map(|_| ())
+    }
+
+    /// The names of the disks that are away because they failed or were not found.
+    pub fn away_names(&self) -> Vec<String> {
+        let core = lock(&self.inner.core);
+        let by_itself =
+            |d: &&DiskState| d.status == DiskStatus::Offline && d.away.by == AwayBy::Itself;
+        core.state.disks.values().filter(by_itself).map(|d| d.name.clone()).collect()
     }
 
     /// Lets go of the device of a disk that is away, so that it can be opened again.
@@ -259,6 +278,7 @@ impl Group {
         let labels = inner.rebalance.labels.lock().await;
         inner.check_writable()?;
         let (no, state) = self.away(name)?;
+        self.has_left(no).await?;
         let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
         let device = &found.device;
         let (group, sector) = (inner.uuid, inner.sector_size);
@@ -277,6 +297,11 @@ impl Group {
             device.flush(Io::FOREGROUND).await
         });
         wait.await.map_err(Error::Io)?;
+        if !anew {
+            // Before the label has it: a life there that nobody knows is that of a mount apart.
+            let op = Op::DiskTried { disk: no, life: inner.life };
+            inner.change(|core| still_away(core, no).map(|()| ((), vec![op]))).await?;
+        }
         let disk = open(inner, no, &state, found);
         let lives = [inner.life, if anew { 0 } else { state.away.life }];
         rewrite_label(&disk, &state, Some(lives), patience).await.map_err(Error::Io)?;
@@ -317,6 +342,7 @@ impl Group {
         inner.check_writable()?;
         inner.rebalance.end_probes().await;
         let (no, state) = self.away(name)?;
+        self.has_left(no).await?;
         let uuid = crate::meta::create::new_uuid(&inner.env);
         let planned = self.plan_replacement(no, &state, new, uuid)?;
         let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
@@ -336,6 +362,11 @@ impl Group {
         let disk = open(inner, no, &state, &found);
         let first = vec![Op::DiskReplace { disk: no, uuid, life: inner.life }];
         let begun = self.begin_return(&disk, None, first, power).await;
+        let taken = lock(&inner.core).state.disks.get(&no).is_some_and(|d| d.uuid == uuid);
+        if begun.is_err() && !taken && inner.check_running().is_ok() {
+            // It took nobody's place: nobody needs FORCE to take it.
+            nobodys(&[(Arc::clone(&found.device), label)], patience).await;
+        }
         drop(labels);
         drop(working);
         begun
@@ -394,6 +425,14 @@ impl Group {
         }
     }
 
+    /// Waits until the epoch without a disk that is away is committed, and nobody uses it any more.
+    async fn has_left(&self, no: u16) -> Result<(), Error> {
+        match self.inner.disk(no) {
+            Some(disk) => self.inner.wait_offline(&disk).await,
+            None => Ok(()),
+        }
+    }
+
     /// From here on every write goes to the disk; what it lacks is known, and copied by a task.
     async fn begin_return(
         &self,
@@ -404,8 +443,17 @@ impl Group {
     ) -> Result<(), Error> {
         let inner = &self.inner;
         let no = disk.no;
+        lock(&inner.returning.progress).remove(&no);
         if !first.is_empty() {
-            inner.change(|core| still_away(core, no).map(|()| ((), first))).await?;
+            let replaces = first.iter().any(|op| matches!(op, Op::DiskReplace { .. }));
+            let plan = |core: &mut crate::group::inner::Core| {
+                still_away(core, no)?;
+                match single_on(&core.state, no).filter(|_| replaces) {
+                    Some((file, aus)) => Err(Error::Lost { file, aus }),
+                    None => Ok(((), first)),
+                }
+            };
+            inner.change(plan).await?;
         }
         inner.data.checksums.forget_disk(no);
         disk.come_back(superblock);
@@ -418,7 +466,7 @@ impl Group {
             let (all, own) = (Arc::clone(inner), Arc::clone(disk));
             let make = move |core: &mut crate::group::inner::Core| {
                 still_away(core, own.no)?;
-                match own.is_alive() && is_current(&all, &own) {
+                match own.is_alive() && own.is_returning() && is_current(&all, &own) {
                     true => Ok(vec![op]),
                     false => Err(failure_of(&own)),
                 }
@@ -449,39 +497,36 @@ impl Group {
         let mut pieces = inner.data.regions.all_touched();
         for file in inner.data.open_files() {
             let fresh = file.fresh();
-            if file.attributes.copies > 1 {
-                pieces.extend(fresh.into_iter().map(|(region, bits)| (file.key(region), bits)));
-                continue;
-            }
-            // What had its only copy there, and was not flushed, was never written.
-            let core = lock(&inner.core);
-            let Some(state) = core.state.files.get(&file.number) else { continue };
-            for region in fresh.into_keys() {
-                file.remove_fresh(region, state.pieces_on(disk, region, inner.au_size));
-            }
+            pieces.extend(fresh.into_iter().map(|(region, bits)| (file.key(region), bits)));
         }
+        // What had its only copy there, and was not flushed, was never written.
+        inner.lost_unflushed(&[disk]);
         pieces
     }
 
     fn spawn_catch_up(&self, disk: &Arc<Disk>) {
         let (inner, disk) = (Arc::clone(&self.inner), Arc::clone(disk));
         let task = async move {
-            let Some(working) = inner.returning.begin() else { return };
-            let result = catch_up::run(&inner, &disk).await;
-            let mut progress = lock(&inner.returning.progress);
-            match result {
-                Ok(true) => {
-                    progress.remove(&disk.no);
-                }
-                Ok(false) => {}
-                Err(error) => {
+            // Again and again, until the disk is in sync or gone: what could not be read may be
+            // written anew, and a dismount may be given up.
+            while disk.is_alive() && disk.is_returning() && !inner.is_ending() {
+                let changed = inner.returning.wanted.listen();
+                if let Some(_working) = inner.returning.begin() {
+                    let result = catch_up::run(&inner, &disk).await;
+                    let mut progress = lock(&inner.returning.progress);
                     if let Some(progress) = progress.get_mut(&disk.no) {
-                        progress.error = Some(error);
+                        progress.error = result.err();
                     }
                 }
+                inner.returning.ended.notify(usize::MAX);
+                if disk.is_returning() {
+                    select(changed, inner.env.sleep(TRY_EVERY)).await;
+                }
             }
-            drop(progress);
-            drop(working);
+            if inner.disk(disk.no).is_none_or(|now| Arc::ptr_eq(&now, &disk)) {
+                lock(&inner.returning.progress).remove(&disk.no);
+            }
+            inner.returning.ended.notify(usize::MAX);
         };
         self.inner.env.spawn("disk resync", Box::pin(task));
     }
@@ -567,19 +612,6 @@ impl Group {
             listener.await;
         }
     }
-}
-
-/// The first file that has an extent on those disks alone, temporary ones aside.
-fn only_on(state: &crate::state::GroupState, disks: &[u16]) -> Option<String> {
-    let kept = state.files.values().filter(|f| !f.temporary);
-    let alone = |f: &&crate::state::FileState| {
-        let mut sets = f.legs.chunks(f.attributes.copies.into());
-        sets.any(|legs| !legs.iter().any(|l| state.is_online(l.disk) && !disks.contains(&l.disk)))
-            && f.legs.iter().any(|l| disks.contains(&l.disk))
-    };
-    let file = kept.into_iter().find(alone)?;
-    let name = super::report::paths_of(state, file.number).into_iter().next();
-    Some(name.unwrap_or_else(|| format!("file {}", file.number)))
 }
 
 fn still_away(core: &crate::group::inner::Core, disk: u16) -> Result<(), Error> {

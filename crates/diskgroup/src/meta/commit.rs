@@ -15,6 +15,7 @@ use crate::data::dirty_log::DirtyLog;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::group::inner::{Batch, Core, Inner, LogRoom, MakeOps, Request, Wanted};
+use crate::group::report::only_on;
 use crate::meta::checkpoint::{self, Target};
 use crate::meta::labels::{Patience, relabel};
 use crate::meta::mount::is_out_of_date;
@@ -61,6 +62,8 @@ pub(crate) struct Committer {
     generations: BTreeMap<u16, (u64, u8)>,
     /// Blocks of the log in use when a checkpoint could last not be written; else 0.
     tried_at: u64,
+    /// The life of a mount that was cut off before its first record, as far as labels tell.
+    pub tried_life: u64,
 }
 
 /// Blocks of the log after which a checkpoint for which there was no room is tried again.
@@ -92,7 +95,7 @@ impl Committer {
         committed: Vec<Vec<u16>>,
         generations: BTreeMap<u16, (u64, u8)>,
     ) -> Committer {
-        Committer { inner, position, members, committed, generations, tried_at: 0 }
+        Committer { inner, position, members, committed, generations, tried_at: 0, tried_life: 0 }
     }
 
     /// Brings members that lag behind the newest history up to date, before anything is written
@@ -133,6 +136,7 @@ impl Committer {
         }
         let at_ns = self.inner.env.wall().unix_nanos;
         let life = self.position.previous_life;
+        let tried = self.tried_life;
         let forced = self.committed.is_empty();
         let payload = {
             let mut core = lock(&self.inner.core);
@@ -141,12 +145,20 @@ impl Committer {
             let is_known = |no: &u16| {
                 !forced && self.inner.disk(*no).is_none_or(|disk| !is_out_of_date(&disk))
             };
-            let (by, returning) = (AwayBy::Itself, DiskStatus::Returning);
+            let by = AwayBy::Itself;
             let disks = core.state.disks.iter();
-            let back = disks.filter(|(_, d)| d.status == returning).map(|(no, _)| *no);
-            ops.extend(back.map(|disk| Op::DiskAway { disk, at_ns, life, by }));
+            let away = |status| matches!(status, DiskStatus::Offline | DiskStatus::Returning);
+            ops.extend(disks.filter(|(_, d)| away(d.status)).filter_map(|(no, d)| {
+                let disk = *no;
+                match d.status {
+                    // FORCE may have gone back behind what was known of it.
+                    _ if forced => Some(Op::DiskOffline { disk, at_ns }),
+                    DiskStatus::Returning => Some(Op::DiskAway { disk, at_ns, life, tried, by }),
+                    _ => None,
+                }
+            }));
             ops.extend(missing.iter().map(|disk| match is_known(disk) {
-                true => Op::DiskAway { disk: *disk, at_ns, life, by },
+                true => Op::DiskAway { disk: *disk, at_ns, life, tried, by },
                 false => Op::DiskOffline { disk: *disk, at_ns },
             }));
             ops.push(Op::Members { members: members.clone() });
@@ -276,8 +288,16 @@ impl Committer {
             let why = "too few disks that hold the metadata would be left".to_owned();
             return Ok(Err(refused(why)));
         }
-        for disk in disks.iter().filter(|disk| disk.takes_part()) {
-            disk.fail_as_wanted();
+        {
+            // In one step: nothing is put there that would have no other copy.
+            let mut core = lock(&self.inner.core);
+            if let Some(file) = only_on(&core.state, wanted) {
+                return Ok(Err(refused(format!("{file} has its only copy there"))));
+            }
+            for disk in disks.iter().filter(|disk| disk.takes_part()) {
+                core.space.set_online(disk.no, false);
+                disk.fail_as_wanted();
+            }
         }
         self.take_out_failed().await?;
         Ok(Ok(()))
@@ -323,8 +343,14 @@ impl Committer {
         self.position.lsn - start
     }
 
+    /// A member, or a disk that becomes one: of the group for certain.
     fn disk(&self, no: u16) -> Arc<Disk> {
         self.inner.disk(no).expect("members are disks of the group")
+    }
+
+    /// The disk with that number, if it is in sync and answers.
+    fn in_sync(&self, no: u16) -> Option<Arc<Disk>> {
+        self.inner.disk(no).filter(|disk| disk.is_in_sync() && disk.is_alive())
     }
 
     /// Writes one record to every member that still answers. Returns whether all have it; whether
@@ -376,14 +402,20 @@ impl Committer {
     /// Takes failed disks out by a committed epoch, then brings the metadata set back to size.
     /// Returns whether any disk left.
     async fn take_out_failed(&mut self) -> Result<bool, Fatal> {
-        let mut failed = self.failed_disks();
-        if failed.is_empty() {
+        // These very disks: a number may be another's by the time they have left.
+        let failing = |inner: &Inner| -> Vec<Arc<Disk>> {
+            inner.disks_taking_part().into_iter().filter(|d| !d.is_alive()).collect()
+        };
+        let mut gone = failing(&self.inner);
+        if gone.is_empty() {
             return Ok(false);
         }
+        let mut failed: Vec<u16>;
         loop {
+            failed = gone.iter().map(|d| d.no).collect();
             self.check_survivable(&failed)?;
-            for gone in &failed {
-                self.forget_member(*gone);
+            for no in &failed {
+                self.forget_member(*no);
             }
             let left: Vec<u16> = self.members.keys().copied().collect();
             if !rules::may_go_on(&self.committed, &left) {
@@ -392,15 +424,16 @@ impl Committer {
             }
             let payload = self.offline_ops(&failed, &left);
             self.write_set(&payload, left).await?;
-            let again = self.failed_disks();
-            if again.len() == failed.len() {
+            let again = failing(&self.inner);
+            if again.len() == gone.len() {
                 break;
             }
-            failed = again;
+            gone = again;
         }
-        for no in &failed {
-            self.disk(*no).left();
-            self.inner.data.checksums.forget_disk(*no);
+        self.inner.lost_unflushed(&failed);
+        for disk in &gone {
+            disk.left();
+            self.inner.data.checksums.forget_disk(disk.no);
         }
         self.inner.returning.wake();
         self.inner.log.moved.notify(usize::MAX);
@@ -458,17 +491,24 @@ impl Committer {
         let at_ns = self.inner.env.wall().unix_nanos;
         let mut core = lock(&self.inner.core);
         let mut ops = vec![Op::Epoch { epoch: core.state.epoch + 1 }];
-        let by = |no: u16| match self.disk(no).left_as_wanted() {
-            true => AwayBy::Command,
-            false => AwayBy::Itself,
-        };
+        let wanted = |no: u16| self.inner.disk(no).is_some_and(|disk| disk.left_as_wanted());
+        let by = |no: u16| if wanted(no) { AwayBy::Command } else { AwayBy::Itself };
         let life = self.inner.life;
-        ops.extend(failed.iter().map(|no| Op::DiskAway { disk: *no, at_ns, life, by: by(*no) }));
+        let tried = 0;
+        ops.extend(failed.iter().map(|no| Op::DiskAway {
+            disk: *no,
+            at_ns,
+            life,
+            tried,
+            by: by(*no),
+        }));
         ops.push(Op::Members { members: left.to_vec() });
         let payload = apply_all(&mut core.state, &ops);
         for disk in failed {
             core.space.set_online(*disk, false);
         }
+        // What was on its way there would lack all that comes while the disk is away.
+        core.moving.retain(|_, moving| !failed.contains(&moving.to.disk));
         // What one of them still had to give away is to come from other copies now.
         if core.state.disks.values().any(|d| d.status == DiskStatus::Forcing) {
             self.inner.rebalance.wish();
@@ -504,11 +544,15 @@ impl Committer {
             // From here on they get every mark of a dirty region too. A failure fails the disk.
             let mut has_marks = true;
             for no in &new {
-                let joined = DirtyLog::join(&self.inner, &self.disk(*no)).await;
+                let joined = match self.in_sync(*no) {
+                    Some(disk) => DirtyLog::join(&self.inner, &disk).await,
+                    None => Ok(false),
+                };
                 has_marks &= matches!(joined, Ok(true));
             }
             let failed = !self.failed_disks().is_empty();
-            if failed || !has_marks || !self.all_members(&new) || self.set() != current {
+            let here = new.iter().all(|no| self.in_sync(*no).is_some());
+            if failed || !here || !has_marks || !self.all_members(&new) || self.set() != current {
                 self.not_joined(&new, &mut full);
                 if self.inner.is_stopped() {
                     return Ok(());
@@ -566,7 +610,7 @@ impl Committer {
     fn not_joined(&mut self, new: &[u16], full: &mut Vec<u16>) {
         let set = self.set();
         for no in new {
-            if self.disk(*no).is_alive() && !self.members.contains_key(no) {
+            if self.in_sync(*no).is_some() && !self.members.contains_key(no) {
                 full.push(*no);
             }
             if !set.contains(no) {
@@ -634,6 +678,7 @@ impl Committer {
                 let again = Box::pin(self.take_out_failed()).await?;
                 self.inner.made_durable(last.ticket);
                 if again {
+                    disks.retain(|no| self.in_sync(*no).is_some());
                     continue;
                 }
             }
@@ -656,16 +701,17 @@ impl Committer {
         let newest = match self.members.get(&no) {
             Some(member) => Some((member.generation, member.area)),
             // What a disk that came back says of itself, or what was written to it since.
-            None => self.generations.get(&no).copied().max(self.disk(no).superblock()),
+            None => {
+                let own = self.inner.disk(no).and_then(|disk| disk.superblock());
+                self.generations.get(&no).copied().max(own)
+            }
         };
         newest.map_or((1, 0), |(generation, area)| (generation + 1, 1 - area))
     }
 
     async fn checkpoint_disk(&mut self, no: u16, encoded: &EncodedCheckpoint, at: LogPosition) {
-        let disk = self.disk(no);
-        if !disk.is_alive() {
-            return;
-        }
+        // It may have left, and even come back, while others were taken out.
+        let Some(disk) = self.in_sync(no) else { return };
         let (generation, area) = self.next_checkpoint(no);
         let runs = {
             let core = lock(&self.inner.core);

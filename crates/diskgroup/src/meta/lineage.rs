@@ -4,8 +4,8 @@
 //! As it left, the others noted the life of the last mount that it took part in, and the epoch that
 //! they went on with ([`Away`]). So
 //! - its label has that life, or else it is older, or another mount used it since ([`super::marks`]);
-//! - no record that it knows has that epoch or a later one, which others than ours wrote;
-//! - if a mount used it since that was cut off before its first record, that mount has no record.
+//!   and if a mount wrote its label since, then one that is known to have done nothing else;
+//! - no record that it knows has that epoch or a later one, which others than ours wrote.
 //!
 //! An image made during the very mount in which the disk left, before that, is not told.
 
@@ -64,7 +64,7 @@ pub(crate) async fn look(
     let read = Chain::read(device, group, state.uuid);
     let chain = patience.wait(device, cellar_io::Op::Read, read).await.map_err(Error::Io)?;
     let newest = chain.histories(group).into_iter().next();
-    let end = newest.as_ref().map(|h| (h.end.epoch, h.end.previous_life));
+    let end = newest.as_ref().map(|h| h.end.epoch);
     let refused = newest.is_some_and(|h| h.refused.is_some());
     let diverged = match state.stale {
         Stale::Mapped if refused => Some("it has a log record of a later version".to_owned()),
@@ -74,16 +74,16 @@ pub(crate) async fn look(
     Ok(Lineage { superblock: chain.newest(), diverged })
 }
 
-/// What tells that a disk with that label, whose newest record has that epoch and life, is not what
-/// it was when it left.
-fn diverged(away: &Away, label: &Label, newest: Option<(u64, u64)>) -> Option<String> {
+/// What tells that a disk with that label, whose newest record has that epoch, is not what it was
+/// when it left.
+fn diverged(away: &Away, label: &Label, newest: Option<u64>) -> Option<String> {
     if !label.lives.contains(&away.life) {
         return Some(OUT_OF_DATE.to_owned());
     }
     let apart = "it was used apart from the others since it left".to_owned();
-    let (epoch, life) = newest?;
-    let by_another = label.lives[0] != away.life && life == label.lives[0];
-    (epoch >= away.epoch || by_another).then_some(apart)
+    let known = [away.life, away.tried].contains(&label.lives[0]);
+    let ahead = newest.is_some_and(|epoch| epoch >= away.epoch);
+    (ahead || !known).then_some(apart)
 }
 
 #[cfg(test)]
@@ -115,15 +115,15 @@ mod tests {
 
     #[test]
     fn only_what_left_comes_back() {
-        let away = Away { life: 7, epoch: 9, by: AwayBy::Itself, drop_after_s: 0 };
+        let away = Away { life: 7, tried: 8, epoch: 9, by: AwayBy::Itself, drop_after_s: 0 };
         let same = |lives, newest| diverged(&away, &label(lives), newest).is_none();
         assert!(same([7, 6], None), "a disk without metadata");
-        assert!(same([7, 6], Some((8, 7))), "a member");
-        assert!(same([7, 6], Some((3, 2))), "a member of long ago");
-        assert!(same([8, 7], Some((8, 7))), "a mount that was cut off before its first record");
+        assert!(same([7, 6], Some(8)), "a member");
+        assert!(same([7, 6], Some(3)), "a member of long ago");
+        assert!(same([8, 7], Some(8)), "a mount that was cut off before its first record");
         assert!(!same([6, 5], None), "an older image");
         assert!(!same([9, 8], None), "two mounts apart");
-        assert!(!same([7, 6], Some((9, 7))), "went on alone");
-        assert!(!same([8, 7], Some((4, 8))), "FORCE from an old history");
+        assert!(!same([9, 7], None), "a mount apart, without metadata on it");
+        assert!(!same([7, 6], Some(9)), "went on alone");
     }
 }

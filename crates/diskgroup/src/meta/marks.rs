@@ -55,6 +55,13 @@ impl Marks {
     }
 }
 
+/// The life of a mount that came after that of the newest record, `last`, and was cut off before a
+/// record of its own; 0 if no label tells of one.
+pub(crate) fn tried<'a>(labels: impl Iterator<Item = &'a Label>, last: u64) -> u64 {
+    let mut tried = labels.filter(|label| label.lives[1] == last).map(|label| label.lives[0]);
+    tried.next().unwrap_or(0)
+}
+
 /// Marks every disk in sync as used by this mount, durably. One that does not take it fails, and
 /// leaves with the first record.
 pub(crate) async fn mark(inner: &Inner, last: u64) {

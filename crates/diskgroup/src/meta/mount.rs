@@ -16,7 +16,7 @@ use crate::group::MountOptions;
 use crate::meta::chain::{Chain, History, ReadError, Told};
 use crate::meta::commit::{Lagging, MemberState};
 use crate::meta::labels::read_labels;
-use crate::meta::marks::{Marks, OUT_OF_DATE};
+use crate::meta::marks::{self, Marks, OUT_OF_DATE};
 use crate::meta::rules;
 use crate::on_disk::label::{Label, LabelStatus, Redundancy};
 use crate::on_disk::layout::{AU_START, BLOCK_U64, REGION_BYTES};
@@ -64,6 +64,8 @@ pub(crate) struct Start {
     pub generations: BTreeMap<u16, (u64, u8)>,
     /// The dirty log as it was found.
     pub dirty: FoundDirty,
+    /// The life of a mount that was cut off before its first record, as labels tell; 0: none.
+    pub tried: u64,
     /// How many regions a resync can do in a second; 0 for a mount that does none.
     pub regions_per_second: f64,
 }
@@ -257,6 +259,7 @@ pub(crate) async fn start(
         generations,
         dirty,
         regions_per_second,
+        tried: marks::tried(labelled.iter().map(|l| &l.label), best.end.previous_life),
     })
 }
 

@@ -106,6 +106,8 @@ pub enum AwayBy {
 pub struct Away {
     /// The life of the last mount that it took part in: its label must have it.
     pub life: u64,
+    /// The life of a mount that is known to have written its label since, and nothing else; or 0.
+    pub tried: u64,
     /// The epoch without it: no record that it knows has that one.
     pub epoch: u64,
     /// Why it left.
@@ -337,6 +339,7 @@ impl DiskState {
         w.put_u64(self.shrink_to);
         if version > 2 {
             w.put_u64(self.away.life);
+            w.put_u64(self.away.tried);
             w.put_u64(self.away.epoch);
             w.put_u8(self.away.by as u8);
             w.put_u32(self.away.drop_after_s);
@@ -380,8 +383,8 @@ impl DiskState {
 
 impl Away {
     fn get(r: &mut Reader<'_>) -> Result<Away, Damage> {
-        let (life, epoch, by) = (r.u64()?, r.u64()?, AwayBy::get(r)?);
-        Ok(Away { life, epoch, by, drop_after_s: r.u32()? })
+        let (life, tried, epoch) = (r.u64()?, r.u64()?, r.u64()?);
+        Ok(Away { life, tried, epoch, by: AwayBy::get(r)?, drop_after_s: r.u32()? })
     }
 }
 

@@ -189,6 +189,8 @@ pub enum Op {
         at_ns: u64,
         /// The life of the last mount that it took part in.
         life: u64,
+        /// That of a mount since that may have written its label and nothing else; 0: none.
+        tried: u64,
         /// Why.
         by: AwayBy,
     } = 25,
@@ -238,6 +240,13 @@ pub enum Op {
         /// The life of this mount, which is in its label.
         life: u64,
     } = 32,
+    /// The label of a disk that is away is about to be written by a mount of that life.
+    DiskTried {
+        /// The disk.
+        disk: u16,
+        /// The life.
+        life: u64,
+    } = 33,
     /// A disk that is away is dropped after this time, not after the group's.
     DropAfter {
         /// The disk.
@@ -282,6 +291,7 @@ impl Op {
             Op::DiskReplace { .. } => 30,
             Op::DropAfter { .. } => 31,
             Op::StaleAll { .. } => 32,
+            Op::DiskTried { .. } => 33,
         }
     }
 
@@ -309,6 +319,7 @@ impl Op {
             | Op::DiskReplace { .. }
             | Op::DropAfter { .. }
             | Op::StaleAll { .. }
+            | Op::DiskTried { .. }
             // What makes room is never refused for want of room: room for the worst coding of all
             // legs, and of what disks missed of them, is kept.
             | Op::Stale { .. }
@@ -432,13 +443,16 @@ impl Op {
 
     fn put_of_away(&self, w: &mut Writer) {
         match self {
-            Op::DiskAway { disk, at_ns, life, by } => {
+            Op::DiskAway { disk, at_ns, life, tried, by } => {
                 w.put_u16(*disk);
                 w.put_u64(*at_ns);
                 w.put_u64(*life);
+                w.put_u64(*tried);
                 w.put_u8(*by as u8);
             }
-            Op::DiskReturning { disk, life } | Op::StaleAll { disk, life } => {
+            Op::DiskReturning { disk, life }
+            | Op::StaleAll { disk, life }
+            | Op::DiskTried { disk, life } => {
                 w.put_u16(*disk);
                 w.put_u64(*life);
             }
@@ -533,6 +547,7 @@ impl Op {
                 disk: r.u16()?,
                 at_ns: r.u64()?,
                 life: r.u64()?,
+                tried: r.u64()?,
                 by: AwayBy::get(r)?,
             },
             26 => Op::DiskReturning { disk: r.u16()?, life: r.u64()? },
@@ -546,6 +561,7 @@ impl Op {
             }
             31 => Op::DropAfter { disk: r.u16()?, seconds: r.u32()? },
             32 => Op::StaleAll { disk: r.u16()?, life: r.u64()? },
+            33 => Op::DiskTried { disk: r.u16()?, life: r.u64()? },
             other => {
                 return Err(Damage::Field { field: "operation", value: other.into() });
             }
@@ -622,7 +638,8 @@ impl GroupState {
             | Op::Synced { .. }
             | Op::DiskReplace { .. }
             | Op::DropAfter { .. }
-            | Op::StaleAll { .. } => self.apply_to_away(op)?,
+            | Op::StaleAll { .. }
+            | Op::DiskTried { .. } => self.apply_to_away(op)?,
             _ => self.apply_to_file(op)?,
         }
         Ok(())

@@ -183,7 +183,7 @@ mod tests {
                 base as u64 + maps - content
             };
             // What is written from here on it has missed.
-            apply(Op::DiskAway { disk: 1, at_ns: 1, life: 1, by: AwayBy::Itself });
+            apply(Op::DiskAway { disk: 1, at_ns: 1, life: 1, tried: 0, by: AwayBy::Itself });
             let dir = DirNo(1);
             let alias = Alias { file: FileNo(300), incarnation: 1, system: false };
             apply(Op::Name(NameOp::MkDir { dir, parent: DirNo::ROOT, name: part("dir") }));

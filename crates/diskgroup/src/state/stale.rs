@@ -11,11 +11,11 @@
 
 use std::collections::BTreeMap;
 
-use super::file::stretches;
+use super::file::{Striping, stretches};
 use super::{Away, AwayBy, DiskStatus, FileState, GroupState, Op, Stale};
 use crate::codec::{Reader, Writer};
 use crate::on_disk::dirty::RegionKey;
-use crate::on_disk::layout::{PIECE_BYTES, REGION_BYTES};
+use crate::on_disk::layout::{FINE_WIDTH, PIECE_BYTES, REGION_BYTES};
 use crate::on_disk::{Damage, Uuid};
 
 /// Stale pieces by region; no region without any.
@@ -44,6 +44,25 @@ impl FileState {
     /// more, or not durably yet.
     pub fn missed_by(&self, disk: u16, region: u32) -> u64 {
         self.stale.get(&disk).and_then(|map| map.get(&region)).copied().unwrap_or(0)
+    }
+
+    /// A disk missed those of the pieces of a region that have a copy on it. What has no other copy
+    /// cannot be copied to it. Of a fine-striped file it missed the whole stripe: its extents lie in
+    /// so many regions that a map for each would not fit the room that is kept for them.
+    fn miss(&mut self, disk: u16, region: u32, pieces: u64, au_size: u64) {
+        if self.attributes.copies < 2 || pieces & self.pieces_on(disk, region, au_size) == 0 {
+            return;
+        }
+        if self.attributes.striping == Striping::Coarse {
+            let missed = pieces & self.pieces_on(disk, region, au_size);
+            return self.set_stale(disk, region, missed);
+        }
+        let per_stripe = (au_size * FINE_WIDTH / REGION_BYTES).max(1) as u32;
+        let first = region / per_stripe * per_stripe;
+        for region in first..first + per_stripe {
+            let all = self.pieces_on(disk, region, au_size);
+            self.set_stale(disk, region, all);
+        }
     }
 
     fn set_stale(&mut self, disk: u16, region: u32, pieces: u64) {
@@ -153,32 +172,37 @@ impl GroupState {
             |d: &super::DiskState| d.status == DiskStatus::Offline && d.stale == Stale::Mapped;
         let disks: Vec<u16> =
             self.disks.iter().filter(|(_, d)| away(d)).map(|(no, _)| *no).collect();
-        let file = self.files.get_mut(&region.file).filter(|f| f.attributes.copies > 1);
-        let Some(file) = file else { return };
+        let Some(file) = self.files.get_mut(&region.file) else { return };
         for disk in disks {
-            let missed = pieces & file.pieces_on(disk, region.index, au_size);
-            file.set_stale(disk, region.index, missed);
+            file.miss(disk, region.index, pieces, au_size);
         }
     }
 
     pub(super) fn apply_to_away(&mut self, op: &Op) -> Result<(), Damage> {
         let misfit = |field, disk: u16| Damage::Field { field, value: disk.into() };
         match op {
-            Op::DiskAway { disk, at_ns, life, by } => {
+            Op::DiskAway { disk, at_ns, life, tried, by } => {
                 let epoch = self.epoch;
                 let d = self.disks.get_mut(disk).ok_or(misfit("disk", *disk))?;
                 let was = d.status;
-                d.status = match was.is_leaving() {
-                    true => DiskStatus::Forcing,
-                    false => DiskStatus::Offline,
-                };
+                if was.is_leaving() {
+                    // It does not come back.
+                    (d.status, d.stale) = (DiskStatus::Forcing, Stale::Everything);
+                    return Ok(());
+                }
+                d.status = DiskStatus::Offline;
                 d.away.by = *by;
                 // One that was on its way back is as far as it was, and so is what tells it.
                 if was.is_in_sync() {
                     d.stale = Stale::Mapped;
                     d.offline_ns = *at_ns;
-                    d.away = Away { life: *life, epoch, by: *by, drop_after_s: 0 };
+                    let (life, tried) = (*life, *tried);
+                    d.away = Away { life, tried, epoch, by: *by, drop_after_s: 0 };
                 }
+            }
+            Op::DiskTried { disk, life } => {
+                let d = self.disks.get_mut(disk).ok_or(misfit("disk", *disk))?;
+                d.away.tried = *life;
             }
             Op::DiskReturning { disk, life } => {
                 let d = self.disks.get_mut(disk).ok_or(misfit("disk", *disk))?;
@@ -217,9 +241,7 @@ impl GroupState {
             }
             Op::Stale { disk, region, pieces } => {
                 let au_size = u64::from(self.header.au_size);
-                let file = self.file_of(*region)?;
-                let missed = pieces & file.pieces_on(*disk, region.index, au_size);
-                file.set_stale(*disk, region.index, missed);
+                self.file_of(*region)?.miss(*disk, region.index, *pieces, au_size);
             }
             Op::Synced { disk, region, pieces } => {
                 self.file_of(*region)?.clear_stale(*disk, region.index, *pieces);
@@ -261,8 +283,8 @@ impl GroupState {
                 continue;
             }
             for region in 0..file.pieces.len() as u32 {
-                let all = file.pieces_of(region.into()) & file.pieces_on(disk, region, au_size);
-                file.set_stale(disk, region, all);
+                let all = file.pieces_of(region.into());
+                file.miss(disk, region, all, au_size);
             }
         }
     }

@@ -38,6 +38,7 @@ pub struct Stats {
     pub not_proven: u64,
     pub returned: u64,
     pub replaced: u64,
+    pub diverged: u64,
 }
 
 impl Stats {
@@ -50,6 +51,7 @@ impl Stats {
         self.not_proven += other.not_proven;
         self.returned += other.returned;
         self.replaced += other.replaced;
+        self.diverged += other.diverged;
     }
 }
 
@@ -57,6 +59,8 @@ impl Stats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loss {
     Vanish,
+    /// And what it did not flush is lost.
+    Power,
     FailWrites,
     Hang,
 }
@@ -84,6 +88,12 @@ struct World {
     /// Whether disks come and go.
     moves: Option<Moves>,
     lost: Cell<bool>,
+    /// One was lost in this life: what had its only copy there may have been refused since.
+    lost_in_life: Cell<bool>,
+    /// Disks are just being made to leave or return.
+    changing: Cell<bool>,
+    /// The next return is by FORCE.
+    forced: Cell<bool>,
     /// An acknowledged change tells that the group went on without the leg.
     departed: Cell<bool>,
     stats: Cell<Stats>,
@@ -94,7 +104,7 @@ impl World {
     fn new(seed: u64, mode: Mode) -> World {
         let mut rng = Rng::stream(seed, 77);
         let redundancy = match rng.below(5) {
-            0 if mode != Mode::Return => Redundancy::External,
+            0 if !mode.returns() => Redundancy::External,
             1 => Redundancy::High,
             _ => Redundancy::Normal,
         };
@@ -120,7 +130,7 @@ impl World {
             failgroups,
         };
         let loses = redundancy != Redundancy::External && distinct >= 2 && rng.coin();
-        let loses = loses && mode != Mode::Return;
+        let loses = loses && !mode.returns();
         let kinds = [Loss::Vanish, Loss::Vanish, Loss::FailWrites, Loss::Hang];
         let plan = loses.then(|| (rng.below(disks as u64) as usize, kinds[rng.below(4) as usize]));
         let mut rig = Rig::new(seed, &shape);
@@ -142,6 +152,9 @@ impl World {
             plan: Cell::new(plan),
             moves,
             lost: Cell::new(false),
+            lost_in_life: Cell::new(false),
+            changing: Cell::new(false),
+            forced: Cell::new(false),
             departed: Cell::new(false),
             stats: Cell::new(Stats { seeds: 1, ..Stats::default() }),
             history: RefCell::default(),
@@ -174,7 +187,8 @@ impl World {
 
     /// Whether the only copy of the file may have gone with the lost leg.
     fn may_be_gone(&self, id: u32) -> bool {
-        self.lost.get() && self.with(id, |f| f.copies == 1)
+        let lost = self.lost.get() || self.lost_in_life.get();
+        lost && self.with(id, |f| f.copies == 1)
     }
 
     /// The planned leg is lost now, unless it is already.
@@ -189,6 +203,7 @@ impl World {
         let disk = &self.rig.disks[disk];
         match how {
             Loss::Vanish => disk.vanish(),
+            Loss::Power => disk.lose_power(),
             Loss::FailWrites => {
                 disk.fail_writes(0..u64::MAX);
                 disk.fail_flushes(true);
@@ -309,7 +324,8 @@ async fn read_some(w: &World, id: u32, file: &File, first: u32, count: u32, pin:
     let _reading = Reading::new(w, id, issued);
     match file.read_at(Io::FOREGROUND, at, (count * sector) as usize).await {
         Ok(bytes) => {
-            let pin = (pin && !w.soft.get()).then(|| w.tick());
+            let stays = !w.soft.get() && !(returns::are_on(w) && w.may_be_gone(id));
+            let pin = (pin && stays).then(|| w.tick());
             let checked = w.with(id, |f| f.check(&bytes, first, issued, pin));
             if let Err(what) = checked {
                 panic!("read: {what}");
@@ -332,7 +348,8 @@ async fn verify(w: &World, group: &Group, look: bool) {
         for (id, number) in ids {
             let file = group.open_number(number).expect("it is there");
             read_all(w, id, &file).await;
-            if !w.soft.get() {
+            // What could not be read is not settled.
+            if !w.soft.get() && !(returns::are_on(w) && w.may_be_gone(id)) {
                 w.with(id, FileModel::settled);
             }
         }
@@ -506,7 +523,7 @@ async fn create_file(w: &World, group: &Group) -> Option<Open> {
     let spec = {
         let mut rng = w.rng.borrow_mut();
         let least = match w.plan.get() {
-            _ if returns::are_on(w) => 2,
+            _ if returns::are_on(w) => 1 + u64::from(!rng.one_in(5)),
             Some(_) if !rng.one_in(6) => 2,
             _ => 1,
         };
@@ -582,6 +599,9 @@ async fn some_work(w: &World, group: &Group, open: &RefCell<Vec<std::rc::Rc<Open
         w.count(|s| s.ops += 1);
         steps.push(Box::pin(name_op(w, group, open)));
     }
+    if returns::are_on(w) {
+        steps.push(Box::pin(returns::alter(w, group)));
+    }
     futures_util::future::join_all(steps).await;
     if all.len() < 4 && w.below(2) == 0 {
         w.count(|s| s.ops += 1);
@@ -595,11 +615,10 @@ async fn some_work(w: &World, group: &Group, open: &RefCell<Vec<std::rc::Rc<Open
         let pause = [1, 50, 1500, 7000][w.below(4) as usize];
         group.env().sleep(Duration::from_millis(pause)).await;
     }
-    if w.below(12) == 0 {
+    if w.below(12) == 0 && !returns::are_on(w) {
         w.lose_leg();
     }
     moves::alter(w, group).await;
-    returns::alter(w, group).await;
 }
 
 /// One life of the process: from start to dismount, end, or crash.
@@ -607,6 +626,8 @@ async fn life(w: &World, last: bool) {
     if !w.created.get() {
         create_group(w).await;
     }
+    w.lost_in_life.set(w.lost.get());
+    w.changing.set(false);
     let group = mount(w).await;
     let look = last || w.below(4) > 0;
     verify(w, &group, look).await;
@@ -661,7 +682,8 @@ async fn life(w: &World, last: bool) {
         file.flushed(now);
         file.crash(now);
     }
-    w.clean.set(true);
+    // What has its only copy on a disk that is away stays dirty until it is back.
+    w.clean.set(!(returns::are_on(w) && w.lost_in_life.get()));
     w.soft.set(false);
     w.say("dismounted".into());
 }

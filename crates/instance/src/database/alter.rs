@@ -287,13 +287,23 @@ impl Database {
                     .to_owned(),
                 false => format!(
                     "it is OFFLINE and has missed what was written since: ALTER DISKGROUP {group} \
-                     DROP DISK {name} FORCE, then ADD DISK '{}' FORCE",
-                    path.display()
+                     ONLINE DISK {name} brings it back"
                 ),
             };
             return Err(Error::new(15029, text).hint(hint));
         }
         Ok(())
+    }
+
+    /// As [`Database::make_files`]; they go with what this gives back.
+    pub(super) async fn made_files(
+        &self,
+        joining: &mut [Joining],
+        progress: &(dyn Fn(u64, u64) + Send + Sync),
+    ) -> Result<NewFiles> {
+        let mut files = NewFiles::default();
+        self.make_files(joining, &mut files, progress).await?;
+        Ok(files)
     }
 
     /// Makes the files that are not there yet, written with zeros, and opens them.
@@ -367,10 +377,17 @@ impl Place {
 
 /// The new files of a change: taken away again unless it came to pass.
 #[derive(Default)]
-struct NewFiles {
+pub(super) struct NewFiles {
     /// Each with its device and inode.
     made: Vec<(PathBuf, (u64, u64))>,
     kept: bool,
+}
+
+impl NewFiles {
+    /// Whether they stay.
+    pub(super) fn keep(&mut self, keep: bool) {
+        self.kept = keep;
+    }
 }
 
 impl Drop for NewFiles {

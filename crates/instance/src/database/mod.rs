@@ -7,6 +7,7 @@ mod groups;
 mod identity;
 mod init;
 mod resize;
+mod returning;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -364,8 +365,10 @@ impl Database {
             let (mounted, env) = (mounted.clone(), Arc::clone(env));
             let this = self.with_force(self.mode.force);
             let probe = async move {
+                let mut tried = returning::Tried::default();
                 while mounted.group.probe_disks().await {
                     this.let_go(&mounted).await;
+                    this.return_found(&mounted, &mut tried).await;
                     env.sleep(PROBE_EVERY).await;
                 }
             };

@@ -116,6 +116,13 @@ impl SimDisk {
         self.lock().faults.gone = true;
     }
 
+    /// The disk is pulled, and what it had not flushed is lost or kept as in a power cut.
+    pub fn lose_power(&self) {
+        let mut state = self.lock();
+        state.faults.gone = true;
+        state.lose_cache();
+    }
+
     /// The disk is plugged in again.
     pub fn come_back(&self) {
         self.lock().faults.gone = false;

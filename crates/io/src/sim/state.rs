@@ -287,7 +287,6 @@ impl State {
     pub(super) fn power_cut(&mut self) {
         let sector = u64::from(self.geometry.logical_sector);
         let mut entries: Vec<Entry> = self.pending.drain(..).collect();
-        self.pending_bytes = 0;
         let in_flight = std::mem::take(&mut self.requests);
         for request in in_flight.into_values().filter(|r| !r.answered) {
             entries.extend(request.into_entries(sector));
@@ -295,6 +294,18 @@ impl State {
         self.waiting.clear();
         self.hung.clear();
         self.working = 0;
+        self.survive(&entries);
+    }
+
+    /// What is stored and not flushed survives or not.
+    pub(super) fn lose_cache(&mut self) {
+        let entries: Vec<Entry> = self.pending.drain(..).collect();
+        self.survive(&entries);
+    }
+
+    fn survive(&mut self, entries: &[Entry]) {
+        let sector = u64::from(self.geometry.logical_sector);
+        self.pending_bytes = 0;
         if entries.is_empty() {
             return;
         }
@@ -303,7 +314,7 @@ impl State {
             let image = &mut self.durable;
             fate.apply(&mut self.rng, index as u64, image, entry, sector);
         }
-        for entry in &entries {
+        for entry in entries {
             let length = entry.payload.length();
             self.live.revert(&self.durable, entry.offset, length);
         }

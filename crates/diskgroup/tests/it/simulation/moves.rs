@@ -17,6 +17,15 @@ pub enum Mode {
     Resize,
     /// They leave for a while, and come back.
     Return,
+    /// They leave for a while and come back, and are added and dropped meanwhile.
+    ReturnAndMove,
+}
+
+impl Mode {
+    /// Whether disks leave for a while.
+    pub fn returns(self) -> bool {
+        matches!(self, Mode::Return | Mode::ReturnAndMove)
+    }
 }
 
 /// What only runs with moving disks have. Draws from a stream of its own, so that the others are
@@ -59,13 +68,20 @@ fn may_be(result: Result<(), Error>, w: &World, what: &str) {
         Err(error @ (Error::NoCopy { .. } | Error::Lost { .. } | Error::Io(_))) if w.lost.get() => {
             w.say(format!("{what}: {error}"));
         }
+        // It left, or began to come back, meanwhile.
+        Err(error @ Error::DiskUnusable { number: 15071 | 15084, .. }) if returns::are_on(w) => {
+            w.say(format!("{what}: {error}"));
+        }
+        Err(error @ Error::ForceNotNeeded { .. }) if returns::are_on(w) => {
+            w.say(format!("{what}: {error}"));
+        }
         Err(error) => panic!("{what}: {error}"),
     }
 }
 
 /// Perhaps changes who takes part.
 pub async fn alter(w: &World, group: &Group) {
-    let Some(moves) = w.moves.as_ref().filter(|_| !returns::are_on(w)) else { return };
+    let Some(moves) = w.moves.as_ref().filter(|m| m.mode != Mode::Return) else { return };
     if moves.below(4) > 0 {
         return;
     }
@@ -132,12 +148,12 @@ async fn add(w: &World, moves: &Moves, group: &Group) {
 
 fn any_online(w: &World, moves: &Moves, group: &Group) -> Option<DropDisk> {
     // With a leg that is to be lost, dropping another could leave too few.
-    if w.plan.get().is_some() {
+    if w.plan.get().is_some() && !returns::are_on(w) {
         return None;
     }
     let disks = group.disks();
     let online: Vec<_> = disks.iter().filter(|d| d.status == DiskStatus::Online).collect();
-    if online.len() < 2 {
+    if online.len() < 2 || (returns::are_on(w) && online.len() < disks.len()) {
         return None;
     }
     let one = online[moves.below(online.len() as u64) as usize];
@@ -232,7 +248,7 @@ fn cut_devices(w: &World, moves: &Moves, group: &Group) {
 
 /// Before the end: what was begun is done, or waits for room.
 pub async fn settle(w: &World, group: &Group) {
-    if w.moves.is_none() || returns::are_on(w) {
+    if w.moves.as_ref().is_none_or(|m| m.mode == Mode::Return) {
         return;
     }
     may_be(group.rebalance(64).await, w, "the last rebalance");

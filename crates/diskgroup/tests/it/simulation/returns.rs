@@ -2,12 +2,12 @@
 
 use cellar_diskgroup::{DiskInfo, DiskStatus, FoundDisk, NewDisk, OnlineHow};
 
-use super::moves::{Mode, Moves};
+use super::moves::Moves;
 use super::*;
 
 /// Whether disks leave and return in this run.
 pub fn are_on(w: &World) -> bool {
-    w.moves.as_ref().is_some_and(|moves| moves.mode == Mode::Return)
+    w.moves.as_ref().is_some_and(|moves| moves.mode.returns())
 }
 
 /// Whether the group says that the lost leg is out; it cannot be back then.
@@ -20,18 +20,16 @@ pub fn know_of_the_loss(w: &World, group: &Group) -> bool {
 /// may ever be lost.
 pub async fn alter(w: &World, group: &Group) {
     let Some(moves) = w.moves.as_ref().filter(|_| are_on(w)) else { return };
-    if moves.below(5) > 0 {
+    if moves.below(5) > 0 || w.changing.replace(true) {
         return;
     }
     w.count(|s| s.ops += 1);
+    // Somewhere in what else goes on.
+    group.env().sleep(Duration::from_micros(moves.below(3000))).await;
     let disks = group.disks();
-    match disks.iter().find(|d| d.status != DiskStatus::Online) {
-        None if w.lost.get() => {
-            // It may have failed and nobody noticed yet, or be back already.
-            if moves.below(2) == 0 && w.plan.get().is_some_and(|(disk, _)| is_whole(w, disk)) {
-                w.lost.set(false);
-            }
-        }
+    let gone =
+        disks.iter().find(|d| matches!(d.status, DiskStatus::Offline | DiskStatus::Returning));
+    match gone {
         None => leave(w, moves, group).await,
         Some(gone) if gone.status == DiskStatus::Returning => match moves.below(4) {
             0 => lose(w, moves, index_of(gone).expect("it is here")),
@@ -41,6 +39,24 @@ pub async fn alter(w: &World, group: &Group) {
         },
         Some(gone) => come_back(w, moves, group, gone).await,
     }
+    w.changing.set(false);
+}
+
+/// Whether everything is whole, durably: then one disk may be lost.
+async fn is_all_well(w: &World, group: &Group) -> bool {
+    let well = || {
+        group.disks().iter().all(|d| d.in_sync && d.status == DiskStatus::Online)
+            && group.losses().iter().all(|l| (!l.data || l.single) && !l.stops)
+            && w.plan.get().is_none_or(|(disk, _)| is_whole(w, disk) || !is_here(group, disk))
+    };
+    if !well() || group.rebalance(1).await.is_err() {
+        return false;
+    }
+    well()
+}
+
+fn is_here(group: &Group, disk: usize) -> bool {
+    group.disks().iter().any(|d| index_of(d) == Some(disk))
 }
 
 fn index_of(disk: &DiskInfo) -> Option<usize> {
@@ -53,14 +69,38 @@ fn is_whole(w: &World, disk: usize) -> bool {
 
 /// The device fails from now on.
 fn lose(w: &World, moves: &Moves, disk: usize) {
-    let how = [Loss::Vanish, Loss::FailWrites, Loss::Hang][moves.below(3) as usize];
-    w.plan.set(Some((disk, how)));
+    let kinds = [Loss::Vanish, Loss::Power, Loss::FailWrites, Loss::Hang];
+    w.plan.set(Some((disk, kinds[moves.below(4) as usize])));
     w.lost.set(false);
     w.departed.set(false);
+    w.lost_in_life.set(true);
     w.lose_leg();
+    single_copies_may_be_lost(w);
+}
+
+/// What had its only copy on a disk that left, and was not flushed, may be lost with it.
+fn single_copies_may_be_lost(w: &World) {
+    let now = w.tick();
+    for file in w.files.borrow_mut().values_mut().filter(|f| f.copies == 1) {
+        file.crash(now);
+    }
+}
+
+/// The one that was away last, and may be back, is pulled while nothing is mounted.
+pub fn lose_while_closed(w: &World) {
+    if are_on(w) && w.lost.get() {
+        let Some((disk, _)) = w.plan.get() else { return };
+        w.say(format!("disk {disk} is pulled"));
+        w.departed.set(false);
+        w.rig.disks[disk].vanish();
+    }
 }
 
 async fn leave(w: &World, moves: &Moves, group: &Group) {
+    if !is_all_well(w, group).await {
+        return;
+    }
+    w.lost.set(false);
     let disks = group.disks();
     let one = &disks[moves.below(disks.len() as u64) as usize];
     let Some(disk) = index_of(one) else { return };
@@ -77,10 +117,18 @@ async fn offline(w: &World, group: &Group, disk: &DiskInfo) {
     match group.offline_disks(std::slice::from_ref(&disk.name), None).await {
         Ok(()) => {
             w.departed.set(true);
+            // A file that nobody published yet may have had its only copy there.
+            w.lost_in_life.set(true);
+            single_copies_may_be_lost(w);
             w.say(format!("offline {}: done", disk.name));
         }
         // It left or came meanwhile.
-        Err(Error::DiskUnusable { number: 15281, .. }) => w.lost.set(was),
+        Err(Error::DiskUnusable { number: 15281 | 15071 | 15054, .. }) => w.lost.set(was),
+        // A file of one copy is there, or what was to be mirrored again is not yet.
+        Err(Error::CannotOffline { why, .. }) => {
+            w.say(format!("offline {}: {why}", disk.name));
+            w.lost.set(was);
+        }
         Err(error) => panic!("offline {}: {error}", disk.name),
     }
 }
@@ -97,12 +145,18 @@ async fn come_back(w: &World, moves: &Moves, group: &Group, gone: &DiskInfo) {
         path: format!("/sim/disk{disk}"),
     };
     let power = [None, Some(1), Some(11)][moves.below(3) as usize];
-    let how = OnlineHow { force: moves.below(6) == 0, power };
+    let how = OnlineHow { force: w.forced.replace(false) || moves.below(6) == 0, power };
     w.say(format!("online {} {how:?}", gone.name));
     match group.online_disk(&gone.name, found, how).await {
         Ok(()) => w.say(format!("online {}: on its way", gone.name)),
-        Err(error @ (Error::DiskUnusable { number: 15281, .. } | Error::Stopped { .. })) => {
+        Err(error @ Error::DiskUnusable { number: 15281 | 15071 | 15054, .. }) => {
             w.say(format!("online {}: {error}", gone.name));
+        }
+        // ONLINE FORCE was cut off, or a mount before its first record.
+        Err(error @ Error::Diverged { .. }) => {
+            w.say(format!("online {}: {error}", gone.name));
+            w.count(|s| s.diverged += 1);
+            w.forced.set(true);
         }
         Err(error) => panic!("online {}: {error}", gone.name),
     }
@@ -139,24 +193,22 @@ async fn replace(w: &World, moves: &Moves, group: &Group, gone: &DiskInfo) -> bo
             w.count(|s| s.replaced += 1);
             w.plan.set(Some((i, Loss::Vanish)));
         }
-        Err(Error::DiskUnusable { number: 15281, .. }) => {}
+        Err(Error::DiskUnusable { number: 15281 | 15071 | 15054, .. } | Error::Lost { .. }) => {
+            return false;
+        }
         Err(error) => panic!("replace {}: {error}", gone.name),
     }
     true
 }
 
 async fn wait(w: &World, group: &Group) {
+    let back = group.returns().len() as u64;
     match group.wait_returned().await {
         Ok(()) => {
-            w.count(|s| s.returned += 1);
-            w.say("all that return are back".into());
+            w.count(|s| s.returned += back);
+            w.say(format!("all that return are back, {back}"));
         }
         Err(error) => panic!("wait for the return: {error}"),
-    }
-    if group.disks().iter().all(|d| d.status == DiskStatus::Online)
-        && w.plan.get().is_some_and(|(disk, _)| is_whole(w, disk))
-    {
-        w.lost.set(false);
     }
 }
 
@@ -176,8 +228,10 @@ pub async fn settle(w: &World, group: &Group) {
     wait(w, group).await;
     // One that hung may leave even now.
     group.env().sleep(Duration::from_secs(40)).await;
-    if group.disks().iter().any(|d| d.status != DiskStatus::Online) {
+    let away = |d: &DiskInfo| matches!(d.status, DiskStatus::Offline | DiskStatus::Returning);
+    if group.disks().iter().any(away) {
         return Box::pin(settle(w, group)).await;
     }
-    w.lost.set(false);
+    // One that was dropped by force, and whose copies have no room, is lost still.
+    w.lost.set(group.disks().iter().any(|d| d.status == DiskStatus::Forcing));
 }

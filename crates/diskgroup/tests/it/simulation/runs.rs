@@ -30,6 +30,9 @@ pub fn run_seed(seed: u64, mode: Mode) -> (Stats, u64) {
             w.rig.sim.crash_after(1 + w.below(most));
         }
         if w.below(10) == 0 && w.created.get() {
+            returns::lose_while_closed(&w);
+        }
+        if w.below(10) == 0 && w.created.get() && !returns::are_on(&w) {
             w.lose_leg();
         }
         if w.rig.run(life(&w, last)).is_none() {
@@ -64,6 +67,11 @@ fn no_crash_loses_anything_while_disks_change_size() {
 #[test]
 fn no_crash_loses_anything_while_disks_leave_and_return() {
     run_seeds(Mode::Return, 400);
+}
+
+#[test]
+fn no_crash_loses_anything_while_disks_leave_return_come_and_go() {
+    run_seeds(Mode::ReturnAndMove, 300);
 }
 
 fn run_seeds(mode: Mode, usual: u64) {
@@ -109,7 +117,7 @@ fn seeds_that_found_something_pass() {
 #[test]
 fn a_seed_replays() {
     for seed in [3, 11, 42] {
-        for mode in [Mode::Stay, Mode::ComeAndGo, Mode::Resize] {
+        for mode in [Mode::Stay, Mode::ComeAndGo, Mode::Resize, Mode::ReturnAndMove] {
             assert_eq!(run_seed(seed, mode), run_seed(seed, mode), "seed {seed}");
         }
     }

@@ -1,0 +1,286 @@
+//! OFFLINE, ONLINE and REPLACE DISK: which device a disk that is away comes back by.
+//!
+//! A disk is found by its label wherever disk_string looks, whatever its path is now. One that is
+//! still open here, because it failed or was taken offline, is closed first: its lock is ours.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cellar_diskgroup::{DiskInfo, DiskStatus, FoundDisk, LabelStatus, NewDisk, OnlineHow};
+use cellar_io::EnvExt;
+
+use super::alter::{DropTarget, no_failgroup};
+use super::find::{Labelled, find_labelled};
+use super::{Database, DiskRequest, Mounted, absolute};
+use crate::disks::OpenDisk;
+use crate::error::{Error, Result};
+
+/// How long a device that was closed may take to be let go of by who still uses it.
+const CLOSED_WITHIN: Duration = Duration::from_secs(5);
+const CLOSED_EVERY: Duration = Duration::from_millis(20);
+
+/// Which disks an OFFLINE or ONLINE names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AwayTarget {
+    /// ALL that are away.
+    All,
+    /// These, and those of these failure groups.
+    Some(Vec<DropTarget>),
+}
+
+impl Database {
+    /// OFFLINE DISK: they leave for a while. Gives their names.
+    ///
+    /// # Errors
+    /// No such disk, or something would be lost.
+    pub async fn offline_disks(
+        &self,
+        group: &str,
+        targets: &[DropTarget],
+        drop_after: Option<u32>,
+    ) -> Result<Vec<String>> {
+        self.check_writable()?;
+        let mounted = self.group(group)?;
+        let online = |d: &DiskInfo| matches!(d.status, DiskStatus::Online | DiskStatus::Returning);
+        let names = named(&mounted, targets, online)?;
+        mounted.group.offline_disks(&names, drop_after).await?;
+        Ok(names)
+    }
+
+    /// ONLINE DISK: they come back. Gives their names; what they missed is copied in the background.
+    ///
+    /// # Errors
+    /// No such disk; its device is not found, or is not as it was. Those before it are back.
+    pub async fn online_disks(
+        &self,
+        group: &str,
+        target: &AwayTarget,
+        how: OnlineHow,
+    ) -> Result<Vec<String>> {
+        self.check_writable()?;
+        let mounted = self.group(group)?;
+        let away = |d: &DiskInfo| d.status == DiskStatus::Offline;
+        let names = match target {
+            AwayTarget::Some(targets) => named(&mounted, targets, away)?,
+            AwayTarget::All => {
+                let disks = mounted.group.disks().into_iter().filter(away);
+                disks.map(|d| d.name).collect()
+            }
+        };
+        for name in &names {
+            self.online_disk(&mounted, name, how).await?;
+        }
+        Ok(names)
+    }
+
+    async fn online_disk(&self, mounted: &Mounted, name: &str, how: OnlineHow) -> Result<()> {
+        let (this, mounted) = (self.with_force(self.mode.force), mounted.clone());
+        let name = name.to_owned();
+        let (told, answer) = futures_channel::oneshot::channel();
+        // To its end although the caller goes away: the path must stay what it is.
+        let task = async move {
+            let _one_at_a_time = this.instance.changing().lock().await;
+            // Who asked may be gone.
+            let _ = told.send(this.online_locked(&mounted, &name, how).await);
+        };
+        self.env().spawn("online disk", Box::pin(task));
+        answer.await.map_err(|_| Error::new(1013, "the program ends"))?
+    }
+
+    async fn online_locked(&self, mounted: &Mounted, name: &str, how: OnlineHow) -> Result<()> {
+        let disks = mounted.group.disks();
+        let disk = disks.iter().find(|d| d.name == name);
+        let disk = disk.filter(|d| d.status == DiskStatus::Offline);
+        // What is wrong with another one the library says.
+        let Some(disk) = disk else {
+            return Err(mounted.group.check_away(name).err().map_or_else(
+                || Error::new(15281, format!("disk {name} is not away any more")),
+                Error::from,
+            ));
+        };
+        self.close_away(mounted, disk).await;
+        let open = self.device_of(mounted, disk).await?;
+        let path = open.path.to_string_lossy().into_owned();
+        let found = FoundDisk { device: open.device(), path };
+        mounted.group.online_disk(name, found, how).await?;
+        mounted.disks.add(open);
+        Ok(())
+    }
+
+    /// Closes the device of a disk that is away, so that it can be opened again.
+    async fn close_away(&self, mounted: &Mounted, disk: &DiskInfo) {
+        let Some(path) = disk.path.as_deref() else { return };
+        mounted.group.close_disk(&disk.name);
+        let closed = mounted.disks.find(path);
+        mounted.disks.keep(|open| open.path.to_string_lossy() != path);
+        let Some(closed) = closed else { return };
+        let device = Arc::downgrade(&closed.device());
+        drop(closed);
+        // Requests that it never answered may still hold it.
+        let began = self.env().now();
+        while device.strong_count() > 0 && self.env().now().since(began) < CLOSED_WITHIN {
+            self.env().sleep(CLOSED_EVERY).await;
+        }
+    }
+
+    /// The device with a disk's label, opened.
+    async fn device_of(&self, mounted: &Mounted, disk: &DiskInfo) -> Result<OpenDisk> {
+        let here: Vec<PathBuf> =
+            self.groups().iter().flat_map(|m| m.disks.all().to_vec()).map(|d| d.path).collect();
+        let found = find_labelled(&self.instance, &self.directory, &*self.disks, true, &here).await;
+        let group = mounted.group.uuid();
+        let is_it = |l: &Labelled| {
+            l.label.group == group
+                && l.label.disk == disk.uuid
+                && l.label.status == LabelStatus::Member
+        };
+        let problems = found.problems;
+        match found.labelled.into_iter().find(is_it) {
+            Some(found) => Ok(found.disk),
+            None => {
+                let text = format!("disk {} is not found where disk_string looks", disk.name);
+                let path = disk.path.as_deref();
+                let at = path.map_or(String::new(), |path| format!(" ({path})"));
+                let error = Error::new(15075, format!("{text}{at}")).hint(format!(
+                    "plug it in again; or put another in its place: ALTER DISKGROUP {} REPLACE \
+                     DISK {} WITH 'path'",
+                    mounted.group.name(),
+                    disk.name
+                ));
+                Err(problems.iter().fold(error, |e, p| e.over(p.clone())))
+            }
+        }
+    }
+
+    /// REPLACE DISK: another device takes the place of a disk that is away. A path where nothing is
+    /// yet becomes a file of its SIZE, or of that of the disk.
+    ///
+    /// # Errors
+    /// No such disk, or it is not away; the device will not do.
+    pub async fn replace_disk(
+        &self,
+        group: &str,
+        name: &str,
+        with: &DiskRequest,
+        power: Option<u32>,
+        progress: &(dyn Fn(u64, u64) + Send + Sync),
+    ) -> Result<()> {
+        self.check_writable()?;
+        let mounted = self.group(group)?;
+        let name = name.to_uppercase();
+        mounted.group.check_away(&name)?;
+        let bytes = mounted.group.disks().into_iter().find(|d| d.name == name).map(|d| d.bytes);
+        let with = DiskRequest { size: with.size.or(bytes), ..with.clone() };
+        let mut joining = self.joining(&mounted, std::slice::from_ref(&with), true)?;
+        let [_] = joining.as_slice() else {
+            let text = format!("'{}' names {} disks, and one is needed", with.path, joining.len());
+            return Err(Error::new(15031, text).hint("name one disk by its path"));
+        };
+        let files = self.made_files(&mut joining, progress).await?;
+        let (this, force) = (self.with_force(self.mode.force), with.force);
+        let (told, answer) = futures_channel::oneshot::channel();
+        let task = async move {
+            let _one_at_a_time = this.instance.changing().lock().await;
+            let mut files = files;
+            let result = async {
+                let remembered = this.remember(joining.iter().map(|j| j.path.as_path()))?;
+                let Some(open) = joining.pop().and_then(|j| j.open) else {
+                    return Err(Error::new(15031, "the new disk is not there"));
+                };
+                let new = NewDisk {
+                    device: open.device(),
+                    path: open.path.to_string_lossy().into_owned(),
+                    name: None,
+                    failgroup: None,
+                    size: None,
+                    force,
+                };
+                let old = mounted.group.disks().into_iter().find(|d| d.name == name);
+                files.keep(true);
+                if let Err(error) = mounted.group.replace_disk(&name, new, power).await {
+                    if mounted.group.info().stopped.is_some() {
+                        return Err(error.into());
+                    }
+                    files.keep(false);
+                    let undone = this.forget_paths(&remembered);
+                    return Err(undone.err().into_iter().fold(error.into(), Error::over));
+                }
+                mounted.disks.add(open);
+                // The path of the one that it replaced is of no group any more.
+                if let Some(path) = old.and_then(|d| d.path) {
+                    mounted.disks.keep(|d| d.path.to_string_lossy() != path);
+                    this.forget_disks(std::iter::once(Path::new(&path)))?;
+                }
+                Ok(())
+            };
+            // Who asked may be gone.
+            let _ = told.send(result.await);
+        };
+        self.env().spawn("replace disk", Box::pin(task));
+        answer.await.map_err(|_| Error::new(1013, "the program ends"))?
+    }
+
+    /// Looks whether disks that went away by themselves are there again, and brings them back.
+    pub(super) async fn return_found(&self, mounted: &Mounted, tried: &mut Tried) {
+        let away = mounted.group.away_names();
+        tried.0.retain(|name, _| away.contains(name));
+        for name in away {
+            let disks = mounted.group.disks();
+            let Some(disk) = disks.iter().find(|d| d.name == name) else { continue };
+            let next = match disk.path.as_deref() {
+                // It failed in another way than by being gone: the next mount tries it.
+                Some(_) if !disk.gone => continue,
+                Some(path) if !absolute(Path::new(path)).exists() => {
+                    tried.0.remove(&name);
+                    continue;
+                }
+                _ => tried.0.get(&name).copied().unwrap_or(0),
+            };
+            // At once, then more and more seldom: what is there may not be the disk.
+            if next > 0 {
+                tried.0.insert(name, next - 1);
+                continue;
+            }
+            let rounds = tried.1.entry(name.clone()).or_insert(2);
+            *rounds = (*rounds * 2).min(120);
+            let rounds = *rounds;
+            if self.online_disk(mounted, &name, OnlineHow::default()).await.is_err() {
+                tried.0.insert(name, rounds);
+            } else {
+                tried.1.remove(&name);
+            }
+        }
+    }
+}
+
+/// Rounds until disks that did not come back are tried again, by name; and how long that was.
+#[derive(Default)]
+pub(super) struct Tried(BTreeMap<String, u32>, BTreeMap<String, u32>);
+
+/// The names of the disks that are named, each once.
+fn named(
+    mounted: &Mounted,
+    targets: &[DropTarget],
+    of_group: impl Fn(&DiskInfo) -> bool,
+) -> Result<Vec<String>> {
+    let members = mounted.group.disks();
+    let mut names: Vec<String> = Vec::new();
+    for target in targets {
+        match target {
+            DropTarget::Disk(name) => names.push(name.to_uppercase()),
+            DropTarget::FailGroup(name) => {
+                let wanted = name.to_uppercase();
+                let mut of_it = members.iter().filter(|d| d.failgroup == wanted).peekable();
+                if of_it.peek().is_none() {
+                    return Err(no_failgroup(mounted.group.name(), &members, &wanted));
+                }
+                names.extend(of_it.filter(|d| of_group(d)).map(|d| d.name.clone()));
+            }
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    Ok(names)
+}
