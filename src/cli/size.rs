@@ -56,6 +56,17 @@ pub fn show_duration(duration: Duration) -> String {
     }
 }
 
+/// Long times without more figures than are known: `45 s`, `12 min`, `3 h 24`, `9 days`.
+#[cfg(feature = "sql")]
+pub fn show_time(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..3600 => format!("{} min", seconds / 60),
+        seconds @ 3600..172_800 => format!("{} h {:02}", seconds / 3600, seconds % 3600 / 60),
+        seconds => format!("{} days", seconds / 86400),
+    }
+}
+
 /// Reads a size as people type it: 512, 64K, 4M, 2G, 1T.
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use cellar_instance::Mounted;
-use cellar_instance::diskgroup::{DiskInfo, DiskStatus, Operation};
+use cellar_instance::diskgroup::{AwayDisk, DiskInfo, DiskStatus, Group};
 use serde::Serialize;
 
 use super::checked::{self, Checked};
@@ -11,7 +11,7 @@ use super::database::{Database, Place};
 use super::fault::Fault;
 use super::outlook;
 use super::output::{self, Format};
-use super::size::{show_bytes, show_count, show_room};
+use super::size::{show_bytes, show_count, show_room, show_time};
 
 /// Names that are told one by one.
 const NAMES_SHOWN: usize = 4;
@@ -121,7 +121,7 @@ pub fn of(mounted: &Mounted, dir: &Path) -> GroupStatus {
     }));
     findings.extend(lost(&status));
     let operation = group.operation();
-    findings.extend(missing(&status, &gone, disks.len(), operation.as_ref(), dir));
+    findings.extend(missing(&status, group, &gone, disks.len(), dir));
     findings.extend(errors(&status, &disks, dir));
     let now = group.env().wall().unix_nanos / 1_000_000_000;
     let known = checked::of(dir, &info.name);
@@ -166,7 +166,17 @@ fn work(mounted: &Mounted) -> Option<String> {
             (None, power) => format!("rebalance at power {power}{percent}"),
         }
     });
-    let all: Vec<String> = resync.into_iter().chain(rebalance).collect();
+    let returns = mounted.group.returns();
+    let back = returns.iter().map(|r| {
+        let percent = (r.bytes_done * 100).checked_div(r.bytes_total).unwrap_or(0);
+        let total = show_bytes(r.bytes_total);
+        match &r.error {
+            Some(error) => format!("{} does not get what it missed: {error}", r.name),
+            None => format!("{} gets the {total} that it missed, {percent} %", r.name),
+        }
+    });
+    let all = resync.into_iter().chain(back).chain(rebalance).chain(repair_words(&mounted.group));
+    let all: Vec<String> = all.collect();
     (!all.is_empty()).then(|| all.join("; "))
 }
 
@@ -199,15 +209,25 @@ fn lost(status: &GroupStatus) -> Option<Finding> {
 
 fn missing(
     status: &GroupStatus,
+    group: &Group,
     gone: &[&DiskInfo],
     disks: usize,
-    operation: Option<&Operation>,
     dir: &Path,
 ) -> Option<Finding> {
     if gone.is_empty() {
         return None;
     }
-    let mut words = format!("{} of {disks} disks missing", gone.len());
+    let operation = group.operation();
+    let returning = |d: &&DiskInfo| d.status == DiskStatus::Returning;
+    let (back, gone): (Vec<&DiskInfo>, Vec<&DiskInfo>) = gone.iter().copied().partition(returning);
+    let away_for = group.away_disks().iter().map(|d| d.since).max();
+    let mut words = match (gone.is_empty(), away_for) {
+        (true, _) => format!("{} of {disks} disks on the way back", back.len()),
+        (false, Some(time)) => {
+            format!("{} of {disks} disks missing for {}", gone.len(), show_time(time))
+        }
+        (false, None) => format!("{} of {disks} disks missing", gone.len()),
+    };
     if status.files_lost.is_empty() {
         words.push_str("; every byte still has a copy");
     }
@@ -218,9 +238,9 @@ fn missing(
     }
     // Who is away but was not left out yet has missed nothing.
     let forced = |d: &&DiskInfo| d.status == DiskStatus::Forcing;
-    let (forcing, gone): (Vec<&DiskInfo>, Vec<&DiskInfo>) = gone.iter().copied().partition(forced);
-    let (left, away): (Vec<&DiskInfo>, Vec<&DiskInfo>) =
-        gone.iter().copied().partition(|d| d.offline_ns > 0);
+    let (forcing, gone): (Vec<&DiskInfo>, Vec<&DiskInfo>) = gone.into_iter().partition(forced);
+    let (_left, away): (Vec<&DiskInfo>, Vec<&DiskInfo>) =
+        gone.into_iter().partition(|d| d.offline_ns > 0);
     let named = |disks: &[&DiskInfo]| {
         let name = |d: &&DiskInfo| match &d.path {
             Some(path) => format!("{} ({path})", d.name),
@@ -238,7 +258,7 @@ fn missing(
     }
     if !forcing.is_empty() {
         let dir = dir.display();
-        let goes_on = operation.is_some_and(|now| now.power > 0 && now.error.is_none());
+        let goes_on = operation.as_ref().is_some_and(|now| now.power > 0 && now.error.is_none());
         action.push(match goes_on {
             true => format!(
                 "what {} held is being made again on the others: cellar asm {dir} lsop",
@@ -250,17 +270,48 @@ fn missing(
             ),
         });
     }
-    if !left.is_empty() {
-        action.push(format!(
-            "{} left and stays out; mirror again on the others: cellar sql {} -c 'alter diskgroup \
-             {} drop disk {} force'",
-            named(&left),
-            dir.display(),
-            status.group.as_deref().unwrap_or("DATA"),
-            left.iter().map(|d| d.name.as_str()).collect::<Vec<_>>().join(" force, "),
-        ));
+    action.extend(group.away_disks().iter().map(|away| away_action(group, away, dir)));
+    if !back.is_empty() {
+        let names = some(&back.iter().map(|d| d.name.clone()).collect::<Vec<_>>());
+        action.push(format!("none, {names} is getting what it missed"));
     }
     Some(Finding { state: "DEGRADED", words, action: action.join("; ") })
+}
+
+/// What to do about a disk that left.
+fn away_action(group: &Group, away: &AwayDisk, dir: &Path) -> String {
+    let disks = group.disks();
+    let disk = disks.iter().find(|d| d.number == away.disk);
+    let path = disk.and_then(|d| d.path.as_deref());
+    let named = match path {
+        Some(path) => format!("{} ({path})", away.name),
+        None => away.name.clone(),
+    };
+    let (dir, name) = (dir.display(), &away.name);
+    let replace = format!("cellar asm {dir} replace {name} NEWDISK");
+    let back = match (away.by_command, disk.is_some_and(|d| d.gone || d.path.is_none())) {
+        // It comes back by itself when it is there again.
+        (false, true) => format!("bring {named} back"),
+        _ => format!("bring {named} back: cellar asm {dir} online -D {name}"),
+    };
+    match &away.stuck {
+        None => format!("{back} within {}, or now: {replace}", show_time(away.drop_in)),
+        Some(why) => format!("{back}; it is not made up for by itself ({why}), or: {replace}"),
+    }
+}
+
+/// What follows when a disk stays away, in words.
+fn repair_words(group: &Group) -> Option<String> {
+    let away = group.away_disks().into_iter().min_by_key(|d| d.drop_in)?;
+    let bytes = show_bytes(away.rebuild);
+    Some(match &away.stuck {
+        None => format!(
+            "rebuild of {bytes} begins in {} if {} stays away; there is room for it",
+            show_time(away.drop_in),
+            away.name
+        ),
+        Some(why) => format!("no rebuild of {}: {why}", away.name),
+    })
 }
 
 /// What disks did wrong since the mount, also where another copy helped.

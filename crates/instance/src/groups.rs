@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use cellar_diskgroup::state::{FileType, Striping};
 use cellar_diskgroup::{
-    DiskInfo, DiskStatus, FileInfo, FileSpec, Group, Operation, Pass, PassProgress,
+    DiskInfo, DiskReturn, DiskStatus, FileInfo, FileSpec, Group, Operation, Pass, PassProgress,
 };
 use cellar_io::{DeviceExt, Durability, Io, WallTime};
 
@@ -72,8 +72,9 @@ impl MountedGroup {
             compound_index: self.compound(u32::from(disk.number)),
             mount_status: if here { "CACHED" } else { "MISSING" },
             header_status: if here { "MEMBER" } else { "UNKNOWN" },
-            mode_status: if disk.in_sync { "ONLINE" } else { "OFFLINE" },
+            mode_status: mode_status(disk),
             state: self.disk_state(disk),
+            repair_timer: self.repair_timer(disk),
             os_mb: None,
             total_mb: disk.total_mb,
             free_mb: disk.free_mb,
@@ -96,6 +97,11 @@ impl MountedGroup {
             logical_sector_size: here.then_some(disk.logical_sector),
             failgroup_type: Some("REGULAR"),
         }
+    }
+
+    /// Seconds until a disk that is away is dropped; 0 for one that is not.
+    fn repair_timer(&self, disk: &DiskInfo) -> u64 {
+        self.group.drop_in(disk.number).map_or(0, |left| left.as_secs())
     }
 
     /// NORMAL, or what becomes of a disk that is leaving.
@@ -129,6 +135,26 @@ impl MountedGroup {
             est_minutes: per_minute.map(|rate| (left as f64 / rate) as u64),
             error_code: None,
         })
+    }
+
+    /// Disks on their way back: a row for each.
+    fn return_rows(&self) -> Vec<VAsmOperation> {
+        let au = self.group.info().au_size;
+        let row = |r: DiskReturn| VAsmOperation {
+            group_number: self.number,
+            operation: "REBAL",
+            pass: "RESYNC",
+            state: if r.error.is_some() { "ERRS" } else { "RUN" },
+            power: Some(r.power),
+            actual: None,
+            sofar: Some(r.bytes_done / au),
+            est_work: Some(r.bytes_total.div_ceil(au)),
+            est_rate: r.rate().map(|rate| (rate * 60.0 / au as f64) as u64),
+            bytes_left: Some(r.bytes_total.saturating_sub(r.bytes_done)),
+            est_minutes: r.left.map(|left| left.as_secs().div_ceil(60)),
+            error_code: r.error,
+        };
+        self.group.returns().into_iter().map(row).collect()
     }
 
     /// The rebalance, if one is wanted: a row for each of its passes.
@@ -209,11 +235,20 @@ impl MountedGroup {
     }
 }
 
+/// MODE_STATUS of v$asm_disk: ONLINE, OFFLINE, or SYNCING while it gets what it missed.
+pub fn mode_status(disk: &DiskInfo) -> &'static str {
+    match (disk.in_sync, disk.status) {
+        (true, _) => "ONLINE",
+        (false, DiskStatus::Returning) => "SYNCING",
+        _ => "OFFLINE",
+    }
+}
+
 /// STATE of v$asm_disk: NORMAL, or what becomes of a disk that is leaving. A disk that was added is
 /// NORMAL at once: it takes its share from then on.
 pub fn disk_state(group: &Group, disk: &DiskInfo) -> &'static str {
     match disk.status {
-        DiskStatus::Online | DiskStatus::Offline => "NORMAL",
+        DiskStatus::Online | DiskStatus::Offline | DiskStatus::Returning => "NORMAL",
         DiskStatus::Forcing => "FORCING",
         // Its extents have nowhere to go, or cannot be read.
         DiskStatus::Dropping if group.operation().is_some_and(|o| o.error.is_some()) => "HUNG",
@@ -352,7 +387,8 @@ impl GroupViews for MountedGroup {
     }
 
     fn operations(&self) -> Vec<VAsmOperation> {
-        self.resync_row().into_iter().chain(self.rebalance_rows()).collect()
+        let resync = self.resync_row().into_iter().chain(self.return_rows());
+        resync.chain(self.rebalance_rows()).collect()
     }
 
     /// How a disk was opened is known to whoever opened it, who shows it.

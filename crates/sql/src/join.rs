@@ -1,5 +1,6 @@
 //! The instance as the engine sees it: groups as object stores, the catalog, statements, views.
 
+mod away;
 mod disks;
 mod templates;
 mod waiting;
@@ -134,6 +135,9 @@ impl InstanceHost {
         if let Some(told) = self.alter_disks(&mounted, action).await? {
             return Ok(Some(told));
         }
+        if let Some(told) = self.alter_away(&mounted, action).await? {
+            return Ok(Some(told));
+        }
         self.alter_mounted(&mounted, action).await.map(|()| None)
     }
 
@@ -181,6 +185,9 @@ impl InstanceHost {
             | GroupAction::Disks(_)
             | GroupAction::UndropDisks(_)
             | GroupAction::RenameDisks(_)
+            | GroupAction::Offline(_)
+            | GroupAction::Online(_)
+            | GroupAction::Replace(_)
             | GroupAction::Rebalance(_)
             | GroupAction::ModifyPower(_)
             | GroupAction::AddTemplates(_)

@@ -1,6 +1,7 @@
 //! Reads a statement: the storage statements by recursive descent, everything else by DataFusion's
 //! parser with the PostgreSQL dialect.
 
+mod away;
 mod disks;
 mod templates;
 
@@ -347,11 +348,14 @@ impl<'a> Cursor<'a> {
 
     fn group_action(&mut self) -> Result<GroupAction, Error> {
         const ALLOWED: &str = "MOUNT, DISMOUNT, ADD, DROP, RESIZE, UNDROP, RENAME, REBALANCE, \
-                               SET ATTRIBUTE or CHECK";
+                               OFFLINE, ONLINE, REPLACE, SET ATTRIBUTE or CHECK";
         if let Some(action) = self.template_action()? {
             return Ok(action);
         }
         if let Some(action) = self.disk_action()? {
+            return Ok(action);
+        }
+        if let Some(action) = self.away_action()? {
             return Ok(action);
         }
         if self.accept_word("MOUNT") {
@@ -376,7 +380,7 @@ impl<'a> Cursor<'a> {
         if let Some(word) = ["ADD", "DROP", "RENAME"].into_iter().find(|w| self.accept_word(w)) {
             return self.entry_action(word);
         }
-        const LATER: &str = "REPLACE|ONLINE|OFFLINE|SCRUB|MODIFY|CONVERT";
+        const LATER: &str = "SCRUB|MODIFY|CONVERT";
         if self.is_word_at(self.at, LATER) {
             let word = self.name(ALLOWED)?.to_uppercase();
             return Err(Error::not_yet(format!("ALTER DISKGROUP ... {word}"))

@@ -192,10 +192,47 @@ pub enum GroupAction {
     UndropDisks(Rebalance),
     /// `RENAME DISK 'a' TO 'b', ...`: present and new names, upper-case.
     RenameDisks(Vec<(String, String)>),
+    /// `OFFLINE DISK ...`.
+    Offline(OfflineDisks),
+    /// `ONLINE DISK ...`.
+    Online(OnlineDisks),
+    /// `REPLACE DISK ... WITH ...`.
+    Replace(ReplaceDisks),
     /// `REBALANCE [POWER n] [WAIT | NOWAIT]`.
     Rebalance(Rebalance),
     /// `REBALANCE MODIFY POWER [n]`.
     ModifyPower(Option<u32>),
+}
+
+/// `OFFLINE DISK d, ... | DISKS IN FAILGROUP f, ... [DROP AFTER time]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfflineDisks {
+    /// Which; upper-case.
+    pub disks: Vec<Dropped>,
+    /// `DROP AFTER`, in seconds.
+    pub drop_after: Option<u32>,
+}
+
+/// `ONLINE DISK d, ... | DISKS IN FAILGROUP f, ... | ALL [FORCE] [POWER n] [WAIT]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OnlineDisks {
+    /// Which: `None` is `ALL`. Upper-case.
+    pub disks: Option<Vec<Dropped>>,
+    /// `FORCE`: all of them is copied anew.
+    pub force: bool,
+    /// `POWER` and `WAIT`.
+    pub rebalance: Rebalance,
+}
+
+/// `REPLACE DISK d WITH 'path' ..., ... [POWER n] [WAIT]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplaceDisks {
+    /// The disks that are replaced, upper-case.
+    pub names: Vec<String>,
+    /// What comes in the place of each.
+    pub with: Vec<DiskClause>,
+    /// `POWER` and `WAIT`.
+    pub rebalance: Rebalance,
 }
 
 /// The disks that come and go in one `ALTER DISKGROUP`.
@@ -303,6 +340,7 @@ impl GroupAction {
     pub fn new_disks(&mut self) -> &mut [DiskClause] {
         match self {
             GroupAction::Disks(change) => &mut change.add,
+            GroupAction::Replace(replace) => &mut replace.with,
             _ => &mut [],
         }
     }

@@ -3,7 +3,7 @@
 use cellar_instance::Error;
 use cellar_instance::database::Mounted;
 use cellar_instance::diskgroup::{DiskInfo, GroupInfo};
-use cellar_instance::groups::disk_state;
+use cellar_instance::groups::{disk_state, mode_status};
 
 use super::super::clock;
 use super::super::database::Database;
@@ -259,7 +259,7 @@ fn row(args: &Lsdsk, mounted: &Mounted, redundancy: &str, disk: &DiskInfo) -> Ve
             Cell::Unknown,
             if here { "CACHED" } else { "MISSING" }.into(),
             if here { "MEMBER" } else { "UNKNOWN" }.into(),
-            if disk.in_sync { "ONLINE" } else { "OFFLINE" }.into(),
+            mode_status(disk).into(),
             disk_state(&mounted.group, disk).into(),
         ]
     } else if args.times {

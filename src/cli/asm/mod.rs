@@ -1,5 +1,6 @@
 //! `cellar asm`: disk groups and their files, in ASMCMD's words.
 
+mod away;
 mod cp;
 mod files;
 mod groups;
@@ -26,8 +27,8 @@ pub use work::left_running;
 
 /// Arguments of `asm`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Commands: lsdg lsdsk lsattr lstmpl mktmpl chtmpl rmtmpl lsop rebal migrate
-          iostat ls du find mkdir rm cp
+#[command(after_help = "Commands: lsdg lsdsk lsattr lstmpl mktmpl chtmpl rmtmpl lsop rebal offline
+          online replace migrate iostat ls du find mkdir rm cp
 Each has its own help: cellar asm ls --help
 
 Examples:
@@ -64,6 +65,9 @@ impl Args {
             Command::Migrate(args) => args.only_looks(),
             Command::Lsop(_)
             | Command::Rebal(_)
+            | Command::Offline(_)
+            | Command::Online(_)
+            | Command::Replace(_)
             | Command::Mktmpl(_)
             | Command::Chtmpl(_)
             | Command::Rmtmpl(_)
@@ -128,6 +132,18 @@ enum Command {
     #[command(after_help = "Examples:\n  cellar asm rebal --power 8 --wait
   cellar asm rebal DATA --power 0       stops it")]
     Rebal(work::Rebal),
+    /// Takes disks out for a while; what they miss is copied when they return
+    #[command(after_help = "Examples:\n  cellar asm offline -D DATA_0002
+  cellar asm offline -G DATA -F SHELF1 -t 30m")]
+    Offline(away::Offline),
+    /// Brings disks back that are offline
+    #[command(after_help = "Examples:\n  cellar asm online -a --wait
+  cellar asm online -D DATA_0002 --power 64")]
+    Online(away::Online),
+    /// Puts another disk in the place of one that is gone
+    #[command(after_help = "Examples:\n  cellar asm replace DATA_0002 /dev/disk/by-id/NEW
+  cellar asm replace DATA_0002 mydb/disks/disk5 --wait")]
+    Replace(away::Replace),
     /// Moves the data of some disks to others, online; tells first how long
     #[command(
         after_help = "Examples:\n  cellar asm migrate --from OLD --to '/dev/disk/by-id/NEW*' \
@@ -192,6 +208,9 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
         Command::Rmtmpl(args) => templates::rmtmpl(&args, database).await,
         Command::Lsop(_) => work::lsop(database, place, show).await,
         Command::Rebal(args) => work::rebal(&args, database, place, show).await,
+        Command::Offline(args) => away::offline(&args, database, show).await,
+        Command::Online(args) => away::online(&args, database, place, show).await,
+        Command::Replace(args) => away::replace(&args, database, place, show).await,
         Command::Migrate(args) => migrate::run(&args, database, place, show).await,
         Command::Iostat(args) => iostat::run(&args, database, place, show).await,
         Command::Ls(args) => files::ls(&args, database, show),

@@ -54,7 +54,9 @@ pub async fn lsop(database: &Database, place: &Place, show: Show) -> Result<(), 
     ]);
     let groups = database.inner.groups();
     let before: Vec<(u64, Option<Operation>)> = groups.iter().map(look).collect();
-    if before.iter().any(|(bytes, operation)| *bytes > 0 || operation.is_some()) {
+    let returning = groups.iter().any(|mounted| !mounted.group.returns().is_empty());
+    let other = |(bytes, operation): &(u64, Option<Operation>)| *bytes > 0 || operation.is_some();
+    if returning || before.iter().any(other) {
         place.env.sleep(MEASURE).await;
     }
     let mut errors = Vec::new();
@@ -67,6 +69,15 @@ pub async fn lsop(database: &Database, place: &Place, show: Show) -> Result<(), 
             let rate = rate((bytes.saturating_sub(left)) as f64 / au as f64);
             let (sofar, work) = ((found - left) / au, found.div_ceil(au));
             table.push(row(name, "RESYNC", "RUN", None, (sofar, work), rate));
+        }
+        for back in mounted.group.returns() {
+            let au = mounted.group.info().au_size;
+            let state = if back.error.is_some() { "ERRS" } else { "RUN" };
+            let aus = (back.bytes_done / au, back.bytes_total.div_ceil(au));
+            let rate = back.rate().map(|rate| rate * 60.0 / au as f64);
+            table.push(row(name, "RESYNC", state, Some(back.power), aus, rate));
+            let what = format!("{name}: {} does not get what it missed", back.name);
+            errors.extend(back.error.map(|error| format!("{what}: {error}")));
         }
         if let Some(now) = now {
             // What its own clock has measured is better than half a second of ours.

@@ -192,6 +192,17 @@ fn why_not(group: &Group, name: &str) -> Option<String> {
 }
 
 impl Group {
+    /// When a disk that is away is dropped.
+    pub fn drop_in(&self, disk: u16) -> Option<Duration> {
+        let inner = &self.inner;
+        let core = lock(&inner.core);
+        let d = core.state.disks.get(&disk).filter(|d| d.status == DiskStatus::Offline)?;
+        let seen = lock(&inner.repair.seen).get(&disk).copied();
+        let s = seen.filter(|s| s.offline_ns == d.offline_ns);
+        let s = s.unwrap_or_else(|| Seen::new(inner, d, false));
+        Some(s.left(repair_time(&core.state, d), inner.env.now()))
+    }
+
     /// The disks that are away, and what becomes of each.
     pub fn away_disks(&self) -> Vec<AwayDisk> {
         let inner = &self.inner;

@@ -91,6 +91,14 @@ pub struct DiskReturn {
     pub error: Option<String>,
 }
 
+impl DiskReturn {
+    /// Bytes a second, of what is in sync again.
+    pub fn rate(&self) -> Option<f64> {
+        let seconds = self.since.as_secs_f64();
+        (self.bytes_done > 0 && seconds > 0.0).then(|| self.bytes_done as f64 / seconds)
+    }
+}
+
 impl Returning {
     pub fn wake(&self) {
         self.wanted.notify(usize::MAX);

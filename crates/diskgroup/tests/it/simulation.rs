@@ -191,6 +191,12 @@ impl World {
         lost && self.with(id, |f| f.copies == 1)
     }
 
+    /// Whether what is read of a file is so for good: it was read from what is durable.
+    fn is_settled(&self, id: u32) -> bool {
+        let may_return = returns::are_on(self) && self.may_be_gone(id);
+        !self.soft.get() && !may_return
+    }
+
     /// The planned leg is lost now, unless it is already.
     fn lose_leg(&self) {
         let Some((disk, how)) = self.plan.get() else { return };
@@ -324,8 +330,7 @@ async fn read_some(w: &World, id: u32, file: &File, first: u32, count: u32, pin:
     let _reading = Reading::new(w, id, issued);
     match file.read_at(Io::FOREGROUND, at, (count * sector) as usize).await {
         Ok(bytes) => {
-            let stays = !w.soft.get() && !(returns::are_on(w) && w.may_be_gone(id));
-            let pin = (pin && stays).then(|| w.tick());
+            let pin = (pin && w.is_settled(id)).then(|| w.tick());
             let checked = w.with(id, |f| f.check(&bytes, first, issued, pin));
             if let Err(what) = checked {
                 panic!("read: {what}");
@@ -349,7 +354,7 @@ async fn verify(w: &World, group: &Group, look: bool) {
             let file = group.open_number(number).expect("it is there");
             read_all(w, id, &file).await;
             // What could not be read is not settled.
-            if !w.soft.get() && !(returns::are_on(w) && w.may_be_gone(id)) {
+            if w.is_settled(id) {
                 w.with(id, FileModel::settled);
             }
         }

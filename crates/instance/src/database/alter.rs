@@ -49,7 +49,7 @@ pub struct DropRequest {
 }
 
 /// What a DROP names, in any case.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DropTarget {
     /// DISK name.
     Disk(String),

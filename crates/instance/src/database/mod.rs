@@ -34,6 +34,7 @@ pub use foretell::{Explained, Known, PROBE_TIME};
 pub use groups::{DiskRequest, GroupRequest};
 pub use init::{InitDisk, InitSpec, Progress, init};
 pub use resize::{ResizeRequest, ResizeTarget};
+pub use returning::AwayTarget;
 
 /// The number of a mount that cannot show that nothing newer exists elsewhere: FORCE helps.
 const NOT_PROVEN: u32 = 15063;

@@ -57,6 +57,7 @@ view! {
         sector_size: Option<u32> = "sector_size", "Physical sector size in bytes";
         logical_sector_size: Option<u32> = "logical_sector_size", "Smallest legal request in bytes";
         failgroup_type: Option<&'static str> = "failgroup_type", "REGULAR";
+        repair_timer: u64 = "repair_timer", "Seconds until a disk that is away is dropped, else 0";
     }
 }
 

@@ -136,7 +136,7 @@ impl InstanceHost {
         }
     }
 
-    fn shows(&self) -> String {
+    pub(super) fn shows(&self) -> String {
         format!("cellar asm {} lsop shows it", self.database.directory().path().display())
     }
 
@@ -164,7 +164,7 @@ impl InstanceHost {
     }
 }
 
-fn disks(count: usize) -> String {
+pub(super) fn disks(count: usize) -> String {
     if count == 1 { "1 disk".to_owned() } else { format!("{count} disks") }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use cellar_instance::diskgroup::Group;
+use cellar_instance::diskgroup::{DiskReturn, Group};
 
 use crate::host::UnderWay;
 
@@ -17,6 +17,8 @@ pub(super) enum What {
     Probe(Group),
     /// A rebalance.
     Rebalance(Group),
+    /// Disks on their way back.
+    Return(Group),
 }
 
 impl Waiting {
@@ -39,6 +41,11 @@ impl Waiting {
             What::Probe(group) => {
                 let (since, time) = group.probing()?;
                 ("tried", ms(since), ms(time))
+            }
+            What::Return(group) => {
+                let returns = group.returns();
+                let sum = |of: fn(&DiskReturn) -> u64| returns.iter().map(of).sum::<u64>();
+                ("resynced", sum(|r| r.bytes_done), sum(|r| r.bytes_total))
             }
             What::Rebalance(group) => {
                 let operation = group.operation()?;

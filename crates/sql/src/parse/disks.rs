@@ -158,7 +158,7 @@ impl Cursor<'_> {
     }
 
     /// The name of a disk, with or without quotes: Oracle has both.
-    fn disk_name(&mut self) -> Result<String, Error> {
+    pub(super) fn disk_name(&mut self) -> Result<String, Error> {
         match self.tokens.get(self.at).map(|t| &t.token) {
             Some(Token::SingleQuotedString(text)) if !text.is_empty() => {
                 self.at += 1;
@@ -221,6 +221,11 @@ impl Cursor<'_> {
             return Err(Error::not_yet("REBALANCE WITH or WITHOUT phases")
                 .next("REBALANCE [POWER n] [WAIT | NOWAIT]"));
         }
+        self.power_and_wait()
+    }
+
+    /// `[POWER n] [WAIT | NOWAIT]`.
+    pub(super) fn power_and_wait(&mut self) -> Result<Rebalance, Error> {
         let power = self.accept_word("POWER").then(|| self.power()).transpose()?;
         let wait = self.accept_word("WAIT");
         if !wait {
