@@ -223,10 +223,10 @@ fn missing(
     let away_for = group.away_disks().iter().map(|d| d.since).max();
     let mut words = match (gone.is_empty(), away_for) {
         (true, _) => format!("{} of {disks} disks on the way back", back.len()),
-        (false, Some(time)) => {
+        (false, Some(time)) if time >= std::time::Duration::from_secs(1) => {
             format!("{} of {disks} disks missing for {}", gone.len(), show_time(time))
         }
-        (false, None) => format!("{} of {disks} disks missing", gone.len()),
+        _ => format!("{} of {disks} disks missing", gone.len()),
     };
     if status.files_lost.is_empty() {
         words.push_str("; every byte still has a copy");
@@ -289,14 +289,14 @@ fn away_action(group: &Group, away: &AwayDisk, dir: &Path) -> String {
     };
     let (dir, name) = (dir.display(), &away.name);
     let replace = format!("cellar asm {dir} replace {name} NEWDISK");
-    let back = match (away.by_command, disk.is_some_and(|d| d.gone || d.path.is_none())) {
-        // It comes back by itself when it is there again.
-        (false, true) => format!("bring {named} back"),
-        _ => format!("bring {named} back: cellar asm {dir} online -D {name}"),
+    let within = match &away.stuck {
+        None => format!(" within {}", show_time(away.drop_in)),
+        Some(_) => String::new(),
     };
-    match &away.stuck {
-        None => format!("{back} within {}, or now: {replace}", show_time(away.drop_in)),
-        Some(why) => format!("{back}; it is not made up for by itself ({why}), or: {replace}"),
+    match (away.by_command, disk.is_some_and(|d| d.gone || d.path.is_none())) {
+        // It comes back by itself when it is there again.
+        (false, true) => format!("bring {named} back{within}, or now: {replace}"),
+        _ => format!("bring {named} back{within}: cellar asm {dir} online -D {name}; or {replace}"),
     }
 }
 

@@ -54,7 +54,8 @@ impl InstanceHost {
         if names.is_empty() {
             return Ok("no disk of it was offline".to_owned());
         }
-        self.returned(mounted, online.rebalance, disks(names.len())).await
+        let what = format!("{} online", disks(names.len()));
+        self.returned(mounted, online.rebalance, what).await
     }
 
     async fn replace(&self, mounted: &Mounted, replace: &ReplaceDisks) -> Result<String, Error> {
@@ -87,13 +88,16 @@ impl InstanceHost {
         if !rebalance.wait {
             return Ok(match mb {
                 0 => format!("{what}; nothing was missed"),
-                _ => format!("{what}; {mb} MB that were missed are being copied; {}", self.shows()),
+                _ => format!("{what} once {mb} MB that were missed are copied; {}", self.shows()),
             });
         }
         let waiting = self.waiting.for_what(What::Return(group.clone()));
         group.wait_returned().await.map_err(group_error)?;
         drop(waiting);
-        Ok(format!("{what}; {mb} MB that were missed were copied"))
+        Ok(match mb {
+            0 => format!("{what}; nothing was missed"),
+            _ => format!("{what}; {mb} MB that were missed were copied"),
+        })
     }
 }
 

@@ -1,0 +1,174 @@
+//! Disks that leave for a while under the real program: OFFLINE and ONLINE, a file that is away and
+//! comes back, one that is replaced, one that stays away until its time is over; and a kill -9 while
+//! what was missed is written or copied.
+
+#![cfg(feature = "sql")]
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod program;
+
+use std::path::Path;
+use std::time::Duration;
+
+use program::{check, check_data, command, done, group, json, refused, rows, sql, told};
+use serde_json::Value;
+
+/// MODE_STATUS of a disk.
+fn mode(dir: &Path, disk: &str) -> String {
+    let query = format!("select mode_status from v$asm_disk where name = '{disk}'");
+    rows(dir, &query)[0]["mode_status"].as_str().unwrap().to_owned()
+}
+
+fn status(dir: &Path) -> Value {
+    let output = program::cellar(dir, &["status", "db", "--format", "json"]);
+    let all: Vec<Value> = serde_json::from_str(&program::out(&output)).unwrap();
+    all[0].clone()
+}
+
+/// Puts another file into the group, of so many KB.
+fn write(dir: &Path, name: &str, kb: usize) {
+    std::fs::write(dir.join("new"), vec![name.as_bytes()[0]; kb << 10]).unwrap();
+    done(dir, &["asm", "db", "cp", "new", &format!("+DATA/{name}")]);
+}
+
+#[test]
+fn a_disk_that_was_offline_gets_what_it_missed() {
+    let dir = group("3");
+    let dir = dir.path();
+    let offline = sql(dir, "alter diskgroup data offline disk data_0001 drop after 2h");
+    assert!(
+        offline.contains("DATA: 1 disk offline") && offline.contains("120 minutes"),
+        "{offline}"
+    );
+    assert_eq!(mode(dir, "DATA_0001"), "OFFLINE");
+    let timer = rows(dir, "select repair_timer as t from v$asm_disk where disk_number = 1");
+    assert!((7000..=7200).contains(&timer[0]["t"].as_u64().unwrap()), "{timer:?}");
+    let now = status(dir);
+    assert_eq!(now["state"], "DEGRADED");
+    let action = now["action"].as_str().unwrap();
+    assert!(action.contains("asm db online -D DATA_0001"), "{action}");
+    assert!(now["work"].as_str().unwrap().contains("rebuild of"), "{now}");
+    write(dir, "x", 900);
+    check_data(dir);
+    // It stays away over restarts until somebody wants it.
+    assert_eq!(mode(dir, "DATA_0001"), "OFFLINE");
+    let online = json(dir, &["asm", "db", "online", "-D", "data_0001", "--wait"]);
+    assert_eq!(online[0]["mode_stat"], "ONLINE");
+    let missed = online[0]["missed_mb"].as_u64().unwrap();
+    assert!(missed <= 2, "not all of it, but {missed} MB");
+    assert_eq!(status(dir)["state"], "WHOLE");
+    check(dir);
+    let again = refused(dir, "alter diskgroup data online disk data_0001");
+    assert!(again.contains("CELLAR-15281") && again.contains("it is online"), "{again}");
+    let nobody = refused(dir, "alter diskgroup data offline disk data_0009");
+    assert!(nobody.contains("CELLAR-15054"), "{nobody}");
+    let wrong = program::cellar(dir, &["asm", "db", "online"]);
+    assert_eq!(wrong.status.code(), Some(2), "{}", told(&wrong));
+}
+
+#[test]
+fn a_file_that_was_away_comes_back_and_one_that_does_not_is_replaced() {
+    let dir = group("3");
+    let dir = dir.path();
+    std::fs::rename(dir.join("db/disks/disk2"), dir.join("away")).unwrap();
+    write(dir, "x", 500);
+    assert_eq!(mode(dir, "DATA_0001"), "OFFLINE");
+    std::fs::rename(dir.join("away"), dir.join("db/disks/disk2")).unwrap();
+    // Any command that may write brings it back.
+    done(dir, &["asm", "db", "mkdir", "+DATA/d"]);
+    let mut modes = (0..50).map(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        mode(dir, "DATA_0001")
+    });
+    assert!(modes.any(|mode| mode == "ONLINE"));
+    check(dir);
+
+    std::fs::remove_file(dir.join("db/disks/disk3")).unwrap();
+    write(dir, "y", 500);
+    let missing = refused(dir, "alter diskgroup data online disk data_0002");
+    assert!(missing.contains("CELLAR-15075") && missing.contains("REPLACE"), "{missing}");
+    let replaced = json(dir, &["asm", "db", "replace", "DATA_0002", "db/disks/new", "--wait"]);
+    assert_eq!(
+        (&replaced[0]["name"], &replaced[0]["mode_stat"]),
+        (&"DATA_0002".into(), &"ONLINE".into())
+    );
+    assert_eq!(status(dir)["state"], "WHOLE");
+    check(dir);
+    // The new one counts: another may go.
+    std::fs::remove_file(dir.join("db/disks/disk1")).unwrap();
+    check_data(dir);
+}
+
+#[test]
+fn a_disk_that_stays_away_is_dropped_when_its_time_is_over() {
+    let dir = group("4");
+    let dir = dir.path();
+    sql(dir, "alter diskgroup data set attribute 'disk_repair_time' = '0.03m'");
+    std::fs::remove_file(dir.join("db/disks/disk4")).unwrap();
+    // Somebody has the database open for a while.
+    let mut shell =
+        command(dir, &["sql", "db"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let gone = (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(200));
+        json(dir, &["asm", "db", "lsdsk", "-k"]).len() == 3
+    });
+    drop(shell.stdin.take());
+    shell.wait().unwrap();
+    assert!(gone, "{}", status(dir));
+    done(dir, &["asm", "db", "rebal", "--wait"]);
+    let now = status(dir);
+    assert_eq!((&now["state"], &now["files_lowered"]), (&"WHOLE".into(), &0.into()), "{now}");
+    check(dir);
+}
+
+/// `CELLAR_KILLS=n` kills so often.
+#[test]
+fn no_kill_loses_anything_while_disks_leave_and_return() {
+    let kills = std::env::var("CELLAR_KILLS").map_or(16, |text| text.parse().expect("a number"));
+    let dir = group("3");
+    let dir = dir.path();
+    let (mut killed, mut resynced) = (0, 0);
+    for round in 0..kills {
+        let disk = format!("data_000{}", round % 3);
+        sql(dir, &format!("alter diskgroup data offline disk {disk}"));
+        // Killed while it writes what the disk misses ...
+        let statement = format!("copy (select * from t) to '+DATA/k{}.csv'", round % 4);
+        killed += u64::from(kill(dir, &["sql", "db", "-c", &statement], 20 + round * 37 % 300));
+        check_data(dir);
+        // ... and while that is copied to it.
+        let online = ["asm", "db", "online", "-a", "--power", "1", "--wait"];
+        killed += u64::from(kill(dir, &online, 20 + round * 23 % 200));
+        check_data(dir);
+        let back = (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            let modes = json(dir, &["asm", "db", "lsdsk", "-p"]);
+            let modes: Vec<&str> = modes.iter().map(|r| r["mode_stat"].as_str().unwrap()).collect();
+            if modes.contains(&"OFFLINE") {
+                done(dir, &["asm", "db", "online", "-a", "--wait"]);
+            } else if modes.contains(&"SYNCING") {
+                done(dir, &["asm", "db", "lsop"]);
+                return false;
+            }
+            resynced += 1;
+            true
+        });
+        assert!(back, "{disk} is in sync again after the kill");
+        check(dir);
+    }
+    eprintln!("{kills} rounds, {killed} killed on the way, {resynced} returned; nothing was lost");
+    assert_eq!(status(dir)["state"], "WHOLE");
+}
+
+/// Runs it and kills it after so many ms; whether it had not ended.
+fn kill(dir: &Path, words: &[&str], ms: u64) -> bool {
+    let mut child = command(dir, words)
+        .stderr(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(ms));
+    let running = child.try_wait().unwrap().is_none();
+    let _ = child.kill();
+    child.wait().unwrap();
+    running
+}
