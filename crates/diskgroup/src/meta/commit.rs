@@ -486,7 +486,8 @@ impl Committer {
     }
 
     /// Applies the departure and encodes it. The queue is not touched: its order relative to this
-    /// record does not matter, as no queued change speaks of who takes part.
+    /// record does not matter. No queued change speaks of who takes part; read back behind this
+    /// record, a first write that was queued before it counts as missed, which is one copy too many.
     fn offline_ops(&self, failed: &[u16], left: &[u16]) -> Vec<u8> {
         let at_ns = self.inner.env.wall().unix_nanos;
         let mut core = lock(&self.inner.core);
