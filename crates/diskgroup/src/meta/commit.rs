@@ -14,8 +14,9 @@ use crate::codec::Writer;
 use crate::data::dirty_log::DirtyLog;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
-use crate::group::inner::{Batch, Core, Inner, LogRoom, MakeOps, Request, Wanted};
+use crate::group::inner::{Batch, Inner, LogRoom, MakeOps, Request, Wanted};
 use crate::group::report::only_on;
+use crate::meta::areas::AreaWants;
 use crate::meta::checkpoint::{self, Target};
 use crate::meta::labels::{Patience, relabel};
 use crate::meta::mount::is_out_of_date;
@@ -26,7 +27,7 @@ use crate::on_disk::layout::{
     BLOCK_U64, CHUNK_BYTES, LOG_BLOCKS, LOG_CHECKPOINT_AT, LOG_START, RECORD_BLOCKS_MAX, au_count,
 };
 use crate::on_disk::record;
-use crate::on_disk::superblock::{AuRun, LogPosition, RUNS_MAX, aus_in, aus_of, runs_before};
+use crate::on_disk::superblock::{LogPosition, aus_in, aus_of, runs_before};
 use crate::state::{AwayBy, DiskStatus, GroupState, Op};
 
 /// What the committer knows of the metadata on one disk.
@@ -777,42 +778,6 @@ impl Committer {
             }
         }
         roomy
-    }
-}
-
-/// What a checkpoint area is to hold, in bytes.
-struct AreaWants {
-    /// With room to grow.
-    wanted: u64,
-    /// What it must hold.
-    least: u64,
-    /// Free AUs to be left to the other area.
-    left: u32,
-    au_size: u64,
-}
-
-impl AreaWants {
-    /// Takes AUs behind those that an area has until it is large enough; none if it cannot be.
-    fn make(&self, core: &mut Core, no: u16, mut runs: Vec<AuRun>) -> Option<Vec<AuRun>> {
-        let room = |runs: &[AuRun]| u64::from(aus_in(runs)) * self.au_size;
-        let mut taken = Vec::new();
-        while room(&runs) < self.wanted && runs.len() < RUNS_MAX {
-            if room(&runs) >= self.least && core.space.free_for_metadata(no) <= self.left {
-                break;
-            }
-            // When the group is full, what is there will do if the content itself fits.
-            let Some(au) = core.space.reserve(no) else { break };
-            taken.push(au);
-            match runs.last_mut() {
-                Some(run) if run.start + run.count == au => run.count += 1,
-                _ => runs.push(AuRun { start: au, count: 1 }),
-            }
-        }
-        if room(&runs) >= self.least {
-            return Some(runs);
-        }
-        taken.into_iter().for_each(|au| core.space.unreserve(no, au));
-        None
     }
 }
 

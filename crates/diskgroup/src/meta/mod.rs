@@ -1,6 +1,7 @@
 //! Where a group's metadata lives and how it stays the newest: the set of member disks, the log,
 //! checkpoints, and mounting from what is left of them.
 
+pub(crate) mod areas;
 pub mod chain;
 pub mod checkpoint;
 pub mod commit;

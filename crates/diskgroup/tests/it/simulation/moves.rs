@@ -122,6 +122,10 @@ async fn add(w: &World, moves: &Moves, group: &Group) {
         return;
     }
     let i = free[moves.below(free.len() as u64) as usize];
+    if returns::are_on(w) {
+        // It may have failed as a member, and been dropped.
+        w.rig.disks[i].heal();
+    }
     let failgroup = match moves.below(2) {
         0 if !w.shape.failgroups.is_empty() => Some("A".to_owned()),
         _ => None,

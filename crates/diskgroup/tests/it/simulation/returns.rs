@@ -114,11 +114,13 @@ async fn leave(w: &World, moves: &Moves, group: &Group) {
 async fn offline(w: &World, group: &Group, disk: &DiskInfo) {
     w.say(format!("offline {}", disk.name));
     let was = w.lost.replace(true);
+    // From now on at any moment, and who reads may see it first.
+    w.lost_in_life.set(true);
+    single_copies_may_be_lost(w);
     match group.offline_disks(std::slice::from_ref(&disk.name), None).await {
         Ok(()) => {
             w.departed.set(true);
             // A file that nobody published yet may have had its only copy there.
-            w.lost_in_life.set(true);
             single_copies_may_be_lost(w);
             w.say(format!("offline {}: done", disk.name));
         }
@@ -215,6 +217,9 @@ async fn wait(w: &World, group: &Group) {
 /// Before the end: all of them are here.
 pub async fn settle(w: &World, group: &Group) {
     let Some(moves) = w.moves.as_ref().filter(|_| are_on(w)) else { return };
+    // What it lost of its cache it must not come back without anybody having noticed.
+    group.probe_disks().await;
+    group.env().sleep(Duration::from_secs(1)).await;
     loop {
         let gone = group.disks().into_iter().find(|d| d.status == DiskStatus::Offline);
         match gone {
