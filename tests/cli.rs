@@ -207,7 +207,9 @@ fn the_demo_tells_the_whole_story() {
     for part in [
         "DATA_0002 gone",
         "0 failed, 0 wrong",
-        "DATA_0002 is gone from the group",
+        "not back in 6 s (disk_repair_time",
+        "mirrored again in",
+        "DATA is whole on 3 disks. May another disk die now? Yes.",
         "DATA     WHOLE",
         "0 copies that differ",
         "Where the time went",
@@ -219,6 +221,8 @@ fn the_demo_tells_the_whole_story() {
     assert_eq!(json["queries_failed"], 0);
     assert_eq!(json["queries_wrong"], 0);
     assert_eq!(json["checksums_wrong"], 0);
+    assert!(json["healed"]["bytes"].as_u64().unwrap() > 0, "{json}");
+    assert_eq!(json["healed"]["another_may_die"], true);
     assert!(json["disk_added"]["plan_au"].as_u64().unwrap() > 0, "{json}");
     assert!(json["steps"].as_array().unwrap().iter().all(|s| s["ok"] == true), "{json}");
 }

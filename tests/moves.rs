@@ -172,7 +172,7 @@ fn what_a_lost_disk_held_is_made_again() {
     let plain = refused(dir, "alter diskgroup data drop disk data_0001");
     assert!(plain.contains("CELLAR-15084") && plain.contains("DATA_0001 FORCE"), "{plain}");
     let status = out(&cellar(dir, &["status", "db"]));
-    assert!(status.contains("force"), "{status}");
+    assert!(status.contains("asm db replace") && status.contains("rebuild of"), "{status}");
     sql(dir, "alter diskgroup data drop disk data_0001 force rebalance power 8 wait");
     assert_eq!(held(dir).len(), 3);
     assert_even(dir);

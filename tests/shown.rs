@@ -101,8 +101,8 @@ fn every_help_has_examples_and_fits() {
     let dir = scratch();
     let commands =
         ["", "demo", "disks", "disktest", "init", "load", "sql", "status", "asm", "validate"];
-    let of_asm = "lsdg lsdsk lsattr lstmpl mktmpl chtmpl rmtmpl lsop rebal migrate iostat ls du find \
-                  mkdir rm cp";
+    let of_asm = "lsdg lsdsk lsattr lstmpl mktmpl chtmpl rmtmpl lsop rebal offline online replace \
+                  migrate iostat ls du find mkdir rm cp";
     let of_asm = of_asm.split_whitespace();
     let words = commands.map(|c| format!("{c} --help"));
     let words = words.into_iter().chain(of_asm.map(|c| format!("asm {c} --help")));

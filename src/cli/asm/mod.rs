@@ -132,7 +132,7 @@ enum Command {
     #[command(after_help = "Examples:\n  cellar asm rebal --power 8 --wait
   cellar asm rebal DATA --power 0       stops it")]
     Rebal(work::Rebal),
-    /// Takes disks out for a while; what they miss is copied when they return
+    /// Takes disks out for a while; what they miss is noted
     #[command(after_help = "Examples:\n  cellar asm offline -D DATA_0002
   cellar asm offline -G DATA -F SHELF1 -t 30m")]
     Offline(away::Offline),

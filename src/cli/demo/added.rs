@@ -1,12 +1,11 @@
-//! A disk is added in the place of the one that died: what is to be moved, what was moved, and what
-//! the queries felt of it.
+//! A disk is added: what is to be moved, what was moved, and what the queries felt of it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cellar_instance::Mounted;
-use cellar_instance::database::{ChangeRequest, DiskRequest, DropRequest, DropTarget};
+use cellar_instance::database::{ChangeRequest, DiskRequest};
 use cellar_io::{EnvExt, Instant};
 use cellar_sql::Engine;
 use cellar_sql::reference::Answers;
@@ -42,7 +41,7 @@ pub struct Moved {
     q6_meanwhile_ms: f64,
 }
 
-/// Adds a disk and drops the one that died, under queries.
+/// Adds a disk, under queries.
 pub async fn run(
     args: &Args,
     report: &mut Report,
@@ -52,12 +51,10 @@ pub async fn run(
     place: &Place,
 ) -> Result<(Tally, Moved), Fault> {
     let mounted = database.inner.group("DATA")?;
-    let gone = mounted.group.disks().into_iter().find(|d| !d.in_sync);
-    let gone = gone.ok_or_else(|| Fault::failed("CELLAR-00600: no disk is missing"))?.name;
     let path = args.dir.join("disks/disk5");
-    step(5, "A disk is added", "alter diskgroup data add disk ... drop disk ...")?;
+    step(5, "A disk is added", "alter diskgroup data add disk ...")?;
     report.begin("disk added");
-    let request = request(path, disk_size(args.scale), &gone);
+    let request = request(path, disk_size(args.scale));
     let work = database.inner.explain_work("DATA", &request)?.work;
     let (plan_au, least_au) = (work.plan.moves.len() as u64, work.plan.minimum);
     let queries = Queries::start(engine, answers, place);
@@ -75,7 +72,7 @@ pub async fn run(
     report.done();
     let (alone, meanwhile) = felt(&tally.queries, began, ended);
     output::text(&format!(
-        "      moved   {plan_au} AU in {seconds:.1} s; {gone} is gone from the group\n      \
+        "      moved   {plan_au} AU in {seconds:.1} s\n      \
          queries {} alone, {} meanwhile (Q6, median); {} failed, {} wrong\n",
         shown(alone),
         shown(meanwhile),
@@ -89,7 +86,7 @@ pub async fn run(
     Ok((tally, Moved { plan_au, least_au, seconds, q6_alone_ms, q6_meanwhile_ms }))
 }
 
-fn request(path: PathBuf, size: u64, gone: &str) -> ChangeRequest {
+fn request(path: PathBuf, size: u64) -> ChangeRequest {
     let disk = DiskRequest {
         path: path.to_string_lossy().into_owned(),
         name: None,
@@ -98,8 +95,7 @@ fn request(path: PathBuf, size: u64, gone: &str) -> ChangeRequest {
         force: false,
         erase: None,
     };
-    let drop = DropRequest { target: DropTarget::Disk(gone.to_owned()), force: true };
-    ChangeRequest { add: vec![disk], drop: vec![drop], power: Some(POWER), ..Default::default() }
+    ChangeRequest { add: vec![disk], power: Some(POWER), ..Default::default() }
 }
 
 /// Until nothing is left to move; when that was.

@@ -2,6 +2,7 @@
 //! that is not built yet is left out.
 
 mod added;
+mod healed;
 mod load_run;
 mod report;
 
@@ -140,6 +141,8 @@ pub struct Found {
     pub queries_failed: u64,
     /// Queries whose answer was wrong.
     pub queries_wrong: u64,
+    /// What the group made of the loss.
+    pub healed: healed::Healed,
     /// What adding a disk moved.
     pub moved: added::Moved,
     /// What validate found.
@@ -158,14 +161,14 @@ async fn on_group(
     let engine = Arc::new(database.engine().await?);
     let answers = reference::answers(args.scale, cores());
     questions(args, report, &engine, &answers).await?;
-    let tally = death(args, report, database, &engine, &answers, place).await?;
+    let (tally, healed) = death(args, report, database, &engine, &answers, place).await?;
     let (more, moved) = added::run(args, report, database, &engine, &answers, place).await?;
     no_bad(&more)?;
     let findings = read_back(args, report, database).await?;
     let waits = database.inner.waits().totals();
     let queries_failed = tally.failed + more.failed;
     let queries_wrong = tally.wrong + more.wrong;
-    Ok(Found { queries_failed, queries_wrong, moved, findings, waits })
+    Ok(Found { queries_failed, queries_wrong, healed, moved, findings, waits })
 }
 
 async fn load_data(args: &Args, report: &mut Report, database: &Database) -> Result<(), Fault> {
@@ -252,10 +255,13 @@ async fn death(
     engine: &Arc<Engine>,
     answers: &Answers,
     place: &Place,
-) -> Result<load_run::Tally, Fault> {
+) -> Result<(load_run::Tally, healed::Healed), Fault> {
     let victim = args.dir.join("disks").join(VICTIM);
     step(4, "A disk dies under load", &format!("rm {}", victim.display()))?;
     report.begin("disk dies");
+    let mounted = database.inner.group("DATA")?;
+    let attribute = "disk_repair_time";
+    mounted.group.set_attribute(attribute, healed::REPAIR_TIME).await?;
     let queries = load_run::Queries::start(engine, answers, place);
     place.env.sleep(DEATH_AT).await;
     // From outside: another process unlinks the file, as a person would.
@@ -265,7 +271,6 @@ async fn death(
     }
     let died = place.env.now();
     let at = report.elapsed();
-    let mounted = database.inner.group("DATA")?;
     let (name, noticed) = load_run::wait_offline(&mounted, place).await?;
     output::text(&format!(
         "      {at}  {name} gone; offline after {:.1} s; DATA degraded, serving\n",
@@ -274,24 +279,25 @@ async fn death(
     // A write after the death: it is durable on the copies left before it is acknowledged.
     ask_done(engine, "copy (select * from nation) to '+DATA/after.parquet' stored as parquet")
         .await?;
+    // As status prints it: with an indent it would be too wide.
+    output::text(&status::lines(&status::of(&mounted, &args.dir)))?;
+    let healed = healed::run(report, &mounted, &name, place).await?;
     let rest = LOAD_FOR.saturating_sub(place.env.now().since(queries.began));
     place.env.sleep(rest).await;
     let tally = queries.stop().await?;
     report.done();
+    mounted.group.set_attribute(attribute, "3.6h").await?;
     output::text(&format!(
         "      {}  queries: {} run, {} failed, {} wrong; slowest {} ms\n      \
-         a file written after the death is on two of the disks left\n",
+         a file written after the death is on two of the disks left\n\n",
         report.elapsed(),
         tally.run,
         tally.failed,
         tally.wrong,
         tally.slowest.as_millis(),
     ))?;
-    // As status prints it: with an indent it would be too wide.
-    output::text(&status::lines(&status::of(&mounted, &args.dir)))?;
-    output::text("\n")?;
     no_bad(&tally)?;
-    Ok(tally)
+    Ok((tally, healed))
 }
 
 fn no_bad(tally: &load_run::Tally) -> Result<(), Fault> {

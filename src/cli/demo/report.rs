@@ -7,6 +7,7 @@ use cellar_wait::WaitClass;
 use serde::Serialize;
 
 use super::added::Moved;
+use super::healed::Healed;
 use super::{Args, Found};
 use crate::cli::database::Place;
 use crate::cli::fault::Fault;
@@ -26,6 +27,7 @@ struct Kept<'a> {
     steps: &'a [Step],
     queries_failed: u64,
     queries_wrong: u64,
+    healed: &'a Healed,
     disk_added: &'a Moved,
     checksums_wrong: u64,
     pieces_differing: u64,
@@ -89,6 +91,7 @@ impl Report {
             steps: &self.steps,
             queries_failed: found.queries_failed,
             queries_wrong: found.queries_wrong,
+            healed: &found.healed,
             disk_added: &found.moved,
             checksums_wrong: found.findings.checksums_wrong,
             pieces_differing: found.findings.pieces_differing,

@@ -11,7 +11,7 @@ use crate::report::Report;
 use crate::rig::{Backing, Place, Rig, SPARE};
 use crate::write::{How, area_of, writes};
 
-fn sh(program: &str, arguments: &[&str]) -> String {
+pub fn sh(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap();
     assert!(
         output.status.success(),
@@ -22,10 +22,10 @@ fn sh(program: &str, arguments: &[&str]) -> String {
 }
 
 /// A loop device with 4 KB sectors on a part of a file; detached when dropped.
-struct Loop(String);
+pub struct Loop(pub String);
 
 impl Loop {
-    fn on(backing: &Backing, offset: u64, bytes: u64) -> Loop {
+    pub fn on(backing: &Backing, offset: u64, bytes: u64) -> Loop {
         Loop(sh(
             "losetup",
             &[
@@ -50,10 +50,10 @@ impl Drop for Loop {
 }
 
 /// A mounted file system; unmounted when dropped.
-struct Mounted(String);
+pub struct Mounted(pub String);
 
 impl Mounted {
-    fn raid1(devices: &[Loop], at: String) -> Mounted {
+    pub fn raid1(devices: &[Loop], at: String) -> Mounted {
         let names: Vec<&str> = devices.iter().map(|d| d.0.as_str()).collect();
         let mut arguments = vec!["-q", "-f", "-d", "raid1", "-m", "raid1"];
         arguments.extend(&names);

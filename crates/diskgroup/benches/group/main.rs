@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p cellar-diskgroup --profile release --bench group -- WHAT`
 //! with WHAT one of `read`, `scan`, `shaped`, `write`, `pieces`, `btrfs`, `cost`, `hot`, `resync`, `mount`,
-//! `moves`.
+//! `moves`, `returns`.
 //! Ours and the other's runs alternate; each arm prints the median and the spread of its rounds,
 //! then the goal. What it makes in `--dir` it removes. The exit code is 1 when a goal is missed.
 
@@ -16,6 +16,7 @@ mod moves;
 mod pieces;
 mod read;
 mod report;
+mod returns;
 mod rig;
 mod write;
 
@@ -53,7 +54,7 @@ impl Options {
     }
 }
 
-const HELP: &str = "WHAT is one of read, scan, shaped, write, pieces, btrfs, cost, hot, resync, mount, moves; \
+const HELP: &str = "WHAT is one of read, scan, shaped, write, pieces, btrfs, cost, hot, resync, mount, moves, returns; \
                     options are --dir --rounds --seconds --size --only --record --target --alone";
 
 fn main() {
@@ -74,6 +75,7 @@ fn main() {
         "resync" => cost::resync(&options, &mut report),
         "mount" => mount::run(&options, &mut report),
         "moves" => moves::run(&options, &mut report),
+        "returns" => returns::run(&options, &mut report),
         other => panic!("{other}: {HELP}"),
     }
     std::process::exit(i32::from(report.missed > 0));

@@ -129,8 +129,11 @@ impl Checksums {
                     }
                 },
                 Err(_) => {
-                    // Not kept: who has the disk's number next must not take it for its own.
-                    sums.forget(&slot, (disk.no, number));
+                    // Of a disk that failed it is not kept: who has its number next must not take
+                    // it for its own.
+                    if !disk.is_alive() {
+                        sums.forget(&slot, (disk.no, number));
+                    }
                     ChecksumBlock::default()
                 }
             };

@@ -6,6 +6,7 @@
 //! then the marks go. Stopped before: the regions are still marked and are resynced, and all of them
 //! counts as missed. Stopped after: copies are equal and checksums right.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,9 +81,12 @@ pub(crate) async fn round(inner: &Arc<Inner>, idle: Duration) -> Result<usize, E
     .await;
     match result {
         Ok(()) => {
+            let touched: BTreeMap<RegionKey, u64> =
+                inner.data.regions.touched(&keys).into_iter().collect();
             let (alone, keys): (Vec<_>, Vec<_>) = {
                 let core = lock(&inner.core);
-                keys.into_iter().partition(|key| has_no_copy(inner, &core, key))
+                let pieces = |key: &RegionKey| touched.get(key).copied().unwrap_or(0);
+                keys.into_iter().partition(|key| has_no_copy(inner, &core, key, pieces(key)))
             };
             inner.data.regions.held(&alone);
             inner.data.regions.cleaned(&inner.data.dirty_log, &keys);
@@ -95,16 +99,15 @@ pub(crate) async fn round(inner: &Arc<Inner>, idle: Duration) -> Result<usize, E
     }
 }
 
-/// Whether a part of a region has its only copies on disks that are away: what was written there
-/// last, and its checksums, may be there or not. It stays dirty until they are back.
-fn has_no_copy(inner: &Inner, core: &Core, key: &RegionKey) -> bool {
+/// Whether some pieces of a region have their only copies on disks that are away: what was written
+/// there last, and its checksums, may be there or not. It stays dirty until they are back.
+fn has_no_copy(inner: &Inner, core: &Core, key: &RegionKey, pieces: u64) -> bool {
     let found = core.state.files.get(&key.file);
     let Some(file) = found.filter(|f| f.incarnation == key.incarnation) else { return false };
-    let start = u64::from(key.index) * REGION_BYTES;
-    let end = (start + REGION_BYTES).min(file.allocated(inner.au_size));
-    let length = end.saturating_sub(start);
-    let mut parts = stretches(file.attributes.striping, inner.au_size, start, length);
-    parts.any(|s| !file.legs_of(s.extent).iter().any(|leg| inner.is_in_sync(leg.disk)))
+    let here = core.state.disks.keys().filter(|disk| inner.is_in_sync(**disk));
+    let kept = here.fold(0, |kept, disk| kept | file.pieces_on(*disk, key.index, inner.au_size));
+    let written = pieces & file.pieces_of(key.index.into());
+    written & !kept != 0
 }
 
 /// Regions of which missed pieces are recorded at once.

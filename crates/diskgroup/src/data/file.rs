@@ -23,8 +23,10 @@ pub(crate) struct FileRuntime {
     pub users: AtomicUsize,
     /// Pieces whose first write completed and is not yet known durable, by region.
     fresh: Mutex<BTreeMap<u32, u64>>,
-    /// Writes that were not durable by themselves, and how many of them a flush has covered.
-    writes: AtomicU64,
+    /// Writes that are not durable by themselves: how many began, how many ended, and how many of
+    /// those a flush has covered.
+    begun: AtomicU64,
+    ended: AtomicU64,
     flushed: AtomicU64,
     /// A disk with the only copy of something left before such a write was flushed.
     lost: AtomicBool,
@@ -41,7 +43,8 @@ impl FileRuntime {
             locks: RangeLocks::default(),
             users: AtomicUsize::new(0),
             fresh: Mutex::new(BTreeMap::new()),
-            writes: AtomicU64::new(0),
+            begun: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
             lost: AtomicBool::new(false),
             gate: Gate::default(),
@@ -146,25 +149,27 @@ impl FileRuntime {
         }
     }
 
-    /// A write begins that will not be durable by itself.
-    pub fn writes(&self) {
-        self.writes.fetch_add(1, Ordering::AcqRel);
+    /// A write begins that will not be durable by itself; it has ended when what this gives back is
+    /// dropped.
+    pub fn begin_cached(&self) -> CachedWrite<'_> {
+        self.begun.fetch_add(1, Ordering::AcqRel);
+        CachedWrite(self)
     }
 
-    /// So many writes have begun.
-    pub fn written(&self) -> u64 {
-        self.writes.load(Ordering::Acquire)
+    /// So many such writes have ended.
+    pub fn ended(&self) -> u64 {
+        self.ended.load(Ordering::Acquire)
     }
 
-    /// A flush that began when so many writes had begun has ended. False, once, if some were lost.
-    pub fn flushed(&self, written: u64) -> bool {
-        self.flushed.fetch_max(written, Ordering::AcqRel);
+    /// A flush that began when so many writes had ended is done. False, once, if some were lost.
+    pub fn flushed(&self, ended: u64) -> bool {
+        self.flushed.fetch_max(ended, Ordering::AcqRel);
         !self.lost.swap(false, Ordering::AcqRel)
     }
 
     /// A disk with the only copy of a part of it left.
     pub fn lost_copy(&self) {
-        if self.written() > self.flushed.load(Ordering::Acquire) {
+        if self.begun.load(Ordering::Acquire) > self.flushed.load(Ordering::Acquire) {
             self.lost.store(true, Ordering::Release);
         }
     }
@@ -213,6 +218,15 @@ impl FileRuntime {
 
     pub fn wake_all(&self) {
         self.gate.moved.notify(usize::MAX);
+    }
+}
+
+/// A write under way that is not durable by itself.
+pub(crate) struct CachedWrite<'a>(&'a FileRuntime);
+
+impl Drop for CachedWrite<'_> {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Ordering::AcqRel);
     }
 }
 

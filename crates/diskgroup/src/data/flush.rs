@@ -4,7 +4,7 @@
 //! and checksums), then the record that these pieces are written. Stopped before the record: the
 //! pieces read as zeros, which is what they were before the unflushed writes.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use cellar_io::Io;
 
@@ -38,30 +38,48 @@ pub(crate) async fn flush_inside(
     file: &FileRuntime,
     io: Io,
 ) -> Result<(), Error> {
-    let (written, fresh) = (file.written(), file.fresh().into_iter().collect::<Vec<_>>());
+    let (ended, fresh) = (file.ended(), file.fresh().into_iter().collect::<Vec<_>>());
     if file.attributes.checksums && !fresh.is_empty() {
         let keys: Vec<RegionKey> = fresh.iter().map(|(region, _)| file.key(*region)).collect();
         Checksums::write_back(inner, &checksum_runs(inner, &keys)).await?;
     }
     inner.flush_disks(io).await?;
     for part in fresh.chunks(REGIONS_PER_CHANGE) {
-        // As they are now: what had its only copy on a disk that left is fresh no more.
-        let ops = |_: &Core| {
-            let still =
-                part.iter().map(|(region, pieces)| (*region, pieces & file.fresh_of(*region)));
-            let still = still.filter(|(_, pieces)| *pieces != 0);
-            still.map(|(region, pieces)| Op::Pieces { region: file.key(region), pieces }).collect()
+        let recorded: Mutex<Vec<(u32, u64)>> = Mutex::default();
+        let ops = |core: &Core| {
+            let flushed = part.iter().map(|(region, pieces)| {
+                let lost = lost_of(inner, core, file, *region);
+                (*region, pieces & file.fresh_of(*region) & !lost)
+            });
+            let flushed: Vec<(u32, u64)> = flushed.filter(|(_, pieces)| *pieces != 0).collect();
+            lock(&recorded).clone_from(&flushed);
+            let op = |(region, pieces)| Op::Pieces { region: file.key(region), pieces };
+            flushed.into_iter().map(op).collect()
         };
         inner.change_inside_as(ops).await?;
-        for (region, pieces) in part {
+        for (region, pieces) in lock(&recorded).iter() {
             file.remove_fresh(*region, *pieces);
         }
     }
     check_copies(inner, file)?;
-    match file.flushed(written) {
+    match file.flushed(ended) {
         true => Ok(()),
         false => Err(Error::WritesLost { file: file.number }),
     }
+}
+
+/// The pieces of a region whose only copy is on a disk that left: they are not written, as nobody
+/// flushed them.
+fn lost_of(inner: &Inner, core: &Core, file: &FileRuntime, region: u32) -> u64 {
+    if file.attributes.copies > 1 {
+        return 0;
+    }
+    let disks = inner.disks.look();
+    let found = core.state.files.get(&file.number);
+    let Some(state) = found.filter(|f| f.incarnation == file.incarnation) else { return 0 };
+    let here = |disk: &u16| disks.get(disk).is_some_and(|d| d.is_in_sync() && d.is_alive());
+    let gone = core.state.disks.keys().filter(|disk| !here(disk));
+    gone.fold(0, |lost, disk| lost | state.pieces_on(*disk, region, inner.au_size))
 }
 
 /// Every extent must still have a copy in sync: only the disks that are in sync were flushed, and

@@ -29,6 +29,19 @@ pub(crate) struct Regions {
 struct State {
     map: BTreeMap<RegionKey, Region>,
     cap: usize,
+    /// Of `map`, those that are held.
+    held: usize,
+}
+
+impl State {
+    /// Regions that count for the cap: those that can be clean again.
+    fn counted(&self) -> usize {
+        self.map.len() - self.held
+    }
+
+    fn count_held(&mut self) {
+        self.held = self.map.values().filter(|region| region.held).count();
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +101,7 @@ impl Regions {
             .collect();
         let cap = cap.clamp(CAP_MIN, DIRTY_REGIONS_MAX / 2);
         let pieces = found.values().map(|pieces| u64::from(pieces.count_ones())).sum();
-        let state = Mutex::new(State { map, cap });
+        let state = Mutex::new(State { map, cap, held: 0 });
         Regions { state, found: (pieces, now), moved: Event::new() }
     }
 
@@ -127,6 +140,12 @@ impl Regions {
     /// How many regions are not clean.
     pub fn count(&self) -> usize {
         lock(&self.state).map.len()
+    }
+
+    /// The regions that cannot be clean while disks are away.
+    pub fn all_held(&self) -> Vec<RegionKey> {
+        let state = lock(&self.state);
+        state.map.iter().filter(|(_, r)| r.held).map(|(key, _)| *key).collect()
     }
 
     /// Pieces of a region that are still to be made equal.
@@ -189,7 +208,7 @@ impl Regions {
             let listener = regions.moved.listen();
             {
                 let state = lock(&regions.state);
-                if state.map.len() < state.cap {
+                if state.counted() < state.cap {
                     return Ok(());
                 }
             }
@@ -204,7 +223,7 @@ impl Regions {
     fn enter(&self, inner: &Inner, (key, pieces): (RegionKey, u64), overshoot: bool) -> Enter {
         let now = inner.env.now();
         let mut state = lock(&self.state);
-        let (len, cap) = (state.map.len(), state.cap);
+        let (len, cap) = (state.counted(), state.cap);
         if let Some(region) = state.map.get_mut(&key) {
             region.writes += 1;
             region.touched |= pieces;
@@ -252,7 +271,7 @@ impl Regions {
     /// the cap are dirty, the longest unused quarter.
     pub fn choose_to_clean(&self, now: Instant, idle: Duration) -> Vec<RegionKey> {
         let mut state = lock(&self.state);
-        let pressed = is_pressed(state.map.len(), state.cap);
+        let pressed = is_pressed(state.counted(), state.cap);
         let mut idle_regions: Vec<(Instant, RegionKey)> = state
             .map
             .iter()
@@ -311,6 +330,9 @@ impl Regions {
                 (region.held, region.cleaning) = (true, false);
             }
         }
+        state.count_held();
+        drop(state);
+        self.moved.notify(usize::MAX);
     }
 
     /// A disk is back. What of it had its only copy there is made known again before it is read:
@@ -321,6 +343,7 @@ impl Regions {
             region.held = false;
             region.to_sync |= region.touched & pieces_of(key);
         }
+        state.count_held();
         drop(state);
         self.moved.notify(usize::MAX);
     }
@@ -347,6 +370,7 @@ impl Regions {
             state.map.remove(&key);
             dirty_log.remove(&key);
         }
+        state.count_held();
         drop(state);
         self.moved.notify(usize::MAX);
     }

@@ -8,7 +8,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use crate::data::file::FileRuntime;
 use crate::data::read::expected;
 use crate::data::write::written_pieces;
-use crate::disk::lock;
+use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::group::inner::Inner;
 use crate::on_disk::checksum::{UNKNOWN, checksum_of};
@@ -209,13 +209,13 @@ async fn look(
         let read = disk.read_at(Io::SCAN, at, s.length as usize).await;
         Some((disk, read))
     });
-    let mut read: Vec<(Leg, Buffer)> = Vec::new();
+    let mut read: Vec<(Leg, Arc<Disk>, Buffer)> = Vec::new();
     for (leg, result) in legs.iter().zip(futures_util::future::join_all(reads).await) {
         match result {
             None => found.absent_bytes += s.length,
-            Some((_, Ok(buffer))) => {
+            Some((disk, Ok(buffer))) => {
                 found.bytes_read += s.length;
-                read.push((*leg, buffer));
+                read.push((*leg, disk, buffer));
             }
             Some((disk, Err(_))) => {
                 found.unreadable_bytes += s.length;
@@ -224,10 +224,9 @@ async fn look(
         }
     }
     let mut sums = Vec::new();
-    for (leg, _) in &read {
-        let disk = inner.disk(leg.disk).expect("it was read");
+    for (leg, disk, _) in &read {
         sums.push(match file.attributes.checksums {
-            true => expected(inner, &disk, *leg, s).await,
+            true => expected(inner, disk, *leg, s).await,
             false => vec![UNKNOWN; (s.length / BLOCK_U64) as usize],
         });
     }
@@ -249,7 +248,7 @@ fn look_at_piece(
     file: &FileRuntime,
     s: &Stretch,
     piece: u64,
-    read: &[(Leg, Buffer)],
+    read: &[(Leg, Arc<Disk>, Buffer)],
     sums: &[Vec<u32>],
     found: &mut Findings,
 ) {
@@ -258,7 +257,7 @@ fn look_at_piece(
     let key = file.key((at / REGION_BYTES) as u32);
     let bit = at / PIECE_BYTES % PIECES_PER_REGION;
     let dirty = inner.data.regions.to_sync(&key) >> bit & 1 == 1;
-    let differ = read.windows(2).any(|pair| pair[0].1[range.clone()] != pair[1].1[range.clone()]);
+    let differ = read.windows(2).any(|pair| pair[0].2[range.clone()] != pair[1].2[range.clone()]);
     if dirty {
         found.dirty_pieces += 1;
         found.dirty_pieces_differing += u64::from(differ);
@@ -266,10 +265,9 @@ fn look_at_piece(
     }
     if differ {
         found.pieces_differing += 1;
-        let disk = inner.disk(read[0].0.disk).map_or(String::new(), |d| d.name.clone());
-        found.places.push(place(file, at, &disk, "copies differ"));
+        found.places.push(place(file, at, &read[0].1.name, "copies differ"));
     }
-    for ((leg, buffer), sums) in read.iter().zip(sums) {
+    for ((_, disk, buffer), sums) in read.iter().zip(sums) {
         let first = range.start / BLOCK;
         for (i, block) in buffer[range.clone()].chunks_exact(BLOCK).enumerate() {
             let wanted = sums[first + i];
@@ -282,9 +280,8 @@ fn look_at_piece(
                 found.checksums_right += 1;
             } else {
                 found.checksums_wrong += 1;
-                let disk = inner.disk(leg.disk).map_or(String::new(), |d| d.name.clone());
                 let offset = at + i as u64 * BLOCK_U64;
-                found.places.push(place(file, offset, &disk, "checksum is wrong"));
+                found.places.push(place(file, offset, &disk.name, "checksum is wrong"));
             }
         }
     }

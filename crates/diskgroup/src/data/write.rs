@@ -108,6 +108,10 @@ async fn try_write_part(
         resync::ensure_synced(inner, file, file.key(region), pieces).await?;
     }
     let (range, locked) = lock_widened(inner, file, narrow).await;
+    if file.attributes.copies == 1 {
+        // Before a region is marked that nothing could make clean again.
+        check_copies(inner, file, range)?;
+    }
     let touched = pieces_of(range.0, range.1);
     let mut written = BTreeMap::new();
     let mut marks = Vec::new();
@@ -130,13 +134,12 @@ async fn try_write_part(
     } else {
         Durability::Cached
     };
-    if direct == Durability::Cached {
-        file.writes();
-    }
+    let cached = (direct == Durability::Cached).then(|| file.begin_cached());
     write_legs(inner, file, io, range.0, data, direct).await?;
     for (region, pieces) in &fresh {
         file.add_fresh(*region, *pieces);
     }
+    drop(cached);
     drop(dirty);
     // Before the flush enters the file again: one who waits for this range is inside, and one who
     // changes the file's size keeps us out until he has left.
@@ -146,6 +149,17 @@ async fn try_write_part(
         flush::flush_file(inner, file, io).await?;
     }
     Ok(true)
+}
+
+/// Every extent of a range must have a copy in sync.
+fn check_copies(inner: &Inner, file: &FileRuntime, range: (u64, u64)) -> Result<(), Error> {
+    let (striping, length) = (file.attributes.striping, range.1 - range.0);
+    for s in stretches(striping, inner.au_size, range.0, length) {
+        if !legs_of(inner, file, &s)?.iter().any(|leg| inner.is_in_sync(leg.disk)) {
+            return Err(Error::NoCopy { file: file.number, offset: s.offset });
+        }
+    }
+    Ok(())
 }
 
 /// Holds a range, widened to whole pieces where they are new.

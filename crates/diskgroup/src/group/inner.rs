@@ -112,6 +112,8 @@ pub(crate) struct Inner {
     pub life: u64,
     /// The life that log records have: from the end of a dismount in order on, another one.
     pub log_life: AtomicU64,
+    /// The life that labels may have from the end of a dismount on, before any record has it; or 0.
+    pub end_life: AtomicU64,
     pub core: Mutex<Core>,
     pub disks: Disks,
     pub log: LogShared,
@@ -172,6 +174,7 @@ impl Inner {
             holds_catalog: parts.holds_catalog,
             life: parts.life,
             log_life: AtomicU64::new(parts.life),
+            end_life: AtomicU64::new(0),
             core: Mutex::new(Core::new(parts.state, parts.space)),
             disks: Disks(ArcSwap::from_pointee(parts.disks)),
             log: LogShared::default(),
@@ -466,22 +469,26 @@ impl Inner {
         })
     }
 
-    /// Disks left or return. What was written where they have the only copy, and was not flushed,
-    /// may be lost: it is not taken for written, and the next flush of its file says so.
+    /// Disks leave. What was written where they have the only copy, and was not flushed, may be lost:
+    /// the next flush of its file says so.
     pub fn lost_unflushed(&self, disks: &[u16]) {
         for file in self.data.open_files().iter().filter(|f| f.attributes.copies == 1) {
             let core = lock(&self.core);
             let Some(state) = core.state.files.get(&file.number) else { continue };
-            if !state.legs.iter().any(|leg| disks.contains(&leg.disk)) {
-                continue;
+            if state.legs.iter().any(|leg| disks.contains(&leg.disk)) {
+                file.lost_copy();
             }
+        }
+    }
+
+    /// A disk is back. What had its only copy there, and was not flushed, was never written.
+    pub fn forget_unflushed(&self, disk: u16) {
+        for file in self.data.open_files().iter().filter(|f| f.attributes.copies == 1) {
+            let core = lock(&self.core);
+            let Some(state) = core.state.files.get(&file.number) else { continue };
             for region in file.fresh().into_keys() {
-                for disk in disks {
-                    let lost = state.pieces_on(*disk, region, self.au_size);
-                    file.remove_fresh(region, lost);
-                }
+                file.remove_fresh(region, state.pieces_on(disk, region, self.au_size));
             }
-            file.lost_copy();
         }
     }
 

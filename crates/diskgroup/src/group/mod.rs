@@ -223,9 +223,17 @@ impl Group {
         resync::run(Arc::clone(inner)).await;
         self.clean_all().await?;
         inner.check_running()?;
-        if inner.data.regions.count() > 0 {
+        let held = inner.data.regions.all_held();
+        if inner.data.regions.count() > held.len() {
             let why = "regions that may be dirty could not be made equal".into();
             return Err(Error::Stopped { group: inner.name.clone(), why });
+        }
+        // Those wait for a disk that is away, and no block may name them yet.
+        for key in held {
+            if inner.data.dirty_log.add(key).is_none() {
+                let why = "too many regions wait for disks that are away".into();
+                return Err(Error::Stopped { group: inner.name.clone(), why });
+            }
         }
         DirtyLog::found_again(inner).await
     }

@@ -175,7 +175,7 @@ fn rebuild(group: &Group, name: &str) -> (u64, Option<String>) {
             };
             let mb = |aus: u64| (aus * au_size) >> 20;
             let stuck = match (of(Lack::Copy), of(Lack::FailGroups), of(Lack::Room)) {
-                (0, 0, 0) => None,
+                (0, 0, 0) if work.plan.is_complete() => None,
                 (only, _, _) if only > 0 => Some(format!("{} MB have no other copy", mb(only))),
                 (_, groups, _) if groups > 0 => {
                     Some(format!("{} MB need a disk in another failure group", mb(groups)))
@@ -199,7 +199,7 @@ impl Group {
         let d = core.state.disks.get(&disk).filter(|d| d.status == DiskStatus::Offline)?;
         let seen = lock(&inner.repair.seen).get(&disk).copied();
         let s = seen.filter(|s| s.offline_ns == d.offline_ns);
-        let s = s.unwrap_or_else(|| Seen::new(inner, d, false));
+        let s = s.unwrap_or_else(|| Seen::new(inner, d, true));
         Some(s.left(repair_time(&core.state, d), inner.env.now()))
     }
 
@@ -215,7 +215,7 @@ impl Group {
             disks
                 .map(|(no, d)| {
                     let s = seen.get(no).copied().filter(|s| s.offline_ns == d.offline_ns);
-                    let s = s.unwrap_or_else(|| Seen::new(inner, d, false));
+                    let s = s.unwrap_or_else(|| Seen::new(inner, d, true));
                     let mapped = d.stale == crate::state::Stale::Mapped;
                     AwayDisk {
                         disk: *no,

@@ -305,6 +305,12 @@ impl Group {
             device.flush(Io::FOREGROUND).await
         });
         wait.await.map_err(Error::Io)?;
+        if !anew && known.life == state.away.tried && state.away.tried != state.away.life {
+            // Only one such life is known at a time.
+            let disk = open(inner, no, &state, found);
+            let lives = [state.away.life, 0];
+            rewrite_label(&disk, &state, Some(lives), patience).await.map_err(Error::Io)?;
+        }
         if !anew {
             // Before the label has it: a life there that nobody knows is that of a mount apart.
             let op = Op::DiskTried { disk: no, life: inner.life };
@@ -507,8 +513,7 @@ impl Group {
             let fresh = file.fresh();
             pieces.extend(fresh.into_iter().map(|(region, bits)| (file.key(region), bits)));
         }
-        // What had its only copy there, and was not flushed, was never written.
-        inner.lost_unflushed(&[disk]);
+        inner.forget_unflushed(disk);
         pieces
     }
 

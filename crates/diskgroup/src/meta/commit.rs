@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use cellar_io::{Durability, Io, IoError};
 use futures_util::future::join_all;
 
 use crate::codec::Writer;
@@ -20,11 +19,12 @@ use crate::meta::areas::AreaWants;
 use crate::meta::checkpoint::{self, Target};
 use crate::meta::labels::{Patience, relabel};
 use crate::meta::mount::is_out_of_date;
+use crate::meta::ring::write_to_ring;
 use crate::meta::rules::{self, Candidate};
 use crate::on_disk::checkpoint::{EncodedCheckpoint, chunks_for, encode};
 use crate::on_disk::label::LabelStatus;
 use crate::on_disk::layout::{
-    BLOCK_U64, CHUNK_BYTES, LOG_BLOCKS, LOG_CHECKPOINT_AT, LOG_START, RECORD_BLOCKS_MAX, au_count,
+    BLOCK_U64, CHUNK_BYTES, LOG_BLOCKS, LOG_CHECKPOINT_AT, RECORD_BLOCKS_MAX, au_count,
 };
 use crate::on_disk::record;
 use crate::on_disk::superblock::{LogPosition, aus_in, aus_of, runs_before};
@@ -137,7 +137,10 @@ impl Committer {
         }
         let at_ns = self.inner.env.wall().unix_nanos;
         let life = self.position.previous_life;
-        let tried = self.tried_life;
+        // One that could not be marked whole may have the mark of this mount.
+        let failed = self.failed_disks();
+        let tried_by =
+            |no: &u16| if failed.contains(no) { self.inner.life } else { self.tried_life };
         let forced = self.committed.is_empty();
         let payload = {
             let mut core = lock(&self.inner.core);
@@ -154,12 +157,12 @@ impl Committer {
                 match d.status {
                     // FORCE may have gone back behind what was known of it.
                     _ if forced => Some(Op::DiskOffline { disk, at_ns }),
-                    DiskStatus::Returning => Some(Op::DiskAway { disk, at_ns, life, tried, by }),
+                    DiskStatus::Returning => Some(Op::DiskAway { disk, at_ns, life, tried: 0, by }),
                     _ => None,
                 }
             }));
             ops.extend(missing.iter().map(|disk| match is_known(disk) {
-                true => Op::DiskAway { disk: *disk, at_ns, life, tried, by },
+                true => Op::DiskAway { disk: *disk, at_ns, life, tried: tried_by(disk), by },
                 false => Op::DiskOffline { disk: *disk, at_ns },
             }));
             ops.push(Op::Members { members: members.clone() });
@@ -496,7 +499,7 @@ impl Committer {
         let wanted = |no: u16| self.inner.disk(no).is_some_and(|disk| disk.left_as_wanted());
         let by = |no: u16| if wanted(no) { AwayBy::Command } else { AwayBy::Itself };
         let life = self.inner.life;
-        let tried = 0;
+        let tried = self.inner.end_life.load(Ordering::SeqCst);
         ops.extend(failed.iter().map(|no| Op::DiskAway {
             disk: *no,
             at_ns,
@@ -779,15 +782,6 @@ impl Committer {
         }
         roomy
     }
-}
-
-/// Writes records to their places in a disk's ring, one after the other.
-async fn write_to_ring(disk: &Disk, records: &[(u64, Bytes)]) -> Result<(), IoError> {
-    for (lsn, bytes) in records {
-        let at = LOG_START + lsn % LOG_BLOCKS * BLOCK_U64;
-        disk.write(Io::COMMIT, at, vec![bytes.clone()], Durability::Durable).await?;
-    }
-    Ok(())
 }
 
 /// Applies operations of the committer's own and encodes them.

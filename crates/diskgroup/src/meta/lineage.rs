@@ -25,6 +25,8 @@ use crate::state::{Away, DiskState, Stale};
 pub(crate) struct Lineage {
     /// Its newest superblock: generation, and the checkpoint area it names.
     pub superblock: Option<(u64, u8)>,
+    /// The life of the mount that wrote its label last.
+    pub life: u64,
     /// Why it cannot go on from where it left, if so.
     pub diverged: Option<String>,
 }
@@ -71,7 +73,7 @@ pub(crate) async fn look(
         Stale::Mapped => diverged(&state.away, label, end),
         _ => Some("what it missed is not known".to_owned()),
     };
-    Ok(Lineage { superblock: chain.newest(), diverged })
+    Ok(Lineage { superblock: chain.newest(), life: label.lives[0], diverged })
 }
 
 /// What tells that a disk with that label, whose newest record has that epoch, is not what it was

@@ -58,7 +58,8 @@ impl Marks {
 /// The life of a mount that came after that of the newest record, `last`, and was cut off before a
 /// record of its own; 0 if no label tells of one.
 pub(crate) fn tried<'a>(labels: impl Iterator<Item = &'a Label>, last: u64) -> u64 {
-    let mut tried = labels.filter(|label| label.lives[1] == last).map(|label| label.lives[0]);
+    let after = |label: &&Label| label.lives[1] == last && label.lives[0] != last;
+    let mut tried = labels.filter(after).map(|label| label.lives[0]);
     tried.next().unwrap_or(0)
 }
 
@@ -72,6 +73,7 @@ pub(crate) async fn mark(inner: &Inner, last: u64) {
 /// comes after.
 pub(crate) async fn mark_end(inner: &Inner) {
     let end = inner.env.random();
+    inner.end_life.store(end, Ordering::SeqCst);
     mark_all(inner, [end, inner.life]).await;
     // One that did not take it has the life of this mount, which the last record then has, too.
     if inner.disks_in_sync().iter().all(|disk| disk.is_alive()) {

@@ -10,4 +10,5 @@ pub mod labels;
 pub(crate) mod lineage;
 pub mod marks;
 pub mod mount;
+pub(crate) mod ring;
 pub mod rules;

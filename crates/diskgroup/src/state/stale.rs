@@ -192,10 +192,13 @@ impl GroupState {
                 }
                 d.status = DiskStatus::Offline;
                 d.away.by = *by;
+                // From now on, also if it was on its way back: that was no time of its absence.
+                if was != DiskStatus::Offline {
+                    d.offline_ns = *at_ns;
+                }
                 // One that was on its way back is as far as it was, and so is what tells it.
                 if was.is_in_sync() {
                     d.stale = Stale::Mapped;
-                    d.offline_ns = *at_ns;
                     let (life, tried) = (*life, *tried);
                     d.away = Away { life, tried, epoch, by: *by, drop_after_s: 0 };
                 }

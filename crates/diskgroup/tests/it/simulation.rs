@@ -94,6 +94,8 @@ struct World {
     changing: Cell<bool>,
     /// The next return is by FORCE.
     forced: Cell<bool>,
+    /// A return by FORCE was begun, and may have been cut off.
+    force_tried: Cell<bool>,
     /// An acknowledged change tells that the group went on without the leg.
     departed: Cell<bool>,
     stats: Cell<Stats>,
@@ -155,6 +157,7 @@ impl World {
             lost_in_life: Cell::new(false),
             changing: Cell::new(false),
             forced: Cell::new(false),
+            force_tried: Cell::new(false),
             departed: Cell::new(false),
             stats: Cell::new(Stats { seeds: 1, ..Stats::default() }),
             history: RefCell::default(),
@@ -688,7 +691,7 @@ async fn life(w: &World, last: bool) {
         file.crash(now);
     }
     // What has its only copy on a disk that is away stays dirty until it is back.
-    w.clean.set(!(returns::are_on(w) && w.lost_in_life.get()));
+    w.clean.set(!w.lost.get() && !w.lost_in_life.get());
     w.soft.set(false);
     w.say("dismounted".into());
 }

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cellar_diskgroup::on_disk::{Damage, Uuid};
-use cellar_diskgroup::{Label, LabelStatus, read_labels};
-use cellar_io::EnvExt;
+use cellar_diskgroup::{Label, LabelScan, LabelStatus, read_labels};
+use cellar_io::{EnvExt, IoError};
+use futures_util::future::{Either, select};
 
 use super::patterns;
 use crate::directory::Directory;
@@ -19,6 +20,8 @@ use crate::parameters::definitions::DISK_STRING;
 const BUSY_OWN: Duration = Duration::from_secs(10);
 /// The same of a disk of a group that is not known to be of this database.
 const BUSY_OTHER: Duration = Duration::from_secs(1);
+/// How long a disk may take to tell its label: one that never answers must not keep all others.
+const LABELS_WITHIN: Duration = Duration::from_secs(30);
 /// How often they are tried.
 const BUSY_EVERY: Duration = Duration::from_millis(50);
 
@@ -59,8 +62,8 @@ impl Found {
         self.shut.first().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    async fn take(&mut self, path: &Path, disk: OpenDisk) {
-        let Ok(scan) = read_labels(&disk.device()).await else { return };
+    async fn take(&mut self, instance: &Instance, path: &Path, disk: OpenDisk) {
+        let Some(Ok(scan)) = labels_of(instance, &disk).await else { return };
         if let Some(label) = scan.newest() {
             self.labelled.push(Labelled { disk, label: label.clone() });
         } else if let Some(damage) = scan.damage()
@@ -74,6 +77,19 @@ impl Found {
     fn refused(&mut self, own: bool, error: Error) {
         self.shut.extend(own.then(|| error.clone()));
         self.problems.push(error);
+    }
+}
+
+/// The labels of a disk; nothing if it does not answer in time.
+async fn labels_of(
+    instance: &Instance,
+    disk: &OpenDisk,
+) -> Option<std::result::Result<LabelScan, IoError>> {
+    let device = disk.device();
+    let read = std::pin::pin!(read_labels(&device));
+    match select(read, instance.env().sleep(LABELS_WITHIN)).await {
+        Either::Left((scan, _)) => Some(scan),
+        Either::Right(_) => None,
     }
 }
 
@@ -93,11 +109,11 @@ pub(super) async fn find_labelled(
             continue;
         }
         match disks.open(&path, write) {
-            Ok(disk) => found.take(&path, disk).await,
+            Ok(disk) => found.take(instance, &path, disk).await,
             Err(error) if error.is_busy() => {
                 // Without the lock: only to know whose it is.
                 let label = match disks.open(&path, false) {
-                    Ok(disk) => read_labels(&disk.device()).await.ok(),
+                    Ok(disk) => labels_of(instance, &disk).await.and_then(Result::ok),
                     Err(_) => None,
                 };
                 let label = label.and_then(|scan| scan.newest().cloned());
@@ -132,7 +148,7 @@ async fn wait_for(
                 None => Duration::ZERO,
             };
             match disks.open(&b.path, true) {
-                Ok(disk) => found.take(&b.path, disk).await,
+                Ok(disk) => found.take(instance, &b.path, disk).await,
                 Err(error) if error.is_busy() && waited < patience => still.push(b),
                 Err(error) => {
                     found.busy.extend(member.map(|label| (label.clone(), b.error.clone())));

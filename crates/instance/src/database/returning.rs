@@ -69,10 +69,13 @@ impl Database {
                 disks.map(|d| d.name).collect()
             }
         };
+        let mut failure = Ok(());
         for name in &names {
-            self.online_disk(&mounted, name, how).await?;
+            // One that is not there keeps none of the others away.
+            let back = self.online_disk(&mounted, name, how).await;
+            failure = failure.and(back);
         }
-        Ok(names)
+        failure.map(|()| names)
     }
 
     async fn online_disk(&self, mounted: &Mounted, name: &str, how: OnlineHow) -> Result<()> {
@@ -92,6 +95,10 @@ impl Database {
     async fn online_locked(&self, mounted: &Mounted, name: &str, how: OnlineHow) -> Result<()> {
         let disks = mounted.group.disks();
         let disk = disks.iter().find(|d| d.name == name);
+        if disk.is_some_and(|d| d.status == DiskStatus::Returning) {
+            // The mount, or another, has begun with it.
+            return Ok(());
+        }
         let disk = disk.filter(|d| d.status == DiskStatus::Offline);
         // What is wrong with another one the library says.
         let Some(disk) = disk else {
@@ -100,6 +107,16 @@ impl Database {
                 Error::from,
             ));
         };
+        // One that answers, as after a mount, comes back by the device that is open.
+        if let (None, Some(path)) = (&disk.failure, &disk.path)
+            && let Some(open) = mounted.disks.find(path)
+        {
+            let found = FoundDisk { device: open.device(), path: path.clone() };
+            return match mounted.group.online_disk(name, found, how).await {
+                Err(cellar_diskgroup::Error::DiskUnusable { number: 15281, .. }) => Ok(()),
+                other => Ok(other?),
+            };
+        }
         self.close_away(mounted, disk).await;
         let open = self.device_of(mounted, disk).await?;
         let path = open.path.to_string_lossy().into_owned();
@@ -112,9 +129,10 @@ impl Database {
     /// Closes the device of a disk that is away, so that it can be opened again.
     async fn close_away(&self, mounted: &Mounted, disk: &DiskInfo) {
         let Some(path) = disk.path.as_deref() else { return };
-        mounted.group.close_disk(&disk.name);
         let closed = mounted.disks.find(path);
+        // In this order: a disk that is open here and of no group is one that left for good.
         mounted.disks.keep(|open| open.path.to_string_lossy() != path);
+        mounted.group.close_disk(&disk.name);
         let Some(closed) = closed else { return };
         let device = Arc::downgrade(&closed.device());
         drop(closed);
@@ -171,7 +189,13 @@ impl Database {
         let mounted = self.group(group)?;
         let name = name.to_uppercase();
         mounted.group.check_away(&name)?;
-        let bytes = mounted.group.disks().into_iter().find(|d| d.name == name).map(|d| d.bytes);
+        let old = mounted.group.disks().into_iter().find(|d| d.name == name);
+        let bytes = old.as_ref().map(|d| d.bytes);
+        if let Some(old) = &old {
+            // The new one may be in the same place.
+            let _one_at_a_time = self.instance.changing().lock().await;
+            self.close_away(&mounted, old).await;
+        }
         let with = DiskRequest { size: with.size.or(bytes), ..with.clone() };
         let mut joining = self.joining(&mounted, std::slice::from_ref(&with), true)?;
         let [_] = joining.as_slice() else {
@@ -197,10 +221,13 @@ impl Database {
                     size: None,
                     force,
                 };
-                let old = mounted.group.disks().into_iter().find(|d| d.name == name);
                 files.keep(true);
                 if let Err(error) = mounted.group.replace_disk(&name, new, power).await {
-                    if mounted.group.info().stopped.is_some() {
+                    let now = mounted.group.disks().into_iter().find(|d| d.name == name);
+                    let taken = now.map(|d| d.uuid) != old.as_ref().map(|d| d.uuid);
+                    if taken || mounted.group.info().stopped.is_some() {
+                        // It has the place, and comes back as any other that is away.
+                        mounted.disks.add(open);
                         return Err(error.into());
                     }
                     files.keep(false);
@@ -209,8 +236,8 @@ impl Database {
                 }
                 mounted.disks.add(open);
                 // The path of the one that it replaced is of no group any more.
-                if let Some(path) = old.and_then(|d| d.path) {
-                    mounted.disks.keep(|d| d.path.to_string_lossy() != path);
+                let kept = |path: &String| mounted.disks.find(path).is_some();
+                if let Some(path) = old.and_then(|d| d.path).filter(|path| !kept(path)) {
                     this.forget_disks(std::iter::once(Path::new(&path)))?;
                 }
                 Ok(())
@@ -225,7 +252,6 @@ impl Database {
     /// Looks whether disks that went away by themselves are there again, and brings them back.
     pub(super) async fn return_found(&self, mounted: &Mounted, tried: &mut Tried) {
         let away = mounted.group.away_names();
-        tried.0.retain(|name, _| away.contains(name));
         for name in away {
             let disks = mounted.group.disks();
             let Some(disk) = disks.iter().find(|d| d.name == name) else { continue };
@@ -233,7 +259,6 @@ impl Database {
                 // It failed in another way than by being gone: the next mount tries it.
                 Some(_) if !disk.gone => continue,
                 Some(path) if !absolute(Path::new(path)).exists() => {
-                    tried.0.remove(&name);
                     continue;
                 }
                 _ => tried.0.get(&name).copied().unwrap_or(0),
@@ -246,11 +271,9 @@ impl Database {
             let rounds = tried.1.entry(name.clone()).or_insert(2);
             *rounds = (*rounds * 2).min(120);
             let rounds = *rounds;
-            if self.online_disk(mounted, &name, OnlineHow::default()).await.is_err() {
-                tried.0.insert(name, rounds);
-            } else {
-                tried.1.remove(&name);
-            }
+            // Also if it came back: it may leave again at once.
+            let _ = self.online_disk(mounted, &name, OnlineHow::default()).await;
+            tried.0.insert(name, rounds);
         }
     }
 }

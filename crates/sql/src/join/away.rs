@@ -55,7 +55,7 @@ impl InstanceHost {
             return Ok("no disk of it was offline".to_owned());
         }
         let what = format!("{} online", disks(names.len()));
-        self.returned(mounted, online.rebalance, what).await
+        self.returned(mounted, online.rebalance, &names, what).await
     }
 
     async fn replace(&self, mounted: &Mounted, replace: &ReplaceDisks) -> Result<String, Error> {
@@ -80,6 +80,7 @@ impl InstanceHost {
         &self,
         mounted: &Mounted,
         rebalance: Rebalance,
+        names: &[String],
         what: String,
     ) -> Result<String, Error> {
         let group = &mounted.group;
@@ -94,6 +95,11 @@ impl InstanceHost {
         let waiting = self.waiting.for_what(What::Return(group.clone()));
         group.wait_returned().await.map_err(group_error)?;
         drop(waiting);
+        let gone = group.disks().into_iter().find(|d| names.contains(&d.name) && !d.in_sync);
+        if let Some(disk) = gone {
+            let text = format!("disk {} left again before it had what it missed", disk.name);
+            return Err(Error::new(15281, "55000", text).next("see why: cellar status"));
+        }
         Ok(match mb {
             0 => format!("{what}; nothing was missed"),
             _ => format!("{what}; {mb} MB that were missed were copied"),

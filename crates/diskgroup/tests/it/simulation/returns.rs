@@ -148,6 +148,7 @@ async fn come_back(w: &World, moves: &Moves, group: &Group, gone: &DiskInfo) {
     };
     let power = [None, Some(1), Some(11)][moves.below(3) as usize];
     let how = OnlineHow { force: w.forced.replace(false) || moves.below(6) == 0, power };
+    w.force_tried.set(w.force_tried.get() || how.force);
     w.say(format!("online {} {how:?}", gone.name));
     match group.online_disk(&gone.name, found, how).await {
         Ok(()) => w.say(format!("online {}: on its way", gone.name)),
@@ -156,6 +157,7 @@ async fn come_back(w: &World, moves: &Moves, group: &Group, gone: &DiskInfo) {
         }
         // ONLINE FORCE was cut off, or a mount before its first record.
         Err(error @ Error::Diverged { .. }) => {
+            assert!(w.force_tried.get(), "it is what it was: {error}");
             w.say(format!("online {}: {error}", gone.name));
             w.count(|s| s.diverged += 1);
             w.forced.set(true);

@@ -1,0 +1,101 @@
+//! The disk that died does not come back: after its repair time what it held is made again on the
+//! others, and another one may die.
+
+use std::time::Duration;
+
+use cellar_instance::Mounted;
+use cellar_io::{EnvExt, Instant};
+
+use super::report::Report;
+use crate::cli::database::Place;
+use crate::cli::fault::Fault;
+use crate::cli::output;
+use crate::cli::progress::Progress;
+use crate::cli::size::show_bytes;
+
+/// The repair time of the demo; elsewhere it is hours.
+pub const REPAIR_TIME: &str = "0.1m";
+const REPAIR_SECONDS: u64 = 6;
+/// Longer than any rebuild of a demo.
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// What the demo keeps of it.
+#[derive(serde::Serialize)]
+pub struct Healed {
+    /// Bytes that were made again.
+    bytes: u64,
+    /// How long that took.
+    seconds: f64,
+    /// Whether any other disk may die afterwards.
+    another_may_die: bool,
+}
+
+/// Waits until the group has made up for the loss of a disk.
+pub async fn run(
+    report: &Report,
+    mounted: &Mounted,
+    name: &str,
+    place: &Place,
+) -> Result<Healed, Fault> {
+    let group = &mounted.group;
+    let deadline = place.env.now().plus(LIMIT);
+    let late = || Fault::failed("CELLAR-00600: what the lost disk held is not made again");
+    let look = Duration::from_millis(20);
+    while group.away_disks().iter().any(|d| d.name == name) {
+        if place.env.now() > deadline {
+            return Err(late());
+        }
+        place.env.sleep(look).await;
+    }
+    let began = place.env.now();
+    output::text(&format!(
+        "      {}  not back in {REPAIR_SECONDS} s (disk_repair_time; 3.6 h outside the demo)\n",
+        report.elapsed()
+    ))?;
+    let (aus, ended) = rebuilt(mounted, place, deadline).await?.ok_or_else(late)?;
+    let (bytes, seconds) = (aus * group.info().au_size, ended.since(began).as_secs_f64());
+    let disks = group.disks().len();
+    let losses = group.losses();
+    let another_may_die = !losses.is_empty() && losses.iter().all(|loss| loss.is_harmless());
+    output::text(&format!(
+        "      {} mirrored again in {seconds:.1} s\n      \
+         {}  DATA is whole on {disks} disks. May another disk die now? {}\n",
+        show_bytes(bytes),
+        report.elapsed(),
+        if another_may_die { "Yes." } else { "No." }
+    ))?;
+    Ok(Healed { bytes, seconds, another_may_die })
+}
+
+/// Until nothing is left to be made again: how many AUs were, and when that was.
+async fn rebuilt(
+    mounted: &Mounted,
+    place: &Place,
+    deadline: Instant,
+) -> Result<Option<(u64, Instant)>, Fault> {
+    let mut bar: Option<Progress> = None;
+    let mut aus = 0;
+    loop {
+        let now = place.env.now();
+        match mounted.group.operation() {
+            None => {
+                bar.iter().for_each(Progress::finish);
+                return Ok(Some((aus, now)));
+            }
+            Some(operation) => {
+                if let Some(error) = operation.error {
+                    return Err(Fault::failed(format!("CELLAR-00600: {error}")));
+                }
+                aus = aus.max(operation.total);
+                if aus > 0 {
+                    bar.get_or_insert_with(|| Progress::new("mirrored again", aus, false))
+                        .set(operation.done);
+                }
+            }
+        }
+        if now > deadline {
+            return Ok(None);
+        }
+        place.env.sleep(Duration::from_millis(5)).await;
+    }
+}
