@@ -4,6 +4,7 @@
 
 #![cfg(feature = "sql")]
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::disallowed_methods, reason = "a test waits for another process")]
 
 mod program;
 

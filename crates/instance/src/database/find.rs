@@ -113,7 +113,7 @@ pub(super) async fn find_labelled(
             Err(error) if error.is_busy() => {
                 // Without the lock: only to know whose it is.
                 let label = match disks.open(&path, false) {
-                    Ok(disk) => labels_of(instance, &disk).await.and_then(Result::ok),
+                    Ok(disk) => labels_of(instance, &disk).await.and_then(|scan| scan.ok()),
                     Err(_) => None,
                 };
                 let label = label.and_then(|scan| scan.newest().cloned());

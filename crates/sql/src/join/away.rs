@@ -67,12 +67,8 @@ impl InstanceHost {
             let power = replace.rebalance.power;
             self.database.replace_disk(group, name, &request, power, &wrote).await?;
         }
-        self.returned(
-            mounted,
-            replace.rebalance,
-            format!("{} replaced", disks(replace.names.len())),
-        )
-        .await
+        let what = format!("{} replaced", disks(replace.names.len()));
+        self.returned(mounted, replace.rebalance, &replace.names, what).await
     }
 
     /// How much is to be copied; or, where WAIT asks for it, that it was.
