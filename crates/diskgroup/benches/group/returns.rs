@@ -4,7 +4,7 @@
 use std::os::unix::fs::FileExt;
 
 use cellar_diskgroup::{FoundDisk, OnlineHow, Redundancy};
-use cellar_io::{Device, Durability, EnvExt, Io};
+use cellar_io::{Device, Durability, Io};
 
 use crate::Options;
 use crate::btrfs::{Loop, Mounted, sh};

@@ -684,10 +684,13 @@ async fn life(w: &World, last: bool) {
     w.leaving.set(true);
     futures_util::future::join(dismount, futures_util::future::join_all(rest)).await;
     w.leaving.set(false);
-    // What was acknowledged is there; what was refused may be.
-    let now = w.tick();
+    // What was acknowledged is there, but for what had its only copy on a lost leg; what was refused
+    // may be.
+    let (now, lost) = (w.tick(), w.lost.get() || w.lost_in_life.get());
     for file in w.files.borrow_mut().values_mut() {
-        file.flushed(now);
+        if !(lost && file.copies == 1) {
+            file.flushed(now);
+        }
         file.crash(now);
     }
     // What has its only copy on a disk that is away stays dirty until it is back.
