@@ -4,6 +4,7 @@
 //! also written to the metadata log, in the same order; so a mount that reads the newest
 //! checkpoint and applies the records behind it has the same state, always.
 
+mod apply;
 pub mod file;
 mod op;
 pub(crate) mod size;
