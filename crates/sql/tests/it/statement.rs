@@ -3,7 +3,8 @@
 use cellar_sql::parse;
 use cellar_sql::statement::{
     ChangeDisks, Command, Contents, CreateDiskgroup, DiskClause, DropClause, Dropped, GroupAction,
-    Groups, Rebalance, Redundancy, ResizeClause, Scope, Statement, TemplateClause,
+    Groups, OfflineDisks, OnlineDisks, Rebalance, Redundancy, ReplaceDisks, ResizeClause, Scope,
+    Statement, TemplateClause,
 };
 use proptest::prelude::*;
 
@@ -166,6 +167,36 @@ fn sizes_go_together_with_disks_that_come_and_go() {
 }
 
 #[test]
+fn disks_leave_for_a_while_and_return_or_are_replaced() {
+    let action = |sql: &str| match command(&format!("alter diskgroup data {sql};")) {
+        Command::AlterDiskgroup { action, .. } => action,
+        other => panic!("{sql}: {other:?}"),
+    };
+    let named = |name: &str| Dropped::Disk(name.into());
+    let offline = |disks, drop_after| GroupAction::Offline(OfflineDisks { disks, drop_after });
+    let both = vec![named("DATA_0001"), named("ODD ONE")];
+    assert_eq!(action("offline disk data_0001, 'odd one'"), offline(both.clone(), None));
+    let fg = vec![Dropped::FailGroup("FG1".into())];
+    for time in ["30m", "30 M", "0.5h", "0.5 H"] {
+        let sql = format!("offline disks in failgroup fg1 drop after {time}");
+        assert_eq!(action(&sql), offline(fg.clone(), Some(1800)), "{sql}");
+    }
+    let online =
+        |disks, force, rebalance| GroupAction::Online(OnlineDisks { disks, force, rebalance });
+    let waits = Rebalance { power: Some(8), wait: true };
+    assert_eq!(action("online all power 8 wait"), online(None, false, waits));
+    let plain = Rebalance::default();
+    assert_eq!(action("online disk data_0001, 'odd one' force"), online(Some(both), true, plain));
+    let replace = GroupAction::Replace(ReplaceDisks {
+        names: vec!["DATA_0001".into(), "B".into()],
+        with: vec![DiskClause { size: Some(2 << 30), ..disk("/x") }, disk("/y")],
+        rebalance: waits,
+    });
+    let sql = "replace disk data_0001 with '/x' size 2G, disk b with '/y' power 8 wait";
+    assert_eq!(action(sql), replace);
+}
+
+#[test]
 fn disks_that_come_and_go_are_one_change_in_one_statement() {
     let action = |sql: &str| match command(&format!("alter diskgroup data {sql};")) {
         Command::AlterDiskgroup { action, .. } => action,
@@ -258,7 +289,7 @@ fn refusals_name_the_place_and_what_was_expected() {
         ("create diskgroup d disk 'x' size 0M", "a size such as 512M"),
         ("create diskgroup d disk 'x' size 99999999999T", "a size such as 512M"),
         ("create diskgroup d disk 'x' nonsense", "expected FAILGROUP, DISK, ATTRIBUTE"),
-        ("alter diskgroup d jump", "DISMOUNT, ADD, DROP, RESIZE, UNDROP, RENAME, REBALANCE, SET"),
+        ("alter diskgroup d jump", "UNDROP, RENAME, REBALANCE, OFFLINE, ONLINE, REPLACE, SET"),
         ("alter diskgroup d rebalance power x", "a power from 0 (stop) to 1024, found x"),
         ("alter diskgroup d rebalance without compact", "WITHOUT phases is not in this version"),
         ("alter diskgroup d add disk /x", "the path of a disk in 'quotes'"),
@@ -267,6 +298,10 @@ fn refusals_name_the_place_and_what_was_expected() {
         ("alter diskgroup d undrop disks drop disk a", "only ADD DISK, DROP DISK and RESIZE"),
         ("alter diskgroup d resize x size 1G", "expected MOUNT, DISMOUNT, ADD, DROP, RESIZE"),
         ("alter diskgroup d resize disk a size x", "a size such as 512M"),
+        ("alter diskgroup d offline disk a drop after 5", "a time such as 30m or 3.6h"),
+        ("alter diskgroup d offline disk a drop after 0m", "a time such as 30m or 3.6h"),
+        ("alter diskgroup d online", "expected DISK"),
+        ("alter diskgroup d replace disk a '/x'", "expected WITH"),
         ("alter diskgroup d, e check", "MOUNT, DISMOUNT or UNDROP DISKS after more than one"),
         ("explain work for alter diskgroup d mount", "ADD DISK, DROP DISK, RESIZE or REBALANCE"),
         ("explain work set statement_id='x' for alter diskgroup d", "leave SET STATEMENT_ID out"),
