@@ -102,6 +102,7 @@ fn theirs(options: &Options, backings: &[Backing; 2], half: u64, bytes: u64) -> 
     sh("sync", &["-f", &path]);
     drop(mounted);
     drop(loops.pop());
+    std::fs::create_dir_all(&at).unwrap();
     // The kernel would put the missing device together with the other one again.
     sh("btrfs", &["device", "scan", "--forget"]);
     sh("mount", &["-t", "btrfs", "-o", "noatime,degraded", &loops[0].0, &at]);
