@@ -101,7 +101,6 @@ pub fn of(mounted: &Mounted, dir: &Path) -> GroupStatus {
     let mut status = GroupStatus {
         group: Some(info.name.clone()),
         state: "WHOLE",
-        work: work(mounted),
         safe: outlook::safe(mounted),
         disks_missing: gone.iter().map(|d| d.name.clone()).collect(),
         may_be_lost: harmless.map(|l| l.failgroup.clone()).collect(),
@@ -121,7 +120,9 @@ pub fn of(mounted: &Mounted, dir: &Path) -> GroupStatus {
     }));
     findings.extend(lost(&status));
     let operation = group.operation();
-    findings.extend(missing(&status, group, &gone, disks.len(), dir));
+    let away = group.away_disks();
+    status.work = work(mounted, &away);
+    findings.extend(missing(&status, group, &away, &gone, dir));
     findings.extend(errors(&status, &disks, dir));
     let now = group.env().wall().unix_nanos / 1_000_000_000;
     let known = checked::of(dir, &info.name);
@@ -154,7 +155,7 @@ pub fn of(mounted: &Mounted, dir: &Path) -> GroupStatus {
 }
 
 /// Work under way, in words.
-fn work(mounted: &Mounted) -> Option<String> {
+fn work(mounted: &Mounted, away: &[AwayDisk]) -> Option<String> {
     let left = mounted.group.resync().bytes_left;
     let resync = (left > 0).then(|| format!("resync after a crash, {} left", show_bytes(left)));
     let rebalance = mounted.group.operation().map(|operation| {
@@ -175,7 +176,7 @@ fn work(mounted: &Mounted) -> Option<String> {
             None => format!("{} gets the {total} that it missed, {percent} %", r.name),
         }
     });
-    let all = resync.into_iter().chain(back).chain(rebalance).chain(repair_words(&mounted.group));
+    let all = resync.into_iter().chain(back).chain(rebalance).chain(repair_words(away));
     let all: Vec<String> = all.collect();
     (!all.is_empty()).then(|| all.join("; "))
 }
@@ -210,17 +211,17 @@ fn lost(status: &GroupStatus) -> Option<Finding> {
 fn missing(
     status: &GroupStatus,
     group: &Group,
+    left: &[AwayDisk],
     gone: &[&DiskInfo],
-    disks: usize,
     dir: &Path,
 ) -> Option<Finding> {
     if gone.is_empty() {
         return None;
     }
-    let operation = group.operation();
+    let (operation, disks) = (group.operation(), group.disks().len());
     let returning = |d: &&DiskInfo| d.status == DiskStatus::Returning;
     let (back, gone): (Vec<&DiskInfo>, Vec<&DiskInfo>) = gone.iter().copied().partition(returning);
-    let away_for = group.away_disks().iter().map(|d| d.since).max();
+    let away_for = left.iter().map(|d| d.since).max();
     let mut words = match (gone.is_empty(), away_for) {
         (true, _) => format!("{} of {disks} disks on the way back", back.len()),
         (false, Some(time)) if time >= std::time::Duration::from_secs(1) => {
@@ -270,7 +271,7 @@ fn missing(
             ),
         });
     }
-    action.extend(group.away_disks().iter().map(|away| away_action(group, away, dir)));
+    action.extend(left.iter().map(|away| away_action(group, away, dir)));
     if !back.is_empty() {
         let names = some(&back.iter().map(|d| d.name.clone()).collect::<Vec<_>>());
         action.push(format!("none, {names} is getting what it missed"));
@@ -301,8 +302,8 @@ fn away_action(group: &Group, away: &AwayDisk, dir: &Path) -> String {
 }
 
 /// What follows when a disk stays away, in words.
-fn repair_words(group: &Group) -> Option<String> {
-    let away = group.away_disks().into_iter().min_by_key(|d| d.drop_in)?;
+fn repair_words(away: &[AwayDisk]) -> Option<String> {
+    let away = away.iter().min_by_key(|d| d.drop_in)?;
     let bytes = show_bytes(away.rebuild);
     Some(match &away.stuck {
         None => format!(

@@ -24,7 +24,7 @@ pub use group::{
     GroupInfo, Listed, Loss, MountOptions, OnlineHow, Operation, POWER_DEFAULT, POWER_FULL,
     POWER_MAX, Pass, PassProgress, ProbeSpec, ProbeTarget, Protection, PublishIf,
     RESYNC_POWER_DEFAULT, Rates, ResizeDisk, Resync, Template, TemplateChange, TemplateWords, Work,
-    aus_of, is_proven,
+    aus_of, is_proven, parse_repair_time,
 };
 pub use inspect::{Inspection, inspect};
 pub use meta::create::{CreateGroup, NewDisk, create};

@@ -2,7 +2,7 @@
 
 use cellar_instance::Error;
 use cellar_instance::database::{AwayTarget, DiskRequest, DropTarget, Mounted};
-use cellar_instance::diskgroup::{AwayDisk, OnlineHow};
+use cellar_instance::diskgroup::{AwayDisk, OnlineHow, parse_repair_time};
 
 use super::super::database::{Database, Place};
 use super::super::fault::Fault;
@@ -98,19 +98,10 @@ fn one(database: &Database, group: Option<&str>) -> Result<Mounted, Fault> {
 
 /// A time such as 30m or 3.6h, in seconds.
 fn time(text: &str) -> Result<u32, Fault> {
-    let wrong = || Fault::usage(format!("'{text}' is no time such as 30m or 3.6h"));
-    let at = text.len().checked_sub(1).filter(|at| text.is_char_boundary(*at)).ok_or_else(wrong)?;
-    let (digits, unit) = text.split_at(at);
-    let number: f64 = digits.parse().map_err(|_| wrong())?;
-    let seconds = match unit {
-        "m" | "M" => number * 60.0,
-        "h" | "H" => number * 3600.0,
-        _ => return Err(wrong()),
-    };
-    if !(60.0..=1e9).contains(&seconds) {
-        return Err(wrong());
-    }
-    Ok(seconds as u32)
+    let time = parse_repair_time(text).map(|time| time.as_secs()).filter(|s| *s >= 60);
+    time.and_then(|seconds| u32::try_from(seconds).ok()).ok_or_else(|| {
+        Fault::usage(format!("'{text}' is no time such as 30m or 3.6h, at least a minute"))
+    })
 }
 
 /// Takes disks offline.
@@ -220,6 +211,11 @@ async fn returned(
         let progress = Progress::new("resynced", total.max(1), show.format == Format::Json);
         let done = || group.returns().iter().map(|r| r.bytes_done).sum::<u64>();
         progress.during(&place.env, done, group.wait_returned()).await?;
+        let disks = group.disks();
+        if let Some(disk) = disks.iter().find(|d| names.contains(&d.name) && !d.in_sync) {
+            let text = format!("disk {} left again before it had what it missed", disk.name);
+            return Err(Error::new(15281, text).hint("see why: cellar status").into());
+        }
     }
     let mut table = Table::new(&["Name", "Mode_Stat", "Missed_MB"]);
     let mut words = String::new();

@@ -4,7 +4,6 @@
 //! the disk with its checksums. Then checksum blocks, flush of the disk, and the record that it has
 //! them. A piece that nobody ever wrote, or that is unwritten again, is missed no longer as it is.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cellar_io::Io;
@@ -103,7 +102,7 @@ async fn batch(
         let (all, disk) = (Arc::clone(inner), Arc::clone(disk));
         // A task of its own: a write must not be left on its way when this is given up.
         let copied = async move {
-            let mut copied = Copied { key, pieces: 0, bytes: 0, sums: Vec::new() };
+            let mut copied = Copied { key, pieces: 0, sums: Vec::new() };
             let result = copy_region(&all, &disk, pieces, &mut copied).await;
             Ok((copied, result.err()))
         };
@@ -126,7 +125,7 @@ async fn batch(
     inner.change_inside_as(|core| synced_ops(inner, core, disk, &good)).await?;
     for copied in &good {
         let pieces = u64::from(copied.pieces.count_ones());
-        inner.returning.tell(disk.no, pieces, copied.bytes);
+        inner.returning.tell(disk.no, pieces);
     }
     failure.map_or(Ok(()), Err)
 }
@@ -135,7 +134,6 @@ async fn batch(
 struct Copied {
     key: RegionKey,
     pieces: u64,
-    bytes: u64,
     sums: Vec<Entries>,
 }
 
@@ -187,39 +185,33 @@ async fn copy_region(
         for (first, count) in runs_of(written) {
             let start = u64::from(key.index) * REGION_BYTES + u64::from(first) * PIECE_BYTES;
             let length = u64::from(count) * PIECE_BYTES;
-            copied.bytes +=
-                copy_pieces(inner, &file, disk, (start, length), &mut copied.sums).await?;
+            copy_pieces(inner, &file, disk, (start, length), &mut copied.sums).await?;
         }
         copied.pieces |= bits;
     }
     Ok(())
 }
 
-/// Copies a range to its place on the disk; how many bytes. The caller holds the range.
+/// Copies a range to its place on the disk. The caller holds the range.
 async fn copy_pieces(
     inner: &Arc<Inner>,
     file: &Arc<FileRuntime>,
     disk: &Arc<Disk>,
     (start, length): (u64, u64),
     sums: &mut Vec<Entries>,
-) -> Result<u64, Error> {
-    let mut bytes = 0;
-    let mut legs: BTreeMap<u64, Vec<_>> = BTreeMap::new();
+) -> Result<(), Error> {
     for s in stretches(file.attributes.striping, inner.au_size, start, length) {
         // A file that was cut has nothing there any more.
         let Ok(found) = legs_of(inner, file, &s) else { continue };
-        let own = found.into_iter().filter(|leg| leg.disk == disk.no);
-        legs.entry(s.extent).or_insert_with(|| own.collect());
-        for leg in &legs[&s.extent] {
-            copy_run(inner, file, &s, *leg, disk).await?;
-            bytes += s.length;
+        for leg in found.into_iter().filter(|leg| leg.disk == disk.no) {
+            copy_run(inner, file, &s, leg, disk).await?;
             if file.attributes.checksums {
                 let (first, count) = (s.au_offset / BLOCK_U64, s.length / BLOCK_U64);
-                sums.push(Entries { leg: *leg, first, count });
+                sums.push(Entries { leg, first, count });
             }
         }
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// Says by an epoch that the disk has everything; `None` if it missed more meanwhile, false if it

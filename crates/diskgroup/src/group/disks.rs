@@ -17,7 +17,7 @@ use crate::group::Group;
 use crate::group::inner::{Core, Inner};
 use crate::group::rebalance::{POWER_DEFAULT, Snapshot, check_power};
 use crate::group::resize::{self, ResizeDisk};
-use crate::meta::create::{NewDisk, Planned, check_label, plan_disks};
+use crate::meta::create::{NewDisk, Planned, check_label, check_sector, plan_disks};
 use crate::meta::labels::{
     MARKS_BYTES, Patience, blank_marks, blank_range, read_labels_within, write_labels,
 };
@@ -205,18 +205,8 @@ impl Group {
             let names = core.state.disks.values().filter_map(|d| DiskName::new(&d.name).ok());
             (numbers, names.collect::<BTreeSet<DiskName>>())
         };
-        let too_coarse = |d: &&NewDisk| d.device.geometry().logical_sector > inner.sector_size;
-        if let Some(disk) = change.add.iter().find(too_coarse) {
-            return Err(Error::DiskUnusable {
-                disk: disk.path.clone(),
-                why: format!(
-                    "its logical sector is {} bytes, larger than the group's {}",
-                    disk.device.geometry().logical_sector,
-                    inner.sector_size
-                ),
-                number: 15038,
-            });
-        }
+        let mut add = change.add.iter();
+        add.try_for_each(|d| check_sector(&d.device, &d.path, inner.sector_size))?;
         let free = (0u16..).filter(|no| !taken.contains(no));
         let group = GroupName::new(&inner.name)
             .map_err(|e| Error::BadName { name: inner.name.clone(), why: e.to_string() })?;

@@ -68,8 +68,8 @@ pub struct AwayDisk {
     pub by_command: bool,
 }
 
-/// Reads 3.6h, 300m; nothing else comes past the check of the attribute.
-pub(crate) fn parse_time(text: &str) -> Option<Duration> {
+/// Reads a repair time: 3.6h, 300m.
+pub fn parse_time(text: &str) -> Option<Duration> {
     let at = text.len().checked_sub(1).filter(|at| text.is_char_boundary(*at))?;
     let (digits, unit) = text.split_at(at);
     let number = digits.parse::<f64>().ok().filter(|v| *v >= 0.0 && *v < 1e9)?;
@@ -180,6 +180,7 @@ fn rebuild(group: &Group, name: &str) -> (u64, Option<String>) {
                 (_, groups, _) if groups > 0 => {
                     Some(format!("{} MB need a disk in another failure group", mb(groups)))
                 }
+                (_, _, 0) => Some("its copies have to wait for room that nobody leaves".to_owned()),
                 (_, _, room) => Some(format!("{} MB have no room on the other disks", mb(room))),
             };
             (lost * au_size, stuck)

@@ -28,7 +28,7 @@ use crate::group::disks::{blank, check_not_here, no_such_disk, nobodys};
 use crate::group::inner::Inner;
 use crate::group::rebalance::check_power;
 use crate::group::report::single_on;
-use crate::meta::create::{NewDisk, Planned, check_label};
+use crate::meta::create::{NewDisk, Planned, check_label, check_sector};
 use crate::meta::labels::{Patience, blank_range, rewrite_label, write_labels};
 use crate::meta::lineage;
 use crate::meta::mount::FoundDisk;
@@ -64,7 +64,6 @@ struct Progress {
     power: u32,
     total: u64,
     done: u64,
-    bytes_copied: u64,
     error: Option<Error>,
 }
 
@@ -81,8 +80,6 @@ pub struct DiskReturn {
     pub bytes_total: u64,
     /// What of that it has again.
     pub bytes_done: u64,
-    /// Bytes that were copied.
-    pub bytes_copied: u64,
     /// How long the rest will take.
     pub left: Option<Duration>,
     /// How long it has been under way.
@@ -141,11 +138,10 @@ impl Returning {
         self.may_work().then_some(working)
     }
 
-    /// So many pieces more are in sync again, of which so many bytes had to be copied.
-    pub fn tell(&self, disk: u16, pieces: u64, copied: u64) {
+    /// So many pieces more are in sync again.
+    pub fn tell(&self, disk: u16, pieces: u64) {
         if let Some(progress) = lock(&self.progress).get_mut(&disk) {
             progress.done += pieces;
-            progress.bytes_copied += copied;
         }
     }
 
@@ -357,6 +353,8 @@ impl Group {
         inner.rebalance.end_probes().await;
         let (no, state) = self.away(name)?;
         self.has_left(no).await?;
+        // Here already, and not only with the record: nothing is wiped for what is refused.
+        check_not_single(&lock(&inner.core), no)?;
         let uuid = crate::meta::create::new_uuid(&inner.env);
         let planned = self.plan_replacement(no, &state, new, uuid)?;
         let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
@@ -403,13 +401,7 @@ impl Group {
                 15036,
             );
         }
-        if geometry.logical_sector > self.inner.sector_size {
-            let (has, group) = (geometry.logical_sector, self.inner.sector_size);
-            return unusable(
-                format!("its logical sector is {has} bytes, larger than the group's {group}"),
-                15038,
-            );
-        }
+        check_sector(&disk.device, &disk.path, self.inner.sector_size)?;
         Ok(Planned {
             no,
             name: state.name.clone(),
@@ -462,10 +454,10 @@ impl Group {
             let replaces = first.iter().any(|op| matches!(op, Op::DiskReplace { .. }));
             let plan = |core: &mut crate::group::inner::Core| {
                 still_away(core, no)?;
-                match single_on(&core.state, no).filter(|_| replaces) {
-                    Some((file, aus)) => Err(Error::Lost { file, aus }),
-                    None => Ok(((), first)),
+                if replaces {
+                    check_not_single(core, no)?;
                 }
+                Ok(((), first))
             };
             inner.change(plan).await?;
         }
@@ -498,7 +490,7 @@ impl Group {
         let total = lock(&inner.core).state.stale_pieces(no);
         let power = power.unwrap_or(RESYNC_POWER_DEFAULT);
         let began = inner.env.now();
-        let progress = Progress { began, power, total, done: 0, bytes_copied: 0, error: None };
+        let progress = Progress { began, power, total, done: 0, error: None };
         lock(&inner.returning.progress).insert(no, progress);
         self.spawn_catch_up(disk);
         Ok(())
@@ -589,7 +581,6 @@ impl Group {
                 power: p.map_or(RESYNC_POWER_DEFAULT, |p| p.power),
                 bytes_total: p.map_or(left, |p| p.total.max(p.done + left)) * PIECE_BYTES,
                 bytes_done: done * PIECE_BYTES,
-                bytes_copied: p.map_or(0, |p| p.bytes_copied),
                 left: (rate > 0.0).then(|| Duration::from_secs_f64(left as f64 / rate)),
                 since,
                 error: p.and_then(|p| p.error.as_ref()).map(ToString::to_string),
@@ -636,6 +627,14 @@ fn still_away(core: &crate::group::inner::Core, disk: u16) -> Result<(), Error> 
             number: 15281,
         }),
         None => Err(no_such_disk(&format!("disk {disk}"))),
+    }
+}
+
+/// A disk with the only copy of anything cannot be replaced: that would be read from the new device.
+fn check_not_single(core: &crate::group::inner::Core, disk: u16) -> Result<(), Error> {
+    match single_on(&core.state, disk) {
+        Some((file, aus)) => Err(Error::Lost { file, aus }),
+        None => Ok(()),
     }
 }
 

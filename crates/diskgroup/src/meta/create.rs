@@ -134,6 +134,23 @@ impl Planned {
     }
 }
 
+/// A disk whose logical sector is larger than the group's cannot be one of it.
+pub(crate) fn check_sector(
+    device: &Arc<dyn Device>,
+    path: &str,
+    sector_size: u32,
+) -> Result<(), Error> {
+    let has = device.geometry().logical_sector;
+    if has <= sector_size {
+        return Ok(());
+    }
+    Err(Error::DiskUnusable {
+        disk: path.to_owned(),
+        why: format!("its logical sector is {has} bytes, larger than the group's {sector_size}"),
+        number: 15038,
+    })
+}
+
 pub(crate) fn new_uuid(env: &SharedEnv) -> Uuid {
     Uuid(u128::from(env.random()) << 64 | u128::from(env.random()))
 }

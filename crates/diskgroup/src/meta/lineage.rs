@@ -15,6 +15,7 @@ use cellar_io::Device;
 
 use crate::error::Error;
 use crate::meta::chain::Chain;
+use crate::meta::create::check_sector;
 use crate::meta::labels::{Patience, read_labels_within};
 use crate::meta::marks::OUT_OF_DATE;
 use crate::on_disk::Uuid;
@@ -49,13 +50,7 @@ pub(crate) async fn look(
         let why = format!("it has {} bytes, and the group uses {}", geometry.size, state.bytes);
         return Err(unusable(why, 15057));
     }
-    if geometry.logical_sector > sector_size {
-        let why = format!(
-            "its logical sector is {} bytes, larger than the group's {sector_size}",
-            geometry.logical_sector
-        );
-        return Err(unusable(why, 15038));
-    }
+    check_sector(device, path, sector_size)?;
     let labels = read_labels_within(device, patience).await.map_err(Error::Io)?;
     let is_it = |label: &&Label| {
         label.group == group && label.disk == state.uuid && label.status == LabelStatus::Member

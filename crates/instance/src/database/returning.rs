@@ -20,6 +20,8 @@ use crate::error::{Error, Result};
 /// How long a device that was closed may take to be let go of by who still uses it.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 const CLOSED_EVERY: Duration = Duration::from_millis(20);
+/// Rounds of the probe after which a disk that is away is tried again at the latest: a minute.
+const ROUNDS_MAX: u32 = 120;
 
 /// Which disks an OFFLINE or ONLINE names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -255,32 +257,37 @@ impl Database {
         for name in away {
             let disks = mounted.group.disks();
             let Some(disk) = disks.iter().find(|d| d.name == name) else { continue };
-            let next = match disk.path.as_deref() {
+            match disk.path.as_deref() {
                 // It failed in another way than by being gone: the next mount tries it.
                 Some(_) if !disk.gone => continue,
-                Some(path) if !absolute(Path::new(path)).exists() => {
-                    continue;
-                }
-                _ => tried.0.get(&name).copied().unwrap_or(0),
-            };
-            // At once, then more and more seldom: what is there may not be the disk.
-            if next > 0 {
-                tried.0.insert(name, next - 1);
+                Some(path) if !absolute(Path::new(path)).exists() => continue,
+                _ => {}
+            }
+            // At once, then more and more seldom, also if it came back: what is there may not be the
+            // disk, and one that is may leave again at once.
+            let wait = tried.0.entry(name.clone()).or_default();
+            if wait.left > 0 {
+                wait.left -= 1;
                 continue;
             }
-            let rounds = tried.1.entry(name.clone()).or_insert(2);
-            *rounds = (*rounds * 2).min(120);
-            let rounds = *rounds;
-            // Also if it came back: it may leave again at once.
+            wait.last = (wait.last * 2).clamp(4, ROUNDS_MAX);
+            wait.left = wait.last;
+            // Why one does not come back is told to who asks for it.
             let _ = self.online_disk(mounted, &name, OnlineHow::default()).await;
-            tried.0.insert(name, rounds);
         }
     }
 }
 
-/// Rounds until disks that did not come back are tried again, by name; and how long that was.
+/// When disks that are away are tried again, by name.
 #[derive(Default)]
-pub(super) struct Tried(BTreeMap<String, u32>, BTreeMap<String, u32>);
+pub(super) struct Tried(BTreeMap<String, Wait>);
+
+/// Rounds until the next try, and how many there were until this one.
+#[derive(Clone, Copy, Default)]
+struct Wait {
+    left: u32,
+    last: u32,
+}
 
 /// The names of the disks that are named, each once.
 fn named(

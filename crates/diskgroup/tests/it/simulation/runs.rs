@@ -97,6 +97,8 @@ fn run_seeds(mode: Mode, usual: u64) {
     eprintln!("{stats:?}");
     assert!(failed.is_empty(), "seeds failed: {failed:?}");
     assert!(count < 100 || stats.crashes > count, "crashes happen: {stats:?}");
+    let returns = stats.returned > 0 && stats.replaced > 0;
+    assert!(count < 100 || !mode.returns() || returns, "disks return: {stats:?}");
 }
 
 /// Seeds that found something, and what. What a seed does changes with the program; a seed that
