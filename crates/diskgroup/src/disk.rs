@@ -34,6 +34,8 @@ pub(crate) struct DiskCounters {
     pub read_ns: AtomicU64,
     pub write_ns: AtomicU64,
     pub checksum_errors: AtomicU64,
+    /// Copies that were not what the others hold, although they had their checksums.
+    pub differing: AtomicU64,
     pub repaired: AtomicU64,
 }
 
@@ -54,6 +56,8 @@ pub(crate) struct Disk {
     /// The generation of its newest superblock, and the checkpoint area that it names, as they were
     /// when the disk came back.
     superblock: OnceLock<(u64, u8)>,
+    /// The generation of the superblock that was written last, or found by the mount; 0: none.
+    newest_superblock: AtomicU64,
     /// Whether somebody wanted it to leave.
     wanted_away: AtomicBool,
     /// Whether FORCE took it for in sync although it is an older image of itself.
@@ -162,6 +166,7 @@ impl Disk {
             in_sync: AtomicBool::new(true),
             returning: AtomicBool::new(false),
             superblock: OnceLock::new(),
+            newest_superblock: AtomicU64::new(0),
             wanted_away: AtomicBool::new(false),
             aged: AtomicBool::new(false),
             failed: OnceLock::new(),
@@ -225,6 +230,16 @@ impl Disk {
         self.superblock.get().copied()
     }
 
+    /// A superblock of that generation is its newest.
+    pub fn wrote_superblock(&self, generation: u64) {
+        self.newest_superblock.store(generation, Ordering::Release);
+    }
+
+    /// The generation of the newest superblock of a member.
+    pub fn newest_superblock(&self) -> u64 {
+        self.newest_superblock.load(Ordering::Acquire)
+    }
+
     /// It has all that it missed, and an epoch says so.
     pub fn caught_up(&self) {
         self.in_sync.store(true, Ordering::Release);
@@ -239,6 +254,13 @@ impl Disk {
 
     pub fn is_alive(&self) -> bool {
         self.failed.get().is_none()
+    }
+
+    /// Wrong checksums, differing copies and failed requests since the mount.
+    pub fn errors(&self) -> u64 {
+        let c = &self.counters;
+        let all = [&c.checksum_errors, &c.differing, &c.read_errors, &c.write_errors];
+        all.into_iter().map(|counter| counter.load(Ordering::Relaxed)).sum()
     }
 
     /// Stops using the disk, for good: whoever waits for it is told at once.

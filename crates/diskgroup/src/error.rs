@@ -202,6 +202,12 @@ pub enum Error {
         /// Why.
         why: Arc<str>,
     },
+    /// User: one scrub at a time.
+    #[error("a scrub of disk group \"{group}\" is under way")]
+    ScrubUnderWay {
+        /// The group.
+        group: String,
+    },
     /// Operator: mounted read-only.
     #[error("disk group \"{group}\" is mounted read-only")]
     ReadOnly {
@@ -241,6 +247,7 @@ impl Error {
             Error::CannotOffline { .. } => 15067,
             Error::Diverged { .. } => 15281,
             Error::ReadOnly { .. } => 70041,
+            Error::ScrubUnderWay { .. } => 70116,
             Error::WritesLost { .. } | Error::Io(_) => 15080,
         }
     }
@@ -288,6 +295,11 @@ impl Error {
             }
             Error::Stopped { .. } => "mount it again; cellar status says what it needs".into(),
             Error::ReadOnly { .. } => "mount it without READ ONLY".into(),
+            Error::ScrubUnderWay { group } => {
+                format!(
+                    "see how far it is: cellar asm lsop; ALTER DISKGROUP {group} SCRUB STOP ends it"
+                )
+            }
             Error::Io(_) => "see the disk: cellar asm lsdsk, dmesg".into(),
         }
     }

@@ -17,14 +17,16 @@ pub mod state;
 #[cfg(feature = "object-store")]
 pub mod store;
 
+pub use data::scrub::{DiskFaults, Scrubbed};
 pub use data::verify::{BadPlace, Copies, Findings};
 pub use error::Error;
 pub use group::{
     AlterDisks, AwayDisk, Copied, DiskInfo, DiskReturn, DropDisk, File, FileInfo, FileSpec, Group,
     GroupInfo, Listed, Loss, MountOptions, OnlineHow, Operation, POWER_DEFAULT, POWER_FULL,
     POWER_MAX, Pass, PassProgress, ProbeSpec, ProbeTarget, Protection, PublishIf,
-    RESYNC_POWER_DEFAULT, Rates, ResizeDisk, Resync, Template, TemplateChange, TemplateWords, Work,
-    aus_of, is_proven, parse_repair_time,
+    RESYNC_POWER_DEFAULT, Rates, ResizeDisk, Resync, ScrubPower, ScrubResult, ScrubScope,
+    ScrubSpec, Scrubbing, Template, TemplateChange, TemplateWords, Work, aus_of, fault_words,
+    is_proven, parse_interval, parse_repair_time,
 };
 pub use inspect::{Inspection, inspect};
 pub use meta::create::{CreateGroup, NewDisk, create};

@@ -267,6 +267,53 @@ impl Checksums {
         Ok(())
     }
 
+    /// Reads the checksum blocks that cover some runs of entries, all of which were written, from
+    /// the disk `disk`, whatever is in RAM; how many of them are not what was written there last. With
+    /// `again` those are written again by the next [`Checksums::write_back`]; what of them was not in
+    /// RAM is not known any more, and is to be [made known](super::resync::make_known).
+    pub async fn bad_on_disk(inner: &Inner, disk: &Disk, runs: &[Entries], again: bool) -> u64 {
+        let covering = runs.iter().flat_map(|run| parts(*run, inner.au_size));
+        let mut numbers: Vec<u64> = covering.map(|part| part.number).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut bad = 0;
+        for number in numbers {
+            bad += u64::from(Self::is_bad_on_disk(inner, disk, number, again).await);
+        }
+        bad
+    }
+
+    async fn is_bad_on_disk(inner: &Inner, disk: &Disk, number: u64, again: bool) -> bool {
+        let in_ram = {
+            let blocks = lock(&inner.data.checksums.blocks);
+            blocks.get(&(disk.no, number)).filter(|c| c.loaded.load(Ordering::Acquire)).cloned()
+        };
+        // Nobody writes it while it is read.
+        let _writing = match &in_ram {
+            Some(slot) => Some(slot.writing.lock().await),
+            None => None,
+        };
+        let at = checksum_block_offset(number, inner.au_size);
+        let read = disk.read_at(Io::BACKGROUND, at, BLOCK).await;
+        let found = read.ok().and_then(|b| ChecksumBlock::decode(&b, disk.uuid, number).ok());
+        let Some(slot) = &in_ram else {
+            if found.is_none() && again {
+                // Loaded as one that knows nothing, so that it is written again.
+                let slot = Self::get(inner, disk, number).await;
+                lock(&slot.content).dirty = true;
+            }
+            return found.is_none();
+        };
+        let mut content = lock(&slot.content);
+        // What is still to be written says nothing about what is there.
+        if content.dirty {
+            return false;
+        }
+        let bad = found.as_ref() != Some(&content.block);
+        content.dirty |= bad && again;
+        bad
+    }
+
     fn forget(&self, slot: &Arc<Cached>, key: Key) {
         let mut blocks = lock(&self.blocks);
         if blocks.get(&key).is_some_and(|own| Arc::ptr_eq(own, slot)) {

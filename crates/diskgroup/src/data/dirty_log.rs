@@ -205,15 +205,33 @@ impl DirtyLog {
     pub async fn found_again(inner: &Arc<Inner>) -> Result<(), Error> {
         let log = &inner.data.dirty_log;
         let lost = std::mem::take(&mut lock(&log.state).lost);
-        // Twice, which is to both places.
+        DirtyLog::rewrite(inner, &lost).await
+    }
+
+    /// Writes blocks again, twice: which is to both places.
+    pub async fn rewrite(inner: &Arc<Inner>, blocks: &[u16]) -> Result<(), Error> {
+        let log = &inner.data.dirty_log;
         for _ in 0..2 {
-            for number in &lost {
+            for number in blocks {
                 lock(&log.state).blocks[usize::from(*number)].changed = true;
             }
             let ticket = log.ticket();
             DirtyLog::sync(inner, ticket).await?;
         }
         Ok(())
+    }
+
+    /// The blocks of which the members have a version.
+    pub fn written(&self) -> Vec<u16> {
+        let state = lock(&self.state);
+        let blocks = (0u16..).zip(&state.blocks).filter(|(_, b)| b.generation > 0);
+        blocks.map(|(number, _)| number).filter(|number| !state.lost.contains(number)).collect()
+    }
+
+    /// The generation of a block that every member has; `None` while blocks are on their way.
+    pub fn generation(&self, number: u16) -> Option<u64> {
+        let state = lock(&self.state);
+        (!state.writing).then(|| state.blocks[usize::from(number)].generation)
     }
 
     /// `disk` is a member now, or will not be.

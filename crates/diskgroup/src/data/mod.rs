@@ -20,6 +20,8 @@ pub(crate) mod read;
 pub(crate) mod region;
 pub(crate) mod relocate;
 pub(crate) mod resync;
+pub(crate) mod scrub;
+pub(crate) mod verdict;
 pub(crate) mod verify;
 pub(crate) mod write;
 

@@ -229,12 +229,12 @@ pub(crate) async fn read_as_synced(
 }
 
 /// Whether a disk that is there could not read the whole stretch: perhaps it can read most of it.
-fn is_in_part(copies: &[Copy]) -> bool {
+pub(crate) fn is_in_part(copies: &[Copy]) -> bool {
     copies.iter().any(|c| c.bytes.is_none() && c.disk.is_alive())
 }
 
 /// The units of a stretch that begins and ends with one.
-fn units(s: &Stretch, unit: u64) -> impl Iterator<Item = Stretch> {
+pub(crate) fn units(s: &Stretch, unit: u64) -> impl Iterator<Item = Stretch> {
     (0..s.length).step_by(unit as usize).map(move |at| Stretch {
         extent: s.extent,
         au_offset: s.au_offset + at,
@@ -244,14 +244,15 @@ fn units(s: &Stretch, unit: u64) -> impl Iterator<Item = Stretch> {
 }
 
 /// One copy of a stretch as read; `None` where it could not be read.
-struct Copy {
-    disk: Arc<Disk>,
-    leg: Leg,
-    bytes: Option<Bytes>,
+#[derive(Clone)]
+pub(crate) struct Copy {
+    pub disk: Arc<Disk>,
+    pub leg: Leg,
+    pub bytes: Option<Bytes>,
 }
 
 /// Reads the copies of a stretch that are in sync, the lowest disk first, older images last.
-async fn read_copies(
+pub(crate) async fn read_copies(
     inner: &Arc<Inner>,
     file: &FileRuntime,
     io: Io,
@@ -347,7 +348,7 @@ pub(crate) async fn make_known(
 }
 
 /// Writes what was chosen to the copies that do not have it, with its checksums.
-async fn spread(
+pub(crate) async fn spread(
     inner: &Arc<Inner>,
     file: &FileRuntime,
     io: Io,

@@ -82,7 +82,7 @@ impl Findings {
 
 const PLACES_MAX: usize = 100;
 /// One read.
-const STEP: u64 = 1 << 20;
+pub(crate) const STEP: u64 = 1 << 20;
 /// Reads in flight for each disk: the lesson of the second seed.
 const DEPTH_PER_DISK: usize = 32;
 
@@ -158,7 +158,7 @@ fn piece_written(inner: &Inner, file: &FileRuntime, at: u64) -> bool {
 }
 
 /// The part of a step from its first written piece to its last, if any.
-fn written_part(inner: &Inner, file: &FileRuntime, s: Stretch) -> Option<Stretch> {
+pub(crate) fn written_part(inner: &Inner, file: &FileRuntime, s: Stretch) -> Option<Stretch> {
     let pieces = s.length / PIECE_BYTES;
     let first = (0..pieces).find(|p| piece_written(inner, file, s.offset + p * PIECE_BYTES))?;
     let last = (0..pieces).rfind(|p| piece_written(inner, file, s.offset + p * PIECE_BYTES))?;
@@ -179,18 +179,23 @@ async fn step(
     let Ok(_entered) = file.enter().await else {
         return Ok(Findings::default());
     };
-    let found = look(&inner, &file, &s, copies).await?;
+    let found = look(&inner, &file, Io::SCAN, &s, copies).await?;
     if !found.is_bad() {
         return Ok(found);
     }
     // A write may have passed by: look again with the range held.
     let _held = file.locks.lock(s.offset, s.offset + s.length).await;
-    look(&inner, &file, &s, copies).await
+    look(&inner, &file, Io::SCAN, &s, copies).await
 }
 
-async fn look(
+/// Reads the copies of a stretch and compares.
+///
+/// # Errors
+/// None at present: what cannot be read is a finding.
+pub(crate) async fn look(
     inner: &Arc<Inner>,
     file: &FileRuntime,
+    io: Io,
     s: &Stretch,
     copies: Copies,
 ) -> Result<Findings, Error> {
@@ -206,7 +211,7 @@ async fn look(
     let reads = legs.iter().map(|leg| async move {
         let disk = inner.disk(leg.disk).filter(|_| there(leg))?;
         let at = au_offset(leg.au, inner.au_size) + s.au_offset;
-        let read = disk.read_at(Io::SCAN, at, s.length as usize).await;
+        let read = disk.read_at(io, at, s.length as usize).await;
         Some((disk, read))
     });
     let mut read: Vec<(Leg, Arc<Disk>, Buffer)> = Vec::new();

@@ -20,6 +20,7 @@ use crate::group::rebalance::Rebalance;
 use crate::group::repair::Repair;
 use crate::group::returning::Returning;
 use crate::group::room::Room;
+use crate::group::scrub::Scrub;
 use crate::on_disk::Uuid;
 use crate::on_disk::record::PAYLOAD_MAX;
 use crate::state::{GroupState, Op};
@@ -55,10 +56,24 @@ pub(crate) struct LogShared {
     pub wanted: Notify,
     /// The newest durable change.
     durable: AtomicU64,
+    /// Where the log goes on: every member has the records before.
+    written_lsn: AtomicU64,
     /// `durable` moved, or an epoch was committed, or the group stopped.
     pub moved: Notify,
     /// Set when the committer is to end.
     pub end: std::sync::atomic::AtomicBool,
+}
+
+impl LogShared {
+    /// Every member has the records before this place of the log.
+    pub fn written_lsn(&self) -> u64 {
+        self.written_lsn.load(Ordering::Acquire)
+    }
+
+    /// Says so.
+    pub fn wrote_upto(&self, lsn: u64) {
+        self.written_lsn.store(lsn, Ordering::Release);
+    }
 }
 
 /// The disks of a mounted group that are here, by number: looked up with every request, changed
@@ -123,6 +138,8 @@ pub(crate) struct Inner {
     pub returning: Returning,
     /// Disks that are away, and for how long.
     pub repair: Repair,
+    /// The scrub that is wanted.
+    pub scrub: Scrub,
     /// Too many regions are dirty.
     pub cleaner_wanted: Notify,
     /// An I/O unanswered for this long fails its disk.
@@ -182,6 +199,7 @@ impl Inner {
             rebalance: Rebalance::default(),
             returning: Returning::default(),
             repair: Repair::default(),
+            scrub: Scrub::default(),
             cleaner_wanted: Notify::new(),
             disk_timeout: parts.disk_timeout,
             dismounting: AtomicBool::new(false),
@@ -262,6 +280,7 @@ impl Inner {
             self.data.wake_all();
             self.rebalance.wake();
             self.returning.wake();
+            self.scrub.wake();
         }
     }
 

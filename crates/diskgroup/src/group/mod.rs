@@ -15,6 +15,7 @@ pub(crate) mod report;
 mod resize;
 pub(crate) mod returning;
 pub(crate) mod room;
+pub(crate) mod scrub;
 mod template;
 
 use std::collections::BTreeMap;
@@ -58,6 +59,9 @@ pub use repair::{AwayDisk, parse_time as parse_repair_time};
 pub use report::{Copied, DiskInfo, FileInfo, GroupInfo, Loss, Resync, aus_of};
 pub use resize::ResizeDisk;
 pub use returning::{DiskReturn, OnlineHow, RESYNC_POWER_DEFAULT};
+pub use scrub::{
+    ScrubPower, ScrubResult, ScrubScope, ScrubSpec, Scrubbing, fault_words, parse_interval,
+};
 pub use template::{Protection, Template, TemplateChange, TemplateWords};
 
 /// How to mount.
@@ -213,6 +217,7 @@ impl Group {
         inner.env.spawn("rebalance", Box::pin(rebalance::run(Arc::clone(inner))));
         inner.env.spawn("disks that return", Box::pin(self.clone().return_all()));
         inner.env.spawn("repair time", Box::pin(repair::run(self.clone())));
+        inner.env.spawn("scrub", Box::pin(scrub::run(self.clone())));
         Ok(())
     }
 
@@ -290,18 +295,12 @@ impl Group {
         inner.check_running()?;
         let group = self.clone();
         let dismounted = inner.run("dismount", async move {
-            let closed = group.inner.rebalance.close().await;
-            let returns = group.inner.returning.close().await;
+            let closed = group.inner.close_work().await;
             // A disk that is being added has joined, or has not.
             let _labels = group.inner.rebalance.labels.lock().await;
             let done = group.dismount_quiet().await;
             if done.is_err() && group.check_running().is_ok() {
-                if closed {
-                    group.inner.rebalance.open();
-                }
-                if returns {
-                    group.inner.returning.open();
-                }
+                group.inner.open_work(&closed);
             }
             done
         });
@@ -371,25 +370,16 @@ impl Group {
         // A task of its own: a caller that goes away must not leave the group closed to changes.
         let group = self.clone();
         let dropped = self.inner.run("drop group", async move {
-            let closed = group.inner.rebalance.close().await;
-            let returns = group.inner.returning.close().await;
+            let closed = group.inner.close_work().await;
             // Nobody labels a disk that comes or goes meanwhile. Only now: who lets go of a disk
             // wants this too, and is waited for above.
             let _labels = group.inner.rebalance.labels.lock().await;
-            let reopen = || {
-                if closed {
-                    group.inner.rebalance.open();
-                }
-                if returns {
-                    group.inner.returning.open();
-                }
-            };
-            let refused = |_: &Error| reopen();
+            let refused = |_: &Error| group.inner.open_work(&closed);
             group.inner.close_to_changes().await.inspect_err(refused)?;
             let done = group.drop_closed(including_contents).await;
             if done.is_err() && group.check_running().is_ok() {
                 group.inner.open_to_changes();
-                reopen();
+                group.inner.open_work(&closed);
             }
             done
         });
@@ -520,10 +510,11 @@ pub(crate) fn check_attribute(name: &str, value: &str) -> Result<(), Error> {
             _ => bad("true or false"),
         },
         "disk_repair_time" => repair::check_time(value),
+        "scrub_interval" => scrub::check_interval(value),
         _ => Err(Error::BadValue {
             what: "attribute",
             value: name.to_owned(),
-            allowed: "content.checksum, content.type, disk_repair_time".to_owned(),
+            allowed: "content.checksum, content.type, disk_repair_time, scrub_interval".to_owned(),
         }),
     }
 }
@@ -545,7 +536,36 @@ impl Drop for StopUnlessMounted<'_> {
     }
 }
 
+/// Work that was kept from going on, by who has to let it go on again.
+struct Closed {
+    rebalance: bool,
+    returns: bool,
+    scrub: bool,
+}
+
 impl Inner {
+    /// Keeps rebalance, returns and scrub from going on, and waits until none is at work.
+    async fn close_work(&self) -> Closed {
+        Closed {
+            scrub: self.scrub.close().await,
+            rebalance: self.rebalance.close().await,
+            returns: self.returning.close().await,
+        }
+    }
+
+    /// Lets them go on.
+    fn open_work(&self, closed: &Closed) {
+        if closed.rebalance {
+            self.rebalance.open();
+        }
+        if closed.returns {
+            self.returning.open();
+        }
+        if closed.scrub {
+            self.scrub.open();
+        }
+    }
+
     /// Ends the background tasks.
     pub fn end_tasks(&self) {
         self.log.end.store(true, Ordering::Release);
@@ -554,6 +574,7 @@ impl Inner {
         self.data.unknown.found.notify(usize::MAX);
         self.rebalance.wake();
         self.returning.wake();
+        self.scrub.wake();
     }
 
     pub fn is_ending(&self) -> bool {

@@ -81,6 +81,16 @@ impl Rebalance {
         self.asked.fetch_add(u64::from(io.class != Class::Background), Ordering::Relaxed);
     }
 
+    /// How often somebody did so.
+    pub fn asked_count(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Whether it does not go on.
+    pub fn is_stuck(&self) -> bool {
+        lock(&self.progress).error.is_some()
+    }
+
     /// A file is gone: what was stuck for want of room, or for what it lacked, is tried again. Said
     /// with the core held.
     pub fn room_came(&self) {

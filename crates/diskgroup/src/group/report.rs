@@ -337,15 +337,17 @@ impl Group {
     pub fn attributes(&self) -> BTreeMap<String, (String, bool)> {
         let core = lock(&self.inner.core);
         let mut all: BTreeMap<String, (String, bool)> = BTreeMap::new();
+        let interval = ("scrub_interval", super::scrub::INTERVAL_DEFAULT);
+        let repair_time = ("disk_repair_time", "3.6h");
         for (name, value) in
-            [("content.checksum", "true"), ("content.type", "data"), ("disk_repair_time", "3.6h")]
+            [("content.checksum", "true"), ("content.type", "data"), repair_time, interval]
         {
             all.insert(name.to_owned(), (value.to_owned(), false));
         }
         all.insert("au_size".into(), (self.inner.au_size.to_string(), true));
         all.insert("sector_size".into(), (self.inner.sector_size.to_string(), true));
-        // Templates are in a list of their own.
-        let own = |name: &str| !name.starts_with(super::template::PREFIX);
+        // Templates are in a list of their own; the others are notes that nobody can set.
+        let own = |name: &str| !name.starts_with(super::template::PREFIX) && !name.starts_with('_');
         for (name, value) in core.state.attributes.iter().filter(|(name, _)| own(name)) {
             all.insert(name.clone(), (value.clone(), false));
         }
@@ -413,6 +415,7 @@ fn counters(disk: &Disk) -> BTreeMap<&'static str, u64> {
         ("read_ns", &c.read_ns),
         ("write_ns", &c.write_ns),
         ("checksum_errs", &c.checksum_errors),
+        ("differing", &c.differing),
         ("repaired", &c.repaired),
     ]
     .into_iter()

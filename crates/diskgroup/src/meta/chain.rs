@@ -68,15 +68,24 @@ impl Chain {
     /// The disk cannot be read.
     pub async fn read(device: &Arc<dyn Device>, group: Uuid, disk: Uuid) -> Result<Chain, IoError> {
         let slots = read_slots(device, group, disk).await?;
+        let ring = Chain::read_ring(device, Io::FOREGROUND).await?;
+        Ok(Chain { slots, ring })
+    }
+
+    /// Reads the ring of a disk.
+    ///
+    /// # Errors
+    /// The disk cannot be read.
+    pub async fn read_ring(device: &Arc<dyn Device>, io: Io) -> Result<Vec<u8>, IoError> {
         let mut ring = Vec::with_capacity((LOG_BLOCKS * BLOCK_U64) as usize);
         let step = 1 << 20;
         let pieces = (0..LOG_BLOCKS * BLOCK_U64)
             .step_by(step)
-            .map(|at| device.read_at(Io::FOREGROUND, LOG_START + at, step));
+            .map(|at| device.read_at(io, LOG_START + at, step));
         for piece in try_join_all(pieces).await? {
             ring.extend_from_slice(&piece);
         }
-        Ok(Chain { slots, ring })
+        Ok(ring)
     }
 
     /// The newest superblock: its generation, and the checkpoint area that it names.
@@ -140,7 +149,7 @@ pub(crate) async fn has_metadata(
 }
 
 /// Follows the log from where a superblock says it begins.
-fn follow(ring: &[u8], group: Uuid, superblock: Superblock) -> History {
+pub(crate) fn follow(ring: &[u8], group: Uuid, superblock: Superblock) -> History {
     let mut end = superblock.position;
     let mut records = Vec::new();
     let mut refused = None;
@@ -218,7 +227,11 @@ impl History {
         before
     }
 
-    async fn checkpoint(
+    /// Reads the checkpoint that it begins with.
+    ///
+    /// # Errors
+    /// The disk cannot be read, or what is on it is damaged.
+    pub async fn checkpoint(
         &self,
         device: &Arc<dyn Device>,
         au_size: u64,

@@ -61,5 +61,7 @@ pub(crate) async fn write(
     };
     let slot = SUPERBLOCKS[(target.generation % SUPERBLOCKS.len() as u64) as usize];
     let block = Bytes::from(superblock.encode().0.to_vec());
-    target.disk.write(Io::COMMIT, slot, vec![block], Durability::Durable).await
+    target.disk.write(Io::COMMIT, slot, vec![block], Durability::Durable).await?;
+    target.disk.wrote_superblock(target.generation);
+    Ok(())
 }

@@ -96,6 +96,9 @@ impl Committer {
         committed: Vec<Vec<u16>>,
         generations: BTreeMap<u16, (u64, u8)>,
     ) -> Committer {
+        for (no, member) in &members {
+            inner.disk(*no).into_iter().for_each(|d| d.wrote_superblock(member.generation));
+        }
         Committer { inner, position, members, committed, generations, tried_at: 0, tried_life: 0 }
     }
 
@@ -104,7 +107,9 @@ impl Committer {
     /// meanwhile stays behind; the new epoch goes without it.
     pub async fn catch_up(&mut self, lagging: Vec<Lagging>) {
         for Lagging { no, member, lacks } in lagging {
-            if write_to_ring(&self.disk(no), &lacks).await.is_ok() {
+            let disk = self.disk(no);
+            if write_to_ring(&disk, &lacks).await.is_ok() {
+                disk.wrote_superblock(member.generation);
                 self.members.insert(no, member);
             }
         }
@@ -386,6 +391,7 @@ impl Committer {
                 came_through = false;
             }
         }
+        self.inner.log.wrote_upto(self.position.lsn);
         Ok(came_through)
     }
 

@@ -69,6 +69,33 @@ pub struct NewDisk {
     pub force: bool,
 }
 
+/// What stands on a disk of a group, but for the mounts that used it.
+pub(crate) fn label_of(
+    header: &GroupHeader,
+    no: u16,
+    disk: &DiskState,
+    holds_catalog: bool,
+) -> Label {
+    Label {
+        features: 0,
+        generation: 0,
+        group: header.uuid,
+        disk: disk.uuid,
+        disk_no: no,
+        status: LabelStatus::Member,
+        redundancy: header.redundancy,
+        au_size: header.au_size,
+        sector_size: header.sector_size,
+        disk_bytes: disk.bytes,
+        created_ns: header.created_ns,
+        group_name: header.name.clone(),
+        disk_name: disk.name.clone(),
+        failgroup: disk.failgroup.clone(),
+        holds_catalog,
+        lives: [0, 0],
+    }
+}
+
 /// A new disk that will do.
 pub(crate) struct Planned {
     pub disk: NewDisk,
@@ -101,24 +128,8 @@ impl Planned {
 
     /// What stands on the disk itself.
     pub fn label(&self, header: &GroupHeader, status: LabelStatus, holds_catalog: bool) -> Label {
-        Label {
-            features: 0,
-            generation: 0,
-            group: header.uuid,
-            disk: self.uuid,
-            disk_no: self.no,
-            status,
-            redundancy: header.redundancy,
-            au_size: header.au_size,
-            sector_size: header.sector_size,
-            disk_bytes: self.bytes,
-            created_ns: header.created_ns,
-            group_name: header.name.clone(),
-            disk_name: self.name.clone(),
-            failgroup: self.failgroup.clone(),
-            holds_catalog,
-            lives: [0, 0],
-        }
+        let state = self.state(header.created_ns);
+        Label { status, ..label_of(header, self.no, &state, holds_catalog) }
     }
 
     /// The disk as a mounted group uses it.

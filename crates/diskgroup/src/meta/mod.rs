@@ -12,3 +12,4 @@ pub mod marks;
 pub mod mount;
 pub(crate) mod ring;
 pub mod rules;
+pub(crate) mod scrub;
