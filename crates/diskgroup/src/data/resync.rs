@@ -2,8 +2,9 @@
 //!
 //! Until a piece is done nobody reads or overwrites it, but by doing it first: so two reads never
 //! differ. Within a piece each unit is taken from one copy, whole: from the one that has its
-//! stored checksums, else from the lowest-numbered disk. Either is right: a write that was not
-//! acknowledged, or was not flushed, may be there or not.
+//! stored checksums, else from one whose checksums are not known, else from the lowest-numbered
+//! disk. Either is right: a write that was not acknowledged, or was not flushed, may be there or
+//! not. But a copy that has other checksums than its own may have rotted.
 
 use std::sync::Arc;
 
@@ -410,13 +411,16 @@ async fn choose(inner: &Arc<Inner>, file: &FileRuntime, s: &Stretch, copies: &[C
     let mut chosen = Buffer::new(s.length as usize);
     for start in (0..chosen.len()).step_by(unit) {
         let range = start..(start + unit).min(chosen.len());
-        let matches = |i: usize| {
-            let bytes = readable[i].bytes.as_deref().expect("readable");
-            let wanted = &sums[i][range.start / BLOCK..range.end.div_ceil(BLOCK)];
-            let mut blocks = bytes[range.clone()].chunks(BLOCK).zip(wanted);
-            blocks.all(|(b, w)| *w != UNKNOWN && checksum_of(b) == *w)
+        // Its checksums before unknown ones, and those before wrong ones: what rotted is wrong, and
+        // the checksums of the other may have been torn.
+        let wrong = |i: &usize| {
+            let bytes = readable[*i].bytes.as_deref().expect("readable");
+            let wanted = &sums[*i][range.start / BLOCK..range.end.div_ceil(BLOCK)];
+            let blocks = || bytes[range.clone()].chunks(BLOCK).zip(wanted);
+            let is_wrong = blocks().any(|(b, w)| *w != UNKNOWN && checksum_of(b) != *w);
+            (is_wrong, blocks().any(|(_, w)| *w == UNKNOWN))
         };
-        let best = (0..readable.len()).find(|i| matches(*i)).unwrap_or(0);
+        let best = (0..readable.len()).min_by_key(wrong).unwrap_or(0);
         let source = readable[best].bytes.as_deref().expect("readable");
         chosen[range.clone()].copy_from_slice(&source[range]);
     }

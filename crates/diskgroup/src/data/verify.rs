@@ -7,6 +7,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::data::file::FileRuntime;
 use crate::data::read::expected;
+use crate::data::relocate::written_runs;
 use crate::data::write::written_pieces;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
@@ -119,7 +120,7 @@ pub(crate) async fn verify(
         total.files += 1;
         let mut steps = stretches(file.attributes.striping, inner.au_size, 0, allocated)
             .flat_map(cut)
-            .filter_map(|s| written_part(inner, &file, s));
+            .flat_map(|s| written_runs(inner, &file, &s));
         let mut running = FuturesUnordered::new();
         loop {
             while running.len() < width.max(1) {
@@ -155,19 +156,6 @@ fn cut(s: Stretch) -> impl Iterator<Item = Stretch> {
 fn piece_written(inner: &Inner, file: &FileRuntime, at: u64) -> bool {
     let map = written_pieces(inner, file, (at / REGION_BYTES) as u32);
     map >> (at / PIECE_BYTES % PIECES_PER_REGION) & 1 == 1
-}
-
-/// The part of a step from its first written piece to its last, if any.
-pub(crate) fn written_part(inner: &Inner, file: &FileRuntime, s: Stretch) -> Option<Stretch> {
-    let pieces = s.length / PIECE_BYTES;
-    let first = (0..pieces).find(|p| piece_written(inner, file, s.offset + p * PIECE_BYTES))?;
-    let last = (0..pieces).rfind(|p| piece_written(inner, file, s.offset + p * PIECE_BYTES))?;
-    Some(Stretch {
-        extent: s.extent,
-        au_offset: s.au_offset + first * PIECE_BYTES,
-        offset: s.offset + first * PIECE_BYTES,
-        length: (last - first + 1) * PIECE_BYTES,
-    })
 }
 
 async fn step(

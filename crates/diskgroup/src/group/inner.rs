@@ -39,6 +39,8 @@ pub(crate) enum Wanted {
     Checkpoint,
     /// These disks are to leave, if everything survives that.
     TakeOut(Vec<u16>),
+    /// Blocks of a disk's ring that hold no record that counts are to be written with zeros.
+    ClearLog(u16, Vec<u64>),
 }
 
 /// What somebody wants of the committer.
@@ -362,6 +364,12 @@ impl Inner {
     /// Writes a checkpoint now: the other area of each metadata disk is in use afterwards.
     pub async fn checkpoint_now(&self) -> Result<(), Error> {
         self.request(Wanted::Checkpoint).await
+    }
+
+    /// Writes zeros to those of these blocks of a disk's ring that hold no record that counts: a block
+    /// that could not be read can be read then.
+    pub async fn clear_log(&self, disk: u16, blocks: Vec<u64>) -> Result<(), Error> {
+        self.request(Wanted::ClearLog(disk, blocks)).await
     }
 
     /// Lets disks leave by an epoch, if the group can go on without them and nothing is lost.

@@ -1,13 +1,15 @@
 //! Reading the metadata of one disk: its superblocks, its log, its checkpoint.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cellar_io::{Device, DeviceExt, Io, IoError};
-use futures_util::future::try_join_all;
+use cellar_io::{Device, DeviceExt, Io, IoError, IoErrorKind};
+use futures_util::future::join_all;
 
 use crate::on_disk::layout::{
-    AU_START, BLOCK, BLOCK_U64, CHUNK_BYTES, LOG_BLOCKS, LOG_START, SUPERBLOCKS, au_offset,
+    AU_START, BLOCK, BLOCK_U64, CHUNK_BYTES, LOG_BLOCKS, LOG_START, RECORD_BLOCKS_MAX, SUPERBLOCKS,
+    au_offset,
 };
 use crate::on_disk::superblock::{AuRun, LogPosition, Superblock};
 use crate::on_disk::{Damage, Uuid, checkpoint, record};
@@ -19,6 +21,19 @@ pub(crate) struct Chain {
     pub slots: Vec<(u64, Result<Superblock, Damage>)>,
     /// The ring.
     pub ring: Vec<u8>,
+}
+
+/// The ring of a disk as read.
+pub(crate) struct Ring {
+    pub bytes: Vec<u8>,
+    /// Blocks that could not be read, by their number in the ring.
+    pub unreadable: BTreeMap<u64, IoError>,
+}
+
+/// Whether a record that begins at that place of the log may lie in blocks that cannot be read.
+fn may_follow(lsn: u64, unreadable: &BTreeMap<u64, IoError>) -> bool {
+    // It may be the longest there is, and have a filler before it.
+    (lsn..lsn + 2 * RECORD_BLOCKS_MAX).any(|at| unreadable.contains_key(&(at % LOG_BLOCKS)))
 }
 
 /// A history that one disk can tell: a checkpoint and the records behind it.
@@ -68,22 +83,48 @@ impl Chain {
     /// The disk cannot be read.
     pub async fn read(device: &Arc<dyn Device>, group: Uuid, disk: Uuid) -> Result<Chain, IoError> {
         let slots = read_slots(device, group, disk).await?;
-        let ring = Chain::read_ring(device, Io::FOREGROUND).await?;
-        Ok(Chain { slots, ring })
+        let Ring { bytes: ring, unreadable } = Chain::read_ring(device, Io::FOREGROUND).await?;
+        let chain = Chain { slots, ring };
+        // What cannot be read may be a record that follows: such a disk does not know where it ends.
+        if let Some((first, error)) = unreadable.first_key_value()
+            && chain.histories(group).iter().any(|h| may_follow(h.end.lsn, &unreadable))
+        {
+            let (offset, length) = (LOG_START + first * BLOCK_U64, BLOCK_U64);
+            return Err(IoError { offset, length, ..error.clone() });
+        }
+        Ok(chain)
     }
 
-    /// Reads the ring of a disk.
+    /// Reads the ring of a disk. A block that cannot be read is zeros there, and told.
     ///
     /// # Errors
-    /// The disk cannot be read.
-    pub async fn read_ring(device: &Arc<dyn Device>, io: Io) -> Result<Vec<u8>, IoError> {
-        let mut ring = Vec::with_capacity((LOG_BLOCKS * BLOCK_U64) as usize);
-        let step = 1 << 20;
+    /// The disk cannot be read at all.
+    pub async fn read_ring(device: &Arc<dyn Device>, io: Io) -> Result<Ring, IoError> {
+        const STEP: u64 = 1 << 20;
+        let mut ring = Ring { bytes: Vec::new(), unreadable: BTreeMap::new() };
         let pieces = (0..LOG_BLOCKS * BLOCK_U64)
-            .step_by(step)
-            .map(|at| device.read_at(io, LOG_START + at, step));
-        for piece in try_join_all(pieces).await? {
-            ring.extend_from_slice(&piece);
+            .step_by(STEP as usize)
+            .map(|at| device.read_at(io, LOG_START + at, STEP as usize));
+        for piece in join_all(pieces).await {
+            let error = match piece {
+                Ok(piece) => {
+                    ring.bytes.extend_from_slice(&piece);
+                    continue;
+                }
+                Err(error) if error.kind != IoErrorKind::Media => return Err(error),
+                Err(error) => error,
+            };
+            let first = ring.bytes.len() as u64 / BLOCK_U64;
+            for block in first..first + STEP / BLOCK_U64 {
+                match device.read_at(io, LOG_START + block * BLOCK_U64, BLOCK).await {
+                    Ok(bytes) => ring.bytes.extend_from_slice(&bytes),
+                    Err(again) if again.kind != IoErrorKind::Media => return Err(again),
+                    Err(_) => {
+                        ring.bytes.extend_from_slice(&[0; BLOCK]);
+                        ring.unreadable.insert(block, error.clone());
+                    }
+                }
+            }
         }
         Ok(ring)
     }

@@ -15,19 +15,16 @@ use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::group::inner::{Batch, Inner, LogRoom, MakeOps, Request, Wanted};
 use crate::group::report::only_on;
-use crate::meta::areas::AreaWants;
 use crate::meta::checkpoint::{self, Target};
 use crate::meta::labels::{Patience, relabel};
 use crate::meta::mount::is_out_of_date;
-use crate::meta::ring::write_to_ring;
+use crate::meta::ring::{clear_ring, write_to_ring};
 use crate::meta::rules::{self, Candidate};
-use crate::on_disk::checkpoint::{EncodedCheckpoint, chunks_for, encode};
+use crate::on_disk::checkpoint::{EncodedCheckpoint, encode};
 use crate::on_disk::label::LabelStatus;
-use crate::on_disk::layout::{
-    BLOCK_U64, CHUNK_BYTES, LOG_BLOCKS, LOG_CHECKPOINT_AT, RECORD_BLOCKS_MAX, au_count,
-};
+use crate::on_disk::layout::{BLOCK_U64, LOG_BLOCKS, LOG_CHECKPOINT_AT, RECORD_BLOCKS_MAX};
 use crate::on_disk::record;
-use crate::on_disk::superblock::{LogPosition, aus_in, aus_of, runs_before};
+use crate::on_disk::superblock::LogPosition;
 use crate::state::{AwayBy, DiskStatus, GroupState, Op};
 
 /// What the committer knows of the metadata on one disk.
@@ -51,7 +48,7 @@ pub(crate) struct Lagging {
 
 /// The task's own state.
 pub(crate) struct Committer {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
     position: LogPosition,
     /// The disks that get every record: the newest set, committed or not yet.
     members: BTreeMap<u16, MemberState>,
@@ -260,6 +257,15 @@ impl Committer {
             Wanted::Checkpoint => {
                 self.checkpoint_all().await?;
                 // Who asked may have gone away.
+                let _ = done.send(Ok(()));
+                return Ok(());
+            }
+            Wanted::ClearLog(disk, blocks) => {
+                if let Some((member, disk)) = self.members.get(&disk).zip(self.in_sync(disk)) {
+                    // Nobody else writes to the ring; a disk that does not take it has failed.
+                    let _ = clear_ring(&disk, &blocks, member.log_start..self.position.lsn).await;
+                    self.take_out_failed().await?;
+                }
                 let _ = done.send(Ok(()));
                 return Ok(());
             }
@@ -708,7 +714,7 @@ impl Committer {
 
     /// The generation of a disk's next superblock, and the area of its next checkpoint: never the
     /// one that its newest superblock names.
-    fn next_checkpoint(&self, no: u16) -> (u64, u8) {
+    pub(super) fn next_checkpoint(&self, no: u16) -> (u64, u8) {
         let newest = match self.members.get(&no) {
             Some(member) => Some((member.generation, member.area)),
             // What a disk that came back says of itself, or what was written to it since.
@@ -740,53 +746,6 @@ impl Committer {
             let member = MemberState { log_start: at.lsn, generation, area };
             self.members.insert(no, member);
         }
-    }
-
-    /// Whether the area of each disk's next checkpoint holds that many bytes.
-    fn areas_hold(&self, disks: &[u16], bytes: u64) -> bool {
-        let core = lock(&self.inner.core);
-        disks.iter().all(|no| {
-            let (_, area) = self.next_checkpoint(*no);
-            let runs = &core.state.disks[no].areas[usize::from(area)];
-            u64::from(aus_in(runs)) * self.inner.au_size >= bytes
-        })
-    }
-
-    /// Makes the area that the next checkpoint goes to large enough on each disk, with room to
-    /// grow. The operations are queued, so they are in the log before the area is named. Returns
-    /// the disks that have the room.
-    fn make_areas(&mut self, disks: &[u16]) -> Vec<u16> {
-        let mut core = lock(&self.inner.core);
-        // The state grows a little by the very operations queued here, and by what others queue
-        // until the snapshot: an eighth and 64 KiB on top covers both.
-        let content = core.state.encode().len() as u64;
-        let wanted = chunks_for(content + content / 8 + (64 << 10)) * CHUNK_BYTES as u64;
-        let least = chunks_for(content) * CHUNK_BYTES as u64;
-        let needed = core.area_needed();
-        let mut roomy = Vec::new();
-        for no in disks {
-            let (_, area) = self.next_checkpoint(*no);
-            let disk = &core.state.disks[no];
-            let had = disk.areas[usize::from(area)].clone();
-            // What the other area lacks is left to it, as long as this one can do without.
-            let left = needed.saturating_sub(aus_in(&disk.areas[1 - usize::from(area)]));
-            let wants = AreaWants { wanted, least, left, au_size: self.inner.au_size };
-            // Of a disk that becomes smaller nothing behind its new end, if that will do.
-            let end = au_count(disk.bytes_wanted(), self.inner.au_size);
-            let before = runs_before(&had, end);
-            let made = wants.make(&mut core, *no, before);
-            let made = made.or_else(|| wants.make(&mut core, *no, had.clone()));
-            let Some(runs) = made else { continue };
-            roomy.push(*no);
-            if runs != had {
-                for au in aus_of(&had).filter(|au| !aus_of(&runs).any(|kept| kept == *au)) {
-                    core.space.unreserve(*no, au);
-                }
-                let queued = core.enqueue(&[Op::Area { disk: *no, area, runs }]);
-                queued.expect("the disk is there, and its runs fit a superblock");
-            }
-        }
-        roomy
     }
 }
 

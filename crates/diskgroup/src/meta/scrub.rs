@@ -22,15 +22,15 @@ use crate::error::Error;
 use crate::group::inner::Inner;
 use crate::meta::chain::{Chain, History, follow};
 use crate::meta::create::label_of;
-use crate::meta::labels::{
-    Patience, label_offsets, read_labels_within, rewrite_label, write_labels,
-};
+use crate::meta::labels::{Patience, read_labels_within, rewrite_label, write_labels};
 use crate::on_disk::Damage;
 use crate::on_disk::dirty::DirtyBlock;
 use crate::on_disk::label::Label;
-use crate::on_disk::layout::{BLOCK, BLOCK_U64, LOG_BLOCKS, SUPERBLOCKS};
+use crate::on_disk::layout::{BLOCK, BLOCK_U64, LABEL_HEAD, LABEL_TAIL, LOG_BLOCKS, SUPERBLOCKS};
 use crate::on_disk::superblock::Superblock;
 
+/// Label slots of a disk.
+const LABELS: usize = LABEL_HEAD.len() + LABEL_TAIL.len();
 /// How long what looks wrong is left alone before it is looked at again.
 const AGAIN_AFTER: Duration = Duration::from_millis(50);
 /// Looks at something that is written meanwhile before it is left for the next scrub.
@@ -61,7 +61,7 @@ async fn labels(inner: &Arc<Inner>, disk: &Arc<Disk>, repair: bool, out: &mut Sc
     // Nobody else writes them meanwhile.
     let _labels = inner.rebalance.labels.lock().await;
     let Some(bad) = bad_labels(inner, disk).await else { return };
-    out.bytes_read += label_offsets(0).len() as u64 * BLOCK_U64;
+    out.bytes_read += LABELS as u64 * BLOCK_U64;
     let mut left = bad;
     if bad > 0 && repair {
         rewrite(inner, disk).await;
@@ -77,7 +77,7 @@ async fn labels(inner: &Arc<Inner>, disk: &Arc<Disk>, repair: bool, out: &mut Sc
 /// How many of the four slots do not hold the newest label; `None` if the disk does not answer.
 async fn bad_labels(inner: &Inner, disk: &Disk) -> Option<u64> {
     let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
-    let all = label_offsets(0).len();
+    let all = LABELS;
     if !disk.is_alive() || !disk.is_in_sync() {
         return None;
     }
@@ -119,9 +119,12 @@ async fn rewrite(inner: &Inner, disk: &Disk) {
 struct ChainFaults {
     /// The newest superblock, its checkpoint, or the log behind it: a mount needs them.
     needed: u64,
-    /// Older superblocks, which may be torn.
+    /// Older superblocks, which may be torn, and blocks of the ring that cannot be read.
     spare: u64,
 }
+
+/// The same, with the blocks of the ring that cannot be read.
+type ChainLook = (ChainFaults, Vec<u64>);
 
 async fn chain(
     inner: &Arc<Inner>,
@@ -130,19 +133,23 @@ async fn chain(
     out: &mut Scrubbed,
 ) -> Result<(), Error> {
     let Some(found) = chain_faults(inner, disk, out).await? else { return Ok(()) };
+    let needed = found.0.needed;
     let mut now = found;
     // Each checkpoint takes the slot and the area that the newest one does not have.
     for _ in 0..SUPERBLOCKS.len() {
-        if now == ChainFaults::default() || !repair {
+        if now.0 == ChainFaults::default() || !repair {
             break;
         }
         inner.checkpoint_now().await?;
+        if !now.1.is_empty() {
+            inner.clear_log(disk.no, now.1).await?;
+        }
         match chain_faults(inner, disk, out).await? {
             Some(again) => now = again,
             None => return Ok(()),
         }
     }
-    out.own(disk.no, found.needed, now.needed.min(found.needed));
+    out.own(disk.no, needed, now.0.needed.min(needed));
     Ok(())
 }
 
@@ -152,7 +159,7 @@ async fn chain_faults(
     inner: &Arc<Inner>,
     disk: &Arc<Disk>,
     out: &mut Scrubbed,
-) -> Result<Option<ChainFaults>, Error> {
+) -> Result<Option<ChainLook>, Error> {
     let mut last = None;
     for _ in 0..LOOKS_MAX {
         inner.check_running()?;
@@ -165,9 +172,9 @@ async fn chain_faults(
         out.bytes_read += LOG_BLOCKS * BLOCK_U64;
         let same = disk.newest_superblock() == generation;
         match found {
-            Some(faults) if faults == ChainFaults::default() => return Ok(Some(faults)),
-            Some(faults) if same && last == Some(faults) => return Ok(Some(faults)),
-            Some(faults) if same => last = Some(faults),
+            Some(look) if look.0 == ChainFaults::default() => return Ok(Some(look)),
+            Some(look) if same && last.as_ref() == Some(&look) => return Ok(Some(look)),
+            Some(look) if same => last = Some(look),
             _ => last = None,
         }
         inner.env.sleep(AGAIN_AFTER).await;
@@ -177,12 +184,7 @@ async fn chain_faults(
 
 /// What is wrong with the metadata of a disk whose newest superblock has that generation, and which
 /// has the log at least up to `lsn`. `None` if it does not answer in time.
-async fn look_at_chain(
-    inner: &Inner,
-    disk: &Disk,
-    generation: u64,
-    lsn: u64,
-) -> Option<ChainFaults> {
+async fn look_at_chain(inner: &Inner, disk: &Disk, generation: u64, lsn: u64) -> Option<ChainLook> {
     let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
     let device = disk.device();
     let mut faults = ChainFaults::default();
@@ -205,19 +207,22 @@ async fn look_at_chain(
             Err(_) => faults.spare += 1,
         }
     }
-    let Some(newest) = newest else { return Some(faults) };
+    let Some(newest) = newest else { return Some((faults, Vec::new())) };
+    let mut unreadable = Vec::new();
     let ring = patience.wait(device, Op::Read, Chain::read_ring(device, Io::BACKGROUND)).await;
     match ring {
         Ok(ring) => {
-            let history: History = follow(&ring, inner.uuid, newest);
+            let history: History = follow(&ring.bytes, inner.uuid, newest);
             faults.needed += u64::from(history.end.lsn < lsn);
+            faults.spare += ring.unreadable.len() as u64;
+            unreadable.extend(ring.unreadable.into_keys());
             let checkpoint = history.checkpoint(device, inner.au_size);
             faults.needed += u64::from(checkpoint.await.is_err());
         }
         Err(_) if !disk.is_alive() => return None,
         Err(_) => faults.needed += 1,
     }
-    Some(faults)
+    Some((faults, unreadable))
 }
 
 // --- the dirty log ---

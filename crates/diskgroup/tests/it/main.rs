@@ -23,6 +23,7 @@ mod reserve;
 mod resize;
 mod returning;
 mod rig;
+mod scrub;
 mod simulation;
 mod store;
 mod templates;

@@ -39,6 +39,8 @@ pub struct Stats {
     pub returned: u64,
     pub replaced: u64,
     pub diverged: u64,
+    pub scrubs: u64,
+    pub mended: u64,
 }
 
 impl Stats {
@@ -52,6 +54,8 @@ impl Stats {
         self.returned += other.returned;
         self.replaced += other.replaced;
         self.diverged += other.diverged;
+        self.scrubs += other.scrubs;
+        self.mended += other.mended;
     }
 }
 
@@ -98,6 +102,12 @@ struct World {
     force_tried: Cell<bool>,
     /// An acknowledged change tells that the group went on without the leg.
     departed: Cell<bool>,
+    /// The disk that rots, whether anything there is wrong now, and whether anything ever was.
+    rotting: Cell<usize>,
+    rotten: Cell<bool>,
+    rotted: Cell<bool>,
+    /// A crash may come in this life.
+    crashing: Cell<bool>,
     stats: Cell<Stats>,
     history: RefCell<Vec<String>>,
 }
@@ -106,7 +116,7 @@ impl World {
     fn new(seed: u64, mode: Mode) -> World {
         let mut rng = Rng::stream(seed, 77);
         let redundancy = match rng.below(5) {
-            0 if !mode.returns() => Redundancy::External,
+            0 if !mode.returns() && mode != Mode::Rot => Redundancy::External,
             1 => Redundancy::High,
             _ => Redundancy::Normal,
         };
@@ -132,7 +142,7 @@ impl World {
             failgroups,
         };
         let loses = redundancy != Redundancy::External && distinct >= 2 && rng.coin();
-        let loses = loses && !mode.returns();
+        let loses = loses && !mode.returns() && mode != Mode::Rot;
         let kinds = [Loss::Vanish, Loss::Vanish, Loss::FailWrites, Loss::Hang];
         let plan = loses.then(|| (rng.below(disks as u64) as usize, kinds[rng.below(4) as usize]));
         let mut rig = Rig::new(seed, &shape);
@@ -159,6 +169,10 @@ impl World {
             forced: Cell::new(false),
             force_tried: Cell::new(false),
             departed: Cell::new(false),
+            rotting: Cell::new((seed % disks as u64) as usize),
+            rotten: Cell::new(false),
+            rotted: Cell::new(false),
+            crashing: Cell::new(false),
             stats: Cell::new(Stats { seeds: 1, ..Stats::default() }),
             history: RefCell::default(),
         }
@@ -371,7 +385,7 @@ async fn group_is_sound(w: &World, group: &Group) {
         group.env().sleep(Duration::from_millis(20)).await;
     }
     group.check().expect("metadata holds together");
-    nothing_was_corrupt(group);
+    nothing_was_corrupt(w, group);
     for checksums in [true, false] {
         let numbers: Vec<u32> = w
             .files
@@ -399,11 +413,14 @@ async fn group_is_sound(w: &World, group: &Group) {
             assert_eq!(found.checksums_unknown, 0, "unknown checksums: {:?}", found.places);
         }
     }
-    nothing_was_corrupt(group);
+    nothing_was_corrupt(w, group);
 }
 
-/// No disk here rots: a checksum that was wrong, or a repair, is a mistake that reading has hidden.
-fn nothing_was_corrupt(group: &Group) {
+/// Where no disk rots, a checksum that was wrong, or a repair, is a mistake that reading has hidden.
+fn nothing_was_corrupt(w: &World, group: &Group) {
+    if w.rotted.get() {
+        return;
+    }
     for disk in group.disks() {
         let count = |name: &str| disk.counters.get(name).copied().unwrap_or(0);
         let (wrong, repaired) = (count("checksum_errs"), count("repaired"));
@@ -532,6 +549,7 @@ async fn create_file(w: &World, group: &Group) -> Option<Open> {
         let mut rng = w.rng.borrow_mut();
         let least = match w.plan.get() {
             _ if returns::are_on(w) => 1 + u64::from(!rng.one_in(5)),
+            _ if rot::is_on(w) => 2,
             Some(_) if !rng.one_in(6) => 2,
             _ => 1,
         };
@@ -541,7 +559,8 @@ async fn create_file(w: &World, group: &Group) -> Option<Open> {
             copies: Some(copies),
             striping: Some(if rng.one_in(5) { Striping::Fine } else { Striping::Coarse }),
             unit: Some(if rng.coin() { 4096 } else { 8192 }),
-            checksums: Some(!rng.one_in(3)),
+            // Without checksums nobody can tell which of two copies rotted.
+            checksums: Some(!rng.one_in(3) || rot::is_on(w)),
             ..FileSpec::new(FileType::Datafile)
         }
     };
@@ -627,6 +646,7 @@ async fn some_work(w: &World, group: &Group, open: &RefCell<Vec<std::rc::Rc<Open
         w.lose_leg();
     }
     moves::alter(w, group).await;
+    rot::alter(w, group).await;
 }
 
 /// One life of the process: from start to dismount, end, or crash.
@@ -637,6 +657,7 @@ async fn life(w: &World, last: bool) {
     w.lost_in_life.set(w.lost.get());
     w.changing.set(false);
     let group = mount(w).await;
+    rot::begin(w, &group).await;
     let look = last || w.below(4) > 0;
     verify(w, &group, look).await;
     let open = RefCell::new(Vec::new());
@@ -649,7 +670,7 @@ async fn life(w: &World, last: bool) {
     for _ in 0..work {
         some_work(w, &group, &open).await;
     }
-    if !last && w.below(3) == 0 {
+    if !last && w.below(3) == 0 && !(rot::is_on(w) && w.rotten.get()) {
         w.say("abandoned".into());
         group.abandon();
         // What is on its way lands before anybody can mount again.
@@ -664,6 +685,7 @@ async fn life(w: &World, last: bool) {
         read_all(w, one.id, &one.file).await;
     }
     drop(held);
+    rot::end(w, &group).await;
     if last {
         moves::settle(w, &group).await;
         returns::settle(w, &group).await;
@@ -703,4 +725,5 @@ mod ends;
 mod moves;
 mod names;
 mod returns;
+mod rot;
 mod runs;

@@ -17,9 +17,8 @@ use futures_util::future::select;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::data::file::FileRuntime;
-use crate::data::relocate::parts_of;
+use crate::data::relocate::{parts_of, written_runs};
 use crate::data::scrub::{self as step, DiskFaults, Scrubbed};
-use crate::data::verify::written_part;
 use crate::data::write::legs_of;
 use crate::disk::lock;
 use crate::error::Error;
@@ -365,7 +364,10 @@ impl Job<'_> {
             while running.len() < width.max(1) && !stopped {
                 stopped = !self.turn(spec).await?;
                 let length = if beside { STEP_BESIDE } else { STEP_ALONE };
-                let Some((s, head)) = steps.next(length).filter(|_| !stopped) else { break };
+                if stopped {
+                    break;
+                }
+                let Some((s, head)) = steps.next(length) else { break };
                 *open.entry(s.extent).or_default() += 1;
                 let (all, own) = (Arc::clone(self.inner), Arc::clone(file));
                 // A task of its own: a repair must not be left half-way when this is given up.
@@ -524,7 +526,9 @@ struct Steps<'a> {
     file: &'a Arc<FileRuntime>,
     scope: ScrubScope,
     extents: std::ops::Range<u64>,
-    parts: Vec<Stretch>,
+    /// What is left of the extent that was begun: parts, and runs of a part that hold data.
+    parts: std::vec::IntoIter<Stretch>,
+    runs: std::vec::IntoIter<Stretch>,
     /// Whether the next step is the first of its extent.
     head: bool,
 }
@@ -536,34 +540,38 @@ impl<'a> Steps<'a> {
         scope: ScrubScope,
         extents: std::ops::Range<u64>,
     ) -> Steps<'a> {
-        Steps { inner, file, scope, extents, parts: Vec::new(), head: false }
+        let (parts, runs) = (Vec::new().into_iter(), Vec::new().into_iter());
+        Steps { inner, file, scope, extents, parts, runs, head: false }
     }
 
     /// All before it was given out.
     fn extent(&self) -> u64 {
-        self.parts.last().map_or(self.extents.start, |part| part.extent)
+        let rest = self.runs.as_slice().first().or(self.parts.as_slice().first());
+        rest.map_or(self.extents.start, |part| part.extent)
     }
 
-    /// The next stretch that holds data, of at most so many bytes if a new extent is begun.
+    /// The next stretch that holds data, of at most so many bytes if a new extent is begun; and
+    /// whether it is the first of its extent.
     fn next(&mut self, length: u64) -> Option<(Stretch, bool)> {
         loop {
-            while let Some(part) = self.parts.pop() {
-                if let Some(s) = written_part(self.inner, self.file, part) {
-                    return Some((s, std::mem::take(&mut self.head)));
-                }
+            if let Some(run) = self.runs.next() {
+                return Some((run, std::mem::take(&mut self.head)));
+            }
+            if let Some(part) = self.parts.next() {
+                self.runs = written_runs(self.inner, self.file, &part).into_iter();
+                continue;
             }
             let extent = self.extents.next()?;
             let striping = self.file.attributes.striping;
-            let mut parts: Vec<Stretch> =
+            let parts: Vec<Stretch> =
                 parts_of(striping, self.inner.au_size, extent, length).collect();
-            parts.reverse();
             let here = |s: &Stretch| match self.scope {
                 ScrubScope::Disk(no) => legs_of(self.inner, self.file, s)
                     .is_ok_and(|legs| legs.iter().any(|leg| leg.disk == no)),
                 _ => true,
             };
             if parts.first().is_some_and(here) {
-                (self.parts, self.head) = (parts, true);
+                (self.parts, self.head) = (parts.into_iter(), true);
             }
         }
     }

@@ -19,6 +19,8 @@ pub enum Mode {
     Return,
     /// They leave for a while and come back, and are added and dropped meanwhile.
     ReturnAndMove,
+    /// They stay, and one of them rots.
+    Rot,
 }
 
 impl Mode {
@@ -81,7 +83,10 @@ fn may_be(result: Result<(), Error>, w: &World, what: &str) {
 
 /// Perhaps changes who takes part.
 pub async fn alter(w: &World, group: &Group) {
-    let Some(moves) = w.moves.as_ref().filter(|m| m.mode != Mode::Return) else { return };
+    let Some(moves) = w.moves.as_ref().filter(|m| !matches!(m.mode, Mode::Return | Mode::Rot))
+    else {
+        return;
+    };
     if moves.below(4) > 0 {
         return;
     }

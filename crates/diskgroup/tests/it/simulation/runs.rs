@@ -25,7 +25,9 @@ pub fn run_seed(seed: u64, mode: Mode) -> (Stats, u64) {
     let lives = 3 + w.below(4);
     for n in 0..=lives {
         let last = n == lives;
-        if !last && w.below(8) > 0 {
+        let crashes = !last && w.below(8) > 0 && !(mode == Mode::Rot && w.below(3) == 0);
+        w.crashing.set(crashes);
+        if crashes {
             let most = [12, 150, 800, 4000][w.below(4) as usize];
             w.rig.sim.crash_after(1 + w.below(most));
         }
@@ -70,6 +72,11 @@ fn no_crash_loses_anything_while_disks_leave_and_return() {
 }
 
 #[test]
+fn no_rot_loses_anything_and_a_scrub_mends_all_of_it() {
+    run_seeds(Mode::Rot, 300);
+}
+
+#[test]
 fn no_crash_loses_anything_while_disks_leave_return_come_and_go() {
     run_seeds(Mode::ReturnAndMove, 300);
 }
@@ -99,6 +106,7 @@ fn run_seeds(mode: Mode, usual: u64) {
     assert!(count < 100 || stats.crashes > count, "crashes happen: {stats:?}");
     let returns = stats.returned > 0 && stats.replaced > 0;
     assert!(count < 100 || !mode.returns() || returns, "disks return: {stats:?}");
+    assert!(count < 100 || mode != Mode::Rot || stats.mended > 0, "rot is mended: {stats:?}");
 }
 
 /// Seeds that found something, and what. What a seed does changes with the program; a seed that
@@ -119,7 +127,7 @@ fn seeds_that_found_something_pass() {
 #[test]
 fn a_seed_replays() {
     for seed in [3, 11, 42] {
-        for mode in [Mode::Stay, Mode::ComeAndGo, Mode::Resize, Mode::ReturnAndMove] {
+        for mode in [Mode::Stay, Mode::ComeAndGo, Mode::Resize, Mode::ReturnAndMove, Mode::Rot] {
             assert_eq!(run_seed(seed, mode), run_seed(seed, mode), "seed {seed}");
         }
     }

@@ -1,0 +1,130 @@
+//! Rot, lost and misdirected writes on one disk, and the scrub that mends them; and that a scrub
+//! beside everything else finds nothing where nothing is wrong.
+
+use cellar_diskgroup::{ScrubPower, ScrubResult, ScrubSpec};
+
+use super::moves::{Mode, Moves};
+use super::*;
+
+/// Where AUs begin.
+const AUS: u64 = 8 << 20;
+
+fn on(w: &World) -> Option<&Moves> {
+    w.moves.as_ref().filter(|moves| moves.mode == Mode::Rot)
+}
+
+/// Whether disks rot in this run.
+pub fn is_on(w: &World) -> bool {
+    on(w).is_some()
+}
+
+/// At the beginning of a life: perhaps a disk rots, and what rotted is mended before anybody writes.
+/// The scrub may be cut off by a crash, and goes on in the next life.
+pub async fn begin(w: &World, group: &Group) {
+    let Some(moves) = on(w) else { return };
+    if !w.rotten.get() {
+        if moves.below(2) == 0 {
+            return;
+        }
+        while group.resync().bytes_left > 0 {
+            group.env().sleep(Duration::from_millis(20)).await;
+        }
+        // Regions that are clean are known by their checksums.
+        group.env().sleep(Duration::from_secs(15)).await;
+        w.rotten.set(true);
+        w.rotted.set(true);
+        for _ in 0..1 + moves.below(12) {
+            rot(w, moves);
+        }
+    }
+    let file = w.files.borrow().values().map(|f| (f.id, f.number)).next();
+    let reads = async {
+        // Who reads meanwhile finds nothing of it.
+        for _ in 0..moves.below(3) {
+            let Some((id, number)) = file else { break };
+            let file = group.open_number(number).expect("it is there");
+            read_all(w, id, &file).await;
+        }
+    };
+    let (result, ()) = futures_util::future::join(scrub(w, moves, group), reads).await;
+    w.rotten.set(false);
+    assert_eq!(result.found.left, 0, "everything has another copy: {:?}", result.found);
+    w.count(|s| s.mended += result.found.repaired);
+    w.say(format!("scrubbed: {:?}", result.found.faults));
+}
+
+/// One of the ways in which a disk comes to hold something else.
+fn rot(w: &World, moves: &Moves) {
+    let disk = &w.rig.disks[w.rotting.get()];
+    let size = disk.geometry().size;
+    // What tells which history is the newest must not be lost together with the power.
+    let from = if w.crashing.get() { AUS + 2 * w.shape.au_size } else { 0 };
+    let at = from + moves.below((size - from) / 4096) * 4096;
+    let length = (4096 << moves.below(5)).min(size - at);
+    match moves.below(4) {
+        0 => disk.fail_reads_until_written(at..at + length),
+        1 => disk.corrupt(at, length),
+        2 => {
+            let other = from + moves.below((size - from) / 4096) * 4096;
+            let bytes = disk.peek(other, length.min(size - other));
+            disk.poke(at, &bytes[..(size - at).min(bytes.len() as u64) as usize]);
+        }
+        _ => disk.poke(at, &vec![0; length as usize]),
+    }
+    w.say(format!("disk {} rots at {at} +{length}", w.rotting.get()));
+}
+
+async fn scrub(w: &World, moves: &Moves, group: &Group) -> ScrubResult {
+    let powers = [ScrubPower::Auto, ScrubPower::High, ScrubPower::Max];
+    let power = powers[moves.below(3) as usize];
+    match group.scrub(ScrubSpec { power, ..ScrubSpec::default() }).await {
+        Ok(()) => w.say(format!("scrub {power:?}")),
+        Err(Error::ScrubUnderWay { .. }) => w.say("the scrub goes on".into()),
+        Err(error) => panic!("scrub: {error}"),
+    }
+    w.count(|s| s.scrubs += 1);
+    let result = group.wait_scrubbed().await.expect("it runs");
+    result.expect("it came to its end")
+}
+
+/// Beside other work: writes are lost or end up elsewhere where no crash comes; else a scrub runs
+/// that has nothing to find.
+pub async fn alter(w: &World, group: &Group) {
+    let Some(moves) = on(w).filter(|moves| moves.below(3) == 0) else { return };
+    w.count(|s| s.ops += 1);
+    if w.crashing.get() || moves.below(3) == 0 {
+        let power = ScrubPower::Max;
+        match group.scrub(ScrubSpec { power, ..ScrubSpec::default() }).await {
+            Ok(()) | Err(Error::ScrubUnderWay { .. }) => {}
+            Err(error) => panic!("scrub: {error}"),
+        }
+        return;
+    }
+    let disk = &w.rig.disks[w.rotting.get()];
+    w.rotten.set(true);
+    w.rotted.set(true);
+    match moves.below(3) {
+        0 => disk.lose_next_write(),
+        1 => disk.misdirect_next_write(moves.below(disk.geometry().size / 4096) * 4096),
+        _ => disk.misdirect_next_read(moves.below(disk.geometry().size / 4096) * 4096),
+    }
+}
+
+/// At the end of a life: nothing is wrong but what was made wrong, and that is mended.
+pub async fn end(w: &World, group: &Group) {
+    let Some(moves) = on(w) else { return };
+    if group.scrubbing().is_some() {
+        let result = group.wait_scrubbed().await.expect("it runs").expect("it came to its end");
+        let wrong = result.found.wrong();
+        let of_files = wrong.checksum + wrong.unreadable + wrong.differs;
+        assert!(w.rotten.get() || of_files == 0, "nothing rots: {:?}", result.found);
+    }
+    if !w.rotten.get() {
+        return;
+    }
+    w.rig.disks[w.rotting.get()].heal();
+    let result = scrub(w, moves, group).await;
+    assert_eq!(result.found.left, 0, "everything has another copy: {:?}", result.found);
+    w.count(|s| s.mended += result.found.repaired);
+    w.rotten.set(false);
+}
