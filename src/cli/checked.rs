@@ -130,6 +130,12 @@ pub fn ago(now: u64, then: u64) -> String {
     }
 }
 
+/// How long it is until then, for people: 3 min, 2 h, 9 days.
+pub fn from_now(now: u64, then: u64) -> String {
+    let ago = ago(then, now);
+    ago.trim_end_matches(" ago").to_owned()
+}
+
 /// What is known of a group. A file that cannot be read tells nothing.
 pub fn of(dir: &Path, group: &str) -> Checked {
     in_kept(&read(dir), group)

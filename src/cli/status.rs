@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use cellar_instance::Mounted;
-use cellar_instance::diskgroup::{AwayDisk, DiskInfo, DiskStatus, Group};
+use cellar_instance::diskgroup::{AwayDisk, DiskInfo, DiskStatus, Group, ScrubResult};
+use cellar_instance::scrub::wrong_words;
 use serde::Serialize;
 
 use super::checked::{self, Checked};
@@ -66,7 +67,11 @@ pub struct GroupStatus {
     pub writable_bytes: u64,
     /// What `validate` found last; `None` where the group is not there.
     pub checked: Option<Checked>,
-    /// The same in words.
+    /// The last scrub of the whole group, if there was one.
+    pub last_scrub: Option<LastScrub>,
+    /// When the next one begins by itself, seconds since 1970; `None`: never.
+    pub next_scrub: Option<u64>,
+    /// When all was read last, in words.
     #[serde(skip)]
     pub checked_words: String,
 }
@@ -75,6 +80,40 @@ impl GroupStatus {
     /// Whether nothing needs a look.
     pub fn is_well(&self) -> bool {
         self.state == "WHOLE"
+    }
+}
+
+/// A scrub that came to its end.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LastScrub {
+    /// When, seconds since 1970.
+    pub ended: u64,
+    /// How long it worked, in seconds.
+    pub took: f64,
+    /// Bytes of copies that were read, and of those that were not there.
+    pub bytes_read: u64,
+    /// Likewise.
+    pub bytes_absent: u64,
+    /// What was wrong, what of that was repaired, and what was left.
+    pub wrong: u64,
+    /// Likewise.
+    pub repaired: u64,
+    /// Likewise.
+    pub left: u64,
+}
+
+impl LastScrub {
+    fn of(result: &ScrubResult) -> LastScrub {
+        let found = &result.found;
+        LastScrub {
+            ended: result.ended,
+            took: result.took.as_secs_f64(),
+            bytes_read: found.bytes_read,
+            bytes_absent: found.absent_bytes,
+            wrong: found.wrong().sum(),
+            repaired: found.repaired,
+            left: found.left,
+        }
     }
 }
 
@@ -123,11 +162,16 @@ pub fn of(mounted: &Mounted, dir: &Path) -> GroupStatus {
     let away = group.away_disks();
     status.work = work(mounted, &away);
     findings.extend(missing(&status, group, &away, &gone, dir));
-    findings.extend(errors(&status, &disks, dir));
+    findings.extend(errors(&status, group, &disks, dir));
     let now = group.env().wall().unix_nanos / 1_000_000_000;
     let known = checked::of(dir, &info.name);
-    findings.extend(found_bad(&known, now, dir));
-    status.checked_words = checked_words(&known, now);
+    let scrub = group.last_scrub();
+    status.last_scrub = scrub.as_ref().map(LastScrub::of);
+    status.next_scrub = group.next_scrub();
+    findings.extend(found_bad(&known, status.last_scrub.as_ref(), now, dir));
+    findings.extend(scrub.and_then(|scrub| left_bad(group, &known, &scrub, now, dir)));
+    let last = status.last_scrub.as_ref();
+    status.checked_words = checked_words(&known, last, status.next_scrub, now);
     status.checked = Some(known);
     if resync.bytes_left > 0 {
         findings.push(Finding {
@@ -176,7 +220,15 @@ fn work(mounted: &Mounted, away: &[AwayDisk]) -> Option<String> {
             None => format!("{} gets the {total} that it missed, {percent} %", r.name),
         }
     });
-    let all = resync.into_iter().chain(back).chain(rebalance).chain(repair_words(away));
+    let scrub = mounted.group.scrubbing().map(|scrub| {
+        let percent = (scrub.bytes_done * 100).checked_div(scrub.bytes_total).unwrap_or(0);
+        match scrub.waits {
+            Some(what) => format!("scrub, {percent} %, waits for {what}"),
+            None => format!("scrub, {percent} %"),
+        }
+    });
+    let all = resync.into_iter().chain(back).chain(rebalance).chain(scrub);
+    let all = all.chain(repair_words(away));
     let all: Vec<String> = all.collect();
     (!all.is_empty()).then(|| all.join("; "))
 }
@@ -316,8 +368,10 @@ fn repair_words(away: &[AwayDisk]) -> Option<String> {
 }
 
 /// What disks did wrong since the mount, also where another copy helped.
-fn errors(status: &GroupStatus, disks: &[DiskInfo], dir: &Path) -> Option<Finding> {
-    if status.checksum_errors + status.io_errors == 0 {
+fn errors(status: &GroupStatus, group: &Group, disks: &[DiskInfo], dir: &Path) -> Option<Finding> {
+    // What a scrub has mended, or found to be mended, needs no look any more.
+    let since = |d: &&DiskInfo| d.in_sync && group.errors_since_scrub(d.number) > 0;
+    if status.checksum_errors + status.io_errors == 0 || !disks.iter().any(|d| since(&d)) {
         return None;
     }
     let bad = |d: &&DiskInfo| {
@@ -336,13 +390,40 @@ fn errors(status: &GroupStatus, disks: &[DiskInfo], dir: &Path) -> Option<Findin
         words.push_str(&format!(", {} repaired from another copy", show_count(repaired)));
     }
     let dir = dir.display();
-    let action = format!("see what else is bad: cellar validate {dir}; dmesg tells of the device");
+    let action = format!(
+        "find and mend what else is bad: cellar asm {dir} scrub --repair --wait; dmesg tells of \
+         the device"
+    );
     Some(Finding { state: "DAMAGED", words, action })
 }
 
-/// What `validate` found, until it finds everything well.
-fn found_bad(known: &Checked, now: u64, dir: &Path) -> Option<Finding> {
+/// What a scrub could not repair, until another one or `validate` finds everything well.
+fn left_bad(
+    group: &Group,
+    known: &Checked,
+    scrub: &ScrubResult,
+    now: u64,
+    dir: &Path,
+) -> Option<Finding> {
+    let well_since = known.bad.is_none() && known.all_read_at.is_some_and(|at| at > scrub.ended);
+    if scrub.found.left == 0 || well_since {
+        return None;
+    }
+    let (ago, dir) = (checked::ago(now, scrub.ended), dir.display());
+    let action = match scrub.spec.repair {
+        true => format!("cellar validate {dir} names the files: write these parts again"),
+        false => format!("mend it: cellar asm {dir} scrub --repair --wait"),
+    };
+    let words = format!("scrub found {ago}: {}", wrong_words(group, scrub));
+    Some(Finding { state: "DAMAGED", words, action })
+}
+
+/// What `validate` found, until it or a scrub finds everything well.
+fn found_bad(known: &Checked, scrub: Option<&LastScrub>, now: u64, dir: &Path) -> Option<Finding> {
     let bad = known.bad.as_ref()?;
+    if !bad.metadata && scrub.is_some_and(|s| s.ended >= bad.found_at && s.left == 0) {
+        return None;
+    }
     let ago = checked::ago(now, bad.found_at);
     Some(Finding {
         state: "DAMAGED",
@@ -351,7 +432,41 @@ fn found_bad(known: &Checked, now: u64, dir: &Path) -> Option<Finding> {
     })
 }
 
-fn checked_words(known: &Checked, now: u64) -> String {
+/// When all was read last, by a scrub or by `validate`, and when it will be.
+fn checked_words(
+    known: &Checked,
+    scrub: Option<&LastScrub>,
+    next: Option<u64>,
+    now: u64,
+) -> String {
+    let validated = known.rest_read_at.max(known.all_read_at).unwrap_or(0);
+    let last = match scrub.filter(|scrub| scrub.ended >= validated) {
+        None => validated_words(known, now),
+        Some(scrub) => {
+            let (ago, bytes) = (checked::ago(now, scrub.ended), show_bytes(scrub.bytes_read));
+            let repaired = match (scrub.repaired, scrub.left) {
+                (0, 0) => String::new(),
+                (repaired, 0) => format!(", {} repaired", show_count(repaired)),
+                (repaired, left) => {
+                    format!(", {} repaired, {} left", show_count(repaired), show_count(left))
+                }
+            };
+            let absent = match scrub.bytes_absent {
+                0 => String::new(),
+                bytes => format!(", and {} not there", show_bytes(bytes)),
+            };
+            let wrong = show_count(scrub.wrong);
+            format!("last scrub {ago}, {wrong} wrong of {bytes}{absent}{repaired}")
+        }
+    };
+    match next {
+        None => format!("{last}; no scrub by itself: scrub_interval is 0"),
+        Some(next) if next <= now => format!("{last}; a scrub is due"),
+        Some(next) => format!("{last}; next scrub in {}", checked::from_now(now, next)),
+    }
+}
+
+fn validated_words(known: &Checked, now: u64) -> String {
     let none_bad = if known.bad.is_none() { ", none bad" } else { "" };
     match (known.rest_read_at, known.all_read_at) {
         (Some(rest), _) => format!(
@@ -478,7 +593,7 @@ mod tests {
     #[test]
     fn every_copy_is_said_only_if_none_was_missing() {
         let words = |rest_read_at, all_read_at| {
-            checked_words(&Checked { rest_read_at, all_read_at, ..Checked::default() }, 100)
+            validated_words(&Checked { rest_read_at, all_read_at, ..Checked::default() }, 100)
         };
         assert_eq!(words(None, None), "validate has not read every copy yet");
         assert_eq!(words(None, Some(90)), "every copy read 10 s ago, none bad");

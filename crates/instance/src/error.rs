@@ -258,6 +258,7 @@ pub const NUMBERS: &[(u32, &str, &str)] = &[
     (70113, "08P01", "request not understood"),
     (70114, "55000", "disk is not being dropped"),
     (70115, "55000", "rebalance is stopped"),
+    (70116, "55000", "a scrub is under way"),
 ];
 
 #[cfg(test)]

@@ -157,6 +157,26 @@ impl MountedGroup {
         self.group.returns().into_iter().map(row).collect()
     }
 
+    /// The scrub, if one is wanted.
+    fn scrub_row(&self) -> Option<VAsmOperation> {
+        let scrub = self.group.scrubbing()?;
+        let au = self.group.info().au_size;
+        Some(VAsmOperation {
+            group_number: self.number,
+            operation: "SCRUB",
+            pass: "SCRUB",
+            state: if scrub.waits.is_some() { "WAIT" } else { "RUN" },
+            power: None,
+            actual: None,
+            sofar: Some(scrub.bytes_done / au),
+            est_work: Some(scrub.bytes_total.div_ceil(au)),
+            est_rate: scrub.rate.map(|rate| (rate * 60.0 / au as f64) as u64),
+            bytes_left: Some(scrub.bytes_total.saturating_sub(scrub.bytes_done)),
+            est_minutes: scrub.left().map(|left| left.as_secs().div_ceil(60)),
+            error_code: None,
+        })
+    }
+
     /// The rebalance, if one is wanted: a row for each of its passes.
     fn rebalance_rows(&self) -> Vec<VAsmOperation> {
         let Some(operation) = self.group.operation() else { return Vec::new() };
@@ -388,7 +408,7 @@ impl GroupViews for MountedGroup {
 
     fn operations(&self) -> Vec<VAsmOperation> {
         let resync = self.resync_row().into_iter().chain(self.return_rows());
-        resync.chain(self.rebalance_rows()).collect()
+        resync.chain(self.rebalance_rows()).chain(self.scrub_row()).collect()
     }
 
     /// How a disk was opened is known to whoever opened it, who shows it.

@@ -14,6 +14,7 @@ pub mod error;
 pub mod groups;
 mod instance;
 pub mod parameters;
+pub mod scrub;
 pub mod session;
 pub mod size;
 pub mod views;

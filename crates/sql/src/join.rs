@@ -2,6 +2,7 @@
 
 mod away;
 mod disks;
+mod scrub;
 mod templates;
 mod waiting;
 
@@ -138,6 +139,9 @@ impl InstanceHost {
         if let Some(told) = self.alter_away(&mounted, action).await? {
             return Ok(Some(told));
         }
+        if let Some(told) = self.alter_scrub(&mounted, action).await? {
+            return Ok(Some(told));
+        }
         self.alter_mounted(&mounted, action).await.map(|()| None)
     }
 
@@ -188,6 +192,8 @@ impl InstanceHost {
             | GroupAction::Offline(_)
             | GroupAction::Online(_)
             | GroupAction::Replace(_)
+            | GroupAction::Scrub(_)
+            | GroupAction::StopScrub
             | GroupAction::Rebalance(_)
             | GroupAction::ModifyPower(_)
             | GroupAction::AddTemplates(_)

@@ -3,6 +3,7 @@
 
 mod away;
 mod disks;
+mod scrub;
 mod templates;
 
 use datafusion::sql::parser::DFParserBuilder;
@@ -348,7 +349,7 @@ impl<'a> Cursor<'a> {
 
     fn group_action(&mut self) -> Result<GroupAction, Error> {
         const ALLOWED: &str = "MOUNT, DISMOUNT, ADD, DROP, RESIZE, UNDROP, RENAME, REBALANCE, \
-                               OFFLINE, ONLINE, REPLACE, SET ATTRIBUTE or CHECK";
+                               OFFLINE, ONLINE, REPLACE, SCRUB, SET ATTRIBUTE or CHECK";
         if let Some(action) = self.template_action()? {
             return Ok(action);
         }
@@ -356,6 +357,9 @@ impl<'a> Cursor<'a> {
             return Ok(action);
         }
         if let Some(action) = self.away_action()? {
+            return Ok(action);
+        }
+        if let Some(action) = self.scrub_action()? {
             return Ok(action);
         }
         if self.accept_word("MOUNT") {
@@ -380,7 +384,7 @@ impl<'a> Cursor<'a> {
         if let Some(word) = ["ADD", "DROP", "RENAME"].into_iter().find(|w| self.accept_word(w)) {
             return self.entry_action(word);
         }
-        const LATER: &str = "SCRUB|MODIFY|CONVERT";
+        const LATER: &str = "MODIFY|CONVERT";
         if self.is_word_at(self.at, LATER) {
             let word = self.name(ALLOWED)?.to_uppercase();
             return Err(Error::not_yet(format!("ALTER DISKGROUP ... {word}"))

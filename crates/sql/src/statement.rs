@@ -2,6 +2,8 @@
 //!
 //! Group, disk and failure group names are upper-cased here; file paths keep their case.
 
+use cellar_instance::diskgroup::ScrubPower;
+
 /// A statement, read and sorted by who carries it out.
 #[derive(Clone, Debug)]
 pub enum Statement {
@@ -198,6 +200,10 @@ pub enum GroupAction {
     Online(OnlineDisks),
     /// `REPLACE DISK ... WITH ...`.
     Replace(ReplaceDisks),
+    /// `SCRUB ...`.
+    Scrub(Scrub),
+    /// `SCRUB STOP`.
+    StopScrub,
     /// `REBALANCE [POWER n] [WAIT | NOWAIT]`.
     Rebalance(Rebalance),
     /// `REBALANCE MODIFY POWER [n]`.
@@ -233,6 +239,32 @@ pub struct ReplaceDisks {
     pub with: Vec<DiskClause>,
     /// `POWER` and `WAIT`.
     pub rebalance: Rebalance,
+}
+
+/// `SCRUB [FILE 'f' | DISK d] [REPAIR] [POWER p] [WAIT] [FORCE]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scrub {
+    /// What is read.
+    pub what: ScrubWhat,
+    /// Whether what is wrong is made right.
+    pub repair: bool,
+    /// How it makes way for others.
+    pub power: ScrubPower,
+    /// `WAIT`: the statement ends when the scrub does.
+    pub wait: bool,
+    /// `FORCE`: also beside a rebalance.
+    pub force: bool,
+}
+
+/// What a scrub reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScrubWhat {
+    /// Everything.
+    Group,
+    /// A file, by its path.
+    File(String),
+    /// A disk, by its name, upper-case.
+    Disk(String),
 }
 
 /// The disks that come and go in one `ALTER DISKGROUP`.

@@ -6,6 +6,7 @@ mod files;
 mod groups;
 mod iostat;
 mod migrate;
+mod scrub;
 mod table;
 mod templates;
 mod work;
@@ -28,7 +29,7 @@ pub use work::left_running;
 /// Arguments of `asm`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Commands: lsdg lsdsk lsattr lstmpl mktmpl chtmpl rmtmpl lsop rebal offline
-          online replace migrate iostat ls du find mkdir rm cp
+          online replace scrub migrate iostat ls du find mkdir rm cp
 Each has its own help: cellar asm ls --help
 
 Examples:
@@ -68,6 +69,7 @@ impl Args {
             | Command::Offline(_)
             | Command::Online(_)
             | Command::Replace(_)
+            | Command::Scrub(_)
             | Command::Mktmpl(_)
             | Command::Chtmpl(_)
             | Command::Rmtmpl(_)
@@ -144,6 +146,10 @@ enum Command {
     #[command(after_help = "Examples:\n  cellar asm replace DATA_0002 /dev/disk/by-id/NEW
   cellar asm replace DATA_0002 mydb/disks/disk5 --wait")]
     Replace(away::Replace),
+    /// Reads every copy of everything, compares and mends; monthly by itself
+    #[command(after_help = "Examples:\n  cellar asm scrub --repair --wait
+  cellar asm scrub DATA --power max --wait\n  cellar asm scrub DATA --stop")]
+    Scrub(scrub::Scrub),
     /// Moves the data of some disks to others, online; tells first how long
     #[command(
         after_help = "Examples:\n  cellar asm migrate --from OLD --to '/dev/disk/by-id/NEW*' \
@@ -211,6 +217,7 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
         Command::Offline(args) => away::offline(&args, database, show).await,
         Command::Online(args) => away::online(&args, database, place, show).await,
         Command::Replace(args) => away::replace(&args, database, place, show).await,
+        Command::Scrub(args) => scrub::scrub(&args, database, place, show).await,
         Command::Migrate(args) => migrate::run(&args, database, place, show).await,
         Command::Iostat(args) => iostat::run(&args, database, place, show).await,
         Command::Ls(args) => files::ls(&args, database, show),

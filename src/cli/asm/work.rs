@@ -55,8 +55,9 @@ pub async fn lsop(database: &Database, place: &Place, show: Show) -> Result<(), 
     let groups = database.inner.groups();
     let before: Vec<(u64, Option<Operation>)> = groups.iter().map(look).collect();
     let returning = groups.iter().any(|mounted| !mounted.group.returns().is_empty());
+    let scrubbing = groups.iter().any(|mounted| mounted.group.scrubbing().is_some());
     let other = |(bytes, operation): &(u64, Option<Operation>)| *bytes > 0 || operation.is_some();
-    if returning || before.iter().any(other) {
+    if returning || scrubbing || before.iter().any(other) {
         place.env.sleep(MEASURE).await;
     }
     let mut errors = Vec::new();
@@ -78,6 +79,13 @@ pub async fn lsop(database: &Database, place: &Place, show: Show) -> Result<(), 
             table.push(row(name, "RESYNC", state, Some(back.power), aus, rate));
             let what = format!("{name}: {} does not get what it missed", back.name);
             errors.extend(back.error.map(|error| format!("{what}: {error}")));
+        }
+        if let Some(scrub) = mounted.group.scrubbing() {
+            let au = mounted.group.info().au_size;
+            let state = if scrub.waits.is_some() { "WAIT" } else { "RUN" };
+            let aus = (scrub.bytes_done / au, scrub.bytes_total.div_ceil(au));
+            let rate = scrub.rate.map(|rate| rate * 60.0 / au as f64);
+            table.push(row(name, "SCRUB", state, None, aus, rate));
         }
         if let Some(now) = now {
             // What its own clock has measured is better than half a second of ours.

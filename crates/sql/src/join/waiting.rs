@@ -19,6 +19,8 @@ pub(super) enum What {
     Rebalance(Group),
     /// Disks on their way back.
     Return(Group),
+    /// A scrub.
+    Scrub(Group),
 }
 
 impl Waiting {
@@ -46,6 +48,10 @@ impl Waiting {
                 let returns = group.returns();
                 let sum = |of: fn(&DiskReturn) -> u64| returns.iter().map(of).sum::<u64>();
                 ("resynced", sum(|r| r.bytes_done), sum(|r| r.bytes_total))
+            }
+            What::Scrub(group) => {
+                let now = group.scrubbing()?;
+                ("scrubbed", now.bytes_done, now.bytes_total)
             }
             What::Rebalance(group) => {
                 let operation = group.operation()?;

@@ -1,10 +1,11 @@
 //! Statements are read, or refused with the position and the words that would do.
 
+use cellar_instance::diskgroup::ScrubPower;
 use cellar_sql::parse;
 use cellar_sql::statement::{
     ChangeDisks, Command, Contents, CreateDiskgroup, DiskClause, DropClause, Dropped, GroupAction,
     Groups, OfflineDisks, OnlineDisks, Rebalance, Redundancy, ReplaceDisks, ResizeClause, Scope,
-    Statement, TemplateClause,
+    Scrub, ScrubWhat, Statement, TemplateClause,
 };
 use proptest::prelude::*;
 
@@ -197,6 +198,35 @@ fn disks_leave_for_a_while_and_return_or_are_replaced() {
 }
 
 #[test]
+fn a_scrub_says_what_it_reads_and_how() {
+    let action = |sql: &str| match command(&format!("alter diskgroup data {sql};")) {
+        Command::AlterDiskgroup { action, .. } => action,
+        other => panic!("{sql}: {other:?}"),
+    };
+    let plain = Scrub {
+        what: ScrubWhat::Group,
+        repair: false,
+        power: ScrubPower::Auto,
+        wait: false,
+        force: false,
+    };
+    assert_eq!(action("scrub"), GroupAction::Scrub(plain.clone()));
+    assert_eq!(action("scrub norepair nowait noforce"), GroupAction::Scrub(plain.clone()));
+    let all = Scrub {
+        what: ScrubWhat::Disk("DATA_0001".into()),
+        repair: true,
+        power: ScrubPower::Max,
+        wait: true,
+        force: true,
+    };
+    let sql = "scrub disk data_0001 repair power max wait force";
+    assert_eq!(action(sql), GroupAction::Scrub(all));
+    let file = Scrub { what: ScrubWhat::File("+DATA/f".into()), ..plain };
+    assert_eq!(action("scrub file '+DATA/f'"), GroupAction::Scrub(file));
+    assert_eq!(action("scrub stop"), GroupAction::StopScrub);
+}
+
+#[test]
 fn disks_that_come_and_go_are_one_change_in_one_statement() {
     let action = |sql: &str| match command(&format!("alter diskgroup data {sql};")) {
         Command::AlterDiskgroup { action, .. } => action,
@@ -289,7 +319,8 @@ fn refusals_name_the_place_and_what_was_expected() {
         ("create diskgroup d disk 'x' size 0M", "a size such as 512M"),
         ("create diskgroup d disk 'x' size 99999999999T", "a size such as 512M"),
         ("create diskgroup d disk 'x' nonsense", "expected FAILGROUP, DISK, ATTRIBUTE"),
-        ("alter diskgroup d jump", "UNDROP, RENAME, REBALANCE, OFFLINE, ONLINE, REPLACE, SET"),
+        ("alter diskgroup d jump", "OFFLINE, ONLINE, REPLACE, SCRUB, SET ATTRIBUTE"),
+        ("alter diskgroup d scrub power warp", "AUTO, LOW, HIGH or MAX"),
         ("alter diskgroup d rebalance power x", "a power from 0 (stop) to 1024, found x"),
         ("alter diskgroup d rebalance without compact", "WITHOUT phases is not in this version"),
         ("alter diskgroup d add disk /x", "the path of a disk in 'quotes'"),

@@ -582,17 +582,21 @@ fn errors_by_disk(inner: &Inner) -> BTreeMap<u16, u64> {
 }
 
 impl Group {
-    /// SCRUB: wanted from here on. Survives restarts.
+    /// SCRUB: wanted from here on. Survives restarts. One that is under way and wanted in the same way
+    /// goes on.
     ///
     /// # Errors
-    /// One is under way; no such file or disk; the group cannot be written.
+    /// Another one is under way; no such file or disk; the group cannot be written.
     pub async fn scrub(&self, spec: ScrubSpec) -> Result<(), Error> {
         let inner = &self.inner;
         let record = Record { spec, began: unix_seconds(inner), ..Record::default() };
         let wish = |core: &mut crate::group::inner::Core| {
             let state = &core.state;
-            if kept(&state.attributes, UNDER_WAY).is_some() {
-                return Err(Error::ScrubUnderWay { group: inner.name.clone() });
+            match kept(&state.attributes, UNDER_WAY) {
+                // What is wanted is being done.
+                Some(record) if record.spec == spec => return Ok(((), Vec::new())),
+                Some(_) => return Err(Error::ScrubUnderWay { group: inner.name.clone() }),
+                None => {}
             }
             match spec.scope {
                 ScrubScope::File(number) if !state.files.contains_key(&number) => {
