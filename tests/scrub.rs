@@ -90,6 +90,10 @@ fn rot_is_found_told_and_mended() {
 fn labels_logs_and_checkpoints_are_made_again() {
     let dir = group("3");
     let dir = dir.path();
+    // Somebody has the database open: opening it would make them again by itself.
+    let mut shell =
+        command(dir, &["sql", "db"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    sql(dir, "alter diskgroup data add directory 'x'");
     let disk = dir.join("db/disks/disk1");
     let mut file = std::fs::OpenOptions::new().write(true).open(&disk).unwrap();
     // A label, every superblock, the dirty log, the whole log.
@@ -101,19 +105,14 @@ fn labels_logs_and_checkpoints_are_made_again() {
     drop(file);
     let mended = json(dir, &["asm", "db", "scrub", "--repair", "--wait"]);
     let [_, own, repaired, left] = counts(&mended[0]);
-    assert!(own > 0 && repaired >= own && left == 0, "{mended:?}");
-    // The others lose both labels at their head.
-    for other in ["disk2", "disk3"] {
-        let mut file =
-            std::fs::OpenOptions::new().write(true).open(dir.join("db/disks").join(other)).unwrap();
-        file.write_all(&[0; 4096]).unwrap();
-        file.seek(SeekFrom::Start(64 << 10)).unwrap();
-        file.write_all(&[0; 4096]).unwrap();
-    }
+    assert!(own >= 3 && repaired == own && left == 0, "{mended:?}");
+    let again = json(dir, &["asm", "db", "scrub", "--repair", "--wait"]);
+    assert_eq!(counts(&again[0]), [0; 4], "{again:?}");
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+    // It and another are enough to tell what is the newest.
+    std::fs::rename(dir.join("db/disks/disk2"), dir.join("away")).unwrap();
     check_data(dir);
-    let mended = json(dir, &["asm", "db", "scrub", "--repair", "--wait"]);
-    assert_eq!(counts(&mended[0])[3], 0, "{mended:?}");
-    check(dir);
 }
 
 #[test]

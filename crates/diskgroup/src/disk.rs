@@ -62,6 +62,8 @@ pub(crate) struct Disk {
     wanted_away: AtomicBool,
     /// Whether FORCE took it for in sync although it is an older image of itself.
     aged: AtomicBool,
+    /// Errors when a scrub last left nothing wrong.
+    errors_cleared: AtomicU64,
     /// Why it is no longer used, once it is not.
     failed: OnceLock<IoError>,
     failed_event: Event,
@@ -169,6 +171,7 @@ impl Disk {
             newest_superblock: AtomicU64::new(0),
             wanted_away: AtomicBool::new(false),
             aged: AtomicBool::new(false),
+            errors_cleared: AtomicU64::new(0),
             failed: OnceLock::new(),
             failed_event: Event::new(),
             in_flight: Mutex::new(InFlight::default()),
@@ -261,6 +264,16 @@ impl Disk {
         let c = &self.counters;
         let all = [&c.checksum_errors, &c.differing, &c.read_errors, &c.write_errors];
         all.into_iter().map(|counter| counter.load(Ordering::Relaxed)).sum()
+    }
+
+    /// A scrub has found everything right, or made it so.
+    pub fn clear_errors(&self) {
+        self.errors_cleared.store(self.errors(), Ordering::Relaxed);
+    }
+
+    /// Errors since then.
+    pub fn errors_since_cleared(&self) -> u64 {
+        self.errors().saturating_sub(self.errors_cleared.load(Ordering::Relaxed))
     }
 
     /// Stops using the disk, for good: whoever waits for it is told at once.

@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p cellar-diskgroup --profile release --bench group -- WHAT`
 //! with WHAT one of `read`, `scan`, `shaped`, `write`, `pieces`, `btrfs`, `cost`, `hot`, `resync`, `mount`,
-//! `moves`, `returns`.
+//! `moves`, `returns`, `scrub`.
 //! Ours and the other's runs alternate; each arm prints the median and the spread of its rounds,
 //! then the goal. What it makes in `--dir` it removes. The exit code is 1 when a goal is missed.
 
@@ -18,6 +18,7 @@ mod read;
 mod report;
 mod returns;
 mod rig;
+mod scrub;
 mod write;
 
 use std::path::PathBuf;
@@ -54,7 +55,7 @@ impl Options {
     }
 }
 
-const HELP: &str = "WHAT is one of read, scan, shaped, write, pieces, btrfs, cost, hot, resync, mount, moves, returns; \
+const HELP: &str = "WHAT is one of read, scan, shaped, write, pieces, btrfs, cost, hot, resync, mount, moves, returns, scrub; \
                     options are --dir --rounds --seconds --size --only --record --target --alone";
 
 fn main() {
@@ -76,6 +77,7 @@ fn main() {
         "mount" => mount::run(&options, &mut report),
         "moves" => moves::run(&options, &mut report),
         "returns" => returns::run(&options, &mut report),
+        "scrub" => scrub::run(&options, &mut report),
         other => panic!("{other}: {HELP}"),
     }
     std::process::exit(i32::from(report.missed > 0));

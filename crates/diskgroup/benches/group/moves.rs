@@ -13,7 +13,7 @@ use crate::report::Report;
 use crate::rig::{Backing, Place, Rig, SPARE, noise};
 
 /// Each disk: 2,000 requests and 200 MB a second.
-fn shape() -> ShapeOptions {
+pub fn shape() -> ShapeOptions {
     ShapeOptions {
         iops: 2000,
         bytes_per_second: 200_000_000,
@@ -23,7 +23,7 @@ fn shape() -> ShapeOptions {
 }
 
 /// Clients that read and write 4 KB at random.
-const CLIENTS: usize = 16;
+pub const CLIENTS: usize = 16;
 
 /// A disk as a server has it: a scheduler before a modelled device.
 fn disk(rig: &Rig, backing: &Backing) -> Arc<dyn Device> {
@@ -43,7 +43,7 @@ fn new_disk(rig: &Rig, backing: &Backing) -> NewDisk {
 }
 
 /// Operations a second, and the 99th percentile of their times in milliseconds.
-fn foreground(rig: &Rig, file: &cellar_diskgroup::File, seconds: u64) -> (f64, f64) {
+pub fn foreground(rig: &Rig, file: &cellar_diskgroup::File, seconds: u64) -> (f64, f64) {
     let blocks = file.size() / 4096;
     let times = Arc::new(Mutex::new(Vec::new()));
     let (file, kept, env) = (file.clone(), Arc::clone(&times), rig.env());

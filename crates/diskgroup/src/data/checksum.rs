@@ -297,6 +297,11 @@ impl Checksums {
         let read = disk.read_at(Io::BACKGROUND, at, BLOCK).await;
         let found = read.ok().and_then(|b| ChecksumBlock::decode(&b, disk.uuid, number).ok());
         let Some(slot) = &in_ram else {
+            let now = lock(&inner.data.checksums.blocks).contains_key(&(disk.no, number));
+            if found.is_none() && now {
+                // Somebody may have written it meanwhile.
+                return Box::pin(Self::is_bad_on_disk(inner, disk, number, again)).await;
+            }
             if found.is_none() && again {
                 // Loaded as one that knows nothing, so that it is written again.
                 let slot = Self::get(inner, disk, number).await;

@@ -149,6 +149,18 @@ impl FileRuntime {
         }
     }
 
+    /// Whether nobody uses the file, and nothing of it waits for a flush.
+    pub fn is_idle(&self) -> bool {
+        let gate = lock(&self.gate.state);
+        let used = gate.inside != [0, 0] || gate.turning || gate.closed || gate.gone;
+        let begun = self.begun.load(Ordering::Acquire);
+        let waits = begun > self.flushed.load(Ordering::Acquire) || !lock(&self.fresh).is_empty();
+        !used
+            && !waits
+            && self.users.load(Ordering::Acquire) == 0
+            && !self.lost.load(Ordering::Acquire)
+    }
+
     /// A write begins that will not be durable by itself; it has ended when what this gives back is
     /// dropped.
     pub fn begin_cached(&self) -> CachedWrite<'_> {

@@ -103,6 +103,19 @@ impl Data {
         files.get(&number).is_some_and(|f| f.users.load(std::sync::atomic::Ordering::Acquire) > 0)
     }
 
+    /// Whether a file was used since the mount.
+    pub fn knows(&self, number: u32) -> bool {
+        lock(&self.files).contains_key(&number)
+    }
+
+    /// Forgets what is kept for a file, if nobody uses it and nothing of it waits for anything.
+    pub fn forget_idle(&self, number: u32) {
+        let mut files = lock(&self.files);
+        if files.get(&number).is_some_and(|f| Arc::strong_count(f) == 1 && f.is_idle()) {
+            files.remove(&number);
+        }
+    }
+
     /// A file is gone.
     pub fn forget_file(&self, number: u32) {
         lock(&self.files).remove(&number);

@@ -311,9 +311,50 @@ async fn read_leg(
             inner.data.unknown.add(file, at, BLOCK_U64);
         }
     }
-    let blocks = buffers.iter().flat_map(|b| b.chunks_exact(BLOCK));
-    let good = blocks.zip(&wanted).all(|(b, w)| *w == UNKNOWN || checksum_of(b) == *w);
-    if good { LegRead::Good(buffers) } else { LegRead::Bad }
+    let blocks = || buffers.iter().flat_map(|b| b.chunks_exact(BLOCK)).zip(&wanted);
+    let good = blocks().all(|(b, w)| *w == UNKNOWN || checksum_of(b) == *w);
+    if !good {
+        return LegRead::Bad;
+    }
+    if wanted.contains(&UNKNOWN) && file.attributes.copies > 1 {
+        let others = known_by_others(inner, file, s, leg).await;
+        let right = blocks().zip(&others).all(|((b, own), others)| is_right(b, *own, others));
+        if !right {
+            return LegRead::Bad;
+        }
+    }
+    LegRead::Good(buffers)
+}
+
+/// What the other disks know of the checksums of each block of a stretch: where one disk has lost its
+/// checksums, what it holds is still not believed against those.
+async fn known_by_others(
+    inner: &Inner,
+    file: &FileRuntime,
+    s: &Stretch,
+    own: Leg,
+) -> Vec<Vec<u32>> {
+    let mut known = vec![Vec::new(); s.length.div_ceil(BLOCK_U64) as usize];
+    let legs = legs_of(inner, file, s).unwrap_or_default();
+    for leg in legs.into_iter().filter(|leg| *leg != own) {
+        let Some(disk) = inner.disk(leg.disk).filter(|d| d.is_in_sync() && d.is_alive()) else {
+            continue;
+        };
+        let sums = expected(inner, &disk, leg, s).await;
+        for (known, sum) in known.iter_mut().zip(sums).filter(|(_, sum)| *sum != UNKNOWN) {
+            known.push(sum);
+        }
+    }
+    known
+}
+
+/// Whether a block has its own checksum; where that is not known, one that another disk knows for it,
+/// if any does.
+fn is_right(block: &[u8], own: u32, others: &[u32]) -> bool {
+    if own != UNKNOWN {
+        return checksum_of(block) == own;
+    }
+    others.is_empty() || others.contains(&checksum_of(block))
 }
 
 /// The checksums that a stretch of a leg should have.
@@ -381,9 +422,13 @@ async fn read_good_copy(
             true => expected(inner, &disk, *leg, s).await,
             false => vec![UNKNOWN; blocks],
         };
+        let others = match file.attributes.checksums && wanted.contains(&UNKNOWN) {
+            true => known_by_others(inner, file, s, *leg).await,
+            false => vec![Vec::new(); blocks],
+        };
         let mut all = true;
         for (i, block) in read.chunks(BLOCK).enumerate() {
-            if wanted[i] == UNKNOWN || checksum_of(block) == wanted[i] {
+            if is_right(block, wanted[i], &others[i]) {
                 if !good[i] {
                     good[i] = true;
                     whole[i * BLOCK..i * BLOCK + block.len()].copy_from_slice(block);

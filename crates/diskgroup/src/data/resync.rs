@@ -17,6 +17,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::file::FileRuntime;
 use crate::data::read::expected;
+use crate::data::verdict::{UnitCopy, decide};
 use crate::data::write::{checksums_of, legs_of, written_pieces};
 use crate::disk::{Disk, lock};
 use crate::error::Error;
@@ -305,8 +306,8 @@ async fn make_equal(
 }
 
 /// Gives back checksums to a stretch outside dirty regions, where the copies should be equal and
-/// what one copy knows holds for the others. A unit of which no readable copy is what is known is
-/// left as it is: rot must not get the checksum of what rotted.
+/// what one copy knows holds for the others. A unit of which nobody can tell what is right is left as
+/// it is: rot, or what a lost write left behind, must not get the checksum of what is right.
 pub(crate) async fn make_known(
     inner: &Arc<Inner>,
     file: &FileRuntime,
@@ -318,34 +319,38 @@ pub(crate) async fn make_known(
     for copy in &copies {
         known.push(expected(inner, &copy.disk, copy.leg, s).await);
     }
-    let unit = u64::from(file.attributes.unit);
-    for start in (0..s.length).step_by(unit as usize) {
-        let range = start as usize..(start + unit).min(s.length) as usize;
-        let is_good = |bytes: &Bytes| {
-            let mut blocks = (range.start / BLOCK..).zip(bytes[range.clone()].chunks(BLOCK));
-            blocks.all(|(i, block)| {
-                let mut sums = known.iter().map(|sums| sums[i]).filter(|sum| *sum != UNKNOWN);
-                sums.clone().next().is_none() || sums.any(|sum| sum == checksum_of(block))
-            })
-        };
-        let good = copies.iter().filter_map(|c| c.bytes.as_ref()).find(|bytes| is_good(bytes));
-        let Some(chosen) = good.map(|bytes| bytes.slice(range.clone())) else {
-            continue;
-        };
-        let part = Stretch {
-            extent: s.extent,
-            au_offset: s.au_offset + start,
-            offset: s.offset + start,
-            length: chosen.len() as u64,
-        };
-        let parts = copies.iter().map(|c| Copy {
-            disk: Arc::clone(&c.disk),
-            leg: c.leg,
-            bytes: c.bytes.as_ref().map(|bytes| bytes.slice(range.clone())),
-        });
-        spread(inner, file, io, &part, &parts.collect::<Vec<_>>(), &chosen).await?;
+    for part in units(s, file.attributes.unit.into()) {
+        let told = decide(&unit_copies(s, &part, &copies, &known));
+        let Some(right) = told.right else { continue };
+        let of_part: Vec<Copy> = copies.iter().map(|copy| copy.part(s, &part)).collect();
+        spread(inner, file, io, &part, &of_part, &right).await?;
     }
     Ok(())
+}
+
+impl Copy {
+    /// Of a copy of `whole`, what it holds of `part`.
+    pub fn part(&self, whole: &Stretch, part: &Stretch) -> Copy {
+        let start = (part.offset - whole.offset) as usize;
+        let range = start..start + part.length as usize;
+        Copy { bytes: self.bytes.as_ref().map(|bytes| bytes.slice(range)), ..self.clone() }
+    }
+}
+
+/// The copies of one unit of a stretch, with the checksums of the stretch.
+pub(crate) fn unit_copies(
+    s: &Stretch,
+    part: &Stretch,
+    copies: &[Copy],
+    sums: &[Vec<u32>],
+) -> Vec<UnitCopy> {
+    let start = (part.offset - s.offset) as usize;
+    let blocks = start / BLOCK..(start + part.length as usize).div_ceil(BLOCK);
+    let of = |(copy, sums): (&Copy, &Vec<u32>)| UnitCopy {
+        bytes: copy.part(s, part).bytes,
+        sums: sums[blocks.clone()].to_vec(),
+    };
+    copies.iter().zip(sums).map(of).collect()
 }
 
 /// Writes what was chosen to the copies that do not have it, with its checksums.

@@ -18,9 +18,9 @@ use crate::data::file::FileRuntime;
 use crate::data::read::expected;
 use crate::data::relocate::{parts_of, written_runs};
 use crate::data::resync::{
-    Copy, ensure_synced, is_in_part, make_known, read_copies, spread, units,
+    Copy, ensure_synced, is_in_part, make_known, read_copies, spread, unit_copies, units,
 };
-use crate::data::verdict::{CopyFault, UnitCopy, Verdict, decide};
+use crate::data::verdict::{CopyFault, Verdict, decide};
 use crate::data::verify::{self, BadPlace, Copies, Findings};
 use crate::data::write::{legs_of, pieces_of};
 use crate::error::Error;
@@ -174,7 +174,9 @@ async fn mend_run(
 ) -> Result<(), Error> {
     let unit = u64::from(file.attributes.unit);
     // The extent may have gone, when the file was cut.
-    let Ok(copies) = read_copies(inner, file, Io::BACKGROUND, s).await else { return Ok(()) };
+    let Ok(mut copies) = read_copies(inner, file, Io::BACKGROUND, s).await else { return Ok(()) };
+    // A disk that died meanwhile leaves; that is no fault of what it holds.
+    copies.retain(|copy| copy.bytes.is_some() || copy.disk.is_alive());
     if s.length > unit && is_in_part(&copies) {
         // One bad sector must not decide for its neighbours.
         for part in units(s, unit) {
@@ -215,18 +217,6 @@ async fn mend_run(
         at += bad.max(1);
     }
     Ok(())
-}
-
-/// The copies of one unit of a stretch.
-fn unit_copies(s: &Stretch, part: &Stretch, copies: &[Copy], sums: &[Vec<u32>]) -> Vec<UnitCopy> {
-    let range = (part.offset - s.offset) as usize..(part.offset - s.offset + part.length) as usize;
-    let block = BLOCK_U64 as usize;
-    let blocks = range.start / block..range.end.div_ceil(block);
-    let of = |(copy, sums): (&Copy, &Vec<u32>)| UnitCopy {
-        bytes: copy.bytes.as_ref().map(|bytes| bytes.slice(range.clone())),
-        sums: sums[blocks.clone()].to_vec(),
-    };
-    copies.iter().zip(sums).map(of).collect()
 }
 
 /// Neighbouring parts as one.
@@ -283,13 +273,7 @@ async fn write(
     right: &Bytes,
     out: &mut Scrubbed,
 ) -> Result<(), Error> {
-    let start = (part.offset - whole.offset) as usize;
-    let range = start..start + part.length as usize;
-    let of_part = copies.iter().map(|copy| Copy {
-        bytes: copy.bytes.as_ref().map(|bytes| bytes.slice(range.clone())),
-        ..copy.clone()
-    });
-    let of_part: Vec<Copy> = of_part.collect();
+    let of_part: Vec<Copy> = copies.iter().map(|copy| copy.part(whole, part)).collect();
     spread(inner, file, Io::BACKGROUND, part, &of_part, right).await?;
     if file.attributes.checksums {
         let (first, count) = (part.au_offset / BLOCK_U64, part.length / BLOCK_U64);
@@ -339,12 +323,13 @@ async fn checksum_blocks(
         (disk, entries, bad)
     });
     for (disk, entries, bad) in join_all(looks).await {
-        if bad == 0 {
+        // One that died meanwhile leaves; that is no fault of what it holds.
+        if bad == 0 || !disk.is_alive() {
             continue;
         }
         let mut left = bad;
         if repair {
-            make_all_known(inner, file, s.extent).await?;
+            make_all_known(inner, file, s.extent, out).await?;
             Checksums::write_back(inner, &entries).await?;
             if let Err(error) = disk.flush(Io::BACKGROUND).await {
                 inner.leg_failed(&disk, error).await?;
@@ -367,8 +352,11 @@ async fn make_all_known(
     inner: &Arc<Inner>,
     file: &Arc<FileRuntime>,
     extent: u64,
+    out: &mut Scrubbed,
 ) -> Result<(), Error> {
     for part in all_of(inner, file, extent) {
+        // What else is wrong there is told before it is made right.
+        mend(inner, file, &part, true, out).await?;
         let _held = file.locks.lock(part.offset, part.offset + part.length).await;
         for run in written(inner, file, &part) {
             make_known(inner, file, Io::BACKGROUND, &run).await?;

@@ -10,6 +10,9 @@
 //! 3. If every copy has a bad block: the blocks that are right, from whichever copy, but only where
 //!    all disks know the same checksums: then they are of one and the same write.
 //!
+//! What is chosen so must not be contradicted by the checksums of a disk whose own copy is bad: its
+//! checksums may be of a later write.
+//!
 //! Otherwise nobody can know, and nothing is chosen: a guess would make rot the truth.
 
 use bytes::Bytes;
@@ -90,6 +93,7 @@ pub(crate) fn decide(copies: &[UnitCopy]) -> Verdict {
         (true, false) => most(&unknown, copies),
         (true, true) => joined(copies, &owns),
     };
+    let chosen = chosen.filter(|bytes| !is_contradicted(bytes, copies));
     let faults = copies.iter().zip(&owns).map(|(copy, own)| match (own, &chosen) {
         (Own::Unreadable, _) => Some(CopyFault::Unreadable),
         // What it holds may be right, and its checksum what rotted: that is one fault.
@@ -99,6 +103,18 @@ pub(crate) fn decide(copies: &[UnitCopy]) -> Verdict {
     });
     let faults = faults.collect();
     Verdict { right: chosen, faults }
+}
+
+/// Whether a disk whose copy is lost knows that something else was written, and no majority says
+/// otherwise: then more than one thing went wrong, and this may be the older version.
+fn is_contradicted(bytes: &Bytes, copies: &[UnitCopy]) -> bool {
+    let holds = copies.iter().filter(|copy| copy.bytes.as_ref() == Some(bytes)).count();
+    let knows_other = |copy: &&UnitCopy| {
+        let mut blocks = bytes.chunks(BLOCK).zip(&copy.sums);
+        blocks.any(|(block, sum)| *sum != UNKNOWN && *sum != checksum_of(block))
+    };
+    let others = copies.iter().filter(|copy| copy.bytes.as_ref() != Some(bytes));
+    holds * 2 <= copies.len() && others.into_iter().any(|copy| knows_other(&copy))
 }
 
 /// Whether each block has a checksum that some disk knows for it, or for which none is known.
@@ -209,6 +225,16 @@ mod tests {
         told(&[without(Some(&new)), unreadable], Some(&new), &[None, Some(Unreadable)]);
         let unreadable = UnitCopy { bytes: None, sums: sums_of(&new) };
         told(&[without(Some(&old)), unreadable], None, &[Some(Differs), Some(Unreadable)]);
+    }
+
+    #[test]
+    fn a_lone_copy_that_another_disk_contradicts_is_not_believed() {
+        let (new, old, rotten) = (unit([1, 2]), unit([8, 9]), unit([1, 7]));
+        told(&[copy(&old, &old), copy(&rotten, &new)], None, &[Some(Differs), Some(Checksum)]);
+        let unreadable = UnitCopy { bytes: None, sums: sums_of(&new) };
+        told(&[copy(&old, &old), unreadable], None, &[Some(Differs), Some(Unreadable)]);
+        let three = [copy(&new, &new), copy(&new, &new), copy(&rotten, &old)];
+        told(&three, Some(&new), &[None, None, Some(Checksum)]);
     }
 
     #[test]

@@ -235,6 +235,11 @@ impl Core {
         !self.gate && self.queued_bytes < QUEUE_MAX
     }
 
+    /// Whether the metadata has room for `op`.
+    pub fn has_room_to_note(&mut self, op: &Op) -> bool {
+        matches!(self.log_room, LogRoom::Plenty) && self.fits(std::slice::from_ref(op))
+    }
+
     /// Refuses `ops` if the metadata has no room for them, and gives back the AUs they took.
     pub fn check_log_room(&mut self, group: &str, ops: &[Op]) -> Result<(), Error> {
         let fits = match self.log_room {

@@ -145,6 +145,11 @@ impl Returning {
         }
     }
 
+    /// Whether a return does not go on.
+    pub fn is_stuck(&self, disk: u16) -> bool {
+        lock(&self.progress).get(&disk).is_some_and(|p| p.error.is_some())
+    }
+
     pub fn power_of(&self, disk: u16) -> u32 {
         lock(&self.progress).get(&disk).map_or(RESYNC_POWER_DEFAULT, |p| p.power)
     }

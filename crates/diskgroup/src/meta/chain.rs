@@ -1,10 +1,11 @@
 //! Reading the metadata of one disk: its superblocks, its log, its checkpoint.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cellar_io::{Device, DeviceExt, Io, IoError, IoErrorKind};
+use cellar_io::{Buffer, Device, DeviceExt, Io, IoError, IoErrorKind};
 use futures_util::future::join_all;
 
 use crate::on_disk::layout::{
@@ -83,7 +84,8 @@ impl Chain {
     /// The disk cannot be read.
     pub async fn read(device: &Arc<dyn Device>, group: Uuid, disk: Uuid) -> Result<Chain, IoError> {
         let slots = read_slots(device, group, disk).await?;
-        let Ring { bytes: ring, unreadable } = Chain::read_ring(device, Io::FOREGROUND).await?;
+        let read = |at, length| device.read_at(Io::FOREGROUND, at, length);
+        let Ring { bytes: ring, unreadable } = Chain::read_ring(read).await?;
         let chain = Chain { slots, ring };
         // What cannot be read may be a record that follows: such a disk does not know where it ends.
         if let Some((first, error)) = unreadable.first_key_value()
@@ -95,16 +97,19 @@ impl Chain {
         Ok(chain)
     }
 
-    /// Reads the ring of a disk. A block that cannot be read is zeros there, and told.
+    /// Reads the ring of a disk by `read`. A block that cannot be read is zeros there, and told.
     ///
     /// # Errors
     /// The disk cannot be read at all.
-    pub async fn read_ring(device: &Arc<dyn Device>, io: Io) -> Result<Ring, IoError> {
+    pub async fn read_ring<F>(read: impl Fn(u64, usize) -> F) -> Result<Ring, IoError>
+    where
+        F: Future<Output = Result<Buffer, IoError>>,
+    {
         const STEP: u64 = 1 << 20;
         let mut ring = Ring { bytes: Vec::new(), unreadable: BTreeMap::new() };
         let pieces = (0..LOG_BLOCKS * BLOCK_U64)
             .step_by(STEP as usize)
-            .map(|at| device.read_at(io, LOG_START + at, STEP as usize));
+            .map(|at| read(LOG_START + at, STEP as usize));
         for piece in join_all(pieces).await {
             let error = match piece {
                 Ok(piece) => {
@@ -116,7 +121,7 @@ impl Chain {
             };
             let first = ring.bytes.len() as u64 / BLOCK_U64;
             for block in first..first + STEP / BLOCK_U64 {
-                match device.read_at(io, LOG_START + block * BLOCK_U64, BLOCK).await {
+                match read(LOG_START + block * BLOCK_U64, BLOCK).await {
                     Ok(bytes) => ring.bytes.extend_from_slice(&bytes),
                     Err(again) if again.kind != IoErrorKind::Media => return Err(again),
                     Err(_) => {
@@ -235,7 +240,8 @@ impl History {
     /// # Errors
     /// The disk cannot be read, or what is on it is damaged.
     pub async fn state(&self, device: &Arc<dyn Device>, au_size: u64) -> Result<Told, ReadError> {
-        let mut state = self.checkpoint(device, au_size).await?;
+        let read = |at, length| device.read_at(Io::FOREGROUND, at, length);
+        let mut state = self.checkpoint(device.geometry().size, au_size, read).await?;
         let before = self.unconfirmed(&state.members);
         for op in self.records.iter().flat_map(|r| &r.ops) {
             state.apply(op)?;
@@ -268,18 +274,21 @@ impl History {
         before
     }
 
-    /// Reads the checkpoint that it begins with.
+    /// Reads the checkpoint that it begins with, by `read`, from a disk of `size` bytes.
     ///
     /// # Errors
     /// The disk cannot be read, or what is on it is damaged.
-    pub async fn checkpoint(
+    pub async fn checkpoint<F>(
         &self,
-        device: &Arc<dyn Device>,
+        size: u64,
         au_size: u64,
-    ) -> Result<GroupState, ReadError> {
+        read: impl Fn(u64, usize) -> F,
+    ) -> Result<GroupState, ReadError>
+    where
+        F: Future<Output = Result<Buffer, IoError>>,
+    {
         let s = &self.superblock;
         let wanted = u64::from(s.chunks) * CHUNK_BYTES as u64;
-        let size = device.geometry().size;
         let lengths = s.runs.iter().map(|r| u64::from(r.count) * au_size);
         let room = lengths.fold(0, u64::saturating_add);
         let inside = |r: &AuRun| au_offset(r.start, au_size) + u64::from(r.count) * au_size <= size;
@@ -294,7 +303,7 @@ impl History {
             let mut at = start;
             while at < end {
                 let length = (end - at).min(1 << 20) as usize;
-                bytes.extend_from_slice(&device.read_at(Io::FOREGROUND, at, length).await?);
+                bytes.extend_from_slice(&read(at, length).await?);
                 at += length as u64;
             }
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cellar_io::{DeviceExt, EnvExt, Io, Op};
+use cellar_io::{EnvExt, Io};
 
 use crate::data::dirty_log::DirtyLog;
 use crate::data::scrub::Scrubbed;
@@ -185,13 +185,12 @@ async fn chain_faults(
 /// What is wrong with the metadata of a disk whose newest superblock has that generation, and which
 /// has the log at least up to `lsn`. `None` if it does not answer in time.
 async fn look_at_chain(inner: &Inner, disk: &Disk, generation: u64, lsn: u64) -> Option<ChainLook> {
-    let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
-    let device = disk.device();
+    // By the disk: one that does not answer fails, and then this ends.
+    let read = |at, length| disk.read_at(Io::BACKGROUND, at, length);
     let mut faults = ChainFaults::default();
     let mut newest: Option<Superblock> = None;
     for (slot, at) in (0u64..).zip(SUPERBLOCKS) {
-        let block = patience.wait(device, Op::Read, device.read_at(Io::BACKGROUND, at, BLOCK));
-        let found = match block.await {
+        let found = match read(at, BLOCK).await {
             Ok(block) => Superblock::decode(&block).map_err(Some),
             Err(_) if !disk.is_alive() => return None,
             Err(_) => Err(None),
@@ -209,14 +208,14 @@ async fn look_at_chain(inner: &Inner, disk: &Disk, generation: u64, lsn: u64) ->
     }
     let Some(newest) = newest else { return Some((faults, Vec::new())) };
     let mut unreadable = Vec::new();
-    let ring = patience.wait(device, Op::Read, Chain::read_ring(device, Io::BACKGROUND)).await;
-    match ring {
+    match Chain::read_ring(read).await {
         Ok(ring) => {
             let history: History = follow(&ring.bytes, inner.uuid, newest);
             faults.needed += u64::from(history.end.lsn < lsn);
             faults.spare += ring.unreadable.len() as u64;
             unreadable.extend(ring.unreadable.into_keys());
-            let checkpoint = history.checkpoint(device, inner.au_size);
+            let size = disk.device().geometry().size;
+            let checkpoint = history.checkpoint(size, inner.au_size, read);
             faults.needed += u64::from(checkpoint.await.is_err());
         }
         Err(_) if !disk.is_alive() => return None,
@@ -269,6 +268,10 @@ async fn bad_dirty_blocks(
             let found = look_at_dirty(inner, disk, number, generation).await;
             out.bytes_read += 2 * BLOCK_U64;
             let same = inner.data.dirty_log.generation(number) == Some(generation);
+            if !lock(&inner.core).state.members.contains(&disk.no) {
+                // It got no version since it left the set.
+                return Ok((Vec::new(), Vec::new()));
+            }
             if found == (false, false) || (same && last == Some(found)) {
                 bad.extend(found.0.then_some(number));
                 torn.extend((found.1 && !found.0).then_some(number));

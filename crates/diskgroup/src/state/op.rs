@@ -326,8 +326,9 @@ impl Op {
             | Op::FilePublish { .. }
             | Op::Pieces { .. }
             | Op::Name(_)
-            | Op::DiskRename { .. }
-            | Op::Attribute { .. } => true,
+            | Op::DiskRename { .. } => true,
+            // One that says nothing any more only takes away.
+            Op::Attribute { value, .. } => !value.is_empty(),
         }
     }
 

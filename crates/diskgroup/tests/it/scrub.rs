@@ -372,6 +372,88 @@ fn a_scrub_can_be_stopped() {
 }
 
 #[test]
+fn one_that_was_due_and_is_stopped_does_not_begin_again_at_once() {
+    let rig = Rig::new(101, &two());
+    rig.sim
+        .run(async {
+            let group = group(&rig, &two()).await;
+            group.set_attribute("scrub_interval", "1h").await.expect("set");
+            group.env().sleep(Duration::from_secs(3600 - 60)).await;
+            while group.scrubbing().is_none() {
+                group.env().sleep(Duration::from_millis(1)).await;
+            }
+            assert!(group.stop_scrub().await.expect("stopped"));
+            assert!(group.wait_scrubbed().await.expect("it runs").expect("told").stopped);
+            group.env().sleep(Duration::from_secs(3000)).await;
+            assert!(group.scrubbing().is_none() && group.last_scrub().is_none());
+            group.env().sleep(Duration::from_secs(800)).await;
+            assert!(group.last_scrub().is_some(), "an hour later");
+        })
+        .expect("no crash");
+}
+
+#[test]
+fn a_disk_that_hangs_while_it_is_scrubbed_keeps_nobody() {
+    for at_files in [false, true] {
+        let shape = Shape { disks: 3, ..Shape::default() };
+        let rig = Rig::new(102, &shape);
+        rig.run(async {
+            let group = group(&rig, &shape).await;
+            if !at_files {
+                rig.disks[1].hang();
+            }
+            group.scrub(ScrubSpec::default()).await.expect("begun");
+            if at_files {
+                while group.scrubbing().expect("it is under way").bytes_done == 0 {
+                    group.env().sleep(Duration::from_micros(100)).await;
+                }
+                rig.disks[1].hang();
+            }
+            let result = group.wait_scrubbed().await.expect("it runs").expect("it ended");
+            assert_eq!(group.info().offline_disks, 1, "the disk has left");
+            assert!(result.found.faults.is_empty(), "{result:?}");
+            group.dismount().await.expect("dismounted");
+        })
+        .expect("no crash");
+    }
+}
+
+/// One disk lost a write with its checksum; the checksums of another are torn: the third and that one
+/// are more.
+#[test]
+fn a_majority_is_asked_before_checksums_are_made_again() {
+    let rig = Rig::new(103, &high());
+    rig.run(async {
+        let group = group(&rig, &high()).await;
+        let at = [0, 1, 2].map(|disk| place_of(&rig, disk, 2 * MB));
+        let sums = at.map(|at| {
+            let au = (at - au_offset(0, MB)) / MB;
+            checksum_place(au as u32, at % MB / UNIT, MB).offset
+        });
+        let old = (rig.disks[0].peek(at[0], UNIT), rig.disks[0].peek(sums[0], 4096));
+        let file = group.open("f").expect("there");
+        let new = pattern(5, 2 * MB, UNIT as usize);
+        file.write_at(Io::FOREGROUND, 2 * MB, new.clone().into(), Durability::Durable)
+            .await
+            .expect("written");
+        drop(file);
+        group.dismount().await.expect("dismounted");
+        rig.disks[0].poke(at[0], &old.0);
+        rig.disks[0].poke(sums[0], &old.1);
+        rig.disks[1].corrupt(sums[1], 4096);
+        let group = rig.mount().await.expect("mounted");
+        let result = scrub(&group).await;
+        assert_eq!(faults(&result, 0).differs, 1, "{result:?}");
+        assert_eq!(result.found.left, 0, "{result:?}");
+        for (disk, at) in rig.disks.iter().zip(at) {
+            assert_eq!(disk.peek(at, UNIT), new, "what was written last");
+        }
+        assert!(scrub(&group).await.found.faults.is_empty());
+    })
+    .expect("no crash");
+}
+
+#[test]
 fn once_a_month_it_begins_by_itself() {
     let rig = Rig::new(99, &two());
     let day = Duration::from_secs(86_400);
@@ -425,6 +507,10 @@ fn it_waits_for_a_rebalance_unless_forced() {
         drop(filled(&group, "f", 1, 40 * MB).await);
         let change = AlterDisks { add, power: Some(1), ..AlterDisks::default() };
         group.alter_disks(&change).await.expect("added");
+        let forced = ScrubSpec { force: true, power: ScrubPower::Max, ..ScrubSpec::default() };
+        let beside = scrub_as(&group, forced).await;
+        assert!(beside.found.faults.is_empty() && beside.found.bytes_read >= 80 * MB);
+        assert!(group.operation().is_some(), "the rebalance goes on");
         group.scrub(ScrubSpec::default()).await.expect("begun");
         group.env().sleep(Duration::from_millis(5)).await;
         assert_eq!(group.scrubbing().expect("it is wanted").waits, Some("rebalance"));

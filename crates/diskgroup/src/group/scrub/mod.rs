@@ -5,8 +5,8 @@
 //! AU after another; our own structures come first.
 
 pub(crate) mod record;
+mod walk;
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,20 +14,15 @@ use std::time::Duration;
 use cellar_io::{EnvExt, Instant};
 use event_listener::Event as Notify;
 use futures_util::future::select;
-use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use crate::data::file::FileRuntime;
-use crate::data::relocate::{parts_of, written_runs};
-use crate::data::scrub::{self as step, DiskFaults, Scrubbed};
-use crate::data::write::legs_of;
+use crate::data::scrub::{DiskFaults, Scrubbed};
 use crate::disk::lock;
 use crate::error::Error;
 use crate::group::Group;
 use crate::group::disks::no_such_disk;
-use crate::group::inner::Inner;
-use crate::meta;
-use crate::state::{DiskStatus, GroupState, Op, Stretch};
-use record::{LAST, Record, UNDER_WAY, kept};
+use crate::group::inner::{Inner, StopOnPanic};
+use crate::state::{GroupState, Op};
+use record::{LAST, Record, STOPPED, UNDER_WAY, kept};
 
 pub use record::{ScrubPower, ScrubScope, ScrubSpec};
 
@@ -36,21 +31,12 @@ pub use record::{ScrubPower, ScrubScope, ScrubSpec};
 const MOUNTED_MIN: Duration = Duration::from_secs(60);
 /// How often the task looks whether a scrub is due.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// How often the place it has come to is written down.
-const SAVE_EVERY: Duration = Duration::from_secs(10);
-/// How often it looks whether what it waits for is over.
-const WAIT_EVERY: Duration = Duration::from_millis(500);
 /// The time between scrubs of a group for which none was set.
 pub(crate) const INTERVAL_DEFAULT: &str = "30d";
-/// For so long after somebody read or wrote, others may come.
-const BUSY_FOR: Duration = Duration::from_secs(1);
-/// The longest rest between two steps.
-const REST_MAX: Duration = Duration::from_secs(1);
-/// Bytes of a file that are read at once: while nobody else reads, and beside others.
-const STEP_ALONE: u64 = 1 << 20;
-const STEP_BESIDE: u64 = 128 << 10;
-/// Steps in flight for each disk while nobody else reads.
-const DEPTH_PER_DISK: usize = 8;
+/// The shortest time between scrubs that can be set.
+const INTERVAL_MIN: Duration = Duration::from_secs(3600);
+/// One that was stopped does not come by itself again for so long.
+const STOPPED_FOR: Duration = Duration::from_secs(86_400);
 
 /// What the task and everybody else tell each other.
 #[derive(Default)]
@@ -66,8 +52,6 @@ pub(crate) struct Scrub {
     now: Mutex<Option<Now>>,
     /// The last one that ended or was stopped since the mount.
     result: Mutex<Option<ScrubResult>>,
-    /// Errors of each disk when a scrub last found or left nothing wrong.
-    cleared: Mutex<BTreeMap<u16, u64>>,
 }
 
 struct Now {
@@ -183,27 +167,32 @@ pub fn parse_interval(text: &str) -> Option<Duration> {
 /// It is no time.
 pub(crate) fn check_interval(value: &str) -> Result<(), Error> {
     match parse_interval(value) {
-        Some(_) => Ok(()),
-        None => Err(Error::BadValue {
+        Some(interval) if interval.is_zero() || interval >= INTERVAL_MIN => Ok(()),
+        _ => Err(Error::BadValue {
             what: "attribute value",
             value: value.to_owned(),
-            allowed: "a number and d or h, as 30d; 0 is never".to_owned(),
+            allowed: "a number and d or h, as 30d, at least 1h; 0 is never".to_owned(),
         }),
     }
 }
 
-/// When the next scrub is due, seconds since 1970; `None`: never.
-fn due_at(state: &GroupState) -> Option<u64> {
+/// When the next scrub is due, seconds since 1970; `None`: never. A clock that was ahead does not
+/// put it off.
+fn due_at(state: &GroupState, now: u64) -> Option<u64> {
     let text = state.attributes.get("scrub_interval").map_or(INTERVAL_DEFAULT, |text| text);
-    let interval = parse_interval(text).filter(|interval| !interval.is_zero())?;
-    let last = kept(&state.attributes, LAST).map(|record| record.ended);
-    let last = last.unwrap_or(state.header.created_ns / 1_000_000_000);
-    Some(last.saturating_add(interval.as_secs()))
+    let interval = parse_interval(text).filter(|interval| *interval >= INTERVAL_MIN)?;
+    // One that only told what is wrong does not take the place of one that mends it.
+    let last = kept(&state.attributes, LAST).filter(|r| r.spec.repair || r.found.left == 0);
+    let last = last.map_or(state.header.created_ns / 1_000_000_000, |record| record.ended);
+    let stopped = kept(&state.attributes, STOPPED).map_or(0, |record| record.ended);
+    let after = |then: u64, time: Duration| then.min(now).saturating_add(time.as_secs());
+    Some(after(last, interval).max(after(stopped, interval.min(STOPPED_FOR))))
 }
 
 /// The task, until the group is dismounted.
 pub(crate) async fn run(group: Group) {
     let inner = Arc::clone(&group.inner);
+    let _watched = StopOnPanic(&inner);
     let mounted = inner.env.now();
     while !inner.is_ending() {
         let changed = inner.scrub.wanted.listen();
@@ -216,10 +205,11 @@ pub(crate) async fn run(group: Group) {
             if settled && is_due(&inner) {
                 let _ = group.scrub(ScrubSpec::default()).await;
             }
+            // In this order: one that is stopped from here on is seen to be.
+            let turn = inner.scrub.turn.load(Ordering::SeqCst);
             let wanted = kept(&lock(&inner.core).state.attributes, UNDER_WAY);
             if let Some(record) = wanted {
-                // What keeps it from being noted may pass: it is tried again after a while.
-                worked = scrub(&inner, record).await.is_ok();
+                worked = walk::scrub(&inner, turn, record).await.is_ok();
             }
         }
         *lock(&inner.scrub.now) = None;
@@ -234,351 +224,8 @@ pub(crate) async fn run(group: Group) {
 fn is_due(inner: &Inner) -> bool {
     let core = lock(&inner.core);
     let none = kept(&core.state.attributes, UNDER_WAY).is_none();
-    none && due_at(&core.state).is_some_and(|due| due <= unix_seconds(inner))
-}
-
-/// A scrub under way, as its task has it.
-struct Job<'a> {
-    inner: &'a Arc<Inner>,
-    turn: u64,
-    saved: Instant,
-    /// When the step before began, and how often files had been read or written by then.
-    asked: (u64, Instant),
-    worked: Instant,
-}
-
-/// Scrubs until the end, or until it is to stop.
-async fn scrub(inner: &Arc<Inner>, record: Record) -> Result<(), Error> {
-    let now = inner.env.now();
-    let done = record.done;
-    let spec = record.spec;
-    let mut job = Job {
-        inner,
-        turn: inner.scrub.turn.load(Ordering::SeqCst),
-        saved: now,
-        asked: (inner.rebalance.asked_count(), Instant(0)),
-        worked: now,
-    };
-    *lock(&inner.scrub.now) = Some(Now { record, since: (now, done), waits: None });
-    // Asked of each part: who closes and opens again at once must not make a part count as done.
-    if job.own_structures(spec).await? && job.files(spec).await? {
-        return job.end().await;
-    }
-    job.save().await
-}
-
-impl Job<'_> {
-    fn may_work(&self) -> bool {
-        let scrub = &self.inner.scrub;
-        let wanted = scrub.turn.load(Ordering::SeqCst) == self.turn;
-        wanted && !scrub.is_closing() && !self.inner.is_ending()
-    }
-
-    fn tell<T>(&self, tell: impl FnOnce(&mut Record) -> T) -> Option<T> {
-        lock(&self.inner.scrub.now).as_mut().map(|now| tell(&mut now.record))
-    }
-
-    /// Waits for what has to come first; false if it is to stop.
-    async fn turn(&mut self, spec: ScrubSpec) -> Result<bool, Error> {
-        while self.may_work() {
-            let waits = if spec.force { None } else { waits_for(self.inner) };
-            if let Some(now) = lock(&self.inner.scrub.now).as_mut() {
-                if now.waits.is_some() && waits.is_none() {
-                    now.since = (self.inner.env.now(), now.record.done);
-                }
-                now.waits = waits;
-            }
-            if waits.is_none() {
-                if self.inner.env.now().since(self.saved) >= SAVE_EVERY {
-                    self.save().await?;
-                }
-                return Ok(true);
-            }
-            let changed = self.inner.scrub.wanted.listen();
-            select(changed, self.inner.env.sleep(WAIT_EVERY)).await;
-        }
-        Ok(false)
-    }
-
-    /// Labels, superblocks, logs and the rest, disk after disk.
-    async fn own_structures(&mut self, spec: ScrubSpec) -> Result<bool, Error> {
-        if matches!(spec.scope, ScrubScope::File(_)) || self.tell(|r| r.own_done) == Some(true) {
-            return Ok(true);
-        }
-        for disk in self.inner.disks_in_sync() {
-            if matches!(spec.scope, ScrubScope::Disk(no) if no != disk.no) {
-                continue;
-            }
-            if !self.turn(spec).await? {
-                return Ok(false);
-            }
-            let found = meta::scrub::disk(self.inner, &disk, spec.repair).await?;
-            self.tell(|record| record.found.add(found));
-        }
-        self.tell(|record| record.own_done = true);
-        Ok(true)
-    }
-
-    async fn files(&mut self, spec: ScrubSpec) -> Result<bool, Error> {
-        let at = self.tell(|record| record.at).unwrap_or_default();
-        let (files, before, total) = files_from(self.inner, spec.scope, at);
-        self.tell(|record| (record.done, record.total) = (before, total));
-        for (number, incarnation) in files {
-            let from = if (number, incarnation) == (at.0, at.1) { at.2 } else { 0 };
-            let found = {
-                let core = lock(&self.inner.core);
-                let file = core.state.files.get(&number);
-                let file = file.filter(|f| f.incarnation == incarnation);
-                file.map(|f| (self.inner.data.file(f), f.extents()))
-            };
-            let Some((file, extents)) = found else { continue };
-            let done = self.tell(|record| record.done).unwrap_or(0);
-            if !self.file(spec, &file, from..extents, done).await? {
-                return Ok(false);
-            }
-            self.tell(|record| {
-                record.at = (number, incarnation, extents);
-                record.done = done + extents.saturating_sub(from) * self.inner.au_size;
-            });
-        }
-        Ok(true)
-    }
-
-    /// Extents of a file, as many at once as the power allows; false if it is to stop before the end.
-    async fn file(
-        &mut self,
-        spec: ScrubSpec,
-        file: &Arc<FileRuntime>,
-        extents: std::ops::Range<u64>,
-        done: u64,
-    ) -> Result<bool, Error> {
-        let first = extents.start;
-        let mut stopped = false;
-        let mut steps = Steps::new(self.inner, file, spec.scope, extents);
-        let mut running = FuturesUnordered::new();
-        // Extents with steps under way: all before the first of them are done.
-        let mut open: BTreeMap<u64, usize> = BTreeMap::new();
-        loop {
-            let beside = self.is_beside(spec.power);
-            let width = if beside { 1 } else { DEPTH_PER_DISK * self.inner.disks.all().len() };
-            while running.len() < width.max(1) && !stopped {
-                stopped = !self.turn(spec).await?;
-                let length = if beside { STEP_BESIDE } else { STEP_ALONE };
-                if stopped {
-                    break;
-                }
-                let Some((s, head)) = steps.next(length) else { break };
-                *open.entry(s.extent).or_default() += 1;
-                let (all, own) = (Arc::clone(self.inner), Arc::clone(file));
-                // A task of its own: a repair must not be left half-way when this is given up.
-                let work = async move { step::step(all, own, s, head, spec.repair).await };
-                let began = self.inner.env.now();
-                let task = self.inner.run("scrub", work);
-                running.push(async move { (s.extent, began, task.await) });
-            }
-            let Some((extent, began, found)) = running.next().await else {
-                return Ok(!stopped);
-            };
-            let found = found?;
-            if let Some(left) = open.get_mut(&extent) {
-                *left -= 1;
-                if *left == 0 {
-                    open.remove(&extent);
-                }
-            }
-            let upto = open.keys().next().copied().unwrap_or(steps.extent());
-            self.tell(|record| {
-                record.found.add(found);
-                record.at = (file.number, file.incarnation, upto);
-                record.done = done + upto.saturating_sub(first) * self.inner.au_size;
-            });
-            self.rest(spec.power, beside, began).await;
-        }
-    }
-
-    /// Whether somebody else reads or writes, so that this has to make way.
-    fn is_beside(&mut self, power: ScrubPower) -> bool {
-        let (count, now) = (self.inner.rebalance.asked_count(), self.inner.env.now());
-        if count != self.asked.0 {
-            self.asked = (count, now);
-        }
-        match power {
-            ScrubPower::Max => false,
-            ScrubPower::Low => true,
-            ScrubPower::Auto | ScrubPower::High => {
-                self.asked.1 != Instant(0) && now.since(self.asked.1) < BUSY_FOR
-            }
-        }
-    }
-
-    /// Leaves the disks to others for a multiple of what the step took.
-    async fn rest(&self, power: ScrubPower, beside: bool, began: Instant) {
-        let times = match power {
-            _ if !beside => return,
-            ScrubPower::Max => return,
-            ScrubPower::High => 1,
-            ScrubPower::Auto => 9,
-            ScrubPower::Low => 19,
-        };
-        let rest = (self.inner.env.now().since(began) * times).min(REST_MAX);
-        let changed = self.inner.scrub.wanted.listen();
-        if self.may_work() {
-            select(changed, self.inner.env.sleep(rest)).await;
-        }
-    }
-
-    /// Writes down how far it is, unless it was stopped.
-    async fn save(&mut self) -> Result<(), Error> {
-        self.count_time();
-        let Some(text) = self.tell(|record| record.text()) else { return Ok(()) };
-        let (inner, turn) = (self.inner, self.turn);
-        let save = inner.change_inside_as(|core| {
-            let wanted = inner.scrub.turn.load(Ordering::SeqCst) == turn;
-            let under_way = kept(&core.state.attributes, UNDER_WAY).is_some();
-            let op = Op::Attribute { name: UNDER_WAY.to_owned(), value: text.clone() };
-            if wanted && under_way { vec![op] } else { Vec::new() }
-        });
-        save.await
-    }
-
-    fn count_time(&mut self) {
-        let now = self.inner.env.now();
-        let more = now.since(self.worked);
-        self.tell(|record| record.took += more);
-        (self.worked, self.saved) = (now, now);
-    }
-
-    /// It has come to its end: what it found is kept.
-    async fn end(mut self) -> Result<(), Error> {
-        self.count_time();
-        let ended = unix_seconds(self.inner);
-        let Some(record) = self.tell(|record| {
-            record.ended = ended;
-            record.done = record.total;
-            record.clone()
-        }) else {
-            return Ok(());
-        };
-        let (inner, turn, text) = (self.inner, self.turn, record.text());
-        let over = inner.change_inside_as(|core| {
-            let wanted = inner.scrub.turn.load(Ordering::SeqCst) == turn;
-            if !wanted || kept(&core.state.attributes, UNDER_WAY).is_none() {
-                return Vec::new();
-            }
-            let none = Op::Attribute { name: UNDER_WAY.to_owned(), value: String::new() };
-            let last = Op::Attribute { name: LAST.to_owned(), value: text.clone() };
-            match record.spec.scope {
-                ScrubScope::Group => vec![none, last],
-                _ => vec![none],
-            }
-        });
-        over.await?;
-        if record.spec.scope == ScrubScope::Group && record.found.left == 0 {
-            *lock(&inner.scrub.cleared) = errors_by_disk(inner);
-        }
-        *lock(&inner.scrub.result) = Some(ScrubResult::of(&record, false));
-        Ok(())
-    }
-}
-
-/// What keeps a scrub from working, in words.
-fn waits_for(inner: &Inner) -> Option<&'static str> {
-    if inner.data.regions.pieces_to_sync() > 0 {
-        return Some("resync");
-    }
-    let core = lock(&inner.core);
-    let returning = core.state.disks.values().any(|d| d.status == DiskStatus::Returning);
-    let moving = core.state.rebalance.is_some_and(|power| power > 0);
-    match (returning, moving && !inner.rebalance.is_stuck()) {
-        (true, _) => Some("disks that return"),
-        (_, true) => Some("rebalance"),
-        _ => None,
-    }
-}
-
-/// Files from a place on, in order; bytes of those before it, and of all.
-type Files = (Vec<(u32, u32)>, u64, u64);
-
-fn files_from(inner: &Inner, scope: ScrubScope, at: (u32, u32, u64)) -> Files {
-    let core = lock(&inner.core);
-    let wanted = |number: u32| !matches!(scope, ScrubScope::File(one) if one != number);
-    let files = core.state.files.values().filter(|f| wanted(f.number));
-    let (mut rest, mut before, mut total) = (Vec::new(), 0, 0);
-    for file in files {
-        let bytes = file.allocated(inner.au_size);
-        total += bytes;
-        match (file.number, file.incarnation).cmp(&(at.0, at.1)) {
-            std::cmp::Ordering::Less => {
-                before += bytes;
-                continue;
-            }
-            std::cmp::Ordering::Equal => before += (at.2 * inner.au_size).min(bytes),
-            std::cmp::Ordering::Greater => {}
-        }
-        rest.push((file.number, file.incarnation));
-    }
-    (rest, before, total)
-}
-
-/// The steps of a file, extent by extent.
-struct Steps<'a> {
-    inner: &'a Arc<Inner>,
-    file: &'a Arc<FileRuntime>,
-    scope: ScrubScope,
-    extents: std::ops::Range<u64>,
-    /// What is left of the extent that was begun: parts, and runs of a part that hold data.
-    parts: std::vec::IntoIter<Stretch>,
-    runs: std::vec::IntoIter<Stretch>,
-    /// Whether the next step is the first of its extent.
-    head: bool,
-}
-
-impl<'a> Steps<'a> {
-    fn new(
-        inner: &'a Arc<Inner>,
-        file: &'a Arc<FileRuntime>,
-        scope: ScrubScope,
-        extents: std::ops::Range<u64>,
-    ) -> Steps<'a> {
-        let (parts, runs) = (Vec::new().into_iter(), Vec::new().into_iter());
-        Steps { inner, file, scope, extents, parts, runs, head: false }
-    }
-
-    /// All before it was given out.
-    fn extent(&self) -> u64 {
-        let rest = self.runs.as_slice().first().or(self.parts.as_slice().first());
-        rest.map_or(self.extents.start, |part| part.extent)
-    }
-
-    /// The next stretch that holds data, of at most so many bytes if a new extent is begun; and
-    /// whether it is the first of its extent.
-    fn next(&mut self, length: u64) -> Option<(Stretch, bool)> {
-        loop {
-            if let Some(run) = self.runs.next() {
-                return Some((run, std::mem::take(&mut self.head)));
-            }
-            if let Some(part) = self.parts.next() {
-                self.runs = written_runs(self.inner, self.file, &part).into_iter();
-                continue;
-            }
-            let extent = self.extents.next()?;
-            let striping = self.file.attributes.striping;
-            let parts: Vec<Stretch> =
-                parts_of(striping, self.inner.au_size, extent, length).collect();
-            let here = |s: &Stretch| match self.scope {
-                ScrubScope::Disk(no) => legs_of(self.inner, self.file, s)
-                    .is_ok_and(|legs| legs.iter().any(|leg| leg.disk == no)),
-                _ => true,
-            };
-            if parts.first().is_some_and(here) {
-                (self.parts, self.head) = (parts.into_iter(), true);
-            }
-        }
-    }
-}
-
-fn errors_by_disk(inner: &Inner) -> BTreeMap<u16, u64> {
-    inner.disks.all().iter().map(|(no, disk)| (*no, disk.errors())).collect()
+    let now = unix_seconds(inner);
+    none && due_at(&core.state, now).is_some_and(|due| due <= now)
 }
 
 impl Group {
@@ -624,19 +271,26 @@ impl Group {
         let inner = &self.inner;
         let stop = |core: &mut crate::group::inner::Core| {
             let Some(record) = kept(&core.state.attributes, UNDER_WAY) else {
-                return Ok((false, Vec::new()));
+                return Ok((None, Vec::new()));
             };
-            inner.scrub.turn.fetch_add(1, Ordering::SeqCst);
-            let now = lock(&inner.scrub.now).as_ref().map(|now| now.record.clone());
-            let ended = unix_seconds(inner);
-            let record = Record { ended, ..now.unwrap_or(record) };
-            *lock(&inner.scrub.result) = Some(ScrubResult::of(&record, true));
-            let op = Op::Attribute { name: UNDER_WAY.to_owned(), value: String::new() };
-            Ok((true, vec![op]))
+            let under_way = lock(&inner.scrub.now).as_ref().map(|now| now.record.clone());
+            let record = Record { ended: unix_seconds(inner), ..under_way.unwrap_or(record) };
+            let none = Op::Attribute { name: UNDER_WAY.to_owned(), value: String::new() };
+            let mut ops = vec![none];
+            // One of the whole group is not begun again by itself at once; where there is no room to
+            // note that, it is.
+            let note = Op::Attribute { name: STOPPED.to_owned(), value: record.text() };
+            if record.spec.scope == ScrubScope::Group && core.has_room_to_note(&note) {
+                ops.push(note);
+            }
+            Ok((Some(record), ops))
         };
-        let stopped = inner.change(stop).await?;
+        let Some(record) = inner.change(stop).await? else { return Ok(false) };
+        // What is done meanwhile is not noted: nothing is wanted any more.
+        inner.scrub.turn.fetch_add(1, Ordering::SeqCst);
+        *lock(&inner.scrub.result) = Some(ScrubResult::of(&record, true));
         inner.scrub.wake();
-        Ok(stopped)
+        Ok(true)
     }
 
     /// The scrub that is wanted, if one is, and how far it is.
@@ -644,9 +298,10 @@ impl Group {
         let inner = &self.inner;
         let kept = kept(&lock(&inner.core).state.attributes, UNDER_WAY)?;
         let at = inner.env.now();
-        let now = lock(&inner.scrub.now);
-        let (record, since, waits) = match now.as_ref() {
-            Some(now) => (now.record.clone(), Some(now.since), now.waits),
+        // Not held any longer: who has the core may want it.
+        let now = lock(&inner.scrub.now).as_ref().map(|n| (n.record.clone(), n.since, n.waits));
+        let (record, since, waits) = match now {
+            Some((record, since, waits)) => (record, Some(since), waits),
             None => (kept, None, None),
         };
         let rate = since.and_then(|(since, done)| {
@@ -654,7 +309,7 @@ impl Group {
             (bytes > 0 && seconds > 0.0 && waits.is_none()).then(|| bytes as f64 / seconds)
         });
         let total = match record.total {
-            0 => files_from(inner, record.spec.scope, (0, 0, 0)).2,
+            0 => walk::files_from(inner, record.spec.scope, (0, 0, 0)).2,
             total => total,
         };
         Some(Scrubbing {
@@ -696,14 +351,13 @@ impl Group {
 
     /// When the next scrub is due, seconds since 1970; `None`: never by itself.
     pub fn next_scrub(&self) -> Option<u64> {
-        due_at(&lock(&self.inner.core).state)
+        due_at(&lock(&self.inner.core).state, unix_seconds(&self.inner))
     }
 
     /// Wrong checksums, differing copies and failed requests of a disk since the last scrub that
     /// found or left nothing wrong, and at the earliest since the mount.
     pub fn errors_since_scrub(&self, disk: u16) -> u64 {
-        let cleared = lock(&self.inner.scrub.cleared).get(&disk).copied().unwrap_or(0);
-        self.inner.disk(disk).map_or(0, |disk| disk.errors().saturating_sub(cleared))
+        self.inner.disk(disk).map_or(0, |disk| disk.errors_since_cleared())
     }
 }
 

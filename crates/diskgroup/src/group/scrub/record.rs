@@ -11,6 +11,8 @@ use crate::data::scrub::{DiskFaults, Scrubbed};
 pub(crate) const UNDER_WAY: &str = "_scrub";
 /// The last one of the whole group.
 pub(crate) const LAST: &str = "_scrub_last";
+/// The last one of the whole group that was stopped.
+pub(crate) const STOPPED: &str = "_scrub_stopped";
 /// Disks of which what was wrong is kept.
 const DISKS_MAX: usize = 64;
 

@@ -42,7 +42,8 @@ pub async fn begin(w: &World, group: &Group) {
         // Who reads meanwhile finds nothing of it.
         for _ in 0..moves.below(3) {
             let Some((id, number)) = file else { break };
-            let file = group.open_number(number).expect("it is there");
+            // Whether it has its name yet is not settled.
+            let Ok(file) = group.open_number(number) else { break };
             read_all(w, id, &file).await;
         }
     };
@@ -88,14 +89,26 @@ async fn scrub(w: &World, moves: &Moves, group: &Group) -> ScrubResult {
 }
 
 /// Beside other work: writes are lost or end up elsewhere where no crash comes; else a scrub runs
-/// that has nothing to find.
+/// that has nothing to find, also beside moves and returns.
 pub async fn alter(w: &World, group: &Group) {
-    let Some(moves) = on(w).filter(|moves| moves.below(3) == 0) else { return };
+    let scrubs = |m: &&Moves| matches!(m.mode, Mode::Rot | Mode::ReturnAndMove | Mode::ComeAndGo);
+    let Some(moves) = w.moves.as_ref().filter(scrubs) else { return };
+    if moves.below(3) > 0 {
+        return;
+    }
     w.count(|s| s.ops += 1);
-    if w.crashing.get() || moves.below(3) == 0 {
-        let power = ScrubPower::Max;
-        match group.scrub(ScrubSpec { power, ..ScrubSpec::default() }).await {
-            Ok(()) | Err(Error::ScrubUnderWay { .. }) => {}
+    if w.crashing.get() || moves.mode != Mode::Rot || moves.below(3) == 0 {
+        if moves.below(4) == 0 {
+            group.stop_scrub().await.expect("stopped");
+        }
+        let spec = ScrubSpec {
+            power: ScrubPower::Max,
+            force: moves.below(2) == 0,
+            ..ScrubSpec::default()
+        };
+        match group.scrub(spec).await {
+            Ok(()) => w.count(|s| s.scrubs += 1),
+            Err(Error::ScrubUnderWay { .. } | Error::NoSpace { .. }) => {}
             Err(error) => panic!("scrub: {error}"),
         }
         return;
@@ -112,6 +125,13 @@ pub async fn alter(w: &World, group: &Group) {
 
 /// At the end of a life: nothing is wrong but what was made wrong, and that is mended.
 pub async fn end(w: &World, group: &Group) {
+    if let Some(last) = group.last_scrub().filter(|_| !w.rotted.get()) {
+        let wrong = last.found.wrong();
+        // A crash may tear a checksum block, and what is not read is not torn again.
+        let torn = if w.stats.get().crashes > 0 { wrong.own } else { 0 };
+        assert_eq!(wrong.sum(), torn, "nothing rots: {:?}", last.found);
+        assert_eq!(last.found.left, 0, "{:?}", last.found);
+    }
     let Some(moves) = on(w) else { return };
     if group.scrubbing().is_some() {
         let result = group.wait_scrubbed().await.expect("it runs").expect("it came to its end");
