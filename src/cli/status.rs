@@ -37,7 +37,7 @@ pub struct Args {
 pub struct GroupStatus {
     /// Its name, if it is known.
     pub group: Option<String>,
-    /// WHOLE, or the worst of NOT MOUNTED, STOPPED, DAMAGED, DEGRADED, RESYNC, FULL.
+    /// WHOLE, or the worst of NOT MOUNTED, STOPPED, DAMAGED, DEGRADED, SLOW, RESYNC, FULL.
     pub state: &'static str,
     /// In words.
     pub words: String,
@@ -51,6 +51,8 @@ pub struct GroupStatus {
     pub safe: String,
     /// Disks that are not in sync.
     pub disks_missing: Vec<String>,
+    /// Disks that are so much slower than the others that reads avoid them.
+    pub disks_slow: Vec<String>,
     /// Failure groups whose loss now, whether or not anybody has the group mounted, loses nothing.
     pub may_be_lost: Vec<String>,
     /// Failure groups whose loss would lose data now.
@@ -142,6 +144,7 @@ pub fn of(mounted: &Mounted, dir: &Path) -> GroupStatus {
         state: "WHOLE",
         safe: outlook::safe(mounted),
         disks_missing: gone.iter().map(|d| d.name.clone()).collect(),
+        disks_slow: disks.iter().filter(|d| d.slow).map(|d| d.name.clone()).collect(),
         may_be_lost: harmless.map(|l| l.failgroup.clone()).collect(),
         critical: losses.iter().filter(|l| l.data).map(|l| l.failgroup.clone()).collect(),
         files_lowered: copied.lowered,
@@ -173,13 +176,8 @@ pub fn of(mounted: &Mounted, dir: &Path) -> GroupStatus {
     let last = status.last_scrub.as_ref();
     status.checked_words = checked_words(&known, last, status.next_scrub, now);
     status.checked = Some(known);
-    if resync.bytes_left > 0 {
-        findings.push(Finding {
-            state: "RESYNC",
-            words: format!("copies of {} are being compared", show_bytes(resync.bytes_left)),
-            action: "wait until it is done".into(),
-        });
-    }
+    findings.extend(slow(&disks, dir));
+    findings.extend((resync.bytes_left > 0).then(|| resyncs(resync.bytes_left)));
     if info.writable_mb == 0 && info.stopped.is_none() {
         findings.push(full(mounted, dir));
     }
@@ -364,6 +362,39 @@ fn repair_words(away: &[AwayDisk]) -> Option<String> {
             away.name
         ),
         Some(why) => format!("no rebuild of {}: {why}", away.name),
+    })
+}
+
+/// What a crash left is being made equal.
+fn resyncs(left: u64) -> Finding {
+    Finding {
+        state: "RESYNC",
+        words: format!("copies of {} are being compared", show_bytes(left)),
+        action: "wait until it is done".into(),
+    }
+}
+
+/// Disks that are much slower than the others.
+fn slow(disks: &[DiskInfo], dir: &Path) -> Option<Finding> {
+    let (slow, others): (Vec<&DiskInfo>, Vec<&DiskInfo>) =
+        disks.iter().filter(|d| d.in_sync).partition(|d| d.slow);
+    let first = slow.first()?;
+    let ms = |d: &DiskInfo| d.mean_us as f64 / 1000.0;
+    let usual = others.iter().map(|d| ms(d)).fold(0.0, f64::max);
+    let named: Vec<String> =
+        slow.iter().map(|d| format!("{} ({:.1} ms a read)", d.name, ms(d))).collect();
+    let is = if slow.len() == 1 { "is" } else { "are" };
+    let (dir, name) = (dir.display(), &first.name);
+    Some(Finding {
+        state: "SLOW",
+        words: format!(
+            "{} {is} slow, others take at most {usual:.1} ms; reads avoid it where they can",
+            some(&named)
+        ),
+        action: format!(
+            "see what it does: cellar asm {dir} iostat; to do without it for a while: cellar asm \
+             {dir} offline -D {name}"
+        ),
     })
 }
 

@@ -14,6 +14,7 @@ use event_listener::Event;
 use futures_util::future::{Either, select};
 
 use crate::on_disk::Uuid;
+use crate::pace::Pace;
 
 /// Locks a mutex whose critical sections cannot panic half-way.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -37,6 +38,8 @@ pub(crate) struct DiskCounters {
     /// Copies that were not what the others hold, although they had their checksums.
     pub differing: AtomicU64,
     pub repaired: AtomicU64,
+    /// Reads that went to another copy because this disk did not answer.
+    pub hedged: AtomicU64,
 }
 
 /// One disk.
@@ -72,6 +75,11 @@ pub(crate) struct Disk {
     load: AtomicUsize,
     /// When the device last answered anything, in nanoseconds on the clock.
     answered: AtomicU64,
+    pub pace: Pace,
+    /// It leaves reads unanswered just now.
+    stalled: AtomicBool,
+    /// Somebody tries whether it is fast again.
+    tried: AtomicBool,
     flushes: Flushes,
 }
 
@@ -92,7 +100,19 @@ struct InFlight {
 struct Waiting {
     since: Instant,
     flush: bool,
+    read: ReadWait,
     waker: Waker,
+}
+
+/// What may become of a request that is not answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ReadWait {
+    /// It is no read, or there is nobody else to ask.
+    Stays,
+    /// Another copy can be read instead.
+    MayLeave,
+    /// Another copy is to be read instead.
+    Leaves,
 }
 
 /// Takes the request out of the books when it ends or is dropped.
@@ -100,13 +120,23 @@ struct Ticket<'a> {
     disk: &'a Disk,
     since: Instant,
     flush: bool,
+    read: ReadWait,
     place: Option<usize>,
 }
 
 impl Ticket<'_> {
-    fn new(disk: &Disk, since: Instant, flush: bool) -> Ticket<'_> {
+    fn new(disk: &Disk, since: Instant, flush: bool, read: ReadWait) -> Ticket<'_> {
         disk.load.fetch_add(1, Ordering::Relaxed);
-        Ticket { disk, since, flush, place: None }
+        Ticket { disk, since, flush, read, place: None }
+    }
+
+    /// Whether it is not to be waited for any longer.
+    fn leaves(&self) -> bool {
+        let Some(place) = self.place.filter(|_| self.read == ReadWait::MayLeave) else {
+            return false;
+        };
+        let in_flight = lock(&self.disk.in_flight);
+        in_flight.places[place].as_ref().is_some_and(|w| w.read == ReadWait::Leaves)
     }
 
     /// Notes whom to wake when the disk dies.
@@ -118,7 +148,9 @@ impl Ticket<'_> {
             }
             return;
         }
-        let waiting = Some(Waiting { since: self.since, flush: self.flush, waker: waker.clone() });
+        let waker = waker.clone();
+        let Ticket { since, flush, read, .. } = *self;
+        let waiting = Some(Waiting { since, flush, read, waker });
         self.place = Some(match in_flight.free.pop() {
             Some(place) => {
                 in_flight.places[place] = waiting;
@@ -177,6 +209,9 @@ impl Disk {
             in_flight: Mutex::new(InFlight::default()),
             load: AtomicUsize::new(0),
             answered: AtomicU64::new(0),
+            pace: Pace::default(),
+            stalled: AtomicBool::new(false),
+            tried: AtomicBool::new(false),
             flushes: Flushes::default(),
         }
     }
@@ -328,18 +363,66 @@ impl Disk {
         }
     }
 
+    /// How long the oldest request has been unanswered while the device answered nothing else.
+    pub fn silent(&self) -> Duration {
+        let now = self.env.now();
+        let oldest =
+            lock(&self.in_flight).places.iter().flatten().map(|w| now.since(w.since)).max();
+        let silent = now.since(Instant(self.answered.load(Ordering::Relaxed)));
+        oldest.unwrap_or_default().min(silent)
+    }
+
+    /// When the device last answered anything.
+    pub fn last_answer(&self) -> Instant {
+        Instant(self.answered.load(Ordering::Relaxed))
+    }
+
+    /// Looks at what came since the last time. Reads that have waited for longer than `patience` go
+    /// to another copy, where there is one.
+    pub fn look_at_pace(&self, patience: Duration) {
+        let now = self.env.now();
+        let (mut oldest, mut leave) = (Duration::ZERO, Vec::new());
+        for waiting in lock(&self.in_flight).places.iter_mut().flatten().filter(|w| !w.flush) {
+            let waited = now.since(waiting.since);
+            oldest = oldest.max(waited);
+            if waited > patience && waiting.read == ReadWait::MayLeave {
+                waiting.read = ReadWait::Leaves;
+                leave.push(waiting.waker.clone());
+            }
+        }
+        let stalls = oldest > patience;
+        self.stalled.store(stalls, Ordering::Relaxed);
+        self.pace.look(if stalls { oldest } else { Duration::ZERO });
+        leave.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether another copy is better read: this disk is slow, or does not answer just now.
+    pub fn is_avoided(&self) -> bool {
+        self.pace.is_slow() || self.stalled.load(Ordering::Relaxed)
+    }
+
+    /// Tries whether it is fast again, unless somebody does already: reads do not come by themselves.
+    pub async fn try_pace(&self) {
+        if !self.tried.swap(true, Ordering::SeqCst) {
+            // What a failure means is noted by the read itself.
+            let _ = self.read_at(Io::BACKGROUND, 0, crate::on_disk::layout::BLOCK).await;
+            self.tried.store(false, Ordering::SeqCst);
+        }
+    }
+
     /// Runs a request that begins at `now`, but not past the death of the disk.
     async fn guarded<T>(
         &self,
         now: Instant,
         flush: bool,
+        read: ReadWait,
         request: impl Future<Output = Result<T, IoError>>,
     ) -> Result<T, IoError> {
         if let Some(why) = self.failed.get() {
             return Err(why.clone());
         }
         let mut request = pin!(request);
-        let mut ticket = Ticket::new(self, now, flush);
+        let mut ticket = Ticket::new(self, now, flush, read);
         poll_fn(|cx| {
             if let Poll::Ready(result) = request.as_mut().poll(cx) {
                 return Poll::Ready(result);
@@ -348,6 +431,12 @@ impl Disk {
             // Asked after the waker is in its place: who fails the disk wakes afterwards.
             match self.failed.get() {
                 Some(why) => Poll::Ready(Err(why.clone())),
+                None if ticket.leaves() => {
+                    let waited = self.env.now().since(now).as_millis() as u64;
+                    let kind = IoErrorKind::Timeout { after_ms: waited };
+                    let name = &self.device.geometry().name;
+                    Poll::Ready(Err(IoError::new(kind, name, Op::Read, 0, 0)))
+                }
                 None => Poll::Pending,
             }
         })
@@ -358,6 +447,7 @@ impl Disk {
     fn took(&self, started: Instant) -> u64 {
         let now = self.env.now();
         self.answered.store(now.0, Ordering::Relaxed);
+        self.stalled.store(false, Ordering::Relaxed);
         now.since(started).as_nanos() as u64
     }
 
@@ -368,10 +458,41 @@ impl Disk {
         offset: u64,
         buffers: Vec<Buffer>,
     ) -> Result<Vec<Buffer>, IoError> {
+        self.read_as(io, offset, buffers, ReadWait::Stays).await
+    }
+
+    /// As [`Disk::read`], by somebody who can read another copy: where the disk leaves this read
+    /// unanswered for long it ends with an error, and the disk is as it was.
+    pub async fn read_or_leave(
+        &self,
+        io: Io,
+        offset: u64,
+        buffers: Vec<Buffer>,
+    ) -> Result<Vec<Buffer>, IoError> {
+        self.read_as(io, offset, buffers, ReadWait::MayLeave).await
+    }
+
+    async fn read_as(
+        &self,
+        io: Io,
+        offset: u64,
+        buffers: Vec<Buffer>,
+        wait: ReadWait,
+    ) -> Result<Vec<Buffer>, IoError> {
         let bytes: u64 = buffers.iter().map(|b| b.len() as u64).sum();
         let started = self.env.now();
-        let result = self.guarded(started, false, self.device.read(io, offset, buffers)).await;
+        let read = self.device.read(io, offset, buffers);
+        let result = self.guarded(started, false, wait, read).await;
+        let left = matches!(&result, Err(e) if matches!(e.kind, IoErrorKind::Timeout { .. }));
+        if left && self.is_alive() {
+            // The disk has not answered.
+            self.counters.hedged.fetch_add(1, Ordering::Relaxed);
+            return result;
+        }
         let took = self.took(started);
+        if result.is_ok() {
+            self.pace.answered(bytes, took);
+        }
         let c = &self.counters;
         c.reads.fetch_add(1, Ordering::Relaxed);
         c.bytes_read.fetch_add(bytes, Ordering::Relaxed);
@@ -407,7 +528,7 @@ impl Disk {
         let bytes: u64 = data.iter().map(|b| b.len() as u64).sum();
         let started = self.env.now();
         let write = self.device.write(io, offset, data, durability);
-        let result = self.guarded(started, false, write).await;
+        let result = self.guarded(started, false, ReadWait::Stays, write).await;
         let took = self.took(started);
         let c = &self.counters;
         c.writes.fetch_add(1, Ordering::Relaxed);
@@ -447,7 +568,8 @@ impl Disk {
                 FlushStep::Lead(covers) => {
                     let lead = FlushLead { flushes: &self.flushes, covers, ok: false };
                     let now = self.env.now();
-                    let result = self.guarded(now, true, self.device.flush(io)).await;
+                    let flush = self.device.flush(io);
+                    let result = self.guarded(now, true, ReadWait::Stays, flush).await;
                     self.took(now);
                     if let Err(error) = &result {
                         // What a failed flush left behind is not known; never retry and assume.

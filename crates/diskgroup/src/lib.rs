@@ -12,6 +12,7 @@ mod inspect;
 mod meta;
 pub mod names;
 pub mod on_disk;
+mod pace;
 pub mod space;
 pub mod state;
 #[cfg(feature = "object-store")]

@@ -96,8 +96,13 @@ async fn read_parts(
 }
 
 /// The common case at little cost: whole blocks of one extent, all of them known as written and
-/// equal. Gives the stretch and the less busy of its copies.
-fn in_one(inner: &Inner, file: &FileRuntime, offset: u64, length: u64) -> Option<(Stretch, Leg)> {
+/// equal. Gives the stretch, the less busy of its copies, and whether there are others.
+fn in_one(
+    inner: &Inner,
+    file: &FileRuntime,
+    offset: u64,
+    length: u64,
+) -> Option<(Stretch, (Leg, bool))> {
     let last = (offset + length).checked_sub(1)?;
     let region = offset / REGION_BYTES;
     let whole = offset.is_multiple_of(BLOCK_U64) && length.is_multiple_of(BLOCK_U64);
@@ -125,10 +130,11 @@ fn in_one(inner: &Inner, file: &FileRuntime, offset: u64, length: u64) -> Option
     }
     let legs = state.legs_of(s.extent).iter().filter_map(|leg| {
         let disk = disks.get(&leg.disk)?;
-        (disk.is_in_sync() && disk.is_alive()).then(|| (disk.load(), *leg))
+        (disk.is_in_sync() && disk.is_alive()).then(|| ((disk.is_avoided(), disk.load()), *leg))
     });
-    let (_, leg) = legs.min_by_key(|(load, _)| *load)?;
-    Some((s, leg))
+    let mut count = 0;
+    let (_, leg) = legs.inspect(|_| count += 1).min_by_key(|(key, _)| *key)?;
+    Some((s, (leg, count > 1)))
 }
 
 async fn read_through_copy(
@@ -222,7 +228,7 @@ async fn read_part(
         Holds::Data => {}
     }
     let legs = legs_in_order(inner, file, &part)?;
-    let leg = legs[0];
+    let leg = (legs[0], legs.len() > 1);
     match read_leg(inner, file, io, &part, leg, buffers).await {
         LegRead::Good(buffers) => Ok(buffers),
         LegRead::Bad => {
@@ -256,19 +262,20 @@ pub(crate) async fn read_block(
     Ok(read_any_copy(inner, file, io, &s).await?.freeze())
 }
 
-/// The copies of a stretch that may be read, the least busy first, at least one.
+/// The copies of a stretch that may be read, at least one: the least busy first, those on slow disks
+/// last.
 fn legs_in_order(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Result<Vec<Leg>, Error> {
-    let mut legs: Vec<(usize, Leg)> = legs_of(inner, file, s)?
+    let mut legs: Vec<((bool, usize), Leg)> = legs_of(inner, file, s)?
         .into_iter()
         .filter_map(|leg| {
             let disk = inner.disk(leg.disk)?;
-            (disk.is_in_sync() && disk.is_alive()).then(|| (disk.load(), leg))
+            (disk.is_in_sync() && disk.is_alive()).then(|| ((disk.is_avoided(), disk.load()), leg))
         })
         .collect();
     if legs.is_empty() {
         return Err(Error::NoCopy { file: file.number, offset: s.offset });
     }
-    legs.sort_by_key(|(load, _)| *load);
+    legs.sort_by_key(|(key, _)| *key);
     Ok(legs.into_iter().map(|(_, leg)| leg).collect())
 }
 
@@ -283,7 +290,7 @@ async fn read_leg(
     file: &FileRuntime,
     io: Io,
     s: &Stretch,
-    leg: Leg,
+    (leg, others): (Leg, bool),
     buffers: Vec<Buffer>,
 ) -> LegRead {
     // It may have left since it was chosen, and another device be there that lacks something.
@@ -291,7 +298,11 @@ async fn read_leg(
         return LegRead::Bad;
     };
     let at = au_offset(leg.au, inner.au_size) + s.au_offset;
-    let read = disk.read(io, at, buffers);
+    // By somebody who turns to another copy where this one does not come.
+    let read = match others {
+        true => futures_util::future::Either::Left(disk.read_or_leave(io, at, buffers)),
+        false => futures_util::future::Either::Right(disk.read(io, at, buffers)),
+    };
     if !file.attributes.checksums {
         let read = read.await;
         if read.is_err() {

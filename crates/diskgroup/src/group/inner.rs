@@ -146,6 +146,8 @@ pub(crate) struct Inner {
     pub cleaner_wanted: Notify,
     /// An I/O unanswered for this long fails its disk.
     pub disk_timeout: Duration,
+    /// The same for a disk that can be done without, while the others answer.
+    pub detach_timeout: Duration,
     /// Being dismounted: nothing may begin to change any more. Set while the core is held, so that
     /// no change that looked before is queued after.
     dismounting: AtomicBool,
@@ -177,6 +179,7 @@ pub(crate) struct InnerParts {
     pub life: u64,
     pub data: Data,
     pub disk_timeout: Duration,
+    pub detach_timeout: Duration,
 }
 
 impl Inner {
@@ -204,6 +207,7 @@ impl Inner {
             scrub: Scrub::default(),
             cleaner_wanted: Notify::new(),
             disk_timeout: parts.disk_timeout,
+            detach_timeout: parts.detach_timeout,
             dismounting: AtomicBool::new(false),
             stopped: OnceLock::new(),
         }

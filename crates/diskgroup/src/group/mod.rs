@@ -17,6 +17,7 @@ pub(crate) mod returning;
 pub(crate) mod room;
 pub(crate) mod scrub;
 mod template;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -73,6 +74,8 @@ pub struct MountOptions {
     pub force: bool,
     /// A request unanswered for this long fails its disk.
     pub disk_timeout: Duration,
+    /// The same for a disk that can be done without, while the others answer.
+    pub detach_timeout: Duration,
     /// How long a resync after a crash may take: bounds how many regions are dirty at once.
     pub resync_target: Duration,
     /// RAM for checksum blocks, in bytes.
@@ -88,6 +91,7 @@ impl Default for MountOptions {
             read_only: false,
             force: false,
             disk_timeout: Duration::from_secs(30),
+            detach_timeout: Duration::from_secs(10),
             resync_target: Duration::from_secs(5),
             checksum_cache_bytes: 64 << 20,
             dirty_block_entries: ENTRIES_PER_BLOCK,
@@ -106,9 +110,6 @@ impl std::fmt::Debug for Group {
         write!(f, "Group({})", self.inner.name)
     }
 }
-
-/// How often the group looks for requests that are not answered.
-const WATCH_EVERY: Duration = Duration::from_millis(250);
 
 impl Group {
     /// Mounts the group called `name` (upper-case) from those of `found` that belong to it.
@@ -155,6 +156,7 @@ impl Group {
             life: env.random(),
             data,
             disk_timeout: options.disk_timeout,
+            detach_timeout: options.detach_timeout,
         }));
         let group = Group { inner };
         // From here on a disk that does not answer is failed, also while the mount goes on.
@@ -256,23 +258,15 @@ impl Group {
         }
     }
 
-    /// Fails disks that leave requests unanswered, and starts their departure.
+    /// Fails disks that leave requests unanswered, and starts their departure; sees which are slow.
     fn watch(&self) {
         let inner = Arc::clone(&self.inner);
         let env = Arc::clone(&inner.env);
         let task = async move {
             // After the end too, as long as somebody waits for a disk.
             while !inner.is_stopped() || inner.disks.all().values().any(|d| d.load() > 0) {
-                for disk in inner.disks_taking_part() {
-                    if disk.is_alive() {
-                        disk.check_timeout(inner.disk_timeout);
-                    }
-                    // Also one that a read found dead: who reads waits for no epoch.
-                    if !disk.is_alive() {
-                        inner.log.wanted.notify(1);
-                    }
-                }
-                inner.env.sleep(WATCH_EVERY).await;
+                watch::look(&inner);
+                inner.env.sleep(watch::EVERY).await;
             }
         };
         env.spawn("disk watch", Box::pin(task));

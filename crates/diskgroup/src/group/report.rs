@@ -65,7 +65,7 @@ pub struct DiskInfo {
     pub number: u16,
     /// Its identity, as in its label.
     pub uuid: Uuid,
-    /// Whether it failed by not being there any more: then it may come back.
+    /// Whether it failed by not being there any more, or not answering: then it may come back.
     pub gone: bool,
     /// Its name.
     pub name: String,
@@ -81,6 +81,10 @@ pub struct DiskInfo {
     pub aged: bool,
     /// Why it is not used, if it was here and failed.
     pub failure: Option<String>,
+    /// Whether it is so much slower than the others that reads avoid it.
+    pub slow: bool,
+    /// The mean time of its reads of late, in microseconds; 0: nothing is known.
+    pub mean_us: u64,
     /// Whether it holds a copy of the metadata.
     pub metadata: bool,
     /// Bytes the group uses of it.
@@ -222,7 +226,12 @@ impl Group {
                 let gone = |h: &&Arc<Disk>| {
                     let kind = h.failure().map(|error| &error.kind);
                     let other = [OUT_OF_DATE, TAKEN_OFFLINE];
-                    matches!(kind, Some(IoErrorKind::Gone { reason }) if !other.contains(reason))
+                    match kind {
+                        Some(IoErrorKind::Gone { reason }) => !other.contains(reason),
+                        // It may answer again, as after a reset of its controller.
+                        Some(IoErrorKind::Timeout { .. }) => true,
+                        _ => false,
+                    }
                 };
                 DiskInfo {
                     number: *no,
@@ -234,6 +243,8 @@ impl Group {
                     status: d.status,
                     in_sync: here.is_some_and(|h| h.is_in_sync() && h.is_alive()),
                     aged: here.is_some_and(|h| h.is_aged()),
+                    slow: here.is_some_and(|h| h.is_in_sync() && h.is_alive() && h.is_avoided()),
+                    mean_us: here.map_or(0, |h| h.pace.mean() / 1000),
                     failure: here.and_then(|h| h.failure()).map(|e| e.kind.to_string()),
                     metadata: core.state.members.contains(no),
                     bytes: d.bytes,
@@ -417,6 +428,7 @@ fn counters(disk: &Disk) -> BTreeMap<&'static str, u64> {
         ("checksum_errs", &c.checksum_errors),
         ("differing", &c.differing),
         ("repaired", &c.repaired),
+        ("hedged", &c.hedged),
     ]
     .into_iter()
     .map(|(name, counter)| (name, counter.load(Ordering::Relaxed)))

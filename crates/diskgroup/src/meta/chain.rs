@@ -106,7 +106,8 @@ impl Chain {
         F: Future<Output = Result<Buffer, IoError>>,
     {
         const STEP: u64 = 1 << 20;
-        let mut ring = Ring { bytes: Vec::new(), unreadable: BTreeMap::new() };
+        let bytes = Vec::with_capacity((LOG_BLOCKS * BLOCK_U64) as usize);
+        let mut ring = Ring { bytes, unreadable: BTreeMap::new() };
         let pieces = (0..LOG_BLOCKS * BLOCK_U64)
             .step_by(STEP as usize)
             .map(|at| read(LOG_START + at, STEP as usize));

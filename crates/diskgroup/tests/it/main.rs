@@ -25,5 +25,6 @@ mod returning;
 mod rig;
 mod scrub;
 mod simulation;
+mod slow;
 mod store;
 mod templates;

@@ -25,7 +25,9 @@ use crate::disks::{Disks, OpenDisk, OpenDisks, survives};
 use crate::error::{Error, Result};
 use crate::groups::{GroupCatalog, MountedGroup};
 use crate::instance::Instance;
-use crate::parameters::definitions::{DISK_STRING, DISK_TIMEOUT, RESYNC_TARGET};
+use crate::parameters::definitions::{
+    DISK_DETACH_TIMEOUT, DISK_STRING, DISK_TIMEOUT, RESYNC_TARGET,
+};
 
 pub use alter::{ChangeRequest, Changed, DropRequest, DropTarget};
 pub(crate) use find::Labelled;
@@ -333,6 +335,7 @@ impl Database {
             read_only: self.mode.read_only,
             force: self.mode.force,
             disk_timeout: Duration::from_secs(parameters.integer(DISK_TIMEOUT)),
+            detach_timeout: Duration::from_secs(parameters.integer(DISK_DETACH_TIMEOUT)),
             resync_target: Duration::from_secs(parameters.integer(RESYNC_TARGET)),
             checksum_cache_bytes: usize::try_from(
                 self.instance.budget().limit(Consumer::Checksums),

@@ -229,6 +229,8 @@ parameters! {
     CPU_COUNT = "cpu_count", integer(0, 4096, ""), "0", fixed;
     /// Whether block devices and disk groups are read and written asynchronously
     DISK_ASYNCH_IO = "disk_asynch_io", Kind::Bool, "true", fixed;
+    /// Seconds after which that is done where the group can do without it and other disks answer
+    DISK_DETACH_TIMEOUT = "disk_detach_timeout", integer(1, 3600, "s"), "10", dynamic;
     /// The way to the kernel for asynchronous I/O; auto takes the best that works here
     DISK_IO_ENGINE = "disk_io_engine", Kind::Choice(&["auto", "io_uring", "libaio", "sync"]),
         "auto", fixed;

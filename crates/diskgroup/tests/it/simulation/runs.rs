@@ -73,7 +73,7 @@ fn no_crash_loses_anything_while_disks_leave_and_return() {
 
 #[test]
 fn no_rot_loses_anything_and_a_scrub_mends_all_of_it() {
-    run_seeds(Mode::Rot, 300);
+    run_seeds(Mode::Rot, 200);
 }
 
 #[test]

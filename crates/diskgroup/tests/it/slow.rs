@@ -1,0 +1,175 @@
+//! Disks that are slow, or do not answer: reads turn to other copies, writes let them leave.
+
+use std::time::Duration;
+
+use cellar_diskgroup::state::FileType;
+use cellar_diskgroup::{DiskInfo, FileSpec, Group};
+use cellar_io::sim::Rng;
+use cellar_io::{DeviceExt, Durability, EnvExt, Io};
+
+use crate::moves::{check_content, filled, pattern};
+use crate::rig::{Rig, Shape};
+
+const MB: u64 = 1 << 20;
+
+fn two() -> Shape {
+    Shape { disks: 2, ..Shape::default() }
+}
+
+async fn group(rig: &Rig, shape: &Shape) -> Group {
+    rig.create(shape).await.expect("created");
+    let group = rig.mount().await.expect("mounted");
+    drop(filled(&group, "f", 1, 12 * MB).await);
+    // Clean: nothing but reads goes to the disks from here on.
+    group.env().sleep(Duration::from_secs(15)).await;
+    group
+}
+
+fn disk(group: &Group, number: u16) -> DiskInfo {
+    group.disks().into_iter().find(|d| d.number == number).expect("it is known")
+}
+
+/// Reads of 4 KB at random for so long; how many, the longest, and how many of them disk 1 answered.
+async fn reads(group: &Group, time: Duration) -> (u64, Duration, u64) {
+    let env = group.env().clone();
+    let (before, begun) = (disk(group, 1).counters["reads"], env.now());
+    let clients = (0..4u64).map(|i| {
+        let (group, env) = (group.clone(), env.clone());
+        async move {
+            let file = group.open("f").expect("there");
+            let (mut rng, mut count, mut longest) = (Rng::stream(i, 5), 0, Duration::ZERO);
+            while env.now().since(begun) < time {
+                let at = rng.below(12 * MB / 4096) * 4096;
+                let asked = env.now();
+                let read = file.read_at(Io::FOREGROUND, at, 4096).await.expect("read");
+                assert!(read[..] == pattern(1, at, 4096)[..]);
+                longest = longest.max(env.now().since(asked));
+                count += 1;
+            }
+            (count, longest)
+        }
+    });
+    let all = futures_util::future::join_all(clients).await;
+    let count = all.iter().map(|(count, _)| count).sum();
+    let longest = all.iter().map(|(_, longest)| *longest).max().unwrap_or_default();
+    (count, longest, disk(group, 1).counters["reads"] - before)
+}
+
+#[test]
+fn reads_avoid_a_slow_disk_within_five_seconds_and_use_it_again_when_it_is_well() {
+    let rig = Rig::new(110, &two());
+    rig.run(async {
+        let group = group(&rig, &two()).await;
+        let second = Duration::from_secs(1);
+        let (_, _, well) = reads(&group, second).await;
+        assert!(well > 100, "both disks are read: {well}");
+        rig.disks[1].slow(300);
+        reads(&group, 5 * second).await;
+        assert!(disk(&group, 1).slow && !disk(&group, 0).slow, "{}", disk(&group, 1).mean_us);
+        let (count, longest, slow) = reads(&group, 5 * second).await;
+        assert!(count > 1000 && longest < Duration::from_millis(10), "{count} {longest:?}");
+        assert!(slow <= 25, "but for what tries whether it is well: {slow}");
+        // Writes go to both still, and nobody leaves.
+        let file = group.open("f").expect("there");
+        let data = pattern(1, 0, 65536);
+        file.write_at(Io::FOREGROUND, 0, data.into(), Durability::Durable).await.expect("written");
+        assert_eq!(group.info().offline_disks, 0);
+        rig.disks[1].slow(1);
+        reads(&group, 8 * second).await;
+        assert!(!disk(&group, 1).slow, "{}", disk(&group, 1).mean_us);
+        let (_, _, again) = reads(&group, second).await;
+        assert!(again > 100, "both are read again: {again}");
+    })
+    .expect("no crash");
+}
+
+#[test]
+fn a_slow_disk_is_the_last_resort() {
+    let rig = Rig::new(111, &two());
+    rig.run(async {
+        let group = group(&rig, &two()).await;
+        rig.disks[1].slow(300);
+        reads(&group, Duration::from_secs(3)).await;
+        assert!(disk(&group, 1).slow);
+        rig.disks[0].vanish();
+        check_content(&group.open("f").expect("there"), 1, 12 * MB).await;
+        let file = group.open("f").expect("there");
+        let data = pattern(1, 0, 65536);
+        file.write_at(Io::FOREGROUND, 0, data.into(), Durability::Durable).await.expect("written");
+        assert_eq!(group.info().offline_disks, 1, "the one that is gone");
+    })
+    .expect("no crash");
+}
+
+#[test]
+fn a_read_that_is_not_answered_goes_to_another_copy() {
+    let rig = Rig::new(112, &two());
+    rig.run(async {
+        let group = group(&rig, &two()).await;
+        reads(&group, Duration::from_secs(1)).await;
+        rig.disks[1].hang();
+        let (count, longest, _) = reads(&group, Duration::from_secs(5)).await;
+        assert!(longest < Duration::from_secs(1), "{longest:?}");
+        assert!(count > 10_000, "{count}");
+        assert!(disk(&group, 1).counters["hedged"] > 0);
+        // It answers again before anybody missed it.
+        rig.disks[1].unhang();
+        group.env().sleep(Duration::from_secs(1)).await;
+        assert_eq!(group.info().offline_disks, 0);
+        assert_eq!(disk(&group, 1).counters["read_errs"], 0, "no read failed");
+    })
+    .expect("no crash");
+}
+
+#[test]
+fn writes_let_a_stuck_disk_leave_where_it_can_be_done_without() {
+    let rig = Rig::new(113, &two());
+    rig.run(async {
+        let group = group(&rig, &two()).await;
+        let file = group.open("f").expect("there");
+        rig.disks[1].hang();
+        let asked = group.env().now();
+        let data = pattern(1, 0, 65536);
+        file.write_at(Io::FOREGROUND, 0, data.into(), Durability::Durable).await.expect("written");
+        let took = group.env().now().since(asked);
+        assert!(took < Duration::from_secs(12), "acknowledged within the timeout: {took:?}");
+        assert_eq!(group.info().offline_disks, 1);
+        check_content(&file, 1, 12 * MB).await;
+    })
+    .expect("no crash");
+}
+
+#[test]
+fn a_machine_that_stands_still_loses_no_disk_and_an_only_copy_is_waited_for() {
+    let rig = Rig::new(114, &two());
+    rig.run(async {
+        let group = group(&rig, &two()).await;
+        let file = group.open("f").expect("there");
+        let write = |at: u64| {
+            let data = pattern(1, at, 65536);
+            file.write_at(Io::FOREGROUND, at, data.into(), Durability::Durable)
+        };
+        let still = async {
+            rig.disks.iter().for_each(|disk| disk.hang());
+            group.env().sleep(Duration::from_secs(25)).await;
+            rig.disks.iter().for_each(|disk| disk.unhang());
+        };
+        let (written, ()) = futures_util::future::join(write(0), still).await;
+        written.expect("written");
+        assert_eq!(group.info().offline_disks, 0, "all of them stood still");
+
+        let spec = FileSpec { copies: Some(1), ..FileSpec::new(FileType::Datafile) };
+        let single = group.create_file(&spec).await.expect("made");
+        single.set_size(4 * MB).await.expect("room");
+        group.publish(&single, "single", false).await.expect("named");
+        let still = async {
+            rig.disks[1].hang();
+            group.env().sleep(Duration::from_secs(25)).await;
+            rig.disks[1].unhang();
+        };
+        let (written, ()) = futures_util::future::join(write(MB), still).await;
+        written.expect("written");
+        assert_eq!(group.info().offline_disks, 0, "it has the only copy of something");
+    })
+    .expect("no crash");
+}
