@@ -105,7 +105,8 @@ fn labels_logs_and_checkpoints_are_made_again() {
     drop(file);
     let mended = json(dir, &["asm", "db", "scrub", "--repair", "--wait"]);
     let [_, own, repaired, left] = counts(&mended[0]);
-    assert!(own >= 3 && repaired == own && left == 0, "{mended:?}");
+    // A label and the newest superblock at least: nothing was ever dirty.
+    assert!(own >= 2 && repaired == own && left == 0, "{mended:?}");
     let again = json(dir, &["asm", "db", "scrub", "--repair", "--wait"]);
     assert_eq!(counts(&again[0]), [0; 4], "{again:?}");
     shell.kill().unwrap();

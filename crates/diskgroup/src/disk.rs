@@ -9,11 +9,14 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_io::{Buffer, Device, Durability, Instant, Io, IoError, IoErrorKind, Op, SharedEnv};
+use cellar_io::{
+    Buffer, Class, Device, Durability, Instant, Io, IoError, IoErrorKind, Op, SharedEnv,
+};
 use event_listener::Event;
 use futures_util::future::{Either, select};
 
 use crate::on_disk::Uuid;
+use crate::on_disk::layout::BLOCK;
 use crate::pace::Pace;
 
 /// Locks a mutex whose critical sections cannot panic half-way.
@@ -75,6 +78,8 @@ pub(crate) struct Disk {
     load: AtomicUsize,
     /// When the device last answered anything, in nanoseconds on the clock.
     answered: AtomicU64,
+    /// When it last answered a write or a flush.
+    written: AtomicU64,
     pub pace: Pace,
     /// It leaves reads unanswered just now.
     stalled: AtomicBool,
@@ -107,7 +112,9 @@ struct Waiting {
 /// What may become of a request that is not answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReadWait {
-    /// It is no read, or there is nobody else to ask.
+    /// It is no read.
+    No,
+    /// There is nobody else to ask, or nobody waits for it.
     Stays,
     /// Another copy can be read instead.
     MayLeave,
@@ -209,6 +216,7 @@ impl Disk {
             in_flight: Mutex::new(InFlight::default()),
             load: AtomicUsize::new(0),
             answered: AtomicU64::new(0),
+            written: AtomicU64::new(0),
             pace: Pace::default(),
             stalled: AtomicBool::new(false),
             tried: AtomicBool::new(false),
@@ -363,13 +371,20 @@ impl Disk {
         }
     }
 
-    /// How long the oldest request has been unanswered while the device answered nothing else.
+    /// How long the oldest read has been unanswered while the device answered no other; or the oldest
+    /// write or flush, likewise: a device may serve the one and not the other. A flush writes out what
+    /// others wrote, and what waits then counts for less.
     pub fn silent(&self) -> Duration {
         let now = self.env.now();
-        let oldest =
-            lock(&self.in_flight).places.iter().flatten().map(|w| now.since(w.since)).max();
-        let silent = now.since(Instant(self.answered.load(Ordering::Relaxed)));
-        oldest.unwrap_or_default().min(silent)
+        let (mut read, mut write, mut flushes) = (Duration::ZERO, Duration::ZERO, false);
+        for waiting in lock(&self.in_flight).places.iter().flatten() {
+            let oldest = if waiting.read == ReadWait::No { &mut write } else { &mut read };
+            *oldest = (*oldest).max(now.since(waiting.since));
+            flushes |= waiting.flush;
+        }
+        let since = |at: &AtomicU64| now.since(Instant(at.load(Ordering::Relaxed)));
+        let silent = read.min(since(&self.answered)).max(write.min(since(&self.written)));
+        if flushes { silent / FLUSH_TIMES } else { silent }
     }
 
     /// When the device last answered anything.
@@ -377,12 +392,13 @@ impl Disk {
         Instant(self.answered.load(Ordering::Relaxed))
     }
 
-    /// Looks at what came since the last time. Reads that have waited for longer than `patience` go
-    /// to another copy, where there is one.
-    pub fn look_at_pace(&self, patience: Duration) {
+    /// Looks at what came since the last time; whether that was anything. Reads that have waited for
+    /// longer than `patience` go to another copy, where there is one.
+    pub fn look_at_pace(&self, patience: Duration) -> bool {
         let now = self.env.now();
         let (mut oldest, mut leave) = (Duration::ZERO, Vec::new());
-        for waiting in lock(&self.in_flight).places.iter_mut().flatten().filter(|w| !w.flush) {
+        let may_leave = |w: &&mut Waiting| w.read != ReadWait::No && w.read != ReadWait::Stays;
+        for waiting in lock(&self.in_flight).places.iter_mut().flatten().filter(may_leave) {
             let waited = now.since(waiting.since);
             oldest = oldest.max(waited);
             if waited > patience && waiting.read == ReadWait::MayLeave {
@@ -391,9 +407,16 @@ impl Disk {
             }
         }
         let stalls = oldest > patience;
-        self.stalled.store(stalls, Ordering::Relaxed);
-        self.pace.look(if stalls { oldest } else { Duration::ZERO });
+        if stalls {
+            self.stalled.store(true, Ordering::Relaxed);
+        }
         leave.into_iter().for_each(Waker::wake);
+        self.pace.look(if stalls { oldest } else { Duration::ZERO })
+    }
+
+    /// Whether it leaves reads unanswered just now.
+    pub fn is_stalled(&self) -> bool {
+        self.stalled.load(Ordering::Relaxed)
     }
 
     /// Whether another copy is better read: this disk is slow, or does not answer just now.
@@ -401,11 +424,18 @@ impl Disk {
         self.pace.is_slow() || self.stalled.load(Ordering::Relaxed)
     }
 
-    /// Tries whether it is fast again, unless somebody does already: reads do not come by themselves.
+    /// Tries how fast it is, anywhere on it, unless somebody does already: to a slow disk reads do not
+    /// come by themselves, and one place it may have in a cache.
     pub async fn try_pace(&self) {
         if !self.tried.swap(true, Ordering::SeqCst) {
+            let (block, blocks) = (BLOCK as u64, self.device.geometry().size / BLOCK as u64);
+            let at = self.env.random() % blocks.max(1) * block;
+            let (bytes, began) = (block, self.env.now());
             // What a failure means is noted by the read itself.
-            let _ = self.read_at(Io::BACKGROUND, 0, crate::on_disk::layout::BLOCK).await;
+            if self.read_at(Io::BACKGROUND, at, BLOCK).await.is_ok() {
+                let took = self.env.now().since(began);
+                self.pace.answered(bytes, took.as_nanos() as u64);
+            }
             self.tried.store(false, Ordering::SeqCst);
         }
     }
@@ -469,7 +499,12 @@ impl Disk {
         offset: u64,
         buffers: Vec<Buffer>,
     ) -> Result<Vec<Buffer>, IoError> {
-        self.read_as(io, offset, buffers, ReadWait::MayLeave).await
+        // Who makes way for others waits longer by design, and says nothing about the disk.
+        let wait = match io.class {
+            Class::Foreground | Class::Commit => ReadWait::MayLeave,
+            _ => ReadWait::Stays,
+        };
+        self.read_as(io, offset, buffers, wait).await
     }
 
     async fn read_as(
@@ -490,7 +525,7 @@ impl Disk {
             return result;
         }
         let took = self.took(started);
-        if result.is_ok() {
+        if result.is_ok() && matches!(io.class, Class::Foreground | Class::Commit) {
             self.pace.answered(bytes, took);
         }
         let c = &self.counters;
@@ -528,8 +563,9 @@ impl Disk {
         let bytes: u64 = data.iter().map(|b| b.len() as u64).sum();
         let started = self.env.now();
         let write = self.device.write(io, offset, data, durability);
-        let result = self.guarded(started, false, ReadWait::Stays, write).await;
+        let result = self.guarded(started, false, ReadWait::No, write).await;
         let took = self.took(started);
+        self.written.store(self.env.now().0, Ordering::Relaxed);
         let c = &self.counters;
         c.writes.fetch_add(1, Ordering::Relaxed);
         c.bytes_written.fetch_add(bytes, Ordering::Relaxed);
@@ -569,8 +605,9 @@ impl Disk {
                     let lead = FlushLead { flushes: &self.flushes, covers, ok: false };
                     let now = self.env.now();
                     let flush = self.device.flush(io);
-                    let result = self.guarded(now, true, ReadWait::Stays, flush).await;
+                    let result = self.guarded(now, true, ReadWait::No, flush).await;
                     self.took(now);
+                    self.written.store(self.env.now().0, Ordering::Relaxed);
                     if let Err(error) = &result {
                         // What a failed flush left behind is not known; never retry and assume.
                         // Before the others hear that this one ended: none of them may try.

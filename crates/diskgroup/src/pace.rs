@@ -40,17 +40,19 @@ impl Pace {
         self.ns.fetch_add(ns, Ordering::Relaxed);
     }
 
-    /// Takes what came since the last look, and how long the oldest read has waited by now.
-    pub fn look(&self, waited: Duration) {
+    /// Takes what came since the last look, and how long the oldest read has waited by now; whether
+    /// there was anything.
+    pub fn look(&self, waited: Duration) -> bool {
         let (work, ns) = (self.work.swap(0, Ordering::Relaxed), self.ns.swap(0, Ordering::Relaxed));
         let waited = waited.as_nanos() as u64;
         let sample = ns.checked_div(work).unwrap_or(0).max(waited);
         if sample == 0 {
-            return;
+            return false;
         }
         let mean = self.mean();
         self.mean
             .store(if mean == 0 { sample } else { (mean * 3 + sample) / 4 }, Ordering::Relaxed);
+        true
     }
 
     /// The mean of late, in nanoseconds; 0: nothing is known.

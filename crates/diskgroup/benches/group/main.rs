@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p cellar-diskgroup --profile release --bench group -- WHAT`
 //! with WHAT one of `read`, `scan`, `shaped`, `write`, `pieces`, `btrfs`, `cost`, `hot`, `resync`, `mount`,
-//! `moves`, `returns`, `scrub`.
+//! `moves`, `returns`, `scrub`, `slow`.
 //! Ours and the other's runs alternate; each arm prints the median and the spread of its rounds,
 //! then the goal. What it makes in `--dir` it removes. The exit code is 1 when a goal is missed.
 
@@ -19,6 +19,7 @@ mod report;
 mod returns;
 mod rig;
 mod scrub;
+mod slow;
 mod write;
 
 use std::path::PathBuf;
@@ -55,7 +56,8 @@ impl Options {
     }
 }
 
-const HELP: &str = "WHAT is one of read, scan, shaped, write, pieces, btrfs, cost, hot, resync, mount, moves, returns, scrub; \
+const HELP: &str = "WHAT is one of read, scan, shaped, write, pieces, btrfs, cost, hot, resync, \
+                    mount, moves, returns, scrub, slow; \
                     options are --dir --rounds --seconds --size --only --record --target --alone";
 
 fn main() {
@@ -78,6 +80,7 @@ fn main() {
         "moves" => moves::run(&options, &mut report),
         "returns" => returns::run(&options, &mut report),
         "scrub" => scrub::run(&options, &mut report),
+        "slow" => slow::run(&options, &mut report),
         other => panic!("{other}: {HELP}"),
     }
     std::process::exit(i32::from(report.missed > 0));

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use cellar_io::{Buffer, Durability, Io};
-use futures_util::future::{join, try_join_all};
+use futures_util::future::{Either, select, try_join_all};
 
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::file::FileRuntime;
@@ -300,8 +300,8 @@ async fn read_leg(
     let at = au_offset(leg.au, inner.au_size) + s.au_offset;
     // By somebody who turns to another copy where this one does not come.
     let read = match others {
-        true => futures_util::future::Either::Left(disk.read_or_leave(io, at, buffers)),
-        false => futures_util::future::Either::Right(disk.read(io, at, buffers)),
+        true => Either::Left(disk.read_or_leave(io, at, buffers)),
+        false => Either::Right(disk.read(io, at, buffers)),
     };
     if !file.attributes.checksums {
         let read = read.await;
@@ -312,7 +312,16 @@ async fn read_leg(
     }
     // Looked up while the device works. A write that comes between makes them differ, as it would
     // in the other order; the reader then asks again with the range held.
-    let (read, wanted) = join(read, expected(inner, &disk, leg, s)).await;
+    let (read, wanted) = (std::pin::pin!(read), std::pin::pin!(expected(inner, &disk, leg, s)));
+    let (read, wanted) = match select(read, wanted).await {
+        // Its checksums may not come either, and are not waited for.
+        Either::Left((Err(_), _)) => {
+            inner.tell_if_dead(&disk);
+            return LegRead::Bad;
+        }
+        Either::Left((read, wanted)) => (read, wanted.await),
+        Either::Right((wanted, read)) => (read.await, wanted),
+    };
     let Ok(buffers) = read else {
         inner.tell_if_dead(&disk);
         return LegRead::Bad;
@@ -348,7 +357,8 @@ async fn known_by_others(
     let mut known = vec![Vec::new(); s.length.div_ceil(BLOCK_U64) as usize];
     let legs = legs_of(inner, file, s).unwrap_or_default();
     for leg in legs.into_iter().filter(|leg| *leg != own) {
-        let Some(disk) = inner.disk(leg.disk).filter(|d| d.is_in_sync() && d.is_alive()) else {
+        let answers = |d: &Arc<Disk>| d.is_in_sync() && d.is_alive() && !d.is_stalled();
+        let Some(disk) = inner.disk(leg.disk).filter(answers) else {
             continue;
         };
         let sums = expected(inner, &disk, leg, s).await;

@@ -264,8 +264,9 @@ impl Group {
         let env = Arc::clone(&inner.env);
         let task = async move {
             // After the end too, as long as somebody waits for a disk.
+            let mut watch = watch::Watch::new(&inner);
             while !inner.is_stopped() || inner.disks.all().values().any(|d| d.load() > 0) {
-                watch::look(&inner);
+                watch.look(&inner);
                 inner.env.sleep(watch::EVERY).await;
             }
         };

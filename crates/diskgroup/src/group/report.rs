@@ -79,6 +79,8 @@ pub struct DiskInfo {
     pub in_sync: bool,
     /// Whether FORCE took it for in sync although it was an older image of itself.
     pub aged: bool,
+    /// Whether it failed by not answering.
+    pub timed_out: bool,
     /// Why it is not used, if it was here and failed.
     pub failure: Option<String>,
     /// Whether it is so much slower than the others that reads avoid it.
@@ -243,6 +245,9 @@ impl Group {
                     status: d.status,
                     in_sync: here.is_some_and(|h| h.is_in_sync() && h.is_alive()),
                     aged: here.is_some_and(|h| h.is_aged()),
+                    timed_out: here
+                        .and_then(|h| h.failure())
+                        .is_some_and(|error| matches!(error.kind, IoErrorKind::Timeout { .. })),
                     slow: here.is_some_and(|h| h.is_in_sync() && h.is_alive() && h.is_avoided()),
                     mean_us: here.map_or(0, |h| h.pace.mean() / 1000),
                     failure: here.and_then(|h| h.failure()).map(|e| e.kind.to_string()),

@@ -3,44 +3,62 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cellar_io::{Instant, IoError, IoErrorKind, Op};
+
 use crate::disk::{Disk, lock};
 use crate::group::inner::Inner;
-use crate::group::report::only_on;
 use crate::meta::rules;
 
 /// How often the group looks.
 pub(super) const EVERY: Duration = Duration::from_millis(250);
+/// A look that comes so much later than it should: the machine stood still, and not the disks.
+const LATE: Duration = Duration::from_secs(1);
+/// After that the disks have so long to answer what they were asked before.
+const GRACE: Duration = Duration::from_secs(5);
 /// A read that has waited for so long goes to another copy, ...
 const PATIENCE_MIN: Duration = Duration::from_millis(500);
 /// ... or for so many times as long as the others take.
 const PATIENCE_TIMES: u64 = 20;
 
-/// One look.
-pub(super) fn look(inner: &Arc<Inner>) {
-    let disks = inner.disks_taking_part();
-    for disk in &disks {
-        if disk.is_alive() {
-            disk.check_timeout(limit(inner, disk, &disks));
+/// When it looked.
+pub(super) struct Watch {
+    last: Instant,
+    /// Nothing is judged before.
+    from: Instant,
+}
+
+impl Watch {
+    pub fn new(inner: &Inner) -> Watch {
+        let now = inner.env.now();
+        Watch { last: now, from: now }
+    }
+
+    /// One look.
+    pub fn look(&mut self, inner: &Arc<Inner>) {
+        let now = inner.env.now();
+        if now.since(self.last) > EVERY + LATE {
+            self.from = now.plus(GRACE);
+        }
+        self.last = now;
+        let disks = inner.disks_taking_part();
+        if now >= self.from {
+            fail_silent(inner, &disks);
         }
         // Also one that a read found dead: who reads waits for no epoch.
-        if !disk.is_alive() {
+        if disks.iter().any(|disk| !disk.is_alive()) {
             inner.log.wanted.notify(1);
         }
-    }
-    let alive: Vec<&Arc<Disk>> = disks.iter().filter(|disk| disk.is_alive()).collect();
-    if alive.iter().any(|disk| disk.silent() > inner.detach_timeout / 2) {
-        // Whether it is that disk, or the machine that stands still: the others may be idle.
-        alive.iter().for_each(|disk| try_pace(inner, disk));
-    }
-    for disk in &alive {
-        let mut others = means(&alive, disk);
-        let usual = others.iter().copied().max().unwrap_or(0);
-        let patience = PATIENCE_MIN.max(Duration::from_nanos(usual.saturating_mul(PATIENCE_TIMES)));
-        disk.look_at_pace(patience);
-        let was = disk.pace.is_slow();
-        disk.pace.judge(&mut others);
-        if was {
-            try_pace(inner, disk);
+        let alive: Vec<&Arc<Disk>> = disks.iter().filter(|disk| disk.is_alive()).collect();
+        for disk in &alive {
+            let mut others = means(&alive, disk);
+            let usual = others.iter().copied().max().unwrap_or(0);
+            let usual = Duration::from_nanos(usual.saturating_mul(PATIENCE_TIMES));
+            if disk.look_at_pace(PATIENCE_MIN.max(usual)) && now >= self.from {
+                disk.pace.judge(&mut others);
+            }
+            if disk.pace.is_slow() {
+                try_pace(inner, disk);
+            }
         }
     }
 }
@@ -58,31 +76,45 @@ fn means(disks: &[&Arc<Disk>], own: &Disk) -> Vec<u64> {
     disks.iter().filter(|disk| disk.no != own.no).map(|disk| disk.pace.mean()).collect()
 }
 
-/// How long a request to a disk may go unanswered: not so long where the disk can be done without,
-/// and another has answered meanwhile. If none has, the machine stands still, and not the disk.
-fn limit(inner: &Inner, disk: &Disk, disks: &[Arc<Disk>]) -> Duration {
-    let (usual, short) = (inner.disk_timeout, inner.detach_timeout);
-    let silent = disk.silent();
-    if silent <= short || short >= usual {
-        return usual;
+/// Fails disks that leave requests unanswered: soon where all that do can be done without together,
+/// and another disk has answered meanwhile; else when there is no hope for them.
+fn fail_silent(inner: &Arc<Inner>, disks: &[Arc<Disk>]) {
+    let short = inner.detach_timeout;
+    let alive = || disks.iter().filter(|disk| disk.is_alive());
+    let silent: Vec<&Arc<Disk>> = alive().filter(|disk| disk.silent() > short).collect();
+    if !silent.is_empty() && short < inner.disk_timeout && can_detach(inner, disks, &silent) {
+        for disk in silent {
+            let after_ms = short.as_millis() as u64;
+            let name = &disk.device().geometry().name;
+            disk.fail(IoError::new(IoErrorKind::Timeout { after_ms }, name, Op::Open, 0, 0));
+        }
+    } else if alive().any(|disk| disk.silent() > short / 2) {
+        // Whether it is those disks, or the machine that stands still: the others may be idle.
+        alive().filter(|d| d.silent() <= short / 2).for_each(|disk| try_pace(inner, disk));
     }
-    let half = inner.env.now().0.saturating_sub(silent.as_nanos() as u64 / 2);
-    let answers = |other: &&Arc<Disk>| {
-        other.no != disk.no && other.is_alive() && other.last_answer().0 >= half
+    alive().for_each(|disk| disk.check_timeout(inner.disk_timeout));
+}
+
+/// Whether the group goes on without these disks, and those that failed already, with everything: what
+/// the committer asks before it lets them go, or it would stop.
+fn can_detach(inner: &Inner, disks: &[Arc<Disk>], silent: &[&Arc<Disk>]) -> bool {
+    let longest = silent.iter().map(|disk| disk.silent()).max().unwrap_or_default();
+    let half = inner.env.now().0.saturating_sub(longest.as_nanos() as u64 / 2);
+    let goes = |no: u16| {
+        let here = disks.iter().find(|disk| disk.no == no);
+        here.is_none_or(|d| !d.is_alive()) || silent.iter().any(|disk| disk.no == no)
     };
-    if !disks.iter().any(|other| answers(&other)) {
-        return usual;
+    if !disks.iter().any(|disk| !goes(disk.no) && disk.last_answer().0 >= half) {
+        return false;
     }
     let core = lock(&inner.core);
-    let members = &core.state.members;
-    let stays = |no: &&u16| {
-        let here = disks.iter().find(|d| d.no == **no);
-        **no != disk.no && here.is_some_and(|d| d.is_alive() && d.is_in_sync())
-    };
-    let left = members.iter().filter(stays).count();
-    let goes_on = left == members.len() || rules::may_continue(members.len(), left);
-    match goes_on && only_on(&core.state, &[disk.no]).is_none() {
-        true => short,
-        false => usual,
-    }
+    let state = &core.state;
+    let stays = |no: u16| state.is_online(no) && !goes(no);
+    let left = state.members.iter().filter(|no| stays(**no)).count();
+    let goes_on = left == state.members.len() || rules::may_continue(state.members.len(), left);
+    goes_on
+        && state.files.values().all(|file| {
+            let mut sets = file.legs.chunks(file.attributes.copies.into());
+            sets.all(|legs| legs.iter().any(|leg| stays(leg.disk)))
+        })
 }

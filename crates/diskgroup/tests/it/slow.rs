@@ -140,6 +140,62 @@ fn writes_let_a_stuck_disk_leave_where_it_can_be_done_without() {
 }
 
 #[test]
+fn two_disks_that_stall_together_do_not_stop_the_group() {
+    let shape = Shape { disks: 4, ..Shape::default() };
+    let rig = Rig::new(115, &shape);
+    rig.run(async {
+        let group = group(&rig, &shape).await;
+        let file = group.open("f").expect("there");
+        let all = (0..12).map(|i| {
+            let data = pattern(1, i * MB, 65536);
+            file.write_at(Io::FOREGROUND, i * MB, data.into(), Durability::Durable)
+        });
+        let still = async {
+            rig.disks[2].hang();
+            rig.disks[3].hang();
+            group.env().sleep(Duration::from_secs(20)).await;
+            rig.disks[2].unhang();
+            rig.disks[3].unhang();
+        };
+        let (written, ()) =
+            futures_util::future::join(futures_util::future::join_all(all), still).await;
+        written.into_iter().for_each(|written| written.expect("written"));
+        assert!(group.info().stopped.is_none());
+        check_content(&file, 1, 12 * MB).await;
+    })
+    .expect("no crash");
+}
+
+#[test]
+fn a_disk_that_reads_and_does_not_write_leaves_too() {
+    let rig = Rig::new(116, &two());
+    rig.run(async {
+        let group = group(&rig, &two()).await;
+        let file = group.open("f").expect("there");
+        rig.disks[1].hang();
+        let asked = group.env().now();
+        let data = pattern(1, 0, 65536);
+        let write = file.write_at(Io::FOREGROUND, 0, data.into(), Durability::Durable);
+        // As the instance looks after its disks.
+        let probes = async {
+            for _ in 0..100 {
+                group.env().sleep(Duration::from_millis(500)).await;
+                futures_util::future::select(
+                    Box::pin(group.probe_disks()),
+                    Box::pin(group.env().sleep(Duration::from_millis(100))),
+                )
+                .await;
+            }
+        };
+        let written = futures_util::future::select(Box::pin(write), Box::pin(probes)).await;
+        assert!(matches!(written, futures_util::future::Either::Left((Ok(()), _))));
+        let took = group.env().now().since(asked);
+        assert!(took < Duration::from_secs(12), "{took:?}");
+    })
+    .expect("no crash");
+}
+
+#[test]
 fn a_machine_that_stands_still_loses_no_disk_and_an_only_copy_is_waited_for() {
     let rig = Rig::new(114, &two());
     rig.run(async {

@@ -20,6 +20,8 @@ use crate::error::{Error, Result};
 /// How long a device that was closed may take to be let go of by who still uses it.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 const CLOSED_EVERY: Duration = Duration::from_millis(20);
+/// The same for a disk that left because it did not answer: an hour.
+const HUNG_ROUNDS_MAX: u32 = 7200;
 /// Rounds of the probe after which a disk that is away is tried again at the latest: a minute.
 const ROUNDS_MAX: u32 = 120;
 
@@ -270,7 +272,11 @@ impl Database {
                 wait.left -= 1;
                 continue;
             }
-            wait.last = (wait.last * 2).clamp(4, ROUNDS_MAX);
+            wait.last = match disk.timed_out {
+                // One that stalls under load would only stall again, and hold up who writes.
+                true => (wait.last * 4).clamp(ROUNDS_MAX, HUNG_ROUNDS_MAX),
+                false => (wait.last * 2).clamp(4, ROUNDS_MAX),
+            };
             wait.left = wait.last;
             // Why one does not come back is told to who asks for it.
             let _ = self.online_disk(mounted, &name, OnlineHow::default()).await;

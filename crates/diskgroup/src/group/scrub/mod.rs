@@ -283,11 +283,11 @@ impl Group {
             if record.spec.scope == ScrubScope::Group && core.has_room_to_note(&note) {
                 ops.push(note);
             }
+            // With the core held: one that is begun from here on is another.
+            inner.scrub.turn.fetch_add(1, Ordering::SeqCst);
             Ok((Some(record), ops))
         };
         let Some(record) = inner.change(stop).await? else { return Ok(false) };
-        // What is done meanwhile is not noted: nothing is wanted any more.
-        inner.scrub.turn.fetch_add(1, Ordering::SeqCst);
         *lock(&inner.scrub.result) = Some(ScrubResult::of(&record, true));
         inner.scrub.wake();
         Ok(true)

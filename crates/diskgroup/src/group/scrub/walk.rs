@@ -87,6 +87,8 @@ struct Extent {
     number: u64,
     file: Arc<FileRuntime>,
     extent: u64,
+    /// Nobody had used the file before.
+    new: bool,
 }
 
 /// Scrubs until the end, or until it is to stop.
@@ -215,6 +217,12 @@ impl Job<'_> {
             }
             let (at, done) = lock(&self.walk).ended(extent.number);
             self.tell(|record| (record.at, record.done) = (at, done));
+            let (file, new) = (extent.file.number, extent.new);
+            drop(extent);
+            if new {
+                // The last lane at it lets go of it.
+                self.inner.data.forget_idle(file);
+            }
         }
     }
 
@@ -469,7 +477,7 @@ impl Walk {
         let (number, file) = (self.next, Arc::clone(file));
         self.next += 1;
         self.open.insert(number, (place, before));
-        Step::Work(Extent { number, file, extent })
+        Step::Work(Extent { number, file, extent, new: self.new })
     }
 
     /// Whether everything was given out.
