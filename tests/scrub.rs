@@ -91,8 +91,15 @@ fn labels_logs_and_checkpoints_are_made_again() {
     let dir = group("3");
     let dir = dir.path();
     // Somebody has the database open: opening it would make them again by itself.
-    let mut shell =
-        command(dir, &["sql", "db"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let mut holder = command(dir, &["asm", "db", "iostat", "1"])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let answers = (0..200).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        dir.join("db/cellar.sock").exists()
+    });
+    assert!(answers, "it has the database");
     sql(dir, "alter diskgroup data add directory 'x'");
     let disk = dir.join("db/disks/disk1");
     let mut file = std::fs::OpenOptions::new().write(true).open(&disk).unwrap();
@@ -109,8 +116,8 @@ fn labels_logs_and_checkpoints_are_made_again() {
     assert!(own >= 2 && repaired == own && left == 0, "{mended:?}");
     let again = json(dir, &["asm", "db", "scrub", "--repair", "--wait"]);
     assert_eq!(counts(&again[0]), [0; 4], "{again:?}");
-    shell.kill().unwrap();
-    shell.wait().unwrap();
+    holder.kill().unwrap();
+    holder.wait().unwrap();
     // It and another are enough to tell what is the newest.
     std::fs::rename(dir.join("db/disks/disk2"), dir.join("away")).unwrap();
     check_data(dir);
