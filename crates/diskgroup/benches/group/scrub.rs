@@ -66,7 +66,8 @@ fn speed(options: &Options, report: &mut Report, name: &str, place: &Place, byte
         report.arm(&arm, "the disks themselves", "MB/s", &raw),
     );
     report.at_least(format!("scrub over raw reads, {name}"), ours / raw, 0.95);
-    rig.runtime.block_on(group.dismount()).unwrap();
+    // Another takes the disks.
+    rig.runtime.block_on(group.drop_group(true)).unwrap();
 }
 
 /// A load of small reads and writes alone, and beside a scrub at the power it has by itself.
