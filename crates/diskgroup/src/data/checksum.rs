@@ -284,10 +284,12 @@ impl Checksums {
     }
 
     async fn is_bad_on_disk(inner: &Inner, disk: &Disk, number: u64, again: bool) -> bool {
-        let in_ram = {
+        // One whose load was given up is there and knows nothing.
+        let loaded = || {
             let blocks = lock(&inner.data.checksums.blocks);
             blocks.get(&(disk.no, number)).filter(|c| c.loaded.load(Ordering::Acquire)).cloned()
         };
+        let in_ram = loaded();
         // Nobody writes it while it is read.
         let _writing = match &in_ram {
             Some(slot) => Some(slot.writing.lock().await),
@@ -297,8 +299,7 @@ impl Checksums {
         let read = disk.read_at(Io::BACKGROUND, at, BLOCK).await;
         let found = read.ok().and_then(|b| ChecksumBlock::decode(&b, disk.uuid, number).ok());
         let Some(slot) = &in_ram else {
-            let now = lock(&inner.data.checksums.blocks).contains_key(&(disk.no, number));
-            if found.is_none() && now {
+            if found.is_none() && loaded().is_some() {
                 // Somebody may have written it meanwhile.
                 return Box::pin(Self::is_bad_on_disk(inner, disk, number, again)).await;
             }

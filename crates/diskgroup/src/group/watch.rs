@@ -56,7 +56,8 @@ impl Watch {
             if disk.look_at_pace(PATIENCE_MIN.max(usual)) && now >= self.from {
                 disk.pace.judge(&mut others);
             }
-            if disk.pace.is_slow() {
+            if disk.is_avoided() {
+                // Reads do not come by themselves, and nothing else may tell that it answers again.
                 try_pace(inner, disk);
             }
         }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use cellar_diskgroup::on_disk::layout::au_offset;
 use cellar_diskgroup::state::FileType;
-use cellar_diskgroup::{DiskInfo, FileSpec, Group};
+use cellar_diskgroup::{DiskInfo, FileSpec, Group, ScrubSpec};
 use cellar_io::sim::Rng;
 use cellar_io::{DeviceExt, Durability, EnvExt, Io};
 
@@ -117,6 +118,32 @@ fn a_read_that_is_not_answered_goes_to_another_copy() {
         group.env().sleep(Duration::from_secs(1)).await;
         assert_eq!(group.info().offline_disks, 0);
         assert_eq!(disk(&group, 1).counters["read_errs"], 0, "no read failed");
+        // Nobody writes, and it is read again all the same, once what it was like is forgotten.
+        reads(&group, Duration::from_secs(15)).await;
+        let (_, _, again) = reads(&group, Duration::from_secs(1)).await;
+        assert!(again > 100, "both are read again: {again}");
+    })
+    .expect("no crash");
+}
+
+/// Its checksum block was asked for, and never came.
+#[test]
+fn a_checksum_block_that_a_read_gave_up_is_still_looked_at() {
+    let rig = Rig::new(117, &two());
+    rig.run(async {
+        let group = group(&rig, &two()).await;
+        group.dismount().await.expect("dismounted");
+        let group = rig.mount().await.expect("mounted, and no checksum is known");
+        rig.disks[1].hang();
+        reads(&group, Duration::from_secs(2)).await;
+        rig.disks[1].unhang();
+        group.env().sleep(Duration::from_secs(2)).await;
+        rig.disks[1].corrupt(au_offset(0, MB), 4096);
+        group.scrub(ScrubSpec::default()).await.expect("begun");
+        let result = group.wait_scrubbed().await.expect("it runs").expect("it ended");
+        assert_eq!(result.found.left, 0, "{result:?}");
+        assert_eq!(result.found.wrong().own, 1, "{result:?}");
+        group.dismount().await.expect("dismounted");
     })
     .expect("no crash");
 }
