@@ -210,11 +210,20 @@ fn work(mounted: &Mounted, away: &[AwayDisk]) -> Option<String> {
         }
     });
     let returns = mounted.group.returns();
+    // Nothing goes on where nobody writes.
+    let waits = mounted.group.is_read_only();
     let back = returns.iter().map(|r| {
         let percent = (r.bytes_done * 100).checked_div(r.bytes_total).unwrap_or(0);
         let total = show_bytes(r.bytes_total);
         match &r.error {
             Some(error) => format!("{} does not get what it missed: {error}", r.name),
+            None if waits => {
+                format!(
+                    "{} lacks {} that it missed",
+                    r.name,
+                    show_bytes(r.bytes_total - r.bytes_done)
+                )
+            }
             None => format!("{} gets the {total} that it missed, {percent} %", r.name),
         }
     });
@@ -324,7 +333,13 @@ fn missing(
     action.extend(left.iter().map(|away| away_action(group, away, dir)));
     if !back.is_empty() {
         let names = some(&back.iter().map(|d| d.name.clone()).collect::<Vec<_>>());
-        action.push(format!("none, {names} is getting what it missed"));
+        action.push(match group.is_read_only() {
+            true => format!(
+                "{names} gets what it missed while the database is open: cellar asm {} lsop",
+                dir.display()
+            ),
+            false => format!("none, {names} is getting what it missed"),
+        });
     }
     Some(Finding { state: "DEGRADED", words, action: action.join("; ") })
 }
@@ -344,6 +359,15 @@ fn away_action(group: &Group, away: &AwayDisk, dir: &Path) -> String {
         None => format!(" within {}", show_time(away.drop_in)),
         Some(_) => String::new(),
     };
+    if away.coming {
+        return format!("none, {name} is about to get what it missed");
+    }
+    if let Some(why) = &away.refused {
+        return format!(
+            "{named} does not come back ({why}): cellar asm {dir} online -D {name} tries it \
+             again{within}; or {replace}"
+        );
+    }
     match (away.by_command, disk.is_some_and(|d| d.gone || d.path.is_none())) {
         // It comes back by itself when it is there again.
         (false, true) => format!("bring {named} back{within}, or now: {replace}"),
@@ -353,7 +377,7 @@ fn away_action(group: &Group, away: &AwayDisk, dir: &Path) -> String {
 
 /// What follows when a disk stays away, in words.
 fn repair_words(away: &[AwayDisk]) -> Option<String> {
-    let away = away.iter().min_by_key(|d| d.drop_in)?;
+    let away = away.iter().filter(|d| !d.coming).min_by_key(|d| d.drop_in)?;
     let bytes = show_bytes(away.rebuild);
     Some(match &away.stuck {
         None => format!(

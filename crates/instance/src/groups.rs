@@ -144,7 +144,7 @@ impl MountedGroup {
             group_number: self.number,
             operation: "REBAL",
             pass: "RESYNC",
-            state: if r.error.is_some() { "ERRS" } else { "RUN" },
+            state: r.state(),
             power: Some(r.power),
             actual: None,
             sofar: Some(r.bytes_done / au),

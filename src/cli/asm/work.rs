@@ -73,10 +73,9 @@ pub async fn lsop(database: &Database, place: &Place, show: Show) -> Result<(), 
         }
         for back in mounted.group.returns() {
             let au = mounted.group.info().au_size;
-            let state = if back.error.is_some() { "ERRS" } else { "RUN" };
             let aus = (back.bytes_done / au, back.bytes_total.div_ceil(au));
             let rate = back.rate().map(|rate| rate * 60.0 / au as f64);
-            table.push(row(name, "RESYNC", state, Some(back.power), aus, rate));
+            table.push(row(name, "RESYNC", back.state(), Some(back.power), aus, rate));
             let what = format!("{name}: {} does not get what it missed", back.name);
             errors.extend(back.error.map(|error| format!("{what}: {error}")));
         }

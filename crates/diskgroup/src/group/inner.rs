@@ -18,7 +18,7 @@ use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::group::rebalance::Rebalance;
 use crate::group::repair::Repair;
-use crate::group::returning::Returning;
+use crate::group::returns::Returning;
 use crate::group::room::Room;
 use crate::group::scrub::Scrub;
 use crate::on_disk::Uuid;

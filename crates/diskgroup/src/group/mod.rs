@@ -14,6 +14,7 @@ pub(crate) mod repair;
 pub(crate) mod report;
 mod resize;
 pub(crate) mod returning;
+pub(crate) mod returns;
 pub(crate) mod room;
 pub(crate) mod scrub;
 mod template;
@@ -59,7 +60,8 @@ pub use rebalance::{POWER_DEFAULT, POWER_MAX};
 pub use repair::{AwayDisk, parse_time as parse_repair_time};
 pub use report::{Copied, DiskInfo, FileInfo, GroupInfo, Loss, Resync, aus_of};
 pub use resize::ResizeDisk;
-pub use returning::{DiskReturn, OnlineHow, RESYNC_POWER_DEFAULT};
+pub use returning::{OnlineHow, RESYNC_POWER_DEFAULT};
+pub use returns::DiskReturn;
 pub use scrub::{
     ScrubPower, ScrubResult, ScrubScope, ScrubSpec, Scrubbing, fault_words, parse_interval,
 };
@@ -217,7 +219,7 @@ impl Group {
         let rebuild = Box::pin(resync::run_rebuild(Arc::clone(inner)));
         inner.env.spawn("rebuild checksums", rebuild);
         inner.env.spawn("rebalance", Box::pin(rebalance::run(Arc::clone(inner))));
-        inner.env.spawn("disks that return", Box::pin(self.clone().return_all()));
+        self.return_all();
         inner.env.spawn("repair time", Box::pin(repair::run(self.clone())));
         inner.env.spawn("scrub", Box::pin(scrub::run(self.clone())));
         Ok(())
@@ -426,6 +428,11 @@ impl Group {
     /// Its identity.
     pub fn uuid(&self) -> crate::on_disk::Uuid {
         self.inner.uuid
+    }
+
+    /// Whether it was mounted only to be looked at: nothing that is under way goes on.
+    pub fn is_read_only(&self) -> bool {
+        self.inner.read_only
     }
 
     /// The group's name, upper-case.

@@ -66,6 +66,10 @@ pub struct AwayDisk {
     pub stuck: Option<String>,
     /// Somebody took it offline.
     pub by_command: bool,
+    /// It is about to come back by itself.
+    pub coming: bool,
+    /// Why it did not come back when that was last tried.
+    pub refused: Option<String>,
 }
 
 /// Reads a repair time: 3.6h, 300m.
@@ -218,6 +222,7 @@ impl Group {
                     let s = seen.get(no).copied().filter(|s| s.offline_ns == d.offline_ns);
                     let s = s.unwrap_or_else(|| Seen::new(inner, d, true));
                     let mapped = d.stale == crate::state::Stale::Mapped;
+                    let (coming, refused) = inner.returning.outlook(*no);
                     AwayDisk {
                         disk: *no,
                         name: d.name.clone(),
@@ -228,6 +233,8 @@ impl Group {
                         rebuild: 0,
                         stuck: None,
                         by_command: d.away.by == crate::state::AwayBy::Command,
+                        coming,
+                        refused,
                     }
                 })
                 .collect()

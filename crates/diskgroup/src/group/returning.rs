@@ -10,14 +10,10 @@
 //! Stopped before 4 it is away as before. Stopped after, the next mount notes that it is away, with
 //! what is still missed, and begins again.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use cellar_io::{Device, EnvExt, Instant, Io};
-use event_listener::Event as Notify;
+use cellar_io::{Device, EnvExt, Io};
 use futures_util::future::{join_all, select};
 
 use crate::data::{catch_up, clean};
@@ -34,7 +30,7 @@ use crate::meta::lineage;
 use crate::meta::mount::FoundDisk;
 use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::label::{Label, LabelStatus};
-use crate::on_disk::layout::{AU_START, DIRTY_LOG, DIRTY_LOG_BYTES, PIECE_BYTES, SUPERBLOCKS};
+use crate::on_disk::layout::{AU_START, DIRTY_LOG, DIRTY_LOG_BYTES, SUPERBLOCKS};
 use crate::state::{AwayBy, DiskState, DiskStatus, Op, Stale};
 
 /// The power of a resync for which none was given: redundancy is worth more than a little latency,
@@ -43,126 +39,6 @@ pub const RESYNC_POWER_DEFAULT: u32 = 8;
 
 /// How often a resync that cannot go on is tried again.
 const TRY_EVERY: Duration = Duration::from_secs(10);
-
-/// Disks on their way back.
-#[derive(Default)]
-pub(crate) struct Returning {
-    /// A disk left, or the group ends.
-    wanted: Notify,
-    /// A disk came back, or does not.
-    ended: Notify,
-    /// The group is being dismounted: nothing is begun, and what is under way stops.
-    closing: AtomicBool,
-    /// Returns under way.
-    working: AtomicUsize,
-    /// How far each is, by the number of the disk; one that has failed stays until the next try.
-    progress: Mutex<BTreeMap<u16, Progress>>,
-}
-
-struct Progress {
-    began: Instant,
-    power: u32,
-    total: u64,
-    done: u64,
-    error: Option<Error>,
-}
-
-/// A disk on its way back, for v$asm_operation and status.
-#[derive(Clone, Debug)]
-pub struct DiskReturn {
-    /// Its number.
-    pub disk: u16,
-    /// Its name.
-    pub name: String,
-    /// The power.
-    pub power: u32,
-    /// Bytes that it missed when this began, and what of that it has again.
-    pub bytes_total: u64,
-    /// What of that it has again.
-    pub bytes_done: u64,
-    /// How long the rest will take.
-    pub left: Option<Duration>,
-    /// How long it has been under way.
-    pub since: Duration,
-    /// Why it does not go on, if it does not.
-    pub error: Option<String>,
-}
-
-impl DiskReturn {
-    /// Bytes a second, of what is in sync again.
-    pub fn rate(&self) -> Option<f64> {
-        let seconds = self.since.as_secs_f64();
-        (self.bytes_done > 0 && seconds > 0.0).then(|| self.bytes_done as f64 / seconds)
-    }
-}
-
-impl Returning {
-    pub fn wake(&self) {
-        self.wanted.notify(usize::MAX);
-        self.ended.notify(usize::MAX);
-    }
-
-    /// Told when a disk leaves, and when the group ends.
-    pub fn changed(&self) -> event_listener::EventListener {
-        self.wanted.listen()
-    }
-
-    /// Whether a resync may go on.
-    pub fn may_work(&self) -> bool {
-        !self.closing.load(Ordering::SeqCst)
-    }
-
-    /// Ends what is under way; false if somebody had done so before.
-    pub async fn close(&self) -> bool {
-        let first = !self.closing.swap(true, Ordering::SeqCst);
-        self.wake();
-        loop {
-            let listener = self.ended.listen();
-            if self.working.load(Ordering::SeqCst) == 0 {
-                return first;
-            }
-            listener.await;
-        }
-    }
-
-    pub fn open(&self) {
-        self.closing.store(false, Ordering::SeqCst);
-        self.wake();
-    }
-
-    /// A return may begin; it has ended when what this gives back is dropped.
-    fn begin(&self) -> Option<Working<'_>> {
-        self.working.fetch_add(1, Ordering::SeqCst);
-        let working = Working(self);
-        // Said before it is asked: who closes first tells, and then looks whether anybody works.
-        self.may_work().then_some(working)
-    }
-
-    /// So many pieces more are in sync again.
-    pub fn tell(&self, disk: u16, pieces: u64) {
-        if let Some(progress) = lock(&self.progress).get_mut(&disk) {
-            progress.done += pieces;
-        }
-    }
-
-    /// Whether a return does not go on.
-    pub fn is_stuck(&self, disk: u16) -> bool {
-        lock(&self.progress).get(&disk).is_some_and(|p| p.error.is_some())
-    }
-
-    pub fn power_of(&self, disk: u16) -> u32 {
-        lock(&self.progress).get(&disk).map_or(RESYNC_POWER_DEFAULT, |p| p.power)
-    }
-}
-
-struct Working<'a>(&'a Returning);
-
-impl Drop for Working<'_> {
-    fn drop(&mut self) {
-        self.0.working.fetch_sub(1, Ordering::SeqCst);
-        self.0.ended.notify(usize::MAX);
-    }
-}
 
 /// How a disk is to come back.
 #[derive(Clone, Copy, Debug, Default)]
@@ -272,7 +148,15 @@ impl Group {
     ) -> Result<(), Error> {
         check_power(how.power.unwrap_or(RESYNC_POWER_DEFAULT))?;
         let (group, name) = (self.clone(), name.to_uppercase());
-        let online = async move { group.online_to_the_end(&name, &found, how).await };
+        let online = async move {
+            let back = group.online_to_the_end(&name, &found, how).await;
+            if let Ok((no, _)) = group.away(&name) {
+                // Of one that is back after all, or is kept by a dismount, there is nothing to tell.
+                let told = back.as_ref().err().filter(|_| group.inner.returning.may_work());
+                group.inner.returning.came(no, told.cloned());
+            }
+            back
+        };
         self.inner.run("online disk", online).await
     }
 
@@ -454,7 +338,7 @@ impl Group {
     ) -> Result<(), Error> {
         let inner = &self.inner;
         let no = disk.no;
-        lock(&inner.returning.progress).remove(&no);
+        inner.returning.forget(no);
         if !first.is_empty() {
             let replaces = first.iter().any(|op| matches!(op, Op::DiskReplace { .. }));
             let plan = |core: &mut crate::group::inner::Core| {
@@ -494,9 +378,8 @@ impl Group {
         }
         let total = lock(&inner.core).state.stale_pieces(no);
         let power = power.unwrap_or(RESYNC_POWER_DEFAULT);
-        let began = inner.env.now();
-        let progress = Progress { began, power, total, done: 0, error: None };
-        lock(&inner.returning.progress).insert(no, progress);
+        inner.returning.start(no, inner.env.now(), power, total);
+        inner.returning.came(no, None);
         self.spawn_catch_up(disk);
         Ok(())
     }
@@ -522,11 +405,7 @@ impl Group {
             while disk.is_alive() && disk.is_returning() && !inner.is_ending() {
                 let changed = inner.returning.wanted.listen();
                 if let Some(_working) = inner.returning.begin() {
-                    let result = catch_up::run(&inner, &disk).await;
-                    let mut progress = lock(&inner.returning.progress);
-                    if let Some(progress) = progress.get_mut(&disk.no) {
-                        progress.error = result.err();
-                    }
+                    inner.returning.tried(disk.no, catch_up::run(&inner, &disk).await);
                 }
                 inner.returning.ended.notify(usize::MAX);
                 if disk.is_returning() {
@@ -534,7 +413,7 @@ impl Group {
                 }
             }
             if inner.disk(disk.no).is_none_or(|now| Arc::ptr_eq(&now, &disk)) {
-                lock(&inner.returning.progress).remove(&disk.no);
+                inner.returning.forget(disk.no);
             }
             inner.returning.ended.notify(usize::MAX);
         };
@@ -543,9 +422,9 @@ impl Group {
 
     /// After a mount: disks that are away, and whose devices are here as they were when they left,
     /// come back by themselves, but for those that somebody took offline.
-    pub(super) async fn return_all(self) {
+    pub(super) fn return_all(&self) {
         let inner = &self.inner;
-        let away: Vec<(String, FoundDisk)> = {
+        let away: Vec<(u16, String, FoundDisk)> = {
             let core = lock(&inner.core);
             let comes = |d: &&DiskState| {
                 d.status == DiskStatus::Offline
@@ -557,69 +436,23 @@ impl Group {
                 .filter_map(|(no, d)| {
                     let here = inner.disk(*no).filter(|disk| disk.is_alive())?;
                     let device: Arc<dyn Device> = Arc::clone(here.device());
-                    Some((d.name.clone(), FoundDisk { device, path: here.path.clone() }))
+                    Some((*no, d.name.clone(), FoundDisk { device, path: here.path.clone() }))
                 })
                 .collect()
         };
-        for (name, found) in away {
-            // Why one does not come back is told to who asks for it.
-            let _ = self.online_disk(&name, found, OnlineHow::default()).await;
-        }
-    }
-
-    /// Disks on their way back.
-    pub fn returns(&self) -> Vec<DiskReturn> {
-        let inner = &self.inner;
-        let now = inner.env.now();
-        let core = lock(&inner.core);
-        let progress = lock(&inner.returning.progress);
-        let back = core.state.disks.iter().filter(|(_, d)| d.status == DiskStatus::Returning);
-        back.map(|(no, d)| {
-            let left = core.state.stale_pieces(*no);
-            let p = progress.get(no);
-            let done = p.map_or(0, |p| p.done);
-            let since = p.map_or(Duration::ZERO, |p| now.since(p.began));
-            let rate = p.map_or(0.0, |p| p.done as f64 / since.as_secs_f64().max(1e-9));
-            DiskReturn {
-                disk: *no,
-                name: d.name.clone(),
-                power: p.map_or(RESYNC_POWER_DEFAULT, |p| p.power),
-                bytes_total: p.map_or(left, |p| p.total.max(p.done + left)) * PIECE_BYTES,
-                bytes_done: done * PIECE_BYTES,
-                left: (rate > 0.0).then(|| Duration::from_secs_f64(left as f64 / rate)),
-                since,
-                error: p.and_then(|p| p.error.as_ref()).map(ToString::to_string),
+        // Told from the first moment: who looks, or ends soon, knows that they are about to.
+        inner.returning.expect(away.iter().map(|(no, ..)| *no));
+        let group = self.clone();
+        let task = async move {
+            for (no, name, found) in away {
+                // Why one does not come back is told to who asks for it.
+                let back = group.online_disk(&name, found, OnlineHow::default()).await;
+                if back.is_err() {
+                    group.inner.returning.unexpect(no);
+                }
             }
-        })
-        .collect()
-    }
-
-    /// Waits until no disk is on its way back.
-    ///
-    /// # Errors
-    /// The group has stopped, or one of them cannot go on: why.
-    pub async fn wait_returned(&self) -> Result<(), Error> {
-        let inner = &self.inner;
-        loop {
-            let listener = inner.returning.ended.listen();
-            inner.check_running()?;
-            let returning: Vec<u16> = {
-                let core = lock(&inner.core);
-                let disks = core.state.disks.iter();
-                disks.filter(|(_, d)| d.status == DiskStatus::Returning).map(|(n, _)| *n).collect()
-            };
-            if returning.is_empty() {
-                return Ok(());
-            }
-            let stuck = {
-                let progress = lock(&inner.returning.progress);
-                returning.iter().find_map(|no| progress.get(no)?.error.clone())
-            };
-            if let Some(error) = stuck {
-                return Err(error);
-            }
-            listener.await;
-        }
+        };
+        inner.env.spawn("disks that return", Box::pin(task));
     }
 }
 

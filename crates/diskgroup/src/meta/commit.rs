@@ -450,6 +450,7 @@ impl Committer {
         for disk in &gone {
             disk.left();
             self.inner.data.checksums.forget_disk(disk.no);
+            self.inner.returning.came(disk.no, None);
         }
         self.inner.returning.wake();
         self.inner.log.moved.notify(usize::MAX);
