@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cellar_instance::database::{InitDisk, InitSpec, init};
+use cellar_instance::database::{InitDisk, InitSpec, import, init};
 use cellar_instance::directory::Directory;
 use cellar_instance::diskgroup::Redundancy;
 use cellar_instance::diskgroup::names::GroupName;
@@ -32,7 +32,8 @@ const AUS_MIN: u64 = 4;
   cellar init mydb                            four files of 2 GB, mirrored
   cellar init mydb --disks 6 --disk-size 10G
   cellar init mydb --disks /dev/disk/by-id/A,/dev/disk/by-id/B
-  cellar init mydb --disks /dev/disk/by-id/A --redundancy external")]
+  cellar init mydb --disks /dev/disk/by-id/A --redundancy external
+  cellar init mydb --import '/dev/disk/by-id/X*'      groups that are there")]
 pub struct Args {
     /// The directory to make.
     pub dir: PathBuf,
@@ -57,6 +58,14 @@ pub struct Args {
     /// The sector size of the group: 512 or 4096; as the disks want it if left out.
     #[arg(long, value_parser = sector_size)]
     pub sector_size: Option<u32>,
+    /// Take the groups that are on these disks already, as their directory is gone: paths, patterns.
+    #[arg(long, value_name = "PATH,..", value_delimiter = ',',
+        conflicts_with_all = ["disks", "erase", "name", "disk_size", "redundancy", "au_size", "sector_size"])]
+    pub import: Vec<String>,
+    /// With --import: mount this group without the disks that are missing, although they may know
+    /// more.
+    #[arg(long, value_name = "GROUP", requires = "import")]
+    pub force: Option<String>,
     /// For people or for a program.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
@@ -131,11 +140,15 @@ fn show(args: &Args, held: &Held) -> Result<(), Fault> {
         show_room(info.writable_mb),
     );
     let dir = args.dir.display();
+    let next = match args.import.is_empty() {
+        true => format!("cellar load {dir} FILE, then cellar sql {dir}"),
+        false => format!("cellar status {dir}, then cellar sql {dir}"),
+    };
     output::text(&format!(
         "{}\n{}\n{}",
         output::broken("", "  ", &head),
         output::broken("  ", "  ", &outlook::safe(mounted)),
-        output::labelled("Next:", &format!("cellar load {dir} FILE, then cellar sql {dir}")),
+        output::labelled("Next:", &next),
     ))
 }
 
@@ -154,11 +167,14 @@ pub fn word(redundancy: Redundancy) -> &'static str {
 /// # Errors
 /// As [`run`].
 pub async fn make(args: &Args, place: &Place) -> Result<Held, Fault> {
-    let disks = disks(args)?;
+    let import = !args.import.is_empty();
+    let disks = if import { Vec::new() } else { disks(args)? };
     check_dir(&args.dir)?;
     let erase = check_paths(args, &disks)?;
     check_room(args, &disks)?;
     let result = match Directory::create(&args.dir) {
+        // Not cut off: what it mounts is dismounted in order.
+        Ok(directory) if import => import_in(args, directory, place).await,
         Ok(directory) => tokio::select! {
             made = make_in(args, disks, erase, directory, place) => made,
             _ = tokio::signal::ctrl_c() => Err(Fault::failed("CELLAR-01013: stopped by the user")),
@@ -309,6 +325,17 @@ async fn make_in(
     let made = init(instance, directory, opener, &spec, &|done, _total| bar.set(done)).await;
     bar.finish();
     let inner = made.map_err(|error| in_options(error, &spec.disks))?;
+    database::held(inner, lock, place)
+}
+
+/// Opens the groups that are on disks already.
+async fn import_in(args: &Args, directory: Directory, place: &Place) -> Result<Held, Fault> {
+    let lock = directory
+        .try_lock()?
+        .ok_or_else(|| Fault::failed("CELLAR-70101: the directory was taken by another process"))?;
+    let instance = database::instance(&directory, &place.env)?;
+    let opener = Arc::new(RealDisks::new(&place.real, instance.parameters()));
+    let inner = import(instance, directory, opener, &args.import, args.force.as_deref()).await?;
     database::held(inner, lock, place)
 }
 

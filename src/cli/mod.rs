@@ -12,6 +12,8 @@ mod progress;
 mod size;
 
 #[cfg(feature = "sql")]
+mod alert;
+#[cfg(feature = "sql")]
 mod asm;
 #[cfg(feature = "sql")]
 mod checked;
@@ -29,6 +31,8 @@ mod inspect;
 mod load;
 #[cfg(feature = "sql")]
 mod outlook;
+#[cfg(feature = "sql")]
+mod rescue;
 #[cfg(feature = "sql")]
 mod shell;
 #[cfg(feature = "sql")]
@@ -99,6 +103,9 @@ enum Command {
     /// What is written on a disk: labels, superblocks, log, checkpoints
     #[cfg(feature = "sql")]
     Inspect(inspect::Args),
+    /// Files out of a group that cannot be mounted any more; only reads
+    #[cfg(feature = "sql")]
+    Rescue(rescue::Args),
 }
 
 /// Runs the program.
@@ -160,6 +167,11 @@ async fn at(command: Command, place: &database::Place) -> Result<ExitCode, Fault
         Command::Demo(args) => demo::run(args, place).await.map(done),
         Command::Init(args) => init::run(args, place).await.map(done),
         Command::Inspect(args) => inspect::run(args, place).await.map(done),
+        Command::Status(status::Args { alert: Some(ref run), .. }) => {
+            let Command::Status(args) = &command else { unreachable!("it was matched") };
+            alert::watch(args, run, place).await.map(done)
+        }
+        Command::Rescue(args) => rescue::run(args, place).await.map(done),
         command => in_directory(command, place).await,
     }
 }

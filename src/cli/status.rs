@@ -22,6 +22,11 @@ const NAMES_SHOWN: usize = 4;
 #[command(after_help = "Examples:
   cellar status cellar-demo
   cellar status cellar-demo --format json && echo well
+  cellar status cellar-demo --alert ./tell-me.sh
+With --alert it stays, and runs the command whenever something has changed,
+also while it did not run: with CELLAR_GROUP, CELLAR_STATE, CELLAR_WAS,
+CELLAR_WORDS, CELLAR_ACTION, CELLAR_SAFE and CELLAR_DIR set, and all of it as
+JSON on standard input. With --once, as from cron, it looks once.
 Exit code 0: every group is whole and can be written. 1: something needs a
 look, and \"action\" says what to do.")]
 pub struct Args {
@@ -30,6 +35,25 @@ pub struct Args {
     /// For people or for a program.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
+    /// The same as --format json.
+    #[arg(long)]
+    pub json: bool,
+    /// Stay, and run this command at every change of state.
+    #[arg(long, value_name = "CMD")]
+    pub alert: Option<String>,
+    /// How often --alert looks.
+    #[arg(long, value_name = "TIME", default_value = "10s", requires = "alert",
+        value_parser = super::alert::every)]
+    pub every: std::time::Duration,
+    /// With --alert: look once, and end as status does.
+    #[arg(long, requires = "alert")]
+    pub once: bool,
+}
+
+impl Args {
+    fn is_json(&self) -> bool {
+        self.json || self.format == Format::Json
+    }
 }
 
 /// How one group is.
@@ -572,7 +596,7 @@ pub async fn run(args: &Args, database: &Database, _place: &Place) -> Result<(),
 }
 
 fn tell(args: &Args, all: &[GroupStatus]) -> Result<(), Fault> {
-    if args.format == Format::Json {
+    if args.is_json() {
         return output::json(&all);
     }
     all.iter().try_for_each(|status| output::text(&lines(status)))
@@ -582,7 +606,7 @@ fn tell(args: &Args, all: &[GroupStatus]) -> Result<(), Fault> {
 pub fn not_open(args: &Args, fault: Fault) -> Fault {
     let Fault::Failed(text) = &fault else { return fault };
     let status = not_mounted(text);
-    if args.format != Format::Json && status.group.is_none() {
+    if !args.is_json() && status.group.is_none() {
         return fault;
     }
     match tell(args, &[status]) {

@@ -13,6 +13,7 @@ mod meta;
 pub mod names;
 pub mod on_disk;
 mod pace;
+pub mod rescue;
 pub mod space;
 pub mod state;
 #[cfg(feature = "object-store")]

@@ -387,8 +387,8 @@ mod real {
         Below { path: facts.path_to_disk.as_ref().map(text), device, is_file }
     }
 
-    /// Matches `*` and `?` in the last part of a path.
-    fn glob(pattern: &str) -> Vec<PathBuf> {
+    /// Paths that match: `*` and `?` in the last part of one.
+    pub fn glob(pattern: &str) -> Vec<PathBuf> {
         let path = Path::new(pattern);
         let Some(name) = path.file_name().and_then(|n| n.to_str()) else { return vec![] };
         if !name.contains(['*', '?']) {
@@ -449,7 +449,7 @@ mod real {
 }
 
 #[cfg(feature = "real")]
-pub use real::RealDisks;
+pub use real::{RealDisks, glob};
 
 #[cfg(test)]
 mod tests {

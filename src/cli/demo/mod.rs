@@ -69,6 +69,8 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
         redundancy: Redundancy::Normal,
         au_size: 4 << 20,
         sector_size: None,
+        import: vec![],
+        force: None,
         format: output::Format::Table,
     };
     let mut report = Report::new(&args, place);

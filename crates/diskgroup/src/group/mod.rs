@@ -74,6 +74,8 @@ pub struct MountOptions {
     pub read_only: bool,
     /// Mount although it cannot be proven that nothing newer exists elsewhere.
     pub force: bool,
+    /// Mount although some extents have no copy here; only to be read.
+    pub incomplete: bool,
     /// A request unanswered for this long fails its disk.
     pub disk_timeout: Duration,
     /// The same for a disk that can be done without, while the others answer.
@@ -92,6 +94,7 @@ impl Default for MountOptions {
         MountOptions {
             read_only: false,
             force: false,
+            incomplete: false,
             disk_timeout: Duration::from_secs(30),
             detach_timeout: Duration::from_secs(10),
             resync_target: Duration::from_secs(5),

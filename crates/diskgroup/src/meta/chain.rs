@@ -38,6 +38,7 @@ fn may_follow(lsn: u64, unreadable: &BTreeMap<u64, IoError>) -> bool {
 }
 
 /// A history that one disk can tell: a checkpoint and the records behind it.
+#[derive(Clone)]
 pub(crate) struct History {
     pub superblock: Superblock,
     /// The position behind the last record.
@@ -49,6 +50,7 @@ pub(crate) struct History {
 }
 
 /// A record of a history.
+#[derive(Clone)]
 pub(crate) struct Record {
     pub at: LogPosition,
     /// Its blocks in the ring; a filler has one.

@@ -223,7 +223,10 @@ pub(crate) async fn start(
     });
     let former = former.collect();
     let marks = Marks::of(labelled.iter().map(|l| &l.label), best.end.previous_life);
-    let (disks, missing) = usable_disks(env, name, &state, &labelled, &marks, force)?;
+    let (disks, missing) = match options.read_only && options.incomplete {
+        true => match_disks(env, &state, &labelled, Some(&marks)),
+        false => usable_disks(env, name, &state, &labelled, &marks, force)?,
+    };
     // A disk may tell its history and yet be of no use, because it became too small.
     // Nor is an older image of itself a member.
     let is_used = |no: &u16| disks.get(no).is_some_and(|disk| disk.is_in_sync());

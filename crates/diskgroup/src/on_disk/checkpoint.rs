@@ -51,6 +51,47 @@ pub fn encode(group: Uuid, lsn: u64, content: &[u8]) -> EncodedCheckpoint {
     EncodedCheckpoint { bytes, chunks_crc: crcs, content_bytes: content.len() as u64 }
 }
 
+/// What a chunk says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkHead {
+    /// Its place in the content.
+    pub number: u32,
+    /// Bytes of content in it.
+    pub length: u32,
+    /// The checkpoint is the state as of here.
+    pub lsn: u64,
+    /// The group.
+    pub group: Uuid,
+    /// Its checksum.
+    pub crc: u32,
+}
+
+/// Whether a block may be the first of a chunk: worth reading the rest.
+pub fn may_be_chunk(block: &[u8]) -> bool {
+    block.starts_with(&MAGIC.to_le_bytes())
+}
+
+/// Reads one chunk by itself, without knowing of which checkpoint it is.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn chunk(bytes: &[u8]) -> Result<(ChunkHead, &[u8]), Damage> {
+    assert_eq!(bytes.len(), CHUNK_BYTES, "one chunk");
+    check_head(bytes, MAGIC)?;
+    let length = bytes.u32_at(12);
+    if length as usize > CHUNK_CONTENT {
+        return Err(Damage::Field { field: "length", value: length.into() });
+    }
+    let head = ChunkHead {
+        number: bytes.u32_at(8),
+        length,
+        lsn: bytes.u64_at(16),
+        group: bytes.uuid_at(24),
+        crc: bytes.u32_at(4),
+    };
+    Ok((head, &bytes[CHUNK_HEADER..CHUNK_HEADER + length as usize]))
+}
+
 /// Puts the content together again from chunks as read.
 ///
 /// # Errors

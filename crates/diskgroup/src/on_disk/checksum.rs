@@ -49,6 +49,12 @@ impl ChecksumBlock {
         block
     }
 
+    /// Of which disk a whole checksum block with that number is: the low 64 bits of its identity.
+    pub fn disk_of(b: &[u8], number: u64) -> Option<u64> {
+        check_head(b, MAGIC).ok()?;
+        (b.u64_at(24) == number).then(|| b.u64_at(16))
+    }
+
     /// Reads checksum block `number` of `disk`.
     ///
     /// # Errors

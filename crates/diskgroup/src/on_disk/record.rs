@@ -94,8 +94,23 @@ pub fn decode(
     group: Uuid,
     position: LogPosition,
 ) -> Result<(RecordHeader, &[u8]), Damage> {
+    let (header, payload) = whole_at(ring, group, position.lsn)?;
+    if header.previous_crc != position.previous_crc
+        || header.previous_life != position.previous_life
+        || header.epoch < position.epoch
+    {
+        return Err(Damage::Foreign { what: "another history" });
+    }
+    Ok((header, payload))
+}
+
+/// Reads the record that stands at `lsn`, whatever came before it.
+///
+/// # Errors
+/// As [`decode`].
+pub fn whole_at(ring: &[u8], group: Uuid, lsn: u64) -> Result<(RecordHeader, &[u8]), Damage> {
     assert_eq!(ring.len() as u64, LOG_BLOCKS * BLOCK as u64, "the whole ring");
-    let at = (position.lsn % LOG_BLOCKS) as usize * BLOCK;
+    let at = (lsn % LOG_BLOCKS) as usize * BLOCK;
     let rest = &ring[at..];
     let head = &rest[..BLOCK];
     if head.u32_at(0) != MAGIC {
@@ -123,13 +138,8 @@ pub fn decode(
     };
     let what = if head.uuid_at(56) != group {
         "another group"
-    } else if header.lsn != position.lsn {
+    } else if header.lsn != lsn {
         "another lap of the ring"
-    } else if header.previous_crc != position.previous_crc
-        || header.previous_life != position.previous_life
-        || header.epoch < position.epoch
-    {
-        "another history"
     } else {
         return Ok((header, &rest[RECORD_HEADER..RECORD_HEADER + payload_bytes as usize]));
     };

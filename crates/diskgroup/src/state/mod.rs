@@ -263,12 +263,11 @@ impl GroupState {
         self.names.encode(w);
     }
 
-    /// Reads the content of a checkpoint.
+    /// Reads what the content of a checkpoint begins with: its version, and what the group is.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn decode(bytes: &[u8]) -> Result<GroupState, Damage> {
-        let r = &mut Reader::new(bytes);
+    pub(crate) fn header_of(r: &mut Reader<'_>) -> Result<(u16, GroupHeader), Damage> {
         let version = r.u16()?;
         if !(1..=CONTENT_VERSION).contains(&version) {
             return Err(Damage::Version { found: version, supported: CONTENT_VERSION });
@@ -286,6 +285,16 @@ impl GroupState {
             sector_size: r.u32()?,
             created_ns: r.u64()?,
         };
+        Ok((version, header))
+    }
+
+    /// Reads the content of a checkpoint.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn decode(bytes: &[u8]) -> Result<GroupState, Damage> {
+        let r = &mut Reader::new(bytes);
+        let (version, header) = GroupState::header_of(r)?;
         let (epoch, next_file, next_incarnation) = (r.u64()?, r.u32()?, r.u32()?);
         let clean = r.u8()? != 0;
         let (wanted, power) = if version > 1 { (r.u8()?, r.u32()?) } else { (0, 0) };

@@ -1,0 +1,254 @@
+//! What one disk still tells when its labels or its superblocks are gone.
+//!
+//! Both stand in the first and the last MiB. Further in there are, of a disk with metadata, the log
+//! ring and two checkpoints, whose chunks name group, place and log position; and on every disk the
+//! checksum blocks of its first area, which name the disk.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cellar_io::{Device, DeviceExt, Io, IoError};
+
+use crate::codec::Reader;
+use crate::meta::chain::{Chain, Ring};
+use crate::meta::labels::read_labels;
+use crate::meta::mount::FoundDisk;
+use crate::on_disk::checkpoint::{self, CHUNK_CONTENT, ChunkHead};
+use crate::on_disk::checksum::ChecksumBlock;
+use crate::on_disk::label::{Label, LabelStatus};
+use crate::on_disk::layout::{
+    AU_SIZE_MAX, AU_SIZE_MIN, AU_START, BLOCK, BLOCK_U64, CHUNK_BYTES, DISK_BYTES_MIN, LOG_BLOCKS,
+    SUPERBLOCKS, au_count, au_offset,
+};
+use crate::on_disk::superblock::{AuRun, LogPosition, Superblock};
+use crate::on_disk::{Uuid, record};
+use crate::state::GroupState;
+
+/// What is read at once.
+const STEP: u64 = 1 << 20;
+
+/// What a disk tells.
+pub(super) struct Seen {
+    pub found: FoundDisk,
+    /// The newest label, if any can be read.
+    pub label: Option<Label>,
+    /// Group and disk as its superblocks have them.
+    pub named: Option<(Uuid, Uuid)>,
+    /// The low 64 bits of its identity, as its checksum blocks have them.
+    pub low: Option<u64>,
+    /// Checkpoints that no superblock names any more.
+    pub loose: Vec<Loose>,
+    pub ring: Vec<u8>,
+    /// Whether the log or a checkpoint on it is this group's, where no label says so.
+    pub groups: Vec<Uuid>,
+}
+
+/// A checkpoint without a superblock.
+#[derive(Clone)]
+pub(super) struct Loose {
+    pub state: GroupState,
+    /// All but the identity of the disk and the generation.
+    pub superblock: Superblock,
+}
+
+impl Loose {
+    pub fn is_of(&self, group: Uuid) -> bool {
+        self.state.header.uuid == group
+    }
+}
+
+/// Looks at a disk.
+///
+/// # Errors
+/// It is too small to be one, or cannot be read at all.
+pub(super) async fn look(found: FoundDisk) -> Result<Seen, IoError> {
+    let device = &found.device;
+    let size = device.geometry().size;
+    if size < DISK_BYTES_MIN {
+        let kind = cellar_io::IoErrorKind::OutOfRange { size };
+        let name = &device.geometry().name;
+        return Err(IoError::new(kind, name, cellar_io::Op::Read, 0, DISK_BYTES_MIN));
+    }
+    let scan = read_labels(device).await?;
+    let label = scan.newest().filter(|l| l.status != LabelStatus::Former).cloned();
+    let named = superblocks(device).await;
+    let Ring { bytes: ring, .. } =
+        Chain::read_ring(|at, length| device.read_at(Io::FOREGROUND, at, length)).await?;
+    let au_size = label.as_ref().map(|l| u64::from(l.au_size));
+    let loose = match named {
+        Some(_) => Vec::new(),
+        None => loose(device, au_size, &ring).await,
+    };
+    let low = identity(device, au_size).await;
+    let mut groups: Vec<Uuid> = loose.iter().map(|l| l.state.header.uuid).collect();
+    groups.extend(label.as_ref().map(|l| l.group));
+    groups.extend(named.map(|(group, _)| group));
+    Ok(Seen { label, named, low, loose, ring, groups, found })
+}
+
+/// Group and disk of the first superblock that is whole.
+async fn superblocks(device: &Arc<dyn Device>) -> Option<(Uuid, Uuid)> {
+    for offset in SUPERBLOCKS {
+        let Ok(block) = device.read_at(Io::FOREGROUND, offset, BLOCK).await else { continue };
+        if let Ok(s) = Superblock::decode(&block) {
+            return Some((s.group, s.disk));
+        }
+    }
+    None
+}
+
+/// The identity that the checksum blocks at the head of the AUs name.
+async fn identity(device: &Arc<dyn Device>, au_size: Option<u64>) -> Option<u64> {
+    let end = au_size.unwrap_or(AU_SIZE_MAX).min(device.geometry().size - AU_START);
+    for at in (0..end).step_by(STEP as usize) {
+        let read = device.read_at(Io::SCAN, AU_START + at, STEP as usize).await;
+        // What cannot be read names nobody.
+        let Ok(blocks) = read else { continue };
+        let of =
+            |(i, block): (usize, &[u8])| ChecksumBlock::disk_of(block, at / BLOCK_U64 + i as u64);
+        if let Some(low) = blocks.chunks_exact(BLOCK).enumerate().find_map(of) {
+            return Some(low);
+        }
+    }
+    None
+}
+
+/// Checkpoints that can be put together without a superblock: they begin where the two areas of
+/// every disk begin.
+async fn loose(device: &Arc<dyn Device>, au_size: Option<u64>, ring: &[u8]) -> Vec<Loose> {
+    let sizes = std::iter::successors(Some(AU_SIZE_MIN), |s| (*s < AU_SIZE_MAX).then_some(s * 2));
+    let mut out: Vec<Loose> = Vec::new();
+    for size in sizes.filter(|size| au_size.is_none_or(|known| known == *size)) {
+        for au in [1, 2] {
+            out.extend(checkpoint_at(device, size, au, ring).await);
+        }
+    }
+    out.sort_by_key(|l| l.superblock.position.lsn);
+    out.dedup_by_key(|l| (l.superblock.group, l.superblock.position.lsn));
+    // As many as there are slots for superblocks.
+    let keep = out.len().saturating_sub(SUPERBLOCKS.len());
+    out.split_off(keep)
+}
+
+/// The chunk at a place, if there is one and it is whole.
+async fn chunk_at(device: &Arc<dyn Device>, at: u64) -> Option<(ChunkHead, Vec<u8>)> {
+    if at + CHUNK_BYTES as u64 > device.geometry().size {
+        return None;
+    }
+    let block = device.read_at(Io::SCAN, at, BLOCK).await.ok()?;
+    if !checkpoint::may_be_chunk(&block) {
+        return None;
+    }
+    let bytes = device.read_at(Io::SCAN, at, CHUNK_BYTES).await.ok()?;
+    let (head, content) = checkpoint::chunk(&bytes).ok()?;
+    Some((head, content.to_vec()))
+}
+
+/// The checkpoint that begins in an AU.
+async fn checkpoint_at(
+    device: &Arc<dyn Device>,
+    au_size: u64,
+    first: u32,
+    ring: &[u8],
+) -> Option<Loose> {
+    let (head, content) = chunk_at(device, au_offset(first, au_size)).await?;
+    let (_, header) = GroupState::header_of(&mut Reader::new(&content)).ok()?;
+    if head.number != 0 || u64::from(header.au_size) != au_size || header.uuid != head.group {
+        return None;
+    }
+    let mut parts = Parts { content: Vec::new(), crcs: 0, chunks: 0, runs: Vec::new(), head };
+    let mut au = first;
+    while !parts.take_au(device, au, au_size).await? {
+        au = next_au(device, au, au_size, &parts).await?;
+    }
+    let state = GroupState::decode(&parts.content).ok()?;
+    let superblock = Superblock {
+        features: 0,
+        generation: 0,
+        group: head.group,
+        disk: Uuid(0),
+        position: position(ring, head.group, head.lsn, state.epoch),
+        area: 0,
+        chunks: parts.chunks,
+        chunks_crc: parts.crcs,
+        content_bytes: parts.content.len() as u64,
+        runs: parts.runs,
+    };
+    Some(Loose { state, superblock })
+}
+
+/// A checkpoint that is being put together.
+struct Parts {
+    head: ChunkHead,
+    content: Vec<u8>,
+    crcs: u32,
+    chunks: u32,
+    runs: Vec<AuRun>,
+}
+
+impl Parts {
+    fn is_next(&self, head: &ChunkHead) -> bool {
+        (head.group, head.lsn, head.number) == (self.head.group, self.head.lsn, self.chunks)
+    }
+
+    /// Takes the chunks of an AU; whether that was the end. `None`: it is not whole.
+    async fn take_au(&mut self, device: &Arc<dyn Device>, au: u32, au_size: u64) -> Option<bool> {
+        match self.runs.last_mut().filter(|run| run.start + run.count == au) {
+            Some(run) => run.count += 1,
+            None => self.runs.push(AuRun { start: au, count: 1 }),
+        }
+        if self.runs.len() > crate::on_disk::superblock::RUNS_MAX {
+            return None;
+        }
+        let start = au_offset(au, au_size);
+        for at in (start..start + au_size).step_by(CHUNK_BYTES) {
+            let (head, content) = chunk_at(device, at).await?;
+            if !self.is_next(&head) {
+                return None;
+            }
+            self.content.extend_from_slice(&content);
+            self.crcs = crc32c::crc32c_append(self.crcs, &head.crc.to_le_bytes());
+            self.chunks += 1;
+            if content.len() < CHUNK_CONTENT {
+                return Some(true);
+            }
+        }
+        Some(false)
+    }
+}
+
+/// The AU with the next chunk: areas grow by AUs that may lie anywhere.
+async fn next_au(device: &Arc<dyn Device>, au: u32, au_size: u64, parts: &Parts) -> Option<u32> {
+    let end = au_count(device.geometry().size, au_size);
+    for au in (au + 1..end).chain(1..au) {
+        let found = chunk_at(device, au_offset(au, au_size)).await;
+        if found.is_some_and(|(head, _)| parts.is_next(&head)) {
+            return Some(au);
+        }
+    }
+    None
+}
+
+/// The place in the log behind a checkpoint, as the records around it tell.
+fn position(ring: &[u8], group: Uuid, lsn: u64, epoch: u64) -> LogPosition {
+    if let Ok((header, _)) = record::whole_at(ring, group, lsn) {
+        let (previous_crc, previous_life) = (header.previous_crc, header.previous_life);
+        return LogPosition { lsn, previous_crc, previous_life, epoch };
+    }
+    let before = (1..=LOG_BLOCKS.min(lsn)).find_map(|back| {
+        let (header, _) = record::whole_at(ring, group, lsn - back).ok()?;
+        (header.next().lsn == lsn).then(|| header.next())
+    });
+    before.unwrap_or(LogPosition { lsn, previous_crc: 0, previous_life: 0, epoch })
+}
+
+/// The blocks that a mount wants to find where the superblocks stood.
+pub(super) fn superblocks_of(loose: &[Loose], disk: Uuid) -> BTreeMap<u64, bytes::Bytes> {
+    let slots = loose.iter().zip(1u64..).map(|(l, generation)| {
+        let superblock =
+            Superblock { generation, disk, area: (generation % 2) as u8, ..l.superblock.clone() };
+        let slot = SUPERBLOCKS[(generation % SUPERBLOCKS.len() as u64) as usize];
+        (slot, bytes::Bytes::from(superblock.encode().0.to_vec()))
+    });
+    slots.collect()
+}
