@@ -122,6 +122,47 @@ fn a_disk_that_stays_away_is_dropped_when_its_time_is_over() {
     check(dir);
 }
 
+#[test]
+fn a_hot_spare_takes_the_place_of_a_disk_that_failed_and_of_no_other() {
+    let dir = group("3");
+    let dir = dir.path();
+    for (name, mb) in [("small", 32), ("spare", 96)] {
+        let file = std::fs::File::create(dir.join(name)).unwrap();
+        file.set_len(mb << 20).unwrap();
+    }
+    let paths = ["small", "spare"].map(|name| format!("'{}'", dir.join(name).display()));
+    sql(dir, &format!("alter system set hot_spares = {}", paths.join(", ")));
+    sql(dir, "alter system set hot_spare_delay = 1");
+    // Taken offline: somebody works on it.
+    sql(dir, "alter diskgroup data offline disk data_0000");
+    let mut shell =
+        command(dir, &["sql", "db"]).stdin(std::process::Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(4));
+    assert_eq!(mode(dir, "DATA_0000"), "OFFLINE");
+    done(dir, &["asm", "db", "online", "-a", "--wait"]);
+    let spares = status(dir)["hot_spares"].as_array().unwrap().len();
+    assert_eq!(spares, 2);
+    std::fs::remove_file(dir.join("db/disks/disk3")).unwrap();
+    write(dir, "x", 500);
+    let taken = (0..150).any(|_| {
+        std::thread::sleep(Duration::from_millis(200));
+        let disks = json(dir, &["asm", "db", "lsdsk", "-p"]);
+        disks.iter().any(|row| {
+            row["path"].as_str().is_some_and(|p| p.ends_with("/spare"))
+                && row["mode_stat"] == "ONLINE"
+        })
+    });
+    let now = status(dir);
+    drop(shell.stdin.take());
+    shell.wait().unwrap();
+    assert!(taken, "{now}");
+    assert_eq!((&now["state"], now["hot_spares"].as_array().unwrap().len()), (&"WHOLE".into(), 1));
+    check(dir);
+    // It counts: another may go.
+    std::fs::remove_file(dir.join("db/disks/disk1")).unwrap();
+    check_data(dir);
+}
+
 /// `CELLAR_KILLS=n` kills so often.
 #[test]
 fn no_kill_loses_anything_while_disks_leave_and_return() {

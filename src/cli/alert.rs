@@ -1,14 +1,15 @@
 //! `cellar status --alert`: looks again and again, and runs a command when something has changed.
 //!
-//! Each look is a `cellar status` of its own, so that nobody is kept from the database meanwhile. What
+//! Each look is a `cellar status` of its own: who wants the database waits for one look at most. What
 //! was told last is kept in DIR/alerts.json: a change that comes while nobody looks is told by the next
 //! one who does, and a command that fails is run again.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Seek, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use cellar_instance::Error;
@@ -24,9 +25,12 @@ use super::status::Args;
 const FILE_NAME: &str = "alerts.json";
 /// A command that takes longer is stopped, and run again at the next look.
 const COMMAND_LIMIT: Duration = Duration::from_secs(60);
-const COMMAND_LOOK: Duration = Duration::from_millis(50);
+/// A status that takes longer is stopped; a disk that hangs may take its time.
+const LOOK_LIMIT: Duration = Duration::from_secs(300);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// What of a status is a change: not how far work is, or how much room there is.
-const TOLD: [&str; 5] = ["state", "disks_missing", "disks_slow", "critical", "files_lost"];
+const TOLD: [&str; 7] =
+    ["state", "states", "disks_missing", "disks_slow", "critical", "files_lost", "error"];
 
 /// What was told of each group.
 type Told = BTreeMap<String, Value>;
@@ -60,39 +64,87 @@ pub fn every(text: &str) -> Result<Duration, String> {
 pub async fn watch(args: &Args, command: &str, place: &Place) -> Result<(), Fault> {
     let dir = dir::resolve(args.dir.clone())?;
     let mut told = read(&dir)?;
+    let mut first = true;
     loop {
-        let (well, all) = look(&dir)?;
-        let mut failed = None;
-        for status in &all {
-            let group = status["group"].as_str().unwrap_or("-").to_owned();
-            let now = key(status);
-            let before = told.get(&group);
-            let is_new = before.is_none() && status["state"] == "WHOLE";
-            if before == Some(&now) {
+        let looked = look(&dir, place).await;
+        let (well, all) = match looked {
+            Ok(seen) => seen,
+            Err(fault) if first || args.once => return Err(fault),
+            // It may be there again at the next look.
+            Err(fault) => {
+                output::notice(&format!("Notice: {}", fault.first_line()));
+                place.env.sleep(args.every).await;
                 continue;
             }
-            if !is_new {
-                let was = before.and_then(|b| b["state"].as_str()).unwrap_or("unknown").to_owned();
-                if let Err(why) = alert(&dir, command, status, &was, place).await {
-                    output::notice(&format!("Notice: the command of --alert {why}"));
-                    failed = Some(why);
-                    continue;
-                }
+        };
+        first = false;
+        let mut failed = None;
+        for (group, was, is_news, status) in changes(&told, all) {
+            if is_news && let Err(why) = alert(&dir, command, &status, &was, place).await {
+                output::notice(&format!("Notice: the command of --alert {why}"));
+                failed = Some(why);
+                continue;
             }
-            told.insert(group, now);
-            write(&dir, &told)?;
+            match status["state"] == "OPEN" {
+                true => told.remove(&group),
+                false => told.insert(group, key(&status)),
+            };
         }
+        let kept = write(&dir, &told);
         if args.once {
             return match (failed, well) {
                 (Some(why), _) => Err(Error::new(70110, format!("the command of --alert {why}"))
                     .hint("run it by hand; it is told again by the next status --alert")
                     .into()),
-                (None, false) => Err(Fault::NotWell),
-                (None, true) => Ok(()),
+                (None, false) => kept.and(Err(Fault::NotWell)),
+                (None, true) => kept,
             };
+        }
+        if let Err(fault) = kept {
+            output::notice(&format!("Notice: {}", fault.first_line()));
         }
         place.env.sleep(args.every).await;
     }
+}
+
+/// Stands for a database that cannot be opened.
+const NOBODY: &str = "-";
+
+/// What has changed: group, its state before, whether that is told (what is well from the first is only
+/// noted), and how it is now.
+fn changes(told: &Told, all: Vec<Value>) -> Vec<(String, String, bool, Value)> {
+    let was = |group: &str| {
+        let state = told.get(group).and_then(|b| b["state"].as_str());
+        state.unwrap_or("unknown").to_owned()
+    };
+    let name = |status: &Value| status["group"].as_str().unwrap_or(NOBODY).to_owned();
+    let mut all: Vec<(String, Value)> = all.into_iter().map(|s| (name(&s), s)).collect();
+    if all.iter().all(|(group, _)| group != NOBODY) {
+        let made = |group: &str, state: &str, words: &str, action: &str| {
+            let status = serde_json::json!({
+                "group": group, "state": state, "words": words, "action": action,
+            });
+            (group.to_owned(), status)
+        };
+        let gone = told.keys().filter(|group| all.iter().all(|(g, _)| g != *group));
+        let gone: Vec<(String, Value)> = gone
+            .map(|group| match group == NOBODY {
+                true => made(group, "OPEN", "the database can be opened again", "none"),
+                false => made(group, "NOT FOUND", "no disk of it is found", "bring its disks back"),
+            })
+            .collect();
+        all.extend(gone);
+    }
+    let mut out = Vec::new();
+    for (group, status) in all {
+        let before = told.get(&group);
+        if before == Some(&key(&status)) {
+            continue;
+        }
+        let is_news = before.is_some() || status["state"] != "WHOLE";
+        out.push((group.clone(), was(&group), is_news, status));
+    }
+    out
 }
 
 /// What of a status would be a change.
@@ -100,20 +152,41 @@ fn key(status: &Value) -> Value {
     TOLD.iter().map(|name| ((*name).to_owned(), status[*name].clone())).collect()
 }
 
+/// Bytes that a command reads or writes, in RAM: a pipe would stop who writes more than it holds.
+fn in_memory(bytes: &[u8]) -> std::io::Result<fs::File> {
+    let file = rustix::fs::memfd_create("cellar-status", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let mut file = fs::File::from(file);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file)
+}
+
 /// How the groups are, and whether they are well.
-fn look(dir: &Path) -> Result<(bool, Vec<Value>), Fault> {
-    let program = std::env::current_exe()?;
-    let output = Command::new(program)
+async fn look(dir: &Path, place: &Place) -> Result<(bool, Vec<Value>), Fault> {
+    let (out, err) = (in_memory(&[])?, in_memory(&[])?);
+    // The very program that runs, also when another has been put in its place.
+    let child = Command::new("/proc/self/exe")
         .args(["status", "--format", "json", "--"])
         .arg(dir)
         .stdin(Stdio::null())
-        .output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    match serde_json::from_str(&text) {
-        Ok(all) => Ok((output.status.success(), all)),
+        .stdout(out.try_clone()?)
+        .stderr(err.try_clone()?)
+        .process_group(0)
+        .spawn()?;
+    let code = ended(child, LOOK_LIMIT, place).await.map_err(|why| {
+        Fault::from(Error::new(70110, format!("cellar status {} {why}", dir.display())))
+    })?;
+    let text = |mut file: fs::File| {
+        let mut text = String::new();
+        // What is no text is no answer.
+        let _ = file.rewind().and_then(|()| file.read_to_string(&mut text));
+        text
+    };
+    match serde_json::from_str(&text(out)) {
+        Ok(all) => Ok((code.success(), all)),
         Err(_) => {
-            let why = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
-            Err(match output.status.code() {
+            let why = text(err).trim_end().to_owned();
+            Err(match code.code() {
                 Some(2) => Fault::usage(why),
                 _ => Fault::failed(why),
             })
@@ -131,7 +204,8 @@ async fn alert(
 ) -> Result<(), String> {
     let word = |name: &str| status[name].as_str().unwrap_or_default().to_owned();
     let absolute = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
-    let mut child = Command::new("/bin/sh")
+    let cannot = |error: std::io::Error| format!("cannot be run: {error}");
+    let child = Command::new("/bin/sh")
         .args(["-c", command])
         .env("CELLAR_DIR", absolute)
         .env("CELLAR_GROUP", word("group"))
@@ -140,25 +214,32 @@ async fn alert(
         .env("CELLAR_WORDS", word("words"))
         .env("CELLAR_ACTION", word("action"))
         .env("CELLAR_SAFE", word("safe"))
-        .stdin(Stdio::piped())
+        .stdin(in_memory(format!("{status}\n").as_bytes()).map_err(cannot)?)
+        .process_group(0)
         .spawn()
-        .map_err(|error| format!("cannot be run: {error}"))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // Who does not read it may have ended already.
-        let _ = writeln!(stdin, "{status}");
+        .map_err(cannot)?;
+    match ended(child, COMMAND_LIMIT, place).await? {
+        code if code.success() => Ok(()),
+        code => Err(format!("failed: {code}")),
     }
+}
+
+/// How a process ended; one that takes too long is stopped, with what it began.
+async fn ended(mut child: Child, limit: Duration, place: &Place) -> Result<ExitStatus, String> {
     let began = place.env.now();
     loop {
         match child.try_wait() {
-            Ok(Some(code)) if code.success() => return Ok(()),
-            Ok(Some(code)) => return Err(format!("failed: {code}")),
-            Ok(None) if place.env.now().since(began) > COMMAND_LIMIT => {
-                // It ends now, or has ended.
-                let _ = child.kill();
+            Ok(Some(code)) => return Ok(code),
+            Ok(None) if place.env.now().since(began) > limit => {
+                if let Some(group) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
+                    // It ends now, or has ended.
+                    let _ =
+                        rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+                }
                 let _ = child.wait();
-                return Err(format!("did not end within {} s", COMMAND_LIMIT.as_secs()));
+                return Err(format!("did not end within {} s", limit.as_secs()));
             }
-            Ok(None) => place.env.sleep(COMMAND_LOOK).await,
+            Ok(None) => place.env.sleep(LOOK_EVERY).await,
             Err(error) => return Err(format!("cannot be waited for: {error}")),
         }
     }

@@ -103,6 +103,8 @@ pub struct Held {
     /// The database.
     pub database: Database,
     server: Option<cellar_instance::directory::Server>,
+    /// Of one that answers nobody.
+    _lock: Option<cellar_instance::directory::Lock>,
 }
 
 impl Held {
@@ -133,6 +135,9 @@ pub struct Opening {
     pub mode: OpenMode,
     /// The group that the first statement mounts by force.
     pub force: Option<String>,
+    /// Others wait until it is done, and are not answered: a look that is over at once must not make a
+    /// command that comes meanwhile work on what is open only to be read.
+    pub alone: bool,
 }
 
 /// Opens the database in `dir`, or reaches who has it.
@@ -156,6 +161,10 @@ pub async fn reach(dir: &Path, place: &Place, opening: Opening) -> Result<Reache
     remarks(&inner);
     if let Some(name) = inner.mounted_by_force() {
         output::notice(&forced(&inner, &name));
+    }
+    if opening.alone {
+        let (database, _lock) = (database_of(inner), Some(lock));
+        return Ok(Reached::Here(Held { database, server: None, _lock }));
     }
     held(inner, lock, place).map(Reached::Here)
 }
@@ -237,12 +246,16 @@ pub fn held(
     lock: cellar_instance::directory::Lock,
     place: &Place,
 ) -> Result<Held, Fault> {
-    let inner = Arc::new(inner);
-    let session = inner.instance().sessions().user("cellar", &user());
-    let database = Database { inner, session };
+    let database = database_of(inner);
     let handler = handler(database.clone(), place.clone());
     let server = lock.serve(Arc::clone(&place.env), env!("CARGO_PKG_VERSION"), handler)?;
-    Ok(Held { database, server: Some(server) })
+    Ok(Held { database, server: Some(server), _lock: None })
+}
+
+fn database_of(inner: InstanceDatabase) -> Database {
+    let inner = Arc::new(inner);
+    let session = inner.instance().sessions().user("cellar", &user());
+    Database { inner, session }
 }
 
 fn user() -> String {

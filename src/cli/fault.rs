@@ -33,6 +33,23 @@ impl Fault {
         Fault::Failed(message.into())
     }
 
+    /// The first line of what it tells.
+    #[cfg(feature = "sql")]
+    pub fn first_line(&self) -> String {
+        match self {
+            Fault::Usage(text) | Fault::Failed(text) => {
+                text.lines().next().unwrap_or_default().to_owned()
+            }
+            Fault::NotWell | Fault::Closed => String::new(),
+        }
+    }
+
+    /// Whether somebody else has what is wanted.
+    #[cfg(feature = "sql")]
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Fault::Failed(text) if text.contains("in use by another process"))
+    }
+
     /// The same, with the directory in the commands that it offers.
     #[cfg(feature = "sql")]
     #[must_use]

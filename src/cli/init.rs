@@ -173,8 +173,11 @@ pub async fn make(args: &Args, place: &Place) -> Result<Held, Fault> {
     let erase = check_paths(args, &disks)?;
     check_room(args, &disks)?;
     let result = match Directory::create(&args.dir) {
-        // Not cut off: what it mounts is dismounted in order.
-        Ok(directory) if import => import_in(args, directory, place).await,
+        // Cut off in the middle of a mount is as a crash there: the next one goes on.
+        Ok(directory) if import => tokio::select! {
+            made = import_in(args, directory, place) => made,
+            _ = tokio::signal::ctrl_c() => Err(Fault::failed("CELLAR-01013: stopped by the user")),
+        },
         Ok(directory) => tokio::select! {
             made = make_in(args, disks, erase, directory, place) => made,
             _ = tokio::signal::ctrl_c() => Err(Fault::failed("CELLAR-01013: stopped by the user")),

@@ -217,7 +217,8 @@ async fn in_directory(command: Command, place: &database::Place) -> Result<ExitC
 fn target(command: &Command) -> Result<(std::path::PathBuf, database::Opening), Fault> {
     use cellar_instance::OpenMode;
     use database::Opening;
-    let look = Opening { mode: OpenMode { read_only: true, force: false }, force: None };
+    let mode = OpenMode { read_only: true, force: false };
+    let look = Opening { mode, force: None, alone: false };
     let work = Opening::default();
     Ok(match command {
         Command::Load(args) => (args.directory()?, work),
@@ -225,7 +226,7 @@ fn target(command: &Command) -> Result<(std::path::PathBuf, database::Opening), 
             let force = args.forces();
             (dir::resolve(args.dir.clone())?, Opening { force, ..work })
         }
-        Command::Status(args) => (dir::resolve(args.dir.clone())?, look),
+        Command::Status(args) => (dir::resolve(args.dir.clone())?, Opening { alone: true, ..look }),
         Command::Asm(args) => {
             let (dir, only_looks) = args.target()?;
             (dir, if only_looks { look } else { work })

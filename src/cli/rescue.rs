@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use cellar_instance::Error;
 use cellar_instance::diskgroup::rescue::{
-    Rescue, RescueDisk, RescuedGroup, ToldBy, read_what_is_there, rescue,
+    RescueDisk, RescuedGroup, ToldBy, Unsure, read_what_is_there, rescue,
 };
-use cellar_instance::diskgroup::{File, FileInfo, FoundDisk, MountOptions};
+use cellar_instance::diskgroup::{File, FoundDisk};
 use cellar_io::real::{OpenOptions, open_disk};
 use cellar_wait::{Kind, Waits};
 use serde::Serialize;
@@ -37,7 +36,9 @@ The disks are only read. It needs neither the directory of the database nor
 the labels: any disks that hold a copy of everything are enough, and of what
 is not there the rest is taken. Nobody may have the database open meanwhile.
 A group that is whole is opened again with: cellar init DIR --import DISKS
-Exit code 0: all of it can be had, or was. 1: something is lost.")]
+Exit code 0: all of it can be had, or was, as it was last. 1: something is
+lost or may be old; what, is said. Where the superblocks of most disks are
+gone it cannot be shown that nothing newer was written, and that is 1, too.")]
 pub struct Args {
     /// The disks, or patterns of them.
     #[arg(long, value_name = "PATH,..", value_delimiter = ',', required = true)]
@@ -61,16 +62,25 @@ pub struct Args {
 struct Told {
     path: String,
     bytes: u64,
+    /// Its other names.
     also: Vec<String>,
-    /// Bytes of which no copy can be read, where that was tried.
+    /// Bytes of which no copy can be read; before it is read, as the map of its extents tells.
     lost_bytes: u64,
+    /// Bytes that only disks have that are not shown to be as they were last, or without a checksum
+    /// that they match.
+    doubtful_bytes: u64,
+    /// Ranges of these, once it was read: first byte, and the one behind the last.
     lost: Vec<(u64, u64)>,
+    doubtful: Vec<(u64, u64)>,
     written_to: Option<PathBuf>,
+    /// Why it could not be written.
+    error: Option<String>,
 }
 
 #[derive(Serialize)]
 struct ToldGroup {
     group: String,
+    uuid: String,
     missing: Vec<String>,
     proven: bool,
     told_on: String,
@@ -78,17 +88,35 @@ struct ToldGroup {
 }
 
 #[derive(Serialize)]
+struct ToldDisk {
+    path: String,
+    group: Option<String>,
+    disk: Option<String>,
+    told_by: Option<&'static str>,
+    sure: bool,
+    unused: Option<String>,
+}
+
+#[derive(Serialize)]
 struct ToldAll {
     groups: Vec<ToldGroup>,
     failed: Vec<(String, String)>,
-    disks: Vec<(String, Option<String>, Option<String>)>,
+    disks: Vec<ToldDisk>,
+}
+
+impl ToldAll {
+    /// Whether everything is there as it was last.
+    fn is_well(&self) -> bool {
+        let well = |f: &Told| f.lost_bytes == 0 && f.doubtful_bytes == 0 && f.error.is_none();
+        self.failed.is_empty() && self.groups.iter().all(|g| g.proven && g.files.iter().all(well))
+    }
 }
 
 /// Runs `rescue`.
 ///
 /// # Errors
-/// A disk cannot be opened, nothing of a group is on any, or the directory cannot be written. What
-/// is lost is told, and then [`Fault::NotWell`].
+/// No disk can be opened, nothing of a group is on any, or the directory cannot be made. What is lost
+/// is told, and then [`Fault::NotWell`].
 pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
     if let Some(dir) = &args.extract
         && dir.symlink_metadata().is_ok()
@@ -96,48 +124,58 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
         let text = format!("{} exists already", dir.display());
         return Err(Error::new(70102, text).hint("name a directory that is to be made").into());
     }
-    let found = open_all(&args, place)?;
+    let (found, shut) = open_all(&args, place)?;
     let session = Waits::new().session("rescue", Kind::Background);
-    let rescue = rescue(&place.env, &session, found, &MountOptions::default()).await;
+    let rescue = rescue(&place.env, &session, found).await;
     let wanted = |name: &str| args.group.as_ref().is_none_or(|g| g.eq_ignore_ascii_case(name));
-    let mut all = ToldAll {
-        groups: Vec::new(),
-        failed: Vec::new(),
-        disks: rescue.disks.iter().map(told_disk).collect(),
-    };
+    let mut all = ToldAll { groups: Vec::new(), failed: Vec::new(), disks: Vec::new() };
     for (name, error) in rescue.failed.iter().filter(|(name, _)| wanted(name)) {
-        let error = Error::from(error.clone());
-        all.failed.push((name.clone(), error.to_string()));
+        let error = Error::from(error.clone()).to_string();
+        // What a mount would do next is of no use here.
+        let first = error.lines().next().unwrap_or_default().to_owned();
+        all.failed.push((name.clone(), first));
     }
     let quiet = args.format == Format::Json;
     for group in rescue.groups.iter().filter(|g| wanted(g.group.name())) {
+        let name = group.group.name();
+        let twins = rescue.groups.iter().filter(|other| other.group.name() == name).count();
         let files = match &args.extract {
             None => listed(group),
-            Some(dir) => extract(group, dir, quiet).await?,
+            Some(dir) if twins == 1 => extract(group, &dir.join(name), quiet).await?,
+            // Two groups of one name: each has a directory of its own.
+            Some(dir) => {
+                let own = format!("{name}-{}", group.group.uuid());
+                extract(group, &dir.join(own), quiet).await?
+            }
         };
         all.groups.push(ToldGroup {
-            group: group.group.name().to_owned(),
+            group: name.to_owned(),
+            uuid: group.group.uuid().to_string(),
             missing: group.missing.clone(),
             proven: group.proven,
             told_on: group.told_on.clone(),
             files,
         });
     }
+    all.disks = rescue.disks.iter().map(|disk| told_disk(disk, &rescue.groups)).collect();
+    all.disks.extend(shut);
     match quiet {
         true => output::json(&all)?,
-        false => output::text(&in_words(&args, &rescue, &all))?,
+        false => output::text(&in_words(&args, &all))?,
     }
     if all.groups.is_empty() && all.failed.is_empty() {
-        return Err(Error::new(15063, "nothing of a disk group is found on these disks")
-            .hint("see what is on one: cellar inspect PATH")
-            .into());
+        let what = match (&args.group, rescue.groups.is_empty()) {
+            (Some(name), false) => format!("no group {name} is found on these disks"),
+            _ => "nothing of a disk group is found on these disks".to_owned(),
+        };
+        let next = "see what is on one: cellar inspect PATH";
+        return Err(Error::new(15063, what).hint(next).into());
     }
-    let lost = all.groups.iter().flat_map(|g| &g.files).any(|file| file.lost_bytes > 0);
-    if lost || !all.failed.is_empty() { Err(Fault::NotWell) } else { Ok(()) }
+    if all.is_well() { Ok(()) } else { Err(Fault::NotWell) }
 }
 
-/// Opens the disks, each once.
-fn open_all(args: &Args, place: &Place) -> Result<Vec<FoundDisk>, Fault> {
+/// Opens the disks, each once; tells of those that cannot be.
+fn open_all(args: &Args, place: &Place) -> Result<(Vec<FoundDisk>, Vec<ToldDisk>), Fault> {
     let mut paths: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
     for pattern in &args.disks {
         let matching = cellar_instance::disks::glob(pattern);
@@ -145,78 +183,108 @@ fn open_all(args: &Args, place: &Place) -> Result<Vec<FoundDisk>, Fault> {
             look(Path::new(pattern), false)?;
         }
         for path in matching {
-            paths.entry(fs::canonicalize(&path)?).or_insert(path);
+            let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+            paths.entry(real).or_insert(path);
         }
     }
     // Locked: what somebody writes to meanwhile would come out half old, half new.
     let options = OpenOptions { read_only: true, lock: true, ..OpenOptions::default() };
-    let open = |path: PathBuf| -> Result<FoundDisk, Fault> {
-        look(&path, false)?;
-        let device = open_disk(&place.real, &path, &options).map_err(Error::from)?;
-        Ok(FoundDisk { device, path: path.to_string_lossy().into_owned() })
-    };
-    paths.into_values().map(open).collect()
-}
-
-fn told_disk(disk: &RescueDisk) -> (String, Option<String>, Option<String>) {
-    let of = disk.of.as_ref().map(|(_, name, _)| name.clone());
-    (disk.path.clone(), of, disk.unused.clone())
-}
-
-/// The name under which a file comes out, and its other names. A name that somebody gave comes
-/// before one that the system made.
-fn names_of(group: &RescuedGroup, file: &FileInfo) -> Option<(String, Vec<String>)> {
-    let listed = group.group.list("*", true);
-    let of = |system: bool| {
-        let own = listed.iter().filter(move |l| l.file == Some(file.number) && l.system == system);
-        own.map(|l| l.path.clone())
-    };
-    let mut names: Vec<String> = of(false).chain(of(true)).collect();
-    if names.is_empty() {
-        names.clone_from(&file.names);
+    let (mut found, mut shut) = (Vec::new(), Vec::new());
+    for path in paths.into_values() {
+        let opened = look(&path, false).and_then(|_| {
+            open_disk(&place.real, &path, &options).map_err(|e| Error::from(e).into())
+        });
+        let shown = path.to_string_lossy().into_owned();
+        match opened {
+            Ok(device) => found.push(FoundDisk { device, path: shown }),
+            // Without a disk that is in use, what it has would be told to be lost.
+            Err(fault) if fault.is_busy() => return Err(fault),
+            Err(fault) => shut.push(ToldDisk {
+                path: shown,
+                group: None,
+                disk: None,
+                told_by: None,
+                sure: false,
+                unused: Some(fault.first_line()),
+            }),
+        }
     }
-    let mut names = names.into_iter();
-    names.next().map(|first| (first, names.collect()))
+    if found.is_empty()
+        && let Some(why) = shut.first().and_then(|disk| disk.unused.clone())
+    {
+        return Err(Fault::failed(why));
+    }
+    Ok((found, shut))
 }
 
+fn told_disk(disk: &RescueDisk, groups: &[RescuedGroup]) -> ToldDisk {
+    let of = disk.of.as_ref();
+    // It may have failed while files were read.
+    let failed = groups.iter().flat_map(|g| g.doubtful.disks()).find_map(|d| {
+        let is_it = d.path.as_ref() == Some(&disk.path);
+        d.failure.filter(|_| is_it && disk.unused.is_none())
+    });
+    ToldDisk {
+        path: disk.path.clone(),
+        group: of.map(|(group, ..)| group.clone()),
+        disk: of.map(|(_, name, _)| name.clone()),
+        told_by: of.map(|(.., by)| match by {
+            ToldBy::Label => "label",
+            ToldBy::Superblock => "superblock",
+            ToldBy::Checksums => "checksum blocks",
+            ToldBy::Elimination => "elimination",
+        }),
+        sure: disk.sure,
+        unused: disk.unused.clone().or(failed),
+    }
+}
+
+/// The files of a group. A name that somebody gave comes before one that the system made.
 fn listed(group: &RescuedGroup) -> Vec<Told> {
-    let files = group.group.files();
-    let mut out: Vec<Told> = files
-        .iter()
-        .filter(|file| !file.temporary)
-        .filter_map(|file| {
-            let (path, also) = names_of(group, file)?;
-            let (lost, written_to) = (Vec::new(), None);
-            Some(Told { path, bytes: file.size, also, lost_bytes: 0, lost, written_to })
-        })
-        .collect();
-    out.sort_by(|a, b| a.path.cmp(&b.path));
-    for told in &mut out {
-        // Without reading it: extents of which no copy is here.
-        told.lost_bytes = group.lost_of(&told.path);
+    let mut names: BTreeMap<u32, Vec<(bool, String)>> = BTreeMap::new();
+    for listed in group.group.list("*", true) {
+        if let Some(file) = listed.file {
+            names.entry(file).or_default().push((listed.system, listed.path));
+        }
     }
+    let mut out: Vec<Told> = Vec::new();
+    for file in group.group.files().iter().filter(|file| !file.temporary) {
+        let mut own = names.remove(&file.number).unwrap_or_default();
+        own.extend(file.names.iter().map(|name| (true, name.clone())));
+        own.sort();
+        own.dedup_by(|a, b| a.1 == b.1);
+        let mut own = own.into_iter().map(|(_, name)| name);
+        let Some(path) = own.next() else { continue };
+        let (lost_bytes, doubtful_bytes) = group.lost_of(&path);
+        out.push(Told {
+            bytes: file.size,
+            also: own.filter(|name| *name != path).collect(),
+            path,
+            lost_bytes,
+            doubtful_bytes,
+            lost: Vec::new(),
+            doubtful: Vec::new(),
+            written_to: None,
+            error: None,
+        });
+    }
+    out.sort_by(|a, b| a.path.cmp(&b.path));
     out
 }
 
-/// Writes every file of a group below a directory.
-async fn extract(group: &RescuedGroup, dir: &Path, quiet: bool) -> Result<Vec<Told>, Fault> {
+/// Writes every file of a group below a directory; one that cannot be written keeps none of the others.
+async fn extract(group: &RescuedGroup, below: &Path, quiet: bool) -> Result<Vec<Told>, Fault> {
     let mut files = listed(group);
+    let changed: BTreeMap<u32, u64> =
+        group.group.files().into_iter().map(|f| (f.number, f.modified_ns)).collect();
     let total = files.iter().map(|file| file.bytes).sum();
     let bar = Progress::new("written", total, quiet);
     let mut before = 0;
-    let below = dir.join(group.group.name());
-    fs::create_dir_all(&below).map_err(|e| Error::system("create", &below, &e))?;
+    fs::create_dir_all(below).map_err(|e| Error::system("create", below, &e))?;
     for told in &mut files {
-        let target = below.join(inside(&told.path)?);
-        let file = group.group.open(&told.path)?;
-        told.lost = write(&file, &target, &|done| bar.set(before + done)).await?;
-        told.lost_bytes = told.lost.iter().map(|(from, to)| to - from).sum();
-        told.written_to = Some(target.clone());
-        let info = group.group.files().into_iter().find(|f| f.number == file.number());
-        if let Some(info) = info {
-            let at = UNIX_EPOCH + Duration::from_nanos(info.modified_ns);
-            // When it was changed is a kindness, not what was asked for.
-            let _ = fs::File::options().write(true).open(&target).and_then(|f| f.set_modified(at));
+        match extract_one(group, told, below, &changed, &|done| bar.set(before + done)).await {
+            Ok(target) => told.written_to = Some(target),
+            Err(fault) => told.error = Some(fault.first_line()),
         }
         before += told.bytes;
     }
@@ -224,24 +292,48 @@ async fn extract(group: &RescuedGroup, dir: &Path, quiet: bool) -> Result<Vec<To
     Ok(files)
 }
 
+async fn extract_one(
+    group: &RescuedGroup,
+    told: &mut Told,
+    below: &Path,
+    changed: &BTreeMap<u32, u64>,
+    done: &(dyn Fn(u64) + Sync),
+) -> Result<PathBuf, Fault> {
+    let target = below.join(inside(&told.path)?);
+    let file = group.group.open(&told.path)?;
+    let doubtful = group.doubtful.open(&told.path)?;
+    let unsure = write((&file, &doubtful), &target, done).await?;
+    (told.lost_bytes, told.doubtful_bytes) = unsure.bytes();
+    let pairs = |ranges: Vec<std::ops::Range<u64>>| -> Vec<(u64, u64)> {
+        ranges.into_iter().map(|r| (r.start, r.end.min(told.bytes))).collect()
+    };
+    (told.lost, told.doubtful) = (pairs(unsure.lost), pairs(unsure.doubtful));
+    if let Some(ns) = changed.get(&file.number()) {
+        let at = UNIX_EPOCH + Duration::from_nanos(*ns);
+        // When it was changed is a kindness, not what was asked for.
+        let _ = fs::File::options().write(true).open(&target).and_then(|f| f.set_modified(at));
+    }
+    Ok(target)
+}
+
 /// A path in a group as one below a directory: never out of it.
 fn inside(path: &str) -> Result<PathBuf, Fault> {
     let path = PathBuf::from(path);
     match path.components().all(|part| matches!(part, Component::Normal(_))) {
         true => Ok(path),
-        false => Err(Fault::failed(format!(
-            "CELLAR-15173: the name {} cannot be a file here",
-            path.display()
-        ))),
+        false => {
+            let text = format!("the name {} cannot be a file here", path.display());
+            Err(Error::new(15173, text).into())
+        }
     }
 }
 
-/// Writes a file; where no copy can be read it has zeros. Gives these ranges.
+/// Writes a file; where no copy can be read it has zeros.
 async fn write(
-    file: &File,
+    (file, doubtful): (&File, &File),
     target: &Path,
     done: &(dyn Fn(u64) + Sync),
-) -> Result<Vec<(u64, u64)>, Fault> {
+) -> Result<Unsure, Fault> {
     let failed = |what: &str, e: &std::io::Error| Error::system(what, target, e);
     if let Some(above) = target.parent() {
         fs::create_dir_all(above).map_err(|e| failed("make the directory of", &e))?;
@@ -249,10 +341,10 @@ async fn write(
     let out = fs::File::create_new(target).map_err(|e| failed("create", &e))?;
     let size = file.size();
     out.set_len(size).map_err(|e| failed("size", &e))?;
-    let mut lost: Vec<Range<u64>> = Vec::new();
+    let mut unsure = Unsure::default();
     for at in (0..size).step_by(STEP as usize) {
         let end = (at + STEP).min(size.next_multiple_of(BLOCK as u64));
-        let bytes = read_what_is_there(file, at..end, &mut lost).await?;
+        let bytes = read_what_is_there(file, doubtful, at..end, &mut unsure).await?;
         for (i, block) in bytes.chunks(BLOCK).enumerate() {
             let from = at + (i * BLOCK) as u64;
             let length = (size - from.min(size)).min(block.len() as u64) as usize;
@@ -263,57 +355,54 @@ async fn write(
         done(end.min(size));
     }
     out.sync_all().map_err(|e| failed("sync", &e))?;
-    Ok(lost.into_iter().map(|range| (range.start, range.end.min(size))).collect())
+    Ok(unsure)
 }
 
-fn in_words(args: &Args, rescue: &Rescue, all: &ToldAll) -> String {
+fn in_words(args: &Args, all: &ToldAll) -> String {
     let mut text = String::new();
-    for disk in &rescue.disks {
-        text.push_str(&output::broken("", "  ", &disk_words(disk)));
+    let mut put = |words: &str| {
+        text.push_str(&output::broken("", "  ", words));
         text.push('\n');
-    }
+    };
+    all.disks.iter().for_each(|disk| put(&disk_words(disk)));
     for (name, error) in &all.failed {
-        text.push_str(&output::broken("", "  ", &format!("{name}: {error}")));
-        text.push('\n');
+        put(&format!("{name}: cannot be read: {error}"));
     }
     for group in &all.groups {
-        text.push_str(&output::broken("", "  ", &group_words(group)));
-        text.push('\n');
+        put(&group_words(group));
         for file in &group.files {
-            text.push_str(&file_words(&group.group, file));
+            put(&file_words(&group.group, file));
         }
     }
     if args.extract.is_none() && all.groups.iter().any(|g| !g.files.is_empty()) {
         let disks = args.disks.join(",");
-        text.push_str(&output::labelled(
-            "Next:",
-            &format!("cellar rescue --disks '{disks}' --extract DIR"),
-        ));
+        let next = format!("cellar rescue --disks '{disks}' --extract DIR");
+        text.push_str(&output::labelled("Next:", &next));
     }
     text
 }
 
-fn disk_words(disk: &RescueDisk) -> String {
-    let is = match &disk.of {
-        None => String::new(),
-        Some((group, name, by)) => {
-            let how = match by {
-                ToldBy::Label => "",
-                ToldBy::Superblock => ", told by a superblock: its labels are lost",
-                ToldBy::Checksums => ", told by its checksum blocks: its labels are lost",
-                ToldBy::Elimination => ", as no other place is left: its labels are lost",
-            };
-            format!(": {name} of {group}{how}")
-        }
+fn disk_words(disk: &ToldDisk) -> String {
+    let is = match (&disk.disk, &disk.group) {
+        (Some(name), Some(group)) => format!(": {name} of {group}"),
+        _ => String::new(),
+    };
+    let how = match disk.told_by {
+        None | Some("label") => String::new(),
+        Some(by) => format!(", told by its {by}, as its labels are lost"),
+    };
+    let sure = match disk.disk.is_some() && !disk.sure && disk.unused.is_none() {
+        true => "; it cannot be shown to be as it was last",
+        false => "",
     };
     let unused = disk.unused.as_ref().map_or(String::new(), |why| format!("; not read: {why}"));
-    format!("{}{is}{unused}", disk.path)
+    format!("{}{is}{how}{sure}{unused}", disk.path)
 }
 
 fn group_words(group: &ToldGroup) -> String {
-    let bytes = group.files.iter().map(|file| file.bytes).sum();
+    let sum = |of: fn(&Told) -> u64| group.files.iter().map(of).sum::<u64>();
     let files = show_count(group.files.len() as u64);
-    let mut words = format!("{}: {files} files, {}", group.group, show_bytes(bytes));
+    let mut words = format!("{}: {files} files, {}", group.group, show_bytes(sum(|f| f.bytes)));
     if !group.missing.is_empty() {
         words.push_str(&format!("; not here: {}", group.missing.join(", ")));
     }
@@ -323,30 +412,43 @@ fn group_words(group: &ToldGroup) -> String {
             group.told_on
         ));
     }
-    let lost: u64 = group.files.iter().map(|file| file.lost_bytes).sum();
+    let (lost, doubtful) = (sum(|f| f.lost_bytes), sum(|f| f.doubtful_bytes));
     if lost > 0 {
-        words.push_str(&format!("; {} of them lost", show_bytes(lost)));
+        words.push_str(&format!("; {} LOST", show_bytes(lost)));
+    }
+    if doubtful > 0 {
+        words.push_str(&format!("; {} DOUBTFUL", show_bytes(doubtful)));
     }
     words
 }
 
 fn file_words(group: &str, file: &Told) -> String {
-    let mut words = format!("+{group}/{}  {}", file.path, show_bytes(file.bytes));
+    let mut words = format!("  +{group}/{}  {}", file.path, show_bytes(file.bytes));
     if !file.also.is_empty() {
         let also: Vec<String> = file.also.iter().map(|name| format!("+{group}/{name}")).collect();
         words.push_str(&format!("  also {}", also.join(", ")));
     }
-    if file.lost_bytes > 0 {
-        let written = if file.written_to.is_some() { ", zeros in its place" } else { "" };
-        words.push_str(&format!("  LOST {}{written}", show_bytes(file.lost_bytes)));
-        let places = file.lost.iter().take(3);
-        let places: Vec<String> = places.map(|(from, to)| format!("{from} to {to}")).collect();
-        if !places.is_empty() {
-            let more = if file.lost.len() > 3 { " .." } else { "" };
-            words.push_str(&format!(" (bytes {}{more})", places.join(", ")));
+    let places = |ranges: &[(u64, u64)]| {
+        let first = ranges.iter().take(3).map(|(from, to)| format!("{from} to {to}"));
+        let first: Vec<String> = first.collect();
+        match (first.is_empty(), ranges.len() > 3) {
+            (true, _) => String::new(),
+            (false, more) => {
+                format!(" (bytes {}{})", first.join(", "), if more { " .." } else { "" })
+            }
         }
+    };
+    if file.lost_bytes > 0 {
+        let zeros = if file.written_to.is_some() { ", zeros in its place" } else { "" };
+        let (bytes, at) = (show_bytes(file.lost_bytes), places(&file.lost));
+        words.push_str(&format!("  LOST {bytes}{zeros}{at}"));
     }
-    let mut text = output::broken("  ", "    ", &words);
-    text.push('\n');
-    text
+    if file.doubtful_bytes > 0 {
+        let (bytes, at) = (show_bytes(file.doubtful_bytes), places(&file.doubtful));
+        words.push_str(&format!("  DOUBTFUL {bytes}: may be old{at}"));
+    }
+    if let Some(error) = &file.error {
+        words.push_str(&format!("  NOT WRITTEN: {error}"));
+    }
+    words
 }

@@ -1,6 +1,7 @@
 //! `cellar status`: how the groups are, what to do, and what may fail next.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use cellar_instance::Mounted;
 use cellar_instance::diskgroup::{AwayDisk, DiskInfo, DiskStatus, Group, ScrubResult};
@@ -44,7 +45,7 @@ pub struct Args {
     /// How often --alert looks.
     #[arg(long, value_name = "TIME", default_value = "10s", requires = "alert",
         value_parser = super::alert::every)]
-    pub every: std::time::Duration,
+    pub every: Duration,
     /// With --alert: look once, and end as status does.
     #[arg(long, requires = "alert")]
     pub once: bool,
@@ -63,6 +64,8 @@ pub struct GroupStatus {
     pub group: Option<String>,
     /// WHOLE, or the worst of NOT MOUNTED, STOPPED, DAMAGED, DEGRADED, SLOW, RESYNC, FULL.
     pub state: &'static str,
+    /// All of these that hold, the worst first; none where nothing needs a look.
+    pub states: Vec<&'static str>,
     /// In words.
     pub words: String,
     /// What to do; `None` when nothing.
@@ -97,6 +100,8 @@ pub struct GroupStatus {
     pub last_scrub: Option<LastScrub>,
     /// When the next one begins by itself, seconds since 1970; `None`: never.
     pub next_scrub: Option<u64>,
+    /// Disks that wait to take the place of one that fails.
+    pub hot_spares: Vec<String>,
     /// When all was read last, in words.
     #[serde(skip)]
     pub checked_words: String,
@@ -214,6 +219,7 @@ pub fn of(mounted: &Mounted, dir: &Path) -> GroupStatus {
     }
     if let Some(worst) = findings.first() {
         status.state = worst.state;
+        status.states = findings.iter().map(|f| f.state).collect();
         status.words = joined(findings.iter().map(|f| f.words.as_str()));
         status.action = Some(joined(findings.iter().map(|f| f.action.as_str())));
     }
@@ -307,7 +313,7 @@ fn missing(
     let away_for = left.iter().map(|d| d.since).max();
     let mut words = match (gone.is_empty(), away_for) {
         (true, _) => format!("{} of {disks} disks on the way back", back.len()),
-        (false, Some(time)) if time >= std::time::Duration::from_secs(1) => {
+        (false, Some(time)) if time >= Duration::from_secs(1) => {
             format!("{} of {disks} disks missing for {}", gone.len(), show_time(time))
         }
         _ => format!("{} of {disks} disks missing", gone.len()),
@@ -589,10 +595,36 @@ pub async fn run(args: &Args, database: &Database, _place: &Place) -> Result<(),
     groups.sort_by_key(|m| m.number);
     let dir = database.inner.directory().path();
     let mut all: Vec<GroupStatus> = groups.iter().map(|m| of(m, dir)).collect();
+    if let Some(delay) = database.inner.hot_spare_delay() {
+        let spares = database.inner.hot_spares();
+        let spares: Vec<String> = spares.iter().map(|p| p.display().to_string()).collect();
+        for (status, mounted) in all.iter_mut().zip(&groups) {
+            spare_words(status, mounted, &spares, delay);
+        }
+    }
     let others = super::database::not_mounted(&database.inner);
     all.extend(others.iter().map(|error| not_mounted(&error.to_string())));
     tell(args, &all)?;
     if all.iter().all(GroupStatus::is_well) { Ok(()) } else { Err(Fault::NotWell) }
+}
+
+/// Tells which hot spares wait, and for what.
+fn spare_words(status: &mut GroupStatus, mounted: &Mounted, spares: &[String], delay: Duration) {
+    status.hot_spares = spares.to_vec();
+    let away = mounted.group.away_disks().into_iter().filter(|d| !d.by_command && !d.coming);
+    let Some(disk) = away.max_by_key(|d| d.since) else { return };
+    let left = delay.saturating_sub(disk.since);
+    let spare = &spares[0];
+    let words = match left.is_zero() {
+        true => format!("hot spare {spare} takes the place of {}", disk.name),
+        false => {
+            format!("hot spare {spare} takes the place of {} in {}", disk.name, show_time(left))
+        }
+    };
+    status.work = Some(match status.work.take() {
+        Some(work) => format!("{words}; {work}"),
+        None => words,
+    });
 }
 
 fn tell(args: &Args, all: &[GroupStatus]) -> Result<(), Fault> {
@@ -659,6 +691,9 @@ pub fn lines(status: &GroupStatus) -> String {
     put("safe", &status.safe);
     let room = show_room(status.writable_bytes >> 20);
     put("room", &format!("{room} can be written now"));
+    if !status.hot_spares.is_empty() {
+        put("spares", &format!("{} may take the place of a disk", some(&status.hot_spares)));
+    }
     if !status.checked_words.is_empty() {
         put("checked", &status.checked_words);
     }

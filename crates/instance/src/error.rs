@@ -259,6 +259,7 @@ pub const NUMBERS: &[(u32, &str, &str)] = &[
     (70114, "55000", "disk is not being dropped"),
     (70115, "55000", "rebalance is stopped"),
     (70116, "55000", "a scrub is under way"),
+    (70117, "XX001", "not a file of md_backup"),
 ];
 
 #[cfg(test)]

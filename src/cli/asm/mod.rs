@@ -5,6 +5,7 @@ mod cp;
 mod files;
 mod groups;
 mod iostat;
+mod md;
 mod migrate;
 mod scrub;
 mod table;
@@ -30,6 +31,7 @@ pub use work::left_running;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Commands: lsdg lsdsk lsattr lstmpl mktmpl chtmpl rmtmpl lsop rebal offline
           online replace scrub migrate iostat ls du find mkdir rm cp
+          md_backup md_restore
 Each has its own help: cellar asm ls --help
 
 Examples:
@@ -64,6 +66,7 @@ impl Args {
             | Command::Du(_)
             | Command::Find(_) => true,
             Command::Migrate(args) => args.only_looks(),
+            Command::MdBackup(_) => true,
             Command::Lsop(_)
             | Command::Rebal(_)
             | Command::Offline(_)
@@ -76,6 +79,7 @@ impl Args {
             | Command::Iostat(_)
             | Command::Mkdir(_)
             | Command::Rm(_)
+            | Command::MdRestore(_)
             | Command::Cp(_) => false,
         };
         Ok((dir::resolve(given)?, only_looks))
@@ -182,6 +186,17 @@ enum Command {
     #[command(after_help = "Examples:\n  cellar asm cp trips.csv +DATA/in/
   cellar asm cp +DATA/in/trips.csv /tmp\n  cellar asm cp +DATA/a +DATA/b")]
     Cp(cp::Cp),
+    /// Writes what groups are to a file: disks, attributes, templates
+    #[command(name = "md_backup", after_help = "Example:\n  cellar asm md_backup groups.json")]
+    MdBackup(md::MdBackup),
+    /// Makes groups as such a file has them; files come from their backups
+    #[command(
+        name = "md_restore",
+        after_help = "Examples:\n  cellar asm md_restore groups.json --full -G FRA\n  cellar asm \
+                      md_restore groups.json --nodg\n  cellar asm md_restore groups.json --newdg \
+                      FRA:FRA2"
+    )]
+    MdRestore(md::MdRestore),
 }
 
 /// How results are shown.
@@ -226,6 +241,8 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
         Command::Mkdir(args) => files::mkdir(&args, database).await,
         Command::Rm(args) => files::rm(&args, database).await,
         Command::Cp(args) => cp::run(&args, database, place, show).await,
+        Command::MdBackup(args) => md::backup(&args, database, show),
+        Command::MdRestore(args) => md::restore(&args, database).await,
     }
 }
 

@@ -215,13 +215,23 @@ pub(crate) async fn read_as_synced(
         offset: s.offset - before,
         length,
     };
-    let copies = read_copies(inner, file, io, &whole).await?;
-    if whole.length > unit && is_in_part(&copies) {
+    let mut copies = read_copies(inner, file, io, &whole).await?;
+    if whole.length > unit && (inner.strict || is_in_part(&copies)) {
         let mut joined = Vec::with_capacity(whole.length as usize);
         for part in units(&whole, unit) {
             joined.extend_from_slice(&Box::pin(read_as_synced(inner, file, io, &part)).await?);
         }
         return Ok(Bytes::from(joined).slice(before as usize..(before + s.length) as usize));
+    }
+    if inner.strict && file.attributes.checksums {
+        for copy in &mut copies {
+            let known = expected(inner, &copy.disk, copy.leg, &whole).await;
+            let is_wrong = |bytes: &Bytes| {
+                let blocks = bytes.chunks(BLOCK).zip(&known);
+                blocks.into_iter().any(|(b, w)| *w != UNKNOWN && checksum_of(b) != *w)
+            };
+            copy.bytes = copy.bytes.take().filter(|bytes| !is_wrong(bytes));
+        }
     }
     if copies.iter().all(|c| c.bytes.is_none()) {
         return Err(Error::NoCopy { file: file.number, offset: s.offset });

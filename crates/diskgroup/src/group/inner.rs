@@ -123,6 +123,8 @@ pub(crate) struct Inner {
     pub au_size: u64,
     pub sector_size: u32,
     pub read_only: bool,
+    /// See [`crate::group::RescueMount`].
+    pub strict: bool,
     /// An instance keeps its catalog here.
     pub holds_catalog: bool,
     /// A random number for this mount.
@@ -175,6 +177,7 @@ pub(crate) struct InnerParts {
     pub space: Room,
     pub disks: BTreeMap<u16, Arc<Disk>>,
     pub read_only: bool,
+    pub strict: bool,
     pub holds_catalog: bool,
     pub life: u64,
     pub data: Data,
@@ -193,6 +196,7 @@ impl Inner {
             au_size: u64::from(header.au_size),
             sector_size: header.sector_size,
             read_only: parts.read_only,
+            strict: parts.strict,
             holds_catalog: parts.holds_catalog,
             life: parts.life,
             log_life: AtomicU64::new(parts.life),

@@ -20,7 +20,7 @@ pub(crate) mod scrub;
 mod template;
 mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -74,8 +74,9 @@ pub struct MountOptions {
     pub read_only: bool,
     /// Mount although it cannot be proven that nothing newer exists elsewhere.
     pub force: bool,
-    /// Mount although some extents have no copy here; only to be read.
-    pub incomplete: bool,
+    /// Mount to get out what can be had, although some extents have no copy here; only to be read.
+    #[doc(hidden)]
+    pub rescue: Option<RescueMount>,
     /// A request unanswered for this long fails its disk.
     pub disk_timeout: Duration,
     /// The same for a disk that can be done without, while the others answer.
@@ -89,12 +90,23 @@ pub struct MountOptions {
     pub dirty_block_entries: usize,
 }
 
+/// How a mount that rescues differs from others.
+#[doc(hidden)]
+#[derive(Clone, Debug, Default)]
+pub struct RescueMount {
+    /// Disks, by number, of which nothing is read although they are here.
+    pub leave_out: BTreeSet<u16>,
+    /// What has a known checksum and does not match it is not read, also where a crash may have torn
+    /// the checksum.
+    pub strict: bool,
+}
+
 impl Default for MountOptions {
     fn default() -> Self {
         MountOptions {
             read_only: false,
             force: false,
-            incomplete: false,
+            rescue: None,
             disk_timeout: Duration::from_secs(30),
             detach_timeout: Duration::from_secs(10),
             resync_target: Duration::from_secs(5),
@@ -160,6 +172,7 @@ impl Group {
             holds_catalog: start.holds_catalog,
             life: env.random(),
             data,
+            strict: options.rescue.as_ref().is_some_and(|rescue| rescue.strict),
             disk_timeout: options.disk_timeout,
             detach_timeout: options.detach_timeout,
         }));

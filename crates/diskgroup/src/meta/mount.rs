@@ -223,10 +223,7 @@ pub(crate) async fn start(
     });
     let former = former.collect();
     let marks = Marks::of(labelled.iter().map(|l| &l.label), best.end.previous_life);
-    let (disks, missing) = match options.read_only && options.incomplete {
-        true => match_disks(env, &state, &labelled, Some(&marks)),
-        false => usable_disks(env, name, &state, &labelled, &marks, force)?,
-    };
+    let (disks, missing) = usable_disks(env, name, &state, &labelled, &marks, options)?;
     // A disk may tell its history and yet be of no use, because it became too small.
     // Nor is an older image of itself a member.
     let is_used = |no: &u16| disks.get(no).is_some_and(|disk| disk.is_in_sync());
@@ -481,16 +478,23 @@ fn usable_disks(
     state: &GroupState,
     labelled: &[Labelled],
     marks: &Marks,
-    force: bool,
+    options: &MountOptions,
 ) -> Result<Here, Error> {
     let (disks, missing) = match_disks(env, state, labelled, Some(marks));
+    if let Some(rescue) = options.rescue.as_ref().filter(|_| options.read_only) {
+        for disk in rescue.leave_out.iter().filter_map(|no| disks.get(no)) {
+            disk.left();
+            disk.fail(out_of_date(disk));
+        }
+        return Ok((disks, missing));
+    }
     let Err(refused) = check_complete(name, state, &disks, &missing) else {
         return Ok((disks, missing));
     };
     // FORCE takes an older image for what it is where there is nothing newer.
     let (disks, missing) = match_disks(env, state, labelled, None);
     check_complete(name, state, &disks, &missing).map_err(|_| refused.clone())?;
-    if !force {
+    if !options.force {
         return Err(Error::NotProven { group: name.to_owned(), why: words_of(refused) });
     }
     // Some extent is nowhere else; of all others the newer copy counts.

@@ -8,32 +8,60 @@ use crate::error::Error;
 use crate::group::File;
 use crate::on_disk::layout::{BLOCK_U64, PIECE_BYTES};
 
-/// Reads a stretch of a file, whole blocks. What no copy has reads as zeros, and is added to `lost`.
+/// What is wrong with a file that was read, in ranges of whole blocks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unsure {
+    /// No copy can be read: zeros were given.
+    pub lost: Vec<Range<u64>>,
+    /// Read from disks that are not shown to be as they were last, or without its checksum.
+    pub doubtful: Vec<Range<u64>>,
+}
+
+impl Unsure {
+    fn add(list: &mut Vec<Range<u64>>, range: Range<u64>) {
+        match list.last_mut().filter(|last| last.end == range.start) {
+            Some(last) => last.end = range.end,
+            None => list.push(range),
+        }
+    }
+
+    /// Bytes that are lost, and that are doubtful.
+    pub fn bytes(&self) -> (u64, u64) {
+        let sum = |ranges: &[Range<u64>]| ranges.iter().map(|r| r.end - r.start).sum();
+        (sum(&self.lost), sum(&self.doubtful))
+    }
+}
+
+/// Reads a stretch of a file, whole blocks: from `file`, and what that cannot read from `doubtful`, the
+/// same file of the second mount.
 ///
 /// # Errors
 /// The group has stopped.
 pub async fn read_what_is_there(
     file: &File,
+    doubtful: &File,
     range: Range<u64>,
-    lost: &mut Vec<Range<u64>>,
+    unsure: &mut Unsure,
 ) -> Result<Vec<u8>, Error> {
-    let mut out = vec![0; (range.end - range.start) as usize];
-    if read_into(file, range.clone(), range.start, &mut out).await? {
+    let base = range.start;
+    let mut out = vec![0; (range.end - base) as usize];
+    if read_into(file, range.clone(), base, &mut out).await? {
         return Ok(out);
     }
-    // What is lost is told by the block: pieces first, as whole AUs may be gone.
+    // What is wrong is told by the block: pieces first, as whole AUs may be gone.
     for piece in range.clone().step_by(PIECE_BYTES as usize) {
         let piece = piece..(piece + PIECE_BYTES).min(range.end);
-        if read_into(file, piece.clone(), range.start, &mut out).await? {
+        if read_into(file, piece.clone(), base, &mut out).await? {
             continue;
         }
         for at in piece.clone().step_by(BLOCK_U64 as usize) {
             let block = at..(at + BLOCK_U64).min(piece.end);
-            if !read_into(file, block.clone(), range.start, &mut out).await? {
-                match lost.last_mut().filter(|last| last.end == block.start) {
-                    Some(last) => last.end = block.end,
-                    None => lost.push(block),
-                }
+            if read_into(file, block.clone(), base, &mut out).await? {
+                continue;
+            }
+            match read_into(doubtful, block.clone(), base, &mut out).await? {
+                true => Unsure::add(&mut unsure.doubtful, block),
+                false => Unsure::add(&mut unsure.lost, block),
             }
         }
     }

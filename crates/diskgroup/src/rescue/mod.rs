@@ -1,10 +1,13 @@
 //! Getting files out of a group whose disks have lost their labels or superblocks, or of which too
 //! few are here to mount it. Nothing is written.
 //!
-//! What stood at the ends of a disk is put together again from what lies further in ([`search`]) and
-//! shown to an ordinary mount by a device that answers those places from RAM ([`patched`]). So files
-//! are read as always: from copies in sync, held against their checksums, mended from another copy in
-//! RAM.
+//! What stood at the ends of a disk is put together again from what lies further in ([`search`]), and
+//! shown to an ordinary mount by devices that answer those places from RAM ([`patched`]). So files are
+//! read as always: from copies in sync, held against their checksums.
+//!
+//! There are two such mounts. The first reads only from disks that are shown to be as they were last,
+//! by their label or by the last record in their own log, and only what matches its checksum. What it
+//! cannot read is read from the second, with all disks, and told as doubtful.
 
 mod copy;
 mod patched;
@@ -12,24 +15,34 @@ mod search;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_io::{Device, SharedEnv};
+use cellar_io::SharedEnv;
 use cellar_wait::Session;
 use futures_util::future::join_all;
 
+pub use copy::{Unsure, read_what_is_there};
+
 use crate::error::Error;
-use crate::group::{Group, MountOptions};
-use crate::meta::chain::{Chain, History, follow};
+use crate::group::{Group, MountOptions, RescueMount};
+use crate::meta::chain::History;
 use crate::meta::create::label_of;
+use crate::meta::labels::label_offsets;
+use crate::meta::marks::OUT_OF_DATE;
 use crate::meta::mount::{FoundDisk, within};
 use crate::on_disk::Uuid;
 use crate::on_disk::label::{Label, LabelStatus};
-use crate::on_disk::layout::LABEL_HEAD;
+use crate::on_disk::layout::{BLOCK, SUPERBLOCKS};
+use crate::on_disk::superblock::Superblock;
 use crate::state::GroupState;
-pub use copy::read_what_is_there;
 use patched::Patched;
-use search::{Loose, Seen, look, superblocks_of};
+use search::{Seen, look};
+
+/// How long a disk may take to be looked at.
+const LOOK_WITHIN: Duration = Duration::from_secs(600);
+/// How long a request may take: a disk that stalls is the best there is.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// How a disk was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +64,8 @@ pub struct RescueDisk {
     pub path: String,
     /// The group, the disk's name and how that was told; `None`: it is of no group that is here.
     pub of: Option<(String, String, ToldBy)>,
+    /// Whether it is shown to be as it was last; what only others have is doubtful.
+    pub sure: bool,
     /// Why it is not read, if it is not.
     pub unused: Option<String>,
 }
@@ -58,31 +73,37 @@ pub struct RescueDisk {
 /// A group that files can be read from.
 #[derive(Clone, Debug)]
 pub struct RescuedGroup {
-    /// Mounted, only to be read.
+    /// Mounted, only to be read, from the disks that are shown to be as they were last.
     pub group: Group,
+    /// The same from all disks; `None` where that is no more.
+    pub doubtful: Group,
     /// Disks that it counts on, and that are not here.
     pub missing: Vec<String>,
     /// The disk whose log and checkpoint tell what the group is.
     pub told_on: String,
-    /// Whether no superblock names that checkpoint any more.
-    pub loose: bool,
     /// Whether it is shown that nothing newer was written to disks that are not here, or that have
     /// lost their metadata.
     pub proven: bool,
 }
 
 impl RescuedGroup {
-    /// Bytes of a file of which no copy is on the disks here, as the map of its extents tells: whole
-    /// extents, whether or not anything was ever written there.
-    pub fn lost_of(&self, path: &str) -> u64 {
-        let inner = &self.group.inner;
-        let Ok(file) = self.group.open(path) else { return 0 };
-        let core = crate::disk::lock(&inner.core);
-        let Some(state) = core.state.files.get(&file.number()) else { return 0 };
-        let sets = state.legs.chunks(usize::from(state.attributes.copies));
-        let gone = sets.filter(|legs| !legs.iter().any(|leg| inner.is_in_sync(leg.disk)));
-        (gone.count() as u64 * inner.au_size).min(state.size)
+    /// Bytes of a file of which no disk here has a copy, and those of which only disks have one that
+    /// are not shown to be as they were last; as the map of its extents tells: whole extents, whether or
+    /// not anything was ever written there.
+    pub fn lost_of(&self, path: &str) -> (u64, u64) {
+        let all = without_copy(&self.doubtful, path);
+        (all, without_copy(&self.group, path).saturating_sub(all))
     }
+}
+
+fn without_copy(group: &Group, path: &str) -> u64 {
+    let inner = &group.inner;
+    let Ok(file) = group.open(path) else { return 0 };
+    let core = crate::disk::lock(&inner.core);
+    let Some(state) = core.state.files.get(&file.number()) else { return 0 };
+    let sets = state.legs.chunks(usize::from(state.attributes.copies));
+    let gone = sets.filter(|legs| !legs.iter().any(|leg| inner.is_in_sync(leg.disk)));
+    (gone.count() as u64 * inner.au_size).min(state.size)
 }
 
 /// What the disks hold.
@@ -97,209 +118,312 @@ pub struct Rescue {
 }
 
 /// Looks what groups the disks hold, and mounts each to be read as far as it can be.
-pub async fn rescue(
-    env: &SharedEnv,
-    session: &Session,
-    found: Vec<FoundDisk>,
-    options: &MountOptions,
-) -> Rescue {
-    let paths: Vec<String> = found.iter().map(|f| f.path.clone()).collect();
-    let limit = options.disk_timeout * 4;
-    let looks = found.into_iter().map(|disk| within(env, limit, look(disk)));
-    let mut disks: Vec<RescueDisk> =
-        paths.into_iter().map(|path| RescueDisk { path, of: None, unused: None }).collect();
+pub async fn rescue(env: &SharedEnv, session: &Session, found: Vec<FoundDisk>) -> Rescue {
+    let mut out = Rescue::default();
+    out.disks.extend(found.iter().map(|f| RescueDisk {
+        path: f.path.clone(),
+        of: None,
+        sure: false,
+        unused: None,
+    }));
+    let looks = found.into_iter().map(|disk| within(env, LOOK_WITHIN, look(disk)));
     let mut seen: Vec<(usize, Seen)> = Vec::new();
     for (at, looked) in join_all(looks).await.into_iter().enumerate() {
-        match looked {
-            Some(Ok(disk)) => seen.push((at, disk)),
-            Some(Err(error)) => disks[at].unused = Some(error.to_string()),
-            None => disks[at].unused = Some("it does not answer".to_owned()),
+        out.disks[at].unused = match looked {
+            Some(Ok(disk)) => {
+                seen.push((at, disk));
+                None
+            }
+            Some(Err(error)) if matches!(error.kind, cellar_io::IoErrorKind::OutOfRange { .. }) => {
+                Some("it is too small to be a disk of a group".to_owned())
+            }
+            Some(Err(error)) => Some(error.to_string()),
+            None => Some("it does not answer".to_owned()),
+        };
+    }
+    let groups: BTreeSet<Uuid> = seen.iter().flat_map(|(_, s)| s.groups.iter().copied()).collect();
+    let mut told: Vec<(Uuid, ToldBest)> = Vec::new();
+    for group in groups {
+        match told_of(&seen, group).await {
+            Some(best) => told.push((group, best)),
+            None => out.failed.extend(unknown(&seen, group)),
         }
     }
-    let mut out = Rescue::default();
-    let groups: BTreeSet<u128> =
-        seen.iter().flat_map(|(_, s)| s.groups.iter().map(|group| group.0)).collect();
-    for group in groups.into_iter().map(Uuid) {
-        let Some(told) = told_of(&seen, group, options, env).await else {
-            let label =
-                seen.iter().find_map(|(_, s)| s.label.as_ref().filter(|l| l.group == group));
-            let name = label.map_or_else(|| group.to_string(), |l| l.group_name.clone());
-            out.failed.push((
-                name.clone(),
-                Error::NotProven { group: name, why: "no disk here has its metadata".to_owned() },
-            ));
-            continue;
-        };
+    // What is left of a group that was here before is no group: the latest one has the disk.
+    told.sort_by_key(|(_, t)| std::cmp::Reverse(t.state.header.created_ns));
+    let mut taken: BTreeSet<usize> = BTreeSet::new();
+    for (group, told) in told {
         let name = told.state.header.name.clone();
-        match mount(env, session, &seen, group, &told, options, &mut disks).await {
+        let mounted = match who(&seen, &taken, group, &told) {
+            Ok(who) if who.is_empty() => continue,
+            Ok(who) => {
+                taken.extend(who.keys());
+                mount(env, session, &seen, &who, &told, &mut out.disks).await
+            }
+            Err(error) => Err(error),
+        };
+        match mounted {
             Ok(group) => out.groups.push(group),
             Err(error) => out.failed.push((name, error)),
         }
     }
     for (at, seen) in &seen {
-        let disk = &mut disks[*at];
+        let disk = &mut out.disks[*at];
         if disk.of.is_none() && disk.unused.is_none() {
-            disk.unused = Some(match seen.low {
-                _ if !seen.groups.is_empty() => {
-                    "it is a second image of a disk that is here, or one that left its group"
-                        .to_owned()
-                }
-                Some(_) => "it is a disk of a group, but of none that is known here".to_owned(),
-                None => "nothing of a group is found on it".to_owned(),
-            });
+            disk.unused = Some(why_unused(seen));
         }
     }
-    out.disks = disks;
     out
+}
+
+/// A group that a disk names, and of which no disk tells what it is.
+fn unknown(seen: &[(usize, Seen)], group: Uuid) -> Option<(String, Error)> {
+    let label = seen.iter().find_map(|(_, s)| s.label.as_ref().filter(|l| l.group == group))?;
+    let why = "no disk here has its metadata".to_owned();
+    let name = label.group_name.clone();
+    Some((name.clone(), Error::NotProven { group: name, why }))
+}
+
+fn why_unused(seen: &Seen) -> String {
+    match (&seen.former, &seen.label) {
+        (Some(label), _) => {
+            format!("it left group {}, or that was dropped", label.group_name)
+        }
+        (None, Some(label)) => format!(
+            "it is {} of {}, and what that group is stands on other disks, or it is its disk no more",
+            label.disk_name, label.group_name
+        ),
+        (None, None) if !seen.lows.is_empty() || !seen.groups.is_empty() => {
+            "it is a disk of a group, and which one cannot be told, or another is it, too"
+                .to_owned()
+        }
+        (None, None) => "nothing of a group is found on it".to_owned(),
+    }
 }
 
 /// The furthest history of a group that any of the disks tells.
 struct ToldBest {
     state: GroupState,
     history: History,
-    /// The disk that tells it, by its place in what was seen; whether no superblock names it.
+    /// The disk that tells it, by its place in what was seen.
     source: usize,
-    loose: bool,
 }
 
-async fn told_of(
-    seen: &[(usize, Seen)],
-    group: Uuid,
-    options: &MountOptions,
-    env: &SharedEnv,
-) -> Option<ToldBest> {
-    let mut all: Vec<(usize, bool, u64, History)> = Vec::new();
+async fn told_of(seen: &[(usize, Seen)], group: Uuid) -> Option<ToldBest> {
+    let mut all: Vec<(usize, bool, Option<u64>, History)> = Vec::new();
     for (at, (_, s)) in seen.iter().enumerate() {
-        for l in s.loose.iter().filter(|l| l.is_of(group)) {
-            let history = follow(&s.ring, group, l.superblock.clone());
-            all.push((at, true, l.state.header.au_size.into(), history));
-        }
-        let Some((_, disk)) = s.named.filter(|(of, _)| *of == group) else { continue };
-        let read = Chain::read(&s.found.device, group, disk);
-        let Some(Ok(chain)) = within(env, options.disk_timeout, read).await else { continue };
         let au_size = s.label.as_ref().map(|l| u64::from(l.au_size));
-        for history in chain.histories(group) {
-            // Without a label the size of an AU is found by trying.
-            let sizes = (20..=26).map(|bits| 1u64 << bits);
-            for size in sizes.filter(|size| au_size.is_none_or(|known| known == *size)) {
-                all.push((at, false, size, history.clone()));
-            }
+        for (named, history) in s.histories(group) {
+            all.push((at, named, au_size, history));
         }
     }
     // Of those that go equally far one that a superblock names.
-    all.sort_by_key(|(_, loose, _, h)| (std::cmp::Reverse((h.end.epoch, h.end.lsn)), *loose));
-    for (source, loose, au_size, history) in all {
-        let told = history.state(&seen[source].1.found.device, au_size).await;
-        if let Ok(told) = told
-            && u64::from(told.state.header.au_size) == au_size
-        {
-            return Some(ToldBest { state: told.state, history, source, loose });
+    all.sort_by_key(|(_, named, _, h)| (std::cmp::Reverse((h.end.epoch, h.end.lsn)), !*named));
+    for (source, _, au_size, history) in all {
+        // Without a label the size of an AU is found by trying.
+        let sizes = (20..=26).map(|bits| 1u64 << bits);
+        for size in sizes.filter(|size| au_size.is_none_or(|known| known == *size)) {
+            let told = history.state(&seen[source].1.found.device, size).await;
+            if let Ok(told) = told
+                && u64::from(told.state.header.au_size) == size
+            {
+                return Some(ToldBest { state: told.state, history, source });
+            }
         }
     }
     None
 }
 
-/// Which disk of the group each of those that were seen is.
-fn who(seen: &[(usize, Seen)], group: Uuid, state: &GroupState) -> BTreeMap<usize, (u16, ToldBy)> {
-    let mut out: BTreeMap<usize, (u16, ToldBy)> = BTreeMap::new();
-    for (at, (_, s)) in seen.iter().enumerate() {
-        let label = s.label.as_ref().map(|l| (l.group, l.disk, ToldBy::Label));
-        let named = s.named.map(|(group, disk)| (group, disk, ToldBy::Superblock));
-        let by = match label.or(named) {
-            Some((of, disk, by)) if of == group => {
-                state.disks.iter().find(|(_, d)| d.uuid == disk).map(|(no, _)| (*no, by))
-            }
-            Some(_) => None,
-            None => s.low.and_then(|low| {
-                let is = |d: &crate::state::DiskState| d.uuid.0 as u64 == low;
-                let no = state.disks.iter().find(|(_, d)| is(d)).map(|(no, _)| *no);
-                no.map(|no| (no, ToldBy::Checksums))
-            }),
-        };
-        if let Some(by) = by.filter(|(no, _)| out.values().all(|(other, _)| other != no)) {
-            out.insert(at, by);
-        }
-    }
-    let places: Vec<u16> = state
-        .disks
-        .keys()
-        .filter(|no| out.values().all(|(other, _)| other != *no))
-        .copied()
-        .collect();
-    let unknown = |(at, (_, s)): &(usize, &(usize, Seen))| {
-        let nobodys = s.label.is_none() && s.named.is_none() && s.low.is_none();
-        !out.contains_key(at) && nobodys && s.groups.contains(&group)
-    };
-    let left: Vec<usize> = seen.iter().enumerate().filter(unknown).map(|(at, _)| at).collect();
-    if let ([no], [at]) = (places.as_slice(), left.as_slice()) {
-        out.insert(*at, (*no, ToldBy::Elimination));
-    }
-    out
+/// A disk of the group, by its place in what was seen.
+#[derive(Clone, Copy, PartialEq)]
+struct Member {
+    no: u16,
+    by: ToldBy,
+    /// It is shown to be as it was last.
+    sure: bool,
 }
 
-/// A label for a disk that has none.
-fn label_for(state: &GroupState, no: u16, life: u64) -> Option<Label> {
-    let disk = state.disks.get(&no)?;
-    let label = label_of(&state.header, no, disk, false);
-    Some(Label { generation: 1, status: LabelStatus::Member, lives: [life, 0], ..label })
+/// Which disk of the group each of those that were seen is: a label before a superblock, and that before
+/// checksum blocks; of two that are one disk the one that is as it was last.
+fn who(
+    seen: &[(usize, Seen)],
+    taken: &BTreeSet<usize>,
+    group: Uuid,
+    told: &ToldBest,
+) -> Result<BTreeMap<usize, Member>, Error> {
+    let state = &told.state;
+    let free = || seen.iter().enumerate().filter(|(at, _)| !taken.contains(at));
+    let ends = |s: &Seen| s.has_end_of(&told.history, group);
+    let life = told.history.end.previous_life;
+    let mut out: BTreeMap<usize, Member> = BTreeMap::new();
+    for by in [ToldBy::Label, ToldBy::Superblock, ToldBy::Checksums, ToldBy::Elimination] {
+        for (no, disk) in &state.disks {
+            if out.values().any(|member| member.no == *no) {
+                continue;
+            }
+            let claims = free().filter(|(at, (_, s))| {
+                !out.contains_key(at)
+                    && match (&s.label, s.superblocks.first()) {
+                        (Some(l), _) => {
+                            by == ToldBy::Label && (l.group, l.disk) == (group, disk.uuid)
+                        }
+                        (None, Some(b)) => {
+                            by == ToldBy::Superblock && (b.group, b.disk) == (group, disk.uuid)
+                        }
+                        (None, None) => {
+                            by == ToldBy::Checksums && s.lows.contains(&(disk.uuid.0 as u64))
+                        }
+                    }
+            });
+            let claims: Vec<(usize, bool)> = claims
+                .map(|(at, (_, s))| {
+                    let label = s.label.as_ref();
+                    (at, label.is_some_and(|l| life != 0 && l.lives.contains(&life)) || ends(s))
+                })
+                .collect();
+            let best: Vec<&(usize, bool)> = match claims.iter().any(|(_, sure)| *sure) {
+                true => claims.iter().filter(|(_, sure)| *sure).collect(),
+                false => claims.iter().collect(),
+            };
+            match best.as_slice() {
+                [] => {}
+                [(at, sure)] => {
+                    out.insert(*at, Member { no: *no, by, sure: *sure });
+                }
+                [(one, _), (other, _), ..] => {
+                    return Err(Error::DiskUnusable {
+                        disk: seen[*other].1.found.path.clone(),
+                        why: format!("it is the same disk as {}", seen[*one].1.found.path),
+                        number: 15020,
+                    });
+                }
+            }
+        }
+    }
+    let places: Vec<u16> =
+        state.disks.keys().filter(|no| out.values().all(|m| m.no != **no)).copied().collect();
+    // Only one whose own log goes to the end: it was a disk of the group to the last.
+    let unknown = free().filter(|(at, (_, s))| {
+        !out.contains_key(at)
+            && s.label.is_none()
+            && s.superblocks.is_empty()
+            && s.lows.is_empty()
+            && ends(s)
+    });
+    let left: Vec<usize> = unknown.map(|(at, _)| at).collect();
+    if let ([no], [at]) = (places.as_slice(), left.as_slice()) {
+        out.insert(*at, Member { no: *no, by: ToldBy::Elimination, sure: true });
+    }
+    Ok(out)
+}
+
+/// A device on which this mount finds what it is to find: the label of that disk, and superblocks only
+/// where the history is told.
+fn patched(seen: &Seen, member: Member, told: &ToldBest, is_source: bool) -> Option<FoundDisk> {
+    let state = &told.state;
+    let disk = state.disks.get(&member.no)?;
+    let life = told.history.end.previous_life;
+    let made = Label {
+        generation: 1,
+        status: LabelStatus::Member,
+        lives: [life, 0],
+        ..label_of(&state.header, member.no, disk, false)
+    };
+    // Whose own log goes to the end was there to the end, whatever became of its label.
+    let label = seen.label.clone().filter(|_| !member.sure).unwrap_or(made);
+    let size = disk.bytes.max(seen.found.device.geometry().size);
+    let zeros = Bytes::from(vec![0; BLOCK]);
+    let places = label_offsets(size).into_iter().chain(SUPERBLOCKS);
+    let mut blocks: BTreeMap<u64, Bytes> = places.map(|at| (at, zeros.clone())).collect();
+    blocks.insert(label_offsets(size)[0], Bytes::from(label.encode().0.to_vec()));
+    if is_source {
+        let superblock = Superblock { disk: disk.uuid, ..told.history.superblock.clone() };
+        blocks.insert(SUPERBLOCKS[0], Bytes::from(superblock.encode().0.to_vec()));
+    }
+    let device = Patched::new(Arc::clone(&seen.found.device), blocks, size);
+    Some(FoundDisk { device: Arc::new(device), path: seen.found.path.clone() })
+}
+
+fn options(force: bool, leave_out: BTreeSet<u16>, strict: bool) -> MountOptions {
+    MountOptions {
+        read_only: true,
+        force,
+        rescue: Some(RescueMount { leave_out, strict }),
+        disk_timeout: PATIENCE,
+        detach_timeout: PATIENCE,
+        ..MountOptions::default()
+    }
+}
+
+/// Whether a mount that is given no help comes to the same, and takes every disk here for what it is.
+async fn is_proven(
+    env: &SharedEnv,
+    session: &Session,
+    seen: &[(usize, Seen)],
+    who: &BTreeMap<usize, Member>,
+    told: &ToldBest,
+) -> bool {
+    let state = &told.state;
+    let labelled = who.keys().map(|at| &seen[*at].1).filter(|s| s.label.is_some());
+    let found: Vec<FoundDisk> = labelled.map(|s| s.found.clone()).collect();
+    let plain = options(false, BTreeSet::new(), false);
+    let mounted = Group::mount(env, session.clone(), &state.header.name, found, plain).await;
+    let Ok(mounted) = mounted else { return false };
+    let newer = |why: &str| why.contains(OUT_OF_DATE);
+    let disks = mounted.disks();
+    let same = crate::disk::lock(&mounted.inner.core).state == *state;
+    mounted.abandon();
+    same && !disks.iter().any(|d| d.failure.as_deref().is_some_and(newer))
 }
 
 async fn mount(
     env: &SharedEnv,
     session: &Session,
     seen: &[(usize, Seen)],
-    group: Uuid,
+    who: &BTreeMap<usize, Member>,
     told: &ToldBest,
-    options: &MountOptions,
     disks: &mut [RescueDisk],
 ) -> Result<RescuedGroup, Error> {
     let state = &told.state;
-    let who = who(seen, group, state);
-    let mut found: Vec<FoundDisk> = Vec::new();
-    for (at, (no, by)) in &who {
-        let (index, s) = &seen[*at];
-        let name = state.disks.get(no).map_or_else(String::new, |d| d.name.clone());
-        disks[*index].of = Some((state.header.name.clone(), name, *by));
-        let mut blocks: BTreeMap<u64, Bytes> = BTreeMap::new();
-        if s.label.is_none()
-            && let Some(label) = label_for(state, *no, told.history.end.previous_life)
-        {
-            blocks.insert(LABEL_HEAD[0], Bytes::from(label.encode().0.to_vec()));
-        }
-        if told.loose && told.source == *at {
-            let uuid = state.disks.get(no).map_or(Uuid(0), |d| d.uuid);
-            let of: Vec<Loose> = s.loose.iter().filter(|l| l.is_of(group)).cloned().collect();
-            blocks.extend(superblocks_of(&of, uuid));
-        }
-        let device: Arc<dyn Device> = match blocks.is_empty() {
-            true => Arc::clone(&s.found.device),
-            false => Arc::new(Patched::new(Arc::clone(&s.found.device), blocks)),
-        };
-        found.push(FoundDisk { device, path: s.found.path.clone() });
-    }
-    let options = MountOptions { read_only: true, incomplete: true, ..options.clone() };
     let name = &state.header.name;
-    let as_it_is = Group::mount(env, session.clone(), name, found.clone(), options.clone()).await;
-    let proven = !told.loose && as_it_is.is_ok();
-    let mounted = match as_it_is {
-        Err(Error::NotProven { .. }) => {
-            let forced = MountOptions { force: true, ..options };
-            Group::mount(env, session.clone(), name, found, forced).await?
-        }
-        mounted => mounted?,
+    let proven = is_proven(env, session, seen, who, told).await;
+    let found = || -> Vec<FoundDisk> {
+        let of = |(at, member): (&usize, &Member)| {
+            patched(&seen[*at].1, *member, told, *at == told.source)
+        };
+        who.iter().filter_map(of).collect()
     };
+    let unsure: BTreeSet<u16> = who.values().filter(|m| !m.sure).map(|m| m.no).collect();
+    let sure = options(true, unsure, true);
+    let group = Group::mount(env, session.clone(), name, found(), sure).await?;
+    let all = options(true, BTreeSet::new(), false);
+    let doubtful = Group::mount(env, session.clone(), name, found(), all).await?;
+    for mounted in [&group, &doubtful] {
+        if crate::disk::lock(&mounted.inner.core).state != *state {
+            let why = "its disks tell different histories".to_owned();
+            return Err(Error::NotProven { group: name.clone(), why });
+        }
+    }
     let mut missing = Vec::new();
-    for disk in mounted.disks() {
-        let at = who.iter().find(|(_, (no, _))| *no == disk.number).map(|(at, _)| seen[*at].0);
-        match (at, disk.in_sync) {
-            (None, _) => missing.push(disk.name.clone()),
-            (Some(at), false) => {
-                let why = disk.failure.unwrap_or_else(|| "it was out of sync".to_owned());
-                disks[at].unused = Some(why);
-            }
-            (Some(_), true) => {}
+    for disk in doubtful.disks() {
+        let here = who.iter().find(|(_, member)| member.no == disk.number);
+        let Some((at, member)) = here else {
+            missing.push(disk.name.clone());
+            continue;
+        };
+        let told_disk = &mut disks[seen[*at].0];
+        told_disk.of = Some((name.clone(), disk.name.clone(), member.by));
+        told_disk.sure = member.sure;
+        if !disk.in_sync {
+            told_disk.unused = Some(match disk.failure {
+                Some(why) if why.contains(OUT_OF_DATE) => {
+                    "it is older or newer than what is read".to_owned()
+                }
+                Some(why) => why,
+                None => "it was out of sync".to_owned(),
+            });
         }
     }
     let told_on = seen[told.source].1.found.path.clone();
-    Ok(RescuedGroup { group: mounted, missing, told_on, loose: told.loose, proven })
+    Ok(RescuedGroup { group, doubtful, missing, told_on, proven })
 }

@@ -15,14 +15,17 @@ pub(super) struct Patched {
     device: Arc<dyn Device>,
     /// Blocks by their place.
     blocks: BTreeMap<u64, Bytes>,
+    /// Bytes that it had; what of that is cut off cannot be read.
+    size: u64,
 }
 
 impl Patched {
-    pub fn new(device: Arc<dyn Device>, blocks: BTreeMap<u64, Bytes>) -> Patched {
+    pub fn new(device: Arc<dyn Device>, blocks: BTreeMap<u64, Bytes>, size: u64) -> Patched {
         let whole =
             |(at, block): (&u64, &Bytes)| at.is_multiple_of(BLOCK_U64) && block.len() == BLOCK;
         assert!(blocks.iter().all(whole), "whole blocks in their places");
-        Patched { device, blocks }
+        let size = size.max(device.geometry().size);
+        Patched { device, blocks, size }
     }
 
     fn refuse<T: Send + 'static>(&self, op: Op, offset: u64, length: u64) -> IoFuture<'_, T> {
@@ -45,7 +48,7 @@ fn lay_over(buffer: &mut Buffer, start: u64, at: u64, block: &[u8]) {
 
 impl Device for Patched {
     fn geometry(&self) -> Geometry {
-        self.device.geometry()
+        Geometry { size: self.size, ..self.device.geometry() }
     }
 
     fn read(&self, io: Io, offset: u64, mut buffers: Vec<Buffer>) -> IoFuture<'_, Vec<Buffer>> {
@@ -57,6 +60,11 @@ impl Device for Patched {
         // What stands in RAM is not asked of a disk that may not be able to read it.
         let known = over.iter().any(|(at, _)| *at <= offset && end <= at + BLOCK_U64);
         Box::pin(async move {
+            let geometry = self.device.geometry();
+            if !known && end > geometry.size && end <= self.size {
+                let kind = IoErrorKind::Media;
+                return Err(IoError::new(kind, &geometry.name, Op::Read, offset, length));
+            }
             if !known {
                 buffers = self.device.read(io, offset, buffers).await?;
             }

@@ -4,13 +4,13 @@
 //! ring and two checkpoints, whose chunks name group, place and log position; and on every disk the
 //! checksum blocks of its first area, which name the disk.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cellar_io::{Device, DeviceExt, Io, IoError};
 
 use crate::codec::Reader;
-use crate::meta::chain::{Chain, Ring};
+use crate::meta::chain::{Chain, History, Ring, follow};
 use crate::meta::labels::read_labels;
 use crate::meta::mount::FoundDisk;
 use crate::on_disk::checkpoint::{self, CHUNK_CONTENT, ChunkHead};
@@ -30,17 +30,19 @@ const STEP: u64 = 1 << 20;
 /// What a disk tells.
 pub(super) struct Seen {
     pub found: FoundDisk,
-    /// The newest label, if any can be read.
+    /// The newest label, if any can be read, and its disk is a member.
     pub label: Option<Label>,
-    /// Group and disk as its superblocks have them.
-    pub named: Option<(Uuid, Uuid)>,
-    /// The low 64 bits of its identity, as its checksum blocks have them.
-    pub low: Option<u64>,
-    /// Checkpoints that no superblock names any more.
+    /// Its label says that it left its group.
+    pub former: Option<Label>,
+    /// Superblocks that are whole, of the group of the label.
+    pub superblocks: Vec<Superblock>,
+    /// The low 64 bits of all identities that checksum blocks name: also of groups that were here before.
+    pub lows: BTreeSet<u64>,
+    /// Checkpoints that can be put together without a superblock.
     pub loose: Vec<Loose>,
     pub ring: Vec<u8>,
-    /// Whether the log or a checkpoint on it is this group's, where no label says so.
-    pub groups: Vec<Uuid>,
+    /// Groups whose disk it may be.
+    pub groups: BTreeSet<Uuid>,
 }
 
 /// A checkpoint without a superblock.
@@ -49,12 +51,6 @@ pub(super) struct Loose {
     pub state: GroupState,
     /// All but the identity of the disk and the generation.
     pub superblock: Superblock,
-}
-
-impl Loose {
-    pub fn is_of(&self, group: Uuid) -> bool {
-        self.state.header.uuid == group
-    }
 }
 
 /// Looks at a disk.
@@ -69,48 +65,80 @@ pub(super) async fn look(found: FoundDisk) -> Result<Seen, IoError> {
         let name = &device.geometry().name;
         return Err(IoError::new(kind, name, cellar_io::Op::Read, 0, DISK_BYTES_MIN));
     }
-    let scan = read_labels(device).await?;
-    let label = scan.newest().filter(|l| l.status != LabelStatus::Former).cloned();
-    let named = superblocks(device).await;
+    // Labels that cannot be read are labels that are lost.
+    let newest = read_labels(device).await.ok().and_then(|scan| scan.newest().cloned());
+    let (label, former) = match newest {
+        Some(label) if label.status == LabelStatus::Former => (None, Some(label)),
+        label => (label, None),
+    };
+    let mut superblocks = superblocks(device).await;
+    if let Some(label) = &label {
+        superblocks.retain(|s| (s.group, s.disk) == (label.group, label.disk));
+    }
     let Ring { bytes: ring, .. } =
         Chain::read_ring(|at, length| device.read_at(Io::FOREGROUND, at, length)).await?;
     let au_size = label.as_ref().map(|l| u64::from(l.au_size));
-    let loose = match named {
-        Some(_) => Vec::new(),
-        None => loose(device, au_size, &ring).await,
+    let mut loose = loose(device, au_size, &ring).await;
+    // Who says of which group it is has remains of no other.
+    let named = superblocks.iter().max_by_key(|s| s.generation).map(|s| s.group);
+    let own = label.as_ref().map(|l| l.group).or(named);
+    let mut groups: BTreeSet<Uuid> = match own {
+        Some(group) => BTreeSet::from([group]),
+        None => loose.iter().map(|l| l.state.header.uuid).collect(),
     };
-    let low = identity(device, au_size).await;
-    let mut groups: Vec<Uuid> = loose.iter().map(|l| l.state.header.uuid).collect();
-    groups.extend(label.as_ref().map(|l| l.group));
-    groups.extend(named.map(|(group, _)| group));
-    Ok(Seen { label, named, low, loose, ring, groups, found })
+    loose.retain(|l| groups.contains(&l.state.header.uuid));
+    superblocks.retain(|s| groups.contains(&s.group));
+    let lows = match (own, &former) {
+        (None, None) => identities(device).await,
+        _ => BTreeSet::new(),
+    };
+    if former.is_some() {
+        groups.clear();
+    }
+    Ok(Seen { label, former, superblocks, lows, loose, ring, groups, found })
 }
 
-/// Group and disk of the first superblock that is whole.
-async fn superblocks(device: &Arc<dyn Device>) -> Option<(Uuid, Uuid)> {
+impl Seen {
+    /// The histories of a group that this disk tells, and whether a superblock names them.
+    pub fn histories(&self, group: Uuid) -> Vec<(bool, History)> {
+        let named = self.superblocks.iter().filter(|s| s.group == group);
+        let named = named.map(|s| (true, follow(&self.ring, group, s.clone())));
+        let loose = self.loose.iter().filter(|l| l.state.header.uuid == group);
+        let loose = loose.map(|l| (false, follow(&self.ring, group, l.superblock.clone())));
+        named.chain(loose).collect()
+    }
+
+    /// Whether its own log has the last record of a history: then it was there to the end.
+    pub fn has_end_of(&self, history: &History, group: Uuid) -> bool {
+        let at = history.records.last().map(|r| r.at.lsn);
+        let record = at.and_then(|lsn| record::whole_at(&self.ring, group, lsn).ok());
+        record.is_some_and(|(header, _)| header.next() == history.end)
+    }
+}
+
+/// The superblocks that are whole; one that cannot be read is one that is lost.
+async fn superblocks(device: &Arc<dyn Device>) -> Vec<Superblock> {
+    let mut out = Vec::new();
     for offset in SUPERBLOCKS {
         let Ok(block) = device.read_at(Io::FOREGROUND, offset, BLOCK).await else { continue };
-        if let Ok(s) = Superblock::decode(&block) {
-            return Some((s.group, s.disk));
-        }
+        out.extend(Superblock::decode(&block));
     }
-    None
+    out
 }
 
-/// The identity that the checksum blocks at the head of the AUs name.
-async fn identity(device: &Arc<dyn Device>, au_size: Option<u64>) -> Option<u64> {
-    let end = au_size.unwrap_or(AU_SIZE_MAX).min(device.geometry().size - AU_START);
-    for at in (0..end).step_by(STEP as usize) {
+/// The identities that the checksum blocks of the first AU name, however large it may be.
+async fn identities(device: &Arc<dyn Device>) -> BTreeSet<u64> {
+    let mut out = BTreeSet::new();
+    let end = AU_SIZE_MAX.min(device.geometry().size - AU_START);
+    for at in (0..end / STEP * STEP).step_by(STEP as usize) {
         let read = device.read_at(Io::SCAN, AU_START + at, STEP as usize).await;
         // What cannot be read names nobody.
         let Ok(blocks) = read else { continue };
         let of =
             |(i, block): (usize, &[u8])| ChecksumBlock::disk_of(block, at / BLOCK_U64 + i as u64);
-        if let Some(low) = blocks.chunks_exact(BLOCK).enumerate().find_map(of) {
-            return Some(low);
-        }
+        out.extend(blocks.chunks_exact(BLOCK).enumerate().filter_map(of));
     }
-    None
+    out
 }
 
 /// Checkpoints that can be put together without a superblock: they begin where the two areas of
@@ -123,11 +151,7 @@ async fn loose(device: &Arc<dyn Device>, au_size: Option<u64>, ring: &[u8]) -> V
             out.extend(checkpoint_at(device, size, au, ring).await);
         }
     }
-    out.sort_by_key(|l| l.superblock.position.lsn);
-    out.dedup_by_key(|l| (l.superblock.group, l.superblock.position.lsn));
-    // As many as there are slots for superblocks.
-    let keep = out.len().saturating_sub(SUPERBLOCKS.len());
-    out.split_off(keep)
+    out
 }
 
 /// The chunk at a place, if there is one and it is whole.
@@ -159,7 +183,11 @@ async fn checkpoint_at(
     let mut parts = Parts { content: Vec::new(), crcs: 0, chunks: 0, runs: Vec::new(), head };
     let mut au = first;
     while !parts.take_au(device, au, au_size).await? {
-        au = next_au(device, au, au_size, &parts).await?;
+        match next_au(device, au, au_size, &parts).await {
+            Some(next) => au = next,
+            // The last chunk may be full to its end: the content tells.
+            None => break,
+        }
     }
     let state = GroupState::decode(&parts.content).ok()?;
     let superblock = Superblock {
@@ -202,9 +230,11 @@ impl Parts {
         }
         let start = au_offset(au, au_size);
         for at in (start..start + au_size).step_by(CHUNK_BYTES) {
-            let (head, content) = chunk_at(device, at).await?;
+            let Some((head, content)) = chunk_at(device, at).await else {
+                return (self.chunks > 0).then_some(true);
+            };
             if !self.is_next(&head) {
-                return None;
+                return (self.chunks > 0).then_some(true);
             }
             self.content.extend_from_slice(&content);
             self.crcs = crc32c::crc32c_append(self.crcs, &head.crc.to_le_bytes());
@@ -240,15 +270,4 @@ fn position(ring: &[u8], group: Uuid, lsn: u64, epoch: u64) -> LogPosition {
         (header.next().lsn == lsn).then(|| header.next())
     });
     before.unwrap_or(LogPosition { lsn, previous_crc: 0, previous_life: 0, epoch })
-}
-
-/// The blocks that a mount wants to find where the superblocks stood.
-pub(super) fn superblocks_of(loose: &[Loose], disk: Uuid) -> BTreeMap<u64, bytes::Bytes> {
-    let slots = loose.iter().zip(1u64..).map(|(l, generation)| {
-        let superblock =
-            Superblock { generation, disk, area: (generation % 2) as u8, ..l.superblock.clone() };
-        let slot = SUPERBLOCKS[(generation % SUPERBLOCKS.len() as u64) as usize];
-        (slot, bytes::Bytes::from(superblock.encode().0.to_vec()))
-    });
-    slots.collect()
 }

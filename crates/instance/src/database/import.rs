@@ -45,36 +45,63 @@ pub async fn import(
         let (instance, disks) = (Arc::clone(&instance), Arc::clone(&disks));
         Database::open_forcing(instance, directory.clone(), disks, mode, force)
     };
-    match open(look, None).await {
-        Ok(seen) => {
-            let missing = missing(&seen, force);
-            seen.close().await?;
-            missing?;
+    let seen = open(look, force).await.map_err(|error| by_option(error, force))?;
+    let complete = complete(&seen, force);
+    seen.close().await?;
+    complete?;
+    let database = open(OpenMode::default(), force).await?;
+    // Somebody may have taken a disk meanwhile, or had it all the time: who only looks is not told.
+    let all = async {
+        for error in database.not_mounted() {
+            match force
+                .filter(|name| error.to_string().contains(&format!("\"{}\"", name.to_uppercase())))
+            {
+                Some(name) => drop(database.mount_group(name, true).await?),
+                None => return Err(error),
+            }
         }
-        // FORCE is for what cannot be shown without the disks that are missing.
-        Err(error) if force.is_none() || !error.has(15063) => return Err(error),
-        Err(_) => {}
+        Ok(())
+    };
+    if let Err(error) = all.await {
+        // What is wrong is told, not how the others were let go of.
+        let _ = database.close().await;
+        return Err(error);
     }
-    open(OpenMode::default(), force).await
+    Ok(database)
 }
 
-/// Refuses groups of which disks are not here.
-fn missing(seen: &Database, force: Option<&str>) -> Result<()> {
-    if let Some(error) = seen.not_mounted().into_iter().next() {
-        return Err(error);
+/// FORCE is an option here.
+fn by_option(error: Error, force: Option<&str>) -> Error {
+    match (error.has(15063), force) {
+        (true, None) => error.hint(
+            "name the disks that are missing, too; or go on without them, for ever, and lose what only \
+             they know: --force GROUP",
+        ),
+        _ => error,
+    }
+}
+
+/// Refuses groups of which disks are not here, or not as they were last.
+fn complete(seen: &Database, force: Option<&str>) -> Result<()> {
+    let named = |error: &Error| {
+        force.is_some_and(|f| error.to_string().contains(&format!("\"{}\"", f.to_uppercase())))
+    };
+    if let Some(error) = seen.not_mounted().into_iter().find(|error| !named(error)) {
+        return Err(by_option(error, None));
     }
     for mounted in seen.groups() {
         let name = mounted.group.name();
         if force.is_some_and(|force| name.eq_ignore_ascii_case(force)) {
             continue;
         }
-        let gone = mounted.group.disks().into_iter().filter(|d| d.path.is_none() && !d.in_sync);
+        let gone = mounted.group.disks().into_iter().filter(|d| !d.in_sync);
         let gone: Vec<String> = gone.filter(|d| d.status.is_in_sync()).map(|d| d.name).collect();
         if !gone.is_empty() {
             let text = format!(
-                "{} of disk group \"{name}\" {} not among these disks",
+                "{} of disk group \"{name}\" {} not among these disks, or not as {} last",
                 gone.join(", "),
-                if gone.len() == 1 { "is" } else { "are" }
+                if gone.len() == 1 { "is" } else { "are" },
+                if gone.len() == 1 { "it was" } else { "they were" }
             );
             return Err(Error::new(15042, text)
                 .hint(format!("name it too; or go on without it: --force {name}")));

@@ -9,6 +9,7 @@ mod import;
 mod init;
 mod resize;
 mod returning;
+mod spares;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -372,9 +373,11 @@ impl Database {
             let this = self.with_force(self.mode.force);
             let probe = async move {
                 let mut tried = returning::Tried::default();
+                let mut spares = spares::SparesTried::default();
                 while mounted.group.probe_disks().await {
                     this.let_go(&mounted).await;
                     this.return_found(&mounted, &mut tried).await;
+                    this.take_spares(&mounted, &mut spares).await;
                     env.sleep(PROBE_EVERY).await;
                 }
             };

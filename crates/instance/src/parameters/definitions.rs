@@ -241,6 +241,10 @@ parameters! {
     /// How disks that are files are opened: asynchronous, direct, both or neither
     FILESYSTEMIO_OPTIONS = "filesystemio_options",
         Kind::Choice(&["none", "asynch", "directio", "setall"]), "setall", fixed;
+    /// Seconds after which a hot spare takes the place of a disk that failed
+    HOT_SPARE_DELAY = "hot_spare_delay", integer(1, 2592000, "s"), "600", dynamic;
+    /// Disks that wait to take the place of one that fails: paths, with * and ? in the last part
+    HOT_SPARES = "hot_spares", Kind::List, "", dynamic;
     /// Memory of the instance; 0 means a quarter of what this machine or container has
     MEMORY_TARGET = "memory_target", Kind::Size { min: 0, max: 1 << 50 }, "0", dynamic;
     /// Seconds of copying that are enough to make all mirrors agree after a crash
