@@ -99,7 +99,18 @@ impl ChaosDisks {
     /// The power of all files goes when so many writes and flushes from now have arrived; the last
     /// of them is under way at that moment, and is not acknowledged. 0 is taken as 1.
     pub fn cut_after(&self, requests: u64, cut: Cut) {
-        self.shared.lock().arm(requests, cut);
+        self.shared.lock().arm(requests, false, cut);
+    }
+
+    /// The power of all files goes when so many flushes from now have arrived; the last of them is
+    /// not done. That is when there is most to lose. 0 is taken as 1.
+    pub fn cut_at_flush(&self, flushes: u64, cut: Cut) {
+        self.shared.lock().arm(flushes, true, cut);
+    }
+
+    /// Whether the power is on. A file that lost its own counts for nothing here.
+    pub fn is_on(&self) -> bool {
+        self.shared.lock().is_on()
     }
 
     /// Waits until the power is off; what that left, or `None` if it is still on after `patience`.

@@ -35,13 +35,22 @@ pub(crate) enum Pause {
     UntilReleased,
 }
 
+/// A cut that comes by itself.
+struct Armed {
+    /// With this request from now on, the first being 1, ...
+    left: u64,
+    /// ... of flushes, or of writes and flushes.
+    flushes_alone: bool,
+    cut: Cut,
+}
+
 /// Everything.
 pub(crate) struct State {
     dir: PathBuf,
     pub(crate) nodes: BTreeMap<u64, Node>,
     names: BTreeMap<OsString, u64>,
     on: bool,
-    armed: Option<(u64, Cut)>,
+    armed: Option<Armed>,
     /// What the last cut of everything left.
     pub(crate) last_cut: Option<Lost>,
     chance: Chance,
@@ -202,15 +211,13 @@ impl State {
     }
 
     /// Whether the cut that was armed is due with this request.
-    fn cut_is_due(&mut self) -> Option<Cut> {
-        let (left, cut) = self.armed.as_mut()?;
-        *left = left.saturating_sub(1);
-        let cut = *cut;
-        if *left > 0 {
+    fn cut_is_due(&mut self, op: Op) -> Option<Cut> {
+        let armed = self.armed.as_mut().filter(|armed| op == Op::Flush || !armed.flushes_alone)?;
+        armed.left = armed.left.saturating_sub(1);
+        if armed.left > 0 {
             return None;
         }
-        self.armed = None;
-        Some(cut)
+        self.armed.take().map(|armed| armed.cut)
     }
 
     pub(crate) fn read(
@@ -237,7 +244,7 @@ impl State {
         if admitted.is_err() && !live {
             return admitted;
         }
-        let cut = if admitted.is_ok() { self.cut_is_due() } else { None };
+        let cut = if admitted.is_ok() { self.cut_is_due(Op::Write) } else { None };
         let (chance, counters) = (&mut self.chance, &mut self.counters);
         let node = self.nodes.get_mut(&number).ok_or_else(|| error(libc::ESTALE))?;
         let torn = admitted.is_err() || std::mem::take(&mut node.faults.tear_next);
@@ -262,7 +269,7 @@ impl State {
 
     pub(crate) fn flush(&mut self, number: u64, handle: u64) -> io::Result<()> {
         self.admit(number, handle, Op::Flush, (0, u64::MAX))?;
-        if let Some(cut) = self.cut_is_due() {
+        if let Some(cut) = self.cut_is_due(Op::Flush) {
             self.cut(&cut)?;
             return Err(error(libc::EIO));
         }
@@ -335,8 +342,8 @@ impl State {
         Ok(lost)
     }
 
-    pub(crate) fn arm(&mut self, requests: u64, cut: Cut) {
-        self.armed = Some((requests.max(1), cut));
+    pub(crate) fn arm(&mut self, requests: u64, flushes_alone: bool, cut: Cut) {
+        self.armed = Some(Armed { left: requests.max(1), flushes_alone, cut });
     }
 
     pub(crate) fn is_on(&self) -> bool {

@@ -165,6 +165,11 @@ fn a_cut_comes_at_the_request_it_was_set_to() {
     assert!(is_eio(file.write_all_at(&[2; 512], 512)));
     assert_eq!(place.disks.wait_for_cut(Duration::ZERO).unwrap().dropped, 1);
     assert_eq!(place.left()[..1024], [[1; 512], [0; 512]].concat());
+    let file = place.open(0);
+    place.disks.cut_at_flush(1, Cut::worst());
+    file.write_all_at(&[2; 1024], 512).unwrap();
+    assert!(place.disks.is_on() && is_eio(file.sync_all()) && !place.disks.is_on());
+    assert!(place.left()[512..].iter().all(|b| *b == 0), "all there was to lose");
     // The write that was under way may have come through.
     let file = place.open(0);
     place.disks.cut_after(1, Cut { keep_percent: 100, ..Cut::new(0) });

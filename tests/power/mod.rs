@@ -1,0 +1,127 @@
+//! A database whose disks are files of a chaos disk, and files in it of which it is known what they
+//! must hold.
+
+#![allow(dead_code, reason = "each test takes what it needs")]
+
+pub mod files;
+pub mod programs;
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use cellar_chaos::ChaosDisks;
+
+use programs::Programs;
+
+use super::program::{self, command, done, has_groups};
+
+/// Bytes of a disk.
+const DISK: u64 = 96 << 20;
+
+/// A group on a chaos disk. Disks are `disk1`, `disk2`, ...
+pub struct Power {
+    pub disks: ChaosDisks,
+    pub programs: Programs,
+    dir: tempfile::TempDir,
+}
+
+/// Whether the test goes on without what it needs; says why.
+pub fn skip(why: &str) -> bool {
+    assert!(std::env::var_os("CELLAR_CHAOS").is_none(), "CELLAR_CHAOS is set, and {why}");
+    eprintln!("skipped: {why}");
+    true
+}
+
+/// Empty disks, or `None` where there is no FUSE.
+pub fn disks(count: usize) -> Option<Power> {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let [backing, at] = ["backing", "at"].map(|name| dir.path().join(name));
+    std::fs::create_dir(&backing).unwrap();
+    std::fs::create_dir(&at).unwrap();
+    for number in 1..=count {
+        let file = std::fs::File::create(backing.join(format!("disk{number}"))).unwrap();
+        file.set_len(DISK).unwrap();
+    }
+    match ChaosDisks::mount(&backing, &at) {
+        Ok(disks) => Some(Power { disks, programs: Programs::new(dir.path().to_owned()), dir }),
+        Err(error) => {
+            skip(&error.to_string());
+            None
+        }
+    }
+}
+
+/// A group of the first `members` of `count` disks, AU 1 MB; `None`, told, where that cannot be.
+pub fn group(count: usize, members: usize) -> Option<Power> {
+    if !has_groups() {
+        eprintln!("skipped: this program has no disk groups; CELLAR_PROGRAM names one that has");
+        return None;
+    }
+    let power = disks(count)?;
+    let paths: Vec<String> = (1..=members).map(|number| format!("at/disk{number}")).collect();
+    done(power.dir(), &["init", "db", "--disks", &paths.join(","), "--au-size", "1M"]);
+    Some(power)
+}
+
+impl Power {
+    /// Where the program runs; the database is `db`.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Leaves everything where it is, for whoever looks into a failure.
+    pub fn keep(&mut self) -> &Path {
+        self.dir.disable_cleanup(true);
+        self.dir.path()
+    }
+
+    /// Somebody who has the database open until he is killed.
+    pub fn holder(&self) -> Holder {
+        let child = command(self.dir(), &["asm", "db", "iostat", "1"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let holder = Holder(child);
+        wait_until("the holder has the database", || self.dir().join("db/cellar.sock").exists());
+        holder
+    }
+
+    /// MODE_STATUS of a disk.
+    pub fn mode(&self, name: &str) -> String {
+        let rows = program::json(self.dir(), &["asm", "db", "lsdsk", "-p"]);
+        let path = self.disks.path(name);
+        let row = rows.iter().find(|row| row["path"].as_str() == path.to_str());
+        let row = row.unwrap_or_else(|| panic!("{name} in {rows:?}"));
+        row["mode_stat"].as_str().unwrap().to_owned()
+    }
+
+    /// Every copy of everything is right.
+    pub fn validate(&self) -> Result<(), String> {
+        self.programs.done(&["validate", "db"]).map(drop)
+    }
+}
+
+/// A process that is killed when it is not needed any more.
+pub struct Holder(Child);
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits up to a minute.
+#[expect(clippy::disallowed_methods, reason = "a test waits for another process")]
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let came = (0..600).any(|_| {
+        let is = done();
+        if !is {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        is
+    });
+    assert!(came, "{what}");
+}
