@@ -7,11 +7,12 @@
 mod power;
 mod program;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use cellar_chaos::Cut;
+use cellar_chaos::{Cut, Op};
 use power::files::{Files, Random, Tally};
-use power::{Power, group};
+use power::{Power, group, wait_until};
+use program::done;
 
 /// Writers at once.
 const WRITERS: usize = 3;
@@ -168,4 +169,167 @@ fn make_whole(power: &Power) -> Result<(), String> {
     power.programs.done(&["asm", "db", "online", "-a", "--wait"])?;
     power.programs.done(&["asm", "db", "rebal", "--wait"])?;
     power.programs.done(&["status", "db"]).map(drop)
+}
+
+/// Some commands of one writer, all of them acknowledged.
+fn act(power: &Power, files: &mut Files, seed: u64, commands: u32) {
+    let mut random = Random(seed);
+    for _ in 0..commands {
+        files.act(&power.programs, "a", &mut random).unwrap();
+    }
+}
+
+/// All disks come back, one of them copied anew if it cannot be believed; then every copy is right.
+fn heal(power: &Power, files: &mut Files) {
+    let back = make_whole(power);
+    if let Err(told) = &back {
+        assert!(told.contains("CELLAR-15281"), "refused because it is not as it left: {told}");
+        done(power.dir(), &["asm", "db", "online", "-D", "DATA_0001", "--force", "--wait"]);
+    }
+    for disk in ["disk1", "disk2", "disk3"] {
+        wait_until("it is in sync again", || power.mode(disk) == "ONLINE");
+    }
+    done(power.dir(), &["asm", "db", "scrub", "--repair", "--wait"]);
+    power.validate().unwrap();
+    files.check(&power.programs).unwrap();
+}
+
+#[test]
+fn what_a_disk_lied_about_is_not_believed() {
+    let Some(power) = group(3, 3) else { return };
+    let mut files = Files::default();
+    for seed in 0..4 {
+        act(&power, &mut files, seed, 6);
+        power.disks.lie("disk2", true).unwrap();
+        // The disk dies under a program that opened it when it lied, or is found so by the next one.
+        let holder = (seed % 2 == 1).then(|| power.holder());
+        act(&power, &mut files, seed + 100, 8);
+        power.disks.cut_file("disk2", &Cut::worst()).unwrap();
+        files.check(&power.programs).unwrap();
+        act(&power, &mut files, seed + 200, 2);
+        drop(holder);
+        power.disks.power_on();
+        power.disks.heal("disk2").unwrap();
+        files.check(&power.programs).unwrap();
+        assert_eq!(power.mode("disk2"), "OFFLINE", "it does not come back by itself");
+        heal(&power, &mut files);
+    }
+    let counters = power.disks.counters();
+    eprintln!("{:?}; {counters:?}", files.tally);
+    assert!(counters.lies > 20 && counters.sectors_dropped > 1000, "{counters:?}");
+}
+
+/// What `docs/faults.md` lists as not told: the disk has the mark of the mount, and only what it
+/// acknowledged later is lost.
+#[test]
+#[ignore = "known: a lie in the very mount in which the disk then fails is not told"]
+fn what_a_disk_lied_about_in_the_mount_that_it_left_is_not_believed() {
+    for seed in 0..8 {
+        let Some(power) = group(3, 3) else { return };
+        let mut files = Files::default();
+        act(&power, &mut files, seed, 6);
+        let holder = power.holder();
+        power.disks.lie("disk2", true).unwrap();
+        act(&power, &mut files, seed + 100, 8);
+        power.disks.cut_file("disk2", &Cut::worst()).unwrap();
+        act(&power, &mut files, seed + 200, 2);
+        drop(holder);
+        power.disks.power_on();
+        power.disks.heal("disk2").unwrap();
+        // The next one who mounts takes the disk back.
+        let checked = files.check(&power.programs);
+        checked.unwrap_or_else(|told| panic!("seed {seed}: {told}; {:?}", power.validate()));
+    }
+}
+
+#[test]
+fn a_disk_that_fails_writes_leaves_and_nothing_is_lost() {
+    let Some(power) = group(3, 3) else { return };
+    let mut files = Files::default();
+    act(&power, &mut files, 1, 6);
+    for (seed, op) in [(2, Op::Write), (3, Op::Flush)] {
+        let holder = power.holder();
+        power.disks.fail("disk2", op, 0..u64::MAX).unwrap();
+        act(&power, &mut files, seed, 10);
+        assert_eq!(power.mode("disk2"), "OFFLINE");
+        files.check(&power.programs).unwrap();
+        let words = program::out(&program::cellar(power.dir(), &["status", "db"]));
+        assert!(words.contains("DEGRADED") && words.contains("DATA_0001"), "{words}");
+        power.disks.heal("disk2").unwrap();
+        drop(holder);
+        heal(&power, &mut files);
+    }
+    assert!(power.disks.counters().failed > 0);
+}
+
+#[test]
+fn what_one_disk_cannot_read_or_stored_in_part_comes_from_another() {
+    let Some(power) = group(3, 3) else { return };
+    let mut files = Files::default();
+    act(&power, &mut files, 1, 12);
+    // Where files lie, not our own structures at the start of the disk.
+    power.disks.fail("disk2", Op::Read, 12 << 20..80 << 20).unwrap();
+    files.check(&power.programs).unwrap();
+    power.disks.heal("disk2").unwrap();
+    let holder = power.holder();
+    // What is torn here is acknowledged: only a checksum or the other copy tells.
+    for seed in 10..20 {
+        power.disks.tear_next_write("disk2").unwrap();
+        act(&power, &mut files, seed, 2);
+    }
+    files.check(&power.programs).unwrap();
+    drop(holder);
+    files.check(&power.programs).unwrap();
+    heal(&power, &mut files);
+    let counters = power.disks.counters();
+    assert!(counters.torn >= 8 && counters.failed > 0, "{counters:?}");
+}
+
+#[test]
+fn a_disk_that_hangs_holds_up_a_write_no_longer_than_its_timeout() {
+    let Some(power) = group(3, 3) else { return };
+    let mut files = Files::default();
+    act(&power, &mut files, 1, 4);
+    let holder = power.holder();
+    power.disks.hang("disk2", Op::Write).unwrap();
+    let start = Instant::now();
+    act(&power, &mut files, 2, 3);
+    let took = start.elapsed();
+    // disk_detach_timeout is 10 s; the rest is for a busy machine.
+    assert!(took < Duration::from_secs(25), "{took:?}");
+    assert_eq!(power.mode("disk2"), "OFFLINE");
+    assert!(power.disks.hanging("disk2").unwrap() > 0, "it was never answered");
+    files.check(&power.programs).unwrap();
+    eprintln!("acknowledged after {took:?}; {:?}", files.tally);
+    power.disks.release("disk2").unwrap();
+    wait_until("it comes back by itself", || power.mode("disk2") == "ONLINE");
+    drop(holder);
+    heal(&power, &mut files);
+}
+
+#[test]
+fn a_disk_that_is_late_is_waited_for() {
+    let Some(power) = group(3, 3) else { return };
+    let mut files = Files::default();
+    for op in Op::ALL {
+        power.disks.delay("disk2", op, Duration::from_millis(60)).unwrap();
+    }
+    act(&power, &mut files, 1, 5);
+    files.check(&power.programs).unwrap();
+    assert_eq!(power.mode("disk2"), "ONLINE");
+    power.validate().unwrap();
+    assert!(power.disks.counters().delayed > 20);
+}
+
+#[test]
+fn disktest_tells_a_disk_that_cannot_be_read() {
+    let Some(power) = power::disks(1) else { return };
+    let disk = power.disks.path("disk1");
+    let words = ["disktest", disk.to_str().unwrap()];
+    done(power.dir(), &words);
+    power.disks.fail("disk1", Op::Read, 0..u64::MAX).unwrap();
+    let output = program::cellar(power.dir(), &words);
+    let words = program::told(&output);
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(words.contains("disk1") && power.disks.counters().failed > 0, "{words}");
 }

@@ -116,13 +116,26 @@ impl Files {
                 _ => false,
             });
             let Some(is) = is else {
-                let is = found.map(|bytes| bytes.len());
-                return Err(format!("{name} must be one of {allowed:?}, and has {is:?} bytes"));
+                let is = describe(&allowed, found.as_deref());
+                return Err(format!("{name} must be one of {allowed:?}, and is {is}"));
             };
             self.holds.insert(name, *is);
         }
         Ok(())
     }
+}
+
+/// What is wrong with a file, for whoever looks into it.
+fn describe(allowed: &[Option<Bytes>], found: Option<&[u8]>) -> String {
+    let Some(found) = found else { return "not there".to_owned() };
+    let wanted = allowed.iter().flatten().find(|bytes| bytes.length == found.len());
+    let Some(wanted) = wanted else { return format!("{} bytes long", found.len()) };
+    let wanted = wanted.make();
+    let blocks = found.chunks(4096).zip(wanted.chunks(4096)).enumerate();
+    let wrong: Vec<usize> = blocks.filter(|(_, (a, b))| a != b).map(|(at, _)| at).collect();
+    let zeros = wrong.iter().filter(|at| found[**at * 4096] == 0).count();
+    let (first, last) = (wrong.first(), wrong.last());
+    format!("wrong in {} blocks, {zeros} zeros, of {first:?}..={last:?}", wrong.len())
 }
 
 /// What a file holds; `None` if there is no such file.

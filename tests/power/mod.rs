@@ -26,11 +26,10 @@ pub struct Power {
     dir: tempfile::TempDir,
 }
 
-/// Whether the test goes on without what it needs; says why.
-pub fn skip(why: &str) -> bool {
-    assert!(std::env::var_os("CELLAR_CHAOS").is_none(), "CELLAR_CHAOS is set, and {why}");
+/// Says why a test does nothing; where `variable` is set, what it needs must be there.
+pub fn skip(variable: &str, why: &str) {
+    assert!(std::env::var_os(variable).is_none(), "{variable} is set, and {why}");
     eprintln!("skipped: {why}");
-    true
 }
 
 /// Empty disks, or `None` where there is no FUSE.
@@ -46,7 +45,7 @@ pub fn disks(count: usize) -> Option<Power> {
     match ChaosDisks::mount(&backing, &at) {
         Ok(disks) => Some(Power { disks, programs: Programs::new(dir.path().to_owned()), dir }),
         Err(error) => {
-            skip(&error.to_string());
+            skip("CELLAR_CHAOS", &error.to_string());
             None
         }
     }
@@ -78,14 +77,7 @@ impl Power {
 
     /// Somebody who has the database open until he is killed.
     pub fn holder(&self) -> Holder {
-        let child = command(self.dir(), &["asm", "db", "iostat", "1"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let holder = Holder(child);
-        wait_until("the holder has the database", || self.dir().join("db/cellar.sock").exists());
-        holder
+        holder(self.dir())
     }
 
     /// MODE_STATUS of a disk.
@@ -101,6 +93,18 @@ impl Power {
     pub fn validate(&self) -> Result<(), String> {
         self.programs.done(&["validate", "db"]).map(drop)
     }
+}
+
+/// Somebody who has `db` in `dir` open until he is killed.
+pub fn holder(dir: &Path) -> Holder {
+    let child = command(dir, &["asm", "db", "iostat", "1"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let holder = Holder(child);
+    wait_until("the holder has the database", || dir.join("db/cellar.sock").exists());
+    holder
 }
 
 /// A process that is killed when it is not needed any more.
