@@ -2,22 +2,26 @@
 //! acknowledged is there afterwards; what is wrong on one disk is never served.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
-#![expect(clippy::disallowed_methods, reason = "a test waits for another process")]
+#![expect(clippy::disallowed_methods, reason = "a test with the real clock")]
 
 mod power;
 mod program;
 
 use std::time::{Duration, Instant};
 
-use cellar_chaos::{Cut, Op};
+use cellar_chaos::{Cut, Op, When};
 use power::files::{Files, Random, Tally};
-use power::{Power, group, wait_until};
+use power::rounds::Cellar;
+use power::{NORMAL, Power, Shape, group, wait_until};
 use program::done;
 
-/// Writers at once.
-const WRITERS: usize = 3;
-/// Disks that are there; the last is not in the group at first.
-const DISKS: usize = 4;
+/// The groups that lose power: of one, two, three and five metadata disks.
+const SHAPES: [Shape; 4] = [
+    Shape { spare: 1, ..NORMAL },
+    Shape { redundancy: "normal", members: 2, spare: 0 },
+    Shape { redundancy: "high", members: 5, spare: 1 },
+    Shape { redundancy: "external", members: 1, spare: 1 },
+];
 
 /// A number from the environment.
 fn number(name: &str, otherwise: u64) -> u64 {
@@ -27,161 +31,52 @@ fn number(name: &str, otherwise: u64) -> u64 {
 /// `CELLAR_CUTS=n` cuts so often, `CELLAR_SEED=n` begins with another seed.
 #[test]
 fn no_power_cut_loses_what_was_acknowledged() {
-    let Some(mut power) = group(DISKS, DISKS - 1) else { return };
-    let (cuts, first) = (number("CELLAR_CUTS", 10), number("CELLAR_SEED", 1));
-    let mut files: [Files; WRITERS] = Default::default();
-    let mut again = 0;
-    for seed in first..first + cuts {
-        match round(&power, &mut files, &mut Random(seed)) {
-            Ok(cuts_in_recovery) => again += cuts_in_recovery,
-            Err(told) => {
-                let dir = power.keep().display().to_string();
-                panic!("seed {seed} (CELLAR_SEED={first}, all in {dir}): {told}");
+    let (cuts, first) = (number("CELLAR_CUTS", 12), number("CELLAR_SEED", 1));
+    let mut tally = Tally::default();
+    let mut sectors = [0, 0];
+    for (shape, place) in SHAPES.iter().zip(0..) {
+        let Some(power) = group(shape) else { return };
+        let mut cellar = Cellar { shape: *shape, power, files: Default::default(), again: 0 };
+        let seeds = first..first + cuts;
+        let mut rounds = 0;
+        for seed in seeds.filter(|seed| seed % SHAPES.len() as u64 == place) {
+            if let Err(told) = cellar.round(&mut Random(seed)) {
+                let dir = cellar.power.keep().display().to_string();
+                panic!("seed {seed} (CELLAR_SEED={first}, all in {dir}), {shape:?}: {told}");
             }
+            rounds += 1;
         }
+        let counters = cellar.power.disks.counters();
+        let (again, of_shape) = (cellar.again, cellar.tally());
+        eprintln!(
+            "{shape:?}: {rounds} cuts, {again} more in recoveries; {of_shape:?}; {counters:?}"
+        );
+        assert_eq!(counters.cuts, rounds + again);
+        tally += of_shape;
+        sectors[0] += counters.sectors_dropped;
+        sectors[1] += counters.sectors_kept;
     }
-    let mut all = Tally::default();
-    for Files { tally, .. } in &files {
-        all.acknowledged += tally.acknowledged;
-        all.bytes += tally.bytes;
-        all.cut_off += tally.cut_off;
-        all.compared += tally.compared;
-    }
-    let counters = power.disks.counters();
-    eprintln!("{cuts} rounds, {again} cuts more in recoveries; {all:?}; {counters:?}");
     // There was something behind it.
-    assert_eq!(counters.cuts, cuts + again);
-    assert!(counters.sectors_dropped > 0 && counters.sectors_kept > 0);
-    assert!(all.acknowledged > cuts && all.cut_off > 0 && all.compared > cuts);
-}
-
-/// One power cut under writers; then everything is looked at. How many cuts more there were, while it
-/// recovered.
-fn round(power: &Power, files: &mut [Files], random: &mut Random) -> Result<u64, String> {
-    let holder = (random.below(2) == 0).then(|| power.holder());
-    // At the first I/O of something or after many, or when most is unflushed.
-    match random.below(2) {
-        0 => {
-            let limit = [10, 100, 1000][random.below(3) as usize];
-            power.disks.cut_after(1 + random.below(limit), cut(random));
-        }
-        _ => power.disks.cut_at_flush(1 + random.below(60), cut(random)),
-    }
-    let seeds: Vec<u64> = files.iter().map(|_| random.next()).collect();
-    let (change, lag) = (random.next(), Duration::from_millis(random.below(2) * random.below(300)));
-    let refused = std::thread::scope(|scope| {
-        let writers: Vec<_> = files
-            .iter_mut()
-            .zip(seeds)
-            .zip(["a", "b", "c"])
-            .map(|((files, seed), name)| scope.spawn(move || write(power, files, name, seed)))
-            .collect();
-        let changes = scope.spawn(move || change_disks(power, change));
-        if power.disks.wait_for_cut(Duration::from_secs(20)).is_none() {
-            power.disks.cut(&Cut::new(change)).unwrap();
-        }
-        // Often it is killed at once, as a machine that lost its power; sometimes it sees its disks die.
-        std::thread::sleep(lag);
-        power.programs.kill_all();
-        drop(holder);
-        changes.join().unwrap();
-        writers.into_iter().filter_map(|writer| writer.join().unwrap()).next()
-    });
-    power.disks.power_on();
-    power.programs.open();
-    if let Some(told) = refused {
-        return Err(format!("refused while there was power: {told}"));
-    }
-    let again = cuts_in_recovery(power, random)?;
-    power.validate()?;
-    let holder = power.holder();
-    files.iter_mut().try_for_each(|files| files.check(&power.programs))?;
-    make_whole(power)?;
-    files.iter_mut().try_for_each(|files| files.check(&power.programs))?;
-    drop(holder);
-    power.validate()?;
-    Ok(again)
-}
-
-fn cut(random: &mut Random) -> Cut {
-    let keep_percent = [0, 0, 20, 50, 80][random.below(5) as usize];
-    Cut { seed: random.next(), keep_percent, torn: random.below(2) == 0 }
-}
-
-/// Writes until the power goes; what the program told, if it refused something before.
-fn write(power: &Power, files: &mut Files, name: &str, seed: u64) -> Option<String> {
-    let mut random = Random(seed);
-    loop {
-        if let Err(told) = files.act(&power.programs, name, &mut random) {
-            return power.disks.is_on().then_some(told);
-        }
-        if !power.disks.is_on() {
-            return None;
-        }
-    }
-}
-
-/// Something that happens to the disks beside the writers. What it comes to is not asked: the power
-/// may go at any moment of it.
-fn change_disks(power: &Power, seed: u64) {
-    let mut random = Random(seed);
-    let disk = format!("DATA_000{}", random.below(3));
-    let last = format!("at/disk{DISKS}");
-    let sql = |statement: &str| drop(power.programs.done(&["sql", "db", "-c", statement]));
-    let asm = |words: &[&str]| drop(power.programs.done(&[&["asm", "db"], words].concat()));
-    match random.below(6) {
-        0 => {}
-        1 => {
-            asm(&["offline", "-D", &disk]);
-            asm(&["online", "-a", "--wait"]);
-        }
-        2 => asm(&["scrub", "--repair", "--wait"]),
-        3 => sql(&format!("alter diskgroup data add disk '{last}' name extra rebalance wait")),
-        4 => sql("alter diskgroup data drop disk extra rebalance wait"),
-        _ => {
-            let resize =
-                format!("alter diskgroup data resize disk {disk} size {}M", 80 + seed % 10);
-            sql(&resize);
-            asm(&["offline", "-D", &disk]);
-        }
-    }
-}
-
-/// The power goes while the program recovers, up to twice.
-fn cuts_in_recovery(power: &Power, random: &mut Random) -> Result<u64, String> {
-    let mut cuts = 0;
-    for _ in 0..random.below(3) {
-        power.disks.cut_after(1 + random.below(40), cut(random));
-        let done = power.programs.done(&["asm", "db", "rebal", "--wait"]);
-        if power.disks.is_on() {
-            // It was through before: the cut comes now.
-            power.disks.cut(&cut(random)).unwrap();
-            done?;
-        }
-        cuts += 1;
-        power.disks.power_on();
-    }
-    Ok(cuts)
-}
-
-/// Disks that are away come back.
-fn make_whole(power: &Power) -> Result<(), String> {
-    power.programs.done(&["asm", "db", "online", "-a", "--wait"])?;
-    power.programs.done(&["asm", "db", "rebal", "--wait"])?;
-    power.programs.done(&["status", "db"]).map(drop)
+    eprintln!("{cuts} cuts; {tally:?}; {} sectors dropped, {} kept", sectors[0], sectors[1]);
+    assert!(sectors[0] > 0 && sectors[1] > 0);
+    assert!(tally.acknowledged > cuts && tally.cut_off > 0 && tally.compared > cuts);
 }
 
 /// Some commands of one writer, all of them acknowledged.
-fn act(power: &Power, files: &mut Files, seed: u64, commands: u32) {
+fn act_as(power: &Power, files: &mut Files, writer: &str, seed: u64, commands: u32) {
     let mut random = Random(seed);
     for _ in 0..commands {
-        files.act(&power.programs, "a", &mut random).unwrap();
+        files.act(&power.programs, writer, &mut random).unwrap();
     }
+}
+
+fn act(power: &Power, files: &mut Files, seed: u64, commands: u32) {
+    act_as(power, files, "a", seed, commands);
 }
 
 /// All disks come back, one of them copied anew if it cannot be believed; then every copy is right.
 fn heal(power: &Power, files: &mut Files) {
-    let back = make_whole(power);
+    let back = power.make_whole();
     if let Err(told) = &back {
         assert!(told.contains("CELLAR-15281"), "refused because it is not as it left: {told}");
         done(power.dir(), &["asm", "db", "online", "-D", "DATA_0001", "--force", "--wait"]);
@@ -196,7 +91,7 @@ fn heal(power: &Power, files: &mut Files) {
 
 #[test]
 fn what_a_disk_lied_about_is_not_believed() {
-    let Some(power) = group(3, 3) else { return };
+    let Some(power) = group(&NORMAL) else { return };
     let mut files = Files::default();
     for seed in 0..4 {
         act(&power, &mut files, seed, 6);
@@ -225,7 +120,7 @@ fn what_a_disk_lied_about_is_not_believed() {
 #[ignore = "known: a lie in the very mount in which the disk then fails is not told"]
 fn what_a_disk_lied_about_in_the_mount_that_it_left_is_not_believed() {
     for seed in 0..8 {
-        let Some(power) = group(3, 3) else { return };
+        let Some(power) = group(&NORMAL) else { return };
         let mut files = Files::default();
         act(&power, &mut files, seed, 6);
         let holder = power.holder();
@@ -244,7 +139,7 @@ fn what_a_disk_lied_about_in_the_mount_that_it_left_is_not_believed() {
 
 #[test]
 fn a_disk_that_fails_writes_leaves_and_nothing_is_lost() {
-    let Some(power) = group(3, 3) else { return };
+    let Some(power) = group(&NORMAL) else { return };
     let mut files = Files::default();
     act(&power, &mut files, 1, 6);
     for (seed, op) in [(2, Op::Write), (3, Op::Flush)] {
@@ -264,7 +159,7 @@ fn a_disk_that_fails_writes_leaves_and_nothing_is_lost() {
 
 #[test]
 fn what_one_disk_cannot_read_or_stored_in_part_comes_from_another() {
-    let Some(power) = group(3, 3) else { return };
+    let Some(power) = group(&NORMAL) else { return };
     let mut files = Files::default();
     act(&power, &mut files, 1, 12);
     // Where files lie, not our own structures at the start of the disk.
@@ -287,7 +182,7 @@ fn what_one_disk_cannot_read_or_stored_in_part_comes_from_another() {
 
 #[test]
 fn a_disk_that_hangs_holds_up_a_write_no_longer_than_its_timeout() {
-    let Some(power) = group(3, 3) else { return };
+    let Some(power) = group(&NORMAL) else { return };
     let mut files = Files::default();
     act(&power, &mut files, 1, 4);
     let holder = power.holder();
@@ -309,7 +204,7 @@ fn a_disk_that_hangs_holds_up_a_write_no_longer_than_its_timeout() {
 
 #[test]
 fn a_disk_that_is_late_is_waited_for() {
-    let Some(power) = group(3, 3) else { return };
+    let Some(power) = group(&NORMAL) else { return };
     let mut files = Files::default();
     for op in Op::ALL {
         power.disks.delay("disk2", op, Duration::from_millis(60)).unwrap();
@@ -332,4 +227,39 @@ fn disktest_tells_a_disk_that_cannot_be_read() {
     let words = program::told(&output);
     assert_eq!(output.status.code(), Some(1), "{words}");
     assert!(words.contains("disk1") && power.disks.counters().failed > 0, "{words}");
+}
+
+#[test]
+fn a_disk_that_loses_its_power_alone_gets_what_it_lost() {
+    let Some(power) = group(&NORMAL) else { return };
+    let (mut files, mut other) = (Files::default(), Files::default());
+    for seed in 0..6 {
+        let mut random = Random(seed);
+        let holder = (seed % 2 == 0).then(|| power.holder());
+        let name = ["disk1", "disk2", "disk3"][seed as usize % 3];
+        let keep_percent = [0, 60][random.below(2) as usize];
+        let cut = Cut { keep_percent, ..Cut::new(seed) };
+        power.disks.cut_file_when(name, When::Flushes(1 + random.below(20)), cut).unwrap();
+        std::thread::scope(|scope| {
+            let (power, other) = (&power, &mut other);
+            let beside = scope.spawn(move || act_as(power, other, "b", seed + 50, 6));
+            act(power, &mut files, seed, 6);
+            beside.join().unwrap();
+        });
+        power.disks.power_on_file(name).unwrap();
+        drop(holder);
+        let holder = power.holder();
+        for files in [&mut files, &mut other] {
+            files.check(&power.programs).unwrap();
+        }
+        power.make_whole().unwrap();
+        for files in [&mut files, &mut other] {
+            files.check(&power.programs).unwrap();
+        }
+        drop(holder);
+        power.validate().unwrap();
+    }
+    let counters = power.disks.counters();
+    eprintln!("{:?}, {:?}; {counters:?}", files.tally, other.tally);
+    assert!(counters.cuts == 6 && counters.sectors_dropped > 0, "{counters:?}");
 }

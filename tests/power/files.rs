@@ -41,6 +41,9 @@ impl Random {
     }
 }
 
+/// Of an error: there is no room for another file.
+pub const NO_ROOM: &str = "CELLAR-15041";
+
 /// What happened so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
@@ -52,6 +55,15 @@ pub struct Tally {
     pub cut_off: u64,
     /// Files compared with what they must hold.
     pub compared: u64,
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        self.acknowledged += other.acknowledged;
+        self.bytes += other.bytes;
+        self.cut_off += other.cut_off;
+        self.compared += other.compared;
+    }
 }
 
 /// The files of one writer. A file holds what was acknowledged last; while a command is under way,
@@ -90,7 +102,12 @@ impl Files {
             None => programs.done(&["asm", "db", "rm", &path]),
         };
         if let Err(told) = done {
-            self.tally.cut_off += 1;
+            if told.contains(NO_ROOM) {
+                // Nothing came of it.
+                self.doubtful.remove(&name);
+            } else {
+                self.tally.cut_off += 1;
+            }
             return Err(told);
         }
         self.doubtful.remove(&name);

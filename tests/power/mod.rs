@@ -5,6 +5,7 @@
 
 pub mod files;
 pub mod programs;
+pub mod rounds;
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -51,15 +52,30 @@ pub fn disks(count: usize) -> Option<Power> {
     }
 }
 
-/// A group of the first `members` of `count` disks, AU 1 MB; `None`, told, where that cannot be.
-pub fn group(count: usize, members: usize) -> Option<Power> {
+/// What a group is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub redundancy: &'static str,
+    /// Disks in it.
+    pub members: usize,
+    /// Disks that are there beside them.
+    pub spare: usize,
+}
+
+/// Three disks, mirrored.
+pub const NORMAL: Shape = Shape { redundancy: "normal", members: 3, spare: 0 };
+
+/// A group, AU 1 MB; `None`, told, where that cannot be.
+pub fn group(shape: &Shape) -> Option<Power> {
     if !has_groups() {
         eprintln!("skipped: this program has no disk groups; CELLAR_PROGRAM names one that has");
         return None;
     }
-    let power = disks(count)?;
-    let paths: Vec<String> = (1..=members).map(|number| format!("at/disk{number}")).collect();
-    done(power.dir(), &["init", "db", "--disks", &paths.join(","), "--au-size", "1M"]);
+    let power = disks(shape.members + shape.spare)?;
+    let paths: Vec<String> = (1..=shape.members).map(|n| format!("at/disk{n}")).collect();
+    let paths = paths.join(",");
+    let words = ["--disks", &paths, "--au-size", "1M", "--redundancy", shape.redundancy];
+    done(power.dir(), &[&["init", "db"][..], &words].concat());
     Some(power)
 }
 
@@ -87,6 +103,13 @@ impl Power {
         let row = rows.iter().find(|row| row["path"].as_str() == path.to_str());
         let row = row.unwrap_or_else(|| panic!("{name} in {rows:?}"));
         row["mode_stat"].as_str().unwrap().to_owned()
+    }
+
+    /// Disks that are away come back.
+    pub fn make_whole(&self) -> Result<(), String> {
+        self.programs.done(&["asm", "db", "online", "-a", "--wait"])?;
+        self.programs.done(&["asm", "db", "rebal", "--wait"])?;
+        self.programs.done(&["status", "db"]).map(drop)
     }
 
     /// Every copy of everything is right.

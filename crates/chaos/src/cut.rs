@@ -24,6 +24,15 @@ impl Cut {
     }
 }
 
+/// The moment of a cut that comes by itself, from now on; 0 is taken as 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// With this write or flush: it is under way, and is not acknowledged.
+    Requests(u64),
+    /// With this flush, before it is done: when there is most to lose.
+    Flushes(u64),
+}
+
 /// What became of the unflushed sectors in a cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {

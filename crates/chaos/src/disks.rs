@@ -12,7 +12,7 @@ use fuser::{BackgroundSession, Config, MountOption};
 use nix::mount::{MntFlags, umount2};
 
 use crate::counters::Counters;
-use crate::cut::{Cut, Lost};
+use crate::cut::{Cut, Lost, When};
 use crate::error::ChaosError;
 use crate::fault::{Faults, Op};
 use crate::serve::{Server, Shared};
@@ -96,16 +96,20 @@ impl ChaosDisks {
         lost
     }
 
-    /// The power of all files goes when so many writes and flushes from now have arrived; the last
-    /// of them is under way at that moment, and is not acknowledged. 0 is taken as 1.
-    pub fn cut_after(&self, requests: u64, cut: Cut) {
-        self.shared.lock().arm(requests, false, cut);
+    /// The power of all files goes at that moment. There is one such wish at a time.
+    pub fn cut_when(&self, when: When, cut: Cut) {
+        self.shared.lock().arm(None, when, cut);
     }
 
-    /// The power of all files goes when so many flushes from now have arrived; the last of them is
-    /// not done. That is when there is most to lose. 0 is taken as 1.
-    pub fn cut_at_flush(&self, flushes: u64, cut: Cut) {
-        self.shared.lock().arm(flushes, true, cut);
+    /// The power of one file goes at that moment, counted by its own requests. There is one such
+    /// wish at a time.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub fn cut_file_when(&self, name: &str, when: When, cut: Cut) -> Result<(), ChaosError> {
+        let number = self.number(name)?;
+        self.shared.lock().arm(Some(number), when, cut);
+        Ok(())
     }
 
     /// Whether the power is on. A file that lost its own counts for nothing here.
@@ -143,7 +147,15 @@ impl ChaosDisks {
         lost.map_err(|error| self.backing_error(error))
     }
 
-    /// Serves what is left. Faults stay in force.
+    /// One file has power again; what is left of it is served.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub fn power_on_file(&self, name: &str) -> Result<(), ChaosError> {
+        self.with(name, Node::power_on)
+    }
+
+    /// All have power again; what is left is served. Faults stay in force.
     pub fn power_on(&self) {
         self.shared.lock().power_on();
     }

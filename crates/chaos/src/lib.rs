@@ -55,7 +55,7 @@ mod state;
 
 pub use command::Command;
 pub use counters::Counters;
-pub use cut::{Cut, Lost};
+pub use cut::{Cut, Lost, When};
 pub use disks::ChaosDisks;
 pub use error::ChaosError;
 pub use fault::Op;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::chance::Chance;
 use crate::content::{Content, Durability};
 use crate::counters::Counters;
-use crate::cut::{Cut, Lost};
+use crate::cut::{Cut, Lost, When};
 use crate::fault::{Faults, Op};
 
 /// A file.
@@ -35,12 +35,10 @@ pub(crate) enum Pause {
     UntilReleased,
 }
 
-/// A cut that comes by itself.
+/// A cut that comes by itself, of everything or of one file.
 struct Armed {
-    /// With this request from now on, the first being 1, ...
-    left: u64,
-    /// ... of flushes, or of writes and flushes.
-    flushes_alone: bool,
+    file: Option<u64>,
+    when: When,
     cut: Cut,
 }
 
@@ -211,13 +209,23 @@ impl State {
     }
 
     /// Whether the cut that was armed is due with this request.
-    fn cut_is_due(&mut self, op: Op) -> Option<Cut> {
-        let armed = self.armed.as_mut().filter(|armed| op == Op::Flush || !armed.flushes_alone)?;
-        armed.left = armed.left.saturating_sub(1);
-        if armed.left > 0 {
-            return None;
-        }
-        self.armed.take().map(|armed| armed.cut)
+    fn cut_is_due(&mut self, number: u64, op: Op) -> Option<Armed> {
+        let armed = self.armed.as_mut().filter(|armed| armed.file.is_none_or(|f| f == number))?;
+        let left = match &mut armed.when {
+            When::Flushes(_) if op != Op::Flush => return None,
+            When::Flushes(left) | When::Requests(left) => left,
+        };
+        *left = left.saturating_sub(1);
+        if *left > 0 { None } else { self.armed.take() }
+    }
+
+    /// The power goes as it was armed; the request that found it due is not done.
+    fn strike(&mut self, armed: &Armed) -> io::Result<()> {
+        match armed.file {
+            Some(file) => self.cut_file(file, &armed.cut)?,
+            None => self.cut(&armed.cut)?,
+        };
+        Err(error(libc::EIO))
     }
 
     pub(crate) fn read(
@@ -244,7 +252,7 @@ impl State {
         if admitted.is_err() && !live {
             return admitted;
         }
-        let cut = if admitted.is_ok() { self.cut_is_due(Op::Write) } else { None };
+        let armed = if admitted.is_ok() { self.cut_is_due(number, Op::Write) } else { None };
         let (chance, counters) = (&mut self.chance, &mut self.counters);
         let node = self.nodes.get_mut(&number).ok_or_else(|| error(libc::ESTALE))?;
         let torn = admitted.is_err() || std::mem::take(&mut node.faults.tear_next);
@@ -252,7 +260,7 @@ impl State {
         let durable = durability == Durability::Durable;
         counters.lies += u64::from(durable && node.faults.lying);
         // A write that is under way when the power goes is in the cache, or on its way there.
-        let cached = cut.is_some() || node.faults.lying || !durable;
+        let cached = armed.is_some() || node.faults.lying || !durable;
         let to = if cached { Durability::Cached } else { Durability::Durable };
         // A write that fails has stored any of its sectors.
         let stored = node.content.write(offset, data, to, || !torn || chance.below(2) == 0)?;
@@ -260,18 +268,16 @@ impl State {
             Durability::Cached => counters.sectors_cached += stored,
             Durability::Durable => counters.sectors_durable += stored,
         }
-        if let Some(cut) = cut {
-            self.cut(&cut)?;
-            return Err(error(libc::EIO));
+        match armed {
+            Some(armed) => self.strike(&armed),
+            None => admitted,
         }
-        admitted
     }
 
     pub(crate) fn flush(&mut self, number: u64, handle: u64) -> io::Result<()> {
         self.admit(number, handle, Op::Flush, (0, u64::MAX))?;
-        if let Some(cut) = self.cut_is_due(Op::Flush) {
-            self.cut(&cut)?;
-            return Err(error(libc::EIO));
+        if let Some(armed) = self.cut_is_due(number, Op::Flush) {
+            return self.strike(&armed);
         }
         let node = self.node(number)?;
         if node.faults.lying {
@@ -342,8 +348,8 @@ impl State {
         Ok(lost)
     }
 
-    pub(crate) fn arm(&mut self, requests: u64, flushes_alone: bool, cut: Cut) {
-        self.armed = Some(Armed { left: requests.max(1), flushes_alone, cut });
+    pub(crate) fn arm(&mut self, file: Option<u64>, when: When, cut: Cut) {
+        self.armed = Some(Armed { file, when, cut });
     }
 
     pub(crate) fn is_on(&self) -> bool {
@@ -354,9 +360,7 @@ impl State {
     pub(crate) fn power_on(&mut self) {
         self.on = true;
         self.armed = None;
-        for node in self.nodes.values_mut() {
-            node.on = true;
-        }
+        self.nodes.values_mut().for_each(Node::power_on);
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -365,6 +369,10 @@ impl State {
 }
 
 impl Node {
+    pub(crate) fn power_on(&mut self) {
+        self.on = true;
+    }
+
     fn is_live(&self, handle: u64) -> bool {
         self.on && self.cuts == handle
     }

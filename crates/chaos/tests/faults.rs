@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::time::{Duration, Instant};
 
-use cellar_chaos::{ChaosDisks, Command, Cut, Op};
+use cellar_chaos::{ChaosDisks, Command, Cut, Op, When};
 
 /// A chaos disk with one file of 1 MiB of zeros, or `None`, told on stderr, where there is no FUSE.
 struct Place {
@@ -158,7 +158,7 @@ fn a_flush_that_lies_loses() {
 fn a_cut_comes_at_the_request_it_was_set_to() {
     let Some(place) = place() else { return };
     let file = place.open(0);
-    place.disks.cut_after(3, Cut::worst());
+    place.disks.cut_when(When::Requests(3), Cut::worst());
     file.write_all_at(&[1; 512], 0).unwrap();
     file.sync_all().unwrap();
     assert_eq!(place.disks.wait_for_cut(Duration::ZERO), None);
@@ -166,15 +166,24 @@ fn a_cut_comes_at_the_request_it_was_set_to() {
     assert_eq!(place.disks.wait_for_cut(Duration::ZERO).unwrap().dropped, 1);
     assert_eq!(place.left()[..1024], [[1; 512], [0; 512]].concat());
     let file = place.open(0);
-    place.disks.cut_at_flush(1, Cut::worst());
+    place.disks.cut_when(When::Flushes(1), Cut::worst());
     file.write_all_at(&[2; 1024], 512).unwrap();
     assert!(place.disks.is_on() && is_eio(file.sync_all()) && !place.disks.is_on());
     assert!(place.left()[512..].iter().all(|b| *b == 0), "all there was to lose");
     // The write that was under way may have come through.
     let file = place.open(0);
-    place.disks.cut_after(1, Cut { keep_percent: 100, ..Cut::new(0) });
+    place.disks.cut_when(When::Requests(1), Cut { keep_percent: 100, ..Cut::new(0) });
     assert!(is_eio(file.write_all_at(&[2; 512], 512)));
     assert_eq!(place.left()[512..1024], [2; 512]);
+    // One file alone, while the others go on.
+    std::fs::write(place.disks.path("other"), [1; 512]).unwrap();
+    let [file, other] = [place.open(0), File::open(place.disks.path("other")).unwrap()];
+    place.disks.cut_file_when("disk", When::Flushes(1), Cut::worst()).unwrap();
+    other.sync_all().unwrap();
+    assert!(is_eio(file.sync_all()) && is_eio(file.read_exact_at(&mut [0; 512], 0)));
+    assert!(place.disks.is_on() && other.read_exact_at(&mut [0; 512], 0).is_ok());
+    place.disks.power_on_file("disk").unwrap();
+    place.open(0).read_exact_at(&mut [0; 512], 0).unwrap();
 }
 
 #[test]
