@@ -109,7 +109,11 @@ impl Power {
     pub fn make_whole(&self) -> Result<(), String> {
         self.programs.done(&["asm", "db", "online", "-a", "--wait"])?;
         self.programs.done(&["asm", "db", "rebal", "--wait"])?;
-        self.programs.done(&["status", "db"]).map(drop)
+        match self.programs.done(&["status", "db"]) {
+            // So may any disk be where others compile beside the test.
+            Err(told) if !told.contains("DATA     SLOW") => Err(told),
+            _ => Ok(()),
+        }
     }
 
     /// Every copy of everything is right.
@@ -120,13 +124,17 @@ impl Power {
 
 /// Somebody who has `db` in `dir` open until he is killed.
 pub fn holder(dir: &Path) -> Holder {
+    let socket = dir.join("db/cellar.sock");
+    // One that was killed leaves it behind. Who came first would have the database then, and wait at
+    // its end for this one, who never goes.
+    let _ = std::fs::remove_file(&socket);
     let child = command(dir, &["asm", "db", "iostat", "1"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let holder = Holder(child);
-    wait_until("the holder has the database", || dir.join("db/cellar.sock").exists());
+    wait_until("the holder has the database", || socket.exists());
     holder
 }
 
