@@ -22,7 +22,8 @@ use crate::state::{Node, State};
 const THREADS: usize = 2;
 
 /// A mounted chaos disk: one file system, each of whose files is a disk to somebody.
-/// It is unmounted when this is dropped; requests that hang are answered then.
+/// It is unmounted in order when this is dropped: requests that hang are answered, and what is cached
+/// becomes durable.
 pub struct ChaosDisks {
     shared: Arc<Shared>,
     backing: PathBuf,
@@ -249,6 +250,8 @@ impl Drop for ChaosDisks {
             let mut state = self.shared.lock();
             for node in state.nodes.values_mut() {
                 node.faults = Faults::default();
+                // There is nobody to tell.
+                let _ = node.content.flush();
             }
         }
         self.shared.later.release(None);

@@ -5,8 +5,9 @@
 #![expect(clippy::disallowed_methods, reason = "a test with the real clock")]
 
 use std::fs::{File, OpenOptions};
-use std::io::ErrorKind;
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::process;
 use std::time::{Duration, Instant};
 
 use cellar_chaos::{ChaosDisks, Command, Cut, Op, When};
@@ -14,7 +15,7 @@ use cellar_chaos::{ChaosDisks, Command, Cut, Op, When};
 /// A chaos disk with one file of 1 MiB of zeros, or `None`, told on stderr, where there is no FUSE.
 struct Place {
     disks: ChaosDisks,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 const SIZE: usize = 1 << 20;
@@ -26,7 +27,7 @@ fn place() -> Option<Place> {
     std::fs::create_dir(&at).unwrap();
     std::fs::write(backing.join("disk"), vec![0; SIZE]).unwrap();
     match ChaosDisks::mount(&backing, &at) {
-        Ok(disks) => Some(Place { disks, _dir: dir }),
+        Ok(disks) => Some(Place { disks, dir }),
         Err(error) if std::env::var_os("CELLAR_CHAOS").is_none() => {
             eprintln!("skipped: {error}");
             None
@@ -299,4 +300,38 @@ fn commands_are_read_from_a_line() {
     assert_eq!(run("on").unwrap(), "");
     assert!(run("counters").unwrap().contains("sectors_dropped: 1"));
     assert!(run("heal nothing").unwrap_err().to_string().contains("there is no file"));
+}
+
+#[test]
+fn the_program_takes_a_command_a_line() {
+    let Some(Place { disks, dir }) = place() else { return };
+    let [backing, at] = ["backing", "at"].map(|name| dir.path().join(name));
+    std::fs::write(disks.path("disk"), [1; 512]).unwrap();
+    // In order: nothing is lost.
+    drop(disks);
+    let mut program = process::Command::new(env!("CARGO_BIN_EXE_chaosdisk"))
+        .args([&backing, &at])
+        .stdin(process::Stdio::piped())
+        .stdout(process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut to, mut from) = (program.stdin.take().unwrap(), program.stdout.take().unwrap());
+    let mut from = BufReader::new(&mut from).lines();
+    assert!(from.next().unwrap().unwrap().starts_with("serving "));
+    let disk = at.join("disk");
+    assert_eq!(std::fs::read(&disk).unwrap(), [1; 512]);
+    std::fs::write(&disk, [2; 512]).unwrap();
+    let mut told = |line: &str| {
+        writeln!(to, "{line}").unwrap();
+        from.next().unwrap().unwrap()
+    };
+    assert_eq!(told("cut 1 0"), "0 sectors kept, 1 dropped");
+    assert!(is_eio(std::fs::read(&disk)));
+    assert_eq!(told("on"), "done");
+    assert!(told("off").contains("is no command"));
+    // A write that began with a shorter file left its length, and nothing else.
+    assert_eq!(std::fs::read(&disk).unwrap(), [0; 512]);
+    drop(to);
+    assert!(program.wait().unwrap().success());
+    assert!(!disk.exists(), "it is unmounted");
 }
