@@ -14,7 +14,7 @@ use std::time::Duration;
 use power::files::{Files, Random};
 use power::holder;
 use power::programs::Programs;
-use program::{done, has_groups, json, told};
+use program::{done, json, told};
 
 /// Bytes of a disk.
 const DISK: u64 = 96 << 20;
@@ -80,8 +80,7 @@ impl Drop for Loop {
 /// Loop devices of these sector sizes, in a directory of their own that outlives them; or `None`,
 /// told, where there are none.
 fn loops(sectors: &[u32]) -> Option<(Vec<Loop>, tempfile::TempDir)> {
-    if !has_groups() {
-        eprintln!("skipped: this program has no disk groups; CELLAR_PROGRAM names one that has");
+    if !power::can_have_groups() {
         return None;
     }
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

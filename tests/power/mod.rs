@@ -7,6 +7,7 @@ pub mod files;
 pub mod programs;
 pub mod rounds;
 
+use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -30,7 +31,20 @@ pub struct Power {
 /// Says why a test does nothing; where `variable` is set, what it needs must be there.
 pub fn skip(variable: &str, why: &str) {
     assert!(std::env::var_os(variable).is_none(), "{variable} is set, and {why}");
-    eprintln!("skipped: {why}");
+    tell_skipped(why);
+}
+
+/// Where the output of a test that passes is not shown, this is.
+fn tell_skipped(why: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
+/// Whether the program has disk groups; told if it has not.
+pub fn can_have_groups() -> bool {
+    if !has_groups() {
+        tell_skipped("this program has no disk groups; CELLAR_PROGRAM names one that has");
+    }
+    has_groups()
 }
 
 /// Empty disks, or `None` where there is no FUSE.
@@ -67,8 +81,7 @@ pub const NORMAL: Shape = Shape { redundancy: "normal", members: 3, spare: 0 };
 
 /// A group, AU 1 MB; `None`, told, where that cannot be.
 pub fn group(shape: &Shape) -> Option<Power> {
-    if !has_groups() {
-        eprintln!("skipped: this program has no disk groups; CELLAR_PROGRAM names one that has");
+    if !can_have_groups() {
         return None;
     }
     let power = disks(shape.members + shape.spare)?;

@@ -90,7 +90,9 @@ impl Drop for Later {
         lock(&self.shared).closed = true;
         // Whoever waits for an answer could not be killed without one.
         self.release(None);
-        if let Some(thread) = self.thread.take() {
+        // The last user may be a job, and nobody waits for himself.
+        let own = |thread: &JoinHandle<()>| thread.thread().id() == std::thread::current().id();
+        if let Some(thread) = self.thread.take().filter(|thread| !own(thread)) {
             // A job that panicked has told so.
             let _ = thread.join();
         }
