@@ -49,7 +49,9 @@ fn no_power_cut_loses_what_was_acknowledged() {
         let counters = cellar.power.disks.counters();
         let (again, of_shape) = (cellar.again, cellar.tally());
         eprintln!(
-            "{shape:?}: {rounds} cuts, {again} more in recoveries; {of_shape:?}; {counters:?}"
+            "{shape:?}: {rounds} cuts, {again} more in recoveries; {of_shape:?}; {counters:?}; {:?} \
+             torn checksum blocks told",
+            cellar.power.torn_checksums
         );
         assert_eq!(counters.cuts, rounds + again);
         tally += of_shape;
