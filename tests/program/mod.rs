@@ -2,14 +2,26 @@
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+/// Another program than the one built with the test, as one with disk groups for the tests that need
+/// no more than that.
+fn other() -> Option<OsString> {
+    std::env::var_os("CELLAR_PROGRAM")
+}
+
+/// Whether the program has disk groups.
+pub fn has_groups() -> bool {
+    cfg!(feature = "sql") || other().is_some()
+}
+
 /// The program with `words`, in `dir`.
 pub fn command(dir: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cellar"));
+    let mut command = Command::new(other().unwrap_or_else(|| env!("CARGO_BIN_EXE_cellar").into()));
     command.args(words).current_dir(dir).env_remove("CELLAR_DIR").stdin(Stdio::null());
     command
 }

@@ -1,0 +1,266 @@
+//! The handle: mounting, faults, power.
+
+#![expect(clippy::disallowed_methods, reason = "a disk outside the program has the real clock")]
+
+use std::ffi::OsStr;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use fuser::{BackgroundSession, Config, MountOption};
+use nix::mount::{MntFlags, umount2};
+
+use crate::counters::Counters;
+use crate::cut::{Cut, Lost, When};
+use crate::error::ChaosError;
+use crate::fault::{Faults, Op};
+use crate::serve::{Server, Shared};
+use crate::state::{Node, State};
+
+/// Threads that serve. More than one: a write is not to wait behind the copying of another.
+const THREADS: usize = 2;
+
+/// A mounted chaos disk: one file system, each of whose files is a disk to somebody.
+/// It is unmounted in order when this is dropped: requests that hang are answered, and what is cached
+/// becomes durable.
+pub struct ChaosDisks {
+    shared: Arc<Shared>,
+    backing: PathBuf,
+    at: PathBuf,
+    session: Option<BackgroundSession>,
+}
+
+impl std::fmt::Debug for ChaosDisks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ChaosDisks({} at {})", self.backing.display(), self.at.display())
+    }
+}
+
+impl ChaosDisks {
+    /// Serves the regular files of `backing` at the directory `at`.
+    ///
+    /// # Errors
+    /// A file of `backing` cannot be opened; there is no FUSE here, or no leave to mount.
+    pub fn mount(backing: &Path, at: &Path) -> Result<ChaosDisks, ChaosError> {
+        let unusable = |source| ChaosError::Backing { path: backing.to_owned(), source };
+        let state = State::open(backing).map_err(unusable)?;
+        let shared = Arc::new(Shared::new(state).map_err(unusable)?);
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::FSName("chaos".to_owned()),
+            MountOption::Subtype("chaos".to_owned()),
+            MountOption::DefaultPermissions,
+        ];
+        config.n_threads = Some(THREADS);
+        let session = fuser::spawn_mount(Server(Arc::clone(&shared)), at, &config)
+            .map_err(|source| ChaosError::Mount { path: at.to_owned(), source })?;
+        let (backing, at) = (backing.to_owned(), at.to_owned());
+        Ok(ChaosDisks { shared, backing, at, session: Some(session) })
+    }
+
+    /// Where a file is seen.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.at.join(name)
+    }
+
+    /// Where its durable state is.
+    pub fn backing_path(&self, name: &str) -> PathBuf {
+        self.backing.join(name)
+    }
+
+    fn with<T>(&self, name: &str, act: impl FnOnce(&mut Node) -> T) -> Result<T, ChaosError> {
+        let none = || ChaosError::NoSuchFile { name: name.to_owned() };
+        let mut state = self.shared.lock();
+        let number = state.find(OsStr::new(name)).map_err(|_| none())?;
+        state.node(number).map(act).map_err(|_| none())
+    }
+
+    fn number(&self, name: &str) -> Result<u64, ChaosError> {
+        let none = |_| ChaosError::NoSuchFile { name: name.to_owned() };
+        self.shared.lock().find(OsStr::new(name)).map_err(none)
+    }
+
+    fn backing_error(&self, source: std::io::Error) -> ChaosError {
+        ChaosError::Backing { path: self.backing.clone(), source }
+    }
+
+    /// The power of all files goes, now.
+    ///
+    /// # Errors
+    /// A backing file cannot be written.
+    pub fn cut(&self, cut: &Cut) -> Result<Lost, ChaosError> {
+        let lost = self.shared.lock().cut(cut).map_err(|error| self.backing_error(error));
+        // What hung fails now: a dead disk answers nobody, but its users must be able to die.
+        self.shared.later.release(None);
+        self.shared.was_cut.notify_all();
+        lost
+    }
+
+    /// The power of all files goes at that moment. There is one such wish at a time.
+    pub fn cut_when(&self, when: When, cut: Cut) {
+        self.shared.lock().arm(None, when, cut);
+    }
+
+    /// The power of one file goes at that moment, counted by its own requests. There is one such
+    /// wish at a time.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub fn cut_file_when(&self, name: &str, when: When, cut: Cut) -> Result<(), ChaosError> {
+        let number = self.number(name)?;
+        self.shared.lock().arm(Some(number), when, cut);
+        Ok(())
+    }
+
+    /// Whether the power is on. A file that lost its own counts for nothing here.
+    pub fn is_on(&self) -> bool {
+        self.shared.lock().is_on()
+    }
+
+    /// Waits until the power is off; what that left, or `None` if it is still on after `patience`.
+    pub fn wait_for_cut(&self, patience: Duration) -> Option<Lost> {
+        let end = Instant::now() + patience;
+        let mut state = self.shared.lock();
+        while state.is_on() {
+            let left = end.checked_duration_since(Instant::now())?;
+            state = self
+                .shared
+                .was_cut
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        let lost = state.last_cut;
+        drop(state);
+        self.shared.later.release(None);
+        lost
+    }
+
+    /// The power of one file goes, now.
+    ///
+    /// # Errors
+    /// There is no such file, or its backing file cannot be written.
+    pub fn cut_file(&self, name: &str, cut: &Cut) -> Result<Lost, ChaosError> {
+        let number = self.number(name)?;
+        let lost = self.shared.lock().cut_file(number, cut);
+        self.shared.later.release(Some(number));
+        lost.map_err(|error| self.backing_error(error))
+    }
+
+    /// One file has power again; what is left of it is served.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub fn power_on_file(&self, name: &str) -> Result<(), ChaosError> {
+        self.with(name, Node::power_on)
+    }
+
+    /// All have power again; what is left is served. Faults stay in force.
+    pub fn power_on(&self) {
+        self.shared.lock().power_on();
+    }
+
+    /// Requests of this kind take so much longer; zero ends it.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub fn delay(&self, name: &str, op: Op, delay: Duration) -> Result<(), ChaosError> {
+        self.with(name, |node| node.faults.delays[op as usize] = delay)
+    }
+
+    /// Requests of this kind are not answered until [`release`](Self::release), a cut or the end.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub fn hang(&self, name: &str, op: Op) -> Result<(), ChaosError> {
+        self.with(name, |node| node.faults.hanging.insert(op)).map(drop)
+    }
+
+    /// The file answers again, also what it was asked meanwhile.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub fn release(&self, name: &str) -> Result<(), ChaosError> {
+        self.with(name, |node| node.faults.hanging.clear())?;
+        self.shared.later.release(Some(self.number(name)?));
+        Ok(())
+    }
+
+    /// Requests of this kind that touch `range` (bytes) fail with EIO; a write that fails has stored
+    /// any of its sectors.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub fn fail(&self, name: &str, op: Op, range: Range<u64>) -> Result<(), ChaosError> {
+        self.with(name, |node| node.faults.failing.push((op, range)))
+    }
+
+    /// Whether flushes and durable writes are acknowledged and not done. The cache still answers
+    /// reads, and a later honest flush makes everything durable.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub fn lie(&self, name: &str, lying: bool) -> Result<(), ChaosError> {
+        self.with(name, |node| node.faults.lying = lying)
+    }
+
+    /// The next write is acknowledged, and any of its sectors are not stored.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub fn tear_next_write(&self, name: &str) -> Result<(), ChaosError> {
+        self.with(name, |node| node.faults.tear_next = true)
+    }
+
+    /// Ends the faults of a file, a hang too; not a cut.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub fn heal(&self, name: &str) -> Result<(), ChaosError> {
+        self.with(name, |node| node.faults = Faults::default())?;
+        self.release(name)
+    }
+
+    /// Sectors of a file that a cut could take now.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub fn unflushed(&self, name: &str) -> Result<u64, ChaosError> {
+        self.with(name, |node| node.content.unflushed())
+    }
+
+    /// Requests of a file that hang now.
+    ///
+    /// # Errors
+    /// There is no such file.
+    pub fn hanging(&self, name: &str) -> Result<usize, ChaosError> {
+        Ok(self.shared.later.held(self.number(name)?))
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> Counters {
+        self.shared.lock().counters
+    }
+}
+
+impl Drop for ChaosDisks {
+    fn drop(&mut self) {
+        {
+            let mut state = self.shared.lock();
+            for node in state.nodes.values_mut() {
+                node.faults = Faults::default();
+                // There is nobody to tell.
+                let _ = node.content.flush();
+            }
+        }
+        self.shared.later.release(None);
+        // Detached: whoever still has a file open, or sits in the directory, does not hold it.
+        let detached = umount2(&self.at, MntFlags::MNT_DETACH);
+        // Its threads end when the last file is closed; nobody waits for that.
+        match self.session.take() {
+            Some(session) if detached.is_ok() => drop(session.guard),
+            session => drop(session),
+        }
+    }
+}
