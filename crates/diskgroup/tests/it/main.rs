@@ -22,7 +22,6 @@ mod moves;
 mod reserve;
 mod resize;
 mod returning;
-mod rig;
 mod scrub;
 mod simulation;
 mod slow;
