@@ -36,6 +36,16 @@ fn no_rot_loses_anything_and_a_scrub_mends_all_of_it() {
 }
 
 #[test]
+fn no_fault_of_any_kind_loses_anything() {
+    run_seeds(Mode::Faults, 150);
+}
+
+#[test]
+fn no_order_of_losses_returns_and_crashes_loses_anything() {
+    run_seeds(Mode::Orders, 568);
+}
+
+#[test]
 fn no_crash_loses_anything_while_disks_leave_return_come_and_go() {
     run_seeds(Mode::ReturnAndMove, 300);
 }
@@ -86,7 +96,14 @@ fn seeds_that_found_something_pass() {
 #[test]
 fn a_seed_replays() {
     for seed in [3, 11, 42] {
-        for mode in [Mode::Stay, Mode::ComeAndGo, Mode::Resize, Mode::ReturnAndMove, Mode::Rot] {
+        for mode in [
+            Mode::Stay,
+            Mode::ComeAndGo,
+            Mode::Resize,
+            Mode::ReturnAndMove,
+            Mode::Rot,
+            Mode::Faults,
+        ] {
             assert_eq!(run_seed(seed, mode), run_seed(seed, mode), "seed {seed}");
         }
     }

@@ -1,7 +1,7 @@
 //! Every kind of fault in turn. Any one disk at a time is bad, so the others have everything; the
 //! power may go at any moment, and tears sectors.
 
-use cellar_diskgroup::{DiskInfo, DiskStatus, FoundDisk, OnlineHow};
+use cellar_diskgroup::{BadPlace, DiskInfo, DiskStatus, FoundDisk, OnlineHow};
 use cellar_io::sim::Snapshot;
 
 use super::moves::Moves;
@@ -10,6 +10,9 @@ use super::*;
 
 /// Crashes in a row before anything is served, at most.
 const RECOVERIES_MAX: u64 = 20;
+
+/// The files in use.
+pub type Handles = RefCell<Vec<std::rc::Rc<Open>>>;
 
 /// What is wrong now.
 pub struct Bad {
@@ -24,6 +27,8 @@ pub struct Bad {
     image: RefCell<Option<(usize, Snapshot)>>,
     /// The disk is an older image of itself, which must be told.
     stale: Cell<Option<usize>>,
+    /// How many events of an order have happened.
+    pub events: Cell<usize>,
 }
 
 impl Bad {
@@ -37,33 +42,20 @@ impl Bad {
             anew: Cell::new(false),
             image: RefCell::default(),
             stale: Cell::new(None),
+            events: Cell::new(0),
         }
     }
 
-    fn below(&self, n: u64) -> u64 {
+    pub fn below(&self, n: u64) -> u64 {
         self.rng.borrow_mut().below(n)
     }
 }
 
 /// One life: everything is read while the disk is still bad, then made whole, then worked with.
 pub async fn life(w: &World, bad: &Bad, last: bool) {
-    if !w.created.get() {
-        create_group(w).await;
-    }
-    w.rotted.set(true);
-    let group = mount(w).await;
-    w.clean.set(false);
-    settle_names(w, &group);
-    told_of_the_image(w, bad, &group);
-    read_everything(w, &group).await;
+    let (group, open) = begin(w, bad).await;
     make_whole(w, bad, &group).await;
     group_is_sound(w, &group).await;
-    let open = RefCell::new(Vec::new());
-    let numbers: Vec<(u32, u32)> = w.files.borrow().values().map(|f| (f.id, f.number)).collect();
-    for (id, number) in numbers {
-        let file = group.open_number(number).expect("it has a name");
-        open.borrow_mut().push(std::rc::Rc::new(Open { id, file, busy: Cell::new(false) }));
-    }
     for _ in 0..if last { 20 } else { w.load.rounds(w) } {
         some_work(w, &group, &open).await;
         if !w.crashing.get() && bad.below(200) == 0 {
@@ -84,6 +76,31 @@ pub async fn life(w: &World, bad: &Bad, last: bool) {
         read_all(w, one.id, &one.file).await;
     }
     drop(held);
+    end(w, bad, group, open, last).await;
+}
+
+/// Mounts, and reads everything while the disk is still bad.
+pub async fn begin(w: &World, bad: &Bad) -> (Group, Handles) {
+    if !w.created.get() {
+        create_group(w).await;
+    }
+    w.rotted.set(true);
+    let group = mount(w).await;
+    w.clean.set(false);
+    settle_names(w, &group);
+    told_of_the_image(w, bad, &group);
+    read_everything(w, &group).await;
+    let open = RefCell::new(Vec::new());
+    let numbers: Vec<(u32, u32)> = w.files.borrow().values().map(|f| (f.id, f.number)).collect();
+    for (id, number) in numbers {
+        let file = group.open_number(number).expect("it has a name");
+        open.borrow_mut().push(std::rc::Rc::new(Open { id, file, busy: Cell::new(false) }));
+    }
+    (group, open)
+}
+
+/// Makes everything whole and dismounts.
+pub async fn end(w: &World, bad: &Bad, group: Group, open: Handles, last: bool) {
     make_whole(w, bad, &group).await;
     if last {
         moves::settle(w, &group).await;
@@ -106,7 +123,7 @@ pub async fn life(w: &World, bad: &Bad, last: bool) {
     w.say("dismounted".into());
 }
 
-async fn read_everything(w: &World, group: &Group) {
+pub async fn read_everything(w: &World, group: &Group) {
     let ids: Vec<(u32, u32)> = w.files.borrow().values().map(|f| (f.id, f.number)).collect();
     for (id, number) in ids {
         let file = group.open_number(number).expect("it is there");
@@ -130,7 +147,7 @@ fn told_of_the_image(w: &World, bad: &Bad, group: &Group) {
 }
 
 /// The bad disk is repaired, brought back, and what it holds is made right.
-async fn make_whole(w: &World, bad: &Bad, group: &Group) {
+pub async fn make_whole(w: &World, bad: &Bad, group: &Group) {
     if let Some(disk) = bad.disk.get() {
         let device = &w.rig.disks[disk];
         if device.hung_requests() > 0 && bad.below(2) == 0 {
@@ -181,7 +198,7 @@ async fn come_back(w: &World, bad: &Bad, group: &Group, gone: &DiskInfo) {
         let found = FoundDisk { device, path: format!("/sim/disk{disk}") };
         w.asked();
         w.say(format!("online {} {how:?}", gone.name));
-        match group.online_disk(&gone.name, found, how.clone()).await {
+        match group.online_disk(&gone.name, found, how).await {
             Ok(()) => {
                 w.count(|s| s.returned += 1);
                 return w.say(format!("online {}: on its way", gone.name));
@@ -202,7 +219,7 @@ async fn come_back(w: &World, bad: &Bad, group: &Group, gone: &DiskInfo) {
 
 /// Perhaps a fault, or its end, beside other work.
 pub async fn alter(w: &World, group: &Group) {
-    let Some(bad) = &w.bad else { return };
+    let Some(bad) = w.bad.as_ref().filter(|_| w.mode == Mode::Faults) else { return };
     if bad.below(w.rarely(4)) > 0 {
         return;
     }
@@ -266,6 +283,41 @@ async fn spoil(w: &World, bad: &Bad, moves: &Moves, group: &Group, disk: usize) 
             return;
         }
     }
+    make_bad(w, bad, disk, what);
+    match what {
+        0..5 => {}
+        5 | 6 => {
+            w.rotten.set(true);
+            for _ in 0..1 + moves.below(12) {
+                rot::rot_from(w, moves, 0);
+            }
+            if w.crashing.get() {
+                // Until it is mended, nobody writes.
+                make_whole(w, bad, group).await;
+            }
+        }
+        7 if w.crashing.get() => {
+            w.inject(Fault::FlushLie, 1);
+            bad.lies.set(true);
+            device.lying_flush(true);
+            w.rig.sim.crash_after(1 + bad.below(6000));
+        }
+        _ if w.crashing.get() => bad.disk.set(None),
+        _ => {
+            w.rotten.set(true);
+            let to = moves.below(device.geometry().size / 4096) * 4096;
+            match moves.below(3) {
+                0 => device.lose_next_write(),
+                1 => device.misdirect_next_write(to),
+                _ => device.misdirect_next_read(to),
+            }
+        }
+    }
+}
+
+/// The device is bad from now on: slow, hangs, vanishes, or fails writes.
+pub fn make_bad(w: &World, bad: &Bad, disk: usize, what: u64) {
+    let device = &w.rig.disks[disk];
     bad.disk.set(Some(disk));
     w.rotting.set(disk);
     w.say(format!("disk {disk} is bad: {what}"));
@@ -297,38 +349,13 @@ async fn spoil(w: &World, bad: &Bad, moves: &Moves, group: &Group, disk: usize) 
             w.inject(Fault::NoSpace, 1);
             device.fill_up(true);
         }
-        5 | 6 => {
-            w.rotten.set(true);
-            for _ in 0..1 + moves.below(12) {
-                rot::rot_from(w, moves, 0);
-            }
-            if w.crashing.get() {
-                // Until it is mended, nobody writes.
-                make_whole(w, bad, group).await;
-            }
-        }
-        7 if w.crashing.get() => {
-            w.inject(Fault::FlushLie, 1);
-            bad.lies.set(true);
-            device.lying_flush(true);
-            w.rig.sim.crash_after(1 + bad.below(6000));
-        }
-        _ if w.crashing.get() => bad.disk.set(None),
-        _ => {
-            w.rotten.set(true);
-            let to = moves.below(device.geometry().size / 4096) * 4096;
-            match moves.below(3) {
-                0 => device.lose_next_write(),
-                1 => device.misdirect_next_write(to),
-                _ => device.misdirect_next_read(to),
-            }
-        }
+        _ => {}
     }
 }
 
 /// Nothing is mounted: a disk may be replaced by what it was, and crashes may follow on each other.
 pub fn while_closed(w: &World) {
-    let Some(bad) = &w.bad else { return };
+    let Some(bad) = w.bad.as_ref().filter(|_| w.mode == Mode::Faults) else { return };
     if !w.created.get() {
         return;
     }
@@ -469,8 +496,10 @@ async fn both_copies(w: &World, bad: &Bad, group: &Group, open: &RefCell<Vec<std
     let first = (other / u64::from(sector)) as u32;
     read_some(w, one.id, &one.file, first, block, false).await;
     let found = group.validate(&[one.file.number()], Copies::All, &|_| {}).await.expect("validate");
-    let here = |p: &&cellar_diskgroup::BadPlace| {
-        p.file == one.file.number() && p.offset / unit == at / unit
+    let here = |p: &&BadPlace| {
+        // That copies differ is told of a piece, that a checksum is wrong of a block.
+        let grain = if p.what == "copies differ" { 65_536 } else { unit };
+        p.file == one.file.number() && p.offset / grain == at / grain
     };
     assert!(found.places.iter().filter(here).count() > 1, "it is named: {:?}", found.places);
     assert!(found.places.iter().all(|p| here(&p)), "only it is named: {:?}", found.places);

@@ -42,6 +42,7 @@ mod life;
 mod load;
 mod moves;
 mod names;
+mod orders;
 mod returns;
 mod rot;
 mod runs;

@@ -23,11 +23,13 @@ pub enum Mode {
     Rot,
     /// Every kind of fault: any one disk at a time is bad, and the power may go at any moment.
     Faults,
+    /// All orders of six failures, returns and power cuts; a seed is an order.
+    Orders,
 }
 
 impl Mode {
     /// All of them, in the order in which they are run.
-    pub const ALL: [Mode; 7] = [
+    pub const ALL: [Mode; 8] = [
         Mode::Stay,
         Mode::ComeAndGo,
         Mode::Resize,
@@ -35,6 +37,7 @@ impl Mode {
         Mode::ReturnAndMove,
         Mode::Rot,
         Mode::Faults,
+        Mode::Orders,
     ];
 
     /// What it is called on a command line.
@@ -47,6 +50,7 @@ impl Mode {
             Mode::ReturnAndMove => "return-and-move",
             Mode::Rot => "rot",
             Mode::Faults => "faults",
+            Mode::Orders => "orders",
         }
     }
 
@@ -60,7 +64,13 @@ impl Mode {
             Mode::ReturnAndMove => "and are added and dropped meanwhile",
             Mode::Rot => "one disk rots, a scrub mends it",
             Mode::Faults => "every kind of fault, on any one disk at a time",
+            Mode::Orders => "all 568 orders of six failures, returns and power cuts",
         }
+    }
+
+    /// Whether one disk at a time is bad in every way there is.
+    pub fn is_hostile(self) -> bool {
+        matches!(self, Mode::Faults | Mode::Orders)
     }
 
     /// Whether disks leave for a while.
@@ -128,8 +138,10 @@ fn may_be(result: Result<(), Error>, w: &World, what: &str) {
 
 /// Perhaps changes who takes part.
 pub async fn alter(w: &World, group: &Group) {
-    let Some(moves) =
-        w.moves.as_ref().filter(|m| !matches!(m.mode, Mode::Return | Mode::Rot | Mode::Faults))
+    let Some(moves) = w
+        .moves
+        .as_ref()
+        .filter(|m| !matches!(m.mode, Mode::Return | Mode::Rot | Mode::Faults | Mode::Orders))
     else {
         return;
     };

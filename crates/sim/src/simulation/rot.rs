@@ -15,7 +15,7 @@ fn on(w: &World) -> Option<&Moves> {
 
 /// Whether disks rot in this run.
 pub fn is_on(w: &World) -> bool {
-    w.moves.as_ref().is_some_and(|moves| matches!(moves.mode, Mode::Rot | Mode::Faults))
+    w.moves.as_ref().is_some_and(|moves| moves.mode == Mode::Rot || moves.mode.is_hostile())
 }
 
 /// At the beginning of a life: perhaps a disk rots, and what rotted is mended before anybody writes.

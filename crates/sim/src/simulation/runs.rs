@@ -47,8 +47,11 @@ impl Failure {
 /// Something was not as the model says, or the group gave up.
 pub fn try_seed(seed: u64, mode: Mode, load: Load) -> Result<Outcome, Box<Failure>> {
     let w = World::new(seed, mode, load);
-    let lived = catch_unwind(AssertUnwindSafe(|| live(&w)));
-    w.count_disorder();
+    let lived = catch_unwind(AssertUnwindSafe(|| match mode {
+        Mode::Orders => orders::live(&w, seed),
+        _ => live(&w),
+    }));
+    w.count_disorder(lived.is_ok());
     match lived {
         Ok(()) => Ok(Outcome { stats: w.stats.get(), digest: w.rig.sim.trace_hash() }),
         Err(payload) => {

@@ -12,7 +12,7 @@ pub struct FaultKind {
 /// All of them. `docs/faults.md` tells how each is simulated.
 pub const FAULTS: [FaultKind; 18] = [
     kind("power cut at any I/O"),
-    damage("torn write, rubbish in a sector"),
+    kind("torn write, rubbish in a sector"),
     damage("lost write"),
     damage("flush or FUA that lies, then a power cut"),
     damage("misdirected write"),

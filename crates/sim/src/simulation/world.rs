@@ -24,6 +24,8 @@ impl Loss {
 }
 
 pub struct World {
+    /// What becomes of the disks.
+    pub mode: Mode,
     pub rig: Rig,
     /// How much is done between crashes.
     pub load: Load,
@@ -72,51 +74,59 @@ pub struct World {
     pub history: RefCell<Vec<String>>,
 }
 
+/// What the group is to be, and the leg that is to be lost.
+fn draw_shape(rng: &mut Rng, mode: Mode, load: Load) -> (Shape, Option<(usize, Loss)>) {
+    let rots = mode == Mode::Rot || mode.is_hostile();
+    let redundancy = match rng.below(5) {
+        0 if !mode.returns() && !rots => Redundancy::External,
+        1 if mode != Mode::Orders => Redundancy::High,
+        _ => Redundancy::Normal,
+    };
+    let au_size = match load {
+        Load::Usual => 1u64 << (20 + rng.below(3)),
+        Load::Dense => 1 << (20 + rng.below(8) / 7),
+    };
+    let least = match redundancy {
+        Redundancy::External => 1,
+        Redundancy::Normal => 2,
+        Redundancy::High => 3,
+    };
+    // Of three the others tell what was last, whichever is bad.
+    let fewest = if mode.is_hostile() { 3 } else { 2 };
+    let most = if mode == Mode::Orders { orders::DISKS } else { 6 };
+    let disks = rng.within(least.max(fewest)..=most) as usize;
+    let failgroups = if rng.one_in(3) && disks > least as usize && !mode.is_hostile() {
+        ["A", "B", "C", "D", "A", "B"][..disks].to_vec()
+    } else {
+        vec![]
+    };
+    let distinct = if failgroups.is_empty() { disks } else { disks.min(4) };
+    let shape = Shape {
+        disks,
+        disk_bytes: (10 << 20) + au_size * rng.within(16..=28),
+        redundancy,
+        au_size,
+        sector: if rng.coin() { 512 } else { 4096 },
+        failgroups,
+    };
+    let loses = redundancy != Redundancy::External && distinct >= 2 && rng.coin();
+    let loses = loses && !mode.returns() && !rots;
+    let kinds = [Loss::Vanish, Loss::Vanish, Loss::FailWrites, Loss::Hang];
+    let plan = loses.then(|| (rng.below(disks as u64) as usize, kinds[rng.below(4) as usize]));
+    (shape, plan)
+}
+
 impl World {
     pub fn new(seed: u64, mode: Mode, load: Load) -> World {
         let mut rng = Rng::stream(seed, 77);
-        let redundancy = match rng.below(5) {
-            0 if !mode.returns() && !matches!(mode, Mode::Rot | Mode::Faults) => {
-                Redundancy::External
-            }
-            1 => Redundancy::High,
-            _ => Redundancy::Normal,
-        };
-        let au_size = match load {
-            Load::Usual => 1u64 << (20 + rng.below(3)),
-            Load::Dense => 1 << (20 + rng.below(8) / 7),
-        };
-        let least = match redundancy {
-            Redundancy::External => 1,
-            Redundancy::Normal => 2,
-            Redundancy::High => 3,
-        };
-        // Of three the others tell what was last, whichever is bad.
-        let fewest = if mode == Mode::Faults { 3 } else { 2 };
-        let disks = rng.within(least.max(fewest)..=6) as usize;
-        let failgroups = if rng.one_in(3) && disks > least as usize && mode != Mode::Faults {
-            ["A", "B", "C", "D", "A", "B"][..disks].to_vec()
-        } else {
-            vec![]
-        };
-        let distinct = if failgroups.is_empty() { disks } else { disks.min(4) };
-        let shape = Shape {
-            disks,
-            disk_bytes: (10 << 20) + au_size * rng.within(16..=28),
-            redundancy,
-            au_size,
-            sector: if rng.coin() { 512 } else { 4096 },
-            failgroups,
-        };
-        let loses = redundancy != Redundancy::External && distinct >= 2 && rng.coin();
-        let loses = loses && !mode.returns() && !matches!(mode, Mode::Rot | Mode::Faults);
-        let kinds = [Loss::Vanish, Loss::Vanish, Loss::FailWrites, Loss::Hang];
-        let plan = loses.then(|| (rng.below(disks as u64) as usize, kinds[rng.below(4) as usize]));
+        let (shape, plan) = draw_shape(&mut rng, mode, load);
+        let disks = shape.disks;
         let mut rig = Rig::new(seed, &shape);
         rig.depth = [None, None, Some(1), Some(4)][rng.below(4) as usize];
         let moves = (mode != Mode::Stay).then(|| Moves::new(seed, mode, &shape, &mut rig));
-        let bad = (mode == Mode::Faults).then(|| Bad::new(seed, &rig));
+        let bad = mode.is_hostile().then(|| Bad::new(seed, &rig));
         World {
+            mode,
             rig,
             bad,
             hurts: RefCell::default(),
@@ -235,11 +245,15 @@ impl World {
     }
 
     /// What the disks did in another order than they were asked, and for nobody.
-    pub fn count_disorder(&self) {
+    pub fn count_disorder(&self, right: bool) {
         for disk in &self.rig.disks {
             self.inject(Fault::Reorder, disk.disorder().iter().sum());
             self.inject(Fault::Torn, disk.torn_sectors());
             self.inject(Fault::MisdirectedRead, disk.wrong_answers());
+            if right {
+                // Nothing that was read was wrong, so each of them was told.
+                self.count(|s| s.of(Fault::MisdirectedRead).detected += disk.wrong_answers());
+            }
         }
     }
 
