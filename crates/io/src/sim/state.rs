@@ -262,37 +262,39 @@ impl State {
         });
     }
 
-    /// What a power cut does to a sector that was just being written: its left or right part is new,
-    /// and the rest is old, or rubbish.
-    fn tear(&mut self, entries: &[Entry]) {
+    /// What a power cut does to sectors that were just being changed: the left or right part is new,
+    /// and the rest is old, or rubbish. A sector that is written as it was stays as it was: a group of
+    /// 512-byte sectors writes 4 KiB around what it is given.
+    fn torn_by(&mut self, entries: &[Entry]) -> Vec<(u64, Bytes)> {
         let sector = u64::from(self.geometry.logical_sector);
         let mut torn = Vec::new();
         for entry in entries.iter().rev().take(4).filter(|entry| !entry.durable) {
-            if self.rng.coin() {
+            let sectors = entry.payload.length() / sector;
+            if !self.rng.coin() || sectors == 0 || matches!(entry.payload, Payload::Zeros(_)) {
                 continue;
             }
-            let sectors = entry.payload.length() / sector;
-            if sectors > 0 && matches!(entry.payload, Payload::Data(_)) {
-                torn.push((entry, self.rng.below(sectors) * sector));
-            }
-        }
-        for (entry, which) in torn {
-            let (at, cut) = (entry.offset + which, self.rng.within(1..=sector - 1) as usize);
-            let mut old = vec![0; sector as usize];
-            self.durable.read(at, &mut old);
-            if self.rng.coin() {
-                self.rng.fill(&mut old);
-            }
-            let left = self.rng.coin();
+            let at = entry.offset + self.rng.below(sectors) * sector;
+            let covers = |e: &Entry| e.offset <= at && at < e.offset + e.payload.length();
+            let mut new = Bytes::new();
             entry.payload.for_each_sector(entry.offset, sector, |place, bytes| {
                 if place == at {
-                    let part = if left { 0..cut } else { cut..sector as usize };
-                    old[part.clone()].copy_from_slice(&bytes[part]);
+                    new = bytes;
                 }
             });
-            self.durable.write(at, &Bytes::from(old));
-            self.torn += 1;
+            let mut held = vec![0; sector as usize];
+            self.durable.read(at, &mut held);
+            if held == new || entries.iter().any(|e| e.durable && covers(e)) {
+                continue;
+            }
+            if self.rng.coin() {
+                self.rng.fill(&mut held);
+            }
+            let cut = self.rng.within(1..=sector - 1) as usize;
+            let part = if self.rng.coin() { 0..cut } else { cut..sector as usize };
+            held[part.clone()].copy_from_slice(&new[part]);
+            torn.push((at, Bytes::from(held)));
         }
+        torn
     }
 
     fn discard(&mut self, how: Discard, offset: u64, length: u64) {
@@ -397,13 +399,16 @@ impl State {
         if entries.is_empty() {
             return;
         }
+        let tears = self.tears && self.rng.coin();
+        let torn = if tears { self.torn_by(entries) } else { Vec::new() };
         let fate = Fate::draw(&mut self.rng, entries.len() as u64);
         for (index, entry) in entries.iter().enumerate() {
             let image = &mut self.durable;
             fate.apply(&mut self.rng, index as u64, image, entry, sector);
         }
-        if self.tears && self.rng.coin() {
-            self.tear(entries);
+        for (at, bytes) in torn {
+            self.durable.write(at, &bytes);
+            self.torn += 1;
         }
         for entry in entries {
             let length = entry.payload.length();

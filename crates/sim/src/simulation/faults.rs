@@ -151,8 +151,10 @@ pub async fn make_whole(w: &World, bad: &Bad, group: &Group) {
     if let Some(disk) = bad.disk.get() {
         let device = &w.rig.disks[disk];
         if device.hung_requests() > 0 && bad.below(2) == 0 {
-            // Answers come late, when it was perhaps opened again.
-            device.unhang_late(1 + bad.below(2000));
+            // What it was asked it does late, perhaps when it was opened again and holds newer things.
+            let late = [2000, 30_000][bad.below(2) as usize];
+            device.unhang_late(1 + bad.below(late));
+            w.rotten.set(true);
             group.env().sleep(Duration::from_micros(bad.below(100_000))).await;
         }
         hurt::heal(w, disk);

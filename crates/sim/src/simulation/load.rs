@@ -63,7 +63,7 @@ impl Load {
     pub fn rounds(self, w: &World) -> u64 {
         match self {
             Load::Usual => 4 + w.below(24),
-            Load::Dense => 100 + w.below(900),
+            Load::Dense => 200 + w.below(1600),
         }
     }
 

@@ -176,7 +176,7 @@ impl World {
     pub fn hardly_ever(&self, n: u64) -> u64 {
         match self.load {
             Load::Usual => n,
-            Load::Dense => n * 64,
+            Load::Dense => n * 100,
         }
     }
 
