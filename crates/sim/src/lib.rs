@@ -9,5 +9,6 @@ pub mod rig;
 mod simulation;
 
 pub use simulation::{
-    Count, FAULTS, Failure, Fault, FaultKind, Load, Mode, Outcome, Stats, run_seed, try_seed,
+    Count, FAULTS, Failure, Fault, FaultKind, Load, Mode, Outcome, Stats, TAIL, order_count,
+    order_of, run_seed, try_seed,
 };

@@ -1,6 +1,6 @@
 //! What is printed.
 
-use cellar_sim::{FAULTS, Failure, Stats};
+use cellar_sim::{FAULTS, Failure, Stats, TAIL};
 use serde_json::{Value, json};
 
 use crate::clock::Took;
@@ -84,7 +84,9 @@ pub fn text(ran: &Ran) {
     );
     for failure in &ran.failures {
         println!();
-        for line in &failure.history {
+        // All of it where one seed is run alone.
+        let lines = if all.seeds == 1 { usize::MAX } else { TAIL };
+        for line in failure.tail(lines) {
             println!("{line}");
         }
         println!("FAILED: mode {}, seed {}: {}", failure.mode, failure.seed, failure.message);
@@ -160,7 +162,7 @@ fn failure_json(failure: &Failure) -> Value {
         "seed": failure.seed,
         "message": failure.message,
         "again": failure.command(),
-        "history": failure.history,
+        "history": failure.tail(TAIL),
     })
 }
 

@@ -4,7 +4,9 @@
 //! `CELLAR_SIM_SEED=n` reruns one seed, `CELLAR_SIM_SEEDS=n` runs so many, `CELLAR_SIM_FROM=n`
 //! says where they begin. The program `sim` runs as many as one likes.
 
-use cellar_sim::{Mode, Stats, run_seed};
+use std::collections::BTreeSet;
+
+use cellar_sim::{Mode, Stats, order_count, order_of, run_seed};
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|v| v.parse().expect("a number"))
@@ -41,8 +43,15 @@ fn no_fault_of_any_kind_loses_anything() {
 }
 
 #[test]
+fn every_order_comes_once() {
+    let all: BTreeSet<String> = (0..order_count()).map(order_of).collect();
+    assert_eq!((all.len(), order_count()), (568, 568));
+    assert!(all.iter().all(|order| order.matches(',').count() == 5), "six events each");
+}
+
+#[test]
 fn no_order_of_losses_returns_and_crashes_loses_anything() {
-    run_seeds(Mode::Orders, 568);
+    run_seeds(Mode::Orders, order_count());
 }
 
 #[test]

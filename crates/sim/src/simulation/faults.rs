@@ -150,6 +150,9 @@ fn told_of_the_image(w: &World, bad: &Bad, group: &Group) {
 pub async fn make_whole(w: &World, bad: &Bad, group: &Group) {
     if let Some(disk) = bad.disk.get() {
         let device = &w.rig.disks[disk];
+        // A disk that lost its cache must not come back without anybody having noticed.
+        group.probe_disks().await;
+        group.env().sleep(Duration::from_secs(1)).await;
         if device.hung_requests() > 0 && bad.below(2) == 0 {
             // What it was asked it does late, perhaps when it was opened again and holds newer things.
             let late = [2000, 30_000][bad.below(2) as usize];
@@ -181,7 +184,10 @@ pub async fn make_whole(w: &World, bad: &Bad, group: &Group) {
         group.env().sleep(Duration::from_millis(20)).await;
     }
     bad.anew.set(false);
-    bad.lies.set(false);
+    if bad.lies.replace(false) {
+        // No power cut came: what it kept back was stored in the end.
+        w.count(|s| s.of(Fault::FlushLie).harmless += 1);
+    }
     if let (Some(moves), true) = (&w.moves, w.rotten.get()) {
         let result = rot::scrub(w, moves, group).await;
         w.rotten.set(false);
@@ -334,7 +340,6 @@ pub fn make_bad(w: &World, bad: &Bad, disk: usize, what: u64) {
         }
         2 => {
             w.inject(Fault::Vanish, 1);
-            w.count(|s| s.of(Fault::Vanish).detected += 1);
             match bad.below(2) {
                 0 => device.vanish(),
                 _ => device.lose_power(),

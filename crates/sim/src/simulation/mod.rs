@@ -25,7 +25,8 @@ use world::{Loss, Open, World};
 
 pub use load::Load;
 pub use moves::Mode;
-pub use runs::{Failure, Outcome, run_seed, try_seed};
+pub use orders::{order_count, order_of};
+pub use runs::{Failure, Outcome, TAIL, run_seed, try_seed};
 pub use stats::{Count, FAULTS, Fault, FaultKind, Stats};
 
 use crate::model::{FileModel, stamp};

@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;
 
-/// Lines of the history that a failure keeps.
-const TAIL: usize = 120;
+/// Lines of the history that are told of a seed that failed.
+pub const TAIL: usize = 120;
 
 /// What one seed did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,13 +27,18 @@ pub struct Failure {
     pub load: Load,
     /// What was wrong.
     pub message: String,
-    /// The end of what was done before.
+    /// What was done before.
     pub history: Vec<String>,
     /// What was done up to there.
     pub stats: Stats,
 }
 
 impl Failure {
+    /// The end of what was done before.
+    pub fn tail(&self, lines: usize) -> &[String] {
+        &self.history[self.history.len().saturating_sub(lines)..]
+    }
+
     /// The command that does exactly this again.
     pub fn command(&self) -> String {
         let Failure { mode, seed, load, .. } = self;
@@ -59,7 +64,7 @@ pub fn try_seed(seed: u64, mode: Mode, load: Load) -> Result<Outcome, Box<Failur
             let words = words.or_else(|| payload.downcast_ref::<&str>().copied());
             let message = words.unwrap_or("a panic without words").to_owned();
             let all = w.history.borrow();
-            let mut history = all[all.len().saturating_sub(TAIL)..].to_vec();
+            let mut history = all.clone();
             history.push(format!("{:?} plan {:?}", w.shape, w.plan.get()));
             let stats = w.stats.get();
             drop(all);
@@ -76,7 +81,7 @@ pub fn run_seed(seed: u64, mode: Mode) -> (Stats, u64) {
     match try_seed(seed, mode, Load::Usual) {
         Ok(outcome) => (outcome.stats, outcome.digest),
         Err(failure) => {
-            for line in &failure.history {
+            for line in failure.tail(TAIL) {
                 eprintln!("{line}");
             }
             panic!(
