@@ -36,7 +36,7 @@ use std::task::{Context, Poll, Waker};
 
 use self::core::{Core, Event, MAIN, SimEnv, Step};
 pub use self::disk::{SimDisk, SimDiskOptions};
-pub use self::fault::Snapshot;
+pub use self::fault::{Injury, Snapshot};
 pub use self::rng::Rng;
 use crate::env::{Instant, SharedEnv};
 
@@ -201,6 +201,17 @@ impl Sim {
         for disk in self.disks().iter() {
             disk.power_cut();
         }
+    }
+
+    /// The time of day is off by so many nanoseconds from now on; the clock that only goes forward
+    /// is not touched.
+    pub fn set_wall(&self, off: i64) {
+        self.core.wall_off.store(off, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// The machine stands still for a while: what was due meanwhile comes late, all at once.
+    pub fn pause(&self, how_long: std::time::Duration) {
+        self.core.pause(u64::try_from(how_long.as_nanos()).unwrap_or(u64::MAX));
     }
 
     /// How many I/O events there were: submissions and completions.

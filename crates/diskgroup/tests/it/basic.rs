@@ -11,7 +11,7 @@ use cellar_io::{Device, DeviceExt, Durability, EnvExt, Io};
 
 use cellar_wait::{Kind, Waits};
 
-use crate::rig::{Rig, Shape};
+use cellar_sim::rig::{Rig, Shape};
 
 fn pattern(length: usize, seed: u8) -> Bytes {
     let bytes: Vec<u8> = (0..length).map(|i| (i / 512) as u8 ^ (i as u8) ^ seed).collect();

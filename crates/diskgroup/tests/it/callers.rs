@@ -9,7 +9,7 @@ use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{Copies, File, FileSpec, Group};
 use cellar_io::{Device, DeviceExt, Discard, Durability, EnvExt, Io};
 
-use crate::rig::{Rig, Shape};
+use cellar_sim::rig::{Rig, Shape};
 
 const PIECE: usize = 65536;
 

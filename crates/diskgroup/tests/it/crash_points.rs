@@ -9,7 +9,7 @@ use cellar_io::EnvExt;
 use cellar_io::sim::Snapshot;
 
 use crate::moves::{check_content, filled, new_disk, sound};
-use crate::rig::{Rig, Shape};
+use cellar_sim::rig::{Rig, Shape};
 
 const MB: u64 = 1 << 20;
 /// Places in each rebalance, if nobody asks for more.

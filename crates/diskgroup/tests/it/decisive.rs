@@ -9,7 +9,7 @@ use cellar_diskgroup::on_disk::superblock::{LogPosition, Superblock};
 use cellar_diskgroup::{Error, Group, MountOptions, Redundancy, label_offsets};
 use cellar_io::{Device, EnvExt};
 
-use crate::rig::{Rig, Shape};
+use cellar_sim::rig::{Rig, Shape};
 
 const LOG: std::ops::Range<u64> = (4 << 20)..(8 << 20);
 

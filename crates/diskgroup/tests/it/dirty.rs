@@ -8,7 +8,7 @@ use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{Copies, FileSpec, Group, MountOptions, Redundancy};
 use cellar_io::{DeviceExt, Durability, EnvExt, Io, IoErrorKind};
 
-use crate::rig::{Rig, Shape};
+use cellar_sim::rig::{Rig, Shape};
 
 const REGION: u64 = 4 << 20;
 

@@ -13,7 +13,7 @@ use cellar_io::sim::{Sim, SimDiskOptions};
 use cellar_io::{Device, DeviceExt, Durability, Io};
 
 use crate::moves::sound;
-use crate::rig::{Rig, Shape};
+use cellar_sim::rig::{Rig, Shape};
 
 const BLOCK: usize = 4096;
 const MB: u64 = 1 << 20;

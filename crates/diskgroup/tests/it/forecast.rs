@@ -12,7 +12,7 @@ use cellar_io::shape::{ShapeOptions, Shaped};
 use cellar_io::sim::SimDiskOptions;
 use cellar_io::{Device, DeviceExt, Durability, EnvExt, Io};
 
-use crate::rig::{Rig, Shape};
+use cellar_sim::rig::{Rig, Shape};
 
 const MB: u64 = 1 << 20;
 

@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use crate::golden::{
     DISK, GROUP, checksum_block, dirty_block, label, ops, payload_of, position, state, superblock,
 };
-use crate::rig::{Rig, Shape};
+use cellar_sim::rig::{Rig, Shape};
 
 /// Puts the right CRC-32C at 4, so that the fields behind it are looked at.
 fn reseal(bytes: &mut [u8]) {

@@ -5,7 +5,7 @@ use cellar_diskgroup::{DiskStatus, Group, MountOptions, Redundancy};
 use cellar_io::{Device, DeviceExt, Durability, EnvExt, Io};
 
 use crate::moves::{check_content, filled, pattern, sound};
-use crate::rig::{Rig, Shape};
+use cellar_sim::rig::{Rig, Shape};
 
 const MB: u64 = 1 << 20;
 

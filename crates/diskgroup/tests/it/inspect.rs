@@ -7,7 +7,7 @@ use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{FileSpec, inspect};
 use cellar_io::{Device, DeviceExt, Durability, Io};
 
-use crate::rig::{Rig, Shape};
+use cellar_sim::rig::{Rig, Shape};
 
 #[test]
 fn a_disk_is_shown_structure_by_structure_and_damage_with_its_reason() {

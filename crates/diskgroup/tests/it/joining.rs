@@ -13,7 +13,7 @@ use cellar_io::sim::SimDisk;
 use cellar_io::{Device, EnvExt};
 
 use crate::moves::{filled, new_disk, sound};
-use crate::rig::{Rig, Shape};
+use cellar_sim::rig::{Rig, Shape};
 
 const MB: u64 = 1 << 20;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cellar_diskgroup::{Error, FoundDisk, Label, LabelStatus, MountOptions, label_offsets};
 use cellar_io::{Device, EnvExt};
 
-use crate::rig::{Rig, Shape};
+use cellar_sim::rig::{Rig, Shape};
 
 fn status(rig: &Rig, disk: usize) -> LabelStatus {
     let size = rig.disks[disk].geometry().size;

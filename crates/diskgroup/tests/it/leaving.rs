@@ -8,7 +8,7 @@ use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{Copies, FileSpec};
 use cellar_io::{DeviceExt, Durability, EnvExt, Io};
 
-use crate::rig::{Rig, Shape};
+use cellar_sim::rig::{Rig, Shape};
 
 #[test]
 fn a_disk_that_refuses_a_write_for_any_reason_leaves() {

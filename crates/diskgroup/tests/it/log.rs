@@ -12,7 +12,7 @@ use cellar_diskgroup::{Error, FileSpec, Group, Redundancy};
 use cellar_io::sim::Rng;
 use cellar_io::{Device, EnvExt};
 
-use crate::rig::{Rig, Shape};
+use cellar_sim::rig::{Rig, Shape};
 
 /// What happened in all runs.
 #[derive(Debug, Default)]

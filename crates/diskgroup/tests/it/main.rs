@@ -24,7 +24,6 @@ mod rescue;
 mod reserve;
 mod resize;
 mod returning;
-mod rig;
 mod scrub;
 mod simulation;
 mod slow;

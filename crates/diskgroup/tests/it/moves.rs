@@ -11,7 +11,7 @@ use cellar_diskgroup::{
 use cellar_io::sim::SimDiskOptions;
 use cellar_io::{Device, DeviceExt, Durability, EnvExt, Io};
 
-use crate::rig::{Rig, Shape};
+use cellar_sim::rig::{Rig, Shape};
 
 const MB: u64 = 1 << 20;
 

@@ -8,7 +8,7 @@ use cellar_io::{Device, DeviceExt, Durability, Io};
 use cellar_wait::{Kind, Waits};
 
 use crate::moves::{filled, pattern};
-use crate::rig::{Rig, Shape};
+use cellar_sim::rig::{Rig, Shape};
 
 const MB: u64 = 1 << 20;
 /// Name, seed of the content and size of each file.

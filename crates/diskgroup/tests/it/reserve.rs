@@ -9,7 +9,7 @@ use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{Error, File, FileSpec, Group, Redundancy};
 use cellar_io::{DeviceExt, Durability, EnvExt, Io};
 
-use crate::rig::{Rig, Shape};
+use cellar_sim::rig::{Rig, Shape};
 
 const PIECE: u64 = 64 << 10;
 

@@ -6,7 +6,7 @@ use cellar_diskgroup::{
 use cellar_io::EnvExt;
 
 use crate::moves::{check_content, filled, held, sound, spread};
-use crate::rig::{Rig, Shape};
+use cellar_sim::rig::{Rig, Shape};
 
 const MB: u64 = 1 << 20;
 

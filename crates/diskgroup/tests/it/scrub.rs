@@ -13,7 +13,7 @@ use cellar_diskgroup::{
 use cellar_io::{Device, DeviceExt, Durability, EnvExt, Io};
 
 use crate::moves::{check_content, filled, new_disk, pattern, sound};
-use crate::rig::{Rig, Shape};
+use cellar_sim::rig::{Rig, Shape};
 
 const MB: u64 = 1 << 20;
 const UNIT: u64 = 4096;

@@ -9,7 +9,7 @@ use cellar_io::sim::Rng;
 use cellar_io::{DeviceExt, Durability, EnvExt, Io};
 
 use crate::moves::{check_content, filled, pattern};
-use crate::rig::{Rig, Shape};
+use cellar_sim::rig::{Rig, Shape};
 
 const MB: u64 = 1 << 20;
 

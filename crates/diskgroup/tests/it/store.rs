@@ -12,7 +12,7 @@ use object_store::{
     Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload, UpdateVersion,
 };
 
-use crate::rig::{Rig, Shape};
+use cellar_sim::rig::{Rig, Shape};
 
 #[test]
 fn what_a_put_acknowledged_outlives_a_crash_and_nothing_else_appears() {

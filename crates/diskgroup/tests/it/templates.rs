@@ -5,7 +5,7 @@ use cellar_diskgroup::{
     FileSpec, Group, Protection, Redundancy, Template, TemplateChange, TemplateWords,
 };
 
-use crate::rig::{Rig, Shape};
+use cellar_sim::rig::{Rig, Shape};
 
 fn template(group: &Group, name: &str) -> Option<Template> {
     group.templates().into_iter().find(|t| t.name == name)

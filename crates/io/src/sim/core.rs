@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -93,6 +93,8 @@ pub(super) enum Step {
 pub(super) struct Core {
     state: Mutex<State>,
     now: AtomicU64,
+    /// How far the time of day is off, in nanoseconds.
+    pub(super) wall_off: AtomicI64,
     pub(super) seed: u64,
 }
 
@@ -114,6 +116,7 @@ impl Core {
                 crashed: false,
             }),
             now: AtomicU64::new(0),
+            wall_off: AtomicI64::new(0),
             seed,
         }
     }
@@ -124,6 +127,11 @@ impl Core {
 
     pub(super) fn now(&self) -> u64 {
         self.now.load(Ordering::Relaxed)
+    }
+
+    /// Time goes by and nobody runs.
+    pub(super) fn pause(&self, nanos: u64) {
+        self.now.fetch_add(nanos, Ordering::Relaxed);
     }
 
     pub(super) fn trace(&self) -> u64 {
@@ -292,7 +300,8 @@ impl Env for SimEnv {
     }
 
     fn wall(&self) -> WallTime {
-        WallTime { unix_nanos: WALL_START + self.0.now() }
+        let off = self.0.wall_off.load(Ordering::Relaxed);
+        WallTime { unix_nanos: (WALL_START + self.0.now()).saturating_add_signed(off) }
     }
 
     fn sleep_until(&self, deadline: Instant) -> Task {

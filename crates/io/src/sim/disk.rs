@@ -203,6 +203,9 @@ impl SimDisk {
         let Some(mut request) = state.requests.remove(&id) else {
             return;
         };
+        let earlier = state.requests.range(..id).any(|(_, r)| !r.answered);
+        state.disorder[0] += u64::from(earlier);
+        state.disorder[1] += u64::from(request.abandoned);
         let result = state.execute(&mut request);
         let facts = [self.fact(2, request.kind.op()), request.offset, u64::from(result.is_ok())];
         let waker = request.waker.take();

@@ -16,6 +16,7 @@ pub(super) struct Faults {
     latent: Vec<Range<u64>>,
     bad_writes: Vec<Range<u64>>,
     bad_flushes: bool,
+    full: bool,
     gone: bool,
     hang: bool,
     slow: Option<u64>,
@@ -41,7 +42,8 @@ impl Faults {
             Op::Flush => self.bad_flushes,
             Op::Open => false,
         };
-        bad.then_some(IoErrorKind::Media)
+        let full = self.full && op == Op::Write;
+        bad.then_some(IoErrorKind::Media).or(full.then_some(IoErrorKind::NoSpace))
     }
 
     pub(super) fn slow(&self) -> u64 {
@@ -83,6 +85,19 @@ impl Faults {
     }
 }
 
+/// A place where a lost or misdirected write left something else than a sound disk would hold.
+#[derive(Clone, Debug)]
+pub struct Injury {
+    /// Where, in bytes.
+    pub offset: u64,
+    /// What a sound disk would hold there.
+    pub should: Bytes,
+    /// What is there instead.
+    pub is: Bytes,
+    /// Whether the write came from elsewhere, or is one that is not here.
+    pub misdirected: bool,
+}
+
 /// What a disk held at some time; see [`SimDisk::snapshot`].
 #[derive(Clone)]
 pub struct Snapshot(Image);
@@ -104,6 +119,11 @@ impl SimDisk {
     /// any of its sectors.
     pub fn fail_writes(&self, range: Range<u64>) {
         self.lock().faults.bad_writes.push(range);
+    }
+
+    /// Whether there is no room below: writes fail, and have stored their beginning.
+    pub fn fill_up(&self, full: bool) {
+        self.lock().faults.full = full;
     }
 
     /// Whether flushes fail with a medium error.
@@ -137,6 +157,49 @@ impl SimDisk {
     pub fn unhang(&self) {
         self.lock().faults.hang = false;
         self.reissue_hung();
+    }
+
+    /// The disk answers again; what it was asked meanwhile it does up to `factor` times later than
+    /// usual, when it may have been opened again.
+    pub fn unhang_late(&self, factor: u64) {
+        let mut state = self.lock();
+        state.faults.hang = false;
+        let slow = state.faults.slow.replace(factor.max(1));
+        drop(state);
+        self.reissue_hung();
+        self.lock().faults.slow = slow;
+    }
+
+    /// Whether a power cut may leave rubbish, or a part, in a sector that was being written; also
+    /// after [`heal`](Self::heal).
+    pub fn tear_sectors(&self, tear: bool) {
+        self.lock().tears = tear;
+    }
+
+    /// Sectors that power cuts have torn so far.
+    pub fn torn_sectors(&self) -> u64 {
+        self.lock().torn
+    }
+
+    /// Requests so far that were answered before one that came earlier, and those whose answer
+    /// nobody waited for any more.
+    pub fn disorder(&self) -> [u64; 2] {
+        self.lock().disorder
+    }
+
+    /// Where lost and misdirected writes left something wrong since this was asked last.
+    pub fn take_injuries(&self) -> Vec<Injury> {
+        std::mem::take(&mut self.lock().injuries)
+    }
+
+    /// Answers to reads that came from elsewhere and were not what is here, so far.
+    pub fn wrong_answers(&self) -> u64 {
+        self.lock().wrong_answers
+    }
+
+    /// Whether bytes of `range` cannot be read.
+    pub fn is_latent(&self, range: &Range<u64>) -> bool {
+        self.lock().faults.latent.iter().any(|bad| overlap(bad, range))
     }
 
     /// Latency times `factor` for requests from now on; 1 is healthy.

@@ -1,19 +1,19 @@
 //! What a simulated disk holds: sparse 4 KiB blocks, shared until one is changed.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use super::rng::Rng;
 
 const BLOCK: u64 = 4096;
-type Block = [u8; BLOCK as usize];
+const ZEROS: [u8; BLOCK as usize] = [0; BLOCK as usize];
 
-/// Numbered bytes; a block that was never written reads as zeros.
+/// Numbered bytes; a block that was never written reads as zeros. Each block is a part of what was
+/// written: what reads see and what is durable share it, and nothing is copied.
 #[derive(Clone, Default)]
 pub(super) struct Image {
-    blocks: BTreeMap<u64, Arc<Block>>,
+    blocks: BTreeMap<u64, Bytes>,
 }
 
 /// The pieces of `offset..offset + length`, each inside one block: (block, first byte, bytes).
@@ -39,30 +39,45 @@ fn blocks_of(offset: u64, length: u64) -> std::ops::Range<u64> {
 
 impl Image {
     pub(super) fn read(&self, offset: u64, into: &mut [u8]) {
-        let mut rest = into;
-        for (block, from, count) in pieces(offset, rest.len() as u64) {
-            let (head, tail) = rest.split_at_mut(count);
-            match self.blocks.get(&block) {
-                Some(bytes) => head.copy_from_slice(&bytes[from..from + count]),
-                None => head.fill(0),
+        let end = offset + into.len() as u64;
+        let place = |at: u64| (at - offset) as usize;
+        // Most of a disk was never written: what is between two blocks is cleared in one go.
+        let mut at = offset;
+        for (block, bytes) in self.blocks.range(blocks_of(offset, into.len() as u64)) {
+            let start = (block * BLOCK).max(offset);
+            let stop = (block * BLOCK + BLOCK).min(end);
+            into[place(at)..place(start)].fill(0);
+            let inside = (start % BLOCK) as usize;
+            let found = &bytes[inside..inside + (stop - start) as usize];
+            into[place(start)..place(stop)].copy_from_slice(found);
+            at = stop;
+        }
+        into[place(at)..].fill(0);
+    }
+
+    pub(super) fn write(&mut self, offset: u64, data: &Bytes) {
+        let mut at = 0;
+        for (block, from, count) in pieces(offset, data.len() as u64) {
+            let piece = at..at + count;
+            at += count;
+            if count == BLOCK as usize {
+                self.blocks.insert(block, data.slice(piece));
+            } else {
+                self.change(block, from, &data[piece]);
             }
-            rest = tail;
         }
     }
 
-    pub(super) fn write(&mut self, offset: u64, data: &[u8]) {
-        let mut rest = data;
-        for (block, from, count) in pieces(offset, data.len() as u64) {
-            let (head, tail) = rest.split_at(count);
-            if let Ok(whole) = <&Block>::try_from(head) {
-                self.blocks.insert(block, Arc::new(*whole));
-            } else {
-                let bytes =
-                    self.blocks.entry(block).or_insert_with(|| Arc::new([0; BLOCK as usize]));
-                Arc::make_mut(bytes)[from..from + count].copy_from_slice(head);
-            }
-            rest = tail;
-        }
+    /// Changes a part of a block: its own copy of it.
+    fn change(&mut self, block: u64, from: usize, data: &[u8]) {
+        let bytes = self.blocks.entry(block).or_default();
+        let old = std::mem::take(bytes);
+        let mut own = match old.is_empty() {
+            true => BytesMut::zeroed(BLOCK as usize),
+            false => old.try_into_mut().unwrap_or_else(|shared| BytesMut::from(&shared[..])),
+        };
+        own[from..from + data.len()].copy_from_slice(data);
+        *bytes = own.freeze();
     }
 
     pub(super) fn zero(&mut self, offset: u64, length: u64) {
@@ -72,7 +87,7 @@ impl Image {
             if end - start == BLOCK {
                 self.blocks.remove(&block);
             } else {
-                self.write(start, &[0; BLOCK as usize][..(end - start) as usize]);
+                self.change(block, (start % BLOCK) as usize, &ZEROS[..(end - start) as usize]);
             }
         }
     }
@@ -91,7 +106,7 @@ impl Image {
             }
         }
         for (block, bytes) in other.blocks.range(blocks_of(offset, length)) {
-            self.blocks.insert(*block, Arc::clone(bytes));
+            self.blocks.insert(*block, bytes.clone());
         }
     }
 }
@@ -239,7 +254,7 @@ mod tests {
     fn an_image_reads_what_was_written_across_blocks() {
         let mut image = Image::default();
         let data: Vec<u8> = (0..9000u32).map(|i| i as u8 | 1).collect();
-        image.write(512, &data[..8704]);
+        image.write(512, &Bytes::copy_from_slice(&data[..8704]));
         image.zero(1024, 512);
         let mut seen = vec![9u8; 10_240];
         image.read(0, &mut seen);

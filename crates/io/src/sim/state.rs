@@ -7,7 +7,7 @@ use std::task::Waker;
 use bytes::Bytes;
 
 use super::disk::SimDiskOptions;
-use super::fault::Faults;
+use super::fault::{Faults, Injury};
 use super::image::{Entry, Fate, Image, Payload};
 use super::rng::Rng;
 use crate::buffer::Buffer;
@@ -75,6 +75,11 @@ pub(super) struct State {
     pub(super) working: u32,
     pub(super) hung: Vec<u64>,
     pub(super) faults: Faults,
+    pub(super) tears: bool,
+    pub(super) torn: u64,
+    pub(super) disorder: [u64; 2],
+    pub(super) injuries: Vec<Injury>,
+    pub(super) wrong_answers: u64,
 }
 
 impl State {
@@ -94,6 +99,11 @@ impl State {
             working: 0,
             hung: Vec::new(),
             faults: Faults::default(),
+            tears: false,
+            torn: 0,
+            disorder: [0; 2],
+            injuries: Vec::new(),
+            wrong_answers: 0,
         }
     }
 
@@ -123,6 +133,7 @@ impl State {
                 match &error {
                     None => self.write(request, durable),
                     Some(error) if error.kind == IoErrorKind::Media => self.write_badly(request),
+                    Some(error) if error.kind == IoErrorKind::NoSpace => self.write_short(request),
                     Some(_) => {}
                 }
             }
@@ -143,10 +154,17 @@ impl State {
 
     fn read(&mut self, request: &mut Request) {
         self.show_some_in_flight(request.offset..request.offset + request.length);
-        let mut at = self.faults.take_next_read().unwrap_or(request.offset);
+        let elsewhere = self.faults.take_next_read();
+        let mut at = elsewhere.unwrap_or(request.offset);
         for buffer in &mut request.buffers {
             self.live.read(at, buffer);
             at += buffer.len() as u64;
+        }
+        if elsewhere.is_some() {
+            let mut right = vec![0; request.length as usize];
+            self.live.read(request.offset, &mut right);
+            let answer = request.buffers.iter().flat_map(|b| b.iter());
+            self.wrong_answers += u64::from(!right.iter().eq(answer));
         }
     }
 
@@ -180,8 +198,11 @@ impl State {
         let payload = Payload::Data(std::mem::take(&mut request.data));
         let offset = match request.place {
             Place::Right => request.offset,
-            Place::Lost => return,
-            Place::Elsewhere(to) => to,
+            Place::Lost => return self.injure(request.offset, &payload, None),
+            Place::Elsewhere(to) => {
+                self.injure(request.offset, &payload, Some(to));
+                to
+            }
         };
         self.faults.written(&(request.offset..request.offset + request.length));
         if request.early.is_empty() {
@@ -205,6 +226,75 @@ impl State {
                 self.store(at, Payload::one(bytes), false);
             }
         });
+    }
+
+    /// Notes what a write that is not stored where it belongs leaves wrong, there and at `to`.
+    fn injure(&mut self, offset: u64, payload: &Payload, to: Option<u64>) {
+        let mut should = vec![0; payload.length() as usize];
+        let mut at = 0;
+        payload.for_each_sector(0, u64::from(self.geometry.logical_sector), |_, bytes| {
+            should[at..at + bytes.len()].copy_from_slice(&bytes);
+            at += bytes.len();
+        });
+        let here = |offset: u64| {
+            let mut bytes = vec![0; payload.length() as usize];
+            self.live.read(offset, &mut bytes);
+            Bytes::from(bytes)
+        };
+        let should = Bytes::from(should);
+        let mut found = vec![(offset, should.clone(), here(offset))];
+        found.extend(to.map(|to| (to, here(to), should)));
+        let misdirected = to.is_some();
+        let injury = |(offset, should, is)| Injury { offset, should, is, misdirected };
+        self.injuries.extend(found.into_iter().map(injury));
+    }
+
+    /// A write for which there is no room has stored its beginning.
+    fn write_short(&mut self, request: &mut Request) {
+        let sector = u64::from(self.geometry.logical_sector);
+        let stored = self.rng.within(0..=request.length / sector) * sector;
+        let end = request.offset + stored;
+        let payload = Payload::Data(std::mem::take(&mut request.data));
+        payload.for_each_sector(request.offset, sector, |at, bytes| {
+            if at < end {
+                self.store(at, Payload::one(bytes), false);
+            }
+        });
+    }
+
+    /// What a power cut does to sectors that were just being changed: the left or right part is new,
+    /// and the rest is old, or rubbish. A sector that is written as it was stays as it was: a group of
+    /// 512-byte sectors writes 4 KiB around what it is given.
+    fn torn_by(&mut self, entries: &[Entry]) -> Vec<(u64, Bytes)> {
+        let sector = u64::from(self.geometry.logical_sector);
+        let mut torn = Vec::new();
+        for entry in entries.iter().rev().take(4).filter(|entry| !entry.durable) {
+            let sectors = entry.payload.length() / sector;
+            if !self.rng.coin() || sectors == 0 || matches!(entry.payload, Payload::Zeros(_)) {
+                continue;
+            }
+            let at = entry.offset + self.rng.below(sectors) * sector;
+            let covers = |e: &Entry| e.offset <= at && at < e.offset + e.payload.length();
+            let mut new = Bytes::new();
+            entry.payload.for_each_sector(entry.offset, sector, |place, bytes| {
+                if place == at {
+                    new = bytes;
+                }
+            });
+            let mut held = vec![0; sector as usize];
+            self.durable.read(at, &mut held);
+            if held == new || entries.iter().any(|e| e.durable && covers(e)) {
+                continue;
+            }
+            if self.rng.coin() {
+                self.rng.fill(&mut held);
+            }
+            let cut = self.rng.within(1..=sector - 1) as usize;
+            let part = if self.rng.coin() { 0..cut } else { cut..sector as usize };
+            held[part.clone()].copy_from_slice(&new[part]);
+            torn.push((at, Bytes::from(held)));
+        }
+        torn
     }
 
     fn discard(&mut self, how: Discard, offset: u64, length: u64) {
@@ -309,10 +399,16 @@ impl State {
         if entries.is_empty() {
             return;
         }
+        let tears = self.tears && self.rng.coin();
+        let torn = if tears { self.torn_by(entries) } else { Vec::new() };
         let fate = Fate::draw(&mut self.rng, entries.len() as u64);
         for (index, entry) in entries.iter().enumerate() {
             let image = &mut self.durable;
             fate.apply(&mut self.rng, index as u64, image, entry, sector);
+        }
+        for (at, bytes) in torn {
+            self.durable.write(at, &bytes);
+            self.torn += 1;
         }
         for entry in entries {
             let length = entry.payload.length();

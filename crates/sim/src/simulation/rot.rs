@@ -15,7 +15,7 @@ fn on(w: &World) -> Option<&Moves> {
 
 /// Whether disks rot in this run.
 pub fn is_on(w: &World) -> bool {
-    on(w).is_some()
+    w.moves.as_ref().is_some_and(|moves| moves.mode == Mode::Rot || moves.mode.is_hostile())
 }
 
 /// At the beginning of a life: perhaps a disk rots, and what rotted is mended before anybody writes.
@@ -51,18 +51,26 @@ pub async fn begin(w: &World, group: &Group) {
     w.rotten.set(false);
     assert_eq!(result.found.left, 0, "everything has another copy: {:?}", result.found);
     w.count(|s| s.mended += result.found.repaired);
+    hurt::settle(w);
     w.say(format!("scrubbed: {:?}", result.found.faults));
 }
 
 /// One of the ways in which a disk comes to hold something else.
 fn rot(w: &World, moves: &Moves) {
-    let disk = &w.rig.disks[w.rotting.get()];
-    let size = disk.geometry().size;
     // What tells which history is the newest must not be lost together with the power.
     let from = if w.crashing.get() { AUS + 2 * w.shape.au_size } else { 0 };
+    rot_from(w, moves, from);
+}
+
+/// The same, behind the given place.
+pub fn rot_from(w: &World, moves: &Moves, from: u64) {
+    let disk = &w.rig.disks[w.rotting.get()];
+    let size = disk.geometry().size;
     let at = from + moves.below((size - from) / 4096) * 4096;
     let length = (4096 << moves.below(5)).min(size - at);
-    match moves.below(4) {
+    let before = disk.peek(at, length);
+    let how = moves.below(4);
+    match how {
         0 => disk.fail_reads_until_written(at..at + length),
         1 => disk.corrupt(at, length),
         2 => {
@@ -72,10 +80,12 @@ fn rot(w: &World, moves: &Moves) {
         }
         _ => disk.poke(at, &vec![0; length as usize]),
     }
+    let fault = if how == 0 { Fault::Latent } else { Fault::Rot };
+    hurt::note(w, fault, w.rotting.get(), at, &before);
     w.say(format!("disk {} rots at {at} +{length}", w.rotting.get()));
 }
 
-async fn scrub(w: &World, moves: &Moves, group: &Group) -> ScrubResult {
+pub async fn scrub(w: &World, moves: &Moves, group: &Group) -> ScrubResult {
     let powers = [ScrubPower::Auto, ScrubPower::High, ScrubPower::Max];
     let power = powers[moves.below(3) as usize];
     match group.scrub(ScrubSpec { power, ..ScrubSpec::default() }).await {
@@ -93,10 +103,10 @@ async fn scrub(w: &World, moves: &Moves, group: &Group) -> ScrubResult {
 pub async fn alter(w: &World, group: &Group) {
     let scrubs = |m: &&Moves| matches!(m.mode, Mode::Rot | Mode::ReturnAndMove | Mode::ComeAndGo);
     let Some(moves) = w.moves.as_ref().filter(scrubs) else { return };
-    if moves.below(3) > 0 {
+    if moves.below(w.hardly_ever(3)) > 0 {
         return;
     }
-    w.count(|s| s.ops += 1);
+    w.asked();
     if w.crashing.get() || moves.mode != Mode::Rot || moves.below(3) == 0 {
         if moves.below(4) == 0 {
             group.stop_scrub().await.expect("stopped");
@@ -142,9 +152,10 @@ pub async fn end(w: &World, group: &Group) {
     if !w.rotten.get() {
         return;
     }
-    w.rig.disks[w.rotting.get()].heal();
+    hurt::heal(w, w.rotting.get());
     let result = scrub(w, moves, group).await;
     assert_eq!(result.found.left, 0, "everything has another copy: {:?}", result.found);
     w.count(|s| s.mended += result.found.repaired);
+    hurt::settle(w);
     w.rotten.set(false);
 }

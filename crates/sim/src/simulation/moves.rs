@@ -21,12 +21,67 @@ pub enum Mode {
     ReturnAndMove,
     /// They stay, and one of them rots.
     Rot,
+    /// Every kind of fault: any one disk at a time is bad, and the power may go at any moment.
+    Faults,
+    /// All orders of six failures, returns and power cuts; a seed is an order.
+    Orders,
 }
 
 impl Mode {
+    /// All of them, in the order in which they are run.
+    pub const ALL: [Mode; 8] = [
+        Mode::Stay,
+        Mode::ComeAndGo,
+        Mode::Resize,
+        Mode::Return,
+        Mode::ReturnAndMove,
+        Mode::Rot,
+        Mode::Faults,
+        Mode::Orders,
+    ];
+
+    /// What it is called on a command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Stay => "stay",
+            Mode::ComeAndGo => "come-and-go",
+            Mode::Resize => "resize",
+            Mode::Return => "return",
+            Mode::ReturnAndMove => "return-and-move",
+            Mode::Rot => "rot",
+            Mode::Faults => "faults",
+            Mode::Orders => "orders",
+        }
+    }
+
+    /// What happens in it, in words.
+    pub fn about(self) -> &'static str {
+        match self {
+            Mode::Stay => "power cuts and one lost disk",
+            Mode::ComeAndGo => "and disks are added and dropped",
+            Mode::Resize => "and disks change their sizes too",
+            Mode::Return => "disks leave for a while, and come back or are replaced",
+            Mode::ReturnAndMove => "and are added and dropped meanwhile",
+            Mode::Rot => "one disk rots, a scrub mends it",
+            Mode::Faults => "every kind of fault, on any one disk at a time",
+            Mode::Orders => "all 568 orders of six failures, returns and power cuts",
+        }
+    }
+
+    /// Whether one disk at a time is bad in every way there is.
+    pub fn is_hostile(self) -> bool {
+        matches!(self, Mode::Faults | Mode::Orders)
+    }
+
     /// Whether disks leave for a while.
     pub fn returns(self) -> bool {
         matches!(self, Mode::Return | Mode::ReturnAndMove)
+    }
+}
+
+impl std::fmt::Display for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -83,14 +138,21 @@ fn may_be(result: Result<(), Error>, w: &World, what: &str) {
 
 /// Perhaps changes who takes part.
 pub async fn alter(w: &World, group: &Group) {
-    let Some(moves) = w.moves.as_ref().filter(|m| !matches!(m.mode, Mode::Return | Mode::Rot))
+    let Some(moves) = w
+        .moves
+        .as_ref()
+        .filter(|m| !matches!(m.mode, Mode::Return | Mode::Rot | Mode::Faults | Mode::Orders))
     else {
         return;
     };
-    if moves.below(4) > 0 {
-        return;
+    if moves.below(w.rarely(4)) == 0 {
+        change(w, moves, group).await;
     }
-    w.count(|s| s.ops += 1);
+}
+
+/// Changes who takes part.
+pub async fn change(w: &World, moves: &Moves, group: &Group) {
+    w.asked();
     if moves.mode == Mode::Resize && moves.below(3) > 0 {
         return resize_some(w, moves, group).await;
     }
@@ -162,7 +224,9 @@ fn any_online(w: &World, moves: &Moves, group: &Group) -> Option<DropDisk> {
     }
     let disks = group.disks();
     let online: Vec<_> = disks.iter().filter(|d| d.status == DiskStatus::Online).collect();
-    if online.len() < 2 || (returns::are_on(w) && online.len() < disks.len()) {
+    // Three of three tell what was last whatever becomes of one.
+    let least = if moves.mode == Mode::Faults { 4 } else { 2 };
+    if online.len() < least || (returns::are_on(w) && online.len() < disks.len()) {
         return None;
     }
     let one = online[moves.below(online.len() as u64) as usize];

@@ -20,10 +20,10 @@ pub fn know_of_the_loss(w: &World, group: &Group) -> bool {
 /// may ever be lost.
 pub async fn alter(w: &World, group: &Group) {
     let Some(moves) = w.moves.as_ref().filter(|_| are_on(w)) else { return };
-    if moves.below(5) > 0 || w.changing.replace(true) {
+    if moves.below(w.rarely(5)) > 0 || w.changing.replace(true) {
         return;
     }
-    w.count(|s| s.ops += 1);
+    w.asked();
     // Somewhere in what else goes on.
     group.env().sleep(Duration::from_micros(moves.below(3000))).await;
     let disks = group.disks();
@@ -59,7 +59,7 @@ fn is_here(group: &Group, disk: usize) -> bool {
     group.disks().iter().any(|d| index_of(d) == Some(disk))
 }
 
-fn index_of(disk: &DiskInfo) -> Option<usize> {
+pub fn index_of(disk: &DiskInfo) -> Option<usize> {
     disk.path.as_ref()?.strip_prefix("/sim/disk")?.parse().ok()
 }
 

@@ -59,6 +59,7 @@ pub async fn change_names<F: Future<Output = Result<(), Error>>>(
     next: Names,
     change: F,
 ) {
+    w.asked();
     w.say(what.clone());
     let knew = returns::know_of_the_loss(w, group);
     *w.names_next.borrow_mut() = Some(next);

@@ -14,7 +14,9 @@ use cellar_wait::{Kind, Waits};
 
 /// A machine with `disks`.
 pub struct Rig {
+    /// The machine.
     pub sim: Sim,
+    /// Its disks.
     pub disks: Vec<Arc<SimDisk>>,
     /// Requests that a disk is given at once; more wait before it, as they do in production.
     pub depth: Option<u32>,
@@ -23,10 +25,15 @@ pub struct Rig {
 /// What the group is to be.
 #[derive(Clone, Debug)]
 pub struct Shape {
+    /// How many disks.
     pub disks: usize,
+    /// Size of each.
     pub disk_bytes: u64,
+    /// How many copies there are of what does not say.
     pub redundancy: Redundancy,
+    /// Size of an AU.
     pub au_size: u64,
+    /// Logical sector of the disks and of the group.
     pub sector: u32,
     /// Failure group of each disk; by itself where there is none.
     pub failgroups: Vec<&'static str>,
@@ -46,6 +53,7 @@ impl Default for Shape {
 }
 
 impl Rig {
+    /// A machine with disks of that shape, full of zeros.
     pub fn new(seed: u64, shape: &Shape) -> Rig {
         let sim = Sim::new(seed);
         let disks = (0..shape.disks)
@@ -61,6 +69,7 @@ impl Rig {
         Rig { sim, disks, depth: None }
     }
 
+    /// Its clock, chance and tasks.
     pub fn env(&self) -> SharedEnv {
         self.sim.env()
     }
@@ -77,6 +86,7 @@ impl Rig {
         })
     }
 
+    /// The group on all of its disks.
     pub fn spec(&self, shape: &Shape) -> CreateGroup {
         let disks = self.disks.iter().enumerate().map(|(i, disk)| NewDisk {
             device: Arc::clone(disk) as Arc<dyn Device>,
@@ -97,14 +107,20 @@ impl Rig {
         }
     }
 
+    /// Makes that group.
+    ///
+    /// # Errors
+    /// As [`create`].
     pub async fn create(&self, shape: &Shape) -> Result<(), Error> {
         create(&self.env(), self.spec(shape)).await
     }
 
+    /// All of its disks, as a search finds them.
     pub fn found(&self) -> Vec<FoundDisk> {
         self.found_of(&(0..self.disks.len()).collect::<Vec<_>>())
     }
 
+    /// Some of its disks.
     pub fn found_of(&self, which: &[usize]) -> Vec<FoundDisk> {
         which
             .iter()
@@ -123,10 +139,18 @@ impl Rig {
         }
     }
 
+    /// Mounts the group from all disks.
+    ///
+    /// # Errors
+    /// As [`Group::mount`].
     pub async fn mount(&self) -> Result<Group, Error> {
         self.mount_with(self.found(), MountOptions::default()).await
     }
 
+    /// Mounts the group from these disks.
+    ///
+    /// # Errors
+    /// As [`Group::mount`].
     pub async fn mount_with(
         &self,
         found: Vec<FoundDisk>,

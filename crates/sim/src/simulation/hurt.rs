@@ -1,0 +1,74 @@
+//! What was made wrong on a disk, block by block, and what became of it.
+
+use super::*;
+
+const BLOCK: u64 = 4096;
+
+/// One block that is not what it should be.
+pub struct Hurt {
+    fault: Fault,
+    disk: usize,
+    offset: u64,
+    should: Vec<u8>,
+}
+
+/// Notes that disk `disk` was made wrong from `at` on, where it held `before`.
+pub fn note(w: &World, fault: Fault, disk: usize, at: u64, before: &[u8]) {
+    let device = &w.rig.disks[disk];
+    let mut hurts = w.hurts.borrow_mut();
+    for (offset, should) in (at..).step_by(BLOCK as usize).zip(before.chunks(BLOCK as usize)) {
+        let is = device.peek(offset, should.len() as u64);
+        if fault != Fault::Latent && is == should {
+            continue;
+        }
+        w.inject(fault, 1);
+        hurts.push(Hurt { fault, disk, offset, should: should.to_vec() });
+    }
+}
+
+/// Takes over what lost and misdirected writes left.
+fn gather(w: &World) {
+    for (disk, device) in w.rig.disks.iter().enumerate() {
+        for injury in device.take_injuries() {
+            let fault = if injury.misdirected { Fault::MisdirectedWrite } else { Fault::LostWrite };
+            let pieces = injury.should.chunks(BLOCK as usize).zip(injury.is.chunks(BLOCK as usize));
+            for (offset, (should, is)) in (injury.offset..).step_by(BLOCK as usize).zip(pieces) {
+                if should == is {
+                    continue;
+                }
+                w.inject(fault, 1);
+                let should = should.to_vec();
+                w.hurts.borrow_mut().push(Hurt { fault, disk, offset, should });
+            }
+        }
+    }
+}
+
+/// A disk is about to be healed of what reads suffer: nobody has had to mend that.
+pub fn heal(w: &World, disk: usize) {
+    let device = &w.rig.disks[disk];
+    let left = |hurt: &mut Hurt| {
+        let end = hurt.offset + hurt.should.len() as u64;
+        hurt.fault == Fault::Latent && hurt.disk == disk && device.is_latent(&(hurt.offset..end))
+    };
+    let healed = w.hurts.borrow_mut().extract_if(.., left).count() as u64;
+    w.count(|s| s.of(Fault::Latent).harmless += healed);
+    device.heal();
+}
+
+/// Everything was looked at and is right: what is as it should be was found and mended; what stands
+/// is where nobody looks; the rest was written anew.
+pub fn settle(w: &World) {
+    gather(w);
+    for hurt in w.hurts.take() {
+        let device = &w.rig.disks[hurt.disk];
+        let end = hurt.offset + hurt.should.len() as u64;
+        let now = device.peek(hurt.offset, hurt.should.len() as u64);
+        let readable = hurt.fault != Fault::Latent || !device.is_latent(&(hurt.offset..end));
+        let mended = now == hurt.should && readable;
+        w.count(|s| match mended {
+            true => s.of(hurt.fault).detected += 1,
+            false => s.of(hurt.fault).harmless += 1,
+        });
+    }
+}

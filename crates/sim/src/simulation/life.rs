@@ -1,0 +1,128 @@
+//! One life of the process: from start to dismount, end, or crash.
+
+use super::*;
+
+pub async fn create_group(w: &World) {
+    let mut spec = w.rig.spec(&w.shape);
+    spec.disks.truncate(w.shape.disks);
+    loop {
+        match cellar_diskgroup::create(&w.rig.env(), spec.clone()).await {
+            Ok(()) => break,
+            // A crash cut a creation off; what it left behind may be taken with FORCE.
+            Err(Error::DiskUnusable { number: 15033, disk, .. }) => {
+                let bad = spec.disks.iter_mut().find(|d| d.path == disk).expect("one of ours");
+                assert!(!bad.force, "FORCE takes a disk");
+                bad.force = true;
+            }
+            Err(error) => panic!("create: {error}"),
+        }
+    }
+    w.created.set(true);
+    w.say("created".into());
+}
+
+pub async fn mount(w: &World) -> Group {
+    let options = MountOptions {
+        checksum_cache_bytes: 8192,
+        resync_target: Duration::from_millis(200),
+        // Many blocks of the dirty log in half of the mounts.
+        dirty_block_entries: [2, 252][w.below(2) as usize],
+        ..MountOptions::default()
+    };
+    w.count(|s| s.mounts += 1);
+    loop {
+        match w.rig.mount_with(w.rig.found(), options.clone()).await {
+            Ok(group) => {
+                w.say(format!("mounted, epoch {}", group.info().epoch));
+                return group;
+            }
+            // The leg went before an epoch without it was committed, and the set was two: the
+            // other one alone must not be believed. The leg comes back.
+            Err(Error::NotProven { why, .. }) if w.lost.get() && !w.departed.get() => {
+                let fgs = w.shape.failgroups.len();
+                let two = w.shape.disks == 2 || (fgs > 0 && fgs < 3) || why.contains("its 2 ");
+                assert!(two, "not proven: {why}");
+                w.say(format!("not proven: {why}; the leg comes back"));
+                w.count(|s| s.not_proven += 1);
+                let (disk, _) = w.plan.get().expect("a leg was lost");
+                w.rig.disks[disk].heal();
+            }
+            Err(error) => panic!("mount: {error}"),
+        }
+    }
+}
+
+/// One life of the process: from start to dismount, end, or crash.
+pub async fn life(w: &World, last: bool) {
+    if let Some(bad) = &w.bad {
+        return faults::life(w, bad, last).await;
+    }
+    if !w.created.get() {
+        create_group(w).await;
+    }
+    w.lost_in_life.set(w.lost.get());
+    w.changing.set(false);
+    let group = mount(w).await;
+    rot::begin(w, &group).await;
+    let look = last || w.below(4) > 0;
+    verify(w, &group, look).await;
+    let open = RefCell::new(Vec::new());
+    let numbers: Vec<(u32, u32)> = w.files.borrow().values().map(|f| (f.id, f.number)).collect();
+    for (id, number) in numbers {
+        let file = group.open_number(number).expect("it has a name");
+        open.borrow_mut().push(std::rc::Rc::new(Open { id, file, busy: Cell::new(false) }));
+    }
+    let work = if last { 2 } else { w.load.rounds(w) };
+    for _ in 0..work {
+        some_work(w, &group, &open).await;
+    }
+    if !last && w.below(3) == 0 && !(rot::is_on(w) && w.rotten.get()) {
+        w.say("abandoned".into());
+        group.abandon();
+        // What is on its way lands before anybody can mount again.
+        w.rig.env().sleep(Duration::from_secs(1)).await;
+        w.ended();
+        w.soft.set(true);
+        return;
+    }
+    drop_unnamed(w, &open, false);
+    let held: Vec<std::rc::Rc<Open>> = open.borrow().clone();
+    for one in &held {
+        read_all(w, one.id, &one.file).await;
+    }
+    drop(held);
+    rot::end(w, &group).await;
+    if last {
+        moves::settle(w, &group).await;
+        returns::settle(w, &group).await;
+    }
+    group_is_sound(w, &group).await;
+    if last {
+        everything_goes(w, &group, &open).await;
+    } else {
+        drop_unnamed(w, &open, false);
+    }
+    w.say("dismount".into());
+    let rest = if last { vec![] } else { leftovers(w, &open) };
+    let dismount = async {
+        if let Err(error) = group.dismount().await {
+            panic!("dismount: {error}");
+        }
+    };
+    w.leaving.set(true);
+    futures_util::future::join(dismount, futures_util::future::join_all(rest)).await;
+    w.leaving.set(false);
+    // What was acknowledged is there, but for what had its only copy on a lost leg; what was refused
+    // may be.
+    let (now, lost) = (w.tick(), w.lost.get() || w.lost_in_life.get());
+    for file in w.files.borrow_mut().values_mut() {
+        if !(lost && file.copies == 1) {
+            file.flushed(now);
+        }
+        file.crash(now);
+    }
+    // What has its only copy on a disk that is away stays dirty until it is back.
+    w.clean.set(!w.lost.get() && !w.lost_in_life.get());
+    w.soft.set(false);
+    w.say("dismounted".into());
+}

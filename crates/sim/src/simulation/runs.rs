@@ -1,0 +1,123 @@
+//! Seeds, one after the other.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::*;
+
+/// Lines of the history that are told of a seed that failed.
+pub const TAIL: usize = 120;
+
+/// What one seed did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What was done.
+    pub stats: Stats,
+    /// The digest of everything that happened, in order.
+    pub digest: u64,
+}
+
+/// A seed in which something was not as it must be.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// What ran.
+    pub mode: Mode,
+    /// With which seed.
+    pub seed: u64,
+    /// How much was done.
+    pub load: Load,
+    /// What was wrong.
+    pub message: String,
+    /// What was done before.
+    pub history: Vec<String>,
+    /// What was done up to there.
+    pub stats: Stats,
+}
+
+impl Failure {
+    /// The end of what was done before.
+    pub fn tail(&self, lines: usize) -> &[String] {
+        &self.history[self.history.len().saturating_sub(lines)..]
+    }
+
+    /// The command that does exactly this again.
+    pub fn command(&self) -> String {
+        let Failure { mode, seed, load, .. } = self;
+        format!("cargo run --release -p cellar-sim -- --mode {mode} --load {load} --seed {seed}")
+    }
+}
+
+/// Lives through one seed; an assertion that fails is told, with what went before.
+///
+/// # Errors
+/// Something was not as the model says, or the group gave up.
+pub fn try_seed(seed: u64, mode: Mode, load: Load) -> Result<Outcome, Box<Failure>> {
+    let w = World::new(seed, mode, load);
+    let lived = catch_unwind(AssertUnwindSafe(|| match mode {
+        Mode::Orders => orders::live(&w, seed),
+        _ => live(&w),
+    }));
+    w.count_disorder(lived.is_ok());
+    match lived {
+        Ok(()) => Ok(Outcome { stats: w.stats.get(), digest: w.rig.sim.trace_hash() }),
+        Err(payload) => {
+            let words = payload.downcast_ref::<String>().map(String::as_str);
+            let words = words.or_else(|| payload.downcast_ref::<&str>().copied());
+            let message = words.unwrap_or("a panic without words").to_owned();
+            let all = w.history.borrow();
+            let mut history = all.clone();
+            history.push(format!("{:?} plan {:?}", w.shape, w.plan.get()));
+            let stats = w.stats.get();
+            drop(all);
+            Err(Box::new(Failure { mode, seed, load, message, history, stats }))
+        }
+    }
+}
+
+/// One seed; returns what was done and the digest of everything that happened.
+///
+/// # Panics
+/// If something was not as it must be, after telling what went before.
+pub fn run_seed(seed: u64, mode: Mode) -> (Stats, u64) {
+    match try_seed(seed, mode, Load::Usual) {
+        Ok(outcome) => (outcome.stats, outcome.digest),
+        Err(failure) => {
+            for line in failure.tail(TAIL) {
+                eprintln!("{line}");
+            }
+            panic!(
+                "{}\nrerun it with CELLAR_SIM_SEED={seed}, or {}",
+                failure.message,
+                failure.command()
+            );
+        }
+    }
+}
+
+/// All lives of the machine.
+fn live(w: &World) {
+    let lives = 3 + w.below(4);
+    for n in 0..=lives {
+        let last = n == lives;
+        let crashes = !last && w.below(8) > 0 && !(rot::is_on(w) && w.below(3) == 0);
+        w.crashing.set(crashes);
+        if crashes {
+            let most = w.load.crash_within(w);
+            w.rig.sim.crash_after(1 + w.below(most));
+        }
+        if w.below(10) == 0 && w.created.get() {
+            returns::lose_while_closed(w);
+        }
+        if w.below(10) == 0 && w.created.get() && !returns::are_on(w) {
+            w.lose_leg();
+        }
+        if w.rig.run(life::life(w, last)).is_none() {
+            w.crashed();
+            w.rig.sim.restart();
+            assert!(!last, "nothing crashes the last life");
+        }
+        w.rig.sim.crash_never();
+        if !last {
+            faults::while_closed(w);
+        }
+    }
+}
