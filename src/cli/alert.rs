@@ -28,6 +28,8 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 /// A status that takes longer is stopped; a disk that hangs may take its time.
 const LOOK_LIMIT: Duration = Duration::from_secs(300);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The number of a database that somebody else has, and who does not answer.
+const TAKEN: &str = "CELLAR-70101";
 /// What of a status is a change: not how far work is, or how much room there is.
 const TOLD: [&str; 7] =
     ["state", "states", "disks_missing", "disks_slow", "critical", "files_lost", "error"];
@@ -173,16 +175,27 @@ async fn look(dir: &Path, place: &Place) -> Result<(bool, Vec<Value>), Fault> {
         .stderr(err.try_clone()?)
         .process_group(0)
         .spawn()?;
-    let code = ended(child, LOOK_LIMIT, place).await.map_err(|why| {
-        Fault::from(Error::new(70110, format!("cellar status {} {why}", dir.display())))
-    })?;
+    let code = match ended(child, LOOK_LIMIT, place).await {
+        Ok(code) => code,
+        Err(why) => {
+            let status = serde_json::json!({
+                "group": null, "state": "NOT ANSWERING", "words": format!("cellar status {why}"),
+                "action": "see whether a disk hangs: dmesg",
+            });
+            return Ok((false, vec![status]));
+        }
+    };
     let text = |mut file: fs::File| {
         let mut text = String::new();
         // What is no text is no answer.
         let _ = file.rewind().and_then(|()| file.read_to_string(&mut text));
         text
     };
-    match serde_json::from_str(&text(out)) {
+    match serde_json::from_str::<Vec<Value>>(&text(out)) {
+        // Somebody else is just opening it: that is no state of a group.
+        Ok(all) if all.iter().any(|s| s["error"].as_str().is_some_and(|e| e.contains(TAKEN))) => {
+            Err(Fault::failed(format!("{TAKEN}: another process has {}", dir.display())))
+        }
         Ok(all) => Ok((code.success(), all)),
         Err(_) => {
             let why = text(err).trim_end().to_owned();
@@ -236,7 +249,13 @@ async fn ended(mut child: Child, limit: Duration, place: &Place) -> Result<ExitS
                     let _ =
                         rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
                 }
-                let _ = child.wait();
+                // One that waits for a disk that hangs does not end: it is left alone.
+                for _ in 0..50 {
+                    if !matches!(child.try_wait(), Ok(None)) {
+                        break;
+                    }
+                    place.env.sleep(LOOK_EVERY).await;
+                }
                 return Err(format!("did not end within {} s", limit.as_secs()));
             }
             Ok(None) => place.env.sleep(LOOK_EVERY).await,

@@ -1,5 +1,6 @@
-//! A disk that was away gets what it missed: how much is copied, and how long it takes, beside btrfs
-//! raid1 on the same devices, which is scrubbed when its device is back.
+//! A disk that was away gets what it missed: how much is copied, and how long it takes, beside a return
+//! by FORCE that copies all of it anew, and btrfs raid1 on the same devices, which is scrubbed when its
+//! device is back.
 
 use std::os::unix::fs::FileExt;
 
@@ -39,9 +40,11 @@ pub fn run(options: &Options, report: &mut Report) {
     let half = (bytes + (1 << 30)).next_multiple_of(1 << 20);
     let names = ["loop0", "loop1"];
     let backings = names.map(|name| Backing::written(&options.dir, name, 2 * half));
-    let (mb, seconds) = ours(&backings, half, bytes);
+    let [(mb, seconds), (full_mb, full_seconds)] = ours(&backings, half, bytes);
     report.arm("returns: copied", "cellar", "MB", &[mb]);
     report.arm("returns: took", "cellar", "s", &[seconds]);
+    report.arm("returns: copied", "cellar, all of it (FORCE)", "MB", &[full_mb]);
+    report.arm("returns: took", "cellar, all of it (FORCE)", "s", &[full_seconds]);
     if !options.alone {
         let (their_mb, their_seconds) = theirs(options, &backings, half, bytes);
         report.arm("returns: copied", "btrfs", "MB", &[their_mb]);
@@ -51,7 +54,8 @@ pub fn run(options: &Options, report: &mut Report) {
     report.at_most("returns: copied, MiB", mb * 1e6 / (1 << 20) as f64, 1024.0);
 }
 
-fn ours(backings: &[Backing; 2], half: u64, bytes: u64) -> (f64, f64) {
+/// What it missed, and then all of it.
+fn ours(backings: &[Backing; 2], half: u64, bytes: u64) -> [(f64, f64); 2] {
     let loops = backings.each_ref().map(|b| Loop::on(b, 0, half));
     let rig = Rig::new();
     let place = Place {
@@ -64,22 +68,30 @@ fn ours(backings: &[Backing; 2], half: u64, bytes: u64) -> (f64, f64) {
     let file = rig.file(&group, "f", bytes, true);
     let data = noise(WRITE as usize);
     let away = group.disks()[1].name.clone();
-    let (took, copied) = rig.runtime.block_on(async {
+    let back = |force: bool| {
+        let found = FoundDisk { device: rig.open(&loops[1].0), path: loops[1].0.clone() };
+        let (group, away, env) = (group.clone(), away.clone(), rig.env());
+        let device = loops[1].0.clone();
+        async move {
+            let (before, start) = (written(&device), env.now());
+            let how = OnlineHow { power: Some(64), force };
+            group.online_disk(&away, found, how).await.unwrap();
+            group.wait_returned().await.unwrap();
+            let took = env.now().since(start).as_secs_f64();
+            ((written(&device) - before) as f64 / 1e6, took)
+        }
+    };
+    let told = rig.runtime.block_on(async {
         group.offline_disks(std::slice::from_ref(&away), None).await.unwrap();
         for at in places(bytes) {
             file.write(Io::FOREGROUND, at, vec![data.clone()], Durability::Cached).await.unwrap();
         }
         file.flush(Io::FOREGROUND).await.unwrap();
         group.close_disk(&away);
-        let device = rig.open(&loops[1].0);
-        let found = FoundDisk { device, path: loops[1].0.clone() };
-        let before = written(&loops[1].0);
-        let start = rig.env().now();
-        let how = OnlineHow { power: Some(64), ..OnlineHow::default() };
-        group.online_disk(&away, found, how).await.unwrap();
-        group.wait_returned().await.unwrap();
-        let took = rig.env().now().since(start).as_secs_f64();
-        (took, written(&loops[1].0) - before)
+        let missed = back(false).await;
+        group.offline_disks(std::slice::from_ref(&away), None).await.unwrap();
+        group.close_disk(&away);
+        [missed, back(true).await]
     });
     let numbers = [file.number()];
     let validate = group.validate(&numbers, cellar_diskgroup::Copies::All, &|_| {});
@@ -87,7 +99,7 @@ fn ours(backings: &[Backing; 2], half: u64, bytes: u64) -> (f64, f64) {
     assert!(!found.is_bad() && found.absent_bytes == 0, "{found:?}");
     drop(file);
     rig.runtime.block_on(group.dismount()).unwrap();
-    (copied as f64 / 1e6, took)
+    told
 }
 
 fn theirs(options: &Options, backings: &[Backing; 2], half: u64, bytes: u64) -> (f64, f64) {

@@ -31,6 +31,7 @@ use crate::meta::create::label_of;
 use crate::meta::labels::label_offsets;
 use crate::meta::marks::OUT_OF_DATE;
 use crate::meta::mount::{FoundDisk, within};
+use crate::meta::rules;
 use crate::on_disk::Uuid;
 use crate::on_disk::label::{Label, LabelStatus};
 use crate::on_disk::layout::{BLOCK, SUPERBLOCKS};
@@ -45,7 +46,7 @@ const LOOK_WITHIN: Duration = Duration::from_secs(600);
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// How a disk was told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ToldBy {
     /// Its label.
     Label,
@@ -207,6 +208,8 @@ struct ToldBest {
     history: History,
     /// The disk that tells it, by its place in what was seen.
     source: usize,
+    /// A further one is here, and what it begins with cannot be read.
+    is_shorter: bool,
 }
 
 async fn told_of(seen: &[(usize, Seen)], group: Uuid) -> Option<ToldBest> {
@@ -219,6 +222,7 @@ async fn told_of(seen: &[(usize, Seen)], group: Uuid) -> Option<ToldBest> {
     }
     // Of those that go equally far one that a superblock names.
     all.sort_by_key(|(_, named, _, h)| (std::cmp::Reverse((h.end.epoch, h.end.lsn)), !*named));
+    let furthest = all.first().map(|(.., h)| h.end);
     for (source, _, au_size, history) in all {
         // Without a label the size of an AU is found by trying.
         let sizes = (20..=26).map(|bits| 1u64 << bits);
@@ -227,7 +231,8 @@ async fn told_of(seen: &[(usize, Seen)], group: Uuid) -> Option<ToldBest> {
             if let Ok(told) = told
                 && u64::from(told.state.header.au_size) == size
             {
-                return Some(ToldBest { state: told.state, history, source });
+                let is_shorter = Some(history.end) != furthest;
+                return Some(ToldBest { state: told.state, history, source, is_shorter });
             }
         }
     }
@@ -243,8 +248,32 @@ struct Member {
     sure: bool,
 }
 
-/// Which disk of the group each of those that were seen is: a label before a superblock, and that before
-/// checksum blocks; of two that are one disk the one that is as it was last.
+/// Whether a disk is shown to be as it was last, as the told history sees it: by the mark of the newest
+/// record in its label, or, where a label cannot say so, by that record in its own log.
+fn is_sure(seen: &Seen, group: Uuid, told: &ToldBest) -> bool {
+    let life = told.history.end.previous_life;
+    let ends = seen.has_end_of(&told.history, group);
+    match &seen.label {
+        Some(label) if life != 0 && label.lives[0] == life => true,
+        // Of a later mount: was it cut off before its first record, or are its records elsewhere?
+        Some(label) => label.lives.contains(&life) && ends,
+        // One that names several groups or disks was used before; then it cannot be told.
+        None => ends && seen.lows.len() <= 1,
+    }
+}
+
+/// How a disk may be one of the group, if it may.
+fn claim(seen: &Seen, group: Uuid, disk: Uuid) -> Option<ToldBy> {
+    match (&seen.label, seen.superblocks.first()) {
+        _ if seen.former.is_some() => None,
+        (Some(l), _) => ((l.group, l.disk) == (group, disk)).then_some(ToldBy::Label),
+        (None, Some(b)) => ((b.group, b.disk) == (group, disk)).then_some(ToldBy::Superblock),
+        (None, None) => seen.lows.contains(&(disk.0 as u64)).then_some(ToldBy::Checksums),
+    }
+}
+
+/// Which disk of the group each of those that were seen is. Of several that are one disk the one counts
+/// that is as it was last, then one with a label, a superblock, checksum blocks.
 fn who(
     seen: &[(usize, Seen)],
     taken: &BTreeSet<usize>,
@@ -254,49 +283,28 @@ fn who(
     let state = &told.state;
     let free = || seen.iter().enumerate().filter(|(at, _)| !taken.contains(at));
     let ends = |s: &Seen| s.has_end_of(&told.history, group);
-    let life = told.history.end.previous_life;
     let mut out: BTreeMap<usize, Member> = BTreeMap::new();
-    for by in [ToldBy::Label, ToldBy::Superblock, ToldBy::Checksums, ToldBy::Elimination] {
-        for (no, disk) in &state.disks {
-            if out.values().any(|member| member.no == *no) {
-                continue;
+    for (no, disk) in &state.disks {
+        let mut claims: Vec<(bool, ToldBy, usize)> = free()
+            .filter(|(at, _)| !out.contains_key(at))
+            .filter_map(|(at, (_, s))| {
+                Some((!is_sure(s, group, told), claim(s, group, disk.uuid)?, at))
+            })
+            .collect();
+        claims.sort();
+        match claims.as_slice() {
+            [] => {}
+            [(unsure, by, one), (unsure_too, by_too, other), ..]
+                if (unsure, by) == (unsure_too, by_too) =>
+            {
+                return Err(Error::DiskUnusable {
+                    disk: seen[*other].1.found.path.clone(),
+                    why: format!("it is the same disk as {}", seen[*one].1.found.path),
+                    number: 15020,
+                });
             }
-            let claims = free().filter(|(at, (_, s))| {
-                !out.contains_key(at)
-                    && match (&s.label, s.superblocks.first()) {
-                        (Some(l), _) => {
-                            by == ToldBy::Label && (l.group, l.disk) == (group, disk.uuid)
-                        }
-                        (None, Some(b)) => {
-                            by == ToldBy::Superblock && (b.group, b.disk) == (group, disk.uuid)
-                        }
-                        (None, None) => {
-                            by == ToldBy::Checksums && s.lows.contains(&(disk.uuid.0 as u64))
-                        }
-                    }
-            });
-            let claims: Vec<(usize, bool)> = claims
-                .map(|(at, (_, s))| {
-                    let label = s.label.as_ref();
-                    (at, label.is_some_and(|l| life != 0 && l.lives.contains(&life)) || ends(s))
-                })
-                .collect();
-            let best: Vec<&(usize, bool)> = match claims.iter().any(|(_, sure)| *sure) {
-                true => claims.iter().filter(|(_, sure)| *sure).collect(),
-                false => claims.iter().collect(),
-            };
-            match best.as_slice() {
-                [] => {}
-                [(at, sure)] => {
-                    out.insert(*at, Member { no: *no, by, sure: *sure });
-                }
-                [(one, _), (other, _), ..] => {
-                    return Err(Error::DiskUnusable {
-                        disk: seen[*other].1.found.path.clone(),
-                        why: format!("it is the same disk as {}", seen[*one].1.found.path),
-                        number: 15020,
-                    });
-                }
+            [(unsure, by, at), ..] => {
+                out.insert(*at, Member { no: *no, by: *by, sure: !*unsure });
             }
         }
     }
@@ -312,9 +320,32 @@ fn who(
     });
     let left: Vec<usize> = unknown.map(|(at, _)| at).collect();
     if let ([no], [at]) = (places.as_slice(), left.as_slice()) {
-        out.insert(*at, Member { no: *no, by: ToldBy::Elimination, sure: true });
+        out.insert(*at, Member { no: *no, by: ToldBy::Elimination, sure: false });
+    }
+    if !out.is_empty() && !out.contains_key(&told.source) {
+        let why = format!("{} tells it, and is none of its disks", seen[told.source].1.found.path);
+        return Err(Error::NotProven { group: state.header.name.clone(), why });
+    }
+    if !is_anchored(seen, group, told, &out) {
+        // Old maps over newer contents would give out what belongs to other files.
+        out.values_mut().for_each(|member| member.sure = false);
     }
     Ok(out)
+}
+
+/// Whether enough of the metadata set have the end of the history in their own logs: else it may be an
+/// old one, and no mark of a mount tells how far that mount went.
+fn is_anchored(
+    seen: &[(usize, Seen)],
+    group: Uuid,
+    told: &ToldBest,
+    who: &BTreeMap<usize, Member>,
+) -> bool {
+    let set = &told.state.members;
+    let has = who.iter().filter(|(at, member)| {
+        set.contains(&member.no) && seen[**at].1.has_end_of(&told.history, group)
+    });
+    !told.is_shorter && rules::is_proven(set.len(), has.count())
 }
 
 /// A device on which this mount finds what it is to find: the label of that disk, and superblocks only
@@ -329,8 +360,7 @@ fn patched(seen: &Seen, member: Member, told: &ToldBest, is_source: bool) -> Opt
         lives: [life, 0],
         ..label_of(&state.header, member.no, disk, false)
     };
-    // Whose own log goes to the end was there to the end, whatever became of its label.
-    let label = seen.label.clone().filter(|_| !member.sure).unwrap_or(made);
+    let label = seen.label.clone().unwrap_or(made);
     let size = disk.bytes.max(seen.found.device.geometry().size);
     let zeros = Bytes::from(vec![0; BLOCK]);
     let places = label_offsets(size).into_iter().chain(SUPERBLOCKS);
@@ -369,6 +399,12 @@ async fn is_proven(
     let plain = options(false, BTreeSet::new(), false);
     let mounted = Group::mount(env, session.clone(), &state.header.name, found, plain).await;
     let Ok(mounted) = mounted else { return false };
+    // A later mount may have written, and its records be elsewhere.
+    let life = told.history.end.previous_life;
+    let later = who.keys().filter_map(|at| seen[*at].1.label.as_ref());
+    if told.is_shorter || later.into_iter().any(|label| label.lives[0] != life) {
+        return false;
+    }
     let newer = |why: &str| why.contains(OUT_OF_DATE);
     let disks = mounted.disks();
     let same = crate::disk::lock(&mounted.inner.core).state == *state;

@@ -93,7 +93,10 @@ pub(super) async fn look(found: FoundDisk) -> Result<Seen, IoError> {
         _ => BTreeSet::new(),
     };
     if former.is_some() {
+        // What it tells is of before it left.
         groups.clear();
+        superblocks.clear();
+        loose.clear();
     }
     Ok(Seen { label, former, superblocks, lows, loose, ring, groups, found })
 }
@@ -247,10 +250,13 @@ impl Parts {
     }
 }
 
-/// The AU with the next chunk: areas grow by AUs that may lie anywhere.
+/// AUs in which the next chunk is looked for: a bad chunk must not cost the reading of all of a disk.
+const AUS_LOOKED_AT: usize = 4096;
+
+/// The AU with the next chunk: areas grow by AUs that may lie anywhere, most likely near.
 async fn next_au(device: &Arc<dyn Device>, au: u32, au_size: u64, parts: &Parts) -> Option<u32> {
     let end = au_count(device.geometry().size, au_size);
-    for au in (au + 1..end).chain(1..au) {
+    for au in (au + 1..end).chain(1..au).take(AUS_LOOKED_AT) {
         let found = chunk_at(device, au_offset(au, au_size)).await;
         if found.is_some_and(|(head, _)| parts.is_next(&head)) {
             return Some(au);

@@ -17,9 +17,12 @@ use crate::parameters::definitions::{HOT_SPARE_DELAY, HOT_SPARES};
 /// How often one that could not be replaced is tried again.
 const TRY_EVERY: Duration = Duration::from_secs(60);
 
-/// When disks that are away were last tried, by name.
+/// A disk that was away before the group was mounted may be slow to come: it has so long at least.
+const AFTER_MOUNT: Duration = Duration::from_secs(300);
+
+/// When disks that are away were seen first, and last tried, by name.
 #[derive(Default)]
-pub(super) struct SparesTried(BTreeMap<String, Instant>);
+pub(super) struct SparesTried(BTreeMap<String, (Instant, Option<Instant>)>);
 
 impl Database {
     /// The hot spares that could be taken now: there, and of no group that is mounted.
@@ -54,13 +57,20 @@ impl Database {
         let away = mounted.group.away_disks();
         tried.0.retain(|name, _| away.iter().any(|disk| disk.name == *name));
         for disk in away {
-            let waits = tried.0.get(&disk.name).is_some_and(|at| now.since(*at) < TRY_EVERY);
+            let (first, last) = tried.0.entry(disk.name.clone()).or_insert((now, None));
+            let waits = last.is_some_and(|at| now.since(at) < TRY_EVERY)
+                || now.since(*first) < delay.min(AFTER_MOUNT);
             if disk.by_command || disk.coming || disk.since < delay || waits {
                 continue;
             }
-            tried.0.insert(disk.name.clone(), now);
+            *last = Some(now);
+            let bytes = mounted.group.disks().iter().find(|d| d.name == disk.name).map(|d| d.bytes);
             for spare in self.hot_spares() {
-                if self.take_spare(mounted, &disk.name, &spare).await {
+                // Before anything is done to the disk: what does not fit must not disturb it.
+                let fits = self.disks.open(&spare, false).is_ok_and(|open| {
+                    bytes.is_some_and(|bytes| open.device().geometry().size >= bytes)
+                });
+                if fits && self.take_spare(mounted, &disk.name, &spare).await {
                     break;
                 }
             }

@@ -29,7 +29,8 @@ const SOCKET: &str = "cellar.sock";
 
 /// How long [`Directory::enter`] tries: a killed process may hold the lock until the kernel has
 /// closed its rings.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+/// One who only looks answers nobody, and may have to wait for a disk to tell its label.
+pub const PATIENCE: Duration = Duration::from_secs(40);
 
 const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 
