@@ -102,11 +102,11 @@ fn every_help_has_examples_and_fits() {
     let commands =
         ["", "demo", "disks", "disktest", "init", "load", "sql", "status", "asm", "validate"];
     let of_asm = "lsdg lsdsk lsattr lstmpl mktmpl chtmpl rmtmpl lsop rebal offline online replace \
-                  migrate iostat ls du find mkdir rm cp";
+                  scrub migrate iostat ls du find mkdir rm cp md_backup md_restore";
     let of_asm = of_asm.split_whitespace();
     let words = commands.map(|c| format!("{c} --help"));
     let words = words.into_iter().chain(of_asm.map(|c| format!("asm {c} --help")));
-    for words in words.chain(["inspect --help".to_owned()]) {
+    for words in words.chain(["inspect --help".to_owned(), "rescue --help".to_owned()]) {
         let ran = cellar(dir.path(), &words);
         assert_eq!(ran.code, 0, "{words}: {}", ran.told);
         assert!(ran.out.contains("Example") && ran.out.contains("\n  cellar "), "{}", ran.out);

@@ -117,7 +117,7 @@ enum Command {
     /// Attributes of groups
     #[command(after_help = "Examples:\n  cellar asm lsattr -l -G DATA\n  cellar asm lsattr -m")]
     Lsattr(groups::Lsattr),
-    /// Templates: what new files are, by type or by the template they name
+    /// Templates: what new files are, by type or by their template
     #[command(after_help = "Examples:\n  cellar asm lstmpl -l\n  cellar asm lstmpl -G DATA 'D*'")]
     Lstmpl(templates::Lstmpl),
     /// Makes a template
@@ -150,11 +150,11 @@ enum Command {
     #[command(after_help = "Examples:\n  cellar asm replace DATA_0002 /dev/disk/by-id/NEW
   cellar asm replace DATA_0002 mydb/disks/disk5 --wait")]
     Replace(away::Replace),
-    /// Reads every copy of everything, compares and mends; monthly by itself
+    /// Reads every copy, compares and mends; monthly by itself
     #[command(after_help = "Examples:\n  cellar asm scrub --repair --wait
   cellar asm scrub DATA --power max --wait\n  cellar asm scrub DATA --stop")]
     Scrub(scrub::Scrub),
-    /// Moves the data of some disks to others, online; tells first how long
+    /// Moves the data of some disks to others; tells first how long
     #[command(
         after_help = "Examples:\n  cellar asm migrate --from OLD --to '/dev/disk/by-id/NEW*' \
                       --within 24h --plan\n  cellar asm migrate --from 'OLD*' --to a,b,c \
@@ -189,7 +189,7 @@ enum Command {
     /// Writes what groups are to a file: disks, attributes, templates
     #[command(name = "md_backup", after_help = "Example:\n  cellar asm md_backup groups.json")]
     MdBackup(md::MdBackup),
-    /// Makes groups as such a file has them; files come from their backups
+    /// Makes groups as such a file has them, without their files
     #[command(
         name = "md_restore",
         after_help = "Examples:\n  cellar asm md_restore groups.json --full -G FRA\n  cellar asm \
