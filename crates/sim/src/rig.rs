@@ -76,12 +76,17 @@ impl Rig {
 
     /// Runs a future to its end, but not for more than an hour of virtual time.
     pub fn run<F: Future>(&self, future: F) -> Option<F::Output> {
+        self.run_for(1, future)
+    }
+
+    /// Runs a future to its end, but not for more than so many hours of virtual time.
+    pub fn run_for<F: Future>(&self, hours: u64, future: F) -> Option<F::Output> {
         let env = self.env();
         self.sim.run(async move {
-            let limit = env.sleep(Duration::from_secs(3600));
+            let limit = env.sleep(Duration::from_secs(hours * 3600));
             match futures_util::future::select(Box::pin(future), limit).await {
                 futures_util::future::Either::Left((output, _)) => output,
-                futures_util::future::Either::Right(_) => panic!("hung: an hour went by"),
+                futures_util::future::Either::Right(_) => panic!("hung: {hours} hours went by"),
             }
         })
     }
