@@ -7,6 +7,7 @@
 mod power;
 mod program;
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use cellar_chaos::{Cut, Op, When};
@@ -33,7 +34,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
 fn no_power_cut_loses_what_was_acknowledged() {
     let (cuts, first) = (number("CELLAR_CUTS", 12), number("CELLAR_SEED", 1));
     let mut tally = Tally::default();
-    let mut sectors = [0, 0];
+    let (mut sectors, mut changes) = ([0, 0], [0, 0, 0]);
     for (shape, place) in SHAPES.iter().zip(0..) {
         let Some(power) = group(shape) else { return };
         let mut cellar = Cellar { shape: *shape, power, files: Default::default(), again: 0 };
@@ -57,9 +58,15 @@ fn no_power_cut_loses_what_was_acknowledged() {
         tally += of_shape;
         sectors[0] += counters.sectors_dropped;
         sectors[1] += counters.sectors_kept;
+        let of_shape = cellar.power.changes.each_ref().map(|n| n.load(Ordering::Relaxed));
+        changes.iter_mut().zip(of_shape).for_each(|(all, n)| *all += n);
     }
     // There was something behind it.
     eprintln!("{cuts} cuts; {tally:?}; {} sectors dropped, {} kept", sectors[0], sectors[1]);
+    let [done, refused, cut_off] = changes;
+    eprintln!("changes of disks: {done} done, {refused} refused, {cut_off} cut off");
+    assert!(done + cut_off > 0 || cuts < 12, "disks are changed beside the writers");
+    assert!(refused <= done + cut_off || cuts < 12, "most of these are no mistakes");
     assert!(tally.compared >= cuts);
     let much = sectors[0] > 0 && sectors[1] > 0 && tally.acknowledged > cuts && tally.cut_off > 0;
     assert!(much || cuts < 12, "one cut may come before anything");

@@ -28,6 +28,8 @@ pub struct Power {
     pub programs: Programs,
     /// How often a scrub told torn checksum blocks, and made them again.
     pub torn_checksums: AtomicU64,
+    /// Changes of the disks that were done, refused while there was power, and cut off.
+    pub changes: [AtomicU64; 3],
     dir: tempfile::TempDir,
 }
 
@@ -63,7 +65,8 @@ pub fn disks(count: usize) -> Option<Power> {
     match ChaosDisks::mount(&backing, &at) {
         Ok(disks) => {
             let programs = Programs::new(dir.path().to_owned());
-            Some(Power { disks, programs, torn_checksums: AtomicU64::new(0), dir })
+            let (torn_checksums, changes) = Default::default();
+            Some(Power { disks, programs, torn_checksums, changes, dir })
         }
         Err(error) => {
             skip("CELLAR_CHAOS", &error.to_string());

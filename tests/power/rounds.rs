@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test waits for another process")]
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cellar_chaos::{Cut, When};
@@ -103,14 +104,22 @@ fn write(power: &Power, files: &mut Files, name: &str, seed: u64) -> Option<Stri
     }
 }
 
-/// Something that happens to the disks beside the writers. What it comes to is not asked: the power
-/// may go at any moment of it.
+/// Something that happens to the disks beside the writers. It may be refused, and the power may go at any
+/// moment of it: how it ended is counted.
 fn change_disks(power: &Power, shape: &Shape, seed: u64) {
     let mut random = Random(seed);
     let disk = format!("DATA_000{}", random.below(shape.members as u64));
     let spare = format!("at/disk{}", shape.members + 1);
-    let sql = |statement: &str| drop(power.programs.done(&["sql", "db", "-c", statement]));
-    let asm = |words: &[&str]| drop(power.programs.done(&[&["asm", "db"], words].concat()));
+    let count = |ended: Result<String, String>| {
+        let how = match (ended.is_ok(), power.disks.is_on()) {
+            (true, _) => 0,
+            (false, true) => 1,
+            (false, false) => 2,
+        };
+        power.changes[how].fetch_add(1, Ordering::Relaxed);
+    };
+    let sql = |statement: &str| count(power.programs.done(&["sql", "db", "-c", statement]));
+    let asm = |words: &[&str]| count(power.programs.done(&[&["asm", "db"], words].concat()));
     match random.below(6) {
         0 => {}
         1 => {
