@@ -191,6 +191,13 @@ fn every_change_of_state_runs_the_command_of_alert() {
     done(dir, &["asm", "db", "online", "-a", "--wait"]);
     let told = lines(&log, 2);
     assert_eq!(told.last().unwrap(), "DATA DEGRADED WHOLE");
+    // The command ran; that it did is noted then.
+    let noted = (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        let kept = std::fs::read_to_string(dir.join("db/alerts.json")).unwrap();
+        kept.contains("\"state\":\"WHOLE\"")
+    });
+    assert!(noted);
     watcher.kill().unwrap();
     watcher.wait().unwrap();
     // What comes while nobody looks is told by the next look, and one that fails is told again.

@@ -80,7 +80,7 @@ pub async fn watch(args: &Args, command: &str, place: &Place) -> Result<(), Faul
             }
         };
         first = false;
-        let mut failed = None;
+        let (mut failed, mut kept) = (None, Ok(()));
         for (group, was, is_news, status) in changes(&told, all) {
             if is_news && let Err(why) = alert(&dir, command, &status, &was, place).await {
                 output::notice(&format!("Notice: the command of --alert {why}"));
@@ -91,8 +91,9 @@ pub async fn watch(args: &Args, command: &str, place: &Place) -> Result<(), Faul
                 true => told.remove(&group),
                 false => told.insert(group, key(&status)),
             };
+            // At once: who is stopped now has told it.
+            kept = write(&dir, &told);
         }
-        let kept = write(&dir, &told);
         if args.once {
             return match (failed, well) {
                 (Some(why), _) => Err(Error::new(70110, format!("the command of --alert {why}"))
