@@ -1,8 +1,8 @@
 //! Getting files out of a group whose disks have lost their labels or superblocks, or of which too
 //! few are here to mount it. Nothing is written.
 //!
-//! What stood at the ends of a disk is put together again from what lies further in ([`search`]), and
-//! shown to an ordinary mount by devices that answer those places from RAM ([`patched`]). So files are
+//! What stood at the ends of a disk is put together again from what lies further in (`search`), and
+//! shown to an ordinary mount by devices that answer those places from RAM (`patched`). So files are
 //! read as always: from copies in sync, held against their checksums.
 //!
 //! There are two such mounts. The first reads only from disks that are shown to be as they were last,
