@@ -71,7 +71,8 @@ pub async fn watch(args: &Args, command: &str, place: &Place) -> Result<(), Faul
         let looked = look(&dir, place).await;
         let (well, all) = match looked {
             Ok(seen) => seen,
-            Err(fault) if first || args.once => return Err(fault),
+            Err(fault) if args.once => return Err(fault),
+            Err(fault) if first && !fault.first_line().contains(TAKEN) => return Err(fault),
             // It may be there again at the next look.
             Err(fault) => {
                 output::notice(&format!("Notice: {}", fault.first_line()));

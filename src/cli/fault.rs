@@ -44,12 +44,6 @@ impl Fault {
         }
     }
 
-    /// Whether somebody else has what is wanted.
-    #[cfg(feature = "sql")]
-    pub fn is_busy(&self) -> bool {
-        matches!(self, Fault::Failed(text) if text.contains("in use by another process"))
-    }
-
     /// The same, with the directory in the commands that it offers.
     #[cfg(feature = "sql")]
     #[must_use]

@@ -66,8 +66,8 @@ struct Told {
     also: Vec<String>,
     /// Bytes of which no copy can be read; before it is read, as the map of its extents tells.
     lost_bytes: u64,
-    /// Bytes that only disks have that are not shown to be as they were last, or without a checksum
-    /// that they match.
+    /// Bytes that only disks have that are not shown to be as they were last, or against a known
+    /// checksum.
     doubtful_bytes: u64,
     /// Ranges of these, once it was read: first byte, and the one behind the last.
     lost: Vec<(u64, u64)>,
@@ -191,14 +191,17 @@ fn open_all(args: &Args, place: &Place) -> Result<(Vec<FoundDisk>, Vec<ToldDisk>
     let options = OpenOptions { read_only: true, lock: true, ..OpenOptions::default() };
     let (mut found, mut shut) = (Vec::new(), Vec::new());
     for path in paths.into_values() {
-        let opened = look(&path, false).and_then(|_| {
-            open_disk(&place.real, &path, &options).map_err(|e| Error::from(e).into())
-        });
+        let opened = match look(&path, false) {
+            Ok(_) => match open_disk(&place.real, &path, &options).map_err(Error::from) {
+                // Without a disk that is in use, what it has would be told to be lost.
+                Err(error) if error.is_busy() => return Err(error.into()),
+                opened => opened.map_err(Fault::from),
+            },
+            Err(fault) => Err(fault),
+        };
         let shown = path.to_string_lossy().into_owned();
         match opened {
             Ok(device) => found.push(FoundDisk { device, path: shown }),
-            // Without a disk that is in use, what it has would be told to be lost.
-            Err(fault) if fault.is_busy() => return Err(fault),
             Err(fault) => shut.push(ToldDisk {
                 path: shown,
                 group: None,

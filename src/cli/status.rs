@@ -595,12 +595,10 @@ pub async fn run(args: &Args, database: &Database, _place: &Place) -> Result<(),
     groups.sort_by_key(|m| m.number);
     let dir = database.inner.directory().path();
     let mut all: Vec<GroupStatus> = groups.iter().map(|m| of(m, dir)).collect();
-    if let Some(delay) = database.inner.hot_spare_delay() {
-        let spares = database.inner.hot_spares();
-        let spares: Vec<String> = spares.iter().map(|p| p.display().to_string()).collect();
-        for (status, mounted) in all.iter_mut().zip(&groups) {
-            spare_words(status, mounted, &spares, delay);
-        }
+    let (spares, delay) = (database.inner.hot_spares(), database.inner.hot_spare_delay());
+    let spares: Vec<String> = spares.iter().map(|p| p.display().to_string()).collect();
+    for (status, mounted) in all.iter_mut().zip(&groups) {
+        spare_words(status, mounted, &spares, delay);
     }
     let others = super::database::not_mounted(&database.inner);
     all.extend(others.iter().map(|error| not_mounted(&error.to_string())));
@@ -612,9 +610,8 @@ pub async fn run(args: &Args, database: &Database, _place: &Place) -> Result<(),
 fn spare_words(status: &mut GroupStatus, mounted: &Mounted, spares: &[String], delay: Duration) {
     status.hot_spares = spares.to_vec();
     let away = mounted.group.away_disks().into_iter().filter(|d| !d.by_command && !d.coming);
-    let Some(disk) = away.max_by_key(|d| d.since) else { return };
+    let (Some(disk), Some(spare)) = (away.max_by_key(|d| d.since), spares.first()) else { return };
     let left = delay.saturating_sub(disk.since);
-    let spare = &spares[0];
     let words = match left.is_zero() {
         true => format!("hot spare {spare} takes the place of {}", disk.name),
         false => {

@@ -142,8 +142,8 @@ pub fn backup(args: &MdBackup, database: &Database, show: Show) -> Result<(), Fa
     let text = serde_json::to_string_pretty(&all)
         .map_err(|e| Fault::failed(format!("CELLAR-00600: a backup as JSON: {e}")))?;
     // Whole or not at all.
-    let new = path.with_extension("new");
-    let written = std::fs::File::create(&new).and_then(|mut file| {
+    let new = PathBuf::from(format!("{}.{}.new", path.display(), std::process::id()));
+    let written = std::fs::File::create_new(&new).and_then(|mut file| {
         std::io::Write::write_all(&mut file, text.as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&new, &path)

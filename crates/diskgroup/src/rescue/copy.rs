@@ -13,7 +13,7 @@ use crate::on_disk::layout::{BLOCK_U64, PIECE_BYTES};
 pub struct Unsure {
     /// No copy can be read: zeros were given.
     pub lost: Vec<Range<u64>>,
-    /// Read from disks that are not shown to be as they were last, or without its checksum.
+    /// Read from disks that are not shown to be as they were last, or against a known checksum.
     pub doubtful: Vec<Range<u64>>,
 }
 

@@ -6,8 +6,8 @@
 //! read as always: from copies in sync, held against their checksums.
 //!
 //! There are two such mounts. The first reads only from disks that are shown to be as they were last,
-//! by their label or by the last record in their own log, and only what matches its checksum. What it
-//! cannot read is read from the second, with all disks, and told as doubtful.
+//! by their label or by the last record in their own log, and nothing that contradicts a known
+//! checksum. What it cannot read is read from the second, with all disks, and told as doubtful.
 
 mod copy;
 mod patched;

@@ -41,10 +41,9 @@ impl Database {
         found
     }
 
-    /// How long a disk is away before a hot spare takes its place; `None` where there is no spare.
-    pub fn hot_spare_delay(&self) -> Option<Duration> {
-        let delay = Duration::from_secs(self.instance.parameters().integer(HOT_SPARE_DELAY));
-        (!self.hot_spares().is_empty()).then_some(delay)
+    /// How long a disk is away before a hot spare takes its place.
+    pub fn hot_spare_delay(&self) -> Duration {
+        Duration::from_secs(self.instance.parameters().integer(HOT_SPARE_DELAY))
     }
 
     /// Puts hot spares in the places of disks that have been away for long enough.
@@ -52,7 +51,7 @@ impl Database {
         if self.instance.parameters().list(HOT_SPARES).is_empty() {
             return;
         }
-        let delay = Duration::from_secs(self.instance.parameters().integer(HOT_SPARE_DELAY));
+        let delay = self.hot_spare_delay();
         let now = self.env().now();
         let away = mounted.group.away_disks();
         tried.0.retain(|name, _| away.iter().any(|disk| disk.name == *name));
