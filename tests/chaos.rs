@@ -124,10 +124,8 @@ fn what_a_disk_lied_about_is_not_believed() {
     assert!(counters.lies > 20 && counters.sectors_dropped > 1000, "{counters:?}");
 }
 
-/// What `docs/faults.md` lists as not told: the disk has the mark of the mount, and only what it
-/// acknowledged later is lost.
+/// The disk has the mark of the mount, and only what it acknowledged later is lost.
 #[test]
-#[ignore = "known: a lie in the very mount in which the disk then fails is not told"]
 fn what_a_disk_lied_about_in_the_mount_that_it_left_is_not_believed() {
     for seed in 0..8 {
         let Some(power) = group(&NORMAL) else { return };

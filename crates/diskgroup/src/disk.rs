@@ -80,6 +80,8 @@ pub(crate) struct Disk {
     answered: AtomicU64,
     /// When it last answered a write or a flush.
     written: AtomicU64,
+    /// When it last did what it was asked, before it failed.
+    well: AtomicU64,
     pub pace: Pace,
     /// It leaves reads unanswered just now.
     stalled: AtomicBool,
@@ -90,6 +92,8 @@ pub(crate) struct Disk {
 
 /// Why a disk that somebody took out is not used.
 pub(crate) const TAKEN_OFFLINE: &str = "it was taken offline";
+/// So long after it last did what it was asked nobody asks whether a disk is still there.
+const BELIEVED_FOR: Duration = Duration::from_secs(5);
 /// A flush writes out whatever the device has cached, and may take so many times longer.
 pub(crate) const FLUSH_TIMES: u32 = 4;
 /// However much else the device answers: a request that waited so many times longer was lost.
@@ -217,6 +221,7 @@ impl Disk {
             load: AtomicUsize::new(0),
             answered: AtomicU64::new(0),
             written: AtomicU64::new(0),
+            well: AtomicU64::new(0),
             pace: Pace::default(),
             stalled: AtomicBool::new(false),
             tried: AtomicBool::new(false),
@@ -345,6 +350,16 @@ impl Disk {
         self.wanted_away.load(Ordering::Acquire)
     }
 
+    /// Since when it may have been away, if it has failed: when it last did what it was asked. Nothing
+    /// for one that somebody took out when it had just done so.
+    pub fn lost_since(&self) -> Option<Instant> {
+        let well = Instant(self.well.load(Ordering::Relaxed));
+        let kind = self.failed.get().map(|error| &error.kind);
+        let wanted = matches!(kind, Some(IoErrorKind::Gone { reason }) if *reason == TAKEN_OFFLINE);
+        let believed = wanted && self.env.now().since(well) < BELIEVED_FOR;
+        (!believed).then_some(well)
+    }
+
     /// How many requests are under way: the measure by which reads choose a leg.
     pub fn load(&self) -> usize {
         self.load.load(Ordering::Relaxed)
@@ -455,6 +470,9 @@ impl Disk {
         let mut ticket = Ticket::new(self, now, flush, read);
         poll_fn(|cx| {
             if let Poll::Ready(result) = request.as_mut().poll(cx) {
+                if result.is_ok() && self.is_alive() {
+                    self.well.fetch_max(self.env.now().0, Ordering::Relaxed);
+                }
                 return Poll::Ready(result);
             }
             ticket.wait(cx.waker());

@@ -117,6 +117,9 @@ async fn batch(
         failure = failure.or(error);
     }
     let sums: Vec<Entries> = good.iter().flat_map(|copied| copied.sums.clone()).collect();
+    // Once more: they may have waited long for the others, and for their checksums.
+    let copied = good.iter().map(|copied| (copied.key, copied.pieces));
+    inner.data.recent.written(inner.env.now(), copied);
     Checksums::write_back(inner, &sums).await?;
     if let Err(error) = disk.flush(Io::BACKGROUND).await {
         inner.leg_failed(disk, error).await?;

@@ -36,8 +36,7 @@ pub(crate) async fn run(inner: Arc<Inner>) {
     let _watched = StopOnPanic(&inner);
     while !inner.is_ending() {
         let listener = inner.cleaner_wanted.listen();
-        let idle = IDLE;
-        match round(&inner, idle).await {
+        match round(&inner, IDLE).await {
             // What was missed has no room in the log now: they stay dirty until it has. Nobody who
             // wants room may make this go round and round.
             Err(Error::NoSpace { .. }) => inner.env.sleep(LOOK_EVERY).await,
@@ -73,6 +72,9 @@ pub(crate) async fn round(inner: &Arc<Inner>, idle: Duration) -> Result<usize, E
         return Ok(0);
     }
     let runs = checksum_runs(inner, &keys);
+    // Before they are flushed: a disk that fails by then, or later, may have lost them. A region that is
+    // written to meanwhile does not become clean.
+    inner.data.recent.written(inner.env.now(), inner.data.regions.touched(&keys));
     let result = async {
         Checksums::write_back(inner, &runs).await?;
         inner.flush_disks(Io::BACKGROUND).await?;

@@ -5,16 +5,16 @@
 //! mark that only some members have was never acknowledged, but the mount takes it for durable: so
 //! the others get it before anybody may rely on it.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use cellar_io::{DeviceExt, Durability, Io, SharedEnv};
+use cellar_io::{DeviceExt, Durability, Io, IoError, IoErrorKind, Op};
+use futures_util::future::join_all;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, lock};
 use crate::group::inner::Inner;
-use crate::meta::mount::within;
+use crate::meta::labels::Patience;
 use crate::on_disk::dirty::{DIRTY_BLOCKS, DirtyBlock};
 use crate::on_disk::layout::{BLOCK, BLOCK_U64, DIRTY_LOG, DIRTY_LOG_BYTES};
 use crate::on_disk::{Damage, Uuid};
@@ -44,29 +44,31 @@ enum Place {
 }
 
 impl FoundDirty {
-    /// Reads the dirty logs of the members that are here.
+    /// Reads the dirty logs of the members that are here, of all at once; notes who has `answered` and has
+    /// all of it. One that does not answer fails.
     pub async fn read(
-        env: &SharedEnv,
         group: Uuid,
         members: &[&Arc<Disk>],
-        timeout: Duration,
+        patience: Patience<'_>,
+        answered: &Mutex<BTreeSet<u16>>,
     ) -> FoundDirty {
         let mut found = FoundDirty::default();
         let mut whole = vec![false; DIRTY_BLOCKS];
         let mut own: Vec<(u16, BTreeMap<u16, u64>)> = Vec::new();
-        for disk in members {
-            let first = read_half(env, group, disk, DIRTY_LOG[0], timeout).await;
-            let second = read_half(env, group, disk, DIRTY_LOG[1], timeout).await;
+        let both = members.iter().map(|disk| async {
+            let first = read_half(group, disk, DIRTY_LOG[0], patience).await;
+            let second = read_half(group, disk, DIRTY_LOG[1], patience).await;
+            let whole = first.iter().zip(&second).map(|(first, second)| is_whole(first, second));
+            let whole: Vec<bool> = whole.collect();
+            if whole.iter().all(|whole| *whole) {
+                lock(answered).insert(disk.no);
+            }
+            (first, second, whole)
+        });
+        for (disk, (first, second, all_whole)) in members.iter().zip(join_all(both).await) {
             let mut generations: BTreeMap<u16, u64> = BTreeMap::new();
+            whole.iter_mut().zip(all_whole).for_each(|(any, own)| *any |= own);
             for (number, pair) in (0u16..).zip(first.into_iter().zip(second)) {
-                // A torn write leaves the other place as it was; what cannot be read may be newer.
-                let is_whole = !matches!(
-                    &pair,
-                    (Place::Unreadable, _)
-                        | (_, Place::Unreadable)
-                        | (Place::Damaged, Place::Damaged)
-                );
-                whole[usize::from(number)] |= is_whole;
                 for place in [pair.0, pair.1] {
                     let Place::Valid(block) = place else { continue };
                     let generation = generations.entry(number).or_default();
@@ -122,37 +124,50 @@ impl FoundDirty {
     }
 }
 
-async fn read_half(
-    env: &SharedEnv,
-    group: Uuid,
-    disk: &Disk,
-    at: u64,
-    timeout: Duration,
-) -> Vec<Place> {
-    let device = disk.device();
-    let read = device.read_at(Io::FOREGROUND, at, DIRTY_LOG_BYTES as usize);
+/// Whether everything that the member was told of a block is known. A torn write leaves the other
+/// place as it was; what cannot be read may be newer.
+fn is_whole(first: &Place, second: &Place) -> bool {
+    let unreadable = |place: &Place| matches!(place, Place::Unreadable);
+    let damaged = matches!((first, second), (Place::Damaged, Place::Damaged));
+    !damaged && !unreadable(first) && !unreadable(second)
+}
+
+async fn read_half(group: Uuid, disk: &Disk, at: u64, patience: Patience<'_>) -> Vec<Place> {
     let mut places = Vec::with_capacity(DIRTY_BLOCKS);
-    match within(env, timeout, read).await {
-        Some(Ok(bytes)) => {
+    // It does not answer any more, and is not asked for anything else.
+    let is_silent = |error: &IoError| matches!(error.kind, IoErrorKind::Timeout { .. });
+    let read = |at: u64, length: usize| async move {
+        let device = disk.device();
+        let read = device.read_at(Io::FOREGROUND, at, length);
+        let read = patience.wait(device, Op::Read, read).await;
+        if let Some(error) = read.as_ref().err().filter(|error| is_silent(error)) {
+            disk.fail(error.clone());
+        }
+        read
+    };
+    if !disk.is_alive() {
+        places.resize_with(DIRTY_BLOCKS, || Place::Unreadable);
+        return places;
+    }
+    match read(at, DIRTY_LOG_BYTES as usize).await {
+        Ok(bytes) => {
             let blocks = (0u16..).zip(bytes.chunks_exact(BLOCK));
             places.extend(blocks.map(|(number, block)| place(block, group, number)));
         }
-        Some(Err(_)) => {
-            // A bad sector costs one block, not all of them.
+        // A bad sector costs one block, not all of them.
+        Err(_) if disk.is_alive() => {
             for number in 0..DIRTY_BLOCKS as u16 {
                 let at = at + u64::from(number) * BLOCK_U64;
-                let read = device.read_at(Io::FOREGROUND, at, BLOCK);
-                match within(env, timeout, read).await {
-                    Some(Ok(block)) => places.push(place(&block, group, number)),
-                    Some(Err(_)) => places.push(Place::Unreadable),
-                    // It does not answer any more, and is not asked for all the others.
-                    None => break,
+                match read(at, BLOCK).await {
+                    Ok(block) => places.push(place(&block, group, number)),
+                    Err(_) if disk.is_alive() => places.push(Place::Unreadable),
+                    Err(_) => break,
                 }
             }
-            places.resize_with(DIRTY_BLOCKS, || Place::Unreadable);
         }
-        None => places.resize_with(DIRTY_BLOCKS, || Place::Unreadable),
+        Err(_) => {}
     }
+    places.resize_with(DIRTY_BLOCKS, || Place::Unreadable);
     places
 }
 

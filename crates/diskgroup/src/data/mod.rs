@@ -17,6 +17,7 @@ pub(crate) mod file;
 pub(crate) mod flush;
 pub(crate) mod range_lock;
 pub(crate) mod read;
+pub(crate) mod recent;
 pub(crate) mod region;
 pub(crate) mod relocate;
 pub(crate) mod resync;
@@ -34,6 +35,7 @@ use crate::state::{FileState, Leg};
 use checksum::Checksums;
 use dirty_log::DirtyLog;
 use file::FileRuntime;
+use recent::Recent;
 use region::Regions;
 
 /// Written pieces that a reader found without checksums: a checksum block is written in place, and
@@ -68,6 +70,7 @@ pub(crate) struct Data {
     pub checksums: Checksums,
     /// Pieces that hold data whose checksums are not known, to be made known again.
     pub unknown: Unknown,
+    pub recent: Recent,
     files: Mutex<BTreeMap<u32, Arc<FileRuntime>>>,
 }
 
@@ -78,6 +81,7 @@ impl Data {
             dirty_log,
             checksums,
             unknown: Unknown::default(),
+            recent: Recent::new(),
             files: Mutex::new(BTreeMap::new()),
         }
     }

@@ -504,6 +504,7 @@ async fn repair(
         let sums = checksums_of(std::slice::from_ref(good));
         Checksums::set(inner, &disk, entries, &sums).await;
     }
+    inner.data.recent.copied(inner.env.now(), file, s);
     let at = au_offset(leg.au, inner.au_size) + s.au_offset;
     let data = vec![good.clone()];
     match disk.write(Io::FOREGROUND, at, data, Durability::Cached).await {

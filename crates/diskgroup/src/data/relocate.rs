@@ -240,6 +240,7 @@ pub(crate) async fn copy_run(
         let (first, count) = (run.au_offset / BLOCK_U64, run.length / BLOCK_U64);
         Checksums::set(inner, disk, Entries { leg: to, first, count }, &sums).await;
     }
+    inner.data.recent.copied(inner.env.now(), file, run);
     let at = au_offset(to.au, inner.au_size) + run.au_offset;
     match disk.write(Io::BACKGROUND, at, vec![data], Durability::Cached).await {
         Ok(()) => Ok(()),
@@ -270,6 +271,9 @@ async fn switch(
     claim: &Claim,
 ) -> Result<Moved, Error> {
     let to = claim.moving.to;
+    for s in parts_of(file.attributes.striping, inner.au_size, claim.key.1.into(), REGION_BYTES) {
+        inner.data.recent.copied(inner.env.now(), file, &s);
+    }
     if file.attributes.checksums {
         let all = Entries { leg: to, first: 0, count: inner.au_size / BLOCK_U64 };
         Checksums::write_back(inner, &[all]).await?;

@@ -377,6 +377,7 @@ pub(crate) async fn spread(
         false => Vec::new(),
     };
     let mut changed = Vec::new();
+    inner.data.recent.copied(inner.env.now(), file, s);
     for copy in copies {
         if copy.bytes.as_ref() != Some(chosen) {
             changed.push(&copy.disk);

@@ -126,6 +126,7 @@ async fn try_write_part(
         return Ok(false);
     };
     let data = fill_up(inner, file, io, (offset, end), range, data.to_vec(), &written).await?;
+    let changed = changed_of((offset, end), range, &written);
     let fresh = touched.iter().map(|(region, pieces)| (*region, pieces & !written[region]));
     let fresh: Vec<(u32, u64)> = fresh.filter(|(_, pieces)| *pieces != 0).collect();
     // A new piece is durable only with its record, which wants a flush first.
@@ -135,7 +136,7 @@ async fn try_write_part(
         Durability::Cached
     };
     let cached = (direct == Durability::Cached).then(|| file.begin_cached());
-    write_legs(inner, file, io, range.0, data, direct).await?;
+    write_legs(inner, file, io, (range.0, data), changed, direct).await?;
     for (region, pieces) in &fresh {
         file.add_fresh(*region, *pieces);
     }
@@ -197,6 +198,21 @@ fn widen(inner: &Inner, file: &FileRuntime, range: (u64, u64)) -> (u64, u64) {
     (start, end)
 }
 
+/// Whether the piece at that place holds data already.
+fn is_written(written: &BTreeMap<u32, u64>, at: u64) -> bool {
+    let bit = 1u64 << (at / PIECE_BYTES % PIECES_PER_REGION);
+    written.get(&((at / REGION_BYTES) as u32)).is_some_and(|w| w & bit != 0)
+}
+
+/// What goes to the disks of a widened range: not the old content of a block around the data. A power
+/// cut that leaves rubbish in a sector may take only what is being changed, on every copy at once.
+fn changed_of(wanted: (u64, u64), range: (u64, u64), written: &BTreeMap<u32, u64>) -> (u64, u64) {
+    (
+        if is_written(written, range.0) { wanted.0 } else { range.0 },
+        if is_written(written, range.1 - 1) { wanted.1 } else { range.1 },
+    )
+}
+
 /// Puts zeros (in new pieces) or the old content (in a block written before) around the data.
 async fn fill_up(
     inner: &Arc<Inner>,
@@ -210,14 +226,10 @@ async fn fill_up(
     if wanted == range {
         return Ok(data);
     }
-    let is_written = |at: u64| {
-        let bit = 1u64 << (at / PIECE_BYTES % PIECES_PER_REGION);
-        written.get(&((at / REGION_BYTES) as u32)).is_some_and(|w| w & bit != 0)
-    };
     let mut all = Vec::with_capacity(data.len() + 2);
     if range.0 < wanted.0 {
         let length = (wanted.0 - range.0) as usize;
-        all.push(if is_written(range.0) {
+        all.push(if is_written(written, range.0) {
             let block = read::read_block(inner, file, io, range.0).await?;
             block.slice(..length)
         } else {
@@ -227,7 +239,7 @@ async fn fill_up(
     all.extend(data);
     if wanted.1 < range.1 {
         let length = (range.1 - wanted.1) as usize;
-        all.push(if is_written(range.1 - 1) {
+        all.push(if is_written(written, range.1 - 1) {
             let block = read::read_block(inner, file, io, range.1 - BLOCK_U64).await?;
             block.slice(BLOCK - length..)
         } else {
@@ -262,14 +274,14 @@ fn places_of(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Result<Places, E
     }
 }
 
-/// Writes a range, whole blocks where checksums are kept, to every copy in sync; waits for the
-/// epoch without those that failed.
+/// Writes what is `changed` of a range, which is of whole blocks where checksums are kept, to every
+/// copy in sync; waits for the epoch without those that failed.
 pub(crate) async fn write_legs(
     inner: &Arc<Inner>,
     file: &FileRuntime,
     io: Io,
-    offset: u64,
-    data: Vec<Bytes>,
+    (offset, data): (u64, Vec<Bytes>),
+    changed: (u64, u64),
     durability: Durability,
 ) -> Result<(), Error> {
     let length: u64 = data.iter().map(|d| d.len() as u64).sum();
@@ -283,6 +295,11 @@ pub(crate) async fn write_legs(
     for (s, (legs, moving)) in &stretches_seen {
         let part = rest.take(s.length as usize);
         let sums = if file.attributes.checksums { checksums_of(&part) } else { Vec::new() };
+        let (start, end) = (s.offset.max(changed.0), (s.offset + s.length).min(changed.1));
+        let before = start - s.offset;
+        let mut part = Slices::new(part);
+        part.take(before as usize);
+        let part = part.take((end - start) as usize);
         for leg in legs.iter().chain(moving) {
             let Some(disk) = inner.disk(leg.disk).filter(|d| d.takes_part()) else {
                 continue;
@@ -291,7 +308,7 @@ pub(crate) async fn write_legs(
                 let (first, count) = (s.au_offset / BLOCK_U64, s.length / BLOCK_U64);
                 Checksums::set(inner, &disk, Entries { leg: *leg, first, count }, &sums).await;
             }
-            let at = au_offset(leg.au, inner.au_size) + s.au_offset;
+            let at = au_offset(leg.au, inner.au_size) + s.au_offset + before;
             let part = part.clone();
             writes.push(async move {
                 let written = disk.write(io, at, part, durability).await;

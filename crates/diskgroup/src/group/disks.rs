@@ -95,7 +95,7 @@ impl Group {
         inner.check_writable()?;
         inner.rebalance.end_probes().await;
         let planned = self.plan_new(change)?;
-        let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
+        let patience = inner.patience();
         for p in &planned {
             check_label(p, patience).await?;
             check_not_here(inner, p, patience).await?;

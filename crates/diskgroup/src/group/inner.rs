@@ -21,6 +21,7 @@ use crate::group::repair::Repair;
 use crate::group::returns::Returning;
 use crate::group::room::Room;
 use crate::group::scrub::Scrub;
+use crate::meta::labels::Patience;
 use crate::on_disk::Uuid;
 use crate::on_disk::record::PAYLOAD_MAX;
 use crate::state::{GroupState, Op};
@@ -554,6 +555,11 @@ impl Inner {
     /// Disks that every write goes to: those in sync, and those that return.
     pub fn disks_taking_part(&self) -> Vec<Arc<Disk>> {
         self.disks.look().values().filter(|d| d.takes_part()).cloned().collect()
+    }
+
+    /// How long a disk has to answer what is asked of it beside the data path.
+    pub fn patience(&self) -> Patience<'_> {
+        Patience::new(&self.env, self.disk_timeout)
     }
 
     /// Flushes all disks that are written to. One that fails leaves by an epoch before this returns.

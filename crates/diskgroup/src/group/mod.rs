@@ -18,7 +18,7 @@ pub(crate) mod returns;
 pub(crate) mod room;
 pub(crate) mod scrub;
 mod template;
-mod watch;
+pub(crate) mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,12 +31,13 @@ use futures_util::future::join_all;
 
 use crate::data::checksum::Checksums;
 use crate::data::dirty_log::DirtyLog;
+use crate::data::recent::Recent;
 use crate::data::region::Regions;
 use crate::data::{Data, clean, resync};
 use crate::disk::lock;
 use crate::error::Error;
 use crate::meta::commit::Committer;
-use crate::meta::labels::{Patience, relabel, write_labels};
+use crate::meta::labels::{relabel, write_labels};
 use crate::meta::marks;
 use crate::meta::mount::{self, FoundDisk, Start, region_cap};
 use crate::meta::rules::{self, Candidate};
@@ -210,7 +211,9 @@ impl Group {
         committer.catch_up(lagging).await;
         committer.tried_life = tried;
         // After that: the life of a record is noted on no member that lacks the record.
-        marks::mark(inner, position.previous_life).await;
+        let aged = inner.disks_in_sync().iter().any(|disk| disk.is_aged());
+        let goes_on = |marked: &_| !force && !aged && committer.may_go_on_with(marked);
+        marks::mark(inner, position.previous_life, &goes_on).await;
         // Who has no mark must be out by the very first record, or the next mount would take it for
         // an older image; so it must be one that can be done without.
         let missing = committer.with_unmarked(missing).map_err(stop)?;
@@ -219,14 +222,14 @@ impl Group {
         committer.correct_labels(&creating).await;
         // FORCE goes on from a state that may be old: it says nothing about who left.
         if !force {
-            let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
+            let patience = inner.patience();
             let labelled =
                 former.iter().map(|(device, label)| write_labels(device, label, patience));
             // A disk that does not take it has left all the same.
             join_all(labelled).await;
         }
         inner.env.spawn("metadata log", Box::pin(committer.run()));
-        if !dirty.lost.is_empty() || inner.disks_in_sync().iter().any(|disk| disk.is_aged()) {
+        if !dirty.lost.is_empty() || aged {
             self.resync_all().await?;
         }
         self.delete_temporaries().await?;
@@ -351,6 +354,7 @@ impl Group {
         self.clean_all().await?;
         Checksums::write_back_all(inner).await?;
         inner.flush_disks(Io::FOREGROUND).await?;
+        Recent::record(inner).await?;
         if inner.data.dirty_log.is_behind() {
             let ticket = inner.data.dirty_log.ticket();
             DirtyLog::sync(inner, ticket).await?;
@@ -360,6 +364,8 @@ impl Group {
             marks::mark_end(inner).await;
             inner.change_inside(&[Op::Clean { clean: true }]).await?;
         }
+        // A disk may have failed at the last.
+        Recent::record(inner).await?;
         inner.end_tasks();
         // The committer ends when nothing is left to write.
         inner.wait_stopped().await;
@@ -409,7 +415,7 @@ impl Group {
         inner.end_tasks();
         inner.wait_left().await;
         // All of them, whatever becomes of one: as few as can be still say that they are members.
-        let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
+        let patience = inner.patience();
         let all = inner.disks.all();
         let disks = all.values().filter(|d| d.is_alive());
         let labelled = join_all(disks.map(|d| relabel(d, LabelStatus::Former, patience))).await;

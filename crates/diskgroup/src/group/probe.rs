@@ -160,7 +160,7 @@ impl Group {
         };
         let wanted = Wanted { asked, turn: inner.rebalance.probe_turn() };
         let planned = self.plan_new(change)?;
-        let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
+        let patience = inner.patience();
         for (p, target) in planned.iter().zip(&spec.targets) {
             if matches!(target, ProbeTarget::Itself(_)) {
                 check_label(p, patience).await?;
@@ -269,7 +269,7 @@ impl Sink {
         let mut kept = Vec::new();
         if matches!(target, ProbeTarget::Itself(_)) {
             for place in &places {
-                let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
+                let patience = inner.patience();
                 let read = disk.read_at(Io::BACKGROUND, *place, STEP as usize);
                 kept.push(patience.wait(device, cellar_io::Op::Read, read).await?.freeze());
             }

@@ -23,7 +23,7 @@ use crate::group::pace::Throttle;
 use crate::group::progress::{Operation, Pass, Progress};
 use crate::group::report::paths_of;
 use crate::group::resize;
-use crate::meta::labels::{Patience, relabel};
+use crate::meta::labels::relabel;
 use crate::on_disk::label::LabelStatus;
 use crate::on_disk::layout::au_count;
 use crate::space::plan::{
@@ -525,7 +525,7 @@ async fn let_go(inner: &Arc<Inner>, no: u16) -> Result<(), Error> {
     inner.log.moved.notify(usize::MAX);
     inner.data.checksums.forget_disk(no);
     if disk.is_alive() {
-        let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
+        let patience = inner.patience();
         // If this does not come through, the next mount does it.
         let _ = relabel(&disk, LabelStatus::Former, patience).await;
     }

@@ -18,7 +18,7 @@ use crate::group::disks::no_such_disk;
 use crate::group::inner::{Core, Inner};
 use crate::group::rebalance::Snapshot;
 use crate::meta::create::AUS_MIN;
-use crate::meta::labels::{Patience, label_offsets, rewrite_label};
+use crate::meta::labels::{label_offsets, rewrite_label};
 use crate::on_disk::layout::{
     BLOCK_U64, CHECKSUM_RUN_AUS, DISK_BYTES_MIN, TAIL_BYTES, au_count, au_offset,
 };
@@ -134,7 +134,7 @@ pub(super) fn begin(core: &mut Core, resized: &[Resized]) -> Vec<Op> {
 /// Lets the labels of disks say their names and sizes as they are now. One that is not written is
 /// right after the next mount: nothing depends on it.
 pub(super) async fn rewrite_labels(inner: &Inner, disks: impl Iterator<Item = u16>) {
-    let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
+    let patience = inner.patience();
     for no in disks {
         let state = lock(&inner.core).state.disks.get(&no).cloned();
         if let (Some(disk), Some(state)) = (inner.disk(no), state)

@@ -25,17 +25,20 @@ use crate::group::inner::Inner;
 use crate::group::rebalance::check_power;
 use crate::group::report::single_on;
 use crate::meta::create::{NewDisk, Planned, check_label, check_sector};
-use crate::meta::labels::{Patience, blank_range, rewrite_label, write_labels};
+use crate::meta::labels::{blank_range, rewrite_label, write_labels};
 use crate::meta::lineage;
-use crate::meta::mount::FoundDisk;
+use crate::meta::mount::{FoundDisk, within};
 use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::label::{Label, LabelStatus};
-use crate::on_disk::layout::{AU_START, DIRTY_LOG, DIRTY_LOG_BYTES, SUPERBLOCKS};
+use crate::on_disk::layout::{AU_START, BLOCK, DIRTY_LOG, DIRTY_LOG_BYTES, SUPERBLOCKS};
 use crate::state::{AwayBy, DiskState, DiskStatus, Op, Stale};
 
 /// The power of a resync for which none was given: redundancy is worth more than a little latency,
 /// and it still makes way for who waits.
 pub const RESYNC_POWER_DEFAULT: u32 = 8;
+
+/// How long a disk that is taken offline has to show that it is there.
+const ASKED_FOR: Duration = Duration::from_secs(2);
 
 /// How often a resync that cannot go on is tried again.
 const TRY_EVERY: Duration = Duration::from_secs(10);
@@ -98,6 +101,13 @@ impl Group {
             Ok(_) | Err(Error::NoSpace { .. }) => {}
             Err(error) => return Err(error),
         }
+        // One that answers now is believed when it returns.
+        let leaving = disks.iter().filter_map(|no| inner.disk(*no));
+        join_all(leaving.map(|disk| async move {
+            let asked = disk.read_at(Io::FOREGROUND, 0, BLOCK);
+            within(&inner.env, ASKED_FOR, asked).await.is_some()
+        }))
+        .await;
         inner.take_out(disks.clone()).await?;
         if let Some(seconds) = drop_after {
             let ops = disks.iter().map(|disk| Op::DropAfter { disk: *disk, seconds });
@@ -172,7 +182,7 @@ impl Group {
         inner.check_writable()?;
         let (no, state) = self.away(name)?;
         self.has_left(no).await?;
-        let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
+        let patience = inner.patience();
         let device = &found.device;
         let (group, sector) = (inner.uuid, inner.sector_size);
         let known = lineage::look(device, &found.path, group, sector, &state, patience).await?;
@@ -246,7 +256,7 @@ impl Group {
         check_not_single(&lock(&inner.core), no)?;
         let uuid = crate::meta::create::new_uuid(&inner.env);
         let planned = self.plan_replacement(no, &state, new, uuid)?;
-        let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
+        let patience = inner.patience();
         check_label(&planned, patience).await?;
         check_not_here(inner, &planned, patience).await?;
         let header = lock(&inner.core).state.header.clone();
@@ -389,6 +399,7 @@ impl Group {
     fn not_recorded(&self, disk: u16) -> Vec<(RegionKey, u64)> {
         let inner = &self.inner;
         let mut pieces = inner.data.regions.all_touched();
+        pieces.extend(inner.data.recent.lacked_by(disk));
         for file in inner.data.open_files() {
             let fresh = file.fresh();
             pieces.extend(fresh.into_iter().map(|(region, bits)| (file.key(region), bits)));

@@ -8,6 +8,7 @@ use cellar_io::{Instant, IoError, IoErrorKind, Op};
 use crate::disk::{Disk, lock};
 use crate::group::inner::Inner;
 use crate::meta::rules;
+use crate::state::GroupState;
 
 /// How often the group looks.
 pub(super) const EVERY: Duration = Duration::from_millis(250);
@@ -108,8 +109,11 @@ fn can_detach(inner: &Inner, disks: &[Arc<Disk>], silent: &[&Arc<Disk>]) -> bool
     if !disks.iter().any(|disk| !goes(disk.no) && disk.last_answer().0 >= half) {
         return false;
     }
-    let core = lock(&inner.core);
-    let state = &core.state;
+    goes_on_without(&lock(&inner.core).state, goes)
+}
+
+/// Whether every file and the metadata are there without these disks.
+pub(crate) fn goes_on_without(state: &GroupState, goes: impl Fn(u16) -> bool) -> bool {
     let stays = |no: u16| state.is_online(no) && !goes(no);
     let left = state.members.iter().filter(|no| stays(**no)).count();
     let goes_on = left == state.members.len() || rules::may_continue(state.members.len(), left);

@@ -2,7 +2,7 @@
 //! checkpoints. Everything that changes what is on the metadata disks happens here, one thing
 //! after the other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,12 +11,13 @@ use futures_util::future::join_all;
 
 use crate::codec::Writer;
 use crate::data::dirty_log::DirtyLog;
+use crate::data::recent::Recent;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::group::inner::{Batch, Inner, LogRoom, MakeOps, Request, Wanted};
 use crate::group::report::only_on;
 use crate::meta::checkpoint::{self, Target};
-use crate::meta::labels::{Patience, relabel};
+use crate::meta::labels::relabel;
 use crate::meta::mount::is_out_of_date;
 use crate::meta::ring::{clear_ring, write_to_ring};
 use crate::meta::rules::{self, Candidate};
@@ -112,6 +113,12 @@ impl Committer {
         }
     }
 
+    /// Whether the first record may be written with no other members than those of `disks`.
+    pub fn may_go_on_with(&self, disks: &BTreeSet<u16>) -> bool {
+        let left = self.members.keys().copied().filter(|no| disks.contains(no));
+        rules::may_go_on(&self.committed, &left.collect::<Vec<_>>())
+    }
+
     /// The disks that the first record takes out: those that are missing, and those that could not be
     /// marked as used by this mount.
     pub fn with_unmarked(&self, mut missing: Vec<u16>) -> Result<Vec<u16>, String> {
@@ -193,7 +200,7 @@ impl Committer {
     /// before anything of the group's users is on these disks: nobody may take them without FORCE.
     /// A disk that cannot be labelled in time fails, and leaves.
     pub async fn correct_labels(&self, creating: &[u16]) {
-        let patience = Patience { env: &self.inner.env, limit: self.inner.disk_timeout };
+        let patience = self.inner.patience();
         let disks = creating.iter().filter_map(|no| self.inner.disk(*no));
         let relabelled = disks.map(|disk| async move {
             let _ = relabel(&disk, LabelStatus::Member, patience).await;
@@ -447,6 +454,12 @@ impl Committer {
             gone = again;
         }
         self.inner.lost_unflushed(&failed);
+        for disk in &gone {
+            if let Some(well) = disk.lost_since() {
+                self.inner.data.recent.left(disk.no, well);
+            }
+        }
+        Recent::start_to_record(&self.inner);
         for disk in &gone {
             disk.left();
             self.inner.data.checksums.forget_disk(disk.no);

@@ -185,7 +185,7 @@ pub async fn create(env: &SharedEnv, spec: CreateGroup) -> Result<(), Error> {
     let sector = sector_size(&spec)?;
     check_attributes(&spec.attributes)?;
     let planned = plan(env, &name, &spec)?;
-    let patience = Patience { env, limit: DISK_TIMEOUT };
+    let patience = Patience::new(env, DISK_TIMEOUT);
     for p in &planned {
         check_label(p, patience).await?;
     }
@@ -342,7 +342,7 @@ async fn write_all(
         lives: [life, 0],
         ..p.label(&header, status, spec.holds_catalog)
     };
-    let patience = Patience { env, limit: DISK_TIMEOUT };
+    let patience = Patience::new(env, DISK_TIMEOUT);
     for p in planned {
         blank_marks(&p.disk.device, patience).await?;
         write_labels(&p.disk.device, &label(p, LabelStatus::Creating), patience).await?;

@@ -56,11 +56,25 @@ pub fn label_offsets(size: u64) -> [u64; 4] {
 /// times longer.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience<'a> {
-    pub env: &'a SharedEnv,
-    pub limit: Duration,
+    env: &'a SharedEnv,
+    limit: Duration,
+    sooner: Option<(Duration, &'a (dyn Fn() -> bool + Send + Sync))>,
 }
 
-impl Patience<'_> {
+impl<'a> Patience<'a> {
+    pub fn new(env: &'a SharedEnv, limit: Duration) -> Patience<'a> {
+        Patience { env, limit, sooner: None }
+    }
+
+    /// It ends already after `limit` if `may` says so then: the disk can be done without.
+    pub fn sooner(
+        self,
+        limit: Duration,
+        may: &'a (dyn Fn() -> bool + Send + Sync),
+    ) -> Patience<'a> {
+        Patience { sooner: Some((limit.min(self.limit), may)), ..self }
+    }
+
     /// Waits for `request`, but not past the limit.
     pub async fn wait<T>(
         self,
@@ -69,14 +83,22 @@ impl Patience<'_> {
         request: impl Future<Output = Result<T, IoError>>,
     ) -> Result<T, IoError> {
         let times = if op == Op::Flush { FLUSH_TIMES } else { 1 };
-        match within(self.env, self.limit * times, request).await {
-            Some(result) => result,
-            None => {
-                let after_ms = self.limit.as_millis() as u64;
-                let name = &device.geometry().name;
-                Err(IoError::new(IoErrorKind::Timeout { after_ms }, name, op, 0, 0))
+        let timeout = |limit: Duration| {
+            let after_ms = limit.as_millis() as u64;
+            let name = &device.geometry().name;
+            Err(IoError::new(IoErrorKind::Timeout { after_ms }, name, op, 0, 0))
+        };
+        let mut request = std::pin::pin!(request);
+        let mut left = self.limit;
+        if let Some((limit, may)) = self.sooner {
+            match within(self.env, limit * times, request.as_mut()).await {
+                Some(result) => return result,
+                None if may() => return timeout(limit),
+                None => left -= limit,
             }
         }
+        let answer = within(self.env, left * times, request).await;
+        answer.unwrap_or_else(|| timeout(self.limit))
     }
 }
 

@@ -15,13 +15,16 @@
 //! was used apart from the others. Such a disk may lack writes that were acknowledged: it
 //! is taken out.
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
 use futures_util::future::join_all;
 
 use crate::disk::lock;
 use crate::group::inner::Inner;
-use crate::meta::labels::{Patience, rewrite_label};
+use crate::group::watch::goes_on_without;
+use crate::meta::labels::rewrite_label;
 use crate::on_disk::label::Label;
 
 /// Why such a disk is not used.
@@ -64,30 +67,45 @@ pub(crate) fn tried<'a>(labels: impl Iterator<Item = &'a Label>, last: u64) -> u
 }
 
 /// Marks every disk in sync as used by this mount, durably. One that does not take it fails, and
-/// leaves with the first record.
-pub(crate) async fn mark(inner: &Inner, last: u64) {
-    mark_all(inner, [inner.life, last]).await;
+/// leaves with the first record. `goes_on` says whether the mount can with those that are marked.
+pub(crate) async fn mark(inner: &Inner, last: u64, goes_on: GoesOn<'_>) {
+    mark_all(inner, [inner.life, last], goes_on).await;
 }
+
+/// Whether these disks are enough.
+type GoesOn<'a> = &'a (dyn Fn(&BTreeSet<u16>) -> bool + Send + Sync);
 
 /// Marks every disk in sync as one that was there to the end of this mount; the record that ends it
 /// comes after.
 pub(crate) async fn mark_end(inner: &Inner) {
     let end = inner.env.random();
     inner.end_life.store(end, Ordering::SeqCst);
-    mark_all(inner, [end, inner.life]).await;
+    mark_all(inner, [end, inner.life], &|_| true).await;
     // One that did not take it has the life of this mount, which the last record then has, too.
     if inner.disks_in_sync().iter().all(|disk| disk.is_alive()) {
         inner.log_life.store(end, Ordering::SeqCst);
     }
 }
 
-async fn mark_all(inner: &Inner, lives: [u64; 2]) {
-    let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
+async fn mark_all(inner: &Inner, lives: [u64; 2], goes_on: GoesOn<'_>) {
     let states = lock(&inner.core).state.disks.clone();
     // One that failed lacks what came before, and is out by the next record.
     let disks = inner.disks_in_sync();
     let disks: Vec<_> = disks.into_iter().filter(|disk| disk.is_alive()).collect();
     let known = disks.iter().filter_map(|disk| Some((disk, states.get(&disk.no)?)));
-    // What went wrong is known to the disk itself.
-    join_all(known.map(|(d, state)| rewrite_label(d, state, Some(lives), patience))).await;
+    // One that hangs is let go of as soon as on the data path, where the others have been marked by then.
+    let marked: Mutex<BTreeSet<u16>> = Mutex::default();
+    let may = || {
+        let marked = lock(&marked);
+        let goes = |no| !marked.contains(&no);
+        !marked.is_empty() && goes_on(&marked) && goes_on_without(&lock(&inner.core).state, goes)
+    };
+    let patience = inner.patience().sooner(inner.detach_timeout, &may);
+    let marks = known.map(|(disk, state)| async {
+        // What went wrong is known to the disk itself.
+        if rewrite_label(disk, state, Some(lives), patience).await.is_ok() {
+            lock(&marked).insert(disk.no);
+        }
+    });
+    join_all(marks).await;
 }

@@ -1,21 +1,22 @@
 //! Mounting: which history is the newest, whether that is proven, and what is left to do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cellar_io::{Device, DeviceExt, EnvExt, Io, IoError, IoErrorKind, Op, SharedEnv};
 use futures_util::future::{Either, join_all, select};
 
 use crate::data::dirty_found::FoundDirty;
-use crate::disk::{Disk, DiskIdentity};
+use crate::disk::{Disk, DiskIdentity, lock};
 use crate::error::Error;
 use crate::group::MountOptions;
+use crate::group::watch::goes_on_without;
 use crate::meta::chain::{Chain, History, ReadError, Told};
 use crate::meta::commit::{Lagging, MemberState};
-use crate::meta::labels::read_labels;
+use crate::meta::labels::{Patience, read_labels};
 use crate::meta::marks::{self, Marks, OUT_OF_DATE};
 use crate::meta::rules;
 use crate::on_disk::label::{Label, LabelStatus, Redundancy};
@@ -130,16 +131,27 @@ pub(crate) async fn disks_of(
 }
 
 /// Reads the metadata of every disk, of all at once.
-async fn read_chains(env: &SharedEnv, group: Uuid, labelled: &mut [Labelled], timeout: Duration) {
+async fn read_chains(
+    env: &SharedEnv,
+    group: Uuid,
+    labelled: &mut Vec<Labelled>,
+    timeout: Duration,
+) {
     let reads = labelled.iter().map(|l| {
         let chain = Chain::read(&l.found.device, group, l.label.disk);
         within(env, timeout, chain)
     });
     let chains = join_all(reads).await;
-    for (l, chain) in labelled.iter_mut().zip(chains) {
+    let mut chains = chains.into_iter();
+    labelled.retain_mut(|l| match chains.next().flatten() {
         // A disk whose metadata cannot be read counts as one without metadata.
-        l.chain = chain.and_then(Result::ok);
-    }
+        Some(chain) => {
+            l.chain = chain.ok();
+            true
+        }
+        // It does not answer any more, and is not asked again.
+        None => false,
+    });
 }
 
 /// One read of the probe.
@@ -150,6 +162,8 @@ const PROBE_BYTES_IN_ALL: u64 = 64 << 20;
 /// Rounds of the probe at most; none begins after `PROBE_TIME`.
 const PROBE_ROUNDS: u64 = 4;
 const PROBE_TIME: Duration = Duration::from_millis(60);
+/// A disk that takes longer does not count.
+const PROBE_LIMIT: Duration = Duration::from_secs(3);
 
 /// How many regions a resync will do in a second: as it does, all disks are read at once, in large
 /// pieces. What is read does not matter. The best of some rounds counts: what else goes on just
@@ -160,10 +174,8 @@ async fn probe(env: &SharedEnv, disks: &[&Arc<Disk>], copies: u64) -> f64 {
     let began = env.now();
     let mut best = 0.0_f64;
     for round in 0..PROBE_ROUNDS {
-        let start = env.now();
-        let bytes = read_all(disks, AU_START + round * each, each).await;
-        let seconds = env.now().since(start).as_secs_f64().max(1e-6);
-        best = best.max(bytes as f64 / seconds);
+        let (bytes, took) = read_all(env, disks, AU_START + round * each, each).await;
+        best = best.max(bytes as f64 / took.as_secs_f64().max(1e-6));
         if env.now().since(began) > PROBE_TIME {
             break;
         }
@@ -172,17 +184,26 @@ async fn probe(env: &SharedEnv, disks: &[&Arc<Disk>], copies: u64) -> f64 {
     0.8 * best / copies as f64 / REGION_BYTES as f64
 }
 
-/// Reads `length` bytes of every disk, all at once; how much could be read.
-async fn read_all(disks: &[&Arc<Disk>], start: u64, length: u64) -> u64 {
+/// Reads `length` bytes of every disk, all at once; how much could be read, and how long it took those
+/// that answered.
+async fn read_all(
+    env: &SharedEnv,
+    disks: &[&Arc<Disk>],
+    start: u64,
+    length: u64,
+) -> (u64, Duration) {
+    let began = env.now();
     let reads = disks.iter().flat_map(|disk| {
         let end = disk.device().geometry().size.min(start + length);
         (start..end).step_by(PROBE_STEP as usize).map(move |at| async move {
             let length = (end - at).min(PROBE_STEP) / BLOCK_U64 * BLOCK_U64;
-            let read = disk.device().read_at(Io::FOREGROUND, at, length as usize).await;
-            read.map_or(0, |read| read.len() as u64)
+            let read = disk.device().read_at(Io::FOREGROUND, at, length as usize);
+            let read = within(env, PROBE_LIMIT, read).await;
+            read.and_then(Result::ok).map(|read| (read.len() as u64, env.now().since(began)))
         })
     });
-    join_all(reads).await.into_iter().sum()
+    let done = join_all(reads).await.into_iter().flatten();
+    done.fold((0, Duration::ZERO), |all, one| (all.0 + one.0, all.1.max(one.1)))
 }
 
 /// Finds the newest provable state among the disks found.
@@ -234,14 +255,17 @@ pub(crate) async fn start(
     // Who writes nothing makes no region dirty.
     let regions_per_second = match options.read_only {
         true => 0.0,
-        false => within(env, timeout, probe(env, &here, copies)).await.unwrap_or(0.0),
+        false => {
+            within(env, PROBE_LIMIT.min(timeout), probe(env, &here, copies)).await.unwrap_or(0.0)
+        }
     };
     let present: Vec<&Arc<Disk>> = members
         .keys()
         .chain(lagging.iter().map(|l| &l.no))
         .filter_map(|no| disks.get(no))
         .collect();
-    let mut dirty = FoundDirty::read(env, group, &present, timeout).await;
+    let seen = Seen { state: &state, missing: &missing, committed: &committed, disks: &disks };
+    let mut dirty = read_dirty(env, group, &present, &seen, options).await;
     if state.clean {
         dirty.forget();
     }
@@ -261,6 +285,43 @@ pub(crate) async fn start(
         regions_per_second,
         tried: marks::tried(labelled.iter().map(|l| &l.label), best.end.previous_life),
     })
+}
+
+/// What a mount has seen of the group.
+struct Seen<'a> {
+    state: &'a GroupState,
+    missing: &'a [u16],
+    committed: &'a [Vec<u16>],
+    disks: &'a BTreeMap<u16, Arc<Disk>>,
+}
+
+impl Seen<'_> {
+    /// Whether nothing is lost if no other members answer. Where a disk was taken by FORCE, or is
+    /// taken for what it is not, another may hold what is newer, and is waited for.
+    fn goes_on_with(&self, members: &[&Arc<Disk>], answered: &BTreeSet<u16>) -> bool {
+        let silent = |no| members.iter().any(|disk| disk.no == no) && !answered.contains(&no);
+        let answered: Vec<u16> = answered.iter().copied().collect();
+        !answered.is_empty()
+            && !self.committed.is_empty()
+            && !self.disks.values().any(|disk| disk.is_aged())
+            && rules::may_go_on(self.committed, &answered)
+            && goes_on_without(self.state, |no| self.missing.contains(&no) || silent(no))
+    }
+}
+
+/// Reads the dirty logs of the members that are `present`. One that does not answer is let go of as
+/// soon as on the data path, if the group goes on without it and those that are missing.
+async fn read_dirty(
+    env: &SharedEnv,
+    group: Uuid,
+    present: &[&Arc<Disk>],
+    seen: &Seen<'_>,
+    options: &MountOptions,
+) -> FoundDirty {
+    let answered: Mutex<BTreeSet<u16>> = Mutex::default();
+    let may = || seen.goes_on_with(present, &lock(&answered));
+    let patience = Patience::new(env, options.disk_timeout).sooner(options.detach_timeout, &may);
+    FoundDirty::read(group, present, patience, &answered).await
 }
 
 /// A history that nothing found goes beyond.

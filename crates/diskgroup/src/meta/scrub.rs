@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::group::inner::Inner;
 use crate::meta::chain::{Chain, History, follow};
 use crate::meta::create::label_of;
-use crate::meta::labels::{Patience, read_labels_within, rewrite_label, write_labels};
+use crate::meta::labels::{read_labels_within, rewrite_label, write_labels};
 use crate::on_disk::Damage;
 use crate::on_disk::dirty::DirtyBlock;
 use crate::on_disk::label::Label;
@@ -76,7 +76,7 @@ async fn labels(inner: &Arc<Inner>, disk: &Arc<Disk>, repair: bool, out: &mut Sc
 
 /// How many of the four slots do not hold the newest label; `None` if the disk does not answer.
 async fn bad_labels(inner: &Inner, disk: &Disk) -> Option<u64> {
-    let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
+    let patience = inner.patience();
     let all = LABELS;
     if !disk.is_alive() || !disk.is_in_sync() {
         return None;
@@ -90,7 +90,7 @@ async fn bad_labels(inner: &Inner, disk: &Disk) -> Option<u64> {
 }
 
 async fn rewrite(inner: &Inner, disk: &Disk) {
-    let patience = Patience { env: &inner.env, limit: inner.disk_timeout };
+    let patience = inner.patience();
     let (header, state) = {
         let core = lock(&inner.core);
         let Some(state) = core.state.disks.get(&disk.no).cloned() else { return };

@@ -387,3 +387,113 @@ fn two_disks_that_were_away_at_different_times_get_what_each_missed() {
     })
     .expect("no crash");
 }
+
+/// How a disk goes that lied about its flushes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Goes {
+    /// It loses its power while it is written to, ...
+    Written,
+    /// ... while nobody asks anything of it, ...
+    Idle,
+    /// ... while it does not answer, ...
+    Hanging,
+    /// ... and is taken offline while it does not answer, ...
+    Offline,
+    /// ... or when the group is dismounted.
+    Dismounted,
+}
+
+/// A disk acknowledges writes and flushes of a mount whose mark it has, and loses them with its power.
+#[test]
+fn what_a_disk_lost_of_what_it_had_acknowledged_is_copied_again() {
+    let ways = [Goes::Written, Goes::Idle, Goes::Hanging, Goes::Offline, Goes::Dismounted];
+    for (seed, goes) in (0..60).zip(ways.iter().cycle()) {
+        let rig = Rig::new(400 + seed, &shape());
+        rig.run(async {
+            let group = group(&rig, &shape()).await;
+            let over = filled(&group, "over", 5, 3 * MB).await;
+            rig.env().sleep(Duration::from_secs(12)).await;
+            rig.disks[1].lying_flush(true);
+            for at in (0..3 * MB).step_by(8192) {
+                let data = pattern(6, at, 8192).into();
+                over.write_at(Io::FOREGROUND, at, data, Durability::Cached).await.expect("written");
+            }
+            over.flush(Io::FOREGROUND).await.expect("flushed");
+            drop(filled(&group, "new", 7, 3 * MB).await);
+            drop(over);
+            // Everything is clean again, or nothing is.
+            rig.env().sleep(Duration::from_secs([12, 0][(seed / 5 % 2) as usize])).await;
+            let group = lost(&rig, group, *goes, seed).await;
+            rig.disks[1].heal();
+            match seed / 10 % 3 {
+                // In this mount, at once or later, or in the next one.
+                _ if disk(&group, 1).status != DiskStatus::Offline => {}
+                0 => online(&rig, &group, 1).await,
+                1 => {
+                    rig.env().sleep(Duration::from_secs(3)).await;
+                    online(&rig, &group, 1).await;
+                }
+                _ => {
+                    group.dismount().await.expect("dismounted");
+                    let group = rig.mount().await.expect("mounted");
+                    if *goes == Goes::Offline {
+                        online(&rig, &group, 1).await;
+                    }
+                    return whole_again(&group).await;
+                }
+            }
+            whole_again(&group).await;
+        })
+        .unwrap_or_else(|| panic!("seed {seed}: no crash"));
+    }
+}
+
+/// The disk goes; gives the group, which has gone on without it.
+async fn lost(rig: &Rig, group: Group, goes: Goes, seed: u64) -> Group {
+    let disk_1 = &rig.disks[1];
+    match goes {
+        Goes::Written => disk_1.lose_power(),
+        Goes::Idle => {
+            disk_1.lose_power();
+            rig.env().sleep(Duration::from_secs(100)).await;
+        }
+        Goes::Hanging => disk_1.hang(),
+        Goes::Offline => {
+            disk_1.hang();
+            rig.env().sleep(Duration::from_secs(1)).await;
+            offline(&group, 1).await;
+            disk_1.lose_power();
+            return group;
+        }
+        Goes::Dismounted => {
+            let goes = async {
+                rig.env().sleep(Duration::from_micros(seed * 97 % 3000)).await;
+                disk_1.lose_power();
+            };
+            let (done, ()) = futures_util::future::join(group.dismount(), goes).await;
+            done.expect("dismounted");
+            disk_1.heal();
+            let group = rig.mount().await.expect("mounted");
+            while disk(&group, 1).status == DiskStatus::Offline {
+                rig.env().sleep(Duration::from_millis(10)).await;
+            }
+            return group;
+        }
+    }
+    rewrite_some(&group, seed + 100, 3).await;
+    while disk(&group, 1).status != DiskStatus::Offline {
+        rig.env().sleep(Duration::from_secs(1)).await;
+    }
+    disk_1.lose_power();
+    group
+}
+
+async fn whole_again(group: &Group) {
+    group.wait_returned().await.expect("it has everything");
+    assert_eq!(disk(group, 1).status, DiskStatus::Online);
+    check_content(&group.open("f").expect("there"), 1, 40 * MB).await;
+    check_content(&group.open("new").expect("there"), 7, 3 * MB).await;
+    check_content(&group.open("over").expect("there"), 6, 3 * MB).await;
+    sound(group).await;
+    group.dismount().await.expect("dismounted");
+}

@@ -256,3 +256,34 @@ fn a_machine_that_stands_still_loses_no_disk_and_an_only_copy_is_waited_for() {
     })
     .expect("no crash");
 }
+
+/// A disk that stops answering while the group is mounted: what is read at first is waited for
+/// longer, as nobody knows yet whether it can be done without.
+#[test]
+fn a_mount_does_not_wait_long_for_a_disk_that_it_can_do_without() {
+    let mut took = Vec::new();
+    for step in 0..24 {
+        let rig = Rig::new(70, &Shape::default());
+        let at = Duration::from_micros(step * 150);
+        let mounted = rig.run(async {
+            let group = group(&rig, &Shape::default()).await;
+            group.dismount().await.expect("dismounted");
+            let begun = rig.env().now();
+            let hangs = async {
+                rig.env().sleep(at).await;
+                rig.disks[1].hang();
+            };
+            let (group, ()) = futures_util::future::join(rig.mount(), hangs).await;
+            let group = group.expect("it can be done without");
+            let took = rig.env().now().since(begun);
+            check_content(&group.open("f").expect("there"), 1, 12 * MB).await;
+            rig.disks[1].unhang();
+            took
+        });
+        took.push(mounted.expect("no crash"));
+    }
+    let within = |from, to| took.iter().filter(|t| (from..to).contains(&t.as_secs())).count();
+    // A flush is given four times as long.
+    assert!(within(10, 14) >= 12, "{took:?}");
+    assert_eq!(within(0, 31) + within(40, 41), took.len(), "{took:?}");
+}

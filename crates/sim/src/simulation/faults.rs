@@ -291,6 +291,9 @@ async fn spoil(w: &World, bad: &Bad, moves: &Moves, group: &Group, disk: usize) 
             return;
         }
     }
+    if what == 2 && !w.crashing.get() {
+        lie_for_a_while(w, bad, group, disk).await;
+    }
     make_bad(w, bad, disk, what);
     match what {
         0..5 => {}
@@ -321,6 +324,19 @@ async fn spoil(w: &World, bad: &Bad, moves: &Moves, group: &Group, disk: usize) 
             }
         }
     }
+}
+
+/// The disk keeps back what it acknowledges as flushed, and may lose it when it goes.
+async fn lie_for_a_while(w: &World, bad: &Bad, group: &Group, disk: usize) {
+    bad.disk.set(Some(disk));
+    w.rotting.set(disk);
+    w.say(format!("disk {disk} lies"));
+    w.rig.disks[disk].lying_flush(true);
+    w.inject(Fault::FlushLie, 1);
+    // No number of a stream: earlier seeds go on as they were.
+    group.env().sleep(Duration::from_secs((w.tick() % 16).into())).await;
+    // What it may have lost is copied to it, whether it did or not.
+    w.count(|s| s.of(Fault::FlushLie).harmless += 1);
 }
 
 /// The device is bad from now on: slow, hangs, vanishes, or fails writes.
