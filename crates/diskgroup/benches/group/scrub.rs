@@ -22,19 +22,18 @@ fn scrub(rig: &Rig, group: &Group, power: ScrubPower) -> (f64, ScrubResult) {
     (seconds, result)
 }
 
-/// Bytes a second of reading `bytes` of the disks in order, all of them at once.
-fn raw_read(rig: &Rig, place: &Place, bytes: u64) -> f64 {
+/// Bytes a second of reading so many MiB of each disk in order, all of them at once.
+fn raw_read(rig: &Rig, place: &Place, legs: &[u64]) -> f64 {
     let step = 1 << 20;
-    let each = bytes / DISKS as u64 / step;
     let env = rig.env();
-    let loops = place.disks.iter().map(|path| {
+    let loops = place.disks.iter().zip(legs).map(|(path, each)| {
         let disk = match place.shape {
             Some(shape) => rig.open_shaped(path, shape),
             None => rig.open(path),
         };
         let env = env.clone();
         async move {
-            let reads = (0..each).map(|i| {
+            let reads = (0..*each).map(|i| {
                 let disk = disk.clone();
                 let read = async move {
                     disk.read_at(Io::SCAN, (16 << 20) + i * step, step as usize).await.unwrap();
@@ -47,18 +46,20 @@ fn raw_read(rig: &Rig, place: &Place, bytes: u64) -> f64 {
         }
     });
     let (seconds, _) = rig.time(futures_util::future::join_all(loops));
-    (each * step * DISKS as u64) as f64 / seconds
+    (legs.iter().sum::<u64>() * step) as f64 / seconds
 }
 
 fn speed(options: &Options, report: &mut Report, name: &str, place: &Place, bytes: u64) {
     let rig = Rig::new();
     let group = rig.group(place);
     drop(rig.file(&group, "f", bytes, true));
+    // What lies on each disk: the fullest takes longest, whoever reads.
+    let legs: Vec<u64> = group.disks().iter().map(|disk| disk.total_mb - disk.free_mb).collect();
     let (mut ours, mut raw) = (vec![], vec![]);
     for _ in 0..options.rounds {
         let (seconds, result) = scrub(&rig, &group, ScrubPower::Max);
         ours.push(result.found.bytes_read as f64 / seconds / 1e6);
-        raw.push(raw_read(&rig, place, result.found.bytes_read) / 1e6);
+        raw.push(raw_read(&rig, place, &legs) / 1e6);
     }
     let arm = format!("every copy read, {name}");
     let (ours, raw) = (
@@ -118,7 +119,7 @@ pub fn run(options: &Options, report: &mut Report) {
     };
     if options.wants("speed") {
         speed(options, report, "disks as they are", &place(None), bytes);
-        speed(options, report, "disks of 200 MB/s", &place(Some(shape())), bytes / 4);
+        speed(options, report, "disks of 200 MB/s", &place(Some(shape())), bytes);
     }
     if options.wants("beside") {
         beside(options, report, &place(Some(shape())), bytes / 2);

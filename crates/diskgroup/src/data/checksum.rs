@@ -284,39 +284,32 @@ impl Checksums {
     }
 
     async fn is_bad_on_disk(inner: &Inner, disk: &Disk, number: u64, again: bool) -> bool {
-        // One whose load was given up is there and knows nothing.
-        let loaded = || {
-            let blocks = lock(&inner.data.checksums.blocks);
-            blocks.get(&(disk.no, number)).filter(|c| c.loaded.load(Ordering::Acquire)).cloned()
-        };
-        let in_ram = loaded();
-        // Nobody writes it while it is read.
-        let _writing = match &in_ram {
-            Some(slot) => Some(slot.writing.lock().await),
-            None => None,
-        };
+        let slot = inner.data.checksums.slot((disk.no, number));
+        // Nobody loads it, or writes it, while it is read.
+        let loading = slot.loading.lock().await;
+        let writing = slot.writing.lock().await;
         let at = checksum_block_offset(number, inner.au_size);
         let read = disk.read_at(Io::BACKGROUND, at, BLOCK).await;
         let found = read.ok().and_then(|b| ChecksumBlock::decode(&b, disk.uuid, number).ok());
-        let Some(slot) = &in_ram else {
-            if found.is_none() && loaded().is_some() {
-                // Somebody may have written it meanwhile.
-                return Box::pin(Self::is_bad_on_disk(inner, disk, number, again)).await;
-            }
-            if found.is_none() && again {
-                // Loaded as one that knows nothing, so that it is written again.
-                let slot = Self::get(inner, disk, number).await;
-                lock(&slot.content).dirty = true;
-            }
-            return found.is_none();
-        };
         let mut content = lock(&slot.content);
-        // What is still to be written says nothing about what is there.
-        if content.dirty {
-            return false;
+        if slot.loaded.load(Ordering::Acquire) {
+            // What is still to be written says nothing about what is there.
+            if content.dirty {
+                return false;
+            }
+            let bad = found.as_ref() != Some(&content.block);
+            content.dirty |= bad && again;
+            return bad;
         }
-        let bad = found.as_ref() != Some(&content.block);
-        content.dirty |= bad && again;
+        let bad = found.is_none();
+        if !bad || (again && disk.is_alive()) {
+            // Read once, for this and for what it is needed for next; or as one that knows nothing, so
+            // that it is written again.
+            content.block = found.unwrap_or_default();
+            content.dirty = bad;
+            slot.loaded.store(true, Ordering::Release);
+        }
+        drop((content, writing, loading));
         bad
     }
 

@@ -6,10 +6,11 @@
 //! disk. Either is right: a write that was not acknowledged, or was not flushed, may be there or
 //! not. But a copy that has other checksums than its own may have rotted.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cellar_io::{Buffer, Durability, Io};
+use cellar_io::{Buffer, Durability, Io, IoError};
 use cellar_wait::Event;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -382,8 +383,13 @@ pub(crate) async fn spread(
         if copy.bytes.as_ref() != Some(chosen) {
             changed.push(&copy.disk);
             let at = au_offset(copy.leg.au, inner.au_size) + s.au_offset;
-            let data = vec![chosen.clone()];
-            if let Err(error) = copy.disk.write(io, at, data, Durability::Cached).await {
+            let runs = differing(copy.bytes.as_deref(), chosen, inner.sector_size as usize);
+            let writes = runs.into_iter().map(|run| {
+                let place = at + run.start as u64;
+                copy.disk.write(io, place, vec![chosen.slice(run)], Durability::Cached)
+            });
+            let written: Result<(), IoError> = join_all(writes).await.into_iter().collect();
+            if let Err(error) = written {
                 inner.leg_failed(&copy.disk, error).await?;
                 continue;
             }
@@ -402,6 +408,23 @@ pub(crate) async fn spread(
         }
     }
     Ok(())
+}
+
+/// Where a copy is not what was chosen, in runs of whole sectors. What is right is not written again: a
+/// power cut may leave rubbish in any sector that is being written, and nobody could tell it from what
+/// was chosen if that goes too.
+fn differing(copy: Option<&[u8]>, chosen: &[u8], sector: usize) -> Vec<Range<usize>> {
+    let Some(copy) = copy else { return vec![Range { start: 0, end: chosen.len() }] };
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    let pairs = copy.chunks(sector).zip(chosen.chunks(sector)).enumerate();
+    for (i, _) in pairs.filter(|(_, (old, new))| old != new) {
+        let start = i * sector;
+        match runs.last_mut() {
+            Some(run) if run.end == start => run.end += sector,
+            _ => runs.push(start..start + sector),
+        }
+    }
+    runs
 }
 
 /// Unit by unit, the copy to be taken.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use cellar_sim::{Mode, Stats, order_count, order_of, run_seed};
+use cellar_sim::{Load, Mode, Stats, order_count, order_of, run_seed, try_seed};
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|v| v.parse().expect("a number"))
@@ -125,5 +125,16 @@ fn a_seed_replays() {
 fn seeds_with_moving_disks_that_found_something_pass() {
     for seed in [7, 199, 241, 378, 390] {
         run_seed(seed, Mode::ComeAndGo);
+    }
+}
+
+/// Seeds that found something among faults, with many operations between mounts: 3000008 a resync whose
+/// write of what was right tore, beside the sector that it was to make right.
+#[test]
+fn seeds_with_faults_that_found_something_pass() {
+    for seed in [3_000_008] {
+        if let Err(failure) = try_seed(seed, Mode::Faults, Load::Dense) {
+            panic!("seed {seed}: {:?}", failure.tail(20));
+        }
     }
 }

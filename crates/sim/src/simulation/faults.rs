@@ -21,6 +21,8 @@ pub struct Bad {
     disk: Cell<Option<usize>>,
     /// It acknowledges as durable what is not.
     lies: Cell<bool>,
+    /// It did so in this life, before it went.
+    lied: Cell<bool>,
     /// It holds what it held earlier: coming back it must be copied anew.
     anew: Cell<bool>,
     /// What a disk held when nothing was mounted, some lives ago.
@@ -39,6 +41,7 @@ impl Bad {
             rng: RefCell::new(Rng::stream(seed, 80)),
             disk: Cell::new(None),
             lies: Cell::new(false),
+            lied: Cell::new(false),
             anew: Cell::new(false),
             image: RefCell::default(),
             stale: Cell::new(None),
@@ -184,6 +187,7 @@ pub async fn make_whole(w: &World, bad: &Bad, group: &Group) {
         group.env().sleep(Duration::from_millis(20)).await;
     }
     bad.anew.set(false);
+    bad.lied.set(false);
     if bad.lies.replace(false) {
         // No power cut came: what it kept back was stored in the end.
         w.count(|s| s.of(Fault::FlushLie).harmless += 1);
@@ -215,6 +219,15 @@ async fn come_back(w: &World, bad: &Bad, group: &Group, gone: &DiskInfo) {
                 w.say(format!("online {}: {error}", gone.name));
                 w.count(|s| s.diverged += 1);
                 how.force = true;
+            }
+            // It lied, and lost even its label; or it is the image of one that was replaced since.
+            Err(error @ Error::DiskUnusable { number: 15075, .. })
+                if bad.lied.get() || bad.anew.get() =>
+            {
+                w.say(format!("online {}: {error}", gone.name));
+                let replaced = returns::replace_by(w, group, &gone.name, disk).await;
+                replaced.unwrap_or_else(|error| panic!("replace {}: {error}", gone.name));
+                return w.count(|s| s.returned += 1);
             }
             // It came back by itself meanwhile.
             Err(error @ Error::DiskUnusable { number: 15281 | 15071 | 15054, .. }) => {
@@ -331,6 +344,7 @@ async fn lie_for_a_while(w: &World, bad: &Bad, group: &Group, disk: usize) {
     bad.disk.set(Some(disk));
     w.rotting.set(disk);
     w.say(format!("disk {disk} lies"));
+    bad.lied.set(true);
     w.rig.disks[disk].lying_flush(true);
     w.inject(Fault::FlushLie, 1);
     // No number of a stream: earlier seeds go on as they were.

@@ -169,6 +169,20 @@ async fn come_back(w: &World, moves: &Moves, group: &Group, gone: &DiskInfo) {
     }
 }
 
+/// Puts disk `i` into the place of one that is away, with FORCE if it takes that.
+pub async fn replace_by(w: &World, group: &Group, name: &str, i: usize) -> Result<(), Error> {
+    let device = w.rig.found_of(&[i]).remove(0).device;
+    let path = format!("/sim/disk{i}");
+    let new = NewDisk { device, path, name: None, failgroup: None, size: None, force: true };
+    w.say(format!("replace {name} with disk {i}"));
+    match group.replace_disk(name, new.clone(), None).await {
+        Err(Error::ForceNotNeeded { .. }) => {
+            group.replace_disk(name, NewDisk { force: false, ..new }, None).await
+        }
+        other => other,
+    }
+}
+
 /// Puts another device in the place of a disk that is away; false if there is none that will do.
 async fn replace(w: &World, moves: &Moves, group: &Group, gone: &DiskInfo) -> bool {
     let here: Vec<usize> = group.disks().iter().filter_map(index_of).collect();
@@ -181,17 +195,7 @@ async fn replace(w: &World, moves: &Moves, group: &Group, gone: &DiskInfo) -> bo
     }
     let i = free[moves.below(free.len() as u64) as usize];
     w.rig.disks[i].heal();
-    let device = w.rig.found_of(&[i]).remove(0).device;
-    let path = format!("/sim/disk{i}");
-    let new = NewDisk { device, path, name: None, failgroup: None, size: None, force: true };
-    w.say(format!("replace {} with disk {i}", gone.name));
-    let replaced = match group.replace_disk(&gone.name, new.clone(), None).await {
-        Err(Error::ForceNotNeeded { .. }) => {
-            group.replace_disk(&gone.name, NewDisk { force: false, ..new }, None).await
-        }
-        other => other,
-    };
-    match replaced {
+    match replace_by(w, group, &gone.name, i).await {
         Ok(()) => {
             w.say(format!("replace {}: on its way", gone.name));
             w.count(|s| s.replaced += 1);
