@@ -66,6 +66,8 @@ pub(crate) struct Disk {
     newest_superblock: AtomicU64,
     /// Whether somebody wanted it to leave.
     wanted_away: AtomicBool,
+    /// Whether it answered when it was asked before that.
+    answered_last: AtomicBool,
     /// Whether FORCE took it for in sync although it is an older image of itself.
     aged: AtomicBool,
     /// Errors when a scrub last left nothing wrong.
@@ -92,8 +94,6 @@ pub(crate) struct Disk {
 
 /// Why a disk that somebody took out is not used.
 pub(crate) const TAKEN_OFFLINE: &str = "it was taken offline";
-/// So long after it last did what it was asked nobody asks whether a disk is still there.
-const BELIEVED_FOR: Duration = Duration::from_secs(5);
 /// A flush writes out whatever the device has cached, and may take so many times longer.
 pub(crate) const FLUSH_TIMES: u32 = 4;
 /// However much else the device answers: a request that waited so many times longer was lost.
@@ -213,6 +213,7 @@ impl Disk {
             superblock: OnceLock::new(),
             newest_superblock: AtomicU64::new(0),
             wanted_away: AtomicBool::new(false),
+            answered_last: AtomicBool::new(false),
             aged: AtomicBool::new(false),
             errors_cleared: AtomicU64::new(0),
             failed: OnceLock::new(),
@@ -345,18 +346,23 @@ impl Disk {
         self.fail(IoError::new(kind, &self.device.geometry().name, Op::Open, 0, 0));
     }
 
+    /// Somebody is about to take it out: it answered when it was asked for that, or did not.
+    pub fn answered_last(&self, answered: bool) {
+        self.answered_last.store(answered, Ordering::Release);
+    }
+
     /// Whether it leaves because somebody wants it.
     pub fn left_as_wanted(&self) -> bool {
         self.wanted_away.load(Ordering::Acquire)
     }
 
     /// Since when it may have been away, if it has failed: when it last did what it was asked. Nothing
-    /// for one that somebody took out when it had just done so.
+    /// for one that somebody took out and that answered to the last.
     pub fn lost_since(&self) -> Option<Instant> {
         let well = Instant(self.well.load(Ordering::Relaxed));
         let kind = self.failed.get().map(|error| &error.kind);
         let wanted = matches!(kind, Some(IoErrorKind::Gone { reason }) if *reason == TAKEN_OFFLINE);
-        let believed = wanted && self.env.now().since(well) < BELIEVED_FOR;
+        let believed = wanted && self.answered_last.load(Ordering::Acquire);
         (!believed).then_some(well)
     }
 

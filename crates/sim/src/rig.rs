@@ -61,6 +61,7 @@ impl Rig {
                 let options = SimDiskOptions {
                     size: shape.disk_bytes,
                     logical_sector: shape.sector,
+                    physical_sector: shape.sector,
                     ..SimDiskOptions::default()
                 };
                 sim.disk(&format!("disk{i}"), options)

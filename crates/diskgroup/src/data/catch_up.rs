@@ -12,17 +12,19 @@ use futures_util::stream::{self, StreamExt};
 
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::file::FileRuntime;
+use crate::data::read::expected;
 use crate::data::relocate::{Pace, copy_run};
-use crate::data::resync::{self, ensure_synced, runs_of};
-use crate::data::write::{legs_of, written_pieces};
+use crate::data::resync::{self, ensure_synced, runs_of, units};
+use crate::data::write::{checksums_of, legs_of, written_pieces};
 use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::group::inner::{Core, Inner};
 use crate::group::pace::Throttle;
 use crate::group::returning::is_current;
+use crate::on_disk::checksum::UNKNOWN;
 use crate::on_disk::dirty::RegionKey;
-use crate::on_disk::layout::{BLOCK_U64, PIECE_BYTES, REGION_BYTES};
-use crate::state::{DiskStatus, Op, stretches};
+use crate::on_disk::layout::{BLOCK_U64, PIECE_BYTES, REGION_BYTES, au_offset};
+use crate::state::{DiskStatus, Leg, Op, Stretch, stretches};
 
 /// Regions that are done before the disk is flushed and they are recorded.
 const REGIONS_AT_ONCE: usize = 64;
@@ -207,7 +209,18 @@ async fn copy_pieces(
         // A file that was cut has nothing there any more.
         let Ok(found) = legs_of(inner, file, &s) else { continue };
         for leg in found.into_iter().filter(|leg| leg.disk == disk.no) {
-            copy_run(inner, file, &s, leg, disk).await?;
+            match copy_run(inner, file, &s, leg, disk).await {
+                // What it has itself may be what the others lost.
+                Err(error @ Error::Corrupt { .. }) => {
+                    for part in units(&s, file.attributes.unit.into()) {
+                        let copied = copy_run(inner, file, &part, leg, disk).await;
+                        if copied.is_err() && !has_it(inner, file, &part, leg, disk).await? {
+                            return Err(error);
+                        }
+                    }
+                }
+                copied => copied?,
+            }
             if file.attributes.checksums {
                 let (first, count) = (s.au_offset / BLOCK_U64, s.length / BLOCK_U64);
                 sums.push(Entries { leg, first, count });
@@ -215,6 +228,35 @@ async fn copy_pieces(
         }
     }
     Ok(())
+}
+
+/// Whether the disk itself holds what those in sync know to be right by its checksum, and lost.
+async fn has_it(
+    inner: &Arc<Inner>,
+    file: &Arc<FileRuntime>,
+    s: &Stretch,
+    own: Leg,
+    disk: &Arc<Disk>,
+) -> Result<bool, Error> {
+    let at = au_offset(own.au, inner.au_size) + s.au_offset;
+    let Ok(bytes) = disk.read_at(Io::BACKGROUND, at, s.length as usize).await else {
+        return Ok(false);
+    };
+    let sums = checksums_of(std::slice::from_ref(&bytes.freeze()));
+    let mut known = false;
+    for leg in legs_of(inner, file, s)?.into_iter().filter(|leg| leg.disk != disk.no) {
+        let Some(other) = inner.disk(leg.disk).filter(|d| d.is_in_sync()) else { continue };
+        let expected = expected(inner, &other, leg, s).await;
+        known |= expected == sums && !sums.contains(&UNKNOWN);
+        if expected != sums {
+            return Ok(false);
+        }
+    }
+    if known {
+        let (first, count) = (s.au_offset / BLOCK_U64, s.length / BLOCK_U64);
+        Checksums::set(inner, disk, Entries { leg: own, first, count }, &sums).await;
+    }
+    Ok(known)
 }
 
 /// Says by an epoch that the disk has everything; `None` if it missed more meanwhile, false if it

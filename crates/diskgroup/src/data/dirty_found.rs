@@ -6,6 +6,7 @@
 //! the others get it before anybody may rely on it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -45,7 +46,7 @@ enum Place {
 
 impl FoundDirty {
     /// Reads the dirty logs of the members that are here, of all at once; notes who has `answered` and has
-    /// all of it. One that does not answer fails.
+    /// all of it. One that does not answer fails if it can be done without.
     pub async fn read(
         group: Uuid,
         members: &[&Arc<Disk>],
@@ -56,8 +57,9 @@ impl FoundDirty {
         let mut whole = vec![false; DIRTY_BLOCKS];
         let mut own: Vec<(u16, BTreeMap<u16, u64>)> = Vec::new();
         let both = members.iter().map(|disk| async {
-            let first = read_half(group, disk, DIRTY_LOG[0], patience).await;
-            let second = read_half(group, disk, DIRTY_LOG[1], patience).await;
+            let silent = AtomicBool::new(false);
+            let first = read_half(group, disk, DIRTY_LOG[0], patience, &silent).await;
+            let second = read_half(group, disk, DIRTY_LOG[1], patience, &silent).await;
             let whole = first.iter().zip(&second).map(|(first, second)| is_whole(first, second));
             let whole: Vec<bool> = whole.collect();
             if whole.iter().all(|whole| *whole) {
@@ -132,7 +134,13 @@ fn is_whole(first: &Place, second: &Place) -> bool {
     !damaged && !unreadable(first) && !unreadable(second)
 }
 
-async fn read_half(group: Uuid, disk: &Disk, at: u64, patience: Patience<'_>) -> Vec<Place> {
+async fn read_half(
+    group: Uuid,
+    disk: &Disk,
+    at: u64,
+    patience: Patience<'_>,
+    silent: &AtomicBool,
+) -> Vec<Place> {
     let mut places = Vec::with_capacity(DIRTY_BLOCKS);
     // It does not answer any more, and is not asked for anything else.
     let is_silent = |error: &IoError| matches!(error.kind, IoErrorKind::Timeout { .. });
@@ -141,11 +149,15 @@ async fn read_half(group: Uuid, disk: &Disk, at: u64, patience: Patience<'_>) ->
         let read = device.read_at(Io::FOREGROUND, at, length);
         let read = patience.wait(device, Op::Read, read).await;
         if let Some(error) = read.as_ref().err().filter(|error| is_silent(error)) {
-            disk.fail(error.clone());
+            silent.store(true, Ordering::Relaxed);
+            // One that is needed is asked again when there is something to be read of it.
+            if patience.does_without() {
+                disk.fail(error.clone());
+            }
         }
         read
     };
-    if !disk.is_alive() {
+    if silent.load(Ordering::Relaxed) {
         places.resize_with(DIRTY_BLOCKS, || Place::Unreadable);
         return places;
     }
@@ -155,12 +167,12 @@ async fn read_half(group: Uuid, disk: &Disk, at: u64, patience: Patience<'_>) ->
             places.extend(blocks.map(|(number, block)| place(block, group, number)));
         }
         // A bad sector costs one block, not all of them.
-        Err(_) if disk.is_alive() => {
+        Err(_) if !silent.load(Ordering::Relaxed) => {
             for number in 0..DIRTY_BLOCKS as u16 {
                 let at = at + u64::from(number) * BLOCK_U64;
                 match read(at, BLOCK).await {
                     Ok(block) => places.push(place(&block, group, number)),
-                    Err(_) if disk.is_alive() => places.push(Place::Unreadable),
+                    Err(_) if !silent.load(Ordering::Relaxed) => places.push(Place::Unreadable),
                     Err(_) => break,
                 }
             }

@@ -383,7 +383,7 @@ pub(crate) async fn spread(
         if copy.bytes.as_ref() != Some(chosen) {
             changed.push(&copy.disk);
             let at = au_offset(copy.leg.au, inner.au_size) + s.au_offset;
-            let runs = differing(copy.bytes.as_deref(), chosen, inner.sector_size as usize);
+            let runs = differing(copy.bytes.as_deref(), chosen, inner.written_at_once() as usize);
             let writes = runs.into_iter().map(|run| {
                 let place = at + run.start as u64;
                 copy.disk.write(io, place, vec![chosen.slice(run)], Durability::Cached)
@@ -410,7 +410,7 @@ pub(crate) async fn spread(
     Ok(())
 }
 
-/// Where a copy is not what was chosen, in runs of whole sectors. What is right is not written again: a
+/// Where a copy is not what was chosen, in runs of what the disks write at once. What is right is not written again: a
 /// power cut may leave rubbish in any sector that is being written, and nobody could tell it from what
 /// was chosen if that goes too.
 fn differing(copy: Option<&[u8]>, chosen: &[u8], sector: usize) -> Vec<Range<usize>> {

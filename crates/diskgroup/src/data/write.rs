@@ -126,7 +126,9 @@ async fn try_write_part(
         return Ok(false);
     };
     let data = fill_up(inner, file, io, (offset, end), range, data.to_vec(), &written).await?;
-    let changed = changed_of((offset, end), range, &written);
+    let unit = inner.written_at_once();
+    let wanted = (offset / unit * unit, end.next_multiple_of(unit));
+    let changed = changed_of(wanted, range, &written);
     let fresh = touched.iter().map(|(region, pieces)| (*region, pieces & !written[region]));
     let fresh: Vec<(u32, u64)> = fresh.filter(|(_, pieces)| *pieces != 0).collect();
     // A new piece is durable only with its record, which wants a flush first.
@@ -208,9 +210,28 @@ fn is_written(written: &BTreeMap<u32, u64>, at: u64) -> bool {
 /// cut that leaves rubbish in a sector may take only what is being changed, on every copy at once.
 fn changed_of(wanted: (u64, u64), range: (u64, u64), written: &BTreeMap<u32, u64>) -> (u64, u64) {
     (
-        if is_written(written, range.0) { wanted.0 } else { range.0 },
-        if is_written(written, range.1 - 1) { wanted.1 } else { range.1 },
+        if is_written(written, range.0) { wanted.0.max(range.0) } else { range.0 },
+        if is_written(written, range.1 - 1) { wanted.1.min(range.1) } else { range.1 },
     )
+}
+
+/// A block that is about to be changed in part, by somebody who holds its range. What is wrong with a copy
+/// of it is mended first: afterwards its old checksum would not tell any more.
+async fn edge_block(
+    inner: &Arc<Inner>,
+    file: &FileRuntime,
+    io: Io,
+    offset: u64,
+) -> Result<Bytes, Error> {
+    let good = read::read_block(inner, file, io, offset).await?;
+    let block = stretches(file.attributes.striping, inner.au_size, offset, BLOCK_U64);
+    for s in block.filter(|_| inner.written_at_once() < BLOCK_U64) {
+        let copies = resync::read_copies(inner, file, io, &s).await?;
+        if copies.iter().any(|copy| copy.bytes.as_ref() != Some(&good)) {
+            resync::spread(inner, file, io, &s, &copies, &good).await?;
+        }
+    }
+    Ok(good)
 }
 
 /// Puts zeros (in new pieces) or the old content (in a block written before) around the data.
@@ -230,7 +251,7 @@ async fn fill_up(
     if range.0 < wanted.0 {
         let length = (wanted.0 - range.0) as usize;
         all.push(if is_written(written, range.0) {
-            let block = read::read_block(inner, file, io, range.0).await?;
+            let block = edge_block(inner, file, io, range.0).await?;
             block.slice(..length)
         } else {
             Buffer::zeroed(length).freeze()
@@ -240,7 +261,7 @@ async fn fill_up(
     if wanted.1 < range.1 {
         let length = (range.1 - wanted.1) as usize;
         all.push(if is_written(written, range.1 - 1) {
-            let block = read::read_block(inner, file, io, range.1 - BLOCK_U64).await?;
+            let block = edge_block(inner, file, io, range.1 - BLOCK_U64).await?;
             block.slice(BLOCK - length..)
         } else {
             Buffer::zeroed(length).freeze()

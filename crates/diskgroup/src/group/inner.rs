@@ -23,6 +23,7 @@ use crate::group::room::Room;
 use crate::group::scrub::Scrub;
 use crate::meta::labels::Patience;
 use crate::on_disk::Uuid;
+use crate::on_disk::layout::BLOCK_U64;
 use crate::on_disk::record::PAYLOAD_MAX;
 use crate::state::{GroupState, Op};
 
@@ -555,6 +556,15 @@ impl Inner {
     /// Disks that every write goes to: those in sync, and those that return.
     pub fn disks_taking_part(&self) -> Vec<Arc<Disk>> {
         self.disks.look().values().filter(|d| d.takes_part()).cloned().collect()
+    }
+
+    /// What the disks write as one: their largest physical sector. A part of it is read, changed and written
+    /// whole by the disk itself.
+    pub fn written_at_once(&self) -> u64 {
+        let disks = self.disks.look();
+        let physical = disks.values().map(|disk| disk.device().geometry().physical_sector);
+        let largest = physical.max().unwrap_or(0).max(self.sector_size);
+        u64::from(largest).next_power_of_two().min(BLOCK_U64)
     }
 
     /// How long a disk has to answer what is asked of it beside the data path.

@@ -354,18 +354,26 @@ impl Group {
         self.clean_all().await?;
         Checksums::write_back_all(inner).await?;
         inner.flush_disks(Io::FOREGROUND).await?;
-        Recent::record(inner).await?;
+        let mut is_clean = true;
+        match Recent::record(inner).await {
+            // What a disk that failed may lack is not noted: copies are compared by the next mount.
+            Err(error @ Error::NoSpace { .. }) => (no_room, is_clean) = (Err(error), false),
+            done => done?,
+        }
         if inner.data.dirty_log.is_behind() {
             let ticket = inner.data.dirty_log.ticket();
             DirtyLog::sync(inner, ticket).await?;
         }
         // A region that could not be made clean is dealt with by the next mount.
-        if inner.data.regions.count() == 0 {
+        if is_clean && inner.data.regions.count() == 0 {
             marks::mark_end(inner).await;
             inner.change_inside(&[Op::Clean { clean: true }]).await?;
         }
         // A disk may have failed at the last.
-        Recent::record(inner).await?;
+        match Recent::record(inner).await {
+            Err(error @ Error::NoSpace { .. }) => no_room = Err(error),
+            done => done?,
+        }
         inner.end_tasks();
         // The committer ends when nothing is left to write.
         inner.wait_stopped().await;

@@ -105,7 +105,8 @@ impl Group {
         let leaving = disks.iter().filter_map(|no| inner.disk(*no));
         join_all(leaving.map(|disk| async move {
             let asked = disk.read_at(Io::FOREGROUND, 0, BLOCK);
-            within(&inner.env, ASKED_FOR, asked).await.is_some()
+            let answered = within(&inner.env, ASKED_FOR, asked).await;
+            disk.answered_last(matches!(answered, Some(Ok(_))));
         }))
         .await;
         inner.take_out(disks.clone()).await?;

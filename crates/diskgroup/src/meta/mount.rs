@@ -131,27 +131,16 @@ pub(crate) async fn disks_of(
 }
 
 /// Reads the metadata of every disk, of all at once.
-async fn read_chains(
-    env: &SharedEnv,
-    group: Uuid,
-    labelled: &mut Vec<Labelled>,
-    timeout: Duration,
-) {
+async fn read_chains(env: &SharedEnv, group: Uuid, labelled: &mut [Labelled], timeout: Duration) {
     let reads = labelled.iter().map(|l| {
         let chain = Chain::read(&l.found.device, group, l.label.disk);
         within(env, timeout, chain)
     });
     let chains = join_all(reads).await;
-    let mut chains = chains.into_iter();
-    labelled.retain_mut(|l| match chains.next().flatten() {
-        // A disk whose metadata cannot be read counts as one without metadata.
-        Some(chain) => {
-            l.chain = chain.ok();
-            true
-        }
-        // It does not answer any more, and is not asked again.
-        None => false,
-    });
+    for (l, chain) in labelled.iter_mut().zip(chains) {
+        // A disk whose metadata cannot be read, or not in time, counts as one without metadata.
+        l.chain = chain.and_then(Result::ok);
+    }
 }
 
 /// One read of the probe.
@@ -255,9 +244,7 @@ pub(crate) async fn start(
     // Who writes nothing makes no region dirty.
     let regions_per_second = match options.read_only {
         true => 0.0,
-        false => {
-            within(env, PROBE_LIMIT.min(timeout), probe(env, &here, copies)).await.unwrap_or(0.0)
-        }
+        false => probe(env, &here, copies).await,
     };
     let present: Vec<&Arc<Disk>> = members
         .keys()

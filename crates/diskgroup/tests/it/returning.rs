@@ -388,6 +388,33 @@ fn two_disks_that_were_away_at_different_times_get_what_each_missed() {
     .expect("no crash");
 }
 
+/// What was written last is copied to a disk that failed; where the others lost that meanwhile, and it did
+/// not, it is what they know to be right.
+#[test]
+fn what_only_the_disk_has_that_returns_is_taken_from_it() {
+    let shape = Shape { disks: 2, ..shape() };
+    let rig = Rig::new(77, &shape);
+    rig.run(async {
+        let group = group(&rig, &shape).await;
+        rig.disks[1].vanish();
+        let file = group.open("f").expect("there");
+        let data = pattern(1, 0, 4096).into();
+        file.write_at(Io::FOREGROUND, 0, data, Durability::Durable).await.expect("written");
+        let wanted = pattern(1, 9 * MB, 4096);
+        let size = rig.disks[0].geometry().size;
+        let mut places = (0..size).step_by(4096);
+        let at = places.find(|at| rig.disks[0].peek(*at, 4096) == wanted).expect("it is there");
+        rig.disks[0].corrupt(at, 4096);
+        rig.disks[1].heal();
+        online(&rig, &group, 1).await;
+        group.wait_returned().await.expect("it has everything");
+        check_content(&file, 1, 40 * MB).await;
+        drop(file);
+        check_content(&group.open("f").expect("there"), 1, 40 * MB).await;
+    })
+    .expect("no crash");
+}
+
 /// How a disk goes that lied about its flushes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Goes {
@@ -459,8 +486,10 @@ async fn lost(rig: &Rig, group: Group, goes: Goes, seed: u64) -> Group {
         }
         Goes::Hanging => disk_1.hang(),
         Goes::Offline => {
+            // It has answered just now.
+            check_content(&group.open("f").expect("there"), 1, 40 * MB).await;
             disk_1.hang();
-            rig.env().sleep(Duration::from_secs(1)).await;
+            rig.env().sleep(Duration::from_millis(500)).await;
             offline(&group, 1).await;
             disk_1.lose_power();
             return group;
