@@ -2,4 +2,5 @@
 //! is encoded.
 
 pub mod bits;
+pub mod ints;
 pub mod kernel;
