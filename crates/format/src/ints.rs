@@ -233,8 +233,21 @@ impl<'a> Ints<'a> {
     }
 }
 
-fn cut(bytes: &[u8], at: usize, length: usize) -> Result<&[u8], Damage> {
-    bytes.get(at..at + length).ok_or(Damage::Length { expected: at + length, found: bytes.len() })
+/// A part of some bytes.
+pub(crate) fn cut(bytes: &[u8], at: usize, length: usize) -> Result<&[u8], Damage> {
+    let end = at.saturating_add(length);
+    bytes.get(at..end).ok_or(Damage::Length { expected: end, found: bytes.len() })
+}
+
+/// A copy of some bytes that begins where a column may.
+#[cfg(test)]
+pub(crate) fn placed(bytes: &[u8]) -> Vec<u64> {
+    let words = bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    });
+    words.collect()
 }
 
 #[cfg(test)]
@@ -242,16 +255,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    /// A copy of some bytes that begins where a column may.
-    fn placed(bytes: &[u8]) -> Vec<u64> {
-        let words = bytes.chunks(8).map(|chunk| {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            u64::from_le_bytes(word)
-        });
-        words.collect()
-    }
 
     fn numbers() -> impl Strategy<Value = Vec<i64>> {
         let span = prop_oneof![Just(0u32), 1..20u32, 30..40u32, Just(63u32)];

@@ -2,5 +2,6 @@
 //! is encoded.
 
 pub mod bits;
+pub mod dict;
 pub mod ints;
 pub mod kernel;
