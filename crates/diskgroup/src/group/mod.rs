@@ -356,7 +356,7 @@ impl Group {
         inner.flush_disks(Io::FOREGROUND).await?;
         let mut is_clean = true;
         match Recent::record(inner).await {
-            // What a disk that failed may lack is not noted: copies are compared by the next mount.
+            // What a disk that failed may lack cannot be noted. Nobody is kept mounted by that.
             Err(error @ Error::NoSpace { .. }) => (no_room, is_clean) = (Err(error), false),
             done => done?,
         }
