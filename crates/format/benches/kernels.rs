@@ -11,7 +11,7 @@ use std::time::Instant;
 use bytemuck::cast_slice;
 use cellar_format::bits::{BLOCK, Lane, pack, packed_bytes, width_of};
 use cellar_format::kernel::{
-    Mask, count, keep_range, multiply, of_group, sum, unpack, unpack_and_keep_range,
+    Mask, count, keep_range, multiply, multiply_wide, of_group, sum, unpack,
 };
 
 /// Rows; that of the published figures.
@@ -45,6 +45,20 @@ impl Column {
     fn block<T: Lane>(&self, i: usize) -> &[T] {
         let bytes = packed_bytes(self.width) / 8;
         cast_slice(&self.bytes[i * bytes..][..bytes])
+    }
+}
+
+impl Column {
+    /// Unpacks a block, and keeps those from `low` to `low + span`.
+    fn keep_range<T: Lane>(
+        &self,
+        i: usize,
+        (low, span): (u64, u64),
+        out: &mut [T; BLOCK],
+        mask: &mut Mask,
+    ) {
+        unpack(self.block(i), self.width, out);
+        keep_range(out, T::of(low), T::of(span), mask);
     }
 }
 
@@ -90,14 +104,7 @@ fn count_of_a_year(table: &Lineitem) {
         let (mut dates, mut all) = ([0u16; BLOCK], 0);
         for i in 0..ROWS / BLOCK {
             let mut mask: Mask = [0xff; BLOCK];
-            unpack_and_keep_range(
-                shipdate.block(i),
-                shipdate.width,
-                700,
-                364,
-                &mut dates,
-                &mut mask,
-            );
+            shipdate.keep_range(i, (700, 364), &mut dates, &mut mask);
             all += count(&mask);
         }
         all as u64
@@ -124,22 +131,8 @@ fn query_6(table: &Lineitem) {
         let (mut prices, mut products, mut all) = ([0u32; BLOCK], [0u32; BLOCK], 0);
         for i in 0..ROWS / BLOCK {
             let mut mask: Mask = [0xff; BLOCK];
-            unpack_and_keep_range(
-                shipdate.block(i),
-                shipdate.width,
-                700,
-                364,
-                &mut dates,
-                &mut mask,
-            );
-            unpack_and_keep_range(
-                discount.block(i),
-                discount.width,
-                5,
-                2,
-                &mut discounts,
-                &mut mask,
-            );
+            shipdate.keep_range(i, (700, 364), &mut dates, &mut mask);
+            discount.keep_range(i, (5, 2), &mut discounts, &mut mask);
             unpack(quantity.block(i), quantity.width, &mut quantities);
             keep_range(&quantities, 0, 22, &mut mask);
             if count(&mask) == 0 {
@@ -158,30 +151,25 @@ fn query_1(table: &Lineitem) {
     measure("query 1", 67.0, || {
         let (mut dates, mut discounts, mut taxes) = ([0u16; BLOCK], [0u8; BLOCK], [0u8; BLOCK]);
         let (mut quantities, mut flags, mut own) = ([0u8; BLOCK], [0u8; BLOCK], [0u8; BLOCK]);
-        let (mut prices, mut after, mut all) = ([0u32; BLOCK], [0u32; BLOCK], 0u64);
+        let (mut prices, mut after) = ([0u32; BLOCK], [0u32; BLOCK]);
+        let (mut charges, mut all) = ([0u64; BLOCK], 0u64);
         for i in 0..ROWS / BLOCK {
             let mut mask: Mask = [0xff; BLOCK];
-            unpack_and_keep_range(
-                shipdate.block(i),
-                shipdate.width,
-                0,
-                2430,
-                &mut dates,
-                &mut mask,
-            );
+            shipdate.keep_range(i, (0, 2430), &mut dates, &mut mask);
             unpack(discount.block(i), discount.width, &mut discounts);
             unpack(tax.block(i), tax.width, &mut taxes);
             unpack(quantity.block(i), quantity.width, &mut quantities);
             unpack(flag.block(i), flag.width, &mut flags);
             unpack(price.block(i), price.width, &mut prices);
             multiply(&prices, 90_000, &discounts, 90, &mut after);
+            multiply_wide(&after, &taxes, 100, &mut charges);
             for group in 0..6u8 {
                 of_group(&flags, group, &mask, &mut own);
                 all = all.wrapping_add(sum(&prices, &own));
                 all = all.wrapping_add(sum(&after, &own));
                 all = all.wrapping_add(sum(&quantities, &own));
                 all = all.wrapping_add(sum(&discounts, &own));
-                all = all.wrapping_add(sum(&taxes, &own));
+                all = all.wrapping_add(sum(&charges, &own));
                 all = all.wrapping_add(count(&own) as u64);
             }
         }

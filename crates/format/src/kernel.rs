@@ -7,13 +7,15 @@ use crate::bits::{BLOCK, Lane, unpack_inline};
 /// Whether each number of a block counts: all bits of its byte, or none.
 pub type Mask = [u8; BLOCK];
 
-/// Whether the processor has what the fast versions need.
+/// Whether the processor has all that the fast versions are compiled for.
 #[inline(always)]
 fn is_fast() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
         std::arch::is_x86_feature_detected!("avx2")
+            && std::arch::is_x86_feature_detected!("bmi1")
             && std::arch::is_x86_feature_detected!("bmi2")
+            && std::arch::is_x86_feature_detected!("lzcnt")
             && std::arch::is_x86_feature_detected!("popcnt")
     }
     #[cfg(not(target_arch = "x86_64"))]
@@ -62,16 +64,6 @@ kernels! {
         }
     }
 
-    /// Unpacks a block, and leaves in `mask` those whose number is from `low` to `low + span`.
-    fn unpack_and_keep_range<T>(
-        packed: &[T], width: usize, low: T, span: T, out: &mut [T; BLOCK], mask: &mut Mask
-    ) {
-        unpack_inline(packed, width, out);
-        for (mask, number) in mask.iter_mut().zip(out.iter()) {
-            *mask &= u8::from(number.minus(low) <= span).wrapping_neg();
-        }
-    }
-
     /// The products of two blocks, each with a base of its own, that fit 32 bits.
     fn multiply<A, B>(
         a: &[A; BLOCK], a_base: u32, b: &[B; BLOCK], b_base: u32, out: &mut [u32; BLOCK]
@@ -79,6 +71,14 @@ kernels! {
         for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
             *out = (a.wide() as u32).wrapping_add(a_base)
                 .wrapping_mul((b.wide() as u32).wrapping_add(b_base));
+        }
+    }
+
+    /// The products of two blocks, the second with a base, that fit 64 bits.
+    fn multiply_wide<A, B>(a: &[A; BLOCK], b: &[B; BLOCK], b_base: u32, out: &mut [u64; BLOCK]) {
+        for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
+            let b = (b.wide() as u32).wrapping_add(b_base);
+            *out = a.wide().wrapping_mul(b.into());
         }
     }
 
@@ -140,5 +140,8 @@ mod tests {
         let mut out = [0; BLOCK];
         multiply(&[7u32; BLOCK], 100, &[3u8; BLOCK], 10, &mut out);
         assert_eq!(sum(&out, &own), 107 * 13 * 341);
+        let mut wide = [0; BLOCK];
+        multiply_wide(&[u32::MAX; BLOCK], &[255u8; BLOCK], 100, &mut wide);
+        assert_eq!(sum(&wide, &own), u64::from(u32::MAX) * 355 * 341);
     }
 }

@@ -141,7 +141,10 @@ impl Recent {
 impl State {
     /// The span of now.
     fn span(&mut self, now: Instant) -> &mut Span {
-        if self.spans.back().is_none_or(|span| now.since(span.from) >= SPAN) {
+        // A span that is large ends sooner: the oldest go one by one.
+        let is_over =
+            |span: &Span| now.since(span.from) >= SPAN || span.pieces.len() >= REGIONS_MAX / SPANS;
+        if self.spans.back().is_none_or(is_over) {
             self.spans.push_back(Span { from: now, to: now, pieces: Pieces::new() });
         }
         self.spans.back_mut().expect("there is one now")
@@ -153,10 +156,6 @@ impl State {
         while self.spans.len() > SPANS || (self.spans.len() > 1 && count(&self.spans) > REGIONS_MAX)
         {
             self.spans.pop_front();
-        }
-        // One alone: half of it goes, rather than none or all.
-        if let Some(span) = self.spans.back_mut().filter(|span| span.pieces.len() > REGIONS_MAX) {
-            (span.from, span.pieces) = (span.to, Pieces::new());
         }
     }
 }
