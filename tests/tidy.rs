@@ -158,8 +158,8 @@ fn lower_crates_know_neither_tokio_nor_datafusion_nor_each_other() {
 #[test]
 fn unsafe_code_is_in_io_and_the_kernels_alone() {
     for (path, text) in with_ending("rs") {
-        let kernels = Path::new("crates/format/src/kernel.rs");
-        let may = path.starts_with(Path::new("crates/io/")) || path == kernels;
+        let may = ["crates/io/", "crates/format/src/kernel.rs", "crates/format/src/kernel/"];
+        let may = may.iter().any(|part| path.starts_with(Path::new(part)));
         let word = ["uns", "afe {"].concat();
         assert!(may || !text.contains(&word), "{} has unsafe code", path.display());
     }

@@ -12,7 +12,7 @@
 //! As the codes have the order of the strings, what asks for one, for a range or for a beginning asks for
 //! a range of codes.
 
-use std::collections::BTreeMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Bound;
 
 use crate::ints::{self, ALIGN, Damage, Ints};
@@ -20,34 +20,68 @@ use crate::ints::{self, ALIGN, Damage, Ints};
 /// Strings that may differ; with more of them a column is encoded otherwise.
 pub const STRINGS_MAX: usize = 1 << 16;
 
+/// A column that was encoded.
+#[derive(Clone, Debug)]
+pub struct Encoded {
+    /// How many strings differ.
+    pub count: usize,
+    /// The column.
+    pub bytes: Vec<u8>,
+}
+
 /// Encodes a column; `None` if too many of its strings differ.
-pub fn encode(strings: &[&[u8]]) -> Option<Vec<u8>> {
-    let mut codes: BTreeMap<&[u8], i64> = BTreeMap::new();
+pub fn encode(strings: &[&[u8]]) -> Option<Encoded> {
+    encode_if(strings, STRINGS_MAX)
+}
+
+/// Encodes a column if its strings repeat so often that it is worth it: on the average each is there
+/// at least twice, of the first ones and of all.
+pub fn encode_few(strings: &[&[u8]]) -> Option<Encoded> {
+    const FIRST: usize = 4096;
+    let few = |strings: &[&[u8]]| (strings.len() / 2).clamp(1, STRINGS_MAX);
+    let first = &strings[..strings.len().min(FIRST)];
+    let differ: HashSet<&[u8]> = first.iter().copied().collect();
+    if strings.len() > FIRST && differ.len() > few(first) {
+        return None;
+    }
+    encode_if(strings, few(strings))
+}
+
+fn encode_if(strings: &[&[u8]], most: usize) -> Option<Encoded> {
+    let mut found: HashMap<&[u8], u32> = HashMap::new();
+    let mut codes = Vec::with_capacity(strings.len());
     for string in strings {
-        codes.insert(string, 0);
-        if codes.len() > STRINGS_MAX {
+        let next = found.len() as u32;
+        let code = *found.entry(string).or_insert(next);
+        if code == next && found.len() > most {
             return None;
         }
+        codes.push(code);
+    }
+    let mut sorted: Vec<(&[u8], u32)> = found.into_iter().collect();
+    sorted.sort_unstable();
+    let mut places = vec![0i64; sorted.len()];
+    for (place, (_, code)) in sorted.iter().enumerate() {
+        places[*code as usize] = place as i64;
     }
     let mut out = Vec::new();
-    let bytes: usize = codes.keys().map(|string| string.len()).sum();
-    for number in [codes.len(), bytes] {
+    let bytes: usize = sorted.iter().map(|(string, _)| string.len()).sum();
+    for number in [sorted.len(), bytes] {
         out.extend_from_slice(&u32::try_from(number).ok()?.to_le_bytes());
     }
     out.resize(ALIGN, 0);
     let mut at = 0u32;
     out.extend_from_slice(&at.to_le_bytes());
-    for (code, (string, own)) in codes.iter_mut().enumerate() {
-        *own = code as i64;
+    for (string, _) in &sorted {
         at += string.len() as u32;
         out.extend_from_slice(&at.to_le_bytes());
     }
     out.resize(out.len().next_multiple_of(ALIGN), 0);
-    codes.keys().for_each(|string| out.extend_from_slice(string));
+    sorted.iter().for_each(|(string, _)| out.extend_from_slice(string));
     out.resize(out.len().next_multiple_of(ALIGN), 0);
-    let codes: Vec<i64> = strings.iter().map(|string| codes[string]).collect();
+    let codes: Vec<i64> = codes.iter().map(|code| places[*code as usize]).collect();
     out.extend_from_slice(&ints::encode(&codes));
-    Some(out)
+    Some(Encoded { count: sorted.len(), bytes: out })
 }
 
 /// A column as it is encoded.
@@ -178,7 +212,7 @@ mod tests {
             strings in strings(), asked in prop::collection::vec(any::<u8>(), 0..3)
         ) {
             let refs: Vec<&[u8]> = strings.iter().map(Vec::as_slice).collect();
-            let bytes = encode(&refs).expect("few differ");
+            let bytes = encode(&refs).expect("few differ").bytes;
             let words = placed(&bytes);
             let dict = Dict::new(&cast_slice(&words)[..bytes.len()]).expect("a column");
             for (block, rows) in refs.chunks(BLOCK).enumerate() {

@@ -192,15 +192,33 @@ impl<'a> Ints<'a> {
         fn as_lane<T: Lane>(column: &Ints<'_>, block: usize, out: &mut [i64; BLOCK]) {
             let mut codes = [T::default(); BLOCK];
             let base = column.unpack(block, &mut codes);
-            for (out, code) in out.iter_mut().zip(&codes) {
-                *out = base.wrapping_add(code.wide() as i64);
-            }
+            kernel::widen(&codes, base, out);
         }
         match self.lane {
             8 => as_lane::<u8>(self, block, out),
             16 => as_lane::<u16>(self, block, out),
             32 => as_lane::<u32>(self, block, out),
             _ => as_lane::<u64>(self, block, out),
+        }
+    }
+
+    /// Room for what a block's numbers are above their base.
+    pub fn codes(&self) -> Codes {
+        match self.lane {
+            8 => Codes::U8(Box::new([0; BLOCK])),
+            16 => Codes::U16(Box::new([0; BLOCK])),
+            32 => Codes::U32(Box::new([0; BLOCK])),
+            _ => Codes::U64(Box::new([0; BLOCK])),
+        }
+    }
+
+    /// Unpacks a block into room that [`Ints::codes`] gave; what is to be added to each number.
+    pub fn unpack_codes(&self, block: usize, out: &mut Codes) -> i64 {
+        match out {
+            Codes::U8(out) => self.unpack(block, out),
+            Codes::U16(out) => self.unpack(block, out),
+            Codes::U32(out) => self.unpack(block, out),
+            Codes::U64(out) => self.unpack(block, out),
         }
     }
 
@@ -232,6 +250,29 @@ impl<'a> Ints<'a> {
         }
     }
 }
+
+/// A block of numbers, each as wide as the column's lanes.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Codes {
+    U8(Box<[u8; BLOCK]>),
+    U16(Box<[u16; BLOCK]>),
+    U32(Box<[u32; BLOCK]>),
+    U64(Box<[u64; BLOCK]>),
+}
+
+/// Does the same with a block of numbers, however wide they are.
+macro_rules! each_lane {
+    ($codes:expr, $own:ident => $body:expr) => {
+        match $codes {
+            $crate::ints::Codes::U8($own) => $body,
+            $crate::ints::Codes::U16($own) => $body,
+            $crate::ints::Codes::U32($own) => $body,
+            $crate::ints::Codes::U64($own) => $body,
+        }
+    };
+}
+pub(crate) use each_lane;
 
 /// A part of some bytes.
 pub(crate) fn cut(bytes: &[u8], at: usize, length: usize) -> Result<&[u8], Damage> {

@@ -2,7 +2,10 @@
 //! other) processor and for one with AVX2, and picks once per call: the loops are plain, and the
 //! compiler makes the widest vector code of them that the processor has.
 
+mod views;
+
 use crate::bits::{BLOCK, Lane, unpack_inline};
+pub use views::Views;
 
 /// Whether each number of a block counts: all bits of its byte, or none.
 pub type Mask = [u8; BLOCK];
@@ -64,6 +67,20 @@ kernels! {
         }
     }
 
+    /// Each number and a base, in 64 bits.
+    fn widen<T>(codes: &[T; BLOCK], base: i64, out: &mut [i64; BLOCK]) {
+        for (out, code) in out.iter_mut().zip(codes) {
+            *out = base.wrapping_add(code.wide() as i64);
+        }
+    }
+
+    /// Each number and a base, in 32 bits.
+    fn widen_u32<T>(codes: &[T; BLOCK], base: u32, out: &mut [u32; BLOCK]) {
+        for (out, code) in out.iter_mut().zip(codes) {
+            *out = base.wrapping_add(code.wide() as u32);
+        }
+    }
+
     /// The products of two blocks, each with a base of its own, that fit 32 bits.
     fn multiply<A, B>(
         a: &[A; BLOCK], a_base: u32, b: &[B; BLOCK], b_base: u32, out: &mut [u32; BLOCK]
@@ -82,9 +99,127 @@ kernels! {
         }
     }
 
+    /// Leaves in `mask` those whose bit is one.
+    fn keep_bits<>(bits: &[u8], mask: &mut Mask) {
+        for (mask, byte) in mask.chunks_exact_mut(8).zip(bits) {
+            // Each byte of the word has the whole byte, of which its own bit is asked.
+            let word = u64::from(*byte).wrapping_mul(0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
+            let ones = word.wrapping_add(0x7f7f_7f7f_7f7f_7f7f) | word;
+            let ones = (ones >> 7) & 0x0101_0101_0101_0101;
+            let ones = ones.wrapping_mul(0xff).to_le_bytes();
+            mask.iter_mut().zip(ones).for_each(|(mask, ones)| *mask &= ones);
+        }
+    }
+
+    /// The sums of two blocks, of which what is beyond 32 bits is lost.
+    fn add_u32<>(a: &[u32; BLOCK], b: &[u32; BLOCK], out: &mut [u32; BLOCK]) {
+        for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
+            *out = a.wrapping_add(*b);
+        }
+    }
+
+    /// The sums of two blocks, of which what is beyond 64 bits is lost.
+    fn add_i64<>(a: &[i64; BLOCK], b: &[i64; BLOCK], out: &mut [i64; BLOCK]) {
+        for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
+            *out = a.wrapping_add(*b);
+        }
+    }
+
+    /// The differences of two blocks, of which what is beyond 32 bits is lost.
+    fn subtract_u32<>(a: &[u32; BLOCK], b: &[u32; BLOCK], out: &mut [u32; BLOCK]) {
+        for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
+            *out = a.wrapping_sub(*b);
+        }
+    }
+
+    /// The differences of two blocks, of which what is beyond 64 bits is lost.
+    fn subtract_i64<>(a: &[i64; BLOCK], b: &[i64; BLOCK], out: &mut [i64; BLOCK]) {
+        for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
+            *out = a.wrapping_sub(*b);
+        }
+    }
+
+    /// The products of two blocks, of which what is beyond 32 bits is lost.
+    fn multiply_u32<>(a: &[u32; BLOCK], b: &[u32; BLOCK], out: &mut [u32; BLOCK]) {
+        for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
+            *out = a.wrapping_mul(*b);
+        }
+    }
+
+    /// The products of two blocks, of which what is beyond 64 bits is lost.
+    fn multiply_i64<>(a: &[i64; BLOCK], b: &[i64; BLOCK], out: &mut [i64; BLOCK]) {
+        for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
+            *out = a.wrapping_mul(*b);
+        }
+    }
+
+    /// The products of two blocks of 32 bits, in 64.
+    fn multiply_to_i64<>(a: &[u32; BLOCK], b: &[u32; BLOCK], out: &mut [i64; BLOCK]) {
+        for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
+            *out = u64::from(*a).wrapping_mul(u64::from(*b)) as i64;
+        }
+    }
+
+    /// Leaves in `mask` those of which the first is less than the second.
+    fn keep_less<>(a: &[i64; BLOCK], b: &[i64; BLOCK], mask: &mut Mask) {
+        for ((mask, a), b) in mask.iter_mut().zip(a).zip(b) {
+            *mask &= u8::from(a < b).wrapping_neg();
+        }
+    }
+
+    /// Leaves in `mask` those of which the first is not more than the second.
+    fn keep_less_or_equal<>(a: &[i64; BLOCK], b: &[i64; BLOCK], mask: &mut Mask) {
+        for ((mask, a), b) in mask.iter_mut().zip(a).zip(b) {
+            *mask &= u8::from(a <= b).wrapping_neg();
+        }
+    }
+
+    /// Leaves in `mask` those of which both are the same, or (with `turned` all ones) are not.
+    fn keep_equal<>(a: &[i64; BLOCK], b: &[i64; BLOCK], turned: u8, mask: &mut Mask) {
+        for ((mask, a), b) in mask.iter_mut().zip(a).zip(b) {
+            *mask &= u8::from(a == b).wrapping_neg() ^ turned;
+        }
+    }
+
+    /// The least of those that count; the largest of its type if none does.
+    fn least<T>(numbers: &[T; BLOCK], mask: &Mask) -> T {
+        let mut least = T::of(u64::MAX);
+        for (number, mask) in numbers.iter().zip(mask) {
+            let number = if *mask == 0 { T::of(u64::MAX) } else { *number };
+            least = if number < least { number } else { least };
+        }
+        least
+    }
+
+    /// The greatest of those that count; 0 if none does.
+    fn greatest<T>(numbers: &[T; BLOCK], mask: &Mask) -> T {
+        let mut greatest = T::default();
+        for (number, mask) in numbers.iter().zip(mask) {
+            let number = if *mask == 0 { T::default() } else { *number };
+            greatest = if number > greatest { number } else { greatest };
+        }
+        greatest
+    }
+
+    /// Adds to `out` those of `mask`.
+    fn join<>(mask: &Mask, out: &mut Mask) {
+        for (out, mask) in out.iter_mut().zip(mask) {
+            *out |= *mask;
+        }
+    }
+
     /// The sum of those that count.
     fn sum<T>(numbers: &[T; BLOCK], mask: &Mask) -> u64 {
         T::sum(numbers, mask)
+    }
+
+    /// The sum of those that count, if it fits 64 bits.
+    fn sum_i64<>(numbers: &[i64; BLOCK], mask: &Mask) -> i64 {
+        let mut sum = 0i64;
+        for (number, mask) in numbers.iter().zip(mask) {
+            sum = sum.wrapping_add(*number & i64::from(*mask as i8));
+        }
+        sum
     }
 
     /// Leaves in `own` those of `mask` that are in group `group`.

@@ -1,0 +1,103 @@
+//! How fast columns of strings are encoded and decoded on one core, and how small they become: comments as
+//! TPC-H's lineitem and orders have them, in columns as large as a row group's and larger. And how fast
+//! LIKE is asked.
+//!
+//! `cargo bench -p cellar-format --bench text --profile release`
+
+#![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use bytemuck::cast_slice;
+use cellar_format::like::Like;
+use cellar_format::text::{Packing, Strings, Text, encode};
+use tpchgen::generators::{LineItemGenerator, OrderGenerator};
+
+const ROUNDS: usize = 7;
+
+/// The best time of some rounds, in MB/s of `bytes`.
+fn speed(bytes: usize, mut work: impl FnMut() -> usize) -> f64 {
+    let mut best = f64::MAX;
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        black_box(work());
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    bytes as f64 / best / 1e6
+}
+
+fn measure(name: &str, comments: &[String]) {
+    let strings: Vec<&[u8]> = comments.iter().map(String::as_bytes).collect();
+    let plain: usize = strings.iter().map(|string| string.len()).sum();
+    println!("{name}: {} rows, {plain} bytes", strings.len());
+    for packing in [Some(Packing::Plain), Some(Packing::Fsst), Some(Packing::Zstd), None] {
+        let bytes = encode(&strings, packing);
+        let mut words = vec![0u64; bytes.len().div_ceil(8)];
+        bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(&bytes);
+        let text = Text::new(&cast_slice(&words)[..bytes.len()]).expect("a column");
+        let mut out = Strings::default();
+        let tenth = std::array::from_fn(|row| if row % 10 == 3 { 0xff } else { 0 });
+        let encoding = speed(plain, || encode(&strings, packing).len());
+        let decoding = speed(plain, || {
+            let mut reader = text.reader();
+            let blocks = 0..text.blocks();
+            blocks.fold(0, |sum, block| {
+                out.clear();
+                reader.decode(block, &mut out).expect("a block");
+                sum + out.bytes.len()
+            })
+        });
+        let some = speed(plain, || {
+            let mut reader = text.reader();
+            let blocks = 0..text.blocks();
+            blocks.fold(0, |sum, block| {
+                out.clear();
+                reader.decode_some(block, &tenth, &mut out).expect("a block");
+                sum + out.bytes.len()
+            })
+        });
+        println!(
+            "  {:15} {:.3} of plain, encode {encoding:5.0} MB/s, decode {decoding:5.0}, a tenth {some:6.0}",
+            packing
+                .map_or(format!("chosen {:?}", text.packing()), |packing| format!("{packing:?}")),
+            bytes.len() as f64 / plain as f64,
+        );
+    }
+    for pattern in ["%special%requests%", "%express%", "furious%", "%_special%"] {
+        let like = Like::new(pattern);
+        let asked = speed(plain, || strings.iter().filter(|string| like.matches(string)).count());
+        println!("  like {pattern:20} {asked:5.0} MB/s");
+    }
+}
+
+fn main() {
+    let comments = |rows| LineItemGenerator::new(1.0, 1, 1).iter().take(rows).map(|l| l.l_comment);
+    let lineitem: Vec<String> = comments(30_000).map(str::to_owned).collect();
+    let strings: Vec<&[u8]> = lineitem.iter().map(String::as_bytes).collect();
+    let plain: usize = strings.iter().map(|string| string.len()).sum();
+    for n in [100usize, 200, 300, 400, 500, 600, 700, 900] {
+        let step = strings.len() / n;
+        let sample: Vec<&[u8]> = strings.iter().copied().step_by(step).collect();
+        let bytes: usize = sample.iter().map(|s| s.len()).sum();
+        let mut best = f64::MAX;
+        for _ in 0..40 {
+            let t = Instant::now();
+            black_box(fsst::Compressor::train(&sample));
+            best = best.min(t.elapsed().as_secs_f64());
+        }
+        let c = fsst::Compressor::train(&sample);
+        let size: usize = strings.iter().map(|s| c.compress(s).len()).sum();
+        println!(
+            "0 {bytes} train {:.0} us {} syms ratio {:.4}",
+            best * 1e6,
+            c.n_symbols(),
+            size as f64 / plain as f64
+        );
+    }
+    for p in [Packing::Plain, Packing::Fsst, Packing::Zstd] {
+        println!("{:?} {}", p, speed(plain, || encode(&strings, Some(p)).len()));
+    }
+    let lengths: Vec<i64> = strings.iter().map(|s| s.len() as i64).collect();
+    println!("0 ints {}", speed(plain, || cellar_format::ints::encode(&lengths).len()));
+}

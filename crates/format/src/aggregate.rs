@@ -1,0 +1,188 @@
+//! Counts, sums, least and greatest values of groups of rows, as far as one row group knows them, and
+//! what several row groups know together.
+
+mod keys;
+mod ready;
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::expr::Expr;
+use crate::header::{Bounds, Header, Kind};
+use crate::value::Value;
+
+pub use ready::Ready;
+
+/// What is wanted of each group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// How many rows it has.
+    Rows,
+    /// How many of them have a value in a column.
+    Count(usize),
+    /// The sum of an expression over those where each column in it has a value.
+    Sum(Expr),
+    /// The sum of a column of floating-point numbers.
+    SumFloat(usize),
+    /// The least value of a column.
+    Least(usize),
+    /// The greatest.
+    Greatest(usize),
+}
+
+/// An aggregation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Aggregate {
+    /// The columns whose values make a group; none: all rows are one.
+    pub keys: Vec<usize>,
+    /// What is wanted of each group.
+    pub calls: Vec<Call>,
+}
+
+/// What is known of a call for a group.
+#[derive(Clone, Debug, PartialEq)]
+pub enum State {
+    /// Of a count.
+    Count(u64),
+    /// Of a sum: over no rows it is no value.
+    Sum {
+        /// The sum.
+        sum: i128,
+        /// Of so many rows.
+        rows: u64,
+    },
+    /// Of a sum of floating-point numbers.
+    Float {
+        /// The sum.
+        sum: f64,
+        /// Of so many rows.
+        rows: u64,
+    },
+    /// The least value, if there is one.
+    Least(Option<Value>),
+    /// The greatest.
+    Greatest(Option<Value>),
+}
+
+/// The values that make a group.
+pub type Key = Box<[Option<Value>]>;
+
+/// Groups, and what is known of each.
+pub type Groups = HashMap<Key, Vec<State>>;
+
+impl Call {
+    fn columns(&self, out: &mut BTreeSet<usize>) {
+        match self {
+            Call::Rows => {}
+            Call::Sum(expr) => expr.columns(out),
+            Call::Count(column)
+            | Call::SumFloat(column)
+            | Call::Least(column)
+            | Call::Greatest(column) => {
+                out.insert(*column);
+            }
+        }
+    }
+
+    /// What is known of no rows.
+    pub fn nothing(&self) -> State {
+        match self {
+            Call::Rows | Call::Count(_) => State::Count(0),
+            Call::Sum(_) => State::Sum { sum: 0, rows: 0 },
+            Call::SumFloat(_) => State::Float { sum: 0.0, rows: 0 },
+            Call::Least(_) => State::Least(None),
+            Call::Greatest(_) => State::Greatest(None),
+        }
+    }
+
+    /// What a header knows of all rows of its row group; `None`: it does not.
+    fn of_header(&self, header: &Header) -> Option<State> {
+        let entry = |column: &usize| header.entries.get(*column);
+        let end = |column: &usize, least: bool| {
+            let entry = entry(column)?;
+            match entry.bounds {
+                Bounds::None => Some(None),
+                Bounds::Numbers { min, max } => {
+                    Some(Some(Value::Number(if least { min } else { max })))
+                }
+                Bounds::Strings { min, max } => {
+                    let end = if least { min } else { max };
+                    end.is_whole().then(|| Some(Value::Bytes(end.bytes().into())))
+                }
+            }
+        };
+        Some(match self {
+            Call::Rows => State::Count(header.rows.into()),
+            Call::Count(column) => State::Count((header.rows - entry(column)?.nulls).into()),
+            Call::Sum(Expr::Column(column)) => {
+                let entry = entry(column)?;
+                let rows = header.rows - entry.nulls;
+                let sum = if rows == 0 { Some(0) } else { entry.sum };
+                State::Sum { sum: sum.filter(|_| entry.kind == Kind::Number)?, rows: rows.into() }
+            }
+            Call::Sum(_) | Call::SumFloat(_) => return None,
+            Call::Least(column) => State::Least(end(column, true)?),
+            Call::Greatest(column) => State::Greatest(end(column, false)?),
+        })
+    }
+}
+
+impl State {
+    /// What is known of both together.
+    pub fn join(&mut self, other: State) {
+        match (self, other) {
+            (State::Count(own), State::Count(other)) => *own += other,
+            (State::Sum { sum, rows }, State::Sum { sum: other, rows: more }) => {
+                // 128 bits hold what SQL's widest type can sum up; beyond, both lose the same bits.
+                *sum = sum.wrapping_add(other);
+                *rows += more;
+            }
+            (State::Float { sum, rows }, State::Float { sum: other, rows: more }) => {
+                *sum += other;
+                *rows += more;
+            }
+            (State::Least(own), State::Least(Some(other))) => {
+                if own.as_ref().is_none_or(|own| other < *own) {
+                    *own = Some(other);
+                }
+            }
+            (State::Greatest(own), State::Greatest(Some(other))) => {
+                if own.as_ref().is_none_or(|own| other > *own) {
+                    *own = Some(other);
+                }
+            }
+            (State::Least(_), State::Least(None)) | (State::Greatest(_), State::Greatest(None)) => {
+            }
+            (own, other) => panic!("{own:?} and {other:?} are of two calls"),
+        }
+    }
+}
+
+/// Adds what is known of a group.
+pub fn join(groups: &mut Groups, key: Key, states: Vec<State>) {
+    match groups.entry(key) {
+        std::collections::hash_map::Entry::Vacant(free) => {
+            free.insert(states);
+        }
+        std::collections::hash_map::Entry::Occupied(mut known) => {
+            for (own, other) in known.get_mut().iter_mut().zip(states) {
+                own.join(other);
+            }
+        }
+    }
+}
+
+impl Aggregate {
+    /// Puts the columns that it reads in `out`.
+    pub fn columns(&self, out: &mut BTreeSet<usize>) {
+        out.extend(&self.keys);
+        self.calls.iter().for_each(|call| call.columns(out));
+    }
+
+    /// Of each call, what a header knows of all rows of its row group. `None`: rows must be read.
+    pub fn of_header(&self, header: &Header) -> Option<Vec<State>> {
+        if !self.keys.is_empty() {
+            return None;
+        }
+        self.calls.iter().map(|call| call.of_header(header)).collect()
+    }
+}

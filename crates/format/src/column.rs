@@ -1,0 +1,279 @@
+//! A column of a row group: which rows have a value, and the values as they are encoded.
+//!
+//! Where some rows have a value and some have none, a bit for each row comes first, one where it has a
+//! value, the first row in the lowest bit, filled up to whole blocks of 1,024 rows (128 bytes each).
+//! Then come the encoded values.
+
+use crate::bits::BLOCK;
+use crate::dict::{self, Dict};
+use crate::header::{Bounds, Encoding, Entry, Kind, Prefix};
+use crate::ints::{self, Damage, Ints, cut};
+use crate::kernel::Mask;
+use crate::text::{self, Text};
+use crate::wide::{self, Wide};
+
+/// The values of a column before they are encoded.
+#[derive(Clone, Debug)]
+pub enum Values<'v> {
+    /// Numbers of 64 bits.
+    Ints(Vec<i64>),
+    /// Numbers of 128 bits.
+    Wide(Vec<i128>),
+    /// Strings.
+    Strings(Vec<&'v [u8]>),
+}
+
+/// A column before it is encoded.
+#[derive(Clone, Debug)]
+pub struct Input<'v> {
+    /// What its values are.
+    pub kind: Kind,
+    /// Digits behind the point.
+    pub scale: i8,
+    /// One for each row; those of rows without a value count for nothing.
+    pub values: Values<'v>,
+    /// A bit for each row, one where it has a value; `None`: all have one.
+    pub valid: Option<Vec<u8>>,
+}
+
+/// Bytes of the bits of so many rows.
+fn valid_bytes(rows: usize) -> usize {
+    rows.div_ceil(BLOCK) * (BLOCK / 8)
+}
+
+fn is_set(bits: &[u8], row: usize) -> bool {
+    bits[row / 8] >> (row % 8) & 1 == 1
+}
+
+/// Puts what will do in the place of values that are none: one that is there anyway.
+fn fill<T: Clone>(values: &mut [T], valid: Option<&[u8]>) {
+    let Some(valid) = valid else { return };
+    let Some(first) = (0..values.len()).find(|row| is_set(valid, *row)) else { return };
+    let mut last = values[first].clone();
+    for (row, value) in values.iter_mut().enumerate() {
+        match is_set(valid, row) {
+            true => last = value.clone(),
+            false => *value = last.clone(),
+        }
+    }
+}
+
+fn ends<T: Copy + Ord + Into<i128>>(values: &[T]) -> Bounds {
+    match (values.iter().min(), values.iter().max()) {
+        (Some(min), Some(max)) => Bounds::Numbers { min: (*min).into(), max: (*max).into() },
+        _ => Bounds::None,
+    }
+}
+
+impl Input<'_> {
+    fn rows(&self) -> usize {
+        match &self.values {
+            Values::Ints(values) => values.len(),
+            Values::Wide(values) => values.len(),
+            Values::Strings(values) => values.len(),
+        }
+    }
+
+    fn nulls(&self) -> usize {
+        let rows = self.rows();
+        let valid = self.valid.as_deref();
+        valid.map_or(0, |valid| (0..rows).filter(|row| !is_set(valid, *row)).count())
+    }
+
+    fn sum(&self) -> Option<i128> {
+        fn of<T: Copy + Into<i128>>(values: &[T], valid: Option<&[u8]>) -> Option<i128> {
+            let counts = |row: &usize| valid.is_none_or(|valid| is_set(valid, *row));
+            let rows = (0..values.len()).filter(counts);
+            rows.map(|row| values[row].into()).try_fold(0i128, i128::checked_add)
+        }
+        match (&self.values, self.kind) {
+            (Values::Ints(values), Kind::Number) => of(values, self.valid.as_deref()),
+            (Values::Wide(values), Kind::Number) => of(values, self.valid.as_deref()),
+            _ => None,
+        }
+    }
+
+    /// Encodes it: what a header says of it, but for the place, and its bytes.
+    pub fn encode(mut self) -> (Entry, Vec<u8>) {
+        let (rows, nulls) = (self.rows(), self.nulls());
+        let mut entry = Entry {
+            encoding: Encoding::Nulls,
+            kind: self.kind,
+            scale: self.scale,
+            nulls: nulls as u32,
+            distinct: 0,
+            crc: 0,
+            offset: 0,
+            length: 0,
+            bounds: Bounds::None,
+            sum: None,
+        };
+        let mut out = Vec::new();
+        if nulls == rows {
+            return (entry, out);
+        }
+        entry.sum = self.sum();
+        let valid = if nulls > 0 { self.valid.take() } else { None };
+        if let Some(valid) = &valid {
+            out.extend_from_slice(&valid[..rows.div_ceil(8)]);
+            if !rows.is_multiple_of(8) {
+                // Bits behind the last row are zeros, whatever was given.
+                *out.last_mut().expect("there are rows") &= (1 << (rows % 8)) - 1;
+            }
+            out.resize(valid_bytes(rows), 0);
+        }
+        match &mut self.values {
+            Values::Ints(values) => {
+                fill(values, valid.as_deref());
+                entry.encoding = Encoding::Ints;
+                entry.bounds = ends(values);
+                out.extend_from_slice(&ints::encode(values));
+            }
+            Values::Wide(values) => {
+                fill(values, valid.as_deref());
+                entry.encoding = Encoding::Wide;
+                entry.bounds = ends(values);
+                out.extend_from_slice(&wide::encode(values));
+            }
+            Values::Strings(values) => {
+                fill(values, valid.as_deref());
+                encode_strings(values, &mut entry, &mut out);
+            }
+        }
+        entry.crc = crc32c::crc32c(&out);
+        entry.length = out.len() as u32;
+        (entry, out)
+    }
+}
+
+fn encode_strings(values: &[&[u8]], entry: &mut Entry, out: &mut Vec<u8>) {
+    let (min, max) = (values.iter().min(), values.iter().max());
+    if let (Some(min), Some(max)) = (min, max) {
+        entry.bounds = Bounds::Strings { min: Prefix::of(min), max: Prefix::of(max) };
+    }
+    // A dictionary of strings that hardly repeat is larger than they are, and slow to make.
+    if let Some(dict) = dict::encode_few(values) {
+        entry.encoding = Encoding::Dict;
+        entry.distinct = dict.count as u32;
+        out.extend_from_slice(&dict.bytes);
+    } else {
+        entry.encoding = Encoding::Text;
+        out.extend_from_slice(&text::encode(values, None));
+    }
+}
+
+/// The values of a column as they are encoded.
+#[derive(Clone, Debug)]
+pub enum Data<'a> {
+    /// There are none.
+    Nulls,
+    /// Numbers of 64 bits.
+    Ints(Ints<'a>),
+    /// Numbers of 128 bits.
+    Wide(Wide<'a>),
+    /// Strings of which few differ.
+    Dict(Dict<'a>),
+    /// Strings of which many differ.
+    Text(Text<'a>),
+}
+
+/// A column as it is encoded.
+#[derive(Clone, Debug)]
+pub struct Column<'a> {
+    rows: usize,
+    valid: Option<&'a [u8]>,
+    data: Data<'a>,
+}
+
+impl<'a> Column<'a> {
+    /// Takes up a column of `rows` rows: `bytes` are those that its entry tells of. Whether the crc is
+    /// right is for whoever has read them: [`Entry::is_whole`].
+    ///
+    /// # Errors
+    /// The bytes are no such column.
+    pub fn new(entry: &Entry, rows: usize, bytes: &'a [u8]) -> Result<Column<'a>, Damage> {
+        let expected = entry.length as usize;
+        if bytes.len() != expected {
+            return Err(Damage::Length { expected, found: bytes.len() });
+        }
+        let has_bits = entry.nulls > 0 && entry.encoding != Encoding::Nulls;
+        let at = if has_bits { valid_bytes(rows) } else { 0 };
+        let valid = if has_bits { Some(cut(bytes, 0, at)?) } else { None };
+        let values = cut(bytes, at, bytes.len().saturating_sub(at))?;
+        let data = match entry.encoding {
+            Encoding::Nulls => Data::Nulls,
+            Encoding::Ints => Data::Ints(Ints::new(values)?),
+            Encoding::Wide => Data::Wide(Wide::new(values)?),
+            Encoding::Dict => Data::Dict(Dict::new(values)?),
+            Encoding::Text => Data::Text(Text::new(values)?),
+        };
+        let found = match &data {
+            Data::Nulls => rows,
+            Data::Ints(data) => data.rows(),
+            Data::Wide(data) => data.rows(),
+            Data::Dict(data) => data.codes().rows(),
+            Data::Text(data) => data.rows(),
+        };
+        if found != rows {
+            return Err(Damage::Field { name: "rows of a column", value: found as u64 });
+        }
+        Ok(Column { rows, valid, data })
+    }
+
+    /// How many rows it has.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Its values.
+    pub fn data(&self) -> &Data<'a> {
+        &self.data
+    }
+
+    /// Whether some rows have a value and others have none.
+    pub fn has_bits(&self) -> bool {
+        self.valid.is_some()
+    }
+
+    /// The bits of the rows of a block that have a value; `None`: all have one, or none has.
+    pub fn bits(&self, block: usize) -> Option<&'a [u8]> {
+        self.valid.map(|valid| &valid[block * (BLOCK / 8)..][..BLOCK / 8])
+    }
+
+    /// Whether a row has a value.
+    pub fn is_valid(&self, row: usize) -> bool {
+        match self.data {
+            Data::Nulls => false,
+            _ => self.valid.is_none_or(|valid| is_set(valid, row)),
+        }
+    }
+
+    /// Leaves in `mask` those rows of a block that have a value.
+    pub fn keep_valid(&self, block: usize, mask: &mut Mask) {
+        match (&self.data, self.bits(block)) {
+            (Data::Nulls, _) => mask.fill(0),
+            (_, None) => {}
+            (_, Some(bits)) => crate::kernel::keep_bits(bits, mask),
+        }
+    }
+
+    /// Leaves in `mask` those rows of a block that have none.
+    pub fn keep_nulls(&self, block: usize, mask: &mut Mask) {
+        match (&self.data, self.bits(block)) {
+            (Data::Nulls, _) => {}
+            (_, None) => mask.fill(0),
+            (_, Some(bits)) => {
+                let mut turned = [0; BLOCK / 8];
+                turned.iter_mut().zip(bits).for_each(|(turned, bits)| *turned = !bits);
+                crate::kernel::keep_bits(&turned, mask);
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// Whether the bytes of a column are those that were written.
+    pub fn is_whole(&self, bytes: &[u8]) -> bool {
+        bytes.len() == self.length as usize && crc32c::crc32c(bytes) == self.crc
+    }
+}

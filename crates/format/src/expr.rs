@@ -1,0 +1,317 @@
+//! Sums, differences and products of columns and constants, a block at a time, in the narrowest numbers
+//! that hold all that can come out.
+//!
+//! What can come out is known from the headers: the smallest and largest value of each column bound
+//! each result, so no result is checked row by row. Rows without a value compute with some value that
+//! is there; whoever uses the result leaves them out.
+
+use std::collections::BTreeSet;
+
+use crate::bits::BLOCK;
+use crate::column::{Column, Data};
+use crate::header::{Bounds, Header, Kind};
+use crate::ints::{Codes, Damage, Ints, each_lane};
+use crate::kernel;
+use crate::wide::Wide;
+
+/// An expression over the whole numbers of a table's columns.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Expr {
+    /// A column of the table.
+    Column(usize),
+    /// A constant.
+    Constant(i128),
+    /// A sum.
+    Add(Box<Expr>, Box<Expr>),
+    /// A difference.
+    Sub(Box<Expr>, Box<Expr>),
+    /// A product.
+    Mul(Box<Expr>, Box<Expr>),
+}
+
+impl Expr {
+    /// Puts the columns in it in `out`.
+    pub fn columns(&self, out: &mut BTreeSet<usize>) {
+        match self {
+            Expr::Column(column) => {
+                out.insert(*column);
+            }
+            Expr::Constant(_) => {}
+            Expr::Add(a, b) | Expr::Sub(a, b) | Expr::Mul(a, b) => {
+                a.columns(out);
+                b.columns(out);
+            }
+        }
+    }
+
+    /// The smallest and the largest that can come out of the rows of a row group; `None`: more than
+    /// 128 bits, or a column is not of whole numbers.
+    pub fn bounds(&self, header: &Header) -> Option<(i128, i128)> {
+        match self {
+            Expr::Constant(number) => Some((*number, *number)),
+            Expr::Column(column) => {
+                let entry = header.entries.get(*column)?;
+                match entry.bounds {
+                    Bounds::Numbers { min, max } if entry.kind == Kind::Number => Some((min, max)),
+                    Bounds::None => Some((0, 0)),
+                    _ => None,
+                }
+            }
+            Expr::Add(a, b) => {
+                let (a, b) = (a.bounds(header)?, b.bounds(header)?);
+                Some((a.0.checked_add(b.0)?, a.1.checked_add(b.1)?))
+            }
+            Expr::Sub(a, b) => {
+                let (a, b) = (a.bounds(header)?, b.bounds(header)?);
+                Some((a.0.checked_sub(b.1)?, a.1.checked_sub(b.0)?))
+            }
+            Expr::Mul(a, b) => {
+                let (a, b) = (a.bounds(header)?, b.bounds(header)?);
+                let mut ends = [(a.0, b.0), (a.0, b.1), (a.1, b.0), (a.1, b.1)]
+                    .into_iter()
+                    .map(|(a, b)| a.checked_mul(b));
+                let first = ends.next()??;
+                ends.try_fold((first, first), |(low, high), end| {
+                    let end = end?;
+                    Some((low.min(end), high.max(end)))
+                })
+            }
+        }
+    }
+}
+
+/// The results of an expression for a block.
+#[derive(Clone, Debug)]
+pub enum Out {
+    /// As a column has them: codes, and what is to be added to each.
+    Codes(Codes, i64),
+    /// In 32 bits.
+    U32(Box<[u32; BLOCK]>),
+    /// In 64 bits.
+    I64(Box<[i64; BLOCK]>),
+    /// In 128 bits.
+    Wide(Box<[i128; BLOCK]>),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Sign {
+    Plus,
+    Minus,
+    Times,
+}
+
+#[derive(Debug)]
+enum Op<'c, 'a> {
+    Ints(&'c Ints<'a>),
+    Wide(&'c Wide<'a>),
+    Constant,
+    Both(Sign, usize, usize),
+}
+
+#[derive(Debug)]
+struct Node<'c, 'a> {
+    op: Op<'c, 'a>,
+    out: Out,
+}
+
+/// Expressions made ready for a row group. What is in several of them is computed once.
+#[derive(Debug, Default)]
+pub struct Program<'c, 'a> {
+    known: Vec<Expr>,
+    nodes: Vec<Node<'c, 'a>>,
+}
+
+impl<'c, 'a> Program<'c, 'a> {
+    /// Adds an expression; the number of its results.
+    ///
+    /// # Errors
+    /// A column in it is none of whole numbers or has not been read, or more than 128 bits can come
+    /// out.
+    pub fn add(
+        &mut self,
+        expr: &Expr,
+        header: &Header,
+        columns: &'c [Option<Column<'a>>],
+    ) -> Result<usize, Damage> {
+        if let Some(at) = self.known.iter().position(|known| known == expr) {
+            return Ok(at);
+        }
+        let beyond = Damage::Field { name: "result of an expression beyond 128 bits", value: 0 };
+        let (low, high) = expr.bounds(header).ok_or(beyond)?;
+        let room = || match (u32::try_from(low), u32::try_from(high)) {
+            (Ok(_), Ok(_)) => Out::U32(Box::new([0; BLOCK])),
+            _ if i64::try_from(low).is_ok() && i64::try_from(high).is_ok() => {
+                Out::I64(Box::new([0; BLOCK]))
+            }
+            _ => Out::Wide(Box::new([0; BLOCK])),
+        };
+        let node = match expr {
+            Expr::Constant(number) => Node { op: Op::Constant, out: filled(room(), *number) },
+            Expr::Column(column) => {
+                let unread = Damage::Field { name: "column not read", value: *column as u64 };
+                match columns.get(*column).and_then(Option::as_ref).ok_or(unread)?.data() {
+                    Data::Ints(ints) => {
+                        Node { op: Op::Ints(ints), out: Out::Codes(ints.codes(), 0) }
+                    }
+                    Data::Wide(wide) => {
+                        Node { op: Op::Wide(wide), out: Out::Wide(Box::new([0; BLOCK])) }
+                    }
+                    Data::Nulls => Node { op: Op::Constant, out: filled(room(), 0) },
+                    _ => return Err(Damage::Field { name: "kind of a column", value: 0 }),
+                }
+            }
+            Expr::Add(a, b) | Expr::Sub(a, b) | Expr::Mul(a, b) => {
+                let sign = match expr {
+                    Expr::Add(..) => Sign::Plus,
+                    Expr::Sub(..) => Sign::Minus,
+                    _ => Sign::Times,
+                };
+                let (a, b) = (self.add(a, header, columns)?, self.add(b, header, columns)?);
+                Node { op: Op::Both(sign, a, b), out: room() }
+            }
+        };
+        self.known.push(expr.clone());
+        self.nodes.push(node);
+        Ok(self.nodes.len() - 1)
+    }
+
+    /// Computes all of it for a block.
+    pub fn run(&mut self, block: usize) {
+        for at in 0..self.nodes.len() {
+            let (before, rest) = self.nodes.split_at_mut(at);
+            let node = &mut rest[0];
+            match (&node.op, &mut node.out) {
+                (Op::Ints(ints), Out::Codes(codes, base)) => {
+                    *base = ints.unpack_codes(block, codes)
+                }
+                (Op::Wide(wide), Out::Wide(out)) => wide.decode(block, out),
+                (Op::Both(sign, a, b), out) => {
+                    combine(*sign, &before[*a].out, &before[*b].out, out);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The results of expression `at` for the block that was computed last.
+    pub fn out(&self, at: usize) -> &Out {
+        &self.nodes[at].out
+    }
+}
+
+fn filled(mut out: Out, number: i128) -> Out {
+    match &mut out {
+        Out::U32(out) => out.fill(number as u32),
+        Out::I64(out) => out.fill(number as i64),
+        Out::Wide(out) => out.fill(number),
+        Out::Codes(..) => {}
+    }
+    out
+}
+
+impl Out {
+    /// Whether every result is from 0 to the largest of 32 bits, going by how it is kept.
+    fn as_u32<'o>(&'o self, room: &'o mut [u32; BLOCK]) -> Option<&'o [u32; BLOCK]> {
+        match self {
+            Out::U32(out) => Some(out),
+            Out::Codes(codes, base) => {
+                let base = u32::try_from(*base).ok()?;
+                match codes {
+                    Codes::U8(codes) if base <= u32::MAX - 0xff => {
+                        kernel::widen_u32(codes, base, room);
+                    }
+                    Codes::U16(codes) if base <= u32::MAX - 0xffff => {
+                        kernel::widen_u32(codes, base, room);
+                    }
+                    // The widest block of a column of 32 bits may go beyond with its base.
+                    Codes::U32(codes) if base == 0 || fits(codes, base) => {
+                        kernel::widen_u32(codes, base, room);
+                    }
+                    _ => return None,
+                }
+                Some(room)
+            }
+            _ => None,
+        }
+    }
+
+    /// The results in 64 bits; those beyond lose their upper bits.
+    pub fn as_i64<'o>(&'o self, room: &'o mut [i64; BLOCK]) -> &'o [i64; BLOCK] {
+        match self {
+            Out::I64(out) => return out,
+            Out::U32(out) => kernel::widen(out, 0, room),
+            Out::Codes(codes, base) => each_lane!(codes, own => kernel::widen(own, *base, room)),
+            Out::Wide(out) => {
+                room.iter_mut().zip(&**out).for_each(|(room, out)| *room = *out as i64);
+            }
+        }
+        room
+    }
+
+    /// The results in 128 bits.
+    pub fn as_wide<'o>(&'o self, room: &'o mut [i128; BLOCK]) -> &'o [i128; BLOCK] {
+        if let Out::Wide(out) = self {
+            return out;
+        }
+        let mut narrow = [0; BLOCK];
+        let narrow = self.as_i64(&mut narrow);
+        room.iter_mut().zip(narrow).for_each(|(room, narrow)| *room = (*narrow).into());
+        room
+    }
+}
+
+/// Whether the largest of these with a base fits 32 bits.
+fn fits(codes: &[u32; BLOCK], base: u32) -> bool {
+    let largest = codes.iter().fold(0, |largest, code| (*code).max(largest));
+    largest.checked_add(base).is_some()
+}
+
+fn combine(sign: Sign, a: &Out, b: &Out, out: &mut Out) {
+    let (mut room_a, mut room_b) = ([0u32; BLOCK], [0u32; BLOCK]);
+    match out {
+        // The result fits 32 bits, so that it is right whatever the parts lose above them.
+        Out::U32(out) => {
+            if let (Some(a), Some(b)) = (a.as_u32(&mut room_a), b.as_u32(&mut room_b)) {
+                match sign {
+                    Sign::Plus => kernel::add_u32(a, b, out),
+                    Sign::Minus => kernel::subtract_u32(a, b, out),
+                    Sign::Times => kernel::multiply_u32(a, b, out),
+                }
+                return;
+            }
+            let mut wide = [0i64; BLOCK];
+            combine_i64(sign, a, b, &mut wide);
+            out.iter_mut().zip(&wide).for_each(|(out, wide)| *out = *wide as u32);
+        }
+        Out::I64(out) => {
+            if let Sign::Times = sign
+                && let (Some(a), Some(b)) = (a.as_u32(&mut room_a), b.as_u32(&mut room_b))
+            {
+                return kernel::multiply_to_i64(a, b, out);
+            }
+            combine_i64(sign, a, b, out);
+        }
+        Out::Wide(out) => {
+            let (mut room_a, mut room_b) = ([0; BLOCK], [0; BLOCK]);
+            let (a, b) = (a.as_wide(&mut room_a), b.as_wide(&mut room_b));
+            for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
+                *out = match sign {
+                    Sign::Plus => a.wrapping_add(*b),
+                    Sign::Minus => a.wrapping_sub(*b),
+                    Sign::Times => a.wrapping_mul(*b),
+                };
+            }
+        }
+        Out::Codes(..) => {}
+    }
+}
+
+fn combine_i64(sign: Sign, a: &Out, b: &Out, out: &mut [i64; BLOCK]) {
+    let (mut room_a, mut room_b) = ([0; BLOCK], [0; BLOCK]);
+    let (a, b) = (a.as_i64(&mut room_a), b.as_i64(&mut room_b));
+    match sign {
+        Sign::Plus => kernel::add_i64(a, b, out),
+        Sign::Minus => kernel::subtract_i64(a, b, out),
+        Sign::Times => kernel::multiply_i64(a, b, out),
+    }
+}

@@ -1,0 +1,265 @@
+//! Columns made Arrow arrays: the rows of a row group that are wanted, in their order.
+
+use std::sync::Arc;
+
+use arrow_array::types::*;
+use arrow_array::{ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray, new_null_array};
+use arrow_buffer::{BooleanBuffer, NullBuffer};
+use arrow_schema::{DataType, TimeUnit};
+
+use crate::bits::BLOCK;
+use crate::column::{Column, Data};
+use crate::dict::Dict;
+use crate::ints::{Damage, Ints};
+use crate::kernel::{Mask, Views};
+use crate::text::{Strings, Text};
+use crate::value::{f32_of_key, f64_of_key};
+
+/// Rows of a row group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// All of so many.
+    All(usize),
+    /// These, in ascending order.
+    Some(Vec<u32>),
+}
+
+impl Rows {
+    /// None of them.
+    pub fn none() -> Rows {
+        Rows::Some(Vec::new())
+    }
+
+    /// How many they are.
+    pub fn count(&self) -> usize {
+        match self {
+            Rows::All(rows) => *rows,
+            Rows::Some(rows) => rows.len(),
+        }
+    }
+
+    /// Adds those rows of a block that `mask` has.
+    pub fn add(&mut self, block: usize, mask: &Mask) {
+        let Rows::Some(rows) = self else { return };
+        let first = (block * BLOCK) as u32;
+        for (eight, word) in mask.chunks_exact(8).enumerate() {
+            let word = u64::from_le_bytes(word.try_into().expect("eight"));
+            if word == 0 {
+                continue;
+            }
+            let mut left = word & 0x8080_8080_8080_8080;
+            while left != 0 {
+                rows.push(first + eight as u32 * 8 + left.trailing_zeros() / 8);
+                left &= left - 1;
+            }
+        }
+    }
+
+    /// For each block of which some rows are wanted: the block, and where in it they are (`None`: all).
+    fn blocks(
+        &self,
+        mut each: impl FnMut(usize, Option<&[u32]>) -> Result<(), Damage>,
+    ) -> Result<(), Damage> {
+        match self {
+            Rows::All(rows) => (0..rows.div_ceil(BLOCK)).try_for_each(|block| each(block, None)),
+            Rows::Some(rows) => {
+                let same = |a: &u32, b: &u32| *a as usize / BLOCK == *b as usize / BLOCK;
+                rows.chunk_by(same).try_for_each(|rows| each(rows[0] as usize / BLOCK, Some(rows)))
+            }
+        }
+    }
+}
+
+/// Rows of a block, of `rows` in all.
+fn length_of(block: usize, rows: usize) -> usize {
+    (rows - block * BLOCK).min(BLOCK)
+}
+
+fn nulls_of(column: &Column<'_>, rows: &Rows) -> Option<NullBuffer> {
+    if !column.has_bits() {
+        return None;
+    }
+    let bits = match rows {
+        Rows::All(rows) => BooleanBuffer::collect_bool(*rows, |row| column.is_valid(row)),
+        Rows::Some(rows) => {
+            BooleanBuffer::collect_bool(rows.len(), |at| column.is_valid(rows[at] as usize))
+        }
+    };
+    Some(NullBuffer::new(bits)).filter(|nulls| nulls.null_count() > 0)
+}
+
+/// The numbers of the rows, each made a `T`.
+fn numbers<T>(column: &Column<'_>, rows: &Rows, of: impl Fn(i64) -> T) -> Result<Vec<T>, Damage> {
+    let Data::Ints(ints) = column.data() else { return Err(other_type()) };
+    Ok(ints_of(ints, column.rows(), rows, of))
+}
+
+/// The numbers of some of `all` rows, each made a `T`.
+fn ints_of<T>(ints: &Ints<'_>, all: usize, rows: &Rows, of: impl Fn(i64) -> T) -> Vec<T> {
+    let mut out = Vec::with_capacity(rows.count());
+    let mut block = [0; BLOCK];
+    let mut each = |at, wanted: Option<&[u32]>| {
+        ints.decode(at, &mut block);
+        match wanted {
+            None => out.extend(block[..length_of(at, all)].iter().map(|number| of(*number))),
+            Some(rows) => out.extend(rows.iter().map(|row| of(block[*row as usize % BLOCK]))),
+        }
+        Ok(())
+    };
+    rows.blocks(&mut each).expect("numbers are decoded whatever they are");
+    out
+}
+
+/// The numbers of the rows, of 128 bits.
+fn wide_numbers(column: &Column<'_>, rows: &Rows) -> Result<Vec<i128>, Damage> {
+    let Data::Wide(wide) = column.data() else {
+        return numbers(column, rows, i128::from);
+    };
+    let mut out = Vec::with_capacity(rows.count());
+    let mut block = [0; BLOCK];
+    rows.blocks(|at, wanted| {
+        wide.decode(at, &mut block);
+        match wanted {
+            None => out.extend_from_slice(&block[..length_of(at, column.rows())]),
+            Some(rows) => out.extend(rows.iter().map(|row| block[*row as usize % BLOCK])),
+        }
+        Ok(())
+    })?;
+    Ok(out)
+}
+
+/// The different strings of a dictionary.
+pub(crate) fn views_of(dict: &Dict<'_>, is_text: bool) -> Result<Views, Damage> {
+    let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(dict.count()));
+    for code in 0..dict.count() {
+        bytes.extend_from_slice(dict.string(code).unwrap_or_default());
+        ends.push(bytes.len() as u32);
+    }
+    Views::new(bytes, &ends, is_text).ok_or(NO_TEXT)
+}
+
+const NO_TEXT: Damage = Damage::Field { name: "text that is not UTF-8", value: 0 };
+
+fn strings(
+    column: &Column<'_>,
+    rows: &Rows,
+    nulls: Option<NullBuffer>,
+    is_text: bool,
+) -> Result<ArrayRef, Damage> {
+    match column.data() {
+        Data::Dict(dict) if rows.count() < dict.count() => {
+            // Of a large dictionary only what is wanted.
+            let mut wanted = Strings::default();
+            let codes = ints_of(dict.codes(), column.rows(), rows, |code| code as usize);
+            for code in codes {
+                let unknown = Damage::Field { name: "code of a string", value: code as u64 };
+                wanted.push(dict.string(code).ok_or(unknown)?);
+            }
+            let views = Views::new(wanted.bytes, &wanted.ends, is_text).ok_or(NO_TEXT)?;
+            Ok(views.into_array(nulls))
+        }
+        Data::Dict(dict) => {
+            let views = views_of(dict, is_text)?;
+            let codes = ints_of(dict.codes(), column.rows(), rows, |code| code);
+            let unknown = Damage::Field { name: "code of a string", value: views.len() as u64 };
+            views.take(codes.into_iter(), nulls).ok_or(unknown)
+        }
+        Data::Text(text) => {
+            let strings = text_of(text, rows)?;
+            let views = Views::new(strings.bytes, &strings.ends, is_text).ok_or(NO_TEXT)?;
+            Ok(views.into_array(nulls))
+        }
+        _ => Err(other_type()),
+    }
+}
+
+/// The strings of the rows, and no others.
+fn text_of(text: &Text<'_>, rows: &Rows) -> Result<Strings, Damage> {
+    let (mut out, mut block) = (Strings::default(), Strings::default());
+    rows.blocks(|at, wanted| {
+        let Some(wanted) = wanted else { return text.decode(at, &mut out) };
+        let mut mask = [0; BLOCK];
+        wanted.iter().for_each(|row| mask[*row as usize % BLOCK] = 0xff);
+        block.clear();
+        text.decode_some(at, &mask, &mut block)?;
+        wanted.iter().for_each(|row| out.push(block.get(*row as usize % BLOCK)));
+        Ok(())
+    })?;
+    Ok(out)
+}
+
+/// A column holds what its table's type does not say.
+fn other_type() -> Damage {
+    Damage::Field { name: "kind of a column", value: 0 }
+}
+
+fn primitive<T: ArrowPrimitiveType>(
+    values: Vec<T::Native>,
+    nulls: Option<NullBuffer>,
+    data_type: &DataType,
+) -> ArrayRef {
+    let array = PrimitiveArray::<T>::new(values.into(), nulls);
+    Arc::new(array.with_data_type(data_type.clone()))
+}
+
+/// The rows of a column as an array of `data_type`, which is one that
+/// [`column_type`](crate::take_in::column_type) gave for it.
+///
+/// # Errors
+/// The column is not as it was written, or of another type.
+pub fn array_of(
+    column: &Column<'_>,
+    rows: &Rows,
+    data_type: &DataType,
+) -> Result<ArrayRef, Damage> {
+    use DataType as D;
+    if matches!(column.data(), Data::Nulls) {
+        return Ok(new_null_array(data_type, rows.count()));
+    }
+    let nulls = nulls_of(column, rows);
+    macro_rules! ints {
+        ($t:ty) => {
+            primitive::<$t>(numbers(column, rows, |number| number as _)?, nulls, data_type)
+        };
+    }
+    Ok(match data_type {
+        D::Boolean => {
+            let values = numbers(column, rows, |number| number != 0)?;
+            Arc::new(BooleanArray::new(values.into(), nulls))
+        }
+        D::Int8 => ints!(Int8Type),
+        D::Int16 => ints!(Int16Type),
+        D::Int32 => ints!(Int32Type),
+        D::Int64 => ints!(Int64Type),
+        D::UInt8 => ints!(UInt8Type),
+        D::UInt16 => ints!(UInt16Type),
+        D::UInt32 => ints!(UInt32Type),
+        D::UInt64 => {
+            let values = wide_numbers(column, rows)?;
+            let values = values.iter().map(|value| *value as u64).collect();
+            primitive::<UInt64Type>(values, nulls, data_type)
+        }
+        D::Decimal128(_, _) => {
+            primitive::<Decimal128Type>(wide_numbers(column, rows)?, nulls, data_type)
+        }
+        D::Float32 => {
+            primitive::<Float32Type>(numbers(column, rows, f32_of_key)?, nulls, data_type)
+        }
+        D::Float64 => {
+            primitive::<Float64Type>(numbers(column, rows, f64_of_key)?, nulls, data_type)
+        }
+        D::Date32 => ints!(Date32Type),
+        D::Date64 => ints!(Date64Type),
+        D::Time32(TimeUnit::Second) => ints!(Time32SecondType),
+        D::Time32(_) => ints!(Time32MillisecondType),
+        D::Time64(TimeUnit::Microsecond) => ints!(Time64MicrosecondType),
+        D::Time64(_) => ints!(Time64NanosecondType),
+        D::Timestamp(TimeUnit::Second, _) => ints!(TimestampSecondType),
+        D::Timestamp(TimeUnit::Millisecond, _) => ints!(TimestampMillisecondType),
+        D::Timestamp(TimeUnit::Microsecond, _) => ints!(TimestampMicrosecondType),
+        D::Timestamp(TimeUnit::Nanosecond, _) => ints!(TimestampNanosecondType),
+        D::Utf8View => strings(column, rows, nulls, true)?,
+        D::BinaryView => strings(column, rows, nulls, false)?,
+        _ => return Err(other_type()),
+    })
+}

@@ -1,0 +1,127 @@
+//! Row groups: made of Arrow arrays, and taken up from their bytes.
+
+use arrow_array::{Array, ArrayRef};
+
+use crate::bits::BLOCK;
+use crate::column::Column;
+use crate::header::{Header, REGION, ROWS_MAX, header_bytes};
+use crate::ints::{ALIGN, Damage};
+use crate::take_in::input_of;
+
+/// Whose a row group is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The table's number.
+    pub table: u64,
+    /// The segment's number.
+    pub segment: u64,
+}
+
+/// A row group that is encoded, but for its place.
+#[derive(Clone, Debug)]
+pub struct Encoded {
+    header: Header,
+    columns: Vec<Vec<u8>>,
+}
+
+/// Rows that cannot be made a row group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// They do not fit: this many bytes, of so many.
+    TooLarge {
+        /// Bytes that they take.
+        bytes: usize,
+        /// Bytes that there are.
+        most: usize,
+    },
+    /// There is no column for values of the type of this one.
+    Type {
+        /// Which column.
+        column: usize,
+    },
+}
+
+/// Encodes rows, at least one and at most [`ROWS_MAX`]: an array for each column of the table.
+///
+/// # Errors
+/// They take more than a storage region, or are of a type that there is no column for.
+pub fn encode(arrays: &[ArrayRef], owner: Owner) -> Result<Encoded, Refused> {
+    let rows = arrays.first().map_or(0, |array| array.len());
+    assert!((1..=ROWS_MAX).contains(&rows), "{rows} rows of a row group");
+    let mut columns = Vec::with_capacity(arrays.len());
+    let mut entries = Vec::with_capacity(arrays.len());
+    for (column, array) in arrays.iter().enumerate() {
+        assert_eq!(array.len(), rows, "every column has every row");
+        let input = input_of(array).ok_or(Refused::Type { column })?;
+        let (entry, bytes) = input.encode();
+        entries.push(entry);
+        columns.push(bytes);
+    }
+    // What is scanned often is short; it comes first, so that a few columns lie side by side.
+    let mut order: Vec<usize> = (0..columns.len()).collect();
+    order.sort_by_key(|at| columns[*at].len());
+    let mut at = header_bytes(columns.len());
+    for column in order {
+        entries[column].offset = at as u32;
+        at = (at + columns[column].len()).next_multiple_of(ALIGN);
+    }
+    if at > REGION {
+        return Err(Refused::TooLarge { bytes: at, most: REGION });
+    }
+    let header = Header {
+        table: owner.table,
+        segment: owner.segment,
+        position: 0,
+        lsn: 0,
+        rows: rows as u32,
+        used: at as u32,
+        entries,
+    };
+    Ok(Encoded { header, columns })
+}
+
+impl Encoded {
+    /// What it says of itself.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Its header and its bytes at that place of its segment: as many as are used, of a storage
+    /// region.
+    pub fn place(mut self, position: u64) -> (Header, Vec<u8>) {
+        self.header.position = position;
+        let mut out = self.header.encode();
+        out.resize(self.header.used as usize, 0);
+        for (entry, column) in self.header.entries.iter().zip(&self.columns) {
+            out[entry.offset as usize..][..column.len()].copy_from_slice(column);
+        }
+        (self.header, out)
+    }
+}
+
+/// How many rows to try next, so that they fill a region as well as `rows` did that took `bytes`.
+pub fn rows_to_try(rows: usize, bytes: usize, columns: usize) -> usize {
+    let room = (REGION - header_bytes(columns)) as f64;
+    let taken = bytes.saturating_sub(header_bytes(columns)).max(1) as f64;
+    // Neighbours differ by less than that as a rule; what does not fit is encoded twice.
+    let rows = (rows as f64 * room / taken * 0.992) as usize;
+    (rows / BLOCK * BLOCK).clamp(BLOCK, ROWS_MAX)
+}
+
+/// Takes up a column of a row group whose bytes from `from` on are in `bytes`.
+///
+/// # Errors
+/// It is not as it was written; its crc is asked only if `check` is set.
+pub fn column<'a>(
+    header: &Header,
+    column: usize,
+    bytes: &'a [u8],
+    check: bool,
+) -> Result<Column<'a>, Damage> {
+    let unknown = Damage::Field { name: "number of a column", value: column as u64 };
+    let entry = header.entries.get(column).ok_or(unknown)?;
+    if check && !entry.is_whole(bytes) {
+        return Err(Damage::Field { name: "crc of a column", value: entry.crc.into() });
+    }
+    Column::new(entry, header.rows as usize, bytes)
+}

@@ -1,0 +1,265 @@
+//! What rows are asked for, as far as columns can be asked: and which row groups need not be looked at,
+//! going by what their headers say.
+//!
+//! A predicate is true or it is not: what SQL calls unknown is not. So there is no "not" of a predicate;
+//! whoever makes one turns it into the tests that hold where it holds.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::expr::Expr;
+use crate::header::{Bounds, Entry, Header};
+use crate::like::Like;
+use crate::members::Members;
+
+/// What is asked of a value. A row without one passes none but [`Test::Null`].
+#[derive(Clone, Debug)]
+pub enum Test {
+    /// The row has no value.
+    Null,
+    /// It has one.
+    NotNull,
+    /// A number from the first to the second, both included.
+    Numbers(i128, i128),
+    /// One of these numbers, in ascending order.
+    NumberIn(Vec<i128>),
+    /// None of these numbers, in ascending order.
+    NumberNotIn(Vec<i128>),
+    /// A number that may be among these.
+    Member(Arc<Members>),
+    /// A string from the first to the second.
+    Strings(Bound<Box<[u8]>>, Bound<Box<[u8]>>),
+    /// One of these strings, in ascending order.
+    StringIn(Vec<Box<[u8]>>),
+    /// None of these strings, in ascending order.
+    StringNotIn(Vec<Box<[u8]>>),
+    /// A string that is like the pattern.
+    Like(Like),
+    /// A string that is not.
+    NotLike(Like),
+}
+
+/// How two numbers are to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Relation {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+}
+
+/// What is asked of a row.
+#[derive(Clone, Debug)]
+pub enum Predicate {
+    /// Nothing: every row passes.
+    All,
+    /// The impossible.
+    None,
+    /// All of these.
+    And(Vec<Predicate>),
+    /// One of these at least.
+    Or(Vec<Predicate>),
+    /// Of a column's value.
+    Test {
+        /// Which column of the table.
+        column: usize,
+        /// What.
+        test: Test,
+    },
+    /// Of two expressions over whole numbers; false where a column in one has no value.
+    Compare {
+        /// The one.
+        left: Expr,
+        /// How they are to be.
+        relation: Relation,
+        /// The other.
+        right: Expr,
+    },
+}
+
+/// What a header says of a predicate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// No row passes.
+    None,
+    /// Perhaps some do.
+    Some,
+    /// Every row passes.
+    All,
+}
+
+impl Test {
+    /// Whether a number passes.
+    pub fn of_number(&self, number: i128) -> bool {
+        match self {
+            Test::NotNull => true,
+            Test::Numbers(low, high) => (*low..=*high).contains(&number),
+            Test::NumberIn(list) => list.binary_search(&number).is_ok(),
+            Test::NumberNotIn(list) => list.binary_search(&number).is_err(),
+            Test::Member(members) => {
+                i64::try_from(number).is_ok_and(|number| members.may_have(number))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a string passes.
+    pub fn of_string(&self, string: &[u8]) -> bool {
+        match self {
+            Test::NotNull => true,
+            Test::Strings(low, high) => {
+                let above = match low {
+                    Bound::Included(low) => string >= &**low,
+                    Bound::Excluded(low) => string > &**low,
+                    Bound::Unbounded => true,
+                };
+                above
+                    && match high {
+                        Bound::Included(high) => string <= &**high,
+                        Bound::Excluded(high) => string < &**high,
+                        Bound::Unbounded => true,
+                    }
+            }
+            Test::StringIn(list) => list.binary_search_by(|own| (**own).cmp(string)).is_ok(),
+            Test::StringNotIn(list) => list.binary_search_by(|own| (**own).cmp(string)).is_err(),
+            Test::Like(like) => like.matches(string),
+            Test::NotLike(like) => !like.matches(string),
+            _ => false,
+        }
+    }
+
+    /// What the smallest and the largest value say.
+    fn of_bounds(&self, bounds: &Bounds) -> Verdict {
+        match (self, bounds) {
+            (Test::NotNull, _) => Verdict::All,
+            (_, Bounds::Numbers { min, max }) => self.of_numbers(*min, *max),
+            (_, Bounds::Strings { min, max }) => {
+                let same = min.is_whole() && min == max;
+                if same {
+                    return if self.of_string(min.bytes()) { Verdict::All } else { Verdict::None };
+                }
+                // Before the smallest: also where that goes on behind what is kept of it.
+                let below = |string: &[u8]| {
+                    string < min.bytes() || (string == min.bytes() && !min.is_whole())
+                };
+                let possible = |string: &[u8]| !below(string) && !max.is_before(string);
+                let may = match self {
+                    Test::Strings(low, high) => {
+                        let over = match high {
+                            Bound::Included(high) => below(high),
+                            Bound::Excluded(high) => below(high) || **high == *min.bytes(),
+                            Bound::Unbounded => false,
+                        };
+                        let under = match low {
+                            Bound::Included(low) => max.is_before(low),
+                            Bound::Excluded(low) => {
+                                max.is_before(low) || (max.is_whole() && **low == *max.bytes())
+                            }
+                            Bound::Unbounded => false,
+                        };
+                        !over && !under
+                    }
+                    Test::StringIn(list) => list.iter().any(|string| possible(string)),
+                    Test::Like(like) => {
+                        let start = like.beginning();
+                        // Every string that begins so may be there unless all of them are outside.
+                        !max.is_before(start)
+                            && (min.bytes() <= start || min.bytes().starts_with(start))
+                    }
+                    _ => true,
+                };
+                if may { Verdict::Some } else { Verdict::None }
+            }
+            (_, Bounds::None) => Verdict::None,
+        }
+    }
+
+    fn of_numbers(&self, min: i128, max: i128) -> Verdict {
+        if min == max {
+            return if self.of_number(min) { Verdict::All } else { Verdict::None };
+        }
+        let inside = |list: &[i128]| {
+            let at = list.partition_point(|number| *number < min);
+            list.get(at).is_some_and(|number| *number <= max)
+        };
+        match self {
+            Test::Numbers(low, high) if low > high || *high < min || *low > max => Verdict::None,
+            Test::Numbers(low, high) if *low <= min && max <= *high => Verdict::All,
+            Test::NumberIn(list) if !inside(list) => Verdict::None,
+            Test::NumberNotIn(list) if !inside(list) => Verdict::All,
+            Test::Member(members) => match members.range() {
+                Some((low, high)) if i128::from(low) <= max && i128::from(high) >= min => {
+                    Verdict::Some
+                }
+                _ => Verdict::None,
+            },
+            _ => Verdict::Some,
+        }
+    }
+
+    fn of_entry(&self, entry: &Entry, rows: u32) -> Verdict {
+        if let Test::Null = self {
+            return match entry.nulls {
+                0 => Verdict::None,
+                nulls if nulls == rows => Verdict::All,
+                _ => Verdict::Some,
+            };
+        }
+        if entry.nulls == rows {
+            return Verdict::None;
+        }
+        match self.of_bounds(&entry.bounds) {
+            Verdict::All if entry.nulls > 0 => Verdict::Some,
+            verdict => verdict,
+        }
+    }
+}
+
+impl Predicate {
+    /// What a row group's header says.
+    pub fn of_header(&self, header: &Header) -> Verdict {
+        match self {
+            Predicate::All => Verdict::All,
+            Predicate::None => Verdict::None,
+            Predicate::And(all) => {
+                let verdicts = all.iter().map(|one| one.of_header(header));
+                verdicts.fold(Verdict::All, |so_far, one| match (so_far, one) {
+                    (Verdict::None, _) | (_, Verdict::None) => Verdict::None,
+                    (Verdict::All, Verdict::All) => Verdict::All,
+                    _ => Verdict::Some,
+                })
+            }
+            Predicate::Or(all) => {
+                let verdicts = all.iter().map(|one| one.of_header(header));
+                verdicts.fold(Verdict::None, |so_far, one| match (so_far, one) {
+                    (Verdict::All, _) | (_, Verdict::All) => Verdict::All,
+                    (Verdict::None, Verdict::None) => Verdict::None,
+                    _ => Verdict::Some,
+                })
+            }
+            Predicate::Test { column, test } => match header.entries.get(*column) {
+                Some(entry) => test.of_entry(entry, header.rows),
+                None => Verdict::Some,
+            },
+            Predicate::Compare { .. } => Verdict::Some,
+        }
+    }
+
+    /// Puts the columns that it asks in `out`.
+    pub fn columns(&self, out: &mut std::collections::BTreeSet<usize>) {
+        match self {
+            Predicate::All | Predicate::None => {}
+            Predicate::And(all) | Predicate::Or(all) => {
+                all.iter().for_each(|one| one.columns(out));
+            }
+            Predicate::Test { column, .. } => {
+                out.insert(*column);
+            }
+            Predicate::Compare { left, right, .. } => {
+                left.columns(out);
+                right.columns(out);
+            }
+        }
+    }
+}
