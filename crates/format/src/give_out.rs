@@ -55,6 +55,26 @@ impl Rows {
         }
     }
 
+    /// Makes `mask` those that are in a block; how many they are.
+    pub fn mask(&self, block: usize, mask: &mut Mask) -> usize {
+        let first = block * BLOCK;
+        match self {
+            Rows::All(rows) => {
+                let count = rows.saturating_sub(first).min(BLOCK);
+                mask[..count].fill(0xff);
+                mask[count..].fill(0);
+                count
+            }
+            Rows::Some(rows) => {
+                mask.fill(0);
+                let from = rows.partition_point(|row| (*row as usize) < first);
+                let to = rows.partition_point(|row| (*row as usize) < first + BLOCK);
+                rows[from..to].iter().for_each(|row| mask[*row as usize - first] = 0xff);
+                to - from
+            }
+        }
+    }
+
     /// For each block of which some rows are wanted: the block, and where in it they are (`None`: all).
     fn blocks(
         &self,

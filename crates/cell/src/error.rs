@@ -1,0 +1,25 @@
+//! What can go wrong in a scan.
+
+use cellar_format::ints::Damage;
+use cellar_io::IoError;
+
+/// Why a scan ended before its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A disk, or the group over it, could not give what was asked for.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// What was read is not what was written, on no copy.
+    #[error("{what} of {segment} is damaged: {damage:?}")]
+    Damaged {
+        /// Which part.
+        what: String,
+        /// Of which segment.
+        segment: String,
+        /// What is wrong with it.
+        damage: Damage,
+    },
+    /// A filter that is evaluated elsewhere could not be.
+    #[error("{0}")]
+    Residual(String),
+}

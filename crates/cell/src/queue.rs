@@ -1,0 +1,385 @@
+//! The row groups that a scan has before it, and those that are being read.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cellar_format::aggregate::{Groups, join};
+use cellar_format::header::{Bounds, Header};
+use cellar_format::predicate::{Predicate, Verdict};
+use cellar_io::SharedEnv;
+use event_listener::{Event, EventListener};
+
+use crate::cache::Cache;
+use crate::error::Error;
+use crate::scan::{Live, Output, Request};
+use crate::segment::{Pieces, Segment};
+use crate::stats::ScanStats;
+
+/// A row group of a scan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Morsel {
+    pub segment: usize,
+    pub position: usize,
+}
+
+/// A row group of which columns have been read.
+pub(crate) struct Ready {
+    pub morsel: Morsel,
+    pub pieces: Pieces,
+    pub result: Result<(), Error>,
+}
+
+#[derive(Default)]
+struct State {
+    ready: VecDeque<Ready>,
+    in_flight: usize,
+}
+
+/// What the live filters ask, as of some generation.
+pub(crate) struct Asked {
+    generations: Vec<u64>,
+    pub conjuncts: Arc<Vec<Predicate>>,
+}
+
+/// What a worker does next.
+pub(crate) enum Step {
+    Work(Box<Ready>),
+    Wait(EventListener),
+    Done,
+}
+
+/// The shared part of a scan.
+pub(crate) struct Queue {
+    pub request: Request,
+    pub cache: Cache,
+    pub stats: Arc<ScanStats>,
+    pub env: SharedEnv,
+    morsels: Vec<Morsel>,
+    next: AtomicUsize,
+    state: Mutex<State>,
+    changed: Event,
+    stopped: AtomicBool,
+    /// Rows that are still wanted.
+    left: AtomicU64,
+    /// Columns of the filters, and all columns, by number.
+    pub filter_columns: Vec<usize>,
+    pub all_columns: Vec<usize>,
+    /// What headers have answered, until a worker takes it.
+    answered: Mutex<Option<Groups>>,
+    /// Row groups whose filters were asked, and those of which no row passed.
+    asked: AtomicU64,
+    emptied: AtomicU64,
+}
+
+fn columns_of(request: &Request) -> (Vec<usize>, Vec<usize>) {
+    let mut filter = BTreeSet::new();
+    request.conjuncts.iter().for_each(|conjunct| conjunct.columns(&mut filter));
+    request.live.iter().for_each(|live| filter.extend(live.columns()));
+    if let Some(residual) = &request.residual {
+        filter.extend(residual.columns().iter().map(|(column, _)| *column));
+    }
+    let mut all = filter.clone();
+    match &request.output {
+        Output::Rows { columns, .. } => all.extend(columns),
+        Output::Groups(aggregate) => aggregate.columns(&mut all),
+    }
+    (filter.into_iter().collect(), all.into_iter().collect())
+}
+
+/// The place of a row group in the order that is asked for: lower comes first.
+fn rank(header: &Header, column: usize, greatest: bool) -> (Vec<u8>, i128) {
+    match (header.entries.get(column).map(|entry| entry.bounds), greatest) {
+        (Some(Bounds::Numbers { max, .. }), true) => (Vec::new(), max.saturating_neg()),
+        (Some(Bounds::Numbers { min, .. }), false) => (Vec::new(), min),
+        (Some(Bounds::Strings { max, .. }), true) => {
+            let mut turned: Vec<u8> = max.bytes().iter().map(|byte| !byte).collect();
+            turned.push(u8::MAX);
+            (turned, 0)
+        }
+        (Some(Bounds::Strings { min, .. }), false) => (min.bytes().to_vec(), 0),
+        _ => (Vec::new(), i128::MAX),
+    }
+}
+
+impl Queue {
+    pub fn new(request: Request, cache: Cache, env: SharedEnv, stats: Arc<ScanStats>) -> Queue {
+        let (filter_columns, all_columns) = columns_of(&request);
+        let mut morsels = Vec::new();
+        let mut answered: Option<Groups> = None;
+        for (at, segment) in request.segments.iter().enumerate() {
+            for (position, header) in segment.headers().iter().enumerate() {
+                let bytes = segment.bytes_of(position, &all_columns);
+                ScanStats::count(&stats.eligible_bytes, bytes);
+                ScanStats::count(&stats.row_groups, 1);
+                let verdict = verdict_of(&request.conjuncts, header);
+                if verdict == Verdict::None {
+                    ScanStats::count(&stats.saved_bytes, bytes);
+                    ScanStats::count(&stats.pruned_row_groups, 1);
+                    continue;
+                }
+                let known = match &request.output {
+                    Output::Groups(aggregate)
+                        if verdict == Verdict::All
+                            && request.residual.is_none()
+                            && request.live.is_empty() =>
+                    {
+                        aggregate.of_header(header)
+                    }
+                    _ => None,
+                };
+                if let Some(states) = known {
+                    ScanStats::count(&stats.header_bytes, bytes);
+                    ScanStats::count(&stats.header_row_groups, 1);
+                    join(answered.get_or_insert_default(), Box::default(), states);
+                    continue;
+                }
+                morsels.push(Morsel { segment: at, position });
+            }
+        }
+        if let Some((column, greatest)) = request.first {
+            let header =
+                |morsel: &Morsel| &request.segments[morsel.segment].headers()[morsel.position];
+            morsels.sort_by_cached_key(|morsel| rank(header(morsel), column, greatest));
+        }
+        Queue {
+            left: AtomicU64::new(request.limit.unwrap_or(u64::MAX)),
+            stopped: AtomicBool::new(request.limit == Some(0)),
+            request,
+            cache,
+            stats,
+            env,
+            morsels,
+            next: AtomicUsize::new(0),
+            state: Mutex::default(),
+            changed: Event::new(),
+            filter_columns,
+            all_columns,
+            answered: Mutex::new(answered),
+            asked: AtomicU64::new(0),
+            emptied: AtomicU64::new(0),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn segment(&self, morsel: Morsel) -> &Arc<Segment> {
+        &self.request.segments[morsel.segment]
+    }
+
+    pub fn header(&self, morsel: Morsel) -> &Header {
+        &self.segment(morsel).headers()[morsel.position]
+    }
+
+    /// What headers have answered; once.
+    pub fn take_answered(&self) -> Option<Groups> {
+        self.answered.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The scan ends: enough is known, or it cannot go on.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.changed.notify(usize::MAX);
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Takes so many of the rows that are still wanted; how many it may be.
+    pub fn take_rows(&self, rows: u64) -> u64 {
+        if self.request.limit.is_none() {
+            return rows;
+        }
+        let take = |left: u64| Some(left.saturating_sub(rows));
+        let left = self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).unwrap_or(0);
+        if left <= rows {
+            self.stop();
+        }
+        left.min(rows)
+    }
+
+    /// Rows that are still wanted.
+    pub fn rows_left(&self) -> u64 {
+        self.left.load(Ordering::Acquire)
+    }
+
+    /// What rows must pass as far as is known now.
+    pub fn asked(&self, known: &mut Option<Asked>) -> Arc<Vec<Predicate>> {
+        let generations = || self.request.live.iter().map(|live| live.generation()).collect();
+        if let Some(known) = known
+            && known.generations.iter().zip(&self.request.live).all(|(g, l)| *g == l.generation())
+        {
+            return Arc::clone(&known.conjuncts);
+        }
+        // Asked before the predicates are: what changes between is asked again.
+        let generations = generations();
+        let mut conjuncts = self.request.conjuncts.clone();
+        conjuncts
+            .extend(self.request.live.iter().flat_map(|live: &Arc<dyn Live>| live.predicates()));
+        let conjuncts = Arc::new(conjuncts);
+        *known = Some(Asked { generations, conjuncts: Arc::clone(&conjuncts) });
+        conjuncts
+    }
+
+    /// Tells whether a row group had rows that passed.
+    pub fn found(&self, any: bool) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.emptied.fetch_add(u64::from(!any), Ordering::Relaxed);
+    }
+
+    /// Whether the filters' columns are read first and the others only where rows pass. That costs a
+    /// second wait, so it must leave out at least every other row group.
+    fn reads_filters_first(&self) -> bool {
+        if self.filter_columns.is_empty() || self.filter_columns.len() == self.all_columns.len() {
+            return false;
+        }
+        let (asked, emptied) =
+            (self.asked.load(Ordering::Relaxed), self.emptied.load(Ordering::Relaxed));
+        asked < 4 || emptied * 2 > asked
+    }
+
+    /// Reads ahead as far as it is allowed to, and says what to do next.
+    pub fn step(self: &Arc<Self>, known: &mut Option<Asked>) -> Step {
+        self.fill(known);
+        let mut state = self.state();
+        if self.is_stopped() {
+            return Step::Done;
+        }
+        if let Some(ready) = state.ready.pop_front() {
+            return Step::Work(Box::new(ready));
+        }
+        if state.in_flight == 0 && self.next.load(Ordering::Acquire) >= self.morsels.len() {
+            return Step::Done;
+        }
+        Step::Wait(self.changed.listen())
+    }
+
+    fn fill(self: &Arc<Self>, known: &mut Option<Asked>) {
+        loop {
+            {
+                let mut state = self.state();
+                let full = state.in_flight + state.ready.len() >= self.request.depth.max(1);
+                if full
+                    || self.is_stopped()
+                    || self.next.load(Ordering::Acquire) >= self.morsels.len()
+                {
+                    return;
+                }
+                // Counted before it is looked at, or another worker takes the scan for done.
+                state.in_flight += 1;
+            }
+            let at = self.next.fetch_add(1, Ordering::AcqRel);
+            let mut under_way = UnderWay { queue: Arc::clone(self), done: None };
+            let Some(morsel) = self.morsels.get(at).copied() else { return };
+            if !self.request.live.is_empty() {
+                let conjuncts = self.asked(known);
+                if verdict_of(&conjuncts, self.header(morsel)) == Verdict::None {
+                    let bytes = self.segment(morsel).bytes_of(morsel.position, &self.all_columns);
+                    ScanStats::count(&self.stats.saved_bytes, bytes);
+                    ScanStats::count(&self.stats.pruned_row_groups, 1);
+                    continue;
+                }
+            }
+            let columns = match self.reads_filters_first() {
+                true if !self.is_cached(morsel) => &self.filter_columns,
+                _ => &self.all_columns,
+            };
+            let pieces = vec![None; self.header(morsel).entries.len()];
+            if let Some(ready) = self.read(morsel, columns, pieces, &mut under_way) {
+                under_way.done = Some(ready);
+            }
+        }
+    }
+
+    fn is_cached(&self, morsel: Morsel) -> bool {
+        self.segment(morsel).is_cached(morsel.position, &self.all_columns, &self.cache)
+    }
+
+    /// Reads the columns that are missing yet of a row group that is looked at now.
+    pub fn read_rest(self: &Arc<Self>, morsel: Morsel, pieces: Pieces) {
+        self.state().in_flight += 1;
+        let mut under_way = UnderWay { queue: Arc::clone(self), done: None };
+        let columns = &self.all_columns;
+        if let Some(ready) = self.read(morsel, columns, pieces, &mut under_way) {
+            under_way.done = Some(ready);
+        }
+    }
+
+    /// Takes columns from the cache, or sets out to read them: then `under_way` goes along.
+    fn read(
+        self: &Arc<Self>,
+        morsel: Morsel,
+        columns: &[usize],
+        mut pieces: Pieces,
+        under_way: &mut UnderWay,
+    ) -> Option<Ready> {
+        let segment = Arc::clone(self.segment(morsel));
+        let had: u64 = missing_bytes(&segment, morsel, columns, &pieces);
+        let missing = segment.cached(morsel.position, columns, &self.cache, &mut pieces);
+        let left = segment.bytes_of(morsel.position, &missing);
+        ScanStats::count(&self.stats.cache_bytes, had - left);
+        if missing.is_empty() {
+            return Some(Ready { morsel, pieces, result: Ok(()) });
+        }
+        let mut under_way = under_way.take();
+        let queue = Arc::clone(self);
+        let task = async move {
+            let (io, cache) = (queue.request.io, &queue.cache);
+            let read = segment.read(io, morsel.position, &missing, cache, &mut pieces).await;
+            let result = read.map(|(reads, bytes)| {
+                ScanStats::count(&queue.stats.reads, reads);
+                ScanStats::count(&queue.stats.disk_bytes, bytes);
+            });
+            under_way.done = Some(Ready { morsel, pieces, result });
+            // Put among the ready ones as it is dropped; also if this task ends before.
+            drop(under_way);
+        };
+        self.env.spawn("cell read", Box::pin(task));
+        None
+    }
+}
+
+fn missing_bytes(segment: &Segment, morsel: Morsel, columns: &[usize], pieces: &Pieces) -> u64 {
+    let missing: Vec<usize> = columns.iter().copied().filter(|c| pieces[*c].is_none()).collect();
+    segment.bytes_of(morsel.position, &missing)
+}
+
+/// The verdict of all conjuncts together.
+pub(crate) fn verdict_of(conjuncts: &[Predicate], header: &Header) -> Verdict {
+    let mut all = Verdict::All;
+    for conjunct in conjuncts {
+        match conjunct.of_header(header) {
+            Verdict::None => return Verdict::None,
+            Verdict::Some => all = Verdict::Some,
+            Verdict::All => {}
+        }
+    }
+    all
+}
+
+/// A row group that is counted as in flight until this goes.
+struct UnderWay {
+    queue: Arc<Queue>,
+    done: Option<Ready>,
+}
+
+impl UnderWay {
+    /// The same, for a task to take along; what stays here counts for nothing any more.
+    fn take(&mut self) -> UnderWay {
+        self.queue.state().in_flight += 1;
+        UnderWay { queue: Arc::clone(&self.queue), done: None }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut state = self.queue.state();
+        state.in_flight -= 1;
+        state.ready.extend(self.done.take());
+        drop(state);
+        self.queue.changed.notify(usize::MAX);
+    }
+}

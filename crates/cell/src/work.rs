@@ -1,0 +1,307 @@
+//! A worker of a scan: filters and aggregates the row groups that are there.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use cellar_format::aggregate::{Aggregate, Groups, Ready as ReadyAggregate};
+use cellar_format::bits::BLOCK;
+use cellar_format::column::Column;
+use cellar_format::filter::{Filter, Found};
+use cellar_format::give_out::{Rows, array_of};
+use cellar_format::group;
+use cellar_format::ints::Damage;
+use cellar_format::predicate::Predicate;
+
+use crate::error::Error;
+use crate::queue::{Asked, Morsel, Queue, Ready, Step};
+use crate::scan::{Item, Output, Residual};
+use crate::segment::Pieces;
+use crate::stats::ScanStats;
+
+/// Groups that a worker keeps together; with more of them it hands on what it has.
+const GROUPS_MAX: usize = 1 << 16;
+
+/// Somebody who works on a scan.
+pub struct Worker {
+    queue: Arc<Queue>,
+    asked: Option<Asked>,
+    found: Vec<Found>,
+    groups: Groups,
+    done: bool,
+}
+
+impl std::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Worker({} groups)", self.groups.len())
+    }
+}
+
+/// What came of a row group.
+enum Outcome {
+    Nothing,
+    Item(Item),
+    /// Rows pass, and columns of them have not been read.
+    Rest,
+}
+
+impl Worker {
+    pub(crate) fn new(queue: Arc<Queue>) -> Worker {
+        Worker { queue, asked: None, found: Vec::new(), groups: Groups::new(), done: false }
+    }
+
+    pub(crate) async fn next_item(&mut self) -> Option<Result<Item, Error>> {
+        if let Some(groups) = self.queue.take_answered() {
+            return Some(Ok(self.hand_on(groups)));
+        }
+        while !self.done {
+            match self.queue.step(&mut self.asked) {
+                Step::Done => self.done = true,
+                Step::Wait(listener) => {
+                    let began = self.queue.env.now();
+                    // Something may have come since, or nothing may be left to come.
+                    listener.await;
+                    let waited = self.queue.env.now().since(began).as_nanos() as u64;
+                    ScanStats::count(&self.queue.stats.wait_nanos, waited);
+                }
+                Step::Work(ready) => {
+                    let began = self.queue.env.now();
+                    let outcome = self.work(*ready);
+                    let took = self.queue.env.now().since(began).as_nanos() as u64;
+                    ScanStats::count(&self.queue.stats.compute_nanos, took);
+                    match outcome {
+                        Ok(Outcome::Item(item)) => return Some(Ok(item)),
+                        Ok(_) => yield_now().await,
+                        Err(error) => {
+                            self.queue.stop();
+                            self.done = true;
+                            return Some(Err(error));
+                        }
+                    }
+                }
+            }
+        }
+        let groups = std::mem::take(&mut self.groups);
+        if groups.is_empty() { None } else { Some(Ok(self.hand_on(groups))) }
+    }
+
+    fn hand_on(&self, groups: Groups) -> Item {
+        let states: usize =
+            groups.iter().map(|(key, states)| key.len() * 16 + states.len() * 24).sum();
+        ScanStats::count(&self.queue.stats.returned_rows, groups.len() as u64);
+        ScanStats::count(&self.queue.stats.returned_bytes, states as u64);
+        Item::Groups(groups)
+    }
+
+    fn work(&mut self, ready: Ready) -> Result<Outcome, Error> {
+        ready.result?;
+        let queue = Arc::clone(&self.queue);
+        let (morsel, header) = (ready.morsel, queue.header(ready.morsel));
+        let conjuncts = queue.asked(&mut self.asked);
+        let columns = take_up(&queue, morsel, &ready.pieces)?;
+        let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, 0, damage);
+        let is_rest_there = queue.all_columns.iter().all(|column| columns[*column].is_some());
+        let outcome = match &queue.request.output {
+            Output::Groups(aggregate) if is_rest_there => {
+                self.aggregate(&conjuncts, aggregate, &columns, morsel)?
+            }
+            _ => {
+                let rows = self.select(&conjuncts, &columns, morsel)?;
+                if rows.count() == 0 {
+                    if !is_rest_there {
+                        ScanStats::count(&queue.stats.filtered_row_groups, 1);
+                    }
+                    Outcome::Nothing
+                } else if !is_rest_there {
+                    Outcome::Rest
+                } else {
+                    self.rows(&columns, rows).map_err(damaged)?
+                }
+            }
+        };
+        match outcome {
+            Outcome::Rest => queue.read_rest(morsel, ready.pieces),
+            _ => ScanStats::count(&queue.stats.rows, header.rows.into()),
+        }
+        Ok(outcome)
+    }
+
+    /// The rows that pass every filter.
+    fn select(
+        &mut self,
+        conjuncts: &[Predicate],
+        columns: &[Option<Column<'_>>],
+        morsel: Morsel,
+    ) -> Result<Rows, Error> {
+        let queue = Arc::clone(&self.queue);
+        let header = queue.header(morsel);
+        let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, 0, damage);
+        let mut filter = Filter::new(conjuncts, header, columns, &self.found).map_err(damaged)?;
+        let residual = queue.request.residual.as_deref();
+        // More rows than are wanted need not be found, unless some of them fall away yet.
+        let wanted = if residual.is_some() { u64::MAX } else { queue.rows_left() };
+        let all = header.rows as usize;
+        let mut rows = match filter.is_all() {
+            true if wanted >= all as u64 => Rows::All(all),
+            true => Rows::Some((0..wanted as u32).collect()),
+            false => {
+                let mut rows = Rows::none();
+                let mut mask = [0; BLOCK];
+                for block in 0..header.blocks() {
+                    if rows.count() as u64 >= wanted {
+                        break;
+                    }
+                    if filter.block(block, &mut mask).map_err(damaged)? > 0 {
+                        rows.add(block, &mask);
+                    }
+                }
+                rows
+            }
+        };
+        self.learn(filter.found());
+        if let Some(residual) = residual
+            && rows.count() > 0
+        {
+            rows = keep_residual(residual, columns, rows, damaged)?;
+        }
+        if !queue.filter_columns.is_empty() {
+            queue.found(rows.count() > 0);
+        }
+        Ok(rows)
+    }
+
+    /// Remembers what the filters left; half of what was before counts for nothing any more after
+    /// some row groups, so that a change in the data is noticed.
+    fn learn(&mut self, found: &[Found]) {
+        self.found.resize(found.len(), Found::default());
+        for (known, found) in self.found.iter_mut().zip(found) {
+            known.asked += found.asked;
+            known.passed += found.passed;
+            if known.asked > 1 << 20 {
+                known.asked /= 2;
+                known.passed /= 2;
+            }
+        }
+    }
+
+    fn aggregate(
+        &mut self,
+        conjuncts: &[Predicate],
+        aggregate: &Aggregate,
+        columns: &[Option<Column<'_>>],
+        morsel: Morsel,
+    ) -> Result<Outcome, Error> {
+        let queue = Arc::clone(&self.queue);
+        let header = queue.header(morsel);
+        let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, 0, damage);
+        let mut ready = ReadyAggregate::new(aggregate, header, columns).map_err(damaged)?;
+        let mut any = false;
+        if queue.request.residual.is_some() {
+            let rows = self.select(conjuncts, columns, morsel)?;
+            any = rows.count() > 0;
+            for block in 0..header.blocks() {
+                let mut mask = [0; BLOCK];
+                let count = rows.mask(block, &mut mask);
+                ready.block(block, &mask, count).map_err(damaged)?;
+            }
+        } else {
+            let mut filter =
+                Filter::new(conjuncts, header, columns, &self.found).map_err(damaged)?;
+            let mut mask = [0; BLOCK];
+            for block in 0..header.blocks() {
+                let count = filter.block(block, &mut mask).map_err(damaged)?;
+                any |= count > 0;
+                ready.block(block, &mask, count).map_err(damaged)?;
+            }
+            self.learn(filter.found());
+            if !queue.filter_columns.is_empty() {
+                queue.found(any);
+            }
+        }
+        if any {
+            ready.finish(aggregate, &mut self.groups);
+        }
+        if self.groups.len() < GROUPS_MAX {
+            return Ok(Outcome::Nothing);
+        }
+        let groups = std::mem::take(&mut self.groups);
+        Ok(Outcome::Item(self.hand_on(groups)))
+    }
+
+    fn rows(&self, columns: &[Option<Column<'_>>], rows: Rows) -> Result<Outcome, Damage> {
+        let Output::Rows { columns: wanted, schema } = &self.queue.request.output else {
+            return Ok(Outcome::Nothing);
+        };
+        let count = self.queue.take_rows(rows.count() as u64) as usize;
+        if count == 0 {
+            return Ok(Outcome::Nothing);
+        }
+        let array = |(column, field): (&usize, &Arc<arrow_schema::Field>)| {
+            let column = columns[*column].as_ref();
+            array_of(column.expect("all columns are there"), &rows, field.data_type())
+        };
+        let arrays: Vec<ArrayRef> =
+            wanted.iter().zip(schema.fields()).map(array).collect::<Result<_, _>>()?;
+        let bytes: usize =
+            arrays.iter().map(|array| array.to_data().get_slice_memory_size().unwrap_or(0)).sum();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.count()));
+        let other = Damage::Field { name: "type of a column", value: 0 };
+        let batch = RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options)
+            .map_err(|_| other)?;
+        ScanStats::count(&self.queue.stats.returned_rows, count as u64);
+        ScanStats::count(&self.queue.stats.returned_bytes, bytes as u64);
+        Ok(Outcome::Item(Item::Rows(batch.slice(0, count))))
+    }
+}
+
+fn keep_residual(
+    residual: &dyn Residual,
+    columns: &[Option<Column<'_>>],
+    rows: Rows,
+    damaged: impl Fn(Damage) -> Error,
+) -> Result<Rows, Error> {
+    let array = |(column, data_type): &(usize, arrow_schema::DataType)| {
+        let column = columns[*column].as_ref().expect("columns of filters are there");
+        array_of(column, &rows, data_type)
+    };
+    let arrays = residual.columns().iter().map(array).collect::<Result<Vec<_>, _>>();
+    let kept = residual.keep(arrays.map_err(damaged)?).map_err(Error::Residual)?;
+    if kept.len() != rows.count() {
+        let text = format!("a filter told of {} rows, asked for {}", kept.len(), rows.count());
+        return Err(Error::Residual(text));
+    }
+    let passes = |at: &usize| kept.is_valid(*at) && kept.value(*at);
+    let kept = (0..kept.len()).filter(passes);
+    Ok(match rows {
+        Rows::All(_) => Rows::Some(kept.map(|at| at as u32).collect()),
+        Rows::Some(rows) => Rows::Some(kept.map(|at| rows[at]).collect()),
+    })
+}
+
+fn take_up<'p>(
+    queue: &Queue,
+    morsel: Morsel,
+    pieces: &'p Pieces,
+) -> Result<Vec<Option<Column<'p>>>, Error> {
+    let header = queue.header(morsel);
+    let take = |(at, piece): (usize, &'p Option<crate::cache::Piece>)| {
+        let Some(piece) = piece else { return Ok(None) };
+        match group::column(header, at, piece.bytes(), false) {
+            Ok(column) => Ok(Some(column)),
+            Err(damage) => Err(queue.segment(morsel).damaged(morsel.position, at, damage)),
+        }
+    };
+    pieces.iter().enumerate().map(take).collect()
+}
+
+/// Lets others have their turn.
+async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return std::task::Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}
