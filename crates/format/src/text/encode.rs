@@ -3,20 +3,19 @@
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::compress_bound;
 
+use super::symbols::Coder;
+use super::{BLOCK_BYTES_MAX, FRAME_BYTES, Packing};
 use crate::bits::{BLOCK, width_of};
 use crate::ints::{self, ALIGN};
 
-use super::symbols::Coder;
-use super::{BLOCK_BYTES_MAX, FRAME_BYTES, Packing};
-
 /// Plain bytes that are looked at to choose a packing.
-const SAMPLE_BYTES: usize = 1 << 16;
+const SAMPLE_BYTES: usize = 1 << 15;
 
 /// Places of the column that those are from, so that each is long enough to repeat itself.
 const SAMPLE_PLACES: usize = 4;
 
 /// Plain bytes that symbols are learned from.
-const LEARN_BYTES: usize = 1 << 14;
+const LEARN_BYTES: usize = 12 << 10;
 
 /// Places of the column that those are from.
 const LEARN_PLACES: usize = 64;
@@ -35,12 +34,12 @@ struct Parts {
     packed: Vec<u8>,
 }
 
-/// Encodes a column; without a packing, with the one that suits it: FSST, or ZSTD if that takes less than
-/// 0.8 of it, and none if neither saves a tenth. That is decided on a part of the column.
+/// Encodes a column; without a packing, with the one that suits it: FSST, or ZSTD if that takes
+/// less than 0.8 of it, and none if neither saves a tenth. That is decided on a part of the column.
 ///
 /// # Panics
-/// A block has more than [`BLOCK_BYTES_MAX`] plain bytes, or the column more than 32 bits can count: it
-/// was to be cut into row groups long before.
+/// A block has more than [`BLOCK_BYTES_MAX`] plain bytes, or the column more than 32 bits can
+/// count: it was to be cut into row groups long before.
 pub fn encode(strings: &[&[u8]], packing: Option<Packing>) -> Vec<u8> {
     let mut coder = None;
     let chosen = packing.unwrap_or_else(|| choose(strings, &mut coder));

@@ -1,10 +1,9 @@
-//! Symbols of 1 to 8 bytes, and codes that stand for them. The symbols are found by fsst-rs; what a code
-//! means is said in [`text`](crate::text), and coding and decoding are here, as fsst-rs does both with
-//! unsafe code that trusts what it reads.
-
-use crate::ints::{Damage, cut};
+//! Symbols of 1 to 8 bytes, and codes that stand for them. The symbols are found by fsst-rs; what a
+//! code means is said in [`text`](crate::text), and coding and decoding are here, as fsst-rs does
+//! both with unsafe code that trusts what it reads.
 
 use super::field;
+use crate::ints::{Damage, cut};
 
 /// Bytes of the longest symbol.
 pub const SYMBOL_BYTES: usize = 8;
@@ -44,8 +43,8 @@ impl Symbols {
         Ok((symbols, at))
     }
 
-    /// Decodes a string to where `at` is in `out`; where it ends. Up to [`SLACK`] bytes behind that are
-    /// overwritten.
+    /// Decodes a string to where `at` is in `out`; where it ends. Up to [`SLACK`] bytes behind that
+    /// are overwritten.
     #[inline(always)]
     pub fn decode(&self, codes: &[u8], out: &mut [u8], mut at: usize) -> Result<usize, Damage> {
         let mut codes = codes.iter();
@@ -101,9 +100,9 @@ const PLACES: usize = 1 << 11;
 pub struct Coder {
     symbols: Vec<Vec<u8>>,
     longs: Box<[Long; PLACES]>,
-    /// By the first two bytes: the code and, in the high bits, the length of the longest symbol of at
-    /// most two; [`ESCAPE`] if there is none.
-    shorts: Vec<u16>,
+    /// By the first two bytes: the code and, in the high bits, the length of the longest symbol of
+    /// at most two; [`ESCAPE`] if there is none.
+    shorts: Box<[u16; 1 << 16]>,
 }
 
 impl Coder {
@@ -123,7 +122,7 @@ impl Coder {
         let mut coder = Coder {
             symbols: Vec::new(),
             longs: Box::new([NONE; PLACES]),
-            shorts: vec![u16::from(ESCAPE) | 1 << 8; 1 << 16],
+            shorts: Box::new([u16::from(ESCAPE) | 1 << 8; 1 << 16]),
         };
         // Behind the end of a string there are zeros to the coder. A symbol that ends in one could
         // reach over the end.
@@ -165,107 +164,117 @@ impl Coder {
 
     /// Appends the codes of each of some strings, and how many they are.
     ///
-    /// What is found decides where to look next, and the processor waits for that. So some parts of the
-    /// strings are coded side by side, and then put together.
+    /// What is found decides where to look next, and the processor waits for that. So four parts of
+    /// the strings are coded side by side, and then put together.
     pub fn encode(&self, strings: &[&[u8]], out: &mut Vec<u8>, lengths: &mut Vec<i64>) {
-        let mut plain = Vec::new();
-        let mut ends = Vec::with_capacity(strings.len());
-        for string in strings {
-            plain.extend_from_slice(string);
-            ends.push(plain.len());
-        }
-        // A word is read where a byte is left.
-        plain.resize(plain.len() + SYMBOL_BYTES, 0);
-        let part = strings.len().div_ceil(LANES);
-        let first = lengths.len();
-        lengths.resize(first + strings.len(), 0);
-        // A byte is two of code at most, and one more is written in passing.
-        let mut codes = vec![0; 2 * plain.len() + LANES];
-        let (mut start, mut room) = (0, &mut codes[..]);
-        let mut lanes: [Lane<'_>; LANES] = Default::default();
-        let parts = ends.chunks(part.max(1)).zip(lengths[first..].chunks_mut(part.max(1)));
-        for (lane, (ends, lengths)) in lanes.iter_mut().zip(parts) {
-            let end = *ends.last().unwrap_or(&start);
-            let (own, rest) = room.split_at_mut(2 * (end - start) + 1);
-            *lane = Lane { ends, lengths, row: 0, at: start, end: start, out: own, from: 0, to: 0 };
-            lane.next();
-            (start, room) = (end, rest);
-        }
-        while lanes.iter().all(Lane::has_more) {
-            let [a, b, c, d] = &mut lanes;
-            self.step(&plain, a);
-            self.step(&plain, b);
-            self.step(&plain, c);
-            self.step(&plain, d);
+        // A byte is two of code at most, and one more is written in passing, by each part.
+        let plain: usize = strings.iter().map(|string| string.len()).sum();
+        let mut codes = vec![0; 2 * plain + 4];
+        let mut own = vec![0; strings.len()];
+        let (mut rest, mut rest_lengths) = (strings, &mut own[..]);
+        let (mut room, mut left) = (&mut codes[..], 4);
+        let mut lanes = std::array::from_fn::<_, 4, _>(|_| {
+            let strings = rest.split_off(..rest.len().div_ceil(left)).expect("no more than all");
+            let lengths = rest_lengths.split_off_mut(..strings.len()).expect("as many");
+            let plain: usize = strings.iter().map(|string| string.len()).sum();
+            let codes = room.split_off_mut(..2 * plain + 1).expect("room for all");
+            left -= 1;
+            let mut lane =
+                Lane { strings, lengths, row: 0, string: &[], at: 0, codes, from: 0, to: 0 };
+            self.next(&mut lane);
+            lane
+        });
+        let [a, b, c, d] = &mut lanes;
+        while a.has_more() & b.has_more() & c.has_more() & d.has_more() {
+            self.step(a);
+            self.step(b);
+            self.step(c);
+            self.step(d);
         }
         for lane in &mut lanes {
             while lane.has_more() {
-                self.step(&plain, lane);
+                self.step(lane);
             }
-            out.extend_from_slice(&lane.out[..lane.to]);
+            out.extend_from_slice(&lane.codes[..lane.to]);
+        }
+        lengths.extend_from_slice(&own);
+    }
+
+    /// Codes what the string of a lane goes on with.
+    #[inline(always)]
+    fn step(&self, lane: &mut Lane<'_>) {
+        // At its end, the last eight bytes, without those that are coded: zeros follow.
+        let from = lane.at.min(lane.string.len().wrapping_sub(SYMBOL_BYTES));
+        let eight = lane.string[from..].first_chunk().expect("short strings are coded elsewhere");
+        let word = u64::from_le_bytes(*eight) >> ((lane.at.wrapping_sub(from) * 8) & 63);
+        lane.at = lane.at.wrapping_add(self.code(word, lane));
+        if lane.at == lane.string.len() {
+            lane.end();
+            self.next(lane);
         }
     }
 
-    /// Codes what a string goes on with.
+    /// Codes what a word begins with; how many bytes of it that is.
     #[inline(always)]
-    fn step(&self, plain: &[u8], lane: &mut Lane<'_>) {
-        let eight = plain[lane.at..].first_chunk().expect("there are so many behind the last");
-        // Behind the end of the string there are zeros.
-        let left = lane.end - lane.at;
-        let word = u64::from_le_bytes(*eight) & MASKS[left.min(SYMBOL_BYTES)];
+    fn code(&self, word: u64, lane: &mut Lane<'_>) -> usize {
         let long = &self.longs[place(word)];
         let short = self.shorts[word as usize & 0xffff];
         // Not by a branch, as nobody can tell which it will be.
         let is_long = u16::from(word & long.mask == long.word).wrapping_neg();
         let both = short ^ ((short ^ long.both) & is_long);
-        let two = lane.out[lane.to..].first_chunk_mut().expect("two for each byte");
+        let two = lane.codes[lane.to..].first_chunk_mut().expect("two for each byte");
         *two = [both as u8, word as u8];
         lane.to = lane.to.wrapping_add(1 + usize::from(both as u8 == ESCAPE));
-        lane.at = lane.at.wrapping_add(usize::from(both >> 8));
-        if lane.at >= lane.end {
-            lane.lengths[lane.row] = (lane.to - lane.from) as i64;
-            lane.from = lane.to;
-            lane.row += 1;
-            lane.next();
+        usize::from(both >> 8)
+    }
+
+    /// Goes on to the next string that is no shorter than a word, and codes those before it.
+    #[inline(always)]
+    fn next(&self, lane: &mut Lane<'_>) {
+        while let Some(string) = lane.strings.get(lane.row) {
+            if string.len() >= SYMBOL_BYTES {
+                (lane.string, lane.at) = (string, 0);
+                break;
+            }
+            let mut eight = [0; SYMBOL_BYTES];
+            eight[..string.len()].copy_from_slice(string);
+            let (mut word, mut left) = (u64::from_le_bytes(eight), string.len());
+            while left > 0 {
+                let length = self.code(word, lane);
+                left -= length;
+                word >>= 8 * length;
+            }
+            lane.end();
         }
     }
 }
 
-/// Parts that are coded side by side.
-const LANES: usize = 4;
-
-/// Some strings on their way to codes.
-#[derive(Default)]
+/// Where coding some strings is.
 struct Lane<'a> {
-    /// Where each string ends.
-    ends: &'a [usize],
+    strings: &'a [&'a [u8]],
     lengths: &'a mut [i64],
-    /// The string that is coded, where it goes on, and where it ends.
+    /// The string that is coded, and where it goes on.
     row: usize,
+    string: &'a [u8],
     at: usize,
-    end: usize,
     /// The codes, where those of the string begin, and where they go on.
-    out: &'a mut [u8],
+    codes: &'a mut [u8],
     from: usize,
     to: usize,
 }
 
 impl Lane<'_> {
-    /// Goes on to the next string that has any bytes.
-    #[inline(always)]
-    fn next(&mut self) {
-        while self.row < self.ends.len() {
-            self.end = self.ends[self.row];
-            if self.end > self.at {
-                break;
-            }
-            self.row += 1;
-        }
-    }
-
     #[inline(always)]
     fn has_more(&self) -> bool {
-        self.row < self.ends.len()
+        self.row < self.strings.len()
+    }
+
+    /// Ends a string.
+    #[inline(always)]
+    fn end(&mut self) {
+        self.lengths[self.row] = self.to.wrapping_sub(self.from) as i64;
+        self.from = self.to;
+        self.row += 1;
     }
 }
 

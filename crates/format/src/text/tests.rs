@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::encode::encode_with_symbols;
 use super::*;
 use crate::ints::placed;
+use crate::kernel::Mask;
 
 const PACKINGS: [Option<Packing>; 4] =
     [None, Some(Packing::Plain), Some(Packing::Fsst), Some(Packing::Zstd)];
@@ -18,7 +19,7 @@ fn with<T>(bytes: &[u8], ask: impl FnOnce(Result<Text<'_>, Damage>) -> T) -> T {
 
 /// Every third row, or so.
 fn some(seed: usize) -> Mask {
-    std::array::from_fn(|row| if (row * 7 + seed) % 3 == 0 { 0xff } else { 0 })
+    std::array::from_fn(|row| if (row * 7 + seed).is_multiple_of(3) { 0xff } else { 0 })
 }
 
 /// Whether a column holds these strings, all of them or some.
@@ -228,4 +229,42 @@ fn the_bytes_are_these() {
     );
     holds(&fsst, &strings, Some(Packing::Fsst));
     assert_eq!(encode_with_symbols(&strings, &[b"th", b"the ", b"\0"]), fsst);
+}
+
+#[test]
+fn every_field_of_the_header_counts() {
+    let strings: Vec<String> = (0..1500).map(|i| format!("row {i}, and {}", i * i)).collect();
+    let refs: Vec<&[u8]> = strings.iter().map(String::as_bytes).collect();
+    for packing in [Packing::Plain, Packing::Zstd] {
+        let good = encode(&refs, Some(packing));
+        for at in 0..ALIGN {
+            let mut bytes = good.clone();
+            bytes[at] ^= 1;
+            let read = |text: Result<Text<'_>, Damage>| text?.decode(0, &mut Strings::default());
+            assert!(with(&bytes, read).is_err(), "byte {at} of {packing:?}");
+        }
+        with(&good[..good.len() - 1], |text| assert!(text.is_err()));
+        with(&[&good[..], &[0]].concat(), |text| assert!(text.is_err()));
+    }
+}
+
+#[test]
+fn codes_that_nobody_wrote_are_damage() {
+    let good = encode_with_symbols(&[b"the x", b"the"], &[b"th", b"the ", b"e"]);
+    // 1, 255, x; 0, 2
+    let last = good.len() - 1;
+    let damage = |at: usize, to: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = to;
+        let mut out = Strings::default();
+        let error = with(&bytes, |text| text.and_then(|text| text.decode(0, &mut out)));
+        assert!(error.is_ok() || out == Strings::default());
+        error
+    };
+    assert_eq!(damage(last, 2), Ok(()));
+    assert_eq!(damage(last, 3), Err(field("code of a symbol", 3)));
+    assert_eq!(damage(last, 255), Err(field("code of a symbol", 255)));
+    assert_eq!(damage(last, 1), Err(field("plain bytes of a block", 11)));
+    assert_eq!(damage(12, 7), Err(field("plain bytes of a block", 8)));
+    assert_eq!(damage(12, 41), Err(field("plain bytes of the largest block", 41)));
 }
