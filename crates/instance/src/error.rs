@@ -260,6 +260,9 @@ pub const NUMBERS: &[(u32, &str, &str)] = &[
     (70115, "55000", "rebalance is stopped"),
     (70116, "55000", "a scrub is under way"),
     (70117, "XX001", "not a file of md_backup"),
+    (70118, "42809", "not possible with a table of this kind"),
+    (70119, "XX001", "a file of a columnar table is missing"),
+    (70120, "55000", "the disk group of a table is not mounted"),
 ];
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //!
 //! The principal type is [`Database`]: an open directory with its [`Instance`] and mounted groups.
 //! Each module is one room: [`parameters`] and the file they live in, the [`directory`] with its
-//! lock and its socket, the memory [`budget`], [`session`]s, the [`catalog`], [`disks`], and the
-//! typed rows of every `v$` view in [`views`]. Errors are Oracle's stacks ([`error`]).
+//! lock and its socket, the memory [`budget`], [`session`]s, the [`catalog`], columnar [`tables`],
+//! [`disks`], and the typed rows of every `v$` view in [`views`]. Errors are Oracle's stacks ([`error`]).
 
 pub mod budget;
 pub mod catalog;
@@ -17,6 +17,7 @@ pub mod parameters;
 pub mod scrub;
 pub mod session;
 pub mod size;
+pub mod tables;
 pub mod views;
 pub mod wire;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use cellar_diskgroup::{CreateGroup, LabelStatus, NewDisk, Redundancy, create};
 
@@ -51,7 +52,7 @@ fn bytes(what: &'static str, text: &str) -> Result<u64> {
 }
 
 impl Database {
-    pub(super) fn check_writable(&self) -> Result<()> {
+    pub(crate) fn check_writable(&self) -> Result<()> {
         if self.mode.read_only {
             return Err(Error::new(70041, "the database is open read-only"));
         }
@@ -273,7 +274,7 @@ impl Database {
     /// DROP DISKGROUP.
     ///
     /// # Errors
-    /// It holds the catalog, or has files and `including_contents` is not set.
+    /// It holds the catalog or columnar tables, or has files and `including_contents` is not set.
     pub async fn drop_group(&self, name: &str, including_contents: bool) -> Result<()> {
         self.check_writable()?;
         let mounted = self.group(name)?;
@@ -287,6 +288,7 @@ impl Database {
             )
             .hint("remove the whole directory instead, if nobody needs the database"));
         }
+        let _dropping = self.drop_without_tables(mounted.group.name())?;
         let result = mounted.group.drop_group(including_contents).await;
         result.map_err(|e| Error::from(e).under(15039, "diskgroup not dropped"))?;
         self.forget(mounted.group.name());
@@ -354,26 +356,35 @@ impl Database {
             .map(|l| l.disk)
             .collect();
         let result = self.with_force(force).mount_found(&name, own).await;
-        result.map_err(|error| {
+        let mounted = result.map_err(|error| {
             let error = problems.iter().fold(error, |e, p| e.over(p.clone()));
             error.under(15017, format!("diskgroup \"{name}\" cannot be mounted"))
-        })
+        })?;
+        // Tables may have been dropped while it was not here.
+        if write && !force {
+            self.sweep(std::slice::from_ref(&mounted)).await;
+        }
+        Ok(mounted)
+    }
+
+    /// Another handle to the same database.
+    pub(crate) fn handle(&self) -> Database {
+        Database {
+            instance: Arc::clone(&self.instance),
+            directory: self.directory.clone(),
+            disks: Arc::clone(&self.disks),
+            mode: self.mode,
+            mounted: Arc::clone(&self.mounted),
+            unmounted: Arc::clone(&self.unmounted),
+            left: Arc::clone(&self.left),
+            forced: Arc::clone(&self.forced),
+            catalog: Arc::clone(&self.catalog),
+            under_way: Arc::clone(&self.under_way),
+        }
     }
 
     /// Another handle to the same database, to mount by force or not.
     pub(super) fn with_force(&self, force: bool) -> Database {
-        Database {
-            instance: std::sync::Arc::clone(&self.instance),
-            directory: self.directory.clone(),
-            disks: std::sync::Arc::clone(&self.disks),
-            mode: super::OpenMode { force, ..self.mode },
-            mounted: std::sync::Arc::clone(&self.mounted),
-            unmounted: std::sync::Arc::clone(&self.unmounted),
-            left: std::sync::Arc::clone(&self.left),
-            forced: std::sync::Arc::clone(&self.forced),
-            catalog: crate::catalog::SharedCatalog::empty(std::sync::Arc::new(
-                super::FirstGroupCatalog { mounted: std::sync::Arc::clone(&self.mounted) },
-            )),
-        }
+        Database { mode: super::OpenMode { force, ..self.mode }, ..self.handle() }
     }
 }

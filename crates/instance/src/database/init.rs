@@ -103,7 +103,8 @@ pub async fn init(
         unmounted: Arc::default(),
         left: Arc::default(),
         forced: Arc::default(),
-        catalog: SharedCatalog::empty(Arc::clone(&store) as Arc<dyn crate::catalog::CatalogStore>),
+        catalog: Arc::new(SharedCatalog::empty(store)),
+        under_way: Arc::default(),
     };
     database.create_group_inner(&request, true).await?;
     Ok(database)

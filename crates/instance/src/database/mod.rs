@@ -30,6 +30,7 @@ use crate::instance::Instance;
 use crate::parameters::definitions::{
     DISK_DETACH_TIMEOUT, DISK_STRING, DISK_TIMEOUT, RESYNC_TARGET,
 };
+use crate::tables::UnderWay;
 
 pub use alter::{ChangeRequest, Changed, DropRequest, DropTarget};
 pub(crate) use find::Labelled;
@@ -115,7 +116,10 @@ pub struct Database {
     /// The group that was mounted by force when the database was opened, until the statement that
     /// asked for it has been answered.
     forced: Arc<Mutex<Option<String>>>,
-    catalog: SharedCatalog,
+    /// Also for tasks that change tables.
+    pub(crate) catalog: Arc<SharedCatalog>,
+    /// Segments that are not in the catalog yet.
+    pub(crate) under_way: Arc<UnderWay>,
 }
 
 impl std::fmt::Debug for Database {
@@ -178,7 +182,8 @@ impl Database {
             unmounted: Arc::default(),
             left: Arc::default(),
             forced: Arc::default(),
-            catalog,
+            catalog: Arc::new(catalog),
+            under_way: Arc::default(),
         };
         // Mount with an empty catalog first; it is read from the group once that is there.
         let opening = database(SharedCatalog::empty(Arc::clone(&store) as Arc<dyn CatalogStore>));
@@ -207,8 +212,13 @@ impl Database {
                 }
             }
         }
-        let catalog = SharedCatalog::open(store).await?;
-        Ok(Database { catalog, ..opening })
+        let catalog = Arc::new(SharedCatalog::open(store).await?);
+        let opened = Database { catalog, ..opening };
+        // A group mounted by force may have a catalog older than its tables.
+        if !mode.read_only && !mode.force && opened.mounted_by_force().is_none() {
+            opened.sweep(&opened.groups()).await;
+        }
+        Ok(opened)
     }
 
     /// Mounts a group as it is, and only where that cannot be proven to be right, by force.

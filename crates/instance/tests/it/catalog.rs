@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use cellar_instance::Error;
-use cellar_instance::catalog::{
-    Catalog, CatalogStore, SharedCatalog, StoreFuture, Table, TableKind,
-};
+use cellar_instance::catalog::{Catalog, CatalogStore, Segment, SharedCatalog, StoreFuture, Table};
 use proptest::prelude::*;
 
 use crate::env::block_on;
@@ -36,14 +34,14 @@ impl CatalogStore for Memory {
 }
 
 fn table(name: &str) -> Table {
-    Table {
-        name: name.into(),
-        kind: TableKind::External,
-        format: "parquet".into(),
-        location: format!("+DATA/{name}.parquet"),
-        schema: "{}".into(),
-        options: BTreeMap::from([("header".into(), "true".into())]),
-    }
+    let location = format!("+DATA/{name}.parquet");
+    Table::external(
+        name,
+        "parquet",
+        location,
+        "{}",
+        BTreeMap::from([("header".into(), "true".into())]),
+    )
 }
 
 fn open(store: &Arc<Memory>) -> SharedCatalog {
@@ -127,11 +125,140 @@ fn damage_is_told_and_a_newer_version_is_not_damage() {
         assert!([70108, 70109].contains(&error.number()), "byte {at}: {error}");
         assert_eq!(Catalog::decode(&good[..at]).unwrap_err().number(), 70108, "cut at {at}");
     }
-    let text = String::from_utf8(good).unwrap().replacen("catalog 1 ", "catalog 2 ", 1);
+    let text = String::from_utf8(good).unwrap().replacen("catalog 1 ", "catalog 3 ", 1);
     assert_eq!(Catalog::decode(text.as_bytes()).unwrap_err().number(), 70109);
+    let text = text.replacen("catalog 3 ", "catalog 2 ", 1);
+    assert_eq!(Catalog::decode(text.as_bytes()).unwrap_err().number(), 70108);
     let twice = Catalog { tables: vec![table("t"), table("t")], ..Catalog::default() };
     let error = Catalog::decode(&twice.encode().unwrap()).unwrap_err();
     assert!(error.to_string().contains("two tables are called \"t\""), "{error}");
+}
+
+fn segment(file: &str) -> Segment {
+    Segment { file: file.into(), rows: 7, row_groups: 2, bytes: 100, created: 1 }
+}
+
+fn columnar(name: &str, id: u64, files: &[&str]) -> Table {
+    let segments = files.iter().map(|file| segment(file)).collect();
+    Table { segments, ..Table::columnar(name, id, "data", "{}") }
+}
+
+/// What programs that know no columnar tables wrote, and read.
+const VERSION_1: &str = r#"cellar catalog 1 247 73a482dd
+{
+  "version": 1,
+  "serial": 1,
+  "tables": [
+    {
+      "name": "t",
+      "kind": "external",
+      "format": "parquet",
+      "location": "+DATA/t.parquet",
+      "schema": "{}",
+      "options": {
+        "header": "true"
+      }
+    }
+  ]
+}"#;
+
+const VERSION_2: &str = r#"cellar catalog 2 413 171afbc5
+{
+  "version": 2,
+  "serial": 2,
+  "tables": [
+    {
+      "name": "c",
+      "kind": "columnar",
+      "format": "",
+      "location": "+DATA",
+      "schema": "{}",
+      "options": {},
+      "id": 18446744073709551615,
+      "segments": [
+        {
+          "file": "cellar/tables/c",
+          "rows": 7,
+          "row_groups": 2,
+          "bytes": 100,
+          "created": 1
+        }
+      ]
+    }
+  ]
+}"#;
+
+#[test]
+fn only_a_catalog_with_columnar_tables_is_of_version_2() {
+    let store = Arc::new(Memory::default());
+    let stored = || String::from_utf8(store.bytes.lock().unwrap().clone().unwrap()).unwrap();
+    let catalog = open(&store);
+    block_on(catalog.add(table("t"))).unwrap();
+    assert_eq!(stored(), VERSION_1);
+    assert_eq!(*catalog.current(), *open(&store).current());
+
+    *store.bytes.lock().unwrap() = None;
+    let catalog = open(&store);
+    block_on(catalog.add(columnar("c", u64::MAX, &[]))).unwrap();
+    block_on(catalog.append("c", u64::MAX, segment("cellar/tables/c"))).unwrap();
+    assert_eq!(stored(), VERSION_2);
+    assert_eq!(*catalog.current(), *open(&store).current());
+    assert_eq!(open(&store).current().table("c").unwrap().rows(), 7);
+
+    block_on(catalog.drop_table("c")).unwrap();
+    assert!(stored().starts_with("cellar catalog 1 "), "older programs read it again");
+}
+
+#[test]
+fn segments_come_to_the_table_they_were_made_for() {
+    let store = Arc::new(Memory::default());
+    let catalog = open(&store);
+    block_on(catalog.add_all(vec![columnar("c", 1, &["a"]), table("t")])).unwrap();
+    block_on(catalog.append("c", 1, segment("b"))).unwrap();
+    assert_eq!(*open(&store).current().table("c").unwrap(), columnar("c", 1, &["a", "b"]));
+    for (name, id) in [("c", 2), ("t", 0), ("x", 1)] {
+        let error = block_on(catalog.append(name, id, segment("d"))).unwrap_err();
+        assert_eq!(error.number(), 942, "{name}");
+        assert!(error.to_string().contains("was dropped or made anew meanwhile"), "{error}");
+    }
+    let twice = block_on(catalog.append("c", 1, segment("b"))).unwrap_err();
+    assert_eq!(twice.number(), 600, "what could not be read again is not written: {twice}");
+    let error = block_on(catalog.add_or_replace(table("c"))).unwrap_err();
+    assert_eq!(error.number(), 955, "its files would be nobody's");
+
+    assert_eq!(block_on(catalog.truncate("c")).unwrap(), columnar("c", 1, &["a", "b"]));
+    assert_eq!(*open(&store).current().table("c").unwrap(), columnar("c", 1, &[]));
+    assert_eq!(block_on(catalog.truncate("t")).unwrap_err().number(), 70118);
+    assert_eq!(block_on(catalog.drop_columnar("t")).unwrap_err().sqlstate(), "42809");
+    assert_eq!(block_on(catalog.truncate("x")).unwrap_err().number(), 942);
+    assert_eq!(block_on(catalog.drop_columnar("c")).unwrap(), columnar("c", 1, &[]));
+}
+
+#[test]
+fn tables_that_contradict_themselves_are_damage() {
+    let told = |tables: Vec<Table>| {
+        let catalog = Catalog { version: 2, tables, ..Catalog::default() };
+        Catalog::decode(&catalog.encode().unwrap()).unwrap_err().to_string()
+    };
+    let with = |segment: Segment| Table { segments: vec![segment], ..columnar("c", 1, &[]) };
+    let elsewhere = Table { location: "/data".into(), ..columnar("c", 1, &[]) };
+    for (tables, fault) in [
+        (vec![columnar("c", 0, &[])], "columnar table \"c\" has no id"),
+        (vec![columnar("c", 1, &[]), columnar("d", 1, &[])], "\"d\" has the id of another"),
+        (vec![columnar("c", 1, &["a", "a"])], "file a is in two segments"),
+        (vec![columnar("c", 1, &["a"]), columnar("d", 2, &["a"])], "file a is in two segments"),
+        (vec![with(Segment { rows: 0, ..segment("a") })], "0 rows in 2 row groups"),
+        (vec![with(Segment { row_groups: 0, ..segment("a") })], "7 rows in 0 row groups"),
+        (vec![with(segment("/a"))], "has no file: \"/a\""),
+        (vec![elsewhere], "is in no disk group"),
+        (vec![columnar("c", 1, &[]), Table { id: 3, ..table("t") }], "\"t\" has segments"),
+    ] {
+        assert!(told(tables).contains(fault), "{fault}");
+    }
+    let empty = Segment { rows: 0, row_groups: 0, ..segment("a") };
+    let other = Table { location: "+MORE".into(), ..columnar("d", 2, &["a"]) };
+    let fine = Catalog { version: 2, tables: vec![with(empty), other], ..Catalog::default() };
+    assert_eq!(Catalog::decode(&fine.encode().unwrap()).unwrap(), fine);
 }
 
 proptest! {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cellar_diskgroup::{CreateGroup, FoundDisk, Group, MountOptions, NewDisk, Redundancy, create};
-use cellar_instance::catalog::{SharedCatalog, Table, TableKind};
+use cellar_instance::catalog::{SharedCatalog, Table};
 use cellar_instance::groups::{CATALOG_PATH, GroupCatalog, MountedGroup};
 use cellar_instance::{Error, GroupViews};
 use cellar_io::Device;
@@ -50,14 +50,8 @@ async fn mount(sim: &Sim, disks: &[Arc<SimDisk>]) -> Group {
 }
 
 fn table(name: &str) -> Table {
-    Table {
-        name: name.into(),
-        kind: TableKind::External,
-        format: "parquet".into(),
-        location: format!("+DATA/{name}.parquet"),
-        schema: "x".repeat(5_000),
-        options: BTreeMap::new(),
-    }
+    let location = format!("+DATA/{name}.parquet");
+    Table::external(name, "parquet", location, "x".repeat(5_000), BTreeMap::new())
 }
 
 #[test]

@@ -1,0 +1,222 @@
+//! The catalog: which tables there are, and where.
+//!
+//! It is one small file, replaced as a whole: a line that tells the kind, version, length and crc
+//! of what follows, then JSON. Where it is kept is up to a [`CatalogStore`].
+
+mod shared;
+mod table;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+pub use shared::{CatalogStore, SharedCatalog, StoreFuture};
+pub use table::{Segment, Table, TableKind};
+
+/// The newest version of the content that this program reads: the one with columnar tables.
+pub const VERSION: u32 = 2;
+
+/// The version of a catalog without columnar tables: programs that know none read it.
+const VERSION_EXTERNAL: u32 = 1;
+
+const MAGIC: &str = "cellar catalog";
+
+/// All tables at one time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Catalog {
+    /// The version of this form.
+    pub version: u32,
+    /// Counts the changes.
+    pub serial: u64,
+    /// By name.
+    pub tables: Vec<Table>,
+}
+
+impl Default for Catalog {
+    fn default() -> Catalog {
+        Catalog { version: VERSION_EXTERNAL, serial: 0, tables: Vec::new() }
+    }
+}
+
+impl Catalog {
+    /// The table of that name.
+    pub fn table(&self, name: &str) -> Option<&Table> {
+        self.tables.iter().find(|table| table.name == name)
+    }
+
+    /// The columnar tables.
+    pub fn columnar_tables(&self) -> impl Iterator<Item = &Table> {
+        self.tables.iter().filter(|table| table.kind == TableKind::Columnar)
+    }
+
+    /// The columnar table of which the file `path` of `group` is a segment.
+    pub fn owner(&self, group: &str, path: &str) -> Option<&Table> {
+        let mut here = self.columnar_tables().filter(|table| table.group() == Some(group));
+        here.find(|table| table.segments.iter().any(|segment| segment.file == path))
+    }
+
+    /// The columnar table of that name.
+    ///
+    /// # Errors
+    /// 00942 there is none of that name, 70118 it is not columnar.
+    pub fn columnar(&self, name: &str) -> Result<&Table> {
+        let table = self.table(name).ok_or_else(|| self.no_table(name))?;
+        match table.kind {
+            TableKind::Columnar => Ok(table),
+            TableKind::External => {
+                let text = format!("table \"{name}\" is external: its rows are in files of yours");
+                Err(Error::new(70118, text).hint(
+                    "DROP TABLE forgets it and leaves the files; CREATE TABLE AS SELECT makes a \
+                     columnar table of them",
+                ))
+            }
+        }
+    }
+
+    /// Refuses a name that a table has.
+    ///
+    /// # Errors
+    /// 00955.
+    pub fn check_free(&self, name: &str) -> Result<()> {
+        match self.table(name) {
+            None => Ok(()),
+            Some(_) => {
+                let message = format!("name \"{name}\" is already used by a table");
+                Err(Error::new(955, message).hint("choose another name, or DROP TABLE first"))
+            }
+        }
+    }
+
+    /// The version in which it is written: the oldest that can hold it.
+    pub(crate) fn version_needed(&self) -> u32 {
+        match self.columnar_tables().next() {
+            Some(_) => VERSION,
+            None => VERSION_EXTERNAL,
+        }
+    }
+
+    /// The bytes that [`Catalog::decode`] reads back.
+    ///
+    /// # Errors
+    /// 00600 if the JSON cannot be made, which only a bug can cause.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let version = self.version_needed();
+        let content = Catalog { version, ..self.clone() };
+        let body = serde_json::to_vec_pretty(&content)
+            .map_err(|error| Error::new(crate::error::INTERNAL, format!("catalog: {error}")))?;
+        let (length, crc) = (body.len(), crc32c::crc32c(&body));
+        let mut bytes = format!("{MAGIC} {version} {length} {crc:08x}\n").into_bytes();
+        bytes.extend(body);
+        Ok(bytes)
+    }
+
+    /// Reads a catalog. Bytes behind it are ignored: a file may be longer than its content.
+    ///
+    /// # Errors
+    /// 70108 damaged, 70109 written by a newer version.
+    pub fn decode(bytes: &[u8]) -> Result<Catalog> {
+        let end = bytes.iter().take(80).position(|byte| *byte == b'\n');
+        let head = end.and_then(|end| std::str::from_utf8(&bytes[..end]).ok());
+        let (end, head) = end.zip(head).ok_or_else(|| damaged("it has no first line"))?;
+        let head = head.strip_prefix(MAGIC).ok_or_else(|| damaged("it is no catalog"))?;
+        let [version, length, crc] = head.split_whitespace().collect::<Vec<_>>()[..] else {
+            return Err(damaged("its first line is not complete"));
+        };
+        let version: u32 = version.parse().map_err(|_| damaged("its version is no number"))?;
+        if version > VERSION {
+            let message =
+                format!("the catalog has version {version}, this program knows {VERSION}");
+            return Err(Error::new(70109, message).hint("use the program that wrote it, or newer"));
+        }
+        let length: usize = length.parse().map_err(|_| damaged("its length is no number"))?;
+        let crc = u32::from_str_radix(crc, 16).map_err(|_| damaged("its crc is no number"))?;
+        let body = bytes[end + 1..].get(..length).ok_or_else(|| damaged("it is cut off"))?;
+        if crc32c::crc32c(body) != crc {
+            return Err(damaged("its crc is wrong"));
+        }
+        let catalog: Catalog =
+            serde_json::from_slice(body).map_err(|error| damaged(&error.to_string()))?;
+        // The first line is not in the crc.
+        if catalog.version != version {
+            let inside = catalog.version;
+            return Err(damaged(&format!("it says version {version} and {inside} inside")));
+        }
+        match catalog.fault() {
+            Some(fault) => Err(damaged(&fault)),
+            None => Ok(catalog),
+        }
+    }
+
+    /// What is wrong with it: checked before it is written and after it was read.
+    fn fault(&self) -> Option<String> {
+        table::fault_of(&self.tables)
+    }
+
+    fn with(&self, table: Table, replace: bool) -> Result<Catalog> {
+        let known = self.table(&table.name);
+        // Files of a columnar table go by DROP TABLE alone.
+        if !(replace && known.is_none_or(|known| known.kind == TableKind::External)) {
+            self.check_free(&table.name)?;
+        }
+        let mut next = self.next();
+        match next.tables.binary_search_by(|known| known.name.cmp(&table.name)) {
+            Ok(at) => next.tables[at] = table,
+            Err(at) => next.tables.insert(at, table),
+        }
+        Ok(next)
+    }
+
+    fn without(&self, name: &str) -> Result<(Catalog, Table)> {
+        let mut next = self.next();
+        let at = next.tables.iter().position(|table| table.name == name);
+        let at = at.ok_or_else(|| self.no_table(name))?;
+        let table = next.tables.remove(at);
+        Ok((next, table))
+    }
+
+    /// Refuses a columnar table that is not the one with this id any more.
+    pub(crate) fn check_same(&self, name: &str, id: u64) -> Result<&Table> {
+        let same = self.table(name).filter(|t| t.kind == TableKind::Columnar && t.id == id);
+        same.ok_or_else(|| {
+            let text = format!("table \"{name}\" was dropped or made anew meanwhile");
+            Error::new(942, text).hint("nothing was added; run the statement again")
+        })
+    }
+
+    fn appended(&self, name: &str, id: u64, segment: Segment) -> Result<Catalog> {
+        self.check_same(name, id)?;
+        let mut next = self.next();
+        let tables = next.tables.iter_mut().filter(|table| table.name == name);
+        tables.for_each(|table| table.segments.push(segment.clone()));
+        Ok(next)
+    }
+
+    fn truncated(&self, name: &str) -> Result<(Catalog, Table)> {
+        let before = self.columnar(name)?.clone();
+        let mut next = self.next();
+        let tables = next.tables.iter_mut().filter(|table| table.name == name);
+        tables.for_each(|table| table.segments.clear());
+        Ok((next, before))
+    }
+
+    fn no_table(&self, name: &str) -> Error {
+        let names: Vec<&str> = self.tables.iter().map(|table| table.name.as_str()).collect();
+        let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        Error::new(942, format!("table \"{name}\" does not exist"))
+            .hint(format!("tables there are: {known}"))
+    }
+
+    fn next(&self) -> Catalog {
+        let mut next = self.clone();
+        next.serial += 1;
+        next.tables.sort_by(|a, b| a.name.cmp(&b.name));
+        next
+    }
+}
+
+fn damaged(why: &str) -> Error {
+    Error::new(70108, format!("the catalog is damaged: {why}")).hint(
+        "cellar validate DIR tells whether another copy is whole; tables can be registered anew \
+         with CREATE EXTERNAL TABLE, their files are not touched",
+    )
+}

@@ -1,0 +1,187 @@
+//! The catalog in use: read from memory, changed one change at a time, each durable at once.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use event_listener::Event;
+
+use super::{Catalog, Segment, Table};
+use crate::error::{Error, INTERNAL, Result};
+
+/// A boxed future of a store.
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
+
+/// Where the catalog is kept.
+pub trait CatalogStore: Send + Sync + 'static {
+    /// The bytes last replaced; `None` if there never were any.
+    fn read(&self) -> StoreFuture<'_, Option<Vec<u8>>>;
+
+    /// Makes `bytes` the durable content: after a crash it is the old or the new one, whole.
+    fn replace(&self, bytes: Vec<u8>) -> StoreFuture<'_, ()>;
+}
+
+struct State {
+    current: Arc<Catalog>,
+    changing: bool,
+}
+
+/// A catalog in use: read from memory, changed one change at a time.
+pub struct SharedCatalog {
+    store: Arc<dyn CatalogStore>,
+    state: Mutex<State>,
+    changed: Event,
+}
+
+/// The right to change the catalog; given back when dropped, also by a task that is cancelled.
+struct Turn<'a>(&'a SharedCatalog);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.state().changing = false;
+        self.0.changed.notify(1);
+    }
+}
+
+impl SharedCatalog {
+    /// A catalog without tables, before its store can be read.
+    pub fn empty(store: Arc<dyn CatalogStore>) -> SharedCatalog {
+        let state = State { current: Arc::new(Catalog::default()), changing: false };
+        SharedCatalog { store, state: Mutex::new(state), changed: Event::new() }
+    }
+
+    /// Reads what the store holds; nothing means no tables.
+    ///
+    /// # Errors
+    /// As [`Catalog::decode`], or what the store reports.
+    pub async fn open(store: Arc<dyn CatalogStore>) -> Result<SharedCatalog> {
+        let catalog = SharedCatalog::empty(store);
+        let current = catalog.stored().await?.unwrap_or_default();
+        catalog.state().current = Arc::new(current);
+        Ok(catalog)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The tables as they are now.
+    pub fn current(&self) -> Arc<Catalog> {
+        Arc::clone(&self.state().current)
+    }
+
+    /// What the store holds, read anew; `None` if there never was anything.
+    ///
+    /// # Errors
+    /// As [`SharedCatalog::open`].
+    pub(crate) async fn stored(&self) -> Result<Option<Catalog>> {
+        let bytes = self.store.read().await?;
+        bytes.map(|bytes| Catalog::decode(&bytes)).transpose()
+    }
+
+    /// Adds a table. It is durable when this returns.
+    ///
+    /// # Errors
+    /// 00955 if the name is used, or what the store reports; nothing changes then.
+    pub async fn add(&self, table: Table) -> Result<()> {
+        self.change(|catalog| Ok((catalog.with(table, false)?, ()))).await
+    }
+
+    /// Adds a table in the place of one of the same name, if there is one.
+    ///
+    /// # Errors
+    /// 00955 if that one is columnar: its rows would go with it. Or what the store reports; nothing
+    /// changes then.
+    pub async fn add_or_replace(&self, table: Table) -> Result<()> {
+        self.change(|catalog| Ok((catalog.with(table, true)?, ()))).await
+    }
+
+    /// Adds all tables or none.
+    ///
+    /// # Errors
+    /// As [`SharedCatalog::add`].
+    pub async fn add_all(&self, tables: Vec<Table>) -> Result<()> {
+        let add = |catalog: &Catalog| {
+            let serial = catalog.serial + 1;
+            let mut all = catalog.clone();
+            for table in tables {
+                all = all.with(table, false)?;
+            }
+            Ok((Catalog { serial, ..all }, ()))
+        };
+        self.change(add).await
+    }
+
+    /// Adds rows to a columnar table: those of a file that is durable and has its name.
+    ///
+    /// # Errors
+    /// 00942 if the table with this name and id is not there any more, or what the store reports;
+    /// nothing changes then.
+    pub async fn append(&self, name: &str, id: u64, segment: Segment) -> Result<()> {
+        self.change(|catalog| Ok((catalog.appended(name, id, segment)?, ()))).await
+    }
+
+    /// Takes all rows from a columnar table. Returns the table as it was: its files are the
+    /// caller's to remove.
+    ///
+    /// # Errors
+    /// 00942 if there is none, 70118 if it is not columnar, or what the store reports; nothing
+    /// changes then.
+    pub async fn truncate(&self, name: &str) -> Result<Table> {
+        self.change(|catalog| catalog.truncated(name)).await
+    }
+
+    /// Forgets a table; its files are not touched. Returns it as it was.
+    ///
+    /// # Errors
+    /// 00942 if there is none, or what the store reports; nothing changes then.
+    pub async fn drop_table(&self, name: &str) -> Result<Table> {
+        self.change(|catalog| catalog.without(name)).await
+    }
+
+    /// As [`SharedCatalog::drop_table`], of a columnar table only.
+    ///
+    /// # Errors
+    /// Also 70118 if it is not columnar.
+    pub async fn drop_columnar(&self, name: &str) -> Result<Table> {
+        self.change(|catalog| {
+            catalog.columnar(name)?;
+            catalog.without(name)
+        })
+        .await
+    }
+
+    async fn change<T>(&self, next: impl FnOnce(&Catalog) -> Result<(Catalog, T)>) -> Result<T> {
+        let _turn = self.turn().await;
+        let (next, answer) = next(&self.current())?;
+        let next = Catalog { version: next.version_needed(), ..next };
+        if let Some(fault) = next.fault() {
+            return Err(Error::new(INTERNAL, format!("the catalog would be damaged: {fault}")));
+        }
+        let bytes = next.encode()?;
+        if let Err(error) = self.store.replace(bytes.clone()).await
+            && !self.holds(&bytes).await
+        {
+            return Err(error);
+        }
+        self.state().current = Arc::new(next);
+        Ok(answer)
+    }
+
+    /// Whether the store holds this content although it reported a failure: only what comes after
+    /// the replacement failed then, such as giving back the room of the old one.
+    async fn holds(&self, bytes: &[u8]) -> bool {
+        matches!(self.store.read().await, Ok(Some(stored)) if stored.starts_with(bytes))
+    }
+
+    async fn turn(&self) -> Turn<'_> {
+        loop {
+            // Listen before looking, or a change that ends in between is not heard.
+            let listener = self.changed.listen();
+            if !std::mem::replace(&mut self.state().changing, true) {
+                return Turn(self);
+            }
+            listener.await;
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! A table as the catalog keeps it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+/// What a table is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TableKind {
+    /// Files in the group or outside, read as they are.
+    External,
+    /// Segments in a group, which belong to the table alone.
+    Columnar,
+}
+
+/// A table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Table {
+    /// As SQL resolves it: lower case unless it was quoted.
+    pub name: String,
+    /// What it is.
+    pub kind: TableKind,
+    /// `parquet`, `csv`, ...
+    pub format: String,
+    /// `+GROUP/path`, a path, or a URL; of a columnar table `+GROUP`.
+    pub location: String,
+    /// The columns, in whatever form the SQL layer chose.
+    pub schema: String,
+    /// Options of the format.
+    #[serde(default)]
+    pub options: BTreeMap<String, String>,
+    /// Of a columnar table: a random number that each of its row groups carries; else 0.
+    // Left out where there is none: a catalog of external tables has the bytes it always had.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub id: u64,
+    /// The rows of a columnar table, in the order in which they came.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub segments: Vec<Segment>,
+}
+
+/// Rows that came to a columnar table together: a file that is never changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    /// The path of the file in the table's group, without a leading slash.
+    pub file: String,
+    /// Rows in it.
+    pub rows: u64,
+    /// Row groups in it.
+    pub row_groups: u32,
+    /// Size of the file in bytes.
+    pub bytes: u64,
+    /// When it was made, in nanoseconds since 1970.
+    pub created: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(id: &u64) -> bool {
+    *id == 0
+}
+
+impl Table {
+    /// A table that reads files as they are.
+    pub fn external(
+        name: impl Into<String>,
+        format: impl Into<String>,
+        location: impl Into<String>,
+        schema: impl Into<String>,
+        options: BTreeMap<String, String>,
+    ) -> Table {
+        Table {
+            name: name.into(),
+            kind: TableKind::External,
+            format: format.into(),
+            location: location.into(),
+            schema: schema.into(),
+            options,
+            id: 0,
+            segments: Vec::new(),
+        }
+    }
+
+    /// A columnar table without rows in `group`, which is named without `+`.
+    pub fn columnar(
+        name: impl Into<String>,
+        id: u64,
+        group: &str,
+        schema: impl Into<String>,
+    ) -> Table {
+        Table {
+            name: name.into(),
+            kind: TableKind::Columnar,
+            format: String::new(),
+            location: format!("+{}", group.to_uppercase()),
+            schema: schema.into(),
+            options: BTreeMap::new(),
+            id,
+            segments: Vec::new(),
+        }
+    }
+
+    /// The group of a columnar table.
+    pub fn group(&self) -> Option<&str> {
+        let group = self.location.strip_prefix('+')?;
+        (self.kind == TableKind::Columnar).then_some(group)
+    }
+
+    /// Rows of a columnar table.
+    pub fn rows(&self) -> u64 {
+        self.segments.iter().fold(0, |rows, segment| rows.saturating_add(segment.rows))
+    }
+
+    /// What is wrong with it, seen alone.
+    fn fault(&self) -> Option<String> {
+        let Table { name, .. } = self;
+        if name.is_empty() {
+            return Some("a table has no name".into());
+        }
+        if self.kind == TableKind::External {
+            let more = self.id != 0 || !self.segments.is_empty();
+            return more.then(|| format!("external table \"{name}\" has segments"));
+        }
+        if self.id == 0 {
+            return Some(format!("columnar table \"{name}\" has no id"));
+        }
+        if self.group().is_none_or(|group| group.is_empty() || group.contains('/')) {
+            return Some(format!("columnar table \"{name}\" is in no disk group"));
+        }
+        self.segments.iter().find_map(|segment| {
+            let Segment { file, rows, row_groups, .. } = segment;
+            if file.is_empty() || file.starts_with('/') {
+                return Some(format!("a segment of table \"{name}\" has no file: \"{file}\""));
+            }
+            let contradict = (*rows == 0) != (*row_groups == 0);
+            contradict.then(|| format!("segment {file} has {rows} rows in {row_groups} row groups"))
+        })
+    }
+}
+
+/// What is wrong with the tables of a catalog.
+pub(super) fn fault_of(tables: &[Table]) -> Option<String> {
+    let (mut names, mut ids, mut files) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    tables.iter().find_map(|table| {
+        if let Some(fault) = table.fault() {
+            return Some(fault);
+        }
+        if !names.insert(&table.name) {
+            return Some(format!("two tables are called \"{}\"", table.name));
+        }
+        if table.kind == TableKind::Columnar && !ids.insert(table.id) {
+            return Some(format!("table \"{}\" has the id of another one", table.name));
+        }
+        let twice = table.segments.iter().find(|s| !files.insert((&table.location, &s.file)));
+        twice.map(|segment| format!("file {} is in two segments", segment.file))
+    })
+}

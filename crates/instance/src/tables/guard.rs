@@ -1,0 +1,65 @@
+//! What users must not take away: the catalog, segments, and groups that hold tables.
+
+use super::names::{TABLES_DIR, holds, plain};
+use super::under_way::Dropping;
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::groups::CATALOG_PATH;
+
+impl Database {
+    /// Refuses to let a user write over `path` of a group, remove it or rename it, if it is the
+    /// system's or a directory that holds what is the system's.
+    ///
+    /// # Errors
+    /// 15028 with what it is and the next step.
+    pub fn check_user_file(&self, group: &str, path: &str) -> Result<()> {
+        let (group, path) = (group.to_uppercase(), plain(path));
+        if path.is_empty() {
+            return Ok(());
+        }
+        // Only the first group has the catalog; one that is not mounted may be the first elsewhere.
+        let other_group = self.group(&group).is_ok_and(|mounted| mounted.number != 1);
+        if holds(&path, CATALOG_PATH) && !other_group {
+            let text =
+                format!("file \"+{group}/{CATALOG_PATH}\" holds the catalog of this database");
+            let error = Error::new(15028, text);
+            return Err(error.hint("leave it: without it no table is known"));
+        }
+        if !holds(&path, TABLES_DIR) && !holds(TABLES_DIR, &path) {
+            return Ok(());
+        }
+        let catalog = self.catalog().current();
+        Err(match catalog.owner(&group, &path) {
+            Some(table) => {
+                let text =
+                    format!("file \"+{group}/{path}\" holds rows of table \"{}\"", table.name);
+                Error::new(15028, text).hint("DROP TABLE or TRUNCATE TABLE removes it")
+            }
+            None => {
+                let text = format!("\"+{group}/{TABLES_DIR}\" is where columnar tables are kept");
+                Error::new(15028, text)
+                    .hint("DROP TABLE removes a table's files; put yours in another directory")
+            }
+        })
+    }
+
+    /// Refuses to drop a group in which columnar tables are. Until what it returns is dropped, no
+    /// table gets rows there.
+    ///
+    /// # Errors
+    /// 15039 over 15028 with the tables and the next step.
+    pub(crate) fn drop_without_tables(&self, group: &str) -> Result<Dropping> {
+        let refused = |error: Error| error.under(15039, "diskgroup not dropped");
+        let dropping = self.under_way.drop_group(group).map_err(refused)?;
+        // Asked only now: a load has reached the catalog, or it is refused from here on.
+        let catalog = self.catalog().current();
+        let here = catalog.columnar_tables().filter(|table| table.group() == Some(group));
+        let tables: Vec<&str> = here.map(|table| table.name.as_str()).collect();
+        if tables.is_empty() {
+            return Ok(dropping);
+        }
+        let list = tables.join(", ");
+        let error = Error::new(15028, format!("tables are kept in \"{group}\": {list}"));
+        Err(refused(error.hint(format!("drop table {list}; first if nobody needs their rows"))))
+    }
+}

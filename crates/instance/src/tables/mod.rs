@@ -1,0 +1,322 @@
+//! Columnar tables: their rows lie in segments, files of a disk group that are never changed.
+//!
+//! A segment is made by one load. It is written without a name, made durable, named, and then the
+//! catalog says that it is part of its table: [`Database::append_segment`] and the others here keep
+//! this order, the other way round where a table loses segments. So each change of a table is one
+//! replacement of the catalog. Stopped at each step, a file is left as follows:
+//!
+//! | stopped | the file | the table |
+//! |---|---|---|
+//! | before it is named | is gone at the next mount, as any unnamed file | as before |
+//! | before the catalog | is swept when the database is opened next | as before |
+//! | before the old files are removed | is swept then, too | as after |
+//!
+//! Who reads a segment holds its [`File`]: one that lost its name goes with its last handle.
+
+mod guard;
+mod names;
+mod sweep;
+mod under_way;
+
+use std::future::Future;
+
+use cellar_diskgroup::state::FileType;
+use cellar_diskgroup::{File, FileSpec, Group};
+use cellar_io::{Device, EnvExt, Io};
+use futures_util::stream::{self, StreamExt};
+
+use crate::catalog::{Segment, Table, TableKind};
+use crate::database::Database;
+use crate::error::{Error, INTERNAL, Result};
+
+pub use names::{TABLES_DIR, is_system_file};
+pub(crate) use under_way::UnderWay;
+
+/// So many files are removed at once: their records share writes of the metadata log.
+const REMOVED_AT_ONCE: usize = 16;
+
+/// So many names are tried; of 2^32 the first is as good as always free.
+const NAMES_TRIED: u32 = 8;
+
+/// What whoever wrote a segment knows of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentFigures {
+    /// Rows in it.
+    pub rows: u64,
+    /// Row groups in it.
+    pub row_groups: u32,
+    /// Bytes of the file that count; room that it has behind them is given back.
+    pub bytes: u64,
+}
+
+/// A segment that has its name and is not in the catalog yet.
+struct Published {
+    segment: Segment,
+    group: Group,
+    _under_way: under_way::Publishing,
+}
+
+impl Database {
+    /// The id of a new columnar table: random, and of no other table.
+    pub fn new_table_id(&self) -> u64 {
+        let catalog = self.catalog().current();
+        loop {
+            let id = self.env().random();
+            if id != 0 && catalog.columnar_tables().all(|table| table.id != id) {
+                return id;
+            }
+        }
+    }
+
+    /// An empty file for a segment: without a name, and gone when its last handle is dropped or
+    /// the machine stops, unless it has become part of a table.
+    ///
+    /// # Errors
+    /// The group is not mounted, or the database is open read-only.
+    pub async fn new_segment(&self, group: &str) -> Result<File> {
+        self.check_writable()?;
+        let group = self.group(group)?.group;
+        Ok(group.create_file(&FileSpec::new(FileType::Datafile)).await?)
+    }
+
+    /// Adds a columnar table, with its first rows if there are any. All of it is durable when this
+    /// returns. Goes on to the end though the caller may go away.
+    ///
+    /// # Errors
+    /// 00955 the name is used; the group is not mounted; what writing reports. There is no table and
+    /// no file then.
+    pub async fn add_columnar(
+        &self,
+        table: Table,
+        segment: Option<(File, SegmentFigures)>,
+    ) -> Result<()> {
+        self.to_the_end(|database| async move { database.add_now(table, segment).await }).await
+    }
+
+    async fn add_now(
+        &self,
+        mut table: Table,
+        segment: Option<(File, SegmentFigures)>,
+    ) -> Result<()> {
+        self.check_writable()?;
+        if table.kind != TableKind::Columnar || !table.segments.is_empty() {
+            let text = format!("table \"{}\" is not a new columnar table", table.name);
+            return Err(Error::new(INTERNAL, text));
+        }
+        self.catalog.current().check_free(&table.name)?;
+        let group = self.group_of(&table)?;
+        let Some((file, figures)) = segment else {
+            // No table comes to a group that is being dropped, with or without rows.
+            let _under_way = self.under_way.publish(group.name(), &format!("{:x}", table.id))?;
+            return self.catalog.add(table).await;
+        };
+        let published = self.publish(&table, file, figures).await?;
+        table.segments.push(published.segment.clone());
+        let added = self.catalog.add(table).await;
+        self.settle(added, published).await
+    }
+
+    /// Adds rows to the columnar table that had this name and id when they were made. They are
+    /// durable when this returns. Goes on to the end though the caller may go away.
+    ///
+    /// # Errors
+    /// 00942 if the table was dropped or made anew meanwhile, and what writing reports. Nothing was
+    /// added then, and the file is gone.
+    pub async fn append_segment(
+        &self,
+        name: &str,
+        id: u64,
+        file: File,
+        figures: SegmentFigures,
+    ) -> Result<()> {
+        let name = name.to_owned();
+        let append =
+            |database: Database| async move { database.append_now(&name, id, file, figures).await };
+        self.to_the_end(append).await
+    }
+
+    async fn append_now(
+        &self,
+        name: &str,
+        id: u64,
+        file: File,
+        figures: SegmentFigures,
+    ) -> Result<()> {
+        self.check_writable()?;
+        let catalog = self.catalog.current();
+        let published = self.publish(catalog.check_same(name, id)?, file, figures).await?;
+        let appended = self.catalog.append(name, id, published.segment.clone()).await;
+        self.settle(appended, published).await
+    }
+
+    /// Takes all rows from a columnar table; returns it as it was. Who reads them reads on.
+    ///
+    /// # Errors
+    /// 00942 there is none, 70118 it is not columnar, or the catalog cannot be written; nothing
+    /// changes then.
+    pub async fn truncate_columnar(&self, name: &str) -> Result<Table> {
+        let name = name.to_owned();
+        self.to_the_end(|database| async move {
+            database.check_writable()?;
+            let before = database.catalog.truncate(&name).await?;
+            database.remove_segments(&before).await;
+            Ok(before)
+        })
+        .await
+    }
+
+    /// Drops a columnar table; returns it as it was. Who reads its rows reads on.
+    ///
+    /// # Errors
+    /// As [`Database::truncate_columnar`].
+    pub async fn drop_columnar(&self, name: &str) -> Result<Table> {
+        let name = name.to_owned();
+        self.to_the_end(|database| async move {
+            database.check_writable()?;
+            let before = database.catalog.drop_columnar(&name).await?;
+            database.remove_segments(&before).await;
+            Ok(before)
+        })
+        .await
+    }
+
+    /// Opens a segment of a table, as the catalog had them a moment ago. The rows can be read as
+    /// long as the handle is kept, whatever becomes of the table.
+    ///
+    /// # Errors
+    /// 15001 the group is not mounted, 00942 the table lost the segment meanwhile, 70119 the file is
+    /// missing.
+    pub fn open_segment(&self, table: &Table, segment: &Segment) -> Result<File> {
+        let group = self.group_of(table)?;
+        let name = &table.name;
+        match group.open(&segment.file) {
+            Ok(file) => Ok(file),
+            Err(cellar_diskgroup::Error::NoSuchFile { .. })
+                if self.catalog.current().owner(group.name(), &segment.file).is_none() =>
+            {
+                let text = format!("table \"{name}\" was dropped or truncated meanwhile");
+                Err(Error::new(942, text).hint("run the statement again"))
+            }
+            Err(cellar_diskgroup::Error::NoSuchFile { .. }) => {
+                let (path, rows) = (&segment.file, segment.rows);
+                let text = format!(
+                    "table \"{name}\" cannot be read: its file \"+{}/{path}\" with {rows} rows is \
+                     missing",
+                    group.name()
+                );
+                Err(Error::new(70119, text).hint(format!(
+                    "see what else is wrong: cellar validate DIR; then DROP TABLE {name} and load \
+                     it again"
+                )))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The group of a columnar table.
+    fn group_of(&self, table: &Table) -> Result<Group> {
+        let Some(name) = table.group() else {
+            let text = format!("table \"{}\" has no disk group: it is external", table.name);
+            return Err(Error::new(INTERNAL, text));
+        };
+        let found = self.group(name).map(|mounted| mounted.group);
+        found.map_err(|error| {
+            let text = format!("table \"{}\" is in a disk group that is not here", table.name);
+            error.under(70120, text).hint(format!("mount it first: ALTER DISKGROUP {name} MOUNT"))
+        })
+    }
+
+    /// Tells the segments of this database from those of another one: by the group that has the
+    /// catalog, which is the same as long as the database lives.
+    fn mark(&self) -> Option<u32> {
+        let groups = self.groups();
+        let first = groups.iter().min_by_key(|mounted| mounted.number)?;
+        let [.., a, b, c, d] = first.group.uuid().0.to_be_bytes();
+        Some(u32::from_be_bytes([a, b, c, d]))
+    }
+
+    /// Makes a segment durable, and names it. Its handle is let go of: the name keeps it now.
+    async fn publish(
+        &self,
+        table: &Table,
+        file: File,
+        figures: SegmentFigures,
+    ) -> Result<Published> {
+        let group = self.group_of(table)?;
+        let whole_name = file.geometry().name;
+        if !whole_name.starts_with(&format!("+{}/", group.name())) {
+            let text = format!("file {whole_name} is not in the group of table \"{}\"", table.name);
+            return Err(Error::new(INTERNAL, text));
+        }
+        if file.size() != figures.bytes {
+            file.set_size(figures.bytes).await?;
+        }
+        // Before it has a name: what has one is whole.
+        file.flush(Io::COMMIT).await?;
+        let mark = self.mark().unwrap_or_default();
+        let mut tried = 0;
+        loop {
+            let [a, b, c, d, ..] = self.env().random().to_be_bytes();
+            let number = u32::from_be_bytes([a, b, c, d]);
+            let path = names::segment_path(&table.name, table.id, mark, number);
+            let under_way = self.under_way.publish(group.name(), &path)?;
+            tried += 1;
+            match group.publish(&file, &path, false).await {
+                Err(cellar_diskgroup::Error::Exists { .. }) if tried < NAMES_TRIED => {}
+                Err(error) => return Err(error.into()),
+                Ok(()) => {
+                    let SegmentFigures { rows, row_groups, bytes } = figures;
+                    let created = self.env().wall().unix_nanos;
+                    let segment = Segment { file: path, rows, row_groups, bytes, created };
+                    return Ok(Published { segment, group, _under_way: under_way });
+                }
+            }
+        }
+    }
+
+    /// Ends what publishing began: a segment that did not come into the catalog is removed again.
+    async fn settle(&self, changed: Result<()>, published: Published) -> Result<()> {
+        if changed.is_err() {
+            let (group, path) = (&published.group, &published.segment.file);
+            // What the disk holds counts, not what was meant: a catalog that failed half-way may name
+            // the file. If nobody can tell, the sweep does later.
+            let is_named = match self.catalog.stored().await {
+                Ok(stored) => stored.is_some_and(|c| c.owner(group.name(), path).is_some()),
+                Err(_) => true,
+            };
+            if !is_named {
+                let _ = group.remove(path).await;
+            }
+        }
+        changed
+    }
+
+    /// Removes files that the catalog does not name any more. What cannot be removed now is swept
+    /// later: the table has changed all the same.
+    async fn remove_segments(&self, table: &Table) {
+        let Ok(group) = self.group_of(table) else { return };
+        let files = table.segments.iter().map(|segment| (group.clone(), segment.file.clone()));
+        remove_all(files.collect()).await;
+    }
+
+    /// Runs `work` in a task of its own: a caller that goes away half-way must not leave a file
+    /// without a table, or a catalog in RAM that is not the one on disk.
+    async fn to_the_end<T, F>(&self, work: impl FnOnce(Database) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let done = self.env().run("change of a table", work(self.handle()));
+        done.await.unwrap_or_else(|| {
+            Err(Error::new(INTERNAL, "the change of a table stopped half-way")
+                .hint("open the database again: the table is as before, or as after"))
+        })
+    }
+}
+
+/// Removes files; tells how many there were to remove.
+async fn remove_all(files: Vec<(Group, String)>) -> usize {
+    let remove = |(group, path): (Group, String)| async move { group.remove(&path).await.is_ok() };
+    let removed = stream::iter(files).map(remove).buffer_unordered(REMOVED_AT_ONCE);
+    removed.filter(|gone| std::future::ready(*gone)).count().await
+}

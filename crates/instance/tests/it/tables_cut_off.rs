@@ -1,0 +1,111 @@
+//! The power cut at every I/O of each change of a table: it is as before or as after, whole, and
+//! no file is left that no table names.
+
+use std::cell::Cell;
+
+use cellar_instance::Database;
+
+use crate::machine::{Machine, append, create, files, free, named, rows};
+
+/// What is done when the power goes.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Create,
+    Append,
+    Truncate,
+    Drop,
+}
+
+async fn make(database: &Database, change: Change, id: u64) {
+    match change {
+        Change::Create => drop(create(database, "new", "MORE", 5).await),
+        Change::Append => append(database, "t", id, 6).await.unwrap(),
+        Change::Truncate => drop(database.truncate_columnar("t").await.unwrap()),
+        Change::Drop => drop(database.drop_columnar("t").await.unwrap()),
+    }
+}
+
+/// Whether the change was made: the tables are as before it, or as after it.
+async fn was_made(database: &Database, change: Change) -> bool {
+    let catalog = database.catalog().current();
+    let mut seen = Vec::new();
+    for table in catalog.columnar_tables() {
+        seen.push((table.name.clone(), rows(database, &table.name).await));
+    }
+    let seen: Vec<(&str, &[u8])> = seen.iter().map(|(n, r)| (n.as_str(), &r[..])).collect();
+    let after: &[(&str, &[u8])] = match change {
+        Change::Create => &[("new", &[5]), ("t", &[1, 2])],
+        Change::Append => &[("t", &[1, 2, 6])],
+        Change::Truncate => &[("t", &[])],
+        Change::Drop => &[],
+    };
+    let before: &[(&str, &[u8])] = &[("t", &[1, 2])];
+    assert!(seen == before || seen == after, "{change:?}: {seen:?}");
+    seen == after
+}
+
+/// Cuts the power at one I/O after the other until the change is made before it; tells how often
+/// the change was not made, was made, and how many files were swept.
+fn cut_everywhere(change: Change, seed: u64) -> [usize; 3] {
+    let machine = Machine::new(seed);
+    let empty = machine.run(async {
+        let database = machine.open().await;
+        create(&database, "warm", "MORE", 0).await;
+        database.drop_columnar("warm").await.unwrap();
+        let empty = free(&database, "MORE");
+        database.close().await.unwrap();
+        empty
+    });
+    let mut counts = [0; 3];
+    for point in 1.. {
+        let under_way = Cell::new(false);
+        let done = machine.sim.run(async {
+            let database = machine.open().await;
+            let id = create(&database, "t", "MORE", 1).await;
+            append(&database, "t", id, 2).await.unwrap();
+            under_way.set(true);
+            machine.sim.crash_after(point);
+            make(&database, change, id).await;
+            machine.sim.crash_never();
+            database.close().await.unwrap();
+        });
+        assert!(under_way.get());
+        if done.is_none() {
+            machine.sim.restart();
+        }
+        machine.run(async {
+            let database = machine.open().await;
+            counts[usize::from(was_made(&database, change).await)] += 1;
+            counts[2] += database.swept();
+            assert_eq!(files(&database, "MORE"), named(&database, "MORE"), "{change:?} {point}");
+            for table in &database.catalog().current().tables {
+                database.drop_columnar(&table.name).await.unwrap();
+            }
+            assert_eq!(free(&database, "MORE"), empty, "{change:?} cut off at {point}");
+            database.close().await.unwrap();
+        });
+        if done.is_some() {
+            assert!(point > 20, "{change:?} made {point} I/Os");
+            return counts;
+        }
+    }
+    unreachable!("it ends")
+}
+
+#[test]
+fn a_load_cut_off_anywhere_is_made_or_not_and_leaves_nothing() {
+    for (change, seed) in [(Change::Create, 21), (Change::Append, 22)] {
+        let [before, after, swept] = cut_everywhere(change, seed);
+        assert!(before > 10 && after > 1, "{change:?}: {before} {after}");
+        assert!(swept > 1, "{change:?}: none was cut off between the file and the catalog");
+    }
+}
+
+#[test]
+fn rows_taken_away_are_all_there_or_all_gone() {
+    for (change, seed) in [(Change::Truncate, 23), (Change::Drop, 24)] {
+        let [before, after, swept] = cut_everywhere(change, seed);
+        assert!(before > 10 && after > 1, "{change:?}: {before} {after}");
+        assert!(swept > 1, "{change:?}: none was cut off between the catalog and the files");
+    }
+}
