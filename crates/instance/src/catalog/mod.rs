@@ -51,7 +51,7 @@ impl Catalog {
 
     /// The columnar table of which the file `path` of `group` is a segment.
     pub fn owner(&self, group: &str, path: &str) -> Option<&Table> {
-        let mut here = self.columnar_tables().filter(|table| table.group() == Some(group));
+        let mut here = self.tables.iter().filter(|table| table.is_in(group));
         here.find(|table| table.segments.iter().any(|segment| segment.file == path))
     }
 
@@ -216,7 +216,7 @@ impl Catalog {
 
 fn damaged(why: &str) -> Error {
     Error::new(70108, format!("the catalog is damaged: {why}")).hint(
-        "cellar validate DIR tells whether another copy is whole; tables can be registered anew \
-         with CREATE EXTERNAL TABLE, their files are not touched",
+        "cellar validate DIR tells whether another copy is whole; no file of a table was touched: \
+         external tables can be registered anew with CREATE EXTERNAL TABLE",
     )
 }

@@ -105,6 +105,11 @@ impl Table {
         (self.kind == TableKind::Columnar).then_some(group)
     }
 
+    /// Whether it is a columnar table of this group, which is named in any case.
+    pub fn is_in(&self, group: &str) -> bool {
+        self.group().is_some_and(|own| own.eq_ignore_ascii_case(group))
+    }
+
     /// Rows of a columnar table.
     pub fn rows(&self) -> u64 {
         self.segments.iter().fold(0, |rows, segment| rows.saturating_add(segment.rows))

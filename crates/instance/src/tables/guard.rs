@@ -53,7 +53,7 @@ impl Database {
         let dropping = self.under_way.drop_group(group).map_err(refused)?;
         // Asked only now: a load has reached the catalog, or it is refused from here on.
         let catalog = self.catalog().current();
-        let here = catalog.columnar_tables().filter(|table| table.group() == Some(group));
+        let here = catalog.tables.iter().filter(|table| table.is_in(group));
         let tables: Vec<&str> = here.map(|table| table.name.as_str()).collect();
         if tables.is_empty() {
             return Ok(dropping);

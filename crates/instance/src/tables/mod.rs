@@ -83,8 +83,8 @@ impl Database {
     /// returns. Goes on to the end though the caller may go away.
     ///
     /// # Errors
-    /// 00955 the name is used; the group is not mounted; what writing reports. There is no table and
-    /// no file then.
+    /// 00955 the name is used; the group is not mounted; what writing reports. There is no table
+    /// and no file then.
     pub async fn add_columnar(
         &self,
         table: Table,
@@ -184,8 +184,8 @@ impl Database {
     /// long as the handle is kept, whatever becomes of the table.
     ///
     /// # Errors
-    /// 15001 the group is not mounted, 00942 the table lost the segment meanwhile, 70119 the file is
-    /// missing.
+    /// 15001 the group is not mounted, 00942 the table lost the segment meanwhile, 70119 the file
+    /// is missing.
     pub fn open_segment(&self, table: &Table, segment: &Segment) -> Result<File> {
         let group = self.group_of(table)?;
         let name = &table.name;
@@ -278,8 +278,8 @@ impl Database {
     async fn settle(&self, changed: Result<()>, published: Published) -> Result<()> {
         if changed.is_err() {
             let (group, path) = (&published.group, &published.segment.file);
-            // What the disk holds counts, not what was meant: a catalog that failed half-way may name
-            // the file. If nobody can tell, the sweep does later.
+            // What the disk holds counts, not what was meant: a catalog that failed half-way may
+            // name the file. If nobody can tell, the sweep does later.
             let is_named = match self.catalog.stored().await {
                 Ok(stored) => stored.is_some_and(|c| c.owner(group.name(), path).is_some()),
                 Err(_) => true,

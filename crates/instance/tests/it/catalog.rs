@@ -14,6 +14,8 @@ use crate::env::block_on;
 struct Memory {
     bytes: Mutex<Option<Vec<u8>>>,
     fails: Mutex<bool>,
+    /// Fails when all is done: nothing is lost by it but the room of the old one.
+    fails_late: Mutex<bool>,
 }
 
 impl CatalogStore for Memory {
@@ -28,7 +30,10 @@ impl CatalogStore for Memory {
                 return Err(Error::new(15041, "disk group \"DATA\" has no room"));
             }
             *self.bytes.lock().unwrap() = Some(bytes);
-            Ok(())
+            match *self.fails_late.lock().unwrap() {
+                true => Err(Error::new(15041, "no room to note that the old one is deleted")),
+                false => Ok(()),
+            }
         })
     }
 }
@@ -91,6 +96,9 @@ fn a_store_that_fails_changes_nothing() {
     *store.fails.lock().unwrap() = false;
     block_on(catalog.add(table("v"))).unwrap();
     assert_eq!(open(&store).current().serial, 2);
+    *store.fails_late.lock().unwrap() = true;
+    block_on(catalog.add(table("w"))).expect("the disk has it: RAM must not say otherwise");
+    assert_eq!(*catalog.current(), *open(&store).current());
 }
 
 #[test]

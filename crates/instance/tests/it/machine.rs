@@ -194,7 +194,7 @@ pub fn files(database: &Database, group: &str) -> Vec<String> {
 /// The files that the catalog names.
 pub fn named(database: &Database, group: &str) -> Vec<String> {
     let catalog = database.catalog().current();
-    let tables = catalog.columnar_tables().filter(|table| table.group() == Some(group));
+    let tables = catalog.tables.iter().filter(|table| table.is_in(group));
     let segments = tables.flat_map(|table| table.segments.clone());
     let mut files: Vec<String> = segments.map(|Segment { file, .. }| file).collect();
     files.sort();

@@ -197,7 +197,10 @@ fn the_sweep_takes_our_orphans_and_nothing_else() {
     let machine = Machine::new(7);
     machine.run(async {
         let database = machine.open().await;
-        create(&database, "t", "MORE", 1).await;
+        // Somebody wrote the group in lower case.
+        let table = Table { location: "+more".into(), ..new_table(&database, "t", "MORE") };
+        let segment = written(&database, "MORE", 1).await;
+        database.add_columnar(table, Some(segment)).await.unwrap();
         let own = named(&database, "MORE").remove(0);
         let orphan = like(&own);
         let (head, _) = own.rsplit_once('_').unwrap();
@@ -347,6 +350,36 @@ fn files_of_the_system_are_not_the_users() {
         for (group, path) in [("more", "cellar/catalog"), ("data", "x/y"), ("data", "cellar/t")] {
             database.check_user_file(group, path).unwrap();
         }
+        database.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_catalog_that_cannot_be_written_leaves_no_file() {
+    let machine = Machine::new(14);
+    machine.run(async {
+        let database = machine.open().await;
+        let id = create(&database, "t", "MORE", 1).await;
+        let before = free(&database, "MORE");
+        let data = database.group("DATA").unwrap().group;
+        let filler = data.create_file(&FileSpec::new(FileType::Datafile)).await.unwrap();
+        let mut bytes = 1 << 20;
+        while filler.allocate(bytes).await.is_ok() {
+            bytes += 1 << 20;
+        }
+        let segment = written(&database, "MORE", 2).await;
+        let table = new_table(&database, "u", "MORE");
+        let error = database.add_columnar(table, Some(segment)).await.unwrap_err();
+        assert_eq!(error.sqlstate(), "53100", "{error}");
+        assert_eq!(append(&database, "t", id, 3).await.unwrap_err().sqlstate(), "53100");
+        assert!(database.truncate_columnar("t").await.is_err());
+        assert_eq!(rows(&database, "t").await, [1]);
+        assert_eq!(files(&database, "MORE"), named(&database, "MORE"));
+        assert_eq!(free(&database, "MORE"), before);
+        drop(filler);
+        database.env().sleep(Duration::from_secs(1)).await;
+        append(&database, "t", id, 4).await.unwrap();
+        assert_eq!(rows(&database, "t").await, [1, 4]);
         database.close().await.unwrap();
     });
 }
