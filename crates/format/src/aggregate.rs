@@ -178,6 +178,15 @@ impl Aggregate {
         self.calls.iter().for_each(|call| call.columns(out));
     }
 
+    /// Whether all that is computed for it fits 128 bits, going by what a header says; if not, it cannot
+    /// be made ready for that row group.
+    pub fn fits(&self, header: &Header) -> bool {
+        self.calls.iter().all(|call| match call {
+            Call::Sum(expr) => expr.bounds(header).is_some(),
+            _ => true,
+        })
+    }
+
     /// Of each call, what a header knows of all rows of its row group. `None`: rows must be read.
     pub fn of_header(&self, header: &Header) -> Option<Vec<State>> {
         if !self.keys.is_empty() {

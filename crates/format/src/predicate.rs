@@ -246,6 +246,18 @@ impl Predicate {
         }
     }
 
+    /// Whether all that is computed for it fits 128 bits, going by what a header says; if not, it cannot
+    /// be made ready for that row group.
+    pub fn fits(&self, header: &Header) -> bool {
+        match self {
+            Predicate::And(all) | Predicate::Or(all) => all.iter().all(|one| one.fits(header)),
+            Predicate::Compare { left, right, .. } => {
+                left.bounds(header).is_some() && right.bounds(header).is_some()
+            }
+            _ => true,
+        }
+    }
+
     /// Puts the columns that it asks in `out`.
     pub fn columns(&self, out: &mut std::collections::BTreeSet<usize>) {
         match self {

@@ -1,0 +1,71 @@
+//! What is encoded is given out again, bit for bit.
+
+use arrow_array::Array;
+use cellar_format::give_out::{Rows, array_of};
+use cellar_format::header::{Encoding, ROWS_MAX};
+use proptest::prelude::*;
+
+use crate::table::{Group, Rng, cases, spec, values_of};
+
+fn check(group: &Group, rows: &Rows) {
+    let columns = group.columns();
+    for (at, column) in columns.iter().enumerate() {
+        let column = column.as_ref().expect("all are read");
+        let array = array_of(column, rows, &group.types[at]).expect("as it was written");
+        array.to_data().validate_full().expect("a sound array");
+        assert_eq!(array.data_type(), &group.types[at]);
+        let expected: Vec<_> = match rows {
+            Rows::All(_) => group.values[at][..group.rows()].to_vec(),
+            Rows::Some(rows) => {
+                rows.iter().map(|r| group.values[at][*r as usize].clone()).collect()
+            }
+        };
+        let found = values_of(&array);
+        let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
+        assert_eq!(differs, None, "column {at} of {}", group.types[at]);
+        assert_eq!(found.len(), expected.len());
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(300))]
+
+    #[test]
+    fn what_is_encoded_is_given_out(spec in spec(), one_in in prop_oneof![Just(1usize), Just(2), Just(200)]) {
+        let group = Group::random(&spec);
+        check(&group, &Rows::All(group.rows()));
+        let mut rng = Rng(spec.seed);
+        let some = (0..group.rows() as u32).filter(|_| rng.one_in(one_in)).collect();
+        check(&group, &Rows::Some(some));
+        check(&group, &Rows::none());
+    }
+}
+
+#[test]
+fn all_encodings_come_about() {
+    let mut seen = Vec::new();
+    for seed in 0..60 {
+        let all = (0..crate::table::types().len()).collect();
+        let group = Group::random(&crate::table::Spec { types: all, rows: 700, seed });
+        for entry in &group.header.entries {
+            if !seen.contains(&entry.encoding) {
+                seen.push(entry.encoding);
+            }
+        }
+    }
+    for encoding in
+        [Encoding::Nulls, Encoding::Ints, Encoding::Wide, Encoding::Dict, Encoding::Text]
+    {
+        assert!(seen.contains(&encoding), "{encoding:?} never came about");
+    }
+}
+
+#[test]
+fn the_most_rows_of_many_columns_go_around() {
+    let spec = crate::table::Spec { types: vec![0, 3, 13], rows: ROWS_MAX, seed: 5 };
+    let group = Group::random(&spec);
+    check(&group, &Rows::All(group.rows()));
+    let spec = crate::table::Spec { types: vec![1; 1600], rows: 40, seed: 5 };
+    let group = Group::random(&spec);
+    check(&group, &Rows::All(group.rows()));
+}
