@@ -1,6 +1,7 @@
 //! Counts, sums, least and greatest values of groups of rows, as far as one row group knows them, and
 //! what several row groups know together.
 
+mod by_value;
 mod keys;
 mod ready;
 

@@ -271,6 +271,12 @@ impl<'a> Column<'a> {
     }
 }
 
+impl std::fmt::Debug for text::Reader<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Reader")
+    }
+}
+
 impl Entry {
     /// Whether the bytes of a column are those that were written.
     pub fn is_whole(&self, bytes: &[u8]) -> bool {

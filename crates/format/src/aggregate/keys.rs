@@ -3,15 +3,17 @@
 use std::collections::HashMap;
 
 use crate::aggregate::Key;
+use crate::aggregate::by_value::ByValue;
 use crate::bits::BLOCK;
 use crate::column::{Column, Data};
 use crate::header::{Bounds, Header};
 use crate::ints::{Codes, Damage, Ints, each_lane};
-use crate::text::Strings;
 use crate::value::Value;
 
-/// Groups that have a place of their own from the beginning.
-const DIRECT_MAX: u128 = 1 << 16;
+/// Combinations that have a place each from the beginning: so few groups are summed one after the other.
+const DIRECT_MAX: u128 = 16;
+/// Combinations whose groups a table tells; for more of them they are hashed.
+const TABLE_MAX: u128 = 1 << 18;
 
 /// A column whose values, counted from its least, are places.
 #[derive(Debug)]
@@ -24,21 +26,23 @@ struct Counted<'c, 'a> {
     stride: u128,
 }
 
-/// How rows are told apart.
+/// How rows are told apart. Each combination of values is a number, where that is possible.
 #[derive(Debug)]
 enum How<'c, 'a> {
-    /// Each combination has a place of its own.
-    Direct(Vec<Counted<'c, 'a>>),
-    /// Each combination is a number, of which those that come get places as they come.
+    /// And that is its group.
+    Direct(Vec<Counted<'c, 'a>>, usize),
+    /// Those that come get groups as they come: one more than the group is in the table. What comes in
+    /// a row group is seldom much of what could, and only that is summed.
+    Table(Vec<Counted<'c, 'a>>, Vec<u32>, Vec<u128>),
+    /// As with the table.
     Hashed(Vec<Counted<'c, 'a>>, HashMap<u128, u32>, Vec<u128>),
-    /// The values themselves get places as they come.
-    Values(HashMap<Key, u32>, Vec<Key>),
+    /// The values themselves get groups as they come.
+    Values(Box<ByValue<'c, 'a>>),
 }
 
 /// The groups of a row group.
 #[derive(Debug)]
 pub(super) struct Keys<'c, 'a> {
-    columns: Vec<&'c Column<'a>>,
     how: How<'c, 'a>,
 }
 
@@ -54,7 +58,10 @@ impl<'c, 'a> Counted<'c, 'a> {
             _ => return None,
         };
         let nulls = u128::from(ints.is_none() || column.has_bits());
-        Some(Counted { column, ints, low, span: values + nulls, stride: 0 })
+        let span: u128 = values + nulls;
+        // Places are counted in 64 bits; and a column that has rows has values, if it is not damaged.
+        let fits = (1..=1 << 64).contains(&span);
+        fits.then_some(Counted { column, ints, low, span, stride: 0 })
     }
 
     fn value(&self, place: u128) -> Option<Value> {
@@ -75,8 +82,7 @@ impl<'c, 'a> Counted<'c, 'a> {
         let Some(ints) = self.ints else { return };
         let mut codes: Codes = ints.codes();
         let base = ints.unpack_codes(block, &mut codes).wrapping_sub(self.low) as u64;
-        let (stride, last) = (T::of(self.stride), self.span - 1);
-        let last = u64::try_from(last).unwrap_or(u64::MAX);
+        let (stride, last) = (T::of(self.stride), (self.span - 1) as u64);
         each_lane!(&codes, codes => {
             for (out, code) in out.iter_mut().zip(codes.iter()) {
                 *out = out.plus(T::of(base.wrapping_add((*code).into()).min(last).into()), stride);
@@ -141,39 +147,53 @@ impl<'c, 'a> Keys<'c, 'a> {
             let bounds = &header.entries.get(*at)?.bounds;
             Counted::new(column, bounds)
         });
-        let how = match counted.collect::<Option<Vec<_>>>() {
-            None => How::Values(HashMap::new(), Vec::new()),
-            Some(mut counted) => {
-                let mut places = Some(1u128);
-                for one in &mut counted {
-                    one.stride = places.unwrap_or(0);
-                    places = places.and_then(|places| places.checked_mul(one.span));
-                }
-                match places {
-                    Some(places) if places <= DIRECT_MAX => How::Direct(counted),
-                    Some(_) => How::Hashed(counted, HashMap::new(), Vec::new()),
-                    None => How::Values(HashMap::new(), Vec::new()),
-                }
+        let mut counted: Option<Vec<_>> = counted.collect();
+        let mut places = Some(1u128);
+        for one in counted.iter_mut().flatten() {
+            one.stride = places.unwrap_or(0);
+            places = places.and_then(|places| places.checked_mul(one.span));
+        }
+        let how = match counted.zip(places) {
+            None => How::Values(Box::new(ByValue::new(&columns))),
+            Some((counted, places)) if places <= DIRECT_MAX => {
+                How::Direct(counted, places as usize)
             }
+            Some((counted, places)) if places <= TABLE_MAX => {
+                How::Table(counted, vec![0; places as usize], Vec::new())
+            }
+            Some((counted, _)) => How::Hashed(counted, HashMap::new(), Vec::new()),
         };
-        Ok(Keys { columns, how })
+        Ok(Keys { how })
     }
 
     /// How many groups there are so far.
     pub fn count(&self) -> usize {
         match &self.how {
-            How::Direct(counted) => counted.iter().map(|one| one.span).product::<u128>() as usize,
-            How::Hashed(_, _, known) => known.len(),
-            How::Values(_, known) => known.len(),
+            How::Direct(_, count) => *count,
+            How::Table(_, _, known) | How::Hashed(_, _, known) => known.len(),
+            How::Values(by_value) => by_value.known.len(),
         }
     }
 
     /// The group of each of these rows of a block.
     pub fn of(&mut self, block: usize, rows: &[u16], out: &mut [u32; BLOCK]) -> Result<(), Damage> {
         match &mut self.how {
-            How::Direct(counted) => {
+            How::Direct(counted, _) => {
                 out.fill(0);
                 counted.iter().for_each(|one| one.add(block, out));
+            }
+            How::Table(counted, table, known) => {
+                out.fill(0);
+                counted.iter().for_each(|one| one.add(block, out));
+                for row in rows {
+                    let own = &mut out[usize::from(*row)];
+                    let group = &mut table[*own as usize];
+                    if *group == 0 {
+                        known.push((*own).into());
+                        *group = known.len() as u32;
+                    }
+                    *own = *group - 1;
+                }
             }
             How::Hashed(counted, places, known) => {
                 let mut wide = [0u128; BLOCK];
@@ -188,18 +208,7 @@ impl<'c, 'a> Keys<'c, 'a> {
                     out[usize::from(*row)] = place;
                 }
             }
-            How::Values(places, known) => {
-                let values = Values::new(&self.columns, block, rows)?;
-                for row in rows {
-                    let key = values.key(&self.columns, block, usize::from(*row));
-                    let next = known.len() as u32;
-                    let place = *places.entry(key.clone()).or_insert(next);
-                    if place == next {
-                        known.push(key);
-                    }
-                    out[usize::from(*row)] = place;
-                }
-            }
+            How::Values(by_value) => by_value.of(block, rows, out)?,
         }
         Ok(())
     }
@@ -210,64 +219,11 @@ impl<'c, 'a> Keys<'c, 'a> {
             counted.iter().map(|one| one.value(place)).collect()
         };
         match &self.how {
-            How::Direct(counted) => of(counted, group as u128),
-            How::Hashed(counted, _, known) => of(counted, known[group]),
-            How::Values(_, known) => known[group].clone(),
+            How::Direct(counted, _) => of(counted, group as u128),
+            How::Table(counted, _, known) | How::Hashed(counted, _, known) => {
+                of(counted, known[group])
+            }
+            How::Values(by_value) => by_value.known[group].clone(),
         }
-    }
-}
-
-/// The values of a block of columns.
-struct Values(Vec<Decoded>);
-
-enum Decoded {
-    Numbers(Box<[i128; BLOCK]>),
-    Strings(Strings),
-}
-
-impl Values {
-    fn new(columns: &[&Column<'_>], block: usize, rows: &[u16]) -> Result<Values, Damage> {
-        let decoded = columns.iter().map(|column| {
-            Ok(match column.data() {
-                Data::Nulls => Decoded::Strings(Strings::default()),
-                Data::Ints(ints) => {
-                    let (mut narrow, mut wide) = ([0; BLOCK], Box::new([0; BLOCK]));
-                    ints.decode(block, &mut narrow);
-                    wide.iter_mut().zip(narrow).for_each(|(wide, narrow)| *wide = narrow.into());
-                    Decoded::Numbers(wide)
-                }
-                Data::Wide(numbers) => {
-                    let mut wide = Box::new([0; BLOCK]);
-                    numbers.decode(block, &mut wide);
-                    Decoded::Numbers(wide)
-                }
-                Data::Dict(dict) => {
-                    let (mut codes, mut strings) = ([0; BLOCK], Strings::default());
-                    dict.codes().decode(block, &mut codes);
-                    for code in codes {
-                        strings.push(dict.string(code as usize).unwrap_or_default());
-                    }
-                    Decoded::Strings(strings)
-                }
-                Data::Text(text) => {
-                    let mut mask = [0; BLOCK];
-                    rows.iter().for_each(|row| mask[usize::from(*row)] = 0xff);
-                    let mut strings = Strings::default();
-                    text.decode_some(block, &mask, &mut strings)?;
-                    Decoded::Strings(strings)
-                }
-            })
-        });
-        Ok(Values(decoded.collect::<Result<_, _>>()?))
-    }
-
-    fn key(&self, columns: &[&Column<'_>], block: usize, row: usize) -> Key {
-        let value = |(column, decoded): (&&Column<'_>, &Decoded)| {
-            column.is_valid(block * BLOCK + row).then(|| match decoded {
-                Decoded::Numbers(numbers) => Value::Number(numbers[row]),
-                Decoded::Strings(strings) => Value::Bytes(strings.get(row).into()),
-            })
-        };
-        columns.iter().zip(&self.0).map(value).collect()
     }
 }

@@ -2,6 +2,7 @@
 //! data say what a naive look at every row says, and bytes that are not as they were written are
 //! refused or do no harm.
 
+mod aggregates;
 mod filters;
 mod naive;
 mod questions;

@@ -1,0 +1,178 @@
+//! Aggregates on encoded data against a look at every row.
+
+use std::sync::Arc;
+
+use arrow_array::types::Decimal128Type;
+use arrow_array::{ArrayRef, Int64Array, PrimitiveArray, StringArray};
+use cellar_format::aggregate::{Aggregate, Call, Groups, Key, Ready};
+use cellar_format::bits::BLOCK;
+use cellar_format::expr::Expr;
+use cellar_format::filter::Filter;
+use cellar_format::predicate::Predicate;
+use proptest::prelude::*;
+
+use crate::naive::{self, rows_of, same};
+use crate::questions::{aggregate, predicate};
+use crate::table::{Group, Rng, Spec, cases, spec};
+
+/// What an aggregation makes of those rows of row groups that pass.
+fn aggregated(of: &Aggregate, conjuncts: &[Predicate], groups: &[Group]) -> Groups {
+    let mut out = Groups::default();
+    for group in groups {
+        let columns = group.columns();
+        let mut filter = Filter::new(conjuncts, &group.header, &columns, &[]).expect("as written");
+        let mut ready = Ready::new(of, &group.header, &columns).expect("as written");
+        for block in 0..group.header.blocks() {
+            let mut mask = [0; BLOCK];
+            let count = filter.block(block, &mut mask).expect("as written");
+            ready.block(block, &mask, count).expect("as written");
+        }
+        ready.finish(of, &mut out);
+    }
+    out
+}
+
+fn check(of: &Aggregate, conjuncts: &[Predicate], groups: &[Group]) {
+    let found = aggregated(of, conjuncts, groups);
+    let mut expected = Groups::default();
+    for group in groups {
+        naive::aggregate(of, group, &rows_of(conjuncts, group), &mut expected);
+    }
+    assert_eq!(found.len(), expected.len(), "groups of {of:?}");
+    for (key, states) in &expected {
+        let own = found.get(key).unwrap_or_else(|| panic!("no group {key:?} of {of:?}"));
+        assert_eq!(own.len(), states.len());
+        for ((own, state), call) in own.iter().zip(states).zip(&of.calls) {
+            assert!(same(own, state), "{own:?} is not {state:?}: {call:?} of {key:?}, {of:?}");
+        }
+    }
+    for group in groups {
+        let Some(states) = of.of_header(&group.header) else { continue };
+        let read = aggregated(of, &[], std::slice::from_ref(group));
+        assert_eq!(states, read[&Key::default()], "what the header says of {of:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(300))]
+
+    #[test]
+    fn aggregates_are_what_every_row_says(spec in spec(), more in 0..3u64) {
+        let groups: Vec<Group> = (0..=more)
+            .map(|at| Group::random(&Spec { seed: spec.seed.wrapping_add(at * 991), ..spec.clone() }))
+            .collect();
+        let mut rng = Rng(spec.seed ^ 99);
+        for _ in 0..6 {
+            let of = aggregate(&mut rng, &groups);
+            let some: Vec<Predicate> =
+                (0..rng.below(3)).map(|_| predicate(&mut rng, &groups[0], 1)).collect();
+            let fits = groups.iter().all(|group| {
+                some.iter().all(|one| one.fits(&group.header))
+            });
+            check(&of, if fits { &some } else { &[] }, &groups);
+        }
+    }
+}
+
+fn every_call(column: usize) -> Vec<Call> {
+    vec![
+        Call::Rows,
+        Call::Count(column),
+        Call::Sum(Expr::Column(column)),
+        Call::Least(column),
+        Call::Greatest(column),
+    ]
+}
+
+#[test]
+fn domains_about_the_limits_have_all_their_groups() {
+    // Just below and above what is summed group by group, and what has a place from the beginning.
+    for span in [
+        1usize, 2, 15, 16, 17, 255, 256, 257, 65_534, 65_535, 65_536, 65_537, 262_143, 262_144,
+        262_145, 900_000,
+    ] {
+        for nulls in [false, true] {
+            let mut rng = Rng(span as u64);
+            let row = |row: usize| {
+                let number = match row {
+                    0 => 0,
+                    1 => span - 1,
+                    _ => rng.below(span),
+                };
+                (!nulls || row % 7 != 3).then_some(number as i64 - 40)
+            };
+            let keys: ArrayRef = Arc::new(Int64Array::from_iter((0..5000).map(row)));
+            let other: ArrayRef = Arc::new(Int64Array::from_iter(
+                (0..5000).map(|row| (row % 11 != 0).then_some(row * 3 - 900)),
+            ));
+            let group = [Group::of(&[keys, other])];
+            for keys in [vec![0], vec![0, 0], vec![1, 0]] {
+                check(&Aggregate { keys, calls: every_call(1) }, &[], &group);
+            }
+        }
+    }
+}
+
+#[test]
+fn sums_at_the_ends_of_their_numbers_are_right() {
+    let bits = 1i64 << 53;
+    for ends in [
+        [i64::MAX, i64::MAX],
+        [i64::MIN, i64::MIN],
+        [i64::MIN, i64::MAX],
+        [bits, bits],
+        [bits - 1, bits - 1],
+        [-bits, bits - 1],
+        [1 - bits, bits - 1],
+        [i64::from(u32::MAX), 0],
+    ] {
+        let rows = (0..4096).map(|row| Some(ends[usize::from(row % 1024 == 7)]));
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter(rows));
+        let keys: ArrayRef = Arc::new(Int64Array::from_iter((0..4096).map(|row| Some(row % 30))));
+        let few: ArrayRef = Arc::new(Int64Array::from_iter((0..4096).map(|row| Some(row % 3))));
+        let group = [Group::of(&[numbers, keys, few])];
+        let twice = Expr::Add(Box::new(Expr::Column(0)), Box::new(Expr::Column(0)));
+        let square = Expr::Mul(Box::new(Expr::Column(0)), Box::new(Expr::Column(0)));
+        let mut calls = every_call(0);
+        calls.extend([Call::Sum(twice), Call::Sum(square)]);
+        for keys in [vec![], vec![1], vec![2]] {
+            check(&Aggregate { keys, calls: calls.clone() }, &[], &group);
+        }
+    }
+}
+
+#[test]
+fn sums_beyond_128_bits_lose_the_same_bits_however_they_are_made() {
+    let rows: Vec<i128> = vec![i128::MAX, i128::MAX, 5, i128::MIN];
+    let array = PrimitiveArray::<Decimal128Type>::new(rows.into(), None);
+    let group = [Group::of(&[Arc::new(array)])];
+    assert_eq!(group[0].header.entries[0].sum, None, "it does not fit");
+    check(&Aggregate { keys: vec![], calls: every_call(0) }, &[], &group);
+    check(&Aggregate { keys: vec![0], calls: every_call(0) }, &[], &group);
+}
+
+#[test]
+fn keys_that_multiply_beyond_128_bits_are_told_apart() {
+    let column = |seed: u64| -> ArrayRef {
+        let mut rng = Rng(seed);
+        Arc::new(Int64Array::from_iter(
+            (0..3000).map(|_| Some(rng.pick(&[i64::MIN, 0, i64::MAX])).copied()),
+        ))
+    };
+    let group = [Group::of(&[column(1), column(2), column(3)])];
+    check(&Aggregate { keys: vec![0, 1, 2], calls: every_call(0) }, &[], &group);
+    check(&Aggregate { keys: vec![0, 1], calls: every_call(2) }, &[], &group);
+}
+
+#[test]
+fn a_long_string_of_many_rows_can_be_a_key() {
+    let long = "k".repeat(400_000);
+    let row = |row: usize| if row % 2 == 0 { long.clone() } else { format!("{:04}", row % 1400) };
+    let strings: ArrayRef = Arc::new(StringArray::from_iter_values((0..3000).map(row)));
+    let wide: Vec<i128> = (0..3000).map(|row| [i128::MAX, 0][row % 2]).collect();
+    let wide = PrimitiveArray::<Decimal128Type>::new(wide.into(), None);
+    let group = [Group::of(&[strings, Arc::new(wide)])];
+    for keys in [vec![0], vec![0, 1]] {
+        check(&Aggregate { keys, calls: vec![Call::Rows, Call::Greatest(0)] }, &[], &group);
+    }
+}
