@@ -12,6 +12,10 @@ use crate::kernel::Mask;
 use crate::text::{self, Text};
 use crate::wide::{self, Wide};
 
+/// Plain bytes of the strings of a column, at most, but for those of which few differ: whoever reads
+/// them makes room for that much.
+pub const PLAIN_MAX: usize = 1 << 26;
+
 /// The values of a column before they are encoded.
 #[derive(Clone, Debug)]
 pub enum Values<'v> {
@@ -94,7 +98,10 @@ impl Input<'_> {
     }
 
     /// Encodes it: what a header says of it, but for the place, and its bytes.
-    pub fn encode(mut self) -> (Entry, Vec<u8>) {
+    ///
+    /// # Errors
+    /// Its strings have more plain bytes than [`PLAIN_MAX`]: so many.
+    pub fn encode(mut self) -> Result<(Entry, Vec<u8>), usize> {
         let (rows, nulls) = (self.rows(), self.nulls());
         let mut entry = Entry {
             encoding: Encoding::Nulls,
@@ -110,7 +117,7 @@ impl Input<'_> {
         };
         let mut out = Vec::new();
         if nulls == rows {
-            return (entry, out);
+            return Ok((entry, out));
         }
         entry.sum = self.sum();
         let valid = if nulls > 0 { self.valid.take() } else { None };
@@ -137,16 +144,16 @@ impl Input<'_> {
             }
             Values::Strings(values) => {
                 fill(values, valid.as_deref());
-                encode_strings(values, &mut entry, &mut out);
+                encode_strings(values, &mut entry, &mut out)?;
             }
         }
         entry.crc = crc32c::crc32c(&out);
         entry.length = out.len() as u32;
-        (entry, out)
+        Ok((entry, out))
     }
 }
 
-fn encode_strings(values: &[&[u8]], entry: &mut Entry, out: &mut Vec<u8>) {
+fn encode_strings(values: &[&[u8]], entry: &mut Entry, out: &mut Vec<u8>) -> Result<(), usize> {
     let (min, max) = (values.iter().min(), values.iter().max());
     if let (Some(min), Some(max)) = (min, max) {
         entry.bounds = Bounds::Strings { min: Prefix::of(min), max: Prefix::of(max) };
@@ -156,10 +163,15 @@ fn encode_strings(values: &[&[u8]], entry: &mut Entry, out: &mut Vec<u8>) {
         entry.encoding = Encoding::Dict;
         entry.distinct = dict.count as u32;
         out.extend_from_slice(&dict.bytes);
-    } else {
-        entry.encoding = Encoding::Text;
-        out.extend_from_slice(&text::encode(values, None));
+        return Ok(());
     }
+    let plain = values.iter().map(|value| value.len()).sum();
+    if plain > PLAIN_MAX {
+        return Err(plain);
+    }
+    entry.encoding = Encoding::Text;
+    out.extend_from_slice(&text::encode(values, None));
+    Ok(())
 }
 
 /// The values of a column as they are encoded.

@@ -3,7 +3,7 @@
 use arrow_array::{Array, ArrayRef};
 
 use crate::bits::BLOCK;
-use crate::column::Column;
+use crate::column::{Column, PLAIN_MAX};
 use crate::header::{Header, REGION, ROWS_MAX, header_bytes};
 use crate::ints::{ALIGN, Damage};
 use crate::take_in::input_of;
@@ -53,7 +53,11 @@ pub fn encode(arrays: &[ArrayRef], owner: Owner) -> Result<Encoded, Refused> {
     for (column, array) in arrays.iter().enumerate() {
         assert_eq!(array.len(), rows, "every column has every row");
         let input = input_of(array).ok_or(Refused::Type { column })?;
-        let (entry, bytes) = input.encode();
+        let (entry, bytes) = input.encode().map_err(|plain| {
+            // As many more than there is room for, so that fewer rows are tried.
+            let bytes = (REGION as f64 * plain as f64 / PLAIN_MAX as f64) as usize;
+            Refused::TooLarge { bytes: header_bytes(arrays.len()) + bytes, most: REGION }
+        })?;
         entries.push(entry);
         columns.push(bytes);
     }
@@ -99,13 +103,21 @@ impl Encoded {
     }
 }
 
-/// How many rows to try next, so that they fill a region as well as `rows` did that took `bytes`.
-pub fn rows_to_try(rows: usize, bytes: usize, columns: usize) -> usize {
+/// How many rows to try next, so that they fill a region, if `before` took `bytes`: fewer than those if they
+/// did not fit, or one.
+pub fn rows_to_try(before: usize, bytes: usize, columns: usize) -> usize {
     let room = (REGION - header_bytes(columns)) as f64;
     let taken = bytes.saturating_sub(header_bytes(columns)).max(1) as f64;
     // Neighbours differ by less than that as a rule; what does not fit is encoded twice.
-    let rows = (rows as f64 * room / taken * 0.992) as usize;
-    (rows / BLOCK * BLOCK).clamp(BLOCK, ROWS_MAX)
+    let rows = (before as f64 * room / taken * 0.992) as usize;
+    // Whole blocks, unless rows are so long that not even one is full. What a few rows take does not
+    // follow their number closely, so that steps are not to be too small.
+    let rows = match rows {
+        0..BLOCK if bytes > REGION => rows.min(before * 7 / 8),
+        0..BLOCK => rows,
+        _ => rows / BLOCK * BLOCK,
+    };
+    rows.clamp(1, ROWS_MAX)
 }
 
 /// Takes up a column of a row group whose bytes from `from` on are in `bytes`.

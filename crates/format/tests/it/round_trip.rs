@@ -1,11 +1,14 @@
 //! What is encoded is given out again, bit for bit.
 
-use arrow_array::Array;
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, BinaryArray, StringArray};
 use cellar_format::give_out::{Rows, array_of};
+use cellar_format::group::{Refused, encode, rows_to_try};
 use cellar_format::header::{Encoding, ROWS_MAX};
 use proptest::prelude::*;
 
-use crate::table::{Group, Rng, cases, spec, values_of};
+use crate::table::{Group, OWNER, Rng, cases, spec, values_of};
 
 fn check(group: &Group, rows: &Rows) {
     let columns = group.columns();
@@ -68,4 +71,41 @@ fn the_most_rows_of_many_columns_go_around() {
     let spec = crate::table::Spec { types: vec![1; 1600], rows: 40, seed: 5 };
     let group = Group::random(&spec);
     check(&group, &Rows::All(group.rows()));
+}
+
+/// Bytes that no packing makes smaller.
+fn noise(rows: usize, length: usize) -> ArrayRef {
+    let mut rng = Rng(1);
+    let row = |_| (0..length).map(|_| rng.next() as u8).collect::<Vec<u8>>();
+    Arc::new(BinaryArray::from_iter_values((0..rows).map(row)))
+}
+
+#[test]
+fn long_strings_find_a_number_of_rows_that_fits() {
+    let all = noise(1024, 70_000);
+    let (mut rows, mut tries) = (1024, 0);
+    let encoded = loop {
+        tries += 1;
+        assert!(tries < 8, "still {rows} rows");
+        match encode(&[all.slice(0, rows)], OWNER) {
+            Ok(encoded) => break encoded,
+            Err(Refused::TooLarge { bytes, .. }) => rows = rows_to_try(rows, bytes, 1),
+            Err(other) => panic!("{other:?}"),
+        }
+    };
+    assert!((10..16).contains(&encoded.header().rows), "{} rows", encoded.header().rows);
+}
+
+#[test]
+fn strings_that_shrink_beyond_measure_are_refused_and_not_a_panic() {
+    let long = "k".repeat(1 << 20);
+    let rows = (0..300).map(|row| format!("{row}{long}"));
+    let array: ArrayRef = Arc::new(StringArray::from_iter_values(rows));
+    let (mut rows, mut tries) = (300, 0);
+    while let Err(refused) = encode(&[array.slice(0, rows)], OWNER) {
+        let Refused::TooLarge { bytes, .. } = refused else { panic!("{refused:?}") };
+        rows = rows_to_try(rows, bytes, 1);
+        tries += 1;
+        assert!(tries < 8, "still {rows} rows");
+    }
 }
