@@ -192,6 +192,7 @@ pub enum Data<'a> {
 /// A column as it is encoded.
 #[derive(Clone, Debug)]
 pub struct Column<'a> {
+    kind: Kind,
     rows: usize,
     valid: Option<&'a [u8]>,
     data: Data<'a>,
@@ -229,7 +230,12 @@ impl<'a> Column<'a> {
         if found != rows {
             return Err(Damage::Field { name: "rows of a column", value: found as u64 });
         }
-        Ok(Column { rows, valid, data })
+        Ok(Column { kind: entry.kind, rows, valid, data })
+    }
+
+    /// What its values are.
+    pub fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// How many rows it has.

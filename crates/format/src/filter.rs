@@ -10,7 +10,7 @@ use crate::header::Header;
 use crate::ints::{Codes, Damage, Ints, each_lane};
 use crate::kernel::{self, Mask};
 use crate::predicate::{Predicate, Relation, Test, Verdict};
-use crate::text::{Strings, Text};
+use crate::text::{Reader, Strings};
 use crate::wide::Wide;
 
 /// Ranges that are asked one after the other; for more of them rows are looked up one by one.
@@ -35,7 +35,7 @@ enum How<'p, 'c, 'a> {
     /// Numbers of 128 bits, one by one.
     Wide(&'c Wide<'a>, &'p Test),
     /// Strings, one by one.
-    Text(&'c Text<'a>, &'p Test),
+    Text(Reader<'c, 'a>, &'p Test),
 }
 
 #[derive(Debug)]
@@ -163,7 +163,7 @@ impl<'p, 'c, 'a> How<'p, 'c, 'a> {
             (Test::Null, _) => How::Nulls,
             (Test::NotNull, _) | (_, Data::Nulls) => How::Valid,
             (_, Data::Wide(wide)) => How::Wide(wide, test),
-            (_, Data::Text(text)) => How::Text(text, test),
+            (_, Data::Text(text)) => How::Text(text.reader(), test),
             (_, Data::Ints(ints)) => How::of_ints(test, ints),
             (_, Data::Dict(dict)) => {
                 let contiguous = match test {
@@ -249,7 +249,7 @@ impl<'p, 'c, 'a> How<'p, 'c, 'a> {
         }
     }
 
-    fn keep(&self, block: usize, mask: &mut Mask, strings: &mut Strings) -> Result<(), Damage> {
+    fn keep(&mut self, block: usize, mask: &mut Mask, strings: &mut Strings) -> Result<(), Damage> {
         match self {
             How::Valid | How::Nulls => {}
             How::Ranges(ints, ranges) => match &ranges[..] {
@@ -281,9 +281,9 @@ impl<'p, 'c, 'a> How<'p, 'c, 'a> {
                 wide.decode(block, &mut numbers);
                 keep_each(mask, |row| test.of_number(numbers[row]));
             }
-            How::Text(text, test) => {
+            How::Text(reader, test) => {
                 strings.clear();
-                text.decode_some(block, mask, strings)?;
+                reader.decode_some(block, mask, strings)?;
                 keep_each(mask, |row| test.of_string(strings.get(row)));
             }
         }

@@ -12,6 +12,7 @@ use crate::column::{Column, Data};
 use crate::dict::Dict;
 use crate::ints::{Damage, Ints};
 use crate::kernel::{Mask, Views};
+use crate::take_in::kind_of;
 use crate::text::{Strings, Text};
 use crate::value::{f32_of_key, f64_of_key};
 
@@ -168,15 +169,20 @@ fn strings(
 ) -> Result<ArrayRef, Damage> {
     match column.data() {
         Data::Dict(dict) if rows.count() < dict.count() => {
-            // Of a large dictionary only what is wanted.
+            // Of a large dictionary only what is wanted, and each string once: it may be long.
             let mut wanted = Strings::default();
-            let codes = ints_of(dict.codes(), column.rows(), rows, |code| code as usize);
-            for code in codes {
-                let unknown = Damage::Field { name: "code of a string", value: code as u64 };
-                wanted.push(dict.string(code).ok_or(unknown)?);
+            let codes = ints_of(dict.codes(), column.rows(), rows, |code| code);
+            let mut differ = codes.clone();
+            differ.sort_unstable();
+            differ.dedup();
+            for code in &differ {
+                let unknown = Damage::Field { name: "code of a string", value: *code as u64 };
+                let string = usize::try_from(*code).ok().and_then(|code| dict.string(code));
+                wanted.push(string.ok_or(unknown)?);
             }
             let views = Views::new(wanted.bytes, &wanted.ends, is_text).ok_or(NO_TEXT)?;
-            Ok(views.into_array(nulls))
+            let numbers = codes.iter().map(|code| differ.partition_point(|own| own < code) as i64);
+            views.take(numbers, nulls).ok_or(NO_TEXT)
         }
         Data::Dict(dict) => {
             let views = views_of(dict, is_text)?;
@@ -196,12 +202,13 @@ fn strings(
 /// The strings of the rows, and no others.
 fn text_of(text: &Text<'_>, rows: &Rows) -> Result<Strings, Damage> {
     let (mut out, mut block) = (Strings::default(), Strings::default());
+    let mut reader = text.reader();
     rows.blocks(|at, wanted| {
-        let Some(wanted) = wanted else { return text.decode(at, &mut out) };
+        let Some(wanted) = wanted else { return reader.decode(at, &mut out) };
         let mut mask = [0; BLOCK];
         wanted.iter().for_each(|row| mask[*row as usize % BLOCK] = 0xff);
         block.clear();
-        text.decode_some(at, &mask, &mut block)?;
+        reader.decode_some(at, &mask, &mut block)?;
         wanted.iter().for_each(|row| out.push(block.get(*row as usize % BLOCK)));
         Ok(())
     })?;
@@ -235,6 +242,9 @@ pub fn array_of(
     use DataType as D;
     if matches!(column.data(), Data::Nulls) {
         return Ok(new_null_array(data_type, rows.count()));
+    }
+    if kind_of(data_type) != Some(column.kind()) {
+        return Err(other_type());
     }
     let nulls = nulls_of(column, rows);
     macro_rules! ints {

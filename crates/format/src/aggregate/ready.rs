@@ -13,7 +13,7 @@ use crate::expr::{Out, Program};
 use crate::header::{Header, Kind};
 use crate::ints::{Codes, Damage, Ints, each_lane};
 use crate::kernel::{self, Mask};
-use crate::text::{Strings, Text};
+use crate::text::{Reader, Strings};
 use crate::value::{Value, f32_of_key, f64_of_key};
 use crate::wide::Wide;
 
@@ -27,7 +27,7 @@ const SUMMED_IN_64: i128 = 1 << 53;
 enum Ends<'c, 'a> {
     Ints(&'c Ints<'a>, Codes),
     Wide(&'c Wide<'a>),
-    Text(&'c Text<'a>),
+    Text(Reader<'c, 'a>),
     /// There are no values.
     Nulls,
 }
@@ -293,7 +293,7 @@ fn one<'c, 'a>(
                 Data::Ints(ints) => Ends::Ints(ints, ints.codes()),
                 Data::Dict(dict) => Ends::Ints(dict.codes(), dict.codes().codes()),
                 Data::Wide(wide) => Ends::Wide(wide),
-                Data::Text(text) => Ends::Text(text),
+                Data::Text(text) => Ends::Text(text.reader()),
             };
             Work::Ends { ends, is_least: matches!(call, Call::Least(_)) }
         }
@@ -407,11 +407,11 @@ impl One<'_, '_> {
                 let is_least = *is_least;
                 return self.ends(places, |row| numbers[row], is_least);
             }
-            Work::Ends { ends: Ends::Text(text), is_least } => {
+            Work::Ends { ends: Ends::Text(reader), is_least } => {
                 let mut mask = [0; BLOCK];
                 rows.iter().for_each(|row| mask[usize::from(*row)] = 0xff);
                 strings.clear();
-                text.decode_some(block, &mask, strings)?;
+                reader.decode_some(block, &mask, strings)?;
                 for (row, group) in places.clone() {
                     let (string, best) = (strings.get(row), &mut self.texts[group]);
                     let is_better = best.as_ref().is_none_or(|best| match is_least {

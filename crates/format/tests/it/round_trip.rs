@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, BinaryArray, StringArray};
+use arrow_array::{Array, ArrayRef, BinaryArray, Float64Array, StringArray};
+use arrow_schema::DataType;
 use cellar_format::give_out::{Rows, array_of};
 use cellar_format::group::{Refused, encode, rows_to_try};
 use cellar_format::header::{Encoding, ROWS_MAX};
@@ -107,5 +108,31 @@ fn strings_that_shrink_beyond_measure_are_refused_and_not_a_panic() {
         rows = rows_to_try(rows, bytes, 1);
         tries += 1;
         assert!(tries < 8, "still {rows} rows");
+    }
+}
+
+#[test]
+fn a_long_string_that_is_wanted_often_is_there_once() {
+    // Of 3,000 rows half have the long string and the others each one of their own.
+    let long = "k".repeat(400_000);
+    let row = |row: usize| if row % 2 == 0 { long.clone() } else { format!("{:04}", row % 2800) };
+    let array: ArrayRef = Arc::new(StringArray::from_iter_values((0..3000).map(row)));
+    let group = Group::of(&[array]);
+    assert_eq!(group.header.entries[0].encoding, Encoding::Dict);
+    let some = Rows::Some((0..3000).filter(|row| row % 3 == 0).collect());
+    check(&group, &some);
+    let columns = group.columns();
+    let column = columns[0].as_ref().expect("read");
+    let array = array_of(column, &some, &group.types[0]).expect("as it was written");
+    assert!(array.get_buffer_memory_size() < 2 << 20, "{}", array.get_buffer_memory_size());
+}
+
+#[test]
+fn numbers_are_not_given_out_as_what_they_are_not() {
+    let group = Group::of(&[Arc::new(Float64Array::from(vec![1.5, 2.5]))]);
+    let columns = group.columns();
+    let column = columns[0].as_ref().expect("read");
+    for other in [DataType::Int64, DataType::Float32, DataType::Utf8View, DataType::Boolean] {
+        assert!(array_of(column, &Rows::All(2), &other).is_err(), "as {other}");
     }
 }
