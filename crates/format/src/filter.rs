@@ -267,8 +267,12 @@ impl<'p, 'c, 'a> How<'p, 'c, 'a> {
             },
             How::Table(ints, table) => {
                 let mut codes = ints.codes();
-                let base = ints.unpack_codes(block, &mut codes) as usize;
-                let of = |code: usize| table.get(base + code).copied().unwrap_or(0);
+                let base = ints.unpack_codes(block, &mut codes) as u64;
+                // A code beyond the strings is one of a damaged column, wherever it wraps to.
+                let of = |code: u64| {
+                    let at = usize::try_from(base.wrapping_add(code)).ok();
+                    at.and_then(|at| table.get(at)).copied().unwrap_or(0)
+                };
                 look_up(&codes, mask, of);
             }
             How::Numbers(ints, test) => {
@@ -291,10 +295,10 @@ impl<'p, 'c, 'a> How<'p, 'c, 'a> {
     }
 }
 
-fn look_up(codes: &Codes, mask: &mut Mask, of: impl Fn(usize) -> u8) {
+fn look_up(codes: &Codes, mask: &mut Mask, of: impl Fn(u64) -> u8) {
     each_lane!(codes, codes => {
         for (mask, code) in mask.iter_mut().zip(codes.iter()) {
-            *mask &= of(*code as usize);
+            *mask &= of((*code).into());
         }
     });
 }

@@ -111,6 +111,23 @@ pub enum Bounds {
     },
 }
 
+impl Bounds {
+    /// Whether they are as somebody writes them.
+    fn are_in_order(&self, encoding: Encoding) -> bool {
+        match self {
+            Bounds::None => true,
+            Bounds::Numbers { min, max } => {
+                let narrow = |number: &i128| i64::try_from(*number).is_ok();
+                min <= max && (encoding == Encoding::Wide || (narrow(min) && narrow(max)))
+            }
+            Bounds::Strings { min, max } => {
+                let cut = |end: &Prefix| end.whole || usize::from(end.length) == PREFIX;
+                min.bytes() <= max.bytes() && cut(min) && cut(max)
+            }
+        }
+    }
+}
+
 /// What a header says of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -243,13 +260,20 @@ impl Entry {
         };
         let fits = match encoding {
             Encoding::Nulls => bounds == Bounds::None,
-            Encoding::Ints | Encoding::Wide => matches!(bounds, Bounds::Numbers { .. }),
+            Encoding::Ints => matches!(bounds, Bounds::Numbers { .. }),
+            Encoding::Wide => matches!(bounds, Bounds::Numbers { .. }) && kind == Kind::Number,
             Encoding::Dict | Encoding::Text => matches!(bounds, Bounds::Strings { .. }),
         };
         if !fits {
             return Err(wrong("encoding", bytes[0]));
         }
+        if !bounds.are_in_order(encoding) {
+            return Err(wrong("smallest and largest value", bytes[0]));
+        }
         let sum = (bytes[3] & 16 != 0).then(|| i128::from_le_bytes(array(bytes, 80)));
+        if bytes[3] > 31 || (sum.is_some() && kind != Kind::Number) {
+            return Err(wrong("flags", bytes[3]));
+        }
         Ok(Entry {
             encoding,
             kind,
@@ -269,6 +293,9 @@ impl Entry {
         let aligned = (self.offset as usize).is_multiple_of(ALIGN);
         if !aligned || (self.offset as usize) < header || end > used.into() {
             return Err(Damage::Field { name: "offset of a column", value: self.offset.into() });
+        }
+        if self.encoding == Encoding::Nulls && self.length != 0 {
+            return Err(Damage::Field { name: "bytes of no values", value: self.length.into() });
         }
         if self.nulls > rows || (self.nulls == rows) != (self.encoding == Encoding::Nulls) {
             return Err(Damage::Field { name: "rows without a value", value: self.nulls.into() });

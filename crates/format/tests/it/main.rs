@@ -3,6 +3,7 @@
 //! refused or do no harm.
 
 mod aggregates;
+mod damage;
 mod filters;
 mod naive;
 mod questions;
