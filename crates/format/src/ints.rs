@@ -12,7 +12,8 @@
 //! ```
 //!
 //! All numbers are little-endian. A block is of 1,024 rows; the last one is filled up with its smallest
-//! number. Rows without a value hold any: whoever reads them knows which those are. A block's smallest
+//! number, and ends with the last word (of every lane) that has a row's bits, so that few rows take few
+//! bytes. Rows without a value hold any: whoever reads them knows which those are. A block's smallest
 //! number and its bits bound what it holds, so a block can be passed over, or taken whole, unread.
 
 use bytemuck::{cast_slice, try_cast_slice};
@@ -99,6 +100,14 @@ pub fn encode(numbers: &[i64]) -> Vec<u8> {
     out
 }
 
+/// Bytes of a block of so many rows: of those that a whole one has, the first.
+fn block_bytes(rows: usize, width: usize, lane: u8) -> usize {
+    let lane = usize::from(lane);
+    // Words of the lane that has most.
+    let words = (rows.div_ceil(BLOCK / lane) * width).div_ceil(lane);
+    words * (BLOCK / 8)
+}
+
 fn pack_block<T: Lane>(numbers: &[i64], low: i64, width: usize, out: &mut Vec<u8>) {
     let mut block = [T::default(); BLOCK];
     for (code, number) in block.iter_mut().zip(numbers) {
@@ -106,7 +115,8 @@ fn pack_block<T: Lane>(numbers: &[i64], low: i64, width: usize, out: &mut Vec<u8
     }
     let mut packed = vec![T::default(); packed_bytes(width) / size_of::<T>()];
     pack(&block, width, &mut packed);
-    out.extend_from_slice(cast_slice(&packed));
+    let bytes = block_bytes(numbers.len(), width, T::BITS as u8);
+    out.extend_from_slice(&cast_slice(&packed)[..bytes]);
 }
 
 /// A column as it is encoded.
@@ -118,7 +128,7 @@ pub struct Ints<'a> {
     widths: &'a [u8],
     bases: &'a [u8],
     packed: &'a [u8],
-    /// Where each block begins in `packed`.
+    /// Where each block begins in `packed`, and where the last one ends.
     starts: Vec<u32>,
 }
 
@@ -144,15 +154,17 @@ impl<'a> Ints<'a> {
         let at = (ALIGN + blocks).next_multiple_of(ALIGN);
         let bases = cut(bytes, at, blocks * usize::from(lane / 8))?;
         let at = (at + bases.len()).next_multiple_of(ALIGN);
-        let mut starts = Vec::with_capacity(blocks);
+        let mut starts = Vec::with_capacity(blocks + 1);
         let mut length = 0;
-        for width in widths {
+        for (block, width) in widths.iter().enumerate() {
             if *width > lane {
                 return Err(Damage::Field { name: "bits of a block", value: (*width).into() });
             }
             starts.push(length as u32);
-            length += packed_bytes((*width).into());
+            let rows = (rows - block * BLOCK).min(BLOCK);
+            length += block_bytes(rows, (*width).into(), lane);
         }
+        starts.push(length as u32);
         let packed = cut(bytes, at, length)?;
         if bytes.len() != at + length {
             return Err(Damage::Length { expected: at + length, found: bytes.len() });
@@ -173,9 +185,16 @@ impl<'a> Ints<'a> {
     /// The numbers of a block, and what is to be added to each.
     fn unpack<T: Lane>(&self, block: usize, out: &mut [T; BLOCK]) -> i64 {
         let width = usize::from(self.widths[block]);
-        let packed = &self.packed[self.starts[block] as usize..][..packed_bytes(width)];
+        let packed = &self.packed[self.starts[block] as usize..self.starts[block + 1] as usize];
         let packed: &[T] = try_cast_slice(packed).expect("a column begins where a word does");
-        kernel::unpack(packed, width, out);
+        let all = packed_bytes(width) / size_of::<T>();
+        if packed.len() == all {
+            kernel::unpack(packed, width, out);
+        } else {
+            let mut whole = [T::default(); BLOCK];
+            whole[..packed.len()].copy_from_slice(packed);
+            kernel::unpack(&whole[..all], width, out);
+        }
         self.base_of(block)
     }
 
@@ -364,7 +383,7 @@ mod tests {
     #[test]
     fn the_bytes_are_these() {
         let bytes = encode(&[-3, 1000, 5]);
-        assert_eq!(bytes.len(), 64 * 3 + packed_bytes(10));
+        assert_eq!(bytes.len(), 64 * 3 + 128);
         assert_eq!(bytes[..13], [0xfd, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 3, 0, 0, 0, 16]);
         assert_eq!(
             (bytes[64], bytes[128], bytes[192..198].to_vec()),

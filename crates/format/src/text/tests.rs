@@ -196,9 +196,9 @@ fn a_frame_that_is_not_as_long_as_is_said_is_damage() {
 
 #[test]
 fn the_bytes_are_these() {
-    // Lengths of 2, 0 and 3: two bits each, in three bytes of 256.
+    // Lengths of 2, 0 and 3: two bits each, in the first three bytes of their words.
     let lengths = |of: [u8; 3]| {
-        let mut bytes = vec![0; 448];
+        let mut bytes = vec![0; 320];
         (bytes[8], bytes[12], bytes[64]) = (3, 8, 2);
         bytes[192..195].copy_from_slice(&of);
         bytes
@@ -215,7 +215,7 @@ fn the_bytes_are_these() {
     };
     let strings = [b"ab".as_slice(), b"", b"c\0\xff"];
     let plain = column(
-        [3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 192, 1, 0, 0, 5, 0, 0, 0],
+        [3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 64, 1, 0, 0, 5, 0, 0, 0],
         [2, 0, 3],
         &[&[0, 0, 0, 0, 5, 0, 0, 0], b"", b"abc\0\xff"],
     );
@@ -223,7 +223,7 @@ fn the_bytes_are_these() {
     assert_eq!(encode(&strings, Some(Packing::Plain)), plain);
     let strings = [b"the x".as_slice(), b"", b"th\0"];
     let fsst = column(
-        [3, 0, 0, 0, 1, 3, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 192, 1, 0, 0, 5, 0, 0, 0],
+        [3, 0, 0, 0, 1, 3, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 64, 1, 0, 0, 5, 0, 0, 0],
         [3, 0, 2],
         &[&[0, 0, 0, 0, 5, 0, 0, 0], b"\x02\x04\x01ththe \0", b"\x01\xffx\x00\x02"],
     );

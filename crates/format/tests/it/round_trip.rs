@@ -98,6 +98,31 @@ fn long_strings_find_a_number_of_rows_that_fits() {
 }
 
 #[test]
+fn a_table_of_many_columns_has_more_than_a_row_in_a_region() {
+    for (columns, least) in [(150, 700), (1600, 16)] {
+        let mut rng = Rng(1);
+        let column = |_| -> ArrayRef {
+            let floats = (0..1024).map(|_| f64::from_bits(rng.next()));
+            Arc::new(Float64Array::from_iter_values(floats))
+        };
+        let all: Vec<ArrayRef> = (0..columns).map(column).collect();
+        let (mut rows, mut tries) = (1024, 0);
+        let group = loop {
+            let some: Vec<ArrayRef> = all.iter().map(|array| array.slice(0, rows)).collect();
+            match encode(&some, OWNER) {
+                Ok(_) => break Group::of(&some),
+                Err(Refused::TooLarge { bytes, .. }) => rows = rows_to_try(rows, bytes, columns),
+                Err(other) => panic!("{other:?}"),
+            }
+            tries += 1;
+            assert!(tries < 8, "still {rows} rows");
+        };
+        assert!(group.rows() >= least, "{} rows of {columns} columns", group.rows());
+        check(&group, &Rows::All(group.rows()));
+    }
+}
+
+#[test]
 fn strings_that_shrink_beyond_measure_are_refused_and_not_a_panic() {
     let long = "k".repeat(1 << 20);
     let rows = (0..300).map(|row| format!("{row}{long}"));
