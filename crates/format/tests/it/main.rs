@@ -5,6 +5,7 @@
 mod aggregates;
 mod damage;
 mod filters;
+mod golden;
 mod naive;
 mod questions;
 mod round_trip;
