@@ -3,7 +3,7 @@
 
 use std::ops::Bound;
 
-use crate::bits::BLOCK;
+use crate::bits::{BLOCK, Lane};
 use crate::column::{Column, Data};
 use crate::expr::Program;
 use crate::header::Header;
@@ -298,7 +298,7 @@ impl<'p, 'c, 'a> How<'p, 'c, 'a> {
 fn look_up(codes: &Codes, mask: &mut Mask, of: impl Fn(u64) -> u8) {
     each_lane!(codes, codes => {
         for (mask, code) in mask.iter_mut().zip(codes.iter()) {
-            *mask &= of((*code).into());
+            *mask &= of(code.wide());
         }
     });
 }

@@ -104,7 +104,7 @@ fn places(key: i64, blocks: usize) -> (usize, [u32; BITS_SET as usize]) {
     hash = (hash ^ hash >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
     hash = (hash ^ hash >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     hash ^= hash >> 33;
-    let block = ((hash >> 32) * blocks as u64 >> 32) as usize;
+    let block = (((hash >> 32) * blocks as u64) >> 32) as usize;
     (block, SALT.map(|salt| 1 << ((hash as u32).wrapping_mul(salt) >> 27)))
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::aggregate::Key;
 use crate::aggregate::by_value::ByValue;
-use crate::bits::BLOCK;
+use crate::bits::{BLOCK, Lane};
 use crate::column::{Column, Data};
 use crate::header::{Bounds, Header};
 use crate::ints::{Codes, Damage, Ints, each_lane};
@@ -85,7 +85,7 @@ impl<'c, 'a> Counted<'c, 'a> {
         let (stride, last) = (T::of(self.stride), (self.span - 1) as u64);
         each_lane!(&codes, codes => {
             for (out, code) in out.iter_mut().zip(codes.iter()) {
-                *out = out.plus(T::of(base.wrapping_add((*code).into()).min(last).into()), stride);
+                *out = out.plus(T::of(base.wrapping_add(code.wide()).min(last).into()), stride);
             }
         });
         if let Some(bits) = self.column.bits(block) {

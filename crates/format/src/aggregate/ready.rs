@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::aggregate::keys::Keys;
 use crate::aggregate::{Aggregate, Call, Groups, State, join};
-use crate::bits::BLOCK;
+use crate::bits::{BLOCK, Lane};
 use crate::column::{Column, Data};
 use crate::expr::{Out, Program};
 use crate::header::{Header, Kind};
@@ -345,8 +345,8 @@ impl One<'_, '_> {
             Work::Ends { ends: Ends::Ints(ints, codes), is_least } => {
                 let base = i128::from(ints.unpack_codes(block, codes));
                 let end: u64 = each_lane!(codes, own => match is_least {
-                    true => kernel::least(own, mask).into(),
-                    false => kernel::greatest(own, mask).into(),
+                    true => kernel::least(own, mask).wide(),
+                    false => kernel::greatest(own, mask).wide(),
                 });
                 better(&mut self.sums[group], base + i128::from(end), first, *is_least);
             }
