@@ -4,9 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cellar_io::SharedEnv;
+use cellar_sql::columnar::source;
+use cellar_sql::columnar::table::table_schema;
+use cellar_sql::columnar::tables::Written;
+use cellar_sql::columnar::write::Tell;
 use cellar_sql::load::{self, LoadOptions, Loaded, SourceFormat};
 use cellar_sql::tpch::TpchTable;
-use cellar_sql::{Engine, Error};
+use cellar_sql::{Engine, Error, Host};
 use object_store::path::Path as StorePath;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde::Serialize;
@@ -24,6 +28,7 @@ use super::size::{show_bytes, show_count, show_duration};
   cellar load cellar-demo --tpch 1            eight tables, 8.7 million rows
   cellar load cellar-demo trips.parquet       the table trips
   cellar load cellar-demo a.csv --table b     the table b; types found in it
+  cellar load cellar-demo b.csv --table b --append   more rows for b
   cellar load cellar-demo a.csv --no-header   columns column_1, column_2, ...
   cellar load cellar-demo a.csv --delimiter ';'")]
 pub struct Args {
@@ -46,6 +51,12 @@ pub struct Args {
     /// tab.
     #[arg(long, value_name = "C", value_parser = delimiter, conflicts_with = "tpch")]
     pub delimiter: Option<u8>,
+    /// Add the rows to a table that is there.
+    #[arg(long, conflicts_with_all = ["tpch", "parquet"])]
+    pub append: bool,
+    /// Keep the rows as Parquet files in the group, read in place, instead of a columnar table.
+    #[arg(long)]
+    pub parquet: bool,
     /// For people or for a program.
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
@@ -107,7 +118,12 @@ pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), 
     }
     let start = env.now();
     let quiet = args.format == Format::Json;
-    let loaded = load(database, &source, quiet || output::is_remote()).await?;
+    let quietly = quiet || output::is_remote();
+    let loaded = match (args.parquet, args.append) {
+        (true, _) => load_parquet(database, &source, quietly).await?,
+        (_, true) => append(database, &source).await?,
+        _ => load(database, &source, quietly).await?,
+    };
     let rows: u64 = loaded.iter().map(|l| l.rows).sum();
     let bytes: u64 = loaded.iter().map(|l| l.bytes).sum();
     if quiet {
@@ -170,24 +186,112 @@ fn sources(
     Ok((dir, Source::File { path, format, table }))
 }
 
-/// Loads into the first group and makes the tables known. What was made goes if a part fails.
-pub async fn load(database: &Database, source: &Source, quiet: bool) -> Result<Vec<Loaded>, Fault> {
-    let host = database.host();
-    let groups = host.groups();
-    let none = || Error::new(15001, "42704", "no disk group is mounted");
-    let group = groups.first().ok_or_else(none)?;
-    let store = host.store(group).ok_or_else(none)?;
-    let known = host.tables();
+fn no_group() -> Error {
+    Error::new(15001, "42704", "no disk group is mounted")
+}
+
+/// The names of the tables to make, of which none may be there yet.
+fn check_free<'a>(host: &dyn Host, source: &'a Source) -> Result<Vec<&'a str>, Fault> {
     let wanted: Vec<&str> = match source {
         Source::Tpch(_) => TpchTable::ALL.iter().map(|t| t.name()).collect(),
         Source::File { table, .. } => vec![table],
     };
-    if let Some(table) = known.iter().find(|t| wanted.contains(&t.name.as_str())) {
-        let message = format!("there is already a table \"{}\"", table.name);
-        return Err(Error::new(955, "42P07", message)
-            .next(format!("cellar sql DIR -c 'drop table {}', or --table NAME", table.name))
-            .into());
+    let columnar = |name: &str| host.columnar().is_some_and(|columnar| columnar.has(name));
+    let external = host.tables();
+    let known = |name: &&&str| columnar(name) || external.iter().any(|t| t.name == **name);
+    match wanted.iter().find(known) {
+        Some(table) => {
+            Err(Error::new(955, "42P07", format!("there is already a table \"{table}\""))
+                .next(format!(
+                    "--append adds the rows to it; or cellar sql DIR -c 'drop table {table}', or \
+                 --table NAME"
+                ))
+                .into())
+        }
+        None => Ok(wanted),
     }
+}
+
+/// Loads into columnar tables of the first group. What was made goes if a part fails.
+///
+/// # Errors
+/// A name is used, no room, a file that is not what it is said to be.
+pub async fn load(database: &Database, source: &Source, quiet: bool) -> Result<Vec<Loaded>, Fault> {
+    let host = database.host();
+    check_free(&*host, source)?;
+    let groups = host.groups();
+    let group = groups.first().ok_or_else(no_group)?;
+    let columnar = host.columnar().ok_or_else(no_group)?;
+    let of = |table: &str, written: Written| Loaded {
+        table: table.to_owned(),
+        path: StorePath::default(),
+        rows: written.rows,
+        bytes: written.bytes,
+    };
+    let scale = match source {
+        Source::Tpch(scale) => *scale,
+        Source::File { path, format, table } => {
+            let (rows, batches) = source::file(&output::path(path), *format).await?;
+            let schema = table_schema(&rows)?;
+            let how = (cores(), None);
+            let written = columnar.create(table, group, &schema, Some(batches), how).await?;
+            return Ok(vec![of(table, written)]);
+        }
+    };
+    let total = TpchTable::ALL.iter().map(|t| t.rows(scale)).sum();
+    let bar = Arc::new(Progress::new("rows", total, quiet));
+    let mut loaded: Vec<Loaded> = Vec::new();
+    for table in TpchTable::ALL {
+        let before: u64 = loaded.iter().map(|l| l.rows).sum();
+        let told = Arc::clone(&bar);
+        let tell: Tell = Arc::new(move |rows, _| told.set(before + rows));
+        let schema = table_schema(&table.schema())?;
+        let rows = source::tpch(table, scale, cores());
+        let how = (cores(), Some(tell));
+        match columnar.create(table.name(), group, &schema, Some(rows), how).await {
+            Ok(written) => loaded.push(of(table.name(), written)),
+            Err(error) => {
+                for one in &loaded {
+                    // The first error is the one to tell.
+                    let _ = host.drop_table(&one.table).await;
+                }
+                return Err(error.into());
+            }
+        }
+    }
+    bar.finish();
+    Ok(loaded)
+}
+
+/// Adds the rows of a file to a columnar table.
+async fn append(database: &Database, source: &Source) -> Result<Vec<Loaded>, Fault> {
+    let Source::File { path, format, table } = source else {
+        return Err(Fault::usage("--append takes a FILE"));
+    };
+    let host = database.host();
+    let columnar = host.columnar().ok_or_else(no_group)?;
+    let (rows, batches) = source::file(&output::path(path), *format).await?;
+    let written = columnar.append(table, &rows, batches, (cores(), None)).await?;
+    Ok(vec![Loaded {
+        table: table.clone(),
+        path: StorePath::default(),
+        rows: written.rows,
+        bytes: written.bytes,
+    }])
+}
+
+/// Loads Parquet files into the first group and makes tables of them known. What was made goes if a
+/// part fails.
+async fn load_parquet(
+    database: &Database,
+    source: &Source,
+    quiet: bool,
+) -> Result<Vec<Loaded>, Fault> {
+    let host = database.host();
+    let wanted = check_free(&*host, source)?;
+    let groups = host.groups();
+    let group = groups.first().ok_or_else(no_group)?;
+    let store = host.store(group).ok_or_else(no_group)?;
     for table in &wanted {
         check_no_file(&store, group, table).await?;
     }

@@ -92,6 +92,11 @@ impl Cache {
         self.pieces.clear();
     }
 
+    /// Makes it larger or smaller; what does not fit any more is forgotten.
+    pub fn resize(&self, bytes: u64) {
+        self.pieces.set_capacity(bytes);
+    }
+
     /// Bytes in it.
     pub fn used(&self) -> u64 {
         self.pieces.weight()

@@ -18,3 +18,4 @@ pub use error::Error;
 pub use scan::{Item, Live, Output, Request, Residual, Scan};
 pub use segment::Segment;
 pub use stats::{ScanStats, Totals};
+pub use work::Worker;

@@ -327,8 +327,8 @@ impl Queue {
         let mut under_way = under_way.take();
         let queue = Arc::clone(self);
         let task = async move {
-            let (io, cache) = (queue.request.io, &queue.cache);
-            let read = segment.read(io, morsel.position, &missing, cache, &mut pieces).await;
+            let cache = &queue.cache;
+            let read = segment.read(morsel.position, &missing, cache, &mut pieces).await;
             let result = read.map(|(reads, bytes)| {
                 ScanStats::count(&queue.stats.reads, reads);
                 ScanStats::count(&queue.stats.disk_bytes, bytes);

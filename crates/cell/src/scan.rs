@@ -6,7 +6,8 @@ use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 use cellar_format::aggregate::{Aggregate, Groups};
 use cellar_format::predicate::Predicate;
-use cellar_io::{Io, SharedEnv};
+use cellar_io::SharedEnv;
+use cellar_wait::{Event, Session};
 
 use crate::cache::Cache;
 use crate::error::Error;
@@ -20,11 +21,11 @@ pub trait Residual: Send + Sync + 'static {
     /// The columns of the table that it needs, and the types that they are to have.
     fn columns(&self) -> &[(usize, DataType)];
 
-    /// Which rows pass: true, not false and not null.
+    /// Which of `rows` rows pass: true, not false and not null.
     ///
     /// # Errors
     /// In words, what cannot be computed.
-    fn keep(&self, columns: Vec<ArrayRef>) -> Result<BooleanArray, String>;
+    fn keep(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<BooleanArray, String>;
 }
 
 /// A filter that becomes narrower while the scan runs: the keys of a join, the threshold of a top-k.
@@ -70,10 +71,10 @@ pub struct Request {
     pub limit: Option<u64>,
     /// Row groups with the greatest (true) or least values of this column come first.
     pub first: Option<(usize, bool)>,
-    /// The class and owner of its reads.
-    pub io: Io,
     /// Reads in flight, at most.
     pub depth: usize,
+    /// Whose time it is that workers wait for reads, and under which name.
+    pub waits: Option<(Session, Event)>,
 }
 
 /// A part of the answer.

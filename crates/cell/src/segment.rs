@@ -124,7 +124,6 @@ impl Segment {
     /// Reads some columns of a row group into `pieces` and into the cache: how many reads, and bytes.
     pub(crate) async fn read(
         &self,
-        io: Io,
         position: usize,
         columns: &[usize],
         cache: &Cache,
@@ -134,7 +133,7 @@ impl Segment {
         let (mut reads, mut bytes) = (0, 0);
         for (from, to, columns) in ranges(header, columns) {
             let start = offset_of(position as u64) + from;
-            let buffer = self.device.read_at(io, start, (to - from) as usize).await?;
+            let buffer = self.device.read_at(Io::SCAN, start, (to - from) as usize).await?;
             reads += 1;
             bytes += to - from;
             for column in columns {

@@ -58,9 +58,16 @@ impl Worker {
                 Step::Done => self.done = true,
                 Step::Wait(listener) => {
                     let began = self.queue.env.now();
+                    let waits = self.queue.request.waits.as_ref();
+                    let wait =
+                        waits.map(|(session, event)| session.begin_owned(*event, [0; 3], began.0));
                     // Something may have come since, or nothing may be left to come.
                     listener.await;
-                    let waited = self.queue.env.now().since(began).as_nanos() as u64;
+                    let now = self.queue.env.now();
+                    if let Some(wait) = wait {
+                        wait.end(now.0);
+                    }
+                    let waited = now.since(began).as_nanos() as u64;
                     ScanStats::count(&self.queue.stats.wait_nanos, waited);
                 }
                 Step::Work(ready) => {
@@ -264,7 +271,7 @@ fn keep_residual(
         array_of(column, &rows, data_type)
     };
     let arrays = residual.columns().iter().map(array).collect::<Result<Vec<_>, _>>();
-    let kept = residual.keep(arrays.map_err(damaged)?).map_err(Error::Residual)?;
+    let kept = residual.keep(arrays.map_err(damaged)?, rows.count()).map_err(Error::Residual)?;
     if kept.len() != rows.count() {
         let text = format!("a filter told of {} rows, asked for {}", kept.len(), rows.count());
         return Err(Error::Residual(text));

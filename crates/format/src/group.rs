@@ -76,6 +76,7 @@ pub fn encode(arrays: &[ArrayRef], owner: Owner) -> Result<Encoded, Refused> {
         table: owner.table,
         segment: owner.segment,
         position: 0,
+        first_row: 0,
         lsn: 0,
         rows: rows as u32,
         used: at as u32,
@@ -90,10 +91,11 @@ impl Encoded {
         &self.header
     }
 
-    /// Its header and its bytes at that place of its segment: as many as are used, of a storage
+    /// Its header and its bytes at that place of its segment, behind so many rows: as many as are used, of a storage
     /// region.
-    pub fn place(mut self, position: u64) -> (Header, Vec<u8>) {
+    pub fn place(mut self, position: u64, first_row: u64) -> (Header, Vec<u8>) {
         self.header.position = position;
+        self.header.first_row = first_row;
         let mut out = self.header.encode();
         out.resize(self.header.used as usize, 0);
         for (entry, column) in self.header.entries.iter().zip(&self.columns) {

@@ -15,8 +15,8 @@ pub const COLUMNS_MAX: usize = 1600;
 pub const VERSION: u16 = 1;
 
 const MAGIC: &[u8; 8] = b"CELLARRG";
-const FIXED: usize = 64;
-const ENTRY: usize = 96;
+const FIXED: usize = 128;
+const ENTRY: usize = 128;
 /// Bytes of a string that are kept of the smallest and of the largest.
 pub const PREFIX: usize = 24;
 
@@ -164,6 +164,8 @@ pub struct Header {
     pub position: u64,
     /// When it was made, by the redo log; 0 before there is one.
     pub lsn: u64,
+    /// How many rows of the segment come before its first.
+    pub first_row: u64,
     /// Rows.
     pub rows: u32,
     /// Bytes of the row group with its header.
@@ -320,6 +322,7 @@ impl Header {
         put(&mut out, 48, &self.rows.to_le_bytes());
         put(&mut out, 52, &self.used.to_le_bytes());
         put(&mut out, 56, &(self.entries.len() as u16).to_le_bytes());
+        put(&mut out, 72, &self.first_row.to_le_bytes());
         for (entry, out) in self.entries.iter().zip(out[FIXED..].chunks_exact_mut(ENTRY)) {
             entry.encode(out);
         }
@@ -351,6 +354,13 @@ impl Header {
         if crc_of(all) != number(all, 12) {
             return Err(Damage::Field { name: "crc of a header", value: number(all, 12).into() });
         }
+        // Bits of what a reader must know to read it right; those at 64 it may be without.
+        if number(all, 60) != 0 {
+            return Err(Damage::Field {
+                name: "features of a row group",
+                value: number(all, 60).into(),
+            });
+        }
         let (rows, used) = (number(all, 48), number(all, 52));
         if rows == 0 || rows as usize > ROWS_MAX {
             return Err(Damage::Field { name: "rows of a row group", value: rows.into() });
@@ -367,6 +377,7 @@ impl Header {
             segment: long(24),
             position: long(32),
             lsn: long(40),
+            first_row: long(72),
             rows,
             used,
             entries,

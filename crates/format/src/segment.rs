@@ -93,6 +93,9 @@ impl Tail {
         if crc32c::crc32c(&without) != number(12) {
             return Err(Damage::Field { name: "crc of a segment", value: number(12).into() });
         }
+        if number(52) != 0 {
+            return Err(Damage::Field { name: "features of a segment", value: number(52).into() });
+        }
         let tail = Tail {
             table: long(16),
             segment: long(24),

@@ -23,12 +23,19 @@ pub enum Consumer {
     Checksums,
     /// Maps and names of disk groups, the catalog.
     Metadata,
+    /// Columns of tables as they are encoded.
+    CellCache,
 }
 
 impl Consumer {
     /// Every consumer.
-    pub const ALL: [Consumer; 4] =
-        [Consumer::SqlWork, Consumer::IoBuffers, Consumer::Checksums, Consumer::Metadata];
+    pub const ALL: [Consumer; 5] = [
+        Consumer::SqlWork,
+        Consumer::IoBuffers,
+        Consumer::Checksums,
+        Consumer::Metadata,
+        Consumer::CellCache,
+    ];
 
     /// What users read.
     pub const fn name(self) -> &'static str {
@@ -37,15 +44,15 @@ impl Consumer {
             Consumer::IoBuffers => "I/O buffers",
             Consumer::Checksums => "checksum blocks",
             Consumer::Metadata => "disk group metadata",
+            Consumer::CellCache => "cell cache",
         }
     }
 
     /// The share of the whole in percent.
     pub const fn percent(self) -> u64 {
         match self {
-            Consumer::SqlWork => 60,
-            Consumer::IoBuffers => 20,
-            Consumer::Checksums | Consumer::Metadata => 10,
+            Consumer::SqlWork | Consumer::CellCache => 35,
+            Consumer::IoBuffers | Consumer::Checksums | Consumer::Metadata => 10,
         }
     }
 }

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cellar_io::SharedEnv;
 use cellar_wait::Waits;
 
-use crate::budget::{Budget, Memory};
+use crate::budget::{Budget, Consumer, Memory};
 use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::parameters::definitions::MEMORY_TARGET;
 use crate::parameters::{Altered, Parameters, Scope};
+use crate::scans::Scans;
 use crate::session::Sessions;
 use crate::views::{
     self, Row, VAsmAlias, VAsmAttribute, VAsmDisk, VAsmDiskIostat, VAsmDiskgroup, VAsmFile,
@@ -51,6 +52,7 @@ pub struct Instance {
     /// By the name under which they were added.
     groups: Mutex<BTreeMap<String, Arc<dyn GroupViews>>>,
     changing: futures_util::lock::Mutex<()>,
+    scans: Scans,
 }
 
 impl std::fmt::Debug for Instance {
@@ -76,7 +78,8 @@ impl Instance {
         let sessions = Sessions::new(Arc::clone(&env), waits);
         let groups = Mutex::default();
         let changing = futures_util::lock::Mutex::default();
-        Instance { env, parameters, memory, budget, sessions, groups, changing }
+        let scans = Scans::new(budget.limit(Consumer::CellCache));
+        Instance { env, parameters, memory, budget, sessions, groups, changing, scans }
     }
 
     /// Where it runs.
@@ -97,6 +100,11 @@ impl Instance {
     /// Its memory, divided.
     pub fn budget(&self) -> &Budget {
         &self.budget
+    }
+
+    /// The cell of this process, which scans columnar tables.
+    pub fn scans(&self) -> &Scans {
+        &self.scans
     }
 
     /// The memory of the machine or container.
@@ -144,6 +152,7 @@ impl Instance {
         if altered.name == MEMORY_TARGET {
             let target = self.parameters.integer(MEMORY_TARGET);
             self.budget.set_total(self.memory.target(target));
+            self.scans.cache().resize(self.budget.limit(Consumer::CellCache));
         }
     }
 
@@ -183,6 +192,9 @@ impl Instance {
             "v$asm_diskgroup" => self.of_groups(|g| g.diskgroups()),
             "v$asm_file" => self.of_groups(|g| g.files()),
             "v$asm_operation" => self.of_groups(|g| g.operations()),
+            "v$cell_scan" => views::values(views::cell_scan(&self.scans)),
+            "v$cell_scan_filter" => views::values(views::cell_scan_filter(&self.scans)),
+            "v$sysstat" => views::values(views::sysstat(&self.scans)),
             "v$event_histogram_micro" => views::values(views::event_histogram_micro(waits)),
             "v$event_name" => views::values(views::event_name()),
             "v$iostat_file" => self.of_groups(|g| g.iostat_files()),

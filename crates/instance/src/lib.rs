@@ -14,6 +14,7 @@ pub mod error;
 pub mod groups;
 mod instance;
 pub mod parameters;
+pub mod scans;
 pub mod scrub;
 pub mod session;
 pub mod size;
@@ -22,6 +23,7 @@ pub mod views;
 pub mod wire;
 
 /// The disk groups under an instance, for those who speak of both.
+pub use cellar_cell as cell;
 pub use cellar_diskgroup as diskgroup;
 pub use database::{Database, Mounted, OpenMode};
 pub use error::{Error, Result};

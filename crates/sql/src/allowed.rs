@@ -39,6 +39,7 @@ fn check_sql(statement: &SqlStatement) -> Result<(), Error> {
         | S::Insert(_)
         | S::CreateView { .. }
         | S::CreateTable(_)
+        | S::Truncate(_)
         | S::Drop { object_type: ObjectType::Table | ObjectType::View, .. } => Ok(()),
         S::Prepare { statement, .. } => match statement.as_ref() {
             S::Query(_) => Ok(()),
@@ -57,7 +58,7 @@ fn refused(statement: &SqlStatement) -> Error {
             error.next("a database is a directory of its own: cellar init DIR")
         }
         S::CreateSchema { .. } => error.next("all tables are in the schema public"),
-        S::Update { .. } | S::Delete { .. } | S::Merge { .. } | S::Truncate { .. } => {
+        S::Update { .. } | S::Delete { .. } | S::Merge { .. } => {
             let mut error = error;
             error.message = format!("{}: {IN_PLACE}", error.message);
             error.next(

@@ -1,5 +1,7 @@
 //! SQL over an instance: DataFusion with our statements, views and external tables.
 
+mod columnar;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -10,6 +12,7 @@ use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use datafusion::common::TableReference;
 use datafusion::datasource::TableType;
 use datafusion::error::DataFusionError;
+use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, memory_pool::FairSpillPool};
@@ -21,6 +24,7 @@ use datafusion::sql::sqlparser::ast::{ObjectType, Statement as SqlStatement, Tab
 use futures_util::TryStreamExt;
 use object_store::{ObjectStore, ObjectStoreExt};
 
+use crate::columnar::rule::AggregateInCell;
 use crate::error::Error;
 use crate::failure::{distance, from_datafusion, from_store, ours};
 use crate::guard;
@@ -170,6 +174,7 @@ impl Engine {
             broken: Mutex::new(BTreeMap::new()),
         };
         engine.add_views(views).map_err(|e| from_datafusion(&e))?;
+        engine.add_columnar();
         for table in engine.host.tables() {
             if let Err(error) = engine.open_table(&table).await {
                 engine.set_broken(&table.name, Some(error));
@@ -281,8 +286,16 @@ impl Engine {
                 return self.create_external_table(sql, table.clone()).await;
             }
             DfStatement::Statement(inner) => match inner.as_ref() {
-                SqlStatement::CreateTable(table) => {
-                    return Err(self.create_table_of_rows(&table.name.to_string()).await);
+                SqlStatement::CreateTable(_) => return self.create_table(statement).await,
+                SqlStatement::Truncate(truncate) => {
+                    let names = truncate.table_names.iter().map(|t| t.name.to_string());
+                    return self.truncate_tables(names.collect()).await;
+                }
+                SqlStatement::Insert(insert)
+                    if matches!(&insert.table, TableObject::TableName(name)
+                        if self.is_columnar(&name.to_string())) =>
+                {
+                    return self.append(statement).await;
                 }
                 SqlStatement::Drop { object_type, names, if_exists, .. } => {
                     let names = names.iter().map(ToString::to_string).collect();
@@ -318,7 +331,7 @@ impl Engine {
             && !matches!(ddl, DdlStatement::CreateView(_))
         {
             // SELECT ... INTO is one of these.
-            return Err(self.create_table_of_rows("new_table").await);
+            return self.create_of_plan(plan).await;
         }
         let counted = match &plan {
             LogicalPlan::Copy(_) => Some("copied"),
@@ -498,12 +511,13 @@ impl Engine {
 
     async fn drop_tables(&self, names: Vec<String>, if_exists: bool) -> Result<Outcome, Error> {
         let tables = self.host.tables();
-        let mut dropped = Vec::new();
+        let (mut dropped, mut files_stay) = (Vec::new(), false);
         for name in &names {
             let reference = TableReference::parse_str(name);
             self.check_own(&reference)?;
             let bare = reference.table().to_string();
-            if is_public(&reference) && tables.iter().any(|t| t.name == bare) {
+            if is_public(&reference) && self.has_table(&bare) {
+                files_stay |= tables.iter().any(|t| t.name == bare);
                 dropped.push(bare);
             } else if self.is_view(&reference).await {
                 return Err(Error::new(942, "42809", format!("\"{bare}\" is a view"))
@@ -524,11 +538,20 @@ impl Engine {
         }
         Ok(Outcome::Done {
             message: format!("Table {} dropped.", dropped.join(", ")),
-            notices: vec!["the files stay: alter diskgroup ... drop file removes one".into()],
+            notices: match files_stay {
+                true => vec!["the files stay: alter diskgroup ... drop file removes one".into()],
+                false => Vec::new(),
+            },
         })
     }
 
     // --- names, and what they stand for ---
+
+    /// Whether the catalog has a table of that name.
+    fn has_table(&self, name: &str) -> bool {
+        self.host.tables().iter().any(|t| t.name == name)
+            || self.host.columnar().is_some_and(|columnar| columnar.has(name))
+    }
 
     async fn is_view(&self, reference: &TableReference) -> bool {
         let found = self.context.table_provider(reference.clone()).await;
@@ -558,7 +581,7 @@ impl Engine {
         let reference = TableReference::parse_str(name);
         self.check_own(&reference)?;
         let name = reference.table();
-        if self.host.tables().iter().any(|t| t.name == name) {
+        if self.has_table(name) {
             return Err(Error::new(955, "42P07", format!("there is already a table \"{name}\""))
                 .next("give the view another name"));
         }
@@ -566,12 +589,11 @@ impl Engine {
     }
 
     fn drop_views(&self, names: Vec<String>, if_exists: bool) -> Result<Outcome, Error> {
-        let tables = self.host.tables();
         let references: Vec<_> = names.iter().map(|n| TableReference::parse_str(n)).collect();
         for reference in &references {
             self.check_own(reference)?;
             let name = reference.table();
-            if tables.iter().any(|t| t.name == name) {
+            if self.has_table(name) {
                 return Err(Error::new(942, "42809", format!("\"{name}\" is a table, no view"))
                     .next(format!("drop table {name}")));
             }
@@ -684,15 +706,6 @@ impl Engine {
         let path = format!("+{group}/{name}.parquet");
         (name, path)
     }
-
-    async fn create_table_of_rows(&self, name: &str) -> Error {
-        let wanted = TableReference::parse_str(name).table().to_string();
-        let (name, path) = self.free_name(&wanted).await;
-        Error::not_yet("CREATE TABLE of rows").next(format!(
-            "copy (query) to '{path}' stored as parquet; then \
-             create external table {name} stored as parquet location '{path}'"
-        ))
-    }
 }
 
 fn is_public(reference: &TableReference) -> bool {
@@ -740,5 +753,12 @@ fn context(
     config.options_mut().execution.parquet.pushdown_filters = true;
     // A large CSV file is else cut at line ends for several readers, also at those inside quotes.
     config.options_mut().catalog.newlines_in_values = true;
-    Ok(SessionContext::new_with_config_rt(config, runtime.build_arc()?))
+    let state = SessionStateBuilder::new()
+        .with_config(config)
+        .with_runtime_env(runtime.build_arc()?)
+        .with_default_features()
+        // After all others: what they have settled, a cell may do.
+        .with_physical_optimizer_rule(Arc::new(AggregateInCell))
+        .build();
+    Ok(SessionContext::new_with_state(state))
 }

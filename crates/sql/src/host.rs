@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use object_store::ObjectStore;
 use serde::{Deserialize, Serialize};
 
+use crate::columnar::tables::Columnar;
 use crate::error::Error;
 use crate::statement::{Command, ExplainWork};
 use crate::view::{Column, Value};
@@ -60,6 +61,11 @@ pub trait Host: Send + Sync + std::fmt::Debug + 'static {
 
     /// The mounted disk groups, for messages.
     fn groups(&self) -> Vec<String>;
+
+    /// The columnar tables, where there can be any.
+    fn columnar(&self) -> Option<&Columnar> {
+        None
+    }
 
     /// The external tables of the catalog.
     fn tables(&self) -> Vec<TableDefinition>;

@@ -6,17 +6,18 @@ mod scrub;
 mod templates;
 mod waiting;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use cellar_instance::catalog::{Table, TableKind};
 use cellar_instance::database::{Database, DiskRequest, GroupRequest, Mounted};
-use cellar_instance::groups::CATALOG_PATH;
 use cellar_instance::parameters::Scope as InstanceScope;
 use cellar_instance::session::Session;
 use cellar_instance::views::{self as instance_views, ViewDef};
 use object_store::ObjectStore;
 
+use crate::columnar::tables::Columnar;
 use crate::error::Error;
 use crate::guard;
 use crate::host::{Host, Reply, Rows, TableDefinition, UnderWay};
@@ -31,6 +32,7 @@ pub struct InstanceHost {
     database: Arc<Database>,
     session: Session,
     waiting: waiting::Waiting,
+    columnar: Columnar,
 }
 
 impl std::fmt::Debug for InstanceHost {
@@ -89,7 +91,8 @@ fn scope(scope: Scope) -> Option<InstanceScope> {
 impl InstanceHost {
     /// The host for one session.
     pub fn new(database: Arc<Database>, session: Session) -> InstanceHost {
-        InstanceHost { database, session, waiting: waiting::Waiting::default() }
+        let columnar = Columnar::new(Arc::clone(&database), session.clone());
+        InstanceHost { database, session, waiting: waiting::Waiting::default(), columnar }
     }
 
     async fn create(&self, c: CreateDiskgroup) -> Result<Reply, Error> {
@@ -244,7 +247,7 @@ impl Host for InstanceHost {
 
     fn tables(&self) -> Vec<TableDefinition> {
         let catalog = self.database.catalog().current();
-        let tables = catalog.tables.iter();
+        let tables = catalog.tables.iter().filter(|t| t.kind == TableKind::External);
         tables
             .map(|t| TableDefinition {
                 name: t.name.clone(),
@@ -255,34 +258,26 @@ impl Host for InstanceHost {
     }
 
     async fn put_table(&self, table: TableDefinition) -> Result<(), Error> {
-        let table = Table {
-            name: table.name,
-            kind: TableKind::External,
-            format: String::new(),
-            location: table.location,
-            schema: table.statement,
-            options: Default::default(),
-        };
+        let (location, statement) = (table.location, table.statement);
+        let table = Table::external(table.name, "", location, statement, BTreeMap::new());
         Ok(self.database.catalog().add_or_replace(table).await?)
     }
 
     async fn drop_table(&self, name: &str) -> Result<bool, Error> {
-        if self.database.catalog().current().table(name).is_none() {
-            return Ok(false);
-        }
-        self.database.catalog().drop_table(name).await?;
+        match self.database.catalog().current().table(name).map(|table| table.kind) {
+            None => return Ok(false),
+            Some(TableKind::Columnar) => self.database.drop_columnar(name).await?,
+            Some(TableKind::External) => self.database.catalog().drop_table(name).await?,
+        };
         Ok(true)
     }
 
+    fn columnar(&self) -> Option<&Columnar> {
+        Some(&self.columnar)
+    }
+
     fn check_writable(&self, group: &str, path: &str) -> Result<(), Error> {
-        let path = path.trim_matches('/');
-        let above = CATALOG_PATH.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
-        let holds = path == CATALOG_PATH || above;
-        if !holds || self.database.group(group).is_ok_and(|m| m.number != 1) {
-            return Ok(());
-        }
-        let text = format!("file \"+{group}/{CATALOG_PATH}\" holds the catalog of this database");
-        Err(Error::new(15028, "55006", text).next("leave it: without it no table is known"))
+        Ok(self.database.check_user_file(group, path)?)
     }
 
     async fn explain_work(&self, work: ExplainWork) -> Result<Rows, Error> {
@@ -330,6 +325,10 @@ impl Host for InstanceHost {
             Command::ResetParameter { name, scope: s } => {
                 self.database.alter_system_reset(&name, scope(s)).await?;
                 done("System altered.")
+            }
+            Command::Flush { what } if what == "CELL_CACHE" => {
+                self.database.instance().scans().cache().clear();
+                done("System altered: the cell cache is empty.")
             }
             Command::Flush { what } => Err(Error::not_yet(format!("ALTER SYSTEM FLUSH {what}"))),
         }

@@ -5,6 +5,7 @@
 
 #![cfg(feature = "engine")]
 
+pub mod columnar;
 pub mod csv;
 pub mod engine;
 pub mod error;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::csv::reader::Format;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::error::ArrowError;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use object_store::buffered::BufWriter;
@@ -130,14 +131,14 @@ fn properties(schema: &Schema) -> WriterProperties {
     properties.build()
 }
 
-fn from_parquet(error: &ParquetError) -> Error {
+pub(crate) fn from_parquet(error: &ParquetError) -> Error {
     if let Some(ours) = ours(error) {
         return ours;
     }
     Error::new(29913, "XX001", format!("Parquet: {error}"))
 }
 
-fn stopped() -> Error {
+pub(crate) fn stopped() -> Error {
     Error::new(1013, "57014", "the load was stopped")
 }
 
@@ -416,7 +417,14 @@ fn keep_zeros(schema: &Schema, padded: &BTreeSet<usize>) -> Schema {
     Schema::new(fields.collect::<Vec<_>>())
 }
 
-fn encode_csv(mut file: File, form: CsvForm, send: &Sender) -> Result<u64, Error> {
+/// The columns of a CSV file, and its rows as they are read.
+///
+/// # Errors
+/// 29913 with line and column of what a query would take in silence.
+pub(crate) fn read_csv(
+    mut file: File,
+    form: CsvForm,
+) -> Result<(SchemaRef, impl Iterator<Item = Result<RecordBatch, ArrowError>> + Send), Error> {
     let format = Format::default().with_header(form.has_header).with_delimiter(form.delimiter);
     let mut checked = Checked::new(&mut file, form);
     let inferred = format.infer_schema(BufReader::with_capacity(1 << 20, &mut checked), None);
@@ -432,6 +440,11 @@ fn encode_csv(mut file: File, form: CsvForm, send: &Sender) -> Result<u64, Error
         .with_format(format)
         .build(BufReader::with_capacity(1 << 20, file))
         .map_err(|e| from_arrow(&e))?;
+    Ok((schema, reader))
+}
+
+fn encode_csv(file: File, form: CsvForm, send: &Sender) -> Result<u64, Error> {
+    let (schema, reader) = read_csv(file, form)?;
     let mut writer =
         ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties(&schema)))
             .map_err(|e| from_parquet(&e))?;

@@ -4,6 +4,7 @@
 mod away;
 mod disks;
 mod scrub;
+mod table_kind;
 mod templates;
 
 use datafusion::sql::parser::DFParserBuilder;
@@ -26,13 +27,14 @@ const RECURSION_MAX: usize = 64;
 /// 00900 with the position and what was expected there; 03001 for what Oracle has and this version
 /// does not.
 pub fn parse(sql: &str) -> Result<Statement, Error> {
-    let tokens = Tokenizer::new(&CellarDialect, sql)
+    let mut tokens = Tokenizer::new(&CellarDialect, sql)
         .tokenize_with_location()
         .map_err(|e| Error::syntax(e.message.clone()).at(position(e.location)))?;
     let mut cursor = Cursor::new(&tokens);
     if let Some(statement) = cursor.own_statement()? {
         return Ok(statement);
     }
+    table_kind::take_out(&mut tokens)?;
     let mut statements = DFParserBuilder::new(tokens)
         .with_dialect(&PostgreSqlDialect {})
         .with_recursion_limit(RECURSION_MAX)

@@ -63,7 +63,7 @@ fn golden() -> String {
     ] {
         writeln!(out, "{name:20} {number}").expect("a string");
     }
-    let (own, bytes) = group::encode(&arrays(), OWNER).expect("few rows").place(0);
+    let (own, bytes) = group::encode(&arrays(), OWNER).expect("few rows").place(0, 0);
     hex(&mut out, "row group", &bytes);
     hex(&mut out, "directory of it", &segment::directory(&[own], 7, 9, b"six columns"));
     out

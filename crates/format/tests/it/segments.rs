@@ -10,7 +10,7 @@ use crate::table::{Group, OWNER, Rng, Spec, arrays, cases, spec};
 fn headers(spec: &Spec, count: u64) -> Vec<Header> {
     let at = |position| {
         let spec = Spec { rows: spec.rows.min(300), seed: spec.seed ^ position, ..spec.clone() };
-        group::encode(&arrays(&spec), OWNER).expect("few rows").place(position).0
+        group::encode(&arrays(&spec), OWNER).expect("few rows").place(position, 0).0
     };
     (0..count).map(at).collect()
 }

@@ -392,7 +392,7 @@ impl Group {
             }
             Err(other) => panic!("{other:?}"),
         };
-        let (header, bytes) = encoded.place(3);
+        let (header, bytes) = encoded.place(3, 0);
         assert_eq!(Header::decode(&bytes).as_ref(), Ok(&header), "what was written is read");
         assert_eq!(header.position, 3);
         let types = arrays.iter().map(|a| column_type(a.data_type()).expect("a column")).collect();

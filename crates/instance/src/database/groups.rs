@@ -317,6 +317,7 @@ impl Database {
                 ),
             ));
         }
+        self.instance().scans().let_go(mounted.group.name(), None);
         match mounted.group.dismount().await {
             Ok(()) => {}
             Err(_) if force => mounted.group.abandon(),

@@ -247,6 +247,7 @@ impl Database {
         let mut failure = Ok(());
         for mounted in all {
             self.let_go(&mounted).await;
+            self.instance.scans().let_go(mounted.group.name(), None);
             if let Err(error) = mounted.group.dismount().await {
                 failure = Err(Error::from(error));
             }

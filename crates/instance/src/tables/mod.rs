@@ -15,6 +15,7 @@
 
 mod guard;
 mod names;
+mod segment_file;
 mod sweep;
 mod under_way;
 
@@ -30,6 +31,7 @@ use crate::database::Database;
 use crate::error::{Error, INTERNAL, Result};
 
 pub use names::{TABLES_DIR, is_system_file};
+pub use segment_file::SegmentFile;
 pub(crate) use under_way::UnderWay;
 
 /// So many files are removed at once: their records share writes of the metadata log.
@@ -295,6 +297,8 @@ impl Database {
     /// later: the table has changed all the same.
     async fn remove_segments(&self, table: &Table) {
         let Ok(group) = self.group_of(table) else { return };
+        let paths: Vec<&str> = table.segments.iter().map(|segment| segment.file.as_str()).collect();
+        self.instance().scans().let_go(group.name(), Some(&paths));
         let files = table.segments.iter().map(|segment| (group.clone(), segment.file.clone()));
         remove_all(files.collect()).await;
     }

@@ -6,6 +6,7 @@
 
 mod asm;
 mod instance;
+mod scan;
 mod waits;
 mod work;
 
@@ -14,6 +15,7 @@ pub use asm::{
     VAsmTemplate, VIostatFile,
 };
 pub use instance::{VMemoryBudget, VParameter, VSession};
+pub use scan::{VCellScan, VCellScanFilter, VSysstat, cell_scan, cell_scan_filter, sysstat};
 pub use waits::{
     VEventHistogramMicro, VEventName, VSessionEvent, VSessionWait, VSystemEvent,
     event_histogram_micro, event_name, session_event, session_wait, system_event,
@@ -105,6 +107,8 @@ pub const VIEWS: &[&ViewDef] = &[
     VAsmFile::VIEW,
     VAsmOperation::VIEW,
     VAsmTemplate::VIEW,
+    VCellScan::VIEW,
+    VCellScanFilter::VIEW,
     VEventHistogramMicro::VIEW,
     VEventName::VIEW,
     VIostatFile::VIEW,
@@ -113,6 +117,7 @@ pub const VIEWS: &[&ViewDef] = &[
     VSession::VIEW,
     VSessionEvent::VIEW,
     VSessionWait::VIEW,
+    VSysstat::VIEW,
     VSystemEvent::VIEW,
 ];
 

@@ -96,11 +96,11 @@ fn groups_are_shown_while_they_are_there() {
 #[test]
 fn memory_target_divides_the_memory_at_once() {
     let instance = instance();
-    assert_eq!(instance.budget().limit(Consumer::SqlWork), 600, "of a quarter of 4000");
+    assert_eq!(instance.budget().limit(Consumer::SqlWork), 350, "of a quarter of 4000");
     instance.alter_system_set("memory_target", "2000", Some(Scope::Memory)).unwrap();
-    assert_eq!(instance.budget().limit(Consumer::SqlWork), 1_200);
+    assert_eq!(instance.budget().limit(Consumer::SqlWork), 700);
     instance.alter_system_reset("memory_target", Some(Scope::Memory)).unwrap();
-    assert_eq!(instance.budget().limit(Consumer::SqlWork), 600);
+    assert_eq!(instance.budget().limit(Consumer::SqlWork), 350);
 }
 
 #[test]
@@ -110,6 +110,6 @@ fn a_directory_opens_with_its_parameters_and_this_machine() {
     let open = || Instance::open(threads(), Waits::new(), &directory).unwrap();
     open().alter_system_set("memory_target", "64M", Some(Scope::Spfile)).unwrap();
     let again = open();
-    assert_eq!(again.budget().limit(Consumer::IoBuffers), (64 << 20) / 5);
+    assert_eq!(again.budget().limit(Consumer::IoBuffers), (64 << 20) / 10);
     assert!(again.memory().bytes > 64 << 20);
 }

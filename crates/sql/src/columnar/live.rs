@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
-use cellar_cell::Live;
 use cellar_format::predicate::Predicate;
+use cellar_instance::cell::Live;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_plan::expressions::{BinaryExpr, DynamicFilterPhysicalExpr};
 use datafusion::physical_expr_common::physical_expr::snapshot_generation;
+use datafusion::physical_plan::expressions::{BinaryExpr, DynamicFilterPhysicalExpr};
 
 use crate::columnar::translate::predicate;
 

@@ -283,7 +283,15 @@ fn scale_of(data_type: &DataType) -> Option<i8> {
     use DataType::*;
     match data_type {
         Decimal128(_, scale) => Some(*scale),
-        Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | Date32 | Date64
+        Int8
+        | Int16
+        | Int32
+        | Int64
+        | UInt8
+        | UInt16
+        | UInt32
+        | Date32
+        | Date64
         | Timestamp(_, _) => Some(0),
         _ => None,
     }
@@ -342,7 +350,10 @@ pub fn arithmetic(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<(Expr
         // A number that is written out does not grow; whether it fits can be seen.
         let fits = matches!(inner, Expr::Constant(_)) || widens;
         let is_whole = |t: &DataType| t.is_integer() || matches!(t, DataType::Decimal128(_, _));
-        if !(fits && scale >= from && is_whole(&from_type) && (is_decimal || data_type.is_integer()))
+        if !(fits
+            && scale >= from
+            && is_whole(&from_type)
+            && (is_decimal || data_type.is_integer()))
         {
             return Err(format!("{expr} is evaluated on decoded rows"));
         }
@@ -388,7 +399,8 @@ mod tests {
     fn decimals_keep_their_scale_in_sums_and_products() {
         let schema = schema();
         let one = lit(ScalarValue::Decimal128(Some(1), 20, 0));
-        let rest = binary(one, Operator::Minus, col("discount", &schema).unwrap(), &schema).unwrap();
+        let rest =
+            binary(one, Operator::Minus, col("discount", &schema).unwrap(), &schema).unwrap();
         let price = col("price", &schema).unwrap();
         let product = binary(price, Operator::Multiply, rest, &schema).unwrap();
         let (expr, scale) = arithmetic(&product, &schema).unwrap();

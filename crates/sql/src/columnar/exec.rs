@@ -1,0 +1,468 @@
+//! The leaf of a plan that scans a columnar table: what it hands to the cell, and what it tells of that.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow::datatypes::{DataType, SchemaRef};
+use cellar_format::aggregate::Aggregate;
+use cellar_format::predicate::Predicate;
+use cellar_instance::cell::{
+    Error as CellError, Item, Live, Output, Request, Residual, Scan, ScanStats,
+};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{ColumnStatistics, Statistics, internal_err, stats::Precision};
+use datafusion::config::ConfigOptions;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
+use datafusion::physical_plan::expressions::Column;
+use datafusion::physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
+};
+use datafusion::physical_plan::sort_pushdown::SortOrderPushdownResult;
+use datafusion::physical_plan::statistics::StatisticsArgs;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
+};
+
+use crate::columnar::groups::to_batch;
+use crate::columnar::live::LiveFilter;
+use crate::columnar::table::OpenTable;
+use crate::columnar::told::Told;
+use crate::columnar::translate::predicate;
+
+/// Reads in flight of a scan, for each disk of the group.
+const DEPTH_A_DISK: usize = 32;
+
+/// A partial aggregation in the cell.
+#[derive(Clone, Debug)]
+pub struct Partial {
+    /// What the cell computes.
+    pub aggregate: Aggregate,
+    /// The columns that come of it: the keys, then what is known of each call.
+    pub schema: SchemaRef,
+    /// Of each column behind the keys, which call it is of, and which part of what is known of it.
+    pub parts: Vec<(usize, Part)>,
+    /// What it computes, in words.
+    pub text: String,
+}
+
+/// A part of what is known of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// How many rows counted.
+    Rows,
+    /// The sum, or the least or greatest value.
+    Value,
+}
+
+/// A scan of a columnar table.
+#[derive(Clone, Debug)]
+pub struct CellScanExec {
+    table: Arc<OpenTable>,
+    /// Columns of the table that come out, unless groups do.
+    projection: Vec<usize>,
+    schema: SchemaRef,
+    /// Filters over the table's columns.
+    filters: Vec<Arc<dyn PhysicalExpr>>,
+    dynamic: Vec<Arc<dyn PhysicalExpr>>,
+    fetch: Option<usize>,
+    first: Option<(usize, bool)>,
+    partial: Option<Arc<Partial>>,
+    properties: Arc<PlanProperties>,
+    stats: Arc<ScanStats>,
+    scan: Arc<Mutex<Option<Arc<Scan>>>>,
+}
+
+fn properties(schema: &SchemaRef, partitions: usize) -> Arc<PlanProperties> {
+    let properties = PlanProperties::new(
+        EquivalenceProperties::new(Arc::clone(schema)),
+        Partitioning::UnknownPartitioning(partitions),
+        EmissionType::Incremental,
+        Boundedness::Bounded,
+    );
+    Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative))
+}
+
+impl CellScanExec {
+    /// A scan of these columns, of the rows that pass the filters, by so many workers.
+    pub fn new(
+        table: Arc<OpenTable>,
+        projection: Vec<usize>,
+        filters: Vec<Arc<dyn PhysicalExpr>>,
+        fetch: Option<usize>,
+        partitions: usize,
+    ) -> Result<CellScanExec> {
+        let schema = Arc::new(table.schema().project(&projection)?);
+        let morsels = table.row_groups().max(1);
+        let properties = properties(&schema, partitions.clamp(1, morsels));
+        Ok(CellScanExec {
+            table,
+            projection,
+            schema,
+            filters,
+            dynamic: Vec::new(),
+            fetch,
+            first: None,
+            partial: None,
+            properties,
+            stats: Arc::default(),
+            scan: Arc::default(),
+        })
+    }
+
+    /// The same scan as if it had not been run.
+    fn anew(&self) -> CellScanExec {
+        CellScanExec { stats: Arc::default(), scan: Arc::default(), ..self.clone() }
+    }
+
+    /// The same scan, with groups of rows as its result.
+    pub fn with_partial(&self, partial: Partial) -> CellScanExec {
+        let partitions = self.properties.partitioning.partition_count();
+        let properties = properties(&partial.schema, partitions);
+        let schema = Arc::clone(&partial.schema);
+        CellScanExec { partial: Some(Arc::new(partial)), properties, schema, ..self.anew() }
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Arc<OpenTable> {
+        &self.table
+    }
+
+    /// The column of the table that comes out as column `at`.
+    pub fn column(&self, at: usize) -> Option<usize> {
+        self.projection.get(at).copied()
+    }
+
+    /// Whether it returns groups, or not all rows.
+    pub fn is_bound(&self) -> bool {
+        self.partial.is_some() || self.fetch.is_some()
+    }
+
+    /// What the cell evaluates itself, and what is left: with the reasons.
+    fn split(&self) -> (Vec<Predicate>, Vec<Arc<dyn PhysicalExpr>>, Vec<Told>) {
+        let (mut conjuncts, mut residual, mut told) = (Vec::new(), Vec::new(), Vec::new());
+        for filter in &self.filters {
+            match predicate(filter, false, self.table.schema()) {
+                Ok(known) => {
+                    conjuncts.push(known);
+                    told.push(Told { conjunct: filter.to_string(), reason: None });
+                }
+                Err(reason) => {
+                    residual.push(Arc::clone(filter));
+                    told.push(Told { conjunct: filter.to_string(), reason: Some(reason) });
+                }
+            }
+        }
+        (conjuncts, residual, told)
+    }
+
+    fn request(&self) -> (Request, Vec<Told>) {
+        let (conjuncts, residual, told) = self.split();
+        let schema = self.table.schema();
+        let residual = residual.into_iter().reduce(and);
+        let residual = residual.map(|expr| Arc::new(Rest::new(&expr, schema)) as Arc<dyn Residual>);
+        let live = self.dynamic.iter().map(|expr| {
+            Arc::new(LiveFilter::new(Arc::clone(expr), Arc::clone(schema))) as Arc<dyn Live>
+        });
+        let output = match &self.partial {
+            Some(partial) => Output::Groups(partial.aggregate.clone()),
+            None => {
+                Output::Rows { columns: self.projection.clone(), schema: Arc::clone(&self.schema) }
+            }
+        };
+        let request = Request {
+            segments: self.table.segments().to_vec(),
+            conjuncts,
+            residual,
+            live: live.collect(),
+            output,
+            limit: self.fetch.map(|fetch| fetch as u64),
+            first: self.first,
+            depth: DEPTH_A_DISK * self.table.disks().max(1),
+            waits: Some(self.table.waits()),
+        };
+        (request, told)
+    }
+
+    /// The scan that all partitions work on; begun by the first that asks.
+    fn scan(&self) -> Arc<Scan> {
+        let mut scan = self.scan.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(scan.get_or_insert_with(|| {
+            let (request, told) = self.request();
+            let stats = Arc::clone(&self.stats);
+            self.table.begin_scan(request, told, stats, self.partial.as_ref().map(|p| &*p.text))
+        }))
+    }
+}
+
+fn and(a: Arc<dyn PhysicalExpr>, b: Arc<dyn PhysicalExpr>) -> Arc<dyn PhysicalExpr> {
+    use datafusion::logical_expr::Operator;
+    Arc::new(datafusion::physical_plan::expressions::BinaryExpr::new(a, Operator::And, b))
+}
+
+/// Filters that are evaluated on decoded columns.
+struct Rest {
+    expr: Arc<dyn PhysicalExpr>,
+    schema: SchemaRef,
+    columns: Vec<(usize, DataType)>,
+}
+
+impl Rest {
+    fn new(expr: &Arc<dyn PhysicalExpr>, table: &SchemaRef) -> Rest {
+        use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
+        let mut columns: Vec<usize> = collect_columns(expr).iter().map(Column::index).collect();
+        columns.sort_unstable();
+        let schema = Arc::new(table.project(&columns).expect("columns of the table"));
+        let expr = reassign_expr_columns(Arc::clone(expr), &schema);
+        let types = columns.iter().map(|at| (*at, table.field(*at).data_type().clone()));
+        let columns = types.collect();
+        Rest { expr: expr.expect("each column is in the schema"), schema, columns }
+    }
+}
+
+impl Residual for Rest {
+    fn columns(&self) -> &[(usize, DataType)] {
+        &self.columns
+    }
+
+    fn keep(
+        &self,
+        columns: Vec<ArrayRef>,
+        rows: usize,
+    ) -> std::result::Result<BooleanArray, String> {
+        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options);
+        let batch = batch.map_err(|e| e.to_string())?;
+        let value = self.expr.evaluate(&batch).map_err(|e| e.to_string())?;
+        let array = value.into_array(rows).map_err(|e| e.to_string())?;
+        datafusion::common::cast::as_boolean_array(&array).cloned().map_err(|e| e.to_string())
+    }
+}
+
+impl DisplayAs for CellScanExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (_, _, told) = self.split();
+        write!(f, "CellScanExec: table={}", self.table.name())?;
+        match &self.partial {
+            Some(partial) => write!(f, ", partial aggregate in the cell=[{}]", partial.text)?,
+            None => {
+                let names: Vec<&str> =
+                    self.schema.fields().iter().map(|field| field.name().as_str()).collect();
+                write!(f, ", columns=[{}]", names.join(", "))?;
+            }
+        }
+        let offloaded: Vec<&str> =
+            told.iter().filter(|t| t.reason.is_none()).map(|t| &*t.conjunct).collect();
+        if !offloaded.is_empty() {
+            write!(f, ", offloaded=[{}]", offloaded.join("; "))?;
+        }
+        for told in &told {
+            if let Some(reason) = &told.reason {
+                write!(f, ", residual=[{}: {reason}]", told.conjunct)?;
+            }
+        }
+        if !self.dynamic.is_empty() {
+            let dynamic: Vec<String> = self.dynamic.iter().map(ToString::to_string).collect();
+            write!(f, ", dynamic=[{}]", dynamic.join("; "))?;
+        }
+        if let Some((column, greatest)) = self.first {
+            let name = self.table.schema().field(column).name().clone();
+            let end = if greatest { "greatest" } else { "least" };
+            write!(f, ", first=[{end} {name}]")?;
+        }
+        match self.fetch {
+            Some(fetch) => write!(f, ", fetch={fetch}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl ExecutionPlan for CellScanExec {
+    fn name(&self) -> &'static str {
+        "CellScanExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        // Also the dynamic ones: a join fills only a filter that it finds here.
+        for expr in self.filters.iter().chain(&self.dynamic) {
+            if f(expr)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match children.len() {
+            0 => Ok(self),
+            more => internal_err!("a scan has no inputs, not {more}"),
+        }
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(self.anew()))
+    }
+
+    fn execute(&self, _: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let (plan, partial) = (self.clone(), self.partial.clone());
+        // Begun when rows are asked for: by then the other side of a join has said which.
+        let worker = None::<cellar_instance::cell::Worker>;
+        let stream = futures_util::stream::unfold((plan, worker), move |(plan, worker)| {
+            let partial = partial.clone();
+            async move {
+                let mut worker = worker.unwrap_or_else(|| plan.scan().worker());
+                let item = worker.next().await?;
+                let batch = match item {
+                    Ok(Item::Rows(batch)) => Ok(batch),
+                    Ok(Item::Groups(groups)) => match &partial {
+                        Some(partial) => to_batch(groups, partial),
+                        None => internal_err!("groups of a scan for rows"),
+                    },
+                    Err(error) => Err(plan.failed(&error)),
+                };
+                Some((batch, (plan, Some(worker))))
+            }
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), stream)))
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _: &[Arc<Statistics>],
+        args: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        if args.partition().is_some() || self.partial.is_some() {
+            return Ok(Arc::new(Statistics::new_unknown(&self.schema)));
+        }
+        let whole = self.table.statistics();
+        let columns: Vec<ColumnStatistics> =
+            self.projection.iter().map(|at| whole.column_statistics[*at].clone()).collect();
+        let mut statistics = Statistics {
+            num_rows: whole.num_rows,
+            total_byte_size: Precision::Absent,
+            column_statistics: columns,
+        };
+        if !self.filters.is_empty() || !self.dynamic.is_empty() {
+            statistics = statistics.to_inexact();
+            statistics.num_rows = Precision::Inexact(self.rows_left());
+        }
+        if let Some(fetch) = self.fetch {
+            statistics = statistics.to_inexact();
+            let rows = statistics.num_rows.get_value().copied().unwrap_or(fetch);
+            statistics.num_rows = Precision::Inexact(rows.min(fetch));
+        }
+        Ok(Arc::new(statistics))
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        false
+    }
+
+    fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
+        // Each worker gives what it finds first; which rows those are is nobody's concern.
+        match self.partial {
+            Some(_) => None,
+            None => Some(Arc::new(CellScanExec { fetch: limit, ..self.anew() })),
+        }
+    }
+
+    fn fetch(&self) -> Option<usize> {
+        self.fetch
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        phase: FilterPushdownPhase,
+        result: ChildPushdownResult,
+        _: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        let asked = result.parent_filters;
+        if self.is_bound() || asked.is_empty() {
+            return Ok(FilterPushdownPropagation::with_parent_pushdown_result(
+                asked.iter().map(|_| PushedDown::No).collect(),
+            ));
+        }
+        let mut plan = self.anew();
+        let mut answers = Vec::with_capacity(asked.len());
+        for filter in asked {
+            let own = self.over_table(&filter.filter)?;
+            match phase {
+                FilterPushdownPhase::Pre => {
+                    plan.filters.push(own);
+                    answers.push(PushedDown::Yes);
+                }
+                // What it leaves out is left out; who asks looks at each row again all the same.
+                FilterPushdownPhase::Post => {
+                    plan.dynamic.push(own);
+                    answers.push(PushedDown::No);
+                }
+            }
+        }
+        Ok(FilterPushdownPropagation::with_parent_pushdown_result(answers)
+            .with_updated_node(Arc::new(plan)))
+    }
+
+    fn try_pushdown_sort(
+        &self,
+        order: &[PhysicalSortExpr],
+    ) -> Result<SortOrderPushdownResult<Arc<dyn ExecutionPlan>>> {
+        let column = order.first().and_then(|sort| sort.expr.downcast_ref::<Column>());
+        let Some(column) = column.and_then(|column| self.column(column.index())) else {
+            return Ok(SortOrderPushdownResult::Unsupported);
+        };
+        if self.is_bound() {
+            return Ok(SortOrderPushdownResult::Unsupported);
+        }
+        let greatest = order[0].options.descending;
+        let inner = CellScanExec { first: Some((column, greatest)), ..self.anew() };
+        Ok(SortOrderPushdownResult::Inexact { inner: Arc::new(inner) })
+    }
+}
+
+impl CellScanExec {
+    /// An expression over what comes out as one over the table's columns.
+    pub fn over_table(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
+        use datafusion::common::tree_node::{Transformed, TreeNode};
+        let of_table = |expr: Arc<dyn PhysicalExpr>| {
+            let Some(column) = expr.downcast_ref::<Column>() else {
+                return Ok(Transformed::no(expr));
+            };
+            let Some(at) = self.column(column.index()) else {
+                return internal_err!("{column} is not one of the scan's columns");
+            };
+            Ok(Transformed::yes(Arc::new(Column::new(column.name(), at)) as Arc<dyn PhysicalExpr>))
+        };
+        Ok(Arc::clone(expr).transform(of_table)?.data)
+    }
+
+    /// About how many rows pass: those of the row groups that are left, of which each filter takes
+    /// some.
+    fn rows_left(&self) -> usize {
+        let (conjuncts, residual, _) = self.split();
+        let rows = self.table.rows_after(&conjuncts) as f64;
+        let filters = i32::try_from(conjuncts.len() + residual.len()).unwrap_or(i32::MAX);
+        (rows * 0.3f64.powi(filters)).ceil() as usize
+    }
+
+    fn failed(&self, error: &CellError) -> DataFusionError {
+        DataFusionError::External(Box::new(self.table.failed(error)))
+    }
+}

@@ -1,0 +1,13 @@
+//! Columnar tables: written whole by a load or a query, scanned by a cell.
+
+pub mod exec;
+pub mod groups;
+pub mod live;
+pub mod provider;
+pub mod rule;
+pub mod source;
+pub mod table;
+pub mod tables;
+pub mod told;
+pub mod translate;
+pub mod write;

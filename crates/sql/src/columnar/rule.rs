@@ -1,0 +1,217 @@
+//! Partial aggregations that a cell can do move into the scan below them.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Schema};
+use cellar_format::aggregate::{Aggregate, Call};
+use cellar_format::header::Kind;
+use cellar_format::take_in::kind_of;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::config::ConfigOptions;
+use datafusion::error::Result;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::expressions::{CastExpr, Column, Literal};
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+
+use crate::columnar::exec::{CellScanExec, Part, Partial};
+use crate::columnar::translate::{Reason, arithmetic};
+
+/// The rule.
+#[derive(Debug, Default)]
+pub struct AggregateInCell;
+
+impl PhysicalOptimizerRule for AggregateInCell {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let moved = |plan: Arc<dyn ExecutionPlan>| {
+            let Some(aggregate) = plan.downcast_ref::<AggregateExec>() else {
+                return Ok(Transformed::no(plan));
+            };
+            match moved(aggregate)? {
+                Some(scan) => Ok(Transformed::yes(scan)),
+                None => Ok(Transformed::no(plan)),
+            }
+        };
+        Ok(plan.transform_down(moved)?.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "aggregate_in_cell"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// What comes out of a plan, as expressions over a scan below it.
+fn over_scan(
+    plan: &Arc<dyn ExecutionPlan>,
+    exprs: Vec<Arc<dyn PhysicalExpr>>,
+) -> Result<Option<(CellScanExec, Vec<Arc<dyn PhysicalExpr>>)>> {
+    if let Some(scan) = plan.downcast_ref::<CellScanExec>() {
+        if scan.is_bound() {
+            return Ok(None);
+        }
+        let exprs = exprs.iter().map(|expr| scan.over_table(expr)).collect::<Result<_>>()?;
+        return Ok(Some((scan.clone(), exprs)));
+    }
+    if let Some(repartition) = plan.downcast_ref::<RepartitionExec>() {
+        use datafusion::physical_plan::Partitioning;
+        if !matches!(repartition.partitioning(), Partitioning::RoundRobinBatch(_)) {
+            return Ok(None);
+        }
+        return over_scan(repartition.input(), exprs);
+    }
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        let below = |expr: Arc<dyn PhysicalExpr>| {
+            let replace = |expr: Arc<dyn PhysicalExpr>| {
+                Ok(match expr.downcast_ref::<Column>() {
+                    // What is put in is over the input: it is not looked into again.
+                    Some(column) => Transformed::new(
+                        Arc::clone(&projection.expr()[column.index()].expr),
+                        true,
+                        datafusion::common::tree_node::TreeNodeRecursion::Jump,
+                    ),
+                    None => Transformed::no(expr),
+                })
+            };
+            Ok(expr.transform_down(replace)?.data)
+        };
+        let exprs = exprs.into_iter().map(below).collect::<Result<_>>()?;
+        return over_scan(projection.input(), exprs);
+    }
+    Ok(None)
+}
+
+/// The scan that does a partial aggregation itself; `None`: it stays where it is.
+fn moved(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let group = aggregate.group_expr();
+    let plain = matches!(aggregate.mode(), AggregateMode::Partial)
+        && !group.has_grouping_set()
+        && aggregate.limit_options().is_none()
+        && aggregate.filter_expr().iter().all(Option::is_none)
+        && aggregate
+            .aggr_expr()
+            .iter()
+            .all(|call| !call.is_distinct() && call.order_bys().is_empty() && !call.ignore_nulls());
+    if !plain || (group.is_empty() && aggregate.aggr_expr().is_empty()) {
+        return Ok(None);
+    }
+    let mut exprs: Vec<Arc<dyn PhysicalExpr>> =
+        group.expr().iter().map(|(expr, _)| Arc::clone(expr)).collect();
+    let mut counts = Vec::new();
+    for call in aggregate.aggr_expr() {
+        let arguments = call.expressions();
+        counts.push(arguments.len());
+        exprs.extend(arguments);
+    }
+    let Some((scan, exprs)) = over_scan(aggregate.input(), exprs)? else { return Ok(None) };
+    let (keys, mut arguments) = exprs.split_at(group.expr().len());
+    let schema = Arc::clone(scan.table().schema());
+    let Some(keys) = keys.iter().map(column_of).collect::<Option<Vec<usize>>>() else {
+        return Ok(None);
+    };
+    let (mut calls, mut parts, mut texts) = (Vec::new(), Vec::new(), Vec::new());
+    for (call, count) in aggregate.aggr_expr().iter().zip(counts) {
+        let (own, rest) = arguments.split_at(count);
+        arguments = rest;
+        let Ok((own_call, own_parts)) = call_of(call, own, &schema) else { return Ok(None) };
+        let at = match calls.iter().position(|known| *known == own_call) {
+            Some(at) => at,
+            None => {
+                calls.push(own_call);
+                calls.len() - 1
+            }
+        };
+        if call.state_fields()?.len() != own_parts.len() {
+            return Ok(None);
+        }
+        parts.extend(own_parts.iter().map(|part| (at, *part)));
+        texts.push(call.name().to_owned());
+    }
+    let names = keys.iter().map(|key| schema.field(*key).name().clone());
+    let by: Vec<String> = names.collect();
+    let mut text = texts.join(", ");
+    if !by.is_empty() {
+        text = format!("{text} group by {}", by.join(", ")).trim_start().to_owned();
+    }
+    let partial =
+        Partial { aggregate: Aggregate { keys, calls }, schema: aggregate.schema(), parts, text };
+    Ok(Some(Arc::new(scan.with_partial(partial))))
+}
+
+fn column_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
+    expr.downcast_ref::<Column>().map(Column::index)
+}
+
+/// The column below casts that change no value that is counted or summed as a whole number.
+fn below_casts(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> {
+    match expr.downcast_ref::<CastExpr>() {
+        Some(cast) => below_casts(cast.expr()),
+        None => expr,
+    }
+}
+
+/// What the cell computes for a call, and which parts of it the states of the call are.
+fn call_of(
+    call: &AggregateFunctionExpr,
+    arguments: &[Arc<dyn PhysicalExpr>],
+    schema: &Schema,
+) -> Result<(Call, Vec<Part>), Reason> {
+    let other = || format!("{} is computed by DataFusion", call.name());
+    let [argument] = arguments else { return Err(other()) };
+    match call.fun().name() {
+        "count" => {
+            if let Some(literal) = argument.downcast_ref::<Literal>() {
+                return match literal.value().is_null() {
+                    true => Err(other()),
+                    false => Ok((Call::Rows, vec![Part::Rows])),
+                };
+            }
+            let column = column_of(argument).ok_or_else(other)?;
+            Ok((Call::Count(column), vec![Part::Rows]))
+        }
+        "min" | "max" => {
+            let column = column_of(argument).ok_or_else(other)?;
+            let is_least = call.fun().name() == "min";
+            let least = if is_least { Call::Least(column) } else { Call::Greatest(column) };
+            Ok((least, vec![Part::Value]))
+        }
+        "sum" => Ok((sum_of(argument, schema)?, vec![Part::Value])),
+        "avg" => Ok((sum_of(argument, schema)?, vec![Part::Rows, Part::Value])),
+        _ => Err(other()),
+    }
+}
+
+fn sum_of(argument: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Call, Reason> {
+    let data_type = argument.data_type(schema).map_err(|e| e.to_string())?;
+    if data_type == DataType::Float64 {
+        let column = below_casts(argument);
+        let at = column_of(column).ok_or("sums of expressions of floating-point numbers")?;
+        let own = schema.field(at).data_type();
+        return match kind_of(own) {
+            Some(Kind::Float32 | Kind::Float64) => Ok(Call::SumFloat(at)),
+            // An average of whole numbers; of what else becomes a number, DataFusion knows how.
+            _ if own.is_integer() => {
+                let (expr, _) = arithmetic(column, schema)?;
+                Ok(Call::Sum(expr))
+            }
+            _ => Err(format!("{own} as a floating-point number")),
+        };
+    }
+    // A sum of 64 bits takes what 128 bits lose above them: it wraps, as DataFusion's does.
+    if argument.downcast_ref::<Column>().is_some() && data_type.is_integer() {
+        let at = column_of(argument).unwrap_or_default();
+        return Ok(Call::Sum(cellar_format::expr::Expr::Column(at)));
+    }
+    Ok(Call::Sum(arithmetic(argument, schema)?.0))
+}

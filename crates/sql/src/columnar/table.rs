@@ -1,0 +1,221 @@
+//! A columnar table as a query sees it: its columns, and the segments that it had when the query began.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use cellar_format::header::{Bounds, Header};
+use cellar_format::predicate::{Predicate, Verdict};
+use cellar_format::take_in::column_type;
+use cellar_format::value::Value;
+use cellar_instance::Instance;
+use cellar_instance::cell::{Request, Scan, ScanStats, Segment};
+use cellar_instance::scans::{ScanFilter, ScanRecord, scan_error};
+use cellar_wait::{Event, Session};
+use datafusion::common::stats::Precision;
+use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
+
+use crate::columnar::groups::scalar_of;
+use crate::columnar::told::Told;
+use crate::error::Error;
+
+/// A table with its segments open.
+pub struct OpenTable {
+    name: String,
+    schema: SchemaRef,
+    segments: Vec<Arc<Segment>>,
+    disks: usize,
+    instance: Arc<Instance>,
+    session: (Session, u32),
+    statistics: Statistics,
+}
+
+impl std::fmt::Debug for OpenTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "OpenTable({}, {} row groups)", self.name, self.row_groups())
+    }
+}
+
+/// The schema that a table of such rows has.
+///
+/// # Errors
+/// 00902 for a column of a type that columnar tables have not.
+pub fn table_schema(rows: &Schema) -> Result<SchemaRef, Error> {
+    let field = |field: &Arc<Field>| match column_type(field.data_type()) {
+        Some(data_type) => Ok(Field::new(field.name(), data_type, true)),
+        None => {
+            let (name, data_type) = (field.name(), field.data_type());
+            let text = format!("column \"{name}\": columnar tables have no type {data_type}");
+            Err(Error::new(902, "0A000", text).next(
+                "cast it to one of boolean, int, bigint, double, decimal, date, time, timestamp, \
+                 varchar, bytea",
+            ))
+        }
+    };
+    let fields: Vec<Field> = rows.fields().iter().map(field).collect::<Result<_, _>>()?;
+    if fields.is_empty() {
+        return Err(Error::new(904, "42601", "a table needs a column at least"));
+    }
+    Ok(Arc::new(Schema::new(fields)))
+}
+
+/// The columns of a table as the catalog keeps them: names and types of Arrow, as JSON.
+pub fn schema_text(schema: &Schema) -> String {
+    let column = |field: &Arc<Field>| {
+        serde_json::json!({
+            "name": field.name(),
+            "type": field.data_type().to_string(),
+            "nullable": field.is_nullable(),
+        })
+    };
+    serde_json::Value::Array(schema.fields().iter().map(column).collect()).to_string()
+}
+
+/// Reads what [`schema_text`] wrote.
+///
+/// # Errors
+/// 70108 the catalog holds something else.
+pub fn schema_of_text(text: &str) -> Result<SchemaRef, Error> {
+    let damaged = |why: &str| {
+        Error::new(70108, "XX001", format!("the columns of a table in the catalog: {why}"))
+            .next("use the program that wrote it, or newer")
+    };
+    let value: serde_json::Value =
+        serde_json::from_str(text).map_err(|e| damaged(&e.to_string()))?;
+    let columns = value.as_array().ok_or_else(|| damaged("no list"))?;
+    let field = |column: &serde_json::Value| {
+        let text = |key: &str| column[key].as_str().ok_or_else(|| damaged(key));
+        let data_type = text("type")?.parse().map_err(|_| damaged("unknown type"))?;
+        Ok(Field::new(text("name")?, data_type, column["nullable"].as_bool().unwrap_or(true)))
+    };
+    let fields: Vec<Field> = columns.iter().map(field).collect::<Result<_, Error>>()?;
+    Ok(Arc::new(Schema::new(fields)))
+}
+
+impl OpenTable {
+    /// A table whose segments are open.
+    pub fn new(
+        name: String,
+        schema: SchemaRef,
+        segments: Vec<Arc<Segment>>,
+        disks: usize,
+        instance: Arc<Instance>,
+        session: (Session, u32),
+    ) -> OpenTable {
+        let statistics = statistics_of(&schema, &segments);
+        OpenTable { name, schema, segments, disks, instance, session, statistics }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its columns.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Its segments.
+    pub fn segments(&self) -> &[Arc<Segment>] {
+        &self.segments
+    }
+
+    /// Disks that it lies on.
+    pub fn disks(&self) -> usize {
+        self.disks
+    }
+
+    /// Row groups of all its segments.
+    pub fn row_groups(&self) -> usize {
+        self.segments.iter().map(|segment| segment.headers().len()).sum()
+    }
+
+    /// Whose time it is that a scan waits.
+    pub fn waits(&self) -> (Session, Event) {
+        (self.session.0.clone(), Event::CELL_SMART_TABLE_SCAN)
+    }
+
+    /// What is known of all its rows: exact, for rows do not change.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    fn headers(&self) -> impl Iterator<Item = &Header> {
+        self.segments.iter().flat_map(|segment| segment.headers())
+    }
+
+    /// Rows of the row groups that the storage index does not leave out.
+    pub fn rows_after(&self, conjuncts: &[Predicate]) -> u64 {
+        let none = |header: &&Header| {
+            conjuncts.iter().any(|conjunct| conjunct.of_header(header) == Verdict::None)
+        };
+        self.headers().filter(|header| !none(header)).map(|header| u64::from(header.rows)).sum()
+    }
+
+    /// Begins a scan, and remembers it for v$cell_scan.
+    pub fn begin_scan(
+        &self,
+        request: Request,
+        told: Vec<Told>,
+        stats: Arc<ScanStats>,
+        partial: Option<&str>,
+    ) -> Arc<Scan> {
+        let scans = self.instance.scans();
+        let filter = |told: Told| ScanFilter { text: told.conjunct, residual: told.reason };
+        scans.begin(ScanRecord {
+            number: 0,
+            table: self.name.clone(),
+            sid: self.session.1,
+            began: self.instance.env().wall().unix_nanos,
+            filters: told.into_iter().map(filter).collect(),
+            partial: partial.map(str::to_owned),
+            stats: Arc::clone(&stats),
+        });
+        let env = Arc::clone(self.instance.env());
+        Arc::new(Scan::new(request, scans.cache().clone(), env, stats))
+    }
+
+    /// What a scan reports, as an error of ours.
+    pub fn failed(&self, error: &cellar_instance::cell::Error) -> Error {
+        Error::from(scan_error(&self.name, error))
+    }
+}
+
+fn statistics_of(schema: &Schema, segments: &[Arc<Segment>]) -> Statistics {
+    let headers = || segments.iter().flat_map(|segment| segment.headers());
+    let rows: u64 = headers().map(|header| u64::from(header.rows)).sum();
+    let column = |(at, field): (usize, &Arc<Field>)| {
+        let (mut nulls, mut min, mut max) = (0u64, None::<Value>, None::<Value>);
+        // A string of which only the beginning is kept bounds nothing exactly.
+        let mut is_exact = true;
+        for header in headers() {
+            let entry = &header.entries[at];
+            nulls += u64::from(entry.nulls);
+            let (low, high) = match entry.bounds {
+                Bounds::None => continue,
+                Bounds::Numbers { min, max } => (Value::Number(min), Value::Number(max)),
+                Bounds::Strings { min, max } => {
+                    is_exact &= min.is_whole() && max.is_whole();
+                    (Value::Bytes(min.bytes().into()), Value::Bytes(max.bytes().into()))
+                }
+            };
+            min = Some(min.map_or(low.clone(), |min| min.min(low)));
+            max = Some(max.map_or(high.clone(), |max| max.max(high)));
+        }
+        let end = |value: Option<Value>| {
+            let value = value.filter(|_| is_exact)?;
+            scalar_of(Some(&value), field.data_type()).ok().map(Precision::Exact)
+        };
+        ColumnStatistics {
+            null_count: Precision::Exact(nulls as usize),
+            min_value: end(min).unwrap_or(Precision::<ScalarValue>::Absent),
+            max_value: end(max).unwrap_or(Precision::<ScalarValue>::Absent),
+            ..ColumnStatistics::new_unknown()
+        }
+    };
+    Statistics {
+        num_rows: Precision::Exact(rows as usize),
+        total_byte_size: Precision::Absent,
+        column_statistics: schema.fields().iter().enumerate().map(column).collect(),
+    }
+}

@@ -1,0 +1,167 @@
+//! The columnar tables of a database: opened for scans, made, added to, emptied, dropped.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use cellar_instance::catalog::{Table, TableKind};
+use cellar_instance::database::Database;
+use cellar_instance::session::Session;
+use cellar_instance::tables::SegmentFile;
+
+use crate::columnar::table::{OpenTable, schema_of_text, schema_text};
+use crate::columnar::write::{Batches, Tell, Writing, write_segment};
+use crate::error::Error;
+
+/// The columnar tables, as one session sees them.
+#[derive(Clone)]
+pub struct Columnar {
+    database: Arc<Database>,
+    session: Session,
+}
+
+impl std::fmt::Debug for Columnar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Columnar({:?})", self.database)
+    }
+}
+
+/// Rows that were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// How many.
+    pub rows: u64,
+    /// Bytes of one copy of them.
+    pub bytes: u64,
+}
+
+impl Columnar {
+    /// The tables of `database` for `session`.
+    pub fn new(database: Arc<Database>, session: Session) -> Columnar {
+        Columnar { database, session }
+    }
+
+    /// The names and columns of all of them.
+    pub fn list(&self) -> Vec<(String, Result<SchemaRef, Error>)> {
+        let catalog = self.database.catalog().current();
+        let tables = catalog.columnar_tables();
+        tables.map(|table| (table.name.clone(), schema_of_text(&table.schema))).collect()
+    }
+
+    /// Whether there is one of that name.
+    pub fn has(&self, name: &str) -> bool {
+        let catalog = self.database.catalog().current();
+        catalog.table(name).is_some_and(|table| table.kind == TableKind::Columnar)
+    }
+
+    /// Opens a table for a query.
+    ///
+    /// # Errors
+    /// There is none, its group is not mounted, a segment is missing or damaged.
+    pub async fn open(&self, name: &str) -> Result<Arc<OpenTable>, Error> {
+        let catalog = self.database.catalog().current();
+        let table = catalog.columnar(name)?;
+        let schema = schema_of_text(&table.schema)?;
+        let segments = self.database.segments(table, schema.fields().len()).await?;
+        let group = self.database.group(table.group().unwrap_or_default())?;
+        Ok(Arc::new(OpenTable::new(
+            table.name.clone(),
+            schema,
+            segments,
+            group.group.disks().len(),
+            Arc::clone(self.database.instance()),
+            (self.session.waits().clone(), self.session.sid()),
+        )))
+    }
+
+    fn writing(
+        &self,
+        table: u64,
+        schema: &SchemaRef,
+        threads: usize,
+        tell: Option<Tell>,
+    ) -> Writing {
+        let segment = self.database.env().random();
+        Writing { table, segment, schema: Arc::clone(schema), threads, tell }
+    }
+
+    /// Makes a table in a group, with these rows, if any come. There is all of it, durably, or nothing.
+    ///
+    /// # Errors
+    /// The name is used, no room, and what the rows report.
+    pub async fn create(
+        &self,
+        name: &str,
+        group: &str,
+        schema: &SchemaRef,
+        rows: Option<Batches>,
+        (threads, tell): (usize, Option<Tell>),
+    ) -> Result<Written, Error> {
+        self.database.catalog().current().check_free(name)?;
+        let id = self.database.new_table_id();
+        let table = Table::columnar(name, id, group, schema_text(schema));
+        let mut written = Written { rows: 0, bytes: 0 };
+        let mut segment = None;
+        if let Some(rows) = rows {
+            let file = self.database.new_segment(group).await?;
+            let writing = self.writing(id, schema, threads, tell);
+            let (file, figures) = write_segment(SegmentFile::new(file), rows, &writing).await?;
+            if figures.rows > 0 {
+                written = Written { rows: figures.rows, bytes: figures.bytes };
+                segment = Some((file, figures));
+            }
+        }
+        self.database.add_columnar(table, segment).await?;
+        Ok(written)
+    }
+
+    /// Adds rows to a table. There are all of them, durably, or none.
+    ///
+    /// # Errors
+    /// There is no such table, it has other columns, no room, and what the rows report.
+    pub async fn append(
+        &self,
+        name: &str,
+        columns: &SchemaRef,
+        rows: Batches,
+        (threads, tell): (usize, Option<Tell>),
+    ) -> Result<Written, Error> {
+        let catalog = self.database.catalog().current();
+        let table = catalog.columnar(name)?;
+        let schema = schema_of_text(&table.schema)?;
+        check_columns(name, columns, &schema)?;
+        let file = self.database.new_segment(table.group().unwrap_or_default()).await?;
+        let writing = self.writing(table.id, &schema, threads, tell);
+        let (file, figures) = write_segment(SegmentFile::new(file), rows, &writing).await?;
+        if figures.rows > 0 {
+            self.database.append_segment(name, table.id, file, figures).await?;
+        }
+        Ok(Written { rows: figures.rows, bytes: figures.bytes })
+    }
+
+    /// Takes all rows from a table; how many they were.
+    ///
+    /// # Errors
+    /// There is no such table.
+    pub async fn truncate(&self, name: &str) -> Result<u64, Error> {
+        Ok(self.database.truncate_columnar(name).await?.rows())
+    }
+}
+
+/// Refuses rows whose columns are not the table's, in their order: values would get wrong names.
+fn check_columns(table: &str, rows: &SchemaRef, schema: &SchemaRef) -> Result<(), Error> {
+    let names = |schema: &SchemaRef| {
+        schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>()
+    };
+    let (own, theirs) = (names(schema), names(rows));
+    if own != theirs {
+        let text = format!(
+            "the columns of table \"{table}\" are {}, those of the rows are {}",
+            own.join(","),
+            theirs.join(",")
+        );
+        return Err(
+            Error::new(913, "42601", text).next("give the rows the same columns in the same order")
+        );
+    }
+    Ok(())
+}

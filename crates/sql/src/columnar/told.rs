@@ -1,0 +1,10 @@
+//! What a scan has to say of itself.
+
+/// A condition of a query, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The condition, as DataFusion writes it.
+    pub conjunct: String,
+    /// Why it is evaluated on decoded rows; `None`: it is not.
+    pub reason: Option<String>,
+}

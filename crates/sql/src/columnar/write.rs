@@ -1,0 +1,211 @@
+//! Writes rows as a segment: cut into row groups, encoded beside each other, written in order.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::compute::{CastOptions, cast_with_options, concat};
+use arrow::datatypes::SchemaRef;
+use cellar_format::group::{Encoded, Owner, Refused, encode, rows_to_try};
+use cellar_format::header::{Header, PAGE, REGION, ROWS_MAX};
+use cellar_format::segment::{directory, offset_of};
+use cellar_instance::diskgroup::File;
+use cellar_instance::tables::{SegmentFigures, SegmentFile};
+use datafusion::error::DataFusionError;
+use futures_util::{Stream, TryStreamExt, stream};
+
+use crate::columnar::table::schema_text;
+use crate::error::Error;
+
+/// Rows of the first row group that is tried.
+const FIRST_ROWS: usize = 32 * 1024;
+
+/// Batches of rows, as they come.
+pub type Batches = Pin<Box<dyn Stream<Item = Result<RecordBatch, DataFusionError>> + Send>>;
+
+/// Told how many rows and bytes have been written so far.
+pub type Tell = Arc<dyn Fn(u64, u64) + Send + Sync>;
+
+/// How a segment is written.
+#[derive(Clone)]
+pub struct Writing {
+    /// The table's number.
+    pub table: u64,
+    /// The segment's number.
+    pub segment: u64,
+    /// The table's columns.
+    pub schema: SchemaRef,
+    /// Row groups that are encoded beside each other.
+    pub threads: usize,
+    /// Told how far it is.
+    pub tell: Option<Tell>,
+}
+
+impl std::fmt::Debug for Writing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Writing({:x}, {} threads)", self.table, self.threads)
+    }
+}
+
+/// Batches put together until they are as many rows as a row group takes.
+struct Cutter {
+    batches: Batches,
+    waiting: Vec<RecordBatch>,
+    rows: usize,
+    ended: bool,
+    target: Arc<AtomicUsize>,
+}
+
+impl Cutter {
+    async fn next(&mut self) -> Result<Option<Vec<RecordBatch>>, DataFusionError> {
+        let target = self.target.load(Ordering::Relaxed);
+        while self.rows < target && !self.ended {
+            match self.batches.try_next().await? {
+                Some(batch) if batch.num_rows() > 0 => {
+                    self.rows += batch.num_rows();
+                    self.waiting.push(batch);
+                }
+                Some(_) => {}
+                None => self.ended = true,
+            }
+        }
+        let mut wanted = target.min(self.rows);
+        if wanted == 0 {
+            return Ok(None);
+        }
+        self.rows -= wanted;
+        let mut out = Vec::new();
+        while wanted > 0 {
+            let batch = self.waiting.remove(0);
+            if batch.num_rows() > wanted {
+                self.waiting.insert(0, batch.slice(wanted, batch.num_rows() - wanted));
+                out.push(batch.slice(0, wanted));
+                break;
+            }
+            wanted -= batch.num_rows();
+            out.push(batch);
+        }
+        Ok(Some(out))
+    }
+}
+
+fn columns_of(batches: &[RecordBatch], schema: &SchemaRef) -> Result<Vec<ArrayRef>, Error> {
+    let column = |at: usize| {
+        let parts: Vec<&dyn Array> = batches.iter().map(|b| b.column(at).as_ref()).collect();
+        let array = concat(&parts).map_err(|e| crate::failure::from_arrow(&e))?;
+        // Strings come in three forms; all of them are columns as they are.
+        let own = schema.field(at).data_type();
+        let is_string =
+            cellar_format::take_in::column_type(array.data_type()).as_ref() == Some(own);
+        if is_string {
+            return Ok(array);
+        }
+        // A value that does not fit is an error, not a null.
+        let options = CastOptions { safe: false, ..CastOptions::default() };
+        cast_with_options(&array, own, &options).map_err(|e| crate::failure::from_arrow(&e))
+    };
+    (0..schema.fields().len()).map(column).collect()
+}
+
+/// Encodes rows: as one row group, or if they do not fit, as several of about the same size.
+fn encode_all(
+    arrays: &[ArrayRef],
+    owner: Owner,
+    target: &AtomicUsize,
+    out: &mut Vec<Encoded>,
+) -> Result<(), Error> {
+    let rows = arrays[0].len();
+    match encode(arrays, owner) {
+        Ok(encoded) => {
+            let used = encoded.header().used as usize;
+            target.store(rows_to_try(rows, used, arrays.len()), Ordering::Relaxed);
+            out.push(encoded);
+            Ok(())
+        }
+        Err(Refused::TooLarge { bytes, most }) if rows > 1 => {
+            target.store(rows_to_try(rows, bytes, arrays.len()), Ordering::Relaxed);
+            let parts = (bytes.div_ceil(most) + usize::from(bytes % most > most / 10 * 9)).max(2);
+            let each = rows.div_ceil(parts).max(1);
+            for start in (0..rows).step_by(each) {
+                let slice = |array: &ArrayRef| array.slice(start, each.min(rows - start));
+                let part: Vec<ArrayRef> = arrays.iter().map(slice).collect();
+                encode_all(&part, owner, target, out)?;
+            }
+            Ok(())
+        }
+        Err(Refused::TooLarge { bytes, most }) => Err(Error::new(
+            1461,
+            "54000",
+            format!("a row takes {bytes} bytes, and a row group has room for {most}"),
+        )
+        .next("keep such values in files beside the table: cellar asm DIR cp FILE +DATA/FILE")),
+        Err(Refused::Type { column }) => {
+            Err(Error::new(902, "0A000", format!("column {column} has a type without a column")))
+        }
+    }
+}
+
+/// Writes all rows of `batches` into a file of a group, durably; what was written.
+///
+/// # Errors
+/// What the batches report, a value that no column takes, no room.
+pub async fn write_segment(
+    mut out: SegmentFile,
+    batches: Batches,
+    writing: &Writing,
+) -> Result<(File, SegmentFigures), Error> {
+    let target = Arc::new(AtomicUsize::new(FIRST_ROWS.min(ROWS_MAX)));
+    let cutter =
+        Cutter { batches, waiting: Vec::new(), rows: 0, ended: false, target: Arc::clone(&target) };
+    let owner = Owner { table: writing.table, segment: writing.segment };
+    let pieces = stream::try_unfold(cutter, |mut cutter| async move {
+        let piece = cutter.next().await.map_err(|e| crate::failure::from_datafusion(&e))?;
+        Ok::<_, Error>(piece.map(|piece| (piece, cutter)))
+    });
+    let encoded = pieces
+        .map_ok(|piece| {
+            let (schema, target) = (Arc::clone(&writing.schema), Arc::clone(&target));
+            async move {
+                let work = move || {
+                    let mut out = Vec::new();
+                    let arrays = columns_of(&piece, &schema)?;
+                    encode_all(&arrays, owner, &target, &mut out)?;
+                    Ok(out)
+                };
+                match tokio::task::spawn_blocking(work).await {
+                    Ok(done) => done,
+                    Err(_) => Err(Error::new(1013, "57014", "the load was stopped")),
+                }
+            }
+        })
+        .try_buffered(writing.threads.max(1));
+    let mut encoded = std::pin::pin!(encoded);
+    let mut headers: Vec<Header> = Vec::new();
+    let (mut rows, mut end) = (0, 0);
+    while let Some(groups) = encoded.try_next().await? {
+        for group in groups {
+            let at = offset_of(headers.len() as u64);
+            let (header, bytes) = group.place(headers.len() as u64, rows);
+            rows += u64::from(header.rows);
+            end = at + bytes.len().next_multiple_of(PAGE) as u64;
+            headers.push(header);
+            out.write(at, bytes).await?;
+        }
+        if let Some(tell) = &writing.tell {
+            tell(rows, end);
+        }
+    }
+    let schema = schema_text(&writing.schema);
+    let mut last = directory(&headers, writing.table, writing.segment, schema.as_bytes());
+    let bytes = end + last.len() as u64;
+    while !last.is_empty() {
+        let rest = last.split_off(last.len().min(REGION));
+        let piece = std::mem::replace(&mut last, rest);
+        let length = piece.len() as u64;
+        out.write(end, piece).await?;
+        end += length;
+    }
+    let file = out.finish().await?;
+    Ok((file, SegmentFigures { rows, row_groups: headers.len() as u32, bytes }))
+}

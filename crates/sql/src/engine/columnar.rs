@@ -1,0 +1,188 @@
+//! Statements that make, fill, empty and add to columnar tables.
+
+use std::sync::Arc;
+
+use datafusion::common::TableReference;
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, LogicalPlan, WriteOp};
+use datafusion::sql::parser::Statement as DfStatement;
+
+use crate::columnar::provider::ColumnarTable;
+use crate::columnar::table::table_schema;
+use crate::columnar::tables::{Columnar, Written};
+use crate::columnar::write::Batches;
+use crate::engine::{Engine, Outcome, done, is_public};
+use crate::error::Error;
+use crate::failure::from_datafusion;
+
+fn rows(count: u64) -> String {
+    let word = if count == 1 { "row" } else { "rows" };
+    format!("{count} {word}")
+}
+
+impl Engine {
+    /// Makes the columnar tables of the catalog known.
+    pub(super) fn add_columnar(&self) {
+        let Some(columnar) = self.host.columnar() else { return };
+        for (name, schema) in columnar.list() {
+            let known = schema.and_then(|schema| self.register_columnar(columnar, &name, schema));
+            if let Err(error) = known {
+                self.set_broken(&name, Some(error));
+            }
+        }
+    }
+
+    fn register_columnar(
+        &self,
+        columnar: &Columnar,
+        name: &str,
+        schema: arrow::datatypes::SchemaRef,
+    ) -> Result<(), Error> {
+        let table = ColumnarTable::new(name.to_owned(), schema, columnar.clone());
+        let reference = TableReference::bare(name);
+        self.context
+            .register_table(reference, Arc::new(table))
+            .map(|_| ())
+            .map_err(|e| from_datafusion(&e))
+    }
+
+    pub(super) fn is_columnar(&self, name: &str) -> bool {
+        let reference = TableReference::parse_str(name);
+        is_public(&reference) && self.host.columnar().is_some_and(|c| c.has(reference.table()))
+    }
+
+    fn columnar(&self) -> Result<&Columnar, Error> {
+        self.host.columnar().ok_or_else(|| Error::not_yet("a columnar table here"))
+    }
+
+    /// Makes a columnar table known to whoever loads one beside the engine.
+    ///
+    /// # Errors
+    /// The catalog does not know it.
+    pub fn made_columnar(&self, name: &str) -> Result<(), Error> {
+        let columnar = self.columnar()?;
+        let found = columnar.list().into_iter().find(|(own, _)| own == name);
+        let missing = || Error::new(942, "42P01", format!("table \"{name}\" does not exist"));
+        let (_, schema) = found.ok_or_else(missing)?;
+        self.register_columnar(columnar, name, schema?)
+    }
+
+    pub(super) async fn create_table(&self, statement: DfStatement) -> Result<Outcome, Error> {
+        let plan = self.context.state().statement_to_plan(statement.clone()).await;
+        match plan {
+            Ok(plan) => self.create_of_plan(plan).await,
+            Err(e) => Err(self.missing_table(&statement).unwrap_or_else(|| self.failure(&e))),
+        }
+    }
+
+    /// `CREATE TABLE` with columns or a query, and `SELECT ... INTO`.
+    pub(super) async fn create_of_plan(&self, plan: LogicalPlan) -> Result<Outcome, Error> {
+        let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) = plan else {
+            return Err(Error::not_yet("this CREATE"));
+        };
+        let reference = create.name.clone();
+        let name = reference.table().to_owned();
+        self.check_own(&reference)?;
+        if !is_public(&reference) {
+            let what = format!("a table \"{reference}\" outside the schema public");
+            return Err(Error::not_yet(what).next(format!("create table {name} ...")));
+        }
+        check_plain(&create)?;
+        let known = self.context.table_exist(reference.clone()).unwrap_or(false)
+            || self.broken_tables().contains_key(&name);
+        if known && create.if_not_exists {
+            return Ok(done(format!("Table {name} is there already.")));
+        }
+        if known {
+            return Err(Error::new(955, "42P07", format!("there is already a table \"{name}\""))
+                .next(format!("drop table {name}; or choose another name")));
+        }
+        let columnar = self.columnar()?;
+        let groups = self.host.groups();
+        let group = groups.first().ok_or_else(|| super::no_group("DATA", &*self.host))?;
+        let schema = table_schema(create.input.schema().as_arrow())?;
+        let is_empty = matches!(&*create.input, LogicalPlan::EmptyRelation(_));
+        let batches = match is_empty {
+            true => None,
+            false => Some(self.batches(create.input.as_ref().clone()).await?),
+        };
+        let threads = self.context.state().config().target_partitions();
+        let written = columnar.create(&name, group, &schema, batches, (threads, None)).await?;
+        self.register_columnar(columnar, &name, schema)?;
+        Ok(match is_empty {
+            true => done(format!("Table {name} created.")),
+            false => done(format!("Table {name} created, {}.", rows(written.rows))),
+        })
+    }
+
+    async fn batches(&self, plan: LogicalPlan) -> Result<Batches, Error> {
+        let run = async {
+            let frame = self.context.execute_logical_plan(plan).await?;
+            frame.execute_stream().await
+        };
+        Ok(run.await.map_err(|e| self.failure(&e))?)
+    }
+
+    /// `INSERT INTO` a columnar table: its rows become a segment, by direct path.
+    pub(super) async fn append(&self, statement: DfStatement) -> Result<Outcome, Error> {
+        let plan = self.context.state().statement_to_plan(statement).await;
+        let plan = plan.map_err(|e| self.failure(&e))?;
+        let LogicalPlan::Dml(dml) = plan else {
+            return Err(Error::not_yet("this INSERT"));
+        };
+        if dml.op != WriteOp::Insert(InsertOp::Append) {
+            return Err(Error::not_yet(format!("{} of a columnar table", dml.op)));
+        }
+        let name = dml.table_name.table().to_owned();
+        let columns = dml.target.schema();
+        let batches = self.batches(dml.input.as_ref().clone()).await?;
+        let threads = self.context.state().config().target_partitions();
+        let Written { rows: count, .. } =
+            self.columnar()?.append(&name, &columns, batches, (threads, None)).await?;
+        Ok(done(format!("{} written.", rows(count))))
+    }
+
+    pub(super) async fn truncate_tables(&self, names: Vec<String>) -> Result<Outcome, Error> {
+        let columnar = self.columnar()?;
+        let mut tables = Vec::new();
+        for name in &names {
+            let reference = TableReference::parse_str(name);
+            self.check_own(&reference)?;
+            let bare = reference.table().to_owned();
+            if !self.is_columnar(name) {
+                return Err(match self.has_table(&bare) {
+                    true => Error::not_yet(format!("TRUNCATE of the external table \"{bare}\""))
+                        .next("its rows are files of yours: drop table, and take the files away"),
+                    false => Error::new(942, "42P01", format!("table \"{bare}\" does not exist")),
+                });
+            }
+            tables.push(bare);
+        }
+        let mut count = 0;
+        for table in &tables {
+            count += columnar.truncate(table).await?;
+        }
+        Ok(done(format!("Table {} truncated, {} removed.", tables.join(", "), rows(count))))
+    }
+}
+
+/// Refuses what a columnar table does not keep, rather than forget it.
+fn check_plain(create: &CreateMemoryTable) -> Result<(), Error> {
+    let name = &create.name;
+    if create.or_replace {
+        return Err(Error::not_yet("CREATE OR REPLACE TABLE")
+            .next(format!("drop table {name}; create table {name} ...")));
+    }
+    if create.temporary {
+        return Err(Error::not_yet("CREATE TEMPORARY TABLE").next("create table, and drop it"));
+    }
+    if create.constraints.iter().next().is_some() {
+        return Err(Error::not_yet("a key or another constraint of a columnar table")
+            .next("leave it out: columnar tables check none"));
+    }
+    if let Some((column, _)) = create.column_defaults.first() {
+        return Err(Error::not_yet(format!("the DEFAULT of column \"{column}\""))
+            .next("leave it out, and write the value with each row"));
+    }
+    Ok(())
+}

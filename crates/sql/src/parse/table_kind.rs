@@ -1,0 +1,94 @@
+//! `USING columnar` and `COMPRESS FOR QUERY` of a CREATE TABLE: words that DataFusion's parser does
+//! not know there. They say what every such table is, so they are checked and taken out.
+
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
+
+use crate::error::Error;
+
+fn word(token: &TokenWithSpan) -> Option<String> {
+    match &token.token {
+        Token::Word(Word { value, quote_style: None, .. }) => Some(value.to_ascii_uppercase()),
+        _ => None,
+    }
+}
+
+/// The places of the next tokens that are not blank, from `from` on.
+fn next(tokens: &[TokenWithSpan], from: usize) -> impl Iterator<Item = usize> {
+    let is_blank = |at: &usize| matches!(tokens[*at].token, Token::Whitespace(_));
+    (from..tokens.len()).filter(move |at| !is_blank(at))
+}
+
+fn words_at(tokens: &[TokenWithSpan], from: usize, count: usize) -> Vec<(usize, Option<String>)> {
+    next(tokens, from).take(count).map(|at| (at, word(&tokens[at]))).collect()
+}
+
+/// Takes the clauses out of a CREATE TABLE; other statements stay as they are.
+///
+/// # Errors
+/// 03001 for a kind of table, or a compression, that there is none of.
+pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Error> {
+    let start: Vec<String> =
+        words_at(tokens, 0, 3).into_iter().filter_map(|(_, word)| word).collect();
+    let start: Vec<&str> = start.iter().map(String::as_str).collect();
+    if !matches!(start[..], ["CREATE", "TABLE", ..] | ["EXPLAIN", "CREATE", "TABLE"]) {
+        return Ok(());
+    }
+    let (mut at, mut depth) = (0, 0);
+    while at < tokens.len() {
+        match &tokens[at].token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth -= 1,
+            _ => {}
+        }
+        let own = word(&tokens[at]);
+        match own.as_deref() {
+            Some("AS" | "SELECT") if depth == 0 => return Ok(()),
+            Some("USING") if depth == 0 => {
+                let found = words_at(tokens, at + 1, 1);
+                let Some((end, kind)) = found.into_iter().next() else { return Ok(()) };
+                match kind.as_deref() {
+                    Some("COLUMNAR") => {}
+                    Some("HEAP") => return Err(Error::not_yet("USING heap").next(COLUMNAR)),
+                    _ => return Ok(()),
+                }
+                tokens.drain(at..=end);
+                continue;
+            }
+            Some("COMPRESS" | "NOCOMPRESS" | "COLUMN") if depth == 0 => {
+                let end = compression(tokens, at)?;
+                if let Some(end) = end {
+                    tokens.drain(at..=end);
+                    continue;
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+const COLUMNAR: &str = "create table ... using columnar as select ...";
+
+/// Where a compression clause that begins at `at` ends; `None`: it is none.
+fn compression(tokens: &[TokenWithSpan], at: usize) -> Result<Option<usize>, Error> {
+    let words = words_at(tokens, at, 7);
+    let names: Vec<&str> = words.iter().map(|(_, word)| word.as_deref().unwrap_or("")).collect();
+    // Oracle writes COLUMN STORE in front, or nothing.
+    let skip = if names.starts_with(&["COLUMN", "STORE"]) { 2 } else { 0 };
+    let more = |names: &[&str]| match names.first() {
+        Some(&("LOW" | "HIGH")) => 1,
+        _ => 0,
+    };
+    match &names[skip..] {
+        ["COMPRESS", "FOR", "QUERY", rest @ ..] => Ok(Some(words[skip + 2 + more(rest)].0)),
+        ["COMPRESS", "FOR", what, ..] => {
+            Err(Error::not_yet(format!("COMPRESS FOR {what}")).next("compress for query"))
+        }
+        ["COMPRESS" | "NOCOMPRESS", ..] => {
+            Err(Error::not_yet(format!("{} of a table", names[skip]))
+                .next("compress for query, or leave it out: columnar tables are compressed"))
+        }
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,350 @@
+//! Columnar tables as users see them: the same answers as DataFusion gives over the same rows in a
+//! Parquet file, whatever is asked; made, added to, emptied, dropped.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod program;
+
+use std::fmt::Write;
+use std::path::Path;
+
+use program::{done, json, out, refused, rows, sql};
+
+/// Rows of every kind of column, with what is hard in each: nulls, NaN, -0, empty and long strings,
+/// letters of several bytes, numbers of more than 64 bits.
+const ROWS: &str = "
+copy (
+  select i as k,
+    case when i % 7 = 0 then null else cast((i * 7919) % 1000 as int) end as n,
+    cast(((i * 104729) % 1000000) as decimal(15, 2)) / 100 as d0,
+    cast(cast((i * 104729) % 1000000 as decimal(15, 2)) / 100 as decimal(15, 2)) as d,
+    cast(cast((i % 13) as decimal(15, 2)) / 100 as decimal(15, 2)) as disc,
+    cast(i as decimal(38, 3)) * 100000000000000000000 as w,
+    case i % 11 when 0 then null when 1 then cast('NaN' as double) when 2 then cast('-0' as double)
+      when 3 then cast('inf' as double) else cast(i - 5000 as double) / 3 end as f,
+    date '1992-01-01' + cast((i * 31) % 2500 as int) as day,
+    case when i % 5 = 0 then null else to_timestamp_micros(i * 1000003) end as ts,
+    case when i % 9 = 0 then null else substr('RANFO', 1 + cast(i % 5 as int), 1) end as flag,
+    case when i % 17 = 0 then '' else 'name ' || md5(cast(i as varchar)) end as name,
+    case when i % 3 = 0 then repeat('ä', cast(i % 40 as int)) || 'x%_y' || cast(i % 100 as varchar)
+      else 'special ' || cast((i * 7) % 1000 as varchar) || ' requests' end as text,
+    i % 4 = 1 as b,
+    cast(null as int) as nothing
+  from (select value as i from generate_series(1, 50000))
+) to '+DATA/rows.parquet' stored as parquet";
+
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        ((self.0 >> 33) % n as u64) as usize
+    }
+
+    fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.below(of.len())]
+    }
+}
+
+/// A condition, as DataFusion reads it.
+fn condition(chance: &mut Chance, depth: usize) -> String {
+    if depth > 0 && chance.below(3) == 0 {
+        let (a, b) = (condition(chance, depth - 1), condition(chance, depth - 1));
+        return format!("({a} {} {b})", chance.one(&["and", "or"]));
+    }
+    if depth > 0 && chance.below(6) == 0 {
+        return format!("not ({})", condition(chance, depth - 1));
+    }
+    let relation = chance.one(&["=", "<>", "<", "<=", ">", ">="]);
+    let number = chance.below(1200) as i64 - 100;
+    match chance.below(16) {
+        0 => format!("k {relation} {}", number * 50),
+        1 => format!("n {relation} {number}"),
+        2 => format!("n in ({number}, {}, {}, 7, 900, 12, null)", number + 1, number + 50),
+        3 => format!("n not in ({number}, {}, {}, 3, 600)", number + 1, number + 50),
+        4 => format!("d {relation} {number}.25"),
+        5 => format!("w {relation} {}00000000000000000000.5", number * 40),
+        6 => {
+            let float = chance.one(&["0", "'-0'", "'NaN'", "'inf'", "-1666.5", "12", "'-inf'"]);
+            format!("f {relation} cast({float} as double)")
+        }
+        7 => format!("day {relation} date '199{}-03-0{}'", chance.below(9), 1 + chance.below(9)),
+        8 => format!("ts {relation} timestamp '1970-01-01T0{}:00:00'", chance.below(9)),
+        9 => format!("flag {relation} '{}'", chance.one(&["R", "A", "N", "", "Z", "FF"])),
+        10 => format!("flag in ('{}', 'O', 'none')", chance.one(&["R", "A", "N"])),
+        11 => format!("name {relation} 'name {:x}'", chance.below(256)),
+        12 => {
+            let column = chance.one(&["name", "text", "flag"]);
+            let pattern = chance.one(&[
+                "name a%",
+                "%special%requests%",
+                "%ff%",
+                "special 1_ requests",
+                "%",
+                "",
+                "R",
+                "%x\\%\\_y4",
+                "_%ä%",
+                "name",
+            ]);
+            format!("{column} {} '{pattern}'", chance.one(&["like", "not like", "ilike"]))
+        }
+        13 => {
+            let column =
+                chance.one(&["k", "n", "d", "w", "f", "day", "ts", "flag", "name", "b", "nothing"]);
+            format!("{column} is {}null", chance.one(&["", "not "]))
+        }
+        14 => chance
+            .one(&[
+                "b",
+                "not b",
+                "d * (1 - disc) > 5000",
+                "n > disc",
+                "d > disc * 100000",
+                "k % 10 = 3",
+                "length(text) > 20",
+                "upper(flag) = 'R'",
+                "nothing = 1",
+                "b is not true",
+                "k between 100 and 30",
+                "n + 1 > 500",
+            ])
+            .to_owned(),
+        _ => format!("k between {} and {}", number * 40, number * 40 + 3000),
+    }
+}
+
+/// A query over `t`, whose rows come in any order.
+fn query(chance: &mut Chance) -> String {
+    let filter = match chance.below(5) {
+        0 => String::new(),
+        _ => format!(" where {}", condition(chance, 2)),
+    };
+    let columns = ["k", "n", "d", "disc", "w", "day", "ts", "flag", "name", "text", "b", "nothing"];
+    if chance.below(3) == 0 {
+        let mut wanted: Vec<&str> = columns.to_vec();
+        wanted.push("f");
+        wanted.retain(|_| chance.below(3) == 0);
+        wanted.push("k");
+        return format!("select {} from t{filter} order by k limit 1000", wanted.join(", "));
+    }
+    let calls = [
+        "count(*)",
+        "count(n)",
+        "count(f)",
+        "count(nothing)",
+        "sum(k)",
+        "sum(n)",
+        "sum(d)",
+        "sum(w)",
+        "sum(d * (1 - disc))",
+        "sum(d * (1 - disc) * (1 + disc))",
+        "avg(d)",
+        "avg(n)",
+        "min(day)",
+        "max(day)",
+        "min(name)",
+        "max(text)",
+        "min(w)",
+        "max(w)",
+        "min(f)",
+        "max(f)",
+        "min(flag)",
+        "max(ts)",
+        "sum(nothing)",
+        "min(nothing)",
+        "count(distinct flag)",
+        "sum(n) filter (where b)",
+        "min(b)",
+        "round(sum(case when f < 1e9 and f > -1e9 then f else 0 end))",
+    ];
+    let mut wanted: Vec<&str> = Vec::new();
+    for _ in 0..1 + chance.below(5) {
+        let call = chance.one(&calls);
+        if !wanted.contains(&call) {
+            wanted.push(call);
+        }
+    }
+    let keys = ["n", "flag", "day", "b", "name", "w", "nothing", "f", "k", "ts"];
+    let mut by: Vec<&str> = Vec::new();
+    for _ in 0..chance.below(4) {
+        let key = chance.one(&keys);
+        if !by.contains(&key) {
+            by.push(key);
+        }
+    }
+    let names: Vec<String> = (0..wanted.len()).map(|at| format!("c{at}")).collect();
+    let calls: Vec<String> =
+        wanted.iter().zip(&names).map(|(call, name)| format!("{call} as {name}")).collect();
+    if by.is_empty() {
+        return format!("select {} from t{filter}", calls.join(", "));
+    }
+    let by = by.join(", ");
+    format!("select {by}, {} from t{filter} group by {by}", calls.join(", "))
+}
+
+/// The answers to queries over `table`, each with its rows in order of their text.
+fn answers(dir: &Path, queries: &[String], table: &str) -> Vec<Vec<String>> {
+    let mut text = String::new();
+    for query in queries {
+        let query = query.replace(" from t", &format!(" from {table}"));
+        writeln!(text, "{query};\nselect '-- end' as mark;").unwrap();
+    }
+    let file = dir.join(format!("{table}.sql"));
+    std::fs::write(&file, text).unwrap();
+    let output = done(dir, &["sql", "db", "-f", file.to_str().unwrap(), "--format", "csv"]);
+    let mut all = vec![Vec::new()];
+    for line in out(&output).lines() {
+        match line {
+            "-- end" => all.push(Vec::new()),
+            "mark" => {}
+            line => all.last_mut().unwrap().push(line.to_owned()),
+        }
+    }
+    all.pop();
+    all.iter_mut().for_each(|answer| answer.sort());
+    all
+}
+
+fn database() -> tempfile::TempDir {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let size = ["--disk-size", "192M", "--au-size", "1M"];
+    done(dir.path(), &[&["init", "db", "--disks", "3"][..], &size].concat());
+    dir
+}
+
+#[test]
+fn every_question_has_the_answer_that_datafusion_gives() {
+    if !program::has_groups() {
+        return;
+    }
+    let dir = database();
+    let at = dir.path();
+    sql(at, ROWS);
+    sql(at, "create external table e stored as parquet location '+DATA/rows.parquet'");
+    assert!(sql(at, "create table c using columnar as select * from e").contains("50000 rows"));
+    let seed = std::env::var("CELLAR_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(7);
+    let count = std::env::var("CELLAR_QUERIES").ok().and_then(|s| s.parse().ok()).unwrap_or(300);
+    let mut chance = Chance(seed);
+    let queries: Vec<String> = (0..count).map(|_| query(&mut chance)).collect();
+    let (expected, found) = (answers(at, &queries, "e"), answers(at, &queries, "c"));
+    assert_eq!((expected.len(), found.len()), (queries.len(), queries.len()));
+    let mut rows = 0;
+    for ((query, expected), found) in queries.iter().zip(&expected).zip(&found) {
+        rows += expected.len();
+        let first = expected.iter().zip(found).find(|(a, b)| a != b);
+        assert!(
+            expected == found,
+            "seed {seed}: {query}\n{} rows, not {}; the first that differs: {first:?}",
+            found.len(),
+            expected.len()
+        );
+    }
+    assert!(rows > queries.len() * 10, "{rows} rows of {} queries say little", queries.len());
+    assert_eq!(
+        answers(at, &["select * from t order by k".into()], "e"),
+        answers(at, &["select * from t order by k".into()], "c")
+    );
+}
+
+#[test]
+fn rows_come_go_and_come_back() {
+    if !program::has_groups() {
+        return;
+    }
+    let dir = database();
+    let at = dir.path();
+    let count = |table: &str| {
+        rows(at, &format!("select count(*) as n, sum(a) as s from {table}"))[0].clone()
+    };
+    std::fs::write(at.join("one.csv"), "a,b\n1,x\n2,y\n").unwrap();
+    std::fs::write(at.join("two.csv"), "a,b\n3,z\n").unwrap();
+    std::fs::write(at.join("other.csv"), "b,a\nz,3\n").unwrap();
+    done(at, &["load", "db", "one.csv", "--table", "t"]);
+    done(at, &["load", "db", "two.csv", "--table", "t", "--append"]);
+    assert_eq!((&count("t")["n"], &count("t")["s"]), (&3.into(), &6.into()));
+    let other = program::cellar(at, &["load", "db", "other.csv", "--table", "t", "--append"]);
+    assert_eq!(other.status.code(), Some(1));
+    assert!(program::told(&other).contains("the columns of table \"t\" are a,b"));
+    assert!(
+        sql(at, "insert into t (b, a) select 'q', 10 union all select 'r', 20").contains("2 rows")
+    );
+    assert_eq!((&count("t")["n"], &count("t")["s"]), (&5.into(), &36.into()));
+    for statement in ["update t set a = 1", "delete from t where a = 1"] {
+        assert!(refused(at, statement).contains("not in this version"), "{statement}");
+    }
+    assert_eq!(&count("t")["n"], &5);
+    assert!(refused(at, "create table t as select 1 as x").contains("CELLAR-00955"));
+    assert!(sql(at, "truncate table t").contains("5 rows removed"));
+    assert_eq!(&count("t")["n"], &0);
+    sql(at, "insert into t values (7, 'back')");
+    assert_eq!(&count("t")["s"], &7);
+    sql(at, "create table u compress for query high as select a * 2 as a from t");
+    sql(at, "select a + 1 as a into w from u");
+    sql(at, "create table v (a int, \"Weird/Näme%\" varchar(10), c decimal(20, 3)) using columnar");
+    sql(at, "insert into v values (1, null, 2.5), (null, 'ä', null)");
+    assert_eq!(rows(at, "select * from v where c > 2")[0]["c"], "2.500");
+    assert_eq!((&count("w")["s"], &count("v")["n"]), (&15.into(), &2.into()));
+    let before = json(at, &["asm", "db", "lsdg"])[0]["Free_MB"].as_u64().unwrap();
+    sql(
+        at,
+        "create table big as select value as k, md5(cast(value as varchar)) as h \
+             from generate_series(1, 300000)",
+    );
+    let after = json(at, &["asm", "db", "lsdg"])[0]["Free_MB"].as_u64().unwrap();
+    assert!(after < before, "{after} {before}");
+    sql(at, "drop table big");
+    assert_eq!(json(at, &["asm", "db", "lsdg"])[0]["Free_MB"].as_u64().unwrap(), before);
+    assert!(refused(at, "select * from big").contains("does not exist"));
+    done(at, &["validate", "db"]);
+}
+
+#[test]
+fn a_scan_tells_what_it_left_out_and_why() {
+    if !program::has_groups() {
+        return;
+    }
+    let dir = database();
+    let at = dir.path();
+    sql(
+        at,
+        "create table t as select value as k, value % 100 as g, \
+             'some text ' || cast(value % 1000 as varchar) as s from generate_series(1, 2000000)",
+    );
+    let script = "select sum(g) from t where k between 1000 and 2000 and length(s) > 3;
+                  select count(*), min(k) from t;
+                  select * from v$cell_scan; select * from v$cell_scan_filter; select * from v$sysstat;";
+    std::fs::write(at.join("s.sql"), script).unwrap();
+    let output = done(at, &["sql", "db", "-f", "s.sql", "--format", "json"]);
+    let all: Vec<serde_json::Value> = serde_json::Deserializer::from_str(&out(&output))
+        .into_iter()
+        .map(|value| value.unwrap())
+        .collect();
+    let scan = &all[2][0];
+    assert!(scan["row_groups"].as_u64().unwrap() > 5, "{scan}");
+    assert_eq!(
+        scan["row_groups_pruned"].as_u64().unwrap() + 1,
+        scan["row_groups"].as_u64().unwrap(),
+        "{scan}"
+    );
+    assert_eq!(scan["rows_returned"], 1, "{scan}");
+    let filters = all[3].as_array().unwrap();
+    let residual: Vec<_> = filters.iter().filter(|f| f["offloaded"] == "NO").collect();
+    assert_eq!(residual.len(), 1, "{filters:?}");
+    assert!(
+        residual[0]["filter"].as_str().unwrap().contains("length")
+            || residual[0]["filter"].as_str().unwrap().contains("character"),
+        "{residual:?}"
+    );
+    let stat = |name: &str| {
+        let row = all[4].as_array().unwrap().iter().find(|row| row["name"] == name).unwrap();
+        row["value"].as_u64().unwrap()
+    };
+    assert!(stat("cell physical IO bytes saved by storage index") > 0);
+    let eligible = stat("cell physical IO bytes eligible for predicate offload");
+    assert!(stat("cell physical IO interconnect bytes returned by smart scan") * 1000 < eligible);
+    let plan = rows(at, "explain select sum(g) from t where k < 10 and length(s) > 3");
+    let plan: String = plan.iter().map(|row| row["plan"].as_str().unwrap()).collect();
+    assert!(plan.contains("CellScanExec") && plan.contains("offloaded=[k@0 < 10]"), "{plan}");
+    assert!(plan.contains("residual=["), "{plan}");
+}
