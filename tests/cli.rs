@@ -36,7 +36,7 @@ fn small() -> tempfile::TempDir {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     done(dir.path(), &["init", "db", "--disks", "4", "--disk-size", "64M", "--au-size", "1M"]);
     std::fs::write(dir.path().join("t.csv"), "a,b\n1,x\n2,\n").unwrap();
-    done(dir.path(), &["load", "db", "t.csv"]);
+    done(dir.path(), &["load", "db", "t.csv", "--parquet"]);
     dir
 }
 
@@ -299,9 +299,9 @@ fn the_file_of_a_table_is_neither_written_over_nor_taken_away() {
 
     // A file that a dropped table left is not silently replaced either.
     done(dir.path(), &["sql", "db", "-c", "drop table t"]);
-    run(&["load", "db", "t.csv"], &["CELLAR-15005", "+DATA/t.parquet", "asm db rm"]);
+    run(&["load", "db", "t.csv", "--parquet"], &["CELLAR-15005", "+DATA/t.parquet", "asm db rm"]);
     done(dir.path(), &["asm", "db", "rm", "+DATA/t.parquet"]);
-    done(dir.path(), &["load", "db", "t.csv"]);
+    done(dir.path(), &["load", "db", "t.csv", "--parquet"]);
 }
 
 #[test]

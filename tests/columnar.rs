@@ -65,7 +65,7 @@ fn condition(chance: &mut Chance, depth: usize) -> String {
         4 => format!("d {relation} {number}.25"),
         5 => format!("w {relation} {}00000000000000000000.5", number * 40),
         6 => {
-            let float = chance.one(&["0", "'-0'", "'NaN'", "'inf'", "-1666.5", "12", "'-inf'"]);
+            let float = chance.one(&["0", "'-0'", "'inf'", "-1666.5", "12", "'-inf'"]);
             format!("f {relation} cast({float} as double)")
         }
         7 => format!("day {relation} date '199{}-03-0{}'", chance.below(9), 1 + chance.below(9)),
@@ -120,7 +120,7 @@ fn query(chance: &mut Chance) -> String {
         0 => String::new(),
         _ => format!(" where {}", condition(chance, 2)),
     };
-    let columns = ["k", "n", "d", "disc", "w", "day", "ts", "flag", "name", "text", "b", "nothing"];
+    let columns = ["n", "d", "disc", "w", "day", "ts", "flag", "name", "text", "b", "nothing"];
     if chance.below(3) == 0 {
         let mut wanted: Vec<&str> = columns.to_vec();
         wanted.push("f");
@@ -156,7 +156,7 @@ fn query(chance: &mut Chance) -> String {
         "count(distinct flag)",
         "sum(n) filter (where b)",
         "min(b)",
-        "round(sum(case when f < 1e9 and f > -1e9 then f else 0 end))",
+        "round(sum(case when f < cast(1e9 as double) and f > cast(-1e9 as double) then f end))",
     ];
     let mut wanted: Vec<&str> = Vec::new();
     for _ in 0..1 + chance.below(5) {
@@ -177,6 +177,10 @@ fn query(chance: &mut Chance) -> String {
     let calls: Vec<String> =
         wanted.iter().zip(&names).map(|(call, name)| format!("{call} as {name}")).collect();
     if by.is_empty() {
+        return format!("select {} from t{filter}", calls.join(", "));
+    }
+    // Of a group with a NaN in it DataFusion's least and greatest depend on the order of its rows.
+    if wanted.iter().any(|call| matches!(*call, "min(f)" | "max(f)")) {
         return format!("select {} from t{filter}", calls.join(", "));
     }
     let by = by.join(", ");
@@ -229,9 +233,9 @@ fn every_question_has_the_answer_that_datafusion_gives() {
     let queries: Vec<String> = (0..count).map(|_| query(&mut chance)).collect();
     let (expected, found) = (answers(at, &queries, "e"), answers(at, &queries, "c"));
     assert_eq!((expected.len(), found.len()), (queries.len(), queries.len()));
-    let mut rows = 0;
+    let mut count = 0;
     for ((query, expected), found) in queries.iter().zip(&expected).zip(&found) {
-        rows += expected.len();
+        count += expected.len();
         let first = expected.iter().zip(found).find(|(a, b)| a != b);
         assert!(
             expected == found,
@@ -240,7 +244,10 @@ fn every_question_has_the_answer_that_datafusion_gives() {
             expected.len()
         );
     }
-    assert!(rows > queries.len() * 10, "{rows} rows of {} queries say little", queries.len());
+    assert!(count > queries.len() * 10, "{count} rows of {} queries say little", queries.len());
+    // What a Parquet file tells of its numbers leaves NaN out, and DataFusion believes it.
+    let nan = "select count(*) as n from c where f = cast('NaN' as double)";
+    assert_eq!(rows(at, nan)[0]["n"], 4546);
     assert_eq!(
         answers(at, &["select * from t order by k".into()], "e"),
         answers(at, &["select * from t order by k".into()], "c")
@@ -283,18 +290,29 @@ fn rows_come_go_and_come_back() {
     sql(at, "select a + 1 as a into w from u");
     sql(at, "create table v (a int, \"Weird/Näme%\" varchar(10), c decimal(20, 3)) using columnar");
     sql(at, "insert into v values (1, null, 2.5), (null, 'ä', null)");
-    assert_eq!(rows(at, "select * from v where c > 2")[0]["c"], "2.500");
+    assert_eq!(rows(at, "select cast(c as varchar) as c from v where c > 2")[0]["c"], "2.500");
     assert_eq!((&count("w")["s"], &count("v")["n"]), (&15.into(), &2.into()));
-    let before = json(at, &["asm", "db", "lsdg"])[0]["Free_MB"].as_u64().unwrap();
+    let segment = json(at, &["asm", "db", "find", "+DATA", "t_*.seg"]);
+    let segment = segment[0]["path"].as_str().unwrap_or_else(|| panic!("{segment:?}")).to_owned();
+    for words in
+        [&["rm", &segment][..], &["cp", "one.csv", &segment], &["rm", "-r", "+DATA/cellar"]]
+    {
+        let refused = program::cellar(at, &[&["asm", "db"][..], words].concat());
+        assert!(program::told(&refused).contains("CELLAR-15028"), "{words:?}");
+    }
+    done(at, &["asm", "db", "cp", &segment, "copy.seg"]);
+    done(at, &["load", "db", "copy.seg", "--table", "copied"]);
+    assert_eq!(count("copied"), count("t"));
+    let before = json(at, &["asm", "db", "lsdg"])[0]["free_mb"].as_u64().unwrap();
     sql(
         at,
         "create table big as select value as k, md5(cast(value as varchar)) as h \
              from generate_series(1, 300000)",
     );
-    let after = json(at, &["asm", "db", "lsdg"])[0]["Free_MB"].as_u64().unwrap();
+    let after = json(at, &["asm", "db", "lsdg"])[0]["free_mb"].as_u64().unwrap();
     assert!(after < before, "{after} {before}");
     sql(at, "drop table big");
-    assert_eq!(json(at, &["asm", "db", "lsdg"])[0]["Free_MB"].as_u64().unwrap(), before);
+    assert_eq!(json(at, &["asm", "db", "lsdg"])[0]["free_mb"].as_u64().unwrap(), before);
     assert!(refused(at, "select * from big").contains("does not exist"));
     done(at, &["validate", "db"]);
 }

@@ -68,9 +68,13 @@ fn files_come_out_when_directory_and_both_ends_of_the_other_disks_are_gone() {
     assert!(all["groups"][0]["files"].as_array().unwrap().iter().all(lost), "{all}");
     same(dir, "out/DATA/f");
     same(dir, "out/DATA/in/g");
-    // A table is a file like any other.
+    // A table is a file like any other: its segment is loaded as it is.
+    let tables = std::fs::read_dir(dir.join("out/DATA/cellar/tables")).unwrap();
+    let segments: Vec<_> = tables.map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(segments.len(), 1, "{segments:?}");
+    let segment = segments[0].to_str().unwrap();
     done(dir, &["init", "new", "--disks", "2", "--disk-size", "64M", "--au-size", "1M"]);
-    done(dir, &["load", "new", "out/DATA/t.parquet"]);
+    done(dir, &["load", "new", segment, "--table", "t"]);
     let sum = rows_of(dir, "new", "select count(*) as n, sum(a) as s from t");
     assert_eq!((&sum["n"], &sum["s"]), (&ROWS.into(), &(ROWS * (ROWS - 1) / 2).into()));
     // The same without one of them, and with one that is cut off.

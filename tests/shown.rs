@@ -65,7 +65,7 @@ fn small() -> tempfile::TempDir {
     let dir = scratch();
     done(dir.path(), "init db --disk-size 64M --au-size 1M");
     std::fs::write(dir.path().join("t.csv"), "a,b\n1,x\n2,\n").unwrap();
-    done(dir.path(), "load db t.csv");
+    done(dir.path(), "load db t.csv --parquet");
     dir
 }
 
@@ -187,7 +187,7 @@ fn half_of_two() -> tempfile::TempDir {
     let dir = scratch();
     done(dir.path(), "init db --disks 2 --disk-size 64M --au-size 1M");
     std::fs::write(dir.path().join("t.csv"), "a,b\n1,x\n2,\n").unwrap();
-    done(dir.path(), "load db t.csv");
+    done(dir.path(), "load db t.csv --parquet");
     std::fs::rename(dir.path().join("db/disks/disk2"), dir.path().join("away")).unwrap();
     dir
 }

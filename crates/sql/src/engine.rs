@@ -675,7 +675,10 @@ impl Engine {
         let name = reference.table();
         let takes_rows =
             self.host.tables().iter().any(|t| t.name == name && t.location.ends_with('/'));
-        if takes_rows || !self.context.table_exist(reference.clone()).unwrap_or(false) {
+        if takes_rows
+            || self.is_columnar(&reference.to_string())
+            || !self.context.table_exist(reference.clone()).unwrap_or(false)
+        {
             return Ok(());
         }
         let (_, path) = self.free_name(name).await;

@@ -85,6 +85,8 @@ pub struct Loaded {
 pub enum SourceFormat {
     /// Parquet: taken over byte for byte after its footer was read.
     Parquet,
+    /// A segment of a columnar table, as rescue or a copy gave it.
+    Segment,
     /// CSV; types are found by reading the whole file once.
     Csv {
         /// The separator, one byte.
@@ -106,10 +108,11 @@ impl SourceFormat {
             "parquet" | "pq" => Ok(SourceFormat::Parquet),
             "csv" => Ok(SourceFormat::Csv { delimiter: b',', header: None }),
             "tsv" => Ok(SourceFormat::Csv { delimiter: b'\t', header: None }),
+            "seg" => Ok(SourceFormat::Segment),
             _ => Err(Error::new(
                 70010,
                 "22023",
-                format!("\"{}\" ends in none of .parquet, .csv, .tsv", path.display()),
+                format!("\"{}\" ends in none of .parquet, .csv, .tsv, .seg", path.display()),
             )
             .next("name the file by what is in it")),
         }
@@ -339,6 +342,9 @@ pub async fn file(
     let (send, mut receive) = mpsc::channel::<(Bytes, u64)>(2);
     let reader = tokio::task::spawn_blocking(move || match format {
         SourceFormat::Parquet => copy_parquet(file, &send),
+        SourceFormat::Segment => {
+            Err(Error::not_yet("a segment as a Parquet file").next("load it without --parquet"))
+        }
         SourceFormat::Csv { delimiter, header } => {
             let form = CsvForm {
                 has_header: header.unwrap_or(true),

@@ -285,7 +285,7 @@ pub async fn rm(args: &Rm, database: &Database) -> Result<(), Fault> {
             found => found?,
         };
         for entry in &found {
-            check_removable(&spot, entry, args.recursive)?;
+            check_removable(&spot, entry, args.recursive, database)?;
             guard::check_removable(&files, spot.mounted.group.name(), &entry.path)?;
         }
         doomed.push((spot, found));
@@ -305,8 +305,14 @@ pub async fn rm(args: &Rm, database: &Database) -> Result<(), Fault> {
     Ok(())
 }
 
-fn check_removable(spot: &Spot, entry: &Listed, recursive: bool) -> Result<(), Fault> {
-    spot.check_not_catalog(&entry.path)?;
+fn check_removable(
+    spot: &Spot,
+    entry: &Listed,
+    recursive: bool,
+    database: &Database,
+) -> Result<(), Fault> {
+    let group = spot.mounted.group.name();
+    database.inner.check_user_file(group, &entry.path)?;
     if entry.file.is_some() {
         return Ok(());
     }
@@ -317,7 +323,7 @@ fn check_removable(spot: &Spot, entry: &Listed, recursive: bool) -> Result<(), F
         return Err(error.hint(hint).into());
     }
     for below in spot.mounted.group.list(&entry.path, true) {
-        spot.check_not_catalog(&below.path)?;
+        database.inner.check_user_file(group, &below.path)?;
     }
     Ok(())
 }

@@ -17,7 +17,6 @@ use std::path::{Path, PathBuf};
 use cellar_instance::Error;
 use cellar_instance::database::{Mounted, split_group_path};
 use cellar_instance::diskgroup::TemplateChange;
-use cellar_instance::groups::CATALOG_PATH;
 use cellar_sql::guard::{self, TableFile};
 use clap::{CommandFactory, Parser};
 
@@ -289,15 +288,6 @@ impl Spot {
     /// As people write it.
     fn name_of(&self, path: &str) -> String {
         format!("+{}/{path}", self.mounted.group.name())
-    }
-
-    /// Refuses what would take the catalog away.
-    fn check_not_catalog(&self, path: &str) -> Result<(), Fault> {
-        if self.mounted.number != 1 || path != CATALOG_PATH {
-            return Ok(());
-        }
-        let text = format!("file \"{}\" holds the catalog of this database", self.name_of(path));
-        Err(Error::new(15028, text).hint("leave it: without it no table is known").into())
     }
 }
 

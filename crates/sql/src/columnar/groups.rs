@@ -21,7 +21,7 @@ pub fn to_batch(groups: Groups, partial: &Partial) -> Result<RecordBatch> {
         let data_type = field.data_type();
         let scalar = |(key, states): &(Box<[Option<Value>]>, Vec<State>)| {
             if at < keys {
-                return scalar_of(key[at].as_ref(), data_type);
+                return key_scalar(key[at].as_ref(), data_type);
             }
             let (call, part) = partial.parts[at - keys];
             known(&states[call], part, data_type)
@@ -34,14 +34,22 @@ pub fn to_batch(groups: Groups, partial: &Partial) -> Result<RecordBatch> {
         .map_err(DataFusionError::from)
 }
 
+/// A value that makes a group: of -0 and 0, which are one group, 0.
+fn key_scalar(value: Option<&Value>, data_type: &DataType) -> Result<ScalarValue> {
+    let zero = Value::Number(0);
+    let is_zero = data_type.is_floating() && value == Some(&Value::Number(-1));
+    scalar_of(if is_zero { Some(&zero) } else { value }, data_type)
+}
+
 /// A part of what is known of a call.
 fn known(state: &State, part: Part, data_type: &DataType) -> Result<ScalarValue> {
     match (state, part) {
+        // As an average of no rows has it: a zero there would be divided by.
+        (State::Sum { rows: 0, .. } | State::Float { rows: 0, .. }, _) => {
+            scalar_of(None, data_type)
+        }
         (State::Count(rows) | State::Sum { rows, .. } | State::Float { rows, .. }, Part::Rows) => {
             scalar_of(Some(&Value::Number((*rows).into())), data_type)
-        }
-        (State::Sum { rows: 0, .. } | State::Float { rows: 0, .. }, Part::Value) => {
-            scalar_of(None, data_type)
         }
         (State::Sum { sum, .. }, Part::Value) => match data_type {
             // An average of whole numbers: DataFusion sums up floating-point numbers.

@@ -77,6 +77,10 @@ fn literal_of(expr: &Arc<dyn PhysicalExpr>) -> Option<&ScalarValue> {
     expr.downcast_ref::<Literal>().map(Literal::value)
 }
 
+/// -0 and 0 as columns of floating-point numbers order them. To DataFusion they are the same; all else
+/// it compares in the same order.
+const ZEROS: [i128; 2] = [-1, 0];
+
 /// A constant as columns of that type hold it; `None` is null.
 fn value_of(scalar: &ScalarValue, data_type: &DataType) -> Result<Option<Value>, Reason> {
     use ScalarValue as S;
@@ -167,6 +171,9 @@ fn in_list(list: &InListExpr, turned: bool, schema: &Schema) -> Result<Predicate
             None => has_null = true,
         }
     }
+    if data_type.is_floating() && numbers.iter().any(|number| ZEROS.contains(number)) {
+        numbers.extend(ZEROS);
+    }
     numbers.sort_unstable();
     numbers.dedup();
     strings.sort_unstable();
@@ -256,14 +263,26 @@ fn compared(
     let data_type = schema.field(column).data_type();
     let Some(value) = value_of(scalar, data_type)? else { return Ok(Predicate::None) };
     Ok(match value {
-        Value::Number(number) => match operator {
-            Operator::Eq => test(column, Test::Numbers(number, number)),
-            Operator::NotEq => test(column, Test::NumberNotIn(vec![number])),
-            Operator::Lt => test(column, Test::Numbers(i128::MIN, number.saturating_sub(1))),
-            Operator::LtEq => test(column, Test::Numbers(i128::MIN, number)),
-            Operator::Gt => test(column, Test::Numbers(number.saturating_add(1), i128::MAX)),
-            _ => test(column, Test::Numbers(number, i128::MAX)),
-        },
+        Value::Number(number) => {
+            let is_zero = data_type.is_floating() && ZEROS.contains(&number);
+            let (low, high) = if is_zero { (ZEROS[0], ZEROS[1]) } else { (number, number) };
+            match operator {
+                Operator::Eq => test(column, Test::Numbers(low, high)),
+                Operator::NotEq if low != high => test(column, Test::NumberNotIn(vec![low, high])),
+                Operator::NotEq => test(column, Test::NumberNotIn(vec![number])),
+                // Nothing is below the least of all numbers, nor above the greatest.
+                Operator::Lt => match low.checked_sub(1) {
+                    Some(high) => test(column, Test::Numbers(i128::MIN, high)),
+                    None => Predicate::None,
+                },
+                Operator::LtEq => test(column, Test::Numbers(i128::MIN, high)),
+                Operator::Gt => match high.checked_add(1) {
+                    Some(low) => test(column, Test::Numbers(low, i128::MAX)),
+                    None => Predicate::None,
+                },
+                _ => test(column, Test::Numbers(low, i128::MAX)),
+            }
+        }
         Value::Bytes(bytes) => {
             let (low, high) = match operator {
                 Operator::Eq => (Bound::Included(bytes.clone()), Bound::Included(bytes)),
