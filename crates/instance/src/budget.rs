@@ -294,7 +294,7 @@ mod tests {
         assert!(error.to_string().contains("41 bytes of checksum blocks: 60 of 100 bytes"));
         held.grow(40).unwrap();
         assert!(held.grow(1).is_err());
-        assert!(budget.reserve(Consumer::SqlWork, 600).is_ok(), "another's share is free");
+        assert!(budget.reserve(Consumer::SqlWork, 350).is_ok(), "another's share is free");
         held.shrink(90);
         assert_eq!((held.bytes(), budget.used(Consumer::Checksums)), (10, 10));
         drop(held);
@@ -305,12 +305,12 @@ mod tests {
     #[test]
     fn a_smaller_target_takes_nothing_away() {
         let budget = Budget::new(1_000);
-        let held = budget.reserve(Consumer::SqlWork, 600).unwrap();
+        let held = budget.reserve(Consumer::SqlWork, 350).unwrap();
         budget.set_total(100);
         assert!(budget.reserve(Consumer::SqlWork, 1).is_err());
         assert!(budget.reserve(Consumer::SqlWork, 0).is_ok());
         drop(held);
-        assert!(budget.reserve(Consumer::SqlWork, 60).is_ok());
+        assert!(budget.reserve(Consumer::SqlWork, 35).is_ok());
     }
 
     fn machine(files: &[(&str, &str)]) -> Memory {

@@ -52,11 +52,11 @@ impl PhysicalOptimizerRule for AggregateInCell {
     }
 }
 
+/// Expressions.
+type Exprs = Vec<Arc<dyn PhysicalExpr>>;
+
 /// What comes out of a plan, as expressions over a scan below it.
-fn over_scan(
-    plan: &Arc<dyn ExecutionPlan>,
-    exprs: Vec<Arc<dyn PhysicalExpr>>,
-) -> Result<Option<(CellScanExec, Vec<Arc<dyn PhysicalExpr>>)>> {
+fn over_scan(plan: &Arc<dyn ExecutionPlan>, exprs: Exprs) -> Result<Option<(CellScanExec, Exprs)>> {
     if let Some(scan) = plan.downcast_ref::<CellScanExec>() {
         if scan.is_bound() {
             return Ok(None);
