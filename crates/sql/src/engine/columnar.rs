@@ -52,7 +52,10 @@ impl Engine {
     }
 
     fn columnar(&self) -> Result<&Columnar, Error> {
-        self.host.columnar().ok_or_else(|| Error::not_yet("a columnar table here"))
+        self.host.columnar().ok_or_else(|| {
+            Error::not_yet("a columnar table here")
+                .next("copy (query) to a file, then create external table over it")
+        })
     }
 
     /// Makes a columnar table known to whoever loads one beside the engine.
@@ -143,7 +146,6 @@ impl Engine {
     }
 
     pub(super) async fn truncate_tables(&self, names: Vec<String>) -> Result<Outcome, Error> {
-        let columnar = self.columnar()?;
         let mut tables = Vec::new();
         for name in &names {
             let reference = TableReference::parse_str(name);
@@ -158,7 +160,7 @@ impl Engine {
             }
             tables.push(bare);
         }
-        let mut count = 0;
+        let (columnar, mut count) = (self.columnar()?, 0);
         for table in &tables {
             count += columnar.truncate(table).await?;
         }

@@ -242,9 +242,8 @@ async fn statements_without_a_lasting_effect_are_refused() {
         ("commit", "each statement is durable"),
         ("delete from dual", "files read in place"),
         ("update dual set dummy = 'y'", "files read in place"),
-        ("truncate table dual", "files read in place"),
         ("prepare p as insert into dual values ('y')", "prepare a query"),
-        ("select 1 as a into x", "copy (query) to"),
+        ("select 1 as a into x", "create external table"),
         ("explain analyze create schema s", "schema public"),
         ("vacuum", "CREATE EXTERNAL TABLE"),
     ] {
@@ -257,6 +256,7 @@ async fn statements_without_a_lasting_effect_are_refused() {
         "drop table v$parameter",
         "drop table cellar.parameter",
         "drop table dual",
+        "truncate table dual",
         "drop view if exists dual",
         "insert into dual values ('y')",
         "explain analyze insert into dual values ('y')",
@@ -319,8 +319,8 @@ async fn what_a_table_reads_is_not_written_over() {
     assert_eq!(refused.number, 3001);
     let text = refused.to_string();
     assert!(text.contains("files read in place") && text.contains("cellar load"), "{text}");
-    let hint = error(&engine, "create table t as select 1").await.to_string();
-    assert!(!hint.contains("'+DATA/t.parquet'") && hint.contains("'+DATA/t_2.parquet'"), "{hint}");
+    let taken = error(&engine, "create table t as select 1").await;
+    assert_eq!(taken.number, 955, "{taken}");
     // A table whose file is gone gets one again by the same name.
     std::fs::remove_file(dir.path().join("t.parquet")).unwrap();
     message(&engine, "copy (select 5 as a) to '+DATA/t.parquet'").await;
