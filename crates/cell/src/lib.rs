@@ -2,7 +2,7 @@
 //! say of themselves, reads the columns that are asked for, filters and aggregates them as they are
 //! encoded, and keeps what it has read in memory.
 //!
-//! A scan is a queue of row groups that any number of workers serve: [`Scan::next`] gives the next
+//! A scan is a queue of row groups that any number of workers serve: [`Worker::next`] gives the next
 //! result to whoever asks, and keeps the disks busy meanwhile.
 
 mod cache;
