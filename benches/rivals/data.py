@@ -1,8 +1,8 @@
-"""The rows, made once for each scale: Cellar generates TPC-H's tables, and the Parquet files that
-it makes of them are copied out, so that every arm has the same rows in the same order and types.
+"""The rows, made once for each scale: Cellar generates TPC-H's tables, as columnar tables for itself
+and as Parquet files for the others, so that every arm has the same rows in the same order and types.
 
     DATA/sf1/cellar        Cellar's database
-    DATA/sf1/parquet       its files, copied out
+    DATA/sf1/parquet       the same rows as files, copied out
     DATA/sf1/tpch.duckdb   and chdb/, postgresql/: what the rivals make of them
 """
 
@@ -55,28 +55,30 @@ def make(where, scale, binary, directory):
     if not directory.is_dir():
         raise Missing(f"there is no database {directory}: cellar init, then cellar load --tpch")
     if not have_files:
-        copy_out(binary, directory, files)
+        copy_out(binary, scale, files)
     return directory
 
 
-def make_database(binary, directory, scale):
+def make_database(binary, directory, scale, *how):
     """One disk without mirror: a rival has its rows once, too."""
     print(f"making {directory} ...", flush=True)
     shutil.rmtree(directory, ignore_errors=True)
     room = 2 + math.ceil(1.5 * scale)
     cellar(binary, "init", directory, "--disks", 1, "--disk-size", f"{room}G",
            "--redundancy", "external")
-    cellar(binary, "load", directory, "--tpch", f"{scale:g}")
+    cellar(binary, "load", directory, "--tpch", f"{scale:g}", *how)
 
 
-def copy_out(binary, directory, files):
-    """Cellar's Parquet files to `files`, whole or not at all."""
+def copy_out(binary, scale, files):
+    """The same rows as Parquet files, `files`, whole or not at all."""
     print(f"making {files} ...", flush=True)
-    new = files.with_name("parquet.new")
+    new, group = files.with_name("parquet.new"), files.with_name("parquet.db")
     shutil.rmtree(new, ignore_errors=True)
+    make_database(binary, group, scale, "--parquet")
     new.mkdir()
     for table in TABLES:
-        cellar(binary, "asm", directory, "cp", f"+DATA/{table}.parquet", new / f"{table}.parquet")
+        cellar(binary, "asm", group, "cp", f"+DATA/{table}.parquet", new / f"{table}.parquet")
+    shutil.rmtree(group)
     shutil.rmtree(files, ignore_errors=True)
     os.rename(new, files)
 
