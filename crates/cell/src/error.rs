@@ -19,6 +19,9 @@ pub enum Error {
         /// What is wrong with it.
         damage: Damage,
     },
+    /// What was summed up cannot be given out as the table's columns.
+    #[error("groups cannot be given out: {0}")]
+    Groups(String),
     /// A filter that is evaluated elsewhere could not be.
     #[error("{0}")]
     Residual(String),

@@ -7,6 +7,7 @@
 
 mod cache;
 mod error;
+mod groups;
 mod queue;
 mod scan;
 mod segment;

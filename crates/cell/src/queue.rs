@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cellar_format::aggregate::{Groups, join};
+use cellar_format::aggregate::dense::Plan;
+use cellar_format::aggregate::{Aggregate, Groups, join};
 use cellar_format::header::{Bounds, Header};
 use cellar_format::predicate::{Predicate, Verdict};
 use cellar_io::SharedEnv;
@@ -12,6 +13,7 @@ use event_listener::{Event, EventListener};
 
 use crate::cache::Cache;
 use crate::error::Error;
+use crate::groups::Shared;
 use crate::scan::{Live, Output, Request};
 use crate::segment::{Pieces, Segment};
 use crate::stats::ScanStats;
@@ -67,6 +69,8 @@ pub(crate) struct Queue {
     pub all_columns: Vec<usize>,
     /// What headers have answered, until a worker takes it.
     answered: Mutex<Option<Groups>>,
+    /// What workers know of groups together.
+    pub groups: Shared,
     /// Row groups whose filters were asked, and those of which no row passed.
     asked: AtomicU64,
     emptied: AtomicU64,
@@ -82,7 +86,7 @@ fn columns_of(request: &Request) -> (Vec<usize>, Vec<usize>) {
     let mut all = filter.clone();
     match &request.output {
         Output::Rows { columns, .. } => all.extend(columns),
-        Output::Groups(aggregate) => aggregate.columns(&mut all),
+        Output::Groups(aggregate, _) => aggregate.columns(&mut all),
     }
     (filter.into_iter().collect(), all.into_iter().collect())
 }
@@ -119,7 +123,7 @@ impl Queue {
                     continue;
                 }
                 let known = match &request.output {
-                    Output::Groups(aggregate)
+                    Output::Groups(aggregate, _)
                         if verdict == Verdict::All
                             && request.residual.is_none()
                             && request.live.is_empty() =>
@@ -156,6 +160,7 @@ impl Queue {
             filter_columns,
             all_columns,
             answered: Mutex::new(answered),
+            groups: Shared::default(),
             asked: AtomicU64::new(0),
             emptied: AtomicU64::new(0),
         }
@@ -171,6 +176,11 @@ impl Queue {
 
     pub fn header(&self, morsel: Morsel) -> &Header {
         &self.segment(morsel).headers()[morsel.position]
+    }
+
+    /// How the groups of the row groups that are to be read are summed at places; `None`: they are not.
+    pub fn plan(&self, aggregate: &Aggregate) -> Option<Arc<Plan>> {
+        self.groups.plan(aggregate, self.morsels.iter().map(|morsel| self.header(*morsel)))
     }
 
     /// What headers have answered; once.

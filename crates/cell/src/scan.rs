@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
+use cellar_format::aggregate::columns::Columns;
 use cellar_format::aggregate::{Aggregate, Groups};
 use cellar_format::predicate::Predicate;
 use cellar_io::SharedEnv;
@@ -50,8 +51,8 @@ pub enum Output {
         /// Their names and types.
         schema: SchemaRef,
     },
-    /// Groups of rows.
-    Groups(Aggregate),
+    /// Groups of rows; the schema has all columns of the table.
+    Groups(Aggregate, SchemaRef),
 }
 
 /// A scan.
@@ -84,6 +85,8 @@ pub enum Item {
     Rows(RecordBatch),
     /// Groups: what is known of one may come in several parts.
     Groups(Groups),
+    /// The same as columns, where there are many.
+    Columns(Columns),
 }
 
 /// A scan that runs. It reads ahead only while somebody asks it for results.

@@ -3,31 +3,39 @@
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
-use cellar_format::aggregate::{Aggregate, Groups, Ready as ReadyAggregate};
+use arrow_schema::SchemaRef;
+use cellar_format::aggregate::columns::each_row;
+use cellar_format::aggregate::dense::{Plan, Ready as ReadyDense};
+use cellar_format::aggregate::{Aggregate, Key, Ready as ReadyAggregate};
 use cellar_format::bits::BLOCK;
 use cellar_format::column::Column;
 use cellar_format::filter::{Filter, Found};
 use cellar_format::give_out::{Rows, array_of};
 use cellar_format::group;
 use cellar_format::ints::Damage;
+use cellar_format::kernel::Mask;
 use cellar_format::predicate::Predicate;
 
 use crate::error::Error;
+use crate::groups::{Known, Part};
 use crate::queue::{Asked, Morsel, Queue, Ready, Step};
 use crate::scan::{Item, Output, Residual};
 use crate::segment::Pieces;
 use crate::stats::ScanStats;
-
-/// Groups that a worker keeps together; with more of them it hands on what it has.
-const GROUPS_MAX: usize = 1 << 16;
 
 /// Somebody who works on a scan.
 pub struct Worker {
     queue: Arc<Queue>,
     asked: Option<Asked>,
     found: Vec<Found>,
-    groups: Groups,
+    groups: Known,
     done: bool,
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.groups.give_up(&self.queue.groups);
+    }
 }
 
 impl std::fmt::Debug for Worker {
@@ -46,12 +54,12 @@ enum Outcome {
 
 impl Worker {
     pub(crate) fn new(queue: Arc<Queue>) -> Worker {
-        Worker { queue, asked: None, found: Vec::new(), groups: Groups::new(), done: false }
+        Worker { queue, asked: None, found: Vec::new(), groups: Known::default(), done: false }
     }
 
     pub(crate) async fn next_item(&mut self) -> Option<Result<Item, Error>> {
         if let Some(groups) = self.queue.take_answered() {
-            return Some(Ok(self.hand_on(groups)));
+            return Some(Ok(self.hand_on(Part::Groups(groups))));
         }
         while !self.done {
             match self.queue.step(&mut self.asked) {
@@ -81,22 +89,35 @@ impl Worker {
                         Err(error) => {
                             self.queue.stop();
                             self.done = true;
+                            self.groups.give_up(&self.queue.groups);
                             return Some(Err(error));
                         }
                     }
                 }
             }
         }
-        let groups = std::mem::take(&mut self.groups);
-        if groups.is_empty() { None } else { Some(Ok(self.hand_on(groups))) }
+        let queue = Arc::clone(&self.queue);
+        let Output::Groups(_, schema) = &queue.request.output else { return None };
+        match self.groups.rest(&queue.groups, schema) {
+            Ok(part) => Some(Ok(self.hand_on(part?))),
+            Err(damage) => Some(Err(Error::Groups(format!("{damage:?}")))),
+        }
     }
 
-    fn hand_on(&self, groups: Groups) -> Item {
-        let states: usize =
-            groups.iter().map(|(key, states)| key.len() * 16 + states.len() * 24).sum();
-        ScanStats::count(&self.queue.stats.returned_rows, groups.len() as u64);
-        ScanStats::count(&self.queue.stats.returned_bytes, states as u64);
-        Item::Groups(groups)
+    fn hand_on(&self, part: Part) -> Item {
+        let (groups, bytes) = match &part {
+            Part::Groups(groups) => {
+                let states = |(key, states): (&Key, &Vec<_>)| key.len() * 16 + states.len() * 24;
+                (groups.len(), groups.iter().map(states).sum())
+            }
+            Part::Columns(columns) => (columns.rows, columns.bytes()),
+        };
+        ScanStats::count(&self.queue.stats.returned_rows, groups as u64);
+        ScanStats::count(&self.queue.stats.returned_bytes, bytes as u64);
+        match part {
+            Part::Groups(groups) => Item::Groups(groups),
+            Part::Columns(columns) => Item::Columns(columns),
+        }
     }
 
     fn work(&mut self, ready: Ready) -> Result<Outcome, Error> {
@@ -108,9 +129,10 @@ impl Worker {
         let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, 0, damage);
         let is_rest_there = queue.all_columns.iter().all(|column| columns[*column].is_some());
         let outcome = match &queue.request.output {
-            Output::Groups(aggregate) if is_rest_there => {
-                self.aggregate(&conjuncts, aggregate, &columns, morsel)?
-            }
+            Output::Groups(aggregate, schema) if is_rest_there => match queue.plan(aggregate) {
+                Some(plan) => self.at_places(&conjuncts, plan, &columns, morsel)?,
+                None => self.aggregate(&conjuncts, aggregate, schema, &columns, morsel)?,
+            },
             _ => {
                 let rows = self.select(&conjuncts, &columns, morsel)?;
                 if rows.count() == 0 {
@@ -190,48 +212,89 @@ impl Worker {
         }
     }
 
-    fn aggregate(
+    /// Hands the rows that pass to `each`, a block at a time: how many they were.
+    fn pass(
         &mut self,
         conjuncts: &[Predicate],
-        aggregate: &Aggregate,
+        columns: &[Option<Column<'_>>],
+        morsel: Morsel,
+        mut each: impl FnMut(usize, &Mask, usize) -> Result<(), Damage>,
+    ) -> Result<usize, Error> {
+        let queue = Arc::clone(&self.queue);
+        let header = queue.header(morsel);
+        let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, 0, damage);
+        let mut mask = [0; BLOCK];
+        if queue.request.residual.is_some() {
+            let rows = self.select(conjuncts, columns, morsel)?;
+            for block in 0..header.blocks() {
+                let count = rows.mask(block, &mut mask);
+                each(block, &mask, count).map_err(damaged)?;
+            }
+            return Ok(rows.count());
+        }
+        let mut filter = Filter::new(conjuncts, header, columns, &self.found).map_err(damaged)?;
+        let mut passed = 0;
+        for block in 0..header.blocks() {
+            let count = filter.block(block, &mut mask).map_err(damaged)?;
+            passed += count;
+            each(block, &mask, count).map_err(damaged)?;
+        }
+        self.learn(filter.found());
+        if !queue.filter_columns.is_empty() {
+            queue.found(passed > 0);
+        }
+        Ok(passed)
+    }
+
+    fn at_places(
+        &mut self,
+        conjuncts: &[Predicate],
+        plan: Arc<Plan>,
         columns: &[Option<Column<'_>>],
         morsel: Morsel,
     ) -> Result<Outcome, Error> {
         let queue = Arc::clone(&self.queue);
         let header = queue.header(morsel);
         let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, 0, damage);
-        let mut ready = ReadyAggregate::new(aggregate, header, columns).map_err(damaged)?;
-        let mut any = false;
-        if queue.request.residual.is_some() {
+        let mut ready = ReadyDense::new(&plan, header, columns).map_err(damaged)?;
+        let mut groups = std::mem::take(&mut self.groups);
+        let dense = groups.dense(plan, &queue.groups);
+        let passed = self.pass(conjuncts, columns, morsel, |block, mask, count| {
+            ready.block(block, mask, count, dense);
+            Ok(())
+        });
+        self.groups = groups;
+        passed.map(|_| Outcome::Nothing)
+    }
+
+    fn aggregate(
+        &mut self,
+        conjuncts: &[Predicate],
+        aggregate: &Aggregate,
+        schema: &SchemaRef,
+        columns: &[Option<Column<'_>>],
+        morsel: Morsel,
+    ) -> Result<Outcome, Error> {
+        let queue = Arc::clone(&self.queue);
+        let header = queue.header(morsel);
+        let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, 0, damage);
+        if self.groups.rows_differ() {
             let rows = self.select(conjuncts, columns, morsel)?;
-            any = rows.count() > 0;
-            for block in 0..header.blocks() {
-                let mut mask = [0; BLOCK];
-                let count = rows.mask(block, &mut mask);
-                ready.block(block, &mask, count).map_err(damaged)?;
+            if rows.count() == 0 {
+                return Ok(Outcome::Nothing);
             }
-        } else {
-            let mut filter =
-                Filter::new(conjuncts, header, columns, &self.found).map_err(damaged)?;
-            let mut mask = [0; BLOCK];
-            for block in 0..header.blocks() {
-                let count = filter.block(block, &mut mask).map_err(damaged)?;
-                any |= count > 0;
-                ready.block(block, &mask, count).map_err(damaged)?;
-            }
-            self.learn(filter.found());
-            if !queue.filter_columns.is_empty() {
-                queue.found(any);
-            }
+            let groups = each_row(aggregate, header, columns, &rows, schema).map_err(damaged)?;
+            return Ok(Outcome::Item(self.hand_on(Part::Columns(groups))));
         }
-        if any {
-            ready.finish(aggregate, &mut self.groups);
-        }
-        if self.groups.len() < GROUPS_MAX {
+        let mut ready = ReadyAggregate::new(aggregate, header, columns).map_err(damaged)?;
+        let passed = self.pass(conjuncts, columns, morsel, |block, mask, count| {
+            ready.block(block, mask, count)
+        })?;
+        if passed == 0 {
             return Ok(Outcome::Nothing);
         }
-        let groups = std::mem::take(&mut self.groups);
-        Ok(Outcome::Item(self.hand_on(groups)))
+        let part = self.groups.take(ready, aggregate, schema, passed).map_err(damaged)?;
+        Ok(part.map_or(Outcome::Nothing, |part| Outcome::Item(self.hand_on(part))))
     }
 
     fn rows(&self, columns: &[Option<Column<'_>>], rows: Rows) -> Result<Outcome, Damage> {

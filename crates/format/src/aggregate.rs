@@ -2,6 +2,8 @@
 //! what several row groups know together.
 
 mod by_value;
+pub mod columns;
+pub mod dense;
 mod keys;
 mod ready;
 

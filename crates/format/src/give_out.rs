@@ -116,7 +116,12 @@ fn numbers<T>(column: &Column<'_>, rows: &Rows, of: impl Fn(i64) -> T) -> Result
 }
 
 /// The numbers of some of `all` rows, each made a `T`.
-fn ints_of<T>(ints: &Ints<'_>, all: usize, rows: &Rows, of: impl Fn(i64) -> T) -> Vec<T> {
+pub(crate) fn ints_of<T>(
+    ints: &Ints<'_>,
+    all: usize,
+    rows: &Rows,
+    of: impl Fn(i64) -> T,
+) -> Vec<T> {
     let mut out = Vec::with_capacity(rows.count());
     let mut block = [0; BLOCK];
     let mut each = |at, wanted: Option<&[u32]>| {
@@ -239,7 +244,6 @@ pub fn array_of(
     rows: &Rows,
     data_type: &DataType,
 ) -> Result<ArrayRef, Damage> {
-    use DataType as D;
     if matches!(column.data(), Data::Nulls) {
         return Ok(new_null_array(data_type, rows.count()));
     }
@@ -247,14 +251,68 @@ pub fn array_of(
         return Err(other_type());
     }
     let nulls = nulls_of(column, rows);
+    match data_type {
+        DataType::Utf8View => strings(column, rows, nulls, true),
+        DataType::BinaryView => strings(column, rows, nulls, false),
+        _ => typed(&(column, rows), nulls, data_type),
+    }
+}
+
+/// Numbers, as columns order them, as an array of `data_type`.
+///
+/// # Errors
+/// The type is not one of numbers.
+pub(crate) fn numbers_array(
+    values: Vec<i128>,
+    nulls: Option<NullBuffer>,
+    data_type: &DataType,
+) -> Result<ArrayRef, Damage> {
+    typed(&values, nulls, data_type)
+}
+
+/// Where the numbers of an array come from.
+trait Numbers {
+    /// Each of them made a `T`.
+    fn each<T>(&self, of: impl Fn(i64) -> T) -> Result<Vec<T>, Damage>;
+
+    /// In 128 bits.
+    fn wide(&self) -> Result<Vec<i128>, Damage>;
+}
+
+impl Numbers for (&Column<'_>, &Rows) {
+    fn each<T>(&self, of: impl Fn(i64) -> T) -> Result<Vec<T>, Damage> {
+        numbers(self.0, self.1, of)
+    }
+
+    fn wide(&self) -> Result<Vec<i128>, Damage> {
+        wide_numbers(self.0, self.1)
+    }
+}
+
+impl Numbers for Vec<i128> {
+    fn each<T>(&self, of: impl Fn(i64) -> T) -> Result<Vec<T>, Damage> {
+        Ok(self.iter().map(|number| of(*number as i64)).collect())
+    }
+
+    fn wide(&self) -> Result<Vec<i128>, Damage> {
+        Ok(self.clone())
+    }
+}
+
+fn typed(
+    from: &impl Numbers,
+    nulls: Option<NullBuffer>,
+    data_type: &DataType,
+) -> Result<ArrayRef, Damage> {
+    use DataType as D;
     macro_rules! ints {
         ($t:ty) => {
-            primitive::<$t>(numbers(column, rows, |number| number as _)?, nulls, data_type)
+            primitive::<$t>(from.each(|number| number as _)?, nulls, data_type)
         };
     }
     Ok(match data_type {
         D::Boolean => {
-            let values = numbers(column, rows, |number| number != 0)?;
+            let values = from.each(|number| number != 0)?;
             Arc::new(BooleanArray::new(values.into(), nulls))
         }
         D::Int8 => ints!(Int8Type),
@@ -265,19 +323,12 @@ pub fn array_of(
         D::UInt16 => ints!(UInt16Type),
         D::UInt32 => ints!(UInt32Type),
         D::UInt64 => {
-            let values = wide_numbers(column, rows)?;
-            let values = values.iter().map(|value| *value as u64).collect();
+            let values = from.wide()?.iter().map(|value| *value as u64).collect();
             primitive::<UInt64Type>(values, nulls, data_type)
         }
-        D::Decimal128(_, _) => {
-            primitive::<Decimal128Type>(wide_numbers(column, rows)?, nulls, data_type)
-        }
-        D::Float32 => {
-            primitive::<Float32Type>(numbers(column, rows, f32_of_key)?, nulls, data_type)
-        }
-        D::Float64 => {
-            primitive::<Float64Type>(numbers(column, rows, f64_of_key)?, nulls, data_type)
-        }
+        D::Decimal128(_, _) => primitive::<Decimal128Type>(from.wide()?, nulls, data_type),
+        D::Float32 => primitive::<Float32Type>(from.each(f32_of_key)?, nulls, data_type),
+        D::Float64 => primitive::<Float64Type>(from.each(f64_of_key)?, nulls, data_type),
         D::Date32 => ints!(Date32Type),
         D::Date64 => ints!(Date64Type),
         D::Time32(TimeUnit::Second) => ints!(Time32SecondType),
@@ -288,8 +339,6 @@ pub fn array_of(
         D::Timestamp(TimeUnit::Millisecond, _) => ints!(TimestampMillisecondType),
         D::Timestamp(TimeUnit::Microsecond, _) => ints!(TimestampMicrosecondType),
         D::Timestamp(TimeUnit::Nanosecond, _) => ints!(TimestampNanosecondType),
-        D::Utf8View => strings(column, rows, nulls, true)?,
-        D::BinaryView => strings(column, rows, nulls, false)?,
         _ => return Err(other_type()),
     })
 }

@@ -169,6 +169,6 @@ pub fn scan_error(table: &str, error: &CellError) -> Error {
         CellError::Damaged { .. } => Error::new(70124, text).hint(
             "a scrub with REPAIR mends what another copy still has; else DROP TABLE and load again",
         ),
-        CellError::Residual(_) => Error::new(70126, text),
+        CellError::Residual(_) | CellError::Groups(_) => Error::new(70126, text),
     }
 }

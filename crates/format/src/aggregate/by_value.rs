@@ -51,8 +51,14 @@ impl<'c, 'a> ByValue<'c, 'a> {
         ByValue { columns, places: HashMap::new(), known: Vec::new() }
     }
 
-    /// The group of each of these rows of a block.
-    pub fn of(&mut self, block: usize, rows: &[u16], out: &mut [u32; BLOCK]) -> Result<(), Damage> {
+    /// The group of each of these rows of a block; the first row of each new one to `firsts`.
+    pub fn of(
+        &mut self,
+        block: usize,
+        rows: &[u16],
+        out: &mut [u32; BLOCK],
+        firsts: &mut Vec<u32>,
+    ) -> Result<(), Damage> {
         self.columns.iter_mut().try_for_each(|one| one.decode(block, rows))?;
         let mut values = Vec::new();
         for row in rows {
@@ -66,6 +72,7 @@ impl<'c, 'a> ByValue<'c, 'a> {
                         self.columns.iter().map(|one| one.value(block, row)).collect();
                     let place = self.known.len() as u32;
                     self.known.push(key?);
+                    firsts.push((block * BLOCK + row) as u32);
                     self.places.insert(values[..].into(), place);
                     place
                 }

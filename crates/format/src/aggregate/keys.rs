@@ -1,6 +1,7 @@
 //! Which group each row of a block belongs to, as a number within its row group.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 use crate::aggregate::Key;
 use crate::aggregate::by_value::ByValue;
@@ -17,7 +18,7 @@ const TABLE_MAX: u128 = 1 << 18;
 
 /// A column whose values, counted from its least, are places.
 #[derive(Debug)]
-struct Counted<'c, 'a> {
+pub(super) struct Counted<'c, 'a> {
     column: &'c Column<'a>,
     ints: Option<&'c Ints<'a>>,
     low: i64,
@@ -35,7 +36,7 @@ enum How<'c, 'a> {
     /// a row group is seldom much of what could, and only that is summed.
     Table(Vec<Counted<'c, 'a>>, Vec<u32>, Vec<u128>),
     /// As with the table.
-    Hashed(Vec<Counted<'c, 'a>>, HashMap<u128, u32>, Vec<u128>),
+    Hashed(Vec<Counted<'c, 'a>>, HashMap<u128, u32, Mixed>, Vec<u128>),
     /// The values themselves get groups as they come.
     Values(Box<ByValue<'c, 'a>>),
 }
@@ -44,6 +45,47 @@ enum How<'c, 'a> {
 #[derive(Debug)]
 pub(super) struct Keys<'c, 'a> {
     how: How<'c, 'a>,
+    /// Of groups that come as they come, the first row of each.
+    pub firsts: Vec<u32>,
+}
+
+/// Hashes numbers by a multiplication with a secret: whoever chooses keys cannot choose hashes.
+#[derive(Clone, Debug)]
+struct Mixed(u64);
+
+/// The hash of a number, once it has been written.
+struct Mixer(u64);
+
+impl Mixed {
+    fn new() -> Mixed {
+        Mixed(RandomState::new().hash_one(0) | 1)
+    }
+}
+
+impl BuildHasher for Mixed {
+    type Hasher = Mixer;
+
+    fn build_hasher(&self) -> Mixer {
+        Mixer(self.0)
+    }
+}
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u128((*byte).into()));
+    }
+
+    fn write_u128(&mut self, number: u128) {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let half = (number as u64) ^ ((number >> 64) as u64).wrapping_mul(ODD);
+        let wide = u128::from(half ^ ODD) * u128::from(self.0);
+        let mixed = u128::from(wide as u64 ^ (wide >> 64) as u64) * u128::from(ODD);
+        self.0 = mixed as u64 ^ (mixed >> 64) as u64;
+    }
 }
 
 impl<'c, 'a> Counted<'c, 'a> {
@@ -64,6 +106,22 @@ impl<'c, 'a> Counted<'c, 'a> {
         fits.then_some(Counted { column, ints, low, span, stride: 0 })
     }
 
+    /// A column of whole numbers whose places are told beforehand: the last one is for rows without a
+    /// value, if there may be any. `None`: it holds something else.
+    pub fn with(
+        column: &'c Column<'a>,
+        low: i64,
+        span: u128,
+        stride: u128,
+    ) -> Option<Counted<'c, 'a>> {
+        let ints = match column.data() {
+            Data::Nulls => None,
+            Data::Ints(ints) => Some(ints),
+            _ => return None,
+        };
+        Some(Counted { column, ints, low, span, stride })
+    }
+
     fn value(&self, place: u128) -> Option<Value> {
         let at = place / self.stride % self.span;
         let no_value = self.ints.is_none() || (self.column.has_bits() && at == self.span - 1);
@@ -78,8 +136,11 @@ impl<'c, 'a> Counted<'c, 'a> {
 
     /// Adds this column's part to the place of each row. A value beyond the bounds that the header
     /// tells has the last place: such a column is not as it was written.
-    fn add<T: Place>(&self, block: usize, out: &mut [T; BLOCK]) {
-        let Some(ints) = self.ints else { return };
+    pub fn add<T: Place>(&self, block: usize, out: &mut [T; BLOCK]) {
+        let Some(ints) = self.ints else {
+            let last = T::of(self.span - 1);
+            return out.iter_mut().for_each(|out| *out = out.plus(last, T::of(self.stride)));
+        };
         let mut codes: Codes = ints.codes();
         let base = ints.unpack_codes(block, &mut codes).wrapping_sub(self.low) as u64;
         let (stride, last) = (T::of(self.stride), (self.span - 1) as u64);
@@ -107,7 +168,7 @@ impl<'c, 'a> Counted<'c, 'a> {
 }
 
 /// A number of a place.
-trait Place: Copy {
+pub(super) trait Place: Copy {
     fn of(wide: u128) -> Self;
     fn plus(self, code: Self, stride: Self) -> Self;
 }
@@ -161,9 +222,11 @@ impl<'c, 'a> Keys<'c, 'a> {
             Some((counted, places)) if places <= TABLE_MAX => {
                 How::Table(counted, vec![0; places as usize], Vec::new())
             }
-            Some((counted, _)) => How::Hashed(counted, HashMap::new(), Vec::new()),
+            Some((counted, _)) => {
+                How::Hashed(counted, HashMap::with_hasher(Mixed::new()), Vec::new())
+            }
         };
-        Ok(Keys { how })
+        Ok(Keys { how, firsts: Vec::new() })
     }
 
     /// How many groups there are so far.
@@ -189,6 +252,7 @@ impl<'c, 'a> Keys<'c, 'a> {
                     let own = &mut out[usize::from(*row)];
                     let group = &mut table[*own as usize];
                     if *group == 0 {
+                        self.firsts.push((block * BLOCK) as u32 + u32::from(*row));
                         known.push((*own).into());
                         *group = known.len() as u32;
                     }
@@ -203,12 +267,13 @@ impl<'c, 'a> Keys<'c, 'a> {
                     let next = known.len() as u32;
                     let place = *places.entry(key).or_insert(next);
                     if place == next {
+                        self.firsts.push((block * BLOCK) as u32 + u32::from(*row));
                         known.push(key);
                     }
                     out[usize::from(*row)] = place;
                 }
             }
-            How::Values(by_value) => by_value.of(block, rows, out)?,
+            How::Values(by_value) => by_value.of(block, rows, out, &mut self.firsts)?,
         }
         Ok(())
     }

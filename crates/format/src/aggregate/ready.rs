@@ -5,14 +5,20 @@
 
 use std::collections::BTreeSet;
 
+use arrow_array::{ArrayRef, new_null_array};
+use arrow_buffer::{BooleanBuffer, NullBuffer};
+use arrow_schema::{DataType, Schema};
+
+use crate::aggregate::columns::{Columns, Known};
 use crate::aggregate::keys::Keys;
 use crate::aggregate::{Aggregate, Call, Groups, State, join};
 use crate::bits::{BLOCK, Lane};
 use crate::column::{Column, Data};
 use crate::expr::{Out, Program};
+use crate::give_out::{Rows, array_of, numbers_array, views_of};
 use crate::header::{Header, Kind};
 use crate::ints::{Codes, Damage, Ints, each_lane};
-use crate::kernel::{self, Mask};
+use crate::kernel::{self, Mask, Views};
 use crate::text::{Reader, Strings};
 use crate::value::{Value, f32_of_key, f64_of_key};
 use crate::wide::Wide;
@@ -226,6 +232,53 @@ impl<'c, 'a> Ready<'c, 'a> {
         }
     }
 
+    /// How many groups there are so far that came as they came: only such can be made columns.
+    pub fn groups(&self) -> usize {
+        self.keys.as_ref().map_or(0, |keys| keys.firsts.len())
+    }
+
+    /// What the row group knows of its groups, as columns of a table with that schema.
+    ///
+    /// # Errors
+    /// A column is not as it was written, or the schema is of another table.
+    pub fn finish_columns(self, aggregate: &Aggregate, schema: &Schema) -> Result<Columns, Damage> {
+        let firsts = self.keys.as_ref().map_or(&[][..], |keys| &keys.firsts).to_vec();
+        let count = firsts.len();
+        let firsts = Rows::Some(firsts);
+        let column = |at: usize| {
+            let unread = Damage::Field { name: "column not read", value: at as u64 };
+            let column = self.columns.get(at).and_then(Option::as_ref).ok_or(unread)?;
+            Ok((column, schema.fields().get(at).ok_or(unread)?.data_type()))
+        };
+        let key = |at: &usize| {
+            let (column, data_type) = column(*at)?;
+            array_of(column, &firsts, data_type)
+        };
+        let keys = aggregate.keys.iter().map(key).collect::<Result<_, _>>()?;
+        let known = |(one, call): (&One<'_, '_>, &Call)| {
+            let rows = || one.rows[..count].to_vec();
+            Ok(match (&one.work, call) {
+                (Work::Rows, _) => Known::Count(self.rows[..count].to_vec()),
+                (Work::Count, _) => Known::Count(rows()),
+                (Work::Sum { .. }, _) => {
+                    Known::Sum { sums: one.sums[..count].to_vec(), rows: rows() }
+                }
+                (Work::Float { .. }, _) => {
+                    Known::Float { sums: one.floats[..count].to_vec(), rows: rows() }
+                }
+                (Work::Ends { ends, .. }, Call::Least(at) | Call::Greatest(at)) => {
+                    let (column, data_type) = column(*at)?;
+                    Known::Ends(one.ends_array(ends, column, count, data_type)?)
+                }
+                (Work::Ends { .. }, _) => {
+                    return Err(Damage::Field { name: "call of a least value", value: 0 });
+                }
+            })
+        };
+        let calls = self.calls.iter().zip(&aggregate.calls).map(known);
+        Ok(Columns { keys, calls: calls.collect::<Result<_, _>>()?, rows: count })
+    }
+
     fn states(&self, aggregate: &Aggregate, group: usize) -> Vec<State> {
         let state = |(one, call): (&One<'_, '_>, &Call)| {
             let rows = one.rows[group];
@@ -308,6 +361,37 @@ fn one<'c, 'a>(
 }
 
 impl One<'_, '_> {
+    /// The least or greatest of each of `count` groups.
+    fn ends_array(
+        &self,
+        ends: &Ends<'_, '_>,
+        column: &Column<'_>,
+        count: usize,
+        data_type: &DataType,
+    ) -> Result<ArrayRef, Damage> {
+        let has = |group: usize| self.rows[group] > 0;
+        let nulls = Some(NullBuffer::new(BooleanBuffer::collect_bool(count, has)));
+        let is_text = *data_type == DataType::Utf8View;
+        let no_text = Damage::Field { name: "text that is not UTF-8", value: 0 };
+        match (ends, column.data()) {
+            (Ends::Nulls, _) => Ok(new_null_array(data_type, count)),
+            (Ends::Text(_), _) => {
+                let mut strings = Strings::default();
+                let texts = self.texts[..count].iter();
+                texts.for_each(|text| strings.push(text.as_deref().unwrap_or_default()));
+                let views = Views::new(strings.bytes, &strings.ends, is_text).ok_or(no_text)?;
+                Ok(views.into_array(nulls))
+            }
+            (_, Data::Dict(dict)) => {
+                let codes = self.sums[..count].iter().enumerate();
+                let codes = codes.map(|(group, code)| if has(group) { *code as i64 } else { 0 });
+                let unknown = Damage::Field { name: "code of a string", value: 0 };
+                views_of(dict, is_text)?.take(codes, nulls).ok_or(unknown)
+            }
+            _ => numbers_array(self.sums[..count].to_vec(), nulls, data_type),
+        }
+    }
+
     fn masked(
         &mut self,
         block: usize,

@@ -4,16 +4,20 @@ use std::sync::Arc;
 
 use arrow_array::types::Decimal128Type;
 use arrow_array::{ArrayRef, Int64Array, PrimitiveArray, StringArray};
-use cellar_format::aggregate::{Aggregate, Call, Groups, Key, Ready};
+use arrow_schema::{DataType, Field, Schema};
+use cellar_format::aggregate::columns::{Columns, Known, each_row};
+use cellar_format::aggregate::dense::{self, Dense, Plan};
+use cellar_format::aggregate::{Aggregate, Call, Groups, Key, Ready, State, join};
 use cellar_format::bits::BLOCK;
 use cellar_format::expr::Expr;
 use cellar_format::filter::Filter;
+use cellar_format::give_out::Rows;
 use cellar_format::predicate::Predicate;
 use proptest::prelude::*;
 
 use crate::naive::{self, rows_of, same};
 use crate::questions::{aggregate, predicate};
-use crate::table::{Group, Rng, Spec, cases, spec};
+use crate::table::{Group, Rng, Spec, cases, spec, values_of};
 
 /// What an aggregation makes of those rows of row groups that pass.
 fn aggregated(of: &Aggregate, conjuncts: &[Predicate], groups: &[Group]) -> Groups {
@@ -32,6 +36,122 @@ fn aggregated(of: &Aggregate, conjuncts: &[Predicate], groups: &[Group]) -> Grou
     out
 }
 
+/// Adds groups that came as columns.
+fn put_in(columns: &Columns, out: &mut Groups) {
+    let keys: Vec<_> = columns.keys.iter().map(|key| values_of(key)).collect();
+    let ends = columns.calls.iter().map(|known| match known {
+        Known::Ends(ends) => values_of(ends),
+        _ => Vec::new(),
+    });
+    let ends: Vec<_> = ends.collect();
+    for row in 0..columns.rows {
+        let key: Key = keys.iter().map(|key| key[row].clone()).collect();
+        let state = |(at, known): (usize, &Known)| match known {
+            Known::Count(counts) => State::Count(counts[row]),
+            Known::Sum { sums, rows } => {
+                State::Sum { sum: if rows[row] > 0 { sums[row] } else { 0 }, rows: rows[row] }
+            }
+            Known::Float { sums, rows } => {
+                State::Float { sum: if rows[row] > 0 { sums[row] } else { 0.0 }, rows: rows[row] }
+            }
+            Known::Ends(_) => State::Least(ends[at][row].clone()),
+        };
+        let states = columns.calls.iter().enumerate().map(state).collect();
+        join(out, key, states);
+    }
+}
+
+/// Of greatest values what is told as least: columns do not say which they are.
+fn as_columns_say(of: &Aggregate, groups: Groups) -> Groups {
+    let state = |(state, call): (State, &Call)| match (state, call) {
+        (State::Greatest(value), Call::Greatest(_)) => State::Least(value),
+        (state, _) => state,
+    };
+    let states = |states: Vec<State>| states.into_iter().zip(&of.calls).map(state).collect();
+    groups.into_iter().map(|(key, own)| (key, states(own))).collect()
+}
+
+fn equal(found: &Groups, expected: &Groups, of: &Aggregate, how: &str) {
+    assert_eq!(found.len(), expected.len(), "groups of {of:?}, {how}");
+    for (key, states) in expected {
+        let own = found.get(key).unwrap_or_else(|| panic!("no group {key:?} of {of:?}, {how}"));
+        assert_eq!(own.len(), states.len());
+        for ((own, state), call) in own.iter().zip(states).zip(&of.calls) {
+            assert!(
+                same(own, state),
+                "{own:?} is not {state:?}: {call:?} of {key:?}, {of:?}, {how}"
+            );
+        }
+    }
+}
+
+/// The ways in which groups come as columns, of each row group by itself: as many as there are rows,
+/// and grouped.
+fn check_columns(of: &Aggregate, conjuncts: &[Predicate], group: &Group) {
+    let mut expected = Groups::default();
+    naive::aggregate(of, group, &rows_of(conjuncts, group), &mut expected);
+    let expected = as_columns_say(of, expected);
+    let columns = group.columns();
+    let schema = schema_of(group);
+    let rows: Vec<u32> = rows_of(conjuncts, group).iter().map(|row| *row as u32).collect();
+    let rows = if conjuncts.is_empty() { Rows::All(group.rows()) } else { Rows::Some(rows) };
+    let each = each_row(of, &group.header, &columns, &rows, &schema).expect("as written");
+    assert_eq!(each.rows, rows.count());
+    let has_ends = |call: &Call| matches!(call, Call::Least(_) | Call::Greatest(_));
+    if !of.calls.iter().any(has_ends) {
+        // What is joined must say what it is; least and greatest are looked at below.
+        let mut found = Groups::default();
+        put_in(&each, &mut found);
+        equal(&found, &expected, of, "each row");
+    }
+    let mut ready = Ready::new(of, &group.header, &columns).expect("as written");
+    for block in 0..group.header.blocks() {
+        let mut mask = [0; BLOCK];
+        let count = rows.mask(block, &mut mask);
+        ready.block(block, &mask, count).expect("as written");
+    }
+    if ready.groups() > 0 {
+        let grouped = ready.finish_columns(of, &schema).expect("as written");
+        assert_eq!(grouped.rows, expected.len());
+        let mut found = Groups::default();
+        put_in(&grouped, &mut found);
+        equal(&found, &expected, of, "as columns");
+    }
+}
+
+fn schema_of(group: &Group) -> Schema {
+    let field = |(at, own): (usize, &DataType)| Field::new(at.to_string(), own.clone(), true);
+    Schema::new(group.types.iter().enumerate().map(field).collect::<Vec<_>>())
+}
+
+/// The row groups summed at places, by two that know of each other only at the end.
+fn check_dense(of: &Aggregate, conjuncts: &[Predicate], groups: &[Group]) -> bool {
+    let headers: Vec<_> = groups.iter().map(|group| &group.header).collect();
+    let Some(plan) = Plan::new(of, &headers).map(Arc::new) else { return false };
+    let mut both = [Dense::new(Arc::clone(&plan)), Dense::new(Arc::clone(&plan))];
+    let mut expected = Groups::default();
+    for (at, group) in groups.iter().enumerate() {
+        naive::aggregate(of, group, &rows_of(conjuncts, group), &mut expected);
+        let columns = group.columns();
+        let mut filter = Filter::new(conjuncts, &group.header, &columns, &[]).expect("as written");
+        let mut ready = dense::Ready::new(&plan, &group.header, &columns).expect("as written");
+        for block in 0..group.header.blocks() {
+            let mut mask = [0; BLOCK];
+            let count = filter.block(block, &mut mask).expect("as written");
+            ready.block(block, &mask, count, &mut both[at % 2]);
+        }
+    }
+    let [mut all, other] = both;
+    all.join(other);
+    let mut found = Groups::default();
+    while let Some(columns) = all.give_out(&schema_of(&groups[0]), 7).expect("the same table") {
+        assert!(columns.rows <= 7);
+        put_in(&columns, &mut found);
+    }
+    equal(&found, &as_columns_say(of, expected), of, "at places");
+    true
+}
+
 fn check(of: &Aggregate, conjuncts: &[Predicate], groups: &[Group]) {
     let found = aggregated(of, conjuncts, groups);
     let mut expected = Groups::default();
@@ -45,6 +165,10 @@ fn check(of: &Aggregate, conjuncts: &[Predicate], groups: &[Group]) {
         for ((own, state), call) in own.iter().zip(states).zip(&of.calls) {
             assert!(same(own, state), "{own:?} is not {state:?}: {call:?} of {key:?}, {of:?}");
         }
+    }
+    if !of.keys.is_empty() {
+        check_dense(of, conjuncts, groups);
+        groups.iter().for_each(|group| check_columns(of, conjuncts, group));
     }
     for group in groups {
         let Some(states) = of.of_header(&group.header) else { continue };
@@ -177,4 +301,29 @@ fn a_long_string_of_many_rows_can_be_a_key() {
     for keys in [vec![0], vec![0, 1]] {
         check(&Aggregate { keys, calls: vec![Call::Rows, Call::Greatest(0)] }, &[], &group);
     }
+}
+
+#[test]
+fn many_groups_are_summed_at_places() {
+    // Two keys, one with rows without a value, in two row groups of different ranges.
+    let group = |first: i64| {
+        let a = Int64Array::from_iter((0..5000).map(|i| (i % 7 != 0).then_some(first + i % 300)));
+        let b = Int64Array::from_iter_values((0..5000).map(|i| i % 5));
+        let c = Int64Array::from_iter((0..5000).map(|i| (i % 3 == 0).then_some(i - 2500)));
+        Group::of(&[Arc::new(a) as ArrayRef, Arc::new(b), Arc::new(c)])
+    };
+    let groups = [group(-100), group(50), group(50)];
+    let calls = every_call(2);
+    let of = Aggregate { keys: vec![0, 1], calls };
+    check(&of, &[], &groups);
+    let headers: Vec<_> = groups.iter().map(|group| &group.header).collect();
+    assert!(Plan::new(&of, &headers).expect("numbers").is_worth_it());
+    assert!(check_dense(&of, &[], &groups));
+    // Sums that may go beyond 64 bits are not for places.
+    let huge = Int64Array::from_iter_values((0..50).map(|i| i64::MAX - i));
+    let key = Int64Array::from_iter_values(0..50);
+    let group = Group::of(&[Arc::new(key) as ArrayRef, Arc::new(huge)]);
+    let of = Aggregate { keys: vec![0], calls: vec![Call::Sum(Expr::Column(1))] };
+    assert!(Plan::new(&of, &[&group.header]).is_none());
+    check(&of, &[], &[group]);
 }

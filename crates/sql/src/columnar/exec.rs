@@ -28,7 +28,7 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
 
-use crate::columnar::groups::to_batch;
+use crate::columnar::groups::{columns_to_batch, to_batch};
 use crate::columnar::live::LiveFilter;
 use crate::columnar::table::OpenTable;
 use crate::columnar::told::Told;
@@ -169,7 +169,7 @@ impl CellScanExec {
             Arc::new(LiveFilter::new(Arc::clone(expr), Arc::clone(schema))) as Arc<dyn Live>
         });
         let output = match &self.partial {
-            Some(partial) => Output::Groups(partial.aggregate.clone()),
+            Some(partial) => Output::Groups(partial.aggregate.clone(), Arc::clone(schema)),
             None => {
                 Output::Rows { columns: self.projection.clone(), schema: Arc::clone(&self.schema) }
             }
@@ -334,6 +334,10 @@ impl ExecutionPlan for CellScanExec {
                     Ok(Item::Rows(batch)) => Ok(batch),
                     Ok(Item::Groups(groups)) => match &partial {
                         Some(partial) => to_batch(groups, partial),
+                        None => internal_err!("groups of a scan for rows"),
+                    },
+                    Ok(Item::Columns(columns)) => match &partial {
+                        Some(partial) => columns_to_batch(columns, partial),
                         None => internal_err!("groups of a scan for rows"),
                     },
                     Err(error) => Err(plan.failed(&error)),

@@ -2,8 +2,14 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::DataType;
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, Decimal128Array, Float64Array, Int64Array,
+    PrimitiveArray, RecordBatch, RecordBatchOptions, UInt64Array,
+};
+use arrow::buffer::NullBuffer;
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use cellar_format::aggregate::columns::{Columns, Known};
 use cellar_format::aggregate::{Groups, State};
 use cellar_format::value::{Value, f32_of_key, f64_of_key};
 use datafusion::common::{ScalarValue, internal_err};
@@ -32,6 +38,84 @@ pub fn to_batch(groups: Groups, partial: &Partial) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
     RecordBatch::try_new_with_options(Arc::clone(&partial.schema), columns, &options)
         .map_err(DataFusionError::from)
+}
+
+/// The same of groups that come as columns.
+pub fn columns_to_batch(groups: Columns, partial: &Partial) -> Result<RecordBatch> {
+    let fields = partial.schema.fields();
+    let keys = groups.keys.iter().map(|key| match key.data_type() {
+        DataType::Float32 => of_zeros(key.as_primitive::<Float32Type>(), 0.0),
+        DataType::Float64 => of_zeros(key.as_primitive::<Float64Type>(), 0.0),
+        _ => Arc::clone(key),
+    });
+    let mut columns: Vec<ArrayRef> = keys.collect();
+    for (field, (call, part)) in fields.iter().skip(columns.len()).zip(&partial.parts) {
+        columns.push(known_array(&groups.calls[*call], *part, field.data_type())?);
+    }
+    for (column, field) in columns.iter_mut().zip(fields) {
+        if column.data_type() != field.data_type() {
+            *column = cast(column, field.data_type())?;
+        }
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(groups.rows));
+    RecordBatch::try_new_with_options(Arc::clone(&partial.schema), columns, &options)
+        .map_err(DataFusionError::from)
+}
+
+/// -0 and 0 are one group, 0.
+fn of_zeros<T: ArrowPrimitiveType>(keys: &PrimitiveArray<T>, zero: T::Native) -> ArrayRef {
+    Arc::new(keys.unary::<_, T>(|key| if key == zero { zero } else { key }))
+}
+
+/// A part of what is known of a call, of each group.
+fn known_array(known: &Known, part: Part, data_type: &DataType) -> Result<ArrayRef> {
+    let valid = |rows: &[u64]| {
+        let nulls = NullBuffer::from_iter(rows.iter().map(|rows| *rows > 0));
+        Some(nulls).filter(|nulls| nulls.null_count() > 0)
+    };
+    let counts = |rows: &[u64], nulls| -> ArrayRef {
+        let counts: Vec<i64> = rows.iter().map(|rows| *rows as i64).collect();
+        Arc::new(Int64Array::new(counts.into(), nulls))
+    };
+    let counts = match (known, part) {
+        (Known::Count(rows), Part::Rows) => counts(rows, None),
+        // As an average of no rows has it: a zero there would be divided by.
+        (Known::Sum { rows, .. } | Known::Float { rows, .. }, Part::Rows) => {
+            counts(rows, valid(rows))
+        }
+        (Known::Sum { sums, rows }, Part::Value) => {
+            let nulls = valid(rows);
+            return Ok(match data_type {
+                // An average of whole numbers: DataFusion sums up floating-point numbers.
+                DataType::Float64 => {
+                    let sums: Vec<f64> = sums.iter().map(|sum| *sum as f64).collect();
+                    Arc::new(Float64Array::new(sums.into(), nulls))
+                }
+                DataType::Decimal128(_, _) => {
+                    let sums = Decimal128Array::new(sums.clone().into(), nulls);
+                    Arc::new(sums.with_data_type(data_type.clone()))
+                }
+                DataType::Int64 => {
+                    let sums: Vec<i64> = sums.iter().map(|sum| *sum as i64).collect();
+                    Arc::new(Int64Array::new(sums.into(), nulls))
+                }
+                DataType::UInt64 => {
+                    let sums: Vec<u64> = sums.iter().map(|sum| *sum as u64).collect();
+                    Arc::new(UInt64Array::new(sums.into(), nulls))
+                }
+                other => return internal_err!("no sum has the type {other}"),
+            });
+        }
+        (Known::Float { sums, rows }, Part::Value) => {
+            Arc::new(Float64Array::new(sums.clone().into(), valid(rows)))
+        }
+        (Known::Ends(ends), Part::Value) => Arc::clone(ends),
+        (_, part) => return internal_err!("{data_type} of a call that has no {part:?}"),
+    };
+    match counts.data_type() == data_type {
+        true => Ok(counts),
+        false => Ok(cast(&counts, data_type)?),
+    }
 }
 
 /// A value that makes a group: of -0 and 0, which are one group, 0.
