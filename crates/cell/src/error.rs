@@ -24,5 +24,8 @@ pub enum Error {
     Groups(String),
     /// A filter that is evaluated elsewhere could not be.
     #[error("{0}")]
-    Residual(String),
+    Residual(Box<dyn std::error::Error + Send + Sync>),
+    /// A read was given up before its end, so that rows would be missing.
+    #[error("a read of it was stopped")]
+    Stopped,
 }

@@ -253,18 +253,23 @@ impl Queue {
 
     /// Reads ahead as far as it is allowed to, and says what to do next.
     pub fn step(self: &Arc<Self>, known: &mut Option<Asked>) -> Step {
-        self.fill(known);
-        let mut state = self.state();
-        if self.is_stopped() {
-            return Step::Done;
+        loop {
+            self.fill(known);
+            let mut state = self.state();
+            if self.is_stopped() {
+                return Step::Done;
+            }
+            if let Some(ready) = state.ready.pop_front() {
+                return Step::Work(Box::new(ready));
+            }
+            if state.in_flight > 0 {
+                return Step::Wait(self.changed.listen());
+            }
+            if self.next.load(Ordering::Acquire) >= self.morsels.len() {
+                return Step::Done;
+            }
+            // Others took all that was there since: what is left is read now, or nobody would.
         }
-        if let Some(ready) = state.ready.pop_front() {
-            return Step::Work(Box::new(ready));
-        }
-        if state.in_flight == 0 && self.next.load(Ordering::Acquire) >= self.morsels.len() {
-            return Step::Done;
-        }
-        Step::Wait(self.changed.listen())
     }
 
     fn fill(self: &Arc<Self>, known: &mut Option<Asked>) {
@@ -282,7 +287,7 @@ impl Queue {
                 state.in_flight += 1;
             }
             let at = self.next.fetch_add(1, Ordering::AcqRel);
-            let mut under_way = UnderWay { queue: Arc::clone(self), done: None };
+            let mut under_way = UnderWay { queue: Arc::clone(self), done: None, promised: None };
             let Some(morsel) = self.morsels.get(at).copied() else { return };
             if !self.request.live.is_empty() {
                 let conjuncts = self.asked(known);
@@ -311,7 +316,7 @@ impl Queue {
     /// Reads the columns that are missing yet of a row group that is looked at now.
     pub fn read_rest(self: &Arc<Self>, morsel: Morsel, pieces: Pieces) {
         self.state().in_flight += 1;
-        let mut under_way = UnderWay { queue: Arc::clone(self), done: None };
+        let mut under_way = UnderWay { queue: Arc::clone(self), done: None, promised: None };
         let columns = &self.all_columns;
         if let Some(ready) = self.read(morsel, columns, pieces, &mut under_way) {
             under_way.done = Some(ready);
@@ -334,7 +339,7 @@ impl Queue {
         if missing.is_empty() {
             return Some(Ready { morsel, pieces, result: Ok(()) });
         }
-        let mut under_way = under_way.take();
+        let mut under_way = under_way.take(morsel);
         let queue = Arc::clone(self);
         let task = async move {
             let cache = &queue.cache;
@@ -374,21 +379,27 @@ pub(crate) fn verdict_of(conjuncts: &[Predicate], header: &Header) -> Verdict {
 struct UnderWay {
     queue: Arc<Queue>,
     done: Option<Ready>,
+    /// Of a read: should its task end before it does, its rows must not be missing in silence.
+    promised: Option<Morsel>,
 }
 
 impl UnderWay {
     /// The same, for a task to take along; what stays here counts for nothing any more.
-    fn take(&mut self) -> UnderWay {
+    fn take(&mut self, morsel: Morsel) -> UnderWay {
         self.queue.state().in_flight += 1;
-        UnderWay { queue: Arc::clone(&self.queue), done: None }
+        UnderWay { queue: Arc::clone(&self.queue), done: None, promised: Some(morsel) }
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
+        let done = self.done.take().or_else(|| {
+            let morsel = self.promised?;
+            Some(Ready { morsel, pieces: Pieces::new(), result: Err(Error::Stopped) })
+        });
         let mut state = self.queue.state();
         state.in_flight -= 1;
-        state.ready.extend(self.done.take());
+        state.ready.extend(done);
         drop(state);
         self.queue.changed.notify(usize::MAX);
     }

@@ -25,8 +25,12 @@ pub trait Residual: Send + Sync + 'static {
     /// Which of `rows` rows pass: true, not false and not null.
     ///
     /// # Errors
-    /// In words, what cannot be computed.
-    fn keep(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<BooleanArray, String>;
+    /// What cannot be computed: whoever asked gets it back.
+    fn keep(
+        &self,
+        columns: Vec<ArrayRef>,
+        rows: usize,
+    ) -> Result<BooleanArray, Box<dyn std::error::Error + Send + Sync>>;
 }
 
 /// A filter that becomes narrower while the scan runs: the keys of a join, the threshold of a top-k.

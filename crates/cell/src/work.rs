@@ -337,7 +337,7 @@ fn keep_residual(
     let kept = residual.keep(arrays.map_err(damaged)?, rows.count()).map_err(Error::Residual)?;
     if kept.len() != rows.count() {
         let text = format!("a filter told of {} rows, asked for {}", kept.len(), rows.count());
-        return Err(Error::Residual(text));
+        return Err(Error::Residual(text.into()));
     }
     let passes = |at: &usize| kept.is_valid(*at) && kept.value(*at);
     let kept = (0..kept.len()).filter(passes);

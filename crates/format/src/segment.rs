@@ -8,7 +8,7 @@ const MAGIC: &[u8; 8] = b"CELLARSG";
 /// The version of the format that is written; others are refused.
 pub const VERSION: u16 = 1;
 /// Bytes of the description of the columns, at most.
-const SCHEMA_MAX: usize = 1 << 20;
+pub const SCHEMA_MAX: usize = 1 << 20;
 
 /// What stands at the end of a segment: its last page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

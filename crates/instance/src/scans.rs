@@ -149,10 +149,11 @@ impl Database {
             let file = Arc::new(self.open_segment(table, one)?);
             let opened = Segment::open(file, one.bytes, table.id, columns, one.rows).await;
             let opened = Arc::new(opened.map_err(|error| scan_error(&table.name, &error))?);
-            // Who dropped the table meanwhile has looked here already.
-            let is_there = self.catalog().current().owner(&group, &one.file).is_some();
-            if is_there {
-                self.instance().scans().known().open.insert(place, Arc::clone(&opened));
+            let scans = self.instance().scans();
+            scans.known().open.insert(place, Arc::clone(&opened));
+            // Who dropped the table meanwhile may have looked here before it was put in.
+            if self.catalog().current().owner(&group, &one.file).is_none() {
+                scans.let_go(&group, Some(&[&one.file]));
             }
             segments.push(opened);
         }
@@ -169,6 +170,7 @@ pub fn scan_error(table: &str, error: &CellError) -> Error {
         CellError::Damaged { .. } => Error::new(70124, text).hint(
             "a scrub with REPAIR mends what another copy still has; else DROP TABLE and load again",
         ),
+        CellError::Stopped => Error::new(70125, text).hint("run the statement again"),
         CellError::Residual(_) | CellError::Groups(_) => Error::new(70126, text),
     }
 }

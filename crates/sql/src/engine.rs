@@ -17,6 +17,8 @@ use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStor
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::{SendableRecordBatchStream, memory_pool::FairSpillPool};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::{CreateExternalTable, Statement as DfStatement};
@@ -760,8 +762,16 @@ fn context(
         .with_config(config)
         .with_runtime_env(runtime.build_arc()?)
         .with_default_features()
-        // After all others: what they have settled, a cell may do.
-        .with_physical_optimizer_rule(Arc::new(AggregateInCell))
+        .with_physical_optimizer_rules(physical_rules())
         .build();
     Ok(SessionContext::new_with_state(state))
+}
+
+/// DataFusion's rules, and ours when they have settled what is partial, but before dynamic filters go
+/// down: an aggregation in the cell needs none of its own, and passes those of joins on.
+fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
+    let mut rules = PhysicalOptimizer::new().rules;
+    let at = rules.iter().position(|rule| rule.name() == "EnsureCooperative");
+    rules.insert(at.unwrap_or(rules.len()), Arc::new(AggregateInCell));
+    rules
 }

@@ -324,6 +324,8 @@ impl Database {
             Err(error) => return Err(error.into()),
         }
         self.forget(mounted.group.name());
+        // A query that began before has perhaps opened a segment meanwhile.
+        self.instance().scans().let_go(mounted.group.name(), None);
         Ok(())
     }
 

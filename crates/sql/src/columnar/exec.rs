@@ -1,7 +1,8 @@
 //! The leaf of a plan that scans a columnar table: what it hands to the cell, and what it tells of that.
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
@@ -16,7 +17,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
@@ -74,7 +75,14 @@ pub struct CellScanExec {
     partial: Option<Arc<Partial>>,
     properties: Arc<PlanProperties>,
     stats: Arc<ScanStats>,
-    scan: Arc<Mutex<Option<Arc<Scan>>>>,
+    run: Arc<Mutex<Run>>,
+}
+
+/// A run of the plan: the scan that all its partitions work on, begun by the first that asks.
+#[derive(Debug, Default)]
+struct Run {
+    scan: Arc<OnceLock<Arc<Scan>>>,
+    executed: BTreeSet<usize>,
 }
 
 fn properties(schema: &SchemaRef, partitions: usize) -> Arc<PlanProperties> {
@@ -84,7 +92,7 @@ fn properties(schema: &SchemaRef, partitions: usize) -> Arc<PlanProperties> {
         EmissionType::Incremental,
         Boundedness::Bounded,
     );
-    Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative))
+    Arc::new(properties)
 }
 
 impl CellScanExec {
@@ -110,13 +118,13 @@ impl CellScanExec {
             partial: None,
             properties,
             stats: Arc::default(),
-            scan: Arc::default(),
+            run: Arc::default(),
         })
     }
 
     /// The same scan as if it had not been run.
     fn anew(&self) -> CellScanExec {
-        CellScanExec { stats: Arc::default(), scan: Arc::default(), ..self.clone() }
+        CellScanExec { stats: Arc::default(), run: Arc::default(), ..self.clone() }
     }
 
     /// The same scan, with groups of rows as its result.
@@ -146,7 +154,8 @@ impl CellScanExec {
     fn split(&self) -> (Vec<Predicate>, Vec<Arc<dyn PhysicalExpr>>, Vec<Told>) {
         let (mut conjuncts, mut residual, mut told) = (Vec::new(), Vec::new(), Vec::new());
         for filter in &self.filters {
-            match predicate(filter, false, self.table.schema()) {
+            let known = predicate(filter, false, self.table.schema());
+            match known.and_then(|known| self.table.fitting(known)) {
                 Ok(known) => {
                     conjuncts.push(known);
                     told.push(Told { conjunct: filter.to_string(), reason: None });
@@ -166,7 +175,7 @@ impl CellScanExec {
         let residual = residual.into_iter().reduce(and);
         let residual = residual.map(|expr| Arc::new(Rest::new(&expr, schema)) as Arc<dyn Residual>);
         let live = self.dynamic.iter().map(|expr| {
-            Arc::new(LiveFilter::new(Arc::clone(expr), Arc::clone(schema))) as Arc<dyn Live>
+            Arc::new(LiveFilter::new(Arc::clone(expr), Arc::clone(&self.table))) as Arc<dyn Live>
         });
         let output = match &self.partial {
             Some(partial) => Output::Groups(partial.aggregate.clone(), Arc::clone(schema)),
@@ -188,14 +197,21 @@ impl CellScanExec {
         (request, told)
     }
 
-    /// The scan that all partitions work on; begun by the first that asks.
-    fn scan(&self) -> Arc<Scan> {
-        let mut scan = self.scan.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(scan.get_or_insert_with(|| {
-            let (request, told) = self.request();
-            let stats = Arc::clone(&self.stats);
-            self.table.begin_scan(request, told, stats, self.partial.as_ref().map(|p| &*p.text))
-        }))
+    /// The run that an execution of a partition belongs to. A partition that is executed once more
+    /// gives all its rows once more: that is a new run.
+    fn run(&self, partition: usize) -> Arc<OnceLock<Arc<Scan>>> {
+        let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        if !run.executed.insert(partition) {
+            *run = Run::default();
+            run.executed.insert(partition);
+        }
+        Arc::clone(&run.scan)
+    }
+
+    fn begin(&self) -> Arc<Scan> {
+        let (request, told) = self.request();
+        let stats = Arc::clone(&self.stats);
+        self.table.begin_scan(request, told, stats, self.partial.as_ref().map(|p| &*p.text))
     }
 }
 
@@ -233,13 +249,11 @@ impl Residual for Rest {
         &self,
         columns: Vec<ArrayRef>,
         rows: usize,
-    ) -> std::result::Result<BooleanArray, String> {
+    ) -> std::result::Result<BooleanArray, Box<dyn std::error::Error + Send + Sync>> {
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options);
-        let batch = batch.map_err(|e| e.to_string())?;
-        let value = self.expr.evaluate(&batch).map_err(|e| e.to_string())?;
-        let array = value.into_array(rows).map_err(|e| e.to_string())?;
-        datafusion::common::cast::as_boolean_array(&array).cloned().map_err(|e| e.to_string())
+        let array = self.expr.evaluate(&batch.map_err(DataFusionError::from)?)?.into_array(rows)?;
+        Ok(datafusion::common::cast::as_boolean_array(&array).cloned()?)
     }
 }
 
@@ -321,14 +335,16 @@ impl ExecutionPlan for CellScanExec {
         Ok(Arc::new(self.anew()))
     }
 
-    fn execute(&self, _: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+    fn execute(&self, at: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let (plan, partial) = (self.clone(), self.partial.clone());
+        let run = self.run(at);
         // Begun when rows are asked for: by then the other side of a join has said which.
         let worker = None::<cellar_instance::cell::Worker>;
         let stream = futures_util::stream::unfold((plan, worker), move |(plan, worker)| {
-            let partial = partial.clone();
+            let (partial, run) = (partial.clone(), Arc::clone(&run));
             async move {
-                let mut worker = worker.unwrap_or_else(|| plan.scan().worker());
+                let begun = || run.get_or_init(|| plan.begin()).worker();
+                let mut worker = worker.unwrap_or_else(begun);
                 let item = worker.next().await?;
                 let batch = match item {
                     Ok(Item::Rows(batch)) => Ok(batch),
@@ -340,7 +356,7 @@ impl ExecutionPlan for CellScanExec {
                         Some(partial) => columns_to_batch(columns, partial),
                         None => internal_err!("groups of a scan for rows"),
                     },
-                    Err(error) => Err(plan.failed(&error)),
+                    Err(error) => Err(plan.failed(error)),
                 };
                 Some((batch, (plan, Some(worker))))
             }
@@ -466,7 +482,15 @@ impl CellScanExec {
         (rows * 0.3f64.powi(filters)).ceil() as usize
     }
 
-    fn failed(&self, error: &CellError) -> DataFusionError {
-        DataFusionError::External(Box::new(self.table.failed(error)))
+    fn failed(&self, error: CellError) -> DataFusionError {
+        let error = match error {
+            // What DataFusion could not compute is told as if it had been asked itself.
+            CellError::Residual(error) => match error.downcast::<DataFusionError>() {
+                Ok(own) => return *own,
+                Err(error) => CellError::Residual(error),
+            },
+            error => error,
+        };
+        DataFusionError::External(Box::new(self.table.failed(&error)))
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
 use cellar_format::predicate::Predicate;
 use cellar_instance::cell::Live;
 use datafusion::logical_expr::Operator;
@@ -11,19 +10,20 @@ use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr_common::physical_expr::snapshot_generation;
 use datafusion::physical_plan::expressions::{BinaryExpr, DynamicFilterPhysicalExpr};
 
+use crate::columnar::table::OpenTable;
 use crate::columnar::translate::predicate;
 
 /// A dynamic filter over the columns of a table.
 #[derive(Debug)]
 pub struct LiveFilter {
     expr: Arc<dyn PhysicalExpr>,
-    schema: SchemaRef,
+    table: Arc<OpenTable>,
 }
 
 impl LiveFilter {
-    /// A filter over the columns of a table with that schema.
-    pub fn new(expr: Arc<dyn PhysicalExpr>, schema: SchemaRef) -> LiveFilter {
-        LiveFilter { expr, schema }
+    /// A filter over the columns of a table.
+    pub fn new(expr: Arc<dyn PhysicalExpr>, table: Arc<OpenTable>) -> LiveFilter {
+        LiveFilter { expr, table }
     }
 }
 
@@ -34,7 +34,7 @@ impl Live for LiveFilter {
 
     fn predicates(&self) -> Vec<Predicate> {
         let mut out = Vec::new();
-        understood(&self.expr, &self.schema, &mut out);
+        understood(&self.expr, &self.table, &mut out);
         out
     }
 
@@ -45,21 +45,21 @@ impl Live for LiveFilter {
 
 /// Those parts of a filter that are understood. The others only leave more rows than need be: whoever
 /// made the filter asks each row again.
-fn understood(expr: &Arc<dyn PhysicalExpr>, schema: &Schema, out: &mut Vec<Predicate>) {
+fn understood(expr: &Arc<dyn PhysicalExpr>, table: &OpenTable, out: &mut Vec<Predicate>) {
     if let Some(dynamic) = expr.downcast_ref::<DynamicFilterPhysicalExpr>() {
         if let Ok(current) = dynamic.current() {
-            understood(&current, schema, out);
+            understood(&current, table, out);
         }
         return;
     }
     if let Some(both) = expr.downcast_ref::<BinaryExpr>()
         && *both.op() == Operator::And
     {
-        understood(both.left(), schema, out);
-        understood(both.right(), schema, out);
+        understood(both.left(), table, out);
+        understood(both.right(), table, out);
         return;
     }
-    match predicate(expr, false, schema) {
+    match predicate(expr, false, table.schema()).and_then(|known| table.fitting(known)) {
         Ok(Predicate::All) | Err(_) => {}
         Ok(known) => out.push(known),
     }

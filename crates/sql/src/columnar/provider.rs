@@ -13,6 +13,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use crate::columnar::exec::CellScanExec;
 use crate::columnar::tables::Columnar;
+use crate::error::Error;
 
 /// A columnar table by its name; each scan takes the segments that it has then.
 pub struct ColumnarTable {
@@ -61,6 +62,13 @@ impl TableProvider for ColumnarTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let table = self.tables.open(&self.name).await;
         let table = table.map_err(|e| DataFusionError::External(Box::new(e)))?;
+        // A view, a prepared statement or another session knew a table that has gone since.
+        if *table.schema() != self.schema {
+            let text = format!("table \"{}\" has other columns than it had", self.name);
+            let error = Error::new(942, "42P01", text)
+                .next("make the view or the statement again, over the table as it is now");
+            return Err(DataFusionError::External(Box::new(error)));
+        }
         let schema = DFSchema::try_from(Arc::clone(&self.schema))?;
         let physical = |filter: &Expr| state.create_physical_expr(filter.clone(), &schema);
         let filters = filters.iter().map(physical).collect::<Result<Vec<_>>>()?;

@@ -132,20 +132,26 @@ fn moved(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
                 calls.len() - 1
             }
         };
-        if call.state_fields()?.len() != own_parts.len() {
+        let states = call.state_fields()?;
+        let known = states.iter().all(|state| can_be(state.data_type()));
+        if states.len() != own_parts.len() || !known {
             return Ok(None);
         }
         parts.extend(own_parts.iter().map(|part| (at, *part)));
         texts.push(call.name().to_owned());
     }
+    let wanted = Aggregate { keys, calls };
+    if !scan.table().fits(&wanted) {
+        return Ok(None);
+    }
+    let keys = &wanted.keys;
     let names = keys.iter().map(|key| schema.field(*key).name().clone());
     let by: Vec<String> = names.collect();
     let mut text = texts.join(", ");
     if !by.is_empty() {
         text = format!("{text} group by {}", by.join(", ")).trim_start().to_owned();
     }
-    let partial =
-        Partial { aggregate: Aggregate { keys, calls }, schema: aggregate.schema(), parts, text };
+    let partial = Partial { aggregate: wanted, schema: aggregate.schema(), parts, text };
     Ok(Some(Arc::new(scan.with_partial(partial))))
 }
 
@@ -153,12 +159,18 @@ fn column_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
     expr.downcast_ref::<Column>().map(Column::index)
 }
 
-/// The column below casts that change no value that is counted or summed as a whole number.
-fn below_casts(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> {
+/// What is below the cast that makes a number a floating-point number. Other casts may change values.
+fn below_cast(expr: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> {
     match expr.downcast_ref::<CastExpr>() {
-        Some(cast) => below_casts(cast.expr()),
+        Some(cast) => cast.expr(),
         None => expr,
     }
+}
+
+/// Whether the cell can give what it knows of a call in this type.
+fn can_be(data_type: &DataType) -> bool {
+    // Sums for an average of many digits have 256 bits.
+    !matches!(data_type, DataType::Decimal256(_, _))
 }
 
 /// What the cell computes for a call, and which parts of it the states of the call are.
@@ -195,7 +207,7 @@ fn call_of(
 fn sum_of(argument: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Call, Reason> {
     let data_type = argument.data_type(schema).map_err(|e| e.to_string())?;
     if data_type == DataType::Float64 {
-        let column = below_casts(argument);
+        let column = below_cast(argument);
         let at = column_of(column).ok_or("sums of expressions of floating-point numbers")?;
         let own = schema.field(at).data_type();
         return match kind_of(own) {

@@ -63,7 +63,7 @@ pub async fn file(path: &Path, format: SourceFormat) -> Result<(SchemaRef, Batch
     let (schema, reader) = reader.map_err(|_| stopped())?.map_err(|e| unreadable(&shown, e))?;
     // Small: the disk below is the brake, and what is in the channel is memory.
     let (send, receive) = mpsc::channel(4);
-    tokio::task::spawn_blocking(move || {
+    let reading = tokio::task::spawn_blocking(move || {
         for batch in reader {
             let batch = batch.map_err(|e| failed(unreadable(&shown, from_arrow(&e))));
             let is_end = batch.is_err();
@@ -73,8 +73,15 @@ pub async fn file(path: &Path, format: SourceFormat) -> Result<(SchemaRef, Batch
             }
         }
     });
-    let batches = stream::unfold(receive, |mut receive| async move {
-        receive.recv().await.map(|batch| (batch, receive))
+    let batches = stream::unfold((receive, Some(reading)), |(mut receive, reading)| async move {
+        if let Some(batch) = receive.recv().await {
+            return Some((batch, (receive, reading)));
+        }
+        // Whoever ended before the end of the file has left out rows.
+        match reading?.await {
+            Ok(()) => None,
+            Err(_) => Some((Err(failed(stopped())), (receive, None))),
+        }
     });
     Ok((schema, Box::pin(batches)))
 }

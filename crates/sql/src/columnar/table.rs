@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use cellar_format::header::{Bounds, Header};
+use cellar_format::aggregate::Aggregate;
+use cellar_format::header::{Bounds, COLUMNS_MAX, Header};
 use cellar_format::predicate::{Predicate, Verdict};
+use cellar_format::segment::SCHEMA_MAX;
 use cellar_format::take_in::column_type;
 use cellar_format::value::Value;
 use cellar_instance::Instance;
@@ -16,6 +18,7 @@ use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
 
 use crate::columnar::groups::scalar_of;
 use crate::columnar::told::Told;
+use crate::columnar::translate::Reason;
 use crate::error::Error;
 
 /// A table with its segments open.
@@ -55,7 +58,16 @@ pub fn table_schema(rows: &Schema) -> Result<SchemaRef, Error> {
     if fields.is_empty() {
         return Err(Error::new(904, "42601", "a table needs a column at least"));
     }
-    Ok(Arc::new(Schema::new(fields)))
+    if fields.len() > COLUMNS_MAX {
+        let text = format!("{} columns: a columnar table has {COLUMNS_MAX} at most", fields.len());
+        return Err(Error::new(1792, "54011", text).next("make it two tables with one key"));
+    }
+    let schema = Schema::new(fields);
+    if schema_text(&schema).len() > SCHEMA_MAX {
+        let text = format!("the names of the columns take more than {SCHEMA_MAX} bytes");
+        return Err(Error::new(972, "42622", text).next("choose shorter names"));
+    }
+    Ok(Arc::new(schema))
 }
 
 /// The columns of a table as the catalog keeps them: names and types of Arrow, as JSON.
@@ -142,6 +154,19 @@ impl OpenTable {
 
     fn headers(&self) -> impl Iterator<Item = &Header> {
         self.segments.iter().flat_map(|segment| segment.headers())
+    }
+
+    /// A predicate, unless what is computed for it may go beyond 128 bits: then the reason.
+    pub fn fitting(&self, predicate: Predicate) -> Result<Predicate, Reason> {
+        match self.headers().all(|header| predicate.fits(header)) {
+            true => Ok(predicate),
+            false => Err("may go beyond 128 bits: evaluated on decoded rows".to_owned()),
+        }
+    }
+
+    /// Whether all sums of an aggregation fit 128 bits.
+    pub fn fits(&self, aggregate: &Aggregate) -> bool {
+        self.headers().all(|header| aggregate.fits(header))
     }
 
     /// Rows of the row groups that the storage index does not leave out.

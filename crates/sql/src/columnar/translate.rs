@@ -316,6 +316,43 @@ fn scale_of(data_type: &DataType) -> Option<i8> {
     }
 }
 
+/// Digits before the point that every number of a type has room for, and whether it has negative ones.
+fn room_of(data_type: &DataType) -> (i16, bool) {
+    match data_type {
+        DataType::Decimal128(precision, scale) => (i16::from(*precision) - i16::from(*scale), true),
+        DataType::Int8 => (2, true),
+        DataType::UInt8 => (2, false),
+        DataType::Int16 => (4, true),
+        DataType::UInt16 => (4, false),
+        DataType::Int32 => (9, true),
+        DataType::UInt32 => (9, false),
+        DataType::Int64 => (18, true),
+        _ => (19, false),
+    }
+}
+
+/// Whether every number of a type fits another of the same scale or a finer one.
+fn widens(from: &DataType, to: &DataType) -> bool {
+    let wider = |bits: Option<u8>, other: Option<u8>| bits.zip(other).is_some_and(|(a, b)| a >= b);
+    let is_signed = |t: &DataType| room_of(t).1;
+    match (from.is_integer(), to.is_integer()) {
+        // Into a signed type of more bits, or one of the same sign that has as many.
+        (true, true) if is_signed(from) == is_signed(to) => wider(bits_of(to), bits_of(from)),
+        (true, true) => is_signed(to) && bits_of(to) > bits_of(from),
+        _ => room_of(to).0 >= digits_of(from) && (room_of(to).1 || !is_signed(from)),
+    }
+}
+
+fn bits_of(data_type: &DataType) -> Option<u8> {
+    Some(match data_type {
+        DataType::Int8 | DataType::UInt8 => 8,
+        DataType::Int16 | DataType::UInt16 => 16,
+        DataType::Int32 | DataType::UInt32 => 32,
+        DataType::Int64 | DataType::UInt64 => 64,
+        _ => return None,
+    })
+}
+
 /// Digits that whole numbers of a type can have before the point.
 fn digits_of(data_type: &DataType) -> i16 {
     match data_type {
@@ -365,7 +402,7 @@ pub fn arithmetic(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<(Expr
         let (inner, from) = arithmetic(cast.expr(), schema)?;
         let from_type = cast.expr().data_type(schema).map_err(|e| e.to_string())?;
         let is_decimal = matches!(data_type, DataType::Decimal128(_, _));
-        let widens = digits_of(&data_type) >= digits_of(&from_type) && scale >= from;
+        let widens = widens(&from_type, &data_type) && scale >= from;
         // A number that is written out does not grow; whether it fits can be seen.
         let fits = matches!(inner, Expr::Constant(_)) || widens;
         let is_whole = |t: &DataType| t.is_integer() || matches!(t, DataType::Decimal128(_, _));

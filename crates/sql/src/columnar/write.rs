@@ -4,9 +4,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options, concat};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef};
 use cellar_format::group::{Encoded, Owner, Refused, encode, rows_to_try};
 use cellar_format::header::{Header, PAGE, REGION, ROWS_MAX};
 use cellar_format::segment::{directory, offset_of};
@@ -18,6 +18,8 @@ use futures_util::{Stream, TryStreamExt, stream};
 use crate::columnar::table::schema_text;
 use crate::error::Error;
 
+/// Bytes that are gathered at most before they are cut and encoded, beside the batch that goes beyond.
+const GATHERED_MAX: usize = 64 << 20;
 /// Rows of the first row group that is tried.
 const FIRST_ROWS: usize = 32 * 1024;
 
@@ -53,6 +55,7 @@ struct Cutter {
     batches: Batches,
     waiting: Vec<RecordBatch>,
     rows: usize,
+    bytes: usize,
     ended: bool,
     target: Arc<AtomicUsize>,
 }
@@ -60,10 +63,11 @@ struct Cutter {
 impl Cutter {
     async fn next(&mut self) -> Result<Option<Vec<RecordBatch>>, DataFusionError> {
         let target = self.target.load(Ordering::Relaxed);
-        while self.rows < target && !self.ended {
+        while self.rows < target && self.bytes < GATHERED_MAX && !self.ended {
             match self.batches.try_next().await? {
                 Some(batch) if batch.num_rows() > 0 => {
                     self.rows += batch.num_rows();
+                    self.bytes += bytes_of(&batch);
                     self.waiting.push(batch);
                 }
                 Some(_) => {}
@@ -74,6 +78,8 @@ impl Cutter {
         if wanted == 0 {
             return Ok(None);
         }
+        // As much as the rows that go: it is known of all rows only.
+        self.bytes -= (self.bytes as u128 * wanted as u128 / self.rows as u128) as usize;
         self.rows -= wanted;
         let mut out = Vec::new();
         while wanted > 0 {
@@ -88,6 +94,18 @@ impl Cutter {
         }
         Ok(Some(out))
     }
+}
+
+/// Bytes that the rows of a batch take: their own part of what they share with others.
+fn bytes_of(batch: &RecordBatch) -> usize {
+    let own = |array: &ArrayRef| match array.data_type() {
+        DataType::Utf8View => array.as_string_view().lengths().map(|length| length as usize).sum(),
+        DataType::BinaryView => {
+            array.as_binary_view().lengths().map(|length| length as usize).sum()
+        }
+        _ => array.to_data().get_slice_memory_size().unwrap_or(0),
+    };
+    batch.columns().iter().map(own).sum()
 }
 
 fn columns_of(batches: &[RecordBatch], schema: &SchemaRef) -> Result<Vec<ArrayRef>, Error> {
@@ -156,8 +174,14 @@ pub async fn write_segment(
     writing: &Writing,
 ) -> Result<(File, SegmentFigures), Error> {
     let target = Arc::new(AtomicUsize::new(FIRST_ROWS.min(ROWS_MAX)));
-    let cutter =
-        Cutter { batches, waiting: Vec::new(), rows: 0, ended: false, target: Arc::clone(&target) };
+    let cutter = Cutter {
+        batches,
+        waiting: Vec::new(),
+        rows: 0,
+        bytes: 0,
+        ended: false,
+        target: Arc::clone(&target),
+    };
     let owner = Owner { table: writing.table, segment: writing.segment };
     let pieces = stream::try_unfold(cutter, |mut cutter| async move {
         let piece = cutter.next().await.map_err(|e| crate::failure::from_datafusion(&e))?;
