@@ -461,3 +461,55 @@ fn a_table_made_anew_is_not_read_with_the_old_columns() {
     let told = program::told(&output);
     assert!(told.contains("CELLAR-00942") && told.contains("other columns"), "{told}");
 }
+
+/// The keys of one side of a join go down to the scan of the other: the answers stay the same, also
+/// where null equals null and where rows without a partner are wanted.
+#[test]
+fn joins_leave_out_what_has_no_partner() {
+    if !program::has_groups() {
+        return;
+    }
+    let dir = database();
+    let at = dir.path();
+    let facts = "select value as k, case when value % 11 = 0 then null else value * 7919 % 20000 end as p, \
+                 cast(value * 31 % 997 as int) as q from generate_series(1, 150000)";
+    let parts = "select case when value = 20 then null else value * 13 % 20000 end as p, value % 50 as kind, \
+                 cast(value % 1200 as int) as q from generate_series(1, 20000)";
+    for (name, rows) in [("facts", facts), ("parts", parts)] {
+        sql(at, &format!("create table c_{name} as {rows}"));
+        sql(at, &format!("copy c_{name} to '+DATA/{name}.parquet' stored as parquet"));
+        let place = format!("'+DATA/{name}.parquet'");
+        sql(at, &format!("create external table e_{name} stored as parquet location {place}"));
+    }
+    let few = "kind = 7 and b.p % 3 = 0";
+    let queries: Vec<String> = [
+        format!("select a.k from t_facts a join t_parts b on a.p = b.p where {few}"),
+        format!("select a.k from t_facts a join t_parts b on a.p is not distinct from b.p where b.kind in (7, 20)"),
+        format!("select sum(a.k) as s, b.kind from t_facts a join t_parts b on a.p = b.p and a.q = b.q group by b.kind"),
+        format!("select count(*) as n from t_facts a left join t_parts b on a.p = b.p and {few}"),
+        format!("select b.p from t_parts b left join t_facts a on a.p = b.p where {few}"),
+        "select count(*) as n from t_facts a where a.p in (select p from t_parts where kind < 20)".into(),
+        "select count(*) as n from t_facts a where not exists (select 1 from t_parts b where a.p = b.p and b.kind < 20)".into(),
+        "select b.kind, count(*) as n from t_facts a join t_parts b on a.q = b.q where b.kind > 40 group by b.kind".into(),
+        "select count(*) as n from t_facts a join t_parts b on a.p = b.p where b.kind = 99".into(),
+    ]
+    .to_vec();
+    let over = |side: &str| -> Vec<String> {
+        queries.iter().map(|query| query.replace("t_", side)).collect()
+    };
+    let (expected, found) = (answers(at, &over("e_"), "e"), answers(at, &over("c_"), "c"));
+    for ((query, expected), found) in queries.iter().zip(&expected).zip(&found) {
+        let first = expected.iter().zip(found).find(|(a, b)| a != b);
+        assert!(expected == found, "{query}: {} and {}: {first:?}", expected.len(), found.len());
+    }
+    let script = format!("{}; select * from v$cell_scan;", over("c_")[0]);
+    std::fs::write(at.join("s.sql"), script).unwrap();
+    let output = done(at, &["sql", "db", "-f", "s.sql", "--format", "json"]);
+    let text = out(&output);
+    let mut all = serde_json::Deserializer::from_str(&text).into_iter::<serde_json::Value>();
+    let rows = all.next().unwrap().unwrap().as_array().unwrap().len();
+    let scans = all.next().unwrap().unwrap();
+    let scan = scans.as_array().unwrap().iter().find(|scan| scan["table_name"] == "c_facts");
+    let returned = scan.unwrap()["rows_returned"].as_u64().unwrap();
+    assert!(rows > 0 && returned == rows as u64, "{returned} rows returned for {rows}");
+}

@@ -9,6 +9,7 @@ use crate::expr::Program;
 use crate::header::Header;
 use crate::ints::{Codes, Damage, Ints, each_lane};
 use crate::kernel::{self, Mask};
+use crate::members::Members;
 use crate::predicate::{Predicate, Relation, Test, Verdict};
 use crate::text::{Reader, Strings};
 use crate::wide::Wide;
@@ -30,6 +31,8 @@ enum How<'p, 'c, 'a> {
     Ranges(&'c Ints<'a>, Vec<(i64, i64)>),
     /// Codes that have all ones here.
     Table(&'c Ints<'a>, Vec<u8>),
+    /// Numbers with a bit each, from the first on.
+    Bits(&'c Ints<'a>, i64, &'p [u64]),
     /// Numbers, one by one.
     Numbers(&'c Ints<'a>, &'p Test),
     /// Numbers of 128 bits, one by one.
@@ -207,6 +210,11 @@ impl<'p, 'c, 'a> How<'p, 'c, 'a> {
     }
 
     fn of_ints(test: &'p Test, ints: &'c Ints<'a>) -> How<'p, 'c, 'a> {
+        if let Test::Member(members) = test
+            && let Members::Bits { low, bits, .. } = &**members
+        {
+            return How::Bits(ints, *low, bits);
+        }
         let fits = |number: &&i128| i64::try_from(**number).is_ok();
         let ranges = match test {
             Test::Numbers(low, high) => {
@@ -242,7 +250,7 @@ impl<'p, 'c, 'a> How<'p, 'c, 'a> {
         match self {
             How::Valid | How::Nulls => 0.5,
             How::Ranges(_, ranges) => 1.0 + ranges.len() as f64,
-            How::Table(..) => 8.0,
+            How::Table(..) | How::Bits(..) => 8.0,
             How::Numbers(..) => 15.0,
             How::Wide(..) => 40.0,
             How::Text(..) => 200.0,
@@ -274,6 +282,15 @@ impl<'p, 'c, 'a> How<'p, 'c, 'a> {
                     at.and_then(|at| table.get(at)).copied().unwrap_or(0)
                 };
                 look_up(&codes, mask, of);
+            }
+            How::Bits(ints, low, bits) => {
+                let mut codes = ints.codes();
+                let base = ints.unpack_codes(block, &mut codes).wrapping_sub(*low) as u64;
+                look_up(&codes, mask, |code| {
+                    let at = base.wrapping_add(code);
+                    let word = bits.get((at / 64) as usize).copied().unwrap_or(0);
+                    0u8.wrapping_sub((word >> (at % 64)) as u8 & 1)
+                });
             }
             How::Numbers(ints, test) => {
                 let mut numbers = [0; BLOCK];

@@ -156,6 +156,20 @@ impl OpenTable {
         self.segments.iter().flat_map(|segment| segment.headers())
     }
 
+    /// The rows that it has.
+    pub fn rows(&self) -> u64 {
+        self.headers().map(|header| u64::from(header.rows)).sum()
+    }
+
+    /// The smallest and the largest number of a column; `None`: it has none, or strings.
+    pub fn range(&self, column: usize) -> Option<(i128, i128)> {
+        let ends = self.headers().filter_map(|header| match header.entries.get(column)?.bounds {
+            Bounds::Numbers { min, max } => Some((min, max)),
+            _ => None,
+        });
+        ends.reduce(|(low, high), (min, max)| (low.min(min), high.max(max)))
+    }
+
     /// A predicate, unless what is computed for it may go beyond 128 bits: then the reason.
     pub fn fitting(&self, predicate: Predicate) -> Result<Predicate, Reason> {
         match self.headers().all(|header| predicate.fits(header)) {
