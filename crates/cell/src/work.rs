@@ -135,6 +135,10 @@ impl Worker {
             },
             _ => {
                 let rows = self.select(&conjuncts, &columns, morsel)?;
+                // A row group whose other columns are read now is counted when it comes again.
+                if rows.count() == 0 || is_rest_there {
+                    queue.found(rows.count() > 0);
+                }
                 if rows.count() == 0 {
                     if !is_rest_there {
                         ScanStats::count(&queue.stats.filtered_row_groups, 1);
@@ -192,9 +196,6 @@ impl Worker {
         {
             rows = keep_residual(residual, columns, rows, damaged)?;
         }
-        if !queue.filter_columns.is_empty() {
-            queue.found(rows.count() > 0);
-        }
         Ok(rows)
     }
 
@@ -230,6 +231,7 @@ impl Worker {
                 let count = rows.mask(block, &mut mask);
                 each(block, &mask, count).map_err(damaged)?;
             }
+            queue.found(rows.count() > 0);
             return Ok(rows.count());
         }
         let mut filter = Filter::new(conjuncts, header, columns, &self.found).map_err(damaged)?;
@@ -240,9 +242,7 @@ impl Worker {
             each(block, &mask, count).map_err(damaged)?;
         }
         self.learn(filter.found());
-        if !queue.filter_columns.is_empty() {
-            queue.found(passed > 0);
-        }
+        queue.found(passed > 0);
         Ok(passed)
     }
 
@@ -280,6 +280,7 @@ impl Worker {
         let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, 0, damage);
         if self.groups.rows_differ() {
             let rows = self.select(conjuncts, columns, morsel)?;
+            queue.found(rows.count() > 0);
             if rows.count() == 0 {
                 return Ok(Outcome::Nothing);
             }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use arrow_array::types::Decimal128Type;
 use arrow_array::{ArrayRef, Int64Array, PrimitiveArray, StringArray};
 use arrow_schema::{DataType, Field, Schema};
-use cellar_format::aggregate::columns::{Columns, Known, each_row};
+use cellar_format::aggregate::columns::each_row;
 use cellar_format::aggregate::dense::{self, Dense, Plan};
-use cellar_format::aggregate::{Aggregate, Call, Groups, Key, Ready, State, join};
+use cellar_format::aggregate::{Aggregate, Call, Groups, Key, Ready};
 use cellar_format::bits::BLOCK;
 use cellar_format::expr::Expr;
 use cellar_format::filter::Filter;
@@ -15,9 +15,9 @@ use cellar_format::give_out::Rows;
 use cellar_format::predicate::Predicate;
 use proptest::prelude::*;
 
-use crate::naive::{self, rows_of, same};
+use crate::naive::{self, put_in, rows_of, same};
 use crate::questions::{aggregate, predicate};
-use crate::table::{Group, Rng, Spec, cases, spec, values_of};
+use crate::table::{Group, Rng, Spec, cases, spec};
 
 /// What an aggregation makes of those rows of row groups that pass.
 fn aggregated(of: &Aggregate, conjuncts: &[Predicate], groups: &[Group]) -> Groups {
@@ -34,41 +34,6 @@ fn aggregated(of: &Aggregate, conjuncts: &[Predicate], groups: &[Group]) -> Grou
         ready.finish(of, &mut out);
     }
     out
-}
-
-/// Adds groups that came as columns.
-fn put_in(columns: &Columns, out: &mut Groups) {
-    let keys: Vec<_> = columns.keys.iter().map(|key| values_of(key)).collect();
-    let ends = columns.calls.iter().map(|known| match known {
-        Known::Ends(ends) => values_of(ends),
-        _ => Vec::new(),
-    });
-    let ends: Vec<_> = ends.collect();
-    for row in 0..columns.rows {
-        let key: Key = keys.iter().map(|key| key[row].clone()).collect();
-        let state = |(at, known): (usize, &Known)| match known {
-            Known::Count(counts) => State::Count(counts[row]),
-            Known::Sum { sums, rows } => {
-                State::Sum { sum: if rows[row] > 0 { sums[row] } else { 0 }, rows: rows[row] }
-            }
-            Known::Float { sums, rows } => {
-                State::Float { sum: if rows[row] > 0 { sums[row] } else { 0.0 }, rows: rows[row] }
-            }
-            Known::Ends(_) => State::Least(ends[at][row].clone()),
-        };
-        let states = columns.calls.iter().enumerate().map(state).collect();
-        join(out, key, states);
-    }
-}
-
-/// Of greatest values what is told as least: columns do not say which they are.
-fn as_columns_say(of: &Aggregate, groups: Groups) -> Groups {
-    let state = |(state, call): (State, &Call)| match (state, call) {
-        (State::Greatest(value), Call::Greatest(_)) => State::Least(value),
-        (state, _) => state,
-    };
-    let states = |states: Vec<State>| states.into_iter().zip(&of.calls).map(state).collect();
-    groups.into_iter().map(|(key, own)| (key, states(own))).collect()
 }
 
 fn equal(found: &Groups, expected: &Groups, of: &Aggregate, how: &str) {
@@ -90,20 +55,15 @@ fn equal(found: &Groups, expected: &Groups, of: &Aggregate, how: &str) {
 fn check_columns(of: &Aggregate, conjuncts: &[Predicate], group: &Group) {
     let mut expected = Groups::default();
     naive::aggregate(of, group, &rows_of(conjuncts, group), &mut expected);
-    let expected = as_columns_say(of, expected);
     let columns = group.columns();
     let schema = schema_of(group);
     let rows: Vec<u32> = rows_of(conjuncts, group).iter().map(|row| *row as u32).collect();
     let rows = if conjuncts.is_empty() { Rows::All(group.rows()) } else { Rows::Some(rows) };
     let each = each_row(of, &group.header, &columns, &rows, &schema).expect("as written");
     assert_eq!(each.rows, rows.count());
-    let has_ends = |call: &Call| matches!(call, Call::Least(_) | Call::Greatest(_));
-    if !of.calls.iter().any(has_ends) {
-        // What is joined must say what it is; least and greatest are looked at below.
-        let mut found = Groups::default();
-        put_in(&each, &mut found);
-        equal(&found, &expected, of, "each row");
-    }
+    let mut found = Groups::default();
+    put_in(of, &each, &mut found);
+    equal(&found, &expected, of, "each row");
     let mut ready = Ready::new(of, &group.header, &columns).expect("as written");
     for block in 0..group.header.blocks() {
         let mut mask = [0; BLOCK];
@@ -114,7 +74,7 @@ fn check_columns(of: &Aggregate, conjuncts: &[Predicate], group: &Group) {
         let grouped = ready.finish_columns(of, &schema).expect("as written");
         assert_eq!(grouped.rows, expected.len());
         let mut found = Groups::default();
-        put_in(&grouped, &mut found);
+        put_in(of, &grouped, &mut found);
         equal(&found, &expected, of, "as columns");
     }
 }
@@ -146,9 +106,9 @@ fn check_dense(of: &Aggregate, conjuncts: &[Predicate], groups: &[Group]) -> boo
     let mut found = Groups::default();
     while let Some(columns) = all.give_out(&schema_of(&groups[0]), 7).expect("the same table") {
         assert!(columns.rows <= 7);
-        put_in(&columns, &mut found);
+        put_in(of, &columns, &mut found);
     }
-    equal(&found, &as_columns_say(of, expected), of, "at places");
+    equal(&found, &expected, of, "at places");
     true
 }
 

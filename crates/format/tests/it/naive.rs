@@ -3,13 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 
+use cellar_format::aggregate::columns::{Columns, Known};
 use cellar_format::aggregate::{Aggregate, Call, Groups, Key, State};
 use cellar_format::expr::Expr;
 use cellar_format::header::Kind;
 use cellar_format::predicate::{Predicate, Relation, Test};
 use cellar_format::value::{Value, f32_of_key, f64_of_key};
 
-use crate::table::Group;
+use crate::table::{Group, values_of};
 
 fn number(test: &Test, number: i128) -> bool {
     match test {
@@ -156,4 +157,33 @@ pub fn asked(conjuncts: &[Predicate]) -> BTreeSet<usize> {
     let mut out = BTreeSet::new();
     conjuncts.iter().for_each(|one| one.columns(&mut out));
     out
+}
+
+/// Adds groups that came as columns.
+pub fn put_in(of: &Aggregate, columns: &Columns, out: &mut Groups) {
+    let keys: Vec<_> = columns.keys.iter().map(|key| values_of(key)).collect();
+    let ends = columns.calls.iter().map(|known| match known {
+        Known::Ends(ends) => values_of(ends),
+        _ => Vec::new(),
+    });
+    let ends: Vec<_> = ends.collect();
+    for row in 0..columns.rows {
+        let key: Key = keys.iter().map(|key| key[row].clone()).collect();
+        let state = |(at, known): (usize, &Known)| match known {
+            Known::Count(counts) => State::Count(counts[row]),
+            // What is said of no rows is not looked at.
+            Known::Sum { sums, rows } => {
+                State::Sum { sum: if rows[row] > 0 { sums[row] } else { 0 }, rows: rows[row] }
+            }
+            Known::Float { sums, rows } => {
+                State::Float { sum: if rows[row] > 0 { sums[row] } else { 0.0 }, rows: rows[row] }
+            }
+            Known::Ends(_) => match of.calls[at] {
+                Call::Greatest(_) => State::Greatest(ends[at][row].clone()),
+                _ => State::Least(ends[at][row].clone()),
+            },
+        };
+        let states = columns.calls.iter().enumerate().map(state).collect();
+        cellar_format::aggregate::join(out, key, states);
+    }
 }
