@@ -13,7 +13,9 @@ use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr_common::physical_expr::snapshot_generation;
-use datafusion::physical_plan::expressions::{BinaryExpr, DynamicFilterPhysicalExpr};
+use datafusion::physical_plan::expressions::{
+    BinaryExpr, CaseExpr, DynamicFilterPhysicalExpr,
+};
 
 use crate::columnar::table::OpenTable;
 use crate::columnar::translate::predicate;
@@ -67,6 +69,28 @@ impl Live for LiveFilter {
     fn columns(&self) -> Vec<usize> {
         collect_columns(&self.expr).iter().map(|column| column.index()).collect()
     }
+}
+
+/// A filter that asks each part of the rows something else: what any of the parts is asked. So it is
+/// where both sides of a join are divided among the workers by a hash that only DataFusion knows.
+fn any_branch(expr: &Arc<dyn PhysicalExpr>, table: &OpenTable) -> Option<Predicate> {
+    let case = expr.downcast_ref::<CaseExpr>()?;
+    let otherwise = case.else_expr().map(|expr| predicate(expr, false, table.schema()));
+    if !matches!(otherwise, None | Some(Ok(Predicate::None))) {
+        return None;
+    }
+    let mut any = Vec::new();
+    for (_, then) in case.when_then_expr() {
+        let mut all = Vec::new();
+        understood(then, table, &mut all, &mut Vec::new());
+        match all.iter().any(|one| matches!(one, Predicate::None)) {
+            true => {}
+            // A part that is asked nothing that is understood may have any row.
+            false if all.is_empty() => return None,
+            false => any.push(Predicate::And(all)),
+        }
+    }
+    Some(if any.is_empty() { Predicate::None } else { Predicate::Or(any) })
 }
 
 /// A filter over one column of whole numbers that are close to each other, asked once about each number
@@ -148,6 +172,11 @@ fn understood(
     {
         understood(both.left(), table, out, rest);
         understood(both.right(), table, out, rest);
+        return;
+    }
+    if let Some(any) = any_branch(expr, table) {
+        out.push(any);
+        rest.push(Arc::clone(expr));
         return;
     }
     match predicate(expr, false, table.schema()).and_then(|known| table.fitting(known)) {
