@@ -13,9 +13,7 @@ use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr_common::physical_expr::snapshot_generation;
-use datafusion::physical_plan::expressions::{
-    BinaryExpr, CaseExpr, DynamicFilterPhysicalExpr,
-};
+use datafusion::physical_plan::expressions::{BinaryExpr, CaseExpr, DynamicFilterPhysicalExpr};
 
 use crate::columnar::table::OpenTable;
 use crate::columnar::translate::predicate;
