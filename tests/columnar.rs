@@ -494,9 +494,14 @@ fn joins_leave_out_what_has_no_partner() {
             .into(),
         format!("select count(*) as n from t_facts a left join t_parts b on a.p = b.p and {few}"),
         format!("select b.p from t_parts b left join t_facts a on a.p = b.p where {few}"),
-        "select count(*) as n from t_facts a where a.p in (select p from t_parts where kind < 20)".into(),
-        "select count(*) as n from t_facts a where not exists (select 1 from t_parts b where a.p = b.p and b.kind < 20)".into(),
-        "select b.kind, count(*) as n from t_facts a join t_parts b on a.q = b.q where b.kind > 40 group by b.kind".into(),
+        "select count(*) as n from t_facts a where a.p in (select p from t_parts where kind < 20)"
+            .into(),
+        "select count(*) as n from t_facts a \
+         where not exists (select 1 from t_parts b where a.p = b.p and b.kind < 20)"
+            .into(),
+        "select b.kind, count(*) as n from t_facts a join t_parts b on a.q = b.q \
+         where b.kind > 40 group by b.kind"
+            .into(),
         "select count(*) as n from t_facts a join t_parts b on a.p = b.p where b.kind = 99".into(),
     ]
     .to_vec();
