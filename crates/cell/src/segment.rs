@@ -158,18 +158,22 @@ impl Segment {
         // Also takes it up once, so that nobody need ask again what only a bad writer does.
         match group::column(&self.headers[position], column, piece.bytes(), true) {
             Ok(_) => Ok(piece),
-            Err(damage) => Err(self.damaged(position, column, damage)),
+            Err(damage) => Err(self.damaged(position, Some(column), damage)),
         }
     }
 
+    /// Of a row group, and of a column of it where it is known which.
     pub(crate) fn damaged(
         &self,
         position: usize,
-        column: usize,
+        column: Option<usize>,
         damage: cellar_format::ints::Damage,
     ) -> Error {
         Error::Damaged {
-            what: format!("column {column} of row group {position}"),
+            what: match column {
+                Some(column) => format!("column {column} of row group {position}"),
+                None => format!("row group {position}"),
+            },
             segment: self.device.geometry().name.to_string(),
             damage,
         }

@@ -126,7 +126,7 @@ impl Worker {
         let (morsel, header) = (ready.morsel, queue.header(ready.morsel));
         let conjuncts = queue.asked(&mut self.asked);
         let columns = take_up(&queue, morsel, &ready.pieces)?;
-        let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, 0, damage);
+        let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, None, damage);
         let is_rest_there = queue.all_columns.iter().all(|column| columns[*column].is_some());
         let outcome = match &queue.request.output {
             Output::Groups(aggregate, schema) if is_rest_there => match queue.plan(aggregate) {
@@ -167,7 +167,7 @@ impl Worker {
     ) -> Result<Rows, Error> {
         let queue = Arc::clone(&self.queue);
         let header = queue.header(morsel);
-        let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, 0, damage);
+        let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, None, damage);
         let mut filter = Filter::new(conjuncts, header, columns, &self.found).map_err(damaged)?;
         let residual = queue.request.residual.as_deref();
         // More rows than are wanted need not be found, unless some of them fall away yet.
@@ -223,7 +223,7 @@ impl Worker {
     ) -> Result<usize, Error> {
         let queue = Arc::clone(&self.queue);
         let header = queue.header(morsel);
-        let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, 0, damage);
+        let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, None, damage);
         let mut mask = [0; BLOCK];
         if queue.request.residual.is_some() {
             let rows = self.select(conjuncts, columns, morsel)?;
@@ -255,7 +255,7 @@ impl Worker {
     ) -> Result<Outcome, Error> {
         let queue = Arc::clone(&self.queue);
         let header = queue.header(morsel);
-        let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, 0, damage);
+        let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, None, damage);
         let mut ready = ReadyDense::new(&plan, header, columns).map_err(damaged)?;
         let mut groups = std::mem::take(&mut self.groups);
         let dense = groups.dense(plan, &queue.groups);
@@ -277,7 +277,7 @@ impl Worker {
     ) -> Result<Outcome, Error> {
         let queue = Arc::clone(&self.queue);
         let header = queue.header(morsel);
-        let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, 0, damage);
+        let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, None, damage);
         if self.groups.rows_differ() {
             let rows = self.select(conjuncts, columns, morsel)?;
             queue.found(rows.count() > 0);
@@ -358,7 +358,7 @@ fn take_up<'p>(
         let Some(piece) = piece else { return Ok(None) };
         match group::column(header, at, piece.bytes(), false) {
             Ok(column) => Ok(Some(column)),
-            Err(damage) => Err(queue.segment(morsel).damaged(morsel.position, at, damage)),
+            Err(damage) => Err(queue.segment(morsel).damaged(morsel.position, Some(at), damage)),
         }
     };
     pieces.iter().enumerate().map(take).collect()

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use arrow_array::{ArrayRef, Int64Array, StringArray};
 use cellar_cell::Error;
+use cellar_format::header::Header;
 use cellar_io::Device;
 use cellar_io::sim::Sim;
 
@@ -59,5 +61,44 @@ fn a_read_that_fails_ends_the_scan_with_its_error() {
             let answer = scan(&env, everything(&table, &segments, &[0, 1])).await;
             assert!(matches!(answer.errors[..], [Error::Io(_)]), "{:?}", answer.errors);
         });
+    });
+}
+
+/// A table whose second row group has a second column with numbers of strings that there are not: its
+/// writer was wrong, and all checksums are right.
+fn badly_written() -> Table {
+    let group = || -> Vec<ArrayRef> {
+        let fruits = ["apple", "plum", "pear"];
+        let fruits = (0..1024).map(|row| fruits[row % 3]);
+        vec![
+            Arc::new(Int64Array::from_iter_values(0..1024)),
+            Arc::new(StringArray::from_iter_values(fruits)),
+        ]
+    };
+    let mut table = Table::of(&[vec![group(), group()]]);
+    let image = &mut table.images[0];
+    let bytes = &mut image.pieces[1].1;
+    let mut header = Header::decode(bytes).expect("as written");
+    let entry = &mut header.entries[1];
+    let end = (entry.offset + entry.length) as usize;
+    bytes[end - 128..end].fill(0xff);
+    entry.crc = crc32c::crc32c(&bytes[entry.offset as usize..end]);
+    let header = header.encode();
+    bytes[..header.len()].copy_from_slice(&header);
+    // Nothing behind the row groups: they are asked themselves.
+    image.pieces[2].1.fill(0);
+    table
+}
+
+#[test]
+fn what_a_writer_did_wrong_is_told_of_its_row_group() {
+    let (sim, table) = (Sim::new(1), badly_written());
+    let (disks, env) = (disks(&sim, &table), sim.env());
+    run(&sim, async {
+        let segments = open_all(&disks, &table).await;
+        let answer = scan(&env, everything(&table, &segments, &[0, 1])).await;
+        let [error] = &answer.errors[..] else { panic!("{answer:?}") };
+        let text = error.to_string();
+        assert!(text.starts_with("row group 1 of segment40 is damaged"), "{text}");
     });
 }
