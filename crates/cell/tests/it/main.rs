@@ -8,6 +8,7 @@ mod ask;
 mod broken;
 mod dropped;
 mod first;
+mod mirrored;
 mod rig;
 mod scans;
 mod slow;
