@@ -132,9 +132,10 @@ impl Input<'_> {
         match &mut self.values {
             Values::Ints(values) => {
                 fill(values, valid.as_deref());
-                entry.encoding = Encoding::Ints;
+                let (is_fitted, bytes) = ints::encode_best(values);
+                entry.encoding = if is_fitted { Encoding::Fitted } else { Encoding::Ints };
                 entry.bounds = ends(values);
-                out.extend_from_slice(&ints::encode(values));
+                out.extend_from_slice(&bytes);
             }
             Values::Wide(values) => {
                 fill(values, valid.as_deref());
@@ -216,6 +217,7 @@ impl<'a> Column<'a> {
         let data = match entry.encoding {
             Encoding::Nulls => Data::Nulls,
             Encoding::Ints => Data::Ints(Ints::new(values)?),
+            Encoding::Fitted => Data::Ints(Ints::fitted(values)?),
             Encoding::Wide => Data::Wide(Wide::new(values)?),
             Encoding::Dict => Data::Dict(Dict::new(values)?),
             Encoding::Text => Data::Text(Text::new(values)?),
