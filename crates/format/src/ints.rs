@@ -101,10 +101,10 @@ macro_rules! of_lane {
 use of_lane;
 
 /// From where to where the numbers of each block go.
-fn ranges_of(numbers: &[i64]) -> Vec<(i64, i64)> {
+pub fn ranges_of(numbers: &[i64]) -> Vec<(i64, i64)> {
     let range = |numbers: &[i64]| {
-        let (low, high) = (numbers.iter().min(), numbers.iter().max());
-        (*low.unwrap_or(&0), *high.unwrap_or(&0))
+        let ends = (numbers[0], numbers[0]);
+        numbers.iter().fold(ends, |(low, high), number| (low.min(*number), high.max(*number)))
     };
     numbers.chunks(BLOCK).map(range).collect()
 }
@@ -114,12 +114,12 @@ pub fn encode(numbers: &[i64]) -> Vec<u8> {
     encode_ranges(numbers, &ranges_of(numbers))
 }
 
-/// Encodes a column as it takes fewer bytes: whether that is as [`fitted`] does.
-pub fn encode_best(numbers: &[i64]) -> (bool, Vec<u8>) {
-    let ranges = ranges_of(numbers);
-    match fitted::encode(numbers, &ranges) {
+/// Encodes a column whose blocks have these ranges as it takes fewer bytes: whether that is as
+/// [`fitted`] does.
+pub fn encode_best(numbers: &[i64], ranges: &[(i64, i64)]) -> (bool, Vec<u8>) {
+    match fitted::encode(numbers, ranges) {
         Some(bytes) => (true, bytes),
-        None => (false, encode_ranges(numbers, &ranges)),
+        None => (false, encode_ranges(numbers, ranges)),
     }
 }
 
