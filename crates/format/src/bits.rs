@@ -27,6 +27,8 @@ pub trait Lane: Pod + Ord + Default + std::fmt::Debug + Send + Sync + 'static {
     fn wide(self) -> u64;
     /// `self - other`, beyond zero from the other end.
     fn minus(self, other: Self) -> Self;
+    /// `self + other`, beyond the largest from zero.
+    fn plus(self, other: Self) -> Self;
     /// The low bits of what begins `shift` bits up in `self`, and goes on in `next` where
     /// `self` ends.
     fn part(self, next: Self, shift: u32, mask: Self) -> Self;
@@ -58,6 +60,11 @@ macro_rules! lane {
             #[inline(always)]
             fn minus(self, other: $t) -> $t {
                 self.wrapping_sub(other)
+            }
+
+            #[inline(always)]
+            fn plus(self, other: $t) -> $t {
+                self.wrapping_add(other)
             }
 
             #[inline(always)]

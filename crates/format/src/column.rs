@@ -91,6 +91,10 @@ impl Input<'_> {
             rows.map(|row| values[row].into()).try_fold(0i128, i128::checked_add)
         }
         match (&self.values, self.kind) {
+            // So many numbers of 64 bits are never beyond 128.
+            (Values::Ints(values), Kind::Number) if self.valid.is_none() => {
+                Some(values.iter().map(|value| i128::from(*value)).fold(0, i128::wrapping_add))
+            }
             (Values::Ints(values), Kind::Number) => of(values, self.valid.as_deref()),
             (Values::Wide(values), Kind::Number) => of(values, self.valid.as_deref()),
             _ => None,
@@ -132,9 +136,12 @@ impl Input<'_> {
         match &mut self.values {
             Values::Ints(values) => {
                 fill(values, valid.as_deref());
-                entry.encoding = Encoding::Ints;
-                entry.bounds = ends(values);
-                out.extend_from_slice(&ints::encode(values));
+                let ranges = ints::ranges_of(values);
+                let (is_fitted, bytes) = ints::encode_best(values, &ranges);
+                entry.encoding = if is_fitted { Encoding::Fitted } else { Encoding::Ints };
+                let all: Vec<i64> = ranges.iter().flat_map(|(low, high)| [*low, *high]).collect();
+                entry.bounds = ends(&all);
+                out.extend_from_slice(&bytes);
             }
             Values::Wide(values) => {
                 fill(values, valid.as_deref());
@@ -216,6 +223,7 @@ impl<'a> Column<'a> {
         let data = match entry.encoding {
             Encoding::Nulls => Data::Nulls,
             Encoding::Ints => Data::Ints(Ints::new(values)?),
+            Encoding::Fitted => Data::Ints(Ints::fitted(values)?),
             Encoding::Wide => Data::Wide(Wide::new(values)?),
             Encoding::Dict => Data::Dict(Dict::new(values)?),
             Encoding::Text => Data::Text(Text::new(values)?),

@@ -13,12 +13,61 @@
 //! a range of codes.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Bound;
 
 use crate::ints::{self, ALIGN, Damage, Ints};
 
 /// Strings that may differ; with more of them a column is encoded otherwise.
 pub const STRINGS_MAX: usize = 1 << 16;
+
+/// Hashes short strings in a fraction of the time that the standard library takes, which is most of
+/// what a dictionary takes. The seed is another each time, so that nobody can choose strings that all
+/// have the same hash.
+#[derive(Clone)]
+struct Fold(u64);
+
+impl Fold {
+    fn new() -> Fold {
+        Fold(RandomState::new().hash_one(0))
+    }
+
+    /// Both halves of a product: each bit reaches all others.
+    #[inline(always)]
+    fn add(&mut self, word: u64) {
+        let both =
+            u128::from(self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+        self.0 = both as u64 ^ (both >> 64) as u64;
+    }
+}
+
+impl BuildHasher for Fold {
+    type Hasher = Fold;
+
+    fn build_hasher(&self) -> Fold {
+        self.clone()
+    }
+}
+
+impl Hasher for Fold {
+    #[inline(always)]
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        words.iter().for_each(|word| self.add(u64::from_le_bytes(*word)));
+        let last = rest.iter().fold(0, |last, byte| last << 8 | u64::from(*byte));
+        self.add(last);
+    }
+
+    #[inline(always)]
+    fn write_usize(&mut self, number: usize) {
+        self.0 = self.0.wrapping_add(number as u64);
+    }
+
+    #[inline(always)]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// A column that was encoded.
 #[derive(Clone, Debug)]
@@ -40,7 +89,8 @@ pub fn encode_few(strings: &[&[u8]]) -> Option<Encoded> {
     const FIRST: usize = 4096;
     let few = |strings: &[&[u8]]| (strings.len() / 2).clamp(1, STRINGS_MAX);
     let first = &strings[..strings.len().min(FIRST)];
-    let differ: HashSet<&[u8]> = first.iter().copied().collect();
+    let mut differ: HashSet<&[u8], Fold> = HashSet::with_hasher(Fold::new());
+    differ.extend(first);
     if strings.len() > FIRST && differ.len() > few(first) {
         return None;
     }
@@ -48,7 +98,7 @@ pub fn encode_few(strings: &[&[u8]]) -> Option<Encoded> {
 }
 
 fn encode_if(strings: &[&[u8]], most: usize) -> Option<Encoded> {
-    let mut found: HashMap<&[u8], u32> = HashMap::new();
+    let mut found: HashMap<&[u8], u32, Fold> = HashMap::with_hasher(Fold::new());
     let mut codes = Vec::with_capacity(strings.len());
     for string in strings {
         let next = found.len() as u32;

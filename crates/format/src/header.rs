@@ -50,7 +50,12 @@ pub enum Encoding {
     Dict = 3,
     /// Strings of which many differ ([`text`](crate::text)).
     Text = 4,
+    /// Numbers of 64 bits of which more is known ([`fitted`](crate::ints::fitted)).
+    Fitted = 5,
 }
+
+/// What a reader must know to read a row group with such a column in it; older ones refuse it.
+const FITTED: u32 = 1;
 
 /// The first bytes of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,6 +239,7 @@ impl Entry {
             2 => Encoding::Wide,
             3 => Encoding::Dict,
             4 => Encoding::Text,
+            5 => Encoding::Fitted,
             other => return Err(wrong("encoding", other)),
         };
         let kind = match bytes[1] {
@@ -262,7 +268,7 @@ impl Entry {
         };
         let fits = match encoding {
             Encoding::Nulls => bounds == Bounds::None,
-            Encoding::Ints => matches!(bounds, Bounds::Numbers { .. }),
+            Encoding::Ints | Encoding::Fitted => matches!(bounds, Bounds::Numbers { .. }),
             Encoding::Wide => matches!(bounds, Bounds::Numbers { .. }) && kind == Kind::Number,
             Encoding::Dict | Encoding::Text => matches!(bounds, Bounds::Strings { .. }),
         };
@@ -306,6 +312,12 @@ impl Entry {
     }
 }
 
+/// What a reader must know.
+fn features_of(entries: &[Entry]) -> u32 {
+    let is_fitted = |entry: &Entry| entry.encoding == Encoding::Fitted;
+    if entries.iter().any(is_fitted) { FITTED } else { 0 }
+}
+
 impl Header {
     /// The bytes of the header, as many as [`header_bytes`] says.
     pub fn encode(&self) -> Vec<u8> {
@@ -322,6 +334,7 @@ impl Header {
         put(&mut out, 48, &self.rows.to_le_bytes());
         put(&mut out, 52, &self.used.to_le_bytes());
         put(&mut out, 56, &(self.entries.len() as u16).to_le_bytes());
+        put(&mut out, 60, &features_of(&self.entries).to_le_bytes());
         put(&mut out, 72, &self.first_row.to_le_bytes());
         for (entry, out) in self.entries.iter().zip(out[FIXED..].chunks_exact_mut(ENTRY)) {
             entry.encode(out);
@@ -355,11 +368,10 @@ impl Header {
             return Err(Damage::Field { name: "crc of a header", value: number(all, 12).into() });
         }
         // Bits of what a reader must know to read it right; those at 64 it may be without.
-        if number(all, 60) != 0 {
-            return Err(Damage::Field {
-                name: "features of a row group",
-                value: number(all, 60).into(),
-            });
+        let features = number(all, 60);
+        let unknown = Damage::Field { name: "features of a row group", value: features.into() };
+        if features & !FITTED != 0 {
+            return Err(unknown);
         }
         let (rows, used) = (number(all, 48), number(all, 52));
         if rows == 0 || rows as usize > ROWS_MAX {
@@ -370,6 +382,9 @@ impl Header {
         }
         let entries = all[FIXED..].chunks_exact(ENTRY).take(columns).map(Entry::decode);
         let entries: Vec<Entry> = entries.collect::<Result<_, _>>()?;
+        if features != features_of(&entries) {
+            return Err(unknown);
+        }
         entries.iter().try_for_each(|entry| entry.check(length, rows, used))?;
         let long = |at| u64::from_le_bytes(array(all, at));
         Ok(Header {

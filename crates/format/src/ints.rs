@@ -16,6 +16,8 @@
 //! bytes. Rows without a value hold any: whoever reads them knows which those are. A block's smallest
 //! number and its bits bound what it holds, so a block can be passed over, or taken whole, unread.
 
+pub mod fitted;
+
 use bytemuck::{cast_slice, try_cast_slice};
 
 use crate::bits::{BLOCK, Lane, pack, packed_bytes, width_of};
@@ -60,226 +62,6 @@ fn lane_of(width: usize) -> u8 {
     }
 }
 
-/// Encodes a column.
-pub fn encode(numbers: &[i64]) -> Vec<u8> {
-    let base = numbers.iter().copied().min().unwrap_or(0);
-    let range = |numbers: &[i64]| {
-        let (low, high) = (numbers.iter().min(), numbers.iter().max());
-        (*low.unwrap_or(&0), *high.unwrap_or(&0))
-    };
-    let ranges: Vec<(i64, i64)> = numbers.chunks(BLOCK).map(range).collect();
-    let above = |number: i64| number.wrapping_sub(base) as u64;
-    // The lane holds each block's numbers, and each block's own base.
-    let bits = |(low, high): &(i64, i64)| {
-        width_of(high.wrapping_sub(*low) as u64).max(width_of(above(*low)))
-    };
-    let lane = lane_of(ranges.iter().map(bits).max().unwrap_or(0));
-    let mut out = Vec::new();
-    out.extend_from_slice(&base.to_le_bytes());
-    out.extend_from_slice(
-        &u32::try_from(numbers.len()).expect("rows of a row group").to_le_bytes(),
-    );
-    out.push(lane);
-    align(&mut out);
-    let width = |(low, high): &(i64, i64)| width_of(high.wrapping_sub(*low) as u64) as u8;
-    out.extend(ranges.iter().map(width));
-    align(&mut out);
-    for (low, _) in &ranges {
-        out.extend_from_slice(&above(*low).to_le_bytes()[..usize::from(lane / 8)]);
-    }
-    align(&mut out);
-    for (numbers, range) in numbers.chunks(BLOCK).zip(&ranges) {
-        let width = usize::from(width(range));
-        match lane {
-            8 => pack_block::<u8>(numbers, range.0, width, &mut out),
-            16 => pack_block::<u16>(numbers, range.0, width, &mut out),
-            32 => pack_block::<u32>(numbers, range.0, width, &mut out),
-            _ => pack_block::<u64>(numbers, range.0, width, &mut out),
-        }
-    }
-    out
-}
-
-/// Bytes of a block of so many rows: of those that a whole one has, the first.
-fn block_bytes(rows: usize, width: usize, lane: u8) -> usize {
-    let lane = usize::from(lane);
-    // Words of the lane that has most.
-    let words = (rows.div_ceil(BLOCK / lane) * width).div_ceil(lane);
-    words * (BLOCK / 8)
-}
-
-fn pack_block<T: Lane>(numbers: &[i64], low: i64, width: usize, out: &mut Vec<u8>) {
-    let mut block = [T::default(); BLOCK];
-    for (code, number) in block.iter_mut().zip(numbers) {
-        *code = T::of(number.wrapping_sub(low) as u64);
-    }
-    let mut packed = vec![T::default(); packed_bytes(width) / size_of::<T>()];
-    pack(&block, width, &mut packed);
-    let bytes = block_bytes(numbers.len(), width, T::BITS as u8);
-    out.extend_from_slice(&cast_slice(&packed)[..bytes]);
-}
-
-/// A column as it is encoded.
-#[derive(Clone, Debug)]
-pub struct Ints<'a> {
-    base: i64,
-    rows: usize,
-    lane: u8,
-    widths: &'a [u8],
-    bases: &'a [u8],
-    packed: &'a [u8],
-    /// Where each block begins in `packed`, and where the last one ends.
-    starts: Vec<u32>,
-}
-
-impl<'a> Ints<'a> {
-    /// Takes up a column.
-    ///
-    /// # Errors
-    /// The bytes are no such column.
-    pub fn new(bytes: &'a [u8]) -> Result<Ints<'a>, Damage> {
-        let header = cut(bytes, 0, ALIGN)?;
-        if !(bytes.as_ptr() as usize).is_multiple_of(8) {
-            return Err(Damage::Unaligned);
-        }
-        let base = i64::from_le_bytes(header[..8].try_into().expect("eight"));
-        let rows = u32::from_le_bytes(header[8..12].try_into().expect("four"));
-        let lane = header[12];
-        if ![8, 16, 32, 64].contains(&lane) {
-            return Err(Damage::Field { name: "bits of a lane", value: lane.into() });
-        }
-        let rows = rows as usize;
-        let blocks = rows.div_ceil(BLOCK);
-        let widths = cut(bytes, ALIGN, blocks)?;
-        let at = (ALIGN + blocks).next_multiple_of(ALIGN);
-        let bases = cut(bytes, at, blocks * usize::from(lane / 8))?;
-        let at = (at + bases.len()).next_multiple_of(ALIGN);
-        let mut starts = Vec::with_capacity(blocks + 1);
-        let mut length = 0;
-        for (block, width) in widths.iter().enumerate() {
-            if *width > lane {
-                return Err(Damage::Field { name: "bits of a block", value: (*width).into() });
-            }
-            starts.push(length as u32);
-            let rows = (rows - block * BLOCK).min(BLOCK);
-            length += block_bytes(rows, (*width).into(), lane);
-        }
-        starts.push(length as u32);
-        let packed = cut(bytes, at, length)?;
-        if bytes.len() != at + length {
-            return Err(Damage::Length { expected: at + length, found: bytes.len() });
-        }
-        Ok(Ints { base, rows, lane, widths, bases, packed, starts })
-    }
-
-    /// How many rows it has.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// How many blocks those are.
-    pub fn blocks(&self) -> usize {
-        self.widths.len()
-    }
-
-    /// The numbers of a block, and what is to be added to each.
-    fn unpack<T: Lane>(&self, block: usize, out: &mut [T; BLOCK]) -> i64 {
-        let width = usize::from(self.widths[block]);
-        let packed = &self.packed[self.starts[block] as usize..self.starts[block + 1] as usize];
-        let packed: &[T] = try_cast_slice(packed).expect("a column begins where a word does");
-        let all = packed_bytes(width) / size_of::<T>();
-        if packed.len() == all {
-            kernel::unpack(packed, width, out);
-        } else {
-            let mut whole = [T::default(); BLOCK];
-            whole[..packed.len()].copy_from_slice(packed);
-            kernel::unpack(&whole[..all], width, out);
-        }
-        self.base_of(block)
-    }
-
-    /// The smallest number of a block.
-    fn base_of(&self, block: usize) -> i64 {
-        let size = usize::from(self.lane / 8);
-        let mut base = [0; 8];
-        base[..size].copy_from_slice(&self.bases[block * size..][..size]);
-        self.base.wrapping_add(u64::from_le_bytes(base) as i64)
-    }
-
-    /// Decodes the block `block`: 1,024 numbers, of which those behind the last row say nothing.
-    pub fn decode(&self, block: usize, out: &mut [i64; BLOCK]) {
-        fn as_lane<T: Lane>(column: &Ints<'_>, block: usize, out: &mut [i64; BLOCK]) {
-            let mut codes = [T::default(); BLOCK];
-            let base = column.unpack(block, &mut codes);
-            kernel::widen(&codes, base, out);
-        }
-        match self.lane {
-            8 => as_lane::<u8>(self, block, out),
-            16 => as_lane::<u16>(self, block, out),
-            32 => as_lane::<u32>(self, block, out),
-            _ => as_lane::<u64>(self, block, out),
-        }
-    }
-
-    /// Room for what a block's numbers are above their base.
-    pub fn codes(&self) -> Codes {
-        match self.lane {
-            8 => Codes::U8(Box::new([0; BLOCK])),
-            16 => Codes::U16(Box::new([0; BLOCK])),
-            32 => Codes::U32(Box::new([0; BLOCK])),
-            _ => Codes::U64(Box::new([0; BLOCK])),
-        }
-    }
-
-    /// Unpacks a block into room that [`Ints::codes`] gave; what is to be added to each number.
-    pub fn unpack_codes(&self, block: usize, out: &mut Codes) -> i64 {
-        match out {
-            Codes::U8(out) => self.unpack(block, out),
-            Codes::U16(out) => self.unpack(block, out),
-            Codes::U32(out) => self.unpack(block, out),
-            Codes::U64(out) => self.unpack(block, out),
-        }
-    }
-
-    /// Leaves in `mask` those rows of a block whose number is from `low` to `high`.
-    pub fn keep_range(&self, block: usize, low: i64, high: i64, mask: &mut Mask) {
-        fn as_lane<T: Lane>(column: &Ints<'_>, block: usize, from: u64, to: u64, mask: &mut Mask) {
-            let mut codes = [T::default(); BLOCK];
-            column.unpack(block, &mut codes);
-            kernel::keep_range(&codes, T::of(from), T::of(to - from), mask);
-        }
-        let base = self.base_of(block);
-        // How far above its base a number of the block may be; one beyond 64 bits is in none.
-        let width = usize::from(self.widths[block]);
-        let most = if width == 0 { 0 } else { u64::MAX >> (64 - width) };
-        let reaches = i128::from(base) + i128::from(most) >= i128::from(low);
-        if low > high || high < base || !reaches {
-            return mask.fill(0);
-        }
-        let from = low.max(base).wrapping_sub(base) as u64;
-        let to = (high.wrapping_sub(base) as u64).min(most);
-        if from == 0 && to == most {
-            return;
-        }
-        match self.lane {
-            8 => as_lane::<u8>(self, block, from, to, mask),
-            16 => as_lane::<u16>(self, block, from, to, mask),
-            32 => as_lane::<u32>(self, block, from, to, mask),
-            _ => as_lane::<u64>(self, block, from, to, mask),
-        }
-    }
-}
-
-/// A block of numbers, each as wide as the column's lanes.
-#[derive(Clone, Debug)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Codes {
-    U8(Box<[u8; BLOCK]>),
-    U16(Box<[u16; BLOCK]>),
-    U32(Box<[u32; BLOCK]>),
-    U64(Box<[u64; BLOCK]>),
-}
-
 /// Does the same with a block of numbers, however wide they are.
 macro_rules! each_lane {
     ($codes:expr, $own:ident => $body:expr) => {
@@ -292,6 +74,311 @@ macro_rules! each_lane {
     };
 }
 pub(crate) use each_lane;
+
+/// Does the same with lanes of so many bits.
+macro_rules! of_lane {
+    ($bits:expr, $t:ident => $body:expr) => {
+        match $bits {
+            8 => {
+                type $t = u8;
+                $body
+            }
+            16 => {
+                type $t = u16;
+                $body
+            }
+            32 => {
+                type $t = u32;
+                $body
+            }
+            _ => {
+                type $t = u64;
+                $body
+            }
+        }
+    };
+}
+use of_lane;
+
+/// From where to where the numbers of each block go.
+pub fn ranges_of(numbers: &[i64]) -> Vec<(i64, i64)> {
+    let range = |numbers: &[i64]| {
+        let ends = (numbers[0], numbers[0]);
+        numbers.iter().fold(ends, |(low, high), number| (low.min(*number), high.max(*number)))
+    };
+    numbers.chunks(BLOCK).map(range).collect()
+}
+
+/// Encodes a column.
+pub fn encode(numbers: &[i64]) -> Vec<u8> {
+    encode_ranges(numbers, &ranges_of(numbers))
+}
+
+/// Encodes a column whose blocks have these ranges as it takes fewer bytes: whether that is as
+/// [`fitted`] does.
+pub fn encode_best(numbers: &[i64], ranges: &[(i64, i64)]) -> (bool, Vec<u8>) {
+    match fitted::encode(numbers, ranges) {
+        Some(bytes) => (true, bytes),
+        None => (false, encode_ranges(numbers, ranges)),
+    }
+}
+
+/// The smallest of all, and the lane that holds each block's numbers and each block's own base.
+fn base_and_lane(ranges: &[(i64, i64)]) -> (i64, u8) {
+    let base = ranges.iter().map(|(low, _)| *low).min().unwrap_or(0);
+    let bits = |(low, high): &(i64, i64)| {
+        width_of(high.wrapping_sub(*low) as u64).max(width_of(low.wrapping_sub(base) as u64))
+    };
+    (base, lane_of(ranges.iter().map(bits).max().unwrap_or(0)))
+}
+
+fn encode_ranges(numbers: &[i64], ranges: &[(i64, i64)]) -> Vec<u8> {
+    let (base, lane) = base_and_lane(ranges);
+    let mut out = Head { base, rows: numbers.len(), lane }.write();
+    let width = |(low, high): &(i64, i64)| width_of(high.wrapping_sub(*low) as u64) as u8;
+    out.extend(ranges.iter().map(width));
+    align(&mut out);
+    for (low, _) in ranges {
+        let above = low.wrapping_sub(base) as u64;
+        out.extend_from_slice(&above.to_le_bytes()[..usize::from(lane / 8)]);
+    }
+    align(&mut out);
+    for (numbers, range) in numbers.chunks(BLOCK).zip(ranges) {
+        let codes = numbers.iter().map(|number| number.wrapping_sub(range.0) as u64);
+        of_lane!(lane, T => pack_block::<T>(codes, width(range).into(), &mut out));
+    }
+    out
+}
+
+/// Bytes of a block of so many rows: of those that a whole one has, the first.
+fn block_bytes(rows: usize, width: usize, lane: u8) -> usize {
+    let lane = usize::from(lane);
+    // Words of the lane that has most.
+    let words = (rows.div_ceil(BLOCK / lane) * width).div_ceil(lane);
+    words * (BLOCK / 8)
+}
+
+/// Packs the codes of a block, 1,024 or fewer.
+fn pack_block<T: Lane>(codes: impl ExactSizeIterator<Item = u64>, width: usize, out: &mut Vec<u8>) {
+    let bytes = block_bytes(codes.len(), width, T::BITS as u8);
+    let mut block = [T::default(); BLOCK];
+    block.iter_mut().zip(codes).for_each(|(block, code)| *block = T::of(code));
+    let mut packed = vec![T::default(); packed_bytes(width) / size_of::<T>()];
+    pack(&block, width, &mut packed);
+    out.extend_from_slice(&cast_slice(&packed)[..bytes]);
+}
+
+/// What is known of a block before it is unpacked.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    /// Its smallest number.
+    base: i64,
+    /// Where it begins in what is packed, and where its words end.
+    start: u32,
+    end: u32,
+    /// Bits of the largest of its codes.
+    width: u8,
+    /// Bits of each that is packed.
+    packed: u8,
+    /// What is to be done when it is unpacked.
+    more: Option<fitted::More>,
+}
+
+/// A column as it is encoded: each number is the smallest of its block and a multiple of its *code*.
+#[derive(Clone, Debug)]
+pub struct Ints<'a> {
+    rows: usize,
+    /// Bits of a code, and of a code times the factor.
+    lane: u8,
+    product: u8,
+    factor: u64,
+    blocks: Vec<Block>,
+    packed: &'a [u8],
+}
+
+impl<'a> Ints<'a> {
+    /// Takes up a column.
+    ///
+    /// # Errors
+    /// The bytes are no such column.
+    pub fn new(bytes: &'a [u8]) -> Result<Ints<'a>, Damage> {
+        let Head { base, rows, lane } = Head::read(bytes)?;
+        let blocks = rows.div_ceil(BLOCK);
+        let widths = cut(bytes, ALIGN, blocks)?;
+        let at = (ALIGN + blocks).next_multiple_of(ALIGN);
+        let size = usize::from(lane / 8);
+        let bases = cut(bytes, at, blocks * size)?;
+        let at = (at + bases.len()).next_multiple_of(ALIGN);
+        let mut own = Vec::with_capacity(blocks);
+        let mut length = 0;
+        for (block, (width, above)) in widths.iter().zip(bases.chunks_exact(size)).enumerate() {
+            if *width > lane {
+                return Err(Damage::Field { name: "bits of a block", value: (*width).into() });
+            }
+            let start = length as u32;
+            length += block_bytes((rows - block * BLOCK).min(BLOCK), (*width).into(), lane);
+            let base = base.wrapping_add(word(above) as i64);
+            let (end, width, packed) = (length as u32, *width, *width);
+            own.push(Block { base, start, end, width, packed, more: None });
+        }
+        let packed = cut(bytes, at, length)?;
+        if bytes.len() != at + length {
+            return Err(Damage::Length { expected: at + length, found: bytes.len() });
+        }
+        Ok(Ints { rows, lane, product: lane, factor: 1, blocks: own, packed })
+    }
+
+    /// Takes up a column that [`fitted`] has encoded.
+    ///
+    /// # Errors
+    /// The bytes are no such column.
+    pub fn fitted(bytes: &'a [u8]) -> Result<Ints<'a>, Damage> {
+        fitted::read(bytes)
+    }
+
+    /// How many rows it has.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// How many blocks those are.
+    pub fn blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// The codes of a block, and what is to be added to each, times the factor.
+    fn unpack<T: Lane>(&self, block: usize, out: &mut [T; BLOCK]) -> i64 {
+        let own = &self.blocks[block];
+        let width = usize::from(own.packed);
+        let packed = &self.packed[own.start as usize..own.end as usize];
+        let packed: &[T] = try_cast_slice(packed).expect("a column begins where a word does");
+        let all = packed_bytes(width) / size_of::<T>();
+        if packed.len() == all {
+            kernel::unpack(packed, width, out);
+        } else {
+            let mut whole = [T::default(); BLOCK];
+            whole[..packed.len()].copy_from_slice(packed);
+            kernel::unpack(&whole[..all], width, out);
+        }
+        if let Some(more) = &own.more {
+            more.finish(&self.packed[own.end as usize..], out);
+        }
+        own.base
+    }
+
+    /// Decodes the block `block`: 1,024 numbers, of which those behind the last row say nothing.
+    pub fn decode(&self, block: usize, out: &mut [i64; BLOCK]) {
+        of_lane!(self.lane, T => {
+            let mut codes = [0 as T; BLOCK];
+            let base = self.unpack(block, &mut codes);
+            match self.factor {
+                1 => kernel::widen(&codes, base, out),
+                factor => kernel::widen_times(&codes, factor, base, out),
+            }
+        });
+    }
+
+    /// Room for what a block's numbers are above their base.
+    pub fn codes(&self) -> Codes {
+        match self.product {
+            8 => Codes::U8(Box::new([0; BLOCK])),
+            16 => Codes::U16(Box::new([0; BLOCK])),
+            32 => Codes::U32(Box::new([0; BLOCK])),
+            _ => Codes::U64(Box::new([0; BLOCK])),
+        }
+    }
+
+    /// Unpacks a block into room that [`Ints::codes`] gave; what is to be added to each number.
+    pub fn unpack_codes(&self, block: usize, out: &mut Codes) -> i64 {
+        if self.factor != 1 {
+            return of_lane!(self.lane, T => {
+                let mut codes = [0 as T; BLOCK];
+                let base = self.unpack(block, &mut codes);
+                each_lane!(out, out => kernel::times(&codes, self.factor, out));
+                base
+            });
+        }
+        each_lane!(out, out => self.unpack(block, out))
+    }
+
+    /// Leaves in `mask` those rows of a block whose number is from `low` to `high`.
+    pub fn keep_range(&self, block: usize, low: i64, high: i64, mask: &mut Mask) {
+        let Block { base, width, .. } = self.blocks[block];
+        // How far above its base a code of the block may be; a number beyond 64 bits is in none.
+        let most = if width == 0 { 0 } else { u64::MAX >> (64 - width) };
+        let reach = i128::from(most).saturating_mul(self.factor.into());
+        if low > high || high < base || reach.saturating_add(base.into()) < low.into() {
+            return mask.fill(0);
+        }
+        let (mut from, mut to) =
+            (low.max(base).wrapping_sub(base) as u64, high.wrapping_sub(base) as u64);
+        if self.factor != 1 {
+            (from, to) = (from.div_ceil(self.factor), to / self.factor);
+        }
+        let to = to.min(most);
+        if from > to {
+            return mask.fill(0);
+        }
+        if from == 0 && to == most {
+            return;
+        }
+        of_lane!(self.lane, T => {
+            let mut codes = [0 as T; BLOCK];
+            self.unpack(block, &mut codes);
+            kernel::keep_range(&codes, T::of(from), T::of(to - from), mask);
+        });
+    }
+}
+
+/// What a column of whole numbers begins with, however it is encoded.
+struct Head {
+    base: i64,
+    rows: usize,
+    lane: u8,
+}
+
+impl Head {
+    fn read(bytes: &[u8]) -> Result<Head, Damage> {
+        let header = cut(bytes, 0, ALIGN)?;
+        if !(bytes.as_ptr() as usize).is_multiple_of(8) {
+            return Err(Damage::Unaligned);
+        }
+        let base = word(&header[..8]) as i64;
+        let (rows, lane) = (word(&header[8..12]) as usize, header[12]);
+        if ![8, 16, 32, 64].contains(&lane) {
+            return Err(Damage::Field { name: "bits of a lane", value: lane.into() });
+        }
+        Ok(Head { base, rows, lane })
+    }
+
+    fn write(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend_from_slice(&self.base.to_le_bytes());
+        out.extend_from_slice(
+            &u32::try_from(self.rows).expect("rows of a row group").to_le_bytes(),
+        );
+        out.push(self.lane);
+        align(&mut out);
+        out
+    }
+}
+
+/// A number of at most eight bytes.
+fn word(bytes: &[u8]) -> u64 {
+    let mut eight = [0; 8];
+    eight[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(eight)
+}
+
+/// A block of numbers, each as wide as the column's lanes.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Codes {
+    U8(Box<[u8; BLOCK]>),
+    U16(Box<[u16; BLOCK]>),
+    U32(Box<[u32; BLOCK]>),
+    U64(Box<[u64; BLOCK]>),
+}
 
 /// A part of some bytes.
 pub(crate) fn cut(bytes: &[u8], at: usize, length: usize) -> Result<&[u8], Damage> {

@@ -7,6 +7,9 @@ mod views;
 use crate::bits::{BLOCK, Lane, unpack_inline};
 pub use views::Views;
 
+/// Numbers that are added up beside each other.
+const EIGHT: usize = 8;
+
 /// Whether each number of a block counts: all bits of its byte, or none.
 pub type Mask = [u8; BLOCK];
 
@@ -71,6 +74,45 @@ kernels! {
     fn widen<T>(codes: &[T; BLOCK], base: i64, out: &mut [i64; BLOCK]) {
         for (out, code) in out.iter_mut().zip(codes) {
             *out = base.wrapping_add(code.wide() as i64);
+        }
+    }
+
+    /// Each number times a factor, and a base, in 64 bits.
+    fn widen_times<T>(codes: &[T; BLOCK], factor: u64, base: i64, out: &mut [i64; BLOCK]) {
+        for (out, code) in out.iter_mut().zip(codes) {
+            *out = base.wrapping_add(code.wide().wrapping_mul(factor) as i64);
+        }
+    }
+
+    /// Each number times a factor, as far as the lane holds it.
+    fn times<A, B>(codes: &[A; BLOCK], factor: u64, out: &mut [B; BLOCK]) {
+        for (out, code) in out.iter_mut().zip(codes) {
+            *out = B::of(code.wide().wrapping_mul(factor));
+        }
+    }
+
+    /// What steps lead to, each added to `least`: `first` before any of them.
+    fn walk<T>(steps: &mut [T; BLOCK], first: T, least: T) {
+        // Not one after the other: sums of four neighbours, and of them sums of eight, are made of all at
+        // a time, and what eight rows lead to is eight further, for each of them. Zeros come before.
+        let mut own = [T::default(); EIGHT + BLOCK];
+        for (own, step) in own[EIGHT..].iter_mut().zip(steps.iter()) {
+            *own = step.plus(least);
+        }
+        own[EIGHT] = first;
+        let mut fours = [T::default(); EIGHT + BLOCK];
+        let before = |rows: usize| &own[EIGHT - rows..];
+        let all = own[EIGHT..].iter().zip(before(1)).zip(before(2)).zip(before(3));
+        for (four, (((a, b), c), d)) in fours[EIGHT..].iter_mut().zip(all) {
+            *four = a.plus(*b).plus(c.plus(*d));
+        }
+        let mut sums = [T::default(); EIGHT];
+        let eights = fours[EIGHT..].chunks_exact(EIGHT).zip(fours[EIGHT / 2..].chunks_exact(EIGHT));
+        for (out, (a, b)) in steps.as_chunks_mut::<EIGHT>().0.iter_mut().zip(eights) {
+            for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+                *sum = sum.plus(a.plus(*b));
+            }
+            *out = sums;
         }
     }
 

@@ -14,11 +14,11 @@ const SAMPLE_BYTES: usize = 1 << 15;
 /// Places of the column that those are from, so that each is long enough to repeat itself.
 const SAMPLE_PLACES: usize = 4;
 
-/// Plain bytes that symbols are learned from.
-const LEARN_BYTES: usize = 12 << 10;
+/// Plain bytes that symbols are learned from: fsst-rs takes 16 KiB, and chooses itself of more.
+const LEARN_BYTES: usize = 16_000;
 
 /// Places of the column that those are from.
-const LEARN_PLACES: usize = 64;
+const LEARN_PLACES: usize = 256;
 
 /// How hard ZSTD tries.
 const ZSTD_LEVEL: i32 = 1;

@@ -73,6 +73,7 @@ fn parts(entry: &Entry, rows: usize, bytes: &[u8]) -> Vec<usize> {
     let after = |at: usize| at.next_multiple_of(64);
     let ends = match entry.encoding {
         Encoding::Nulls | Encoding::Ints => vec![64, 128],
+        Encoding::Fitted => vec![64, 64, 88, after(64 + 32 * rows.div_ceil(BLOCK))],
         Encoding::Wide => vec![64, after(64 + number(0)), after(64 + number(0)) + 64],
         Encoding::Dict => {
             let strings = after(64 + 4 * number(0) + 4);
@@ -218,4 +219,26 @@ fn what_is_turned_is_used_at_all() {
     let spec = Spec { types: vec![4, 12, 10, 23, 26], rows: 2000, seed: 3 };
     assert!(harm(&spec, true, 40) > 200);
     assert!(harm(&spec, false, 40) > 200);
+}
+
+#[test]
+fn features_that_are_not_known_or_not_needed_are_refused() {
+    use std::sync::Arc;
+
+    use arrow_array::Int64Array;
+    let features = |rows: i64| {
+        let array = Int64Array::from_iter_values((0..rows).map(|row| row << 30));
+        let group = Group::of(&[Arc::new(array)]);
+        let is = group.bytes()[60];
+        for other in [0u8, 1, 2, 3].into_iter().filter(|other| *other != is) {
+            let mut header = group.bytes()[..header_bytes(1)].to_vec();
+            header[60] = other;
+            seal(&mut header);
+            let refused = Damage::Field { name: "features of a row group", value: other.into() };
+            assert_eq!(Header::decode(&header), Err(refused));
+        }
+        (group.header.entries[0].encoding, is)
+    };
+    assert_eq!(features(5), (Encoding::Ints, 0));
+    assert_eq!(features(500), (Encoding::Fitted, 1));
 }

@@ -30,6 +30,16 @@ fn arrays() -> Vec<ArrayRef> {
     ]
 }
 
+/// Of a row group with columns that are fitted: steps with a patch, and a factor.
+fn fitted() -> Vec<ArrayRef> {
+    let keys = (0..300i64).map(|row| if row < 100 { row } else { row + (1 << 40) });
+    let times = (0..300i64).map(|row| (1_700_000_000 + row * row % 60) * 1_000_000_000);
+    vec![
+        Arc::new(Int64Array::from_iter_values(keys)),
+        Arc::new(Int64Array::from_iter_values(times)),
+    ]
+}
+
 /// Sixteen bytes a line; lines of zeros are left out.
 fn hex(out: &mut String, name: &str, bytes: &[u8]) {
     writeln!(out, "\n{name} ({} bytes)", bytes.len()).expect("a string");
@@ -66,6 +76,8 @@ fn golden() -> String {
     let (own, bytes) = group::encode(&arrays(), OWNER).expect("few rows").place(0, 0);
     hex(&mut out, "row group", &bytes);
     hex(&mut out, "directory of it", &segment::directory(&[own], 7, 9, b"six columns"));
+    let (_, bytes) = group::encode(&fitted(), OWNER).expect("few rows").place(0, 0);
+    hex(&mut out, "row group with fitted columns", &bytes);
     out
 }
 
@@ -96,4 +108,6 @@ fn every_encoding_is_among_them() {
     let encodings: Vec<Encoding> = group.header.entries.iter().map(|e| e.encoding).collect();
     use Encoding::*;
     assert_eq!(encodings, [Ints, Dict, Text, Wide, Ints, Nulls]);
+    let group = Group::of(&fitted());
+    assert!(group.header.entries.iter().all(|entry| entry.encoding == Fitted));
 }

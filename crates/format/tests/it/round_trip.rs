@@ -57,9 +57,8 @@ fn all_encodings_come_about() {
             }
         }
     }
-    for encoding in
-        [Encoding::Nulls, Encoding::Ints, Encoding::Wide, Encoding::Dict, Encoding::Text]
-    {
+    use Encoding::*;
+    for encoding in [Nulls, Ints, Wide, Dict, Text, Fitted] {
         assert!(seen.contains(&encoding), "{encoding:?} never came about");
     }
 }

@@ -121,7 +121,7 @@ fn numbers(rng: &mut Rng, rows: usize, low: i128, high: i128) -> Vec<i128> {
         None => rng.wide(),
     };
     let base = if rng.one_in(2) { 0 } else { anywhere(rng) };
-    let (base, shape) = (within(base), rng.below(8));
+    let (base, shape) = (within(base), rng.below(10));
     let span = 1i128 << rng.below(20);
     let near = |rng: &mut Rng, base: i128| {
         within(base.saturating_add(rng.below(span as usize) as i128 - span / 2))
@@ -140,6 +140,10 @@ fn numbers(rng: &mut Rng, rows: usize, low: i128, high: i128) -> Vec<i128> {
                 own = within(own.saturating_add(rng.below(4) as i128));
                 own
             }
+            // Multiples of something; and few far from the others.
+            7 => within(base.saturating_add(rng.below(60) as i128 * span)),
+            8 if rng.one_in(50) => anywhere(rng),
+            8 => within(base.saturating_add(rng.below(9) as i128)),
             _ => {
                 // Each block somewhere else.
                 if row % 1024 == 0 {

@@ -1,0 +1,122 @@
+//! A column of whole numbers of which more is known than from where to where they go: that all are
+//! multiples of a number (quantities kept with two digits behind the point), that neighbours differ
+//! little (keys and times in the order of their coming), that a few are far from the others.
+//!
+//! ```text
+//! 0   8  smallest number of the column
+//! 8   4  rows
+//! 12  1  bits of a lane: 8, 16, 32 or 64
+//! 13  3  zeros
+//! 16  8  factor, at least 1: what each number is above the smallest is a multiple of it
+//! 24  40 zeros
+//! 64  .. blocks, 32 bytes each; zeros up to the next 64
+//!     .. what is packed: of each block words, places and patches
+//!
+//! block
+//! 0   8  smallest code of the block
+//! 8   8  steps: the first code less that; else 0
+//! 16  8  steps: the least; else 0
+//! 24  1  bits of the largest code less the smallest, at most a lane
+//! 25  1  bits of what is packed, at most a lane
+//! 26  1  0: codes are packed, less the smallest; 1: steps
+//! 27  1  zero
+//! 28  2  patches, at most 1,024
+//! 30  2  zeros
+//! ```
+//!
+//! All numbers are little-endian. What a number is above the smallest of the column, divided by the
+//! factor, is its *code*. A block packs the codes less the smallest of them, or *steps*: what each code
+//! is above the one before it, less the least of that, modulo 2^lane; that of the first row is zero.
+//! What needs more bits than are packed is *patched*: behind the words of the block
+//! ([`bits`](crate::bits), cut as in [`ints`](crate::ints)) are the places of such rows, 2 bytes each,
+//! and what they have in place of what is packed, a lane each; zeros up to the next 8.
+//!
+//! A column is encoded like this where that takes an eighth less: unpacking costs a little more.
+
+mod encode;
+#[cfg(test)]
+mod tests;
+
+use super::{ALIGN, Block, Damage, Head, Ints, block_bytes, cut, lane_of, word};
+use crate::bits::{BLOCK, Lane, width_of};
+use crate::kernel;
+
+pub(super) use encode::encode;
+
+/// Bytes of what is said of a block.
+const ENTRY: usize = 32;
+/// What is done to a block when it is unpacked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct More {
+    patches: u16,
+    /// The first code and the least step, if steps are packed.
+    steps: Option<(u64, u64)>,
+}
+
+impl More {
+    /// Makes what was packed codes; `rest` is what follows the words.
+    pub(super) fn finish<T: Lane>(&self, rest: &[u8], out: &mut [T; BLOCK]) {
+        let count = usize::from(self.patches);
+        let (places, rest) = rest.split_at_checked(count * 2).unwrap_or_default();
+        for (place, patch) in places.chunks_exact(2).zip(rest.chunks_exact(T::BITS / 8)) {
+            // A place beyond the block is one of a damaged column.
+            if let Some(out) = out.get_mut(word(place) as usize) {
+                *out = T::of(word(patch));
+            }
+        }
+        if let Some((first, least)) = self.steps {
+            kernel::walk(out, T::of(first), T::of(least));
+        }
+    }
+}
+
+/// Bytes of the patches of a block.
+fn patch_bytes(patches: usize, lane: u8) -> usize {
+    (patches * (2 + usize::from(lane / 8))).next_multiple_of(8)
+}
+
+/// Takes up a column.
+pub(super) fn read(bytes: &[u8]) -> Result<Ints<'_>, Damage> {
+    let Head { base, rows, lane } = Head::read(bytes)?;
+    let factor = word(&bytes[16..24]);
+    if factor == 0 {
+        return Err(Damage::Field { name: "factor of a column", value: 0 });
+    }
+    let count = rows.div_ceil(BLOCK);
+    let entries = cut(bytes, ALIGN, count.saturating_mul(ENTRY))?;
+    let at = (ALIGN + entries.len()).next_multiple_of(ALIGN);
+    let mut blocks = Vec::with_capacity(count);
+    let (mut length, mut product) = (0, lane);
+    for (block, entry) in entries.chunks_exact(ENTRY).enumerate() {
+        let own = read_block(entry, lane, length)?;
+        let words = block_bytes((rows - block * BLOCK).min(BLOCK), own.packed.into(), lane);
+        let patches = own.more.map_or(0, |more| usize::from(more.patches));
+        let end = (length + words) as u32;
+        let base = base.wrapping_add(word(&entry[..8]).wrapping_mul(factor) as i64);
+        blocks.push(Block { base, end, ..own });
+        length += words + patch_bytes(patches, lane);
+        let most = if own.width == 0 { 0 } else { u64::MAX >> (64 - own.width) };
+        product = product.max(lane_of(width_of(most.saturating_mul(factor))));
+    }
+    let packed = cut(bytes, at, length)?;
+    if bytes.len() != at + length {
+        return Err(Damage::Length { expected: at + length, found: bytes.len() });
+    }
+    Ok(Ints { rows, lane, product, factor, blocks, packed })
+}
+
+/// What is said of a block whose words begin at `start`.
+fn read_block(entry: &[u8], lane: u8, start: usize) -> Result<Block, Damage> {
+    let (width, packed, how) = (entry[24], entry[25], entry[26]);
+    let patches = word(&entry[28..30]) as u16;
+    let wrong = |name, value: u64| Err(Damage::Field { name, value });
+    if width.max(packed) > lane {
+        return wrong("bits of a block", width.max(packed).into());
+    }
+    if how > 1 || usize::from(patches) > BLOCK {
+        return wrong("patches of a block", patches.into());
+    }
+    let steps = (how == 1).then(|| (word(&entry[8..16]), word(&entry[16..24])));
+    let more = (patches > 0 || how == 1).then_some(More { patches, steps });
+    Ok(Block { base: 0, start: start as u32, end: 0, width, packed, more })
+}
