@@ -4,7 +4,9 @@
 //! a link that moves one request at a time: a request that arrives when the link is busy waits its
 //! turn, moves for `max(bytes / bandwidth, 1 / iops)`, and is answered `latency` later. With
 //! [`ReadAhead`] a read first waits for the disk behind the link: briefly if it goes on where the
-//! last one ended and comes soon enough, longer if not; the link is free for others meanwhile.
+//! last one ended and comes soon enough, longer if not; the link is free for others meanwhile. A
+//! disk that turns is faster at its first byte, on the outer tracks, than at its last, and its head
+//! must get to where a request begins: that keeps it from others.
 
 mod parse;
 
@@ -34,6 +36,11 @@ pub struct ShapeOptions {
     pub queue_depth: u32,
     /// A disk behind the link that reads ahead.
     pub read_ahead: Option<ReadAhead>,
+    /// Bytes a second at the last byte of a disk that turns, on its inner tracks; then
+    /// `bytes_per_second` are those at its first. Zero: the same everywhere.
+    pub inner_bytes_per_second: u64,
+    /// What the head takes to get to a read or write that does not begin where the last one ended.
+    pub seek: Duration,
 }
 
 /// A disk that reads ahead for a sequential reader who comes back in time.
@@ -66,6 +73,8 @@ struct Link {
     /// was given. A request that follows from it counts as made that much earlier, or a reader at
     /// depth 1 would lose it each time.
     late: (u64, u64),
+    /// Where the head of a disk that turns is.
+    head: u64,
 }
 
 /// A device with a model in front. See the [module](self).
@@ -73,6 +82,8 @@ pub struct Shaped {
     inner: Arc<dyn Device>,
     env: SharedEnv,
     options: ShapeOptions,
+    /// Of the device, in bytes.
+    size: u64,
     gate: Option<Gate>,
     link: Mutex<Link>,
 }
@@ -97,14 +108,26 @@ impl Load {
 }
 
 impl ShapeOptions {
-    /// How long the link is busy with `bytes`, in picoseconds.
-    fn service_picos(&self, bytes: u64) -> u128 {
+    /// How long the link is busy with `bytes` at `rate`, in picoseconds.
+    fn service_picos(&self, bytes: u64, rate: u64) -> u128 {
         let second = 1_000_000_000_000;
         let per = |count: u64, rate: u64| match rate {
             0 => 0,
             rate => u128::from(count) * second / u128::from(rate),
         };
-        per(bytes, self.bytes_per_second).max(per(1, self.iops))
+        per(bytes, rate).max(per(1, self.iops))
+    }
+
+    /// Bytes a second at `offset` of a disk of `size` bytes. All tracks have as many bits an inch and
+    /// turn equally fast, so the rate goes with the radius, and what lies outside of it with the
+    /// area.
+    pub fn rate_at(&self, offset: u64, size: u64) -> u64 {
+        let (outer, inner) = (self.bytes_per_second as f64, self.inner_bytes_per_second as f64);
+        if self.inner_bytes_per_second == 0 || size == 0 {
+            return self.bytes_per_second;
+        }
+        let part = offset.min(size) as f64 / size as f64;
+        (outer * outer - part * (outer * outer - inner * inner)).max(1.0).sqrt() as u64
     }
 }
 
@@ -114,13 +137,13 @@ fn nanos(d: Duration) -> u64 {
 
 impl Link {
     /// Puts a request on the link at `now`; gives the time of its answer.
-    fn admit(&mut self, options: &ShapeOptions, now: u64, load: &Load) -> u64 {
+    fn admit(&mut self, options: &ShapeOptions, size: u64, now: u64, load: &Load) -> u64 {
         let (late, answered) = std::mem::take(&mut self.late);
         let follows = now.saturating_sub(answered) <= FOLLOWS_WITHIN;
         let now = if follows { now.saturating_sub(late) } else { now };
-        let bytes = match load {
-            Load::Read { bytes, .. } | Load::Write { bytes, .. } => *bytes,
-            Load::Nothing => 0,
+        let (offset, bytes) = match load {
+            Load::Read { offset, bytes } | Load::Write { offset, bytes } => (*offset, *bytes),
+            Load::Nothing => (self.head, 0),
         };
         let wait = match (load, options.read_ahead) {
             (Load::Read { offset, .. }, Some(ahead)) => {
@@ -133,8 +156,10 @@ impl Link {
             _ => 0,
         };
         let ready = u128::from(now.saturating_add(wait)) * PICOS;
-        let start = self.free_at_picos.max(ready);
-        self.free_at_picos = start + options.service_picos(bytes);
+        let seek = if offset == self.head { Duration::ZERO } else { options.seek };
+        self.head = offset.saturating_add(bytes);
+        let start = self.free_at_picos.max(ready) + u128::from(nanos(seek)) * PICOS;
+        self.free_at_picos = start + options.service_picos(bytes, options.rate_at(offset, size));
         let moved = u64::try_from(self.free_at_picos.div_ceil(PICOS)).unwrap_or(u64::MAX);
         let answer = moved.saturating_add(nanos(options.latency));
         if let Load::Read { offset, bytes } = load {
@@ -155,6 +180,7 @@ impl Shaped {
     pub fn new(inner: Arc<dyn Device>, env: SharedEnv, options: ShapeOptions) -> Shaped {
         let depth = options.queue_depth;
         Shaped {
+            size: inner.geometry().size,
             inner,
             env,
             options,
@@ -191,7 +217,7 @@ impl Shaped {
         }
         let slot = self.enter().await;
         let now = self.env.now().0;
-        let answer = self.link(|link| link.admit(&self.options, now, &load));
+        let answer = self.link(|link| link.admit(&self.options, self.size, now, &load));
         let result = request(&*self.inner).await;
         self.sleep_until(answer).await;
         let now = self.env.now().0;

@@ -20,6 +20,7 @@ use crate::run::{Head, Run};
 /// Every experiment.
 pub const ALL: &[&dyn Experiment] = &[
     &crate::multi_disk::MultiDisk,
+    &crate::au_size::AuSize,
     #[cfg(feature = "real")]
     &crate::io_modes::IoModes,
 ];

@@ -17,6 +17,7 @@
 //! # }
 //! ```
 
+pub mod au_size;
 mod ceiling;
 mod compare;
 mod control;

@@ -1,5 +1,8 @@
 //! A group with one file, read in the ways that an experiment compares.
 
+mod read;
+
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -8,15 +11,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{
-    Copies, CreateGroup, File, FileSpec, FoundDisk, Group, MountOptions, NewDisk, Redundancy,
-    create,
+    CreateGroup, File, FileSpec, FoundDisk, Group, MountOptions, NewDisk, Redundancy, create,
 };
 use cellar_io::{Buffer, Device, DeviceExt, Durability, EnvExt, Io, SharedEnv};
 use cellar_wait::{Kind, Waits};
 use futures_util::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
-use crate::control::{Control, go_on};
+use self::read::{Reader, steps};
+use crate::control::Control;
 use crate::error::LabError;
 use crate::place::Disk;
 use crate::place::counters::DeviceUse;
@@ -34,7 +37,7 @@ pub(crate) const SPARE: u64 = 128 << 20;
 const QUIET_WITHIN: Duration = Duration::from_secs(30);
 
 /// What one disk was asked to read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskUse {
     /// Reads.
     pub requests: u64,
@@ -46,6 +49,9 @@ pub struct DiskUse {
     pub in_flight_max: u32,
     /// Nanoseconds with at least one in flight.
     pub busy_ns: u64,
+    /// How many of each size in bytes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sizes: BTreeMap<u64, u64>,
 }
 
 /// What a load did.
@@ -61,6 +67,15 @@ pub struct Sample {
     pub p50_ns: Option<u64>,
     /// 99 of 100 took at most so many.
     pub p99_ns: Option<u64>,
+    /// Nanoseconds that all reads took together; 0 where they are not timed singly.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waited_ns: u64,
+    /// Reads that lie in two AUs.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub crossed: u64,
+    /// Reads of each size in bytes, where not all are of one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sizes: BTreeMap<u64, u64>,
     /// What each disk was asked.
     pub disks: Vec<DiskUse>,
     /// What the kernel handed to the devices below; one of two disks that are on one device.
@@ -68,7 +83,16 @@ pub struct Sample {
     pub devices: Vec<DeviceUse>,
 }
 
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 impl Sample {
+    /// Seconds from the first read to the last answer.
+    pub fn seconds(&self) -> f64 {
+        self.nanos as f64 / 1e9
+    }
+
     /// Megabytes (of 1000) a second.
     pub fn mb_per_second(&self) -> f64 {
         self.bytes as f64 * 1e3 / self.nanos.max(1) as f64
@@ -79,6 +103,11 @@ impl Sample {
         let start = done.iter().map(|d| d.start).min().unwrap_or(0);
         let end = done.iter().map(|d| d.end).max().unwrap_or(0);
         let (bytes, reads) = done.iter().fold((0, 0), |(b, r), d| (b + d.bytes, r + d.reads));
+        let mut sizes = BTreeMap::new();
+        for (size, count) in done.iter().flat_map(|d| &d.sizes) {
+            *sizes.entry(*size).or_default() += count;
+        }
+        let crossed = done.iter().map(|d| d.crossed).sum();
         let mut times: Vec<u64> = done.into_iter().flat_map(|d| d.times).collect();
         times.sort_unstable();
         let at = |part: usize| {
@@ -91,6 +120,9 @@ impl Sample {
             reads,
             p50_ns: at(50),
             p99_ns: at(99),
+            waited_ns: times.iter().sum(),
+            crossed,
+            sizes,
             disks: Vec::new(),
             devices: Vec::new(),
         }
@@ -106,6 +138,10 @@ struct Done {
     reads: u64,
     /// Of each read, where they are timed singly.
     times: Vec<u64>,
+    /// Reads that lie in two AUs.
+    crossed: u64,
+    /// Reads of each size.
+    sizes: BTreeMap<u64, u64>,
 }
 
 /// How a file is read.
@@ -113,6 +149,10 @@ struct Done {
 pub(crate) enum Load {
     /// From start to end, so many 1 MB reads in flight.
     Scan { in_flight: usize },
+    /// As a cell does: so many reads in flight, the next one when any is there. They begin `shift`
+    /// bytes, less than 1 MB, behind each MB of the file. With `tasks` each is a task, so that all
+    /// processors work on what comes.
+    Regions { in_flight: usize, shift: u64, tasks: bool },
     /// So many scans at once, each of its own part, each with one read in flight.
     Scans { count: usize },
     /// As `cellar validate` does.
@@ -143,6 +183,7 @@ pub(crate) struct Bench {
     used: Vec<usize>,
     parts: Vec<Arc<Part>>,
     stands: Vec<Stand>,
+    au_size: u64,
     stop: Arc<AtomicBool>,
 }
 
@@ -168,7 +209,8 @@ impl Bench {
         used.sort_unstable();
         used.dedup();
         let (parts, stands) = (Vec::new(), Vec::new());
-        let mut bench = Bench { env, disks, used, parts, stands, stop: control.flag() };
+        let (au_size, stop) = (plan.au_size, control.flag());
+        let mut bench = Bench { env, disks, used, parts, stands, au_size, stop };
         let each = plan.bytes / plan.groups.len() as u64;
         for (i, slots) in plan.groups.iter().enumerate() {
             let made = bench.stand(plan, i, slots, each, control).await;
@@ -232,7 +274,7 @@ impl Bench {
             .map(|stand| {
                 let (env, stop) = (Arc::clone(&self.env), Arc::clone(&self.stop));
                 let (group, file) = (stand.group.clone(), stand.file.clone());
-                let reader = Reader { env, file, stop };
+                let reader = Reader { env, file, au_size: self.au_size, stop };
                 self.env.run("lab", async move { reader.perform(&group, load).await })
             })
             .collect();
@@ -339,7 +381,8 @@ pub(crate) async fn raw(
                     futures_util::stream::iter(reads).buffered(in_flight).try_collect().await?;
                 let reads = times.len() as u64;
                 let (start, end) = (start.0, clock.now().0);
-                Ok::<_, LabError>(Done { start, end, bytes: reads * STEP, reads, times })
+                let bytes = reads * STEP;
+                Ok::<_, LabError>(Done { start, end, bytes, reads, times, ..Done::default() })
             })
         })
         .collect();
@@ -370,19 +413,6 @@ pub(crate) fn stamped(noise: &[u8], offset: u64) -> Bytes {
     buffer.freeze()
 }
 
-/// Whether these are the bytes that were written there. The group has compared each block with its
-/// checksum; this tells that they are the right blocks.
-fn check(buffer: &[u8], offset: u64) -> Result<(), LabError> {
-    for (i, block) in buffer.chunks_exact(STAMPED).enumerate() {
-        let at = offset + (i * STAMPED) as u64;
-        let found = block.first_chunk().map_or(u64::MAX, |b| u64::from_le_bytes(*b));
-        if found != at {
-            return Err(LabError::WrongBytes { offset: at, found });
-        }
-    }
-    Ok(())
-}
-
 /// Splitmix64: the same numbers on every machine.
 struct Chance(u64);
 
@@ -396,92 +426,9 @@ impl Chance {
     }
 }
 
-fn steps(range: Range<u64>) -> impl Iterator<Item = u64> {
-    range.step_by(STEP as usize)
-}
-
-/// Whoever reads a file.
-#[derive(Clone)]
-struct Reader {
-    env: SharedEnv,
-    file: File,
-    stop: Arc<AtomicBool>,
-}
-
-impl Reader {
-    async fn perform(self, group: &Group, load: Load) -> Result<Done, LabError> {
-        let start = self.env.now().0;
-        let bytes = self.file.size();
-        let times = match load {
-            Load::Scan { in_flight } => self.times_of(steps(0..bytes), STEP, in_flight).await?,
-            Load::Scans { count } => self.scans(bytes, count).await?,
-            Load::Random { in_flight, reads, seed } => {
-                let blocks = bytes / BLOCK;
-                let mut chance = Chance(seed);
-                let offsets = (0..reads).map(|_| chance.next() % blocks * BLOCK);
-                self.times_of(offsets, BLOCK, in_flight).await?
-            }
-            Load::Validate => {
-                let bytes = validate(group, &self.file).await?;
-                let (end, reads) = (self.env.now().0, bytes.div_ceil(STEP));
-                return Ok(Done { start, end, bytes, reads, times: Vec::new() });
-            }
-        };
-        let read_bytes = if matches!(load, Load::Random { .. }) { BLOCK } else { STEP };
-        let reads = times.len() as u64;
-        Ok(Done { start, end: self.env.now().0, bytes: reads * read_bytes, reads, times })
-    }
-
-    /// One read; gives the nanoseconds that it took.
-    async fn read(&self, at: u64, bytes: u64) -> Result<u64, LabError> {
-        go_on(&self.stop)?;
-        let start = self.env.now();
-        let class = if bytes < STEP { Io::FOREGROUND } else { Io::SCAN };
-        let buffer = self.file.read_at(class, at, bytes as usize).await?;
-        let took = self.env.now().0.saturating_sub(start.0);
-        check(&buffer, at)?;
-        Ok(took)
-    }
-
-    async fn times_of(
-        &self,
-        offsets: impl Iterator<Item = u64>,
-        bytes: u64,
-        in_flight: usize,
-    ) -> Result<Vec<u64>, LabError> {
-        let reads = offsets.map(|at| self.read(at, bytes));
-        futures_util::stream::iter(reads).buffered(in_flight).try_collect().await
-    }
-
-    async fn scans(&self, bytes: u64, count: usize) -> Result<Vec<u64>, LabError> {
-        let part = bytes / count as u64;
-        let tasks: Vec<_> = (0..count as u64)
-            .map(|i| {
-                let reader = self.clone();
-                let range = i * part..(i + 1) * part;
-                self.env
-                    .run("lab scan", async move { reader.times_of(steps(range), STEP, 1).await })
-            })
-            .collect();
-        let mut times = Vec::new();
-        for task in tasks {
-            times.extend(task.await.ok_or(LabError::Stopped)??);
-        }
-        Ok(times)
-    }
-}
-
-/// Bytes that were read and found to be well.
-async fn validate(group: &Group, file: &File) -> Result<u64, LabError> {
-    let findings = group.validate(&[file.number()], Copies::Primary, &|_| {}).await?;
-    if findings.is_bad() {
-        return Err(LabError::BadCopies);
-    }
-    Ok(findings.bytes_read)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::read::{check, parts};
     use super::*;
 
     #[test]
@@ -493,10 +440,19 @@ mod tests {
     }
 
     #[test]
+    fn shifted_reads_cover_every_byte_once() {
+        assert_eq!(parts(2 * STEP, 0), [(0, STEP), (STEP, STEP)]);
+        let half = STEP / 2;
+        assert_eq!(parts(2 * STEP, half), [(0, half), (half, STEP), (STEP + half, half)]);
+        assert_eq!(parts(2 * STEP, 3 * STEP), parts(2 * STEP, 0), "whole reads are no shift");
+    }
+
+    #[test]
     fn percentiles_are_exact() {
         let done = |times: Vec<u64>, start| {
             let reads = times.len() as u64;
-            Done { start, end: 1_000_000_000, bytes: reads * STEP, reads, times }
+            let (end, bytes) = (1_000_000_000, reads * STEP);
+            Done { start, end, bytes, reads, times, ..Done::default() }
         };
         let sample =
             Sample::of(vec![done((1..=100).rev().collect(), 0), done((101..=200).collect(), 9)]);

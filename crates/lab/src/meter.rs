@@ -61,6 +61,7 @@ impl Meter {
         let seen = &mut state.seen;
         seen.requests += 1;
         seen.bytes += bytes;
+        *seen.sizes.entry(bytes).or_default() += 1;
         seen.request_max = seen.request_max.max(bytes);
         seen.in_flight_max = seen.in_flight_max.max(in_flight);
         drop(state);

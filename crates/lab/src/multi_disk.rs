@@ -19,7 +19,7 @@ use crate::control::Control;
 use crate::error::LabError;
 use crate::experiment::{Experiment, OptionSpec, Request};
 use crate::load::{Bench, Load, Plan, STEP, Sample, raw};
-use crate::place::{Disk, Model, Place, Sharing};
+use crate::place::{Disk, Model, Needed, Place, Sharing};
 use crate::preset::Preset;
 use crate::run::{Column, Raw, Run};
 
@@ -251,6 +251,7 @@ impl<'a, P: Place> Benches<'a, P> {
     ) -> Result<Benches<'a, P>, LabError> {
         options.check()?;
         let (plan, needed) = options.plan();
+        let needed: Vec<Needed> = needed.into_iter().map(Needed::first).collect();
         let disks = Arc::new(place.disks(&needed, control)?);
         let mut all = Benches { place, options, control, disks, benches: Vec::new() };
         for (layout, groups) in options.layouts.iter().zip(&plan) {

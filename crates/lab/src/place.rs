@@ -13,6 +13,7 @@ mod thin;
 
 use std::any::Any;
 use std::future::Future;
+use std::ops::Range;
 use std::sync::Arc;
 
 use cellar_io::sched::{ScheduleOptions, Scheduled};
@@ -73,17 +74,37 @@ pub enum Sharing {
     Device(String),
 }
 
+/// A disk that an experiment needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Needed {
+    /// Its size in bytes, at least.
+    pub bytes: u64,
+    /// What will be read and written of it.
+    pub used: Vec<Range<u64>>,
+}
+
+impl Needed {
+    /// A disk of at least so many bytes, used from its first on.
+    pub fn first(bytes: u64) -> Needed {
+        Needed { bytes, used: std::iter::once(0..bytes).collect() }
+    }
+}
+
 /// Where an experiment runs.
 pub trait Place {
     /// Its clock, chance and tasks.
     fn env(&self) -> SharedEnv;
 
-    /// A disk of at least so many bytes for each number, all written once; their content may be
-    /// lost.
+    /// These disks, what is used of them written once; their content may be lost.
     ///
     /// # Errors
     /// They cannot be had.
-    fn disks(&self, bytes: &[u64], control: &Control<'_>) -> Result<Vec<Disk>, LabError>;
+    fn disks(&self, needed: &[Needed], control: &Control<'_>) -> Result<Vec<Disk>, LabError>;
+
+    /// Bytes of the smallest of its disks; `None` where they are made as large as they are needed.
+    fn size(&self) -> Option<u64> {
+        None
+    }
 
     /// Drives a future to its end.
     fn run<F: Future>(&self, future: F) -> F::Output;

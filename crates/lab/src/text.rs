@@ -256,6 +256,12 @@ fn put_block(out: &mut String, arms: &[Arm], groups: &[Group<'_>], with_ratio: b
     }
     let _ = writeln!(out, "{heads}\n{columns}");
     for arm in arms {
+        let mut shown = groups.iter().flat_map(|g| g.layouts.iter().map(move |l| (g, l.0)));
+        let measured = arm.published.is_some() || arm.model.is_some() || arm.here.is_some();
+        // It has its line where it has figures.
+        if measured && shown.all(|(group, at)| group.figure(arm, at).is_none()) {
+            continue;
+        }
         let mut line = format!("  {:<width$}", arm.what, width = NAMES - 2);
         for group in groups {
             for (layout, _, width) in &group.layouts {

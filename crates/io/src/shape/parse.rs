@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{ReadAhead, ShapeOptions};
 
 const FORMS: &str = "a rate (200MB/s, 1.5GiB/s), 2000iops, a latency (4ms, 150us), \
-     qd32, ra:HIT/MISS/WINDOW (ra:4ms/7.3ms/2ms)";
+     qd32, ra:HIT/MISS/WINDOW (ra:4ms/7.3ms/2ms), inner:RATE (inner:122MB/s), seek:TIME (seek:5ms)";
 
 /// A word of a model that says nothing we know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,6 +49,8 @@ pub fn parse(text: &str) -> Result<ShapeOptions, ShapeError> {
             Part::Latency(latency) => options.latency = latency,
             Part::Depth(depth) => options.queue_depth = depth,
             Part::ReadAhead(ahead) => options.read_ahead = Some(ahead),
+            Part::Inner(rate) => options.inner_bytes_per_second = rate,
+            Part::Seek(time) => options.seek = time,
         }
     }
     Ok(options)
@@ -60,6 +62,8 @@ enum Part {
     Latency(Duration),
     Depth(u32),
     ReadAhead(ReadAhead),
+    Inner(u64),
+    Seek(Duration),
 }
 
 impl Part {
@@ -70,6 +74,8 @@ impl Part {
             Part::Latency(_) => "latency",
             Part::Depth(_) => "queue depth",
             Part::ReadAhead(_) => "read-ahead",
+            Part::Inner(_) => "bandwidth of the inner tracks",
+            Part::Seek(_) => "seek",
         }
     }
 }
@@ -83,6 +89,12 @@ fn read(word: &str) -> Option<Part> {
         let (hit_latency, miss_latency, window) = (times.next()??, times.next()??, times.next()??);
         let ahead = ReadAhead { hit_latency, miss_latency, window };
         return times.next().is_none().then_some(Part::ReadAhead(ahead));
+    }
+    if let Some(size) = word.strip_prefix("inner:") {
+        return size.strip_suffix("/s").and_then(rate).map(Part::Inner);
+    }
+    if let Some(word) = word.strip_prefix("seek:") {
+        return time(word).map(Part::Seek);
     }
     if let Some(iops) = word.strip_suffix("iops") {
         return iops.trim().parse().ok().filter(|n| *n > 0).map(Part::Iops);
@@ -150,8 +162,12 @@ mod tests {
                     miss_latency: Duration::from_micros(7300),
                     window: Duration::from_millis(2),
                 }),
+                ..ShapeOptions::default()
             }
         );
+        let turning = parse("204MB/s,inner:122MB/s,seek:5.4ms").unwrap();
+        assert_eq!(turning.inner_bytes_per_second, 122_000_000);
+        assert_eq!(turning.seek, Duration::from_micros(5400));
         let rate = parse("1.5GiB/s").unwrap();
         assert_eq!(rate.bytes_per_second, 3 << 29);
         assert_eq!(rate.queue_depth, 0, "what is not said has no limit");
@@ -175,6 +191,8 @@ mod tests {
             "ra:1ms/2ms/3ms/4ms",
             "99999999999999ms",
             "0.1B/s",
+            "inner:122MB",
+            "seek:",
             ".ms",
             "1..2ms",
             "4\u{b5}s",

@@ -94,6 +94,29 @@ fn writes_and_flushes_take_their_time_too() {
     });
 }
 
+#[test]
+fn a_disk_that_turns_is_slower_inside_and_its_head_takes_time() {
+    let sim = Sim::new(1);
+    let options = parse("200MB/s,inner:100MB/s,seek:5ms").unwrap();
+    let disk = shaped(&sim, "t", options);
+    let size = disk.geometry().size;
+    let time = |offset: u64| {
+        sim.run(async {
+            let start = sim.now();
+            disk.read_at(Io::SCAN, offset, REQUEST as usize).await.unwrap();
+            sim.now().since(start).as_secs_f64()
+        })
+        .unwrap()
+    };
+    let transfer = |rate: f64| REQUEST as f64 / rate;
+    let near = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-4, "{a}, not {b}");
+    near(time(0), transfer(200e6));
+    near(time(REQUEST), transfer(200e6));
+    near(time(size - REQUEST), 0.005 + transfer(100e6));
+    // Half of the bytes lie outside of where the rate is the root of the mean square.
+    near(time(size / 2), 0.005 + transfer((2.5e16_f64).sqrt()));
+}
+
 /// A storage array on a 2 Gbit link that forgets a reader who is away for 2 ms.
 fn array_lun() -> ShapeOptions {
     ShapeOptions {

@@ -140,7 +140,7 @@ impl Options {
     pub(super) fn read(words: Words<'_>, here: bool) -> Result<Options, LabError> {
         let base = if here { Options::here() } else { Options::default() };
         let rounds = words.number("rounds", u64::from(base.rounds), ROUNDS)?;
-        let find = |name: &str| preset::ALL.iter().copied().find(|p| p.name == name);
+        let find = |name: &str| [preset::FC_LUN_2006].into_iter().find(|p| p.name == name);
         let options = Options {
             layouts: words.parsed("layout", base.layouts, LAYOUT, Layout::read)?,
             file_bytes: words.size("size", base.file_bytes, SIZE)?,

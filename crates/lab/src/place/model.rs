@@ -8,7 +8,7 @@ use cellar_io::shape::Shaped;
 use cellar_io::sim::Sim;
 
 use super::thin::Thin;
-use super::{Disk, Place};
+use super::{Disk, Needed, Place};
 use crate::control::Control;
 use crate::error::LabError;
 use crate::preset::Preset;
@@ -24,8 +24,12 @@ pub struct Model {
 impl Model {
     /// A machine with disks like `preset`.
     pub fn new(preset: Preset) -> Model {
-        // The seed decides the order of ready tasks. Any does; it has to be the same one.
-        Model { preset, sim: Sim::new(4) }
+        Model::seeded(preset, 4)
+    }
+
+    /// The same, with the order of ready tasks from `seed`: any does, as long as it stays the same.
+    pub fn seeded(preset: Preset, seed: u64) -> Model {
+        Model { preset, sim: Sim::new(seed) }
     }
 }
 
@@ -34,16 +38,21 @@ impl Place for Model {
         self.sim.env()
     }
 
-    fn disks(&self, bytes: &[u64], _control: &Control<'_>) -> Result<Vec<Disk>, LabError> {
+    fn size(&self) -> Option<u64> {
+        Some(self.preset.bytes - self.preset.bytes % 4096).filter(|bytes| *bytes > 0)
+    }
+
+    fn disks(&self, needed: &[Needed], _control: &Control<'_>) -> Result<Vec<Disk>, LabError> {
         let env = self.env();
-        let disk = |(i, bytes): (usize, &u64)| {
+        let disk = |(i, needed): (usize, &Needed)| {
+            let bytes = self.size().unwrap_or(0).max(needed.bytes);
             let path = format!("/model/{}/{i}", self.preset.name);
             // The model alone says how long a request takes.
-            let disk = Arc::new(Thin::new(&path, *bytes));
+            let disk = Arc::new(Thin::new(&path, bytes));
             let shaped = Arc::new(Shaped::new(disk, Arc::clone(&env), self.preset.shape));
             Disk::new(path, shaped, &env, None, None)
         };
-        Ok(bytes.iter().enumerate().map(disk).collect())
+        Ok(needed.iter().enumerate().map(disk).collect())
     }
 
     fn run<F: Future>(&self, future: F) -> F::Output {

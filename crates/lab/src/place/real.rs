@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::future::Future;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -16,7 +17,7 @@ use futures_util::StreamExt;
 use super::counters::DeviceUse;
 use super::given::Given;
 use super::scratch::{self, Scratch};
-use super::{Disk, Place, Sharing};
+use super::{Disk, Needed, Place, Sharing};
 use crate::control::Control;
 use crate::error::LabError;
 use crate::load::noise;
@@ -74,6 +75,11 @@ impl<'a> Here<'a> {
         Here { runtime, source, shape: None, seen: Mutex::default(), buffered }
     }
 
+    /// The same, with a model put before each disk.
+    pub fn shaped(self, shape: Option<ShapeOptions>) -> Here<'a> {
+        Here { shape, ..self }
+    }
+
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(|e| e.into_inner())
     }
@@ -128,16 +134,17 @@ impl<'a> Here<'a> {
     }
 }
 
-/// Writes all of the first `bytes`: what was never written measures nothing when it is read.
-async fn pre_write(disk: &Disk, bytes: u64, control: &Control<'_>) -> Result<(), LabError> {
+/// Writes all of a range: what was never written measures nothing when it is read.
+async fn pre_write(disk: &Disk, range: Range<u64>, control: &Control<'_>) -> Result<(), LabError> {
     const STEP: usize = 1 << 20;
     let noise = noise(STEP);
     let data = Buffer::copy_of(&noise, STEP).freeze();
     let write = |at: u64| {
-        let length = (bytes - at).min(STEP as u64) as usize;
+        let length = (range.end - at).min(STEP as u64) as usize;
         disk.raw.write_at(Io::SCAN, at, data.slice(..length), Durability::Cached)
     };
-    let writes = (0..bytes).step_by(STEP).map(write);
+    let bytes = range.end - range.start;
+    let writes = range.clone().step_by(STEP).map(write);
     let mut writes = futures_util::stream::iter(writes).buffer_unordered(16);
     let mut done = 0;
     while let Some(written) = writes.next().await {
@@ -154,13 +161,20 @@ impl Place for Here<'_> {
         self.runtime.env()
     }
 
-    fn disks(&self, bytes: &[u64], control: &Control<'_>) -> Result<Vec<Disk>, LabError> {
+    fn size(&self) -> Option<u64> {
+        match &self.source {
+            Source::Dir(_) => None,
+            Source::Disks(disks) => disks.iter().map(Given::size).min(),
+        }
+    }
+
+    fn disks(&self, needed: &[Needed], control: &Control<'_>) -> Result<Vec<Disk>, LabError> {
         *self.seen() = Seen::default();
         let mut made = Vec::new();
         if let Source::Dir(dir) = &self.source {
-            scratch::prepare(dir, bytes.iter().sum())?;
+            scratch::prepare(dir, needed.iter().map(|needed| needed.bytes).sum())?;
         }
-        for (i, bytes) in bytes.iter().enumerate() {
+        for (i, Needed { bytes, .. }) in needed.iter().enumerate() {
             made.push(match &self.source {
                 Source::Dir(dir) => {
                     let scratch = Scratch::new(dir, &i.to_string(), *bytes)?;
@@ -176,8 +190,10 @@ impl Place for Here<'_> {
             });
         }
         self.watch(&made);
-        for (disk, bytes) in made.iter().zip(bytes) {
-            self.run(pre_write(disk, *bytes, control))?;
+        for (disk, needed) in made.iter().zip(needed) {
+            for used in &needed.used {
+                self.run(pre_write(disk, used.clone(), control))?;
+            }
         }
         Ok(made)
     }

@@ -62,8 +62,8 @@ impl Thin {
         }
     }
 
-    fn fill(&self, at: u64, block: &mut [u8]) {
-        match self.lock().get(&at) {
+    fn fill(&self, kept: Option<&Kept>, block: &mut [u8]) {
+        match kept {
             None => block.fill(0),
             Some(Kept::Whole(bytes)) => block.copy_from_slice(bytes),
             Some(Kept::Stamp(stamp)) => {
@@ -76,17 +76,21 @@ impl Thin {
     fn read_now(&self, offset: u64, mut buffers: Vec<Buffer>) -> Result<Vec<Buffer>, IoError> {
         check_request(&self.geometry, Op::Read, offset, buffers.iter().map(|b| b.len()))?;
         let blocks = buffers.iter_mut().flat_map(|b| b.chunks_exact_mut(STAMPED));
+        let disk = self.lock();
+        let mut kept = disk.range(offset..).peekable();
         for (i, block) in blocks.enumerate() {
-            self.fill(offset + i as u64 * BLOCK, block);
+            let at = offset + i as u64 * BLOCK;
+            self.fill(kept.next_if(|(own, _)| **own == at).map(|(_, kept)| kept), block);
         }
+        drop(kept);
         Ok(buffers)
     }
 
     fn write_now(&self, offset: u64, data: &[Bytes]) -> Result<(), IoError> {
         check_request(&self.geometry, Op::Write, offset, data.iter().map(|d| d.len()))?;
+        let mut disk = self.lock();
         for (i, block) in data.iter().flat_map(|d| d.chunks_exact(STAMPED)).enumerate() {
-            let kept = self.keep(block);
-            self.lock().insert(offset + i as u64 * BLOCK, kept);
+            disk.insert(offset + i as u64 * BLOCK, self.keep(block));
         }
         Ok(())
     }
@@ -118,7 +122,9 @@ impl Device for Thin {
     fn discard(&self, _io: Io, offset: u64, length: u64, _how: Discard) -> IoFuture<'_, ()> {
         Box::pin(async move {
             check_request(&self.geometry, Op::Discard, offset, [length as usize])?;
-            self.lock().retain(|at, _| !(offset..offset + length).contains(at));
+            let mut disk = self.lock();
+            let mut tail = disk.split_off(&offset);
+            disk.append(&mut tail.split_off(&(offset + length)));
             Ok(())
         })
     }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod au_size;
 #[cfg(feature = "real")]
 mod here;
 #[cfg(feature = "real")]
