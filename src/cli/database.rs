@@ -67,7 +67,6 @@ impl Database {
         let options = EngineOptions {
             memory_limit: usize::try_from(limit).unwrap_or(usize::MAX),
             target_partitions: cores(),
-            spill_dir: None,
         };
         let engine = Engine::open(self.host(), views(&self.inner), &options).await?;
         for (table, error) in engine.broken_tables() {

@@ -13,6 +13,7 @@ use crate::parameters::definitions::MEMORY_TARGET;
 use crate::parameters::{Altered, Parameters, Scope};
 use crate::scans::Scans;
 use crate::session::Sessions;
+use crate::temp::TempSpace;
 use crate::views::{
     self, Row, VAsmAlias, VAsmAttribute, VAsmDisk, VAsmDiskIostat, VAsmDiskgroup, VAsmFile,
     VAsmOperation, VAsmTemplate, VIostatFile, Value, ViewDef,
@@ -53,6 +54,7 @@ pub struct Instance {
     groups: Mutex<BTreeMap<String, Arc<dyn GroupViews>>>,
     changing: futures_util::lock::Mutex<()>,
     scans: Scans,
+    temp: TempSpace,
 }
 
 impl std::fmt::Debug for Instance {
@@ -79,7 +81,17 @@ impl Instance {
         let groups = Mutex::default();
         let changing = futures_util::lock::Mutex::default();
         let scans = Scans::new(budget.limit(Consumer::CellCache));
-        Instance { env, parameters, memory, budget, sessions, groups, changing, scans }
+        Instance {
+            env,
+            parameters,
+            memory,
+            budget,
+            sessions,
+            groups,
+            changing,
+            scans,
+            temp: TempSpace::default(),
+        }
     }
 
     /// Where it runs.
@@ -105,6 +117,11 @@ impl Instance {
     /// The cell of this process, which scans columnar tables.
     pub fn scans(&self) -> &Scans {
         &self.scans
+    }
+
+    /// What was done with temporary data.
+    pub fn temp(&self) -> &TempSpace {
+        &self.temp
     }
 
     /// The memory of the machine or container.
@@ -194,7 +211,7 @@ impl Instance {
             "v$asm_operation" => self.of_groups(|g| g.operations()),
             "v$cell_scan" => views::values(views::cell_scan(&self.scans)),
             "v$cell_scan_filter" => views::values(views::cell_scan_filter(&self.scans)),
-            "v$sysstat" => views::values(views::sysstat(&self.scans)),
+            "v$sysstat" => views::values(views::sysstat(&self.scans, &self.temp)),
             "v$event_histogram_micro" => views::values(views::event_histogram_micro(waits)),
             "v$event_name" => views::values(views::event_name()),
             "v$iostat_file" => self.of_groups(|g| g.iostat_files()),

@@ -19,6 +19,7 @@ pub mod scrub;
 pub mod session;
 pub mod size;
 pub mod tables;
+pub mod temp;
 pub mod views;
 pub mod wire;
 

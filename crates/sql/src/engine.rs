@@ -1,6 +1,7 @@
 //! SQL over an instance: DataFusion with our statements, views and external tables.
 
 mod columnar;
+mod context;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -12,21 +13,17 @@ use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use datafusion::common::TableReference;
 use datafusion::datasource::TableType;
 use datafusion::error::DataFusionError;
-use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::context::SessionState;
 use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry};
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::execution::{SendableRecordBatchStream, memory_pool::FairSpillPool};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::{CreateExternalTable, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{ObjectType, Statement as SqlStatement, TableObject};
 use futures_util::TryStreamExt;
 use object_store::{ObjectStore, ObjectStoreExt};
 
-use crate::columnar::rule::AggregateInCell;
 use crate::error::Error;
 use crate::failure::{distance, from_datafusion, from_store, ours};
 use crate::guard;
@@ -46,12 +43,11 @@ const VIEWS: &str = "cellar";
 /// What an engine may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineOptions {
-    /// Bytes that queries may hold together; more is spilled or refused.
+    /// Bytes that queries may hold together; more is spilled into a disk group (into the system's
+    /// directory for temporary files where there are no columnar tables) or refused.
     pub memory_limit: usize,
     /// How many parts of a plan run at once: the cores.
     pub target_partitions: usize,
-    /// Where spilled data goes; the system's directory for temporary files if `None`.
-    pub spill_dir: Option<PathBuf>,
 }
 
 /// What a statement gave.
@@ -164,7 +160,7 @@ impl Engine {
         options: &EngineOptions,
     ) -> Result<Engine, Error> {
         let notes = Arc::<Notes>::default();
-        let context = context(&host, &notes, options).map_err(|e| from_datafusion(&e))?;
+        let context = context::context(&host, &notes, options).map_err(|e| from_datafusion(&e))?;
         let names = views.iter().map(|v| v.name().to_owned());
         let engine = Engine {
             context,
@@ -321,8 +317,17 @@ impl Engine {
         self.plan_and_run(statement).await
     }
 
+    /// What statements are planned with now.
+    fn state(&self) -> SessionState {
+        let mut state = self.context.state();
+        if let Some(partitions) = self.host.target_partitions() {
+            state.config_mut().options_mut().execution.target_partitions = partitions;
+        }
+        state
+    }
+
     async fn plan_and_run(&self, statement: DfStatement) -> Result<Outcome, Error> {
-        let state = self.context.state();
+        let state = self.state();
         let plan = match state.statement_to_plan(statement.clone()).await {
             Ok(plan) => plan,
             Err(e) => {
@@ -372,7 +377,7 @@ impl Engine {
 
     /// The error for the first table of `statement` that does not exist.
     fn missing_table(&self, statement: &DfStatement) -> Option<Error> {
-        let state = self.context.state();
+        let state = self.state();
         let references = state.resolve_table_references(statement).ok()?;
         let missing = references.into_iter().find(|r| {
             !state.table_functions().contains_key(r.table())
@@ -445,7 +450,7 @@ impl Engine {
         }
         let run = async {
             let statement = DfStatement::CreateExternalTable(create);
-            let plan = self.context.state().statement_to_plan(statement).await?;
+            let plan = self.state().statement_to_plan(statement).await?;
             self.context.execute_logical_plan(plan).await
         };
         run.await.map(|_| ()).map_err(|e| self.failure(&e))
@@ -729,49 +734,4 @@ fn count_of(batches: &[RecordBatch]) -> u64 {
         .filter_map(|c| c.as_any().downcast_ref::<UInt64Array>())
         .map(|c| c.iter().flatten().sum::<u64>())
         .sum()
-}
-
-fn context(
-    host: &Arc<dyn Host>,
-    notes: &Arc<Notes>,
-    options: &EngineOptions,
-) -> Result<SessionContext, DataFusionError> {
-    let stores = Stores {
-        host: Arc::clone(host),
-        notes: Arc::clone(notes),
-        others: DefaultObjectStoreRegistry::new(),
-    };
-    let mut runtime = RuntimeEnvBuilder::new()
-        .with_memory_pool(Arc::new(FairSpillPool::new(options.memory_limit)))
-        .with_object_store_registry(Arc::new(stores))
-        // A listing that is kept would hide files that came or went since.
-        .with_object_list_cache_limit(0);
-    if let Some(dir) = &options.spill_dir {
-        runtime = runtime.with_temp_file_path(dir);
-    }
-    let mut config = SessionConfig::new()
-        .with_target_partitions(options.target_partitions.max(1))
-        .with_information_schema(true)
-        .with_default_catalog_and_schema(CATALOG, PUBLIC);
-    // 0.06 + 0.01 is 0.07 in SQL; as binary floating point it is not, and rows would be lost.
-    config.options_mut().sql_parser.parse_float_as_decimal = true;
-    config.options_mut().execution.parquet.pushdown_filters = true;
-    // A large CSV file is else cut at line ends for several readers, also at those inside quotes.
-    config.options_mut().catalog.newlines_in_values = true;
-    let state = SessionStateBuilder::new()
-        .with_config(config)
-        .with_runtime_env(runtime.build_arc()?)
-        .with_default_features()
-        .with_physical_optimizer_rules(physical_rules())
-        .build();
-    Ok(SessionContext::new_with_state(state))
-}
-
-/// DataFusion's rules, and ours when they have settled what is partial, but before dynamic filters go
-/// down: an aggregation in the cell needs none of its own, and passes those of joins on.
-fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
-    let mut rules = PhysicalOptimizer::new().rules;
-    let at = rules.iter().position(|rule| rule.name() == "EnsureCooperative");
-    rules.insert(at.unwrap_or(rules.len()), Arc::new(AggregateInCell));
-    rules
 }

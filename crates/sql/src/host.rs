@@ -67,6 +67,11 @@ pub trait Host: Send + Sync + std::fmt::Debug + 'static {
         None
     }
 
+    /// How many parts of a plan are to run at once from now on, if that is set.
+    fn target_partitions(&self) -> Option<usize> {
+        None
+    }
+
     /// The external tables of the catalog.
     fn tables(&self) -> Vec<TableDefinition>;
 

@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use cellar_instance::catalog::{Table, TableKind};
 use cellar_instance::database::{Database, DiskRequest, GroupRequest, Mounted};
 use cellar_instance::parameters::Scope as InstanceScope;
+use cellar_instance::parameters::definitions::{CPU_COUNT, TARGET_PARTITIONS};
 use cellar_instance::session::Session;
 use cellar_instance::views::{self as instance_views, ViewDef};
 use object_store::ObjectStore;
@@ -243,6 +244,13 @@ impl Host for InstanceHost {
         let mut groups = self.database.groups();
         groups.sort_by_key(|m| m.number);
         groups.iter().map(|m| m.group.name().to_owned()).collect()
+    }
+
+    fn target_partitions(&self) -> Option<usize> {
+        let parameters = self.database.instance().parameters();
+        let set = [TARGET_PARTITIONS, CPU_COUNT].map(|name| parameters.integer(name));
+        let first = set.into_iter().find(|count| *count > 0)?;
+        usize::try_from(first).ok()
     }
 
     fn tables(&self) -> Vec<TableDefinition> {

@@ -27,7 +27,9 @@ mod allowed;
 mod csv_header;
 mod csv_table;
 mod dialect;
+mod lazy;
 mod noted;
+mod spill;
 
 pub use engine::{Engine, EngineOptions, Outcome};
 pub use error::{Error, Position};

@@ -6,6 +6,7 @@ use cellar_io::WallTime;
 
 use super::view;
 use crate::scans::{ScanRecord, Scans};
+use crate::temp::TempSpace;
 
 view! {
     /// A scan of a columnar table: one of the last hundred
@@ -111,7 +112,7 @@ pub fn cell_scan_filter(scans: &Scans) -> Vec<VCellScanFilter> {
 }
 
 /// The rows of v$sysstat.
-pub fn sysstat(scans: &Scans) -> Vec<VSysstat> {
+pub fn sysstat(scans: &Scans, temp: &TempSpace) -> Vec<VSysstat> {
     let (now, (_, count)) = (scans.totals(), scans.recent());
     let (hits, misses) = scans.cache().hits_and_misses();
     let statistics = [
@@ -135,5 +136,5 @@ pub fn sysstat(scans: &Scans) -> Vec<VSysstat> {
         class: 8,
         value,
     };
-    statistics.into_iter().enumerate().map(row).collect()
+    statistics.into_iter().chain(temp.statistics()).enumerate().map(row).collect()
 }

@@ -35,9 +35,6 @@ use crate::columnar::table::OpenTable;
 use crate::columnar::told::Told;
 use crate::columnar::translate::predicate;
 
-/// Reads in flight of a scan, for each disk of the group.
-const DEPTH_A_DISK: usize = 32;
-
 /// A partial aggregation in the cell.
 #[derive(Clone, Debug)]
 pub struct Partial {
@@ -191,7 +188,7 @@ impl CellScanExec {
             output,
             limit: self.fetch.map(|fetch| fetch as u64),
             first: self.first,
-            depth: DEPTH_A_DISK * self.table.disks().max(1),
+            depth: self.table.depth(),
             waits: Some(self.table.waits()),
         };
         (request, told)

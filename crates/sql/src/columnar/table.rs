@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use cellar_format::aggregate::Aggregate;
-use cellar_format::header::{Bounds, COLUMNS_MAX, Header};
+use cellar_format::header::{Bounds, COLUMNS_MAX, Header, REGION};
 use cellar_format::predicate::{Predicate, Verdict};
 use cellar_format::segment::SCHEMA_MAX;
 use cellar_format::take_in::column_type;
 use cellar_format::value::Value;
 use cellar_instance::Instance;
+use cellar_instance::budget::Consumer;
 use cellar_instance::cell::{Request, Scan, ScanStats, Segment};
+use cellar_instance::parameters::definitions::SCAN_DEPTH;
 use cellar_instance::scans::{ScanFilter, ScanRecord, scan_error};
 use cellar_wait::{Event, Session};
 use datafusion::common::stats::Precision;
@@ -132,9 +134,13 @@ impl OpenTable {
         &self.segments
     }
 
-    /// Disks that it lies on.
-    pub fn disks(&self) -> usize {
-        self.disks
+    /// Reads that a scan of it keeps in flight.
+    pub fn depth(&self) -> usize {
+        let depth = self.instance.parameters().integer(SCAN_DEPTH);
+        let depth = usize::try_from(depth).unwrap_or(usize::MAX).saturating_mul(self.disks.max(1));
+        // Where there is little memory, not more than it has room for, each up to a row group.
+        let room = self.instance.budget().limit(Consumer::IoBuffers) / REGION as u64;
+        depth.min(usize::try_from(room).unwrap_or(usize::MAX)).max(2)
     }
 
     /// Row groups of all its segments.

@@ -7,6 +7,8 @@ use cellar_instance::catalog::{Table, TableKind};
 use cellar_instance::database::Database;
 use cellar_instance::session::Session;
 use cellar_instance::tables::SegmentFile;
+use cellar_instance::temp::{TempFile, TempSpace};
+use cellar_wait::{Event, Wait};
 
 use crate::columnar::table::{OpenTable, schema_of_text, schema_text};
 use crate::columnar::write::{Batches, Tell, Writing, write_segment};
@@ -71,6 +73,29 @@ impl Columnar {
             Arc::clone(self.database.instance()),
             (self.session.waits().clone(), self.session.sid()),
         )))
+    }
+
+    /// An empty file for temporary data.
+    ///
+    /// # Errors
+    /// No group is mounted, or the database is open read-only.
+    pub async fn temp_file(&self) -> Result<TempFile, Error> {
+        Ok(self.database.new_temp_file().await?)
+    }
+
+    /// What was done with temporary data.
+    pub fn temp(&self) -> &TempSpace {
+        self.database.instance().temp()
+    }
+
+    /// Begins a wait of the session.
+    pub fn begin_wait(&self, event: Event, p: [u64; 3]) -> Wait<'static> {
+        self.session.waits().begin_owned(event, p, self.now())
+    }
+
+    /// Now, as waits count.
+    pub fn now(&self) -> u64 {
+        self.database.env().now().0
     }
 
     fn writing(

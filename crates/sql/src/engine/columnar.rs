@@ -71,7 +71,7 @@ impl Engine {
     }
 
     pub(super) async fn create_table(&self, statement: DfStatement) -> Result<Outcome, Error> {
-        let plan = self.context.state().statement_to_plan(statement.clone()).await;
+        let plan = self.state().statement_to_plan(statement.clone()).await;
         match plan {
             Ok(plan) => self.create_of_plan(plan).await,
             Err(e) => Err(self.missing_table(&statement).unwrap_or_else(|| self.failure(&e))),
@@ -114,7 +114,7 @@ impl Engine {
             true => None,
             false => Some(self.batches(create.input.as_ref().clone()).await?),
         };
-        let threads = self.context.state().config().target_partitions();
+        let threads = self.state().config().target_partitions();
         let written = columnar.create(&name, group, &schema, batches, (threads, None)).await?;
         self.register_columnar(columnar, &name, schema)?;
         Ok(match is_empty {
@@ -133,7 +133,7 @@ impl Engine {
 
     /// `INSERT INTO` a columnar table: its rows become a segment, by direct path.
     pub(super) async fn append(&self, statement: DfStatement) -> Result<Outcome, Error> {
-        let plan = self.context.state().statement_to_plan(statement).await;
+        let plan = self.state().statement_to_plan(statement).await;
         let plan = plan.map_err(|e| self.failure(&e))?;
         let LogicalPlan::Dml(dml) = plan else {
             return Err(Error::not_yet("this INSERT"));
@@ -144,7 +144,7 @@ impl Engine {
         let name = dml.table_name.table().to_owned();
         let columns = dml.target.schema();
         let batches = self.batches(dml.input.as_ref().clone()).await?;
-        let threads = self.context.state().config().target_partitions();
+        let threads = self.state().config().target_partitions();
         let Written { rows: count, .. } =
             self.columnar()?.append(&name, &columns, batches, (threads, None)).await?;
         Ok(done(format!("{} written.", rows(count))))

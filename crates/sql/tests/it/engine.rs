@@ -80,7 +80,7 @@ impl ViewSource for Parameters {
 }
 
 pub async fn open(host: &Arc<TestHost>) -> Engine {
-    let options = EngineOptions { memory_limit: 256 << 20, target_partitions: 2, spill_dir: None };
+    let options = EngineOptions { memory_limit: 256 << 20, target_partitions: 2 };
     Engine::open(Arc::clone(host) as Arc<dyn Host>, vec![Arc::new(Parameters)], &options)
         .await
         .unwrap()
@@ -379,7 +379,7 @@ async fn a_csv_table_that_would_lose_rows_or_columns_is_refused() {
 #[tokio::test]
 async fn a_query_beyond_its_memory_spills_or_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let options = EngineOptions { memory_limit: 1 << 20, target_partitions: 2, spill_dir: None };
+    let options = EngineOptions { memory_limit: 1 << 20, target_partitions: 2 };
     let engine = Engine::open(TestHost::new(dir.path()), vec![], &options).await.unwrap();
     let sql = "select a.value, array_agg(b.value) from generate_series(1, 3000) a \
                cross join generate_series(1, 1000) b group by a.value";

@@ -1,0 +1,99 @@
+//! Temporary data: TEMPFILEs of a disk group, for what queries have no memory for.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use cellar_diskgroup::state::FileType;
+use cellar_diskgroup::{File, FileSpec};
+use cellar_io::{DeviceExt, Durability, Io, IoError};
+
+use crate::database::Database;
+use crate::error::{Error, Result};
+
+/// Bytes of a block, in which v$sysstat counts.
+pub const BLOCK: u64 = 4096;
+
+/// What was done with temporary data since the instance was started, in bytes.
+#[derive(Debug, Default)]
+pub struct TempSpace {
+    /// Room that TEMPFILEs have now, of one copy.
+    pub allocated: AtomicU64,
+    /// Read from them.
+    pub read: AtomicU64,
+    /// Written into them.
+    pub written: AtomicU64,
+}
+
+impl TempSpace {
+    /// The counters of v$sysstat, by Oracle's names.
+    pub fn statistics(&self) -> [(&'static str, u64); 3] {
+        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        [
+            ("physical reads direct temporary tablespace", value(&self.read) / BLOCK),
+            ("physical writes direct temporary tablespace", value(&self.written) / BLOCK),
+            ("temp space allocated (bytes)", value(&self.allocated)),
+        ]
+    }
+}
+
+/// A file for temporary data. Cheap to clone; gone when the last handle is dropped or the machine stops.
+#[derive(Clone, Debug)]
+pub struct TempFile(File);
+
+fn failed(error: &IoError) -> Error {
+    Error::new(27072, format!("temporary data: {error}"))
+        .hint("cellar status DIR tells which disks are missing")
+}
+
+impl TempFile {
+    /// Its number in the disk group.
+    pub fn number(&self) -> u32 {
+        self.0.number()
+    }
+
+    /// Makes room for so many bytes in all.
+    ///
+    /// # Errors
+    /// There is none.
+    pub async fn make_room(&self, bytes: u64) -> Result<()> {
+        Ok(self.0.allocate(bytes).await?)
+    }
+
+    /// Writes whole blocks where there is room. They are not durable: nobody wants them after a crash.
+    ///
+    /// # Errors
+    /// No copy can be written.
+    pub async fn write(&self, at: u64, bytes: Bytes) -> Result<()> {
+        let written = self.0.write_at(Io::SCAN, at, bytes, Durability::Cached).await;
+        written.map_err(|error| failed(&error))
+    }
+
+    /// Reads whole blocks.
+    ///
+    /// # Errors
+    /// No copy can be read.
+    pub async fn read(&self, at: u64, length: u64) -> Result<Bytes> {
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let buffer = self.0.read_at(Io::SCAN, at, length).await;
+        Ok(buffer.map_err(|error| failed(&error))?.freeze())
+    }
+}
+
+impl Database {
+    /// An empty TEMPFILE without a name, in the group that was mounted first.
+    ///
+    /// # Errors
+    /// No group is mounted, or the database is open read-only.
+    pub async fn new_temp_file(&self) -> Result<TempFile> {
+        self.check_writable()?;
+        let first = self.groups().into_iter().min_by_key(|mounted| mounted.number);
+        let Some(first) = first else {
+            return Err(Error::new(
+                1652,
+                "no disk group is mounted that could take temporary data",
+            )
+            .hint("mount one: ALTER DISKGROUP name MOUNT"));
+        };
+        Ok(TempFile(first.group.create_file(&FileSpec::new(FileType::Tempfile)).await?))
+    }
+}

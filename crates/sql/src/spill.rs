@@ -1,0 +1,404 @@
+//! What queries have no memory for: DataFusion's spill files as TEMPFILEs of a disk group.
+//!
+//! Bytes gather to pieces of 1 MiB. A few of those are on their way to the disks at once while the query
+//! goes on; whoever writes more waits. A reader finds what is not on the disks yet in memory: it waits for
+//! reads only, a few of which are ahead of it. Nothing is made durable, as nobody needs it after a crash,
+//! when files without a name go.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use bytes::Bytes;
+use cellar_instance::temp::{BLOCK, TempFile};
+use cellar_wait::{Event, Wait};
+use datafusion::common::Result;
+use datafusion::error::DataFusionError;
+use datafusion::execution::{SpillFile, SpillWriter, TempFileFactory};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::{Stream, stream};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+
+use crate::columnar::tables::Columnar;
+use crate::error::Error;
+
+/// Bytes that are written at once.
+const PIECE: usize = 1 << 20;
+/// Pieces of a file that are on their way at once.
+const PIECES: usize = 4;
+/// Bytes that are read at once: less than is written, as many files are read beside each other to merge
+/// them.
+const READ: u64 = 256 << 10;
+/// Reads that are ahead of a reader.
+const AHEAD: usize = 2;
+/// What is smaller stays in memory.
+const SMALL: usize = 64 << 10;
+/// Room that a file is given at first; then always as much again as it has.
+const FIRST_ROOM: u64 = 4 << 20;
+
+/// Makes spill files in a disk group.
+pub struct TempFiles {
+    columnar: Columnar,
+}
+
+impl TempFiles {
+    /// In the groups of a database, with the waits of a session.
+    pub fn new(columnar: Columnar) -> TempFiles {
+        TempFiles { columnar }
+    }
+}
+
+impl TempFileFactory for TempFiles {
+    fn create_temp_file(&self, _: &str) -> Result<Arc<dyn SpillFile>> {
+        let columnar = self.columnar.clone();
+        let state = State::default();
+        let room = Arc::new(Semaphore::new(PIECES));
+        let file = OnceLock::new();
+        Ok(Arc::new(Spill(Arc::new(Shared { columnar, room, file, state: Mutex::new(state) }))))
+    }
+}
+
+/// A spill file.
+struct Spill(Arc<Shared>);
+
+struct Shared {
+    columnar: Columnar,
+    /// Pieces that may be on their way.
+    room: Arc<Semaphore>,
+    /// Made with the first piece.
+    file: OnceLock<TempFile>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Bytes that are not on their way yet, from `tail_at` on.
+    tail: Vec<u8>,
+    tail_at: u64,
+    /// Those that are, by where they begin.
+    under_way: BTreeMap<u64, Bytes>,
+    /// What went wrong with a write.
+    failed: Option<Error>,
+    /// Where pieces go to be written.
+    pieces: Option<UnboundedSender<Piece>>,
+    /// Room that the file has.
+    allocated: u64,
+}
+
+struct Piece {
+    at: u64,
+    bytes: Bytes,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+/// Where a reader finds the next bytes.
+enum Part {
+    Memory(Bytes),
+    /// Whole blocks, the first bytes of which are not wanted.
+    Disk {
+        at: u64,
+        length: u64,
+        skip: usize,
+    },
+}
+
+fn external(error: Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self, event: Event, at: u64, length: u64) -> Wait<'static> {
+        let number = self.file.get().map_or(0, |file| file.number().into());
+        let p = [number, at / BLOCK, length / BLOCK];
+        self.columnar.begin_wait(event, p)
+    }
+
+    /// Waits until one more piece may be on its way.
+    fn wait_for_room(&self, at: u64) -> io::Result<Option<OwnedSemaphorePermit>> {
+        if let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() {
+            return Ok(Some(permit));
+        }
+        let handle = Handle::try_current().map_err(io::Error::other)?;
+        if handle.runtime_flavor() == RuntimeFlavor::CurrentThread {
+            // Nobody else could write meanwhile: then more are on their way.
+            return Ok(None);
+        }
+        let wait = self.begin(Event::DIRECT_PATH_WRITE_TEMP, at, PIECE as u64);
+        let acquire = Arc::clone(&self.room).acquire_owned();
+        let permit = tokio::task::block_in_place(|| handle.block_on(acquire));
+        wait.end(self.columnar.now());
+        permit.map(Some).map_err(io::Error::other)
+    }
+
+    /// Sends the first bytes of what is gathered on their way.
+    fn send(self: &Arc<Self>, length: usize) -> io::Result<()> {
+        let at = self.state().tail_at;
+        let _room = self.wait_for_room(at)?;
+        let mut state = self.state();
+        if let Some(error) = &state.failed {
+            return Err(io::Error::other(error.clone()));
+        }
+        let rest = state.tail.split_off(length);
+        let bytes = Bytes::from(std::mem::replace(&mut state.tail, rest));
+        state.tail_at += length as u64;
+        state.under_way.insert(at, bytes.clone());
+        let pieces = match state.pieces.take() {
+            Some(pieces) => pieces,
+            None => {
+                let handle = Handle::try_current().map_err(io::Error::other)?;
+                let (pieces, to_write) = unbounded_channel();
+                handle.spawn(write_pieces(self.columnar.clone(), Arc::downgrade(self), to_write));
+                pieces
+            }
+        };
+        // Who writes has gone only if that has failed, which the next call tells.
+        let _ = pieces.send(Piece { at, bytes, _room });
+        state.pieces = Some(pieces);
+        Ok(())
+    }
+
+    /// Where the bytes are that begin at `at`; `None` at the end of what was written so far.
+    fn part(&self, at: u64) -> Result<Option<Part>> {
+        let state = self.state();
+        if let Some(error) = &state.failed {
+            return Err(external(error.clone()));
+        }
+        if at >= state.tail_at {
+            let from = (at - state.tail_at) as usize;
+            let rest = state.tail.get(from..).unwrap_or_default();
+            let part = &rest[..rest.len().min(READ as usize)];
+            return Ok((!part.is_empty()).then(|| Part::Memory(Bytes::copy_from_slice(part))));
+        }
+        if let Some((start, bytes)) = state.under_way.range(..=at).next_back()
+            && at < start + bytes.len() as u64
+        {
+            return Ok(Some(Part::Memory(bytes.slice((at - start) as usize..))));
+        }
+        let after = state.under_way.range(at..).next().map_or(state.tail_at, |(start, _)| *start);
+        let first = at / BLOCK * BLOCK;
+        let length = (after - first).min(READ);
+        Ok(Some(Part::Disk { at: first, length, skip: (at - first) as usize }))
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let allocated = self.state().allocated;
+        self.columnar.temp().allocated.fetch_sub(allocated, Ordering::Relaxed);
+    }
+}
+
+/// What could not be written, as the query tells it.
+fn no_room(error: &Error) -> Error {
+    let text = "what a query has no memory for cannot be written to temporary files";
+    Error::new(1652, "53100", text)
+        .next("make room in the disk group, or raise memory_target, or ask for less at once")
+        .caused_by(error.clone())
+}
+
+/// Gives a file room up to `end`.
+async fn make_room(file: &TempFile, room: &mut u64, end: u64) -> Result<(), Error> {
+    if end <= *room {
+        return Ok(());
+    }
+    let more = end.next_multiple_of(FIRST_ROOM).max(*room * 2);
+    *room = more;
+    // A group that has not so much room may have as much as is needed.
+    if file.make_room(more).await.is_err() {
+        *room = end;
+        file.make_room(end).await?;
+    }
+    Ok(())
+}
+
+/// Writes pieces as they come, until nobody wants the file any more or something goes wrong.
+async fn write_pieces(
+    columnar: Columnar,
+    shared: Weak<Shared>,
+    mut pieces: UnboundedReceiver<Piece>,
+) {
+    let mut writes = FuturesUnordered::new();
+    let (mut file, mut room, mut is_open) = (None, 0, true);
+    let failed = loop {
+        let piece = tokio::select! {
+            piece = pieces.recv(), if is_open && writes.len() < PIECES => piece,
+            Some(written) = writes.next(), if !writes.is_empty() => {
+                match written {
+                    Ok(at) => written_to(&columnar, &shared, at),
+                    Err(error) => break Some(error),
+                }
+                continue;
+            }
+            else => break None,
+        };
+        let Some(piece) = piece else {
+            is_open = false;
+            continue;
+        };
+        if shared.upgrade().is_none() {
+            break None;
+        }
+        let made = match file.take() {
+            Some(file) => Ok(file),
+            None => columnar.temp_file().await,
+        };
+        let end = piece.at + piece.bytes.len() as u64;
+        let own = match made {
+            Ok(own) => make_room(&own, &mut room, end).await.map(|()| own),
+            Err(error) => Err(error),
+        };
+        match own {
+            Ok(own) => {
+                set_file(&columnar, &shared, &own, room);
+                writes.push(write(own.clone(), piece));
+                file = Some(own);
+            }
+            Err(error) => break Some(error),
+        }
+    };
+    if let (Some(error), Some(shared)) = (failed, shared.upgrade()) {
+        shared.state().failed = Some(no_room(&error));
+    }
+}
+
+/// The piece keeps its room until it is written.
+async fn write(file: TempFile, piece: Piece) -> Result<u64, Error> {
+    file.write(piece.at, piece.bytes.clone()).await?;
+    Ok(piece.at)
+}
+
+/// From now on a piece is read from the file.
+fn written_to(columnar: &Columnar, shared: &Weak<Shared>, at: u64) {
+    let Some(shared) = shared.upgrade() else { return };
+    let written = shared.state().under_way.remove(&at);
+    let bytes = written.map_or(0, |bytes| bytes.len() as u64);
+    columnar.temp().written.fetch_add(bytes, Ordering::Relaxed);
+}
+
+fn set_file(columnar: &Columnar, shared: &Weak<Shared>, file: &TempFile, room: u64) {
+    let Some(shared) = shared.upgrade() else { return };
+    shared.file.get_or_init(|| file.clone());
+    let mut state = shared.state();
+    let more = room.saturating_sub(state.allocated);
+    state.allocated += more;
+    columnar.temp().allocated.fetch_add(more, Ordering::Relaxed);
+}
+
+/// Appends to a spill file.
+struct Writer(Arc<Shared>);
+
+impl io::Write for Writer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Not more than a piece at once, so that memory is not taken for all of a large batch.
+        let bytes = &bytes[..bytes.len().min(PIECE)];
+        let gathered = {
+            let mut state = self.0.state();
+            if let Some(error) = &state.failed {
+                return Err(io::Error::other(error.clone()));
+            }
+            state.tail.extend_from_slice(bytes);
+            state.tail.len()
+        };
+        if gathered >= PIECE {
+            self.0.send(gathered / PIECE * PIECE)?;
+        }
+        Ok(bytes.len())
+    }
+
+    /// Readers find in memory what is not on its way yet.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl SpillWriter for Writer {
+    fn finish(&mut self) -> Result<()> {
+        let gathered = self.0.state().tail.len();
+        // Whole blocks, so that none is written twice should more be appended.
+        let blocks = gathered - gathered % BLOCK as usize;
+        if gathered >= SMALL {
+            self.0.send(blocks).map_err(|error| external(crate::failure::from_any(&error)))?;
+        }
+        self.0.state().tail.shrink_to_fit();
+        Ok(())
+    }
+}
+
+impl SpillFile for Spill {
+    fn size(&self) -> Option<u64> {
+        let state = self.0.state();
+        Some(state.tail_at + state.tail.len() as u64)
+    }
+
+    fn read_stream(&self) -> Result<Pin<Box<dyn Stream<Item = Result<Bytes>> + Send>>> {
+        let reader = Reader { shared: Arc::clone(&self.0), next: 0, ahead: VecDeque::new() };
+        Ok(Box::pin(stream::try_unfold(reader, |mut reader| async move {
+            Ok(reader.next().await?.map(|bytes| (bytes, reader)))
+        })))
+    }
+
+    fn open_writer(&self) -> Result<Box<dyn SpillWriter>> {
+        Ok(Box::new(Writer(Arc::clone(&self.0))))
+    }
+}
+
+/// Reads a spill file from its beginning.
+struct Reader {
+    shared: Arc<Shared>,
+    /// Behind what is being read.
+    next: u64,
+    ahead: VecDeque<Coming>,
+}
+
+enum Coming {
+    Here(Bytes),
+    Read(JoinHandle<Result<Bytes, Error>>, u64),
+}
+
+impl Reader {
+    async fn next(&mut self) -> Result<Option<Bytes>> {
+        while self.ahead.len() <= AHEAD {
+            let Some(part) = self.shared.part(self.next)? else { break };
+            let coming = match part {
+                Part::Memory(bytes) => {
+                    self.next += bytes.len() as u64;
+                    Coming::Here(bytes)
+                }
+                Part::Disk { at, length, skip } => {
+                    self.next = at + length;
+                    // There since the first piece was written; pieces that are not are in memory.
+                    let Some(file) = self.shared.file.get().cloned() else { break };
+                    Coming::Read(tokio::spawn(read(file, at, length, skip)), at)
+                }
+            };
+            self.ahead.push_back(coming);
+        }
+        match self.ahead.pop_front() {
+            None => Ok(None),
+            Some(Coming::Here(bytes)) => Ok(Some(bytes)),
+            Some(Coming::Read(reading, at)) => {
+                let wait = self.shared.begin(Event::DIRECT_PATH_READ_TEMP, at, READ);
+                let read = reading.await;
+                wait.end(self.shared.columnar.now());
+                let stopped = |_| Error::new(1013, "57014", "the statement was stopped");
+                let bytes = read.unwrap_or_else(|e| Err(stopped(e))).map_err(external)?;
+                let length = bytes.len() as u64;
+                self.shared.columnar.temp().read.fetch_add(length, Ordering::Relaxed);
+                Ok(Some(bytes))
+            }
+        }
+    }
+}
+
+async fn read(file: TempFile, at: u64, length: u64, skip: usize) -> Result<Bytes, Error> {
+    Ok(file.read(at, length).await?.slice(skip..))
+}

@@ -1,0 +1,118 @@
+//! The 22 queries of TPC-H at scale 1 against the standard's answers, over a mirrored group, also while
+//! one of its disks is gone; and queries that have less memory than they need.
+//!
+//! `tests/tpch/` has the queries with the standard's constants for validation, and their answers: those
+//! DuckDB 2.0 gives over the same rows, which are those that the standard publishes.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod program;
+
+use std::path::Path;
+
+use program::{done, out, rows, sql};
+
+/// The fields of a line of CSV.
+fn fields(line: &str) -> Vec<String> {
+    let (mut fields, mut is_quoted) = (vec![String::new()], false);
+    let mut letters = line.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' if is_quoted && letters.peek() == Some(&'"') => {
+                letters.next();
+                fields.last_mut().unwrap().push('"');
+            }
+            '"' => is_quoted = !is_quoted,
+            ',' if !is_quoted => fields.push(String::new()),
+            letter => fields.last_mut().unwrap().push(letter),
+        }
+    }
+    fields
+}
+
+/// What a query gives: its rows, each with its fields.
+fn answer(dir: &Path, query: &str) -> Vec<Vec<String>> {
+    let text = out(&done(dir, &["sql", "db", "-c", query, "--format", "csv"]));
+    text.lines().skip(1).map(fields).collect()
+}
+
+fn decimals(number: &str) -> Option<usize> {
+    number.parse::<f64>().ok()?;
+    number.split_once('.').map(|(_, digits)| digits.len())
+}
+
+/// Whether two fields say the same: of numbers with digits behind the point, as far as both have them.
+fn is_same(own: &str, wanted: &str) -> bool {
+    let (Some(a), Some(b)) = (decimals(own), decimals(wanted)) else { return own == wanted };
+    let (own, wanted) = (own.parse::<f64>().unwrap(), wanted.parse::<f64>().unwrap());
+    let last = 10f64.powi(-(a.min(b) as i32));
+    (own - wanted).abs() <= last.max(wanted.abs() * 1e-14)
+}
+
+/// Runs all 22 and holds each against its answer.
+fn check_queries(dir: &Path, when: &str) {
+    let own = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tpch");
+    for number in 1..=22 {
+        let query = std::fs::read_to_string(format!("{own}/q{number:02}.sql")).unwrap();
+        let wanted = std::fs::read_to_string(format!("{own}/q{number:02}.csv")).unwrap();
+        let rows = answer(dir, &query);
+        let (head, wanted) = wanted.split_once('\n').unwrap();
+        let count = head.split(' ').nth(1).unwrap();
+        assert_eq!(rows.len().to_string(), count, "{when}, query {number}: rows");
+        for (at, (row, wanted)) in rows.iter().zip(wanted.lines()).enumerate() {
+            let wanted: Vec<&str> = wanted.split('|').collect();
+            let same = row.len() == wanted.len()
+                && row.iter().zip(&wanted).all(|(own, wanted)| is_same(own, wanted));
+            assert!(same, "{when}, query {number}, row {at}: {row:?}, not {wanted:?}");
+        }
+        // Of the longest answer only the first rows are kept, and a sum of all.
+        if let Some((_, rest)) = head.split_once("the last column of all is ") {
+            let sum: i64 = rows.iter().map(|row| row.last().unwrap().parse::<i64>().unwrap()).sum();
+            assert!(rest.starts_with(&format!("{sum},")), "{when}, query {number}: {sum}");
+        }
+    }
+}
+
+#[test]
+fn all_queries_of_tpch_equal_the_published_answers_also_with_a_disk_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    done(dir.path(), &["init", "db", "--disks", "4", "--disk-size", "384M"]);
+    done(dir.path(), &["load", "db", "--tpch", "1"]);
+    check_queries(dir.path(), "all disks");
+    std::fs::remove_file(dir.path().join("db/disks/disk3")).unwrap();
+    check_queries(dir.path(), "a disk gone");
+}
+
+#[test]
+fn what_has_no_room_in_memory_goes_to_the_disk_group_and_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    done(dir, &["init", "db", "--disks", "3", "--disk-size", "512M", "--au-size", "1M"]);
+    done(dir, &["load", "db", "--tpch", "0.1"]);
+    // The order of a sum of products by rank says whether each row came back, and at its place.
+    let query = "select count(*) as n, sum(place * key) as s from (select l_orderkey as key, \
+         row_number() over (order by l_comment, l_orderkey, l_linenumber) as place from lineitem)";
+    let groups = "select count(*) as n, sum(c) as c from (select l_comment, count(*) as c, \
+         max(l_shipdate) as d from lineitem group by l_comment having count(*) > 0)";
+    let (wanted, wanted_groups) = (rows(dir, query), rows(dir, groups));
+    sql(dir, "alter system set memory_target = 96M");
+    let temp = "select name, value from v$sysstat where name like '%temp%' order by name";
+    let waits =
+        "select event from v$system_event where event like 'direct path%temp' order by event";
+    let words =
+        ["sql", "db", "-c", query, "-c", groups, "-c", waits, "-c", temp, "--format", "json"];
+    let text = out(&done(dir, &words));
+    let mut answers =
+        serde_json::Deserializer::from_str(&text).into_iter::<Vec<serde_json::Value>>();
+    let mut next = || answers.next().unwrap().unwrap();
+    assert_eq!((next(), next()), (wanted, wanted_groups));
+    let waits: Vec<_> = next().iter().map(|row| row["event"].clone()).collect();
+    assert!(waits.contains(&"direct path read temp".into()), "{waits:?}");
+    let statistics = next();
+    let value = |at: usize| statistics[at]["value"].as_u64().unwrap();
+    assert_eq!(statistics[0]["name"], "physical reads direct temporary tablespace");
+    assert!(value(0) > 1000 && value(1) >= value(0) / 2, "{statistics:?}");
+    assert_eq!(value(2), 0, "room is given back: {statistics:?}");
+    let files = done(dir, &["asm", "db", "ls", "+DATA", "-l"]);
+    assert!(!out(&files).contains("TEMPFILE"), "{}", out(&files));
+}
