@@ -286,12 +286,16 @@ fn rows_come_go_and_come_back() {
         sql(at, "insert into t (b, a) select 'q', 10 union all select 'r', 20").contains("2 rows")
     );
     assert_eq!((&count("t")["n"], &count("t")["s"]), (&5.into(), &36.into()));
+    // What looks like a number in the file, where the table has letters.
+    std::fs::write(at.join("three.csv"), "a,b\n4,1.10\n").unwrap();
+    done(at, &["load", "db", "three.csv", "--table", "t", "--append"]);
+    assert_eq!(rows(at, "select b from t where a = 4")[0]["b"], "1.10");
     for statement in ["update t set a = 1", "delete from t where a = 1"] {
         assert!(refused(at, statement).contains("not in this version"), "{statement}");
     }
-    assert_eq!(&count("t")["n"], &5);
+    assert_eq!(&count("t")["n"], &6);
     assert!(refused(at, "create table t as select 1 as x").contains("CELLAR-00955"));
-    assert!(sql(at, "truncate table t").contains("5 rows removed"));
+    assert!(sql(at, "truncate table t").contains("6 rows removed"));
     assert_eq!(&count("t")["n"], &0);
     sql(at, "insert into t values (7, 'back')");
     assert_eq!(&count("t")["s"], &7);

@@ -231,7 +231,7 @@ pub async fn load(database: &Database, source: &Source, quiet: bool) -> Result<V
     let scale = match source {
         Source::Tpch(scale) => *scale,
         Source::File { path, format, table } => {
-            let (rows, batches) = source::file(&output::path(path), *format).await?;
+            let (rows, batches) = source::file(&output::path(path), *format, None).await?;
             let schema = table_schema(&rows)?;
             let how = (cores(), None);
             let written = columnar.create(table, group, &schema, Some(batches), how).await?;
@@ -270,7 +270,8 @@ async fn append(database: &Database, source: &Source) -> Result<Vec<Loaded>, Fau
     };
     let host = database.host();
     let columnar = host.columnar().ok_or_else(no_group)?;
-    let (rows, batches) = source::file(&output::path(path), *format).await?;
+    let own = columnar.schema(table)?;
+    let (rows, batches) = source::file(&output::path(path), *format, Some(own)).await?;
     let written = columnar.append(table, &rows, batches, (cores(), None)).await?;
     Ok(vec![Loaded {
         table: table.clone(),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::csv::reader::Format;
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -423,14 +423,27 @@ fn keep_zeros(schema: &Schema, padded: &BTreeSet<usize>) -> Schema {
     Schema::new(fields.collect::<Vec<_>>())
 }
 
-/// The columns of a CSV file, and its rows as they are read.
+/// The type that a field is read as, of a column that has the type `own`: one that keeps all its letters,
+/// if reading it would be less strict than a cast.
+fn read_as(own: &DataType) -> DataType {
+    match own {
+        DataType::Boolean | DataType::Date32 | DataType::Float32 | DataType::Float64 => own.clone(),
+        own if own.is_integer() => own.clone(),
+        _ => DataType::Utf8,
+    }
+}
+
+/// The columns of a CSV file, and its rows as they are read: with the types of the columns of `table`
+/// that have their names, or else with those found in it.
 ///
 /// # Errors
 /// 29913 with line and column of what a query would take in silence.
 pub(crate) fn read_csv(
     mut file: File,
     form: CsvForm,
-) -> Result<(SchemaRef, impl Iterator<Item = Result<RecordBatch, ArrowError>> + Send), Error> {
+    table: Option<&Schema>,
+) -> Result<(SchemaRef, impl Iterator<Item = Result<RecordBatch, ArrowError>> + Send + use<>), Error>
+{
     let format = Format::default().with_header(form.has_header).with_delimiter(form.delimiter);
     let mut checked = Checked::new(&mut file, form);
     let inferred = format.infer_schema(BufReader::with_capacity(1 << 20, &mut checked), None);
@@ -441,7 +454,13 @@ pub(crate) fn read_csv(
         return Err(Error::new(29913, "22P04", "the file is empty"));
     }
     file.rewind().map_err(|e| io_error(&e))?;
-    let schema = Arc::new(keep_zeros(&schema, &seen.padded));
+    let found = keep_zeros(&schema, &seen.padded);
+    let typed = found.fields().iter().map(|field| {
+        let own = table.and_then(|table| table.field_with_name(field.name()).ok());
+        let data_type = own.map_or(field.data_type().clone(), |own| read_as(own.data_type()));
+        Field::new(field.name(), data_type, field.is_nullable())
+    });
+    let schema = Arc::new(Schema::new(typed.collect::<Vec<_>>()));
     let reader = arrow::csv::ReaderBuilder::new(Arc::clone(&schema))
         .with_format(format)
         .build(BufReader::with_capacity(1 << 20, file))
@@ -450,7 +469,7 @@ pub(crate) fn read_csv(
 }
 
 fn encode_csv(file: File, form: CsvForm, send: &Sender) -> Result<u64, Error> {
-    let (schema, reader) = read_csv(file, form)?;
+    let (schema, reader) = read_csv(file, form, None)?;
     let mut writer =
         ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties(&schema)))
             .map_err(|e| from_parquet(&e))?;

@@ -162,7 +162,7 @@ async fn on_group(
     load_data(args, report, database).await?;
     let engine = Arc::new(database.engine().await?);
     let answers = reference::answers(args.scale, cores());
-    questions(args, report, &engine, &answers).await?;
+    questions(args, report, database, &engine, &answers).await?;
     let (tally, healed) = death(args, report, database, &engine, &answers, place).await?;
     let (more, moved) = added::run(args, report, database, &engine, &answers, place).await?;
     no_bad(&more)?;
@@ -216,9 +216,25 @@ pub(crate) async fn ask(
     }
 }
 
+/// What the cell had to look at for the last scan, of a table, and what it returned.
+fn not_read(database: &Database, table: &str) -> Option<String> {
+    let instance = database.inner.instance();
+    let scan = instance.scans().recent().0.pop().filter(|scan| scan.table == table)?;
+    let catalog = database.inner.catalog().current();
+    let whole: u64 = catalog.table(table)?.segments.iter().map(|segment| segment.bytes).sum();
+    let done = scan.stats.totals();
+    Some(format!(
+        "of {} of {table} the cell read {}, and returned {}",
+        show_bytes(whole),
+        show_bytes(done.disk_bytes + done.cache_bytes),
+        show_bytes(done.returned_bytes),
+    ))
+}
+
 async fn questions(
     args: &Args,
     report: &mut Report,
+    database: &Database,
     engine: &Engine,
     answers: &Answers,
 ) -> Result<(), Fault> {
@@ -246,6 +262,9 @@ async fn questions(
             output::text(&format!("        {line}\n"))?;
         }
         output::text(&format!("        {seconds:.2} s  {verdict}\n"))?;
+        if let Some(told) = not_read(database, "lineitem") {
+            output::text(&format!("        {told}\n"))?;
+        }
     }
     output::text("\n")
 }

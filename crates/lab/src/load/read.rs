@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use cellar_diskgroup::{Copies, File, Group};
-use cellar_io::{Device, DeviceExt, EnvExt, Io, SharedEnv};
+use cellar_io::{DeviceExt, EnvExt, Io, SharedEnv};
 use futures_util::{StreamExt, TryStreamExt};
 
 use super::{BLOCK, Chance, Done, Load, STAMPED, STEP};

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
 use cellar_format::give_out::{Rows, array_of};
 use cellar_format::group;
@@ -48,18 +48,23 @@ pub fn tpch(table: TpchTable, scale: f64, threads: usize) -> Batches {
     Box::pin(batches.map_ok(|part| stream::iter(part.into_iter().map(Ok))).try_flatten())
 }
 
-/// The columns of a file, and its rows as they are read.
+/// The columns of a file, and its rows as they are read; those of a CSV file as a table has them, if it is
+/// to be added to one.
 ///
 /// # Errors
 /// It is not there, or not what `format` says.
-pub async fn file(path: &Path, format: SourceFormat) -> Result<(SchemaRef, Batches), Error> {
+pub async fn file(
+    path: &Path,
+    format: SourceFormat,
+    table: Option<SchemaRef>,
+) -> Result<(SchemaRef, Batches), Error> {
     let shown = path.display().to_string();
     let opened = path.to_owned();
     let open = tokio::task::spawn_blocking(move || File::open(opened)).await;
     let file = open
         .map_err(|_| stopped())?
         .map_err(|e| Error::new(27037, "58P01", format!("cannot open \"{shown}\": {e}")))?;
-    let reader = tokio::task::spawn_blocking(move || reader(file, format)).await;
+    let reader = tokio::task::spawn_blocking(move || reader(file, format, table.as_deref())).await;
     let (schema, reader) = reader.map_err(|_| stopped())?.map_err(|e| unreadable(&shown, e))?;
     // Small: the disk below is the brake, and what is in the channel is memory.
     let (send, receive) = mpsc::channel(4);
@@ -92,7 +97,11 @@ fn unreadable(path: &str, error: Error) -> Error {
 
 type Reader = Box<dyn Iterator<Item = Result<RecordBatch, ArrowError>> + Send>;
 
-fn reader(file: File, format: SourceFormat) -> Result<(SchemaRef, Reader), Error> {
+fn reader(
+    file: File,
+    format: SourceFormat,
+    table: Option<&Schema>,
+) -> Result<(SchemaRef, Reader), Error> {
     match format {
         SourceFormat::Parquet => {
             let builder =
@@ -112,7 +121,7 @@ fn reader(file: File, format: SourceFormat) -> Result<(SchemaRef, Reader), Error
                 header_is_sure: header.is_some(),
                 ..CsvForm::new(delimiter)
             };
-            let (schema, reader) = read_csv(file, form)?;
+            let (schema, reader) = read_csv(file, form, table)?;
             Ok((schema, Box::new(reader)))
         }
     }

@@ -55,6 +55,14 @@ impl Columnar {
         catalog.table(name).is_some_and(|table| table.kind == TableKind::Columnar)
     }
 
+    /// The columns of a table.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn schema(&self, name: &str) -> Result<SchemaRef, Error> {
+        schema_of_text(&self.database.catalog().current().columnar(name)?.schema)
+    }
+
     /// Opens a table for a query.
     ///
     /// # Errors
