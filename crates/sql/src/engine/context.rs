@@ -73,6 +73,7 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let at = rules.iter().position(|rule| rule.name() == "EnsureCooperative");
     let at = at.unwrap_or(rules.len());
     rules.insert(at, Arc::new(AggregateInCell));
-    rules.insert(at + 1, Arc::new(BuildWhenAsked));
+    // Filters would not pass what it puts in.
+    rules.push(Arc::new(BuildWhenAsked));
     rules
 }
