@@ -8,6 +8,7 @@
 mod cache;
 mod error;
 mod groups;
+mod order;
 mod queue;
 mod scan;
 mod segment;
@@ -16,6 +17,7 @@ mod work;
 
 pub use cache::Cache;
 pub use error::Error;
+pub use order::order_of;
 pub use scan::{Item, Live, Output, Request, Residual, Scan};
 pub use segment::Segment;
 pub use stats::{ScanStats, Totals};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cellar_format::aggregate::dense::Plan;
 use cellar_format::aggregate::{Aggregate, Groups, join};
-use cellar_format::header::{Bounds, Header};
+use cellar_format::header::Header;
 use cellar_format::predicate::{Predicate, Verdict};
 use cellar_io::SharedEnv;
 use event_listener::{Event, EventListener};
@@ -14,6 +14,7 @@ use event_listener::{Event, EventListener};
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::groups::Shared;
+use crate::order::rank;
 use crate::scan::{Live, Output, Request};
 use crate::segment::{Pieces, Segment};
 use crate::stats::ScanStats;
@@ -23,6 +24,8 @@ use crate::stats::ScanStats;
 pub(crate) struct Morsel {
     pub segment: usize,
     pub position: usize,
+    /// Its number among those of the scan.
+    at: usize,
 }
 
 /// A row group of which columns have been read.
@@ -36,6 +39,21 @@ pub(crate) struct Ready {
 struct State {
     ready: VecDeque<Ready>,
     in_flight: usize,
+    /// Of a scan in order: those that no worker has had yet, by their numbers.
+    due: BTreeSet<usize>,
+}
+
+impl State {
+    /// What a worker may take up; of a scan in order, only the next one.
+    fn take(&mut self, ordered: bool) -> Option<Ready> {
+        if !ordered {
+            return self.ready.pop_front();
+        }
+        let next = *self.due.first()?;
+        let at = self.ready.iter().position(|ready| ready.morsel.at == next)?;
+        self.due.remove(&next);
+        self.ready.remove(at)
+    }
 }
 
 /// What the live filters ask, as of some generation.
@@ -91,21 +109,6 @@ fn columns_of(request: &Request) -> (Vec<usize>, Vec<usize>) {
     (filter.into_iter().collect(), all.into_iter().collect())
 }
 
-/// The place of a row group in the order that is asked for: lower comes first.
-fn rank(header: &Header, column: usize, greatest: bool) -> (Vec<u8>, i128) {
-    match (header.entries.get(column).map(|entry| entry.bounds), greatest) {
-        (Some(Bounds::Numbers { max, .. }), true) => (Vec::new(), max.saturating_neg()),
-        (Some(Bounds::Numbers { min, .. }), false) => (Vec::new(), min),
-        (Some(Bounds::Strings { max, .. }), true) => {
-            let mut turned: Vec<u8> = max.bytes().iter().map(|byte| !byte).collect();
-            turned.push(u8::MAX);
-            (turned, 0)
-        }
-        (Some(Bounds::Strings { min, .. }), false) => (min.bytes().to_vec(), 0),
-        _ => (Vec::new(), i128::MAX),
-    }
-}
-
 impl Queue {
     pub fn new(request: Request, cache: Cache, env: SharedEnv, stats: Arc<ScanStats>) -> Queue {
         let (filter_columns, all_columns) = columns_of(&request);
@@ -138,7 +141,7 @@ impl Queue {
                     join(answered.get_or_insert_default(), Box::default(), states);
                     continue;
                 }
-                morsels.push(Morsel { segment: at, position });
+                morsels.push(Morsel { segment: at, position, at: 0 });
             }
         }
         if let Some((column, greatest)) = request.first {
@@ -146,6 +149,7 @@ impl Queue {
                 |morsel: &Morsel| &request.segments[morsel.segment].headers()[morsel.position];
             morsels.sort_by_cached_key(|morsel| rank(header(morsel), column, greatest));
         }
+        morsels.iter_mut().enumerate().for_each(|(at, morsel)| morsel.at = at);
         Queue {
             left: AtomicU64::new(request.limit.unwrap_or(u64::MAX)),
             stopped: AtomicBool::new(request.limit == Some(0)),
@@ -259,7 +263,7 @@ impl Queue {
             if self.is_stopped() {
                 return Step::Done;
             }
-            if let Some(ready) = state.ready.pop_front() {
+            if let Some(ready) = state.take(self.request.ordered) {
                 return Step::Work(Box::new(ready));
             }
             if state.in_flight > 0 {
@@ -289,12 +293,14 @@ impl Queue {
             let at = self.next.fetch_add(1, Ordering::AcqRel);
             let mut under_way = UnderWay { queue: Arc::clone(self), done: None, promised: None };
             let Some(morsel) = self.morsels.get(at).copied() else { return };
+            self.due(morsel);
             if !self.request.live.is_empty() {
                 let conjuncts = self.asked(known);
                 if verdict_of(&conjuncts, self.header(morsel)) == Verdict::None {
                     let bytes = self.segment(morsel).bytes_of(morsel.position, &self.all_columns);
                     ScanStats::count(&self.stats.saved_bytes, bytes);
                     ScanStats::count(&self.stats.pruned_row_groups, 1);
+                    self.state().due.remove(&at);
                     continue;
                 }
             }
@@ -309,6 +315,13 @@ impl Queue {
         }
     }
 
+    /// Of a scan in order: none after this one is handed out before.
+    fn due(&self, morsel: Morsel) {
+        if self.request.ordered {
+            self.state().due.insert(morsel.at);
+        }
+    }
+
     fn is_cached(&self, morsel: Morsel) -> bool {
         self.segment(morsel).is_cached(morsel.position, &self.all_columns, &self.cache)
     }
@@ -316,6 +329,7 @@ impl Queue {
     /// Reads the columns that are missing yet of a row group that is looked at now.
     pub fn read_rest(self: &Arc<Self>, morsel: Morsel, pieces: Pieces) {
         self.state().in_flight += 1;
+        self.due(morsel);
         let mut under_way = UnderWay { queue: Arc::clone(self), done: None, promised: None };
         let columns = &self.all_columns;
         if let Some(ready) = self.read(morsel, columns, pieces, &mut under_way) {

@@ -76,6 +76,9 @@ pub struct Request {
     pub limit: Option<u64>,
     /// Row groups with the greatest (true) or least values of this column come first.
     pub first: Option<(usize, bool)>,
+    /// They are given out in that order, not as they are read: for one worker. Where
+    /// [`order_of`](crate::order_of) knows one, all rows come in it.
+    pub ordered: bool,
     /// Reads in flight, at most.
     pub depth: usize,
     /// Whose time it is that workers wait for reads, and under which name.

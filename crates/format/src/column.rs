@@ -6,7 +6,7 @@
 
 use crate::bits::BLOCK;
 use crate::dict::{self, Dict};
-use crate::header::{Bounds, Encoding, Entry, Kind, Prefix};
+use crate::header::{Bounds, Encoding, Entry, Kind, Order, Prefix};
 use crate::ints::{self, Damage, Ints, cut};
 use crate::kernel::Mask;
 use crate::text::{self, Text};
@@ -101,6 +101,14 @@ impl Input<'_> {
         }
     }
 
+    fn order(&self) -> Order {
+        match &self.values {
+            Values::Ints(values) => Order::of(values),
+            Values::Wide(values) => Order::of(values),
+            Values::Strings(values) => Order::of(values),
+        }
+    }
+
     /// Encodes it: what a header says of it, but for the place, and its bytes.
     ///
     /// # Errors
@@ -118,6 +126,7 @@ impl Input<'_> {
             length: 0,
             bounds: Bounds::None,
             sum: None,
+            order: if nulls == 0 { self.order() } else { Order::Any },
         };
         let mut out = Vec::new();
         if nulls == rows {

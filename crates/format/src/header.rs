@@ -95,6 +95,30 @@ impl Prefix {
     }
 }
 
+/// How the values of a column follow each other, from row to row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Order {
+    /// Somehow, or nobody has looked; also if a row has no value.
+    Any = 0,
+    /// None is below the one before it.
+    Ascending = 1,
+    /// Each is above the one before it.
+    Strict = 2,
+}
+
+impl Order {
+    /// That of values.
+    pub fn of<T: Ord>(values: &[T]) -> Order {
+        // Few columns are in order, and the others show it soon.
+        match values.is_sorted() {
+            true if values.is_sorted_by(|a, b| a < b) => Order::Strict,
+            true => Order::Ascending,
+            false => Order::Any,
+        }
+    }
+}
+
 /// The smallest and the largest value of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bounds {
@@ -156,6 +180,8 @@ pub struct Entry {
     pub bounds: Bounds,
     /// The sum of its values, if they are whole numbers and it fits 128 bits.
     pub sum: Option<i128>,
+    /// In which order they are.
+    pub order: Order,
 }
 
 /// The header of a row group.
@@ -229,6 +255,7 @@ impl Entry {
             out[3] |= 16;
             put(out, 80, &sum.to_le_bytes());
         }
+        out[96] = self.order as u8;
     }
 
     fn decode(bytes: &[u8]) -> Result<Entry, Damage> {
@@ -293,6 +320,12 @@ impl Entry {
             length: number(bytes, 20),
             bounds,
             sum,
+            // What is no order that is known is none.
+            order: match bytes[96] {
+                1 => Order::Ascending,
+                2 => Order::Strict,
+                _ => Order::Any,
+            },
         })
     }
 

@@ -27,6 +27,7 @@ pub fn everything(table: &Table, segments: &[Arc<Segment>], columns: &[usize]) -
         output: Output::Rows { columns: columns.to_vec(), schema: table.schema(columns) },
         limit: None,
         first: None,
+        ordered: false,
         depth: 4,
         waits: None,
     }

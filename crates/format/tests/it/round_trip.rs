@@ -6,7 +6,8 @@ use arrow_array::{Array, ArrayRef, BinaryArray, Float64Array, StringArray};
 use arrow_schema::DataType;
 use cellar_format::give_out::{Rows, array_of};
 use cellar_format::group::{Refused, encode, rows_to_try};
-use cellar_format::header::{Encoding, ROWS_MAX};
+use cellar_format::header::{Encoding, Order, ROWS_MAX};
+use cellar_format::value::Value;
 use proptest::prelude::*;
 
 use crate::table::{Group, OWNER, Rng, cases, spec, values_of};
@@ -60,6 +61,29 @@ fn all_encodings_come_about() {
     use Encoding::*;
     for encoding in [Nulls, Ints, Wide, Dict, Text, Fitted] {
         assert!(seen.contains(&encoding), "{encoding:?} never came about");
+    }
+}
+
+/// The order of values, by a plain look at each pair.
+fn plain_order(values: &[Option<Value>]) -> Order {
+    let pairs = || values.windows(2).map(|pair| (&pair[0], &pair[1]));
+    match values.iter().all(Option::is_some) {
+        true if pairs().all(|(a, b)| a < b) => Order::Strict,
+        true if pairs().all(|(a, b)| a <= b) => Order::Ascending,
+        _ => Order::Any,
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(300))]
+
+    #[test]
+    fn the_order_of_a_column_is_told(spec in spec(), rows in 1usize..6) {
+        let spec = crate::table::Spec { rows, ..spec };
+        let group = Group::random(&spec);
+        for (entry, values) in group.header.entries.iter().zip(&group.values) {
+            prop_assert_eq!(entry.order, plain_order(values), "{:?}", values);
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use cellar_format::aggregate::Aggregate;
+use cellar_format::header::Order;
 use cellar_format::predicate::Predicate;
 use cellar_instance::cell::{
     Error as CellError, Item, Live, Output, Request, Residual, Scan, ScanStats,
@@ -69,6 +70,8 @@ pub struct CellScanExec {
     dynamic: Vec<Arc<dyn PhysicalExpr>>,
     fetch: Option<usize>,
     first: Option<(usize, bool)>,
+    /// Whether its rows come in the order that its properties say: those of one worker.
+    ordered: bool,
     partial: Option<Arc<Partial>>,
     properties: Arc<PlanProperties>,
     stats: Arc<ScanStats>,
@@ -112,6 +115,7 @@ impl CellScanExec {
             dynamic: Vec::new(),
             fetch,
             first: None,
+            ordered: false,
             partial: None,
             properties,
             stats: Arc::default(),
@@ -122,6 +126,19 @@ impl CellScanExec {
     /// The same scan as if it had not been run.
     fn anew(&self) -> CellScanExec {
         CellScanExec { stats: Arc::default(), run: Arc::default(), ..self.clone() }
+    }
+
+    /// The same scan, with its rows in order.
+    fn in_order(&self, order: &[PhysicalSortExpr], first: Option<(usize, bool)>) -> CellScanExec {
+        let mut equal = EquivalenceProperties::new(Arc::clone(&self.schema));
+        equal.add_ordering(order.to_vec());
+        let properties = PlanProperties::new(
+            equal,
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        CellScanExec { first, ordered: true, properties: Arc::new(properties), ..self.anew() }
     }
 
     /// The same scan, with groups of rows as its result.
@@ -145,6 +162,11 @@ impl CellScanExec {
     /// Whether it returns groups, or not all rows.
     pub fn is_bound(&self) -> bool {
         self.partial.is_some() || self.fetch.is_some()
+    }
+
+    /// Whether its rows come in an order.
+    pub fn is_ordered(&self) -> bool {
+        self.ordered
     }
 
     /// What the cell evaluates itself, and what is left: with the reasons.
@@ -188,6 +210,7 @@ impl CellScanExec {
             output,
             limit: self.fetch.map(|fetch| fetch as u64),
             first: self.first,
+            ordered: self.ordered,
             depth: self.table.depth(),
             waits: Some(self.table.waits()),
         };
@@ -283,7 +306,10 @@ impl DisplayAs for CellScanExec {
         if let Some((column, greatest)) = self.first {
             let name = self.table.schema().field(column).name().clone();
             let end = if greatest { "greatest" } else { "least" };
-            write!(f, ", first=[{end} {name}]")?;
+            match self.ordered {
+                true => write!(f, ", in order of=[{name}]")?,
+                false => write!(f, ", first=[{end} {name}]")?,
+            }
         }
         match self.fetch {
             Some(fetch) => write!(f, ", fetch={fetch}"),
@@ -449,7 +475,17 @@ impl ExecutionPlan for CellScanExec {
             return Ok(SortOrderPushdownResult::Unsupported);
         }
         let greatest = order[0].options.descending;
-        let inner = CellScanExec { first: Some((column, greatest)), ..self.anew() };
+        let first = Some((column, greatest));
+        // One worker that gives all rows is less work than to sort them. Where few of them are wanted,
+        // several find those sooner.
+        if !greatest && self.filters.is_empty() && self.dynamic.is_empty() {
+            let own = order_of(self.table.segments(), column);
+            if own == Order::Strict || (own == Order::Ascending && order.len() == 1) {
+                let inner = self.in_order(order, first);
+                return Ok(SortOrderPushdownResult::Exact { inner: Arc::new(inner) });
+            }
+        }
+        let inner = CellScanExec { first, ..self.anew() };
         Ok(SortOrderPushdownResult::Inexact { inner: Arc::new(inner) })
     }
 }

@@ -58,7 +58,8 @@ type Exprs = Vec<Arc<dyn PhysicalExpr>>;
 /// What comes out of a plan, as expressions over a scan below it.
 fn over_scan(plan: &Arc<dyn ExecutionPlan>, exprs: Exprs) -> Result<Option<(CellScanExec, Exprs)>> {
     if let Some(scan) = plan.downcast_ref::<CellScanExec>() {
-        if scan.is_bound() {
+        // Groups come in no order, and somebody may count on that of the rows.
+        if scan.is_bound() || scan.is_ordered() {
             return Ok(None);
         }
         let exprs = exprs.iter().map(|expr| scan.over_table(expr)).collect::<Result<_>>()?;
