@@ -264,6 +264,43 @@ fn every_question_has_the_answer_that_datafusion_gives() {
 }
 
 #[test]
+fn rows_that_are_stored_in_order_need_no_sort() {
+    if !program::has_groups() {
+        return;
+    }
+    let dir = database();
+    let at = dir.path();
+    sql(
+        at,
+        "create table o as select value as k, value / 3 as third, md5(cast(value as varchar)) as h \
+             from generate_series(1, 400000) order by value",
+    );
+    let plan = |order: &str| {
+        out(&done(at, &["sql", "db", "-c", &format!("explain select * from o order by {order}")]))
+    };
+    let numbers = |query: &str| {
+        let text = out(&done(at, &["sql", "db", "-c", query, "--format", "csv"]));
+        text.lines().skip(1).map(|line| line.parse::<i64>().unwrap()).collect::<Vec<_>>()
+    };
+    sql(at, "insert into o values (400001, 133334, 'x')");
+    for order in ["k", "k, h desc", "third"] {
+        let plan = plan(order);
+        assert!(plan.contains("in order of=[") && !plan.contains("SortExec"), "{order}: {plan}");
+    }
+    for order in ["third, h", "k desc", "h", "k + 1"] {
+        assert!(plan(order).contains("SortExec"), "{order}: {}", plan(order));
+    }
+    assert!(numbers("select k from o order by k").into_iter().eq(1..=400_001));
+    assert_eq!(numbers("select k from o where k > 7 order by k limit 3"), [8, 9, 10]);
+    assert_eq!(numbers("select k from o order by k limit 2 offset 300000"), [300_001, 300_002]);
+    let steps = "select max(d) from (select k - lag(k) over (order by k) as d from o)";
+    assert_eq!(numbers(steps), [1]);
+    sql(at, "insert into o values (5, 1, 'x')");
+    assert!(plan("k").contains("SortExec"), "a 5 stands behind the end: {}", plan("k"));
+    assert_eq!(numbers("select k from o order by k limit 7"), [1, 2, 3, 4, 5, 5, 6]);
+}
+
+#[test]
 fn rows_come_go_and_come_back() {
     if !program::has_groups() {
         return;

@@ -1,5 +1,6 @@
 //! Temporary data: TEMPFILEs of a disk group, for what queries have no memory for.
 
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
@@ -7,11 +8,14 @@ use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{File, FileSpec};
 use cellar_io::{DeviceExt, Durability, Io, IoError};
 
-use crate::database::Database;
+use crate::database::{Database, Mounted};
 use crate::error::{Error, Result};
 
 /// Bytes of a block, in which v$sysstat counts.
 pub const BLOCK: u64 = 4096;
+
+/// Room from which on a group is as good as one that has more, in MiB.
+const MUCH_MB: u64 = 1024;
 
 /// What was done with temporary data since the instance was started, in bytes.
 #[derive(Debug, Default)]
@@ -80,20 +84,23 @@ impl TempFile {
 }
 
 impl Database {
-    /// An empty TEMPFILE without a name, in the group that was mounted first.
+    /// An empty TEMPFILE without a name, in the first group that has room: where none has much, in the one
+    /// that has most.
     ///
     /// # Errors
     /// No group is mounted, or the database is open read-only.
     pub async fn new_temp_file(&self) -> Result<TempFile> {
         self.check_writable()?;
-        let first = self.groups().into_iter().min_by_key(|mounted| mounted.number);
-        let Some(first) = first else {
+        let free = |mounted: &Mounted| mounted.group.info().writable_mb.min(MUCH_MB);
+        let groups = self.groups().into_iter();
+        let best = groups.max_by_key(|mounted| (free(mounted), Reverse(mounted.number)));
+        let Some(best) = best else {
             return Err(Error::new(
                 1652,
                 "no disk group is mounted that could take temporary data",
             )
             .hint("mount one: ALTER DISKGROUP name MOUNT"));
         };
-        Ok(TempFile(first.group.create_file(&FileSpec::new(FileType::Tempfile)).await?))
+        Ok(TempFile(best.group.create_file(&FileSpec::new(FileType::Tempfile)).await?))
     }
 }

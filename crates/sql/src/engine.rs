@@ -18,7 +18,7 @@ use datafusion::execution::context::SessionState;
 use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{DataFrame, SessionContext};
 use datafusion::sql::parser::{CreateExternalTable, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{ObjectType, Statement as SqlStatement, TableObject};
 use futures_util::TryStreamExt;
@@ -326,6 +326,17 @@ impl Engine {
         state
     }
 
+    /// A plan to run: what only changes the session is done.
+    async fn frame(&self, plan: LogicalPlan) -> Result<DataFrame, DataFusionError> {
+        match plan {
+            LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) => {
+                self.context.execute_logical_plan(plan).await
+            }
+            // The context would plan it with the options that it began with.
+            plan => Ok(DataFrame::new(self.state(), plan)),
+        }
+    }
+
     async fn plan_and_run(&self, statement: DfStatement) -> Result<Outcome, Error> {
         let state = self.state();
         let plan = match state.statement_to_plan(statement.clone()).await {
@@ -346,10 +357,7 @@ impl Engine {
             _ => None,
         };
         let silent = matches!(plan, LogicalPlan::Ddl(_) | LogicalPlan::Statement(_));
-        let run = async {
-            let frame = self.context.execute_logical_plan(plan).await?;
-            frame.execute_stream().await
-        };
+        let run = async { self.frame(plan).await?.execute_stream().await };
         let stream = run.await.map_err(|e| self.failure(&e))?;
         if let Some(verb) = counted {
             let batches: Vec<RecordBatch> =

@@ -424,10 +424,10 @@ fn keep_zeros(schema: &Schema, padded: &BTreeSet<usize>) -> Schema {
 }
 
 /// The type that a field is read as, of a column that has the type `own`: one that keeps all its letters,
-/// if reading it would be less strict than a cast.
+/// if reading it would be less strict than a cast, or know fewer words.
 fn read_as(own: &DataType) -> DataType {
     match own {
-        DataType::Boolean | DataType::Date32 | DataType::Float32 | DataType::Float64 => own.clone(),
+        DataType::Date32 | DataType::Float32 | DataType::Float64 => own.clone(),
         own if own.is_integer() => own.clone(),
         _ => DataType::Utf8,
     }

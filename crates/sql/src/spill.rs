@@ -1,7 +1,7 @@
 //! What queries have no memory for: DataFusion's spill files as TEMPFILEs of a disk group.
 //!
 //! Bytes gather to pieces of 1 MiB. A few of those are on their way to the disks at once while the query
-//! goes on; whoever writes more waits. A reader finds what is not on the disks yet in memory: it waits for
+//! goes on; whoever writes more waits a while. A reader finds what is not on the disks yet in memory: it waits for
 //! reads only, a few of which are ahead of it. Nothing is made durable, as nobody needs it after a crash,
 //! when files without a name go.
 
@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use cellar_instance::temp::{BLOCK, TempFile};
@@ -21,7 +22,6 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::{Stream, stream};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
 use crate::columnar::tables::Columnar;
@@ -29,8 +29,12 @@ use crate::error::Error;
 
 /// Bytes that are written at once.
 const PIECE: usize = 1 << 20;
-/// Pieces of a file that are on their way at once.
+/// Pieces of a file that are written at once.
 const PIECES: usize = 4;
+/// How long a writer waits for others' pieces to be written before it goes on all the same. DataFusion's
+/// RepartitionExec has a lock meanwhile that its readers wait for: should these be all that could write,
+/// nothing would ever be written.
+const PATIENCE: Duration = Duration::from_millis(250);
 /// Bytes that are read at once: less than is written, as many files are read beside each other to merge
 /// them.
 const READ: u64 = 256 << 10;
@@ -38,18 +42,65 @@ const READ: u64 = 256 << 10;
 const AHEAD: usize = 2;
 /// What is smaller stays in memory.
 const SMALL: usize = 64 << 10;
-/// Room that a file is given at first; then always as much again as it has.
+/// Bytes that a reader is given at once of what is in memory still.
+const GIVEN: usize = 128 << 10;
+/// Room that a file is given at first; then always as much again as it has, or the most.
 const FIRST_ROOM: u64 = 4 << 20;
+const MORE_ROOM: u64 = 64 << 20;
 
 /// Makes spill files in a disk group.
 pub struct TempFiles {
     columnar: Columnar,
+    on_way: Arc<OnWay>,
+}
+
+/// What is on its way to the disks, of all files.
+struct OnWay {
+    bytes: Mutex<usize>,
+    less: Condvar,
+    most: usize,
+}
+
+/// A piece of it.
+struct Counted(Arc<OnWay>, usize);
+
+impl OnWay {
+    fn bytes(&self) -> MutexGuard<'_, usize> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_full(&self, more: usize) -> bool {
+        let bytes = *self.bytes();
+        bytes > 0 && bytes + more > self.most
+    }
+
+    fn take(self: &Arc<Self>, more: usize) -> Counted {
+        *self.bytes() += more;
+        Counted(Arc::clone(self), more)
+    }
+
+    /// Waits until there is room, but not for ever.
+    fn wait(&self, more: usize) {
+        let is_full = |bytes: &mut usize| *bytes > 0 && *bytes + more > self.most;
+        let waited = self.less.wait_timeout_while(self.bytes(), PATIENCE, is_full);
+        drop(waited);
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        *self.0.bytes() -= self.1;
+        self.0.less.notify_all();
+    }
 }
 
 impl TempFiles {
     /// In the groups of a database, with the waits of a session.
     pub fn new(columnar: Columnar) -> TempFiles {
-        TempFiles { columnar }
+        let budget = columnar.io_buffers() / 4;
+        let most = usize::try_from(budget).unwrap_or(usize::MAX).clamp(PIECES * PIECE, 32 * PIECE);
+        let on_way = OnWay { bytes: Mutex::new(0), less: Condvar::new(), most };
+        TempFiles { columnar, on_way: Arc::new(on_way) }
     }
 }
 
@@ -57,9 +108,8 @@ impl TempFileFactory for TempFiles {
     fn create_temp_file(&self, _: &str) -> Result<Arc<dyn SpillFile>> {
         let columnar = self.columnar.clone();
         let state = State::default();
-        let room = Arc::new(Semaphore::new(PIECES));
-        let file = OnceLock::new();
-        Ok(Arc::new(Spill(Arc::new(Shared { columnar, room, file, state: Mutex::new(state) }))))
+        let (on_way, file) = (Arc::clone(&self.on_way), OnceLock::new());
+        Ok(Arc::new(Spill(Arc::new(Shared { columnar, on_way, file, state: Mutex::new(state) }))))
     }
 }
 
@@ -68,8 +118,7 @@ struct Spill(Arc<Shared>);
 
 struct Shared {
     columnar: Columnar,
-    /// Pieces that may be on their way.
-    room: Arc<Semaphore>,
+    on_way: Arc<OnWay>,
     /// Made with the first piece.
     file: OnceLock<TempFile>,
     state: Mutex<State>,
@@ -93,7 +142,7 @@ struct State {
 struct Piece {
     at: u64,
     bytes: Bytes,
-    _room: Option<OwnedSemaphorePermit>,
+    _counted: Counted,
 }
 
 /// Where a reader finds the next bytes.
@@ -122,27 +171,25 @@ impl Shared {
         self.columnar.begin_wait(event, p)
     }
 
-    /// Waits until one more piece may be on its way.
-    fn wait_for_room(&self, at: u64) -> io::Result<Option<OwnedSemaphorePermit>> {
-        if let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() {
-            return Ok(Some(permit));
+    /// Waits for what is on its way, if that is much.
+    fn wait_for_room(&self, at: u64, length: usize) {
+        if !self.on_way.is_full(length) {
+            return;
         }
-        let handle = Handle::try_current().map_err(io::Error::other)?;
-        if handle.runtime_flavor() == RuntimeFlavor::CurrentThread {
-            // Nobody else could write meanwhile: then more are on their way.
-            return Ok(None);
+        let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
+        if !matches!(flavor, Ok(RuntimeFlavor::MultiThread)) {
+            // Nobody else could write meanwhile: then more is on its way.
+            return;
         }
-        let wait = self.begin(Event::DIRECT_PATH_WRITE_TEMP, at, PIECE as u64);
-        let acquire = Arc::clone(&self.room).acquire_owned();
-        let permit = tokio::task::block_in_place(|| handle.block_on(acquire));
+        let wait = self.begin(Event::DIRECT_PATH_WRITE_TEMP, at, length as u64);
+        tokio::task::block_in_place(|| self.on_way.wait(length));
         wait.end(self.columnar.now());
-        permit.map(Some).map_err(io::Error::other)
     }
 
     /// Sends the first bytes of what is gathered on their way.
     fn send(self: &Arc<Self>, length: usize) -> io::Result<()> {
         let at = self.state().tail_at;
-        let _room = self.wait_for_room(at)?;
+        self.wait_for_room(at, length);
         let mut state = self.state();
         if let Some(error) = &state.failed {
             return Err(io::Error::other(error.clone()));
@@ -160,8 +207,12 @@ impl Shared {
                 pieces
             }
         };
-        // Who writes has gone only if that has failed, which the next call tells.
-        let _ = pieces.send(Piece { at, bytes, _room });
+        let _counted = self.on_way.take(length);
+        if pieces.send(Piece { at, bytes, _counted }).is_err() {
+            // Who writes is gone, and has not said why; it may be about to.
+            let stopped = Error::new(1013, "57014", "the statement was stopped");
+            return Err(io::Error::other(state.failed.get_or_insert(stopped).clone()));
+        }
         state.pieces = Some(pieces);
         Ok(())
     }
@@ -175,13 +226,16 @@ impl Shared {
         if at >= state.tail_at {
             let from = (at - state.tail_at) as usize;
             let rest = state.tail.get(from..).unwrap_or_default();
-            let part = &rest[..rest.len().min(READ as usize)];
+            let part = &rest[..rest.len().min(GIVEN)];
             return Ok((!part.is_empty()).then(|| Part::Memory(Bytes::copy_from_slice(part))));
         }
         if let Some((start, bytes)) = state.under_way.range(..=at).next_back()
             && at < start + bytes.len() as u64
         {
-            return Ok(Some(Part::Memory(bytes.slice((at - start) as usize..))));
+            let rest = &bytes[(at - start) as usize..];
+            // A copy of a little of it, or whoever has that little keeps all of it.
+            let part = &rest[..rest.len().min(GIVEN)];
+            return Ok(Some(Part::Memory(Bytes::copy_from_slice(part))));
         }
         let after = state.under_way.range(at..).next().map_or(state.tail_at, |(start, _)| *start);
         let first = at / BLOCK * BLOCK;
@@ -210,7 +264,7 @@ async fn make_room(file: &TempFile, room: &mut u64, end: u64) -> Result<(), Erro
     if end <= *room {
         return Ok(());
     }
-    let more = end.next_multiple_of(FIRST_ROOM).max(*room * 2);
+    let more = end.next_multiple_of(FIRST_ROOM).max(*room + (*room).min(MORE_ROOM));
     *room = more;
     // A group that has not so much room may have as much as is needed.
     if file.make_room(more).await.is_err() {
@@ -298,20 +352,26 @@ struct Writer(Arc<Shared>);
 
 impl io::Write for Writer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Not more than a piece at once, so that memory is not taken for all of a large batch.
-        let bytes = &bytes[..bytes.len().min(PIECE)];
-        let gathered = {
+        let (gathered, taken) = {
             let mut state = self.0.state();
             if let Some(error) = &state.failed {
                 return Err(io::Error::other(error.clone()));
             }
-            state.tail.extend_from_slice(bytes);
-            state.tail.len()
+            let tail = &mut state.tail;
+            let bytes = &bytes[..bytes.len().min(PIECE - tail.len())];
+            // Never room for more than a piece, which doubling might give.
+            if tail.capacity() - tail.len() < bytes.len() {
+                let room = (tail.len() + bytes.len()).max(2 * tail.len()).clamp(4096, PIECE);
+                let more = room - tail.len();
+                tail.reserve_exact(more);
+            }
+            tail.extend_from_slice(bytes);
+            (tail.len(), bytes.len())
         };
         if gathered >= PIECE {
-            self.0.send(gathered / PIECE * PIECE)?;
+            self.0.send(gathered)?;
         }
-        Ok(bytes.len())
+        Ok(taken)
     }
 
     /// Readers find in memory what is not on its way yet.

@@ -52,6 +52,11 @@ fn bytes(what: &'static str, text: &str) -> Result<u64> {
 }
 
 impl Database {
+    /// Whether anything may be written.
+    pub fn is_writable(&self) -> bool {
+        !self.mode.read_only
+    }
+
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.mode.read_only {
             return Err(Error::new(70041, "the database is open read-only"));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use cellar_instance::budget::Consumer;
 use cellar_instance::catalog::{Table, TableKind};
 use cellar_instance::database::Database;
 use cellar_instance::session::Session;
@@ -89,6 +90,16 @@ impl Columnar {
     /// No group is mounted, or the database is open read-only.
     pub async fn temp_file(&self) -> Result<TempFile, Error> {
         Ok(self.database.new_temp_file().await?)
+    }
+
+    /// Whether temporary data can be kept in its groups.
+    pub fn is_writable(&self) -> bool {
+        self.database.is_writable()
+    }
+
+    /// Bytes that buffers for reads and writes may take.
+    pub fn io_buffers(&self) -> u64 {
+        self.database.instance().budget().limit(Consumer::IoBuffers)
     }
 
     /// What was done with temporary data.

@@ -124,10 +124,7 @@ impl Engine {
     }
 
     async fn batches(&self, plan: LogicalPlan) -> Result<Batches, Error> {
-        let run = async {
-            let frame = self.context.execute_logical_plan(plan).await?;
-            frame.execute_stream().await
-        };
+        let run = async { self.frame(plan).await?.execute_stream().await };
         Ok(run.await.map_err(|e| self.failure(&e))?)
     }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::disk_manager::DiskManagerBuilder;
-use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::object_store::DefaultObjectStoreRegistry;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -16,6 +15,7 @@ use crate::columnar::rule::AggregateInCell;
 use crate::engine::{CATALOG, EngineOptions, PUBLIC, Stores};
 use crate::host::Host;
 use crate::lazy::BuildWhenAsked;
+use crate::memory::Memory;
 use crate::noted::Notes;
 use crate::spill::TempFiles;
 
@@ -35,11 +35,12 @@ pub(super) fn context(
         others: DefaultObjectStoreRegistry::new(),
     };
     let mut runtime = RuntimeEnvBuilder::new()
-        .with_memory_pool(Arc::new(FairSpillPool::new(options.memory_limit)))
+        .with_memory_pool(Arc::new(Memory::new(options.memory_limit)))
         .with_object_store_registry(Arc::new(stores))
         // A listing that is kept would hide files that came or went since.
         .with_object_list_cache_limit(0);
-    if let Some(columnar) = host.columnar() {
+    // A database that may not be written takes what other programs do: files of the operating system.
+    if let Some(columnar) = host.columnar().filter(|columnar| columnar.is_writable()) {
         let files = Arc::new(TempFiles::new(columnar.clone()));
         let files = DiskManagerBuilder::default().with_temp_file_factory(files);
         runtime = runtime.with_disk_manager_builder(files);
@@ -52,6 +53,11 @@ pub(super) fn context(
     // divided by hash, and a scan there has one filter. Of TPC-H's query 18 at scale 1, 800 -> 330 ms.
     config.options_mut().optimizer.hash_join_single_partition_threshold = BUILD_BYTES;
     config.options_mut().optimizer.hash_join_single_partition_threshold_rows = BUILD_ROWS;
+    // What every sort keeps back, to merge what it has spilled: as many as there are must fit.
+    let partitions = options.target_partitions.max(1);
+    let execution = &mut config.options_mut().execution;
+    let kept = execution.sort_spill_reservation_bytes.min(options.memory_limit / (8 * partitions));
+    execution.sort_spill_reservation_bytes = kept;
     // 0.06 + 0.01 is 0.07 in SQL; as binary floating point it is not, and rows would be lost.
     config.options_mut().sql_parser.parse_float_as_decimal = true;
     config.options_mut().execution.parquet.pushdown_filters = true;
