@@ -184,6 +184,13 @@ struct Block {
     more: Option<fitted::More>,
 }
 
+impl Block {
+    /// The most that a code of it may be.
+    fn most(&self) -> u64 {
+        if self.width == 0 { 0 } else { u64::MAX >> (64 - self.width) }
+    }
+}
+
 /// A column as it is encoded: each number is the smallest of its block and a multiple of its *code*.
 #[derive(Clone, Debug)]
 pub struct Ints<'a> {
@@ -261,7 +268,7 @@ impl<'a> Ints<'a> {
             kernel::unpack(&whole[..all], width, out);
         }
         if let Some(more) = &own.more {
-            more.finish(&self.packed[own.end as usize..], out);
+            more.finish(&self.packed[own.end as usize..], own.most(), out);
         }
         own.base
     }
@@ -303,9 +310,9 @@ impl<'a> Ints<'a> {
 
     /// Leaves in `mask` those rows of a block whose number is from `low` to `high`.
     pub fn keep_range(&self, block: usize, low: i64, high: i64, mask: &mut Mask) {
-        let Block { base, width, .. } = self.blocks[block];
+        let Block { base, .. } = self.blocks[block];
         // How far above its base a code of the block may be; a number beyond 64 bits is in none.
-        let most = if width == 0 { 0 } else { u64::MAX >> (64 - width) };
+        let most = self.blocks[block].most();
         let reach = i128::from(most).saturating_mul(self.factor.into());
         if low > high || high < base || reach.saturating_add(base.into()) < low.into() {
             return mask.fill(0);

@@ -91,8 +91,8 @@ kernels! {
         }
     }
 
-    /// What steps lead to, each added to `least`: `first` before any of them.
-    fn walk<T>(steps: &mut [T; BLOCK], first: T, least: T) {
+    /// What steps lead to, each added to `least`: `first` before any of them; the bits of `mask` of it.
+    fn walk<T>(steps: &mut [T; BLOCK], first: T, least: T, mask: T) {
         // Not one after the other: sums of four neighbours, and of them sums of eight, are made of all at
         // a time, and what eight rows lead to is eight further, for each of them. Zeros come before.
         let mut own = [T::default(); EIGHT + BLOCK];
@@ -112,7 +112,7 @@ kernels! {
             for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
                 *sum = sum.plus(a.plus(*b));
             }
-            *out = sums;
+            *out = sums.map(|sum| sum.field(0, mask));
         }
     }
 

@@ -26,10 +26,11 @@
 //!
 //! All numbers are little-endian. What a number is above the smallest of the column, divided by the
 //! factor, is its *code*. A block packs the codes less the smallest of them, or *steps*: what each code
-//! is above the one before it, less the least of that, modulo 2^lane; that of the first row is zero.
+//! is above the one before it, less the least of that, modulo 2^lane; that of the first row is zero. Codes of
+//! steps are what these come to, modulo 2^width, the bits of the largest.
 //! What needs more bits than are packed is *patched*: behind the words of the block
 //! ([`bits`](crate::bits), cut as in [`ints`](crate::ints)) are the places of such rows, 2 bytes each,
-//! and what they have in place of what is packed, a lane each; zeros up to the next 8.
+//! and what they have in place of what is packed, a lane each; zeros up to the next 8. Places ascend.
 //!
 //! A column is encoded like this where that takes an eighth less: unpacking costs a little more.
 
@@ -54,19 +55,25 @@ pub(super) struct More {
 }
 
 impl More {
-    /// Makes what was packed codes; `rest` is what follows the words.
-    pub(super) fn finish<T: Lane>(&self, rest: &[u8], out: &mut [T; BLOCK]) {
-        let count = usize::from(self.patches);
-        let (places, rest) = rest.split_at_checked(count * 2).unwrap_or_default();
-        for (place, patch) in places.chunks_exact(2).zip(rest.chunks_exact(T::BITS / 8)) {
-            // A place beyond the block is one of a damaged column.
-            if let Some(out) = out.get_mut(word(place) as usize) {
-                *out = T::of(word(patch));
+    /// Makes what was packed codes, of which `most` is the most; `rest` is what follows the words.
+    pub(super) fn finish<T: Lane>(&self, rest: &[u8], most: u64, out: &mut [T; BLOCK]) {
+        for (place, patch) in self.patches(rest, T::BITS / 8) {
+            if let Some(out) = out.get_mut(place) {
+                *out = T::of(patch);
             }
         }
         if let Some((first, least)) = self.steps {
-            kernel::walk(out, T::of(first), T::of(least));
+            // Whatever the steps are, no code is beyond what filters believe of them all.
+            kernel::walk(out, T::of(first), T::of(least), T::of(most));
         }
+    }
+
+    /// The rows that are patched, and with what; `rest` is what follows the words.
+    fn patches<'a>(&self, rest: &'a [u8], lane: usize) -> impl Iterator<Item = (usize, u64)> + 'a {
+        let count = usize::from(self.patches);
+        let (places, rest) = rest.split_at_checked(count * 2).unwrap_or_default();
+        let patches = places.chunks_exact(2).zip(rest.chunks_exact(lane));
+        patches.map(|(place, patch)| (word(place) as usize, word(patch)))
     }
 }
 
@@ -95,14 +102,32 @@ pub(super) fn read(bytes: &[u8]) -> Result<Ints<'_>, Damage> {
         let base = base.wrapping_add(word(&entry[..8]).wrapping_mul(factor) as i64);
         blocks.push(Block { base, end, ..own });
         length += words + patch_bytes(patches, lane);
-        let most = if own.width == 0 { 0 } else { u64::MAX >> (64 - own.width) };
-        product = product.max(lane_of(width_of(most.saturating_mul(factor))));
+        product = product.max(lane_of(width_of(own.most().saturating_mul(factor))));
     }
     let packed = cut(bytes, at, length)?;
     if bytes.len() != at + length {
         return Err(Damage::Length { expected: at + length, found: bytes.len() });
     }
+    for (block, own) in blocks.iter().enumerate() {
+        check_patches(own, &packed[own.end as usize..], lane, (rows - block * BLOCK).min(BLOCK))?;
+    }
     Ok(Ints { rows, lane, product, factor, blocks, packed })
+}
+
+/// Their places ascend, and each is a row's; of codes none is beyond the largest.
+fn check_patches(own: &Block, rest: &[u8], lane: u8, rows: usize) -> Result<(), Damage> {
+    let Some(more) = &own.more else { return Ok(()) };
+    let mut next = 0;
+    for (place, patch) in more.patches(rest, usize::from(lane / 8)) {
+        if place < next || place >= rows {
+            return Err(Damage::Field { name: "place of a patch", value: place as u64 });
+        }
+        if more.steps.is_none() && patch > own.most() {
+            return Err(Damage::Field { name: "patch of a block", value: patch });
+        }
+        next = place + 1;
+    }
+    Ok(())
 }
 
 /// What is said of a block whose words begin at `start`.
@@ -115,6 +140,10 @@ fn read_block(entry: &[u8], lane: u8, start: usize) -> Result<Block, Damage> {
     }
     if how > 1 || usize::from(patches) > BLOCK {
         return wrong("patches of a block", patches.into());
+    }
+    // Of codes that are packed the largest has as many bits as are packed, unless that is patched.
+    if how == 0 && (packed > width || (patches == 0 && packed < width)) {
+        return wrong("bits of what is packed", packed.into());
     }
     let steps = (how == 1).then(|| (word(&entry[8..16]), word(&entry[16..24])));
     let more = (patches > 0 || how == 1).then_some(More { patches, steps });

@@ -237,6 +237,12 @@ fn features_that_are_not_known_or_not_needed_are_refused() {
             let refused = Damage::Field { name: "features of a row group", value: other.into() };
             assert_eq!(Header::decode(&header), Err(refused));
         }
+        for byte in [61, 62, 63] {
+            let mut header = group.bytes()[..header_bytes(1)].to_vec();
+            header[byte] = 1;
+            seal(&mut header);
+            assert!(Header::decode(&header).is_err(), "a bit of byte {byte}");
+        }
         (group.header.entries[0].encoding, is)
     };
     assert_eq!(features(5), (Encoding::Ints, 0));

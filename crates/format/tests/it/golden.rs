@@ -30,13 +30,22 @@ fn arrays() -> Vec<ArrayRef> {
     ]
 }
 
-/// Of a row group with columns that are fitted: steps with a patch, and a factor.
+/// Of a row group with columns that are fitted: steps with a patch; a factor; steps down that are packed,
+/// with a factor, over two blocks; codes that are patched; steps, where some rows have no value.
 fn fitted() -> Vec<ArrayRef> {
-    let keys = (0..300i64).map(|row| if row < 100 { row } else { row + (1 << 40) });
-    let times = (0..300i64).map(|row| (1_700_000_000 + row * row % 60) * 1_000_000_000);
+    let all = || 0..1100i64;
+    let by_chance = |row: i64| row * 7919 % 1009;
+    let keys = all().map(|row| if row < 100 { row } else { row + (1 << 40) });
+    let times = all().map(|row| (1_700_000_000 + row * row % 60) * 1_000_000_000);
+    let down = all().map(|row| (500_000 - row * 90 - by_chance(row) % 64) * 100);
+    let rare = all().map(|row| if row % 100 == 7 { 60_000 + row } else { by_chance(row) % 8 });
+    let gaps = all().map(|row| (row % 50 != 0).then_some(row * 1000 + by_chance(row) % 16));
     vec![
         Arc::new(Int64Array::from_iter_values(keys)),
         Arc::new(Int64Array::from_iter_values(times)),
+        Arc::new(Int64Array::from_iter_values(down)),
+        Arc::new(Int64Array::from_iter_values(rare)),
+        Arc::new(gaps.collect::<Int64Array>()),
     ]
 }
 

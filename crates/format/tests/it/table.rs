@@ -155,6 +155,9 @@ fn numbers(rng: &mut Rng, rows: usize, low: i128, high: i128) -> Vec<i128> {
         .collect();
     if rng.one_in(4) {
         out.sort_unstable();
+        if rng.one_in(2) {
+            out.reverse();
+        }
     }
     out
 }

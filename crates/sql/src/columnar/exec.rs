@@ -10,7 +10,7 @@ use cellar_format::aggregate::Aggregate;
 use cellar_format::header::Order;
 use cellar_format::predicate::Predicate;
 use cellar_instance::cell::{
-    Error as CellError, Item, Live, Output, Request, Residual, Scan, ScanStats,
+    Error as CellError, Item, Live, Output, Request, Residual, Scan, ScanStats, order_of,
 };
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{ColumnStatistics, Statistics, internal_err, stats::Precision};

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::encode;
 use crate::bits::BLOCK;
-use crate::ints::{Codes, Ints, each_lane, placed, ranges_of};
+use crate::ints::{Codes, Damage, Ints, each_lane, placed, ranges_of};
 use crate::kernel::{self};
 
 /// Numbers that fit one way or another.
@@ -52,13 +52,13 @@ fn numbers() -> impl Strategy<Value = Vec<i64>> {
 proptest! {
     #[test]
     fn what_is_fitted_is_decoded(
-        numbers in numbers(), at in any::<prop::sample::Index>(), span in 0..63u32, down: bool
+        numbers in numbers(), at in any::<prop::sample::Index>(), span in 0..63u32, down: bool, off in -3..4i64
     ) {
         let Some(bytes) = encode(&numbers, &ranges_of(&numbers)) else { return Ok(()) };
         let words = placed(&bytes);
         let column = Ints::fitted(&cast_slice(&words)[..bytes.len()]).expect("a column");
         prop_assert_eq!(column.rows(), numbers.len());
-        let low = numbers[at.index(numbers.len())];
+        let low = numbers[at.index(numbers.len())].saturating_add(off);
         let high = low.saturating_add((1i64 << span) - 1);
         let (low, high) = if down { (i64::MIN, low) } else { (low, high) };
         let mut codes = column.codes();
@@ -98,6 +98,69 @@ proptest! {
             }
         }
     }
+}
+
+/// A column of these numbers, changed.
+fn changed(numbers: &[i64], change: impl Fn(&mut Vec<u8>)) -> Result<(), Damage> {
+    let mut bytes = encode(numbers, &ranges_of(numbers)).expect("a column that fits");
+    change(&mut bytes);
+    let words = placed(&bytes);
+    Ints::fitted(&cast_slice(&words)[..bytes.len()]).map(|_| ())
+}
+
+#[test]
+fn what_no_writer_says_is_refused() {
+    let few: Vec<i64> = (0..1500).map(|row| row * row * 7919 % 61 * 100).collect();
+    // Behind the entries of two blocks, at 128: 6 bits of each of 1,024 rows.
+    let far = few.iter().enumerate();
+    let far = far.map(|(row, few)| if row % 50 == 7 { 1 << 40 } else { *few });
+    let far: Vec<i64> = far.collect();
+    let keys: Vec<i64> = (0..1500).map(|row| row * 3 + row % 3).collect();
+    for numbers in [&few, &far, &keys] {
+        assert_eq!(changed(numbers, |_| ()), Ok(()));
+    }
+    let named =
+        |name: &str, numbers: &[i64], change: &dyn Fn(&mut Vec<u8>)| match changed(numbers, change)
+        {
+            Err(Damage::Field { name: found, .. }) => assert_eq!(found, name),
+            other => panic!("{name}: {other:?}, {}", numbers[7]),
+        };
+    named("factor of a column", &few, &|bytes| bytes[16..24].fill(0));
+    named("bits of a block", &few, &|bytes| bytes[64 + 24] = 9);
+    named("bits of a block", &few, &|bytes| bytes[64 + 25] = 9);
+    named("bits of what is packed", &few, &|bytes| bytes[64 + 24] = 0);
+    named("bits of what is packed", &few, &|bytes| bytes[96 + 24] = 7);
+    named("patches of a block", &few, &|bytes| bytes[64 + 26] = 2);
+    named("patches of a block", &keys, &|bytes| bytes[64 + 28..64 + 30].copy_from_slice(&[1, 4]));
+    // The second block has 476 rows; its patches are the last bytes, filled up to 8.
+    let patches = usize::from(far[1024..].iter().filter(|far| **far == 1 << 40).count() as u16);
+    let places = |bytes: &[u8]| {
+        let lane = usize::from(bytes[12]) / 8;
+        bytes.len() - (patches * (2 + lane)).next_multiple_of(8)
+    };
+    named("bits of what is packed", &far, &|bytes| bytes[96 + 24] = 2);
+    named("patch of a block", &far, &|bytes| bytes[96 + 24] = 20);
+    for wrong in [[0xdc, 1], [0, 4], [0, 0]] {
+        named("place of a patch", &far, &|bytes| {
+            let second = places(bytes) + 2;
+            bytes[second..second + 2].copy_from_slice(&wrong);
+        });
+    }
+}
+
+#[test]
+fn codes_of_steps_are_never_beyond_what_filters_believe() {
+    let keys: Vec<i64> = (0..1000).map(|row| row * 3 + row % 3).collect();
+    let mut bytes = encode(&keys, &ranges_of(&keys)).expect("steps");
+    assert_eq!((bytes[64 + 26], bytes[64 + 24]), (1, 12), "steps, and bits of the largest code");
+    bytes[64 + 24] = 4;
+    let words = placed(&bytes);
+    let column = Ints::fitted(&cast_slice(&words)[..bytes.len()]).expect("nothing is known of it");
+    let (mut out, mut mask) = ([0; BLOCK], [0xff; BLOCK]);
+    column.decode(0, &mut out);
+    column.keep_range(0, 0, 15, &mut mask);
+    assert!(out[..1000].iter().all(|number| (0..=15).contains(number)));
+    assert!(mask[..1000].iter().all(|mask| *mask == 0xff));
 }
 
 /// Encodes numbers; the bytes, and the room for their codes.
