@@ -8,6 +8,7 @@
 mod answer;
 mod ask;
 mod consume;
+mod figure;
 mod options;
 mod question;
 mod table;
@@ -231,7 +232,7 @@ fn with_table<P: Place>(
         stop: control.flag(),
     };
     let questions = question::all().into_iter().map(Arc::new).collect();
-    let (raw, answers, warm) = (Vec::new(), BTreeMap::new(), None);
+    let (raw, answers, warm) = (Vec::new(), Answers::default(), None);
     let mut rig = Rig { place, options, control, disks, cell, questions, raw, answers, warm };
     for round in 1..=options.rounds {
         rig.round(round)?;
@@ -260,8 +261,7 @@ struct Rig<'a, P> {
     cell: Cell,
     questions: Vec<Arc<Question>>,
     raw: Vec<Raw>,
-    /// Who answered each question first, and what.
-    answers: BTreeMap<&'static str, (String, Answer)>,
+    answers: Answers,
     /// The question of which all columns are in the cell's memory.
     warm: Option<&'static str>,
 }
@@ -319,7 +319,8 @@ impl<P: Place> Rig<'_, P> {
         let devices = counters().iter().zip(&before).map(|(now, old)| now.since(old)).collect();
         let disks = self.disks.iter().map(|disk| disk.meter.take()).collect();
         let sample = Sample { disks, devices, ..sample_of(&asked) };
-        self.compare(question, way, arm, &asked)?;
+        let who = format!("{arm}, offload {}", way.layout());
+        self.answers.agree(question, who, &asked.answer)?;
         if !way.offload && !way.warm {
             self.warm = Some(question.name);
         }
@@ -329,7 +330,7 @@ impl<P: Place> Rig<'_, P> {
             layout: way.layout().to_owned(),
             arm: arm.to_owned(),
             sample: Some(sample),
-            figures: figures_of(&asked, way.offload),
+            figures: figure::all(&asked, way.offload),
             notes: [("answer".to_owned(), asked.answer.words())].into(),
         });
         Ok(())
@@ -338,25 +339,24 @@ impl<P: Place> Rig<'_, P> {
     fn run(&self, question: &Arc<Question>, offload: bool) -> Result<Asked, LabError> {
         self.place.run(self.cell.ask(question, offload))
     }
+}
 
-    /// Whether it answers what everybody else answered.
-    fn compare(
-        &mut self,
-        question: &Question,
-        way: Way,
-        arm: &str,
-        asked: &Asked,
-    ) -> Result<(), LabError> {
-        let own = format!("{arm}, offload {}", way.layout());
-        let first = self.answers.entry(question.name);
-        let (base, expected) = first.or_insert_with(|| (own.clone(), asked.answer.clone()));
-        if *expected == asked.answer {
+/// Who answered each question first, and what.
+#[derive(Default)]
+struct Answers(BTreeMap<&'static str, (String, Answer)>);
+
+impl Answers {
+    /// Whether this is what everybody else answered.
+    fn agree(&mut self, question: &Question, who: String, answer: &Answer) -> Result<(), LabError> {
+        let first = self.0.entry(question.name);
+        let (base, expected) = first.or_insert_with(|| (who.clone(), answer.clone()));
+        if expected == answer {
             return Ok(());
         }
         Err(LabError::Disagree {
             question: question.what,
-            arm: own,
-            found: asked.answer.words(),
+            arm: who,
+            found: answer.words(),
             base: base.clone(),
             expected: expected.words(),
         })
@@ -369,46 +369,25 @@ fn sample_of(asked: &Asked) -> Sample {
     Sample { bytes, reads, nanos: asked.nanos, waited_ns: asked.wait_nanos, ..Sample::default() }
 }
 
-/// Names of figures, as v$sysstat has them where it has them.
-mod figure {
-    pub(super) const ELIGIBLE: &str = "cell physical IO bytes eligible for predicate offload";
-    pub(super) const SAVED: &str = "cell physical IO bytes saved by storage index";
-    pub(super) const HEADERS: &str = "cell physical IO bytes answered by row group headers";
-    pub(super) const DISK: &str = "cell physical IO bytes read from disk";
-    pub(super) const CACHE: &str = "cell physical IO bytes found in cell cache";
-    pub(super) const RETURNED: &str = "cell physical IO interconnect bytes";
-    pub(super) const BY_SMART_SCAN: &str =
-        "cell physical IO interconnect bytes returned by smart scan";
-    pub(super) const READS: &str = "cell reads of disks";
-    pub(super) const GROUPS: &str = "cell row groups scanned";
-    pub(super) const GROUPS_LEFT_OUT: &str = "cell row groups left out by storage index";
-    pub(super) const ROWS: &str = "rows looked at";
-    pub(super) const ROWS_RETURNED: &str = "rows returned";
-    pub(super) const WAITS: &str = "cell smart table scan, waits";
-    pub(super) const WAITED: &str = "cell smart table scan, ns";
-    pub(super) const ELAPSED: &str = "elapsed, ns";
-}
+#[cfg(test)]
+mod tests {
+    use super::consume::Consumer;
+    use super::*;
 
-fn figures_of(asked: &Asked, offload: bool) -> BTreeMap<String, f64> {
-    let totals = &asked.totals;
-    let mut all = vec![
-        (figure::ELIGIBLE, totals.eligible_bytes),
-        (figure::SAVED, totals.saved_bytes),
-        (figure::HEADERS, totals.header_bytes),
-        (figure::DISK, totals.disk_bytes),
-        (figure::CACHE, totals.cache_bytes),
-        (figure::RETURNED, totals.returned_bytes),
-        (figure::READS, totals.reads),
-        (figure::GROUPS, totals.row_groups),
-        (figure::GROUPS_LEFT_OUT, totals.pruned_row_groups),
-        (figure::ROWS, totals.rows),
-        (figure::ROWS_RETURNED, totals.returned_rows),
-        (figure::WAITS, asked.waits),
-        (figure::WAITED, asked.wait_nanos),
-        (figure::ELAPSED, asked.nanos),
-    ];
-    if offload {
-        all.push((figure::BY_SMART_SCAN, totals.returned_bytes));
+    #[test]
+    fn another_answer_is_no_measurement() {
+        let mut answers = Answers::default();
+        let [total, count, ..] = &question::all()[..] else { panic!("five of them") };
+        let none = Consumer::new(Arc::new(total.clone()), total.best(), true);
+        let sum = Consumer::finish(vec![none]);
+        assert_eq!(sum.words(), "(0)", "a sum of nothing is of one group all the same");
+        answers.agree(total, "total-cold, offload on".to_owned(), &sum).unwrap();
+        answers.agree(total, "total-cold, offload off".to_owned(), &sum).unwrap();
+        answers.agree(count, "count-cold, offload on".to_owned(), &Answer::default()).unwrap();
+        let who = "total-warm, offload off".to_owned();
+        let error = answers.agree(total, who, &Answer::default()).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("arms disagree: to \"total of a year\" total-warm, offload off"));
+        assert!(text.contains("answers (), total-cold, offload on (0): not a"), "{text}");
     }
-    all.into_iter().map(|(name, value)| (name.to_owned(), value as f64)).collect()
 }

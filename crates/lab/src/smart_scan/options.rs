@@ -135,3 +135,33 @@ impl Options {
         if self.clustered { "date" } else { "none" }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn words_are_read_and_others_refused() {
+        let read = |words: &[(&str, &str)], disks| {
+            let words = words.iter().map(|(n, w)| ((*n).to_owned(), (*w).to_owned()));
+            Options::read(Words(&words.collect::<BTreeMap<_, _>>()), true, disks)
+        };
+        let options = read(&[("order", "none"), ("size", "1G")], 3).unwrap();
+        assert!(!options.clustered && options.table_bytes == 1 << 30);
+        assert_eq!((options.width, options.copies(), options.rounds), (3, 2, 3));
+        assert_eq!(read(&[], 0).unwrap(), Options::here());
+        for (name, word) in [("order", "price"), ("size", "1K"), ("width", "17"), ("preset", "x")] {
+            let error = read(&[(name, word)], 0).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("--{name} ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_disk_has_room_for_its_part_of_two_copies() {
+        let room = |width| Options { width, ..Options::here() }.slots()[0].size;
+        assert!(room(2) > room(4) && room(4) > (128 << 20) + SPARE);
+        assert!(room(1) > (256 << 20) + SPARE && room(1) == room(2));
+    }
+}
