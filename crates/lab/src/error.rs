@@ -85,6 +85,41 @@ pub enum LabError {
     /// The group failed.
     #[error(transparent)]
     Group(#[from] cellar_diskgroup::Error),
+    /// A scan failed.
+    #[error(transparent)]
+    Cell(#[from] cellar_cell::Error),
+    /// Rows that were made for a table cannot be a row group.
+    #[error(
+        "CELLAR-70303: {rows} rows of the table cannot be encoded: {why}\nNext: take another \
+         --seed, and report this"
+    )]
+    Encode {
+        /// How many they are.
+        rows: usize,
+        /// What the encoder says.
+        why: String,
+    },
+    /// Two ways of asking the same gave two answers.
+    #[error(
+        "CELLAR-70304: arms disagree: to \"{question}\" {arm} answers {found}, {base} {expected}: \
+         not a measurement\nNext: report this, with the seed; cellar validate tells whether disks \
+         are well"
+    )]
+    Disagree {
+        /// What was asked.
+        question: &'static str,
+        /// Who answered otherwise.
+        arm: String,
+        /// What, in words.
+        found: String,
+        /// Beside whom.
+        base: String,
+        /// What that one answered.
+        expected: String,
+    },
+    /// A part of an answer that was not asked for.
+    #[error("CELLAR-70305: the cell answered {0}, which was not asked for\nNext: report this")]
+    Answer(String),
     /// A file could not be made or read.
     #[error("{}: {source}", path.display())]
     Scratch {

@@ -21,6 +21,7 @@ use crate::run::{Head, Run};
 pub const ALL: &[&dyn Experiment] = &[
     &crate::multi_disk::MultiDisk,
     &crate::au_size::AuSize,
+    &crate::smart_scan::SmartScan,
     #[cfg(feature = "real")]
     &crate::io_modes::IoModes,
 ];

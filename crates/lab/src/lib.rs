@@ -34,6 +34,7 @@ pub mod multi_disk;
 pub mod place;
 pub mod preset;
 mod run;
+pub mod smart_scan;
 mod text;
 
 pub use compare::{Compared, Comparison};

@@ -239,7 +239,7 @@ impl Bench {
             self.parts.push(Arc::new(Part::new(device, &name, slot.start, slot.size)));
         }
         let parts = &self.parts[first..];
-        let group = mounted(&self.env, parts, plan.au_size).await?;
+        let group = mounted(&self.env, parts, plan.au_size, Redundancy::External).await?;
         let file = group.create_file(&FileSpec::new(FileType::Datafile)).await?;
         // Whatever fails from here on, the group is let go of before the disks are wiped.
         self.stands.push(Stand { group: group.clone(), file: file.clone() });
@@ -301,7 +301,13 @@ impl Bench {
     }
 }
 
-async fn mounted(env: &SharedEnv, parts: &[Arc<Part>], au_size: u64) -> Result<Group, LabError> {
+/// Makes a group of these parts, with sectors of 4096 bytes, and mounts it.
+pub(crate) async fn mounted(
+    env: &SharedEnv,
+    parts: &[Arc<Part>],
+    au_size: u64,
+    redundancy: Redundancy,
+) -> Result<Group, LabError> {
     let device = |part: &Arc<Part>| Arc::clone(part) as Arc<dyn Device>;
     let path = |part: &Arc<Part>| part.geometry().name.to_string();
     let new = parts.iter().map(|part| NewDisk {
@@ -314,7 +320,7 @@ async fn mounted(env: &SharedEnv, parts: &[Arc<Part>], au_size: u64) -> Result<G
     });
     let spec = CreateGroup {
         name: "LAB".to_owned(),
-        redundancy: Redundancy::External,
+        redundancy,
         au_size,
         sector_size: Some(4096),
         attributes: Default::default(),
@@ -348,12 +354,17 @@ async fn fill(
         control.check()?;
     }
     file.flush(Io::COMMIT).await?;
-    // Lazy work of the group would be measured with the first arm.
+    settle(env, group).await;
+    Ok(())
+}
+
+/// Waits until the group has nothing more to do, or is not done soon: its lazy work would be measured
+/// with the first arm.
+pub(crate) async fn settle(env: &SharedEnv, group: &Group) {
     let end = env.now().plus(QUIET_WITHIN);
     while group.resync().dirty_regions > 0 && env.now() < end {
         env.sleep(Duration::from_millis(100)).await;
     }
-    Ok(())
 }
 
 /// Reads of `STEP` bytes of devices from `start` to `end` of each, so many in flight for each:
@@ -414,10 +425,16 @@ pub(crate) fn stamped(noise: &[u8], offset: u64) -> Bytes {
 }
 
 /// Splitmix64: the same numbers on every machine.
-struct Chance(u64);
+pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
-    fn next(&mut self) -> u64 {
+    /// One of `0..end`.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// The next number.
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,0 +1,83 @@
+//! A question, asked of a cell with offload or without, and what came of it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use cellar_cell::{Cache, Scan, ScanStats, Segment, Totals};
+use cellar_io::{EnvExt, SharedEnv};
+use cellar_wait::{Event, Kind, Waits};
+
+use super::consume::{Answer, Consumer};
+use super::question::{Question, Scanned};
+use crate::control::go_on;
+use crate::error::LabError;
+
+/// Whom it is asked.
+#[derive(Clone)]
+pub(super) struct Cell {
+    pub(super) env: SharedEnv,
+    pub(super) segment: Arc<Segment>,
+    pub(super) cache: Cache,
+    /// Reads in flight, at most.
+    pub(super) depth: usize,
+    /// Tasks that take results beside each other.
+    pub(super) workers: usize,
+    pub(super) stop: Arc<AtomicBool>,
+}
+
+/// What came of it.
+pub(super) struct Asked {
+    /// From the question to the whole answer.
+    pub(super) nanos: u64,
+    pub(super) totals: Totals,
+    /// How often a worker waited for reads, and how long all of them did.
+    pub(super) waits: u64,
+    pub(super) wait_nanos: u64,
+    pub(super) answer: Answer,
+}
+
+impl Cell {
+    /// Asks with offload: the cell filters and sums up. Without: it returns all rows, of the columns
+    /// that the question names, and whoever gets them does.
+    pub(super) async fn ask(
+        &self,
+        question: &Arc<Question>,
+        offload: bool,
+    ) -> Result<Asked, LabError> {
+        let waits = Waits::new();
+        let session = waits.session("lab", Kind::User);
+        let scanned = Scanned { segment: &self.segment, depth: self.depth, session };
+        let (best, stats) = (question.best(), Arc::<ScanStats>::default());
+        let start = self.env.now();
+        let request = match offload {
+            true => question.offloaded(&scanned, &best),
+            false => question.plain(&scanned),
+        };
+        let (cache, env) = (self.cache.clone(), Arc::clone(&self.env));
+        let scan = Scan::new(request, cache, env, Arc::clone(&stats));
+        // In tasks, so that on a real machine all processors work on it.
+        let tasks: Vec<_> = (0..self.workers)
+            .map(|_| {
+                let (mut worker, stop) = (scan.worker(), Arc::clone(&self.stop));
+                let mut consumer = Consumer::new(Arc::clone(question), Arc::clone(&best), offload);
+                self.env.run("lab scan", async move {
+                    while let Some(item) = worker.next().await {
+                        go_on(&stop)?;
+                        consumer.take(item?)?;
+                    }
+                    Ok::<_, LabError>(consumer)
+                })
+            })
+            .collect();
+        let mut consumers = Vec::new();
+        for task in tasks {
+            consumers.push(task.await.ok_or(LabError::Stopped)??);
+        }
+        let answer = Consumer::finish(consumers);
+        let nanos = self.env.now().since(start).as_nanos() as u64;
+        let seen = waits.totals();
+        let seen = seen.iter().find(|total| total.event == Event::CELL_SMART_TABLE_SCAN);
+        let (waits, wait_nanos) = seen.map_or((0, 0), |total| (total.count, total.nanos));
+        Ok(Asked { nanos, totals: stats.totals(), waits, wait_nanos, answer })
+    }
+}

@@ -1,0 +1,310 @@
+//! The questions that are asked of the table, and how a cell is asked them with offload and without.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cellar_cell::{Live, Output, Request, Segment};
+use cellar_format::aggregate::{Aggregate, Call};
+use cellar_format::expr::Expr;
+use cellar_format::predicate::{Predicate, Test};
+use cellar_format::value::Value;
+use cellar_wait::{Event, Session};
+
+use super::table::{self, column};
+
+/// A row of an answer.
+pub(super) type Row = Vec<Option<Value>>;
+
+/// What is wanted of each group.
+#[derive(Clone, Debug)]
+pub(super) enum Sum {
+    /// How many rows it has.
+    Rows,
+    /// The sum of an expression.
+    Of(Expr),
+}
+
+/// What is wanted of the rows that pass.
+#[derive(Clone, Debug)]
+pub(super) enum Wanted {
+    /// Sums of groups.
+    Groups { keys: Vec<usize>, sums: Vec<Sum> },
+    /// The rows themselves, these columns of them.
+    Rows { columns: Vec<usize> },
+    /// So many of them with the greatest values in the first of these columns.
+    Greatest { columns: Vec<usize>, count: usize },
+}
+
+/// A question.
+#[derive(Clone, Debug)]
+pub(super) struct Question {
+    pub(super) name: &'static str,
+    /// What it is, for people: at most 18 characters.
+    pub(super) what: &'static str,
+    pub(super) sql: &'static str,
+    /// What rows must pass: a column, and from which number to which.
+    pub(super) ranges: Vec<(usize, i128, i128)>,
+    pub(super) wanted: Wanted,
+}
+
+fn of(column: usize) -> Expr {
+    Expr::Column(column)
+}
+
+fn times(a: Expr, b: Expr) -> Expr {
+    Expr::Mul(Box::new(a), Box::new(b))
+}
+
+/// All of them, in the order that a report has them. Decimals are whole hundredths.
+pub(super) fn all() -> Vec<Question> {
+    vec![total(), count(), flags(), few(), top()]
+}
+
+fn total() -> Question {
+    Question {
+        name: "total",
+        what: "total of a year",
+        sql: "select sum(extendedprice * discount) from lineitem where shipdate >= '1994-01-01' \
+              and shipdate < '1995-01-01' and discount between 0.05 and 0.07 and quantity < 24",
+        ranges: vec![
+            (column::SHIPDATE, table::day(1994, 0), table::day(1995, 0) - 1),
+            (column::DISCOUNT, 5, 7),
+            (column::QUANTITY, 0, 2399),
+        ],
+        wanted: Wanted::Groups {
+            keys: Vec::new(),
+            sums: vec![Sum::Of(times(of(column::EXTENDEDPRICE), of(column::DISCOUNT)))],
+        },
+    }
+}
+
+fn count() -> Question {
+    Question {
+        name: "count",
+        what: "count of 4 months",
+        sql: "select count(*) from lineitem where shipdate >= '1995-03-01' and shipdate < \
+              '1995-07-01'",
+        ranges: vec![(column::SHIPDATE, table::day(1995, 59), table::day(1995, 181) - 1)],
+        wanted: Wanted::Groups { keys: Vec::new(), sums: vec![Sum::Rows] },
+    }
+}
+
+fn flags() -> Question {
+    let hundred = |sign: fn(Box<Expr>, Box<Expr>) -> Expr, column| {
+        sign(Box::new(Expr::Constant(100)), Box::new(of(column)))
+    };
+    let paid = times(of(column::EXTENDEDPRICE), hundred(Expr::Sub, column::DISCOUNT));
+    let charged = times(paid.clone(), hundred(Expr::Add, column::TAX));
+    Question {
+        name: "flags",
+        what: "sums by two flags",
+        sql: "select returnflag, linestatus, sum(quantity), sum(extendedprice), \
+              sum(extendedprice * (1 - discount)), sum(extendedprice * (1 - discount) * (1 + \
+              tax)), count(*) from lineitem where shipdate <= '1998-09-02' group by 1, 2",
+        ranges: vec![(column::SHIPDATE, table::day(1992, 0), table::day(1998, 244))],
+        wanted: Wanted::Groups {
+            keys: vec![column::RETURNFLAG, column::LINESTATUS],
+            sums: vec![
+                Sum::Of(of(column::QUANTITY)),
+                Sum::Of(of(column::EXTENDEDPRICE)),
+                Sum::Of(paid),
+                Sum::Of(charged),
+                Sum::Rows,
+            ],
+        },
+    }
+}
+
+fn few() -> Question {
+    Question {
+        name: "few",
+        what: "few whole rows",
+        sql: "select * from lineitem where quantity = 50 and discount = 0.10 and tax = 0.08 and \
+              extendedprice >= 104500",
+        ranges: vec![
+            (column::QUANTITY, 5000, 5000),
+            (column::DISCOUNT, 10, 10),
+            (column::TAX, 8, 8),
+            (column::EXTENDEDPRICE, 10_450_000, i64::MAX.into()),
+        ],
+        wanted: Wanted::Rows { columns: (0..column::COUNT).collect() },
+    }
+}
+
+fn top() -> Question {
+    Question {
+        name: "top",
+        what: "10 highest prices",
+        sql: "select extendedprice, orderkey, shipdate from lineitem order by extendedprice desc, \
+              orderkey, shipdate limit 10",
+        ranges: Vec::new(),
+        wanted: Wanted::Greatest {
+            columns: vec![column::EXTENDEDPRICE, column::ORDERKEY, column::SHIPDATE],
+            count: 10,
+        },
+    }
+}
+
+impl Question {
+    /// What a cell is asked with offload: to filter, to sum up, and to leave out what cannot be
+    /// among the greatest.
+    pub(super) fn offloaded(&self, scan: &Scanned<'_>, best: &Arc<Best>) -> Request {
+        let test = |&(column, low, high): &(usize, i128, i128)| Predicate::Test {
+            column,
+            test: Test::Numbers(low, high),
+        };
+        let conjuncts = self.ranges.iter().map(test).collect();
+        let request = scan.request(conjuncts, self.output());
+        match &self.wanted {
+            Wanted::Greatest { columns, .. } => {
+                let live = Arc::clone(best) as Arc<dyn Live>;
+                Request { live: vec![live], first: Some((columns[0], true)), ..request }
+            }
+            _ => request,
+        }
+    }
+
+    /// What it is asked without: all rows, of the columns that the question names.
+    pub(super) fn plain(&self, scan: &Scanned<'_>) -> Request {
+        let columns = self.columns();
+        let schema = table::schema(&columns);
+        scan.request(Vec::new(), Output::Rows { columns, schema })
+    }
+
+    fn output(&self) -> Output {
+        match &self.wanted {
+            Wanted::Groups { keys, sums } => {
+                let call = |sum: &Sum| match sum {
+                    Sum::Rows => Call::Rows,
+                    Sum::Of(expr) => Call::Sum(expr.clone()),
+                };
+                let calls = sums.iter().map(call).collect();
+                let whole = table::schema(&(0..column::COUNT).collect::<Vec<_>>());
+                Output::Groups(Aggregate { keys: keys.clone(), calls }, whole)
+            }
+            Wanted::Rows { columns } | Wanted::Greatest { columns, .. } => {
+                Output::Rows { columns: columns.clone(), schema: table::schema(columns) }
+            }
+        }
+    }
+
+    /// The columns that it names, by number. Of a count of all rows that pass: those it asks.
+    pub(super) fn columns(&self) -> Vec<usize> {
+        let mut columns: std::collections::BTreeSet<usize> =
+            self.ranges.iter().map(|(column, ..)| *column).collect();
+        match &self.wanted {
+            Wanted::Groups { keys, sums } => {
+                columns.extend(keys);
+                for sum in sums {
+                    if let Sum::Of(expr) = sum {
+                        expr.columns(&mut columns);
+                    }
+                }
+            }
+            Wanted::Rows { columns: own } | Wanted::Greatest { columns: own, .. } => {
+                columns.extend(own);
+            }
+        }
+        columns.into_iter().collect()
+    }
+
+    /// What is known of the greatest rows before any was seen.
+    pub(super) fn best(&self) -> Arc<Best> {
+        let (column, count) = match &self.wanted {
+            Wanted::Greatest { columns, count } => (columns[0], *count),
+            _ => (0, 0),
+        };
+        Arc::new(Best { column, count, rows: Mutex::default(), generation: AtomicU64::new(0) })
+    }
+}
+
+/// What is scanned, and how.
+pub(super) struct Scanned<'a> {
+    pub(super) segment: &'a Arc<Segment>,
+    pub(super) depth: usize,
+    pub(super) session: Session,
+}
+
+impl Scanned<'_> {
+    fn request(&self, conjuncts: Vec<Predicate>, output: Output) -> Request {
+        Request {
+            segments: vec![Arc::clone(self.segment)],
+            conjuncts,
+            residual: None,
+            live: Vec::new(),
+            output,
+            limit: None,
+            first: None,
+            depth: self.depth,
+            waits: Some((self.session.clone(), Event::CELL_SMART_TABLE_SCAN)),
+        }
+    }
+}
+
+/// The greatest rows so far, which all who work on a scan know; what is below the least of them
+/// need not come any more.
+#[derive(Debug)]
+pub(super) struct Best {
+    column: usize,
+    count: usize,
+    /// In their order: the first number descending, what follows ascending.
+    rows: Mutex<Vec<Row>>,
+    generation: AtomicU64,
+}
+
+fn number(row: &Row) -> i128 {
+    row.first().and_then(Option::as_ref).and_then(Value::number).unwrap_or(i128::MIN)
+}
+
+impl Best {
+    fn rows(&self) -> MutexGuard<'_, Vec<Row>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn least_of(&self, rows: &[Row]) -> Option<i128> {
+        rows.get(self.count.checked_sub(1)?).map(number)
+    }
+
+    /// The number that a row must have at least.
+    pub(super) fn least(&self) -> Option<i128> {
+        self.least_of(&self.rows())
+    }
+
+    /// Takes rows among which the greatest may be.
+    pub(super) fn take(&self, new: Vec<Row>) {
+        if new.is_empty() {
+            return;
+        }
+        let mut rows = self.rows();
+        let before = self.least_of(&rows);
+        rows.extend(new);
+        rows.sort_by(|a, b| number(b).cmp(&number(a)).then_with(|| a[1..].cmp(&b[1..])));
+        rows.truncate(self.count);
+        if self.least_of(&rows) != before {
+            self.generation.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The greatest rows, when all were seen.
+    pub(super) fn finish(&self) -> Vec<Row> {
+        std::mem::take(&mut *self.rows())
+    }
+}
+
+impl Live for Best {
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    fn predicates(&self) -> Vec<Predicate> {
+        let ask = |least| Predicate::Test {
+            column: self.column,
+            test: Test::Numbers(least, i64::MAX.into()),
+        };
+        self.least().map(ask).into_iter().collect()
+    }
+
+    fn columns(&self) -> Vec<usize> {
+        vec![self.column]
+    }
+}

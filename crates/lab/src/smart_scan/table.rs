@@ -1,0 +1,370 @@
+//! A table like TPC-H's lineitem, made from a seed: rows, and the file that they are written into.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow_array::{ArrayRef, Date32Array, Decimal128Array, Int64Array, StringArray};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use bytes::Bytes;
+use cellar_cell::Segment;
+use cellar_diskgroup::state::FileType;
+use cellar_diskgroup::{File, FileSpec, Group};
+use cellar_format::group::{Encoded, Owner, Refused, encode, rows_to_try};
+use cellar_format::header::{Header, PAGE, REGION, ROWS_MAX};
+use cellar_format::segment::{directory, offset_of};
+use cellar_io::{Device, DeviceExt, Durability, EnvExt, Io, SharedEnv};
+use futures_util::{StreamExt, TryStreamExt};
+
+use super::{NAME, Options};
+use crate::control::Control;
+use crate::error::LabError;
+use crate::load::{Chance, settle};
+use crate::run::Column;
+
+/// The columns, by number.
+pub(super) mod column {
+    pub(in crate::smart_scan) const ORDERKEY: usize = 0;
+    pub(in crate::smart_scan) const SHIPDATE: usize = 1;
+    pub(in crate::smart_scan) const QUANTITY: usize = 2;
+    pub(in crate::smart_scan) const EXTENDEDPRICE: usize = 3;
+    pub(in crate::smart_scan) const DISCOUNT: usize = 4;
+    pub(in crate::smart_scan) const TAX: usize = 5;
+    pub(in crate::smart_scan) const RETURNFLAG: usize = 6;
+    pub(in crate::smart_scan) const LINESTATUS: usize = 7;
+    pub(in crate::smart_scan) const COUNT: usize = 10;
+}
+
+/// Number of the table and of its segment.
+const OWNER: Owner = Owner { table: 7, segment: 1 };
+/// Rows of the first row group that is tried, as the product has it.
+const FIRST_ROWS: usize = 32 * 1024;
+/// Row groups that are made beside each other: always as many, so that they come out the same.
+const AT_ONCE: usize = 4;
+/// Writes on their way at once.
+const WRITES: usize = 8;
+/// Days over which the rows of one moment of loading are spread.
+const SPREAD_DAYS: u64 = 30;
+const MODES: [&str; 7] = ["AIR", "FOB", "MAIL", "RAIL", "REG AIR", "SHIP", "TRUCK"];
+const WORDS: [&str; 32] = [
+    "accounts",
+    "across",
+    "after",
+    "blithely",
+    "bold",
+    "boost",
+    "carefully",
+    "deposits",
+    "express",
+    "final",
+    "fluffily",
+    "foxes",
+    "furiously",
+    "haggle",
+    "ideas",
+    "instructions",
+    "ironic",
+    "nag",
+    "packages",
+    "pending",
+    "pinto beans",
+    "platelets",
+    "quickly",
+    "regular",
+    "requests",
+    "silent",
+    "sleep",
+    "slyly",
+    "special",
+    "theodolites",
+    "unusual",
+    "wake",
+];
+
+/// A day of these years, counted from 1970: `of_year` from 0.
+pub(super) fn day(year: i128, of_year: i128) -> i128 {
+    // Every fourth year from 1972 on has a day more, as far as these tables go.
+    365 * (year - 1970) + (year - 1969) / 4 + of_year
+}
+
+fn field(column: usize) -> Field {
+    let decimal = DataType::Decimal128(15, 2);
+    let (name, data_type) = match column {
+        column::ORDERKEY => ("orderkey", DataType::Int64),
+        column::SHIPDATE => ("shipdate", DataType::Date32),
+        column::QUANTITY => ("quantity", decimal),
+        column::EXTENDEDPRICE => ("extendedprice", decimal),
+        column::DISCOUNT => ("discount", decimal),
+        column::TAX => ("tax", decimal),
+        column::RETURNFLAG => ("returnflag", DataType::Utf8View),
+        column::LINESTATUS => ("linestatus", DataType::Utf8View),
+        8 => ("shipmode", DataType::Utf8View),
+        _ => ("comment", DataType::Utf8View),
+    };
+    Field::new(name, data_type, false)
+}
+
+/// Some of the columns, as they are read.
+pub(super) fn schema(columns: &[usize]) -> SchemaRef {
+    Arc::new(Schema::new(columns.iter().map(|column| field(*column)).collect::<Vec<_>>()))
+}
+
+/// Rows that are to be made: from which row of the table on, how many, and where in time they are, as
+/// parts of the whole, from and to.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    first: u64,
+    rows: usize,
+    time: (f64, f64),
+    clustered: bool,
+    seed: u64,
+}
+
+impl Part {
+    /// The day on which a row was shipped.
+    fn shipped(&self, row: usize, chance: &mut Chance) -> i32 {
+        let (from, to) = (day(1992, 1) as u64, day(1998, 334) as u64);
+        let at = if self.clustered {
+            let part = self.time.0 + (self.time.1 - self.time.0) * row as f64 / self.rows as f64;
+            (part.min(1.0) * (to - from - SPREAD_DAYS) as f64) as u64 + chance.below(SPREAD_DAYS)
+        } else {
+            chance.below(to - from)
+        };
+        (from + at) as i32
+    }
+
+    /// Its columns. The same rows whoever makes them, and whatever was made before.
+    fn arrays(self) -> Vec<ArrayRef> {
+        // Far from each other: rows of neighbouring parts have nothing to do with each other.
+        let mut chance = Chance(Chance(Chance(self.seed).next() ^ self.first).next());
+        let (mut keys, mut dates) = (Vec::new(), Vec::new());
+        let mut numbers: [Vec<i128>; 4] = Default::default();
+        let mut texts: [Vec<&str>; 3] = Default::default();
+        let mut comments = Vec::new();
+        // What is shipped by that day has been paid; of what has not, nothing was returned.
+        let paid = day(1995, 167) as i32;
+        for row in 0..self.rows {
+            let shipped = self.shipped(row, &mut chance);
+            let quantity = 1 + chance.below(50);
+            let price = quantity * (90_000 + chance.below(120_000));
+            keys.push(((self.first + row as u64) / 4 + 1) as i64);
+            dates.push(shipped);
+            let made = [quantity * 100, price, chance.below(11), chance.below(9)];
+            numbers.iter_mut().zip(made).for_each(|(column, made)| column.push(made.into()));
+            let returned = if chance.below(2) == 0 { "R" } else { "A" };
+            texts[0].push(if shipped <= paid { returned } else { "N" });
+            texts[1].push(if shipped + 10 < paid { "F" } else { "O" });
+            texts[2].push(MODES[chance.below(MODES.len() as u64) as usize]);
+            let words = (0..2 + chance.below(4)).map(|_| WORDS[chance.below(32) as usize]);
+            comments.push(words.collect::<Vec<_>>().join(" "));
+        }
+        let decimal = |column: Vec<i128>| {
+            let array = Decimal128Array::from(column).with_precision_and_scale(15, 2);
+            Arc::new(array.expect("15 digits, two of them behind the point")) as ArrayRef
+        };
+        let text = |column: Vec<&str>| Arc::new(StringArray::from_iter_values(column)) as ArrayRef;
+        let mut arrays: Vec<ArrayRef> =
+            vec![Arc::new(Int64Array::from(keys)), Arc::new(Date32Array::from(dates))];
+        arrays.extend(numbers.map(decimal));
+        arrays.extend(texts.map(text));
+        arrays.push(Arc::new(StringArray::from_iter_values(comments)));
+        arrays
+    }
+}
+
+/// Encodes rows as the product does: as one row group, or if they do not fit, as several of about
+/// the same size. `target` becomes the rows that the next one is tried with.
+fn encode_all(
+    arrays: &[ArrayRef],
+    target: &AtomicUsize,
+    out: &mut Vec<Encoded>,
+) -> Result<(), LabError> {
+    let rows = arrays.first().map_or(0, |array| array.len());
+    match encode(arrays, OWNER) {
+        Ok(encoded) => {
+            let used = encoded.header().used as usize;
+            target.store(rows_to_try(rows, used, arrays.len()), Ordering::Relaxed);
+            out.push(encoded);
+            Ok(())
+        }
+        Err(Refused::TooLarge { bytes, most }) if rows > 1 => {
+            target.store(rows_to_try(rows, bytes, arrays.len()), Ordering::Relaxed);
+            let parts = (bytes.div_ceil(most) + usize::from(bytes % most > most / 10 * 9)).max(2);
+            let each = rows.div_ceil(parts).max(1);
+            for start in (0..rows).step_by(each) {
+                let slice = |array: &ArrayRef| array.slice(start, each.min(rows - start));
+                let part: Vec<ArrayRef> = arrays.iter().map(slice).collect();
+                encode_all(&part, target, out)?;
+            }
+            Ok(())
+        }
+        Err(refused) => Err(LabError::Encode { rows, why: format!("{refused:?}") }),
+    }
+}
+
+/// A table that can be scanned.
+pub(super) struct Table {
+    pub(super) segment: Arc<Segment>,
+    pub(super) rows: u64,
+    pub(super) row_groups: u64,
+    pub(super) bytes: u64,
+}
+
+/// Row groups that are made and written, one after the other.
+struct Writer<'a> {
+    env: &'a SharedEnv,
+    file: &'a File,
+    options: &'a Options,
+    headers: Vec<Header>,
+    rows: u64,
+    end: u64,
+    target: Arc<AtomicUsize>,
+}
+
+impl Writer<'_> {
+    /// Makes the next rows, in tasks beside each other.
+    async fn next(&self, count: usize) -> Result<Vec<Encoded>, LabError> {
+        let wanted = (self.options.table_bytes / REGION as u64) as f64;
+        let rows = self.target.load(Ordering::Relaxed);
+        let part = |at: usize| {
+            let time = (self.headers.len() + at) as f64;
+            Part {
+                first: self.rows + (at * rows) as u64,
+                rows,
+                time: (time / wanted, (time + 1.0) / wanted),
+                clustered: self.options.clustered,
+                seed: self.options.seed,
+            }
+        };
+        let tasks: Vec<_> = (0..count)
+            .map(|at| {
+                let (part, target) = (part(at), AtomicUsize::new(rows));
+                self.env.run("lab encode", async move {
+                    let mut out = Vec::new();
+                    encode_all(&part.arrays(), &target, &mut out)?;
+                    Ok::<_, LabError>((out, target.into_inner()))
+                })
+            })
+            .collect();
+        let mut all = Vec::new();
+        for task in tasks {
+            let (made, target) = task.await.ok_or(LabError::Stopped)??;
+            all.extend(made);
+            self.target.store(target, Ordering::Relaxed);
+        }
+        Ok(all)
+    }
+
+    async fn write(&mut self, groups: Vec<Encoded>) -> Result<(), LabError> {
+        let mut pieces = Vec::new();
+        for group in groups {
+            let position = self.headers.len() as u64;
+            let (header, mut bytes) = group.place(position, self.rows);
+            bytes.resize(bytes.len().next_multiple_of(PAGE), 0);
+            self.rows += u64::from(header.rows);
+            self.end = offset_of(position) + bytes.len() as u64;
+            self.headers.push(header);
+            pieces.push((offset_of(position), bytes));
+        }
+        self.write_all(pieces).await
+    }
+
+    async fn write_all(&self, pieces: Vec<(u64, Vec<u8>)>) -> Result<(), LabError> {
+        let write = |(at, bytes): (u64, Vec<u8>)| {
+            self.file.write_at(Io::SCAN, at, Bytes::from(bytes), Durability::Cached)
+        };
+        let writes = futures_util::stream::iter(pieces.into_iter().map(write));
+        Ok(writes.buffer_unordered(WRITES).try_collect().await?)
+    }
+
+    /// Writes what stands behind the row groups; bytes of the whole.
+    async fn finish(&self) -> Result<u64, LabError> {
+        let last = directory(&self.headers, OWNER.table, OWNER.segment, b"lineitem of the lab");
+        let bytes = self.end + last.len() as u64;
+        let at = |i: usize| self.end + (i * REGION) as u64;
+        let pieces = last.chunks(REGION).enumerate().map(|(i, piece)| (at(i), piece.to_vec()));
+        self.write_all(pieces.collect()).await?;
+        Ok(bytes)
+    }
+}
+
+/// Makes the table in a file of `group`, durable, and waits until the group has nothing more to do
+/// for it.
+pub(super) async fn make(
+    env: &SharedEnv,
+    group: &Group,
+    options: &Options,
+    place: Column,
+    control: &Control<'_>,
+) -> Result<Table, LabError> {
+    let file = group.create_file(&FileSpec::new(FileType::Datafile)).await?;
+    file.allocate(options.table_bytes + options.table_bytes / 16).await?;
+    let mut writer = Writer {
+        env,
+        file: &file,
+        options,
+        headers: Vec::new(),
+        rows: 0,
+        end: 0,
+        target: Arc::new(AtomicUsize::new(FIRST_ROWS.min(ROWS_MAX))),
+    };
+    let wanted = options.table_bytes / REGION as u64;
+    let what = match place {
+        Column::Model => format!("row groups of {NAME} on the model"),
+        Column::Here => format!("row groups of {NAME} here"),
+    };
+    loop {
+        let done = writer.headers.len() as u64;
+        control.tell(&what, done.min(wanted), wanted);
+        control.check()?;
+        // The first says how many rows there is room for.
+        let count = if done == 0 { 1 } else { AT_ONCE.min(wanted.saturating_sub(done) as usize) };
+        if count == 0 {
+            break;
+        }
+        let groups = writer.next(count).await?;
+        writer.write(groups).await?;
+    }
+    let bytes = writer.finish().await?;
+    let (rows, row_groups) = (writer.rows, writer.headers.len() as u64);
+    file.set_size(bytes).await?;
+    file.flush(Io::COMMIT).await?;
+    settle(env, group).await;
+    let device = Arc::new(file.clone()) as Arc<dyn Device>;
+    let segment = Segment::open(device, bytes, OWNER.table, column::COUNT, rows).await?;
+    Ok(Table { segment: Arc::new(segment), rows, row_groups, bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(clustered: bool, time: (f64, f64)) -> Part {
+        Part { first: 4000, rows: 3000, time, clustered, seed: 4 }
+    }
+
+    fn dates(part: Part) -> (i32, i32) {
+        let arrays = part.arrays();
+        let dates: &Date32Array = arrays[column::SHIPDATE].as_any().downcast_ref().unwrap();
+        let dates = dates.values();
+        (*dates.iter().min().unwrap(), *dates.iter().max().unwrap())
+    }
+
+    #[test]
+    fn rows_are_the_same_again_and_lie_in_the_order_of_their_dates_only_if_asked() {
+        let one = part(true, (0.5, 0.51));
+        assert_eq!(one.arrays(), one.arrays());
+        let (least, most) = dates(one);
+        assert!(most - least < 70, "a hundredth of seven years and 30 days: {least} to {most}");
+        let (least, most) = dates(part(false, (0.5, 0.51)));
+        assert!(most - least > 2000, "{least} to {most}");
+        let last = dates(part(true, (0.99, 1.2)));
+        assert!(i128::from(last.1) <= day(1998, 334), "beside the plan nothing is later");
+    }
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        assert_eq!(day(1970, 0), 0);
+        assert_eq!(day(1994, 0), 8766);
+        assert_eq!(day(1998, 244), 10471, "the second of September");
+    }
+}
