@@ -235,6 +235,7 @@ impl Scanned<'_> {
             output,
             limit: None,
             first: None,
+            ordered: false,
             depth: self.depth,
             waits: Some((self.session.clone(), Event::CELL_SMART_TABLE_SCAN)),
         }
