@@ -115,6 +115,19 @@ fn flags() -> Question {
     }
 }
 
+/// As [`flags`] without a filter: no header answers it, and no row group is left out.
+pub(super) fn everything() -> Question {
+    Question {
+        name: "everything",
+        what: "sums of all rows",
+        sql: "select returnflag, linestatus, sum(quantity), sum(extendedprice), \
+              sum(extendedprice * (1 - discount)), sum(extendedprice * (1 - discount) * (1 + \
+              tax)), count(*) from lineitem group by 1, 2",
+        ranges: Vec::new(),
+        ..flags()
+    }
+}
+
 fn few() -> Question {
     Question {
         name: "few",
