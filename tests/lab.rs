@@ -292,6 +292,7 @@ fn what_a_killed_run_left_goes_with_the_next_and_room_is_looked_at_first() {
     assert!(scratch_files() >= 2, "nobody removes files after a kill -9");
     let refused = fails(dir.path(), "lab run multi-disk --size 1024T --dir .", 1);
     assert!(refused.contains("CELLAR-70111") && refused.contains("Next: "), "{refused}");
+    assert_eq!(refused.matches("CELLAR-").count(), 1, "one number: {refused}");
     assert_eq!(scratch_files(), 0, "{refused}");
 }
 

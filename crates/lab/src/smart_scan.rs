@@ -285,10 +285,11 @@ impl<P: Place> Rig<'_, P> {
             }
             self.control.tell(&what, before + at as u64 + 1, total);
         }
-        // Nothing changes between these two but the time.
-        if let Some(first) = self.questions.first().cloned() {
+        // Nothing changes between these two but the time. Neither the storage index nor headers make
+        // it short.
+        if let Some(flags) = self.questions.iter().find(|q| q.name == question::FLAGS).cloned() {
             for arm in ["a", "a'"] {
-                self.ask(round, &first, WAYS[0], arm)?;
+                self.ask(round, &flags, WAYS[0], arm)?;
             }
         }
         Ok(())
