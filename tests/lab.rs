@@ -196,6 +196,8 @@ fn wrong_words_are_told_with_those_that_are_right() {
         ("lab run multi-disk --au-size 3M", "allowed is 1M, 2M, 4M, 8M, 16M, 32M or 64M"),
         ("lab run multi-disk --layout three", "allowed is one, two, each, same"),
         ("lab run multi-disk --preset fast", "allowed is fc-lun-2006"),
+        ("lab run multi-disk --table 1M", "allowed is a multiple of 2 MiB, at least 8 MiB"),
+        ("lab run smart-scan --order price", "--order price will not do: allowed is date or none"),
         ("lab run multi-disk --dir nosuch", "no such directory"),
         ("lab run multi-disk --erase S1", "--disks"),
         ("lab run multi-disk --html nosuch/x.html", "there is no directory nosuch"),
@@ -290,6 +292,7 @@ fn what_a_killed_run_left_goes_with_the_next_and_room_is_looked_at_first() {
     assert!(scratch_files() >= 2, "nobody removes files after a kill -9");
     let refused = fails(dir.path(), "lab run multi-disk --size 1024T --dir .", 1);
     assert!(refused.contains("CELLAR-70111") && refused.contains("Next: "), "{refused}");
+    assert_eq!(refused.matches("CELLAR-").count(), 1, "one number: {refused}");
     assert_eq!(scratch_files(), 0, "{refused}");
 }
 

@@ -126,7 +126,13 @@ impl From<LabError> for Fault {
             | LabError::Serial { .. }
             | LabError::Few { .. } => Fault::Usage(error.to_string()),
             // They bring their number.
-            LabError::Taken { .. } | LabError::Small { .. } => Fault::Failed(error.to_string()),
+            LabError::Taken { .. }
+            | LabError::Small { .. }
+            | LabError::Room { .. }
+            | LabError::Cell(_)
+            | LabError::Encode { .. }
+            | LabError::Disagree { .. }
+            | LabError::Answer(_) => Fault::Failed(error.to_string()),
             LabError::Io(error) => error.into(),
             LabError::Group(error) => {
                 Fault::failed(format!("CELLAR-{:05}: {error}", error.number()))

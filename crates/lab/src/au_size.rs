@@ -232,7 +232,8 @@ impl<P: Place> Rig<'_, P> {
         turned: bool,
     ) -> Result<(), LabError> {
         let slots = [self.options.slots(position, self.size)];
-        let plan = Plan { name: "au", groups: &slots, au_size, bytes: self.options.file_bytes };
+        let bytes = self.options.file_bytes;
+        let plan = Plan { name: "au", groups: &slots, au_size, bytes, table: None };
         let disks = Arc::clone(&self.disks);
         let bench = self.place.run(Bench::new(self.place.env(), disks, &plan, self.control))?;
         let measured = self.ways(&bench, round, position, au_size, turned);

@@ -34,7 +34,10 @@ pub enum LabError {
         known: Vec<String>,
     },
     /// Fewer disks than the experiment compares.
-    #[error("--disks names {given}, {needed} are needed: PATH,PATH (or --layout one,same)")]
+    #[error(
+        "--disks names {given}, {needed} are needed: PATH,PATH (or take fewer, with --layout \
+         one,same or --width N)"
+    )]
     Few {
         /// Disks given.
         given: usize,
@@ -85,9 +88,12 @@ pub enum LabError {
     /// The group failed.
     #[error(transparent)]
     Group(#[from] cellar_diskgroup::Error),
-    /// A scan failed.
-    #[error(transparent)]
-    Cell(#[from] cellar_cell::Error),
+    /// A scan failed, for another reason than a disk.
+    #[error(
+        "CELLAR-70306: the table cannot be scanned: {0}\nNext: run it again, on other disks if it \
+         stays so"
+    )]
+    Cell(cellar_cell::Error),
     /// Rows that were made for a table cannot be a row group.
     #[error(
         "CELLAR-70303: {rows} rows of the table cannot be encoded: {why}\nNext: take another \
@@ -167,4 +173,13 @@ pub enum LabError {
     /// Whoever asked wanted no more of it, or a task ended before its work.
     #[error("stopped before it was done; nothing was kept")]
     Stopped,
+}
+
+impl From<cellar_cell::Error> for LabError {
+    fn from(error: cellar_cell::Error) -> LabError {
+        match error {
+            cellar_cell::Error::Io(error) => LabError::Io(error),
+            error => LabError::Cell(error),
+        }
+    }
 }

@@ -24,6 +24,7 @@ use crate::error::LabError;
 use crate::place::Disk;
 use crate::place::counters::DeviceUse;
 use crate::place::part::Part;
+use crate::smart_scan::scanner::{Scanner, Spec};
 
 /// One read of a scan, in bytes.
 pub(crate) const STEP: u64 = 1 << 20;
@@ -157,6 +158,8 @@ pub(crate) enum Load {
     Scans { count: usize },
     /// As `cellar validate` does.
     Validate,
+    /// The table beside the file, summed up by a cell.
+    Table,
     /// Blocks at random places, so many in flight.
     Random { in_flight: usize, reads: u64, seed: u64 },
 }
@@ -169,10 +172,11 @@ pub(crate) struct Slot {
     pub(crate) size: u64,
 }
 
-/// A mounted group with a file of known content.
+/// A mounted group with a file of known content, and perhaps a table.
 struct Stand {
     group: Group,
     file: File,
+    scanner: Option<Arc<Scanner>>,
 }
 
 /// Groups with a file each, to be read at the same time.
@@ -195,6 +199,18 @@ pub(crate) struct Plan<'a> {
     pub(crate) au_size: u64,
     /// Bytes of all files together.
     pub(crate) bytes: u64,
+    /// Tables beside the files, if there are to be any.
+    pub(crate) table: Option<Tables>,
+}
+
+/// Tables beside the files, one in each group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tables {
+    /// All of them together.
+    pub(crate) spec: Spec,
+    /// Reads in flight for each disk, and tasks that work on all tables together.
+    pub(crate) depth: usize,
+    pub(crate) workers: usize,
 }
 
 impl Bench {
@@ -242,9 +258,19 @@ impl Bench {
         let group = mounted(&self.env, parts, plan.au_size, Redundancy::External).await?;
         let file = group.create_file(&FileSpec::new(FileType::Datafile)).await?;
         // Whatever fails from here on, the group is let go of before the disks are wiped.
-        self.stands.push(Stand { group: group.clone(), file: file.clone() });
+        self.stands.push(Stand { group: group.clone(), file: file.clone(), scanner: None });
         file.set_size(bytes).await?;
-        fill(&self.env, &group, &file, control).await
+        fill(&self.env, &group, &file, control).await?;
+        if let Some(Tables { spec, depth, workers }) = plan.table {
+            let groups = plan.groups.len();
+            let spec = Spec { bytes: spec.bytes / groups as u64, ..spec };
+            let by = (depth * slots.len(), (workers / groups).max(1));
+            let scanner = Scanner::new(&self.env, &group, &spec, by, control).await?;
+            if let Some(stand) = self.stands.last_mut() {
+                stand.scanner = Some(Arc::new(scanner));
+            }
+        }
+        Ok(())
     }
 
     /// Groups that are read at the same time.
@@ -274,7 +300,8 @@ impl Bench {
             .map(|stand| {
                 let (env, stop) = (Arc::clone(&self.env), Arc::clone(&self.stop));
                 let (group, file) = (stand.group.clone(), stand.file.clone());
-                let reader = Reader { env, file, au_size: self.au_size, stop };
+                let (au_size, scanner) = (self.au_size, stand.scanner.clone());
+                let reader = Reader { env, file, scanner, au_size, stop };
                 self.env.run("lab", async move { reader.perform(&group, load).await })
             })
             .collect();
@@ -290,8 +317,8 @@ impl Bench {
     /// Lets go of the groups, and takes away what says that the disks were in them.
     pub(crate) async fn close(self) -> Result<(), LabError> {
         let mut result = Ok(());
-        for Stand { group, file } in self.stands {
-            drop(file);
+        for Stand { group, file, scanner } in self.stands {
+            drop((file, scanner));
             result = result.and(group.dismount().await.map_err(LabError::from));
         }
         for part in &self.parts {

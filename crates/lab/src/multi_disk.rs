@@ -7,6 +7,7 @@
 mod answer;
 mod asked;
 mod options;
+mod scanned;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,7 +50,8 @@ impl Experiment for MultiDisk {
         "  cellar lab run multi-disk                       a model of 2006, in seconds
   cellar lab run multi-disk --dir /srv            scratch files, beside it
   cellar lab run multi-disk --disks /dev/disk/by-id/A,/dev/disk/by-id/B
-  cellar lab run multi-disk --layout one,two,each,same --html page.html"
+  cellar lab run multi-disk --layout one,two,each,same --html page.html
+  cellar lab run multi-disk --dir /srv --table 256M    and a table, by the cell"
     }
 
     fn options(&self) -> &'static [OptionSpec] {
@@ -104,7 +106,7 @@ struct ArmSpec {
     load: fn(disks: usize, groups: usize, options: &Options) -> Load,
 }
 
-const ARMS: [ArmSpec; 6] = [
+static ARMS: [ArmSpec; 7] = [
     ArmSpec {
         name: "serial-1",
         what: "serial, 1 read in flight",
@@ -153,7 +155,24 @@ const ARMS: [ArmSpec; 6] = [
         fitted: false,
         load: |_, groups, options| random(32 / groups, options),
     },
+    ArmSpec {
+        name: scanned::ARM,
+        what: "a table, by the cell",
+        how: "the columns of sums over all rows, read and summed up by a cell without memory, 32 \
+              reads in flight for each disk; MB are of encoded columns as they were read",
+        published: None,
+        fitted: false,
+        load: |_, _, _| Load::Table,
+    },
 ];
+
+/// The arms that are asked for: the last is of a table.
+fn arms(options: &Options) -> &'static [ArmSpec] {
+    match options.table_bytes {
+        0 => &ARMS[..ARMS.len() - 1],
+        _ => &ARMS,
+    }
+}
 
 fn random(in_flight: usize, options: &Options) -> Load {
     let reads = options.random_reads * in_flight as u64;
@@ -190,13 +209,15 @@ pub fn model(
 ) -> Result<Measured, LabError> {
     options.check()?;
     let file_bytes = options.file_bytes.min(MODEL_BYTES);
-    let options = Options { file_bytes, rounds: 1, ..options.clone() };
+    let table_bytes = options.table_bytes.min(scanned::MODEL_BYTES);
+    let options = Options { file_bytes, table_bytes, rounds: 1, ..options.clone() };
     let mut measured = measure(&Model::new(preset), &options, control)?;
     measured.limits = Some(preset.limits);
     let mut plain = preset;
     if let Some(ahead) = &mut plain.shape.read_ahead {
         ahead.hit_latency = ahead.miss_latency;
         let place = Model::new(plain);
+        let options = Options { table_bytes: 0, ..options };
         let bench = Benches::new(&place, &options, control)?;
         let raw = bench.rounds(&ARMS[..1], &[])?;
         let rate = |layout: &Layout| {
@@ -218,7 +239,7 @@ pub fn measure<P: Place>(
     options: &Options,
     control: &Control<'_>,
 ) -> Result<Measured, LabError> {
-    let raw = Benches::new(place, options, control)?.rounds(&ARMS, &DEPTHS)?;
+    let raw = Benches::new(place, options, control)?.rounds(arms(options), &DEPTHS)?;
     Ok(Measured {
         column: place.column(),
         words: place.words(),
@@ -257,7 +278,8 @@ impl<'a, P: Place> Benches<'a, P> {
         for (layout, groups) in options.layouts.iter().zip(&plan) {
             let name = layout.word();
             let (au_size, bytes) = (options.au_size, options.file_bytes);
-            let plan = Plan { name, groups, au_size, bytes };
+            let table = scanned::tables(options, place.column());
+            let plan = Plan { name, groups, au_size, bytes, table };
             let bench = Bench::new(place.env(), Arc::clone(&all.disks), &plan, control);
             match place.run(bench) {
                 Ok(bench) => all.benches.push((*layout, bench)),

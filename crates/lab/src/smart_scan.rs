@@ -11,6 +11,7 @@ mod consume;
 mod figure;
 mod options;
 mod question;
+pub(crate) mod scanner;
 mod table;
 mod words;
 
@@ -215,13 +216,12 @@ fn with_table<P: Place>(
     group: &Group,
 ) -> Result<Measured, LabError> {
     let env = place.env();
-    let table = table::make(&env, group, options, place.column(), control);
-    let table: Table = place.run(table)?;
-    let workers = match place.column() {
-        // A model has no processors.
-        Column::Model => 1,
-        Column::Here => std::thread::available_parallelism().map_or(1, usize::from),
+    let what = match place.column() {
+        Column::Model => format!("row groups of {NAME} on the model"),
+        Column::Here => format!("row groups of {NAME} here"),
     };
+    let table: Table = place.run(table::make(&env, group, &options.spec(), &what, control))?;
+    let workers = scanner::workers(place.column());
     let cell = Cell {
         env,
         segment: Arc::clone(&table.segment),
@@ -285,10 +285,11 @@ impl<P: Place> Rig<'_, P> {
             }
             self.control.tell(&what, before + at as u64 + 1, total);
         }
-        // Nothing changes between these two but the time.
-        if let Some(first) = self.questions.first().cloned() {
+        // Nothing changes between these two but the time. Neither the storage index nor headers make
+        // it short.
+        if let Some(flags) = self.questions.iter().find(|q| q.name == question::FLAGS).cloned() {
             for arm in ["a", "a'"] {
-                self.ask(round, &first, WAYS[0], arm)?;
+                self.ask(round, &flags, WAYS[0], arm)?;
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use cellar_cell::Totals;
 use cellar_diskgroup::{Copies, File, Group};
 use cellar_io::{DeviceExt, EnvExt, Io, SharedEnv};
 use futures_util::{StreamExt, TryStreamExt};
@@ -11,6 +12,7 @@ use futures_util::{StreamExt, TryStreamExt};
 use super::{BLOCK, Chance, Done, Load, STAMPED, STEP};
 use crate::control::go_on;
 use crate::error::LabError;
+use crate::smart_scan::scanner::Scanner;
 
 /// Whether these are the bytes that were written there. The group has compared each block with its
 /// checksum; this tells that they are the right blocks.
@@ -50,6 +52,7 @@ pub(super) fn parts(bytes: u64, shift: u64) -> Vec<(u64, u64)> {
 pub(super) struct Reader {
     pub(super) env: SharedEnv,
     pub(super) file: File,
+    pub(super) scanner: Option<Arc<Scanner>>,
     pub(super) au_size: u64,
     pub(super) stop: Arc<AtomicBool>,
 }
@@ -70,6 +73,7 @@ impl Reader {
                 let offsets = (0..reads).map(|_| chance.next() % blocks * BLOCK);
                 self.times_of(offsets, BLOCK, in_flight).await?
             }
+            Load::Table => return self.table().await,
             Load::Validate => {
                 let bytes = validate(group, &self.file).await?;
                 let (end, reads) = (self.env.now().0, bytes.div_ceil(STEP));
@@ -80,6 +84,17 @@ impl Reader {
         let reads = times.len() as u64;
         let (end, bytes) = (self.env.now().0, reads * read_bytes);
         Ok(Done { start, end, bytes, reads, times, ..Done::default() })
+    }
+
+    /// A group without a table has nothing to scan.
+    async fn table(self) -> Result<Done, LabError> {
+        let start = self.env.now().0;
+        let totals = match &self.scanner {
+            Some(scanner) => scanner.scan().await?,
+            None => Totals::default(),
+        };
+        let (end, bytes, reads) = (self.env.now().0, totals.disk_bytes, totals.reads);
+        Ok(Done { start, end, bytes, reads, ..Done::default() })
     }
 
     async fn regions(self, in_flight: usize, shift: u64, tasks: bool) -> Result<Done, LabError> {

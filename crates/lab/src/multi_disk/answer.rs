@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::options::Compared;
 use super::{
-    ARMS, ArmSpec, DEPTHS, Layout, MODEL_BYTES, Measured, NAME, Options, QUESTION, SCAN_DEPTH,
+    ArmSpec, DEPTHS, Layout, MODEL_BYTES, Measured, NAME, Options, QUESTION, SCAN_DEPTH, arms,
     asked, deepest, depth_name,
 };
 use crate::load::Sample;
@@ -96,7 +96,7 @@ pub fn report(
     let main = here.as_ref().or(model.as_ref()).expect("a report is about a measurement");
     let base = options.layouts[0];
     let noise = main.noise(base);
-    let arms: Vec<Arm> = ARMS
+    let arms: Vec<Arm> = arms(options)
         .iter()
         .map(|spec| arm(spec, options, main, noise, model.as_ref(), here.as_ref()))
         .collect();
@@ -228,7 +228,7 @@ fn method(options: &Options, caches: &str) -> String {
 
 fn settings(options: &Options, main: &Measured) -> BTreeMap<String, String> {
     let layouts: Vec<&str> = options.layouts.iter().map(|l| l.word()).collect();
-    [
+    let mut settings: BTreeMap<String, String> = [
         ("place", main.kind.to_owned()),
         ("layout", layouts.join(",")),
         ("file", format!("{} MB", options.file_bytes >> 20)),
@@ -246,7 +246,12 @@ fn settings(options: &Options, main: &Measured) -> BTreeMap<String, String> {
         ("preset", options.preset.name.to_owned()),
     ]
     .map(|(name, value)| (name.to_owned(), value))
-    .into()
+    .into();
+    // Left out without one, so that runs without one are those of before.
+    if options.table_bytes > 0 {
+        settings.insert("table".to_owned(), format!("{} MB", options.table_bytes >> 20));
+    }
+    settings
 }
 
 pub(super) fn find<'a>(arms: &'a [Arm], name: &str) -> &'a Arm {

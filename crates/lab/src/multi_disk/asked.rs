@@ -1,7 +1,7 @@
 //! What readers asked in 2006, and what is to be known beside the answer.
 
 use super::answer::{find, in_words};
-use super::{ARMS, DEPTHS, Layout, Measured, Options, SCAN_DEPTH, deepest, depth_name};
+use super::{DEPTHS, Layout, Measured, Options, SCAN_DEPTH, arms, deepest, depth_name, scanned};
 use crate::load::{DiskUse, Sample};
 use crate::place::counters::DeviceUse;
 use crate::place::{DEPTH_MAX, Sharing};
@@ -39,7 +39,7 @@ pub(super) fn details(
 ) -> Vec<(String, String)> {
     let mut details = Vec::new();
     let mut say = |label: &str, text: String| details.push((label.to_owned(), text));
-    for (i, arm) in ARMS.iter().enumerate() {
+    for (i, arm) in arms(options).iter().enumerate() {
         say(if i == 0 { "Loads" } else { "" }, format!("{}: {}", arm.name, arm.how));
     }
     say("", format!("depth-N: as serial, N in flight for each disk, N of {DEPTHS:?}"));
@@ -171,6 +171,7 @@ fn answers(
         answers.push(more_luns(find(arms, "serial-1"), find(arms, "serial")));
     }
     answers.extend(other_layouts(options, main));
+    answers.extend(scanned::remark(options, main));
     answers
 }
 

@@ -4,6 +4,7 @@ use crate::error::LabError;
 use crate::experiment::{OptionSpec, Words};
 use crate::load::{SPARE, STEP, Slot};
 use crate::preset::{self, Preset};
+use crate::smart_scan::scanner::room;
 
 /// How the file lies on the disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +79,9 @@ pub struct Options {
     pub layouts: Vec<Layout>,
     /// Bytes of the file: a multiple of 16 MiB, at least 64 MiB.
     pub file_bytes: u64,
+    /// Bytes of a table beside it, as it is encoded, that a cell scans: a multiple of 2 MiB, at least
+    /// 8 MiB. 0: there is none.
+    pub table_bytes: u64,
     /// AU of the groups in bytes: a power of two from 1 to 64 MiB.
     pub au_size: u64,
     /// Rounds, interleaved; medians are reported.
@@ -92,6 +96,7 @@ pub struct Options {
 
 const LAYOUT: &str = "one, two, each, same, each once, with commas between";
 const SIZE: &str = "a multiple of 16 MiB, at least 64 MiB";
+const TABLE: &str = "a multiple of 2 MiB, at least 8 MiB";
 const AU_SIZE: &str = "1M, 2M, 4M, 8M, 16M, 32M or 64M";
 const ROUNDS: &str = "1 to 1000";
 const SEED: &str = "a number";
@@ -105,6 +110,12 @@ pub(super) const SPECS: &[OptionSpec] = &[
         "one (first disk), two (both), each (a group per disk), same (two parts of one)",
     ),
     OptionSpec::new("size", "SIZE", "512M", "The file that is read: a multiple of 16M"),
+    OptionSpec::new(
+        "table",
+        "SIZE",
+        "none",
+        "Also scan a table of so much by the cell; of a model at most 64M",
+    ),
     OptionSpec::new("au-size", "SIZE", "1M", "The allocation unit: 1M to 64M"),
     OptionSpec::new(
         "rounds",
@@ -122,6 +133,7 @@ impl Default for Options {
         Options {
             layouts: vec![Layout::One, Layout::Two],
             file_bytes: 512 << 20,
+            table_bytes: 0,
             au_size: 1 << 20,
             rounds: 1,
             random_reads: 200,
@@ -144,6 +156,7 @@ impl Options {
         let options = Options {
             layouts: words.parsed("layout", base.layouts, LAYOUT, Layout::read)?,
             file_bytes: words.size("size", base.file_bytes, SIZE)?,
+            table_bytes: words.size("table", base.table_bytes, TABLE)?,
             au_size: words.size("au-size", base.au_size, AU_SIZE)?,
             rounds: u32::try_from(rounds).unwrap_or(u32::MAX),
             random_reads: base.random_reads,
@@ -162,6 +175,11 @@ impl Options {
         // Eight scans of a half are whole reads of 1 MiB.
         if self.file_bytes < 64 << 20 || !self.file_bytes.is_multiple_of(16 << 20) {
             return refuse("size", self.file_bytes.to_string(), SIZE);
+        }
+        // Half of it is whole row groups.
+        let table = self.table_bytes;
+        if table > 0 && (table < 8 << 20 || !table.is_multiple_of(2 << 20)) {
+            return refuse("table", table.to_string(), TABLE);
         }
         if !self.au_size.is_power_of_two() || !(1 << 20..=64 << 20).contains(&self.au_size) {
             return refuse("au-size", self.au_size.to_string(), AU_SIZE);
@@ -198,7 +216,8 @@ impl Options {
         for layout in &self.layouts {
             let groups = layout.groups();
             let parts = groups.iter().map(|g| g.len()).sum::<usize>() as u64;
-            let size = self.file_bytes / parts + SPARE + 8 * self.au_size;
+            let size =
+                (self.file_bytes + room(self.table_bytes)) / parts + SPARE + 8 * self.au_size;
             let size = size.next_multiple_of(self.au_size.max(STEP));
             let slots = |disks: &&[usize]| disks.iter().map(|d| place(*d, size)).collect();
             all.push(groups.iter().map(slots).collect());

@@ -1,5 +1,6 @@
 //! What may be set, and where each disk is used.
 
+use super::table::Spec;
 use crate::error::LabError;
 use crate::experiment::{OptionSpec, Words};
 use crate::load::{SPARE, STEP, Slot};
@@ -116,6 +117,11 @@ impl Options {
         Ok(())
     }
 
+    /// The table that is made.
+    pub(super) fn spec(&self) -> Spec {
+        Spec { bytes: self.table_bytes, clustered: self.clustered, seed: self.seed }
+    }
+
     /// Copies of everything.
     pub(super) fn copies(&self) -> u64 {
         self.width.min(2) as u64
@@ -123,8 +129,7 @@ impl Options {
 
     /// Where the group lies: from the first byte of each disk on.
     pub(super) fn slots(&self) -> Vec<Slot> {
-        // What stands behind the row groups, and row groups that did not fit and became two.
-        let table = self.table_bytes + self.table_bytes / 8;
+        let table = room(self.table_bytes);
         let each = table * self.copies() / self.width as u64 + SPARE + 8 * AU_SIZE;
         let size = each.next_multiple_of(AU_SIZE);
         (0..self.width).map(|disk| Slot { disk, start: 0, size }).collect()
@@ -134,6 +139,12 @@ impl Options {
     pub(super) fn order(&self) -> &'static str {
         if self.clustered { "date" } else { "none" }
     }
+}
+
+/// Bytes that a table may take: with what stands behind the row groups, and row groups that did not
+/// fit and became two.
+pub(crate) fn room(table_bytes: u64) -> u64 {
+    table_bytes + table_bytes / 8
 }
 
 #[cfg(test)]

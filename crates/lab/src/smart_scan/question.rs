@@ -47,6 +47,9 @@ pub(super) struct Question {
     pub(super) wanted: Wanted,
 }
 
+/// The question that reads most of the table and returns next to nothing.
+pub(super) const FLAGS: &str = "flags";
+
 fn of(column: usize) -> Expr {
     Expr::Column(column)
 }
@@ -96,7 +99,7 @@ fn flags() -> Question {
     let paid = times(of(column::EXTENDEDPRICE), hundred(Expr::Sub, column::DISCOUNT));
     let charged = times(paid.clone(), hundred(Expr::Add, column::TAX));
     Question {
-        name: "flags",
+        name: FLAGS,
         what: "sums by two flags",
         sql: "select returnflag, linestatus, sum(quantity), sum(extendedprice), \
               sum(extendedprice * (1 - discount)), sum(extendedprice * (1 - discount) * (1 + \
@@ -112,6 +115,19 @@ fn flags() -> Question {
                 Sum::Rows,
             ],
         },
+    }
+}
+
+/// As [`flags`] without a filter: no header answers it, and no row group is left out.
+pub(super) fn everything() -> Question {
+    Question {
+        name: "everything",
+        what: "sums of all rows",
+        sql: "select returnflag, linestatus, sum(quantity), sum(extendedprice), \
+              sum(extendedprice * (1 - discount)), sum(extendedprice * (1 - discount) * (1 + \
+              tax)), count(*) from lineitem group by 1, 2",
+        ranges: Vec::new(),
+        ..flags()
     }
 }
 

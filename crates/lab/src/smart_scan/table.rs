@@ -15,11 +15,9 @@ use cellar_format::segment::{directory, offset_of};
 use cellar_io::{Device, DeviceExt, Durability, EnvExt, Io, SharedEnv};
 use futures_util::{StreamExt, TryStreamExt};
 
-use super::{NAME, Options};
 use crate::control::Control;
 use crate::error::LabError;
 use crate::load::{Chance, settle};
-use crate::run::Column;
 
 /// The columns, by number.
 pub(super) mod column {
@@ -42,6 +40,8 @@ const FIRST_ROWS: usize = 32 * 1024;
 const AT_ONCE: usize = 4;
 /// Writes on their way at once.
 const WRITES: usize = 8;
+/// Room that the file is given at once.
+const ROOM: u64 = 16 << 20;
 /// Days over which the rows of one moment of loading are spread.
 const SPREAD_DAYS: u64 = 30;
 const MODES: [&str; 7] = ["AIR", "FOB", "MAIL", "RAIL", "REG AIR", "SHIP", "TRUCK"];
@@ -201,6 +201,17 @@ fn encode_all(
     }
 }
 
+/// Which table is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spec {
+    /// Bytes of it as it is encoded: whole row groups.
+    pub(crate) bytes: u64,
+    /// Whether rows lie in the order of their dates.
+    pub(crate) clustered: bool,
+    /// Decides the rows.
+    pub(crate) seed: u64,
+}
+
 /// A table that can be scanned.
 pub(super) struct Table {
     pub(super) segment: Arc<Segment>,
@@ -213,17 +224,19 @@ pub(super) struct Table {
 struct Writer<'a> {
     env: &'a SharedEnv,
     file: &'a File,
-    options: &'a Options,
+    spec: &'a Spec,
     headers: Vec<Header>,
     rows: u64,
     end: u64,
+    /// Bytes that the file has room for.
+    room: u64,
     target: Arc<AtomicUsize>,
 }
 
 impl Writer<'_> {
     /// Makes the next rows, in tasks beside each other.
     async fn next(&self, count: usize) -> Result<Vec<Encoded>, LabError> {
-        let wanted = (self.options.table_bytes / REGION as u64) as f64;
+        let wanted = (self.spec.bytes / REGION as u64) as f64;
         let rows = self.target.load(Ordering::Relaxed);
         let part = |at: usize| {
             let time = (self.headers.len() + at) as f64;
@@ -231,8 +244,8 @@ impl Writer<'_> {
                 first: self.rows + (at * rows) as u64,
                 rows,
                 time: (time / wanted, (time + 1.0) / wanted),
-                clustered: self.options.clustered,
-                seed: self.options.seed,
+                clustered: self.spec.clustered,
+                seed: self.spec.seed,
             }
         };
         let tasks: Vec<_> = (0..count)
@@ -268,7 +281,13 @@ impl Writer<'_> {
         self.write_all(pieces).await
     }
 
-    async fn write_all(&self, pieces: Vec<(u64, Vec<u8>)>) -> Result<(), LabError> {
+    async fn write_all(&mut self, pieces: Vec<(u64, Vec<u8>)>) -> Result<(), LabError> {
+        let end = pieces.iter().map(|(at, bytes)| at + bytes.len() as u64).max().unwrap_or(0);
+        if end > self.room {
+            // More at once than is asked for, so that this is seldom.
+            self.room = end.next_multiple_of(ROOM);
+            self.file.allocate(self.room).await?;
+        }
         let write = |(at, bytes): (u64, Vec<u8>)| {
             self.file.write_at(Io::SCAN, at, Bytes::from(bytes), Durability::Cached)
         };
@@ -277,44 +296,41 @@ impl Writer<'_> {
     }
 
     /// Writes what stands behind the row groups; bytes of the whole.
-    async fn finish(&self) -> Result<u64, LabError> {
+    async fn finish(&mut self) -> Result<u64, LabError> {
         let last = directory(&self.headers, OWNER.table, OWNER.segment, b"lineitem of the lab");
         let bytes = self.end + last.len() as u64;
         let at = |i: usize| self.end + (i * REGION) as u64;
         let pieces = last.chunks(REGION).enumerate().map(|(i, piece)| (at(i), piece.to_vec()));
-        self.write_all(pieces.collect()).await?;
+        let pieces = pieces.collect();
+        self.write_all(pieces).await?;
         Ok(bytes)
     }
 }
 
 /// Makes the table in a file of `group`, durable, and waits until the group has nothing more to do
-/// for it.
+/// for it. How far it is is told as row groups of `what`.
 pub(super) async fn make(
     env: &SharedEnv,
     group: &Group,
-    options: &Options,
-    place: Column,
+    spec: &Spec,
+    what: &str,
     control: &Control<'_>,
 ) -> Result<Table, LabError> {
     let file = group.create_file(&FileSpec::new(FileType::Datafile)).await?;
-    file.allocate(options.table_bytes + options.table_bytes / 16).await?;
     let mut writer = Writer {
         env,
         file: &file,
-        options,
+        spec,
         headers: Vec::new(),
         rows: 0,
         end: 0,
+        room: 0,
         target: Arc::new(AtomicUsize::new(FIRST_ROWS.min(ROWS_MAX))),
     };
-    let wanted = options.table_bytes / REGION as u64;
-    let what = match place {
-        Column::Model => format!("row groups of {NAME} on the model"),
-        Column::Here => format!("row groups of {NAME} here"),
-    };
+    let wanted = spec.bytes / REGION as u64;
     loop {
         let done = writer.headers.len() as u64;
-        control.tell(&what, done.min(wanted), wanted);
+        control.tell(what, done.min(wanted), wanted);
         control.check()?;
         // The first says how many rows there is room for.
         let count = if done == 0 { 1 } else { AT_ONCE.min(wanted.saturating_sub(done) as usize) };

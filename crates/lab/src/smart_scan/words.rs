@@ -296,6 +296,7 @@ pub(super) fn details(main: &Measured, model: Option<&Measured>) -> Vec<(String,
              in flight for each disk; read by the code that serves a database"
         ),
     );
+    say("a, a'", "\"sums by two flags\", on, cold, twice in each round: the noise".to_owned());
     say("Caches", main.caches.to_owned());
     say("Checked", "each way must give the answer of the others; it is in the raw rows".to_owned());
     if model.is_some() {

@@ -1,6 +1,6 @@
 //! `multi-disk` on the model of 2006.
 
-use cellar_lab::multi_disk::{self, Options};
+use cellar_lab::multi_disk::{self, Layout, Options};
 use cellar_lab::preset::FC_LUN_2006;
 use cellar_lab::{Control, Head, LabError, Run};
 
@@ -80,6 +80,29 @@ fn two_model_runs_are_equal_byte_for_byte_and_can_be_kept() {
 }
 
 #[test]
+fn a_table_fills_both_links_too() {
+    let options = Options { table_bytes: 32 << 20, ..small() };
+    let run = run(&options);
+    println!("{}", run.to_text());
+    let [one, two] = model_of(&run, "table");
+    assert!(one > 0.8 * 196.0 && one <= 196.0, "{one}");
+    assert!(two > 1.6 * one, "{one} and {two}");
+    assert!(crate::fits(&run.to_text()), "{}", run.to_text());
+    let words = run.to_text().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("a table by the cell, columns as encoded: \"1 disk\""), "{words}");
+    let row = run.raw.iter().find(|row| row.arm == "table").unwrap();
+    let sample = row.sample.as_ref().unwrap();
+    assert!(sample.bytes > 4 << 20 && sample.bytes < 33 << 20, "{sample:?}");
+    // Without one nothing is as if there had been one.
+    let without = self::run(&small());
+    assert!(without.arm("table").is_none() && !without.settings.contains_key("table"));
+    assert_eq!(model_of(&without, "serial"), model_of(&run, "serial"));
+    let layouts = vec![Layout::One, Layout::Each];
+    let each = self::run(&Options { layouts, ..options });
+    assert!(model_of(&each, "table")[1] > 1.6 * one, "two tables of half the size at once");
+}
+
+#[test]
 fn a_larger_au_gives_the_old_way_some_of_its_prefetch_back() {
     let large = Options { au_size: 8 << 20, ..small() };
     let (small, large) = (run(&small()), run(&large));
@@ -92,6 +115,7 @@ fn options_that_will_not_do_are_named() {
     for (options, name) in [
         (Options { file_bytes: 1 << 20, ..small() }, "--size 1048576"),
         (Options { au_size: 3 << 20, ..small() }, "--au-size 3145728"),
+        (Options { table_bytes: 3 << 20, ..small() }, "--table 3145728"),
         (Options { rounds: 0, ..small() }, "--rounds 0"),
         (Options { random_reads: 0, ..small() }, "--random-reads 0"),
     ] {

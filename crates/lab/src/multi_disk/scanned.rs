@@ -1,0 +1,36 @@
+//! The arm of a table that a cell scans.
+
+use super::{Layout, Measured, Options, SCAN_DEPTH};
+use crate::load::Tables;
+use crate::run::Column;
+use crate::smart_scan::scanner::{Spec, workers};
+
+/// Its name.
+pub(super) const ARM: &str = "table";
+/// A model scans a table of at most so many bytes: more gives the same figures later.
+pub(super) const MODEL_BYTES: u64 = 64 << 20;
+
+/// The tables of a layout, if there are to be any.
+pub(super) fn tables(options: &Options, place: Column) -> Option<Tables> {
+    let (bytes, seed) = (options.table_bytes, options.seed);
+    let spec = Spec { bytes, clustered: true, seed };
+    let tables = Tables { spec, depth: SCAN_DEPTH, workers: workers(place) };
+    (bytes > 0).then_some(tables)
+}
+
+/// What a cell makes of the disks, beside reads without it.
+pub(super) fn remark(options: &Options, main: &Measured) -> Option<String> {
+    let of = |layout: &Layout| {
+        let rate = main.rate(ARM, *layout)?;
+        // What nothing is above is measured on disks that are here alone.
+        let (raw, what) = match main.rate("ceiling", *layout) {
+            Some(raw) => (raw, "raw reads"),
+            None => (main.rate("serial", *layout)?, "1 MB reads of a file"),
+        };
+        let part = 100.0 * rate / raw.max(f64::MIN_POSITIVE);
+        Some(format!("\"{}\" {rate:.0} MB/s, {part:.0} % of {what}", layout.name()))
+    };
+    let all: Vec<String> = options.layouts.iter().filter_map(of).collect();
+    (!all.is_empty())
+        .then(|| format!("a table by the cell, columns as encoded: {}", all.join("; ")))
+}
