@@ -294,9 +294,10 @@ impl Queue {
             let mut under_way = UnderWay { queue: Arc::clone(self), done: None, promised: None };
             let Some(morsel) = self.morsels.get(at).copied() else { return };
             self.due(morsel);
-            if !self.request.live.is_empty() {
-                let conjuncts = self.asked(known);
-                if verdict_of(&conjuncts, self.header(morsel)) == Verdict::None {
+            let mut verdict = Verdict::Some;
+            if !self.request.live.is_empty() || self.reads_filters_first() {
+                verdict = verdict_of(&self.asked(known), self.header(morsel));
+                if verdict == Verdict::None {
                     let bytes = self.segment(morsel).bytes_of(morsel.position, &self.all_columns);
                     ScanStats::count(&self.stats.saved_bytes, bytes);
                     ScanStats::count(&self.stats.pruned_row_groups, 1);
@@ -304,7 +305,9 @@ impl Queue {
                     continue;
                 }
             }
-            let columns = match self.reads_filters_first() {
+            // Where all rows pass as far as is known, all columns are wanted.
+            let is_open = verdict == Verdict::Some || self.request.residual.is_some();
+            let columns = match is_open && self.reads_filters_first() {
                 true if !self.is_cached(morsel) => &self.filter_columns,
                 _ => &self.all_columns,
             };
