@@ -29,7 +29,22 @@ pub struct Worker {
     asked: Option<Asked>,
     found: Vec<Found>,
     groups: Known,
+    given: Option<Given>,
     done: bool,
+}
+
+/// Blocks of the rows that are given out at once: what works on them finds them in the processor's cache,
+/// and needs little memory.
+const PART: usize = 16;
+
+/// Rows of a row group of which not all have been given out yet.
+struct Given {
+    morsel: Morsel,
+    pieces: Pieces,
+    rows: Rows,
+    /// How many of them have been, and are to be.
+    at: usize,
+    count: usize,
 }
 
 impl Drop for Worker {
@@ -48,18 +63,24 @@ impl std::fmt::Debug for Worker {
 enum Outcome {
     Nothing,
     Item(Item),
+    /// They are given out.
+    Rows(Rows),
     /// Rows pass, and columns of them have not been read.
     Rest,
 }
 
 impl Worker {
     pub(crate) fn new(queue: Arc<Queue>) -> Worker {
-        Worker { queue, asked: None, found: Vec::new(), groups: Known::default(), done: false }
+        let (asked, given) = (None, None);
+        Worker { queue, asked, found: Vec::new(), groups: Known::default(), given, done: false }
     }
 
     pub(crate) async fn next_item(&mut self) -> Option<Result<Item, Error>> {
         if let Some(groups) = self.queue.take_answered() {
             return Some(Ok(self.hand_on(Part::Groups(groups))));
+        }
+        if let Some(given) = self.given.take() {
+            return Some(self.timed(|own| own.give(given)));
         }
         while !self.done {
             match self.queue.step(&mut self.asked) {
@@ -79,10 +100,7 @@ impl Worker {
                     ScanStats::count(&self.queue.stats.wait_nanos, waited);
                 }
                 Step::Work(ready) => {
-                    let began = self.queue.env.now();
-                    let outcome = self.work(*ready);
-                    let took = self.queue.env.now().since(began).as_nanos() as u64;
-                    ScanStats::count(&self.queue.stats.compute_nanos, took);
+                    let outcome = self.timed(|own| own.work(*ready));
                     match outcome {
                         Ok(Outcome::Item(item)) => return Some(Ok(item)),
                         Ok(_) => yield_now().await,
@@ -102,6 +120,15 @@ impl Worker {
             Ok(part) => Some(Ok(self.hand_on(part?))),
             Err(damage) => Some(Err(Error::Groups(format!("{damage:?}")))),
         }
+    }
+
+    /// Counts the time that something takes.
+    fn timed<T>(&mut self, what: impl FnOnce(&mut Worker) -> T) -> T {
+        let began = self.queue.env.now();
+        let out = what(self);
+        let took = self.queue.env.now().since(began).as_nanos() as u64;
+        ScanStats::count(&self.queue.stats.compute_nanos, took);
+        out
     }
 
     fn hand_on(&self, part: Part) -> Item {
@@ -126,7 +153,6 @@ impl Worker {
         let (morsel, header) = (ready.morsel, queue.header(ready.morsel));
         let conjuncts = queue.asked(&mut self.asked);
         let columns = take_up(&queue, morsel, &ready.pieces)?;
-        let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, None, damage);
         let is_rest_there = queue.all_columns.iter().all(|column| columns[*column].is_some());
         let outcome = match &queue.request.output {
             Output::Groups(aggregate, schema) if is_rest_there => match queue.plan(aggregate) {
@@ -147,15 +173,59 @@ impl Worker {
                 } else if !is_rest_there {
                     Outcome::Rest
                 } else {
-                    self.rows(&columns, rows).map_err(damaged)?
+                    Outcome::Rows(rows)
                 }
             }
         };
-        match outcome {
-            Outcome::Rest => queue.read_rest(morsel, ready.pieces),
-            _ => ScanStats::count(&queue.stats.rows, header.rows.into()),
+        drop(columns);
+        if matches!(outcome, Outcome::Rest) {
+            queue.read_rest(morsel, ready.pieces);
+            return Ok(outcome);
         }
-        Ok(outcome)
+        ScanStats::count(&queue.stats.rows, header.rows.into());
+        let Outcome::Rows(rows) = outcome else { return Ok(outcome) };
+        let count = match queue.request.output {
+            Output::Rows { .. } => queue.take_rows(rows.count() as u64) as usize,
+            Output::Groups(..) => rows.count(),
+        };
+        if count == 0 {
+            return Ok(Outcome::Nothing);
+        }
+        let given = Given { morsel, pieces: ready.pieces, rows, at: 0, count };
+        self.give(given).map(Outcome::Item)
+    }
+
+    /// The next rows of those, and the others again later.
+    fn give(&mut self, mut given: Given) -> Result<Item, Error> {
+        let queue = Arc::clone(&self.queue);
+        let morsel = given.morsel;
+        let part = match given.count > 2 * PART * BLOCK {
+            true => given.rows.part(given.at, PART),
+            false => std::mem::replace(&mut given.rows, Rows::none()),
+        };
+        let count = part.count().min(given.count - given.at);
+        let item = take_up(&queue, morsel, &given.pieces).and_then(|columns| {
+            let item = match &queue.request.output {
+                Output::Rows { columns: wanted, schema } => {
+                    self.rows(&columns, &part, count, wanted, schema)
+                }
+                Output::Groups(aggregate, schema) => {
+                    let header = queue.header(morsel);
+                    let groups = each_row(aggregate, header, &columns, &part, schema);
+                    groups.map(|groups| self.hand_on(Part::Columns(groups)))
+                }
+            };
+            item.map_err(|damage| queue.segment(morsel).damaged(morsel.position, None, damage))
+        });
+        given.at += part.count();
+        if item.is_err() {
+            queue.stop();
+            self.done = true;
+            self.groups.give_up(&queue.groups);
+        } else if given.at < given.count {
+            self.given = Some(given);
+        }
+        item
     }
 
     /// The rows that pass every filter.
@@ -284,8 +354,7 @@ impl Worker {
             if rows.count() == 0 {
                 return Ok(Outcome::Nothing);
             }
-            let groups = each_row(aggregate, header, columns, &rows, schema).map_err(damaged)?;
-            return Ok(Outcome::Item(self.hand_on(Part::Columns(groups))));
+            return Ok(Outcome::Rows(rows));
         }
         let mut ready = ReadyAggregate::new(aggregate, header, columns).map_err(damaged)?;
         let passed = self.pass(conjuncts, columns, morsel, |block, mask, count| {
@@ -298,17 +367,18 @@ impl Worker {
         Ok(part.map_or(Outcome::Nothing, |part| Outcome::Item(self.hand_on(part))))
     }
 
-    fn rows(&self, columns: &[Option<Column<'_>>], rows: Rows) -> Result<Outcome, Damage> {
-        let Output::Rows { columns: wanted, schema } = &self.queue.request.output else {
-            return Ok(Outcome::Nothing);
-        };
-        let count = self.queue.take_rows(rows.count() as u64) as usize;
-        if count == 0 {
-            return Ok(Outcome::Nothing);
-        }
+    /// The first `count` of rows.
+    fn rows(
+        &self,
+        columns: &[Option<Column<'_>>],
+        rows: &Rows,
+        count: usize,
+        wanted: &[usize],
+        schema: &SchemaRef,
+    ) -> Result<Item, Damage> {
         let array = |(column, field): (&usize, &Arc<arrow_schema::Field>)| {
             let column = columns[*column].as_ref();
-            array_of(column.expect("all columns are there"), &rows, field.data_type())
+            array_of(column.expect("all columns are there"), rows, field.data_type())
         };
         let arrays: Vec<ArrayRef> =
             wanted.iter().zip(schema.fields()).map(array).collect::<Result<_, _>>()?;
@@ -320,7 +390,7 @@ impl Worker {
             .map_err(|_| other)?;
         ScanStats::count(&self.queue.stats.returned_rows, count as u64);
         ScanStats::count(&self.queue.stats.returned_bytes, bytes as u64);
-        Ok(Outcome::Item(Item::Rows(batch.slice(0, count))))
+        Ok(Item::Rows(batch.slice(0, count)))
     }
 }
 
@@ -342,10 +412,7 @@ fn keep_residual(
     }
     let passes = |at: &usize| kept.is_valid(*at) && kept.value(*at);
     let kept = (0..kept.len()).filter(passes);
-    Ok(match rows {
-        Rows::All(_) => Rows::Some(kept.map(|at| at as u32).collect()),
-        Rows::Some(rows) => Rows::Some(kept.map(|at| rows[at]).collect()),
-    })
+    Ok(Rows::Some(kept.map(|at| rows.row(at)).collect()))
 }
 
 fn take_up<'p>(

@@ -21,6 +21,8 @@ use crate::value::{f32_of_key, f64_of_key};
 pub enum Rows {
     /// All of so many.
     All(usize),
+    /// Those of some blocks, from this one on and not from the other on, where all rows are so many.
+    Blocks(usize, usize, usize),
     /// These, in ascending order.
     Some(Vec<u32>),
 }
@@ -35,7 +37,45 @@ impl Rows {
     pub fn count(&self) -> usize {
         match self {
             Rows::All(rows) => *rows,
+            Rows::Blocks(from, to, rows) => (to * BLOCK).min(*rows).saturating_sub(from * BLOCK),
             Rows::Some(rows) => rows.len(),
+        }
+    }
+
+    /// The row that comes behind so many of them.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn row(&self, at: usize) -> u32 {
+        match self {
+            Rows::All(_) => at as u32,
+            Rows::Blocks(from, ..) => (from * BLOCK + at) as u32,
+            Rows::Some(rows) => rows[at],
+        }
+    }
+
+    /// Those of them that come behind `before` of them, whole blocks if they are all of some, and as many
+    /// as `blocks` have at most.
+    pub fn part(&self, before: usize, blocks: usize) -> Rows {
+        match self {
+            Rows::All(rows) => Rows::Blocks(0, rows.div_ceil(BLOCK), *rows).part(before, blocks),
+            Rows::Blocks(from, to, rows) => {
+                let first = (from + before.div_ceil(BLOCK)).min(*to);
+                Rows::Blocks(first, first.saturating_add(blocks).min(*to), *rows)
+            }
+            Rows::Some(rows) => {
+                let rows = rows.get(before..).unwrap_or_default();
+                Rows::Some(rows[..rows.len().min(blocks.saturating_mul(BLOCK))].to_vec())
+            }
+        }
+    }
+
+    /// Where they begin and end, if they are all between.
+    pub(crate) fn range(&self) -> Option<(usize, usize)> {
+        match self {
+            Rows::All(rows) => Some((0, *rows)),
+            Rows::Blocks(from, to, rows) => Some((from * BLOCK, (to * BLOCK).min(*rows))),
+            Rows::Some(_) => None,
         }
     }
 
@@ -60,8 +100,10 @@ impl Rows {
     pub fn mask(&self, block: usize, mask: &mut Mask) -> usize {
         let first = block * BLOCK;
         match self {
-            Rows::All(rows) => {
-                let count = rows.saturating_sub(first).min(BLOCK);
+            Rows::All(_) | Rows::Blocks(..) => {
+                let (from, to) = self.range().unwrap_or_default();
+                let to = if first < from { first } else { to };
+                let count = to.saturating_sub(first).min(BLOCK);
                 mask[..count].fill(0xff);
                 mask[count..].fill(0);
                 count
@@ -82,7 +124,10 @@ impl Rows {
         mut each: impl FnMut(usize, Option<&[u32]>) -> Result<(), Damage>,
     ) -> Result<(), Damage> {
         match self {
-            Rows::All(rows) => (0..rows.div_ceil(BLOCK)).try_for_each(|block| each(block, None)),
+            Rows::All(_) | Rows::Blocks(..) => {
+                let (from, to) = self.range().unwrap_or_default();
+                (from / BLOCK..to.div_ceil(BLOCK)).try_for_each(|block| each(block, None))
+            }
             Rows::Some(rows) => {
                 let same = |a: &u32, b: &u32| *a as usize / BLOCK == *b as usize / BLOCK;
                 rows.chunk_by(same).try_for_each(|rows| each(rows[0] as usize / BLOCK, Some(rows)))
@@ -101,7 +146,10 @@ fn nulls_of(column: &Column<'_>, rows: &Rows) -> Option<NullBuffer> {
         return None;
     }
     let bits = match rows {
-        Rows::All(rows) => BooleanBuffer::collect_bool(*rows, |row| column.is_valid(row)),
+        Rows::All(_) | Rows::Blocks(..) => {
+            let (from, to) = rows.range().unwrap_or_default();
+            BooleanBuffer::collect_bool(to - from, |row| column.is_valid(from + row))
+        }
         Rows::Some(rows) => {
             BooleanBuffer::collect_bool(rows.len(), |at| column.is_valid(rows[at] as usize))
         }

@@ -155,6 +155,36 @@ fn rows_of_a_scan_in_order_come_in_order_whatever_is_read_first() {
 }
 
 #[test]
+fn many_rows_come_in_parts_and_end_at_the_limit() {
+    let many = |from: i64| numbers(&(from..from + 40_000).map(Some).collect::<Vec<_>>());
+    let (sim, table) = (Sim::new(4), Table::of(&[vec![many(0), many(40_000)]]));
+    let (disks, env) = (disks(&sim, &table), sim.env());
+    run(&sim, async {
+        let segments = open_all(&disks, &table).await;
+        let mut request = everything(&table, &segments, &[0, 1]);
+        (request.first, request.ordered) = (Some((0, false)), true);
+        for (conjuncts, first) in [(vec![], 0), (vec![between(0, 1_000, 78_999)], 1_000)] {
+            request.conjuncts = conjuncts;
+            for limit in [16_384, 16_385, 39_000, 40_000, 55_000, 90_000] {
+                request.limit = Some(limit);
+                let items = scan(&env, request.clone()).await.sound();
+                let mut next = first;
+                for item in &items {
+                    let Item::Rows(batch) = item else { panic!("rows were asked for") };
+                    assert!(batch.num_rows() <= 32_768, "{} rows at once", batch.num_rows());
+                    for value in values_of(batch.column(0)) {
+                        assert_eq!(value.as_ref().and_then(Value::number), Some(next));
+                        next += 1;
+                    }
+                }
+                let all = 80_000 - 2 * first as u64;
+                assert_eq!(next - first, i128::from(limit.min(all)), "from {first}");
+            }
+        }
+    });
+}
+
+#[test]
 fn workers_share_a_limit() {
     seeds(20, |seed| {
         let (sim, table) = (Sim::new(seed), Table::counted(&[6, 6]));

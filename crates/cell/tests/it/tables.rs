@@ -71,8 +71,11 @@ impl Table {
         let kinds = types();
         let kinds: Vec<DataType> =
             (0..1 + rng.below(6)).map(|_| rng.pick(&kinds).clone()).collect();
-        let group = |rng: &mut Rng| {
+        // So many rows are given out in parts.
+        let mut has_many = rng.one_in(16);
+        let mut group = |rng: &mut Rng| {
             let rows = match rng.below(6) {
+                _ if std::mem::take(&mut has_many) => 33_000 + rng.below(6000),
                 0 => 1,
                 1 => 1023 + rng.below(3),
                 2 => 2000 + rng.below(1500),

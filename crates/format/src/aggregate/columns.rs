@@ -143,12 +143,8 @@ fn valid(call: &Call, columns: &[Option<Column<'_>>], rows: &Rows) -> Result<Vec
         if matches!(column.data(), Data::Nulls) {
             out.fill(0);
         } else if column.has_bits() {
-            let row = |at: usize| match rows {
-                Rows::All(_) => at,
-                Rows::Some(rows) => rows[at] as usize,
-            };
             let own = out.iter_mut().enumerate();
-            own.for_each(|(at, out)| *out &= u64::from(column.is_valid(row(at))));
+            own.for_each(|(at, out)| *out &= u64::from(column.is_valid(rows.row(at) as usize)));
         }
     }
     Ok(out)

@@ -64,6 +64,14 @@ fn check_columns(of: &Aggregate, conjuncts: &[Predicate], group: &Group) {
     let mut found = Groups::default();
     put_in(of, &each, &mut found);
     equal(&found, &expected, of, "each row");
+    let (mut found, mut before) = (Groups::default(), 0);
+    while before < rows.count() {
+        let part = rows.part(before, 2);
+        let each = each_row(of, &group.header, &columns, &part, &schema).expect("as written");
+        put_in(of, &each, &mut found);
+        before += part.count();
+    }
+    equal(&found, &expected, of, "each row, in parts");
     let mut ready = Ready::new(of, &group.header, &columns).expect("as written");
     for block in 0..group.header.blocks() {
         let mut mask = [0; BLOCK];

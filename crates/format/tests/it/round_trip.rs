@@ -21,6 +21,9 @@ fn check(group: &Group, rows: &Rows) {
         assert_eq!(array.data_type(), &group.types[at]);
         let expected: Vec<_> = match rows {
             Rows::All(_) => group.values[at][..group.rows()].to_vec(),
+            Rows::Blocks(from, to, _) => {
+                group.values[at][from * 1024..(to * 1024).min(group.rows())].to_vec()
+            }
             Rows::Some(rows) => {
                 rows.iter().map(|r| group.values[at][*r as usize].clone()).collect()
             }
@@ -41,8 +44,21 @@ proptest! {
         check(&group, &Rows::All(group.rows()));
         let mut rng = Rng(spec.seed);
         let some = (0..group.rows() as u32).filter(|_| rng.one_in(one_in)).collect();
-        check(&group, &Rows::Some(some));
+        let (some, all) = (Rows::Some(some), Rows::All(group.rows()));
+        check(&group, &some);
         check(&group, &Rows::none());
+        // In parts.
+        for rows in [some, all] {
+            let blocks = 1 + rng.below(3);
+            let mut before = 0;
+            while before < rows.count() {
+                let part = rows.part(before, blocks);
+                prop_assert_eq!(part.count(), (rows.count() - before).min(blocks * 1024));
+                check(&group, &part);
+                before += part.count();
+            }
+            prop_assert_eq!(rows.part(before, blocks).count(), 0);
+        }
     }
 }
 
