@@ -1,41 +1,121 @@
 //! The memory that operators of queries share.
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use datafusion::common::resources_datafusion_err;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{
-    FairSpillPool, MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
+    MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
 
 /// What rows that are handed from one part of a plan to others may take besides, at least.
 const HANDED_ON: usize = 64 << 20;
+/// What is kept for those who cannot spill, at most; of little memory half.
+const KEPT: usize = 128 << 20;
 
-/// DataFusion's fair pool, but for the rows that `RepartitionExec` has on their way between parts of a
-/// plan. Those are few, unless parts are of very different speed; and DataFusion 55 may wait for ever once
-/// it spills them (its issue 24883). So they have room of their own, before it comes to that.
+/// A pool like DataFusion's fair one, but for three things.
+///
+/// Some memory is kept for who cannot spill: if others who can have taken all by then, it fails.
+///
+/// Sorts that merge what they have spilled merge as many files at once as there is memory for. They get
+/// no more than they had as sorts, so that something is left for who merges what several sorts give.
+///
+/// The rows that `RepartitionExec` has on their way between parts of a plan are few, unless parts are of
+/// very different speed; and DataFusion 55 may wait for ever once it spills them (its issue 24883). So
+/// they have room of their own, before it comes to that.
 #[derive(Debug)]
 pub struct Memory {
-    shared: FairSpillPool,
-    handed_on: AtomicUsize,
+    limit: usize,
+    kept: usize,
     most_handed_on: usize,
+    state: Mutex<State>,
+}
+
+/// Bytes that are taken, and by how many who can spill.
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    spillers: usize,
+    merges: usize,
+    by_spillers: usize,
+    by_merges: usize,
+    by_others: usize,
+    handed_on: usize,
+}
+
+/// Who takes memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Who {
+    /// It can do with less.
+    Spiller,
+    /// It can do with less, at a time when its sort has none.
+    Merge,
+    /// It cannot.
+    Other,
+    /// Rows on their way.
+    HandedOn,
+}
+
+impl Who {
+    fn is(consumer: &MemoryConsumer) -> Who {
+        match consumer.can_spill() {
+            _ if consumer.name().starts_with("RepartitionExec") => Who::HandedOn,
+            false if consumer.name().starts_with("ExternalSorterMerge") => Who::Merge,
+            true => Who::Spiller,
+            false => Who::Other,
+        }
+    }
+}
+
+impl State {
+    fn of(&mut self, who: Who) -> &mut usize {
+        match who {
+            Who::Spiller => &mut self.by_spillers,
+            Who::Merge => &mut self.by_merges,
+            Who::Other => &mut self.by_others,
+            Who::HandedOn => &mut self.handed_on,
+        }
+    }
 }
 
 impl Memory {
     /// Of so many bytes.
     pub fn new(limit: usize) -> Memory {
-        let most_handed_on = HANDED_ON.max(limit / 4);
-        Memory { shared: FairSpillPool::new(limit), handed_on: AtomicUsize::new(0), most_handed_on }
+        let (kept, most_handed_on) = (KEPT.min(limit / 2), HANDED_ON.max(limit / 4));
+        Memory { limit, kept, most_handed_on, state: Mutex::default() }
     }
-}
 
-fn is_handed_on(consumer: &MemoryConsumer) -> bool {
-    consumer.name().starts_with("RepartitionExec")
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What somebody who has `own` bytes may take more.
+    fn room(&self, state: &State, who: Who, own: usize) -> usize {
+        match who {
+            Who::Spiller | Who::Merge => {
+                let all = self.limit - self.kept.max(state.by_others).min(self.limit);
+                // A sort is gone when its merge still goes on.
+                (all / state.spillers.max(state.merges).max(1)).saturating_sub(own)
+            }
+            Who::Other => {
+                let taken = state.by_spillers + state.by_merges + state.by_others;
+                self.limit.saturating_sub(taken)
+            }
+            Who::HandedOn => self.most_handed_on.saturating_sub(state.handed_on),
+        }
+    }
 }
 
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, and {} bytes handed on", self.shared, self.handed_on.load(Ordering::Relaxed))
+        let State { spillers, by_spillers, by_merges, by_others, handed_on, .. } = *self.state();
+        let by_spillers = by_spillers + by_merges;
+        write!(
+            f,
+            "{} bytes: {by_spillers} taken by {spillers} who can spill, {by_others} by others, and \
+             {handed_on} of rows on their way",
+            self.limit
+        )
     }
 }
 
@@ -45,53 +125,88 @@ impl MemoryPool for Memory {
     }
 
     fn register(&self, consumer: &MemoryConsumer) {
-        // The shared pool is divided by how many may spill.
-        if !is_handed_on(consumer) {
-            self.shared.register(consumer);
+        match Who::is(consumer) {
+            Who::Spiller => self.state().spillers += 1,
+            Who::Merge => self.state().merges += 1,
+            Who::Other | Who::HandedOn => {}
         }
     }
 
     fn unregister(&self, consumer: &MemoryConsumer) {
-        if !is_handed_on(consumer) {
-            self.shared.unregister(consumer);
+        match Who::is(consumer) {
+            Who::Spiller => self.state().spillers -= 1,
+            Who::Merge => self.state().merges -= 1,
+            Who::Other | Who::HandedOn => {}
         }
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
-        match is_handed_on(reservation.consumer()) {
-            true => drop(self.handed_on.fetch_add(additional, Ordering::Relaxed)),
-            false => self.shared.grow(reservation, additional),
-        }
+        *self.state().of(Who::is(reservation.consumer())) += additional;
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
-        match is_handed_on(reservation.consumer()) {
-            true => drop(self.handed_on.fetch_sub(shrink, Ordering::Relaxed)),
-            false => self.shared.shrink(reservation, shrink),
-        }
+        *self.state().of(Who::is(reservation.consumer())) -= shrink;
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
-        if !is_handed_on(reservation.consumer()) {
-            return self.shared.try_grow(reservation, additional);
+        let consumer = reservation.consumer();
+        let (who, mut state) = (Who::is(consumer), self.state());
+        let room = self.room(&state, who, reservation.size());
+        if additional > room {
+            let (name, own) = (consumer.name(), reservation.size());
+            return Err(resources_datafusion_err!(
+                "{name} has {own} bytes and wants {additional} more; there is room for {room} of {}: \
+                 {} are taken by sorts and groups, {} by merges, {} by others",
+                self.limit,
+                state.by_spillers,
+                state.by_merges,
+                state.by_others
+            ));
         }
-        let more = |bytes: usize| {
-            bytes.checked_add(additional).filter(|bytes| *bytes <= self.most_handed_on)
-        };
-        match self.handed_on.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
-            Ok(_) => Ok(()),
-            Err(bytes) => datafusion::common::resources_err!(
-                "{bytes} bytes of rows are handed on already, and {additional} more are beyond {}",
-                self.most_handed_on
-            ),
-        }
+        *state.of(who) += additional;
+        Ok(())
     }
 
     fn reserved(&self) -> usize {
-        self.shared.reserved() + self.handed_on.load(Ordering::Relaxed)
+        let state = self.state();
+        state.by_spillers + state.by_merges + state.by_others + state.handed_on
     }
 
     fn memory_limit(&self) -> MemoryLimit {
-        self.shared.memory_limit()
+        MemoryLimit::Finite(self.limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn takes(pool: &Arc<dyn MemoryPool>, name: &str, can_spill: bool) -> MemoryReservation {
+        MemoryConsumer::new(name).with_can_spill(can_spill).register(pool)
+    }
+
+    #[test]
+    fn who_cannot_spill_finds_room_whatever_others_have_taken() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(Memory::new(40 << 20));
+        let (one, two) = (takes(&pool, "sort", true), takes(&pool, "sort", true));
+        one.try_grow(10 << 20).expect("half of a half");
+        assert!(one.try_grow(1).is_err() && two.try_grow((10 << 20) + 1).is_err());
+        two.try_grow(10 << 20).expect("as much as the other");
+        let many = takes(&pool, "ExternalSorterMerge[0]", false);
+        assert!(many.try_grow((10 << 20) + 1).is_err());
+        let merge = takes(&pool, "merge", false);
+        merge.try_grow(20 << 20).expect("what was kept");
+        let told = merge.try_grow(1).expect_err("all is taken").to_string();
+        assert!(told.contains("merge has 20971520 bytes and wants 1 more"), "{told}");
+        let rows = takes(&pool, "RepartitionExec[0]", true);
+        rows.try_grow(HANDED_ON).expect("room of its own");
+        assert!(rows.try_grow(1).is_err());
+        assert_eq!(pool.reserved(), (40 << 20) + HANDED_ON);
+        drop((one, merge));
+        two.try_grow(10 << 20).expect("all that is not kept");
+        drop((two, rows));
+        assert_eq!(pool.reserved(), 0);
     }
 }
