@@ -276,7 +276,8 @@ fn rows_that_are_stored_in_order_need_no_sort() {
              from generate_series(1, 400000) order by value",
     );
     let plan = |order: &str| {
-        out(&done(at, &["sql", "db", "-c", &format!("explain select * from o order by {order}")]))
+        let explain = format!("explain select * from o order by {order}");
+        out(&done(at, &["sql", "db", "-c", &explain, "--format", "csv"]))
     };
     let numbers = |query: &str| {
         let text = out(&done(at, &["sql", "db", "-c", query, "--format", "csv"]));
