@@ -15,6 +15,7 @@ use datafusion::datasource::TableType;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::SessionState;
+use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -320,9 +321,13 @@ impl Engine {
     /// What statements are planned with now.
     fn state(&self) -> SessionState {
         let mut state = self.context.state();
-        if let Some(partitions) = self.host.target_partitions() {
-            state.config_mut().options_mut().execution.target_partitions = partitions;
-        }
+        let set = self.host.target_partitions();
+        let partitions = set.unwrap_or(state.config().target_partitions());
+        let most = match state.runtime_env().memory_pool.memory_limit() {
+            MemoryLimit::Finite(bytes) => context::most_partitions(bytes),
+            _ => usize::MAX,
+        };
+        state.config_mut().options_mut().execution.target_partitions = partitions.min(most);
         state
     }
 

@@ -11,7 +11,7 @@ use datafusion::execution::memory_pool::{
 
 /// What rows that are handed from one part of a plan to others may take besides, at least.
 const HANDED_ON: usize = 64 << 20;
-/// What is kept for those who cannot spill, at most; of little memory half.
+/// What is kept for those who cannot spill, at most; of little memory three fifths.
 const KEPT: usize = 128 << 20;
 
 /// A pool like DataFusion's fair one, but for three things.
@@ -81,7 +81,7 @@ impl State {
 impl Memory {
     /// Of so many bytes.
     pub fn new(limit: usize) -> Memory {
-        let (kept, most_handed_on) = (KEPT.min(limit / 2), HANDED_ON.max(limit / 4));
+        let (kept, most_handed_on) = (KEPT.min(limit / 5 * 3), HANDED_ON.max(limit / 4));
         Memory { limit, kept, most_handed_on, state: Mutex::default() }
     }
 
@@ -189,21 +189,21 @@ mod tests {
 
     #[test]
     fn who_cannot_spill_finds_room_whatever_others_have_taken() {
-        let pool: Arc<dyn MemoryPool> = Arc::new(Memory::new(40 << 20));
+        let pool: Arc<dyn MemoryPool> = Arc::new(Memory::new(50 << 20));
         let (one, two) = (takes(&pool, "sort", true), takes(&pool, "sort", true));
-        one.try_grow(10 << 20).expect("half of a half");
+        one.try_grow(10 << 20).expect("half of two fifths");
         assert!(one.try_grow(1).is_err() && two.try_grow((10 << 20) + 1).is_err());
         two.try_grow(10 << 20).expect("as much as the other");
         let many = takes(&pool, "ExternalSorterMerge[0]", false);
-        assert!(many.try_grow((10 << 20) + 1).is_err());
+        assert!(many.try_grow((10 << 20) + 1).is_err(), "what a sort had");
         let merge = takes(&pool, "merge", false);
-        merge.try_grow(20 << 20).expect("what was kept");
+        merge.try_grow(30 << 20).expect("what was kept");
         let told = merge.try_grow(1).expect_err("all is taken").to_string();
-        assert!(told.contains("merge has 20971520 bytes and wants 1 more"), "{told}");
+        assert!(told.contains("merge has 31457280 bytes and wants 1 more"), "{told}");
         let rows = takes(&pool, "RepartitionExec[0]", true);
         rows.try_grow(HANDED_ON).expect("room of its own");
         assert!(rows.try_grow(1).is_err());
-        assert_eq!(pool.reserved(), (40 << 20) + HANDED_ON);
+        assert_eq!(pool.reserved(), (50 << 20) + HANDED_ON);
         drop((one, merge));
         two.try_grow(10 << 20).expect("all that is not kept");
         drop((two, rows));

@@ -23,6 +23,14 @@ use crate::spill::TempFiles;
 const BUILD_BYTES: usize = 128 << 20;
 const BUILD_ROWS: usize = 2 << 20;
 
+/// Memory that a part of a plan is to have: less than a sort or two of its rows is of no use.
+const PART_BYTES: usize = 14 << 20;
+
+/// So many parts of a plan have enough of so much memory.
+pub(super) fn most_partitions(memory_limit: usize) -> usize {
+    (memory_limit / PART_BYTES).max(1)
+}
+
 /// A context for a host.
 pub(super) fn context(
     host: &Arc<dyn Host>,
@@ -45,8 +53,9 @@ pub(super) fn context(
         let files = DiskManagerBuilder::default().with_temp_file_factory(files);
         runtime = runtime.with_disk_manager_builder(files);
     }
+    let partitions = options.target_partitions.clamp(1, most_partitions(options.memory_limit));
     let mut config = SessionConfig::new()
-        .with_target_partitions(options.target_partitions.max(1))
+        .with_target_partitions(partitions)
         .with_information_schema(true)
         .with_default_catalog_and_schema(CATALOG, PUBLIC);
     // One hash table of all build rows, until there are many: the rows of the other side need not be
@@ -54,7 +63,6 @@ pub(super) fn context(
     config.options_mut().optimizer.hash_join_single_partition_threshold = BUILD_BYTES;
     config.options_mut().optimizer.hash_join_single_partition_threshold_rows = BUILD_ROWS;
     // What every sort keeps back, to merge what it has spilled: as many as there are must fit.
-    let partitions = options.target_partitions.max(1);
     let execution = &mut config.options_mut().execution;
     let kept = execution.sort_spill_reservation_bytes.min(options.memory_limit / (8 * partitions));
     execution.sort_spill_reservation_bytes = kept;
