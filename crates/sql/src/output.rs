@@ -7,7 +7,7 @@
 //! - **json**: one line for each result set: an array of objects. Numbers are exact (decimals keep
 //!   all their digits), dates and other types are texts, NULL, NaN and infinities are `null`.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::{DataType, Schema};
@@ -28,7 +28,7 @@ pub enum Format {
 
 /// Writes one result set, batch by batch.
 pub struct Writer<W: Write> {
-    out: W,
+    out: BufWriter<W>,
     format: Format,
     width_max: usize,
     rows: u64,
@@ -48,6 +48,9 @@ enum Layout {
     Records(usize),
 }
 
+/// Bytes that are written at once.
+const GATHERED: usize = 64 << 10;
+
 /// Rows by which a table's columns are measured. Wider cells behind them push their line out.
 const MEASURED_ROWS: usize = 1000;
 
@@ -63,6 +66,7 @@ impl<W: Write> Writer<W> {
             .iter()
             .map(|f| Column { name: f.name().clone(), number: is_number(f.data_type()) })
             .collect();
+        let out = BufWriter::with_capacity(GATHERED, out);
         let mut writer = Writer { out, format, width_max, rows: 0, columns, layout: None };
         match format {
             Format::Csv => {
@@ -105,7 +109,8 @@ impl<W: Write> Writer<W> {
             }
             self.rows += 1;
         }
-        Ok(())
+        // Whoever waits for rows sees them, though more may take long.
+        self.out.flush()
     }
 
     /// Ends the result set; how many rows it had.
