@@ -3,6 +3,7 @@
 #![cfg(feature = "sql")]
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use std::io::BufRead;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -143,10 +144,15 @@ fn a_second_command_goes_to_the_process_that_has_the_directory() {
         .args(["sql", "db", "-f", "-"])
         .current_dir(dir.path())
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
+    // It has the directory when it has answered: before, another might, and wait for this one to end.
+    let stdin = holder.stdin.as_mut().unwrap();
+    std::io::Write::write_all(stdin, b"select 7 as seven;\n").unwrap();
+    let mut lines = std::io::BufReader::new(holder.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains('7')));
     let rows =
         done(dir.path(), &["sql", "db", "-c", "select count(*) as n from t", "--format", "csv"]);
     assert_eq!(rows, "n\n2\n");

@@ -41,19 +41,23 @@ pub async fn run(
     let deadline = place.env.now().plus(LIMIT);
     let late = || Fault::failed("CELLAR-00600: what the lost disk held is not made again");
     let look = Duration::from_millis(20);
-    while group.away_disks().iter().any(|d| d.name == name) {
+    // What is to be made again is known while the disk is away. It may be done between two looks.
+    let (mut began, mut expected) = (place.env.now(), 0);
+    while let Some(away) = group.away_disks().into_iter().find(|disk| disk.name == name) {
         if place.env.now() > deadline {
             return Err(late());
         }
+        (began, expected) = (place.env.now(), away.rebuild);
         place.env.sleep(look).await;
     }
-    let began = place.env.now();
     output::text(&format!(
         "      {}  not back in {REPAIR_SECONDS} s (disk_repair_time; 3.6 h outside the demo)\n",
         report.elapsed()
     ))?;
     let (aus, ended) = rebuilt(mounted, place, deadline).await?.ok_or_else(late)?;
-    let (bytes, seconds) = (aus * group.info().au_size, ended.since(began).as_secs_f64());
+    let seen = aus * group.info().au_size;
+    let (bytes, seconds) =
+        (if seen > 0 { seen } else { expected }, ended.since(began).as_secs_f64());
     let disks = group.disks().len();
     let losses = group.losses();
     let another_may_die = !losses.is_empty() && losses.iter().all(|loss| loss.is_harmless());
