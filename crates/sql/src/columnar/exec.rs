@@ -1,6 +1,6 @@
 //! The leaf of a plan that scans a columnar table: what it hands to the cell, and what it tells of that.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -31,7 +31,6 @@ use datafusion::physical_plan::{
 };
 
 use crate::columnar::groups::{columns_to_batch, to_batch};
-use crate::columnar::keys::BuildKeys;
 use crate::columnar::live::LiveFilter;
 use crate::columnar::table::OpenTable;
 use crate::columnar::told::Told;
@@ -69,8 +68,6 @@ pub struct CellScanExec {
     /// Filters over the table's columns.
     filters: Vec<Arc<dyn PhysicalExpr>>,
     dynamic: Vec<Arc<dyn PhysicalExpr>>,
-    /// Keys of joins, by the numbers of the filters that have them.
-    keys: Arc<Mutex<BTreeMap<u64, Arc<BuildKeys>>>>,
     fetch: Option<usize>,
     first: Option<(usize, bool)>,
     /// Whether its rows come in the order that its properties say: those of one worker.
@@ -116,7 +113,6 @@ impl CellScanExec {
             schema,
             filters,
             dynamic: Vec::new(),
-            keys: Arc::default(),
             fetch,
             first: None,
             ordered: false,
@@ -168,14 +164,6 @@ impl CellScanExec {
         self.partial.is_some() || self.fetch.is_some()
     }
 
-    /// Tells where the keys of joins will be known, by the numbers of the filters that have them.
-    pub fn know_keys(&self, filters: &BTreeMap<u64, Arc<BuildKeys>>) {
-        let ids = self.dynamic.iter().filter_map(|expr| expr.expression_id());
-        let own = ids.filter_map(|id| Some((id, Arc::clone(filters.get(&id)?))));
-        let own: Vec<_> = own.collect();
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner).extend(own);
-    }
-
     /// Whether its rows come in an order.
     pub fn is_ordered(&self) -> bool {
         self.ordered
@@ -205,11 +193,8 @@ impl CellScanExec {
         let schema = self.table.schema();
         let residual = residual.into_iter().reduce(and);
         let residual = residual.map(|expr| Arc::new(Rest::new(&expr, schema)) as Arc<dyn Residual>);
-        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let live = self.dynamic.iter().map(|expr| {
-            let keys = expr.expression_id().and_then(|id| keys.get(&id).cloned());
-            Arc::new(LiveFilter::new(Arc::clone(expr), Arc::clone(&self.table), keys))
-                as Arc<dyn Live>
+            Arc::new(LiveFilter::new(Arc::clone(expr), Arc::clone(&self.table))) as Arc<dyn Live>
         });
         let output = match &self.partial {
             Some(partial) => Output::Groups(partial.aggregate.clone(), Arc::clone(schema)),
