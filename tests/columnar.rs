@@ -566,3 +566,88 @@ fn joins_leave_out_what_has_no_partner() {
     let returned = scan.unwrap()["rows_returned"].as_u64().unwrap();
     assert!(rows > 0 && returned == rows as u64, "{returned} rows returned for {rows}");
 }
+
+#[test]
+fn an_aggregation_that_is_used_twice_is_computed_once() {
+    if !program::has_groups() {
+        return;
+    }
+    let dir = database();
+    let at = dir.path();
+    sql(
+        at,
+        "create table t as select value % 1000 as g, value * 3 as v, value as k \
+             from generate_series(1, 200000)",
+    );
+    let sums = "with sums as (select g, sum(v) as s from t where k > 17 group by g)";
+    let twice = format!("{sums} select g, s from sums where s = (select max(s) from sums)");
+    let expected = rows(at, "select g, sum(v) as s from t where k > 17 group by g order by s desc");
+    assert_eq!(rows(at, &twice), expected[..1]);
+    let plan = |query: &str| {
+        let plan = rows(at, &format!("explain {query}"));
+        plan.iter().map(|row| row["plan"].as_str().unwrap().to_owned()).collect::<String>()
+    };
+    assert_eq!(plan(&twice).matches("SharedExec").count(), 2, "{}", plan(&twice));
+    // One run of the scan is told, not two.
+    std::fs::write(at.join("s.sql"), format!("{twice}; select count(*) as n from v$cell_scan;"))
+        .unwrap();
+    let told = out(&done(at, &["sql", "db", "-f", "s.sql", "--format", "csv"]));
+    assert_eq!(told.lines().last(), Some("1"), "{told}");
+    // Others' filters are not shared, nor is what differs each time.
+    let filtered = format!(
+        "{sums} select a.g, a.s, b.s from sums a join sums b on a.g = b.g where a.g < 3 order by a.g"
+    );
+    assert_eq!(rows(at, &filtered).len(), 3);
+    for differs in ["sum(v)", "min(v)"] {
+        let other = format!(
+            "select * from (select g, sum(v) as s from t group by g) a \
+                 join (select g, {differs} as s from t where k > 5 group by g) b on a.g = b.g"
+        );
+        assert!(!plan(&other).contains("SharedExec"), "{}", plan(&other));
+    }
+    let chance = "with r as (select g, sum(v) as s from t where k > random() group by g) \
+                  select count(*) from r a join r b on a.g = b.g";
+    assert!(!plan(chance).contains("SharedExec"), "{}", plan(chance));
+}
+
+#[test]
+fn keys_of_a_join_narrow_the_scan_of_its_other_side() {
+    if !program::has_groups() {
+        return;
+    }
+    let dir = database();
+    let at = dir.path();
+    // Keys far from each other, of which every hundredth has a name.
+    sql(
+        at,
+        "create table names as select value as n, cast(value * 100 as bigint) * 1000003 as k, \
+             'name ' || cast(value % 7 as varchar) as name from generate_series(1, 5000)",
+    );
+    sql(
+        at,
+        "create table facts as select cast((value * 7919) % 500000 as bigint) * 1000003 as k, \
+             value as v from generate_series(1, 500000)",
+    );
+    let returned = |query: &str| {
+        let script = format!(
+            "{query};\nselect max(rows_returned) as n from v$cell_scan where table_name = 'facts';"
+        );
+        std::fs::write(at.join("s.sql"), script).unwrap();
+        let told = out(&done(at, &["sql", "db", "-f", "s.sql", "--format", "csv"]));
+        let lines: Vec<&str> = told.lines().collect();
+        (lines[1].to_owned(), lines[3].parse::<u64>().unwrap())
+    };
+    let join = "select count(*) as c, sum(v) as s from facts join names on facts.k = names.k";
+    let (answer, rows_returned) = returned(&format!("{join} where name <> 'name 3'"));
+    let matching = rows(
+        at,
+        "select count(*) as c, sum(v) as s from facts where k % 100000300 = 0 and k > 0 \
+             and (k / 100000300) % 7 <> 3",
+    );
+    assert_eq!(answer, format!("{},{}", matching[0]["c"], matching[0]["s"]));
+    assert!(rows_returned < 10_000, "{rows_returned} of 500000 rows, 4286 have a partner");
+    // A filter that all rows pass is given up, and the answer is the same.
+    let all =
+        "select count(*) as c from facts a join (select k from facts where v > 0) b on a.k = b.k";
+    assert_eq!(returned(all).0, "500000");
+}

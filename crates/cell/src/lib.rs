@@ -13,6 +13,7 @@ mod queue;
 mod scan;
 mod segment;
 mod stats;
+mod summary;
 mod work;
 
 pub use cache::Cache;
@@ -21,4 +22,5 @@ pub use order::order_of;
 pub use scan::{Item, Live, Output, Request, Residual, Scan};
 pub use segment::Segment;
 pub use stats::{ScanStats, Totals};
+pub use summary::{ColumnSummary, Summary};
 pub use work::Worker;

@@ -1,6 +1,6 @@
 //! Segments as a cell sees them: a device, and the headers of its row groups in memory.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cellar_format::group;
 use cellar_format::header::{Header, PAGE, REGION, header_bytes};
@@ -9,6 +9,7 @@ use cellar_io::{Buffer, Device, DeviceExt, Io};
 
 use crate::cache::{Cache, Key, Piece};
 use crate::error::Error;
+use crate::summary::Summary;
 
 /// Bytes between two columns that are read rather than left out: a read costs as much as these.
 const GAP: u64 = 64 << 10;
@@ -18,6 +19,8 @@ pub struct Segment {
     device: Arc<dyn Device>,
     headers: Vec<Header>,
     segment: u64,
+    /// Made when it is first asked for: a table of 60 million rows has some 2,000 headers.
+    summary: OnceLock<Summary>,
 }
 
 impl std::fmt::Debug for Segment {
@@ -69,13 +72,18 @@ impl Segment {
                 name: "table of a row group",
                 value: other.table,
             })),
-            None => Ok(Segment { device, headers, segment }),
+            None => Ok(Segment { device, headers, segment, summary: OnceLock::new() }),
         }
     }
 
     /// The headers of its row groups.
     pub fn headers(&self) -> &[Header] {
         &self.headers
+    }
+
+    /// What they say together.
+    pub fn summary(&self) -> &Summary {
+        self.summary.get_or_init(|| Summary::new(&self.headers))
     }
 
     fn key(&self, position: usize, column: usize) -> Key {

@@ -12,6 +12,7 @@ use cellar_format::column::Column;
 use cellar_format::filter::{Filter, Found};
 use cellar_format::give_out::{Rows, array_of};
 use cellar_format::group;
+use cellar_format::header::Header;
 use cellar_format::ints::Damage;
 use cellar_format::kernel::Mask;
 use cellar_format::predicate::Predicate;
@@ -27,11 +28,21 @@ use crate::stats::ScanStats;
 pub struct Worker {
     queue: Arc<Queue>,
     asked: Option<Asked>,
+    /// What the last row group was asked, and what was found of each of these.
+    filters: Option<Arc<Vec<Predicate>>>,
     found: Vec<Found>,
+    /// Row groups that it has filtered.
+    filtered: u64,
     groups: Known,
     given: Option<Given>,
     done: bool,
 }
+
+/// A live filter that nearly all rows pass is asked only of each of so many row groups: whoever made it
+/// asks each row again, and it may be of use where the data is other.
+const ASKED_SELDOM: u64 = 8;
+/// Rows that it is asked about before that is known.
+const ASKED_FIRST: u64 = 32 * BLOCK as u64;
 
 /// Blocks of the rows that are given out at once: what works on them finds them in the processor's cache,
 /// and needs little memory.
@@ -71,8 +82,16 @@ enum Outcome {
 
 impl Worker {
     pub(crate) fn new(queue: Arc<Queue>) -> Worker {
-        let (asked, given) = (None, None);
-        Worker { queue, asked, found: Vec::new(), groups: Known::default(), given, done: false }
+        Worker {
+            queue,
+            asked: None,
+            filters: None,
+            found: Vec::new(),
+            filtered: 0,
+            groups: Known::default(),
+            given: None,
+            done: false,
+        }
     }
 
     pub(crate) async fn next_item(&mut self) -> Option<Result<Item, Error>> {
@@ -151,7 +170,7 @@ impl Worker {
         ready.result?;
         let queue = Arc::clone(&self.queue);
         let (morsel, header) = (ready.morsel, queue.header(ready.morsel));
-        let conjuncts = queue.asked(&mut self.asked);
+        let conjuncts = self.conjuncts();
         let columns = take_up(&queue, morsel, &ready.pieces)?;
         let is_rest_there = queue.all_columns.iter().all(|column| columns[*column].is_some());
         let outcome = match &queue.request.output {
@@ -228,6 +247,35 @@ impl Worker {
         item
     }
 
+    /// What rows must pass as far as is known now. What was found of live filters is not true of others.
+    fn conjuncts(&mut self) -> Arc<Vec<Predicate>> {
+        let queue = Arc::clone(&self.queue);
+        let conjuncts = queue.asked(&mut self.asked);
+        if !self.filters.as_ref().is_some_and(|before| Arc::ptr_eq(before, &conjuncts)) {
+            self.found.truncate(queue.request.conjuncts.len());
+            self.filters = Some(Arc::clone(&conjuncts));
+        }
+        conjuncts
+    }
+
+    /// Filters of a row group, without live ones that nearly all rows pass.
+    fn filter<'p, 'c, 'a>(
+        &mut self,
+        conjuncts: &'p [Predicate],
+        header: &Header,
+        columns: &'c [Option<Column<'a>>],
+    ) -> Result<Filter<'p, 'c, 'a>, Damage> {
+        let fixed = self.queue.request.conjuncts.len();
+        let is_asked = self.filtered.is_multiple_of(ASKED_SELDOM);
+        self.filtered += 1;
+        let is_out = |at: usize| {
+            let found = self.found.get(at).copied().unwrap_or_default();
+            let is_idle = found.asked >= ASKED_FIRST && found.passed > found.asked / 8 * 7;
+            at >= fixed && is_idle && !is_asked
+        };
+        Ok(Filter::new(conjuncts, header, columns, &self.found)?.without(is_out))
+    }
+
     /// The rows that pass every filter.
     fn select(
         &mut self,
@@ -238,7 +286,7 @@ impl Worker {
         let queue = Arc::clone(&self.queue);
         let header = queue.header(morsel);
         let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, None, damage);
-        let mut filter = Filter::new(conjuncts, header, columns, &self.found).map_err(damaged)?;
+        let mut filter = self.filter(conjuncts, header, columns).map_err(damaged)?;
         let residual = queue.request.residual.as_deref();
         // More rows than are wanted need not be found, unless some of them fall away yet.
         let wanted = if residual.is_some() { u64::MAX } else { queue.rows_left() };
@@ -304,7 +352,7 @@ impl Worker {
             queue.found(rows.count() > 0);
             return Ok(rows.count());
         }
-        let mut filter = Filter::new(conjuncts, header, columns, &self.found).map_err(damaged)?;
+        let mut filter = self.filter(conjuncts, header, columns).map_err(damaged)?;
         let mut passed = 0;
         for block in 0..header.blocks() {
             let count = filter.block(block, &mut mask).map_err(damaged)?;

@@ -11,7 +11,7 @@ use std::time::Instant;
 use bytemuck::cast_slice;
 use cellar_format::bits::{BLOCK, Lane, pack, packed_bytes, width_of};
 use cellar_format::kernel::{
-    Mask, count, keep_range, multiply, multiply_wide, of_group, sum, unpack,
+    Mask, count, keep_range, multiply_to_i64, multiply_u32, of_group, sum, sum_i64, unpack,
 };
 
 /// Rows; that of the published figures.
@@ -139,7 +139,7 @@ fn query_6(table: &Lineitem) {
                 continue;
             }
             unpack(price.block(i), price.width, &mut prices);
-            multiply(&prices, 90_000, &discounts, 0, &mut products);
+            multiply_u32(&prices, 90_000, &discounts, 0, &mut products);
             all += sum(&products, &mask);
         }
         all
@@ -152,7 +152,7 @@ fn query_1(table: &Lineitem) {
         let (mut dates, mut discounts, mut taxes) = ([0u16; BLOCK], [0u8; BLOCK], [0u8; BLOCK]);
         let (mut quantities, mut flags, mut own) = ([0u8; BLOCK], [0u8; BLOCK], [0u8; BLOCK]);
         let (mut prices, mut after) = ([0u32; BLOCK], [0u32; BLOCK]);
-        let (mut charges, mut all) = ([0u64; BLOCK], 0u64);
+        let (mut charges, mut all) = ([0i64; BLOCK], 0u64);
         for i in 0..ROWS / BLOCK {
             let mut mask: Mask = [0xff; BLOCK];
             shipdate.keep_range(i, (0, 2430), &mut dates, &mut mask);
@@ -161,15 +161,15 @@ fn query_1(table: &Lineitem) {
             unpack(quantity.block(i), quantity.width, &mut quantities);
             unpack(flag.block(i), flag.width, &mut flags);
             unpack(price.block(i), price.width, &mut prices);
-            multiply(&prices, 90_000, &discounts, 90, &mut after);
-            multiply_wide(&after, &taxes, 100, &mut charges);
+            multiply_u32(&prices, 90_000, &discounts, 90, &mut after);
+            multiply_to_i64(&after, 0, &taxes, 100, &mut charges);
             for group in 0..6u8 {
                 of_group(&flags, group, &mask, &mut own);
                 all = all.wrapping_add(sum(&prices, &own));
                 all = all.wrapping_add(sum(&after, &own));
                 all = all.wrapping_add(sum(&quantities, &own));
                 all = all.wrapping_add(sum(&discounts, &own));
-                all = all.wrapping_add(sum(&charges, &own));
+                all = all.wrapping_add(sum_i64(&charges, &own) as u64);
                 all = all.wrapping_add(count(&own) as u64);
             }
         }

@@ -160,24 +160,50 @@ pub fn pack<T: Lane>(numbers: &[T; BLOCK], width: usize, out: &mut [T]) {
 /// Unpacks a block of that width.
 #[inline(always)]
 pub(crate) fn unpack_inline<T: Lane>(packed: &[T], width: usize, out: &mut [T; BLOCK]) {
-    assert_eq!(std::mem::size_of_val(packed), packed_bytes(width), "a whole block");
     if width == 0 {
         return out.fill(T::default());
     }
+    for row in 0..T::BITS {
+        let out = &mut out[row * T::LANES..][..T::LANES];
+        row_of(packed, width, row, |lane, number| out[lane] = number);
+    }
+}
+
+/// Hands each number of a row of a packed block to `each`, with its lane. Vectors are made of it: both
+/// ways a number can lie have a loop of their own.
+#[inline(always)]
+pub(crate) fn row_of<T: Lane>(
+    packed: &[T],
+    width: usize,
+    row: usize,
+    mut each: impl FnMut(usize, T),
+) {
     let mask = mask::<T>(width);
-    for (row, out) in out.chunks_exact_mut(T::LANES).enumerate() {
-        let (word, shift) = (row * width / T::BITS, (row * width % T::BITS) as u32);
-        let low = &packed[word * T::LANES..][..T::LANES];
-        if shift as usize + width <= T::BITS {
-            for (out, low) in out.iter_mut().zip(low) {
-                *out = low.field(shift, mask);
-            }
-        } else {
-            let high = &packed[(word + 1) * T::LANES..][..T::LANES];
-            for ((out, low), high) in out.iter_mut().zip(low).zip(high) {
-                *out = low.part(*high, shift, mask);
-            }
+    let (word, shift) = (row * width / T::BITS, (row * width % T::BITS) as u32);
+    let low = &packed[word * T::LANES..][..T::LANES];
+    if shift as usize + width <= T::BITS {
+        for (lane, low) in low.iter().enumerate() {
+            each(lane, low.field(shift, mask));
         }
+    } else {
+        let high = &packed[(word + 1) * T::LANES..][..T::LANES];
+        for (lane, (low, high)) in low.iter().zip(high).enumerate() {
+            each(lane, low.part(*high, shift, mask));
+        }
+    }
+}
+
+/// Number `at` of a packed block of that width, which may lack words that it has no part in.
+pub(crate) fn one_of<T: Lane>(packed: &[T], width: usize, at: usize) -> T {
+    if width == 0 {
+        return T::default();
+    }
+    let (row, lane) = (at / T::LANES, at % T::LANES);
+    let place = row * width / T::BITS * T::LANES + lane;
+    let (shift, mask) = ((row * width % T::BITS) as u32, mask::<T>(width));
+    match shift as usize + width <= T::BITS {
+        true => packed[place].field(shift, mask),
+        false => packed[place].part(packed[place + T::LANES], shift, mask),
     }
 }
 
@@ -200,6 +226,9 @@ mod tests {
             let mut back = [T::of(1); BLOCK];
             unpack_inline(&packed, width, &mut back);
             assert_eq!(numbers, back, "width {width} of {}", T::BITS);
+            for (at, number) in numbers.iter().enumerate() {
+                assert_eq!(one_of(&packed, width, at), *number, "{at}, width {width}");
+            }
         }
     }
 

@@ -112,6 +112,8 @@ enum Op<'c, 'a> {
 struct Node<'c, 'a> {
     op: Op<'c, 'a>,
     out: Out,
+    /// Whether every result is from 0 to the largest of 32 bits.
+    is_narrow: bool,
 }
 
 /// Expressions made ready for a row group. What is in several of them is computed once.
@@ -138,25 +140,22 @@ impl<'c, 'a> Program<'c, 'a> {
         }
         let beyond = Damage::Field { name: "result of an expression beyond 128 bits", value: 0 };
         let (low, high) = expr.bounds(header).ok_or(beyond)?;
-        let room = || match (u32::try_from(low), u32::try_from(high)) {
-            (Ok(_), Ok(_)) => Out::U32(Box::new([0; BLOCK])),
+        let is_narrow = u32::try_from(low).is_ok() && u32::try_from(high).is_ok();
+        let room = || match is_narrow {
+            true => Out::U32(Box::new([0; BLOCK])),
             _ if i64::try_from(low).is_ok() && i64::try_from(high).is_ok() => {
                 Out::I64(Box::new([0; BLOCK]))
             }
             _ => Out::Wide(Box::new([0; BLOCK])),
         };
-        let node = match expr {
-            Expr::Constant(number) => Node { op: Op::Constant, out: filled(room(), *number) },
+        let (op, out) = match expr {
+            Expr::Constant(number) => (Op::Constant, filled(room(), *number)),
             Expr::Column(column) => {
                 let unread = Damage::Field { name: "column not read", value: *column as u64 };
                 match columns.get(*column).and_then(Option::as_ref).ok_or(unread)?.data() {
-                    Data::Ints(ints) => {
-                        Node { op: Op::Ints(ints), out: Out::Codes(ints.codes(), 0) }
-                    }
-                    Data::Wide(wide) => {
-                        Node { op: Op::Wide(wide), out: Out::Wide(Box::new([0; BLOCK])) }
-                    }
-                    Data::Nulls => Node { op: Op::Constant, out: filled(room(), 0) },
+                    Data::Ints(ints) => (Op::Ints(ints), Out::Codes(ints.codes(), 0)),
+                    Data::Wide(wide) => (Op::Wide(wide), Out::Wide(Box::new([0; BLOCK]))),
+                    Data::Nulls => (Op::Constant, filled(room(), 0)),
                     _ => return Err(Damage::Field { name: "kind of a column", value: 0 }),
                 }
             }
@@ -167,11 +166,11 @@ impl<'c, 'a> Program<'c, 'a> {
                     _ => Sign::Times,
                 };
                 let (a, b) = (self.add(a, header, columns)?, self.add(b, header, columns)?);
-                Node { op: Op::Both(sign, a, b), out: room() }
+                (Op::Both(sign, a, b), room())
             }
         };
         self.known.push(expr.clone());
-        self.nodes.push(node);
+        self.nodes.push(Node { op, out, is_narrow });
         Ok(self.nodes.len() - 1)
     }
 
@@ -186,7 +185,7 @@ impl<'c, 'a> Program<'c, 'a> {
                 }
                 (Op::Wide(wide), Out::Wide(out)) => wide.decode(block, out),
                 (Op::Both(sign, a, b), out) => {
-                    combine(*sign, &before[*a].out, &before[*b].out, out);
+                    combine(*sign, &before[*a], &before[*b], out);
                 }
                 _ => {}
             }
@@ -210,29 +209,17 @@ fn filled(mut out: Out, number: i128) -> Out {
 }
 
 impl Out {
-    /// Whether every result is from 0 to the largest of 32 bits, going by how it is kept.
-    fn as_u32<'o>(&'o self, room: &'o mut [u32; BLOCK]) -> Option<&'o [u32; BLOCK]> {
-        match self {
-            Out::U32(out) => Some(out),
-            Out::Codes(codes, base) => {
-                let base = u32::try_from(*base).ok()?;
-                match codes {
-                    Codes::U8(codes) if base <= u32::MAX - 0xff => {
-                        kernel::widen_u32(codes, base, room);
-                    }
-                    Codes::U16(codes) if base <= u32::MAX - 0xffff => {
-                        kernel::widen_u32(codes, base, room);
-                    }
-                    // The widest block of a column of 32 bits may go beyond with its base.
-                    Codes::U32(codes) if base == 0 || fits(codes, base) => {
-                        kernel::widen_u32(codes, base, room);
-                    }
-                    _ => return None,
-                }
-                Some(room)
-            }
-            _ => None,
-        }
+    /// The results as codes of some lanes, and what is to be added to each; `None`: they have 128 bits.
+    fn codes(&self) -> Option<(Lanes<'_>, i64)> {
+        Some(match self {
+            Out::Codes(Codes::U8(codes), base) => (Lanes::U8(codes), *base),
+            Out::Codes(Codes::U16(codes), base) => (Lanes::U16(codes), *base),
+            Out::Codes(Codes::U32(codes), base) => (Lanes::U32(codes), *base),
+            Out::Codes(Codes::U64(codes), base) => (Lanes::U64(codes), *base),
+            Out::U32(out) => (Lanes::U32(out), 0),
+            Out::I64(out) => (Lanes::U64(bytemuck::cast_ref(&**out)), 0),
+            Out::Wide(_) => return None,
+        })
     }
 
     /// The results in 64 bits; those beyond lose their upper bits.
@@ -260,58 +247,71 @@ impl Out {
     }
 }
 
-/// Whether the largest of these with a base fits 32 bits.
-fn fits(codes: &[u32; BLOCK], base: u32) -> bool {
-    let largest = codes.iter().fold(0, |largest, code| (*code).max(largest));
-    largest.checked_add(base).is_some()
+/// A block of numbers as wide as their lanes.
+#[derive(Clone, Copy)]
+enum Lanes<'o> {
+    U8(&'o [u8; BLOCK]),
+    U16(&'o [u16; BLOCK]),
+    U32(&'o [u32; BLOCK]),
+    U64(&'o [u64; BLOCK]),
 }
 
-fn combine(sign: Sign, a: &Out, b: &Out, out: &mut Out) {
-    let (mut room_a, mut room_b) = ([0u32; BLOCK], [0u32; BLOCK]);
+/// Does the same with two blocks of numbers, however wide they are.
+macro_rules! both_lanes {
+    ($a:expr, $b:expr, $one:ident, $other:ident => $body:expr) => {
+        both_lanes!(@ $a, $one => both_lanes!(@ $b, $other => $body))
+    };
+    (@ $lanes:expr, $own:ident => $body:expr) => {
+        match $lanes {
+            Lanes::U8($own) => $body,
+            Lanes::U16($own) => $body,
+            Lanes::U32($own) => $body,
+            Lanes::U64($own) => $body,
+        }
+    };
+}
+
+fn combine(sign: Sign, a: &Node<'_, '_>, b: &Node<'_, '_>, out: &mut Out) {
+    let are_narrow = a.is_narrow && b.is_narrow;
+    let (Some((a_codes, a_base)), Some((b_codes, b_base))) = (a.out.codes(), b.out.codes()) else {
+        return combine_wide(sign, &a.out, &b.out, out);
+    };
     match out {
         // The result fits 32 bits, so that it is right whatever the parts lose above them.
         Out::U32(out) => {
-            if let (Some(a), Some(b)) = (a.as_u32(&mut room_a), b.as_u32(&mut room_b)) {
-                match sign {
-                    Sign::Plus => kernel::add_u32(a, b, out),
-                    Sign::Minus => kernel::subtract_u32(a, b, out),
-                    Sign::Times => kernel::multiply_u32(a, b, out),
-                }
-                return;
-            }
-            let mut wide = [0i64; BLOCK];
-            combine_i64(sign, a, b, &mut wide);
-            out.iter_mut().zip(&wide).for_each(|(out, wide)| *out = *wide as u32);
+            let (a_base, b_base) = (a_base as u32, b_base as u32);
+            both_lanes!(a_codes, b_codes, a, b => match sign {
+                Sign::Plus => kernel::add_u32(a, b, a_base.wrapping_add(b_base), out),
+                Sign::Minus => kernel::subtract_u32(a, b, a_base.wrapping_sub(b_base), out),
+                Sign::Times => kernel::multiply_u32(a, a_base, b, b_base, out),
+            });
         }
-        Out::I64(out) => {
-            if let Sign::Times = sign
-                && let (Some(a), Some(b)) = (a.as_u32(&mut room_a), b.as_u32(&mut room_b))
-            {
-                return kernel::multiply_to_i64(a, b, out);
+        Out::I64(out) => both_lanes!(a_codes, b_codes, a, b => match sign {
+            Sign::Plus => kernel::add_i64(a, a_base, b, b_base, out),
+            Sign::Minus => kernel::subtract_i64(a, a_base, b, b_base, out),
+            Sign::Times if are_narrow => {
+                kernel::multiply_to_i64(a, a_base as u32, b, b_base as u32, out);
             }
-            combine_i64(sign, a, b, out);
-        }
-        Out::Wide(out) => {
-            let (mut room_a, mut room_b) = ([0; BLOCK], [0; BLOCK]);
-            let (a, b) = (a.as_wide(&mut room_a), b.as_wide(&mut room_b));
-            for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
-                *out = match sign {
-                    Sign::Plus => a.wrapping_add(*b),
-                    Sign::Minus => a.wrapping_sub(*b),
-                    Sign::Times => a.wrapping_mul(*b),
-                };
-            }
-        }
-        Out::Codes(..) => {}
+            Sign::Times => kernel::multiply_i64(a, a_base, b, b_base, out),
+        }),
+        out => combine_wide(sign, &a.out, &b.out, out),
     }
 }
 
-fn combine_i64(sign: Sign, a: &Out, b: &Out, out: &mut [i64; BLOCK]) {
+/// As [`combine`], where something has 128 bits.
+fn combine_wide(sign: Sign, a: &Out, b: &Out, out: &mut Out) {
     let (mut room_a, mut room_b) = ([0; BLOCK], [0; BLOCK]);
-    let (a, b) = (a.as_i64(&mut room_a), b.as_i64(&mut room_b));
-    match sign {
-        Sign::Plus => kernel::add_i64(a, b, out),
-        Sign::Minus => kernel::subtract_i64(a, b, out),
-        Sign::Times => kernel::multiply_i64(a, b, out),
+    let (a, b) = (a.as_wide(&mut room_a), b.as_wide(&mut room_b));
+    let result = |(a, b): (&i128, &i128)| match sign {
+        Sign::Plus => a.wrapping_add(*b),
+        Sign::Minus => a.wrapping_sub(*b),
+        Sign::Times => a.wrapping_mul(*b),
+    };
+    let results = a.iter().zip(b).map(result);
+    match out {
+        Out::U32(out) => out.iter_mut().zip(results).for_each(|(out, own)| *out = own as u32),
+        Out::I64(out) => out.iter_mut().zip(results).for_each(|(out, own)| *out = own as i64),
+        Out::Wide(out) => out.iter_mut().zip(results).for_each(|(out, own)| *out = own),
+        Out::Codes(..) => {}
     }
 }

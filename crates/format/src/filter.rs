@@ -113,6 +113,13 @@ impl<'p, 'c, 'a> Filter<'p, 'c, 'a> {
         })
     }
 
+    /// The same without the conjuncts that `is_out` says: rows pass that they would not let pass.
+    #[must_use]
+    pub fn without(mut self, is_out: impl Fn(usize) -> bool) -> Filter<'p, 'c, 'a> {
+        self.conjuncts.retain(|(at, _)| !is_out(*at));
+        self
+    }
+
     /// Whether every row passes.
     pub fn is_all(&self) -> bool {
         self.conjuncts.is_empty()
@@ -286,11 +293,10 @@ impl<'p, 'c, 'a> How<'p, 'c, 'a> {
             How::Bits(ints, low, bits) => {
                 let mut codes = ints.codes();
                 let base = ints.unpack_codes(block, &mut codes).wrapping_sub(*low) as u64;
-                look_up(&codes, mask, |code| {
-                    let at = base.wrapping_add(code);
-                    let word = bits.get((at / 64) as usize).copied().unwrap_or(0);
-                    0u8.wrapping_sub((word >> (at % 64)) as u8 & 1)
-                });
+                if bits.is_empty() {
+                    return Ok(mask.fill(0));
+                }
+                each_lane!(&codes, codes => kernel::keep_members(codes, base, bits, mask));
             }
             How::Numbers(ints, test) => {
                 let mut numbers = [0; BLOCK];

@@ -173,10 +173,15 @@ pub(crate) fn ints_of<T>(
     let mut out = Vec::with_capacity(rows.count());
     let mut block = [0; BLOCK];
     let mut each = |at, wanted: Option<&[u32]>| {
-        ints.decode(at, &mut block);
         match wanted {
-            None => out.extend(block[..length_of(at, all)].iter().map(|number| of(*number))),
-            Some(rows) => out.extend(rows.iter().map(|row| of(block[*row as usize % BLOCK]))),
+            None => {
+                ints.decode(at, &mut block);
+                out.extend(block[..length_of(at, all)].iter().map(|number| of(*number)));
+            }
+            Some(rows) => {
+                let rows = rows.iter().map(|row| *row as usize % BLOCK);
+                ints.some(at, rows, |number| out.push(of(number)));
+            }
         }
         Ok(())
     };

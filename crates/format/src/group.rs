@@ -1,5 +1,7 @@
 //! Row groups: made of Arrow arrays, and taken up from their bytes.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use arrow_array::{Array, ArrayRef};
 
 use crate::bits::BLOCK;
@@ -83,6 +85,40 @@ pub fn encode(arrays: &[ArrayRef], owner: Owner) -> Result<Encoded, Refused> {
         entries,
     };
     Ok(Encoded { header, columns })
+}
+
+/// Encodes rows: as one row group, or if they do not fit, as several of about the same size. `target`
+/// becomes the rows that those after them are tried with.
+///
+/// # Errors
+/// One row does not fit, or is of a type that there is no column for.
+pub fn encode_all(
+    arrays: &[ArrayRef],
+    owner: Owner,
+    target: &AtomicUsize,
+    out: &mut Vec<Encoded>,
+) -> Result<(), Refused> {
+    let rows = arrays.first().map_or(0, |array| array.len());
+    match encode(arrays, owner) {
+        Ok(encoded) => {
+            let used = encoded.header().used as usize;
+            target.store(rows_to_try(rows, used, arrays.len()), Ordering::Relaxed);
+            out.push(encoded);
+            Ok(())
+        }
+        Err(Refused::TooLarge { bytes, most }) if rows > 1 => {
+            target.store(rows_to_try(rows, bytes, arrays.len()), Ordering::Relaxed);
+            let parts = (bytes.div_ceil(most) + usize::from(bytes % most > most / 10 * 9)).max(2);
+            let each = rows.div_ceil(parts).max(1);
+            for start in (0..rows).step_by(each) {
+                let slice = |array: &ArrayRef| array.slice(start, each.min(rows - start));
+                let part: Vec<ArrayRef> = arrays.iter().map(slice).collect();
+                encode_all(&part, owner, target, out)?;
+            }
+            Ok(())
+        }
+        Err(refused) => Err(refused),
+    }
 }
 
 impl Encoded {

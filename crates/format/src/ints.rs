@@ -20,7 +20,7 @@ pub mod fitted;
 
 use bytemuck::{cast_slice, try_cast_slice};
 
-use crate::bits::{BLOCK, Lane, pack, packed_bytes, width_of};
+use crate::bits::{BLOCK, Lane, one_of, pack, packed_bytes, width_of};
 use crate::kernel::{self, Mask};
 
 /// Everything of a column begins at a multiple of this.
@@ -257,8 +257,7 @@ impl<'a> Ints<'a> {
     fn unpack<T: Lane>(&self, block: usize, out: &mut [T; BLOCK]) -> i64 {
         let own = &self.blocks[block];
         let width = usize::from(own.packed);
-        let packed = &self.packed[own.start as usize..own.end as usize];
-        let packed: &[T] = try_cast_slice(packed).expect("a column begins where a word does");
+        let packed: &[T] = self.words(own);
         let all = packed_bytes(width) / size_of::<T>();
         if packed.len() == all {
             kernel::unpack(packed, width, out);
@@ -329,13 +328,51 @@ impl<'a> Ints<'a> {
         if from == 0 && to == most {
             return;
         }
+        let own = &self.blocks[block];
         of_lane!(self.lane, T => {
+            let (low, span) = (T::of(from), T::of(to - from));
+            let packed: &[T] = self.words(own);
+            let width = usize::from(own.packed);
+            if own.more.is_none() && packed.len() == packed_bytes(width) / size_of::<T>() {
+                return kernel::keep_packed(packed, width, low, span, mask);
+            }
             let mut codes = [0 as T; BLOCK];
             self.unpack(block, &mut codes);
-            kernel::keep_range(&codes, T::of(from), T::of(to - from), mask);
+            kernel::keep_range(&codes, low, span, mask);
+        });
+    }
+
+    /// The words of a block.
+    fn words<T: Lane>(&self, own: &Block) -> &'a [T] {
+        let packed = &self.packed[own.start as usize..own.end as usize];
+        try_cast_slice(packed).expect("a column begins where a word does")
+    }
+
+    /// The numbers of some rows of a block, to `each`.
+    pub fn some(
+        &self,
+        block: usize,
+        rows: impl ExactSizeIterator<Item = usize>,
+        mut each: impl FnMut(i64),
+    ) {
+        let own = &self.blocks[block];
+        if own.more.is_some() || rows.len() > ONE_BY_ONE {
+            let mut numbers = [0; BLOCK];
+            self.decode(block, &mut numbers);
+            return rows.for_each(|row| each(numbers[row]));
+        }
+        of_lane!(self.lane, T => {
+            let (packed, width): (&[T], usize) = (self.words(own), own.packed.into());
+            for row in rows {
+                let code = one_of(packed, width, row).wide().wrapping_mul(self.factor);
+                each(own.base.wrapping_add(code as i64));
+            }
         });
     }
 }
+
+/// So few numbers of a block are unpacked one by one.
+const ONE_BY_ONE: usize = 64;
 
 /// What a column of whole numbers begins with, however it is encoded.
 struct Head {
@@ -433,6 +470,15 @@ mod tests {
                 back.extend_from_slice(&out);
             }
             prop_assert!(back.len() >= numbers.len() && back.len() < numbers.len() + BLOCK);
+            for (block, numbers) in numbers.chunks(BLOCK).enumerate() {
+                for step in [1, 40] {
+                    let rows: Vec<usize> = (0..numbers.len()).step_by(step).collect();
+                    let mut some = Vec::new();
+                    column.some(block, rows.iter().copied(), |number| some.push(number));
+                    let expected: Vec<i64> = rows.iter().map(|row| numbers[*row]).collect();
+                    prop_assert_eq!(some, expected);
+                }
+            }
             prop_assert_eq!(&back[..numbers.len()], &numbers[..]);
         }
 

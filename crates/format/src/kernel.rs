@@ -4,7 +4,7 @@
 
 mod views;
 
-use crate::bits::{BLOCK, Lane, unpack_inline};
+use crate::bits::{BLOCK, Lane, row_of, unpack_inline};
 pub use views::Views;
 
 /// Numbers that are added up beside each other.
@@ -63,6 +63,16 @@ kernels! {
         unpack_inline(packed, width, out);
     }
 
+    /// Leaves in `mask` those of a packed block whose number is from `low` to `low + span`.
+    fn keep_packed<T>(packed: &[T], width: usize, low: T, span: T, mask: &mut Mask) {
+        for (row, mask) in mask.chunks_exact_mut(T::LANES).enumerate() {
+            let mask = &mut mask[..T::LANES];
+            row_of(packed, width, row, |lane, number| {
+                mask[lane] &= u8::from(number.minus(low) <= span).wrapping_neg();
+            });
+        }
+    }
+
     /// Leaves in `mask` those whose number is from `low` to `low + span`.
     fn keep_range<T>(numbers: &[T; BLOCK], low: T, span: T, mask: &mut Mask) {
         for (mask, number) in mask.iter_mut().zip(numbers) {
@@ -116,15 +126,22 @@ kernels! {
         }
     }
 
-    /// Each number and a base, in 32 bits.
-    fn widen_u32<T>(codes: &[T; BLOCK], base: u32, out: &mut [u32; BLOCK]) {
-        for (out, code) in out.iter_mut().zip(codes) {
-            *out = base.wrapping_add(code.wide() as u32);
+    /// The sums of two blocks and a base, of which what is beyond 32 bits is lost.
+    fn add_u32<A, B>(a: &[A; BLOCK], b: &[B; BLOCK], base: u32, out: &mut [u32; BLOCK]) {
+        for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
+            *out = (a.wide() as u32).wrapping_add(b.wide() as u32).wrapping_add(base);
         }
     }
 
-    /// The products of two blocks, each with a base of its own, that fit 32 bits.
-    fn multiply<A, B>(
+    /// The differences of two blocks and a base, of which what is beyond 32 bits is lost.
+    fn subtract_u32<A, B>(a: &[A; BLOCK], b: &[B; BLOCK], base: u32, out: &mut [u32; BLOCK]) {
+        for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
+            *out = (a.wide() as u32).wrapping_sub(b.wide() as u32).wrapping_add(base);
+        }
+    }
+
+    /// The products of two blocks, each with a base of its own, of which what is beyond 32 bits is lost.
+    fn multiply_u32<A, B>(
         a: &[A; BLOCK], a_base: u32, b: &[B; BLOCK], b_base: u32, out: &mut [u32; BLOCK]
     ) {
         for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
@@ -133,11 +150,39 @@ kernels! {
         }
     }
 
-    /// The products of two blocks, the second with a base, that fit 64 bits.
-    fn multiply_wide<A, B>(a: &[A; BLOCK], b: &[B; BLOCK], b_base: u32, out: &mut [u64; BLOCK]) {
+    /// The products, in 64 bits, of two blocks that with their bases fit 32 bits.
+    fn multiply_to_i64<A, B>(
+        a: &[A; BLOCK], a_base: u32, b: &[B; BLOCK], b_base: u32, out: &mut [i64; BLOCK]
+    ) {
         for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
-            let b = (b.wide() as u32).wrapping_add(b_base);
-            *out = a.wide().wrapping_mul(b.into());
+            let a = u64::from((a.wide() as u32).wrapping_add(a_base));
+            let b = u64::from((b.wide() as u32).wrapping_add(b_base));
+            *out = a.wrapping_mul(b) as i64;
+        }
+    }
+
+    /// Adds to the place of each row that of its number, as far as `last`, so many apart. The sum fits a byte.
+    fn place<T>(codes: &[T; BLOCK], base: u64, last: u64, stride: u8, out: &mut [u8; BLOCK]) {
+        // Whichever part is beyond the last place, so is the sum.
+        let (base, most) = (base.min(last) as u32, last as u32);
+        for (out, code) in out.iter_mut().zip(codes) {
+            let code = if code.wide() > last { most } else { code.wide() as u32 };
+            *out = out.wrapping_add((code.wrapping_add(base).min(most) as u8).wrapping_mul(stride));
+        }
+    }
+
+    /// Leaves in `mask` those whose number, less that of the first, has a bit of one: of `bits`, of which
+    /// there is at least a word.
+    fn keep_members<T>(codes: &[T; BLOCK], base: u64, bits: &[u64], mask: &mut Mask) {
+        let count = bits.len() as u64 * 64;
+        for (mask, code) in mask.iter_mut().zip(codes) {
+            let at = base.wrapping_add(code.wide());
+            let inside = at < count;
+            let at = if inside { at } else { 0 };
+            // SAFETY: `at` is less than the count of bits, of which there are 64 a word.
+            #[expect(unsafe_code, reason = "a check in each row would cost as much as the look")]
+            let word = unsafe { *bits.get_unchecked((at / 64) as usize) };
+            *mask &= ((word >> (at % 64)) as u8 & u8::from(inside)).wrapping_neg();
         }
     }
 
@@ -153,52 +198,33 @@ kernels! {
         }
     }
 
-    /// The sums of two blocks, of which what is beyond 32 bits is lost.
-    fn add_u32<>(a: &[u32; BLOCK], b: &[u32; BLOCK], out: &mut [u32; BLOCK]) {
+    /// The sums of two blocks with bases, of which what is beyond 64 bits is lost.
+    fn add_i64<A, B>(
+        a: &[A; BLOCK], a_base: i64, b: &[B; BLOCK], b_base: i64, out: &mut [i64; BLOCK]
+    ) {
         for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
-            *out = a.wrapping_add(*b);
+            let (a, b) = (a.wide() as i64, b.wide() as i64);
+            *out = a.wrapping_add(a_base).wrapping_add(b.wrapping_add(b_base));
         }
     }
 
-    /// The sums of two blocks, of which what is beyond 64 bits is lost.
-    fn add_i64<>(a: &[i64; BLOCK], b: &[i64; BLOCK], out: &mut [i64; BLOCK]) {
+    /// The differences of two blocks with bases, of which what is beyond 64 bits is lost.
+    fn subtract_i64<A, B>(
+        a: &[A; BLOCK], a_base: i64, b: &[B; BLOCK], b_base: i64, out: &mut [i64; BLOCK]
+    ) {
         for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
-            *out = a.wrapping_add(*b);
+            let (a, b) = (a.wide() as i64, b.wide() as i64);
+            *out = a.wrapping_add(a_base).wrapping_sub(b.wrapping_add(b_base));
         }
     }
 
-    /// The differences of two blocks, of which what is beyond 32 bits is lost.
-    fn subtract_u32<>(a: &[u32; BLOCK], b: &[u32; BLOCK], out: &mut [u32; BLOCK]) {
+    /// The products of two blocks with bases, of which what is beyond 64 bits is lost.
+    fn multiply_i64<A, B>(
+        a: &[A; BLOCK], a_base: i64, b: &[B; BLOCK], b_base: i64, out: &mut [i64; BLOCK]
+    ) {
         for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
-            *out = a.wrapping_sub(*b);
-        }
-    }
-
-    /// The differences of two blocks, of which what is beyond 64 bits is lost.
-    fn subtract_i64<>(a: &[i64; BLOCK], b: &[i64; BLOCK], out: &mut [i64; BLOCK]) {
-        for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
-            *out = a.wrapping_sub(*b);
-        }
-    }
-
-    /// The products of two blocks, of which what is beyond 32 bits is lost.
-    fn multiply_u32<>(a: &[u32; BLOCK], b: &[u32; BLOCK], out: &mut [u32; BLOCK]) {
-        for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
-            *out = a.wrapping_mul(*b);
-        }
-    }
-
-    /// The products of two blocks, of which what is beyond 64 bits is lost.
-    fn multiply_i64<>(a: &[i64; BLOCK], b: &[i64; BLOCK], out: &mut [i64; BLOCK]) {
-        for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
-            *out = a.wrapping_mul(*b);
-        }
-    }
-
-    /// The products of two blocks of 32 bits, in 64.
-    fn multiply_to_i64<>(a: &[u32; BLOCK], b: &[u32; BLOCK], out: &mut [i64; BLOCK]) {
-        for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
-            *out = u64::from(*a).wrapping_mul(u64::from(*b)) as i64;
+            let (a, b) = (a.wide() as i64, b.wide() as i64);
+            *out = a.wrapping_add(a_base).wrapping_mul(b.wrapping_add(b_base));
         }
     }
 
@@ -273,9 +299,16 @@ kernels! {
 
     /// How many count.
     fn count<>(mask: &Mask) -> usize {
+        // Each adds to a byte of its own, which holds far more than the 16 that come to it.
+        let mut lanes = [0u8; 64];
+        for masks in mask.as_chunks::<64>().0 {
+            for (lane, mask) in lanes.iter_mut().zip(masks) {
+                *lane = lane.wrapping_add(mask & 1);
+            }
+        }
         let mut sum = 0u32;
-        for mask in mask {
-            sum = sum.wrapping_add(u32::from(mask & 1));
+        for lane in &lanes {
+            sum = sum.wrapping_add(u32::from(*lane));
         }
         sum as usize
     }
@@ -315,10 +348,33 @@ mod tests {
         of_group(&groups, 2, &[0xff; BLOCK], &mut own);
         assert_eq!(count(&own), groups.iter().filter(|g| **g == 2).count());
         let mut out = [0; BLOCK];
-        multiply(&[7u32; BLOCK], 100, &[3u8; BLOCK], 10, &mut out);
+        multiply_u32(&[7u32; BLOCK], 100, &[3u8; BLOCK], 10, &mut out);
         assert_eq!(sum(&out, &own), 107 * 13 * 341);
         let mut wide = [0; BLOCK];
-        multiply_wide(&[u32::MAX; BLOCK], &[255u8; BLOCK], 100, &mut wide);
-        assert_eq!(sum(&wide, &own), u64::from(u32::MAX) * 355 * 341);
+        multiply_to_i64(&[u32::MAX; BLOCK], 0, &[255u8; BLOCK], 100, &mut wide);
+        assert_eq!(sum_i64(&wide, &own), i64::from(u32::MAX) * 355 * 341);
+        let mut places = [3; BLOCK];
+        place(
+            &[2u64, 9, u64::MAX].repeat(BLOCK)[..BLOCK].try_into().expect("a block"),
+            1,
+            5,
+            2,
+            &mut places,
+        );
+        assert_eq!(places[..3], [9, 13, 13]);
+    }
+
+    #[test]
+    fn members_are_those_with_a_bit_and_none_beyond() {
+        let mut codes = [0u8; BLOCK];
+        codes.iter_mut().enumerate().for_each(|(i, code)| *code = i as u8);
+        for base in [0, 3, 120, u64::MAX - 9] {
+            let mut mask = [0xff; BLOCK];
+            keep_members(&codes, base, &[0b1001, 1 << 63], &mut mask);
+            for (code, mask) in codes.iter().zip(mask) {
+                let is_member = [0, 3, 127].contains(&base.wrapping_add(u64::from(*code)));
+                assert_eq!(mask, if is_member { 0xff } else { 0 }, "{base} {code}");
+            }
+        }
     }
 }

@@ -30,6 +30,7 @@ mod dialect;
 mod lazy;
 mod memory;
 mod noted;
+mod shared;
 mod spill;
 
 pub use engine::{Engine, EngineOptions, Outcome};

@@ -9,6 +9,7 @@ use crate::bits::{BLOCK, Lane};
 use crate::column::{Column, Data};
 use crate::header::{Bounds, Header};
 use crate::ints::{Codes, Damage, Ints, each_lane};
+use crate::kernel;
 use crate::value::Value;
 
 /// Combinations that have a place each from the beginning: so few groups are summed one after the other.
@@ -134,6 +135,25 @@ impl<'c, 'a> Counted<'c, 'a> {
         }
     }
 
+    /// As [`Counted::add`], where all places fit a byte.
+    fn add_direct(&self, block: usize, out: &mut [u8; BLOCK]) {
+        let (last, stride) = ((self.span - 1) as u64, self.stride as u8);
+        let Some(ints) = self.ints else {
+            return out.iter_mut().for_each(|out| *out += last as u8 * stride);
+        };
+        let mut codes = ints.codes();
+        let base = ints.unpack_codes(block, &mut codes).wrapping_sub(self.low) as u64;
+        let Some(bits) = self.column.bits(block) else {
+            return each_lane!(&codes, codes => kernel::place(codes, base, last, stride, out));
+        };
+        let mut own = [0; BLOCK];
+        each_lane!(&codes, codes => kernel::place(codes, base, last, stride, &mut own));
+        for (row, (out, own)) in out.iter_mut().zip(own).enumerate() {
+            let is_valid = bits[row / 8] >> (row % 8) & 1 == 1;
+            *out += if is_valid { own } else { last as u8 * stride };
+        }
+    }
+
     /// Adds this column's part to the place of each row. A value beyond the bounds that the header
     /// tells has the last place: such a column is not as it was written.
     pub fn add<T: Place>(&self, block: usize, out: &mut [T; BLOCK]) {
@@ -236,6 +256,15 @@ impl<'c, 'a> Keys<'c, 'a> {
             How::Table(_, _, known) | How::Hashed(_, _, known) => known.len(),
             How::Values(by_value) => by_value.known.len(),
         }
+    }
+
+    /// The group of every row of a block, where each combination has one from the beginning; how many
+    /// there are.
+    pub fn direct(&self, block: usize, out: &mut [u8; BLOCK]) -> Option<usize> {
+        let How::Direct(counted, count) = &self.how else { return None };
+        out.fill(0);
+        counted.iter().for_each(|one| one.add_direct(block, out));
+        Some(*count)
     }
 
     /// The group of each of these rows of a block.

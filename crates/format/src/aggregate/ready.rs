@@ -139,6 +139,19 @@ impl<'c, 'a> Ready<'c, 'a> {
             self.rows[0] += count as u64;
             return self.masked(block, 0, mask, count);
         };
+        let mut own = [0; BLOCK];
+        if let Some(groups) = keys.direct(block, &mut own) {
+            let places = own;
+            for group in 0..groups {
+                kernel::of_group(&places, group as u8, mask, &mut own);
+                let count = kernel::count(&own);
+                self.rows[group] += count as u64;
+                if count > 0 {
+                    self.masked(block, group, &own, count)?;
+                }
+            }
+            return Ok(());
+        }
         let mut rows = [0u16; BLOCK];
         let mut at = 0;
         for (row, mask) in mask.iter().enumerate() {
@@ -412,6 +425,7 @@ impl One<'_, '_> {
                         i128::from(sum) + i128::from(*base) * count as i128
                     }
                     Out::U32(out) => kernel::sum(out, mask).into(),
+                    Out::I64(out) => kernel::sum_i64(out, mask).into(),
                     out => {
                         let mut room = [0; BLOCK];
                         kernel::sum_i64(out.as_i64(&mut room), mask).into()

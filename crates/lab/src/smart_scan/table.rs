@@ -9,7 +9,7 @@ use bytes::Bytes;
 use cellar_cell::Segment;
 use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{File, FileSpec, Group};
-use cellar_format::group::{Encoded, Owner, Refused, encode, rows_to_try};
+use cellar_format::group::{Encoded, Owner, encode_all};
 use cellar_format::header::{Header, PAGE, REGION, ROWS_MAX};
 use cellar_format::segment::{directory, offset_of};
 use cellar_io::{Device, DeviceExt, Durability, EnvExt, Io, SharedEnv};
@@ -171,36 +171,6 @@ impl Part {
     }
 }
 
-/// Encodes rows as the product does: as one row group, or if they do not fit, as several of about
-/// the same size. `target` becomes the rows that the next one is tried with.
-fn encode_all(
-    arrays: &[ArrayRef],
-    target: &AtomicUsize,
-    out: &mut Vec<Encoded>,
-) -> Result<(), LabError> {
-    let rows = arrays.first().map_or(0, |array| array.len());
-    match encode(arrays, OWNER) {
-        Ok(encoded) => {
-            let used = encoded.header().used as usize;
-            target.store(rows_to_try(rows, used, arrays.len()), Ordering::Relaxed);
-            out.push(encoded);
-            Ok(())
-        }
-        Err(Refused::TooLarge { bytes, most }) if rows > 1 => {
-            target.store(rows_to_try(rows, bytes, arrays.len()), Ordering::Relaxed);
-            let parts = (bytes.div_ceil(most) + usize::from(bytes % most > most / 10 * 9)).max(2);
-            let each = rows.div_ceil(parts).max(1);
-            for start in (0..rows).step_by(each) {
-                let slice = |array: &ArrayRef| array.slice(start, each.min(rows - start));
-                let part: Vec<ArrayRef> = arrays.iter().map(slice).collect();
-                encode_all(&part, target, out)?;
-            }
-            Ok(())
-        }
-        Err(refused) => Err(LabError::Encode { rows, why: format!("{refused:?}") }),
-    }
-}
-
 /// Which table is made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spec {
@@ -253,7 +223,9 @@ impl Writer<'_> {
                 let (part, target) = (part(at), AtomicUsize::new(rows));
                 self.env.run("lab encode", async move {
                     let mut out = Vec::new();
-                    encode_all(&part.arrays(), &target, &mut out)?;
+                    let encoded = encode_all(&part.arrays(), OWNER, &target, &mut out);
+                    let refused = |why| LabError::Encode { rows, why: format!("{why:?}") };
+                    encoded.map_err(refused)?;
                     Ok::<_, LabError>((out, target.into_inner()))
                 })
             })

@@ -1,6 +1,6 @@
 //! The leaf of a plan that scans a columnar table: what it hands to the cell, and what it tells of that.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -31,6 +31,7 @@ use datafusion::physical_plan::{
 };
 
 use crate::columnar::groups::{columns_to_batch, to_batch};
+use crate::columnar::keys::BuildKeys;
 use crate::columnar::live::LiveFilter;
 use crate::columnar::table::OpenTable;
 use crate::columnar::told::Told;
@@ -68,6 +69,8 @@ pub struct CellScanExec {
     /// Filters over the table's columns.
     filters: Vec<Arc<dyn PhysicalExpr>>,
     dynamic: Vec<Arc<dyn PhysicalExpr>>,
+    /// Keys of joins, by the numbers of the filters that have them.
+    keys: Arc<Mutex<BTreeMap<u64, Arc<BuildKeys>>>>,
     fetch: Option<usize>,
     first: Option<(usize, bool)>,
     /// Whether its rows come in the order that its properties say: those of one worker.
@@ -113,6 +116,7 @@ impl CellScanExec {
             schema,
             filters,
             dynamic: Vec::new(),
+            keys: Arc::default(),
             fetch,
             first: None,
             ordered: false,
@@ -143,8 +147,7 @@ impl CellScanExec {
 
     /// The same scan, with groups of rows as its result.
     pub fn with_partial(&self, partial: Partial) -> CellScanExec {
-        let partitions = self.properties.partitioning.partition_count();
-        let properties = properties(&partial.schema, partitions);
+        let properties = properties(&partial.schema, self.partitions());
         let schema = Arc::clone(&partial.schema);
         CellScanExec { partial: Some(Arc::new(partial)), properties, schema, ..self.anew() }
     }
@@ -159,9 +162,43 @@ impl CellScanExec {
         self.projection.get(at).copied()
     }
 
+    /// Whether both give the same: of the same segments, the same groups or all rows of the same columns.
+    pub fn is_same(&self, other: &CellScanExec) -> bool {
+        let segments = (self.table.segments(), other.table.segments());
+        let partial = match (&self.partial, &other.partial) {
+            (Some(one), Some(other)) => {
+                one.aggregate == other.aggregate && one.parts == other.parts
+            }
+            (None, None) => self.projection == other.projection,
+            _ => false,
+        };
+        partial
+            && self.table.name() == other.table.name()
+            && segments.0.len() == segments.1.len()
+            && segments.0.iter().zip(segments.1).all(|(one, other)| Arc::ptr_eq(one, other))
+            && self.filters == other.filters
+            && self.dynamic.is_empty()
+            && other.dynamic.is_empty()
+            && (self.fetch, other.fetch) == (None, None)
+            && (self.first, other.first) == (None, None)
+            && self.partitions() == other.partitions()
+    }
+
+    fn partitions(&self) -> usize {
+        self.properties.partitioning.partition_count()
+    }
+
     /// Whether it returns groups, or not all rows.
     pub fn is_bound(&self) -> bool {
         self.partial.is_some() || self.fetch.is_some()
+    }
+
+    /// Tells where the keys of joins will be known, by the numbers of the filters that have them.
+    pub fn know_keys(&self, filters: &BTreeMap<u64, Arc<BuildKeys>>) {
+        let ids = self.dynamic.iter().filter_map(|expr| expr.expression_id());
+        let own = ids.filter_map(|id| Some((id, Arc::clone(filters.get(&id)?))));
+        let own: Vec<_> = own.collect();
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).extend(own);
     }
 
     /// Whether its rows come in an order.
@@ -193,8 +230,11 @@ impl CellScanExec {
         let schema = self.table.schema();
         let residual = residual.into_iter().reduce(and);
         let residual = residual.map(|expr| Arc::new(Rest::new(&expr, schema)) as Arc<dyn Residual>);
+        let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let live = self.dynamic.iter().map(|expr| {
-            Arc::new(LiveFilter::new(Arc::clone(expr), Arc::clone(&self.table))) as Arc<dyn Live>
+            let keys = expr.expression_id().and_then(|id| keys.get(&id).cloned());
+            Arc::new(LiveFilter::new(Arc::clone(expr), Arc::clone(&self.table), keys))
+                as Arc<dyn Live>
         });
         let output = match &self.partial {
             Some(partial) => Output::Groups(partial.aggregate.clone(), Arc::clone(schema)),

@@ -13,8 +13,11 @@ use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr_common::physical_expr::snapshot_generation;
-use datafusion::physical_plan::expressions::{BinaryExpr, CaseExpr, DynamicFilterPhysicalExpr};
+use datafusion::physical_plan::expressions::{
+    BinaryExpr, CaseExpr, Column, DynamicFilterPhysicalExpr,
+};
 
+use crate::columnar::keys::BuildKeys;
 use crate::columnar::table::OpenTable;
 use crate::columnar::translate::predicate;
 
@@ -30,14 +33,29 @@ const ASKED_AT_ONCE: usize = 1 << 14;
 pub struct LiveFilter {
     expr: Arc<dyn PhysicalExpr>,
     table: Arc<OpenTable>,
+    /// If it is the filter of a join: the keys.
+    keys: Option<Arc<BuildKeys>>,
     /// What it asked as of a generation: all workers of a scan ask the same.
     known: Mutex<Option<(u64, Vec<Predicate>)>>,
 }
 
 impl LiveFilter {
-    /// A filter over the columns of a table.
-    pub fn new(expr: Arc<dyn PhysicalExpr>, table: Arc<OpenTable>) -> LiveFilter {
-        LiveFilter { expr, table, known: Mutex::default() }
+    /// A filter over the columns of a table; `keys` if it is that of a join and they will be known.
+    pub fn new(
+        expr: Arc<dyn PhysicalExpr>,
+        table: Arc<OpenTable>,
+        keys: Option<Arc<BuildKeys>>,
+    ) -> LiveFilter {
+        LiveFilter { expr, table, keys, known: Mutex::default() }
+    }
+
+    /// The keys of a join, if they are of one column of whole numbers.
+    fn members(&self) -> Option<Predicate> {
+        let [key] = self.expr.children()[..] else { return None };
+        let column = key.downcast_ref::<Column>()?.index();
+        let is_whole = self.table.schema().field(column).data_type().is_integer();
+        let members = self.keys.as_ref().filter(|_| is_whole)?.all()?;
+        Some(Predicate::Test { column, test: Test::Member(members) })
     }
 }
 
@@ -57,6 +75,13 @@ impl Live for LiveFilter {
         }
         let (mut out, mut rest) = (Vec::new(), Vec::new());
         understood(&self.expr, &self.table, &mut out, &mut rest);
+        // A filter has what is not understood only when all keys are in it.
+        if !rest.is_empty()
+            && let Some(members) = self.members()
+        {
+            out.push(members);
+            rest.clear();
+        }
         for expr in rest {
             out.extend(by_domain(&expr, &self.table, &out));
         }

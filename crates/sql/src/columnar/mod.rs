@@ -2,6 +2,7 @@
 
 pub mod exec;
 pub mod groups;
+pub mod keys;
 pub mod live;
 pub mod provider;
 pub mod rule;

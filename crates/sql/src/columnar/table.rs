@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use cellar_format::aggregate::Aggregate;
-use cellar_format::header::{Bounds, COLUMNS_MAX, Header, REGION};
+use cellar_format::header::{COLUMNS_MAX, Header, REGION};
 use cellar_format::predicate::{Predicate, Verdict};
 use cellar_format::segment::SCHEMA_MAX;
 use cellar_format::take_in::column_type;
@@ -16,7 +16,7 @@ use cellar_instance::parameters::definitions::SCAN_DEPTH;
 use cellar_instance::scans::{ScanFilter, ScanRecord, scan_error};
 use cellar_wait::{Event, Session};
 use datafusion::common::stats::Precision;
-use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
+use datafusion::common::{ColumnStatistics, Statistics};
 
 use crate::columnar::groups::scalar_of;
 use crate::columnar::told::Told;
@@ -164,14 +164,14 @@ impl OpenTable {
 
     /// The rows that it has.
     pub fn rows(&self) -> u64 {
-        self.headers().map(|header| u64::from(header.rows)).sum()
+        rows_of(&self.segments)
     }
 
     /// The smallest and the largest number of a column; `None`: it has none, or strings.
     pub fn range(&self, column: usize) -> Option<(i128, i128)> {
-        let ends = self.headers().filter_map(|header| match header.entries.get(column)?.bounds {
-            Bounds::Numbers { min, max } => Some((min, max)),
-            _ => None,
+        let ends = self.segments.iter().filter_map(|segment| {
+            let (low, high) = segment.summary().columns.get(column)?.ends.as_ref()?;
+            Some((low.number()?, high.number()?))
         });
         ends.reduce(|(low, high), (min, max)| (low.min(min), high.max(max)))
     }
@@ -227,40 +227,29 @@ impl OpenTable {
 }
 
 fn statistics_of(schema: &Schema, segments: &[Arc<Segment>]) -> Statistics {
-    let headers = || segments.iter().flat_map(|segment| segment.headers());
-    let rows: u64 = headers().map(|header| u64::from(header.rows)).sum();
     let column = |(at, field): (usize, &Arc<Field>)| {
-        let (mut nulls, mut min, mut max) = (0u64, None::<Value>, None::<Value>);
+        let of = |segment: &Arc<Segment>| segment.summary().columns.get(at).cloned();
+        let known = segments.iter().filter_map(of).reduce(|a, b| a.with(&b));
         // A string of which only the beginning is kept bounds nothing exactly.
-        let mut is_exact = true;
-        for header in headers() {
-            let entry = &header.entries[at];
-            nulls += u64::from(entry.nulls);
-            let (low, high) = match entry.bounds {
-                Bounds::None => continue,
-                Bounds::Numbers { min, max } => (Value::Number(min), Value::Number(max)),
-                Bounds::Strings { min, max } => {
-                    is_exact &= min.is_whole() && max.is_whole();
-                    (Value::Bytes(min.bytes().into()), Value::Bytes(max.bytes().into()))
-                }
-            };
-            min = Some(min.map_or(low.clone(), |min| min.min(low)));
-            max = Some(max.map_or(high.clone(), |max| max.max(high)));
-        }
-        let end = |value: Option<Value>| {
-            let value = value.filter(|_| is_exact)?;
-            scalar_of(Some(&value), field.data_type()).ok().map(Precision::Exact)
+        let ends = known.as_ref().filter(|known| known.is_exact).and_then(|k| k.ends.as_ref());
+        let end = |value: Option<&Value>| {
+            let scalar = scalar_of(Some(value?), field.data_type()).ok();
+            scalar.map(Precision::Exact)
         };
         ColumnStatistics {
-            null_count: Precision::Exact(nulls as usize),
-            min_value: end(min).unwrap_or(Precision::<ScalarValue>::Absent),
-            max_value: end(max).unwrap_or(Precision::<ScalarValue>::Absent),
+            null_count: Precision::Exact(known.as_ref().map_or(0, |known| known.nulls as usize)),
+            min_value: end(ends.map(|(low, _)| low)).unwrap_or(Precision::Absent),
+            max_value: end(ends.map(|(_, high)| high)).unwrap_or(Precision::Absent),
             ..ColumnStatistics::new_unknown()
         }
     };
     Statistics {
-        num_rows: Precision::Exact(rows as usize),
+        num_rows: Precision::Exact(rows_of(segments) as usize),
         total_byte_size: Precision::Absent,
         column_statistics: schema.fields().iter().enumerate().map(column).collect(),
     }
+}
+
+fn rows_of(segments: &[Arc<Segment>]) -> u64 {
+    segments.iter().map(|segment| segment.summary().rows).sum()
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options, concat};
 use arrow::datatypes::{DataType, SchemaRef};
-use cellar_format::group::{Encoded, Owner, Refused, encode, rows_to_try};
+use cellar_format::group::{Owner, Refused, encode_all};
 use cellar_format::header::{Header, PAGE, REGION, ROWS_MAX};
 use cellar_format::segment::{directory, offset_of};
 use cellar_instance::diskgroup::File;
@@ -126,40 +126,17 @@ fn columns_of(batches: &[RecordBatch], schema: &SchemaRef) -> Result<Vec<ArrayRe
     (0..schema.fields().len()).map(column).collect()
 }
 
-/// Encodes rows: as one row group, or if they do not fit, as several of about the same size.
-fn encode_all(
-    arrays: &[ArrayRef],
-    owner: Owner,
-    target: &AtomicUsize,
-    out: &mut Vec<Encoded>,
-) -> Result<(), Error> {
-    let rows = arrays[0].len();
-    match encode(arrays, owner) {
-        Ok(encoded) => {
-            let used = encoded.header().used as usize;
-            target.store(rows_to_try(rows, used, arrays.len()), Ordering::Relaxed);
-            out.push(encoded);
-            Ok(())
+/// Rows that cannot be encoded, as the statement tells it.
+fn not_encoded(refused: Refused) -> Error {
+    match refused {
+        Refused::TooLarge { bytes, most } => {
+            let text = format!("a row takes {bytes} bytes, and a row group has room for {most}");
+            Error::new(1461, "54000", text).next(
+                "keep such values in files beside the table: cellar asm DIR cp FILE +DATA/FILE",
+            )
         }
-        Err(Refused::TooLarge { bytes, most }) if rows > 1 => {
-            target.store(rows_to_try(rows, bytes, arrays.len()), Ordering::Relaxed);
-            let parts = (bytes.div_ceil(most) + usize::from(bytes % most > most / 10 * 9)).max(2);
-            let each = rows.div_ceil(parts).max(1);
-            for start in (0..rows).step_by(each) {
-                let slice = |array: &ArrayRef| array.slice(start, each.min(rows - start));
-                let part: Vec<ArrayRef> = arrays.iter().map(slice).collect();
-                encode_all(&part, owner, target, out)?;
-            }
-            Ok(())
-        }
-        Err(Refused::TooLarge { bytes, most }) => Err(Error::new(
-            1461,
-            "54000",
-            format!("a row takes {bytes} bytes, and a row group has room for {most}"),
-        )
-        .next("keep such values in files beside the table: cellar asm DIR cp FILE +DATA/FILE")),
-        Err(Refused::Type { column }) => {
-            Err(Error::new(902, "0A000", format!("column {column} has a type without a column")))
+        Refused::Type { column } => {
+            Error::new(902, "0A000", format!("column {column} has a type without a column"))
         }
     }
 }
@@ -194,7 +171,7 @@ pub async fn write_segment(
                 let work = move || {
                     let mut out = Vec::new();
                     let arrays = columns_of(&piece, &schema)?;
-                    encode_all(&arrays, owner, &target, &mut out)?;
+                    encode_all(&arrays, owner, &target, &mut out).map_err(not_encoded)?;
                     Ok(out)
                 };
                 match tokio::task::spawn_blocking(work).await {

@@ -17,6 +17,7 @@ use crate::host::Host;
 use crate::lazy::BuildWhenAsked;
 use crate::memory::Memory;
 use crate::noted::Notes;
+use crate::shared::ShareAggregates;
 use crate::spill::TempFiles;
 
 /// A build side of a join that has more bytes or rows, as far as is known, is divided among cores.
@@ -87,6 +88,8 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let at = rules.iter().position(|rule| rule.name() == "EnsureCooperative");
     let at = at.unwrap_or(rules.len());
     rules.insert(at, Arc::new(AggregateInCell));
+    // Filters of what is above one use must not reach the others.
+    rules.insert(at + 1, Arc::new(ShareAggregates));
     // Filters would not pass what it puts in.
     rules.push(Arc::new(BuildWhenAsked));
     rules

@@ -1,0 +1,309 @@
+//! An aggregation that a query asks for several times is computed once.
+//!
+//! DataFusion plans each use of a WITH query by itself. TPC-H's query 15 sums up three months of lineitem,
+//! to join with them and to know the greatest of them: at scale 1 that took half of its time once more.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use arrow::record_batch::RecordBatch;
+use datafusion::common::Statistics;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::config::ConfigOptions;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
+use datafusion::physical_expr_common::physical_expr::is_volatile;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::physical_plan::expressions::DynamicFilterPhysicalExpr;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use futures_util::future::{BoxFuture, FutureExt, Shared};
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use crate::columnar::exec::CellScanExec;
+
+/// Puts a [`SharedExec`] over aggregations that a plan has several times.
+#[derive(Debug, Default)]
+pub struct ShareAggregates;
+
+impl PhysicalOptimizerRule for ShareAggregates {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        _: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut found: Vec<Arc<dyn ExecutionPlan>> = Vec::new();
+        plan.apply(|plan| {
+            if is_final(plan) && is_plain(plan)? {
+                found.push(Arc::clone(plan));
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        // One that is not like another has no results to share.
+        let mut results: Vec<(Arc<dyn ExecutionPlan>, Arc<Results>)> = Vec::new();
+        for (at, one) in found.iter().enumerate() {
+            let like = |(_, other): &(usize, &Arc<dyn ExecutionPlan>)| are_same(one, other);
+            let others = || found.iter().enumerate().filter(|(other, _)| *other != at);
+            if let Some((first, _)) = others().find(like) {
+                let known = results.iter().find(|(known, _)| Arc::ptr_eq(known, &found[first]));
+                let own = known.map(|(_, results)| Arc::clone(results)).unwrap_or_default();
+                results.push((Arc::clone(one), own));
+            }
+        }
+        if results.is_empty() {
+            return Ok(plan);
+        }
+        let shared = |plan: Arc<dyn ExecutionPlan>| {
+            let own = results.iter().find(|(one, _)| Arc::ptr_eq(one, &plan));
+            let Some((_, results)) = own else { return Ok(Transformed::no(plan)) };
+            let results = Arc::clone(results);
+            let shared: Arc<dyn ExecutionPlan> = Arc::new(SharedExec { input: plan, results });
+            // What is below is computed once, whatever it is.
+            Ok(Transformed::new(shared, true, TreeNodeRecursion::Jump))
+        };
+        Ok(plan.transform_down(shared)?.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "share_aggregates"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// Whether it is the last step of an aggregation, of all rows or of those of a hash: then each of its
+/// partitions has the same rows whenever it is run.
+fn is_final(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.downcast_ref::<AggregateExec>().is_some_and(|aggregate| {
+        matches!(aggregate.mode(), AggregateMode::Final | AggregateMode::FinalPartitioned)
+    })
+}
+
+/// Whether all of it is what can be compared, and gives the same whenever it is run.
+fn is_plain(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+    let mut plain = true;
+    plan.apply(|plan| {
+        let is_known = plan.downcast_ref::<AggregateExec>().is_some()
+            || plan.downcast_ref::<RepartitionExec>().is_some()
+            || plan.downcast_ref::<CoalescePartitionsExec>().is_some_and(|c| c.fetch().is_none())
+            || plan.downcast_ref::<CellScanExec>().is_some();
+        plan.apply_expressions(&mut |expr| {
+            plain &= is_same_always(expr)?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        plain &= is_known;
+        Ok(if plain { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    })?;
+    Ok(plain)
+}
+
+/// Whether an expression has the same value each time, and says by itself which.
+fn is_same_always(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
+    let mut same = !is_volatile(expr);
+    expr.apply(|expr| {
+        same &= expr.downcast_ref::<ScalarSubqueryExpr>().is_none()
+            && expr.downcast_ref::<DynamicFilterPhysicalExpr>().is_none();
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(same)
+}
+
+/// Whether two plans give the same rows.
+fn are_same(one: &Arc<dyn ExecutionPlan>, other: &Arc<dyn ExecutionPlan>) -> bool {
+    let (below, other_below) = (one.children(), other.children());
+    are_same_nodes(one, other)
+        && one.schema() == other.schema()
+        && below.len() == other_below.len()
+        && below.iter().zip(other_below).all(|(one, other)| are_same(one, other))
+}
+
+fn are_same_nodes(one: &Arc<dyn ExecutionPlan>, other: &Arc<dyn ExecutionPlan>) -> bool {
+    if let (Some(a), Some(b)) =
+        (one.downcast_ref::<AggregateExec>(), other.downcast_ref::<AggregateExec>())
+    {
+        let calls = || a.aggr_expr().iter().zip(b.aggr_expr());
+        return a.mode() == b.mode()
+            && a.group_expr() == b.group_expr()
+            && a.filter_expr() == b.filter_expr()
+            && a.limit_options() == b.limit_options()
+            && a.aggr_expr().len() == b.aggr_expr().len()
+            && calls().all(|(a, b)| {
+                a == b
+                    && a.is_distinct() == b.is_distinct()
+                    && a.ignore_nulls() == b.ignore_nulls()
+                    && a.order_bys() == b.order_bys()
+            });
+    }
+    if let (Some(a), Some(b)) =
+        (one.downcast_ref::<RepartitionExec>(), other.downcast_ref::<RepartitionExec>())
+    {
+        return a.partitioning() == b.partitioning() && a.preserve_order() == b.preserve_order();
+    }
+    if let (Some(a), Some(b)) =
+        (one.downcast_ref::<CellScanExec>(), other.downcast_ref::<CellScanExec>())
+    {
+        return a.is_same(b);
+    }
+    let is_coalesce = |plan: &Arc<dyn ExecutionPlan>| {
+        plan.downcast_ref::<CoalescePartitionsExec>().is_some_and(|c| c.fetch().is_none())
+    };
+    is_coalesce(one) && is_coalesce(other)
+}
+
+/// The rows of a partition, and the memory that they take; `None`: there is not enough.
+type Rows = Option<Arc<(Vec<RecordBatch>, MemoryReservation)>>;
+type Computed = Shared<BoxFuture<'static, Result<Rows, Arc<DataFusionError>>>>;
+
+/// What all uses of an aggregation have together.
+#[derive(Default)]
+struct Results {
+    /// What is run: that of the first that asked.
+    plan: OnceLock<Arc<dyn ExecutionPlan>>,
+    partitions: Mutex<Vec<Option<Computed>>>,
+}
+
+impl fmt::Debug for Results {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Results")
+    }
+}
+
+impl Results {
+    fn partitions(&self) -> MutexGuard<'_, Vec<Option<Computed>>> {
+        self.partitions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The rows of a partition: computed by whoever asks while another does not.
+    fn of(&self, own: &Arc<dyn ExecutionPlan>, at: usize, context: &Arc<TaskContext>) -> Computed {
+        let plan = Arc::clone(self.plan.get_or_init(|| Arc::clone(own)));
+        let mut partitions = self.partitions();
+        if partitions.len() <= at {
+            partitions.resize(at + 1, None);
+        }
+        let context = Arc::clone(context);
+        let begin = || gather(plan, at, context).boxed().shared();
+        partitions[at].get_or_insert_with(begin).clone()
+    }
+}
+
+async fn gather(
+    plan: Arc<dyn ExecutionPlan>,
+    at: usize,
+    context: Arc<TaskContext>,
+) -> Result<Rows, Arc<DataFusionError>> {
+    let memory = MemoryConsumer::new("SharedExec").register(context.memory_pool());
+    let mut rows = plan.execute(at, context).map_err(Arc::new)?;
+    let mut batches = Vec::new();
+    while let Some(batch) = rows.try_next().await.map_err(Arc::new)? {
+        if memory.try_grow(batch.get_array_memory_size()).is_err() {
+            return Ok(None);
+        }
+        batches.push(batch);
+    }
+    Ok(Some(Arc::new((batches, memory))))
+}
+
+/// An aggregation of which the results are shared with others.
+#[derive(Clone, Debug)]
+struct SharedExec {
+    input: Arc<dyn ExecutionPlan>,
+    results: Arc<Results>,
+}
+
+impl DisplayAs for SharedExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SharedExec: computed once")
+    }
+}
+
+impl ExecutionPlan for SharedExec {
+    fn name(&self) -> &'static str {
+        "SharedExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match (children.pop(), children.is_empty()) {
+            (Some(input), true) => {
+                Ok(Arc::new(SharedExec { input, results: Arc::clone(&self.results) }))
+            }
+            _ => datafusion::common::internal_err!("SharedExec has one input"),
+        }
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        // What is to be computed anew is not what others have.
+        Ok(Arc::new(SharedExec { input: Arc::clone(&self.input), results: Arc::default() }))
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let (own, schema) = (self.clone(), self.input.schema());
+        let rows = async move {
+            let computed = own.results.of(&own.input, partition, &context).await;
+            match computed.map_err(DataFusionError::Shared)? {
+                Some(rows) => {
+                    let count = rows.0.len();
+                    let batch = move |at: usize| Ok(rows.0[at].clone());
+                    Ok::<_, DataFusionError>(stream::iter((0..count).map(batch)).left_stream())
+                }
+                // Not enough memory to keep them: each computes them for itself.
+                None => {
+                    let again = reset_plan_states(Arc::clone(&own.input))?;
+                    Ok(again.execute(partition, context)?.right_stream())
+                }
+            }
+        };
+        let rows = stream::once(rows).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        vec![ChildStats::At(partition)]
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        inputs: &[Arc<Statistics>],
+        _: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        match inputs {
+            [input] => Ok(Arc::clone(input)),
+            _ => datafusion::common::internal_err!("SharedExec has one input"),
+        }
+    }
+}
