@@ -1,0 +1,4 @@
+//! Tests of the log on simulated disks.
+
+mod basic;
+mod support;
