@@ -57,7 +57,12 @@ async fn judge_one(
     given: &[Medium],
 ) -> Result<Judged, Error> {
     let entry = &control.media[number];
-    let missing = |files| Judged { standing: Standing::Missing, files, bad_headers: 0 };
+    // A medium that is known to have failed is not missed.
+    let absent = match entry.state.is_active() {
+        true => Standing::Missing,
+        false => Standing::Failed,
+    };
+    let missing = |files| Judged { standing: absent, files, bad_headers: 0 };
     let Some(medium) = given.iter().find(|medium| medium.name == entry.name) else {
         return Ok(missing(vec![None; control.groups.len()]));
     };

@@ -130,6 +130,11 @@ impl Recovery {
         })
     }
 
+    /// Where it begins: records before it are not given out.
+    pub fn checkpoint(&self) -> Lsn {
+        self.walk.control.checkpoint
+    }
+
     /// The next record at or behind the checkpoint; `None` at the end of the log.
     ///
     /// # Errors

@@ -96,6 +96,7 @@ impl Recovery {
             name: medium.name.clone(),
             health: if medium.state.is_active() { Health::Active } else { Health::Failed },
             outstanding: BTreeMap::new(),
+            headers: BTreeMap::new(),
             pending: VecDeque::new(),
             exposed: 0,
             error: None,

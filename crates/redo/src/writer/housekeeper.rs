@@ -83,7 +83,7 @@ impl State {
             if !at.is_active() || active.count_ones() < 2 {
                 continue;
             }
-            let oldest = at.outstanding.values().min().copied();
+            let oldest = at.outstanding.values().chain(at.headers.values()).min().copied();
             let waited = oldest.map_or(0, |since| now.saturating_sub(since));
             let others = active & !(1 << medium);
             let enough = others.count_ones() >= self.quorum(active);

@@ -49,7 +49,24 @@ pub struct Log(pub(crate) Arc<Inner>);
 
 impl std::fmt::Debug for Log {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Log(incarnation {}, durable to {})", self.0.incarnation, self.durable_lsn())
+        let state = self.0.lock();
+        let group = |place: &usize| (state.groups[*place].sequence, state.groups[*place].prepared);
+        f.debug_struct("Log")
+            .field("incarnation", &self.0.incarnation)
+            .field("checkpoint", &state.checkpoint)
+            .field("durable", &state.durable)
+            .field("at", &state.at)
+            .field("current", &group(&state.current))
+            .field("next", &state.next.iter().map(group).collect::<Vec<_>>())
+            .field("queued_bytes", &state.queued_bytes)
+            .field("line", &state.line)
+            .field("in_flight", &state.in_flight())
+            .field("tracked", &state.tracked.len())
+            .field("forming", &state.forming)
+            .field("media", &state.media.iter().map(|m| &m.health).collect::<Vec<_>>())
+            .field("steward", &state.steward)
+            .field("stopped", &state.poisoned)
+            .finish_non_exhaustive()
     }
 }
 
@@ -205,7 +222,7 @@ impl Inner {
     }
 
     /// The error for somebody who asks a log that has stopped.
-    fn stopped(state: &State) -> Option<Error> {
+    pub fn stopped(state: &State) -> Option<Error> {
         let why = state.poisoned.clone();
         let why = why.or_else(|| state.closing.then(|| "it was closed".into()));
         why.map(|why| Error::Stopped { why })
@@ -406,7 +423,7 @@ impl Log {
             name: medium.name.clone(),
             active: medium.is_active(),
             exposed: medium.exposed,
-            outstanding: medium.outstanding.len(),
+            outstanding: medium.outstanding.len() + medium.headers.len(),
             error: medium.error.as_ref().map(ToString::to_string),
             stats: medium.stats.clone(),
         };

@@ -53,6 +53,8 @@ pub(crate) struct MediumAt {
     pub health: Health,
     /// When each write that it has not answered was submitted.
     pub outstanding: BTreeMap<u64, u64>,
+    /// The same for headers, which are no reason to hold blocks back.
+    pub headers: BTreeMap<u64, u64>,
     pub pending: VecDeque<Pending>,
     /// Bytes of acknowledged units that it lacks.
     pub exposed: u64,

@@ -96,7 +96,7 @@ impl State {
             }
             let id = self.next_write;
             self.next_write += 1;
-            self.media[medium].outstanding.insert(id, now);
+            self.media[medium].headers.insert(id, now);
             all.push(HeaderWrites { medium, id, writes });
         }
         all
@@ -129,7 +129,7 @@ impl State {
     fn headers_done(&mut self, writes: &[(usize, u64)], age: bool) -> bool {
         let waits = |state: &State, (medium, id): &(usize, u64)| {
             let at = &state.media[*medium];
-            at.is_active() && at.outstanding.contains_key(id)
+            at.is_active() && at.headers.contains_key(id)
         };
         let late: Vec<usize> =
             writes.iter().filter(|w| waits(self, w)).map(|(medium, _)| *medium).collect();
@@ -244,7 +244,7 @@ impl Inner {
         let mut settled = Vec::new();
         self.with(|state| {
             let at = &mut state.media[medium];
-            at.outstanding.remove(&id);
+            at.headers.remove(&id);
             if at.is_active() && failed.is_some() {
                 at.error = failed;
                 state.give_up(medium);
@@ -308,6 +308,7 @@ impl Log {
     /// # Errors
     /// [`Error::BadValue`] for an LSN that is not durable yet; [`Error::Stopped`].
     pub async fn set_checkpoint(&self, lsn: Lsn) -> Result<(), Error> {
+        self.0.with(|state| Inner::stopped(state).map_or(Ok(()), Err))?;
         let durable = self.durable_lsn();
         if lsn > durable {
             let allowed = format!("at most {}", durable.0);

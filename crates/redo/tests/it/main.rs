@@ -1,4 +1,5 @@
 //! Tests of the log on simulated disks.
 
 mod basic;
+mod simulation;
 mod support;

@@ -22,24 +22,21 @@ pub struct DiskControl(pub Arc<dyn Device>);
 
 const SLOT: usize = 8192;
 
-impl DiskControl {
-    async fn slots(&self) -> Result<[Option<(ControlData, Vec<u8>)>; 2], cellar_io::IoError> {
-        let both = self.0.read_at(Io::COMMIT, 0, 2 * SLOT).await?;
-        let slot = |at: usize| {
-            let length = u32::from_le_bytes(both[at..at + 4].try_into().unwrap()) as usize;
-            let bytes = both.get(at + 4..at + 4 + length.min(SLOT - 4))?.to_vec();
-            Some((ControlData::decode(&bytes).ok()?, bytes))
-        };
-        Ok([slot(0), slot(SLOT)])
-    }
+/// The newer of both slots.
+fn newest(both: &[u8]) -> Option<(ControlData, Vec<u8>)> {
+    let slot = |at: usize| {
+        let length = u32::from_le_bytes(both[at..at + 4].try_into().unwrap()) as usize;
+        let bytes = both.get(at + 4..at + 4 + length.min(SLOT - 4))?.to_vec();
+        Some((ControlData::decode(&bytes).ok()?, bytes))
+    };
+    [slot(0), slot(SLOT)].into_iter().flatten().max_by_key(|(data, _)| data.generation)
 }
 
 impl Control for DiskControl {
     fn load(&self) -> IoFuture<'_, Vec<u8>> {
         Box::pin(async move {
-            let slots = self.slots().await?;
-            let newest = slots.into_iter().flatten().max_by_key(|(data, _)| data.generation);
-            Ok(newest.map(|(_, bytes)| bytes).unwrap_or_default())
+            let both = self.0.read_at(Io::COMMIT, 0, 2 * SLOT).await?;
+            Ok(newest(&both).map(|(_, bytes)| bytes).unwrap_or_default())
         })
     }
 
@@ -131,6 +128,11 @@ impl Rig {
             sim.disk("control", SimDiskOptions { size: 2 * SLOT as u64, ..options.clone() });
         let control = Arc::new(DiskControl(control_disk.clone()));
         Rig { sim, shape, disks, control, control_disk, waits: Waits::new() }
+    }
+
+    /// The control data, past all faults and without the machine.
+    pub fn control_now(&self) -> ControlData {
+        newest(&self.control_disk.peek(0, 2 * SLOT as u64)).expect("control data").0
     }
 
     pub fn env(&self) -> SharedEnv {
