@@ -218,7 +218,7 @@ impl Life {
         let liar = self.victim.filter(|_| self.fault == 7);
         self.victim = None;
         self.fault = 0;
-        if active.len() < 2 || self.rig.shape.quorum != Quorum::Auto || self.rng.one_in(3) {
+        if self.rng.one_in(3) {
             self.counts.faults[0] += 1;
             return;
         }
@@ -227,7 +227,12 @@ impl Life {
             victim = liar;
         }
         self.victim = Some(victim);
-        self.fault = self.rng.within(2..=10) as usize;
+        // One medium may lose what it has only where another has it too.
+        let has_two = active.len() >= 2 && self.rig.shape.quorum == Quorum::Auto;
+        self.fault = match has_two {
+            true => self.rng.within(2..=10) as usize,
+            false => [2, 4, 10][self.rng.below(3) as usize],
+        };
         self.counts.faults[self.fault] += 1;
         let disk = &self.rig.disks[victim];
         let size = self.rig.shape.file_size() * u64::from(self.rig.shape.groups);
