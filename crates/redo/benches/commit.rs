@@ -162,7 +162,15 @@ impl<'a> Bench<'a> {
         self.runtime.block_on(async {
             create(&env, &control, spec).await.unwrap();
             let session = Waits::new().session("redo", Kind::Background);
-            let log = OpenLog { env: env.clone(), session, control, media, options, force: false };
+            let log = OpenLog {
+                env: env.clone(),
+                session,
+                control,
+                media,
+                options,
+                returning: Vec::new(),
+                force: false,
+            };
             Recovery::start(log).await.unwrap().open().await.unwrap().0
         })
     }

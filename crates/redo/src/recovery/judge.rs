@@ -22,6 +22,8 @@ pub(crate) enum Standing {
     Stale,
     /// The control data says that it failed: not read.
     Failed,
+    /// It failed and is to come back: it is never believed, and what it lacks is written to it.
+    Returning,
     /// It is not there, or its headers cannot be read.
     Missing,
 }
@@ -40,13 +42,20 @@ pub(crate) struct Judged {
 /// # Errors
 /// [`Error::NoMedium`] for a medium that it does not know; [`Error::Foreign`],
 /// [`Error::ControlOld`], [`Error::FileSize`], [`Error::BlockSize`].
-pub(crate) async fn judge(control: &ControlData, given: &[Medium]) -> Result<Vec<Judged>, Error> {
+pub(crate) async fn judge(
+    control: &ControlData,
+    given: &[Medium],
+    returning: &[String],
+) -> Result<Vec<Judged>, Error> {
+    if let Some(unknown) = returning.iter().find(|r| control.media.iter().all(|m| m.name != **r)) {
+        return Err(Error::NoMedium { medium: unknown.clone() });
+    }
     if let Some(unknown) = given.iter().find(|g| control.media.iter().all(|m| m.name != g.name)) {
         return Err(Error::NoMedium { medium: unknown.name.clone() });
     }
     let mut all = Vec::new();
     for number in 0..control.media.len() {
-        all.push(judge_one(control, number, given).await?);
+        all.push(judge_one(control, number, given, returning).await?);
     }
     Ok(all)
 }
@@ -55,6 +64,7 @@ async fn judge_one(
     control: &ControlData,
     number: usize,
     given: &[Medium],
+    returning: &[String],
 ) -> Result<Judged, Error> {
     let entry = &control.media[number];
     // A medium that is known to have failed is not missed.
@@ -75,7 +85,11 @@ async fn judge_one(
         check_file(medium, group.number, group.size, control.block_size)?;
     }
     if !entry.state.is_active() {
-        return Ok(Judged { standing: Standing::Failed, files, bad_headers: 0 });
+        let standing = match returning.contains(&entry.name) {
+            true => Standing::Returning,
+            false => Standing::Failed,
+        };
+        return Ok(Judged { standing, files, bad_headers: 0 });
     }
     let found = join_all(files.iter().zip(&control.groups).map(|(file, group)| {
         let file = file.clone().expect("absent files were sorted out above");

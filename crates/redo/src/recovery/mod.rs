@@ -41,6 +41,9 @@ pub struct OpenLog {
     pub media: Vec<Medium>,
     /// Parameters.
     pub options: Options,
+    /// Media that failed and are to take part again: what recovery reads is copied to them. All
+    /// writes that they were ever given must have been answered.
+    pub returning: Vec<String>,
     /// Open although media are missing that may alone have acknowledged records: those are lost.
     pub force: bool,
 }
@@ -94,17 +97,17 @@ impl Recovery {
     /// [`Error::NoMedium`], [`Error::FileSize`], [`Error::BlockSize`], [`Error::BadValue`];
     /// [`Error::Io`] when control data cannot be read.
     pub async fn start(log: OpenLog) -> Result<Recovery, Error> {
-        let OpenLog { env, session, control, media, options, force } = log;
+        let OpenLog { env, session, control, media, options, returning, force } = log;
         let bytes = control.load().await?;
         let mut data =
             ControlData::decode(&bytes).map_err(|damage| Error::ControlDamaged { damage })?;
         check(&data)?;
         options.check(data.block_size)?;
         begin(&mut data);
-        let judged = judge::judge(&data, &media).await?;
+        let judged = judge::judge(&data, &media, &returning).await?;
         let standing: Vec<Standing> = judged.iter().map(|j| j.standing).collect();
         let read = |j: &Judged| match j.standing {
-            Standing::Whole | Standing::Stale => j.files.clone(),
+            Standing::Whole | Standing::Stale | Standing::Returning => j.files.clone(),
             Standing::Failed | Standing::Missing => vec![None; j.files.len()],
         };
         let files = judged.iter().map(read).collect();

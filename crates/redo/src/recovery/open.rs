@@ -58,7 +58,8 @@ impl Recovery {
 
     /// Whether a medium is used from now on.
     fn is_used(&self, medium: usize) -> bool {
-        let there = matches!(self.judged[medium].standing, Standing::Whole | Standing::Stale);
+        let standing = self.judged[medium].standing;
+        let there = !matches!(standing, Standing::Failed | Standing::Missing);
         there && !self.unrepaired.contains(&medium)
     }
 
@@ -71,10 +72,12 @@ impl Recovery {
         control.clean = None;
         control.durable = start.first;
         for (number, medium) in control.media.iter_mut().enumerate() {
-            if medium.state.is_active() && !used.contains(&number) {
+            // One that returns is active when every header is: the steward says so then.
+            let used = used.contains(&number);
+            if medium.state.is_active() && !used {
                 medium.state = MediumState::Failed { since: start.first };
             }
-            if !medium.state.is_active() {
+            if !medium.state.is_active() && !used {
                 report.left_out.push(medium.name.clone());
             }
         }
@@ -92,9 +95,9 @@ impl Recovery {
             prepared: false,
         });
         let groups: Vec<GroupAt> = groups.collect();
-        let media = control.media.iter().map(|medium| MediumAt {
+        let media = control.media.iter().enumerate().map(|(number, medium)| MediumAt {
             name: medium.name.clone(),
-            health: if medium.state.is_active() { Health::Active } else { Health::Failed },
+            health: if self.is_used(number) { Health::Active } else { Health::Failed },
             outstanding: BTreeMap::new(),
             headers: BTreeMap::new(),
             pending: VecDeque::new(),

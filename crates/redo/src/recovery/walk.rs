@@ -157,7 +157,7 @@ impl Walk {
         let blocks = self.current.as_ref().expect("the block was loaded");
         let at = Abn(self.abn).lsn();
         let mut found: Option<(BlockHeader, u32, &[u8])> = None;
-        let mut lacking = Vec::new();
+        let (mut lacking, mut returning) = (Vec::new(), Vec::new());
         for medium in 0..self.standing.len() {
             let bytes = match blocks.copy(medium, self.abn) {
                 Copy::Absent => continue,
@@ -175,6 +175,11 @@ impl Walk {
                 lacking.push(medium);
                 continue;
             };
+            if self.standing[medium] == Standing::Returning {
+                // Compared below, once it is known what is right.
+                returning.push((medium, bytes));
+                continue;
+            }
             if self.chain.is_some_and(|chain| chain != header.chain) {
                 let what = format!(
                     "on {} it follows another block than the one before it",
@@ -195,6 +200,8 @@ impl Walk {
             }
         }
         let Some((header, crc, bytes)) = found else { return Ok(Found::Nothing) };
+        let differs = returning.into_iter().filter(|(_, other)| *other != bytes);
+        lacking.extend(differs.map(|(medium, _)| medium));
         let block = Bytes::copy_from_slice(bytes);
         let (group, abn) = (self.group, self.abn);
         let repair = |medium| Repair { medium, group, abn, block: block.clone() };
@@ -210,7 +217,7 @@ impl Walk {
         };
         let cannot = |(medium, standing): (usize, &Standing)| match standing {
             Standing::Missing | Standing::Stale => Some(medium),
-            Standing::Failed => None,
+            Standing::Failed | Standing::Returning => None,
             Standing::Whole => unreadable(medium).then_some(medium),
         };
         self.standing.iter().enumerate().filter_map(cannot).collect()
@@ -235,7 +242,8 @@ impl Walk {
         while let Some(blocks) = reader.next().await {
             for abn in blocks.place.blocks.clone() {
                 let expected = self.control.incarnation_of(Abn(abn)).map(|i| i.number);
-                for medium in 0..self.standing.len() {
+                let believed = |m: &usize| self.standing[*m] != Standing::Returning;
+                for medium in (0..self.standing.len()).filter(believed) {
                     let Copy::Bytes(bytes) = blocks.copy(medium, abn) else { continue };
                     let Ok((header, _)) = BlockHeader::open(bytes, self.control.database) else {
                         continue;

@@ -118,6 +118,12 @@ impl State {
             // Every medium that takes part knows of this opening: from now on one that does not is
             // stale.
             self.control.confirmed = incarnation;
+            // Those that return have all that recovery may need, and now the headers too.
+            for (entry, medium) in self.control.media.iter_mut().zip(&self.media) {
+                if medium.is_active() {
+                    entry.state = MediumState::Active;
+                }
+            }
             self.control_dirty = true;
         }
         self.stored = plan.control.generation;

@@ -188,6 +188,7 @@ async fn open(machine: &Arc<Noted>, in_flight: usize) -> Result<(Log, Vec<Record
             units_in_flight: in_flight,
             ..Options::default()
         },
+        returning: Vec::new(),
         force: false,
     };
     let mut recovery = Recovery::start(log).await?;

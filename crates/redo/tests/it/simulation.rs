@@ -28,6 +28,8 @@ pub struct Counts {
     pub repaired: u64,
     pub failures: u64,
     pub stopped: u64,
+    /// Media that came back.
+    pub returned: u64,
     pub faults: [u64; FAULTS],
 }
 
@@ -57,6 +59,7 @@ impl std::ops::AddAssign for Counts {
         self.repaired += other.repaired;
         self.failures += other.failures;
         self.stopped += other.stopped;
+        self.returned += other.returned;
         self.faults.iter_mut().zip(other.faults).for_each(|(sum, more)| *sum += more);
     }
 }
@@ -106,6 +109,8 @@ pub struct Life {
     victim: Option<usize>,
     fault: usize,
     snapshots: Vec<cellar_io::sim::Snapshot>,
+    /// Whether failed media come back at the next opening.
+    returns: bool,
 }
 
 /// Runs the life of `seed`; what went wrong, if anything did.
@@ -160,6 +165,7 @@ impl Life {
             victim: None,
             fault: 0,
             snapshots,
+            returns: false,
         }
     }
 
@@ -218,6 +224,7 @@ impl Life {
         let liar = self.victim.filter(|_| self.fault == 7);
         self.victim = None;
         self.fault = 0;
+        self.returns = self.rng.coin();
         if self.rng.one_in(3) {
             self.counts.faults[0] += 1;
             return;
@@ -264,6 +271,11 @@ impl Life {
 
     /// Faults that begin while the log is open.
     fn begin_fault(&mut self) {
+        if self.rng.one_in(3) {
+            // Being late loses nothing: any other may be that as well.
+            let late = self.rng.below(self.rig.disks.len() as u64) as usize;
+            self.rig.disks[late].slow(self.rng.within(2..=300));
+        }
         let Some(victim) = self.victim else { return };
         let disk = &self.rig.disks[victim];
         match self.fault {
@@ -302,6 +314,13 @@ impl Life {
             }
             let mut spec = self.rig.spec(media, false);
             spec.options = self.options.clone();
+            // What was healed may come back, once what it was given is answered: a crash did that.
+            if self.fault != 5 && self.returns {
+                let active = self.active();
+                let failed = (0..self.rig.shape.media).filter(|m| !active.contains(m));
+                spec.returning = failed.map(|m| format!("disk{m}")).collect();
+                self.counts.returned += spec.returning.len() as u64;
+            }
             let opened = self.rig.run(async {
                 let mut recovery = Recovery::start(spec).await?;
                 let checkpoint = recovery.checkpoint();

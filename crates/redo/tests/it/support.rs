@@ -183,6 +183,7 @@ impl Rig {
             control: self.control.clone(),
             media,
             options: self.options(),
+            returning: Vec::new(),
             force,
         }
     }
