@@ -143,9 +143,14 @@ fn the_architecture_table_is_what_cargo_says() {
 #[test]
 fn lower_crates_know_neither_tokio_nor_datafusion_nor_each_other() {
     let all = dependencies();
-    for name in
-        ["cellar-wait", "cellar-diskgroup", "cellar-format", "cellar-instance", "cellar-lab"]
-    {
+    for name in [
+        "cellar-wait",
+        "cellar-diskgroup",
+        "cellar-redo",
+        "cellar-format",
+        "cellar-instance",
+        "cellar-lab",
+    ] {
         for foreign in ["tokio", "datafusion", "arrow", "parquet"] {
             assert!(!all[name].contains(foreign), "{name} uses {foreign}");
         }

@@ -1,0 +1,245 @@
+//! What can go wrong with the log, sorted by who must act, with Oracle's numbers.
+
+use std::sync::Arc;
+
+use cellar_io::IoError;
+
+use crate::on_disk::Damage;
+use crate::{Abn, Lsn};
+
+/// A failure of the log.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// User: a record is longer than the log can ever take.
+    #[error("a record of {bytes} bytes is too long: this log takes {max}")]
+    RecordTooLong {
+        /// Its length in bytes.
+        bytes: u64,
+        /// The longest that fits, in bytes.
+        max: u64,
+    },
+    /// User: a value is out of its range.
+    #[error("{what} {value} is not possible: {allowed}")]
+    BadValue {
+        /// What was set.
+        what: &'static str,
+        /// To what.
+        value: u64,
+        /// What is possible.
+        allowed: String,
+    },
+    /// User: the block size is smaller than a sector of a medium.
+    #[error("log block size {block_size} is smaller than the sectors of {medium}, {sector} bytes")]
+    BlockSize {
+        /// Bytes of a block.
+        block_size: u32,
+        /// The medium.
+        medium: String,
+        /// Its logical sector in bytes.
+        sector: u32,
+    },
+    /// User: the files of a group have not one size, or not the size that they had.
+    #[error("file of group {group} on {medium} has {found} bytes, {expected} are needed")]
+    FileSize {
+        /// The group.
+        group: u32,
+        /// The medium.
+        medium: String,
+        /// Its size in bytes.
+        found: u64,
+        /// What it must be.
+        expected: u64,
+    },
+    /// User: no such group.
+    #[error("log group {group} does not exist")]
+    NoGroup {
+        /// Its number.
+        group: u32,
+    },
+    /// User: the number is taken.
+    #[error("log group {group} already exists")]
+    GroupExists {
+        /// Its number.
+        group: u32,
+    },
+    /// User: the log is being written to the group.
+    #[error("log group {group} is the current one")]
+    GroupCurrent {
+        /// Its number.
+        group: u32,
+    },
+    /// User: recovery needs what is in the group.
+    #[error("log group {group} is needed for crash recovery")]
+    GroupNeeded {
+        /// Its number.
+        group: u32,
+    },
+    /// User: the group was not archived.
+    #[error("log group {group}, sequence {sequence}, needs to be archived")]
+    NotArchived {
+        /// Its number.
+        group: u32,
+        /// Its sequence.
+        sequence: u64,
+    },
+    /// User: a log has at least two groups.
+    #[error("dropping log group {group} would leave less than 2 groups")]
+    TooFewGroups {
+        /// Its number.
+        group: u32,
+    },
+    /// User: no such medium.
+    #[error("redo medium \"{medium}\" does not exist")]
+    NoMedium {
+        /// Its name.
+        medium: String,
+    },
+    /// Operator: the log stopped itself; nothing is known to be lost.
+    #[error("the log has stopped: {why}")]
+    Stopped {
+        /// Why.
+        why: Arc<str>,
+    },
+    /// Operator: the log stopped before it was known whether a record is durable.
+    #[error("outcome unknown: the log has stopped: {why}")]
+    OutcomeUnknown {
+        /// Why.
+        why: Arc<str>,
+    },
+    /// Operator: the control data cannot be used.
+    #[error("control data of the log: {damage}")]
+    ControlDamaged {
+        /// What is wrong with it.
+        damage: Damage,
+    },
+    /// Operator: the media know of an opening that the control data does not know of.
+    #[error("the log on {medium} is more recent than the control data ({found} after {known})")]
+    ControlOld {
+        /// The medium.
+        medium: String,
+        /// The incarnation in its header.
+        found: u32,
+        /// The incarnation in the control data.
+        known: u32,
+    },
+    /// Operator: a file belongs to another database, group or medium.
+    #[error("file of group {group} on {medium} belongs elsewhere: {what}")]
+    Foreign {
+        /// The group.
+        group: u32,
+        /// The medium.
+        medium: String,
+        /// What does not match.
+        what: &'static str,
+    },
+    /// Operator: so few media can be read that acknowledged records may be missing.
+    #[error(
+        "redo from LSN {from} on may have been acknowledged and be on {} alone, which cannot be \
+         read{}", media.join(", "), until(*known_until)
+    )]
+    MediaMissing {
+        /// What was found ends here.
+        from: Lsn,
+        /// Everything below was acknowledged, where that is more than was found.
+        known_until: Option<Lsn>,
+        /// The media that cannot be read there.
+        media: Vec<String>,
+    },
+    /// Operator: acknowledged redo is damaged on every medium.
+    #[error("acknowledged redo from LSN {from} to {to} is damaged or missing on every medium")]
+    Damaged {
+        /// The first block that is bad.
+        from: Lsn,
+        /// Everything below was acknowledged.
+        to: Lsn,
+        /// Media that acknowledged writes and have not kept them.
+        lost_writes: Vec<String>,
+    },
+    /// Operator: two media hold different blocks that both look right.
+    #[error("the log is divergent at LSN {at}: {what}")]
+    Divergent {
+        /// The block.
+        at: Lsn,
+        /// What differs.
+        what: String,
+    },
+    /// Operator: a block is whole but what it says cannot be.
+    #[error("block {abn} of the log contradicts itself: {damage}")]
+    Corrupt {
+        /// The block.
+        abn: Abn,
+        /// What is wrong.
+        damage: Damage,
+    },
+    /// A device failed, and there was no other to turn to.
+    #[error(transparent)]
+    Io(#[from] IoError),
+}
+
+fn until(lsn: Option<Lsn>) -> String {
+    lsn.map_or(String::new(), |lsn| format!("; it was, up to LSN {lsn}"))
+}
+
+impl Error {
+    /// Oracle's number for it, or one of ours from 70001 on.
+    pub fn number(&self) -> u32 {
+        match self {
+            Error::RecordTooLong { .. } => 70150,
+            Error::BadValue { .. } => 70151,
+            Error::BlockSize { .. } => 1378,
+            Error::FileSize { .. } => 336,
+            Error::NoGroup { .. } => 359,
+            Error::GroupExists { .. } => 1184,
+            Error::GroupCurrent { .. } => 1623,
+            Error::GroupNeeded { .. } => 1624,
+            Error::NotArchived { .. } => 350,
+            Error::TooFewGroups { .. } => 1567,
+            Error::NoMedium { .. } => 360,
+            Error::Stopped { .. } => 340,
+            Error::OutcomeUnknown { .. } => 70152,
+            Error::ControlDamaged { .. } => 227,
+            Error::ControlOld { .. } => 338,
+            Error::Foreign { .. } => 341,
+            Error::MediaMissing { .. } => 313,
+            Error::Damaged { .. } => 353,
+            Error::Divergent { .. } => 70153,
+            Error::Corrupt { .. } => 354,
+            Error::Io(_) => 345,
+        }
+    }
+
+    /// What the reader can do next.
+    pub fn next_step(&self) -> String {
+        match self {
+            Error::RecordTooLong { .. } => "commit in smaller parts, or add log groups".into(),
+            Error::BadValue { allowed, .. } => format!("use {allowed}"),
+            Error::BlockSize { sector, .. } => format!("use block size {sector}"),
+            Error::FileSize { expected, .. } => format!("give a file of {expected} bytes"),
+            Error::NoGroup { .. } | Error::NoMedium { .. } => "see which there are: v$log".into(),
+            Error::GroupExists { .. } => "choose another number".into(),
+            Error::GroupCurrent { .. } => "ALTER SYSTEM SWITCH LOGFILE first".into(),
+            Error::GroupNeeded { .. } => "ALTER SYSTEM CHECKPOINT first".into(),
+            Error::NotArchived { .. } => "archive it first, or switch archiving off".into(),
+            Error::TooFewGroups { .. } => "add a group first".into(),
+            Error::Stopped { .. } | Error::OutcomeUnknown { .. } => {
+                "open the log again: recovery decides which records are there".into()
+            }
+            Error::ControlDamaged { .. } | Error::ControlOld { .. } => {
+                "use the newest copy of the control data".into()
+            }
+            Error::Foreign { .. } => "give the file that belongs here: cellar inspect FILE".into(),
+            Error::MediaMissing { media, .. } => format!(
+                "bring {} back; force opens without, and what only they have is lost",
+                media.join(", ")
+            ),
+            Error::Damaged { from, .. } => {
+                format!("restore, and recover until LSN {from}; see cellar inspect")
+            }
+            Error::Divergent { .. } | Error::Corrupt { .. } => {
+                "see both copies: cellar inspect; keep the files, and report it".into()
+            }
+            Error::Io(_) => "see the device: cellar disks, dmesg".into(),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What a log is made of, and its parameters.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cellar_io::{Device, IoFuture};
+
+use crate::error::Error;
+use crate::on_disk::{UNIT_BYTES_MAX, UNITS_IN_FLIGHT_MAX};
+
+/// Keeps the control data. What a `store` that did not return has done is unknown; after one that
+/// failed the log stops.
+pub trait Control: Send + Sync + 'static {
+    /// The bytes that were stored last.
+    fn load(&self) -> IoFuture<'_, Vec<u8>>;
+
+    /// Replaces all of them, durably: afterwards `load` gives these, after a crash within these or
+    /// those before.
+    fn store(&self, bytes: Vec<u8>) -> IoFuture<'_, ()>;
+}
+
+/// A place where redo is written: a file in each log group, all as large as the group's others.
+#[derive(Clone)]
+pub struct Medium {
+    /// What it is called; the control data knows it by that.
+    pub name: String,
+    /// Its files, by number of the group.
+    pub files: BTreeMap<u32, Arc<dyn Device>>,
+}
+
+impl std::fmt::Debug for Medium {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Medium({}, groups {:?})", self.name, self.files.keys())
+    }
+}
+
+/// Who forms the next unit when one becomes durable and records wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Successor {
+    /// The task that saw the completion; it hands the unit to the first committer in it.
+    #[default]
+    Completer,
+    /// The first committer in the unit, which is woken.
+    Waiter,
+}
+
+/// Parameters of an open log.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The longest unit in bytes, at most 1 MiB.
+    pub unit_bytes: usize,
+    /// Units on their way at once, at most 4.
+    pub units_in_flight: usize,
+    /// Bytes of records that wait to be written, before a committer waits for room.
+    pub log_buffer: usize,
+    /// What a late medium may lack of acknowledged blocks, in bytes.
+    pub exposure_bytes: u64,
+    /// How long a late medium may lack an acknowledged block.
+    pub exposure_age: Duration,
+    /// A write that is not answered by then has failed, where other media are left.
+    pub write_timeout: Duration,
+    /// After so much idleness a beacon is written; also how often the log looks after itself.
+    pub beacon_after: Duration,
+    /// A completion later than this is an outlier.
+    pub outlier: Duration,
+    /// Who forms the next unit.
+    pub successor: Successor,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            unit_bytes: UNIT_BYTES_MAX,
+            units_in_flight: UNITS_IN_FLIGHT_MAX,
+            log_buffer: 16 << 20,
+            exposure_bytes: 32 << 20,
+            exposure_age: Duration::from_millis(200),
+            write_timeout: Duration::from_secs(2),
+            beacon_after: Duration::from_millis(5),
+            outlier: Duration::from_millis(10),
+            successor: Successor::default(),
+        }
+    }
+}
+
+impl Options {
+    /// Refuses what cannot be.
+    ///
+    /// # Errors
+    /// [`Error::BadValue`].
+    pub(crate) fn check(&self, block_size: u32) -> Result<(), Error> {
+        let block = block_size as usize;
+        let bad = |what, value: usize, allowed: String| {
+            Err(Error::BadValue { what, value: value as u64, allowed })
+        };
+        if !(block..=UNIT_BYTES_MAX).contains(&self.unit_bytes) {
+            let allowed = format!("{block} to {UNIT_BYTES_MAX}");
+            return bad("unit size", self.unit_bytes, allowed);
+        }
+        if !(1..=UNITS_IN_FLIGHT_MAX).contains(&self.units_in_flight) {
+            let allowed = format!("1 to {UNITS_IN_FLIGHT_MAX}");
+            return bad("units in flight", self.units_in_flight, allowed);
+        }
+        if self.beacon_after.is_zero() {
+            return bad("beacon after", 0, "more than 0".to_owned());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! What each medium is, before any block is read: there, stale, failed or missing.
+
+use std::sync::Arc;
+
+use cellar_io::{Device, DeviceExt, Io};
+use futures_util::future::join_all;
+
+use crate::create::check_file;
+use crate::error::Error;
+use crate::on_disk::control::ControlData;
+use crate::on_disk::header::GroupHeader;
+use crate::on_disk::{Damage, HEADER_BYTES};
+use crate::options::Medium;
+use crate::recovery::read::Files;
+
+/// How far a medium is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It has what it was given.
+    Whole,
+    /// It is there and has missed the last opening: what it lacks proves nothing.
+    Stale,
+    /// The control data says that it failed: not read.
+    Failed,
+    /// It failed and is to come back: it is never believed, and what it lacks is written to it.
+    Returning,
+    /// It is not there, or its headers cannot be read.
+    Missing,
+}
+
+/// A medium as it was found.
+pub(crate) struct Judged {
+    pub standing: Standing,
+    /// Its files, also where they are not read.
+    pub files: Files,
+    /// Headers that were damaged in one copy or both.
+    pub bad_headers: u32,
+}
+
+/// Judges every medium that the control data knows.
+///
+/// # Errors
+/// [`Error::NoMedium`] for a medium that it does not know; [`Error::Foreign`],
+/// [`Error::ControlOld`], [`Error::FileSize`], [`Error::BlockSize`].
+pub(crate) async fn judge(
+    control: &ControlData,
+    given: &[Medium],
+    returning: &[String],
+) -> Result<Vec<Judged>, Error> {
+    if let Some(unknown) = returning.iter().find(|r| control.media.iter().all(|m| m.name != **r)) {
+        return Err(Error::NoMedium { medium: unknown.clone() });
+    }
+    if let Some(unknown) = given.iter().find(|g| control.media.iter().all(|m| m.name != g.name)) {
+        return Err(Error::NoMedium { medium: unknown.name.clone() });
+    }
+    let mut all = Vec::new();
+    for number in 0..control.media.len() {
+        all.push(judge_one(control, number, given, returning).await?);
+    }
+    Ok(all)
+}
+
+async fn judge_one(
+    control: &ControlData,
+    number: usize,
+    given: &[Medium],
+    returning: &[String],
+) -> Result<Judged, Error> {
+    let entry = &control.media[number];
+    // A medium that is known to have failed is not missed.
+    let absent = match entry.state.is_active() {
+        true => Standing::Missing,
+        false => Standing::Failed,
+    };
+    let missing = |files| Judged { standing: absent, files, bad_headers: 0 };
+    let Some(medium) = given.iter().find(|medium| medium.name == entry.name) else {
+        return Ok(missing(vec![None; control.groups.len()]));
+    };
+    let file = |number: &u32| medium.files.get(number).cloned();
+    let files: Files = control.groups.iter().map(|group| file(&group.number)).collect();
+    if files.iter().any(Option::is_none) {
+        return Ok(missing(files));
+    }
+    for group in &control.groups {
+        check_file(medium, group.number, group.size, control.block_size)?;
+    }
+    if !entry.state.is_active() {
+        let standing = match returning.contains(&entry.name) {
+            true => Standing::Returning,
+            false => Standing::Failed,
+        };
+        return Ok(Judged { standing, files, bad_headers: 0 });
+    }
+    let found = join_all(files.iter().zip(&control.groups).map(|(file, group)| {
+        let file = file.clone().expect("absent files were sorted out above");
+        async move { read_headers(&*file, group.size).await }
+    }));
+    let (mut newest, mut bad_headers, mut seen) = (0, 0, 0);
+    for (group, found) in control.groups.iter().zip(found.await) {
+        bad_headers += found.bad;
+        let Some(header) = found.header else { continue };
+        seen += 1;
+        check_identity(control, group.number, number, &header)?;
+        newest = newest.max(header.incarnation);
+        let known = control.incarnation().number;
+        // An opening that was cut off may have written headers of the number that is next.
+        if header.incarnation > known || header.generation > control.generation {
+            let (medium, found) = (entry.name.clone(), header.incarnation);
+            return Err(Error::ControlOld { medium, found, known });
+        }
+    }
+    let standing = match seen {
+        0 => Standing::Missing,
+        _ if newest < control.confirmed => Standing::Stale,
+        _ => Standing::Whole,
+    };
+    Ok(Judged { standing, files, bad_headers })
+}
+
+/// The headers of one file.
+struct Found {
+    /// The newest copy that is whole.
+    header: Option<GroupHeader>,
+    /// Copies that are not.
+    bad: u32,
+}
+
+async fn read_headers(file: &dyn Device, size: u64) -> Found {
+    let mut found = Found { header: None, bad: 0 };
+    for offset in [0, size - HEADER_BYTES as u64] {
+        let read = file.read_at(Io::FOREGROUND, offset, HEADER_BYTES).await;
+        let header = read.map_err(|_| Damage::Checksum).and_then(|b| GroupHeader::decode(&b));
+        match header {
+            Ok(header) => {
+                let newer = found.header.as_ref().is_none_or(|h| h.generation < header.generation);
+                if newer {
+                    found.header = Some(header);
+                }
+            }
+            Err(_) => found.bad += 1,
+        }
+    }
+    found
+}
+
+fn check_identity(
+    control: &ControlData,
+    group: u32,
+    medium: usize,
+    header: &GroupHeader,
+) -> Result<(), Error> {
+    let what = if header.database != control.database {
+        "another database"
+    } else if header.group != group {
+        "another group"
+    } else if usize::from(header.medium) != medium {
+        "another medium"
+    } else if header.block_size != control.block_size {
+        "another block size"
+    } else {
+        return Ok(());
+    };
+    Err(Error::Foreign { group, medium: control.media[medium].name.clone(), what })
+}
+
+/// The device of a medium that is asked for by place of the group.
+pub(crate) fn device(files: &Files, group: usize) -> Arc<dyn Device> {
+    files[group].clone().expect("a medium that is used has a file in each group")
+}

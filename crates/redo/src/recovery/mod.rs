@@ -1,0 +1,197 @@
+//! Recovery: what is in the log, from the checkpoint to its end, and then the open log.
+//!
+//! 1. Control data says which media, groups and openings there are; headers say which media are
+//!    what they were.
+//! 2. The walk takes each block from any medium that has it whole, and gives the records out.
+//! 3. Where no medium has the next block the log ends, unless a block behind it, the control data
+//!    or missing media say that it was acknowledged: then nothing is opened.
+//! 4. What media lack is written again, flushed, a new incarnation is made durable, and the log
+//!    is open. A crash anywhere before leads to the same end.
+
+mod judge;
+mod open;
+mod read;
+mod records;
+mod walk;
+
+use std::sync::Arc;
+
+use cellar_io::SharedEnv;
+use cellar_wait::Session;
+
+use crate::Lsn;
+use crate::error::Error;
+use crate::on_disk::control::ControlData;
+use crate::options::{Control, Medium, Options};
+use judge::{Judged, Standing};
+use read::Reader;
+use records::Assembler;
+pub use records::Record;
+use walk::Walk;
+
+/// A log to be opened.
+pub struct OpenLog {
+    /// Clock, chance and tasks.
+    pub env: SharedEnv,
+    /// Where the log's own waits are counted.
+    pub session: Session,
+    /// Keeps the control data.
+    pub control: Arc<dyn Control>,
+    /// What is there of the media.
+    pub media: Vec<Medium>,
+    /// Parameters.
+    pub options: Options,
+    /// Media that failed and are to take part again: what recovery reads is copied to them. All
+    /// writes that they were ever given must have been answered.
+    pub returning: Vec<String>,
+    /// Open although media are missing that may alone have acknowledged records: those are lost.
+    pub force: bool,
+}
+
+/// What recovery did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The log ended here; new records follow.
+    pub end: Lsn,
+    /// Records that were given out.
+    pub records: u64,
+    /// Blocks that were read.
+    pub blocks: u64,
+    /// Copies of blocks that were missing or bad on a medium, and were written again.
+    pub repaired: u64,
+    /// Copies of headers that were damaged.
+    pub bad_headers: u32,
+    /// Media that are not used from now on.
+    pub left_out: Vec<String>,
+    /// Media that have lost blocks which they had acknowledged.
+    pub lost_writes: Vec<String>,
+    /// Whether acknowledged records may be lost because it was opened by force.
+    pub forced: bool,
+}
+
+/// A log that is being read, to be opened.
+pub struct Recovery {
+    env: SharedEnv,
+    session: Session,
+    control: Arc<dyn Control>,
+    options: Options,
+    force: bool,
+    judged: Vec<Judged>,
+    reader: Reader,
+    walk: Walk,
+    records: Assembler,
+    report: Report,
+    ended: bool,
+    /// Media that could not be repaired.
+    unrepaired: Vec<usize>,
+}
+
+/// Repairs are written when so many blocks are lacking.
+const REPAIRS_MAX: usize = 1024;
+
+impl Recovery {
+    /// Reads control data and headers, and judges the media.
+    ///
+    /// # Errors
+    /// [`Error::ControlDamaged`], [`Error::ControlOld`], [`Error::Foreign`],
+    /// [`Error::NoMedium`], [`Error::FileSize`], [`Error::BlockSize`], [`Error::BadValue`];
+    /// [`Error::Io`] when control data cannot be read.
+    pub async fn start(log: OpenLog) -> Result<Recovery, Error> {
+        let OpenLog { env, session, control, media, options, returning, force } = log;
+        let bytes = control.load().await?;
+        let mut data =
+            ControlData::decode(&bytes).map_err(|damage| Error::ControlDamaged { damage })?;
+        check(&data)?;
+        options.check(data.block_size)?;
+        begin(&mut data);
+        let judged = judge::judge(&data, &media, &returning).await?;
+        let standing: Vec<Standing> = judged.iter().map(|j| j.standing).collect();
+        let read = |j: &Judged| match j.standing {
+            Standing::Whole | Standing::Stale | Standing::Returning => j.files.clone(),
+            Standing::Failed | Standing::Missing => vec![None; j.files.len()],
+        };
+        let files = judged.iter().map(read).collect();
+        let mut reader = Reader::new(Arc::clone(&env), session.clone(), data.block_size, files);
+        let records = Assembler::new(data.checkpoint);
+        let bad_headers = judged.iter().map(|j| j.bad_headers).sum();
+        let walk = Walk::new(data, standing)?;
+        reader.go(walk.places());
+        let report = Report { bad_headers, ..Report::default() };
+        Ok(Recovery {
+            env,
+            session,
+            control,
+            options,
+            force,
+            judged,
+            reader,
+            walk,
+            records,
+            report,
+            ended: false,
+            unrepaired: Vec::new(),
+        })
+    }
+
+    /// Where it begins: records before it are not given out.
+    pub fn checkpoint(&self) -> Lsn {
+        self.walk.control.checkpoint
+    }
+
+    /// The next record at or behind the checkpoint; `None` at the end of the log.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::MediaMissing`], [`Error::Divergent`], [`Error::Corrupt`]: the
+    /// log cannot be opened as it is.
+    pub async fn next(&mut self) -> Result<Option<Record>, Error> {
+        loop {
+            if let Some(record) = self.records.pop() {
+                self.report.records += 1;
+                return Ok(Some(record));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            match self.walk.step(&mut self.reader).await? {
+                Ok((header, block)) => {
+                    self.report.blocks += 1;
+                    self.records.feed(&header, &block)?;
+                    if self.walk.repairs.len() >= REPAIRS_MAX {
+                        self.repair().await;
+                    }
+                }
+                Err(end) => {
+                    self.walk.look_behind(&mut self.reader).await;
+                    self.walk.judge_end(&end, self.force)?;
+                    let lost = self.walk.durable > self.walk.abn || !end.unknown.is_empty();
+                    self.report.forced = self.force && lost;
+                    self.ended = true;
+                }
+            }
+        }
+    }
+}
+
+/// Refuses control data that contradicts itself.
+fn check(data: &ControlData) -> Result<(), Error> {
+    let field = |field, value| {
+        Err(Error::ControlDamaged { damage: crate::on_disk::Damage::Field { field, value } })
+    };
+    if data.groups.len() < 2 || data.media.is_empty() {
+        return field("groups", data.groups.len() as u64);
+    }
+    for group in &data.groups {
+        let fits = crate::on_disk::header::capacity_of(group.size, data.block_size);
+        if group.capacity != fits || group.capacity == 0 {
+            return field("group capacity", group.capacity);
+        }
+    }
+    Ok(())
+}
+
+/// Gives a log that was never opened its first group.
+fn begin(data: &mut ControlData) {
+    if data.groups.iter().all(|group| group.sequence == 0) {
+        (data.groups[0].sequence, data.groups[0].first) = (1, data.checkpoint.abn());
+    }
+}

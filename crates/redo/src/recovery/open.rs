@@ -1,0 +1,230 @@
+//! The end of recovery: media are repaired, a new incarnation is durable, the log is open.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use cellar_io::{Durability, Io};
+use futures_util::future::{join_all, try_join_all};
+
+use crate::Abn;
+use crate::error::Error;
+use crate::on_disk::block::Seed;
+use crate::on_disk::control::{ControlData, Incarnation};
+use crate::on_disk::header::MediumState;
+use crate::recovery::judge::{Standing, device};
+use crate::recovery::walk::Repair;
+use crate::recovery::{Recovery, Report};
+use crate::stats::{MediumStats, Stats};
+use crate::writer::{GroupAt, Health, Log, MediumAt, Opening, State, offset_of};
+
+impl Recovery {
+    /// Reads what was not read yet, repairs the media and opens the log.
+    ///
+    /// # Errors
+    /// As [`next`](Recovery::next); [`Error::Stopped`] when control data or every medium cannot be
+    /// written.
+    pub async fn open(mut self) -> Result<(Log, Report), Error> {
+        while self.next().await?.is_some() {}
+        self.repair().await;
+        self.flush().await;
+        let active = |m: &usize| self.is_used(*m);
+        let used: Vec<usize> = (0..self.judged.len()).filter(active).collect();
+        if used.is_empty() {
+            let unable = |m: usize| self.walk.control.media[m].name.clone();
+            let media = (0..self.judged.len()).map(unable).collect();
+            return Err(Error::MediaMissing { from: self.walk.end(), known_until: None, media });
+        }
+        let mut report = self.report.clone();
+        report.end = self.walk.end();
+        let start = Incarnation {
+            number: self.walk.control.incarnation().number + 1,
+            first: Abn(self.walk.abn),
+            chain: self.walk.chain.unwrap_or(self.walk.control.checkpoint_chain),
+        };
+        let control = self.next_control(start, &used, &mut report);
+        let state = self.state(control, start);
+        let seed = Seed::new(state.control.database, start.number);
+        let inner = crate::writer::Inner::new(Opening {
+            env: self.env,
+            control: self.control,
+            session: self.session,
+            options: self.options,
+            seed,
+            incarnation: start.number,
+            state,
+        });
+        inner.opened().await?;
+        Ok((Log(inner), report))
+    }
+
+    /// Whether a medium is used from now on.
+    fn is_used(&self, medium: usize) -> bool {
+        let standing = self.judged[medium].standing;
+        let there = !matches!(standing, Standing::Failed | Standing::Missing);
+        there && !self.unrepaired.contains(&medium)
+    }
+
+    /// The control data of the new incarnation.
+    fn next_control(&self, start: Incarnation, used: &[usize], report: &mut Report) -> ControlData {
+        let mut control = self.walk.control.clone();
+        // An opening that wrote nothing leaves no trace in the log.
+        control.incarnations.retain(|i| i.first < start.first);
+        control.incarnations.push(start);
+        control.clean = None;
+        control.durable = start.first;
+        for (number, medium) in control.media.iter_mut().enumerate() {
+            // One that returns is active when every header is: the steward says so then.
+            let used = used.contains(&number);
+            if medium.state.is_active() && !used {
+                medium.state = MediumState::Failed { since: start.first };
+            }
+            if !medium.state.is_active() && !used {
+                report.left_out.push(medium.name.clone());
+            }
+        }
+        control
+    }
+
+    fn state(&self, control: ControlData, start: Incarnation) -> State {
+        let groups = control.groups.iter().enumerate().map(|(place, entry)| GroupAt {
+            files: self.judged.iter().map(|j| j.files[place].clone()).collect(),
+            size: entry.size,
+            capacity: entry.capacity,
+            sequence: entry.sequence,
+            first: entry.first.0,
+            has_headers: false,
+            prepared: false,
+        });
+        let groups: Vec<GroupAt> = groups.collect();
+        let media = control.media.iter().enumerate().map(|(number, medium)| MediumAt {
+            name: medium.name.clone(),
+            health: if self.is_used(number) { Health::Active } else { Health::Failed },
+            outstanding: BTreeMap::new(),
+            headers: BTreeMap::new(),
+            pending: VecDeque::new(),
+            exposed: 0,
+            error: None,
+            stats: MediumStats::default(),
+        });
+        let media = media.collect();
+        let mut next: Vec<usize> = (0..groups.len()).collect();
+        let current = self.walk.group;
+        next.retain(|g| groups[*g].sequence > groups[current].sequence);
+        next.sort_by_key(|g| groups[*g].sequence);
+        State {
+            open: None,
+            full: VecDeque::new(),
+            queued_bytes: 0,
+            line: VecDeque::new(),
+            next_in_line: 0,
+            at: start.first.0,
+            current,
+            next: next.into(),
+            chain: start.chain,
+            forming: false,
+            tracked: VecDeque::new(),
+            base: 0,
+            unacked: 0,
+            durable: start.first.0,
+            durable_crc: start.chain,
+            busy_since: None,
+            busy_total: 0,
+            next_write: 0,
+            groups,
+            media,
+            checkpoint: control.checkpoint.abn().0,
+            archived: control.archived,
+            stored: 0,
+            control,
+            control_dirty: true,
+            steward: false,
+            housekeeper: false,
+            last_ack: 0,
+            last_was_beacon: false,
+            last_launch: 0,
+            closing: false,
+            poisoned: None,
+            stats: Stats::default(),
+        }
+    }
+
+    /// Writes what media lack of blocks that are in the log: the very bytes that others have. A
+    /// medium that cannot take them is not used from now on.
+    pub(super) async fn repair(&mut self) {
+        let repairs = std::mem::take(&mut self.walk.repairs);
+        if repairs.is_empty() {
+            return;
+        }
+        self.report.repaired += repairs.len() as u64;
+        let mut by_medium: BTreeMap<usize, Vec<Repair>> = BTreeMap::new();
+        for repair in repairs {
+            let whole = self.judged[repair.medium].standing == Standing::Whole;
+            let name = &self.walk.control.media[repair.medium].name;
+            if whole && self.had_it(repair.abn) && !self.report.lost_writes.contains(name) {
+                self.report.lost_writes.push(name.clone());
+            }
+            by_medium.entry(repair.medium).or_default().push(repair);
+        }
+        let this = &*self;
+        let writes = by_medium.into_iter().map(|(medium, repairs)| async move {
+            (medium, this.repair_medium(medium, repairs).await)
+        });
+        let failed = join_all(writes).await.into_iter().filter(|(_, ok)| !ok);
+        let failed: Vec<usize> = failed.map(|(medium, _)| medium).collect();
+        self.unrepaired.extend(failed);
+    }
+
+    /// Whether every medium must have had a block: it was acknowledged, and that needed all.
+    fn had_it(&self, abn: u64) -> bool {
+        let active = self.walk.control.media.iter().filter(|m| m.state.is_active()).count();
+        abn < self.walk.durable && self.walk.control.quorum.of(active) == active
+    }
+
+    async fn repair_medium(&self, medium: usize, repairs: Vec<Repair>) -> bool {
+        let files = &self.judged[medium].files;
+        let mut runs: Vec<(usize, u64, Vec<bytes::Bytes>)> = Vec::new();
+        for repair in repairs {
+            match runs.last_mut() {
+                Some((group, first, run))
+                    if *group == repair.group && *first + run.len() as u64 == repair.abn =>
+                {
+                    run.push(repair.block);
+                }
+                _ => runs.push((repair.group, repair.abn, vec![repair.block])),
+            }
+        }
+        let block_size = u64::from(self.walk.control.block_size);
+        for (group, first, run) in runs {
+            let start = self.walk.control.groups[group].first.0;
+            let offset = offset_of(first - start, block_size);
+            let file = device(files, group);
+            if file.write(Io::COMMIT, offset, run, Durability::Cached).await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Makes durable what was read: a write that was cut off may still be in the cache of a device
+    /// that did not lose power, and it counts as written from now on.
+    async fn flush(&mut self) {
+        let checkpoint = self.walk.control.checkpoint.abn().0;
+        let behind = |place: &usize| {
+            let group = &self.walk.control.groups[*place];
+            group.sequence > 0 && group.first.0 + group.capacity >= checkpoint
+        };
+        let groups: Vec<usize> = (0..self.walk.control.groups.len()).filter(behind).collect();
+        let used = (0..self.judged.len()).filter(|medium| self.is_used(*medium));
+        let flushes = used.map(|medium| {
+            let (files, groups) = (&self.judged[medium].files, &groups);
+            async move {
+                let all = groups.iter().map(|group| {
+                    let file = device(files, *group);
+                    async move { file.flush(Io::COMMIT).await }
+                });
+                (medium, try_join_all(all).await.is_ok())
+            }
+        });
+        let done = join_all(flushes).await;
+        self.unrepaired.extend(done.into_iter().filter(|(_, ok)| !ok).map(|(medium, _)| medium));
+    }
+}

@@ -1,0 +1,74 @@
+//! Statistics, with Oracle's names where the meaning is the same, and the scoreboard of media.
+
+use std::time::Duration;
+
+/// Counted since the log was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// `redo entries`: records.
+    pub redo_entries: u64,
+    /// `redo size`: bytes of records, headers of records included.
+    pub redo_size: u64,
+    /// `redo wastage`: bytes of blocks that hold no record and no header.
+    pub redo_wastage: u64,
+    /// `redo writes`: units.
+    pub redo_writes: u64,
+    /// `redo blocks written`.
+    pub redo_blocks_written: u64,
+    /// `redo write time`: from submission to enough media.
+    pub redo_write_time: Duration,
+    /// `redo synch writes`: commits that waited for durability.
+    pub redo_synch_writes: u64,
+    /// `redo synch time`: how long they waited.
+    pub redo_synch_time: Duration,
+    /// `redo log switches`.
+    pub redo_log_switches: u64,
+    /// `redo buffer allocation retries`: committers that waited for room.
+    pub redo_buffer_allocation_retries: u64,
+    /// Beacons written.
+    pub beacons: u64,
+}
+
+/// How one medium fared since the log was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MediumStats {
+    /// Writes that it completed.
+    pub writes: u64,
+    /// Bytes that it completed.
+    pub bytes: u64,
+    /// Units that it had before any other medium.
+    pub first: u64,
+    /// Units that it had after they were acknowledged.
+    pub late: u64,
+    /// Its completions later than the limit whose units were acknowledged before it.
+    pub outliers_prevented: u64,
+    /// Its completions later than the limit that somebody waited for.
+    pub outliers_actual: u64,
+    /// The most that it lacked of acknowledged blocks, in bytes.
+    pub exposure_bytes_max: u64,
+    /// The longest that it lacked an acknowledged block.
+    pub exposure_time_max: Duration,
+    /// The longest from submission to completion: `device last` of a unit.
+    pub slowest: Duration,
+    /// Writes tried again.
+    pub retries: u64,
+    /// How often it failed.
+    pub failures: u64,
+}
+
+/// One line of the scoreboard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MediumReport {
+    /// What it is called.
+    pub name: String,
+    /// Whether it takes part.
+    pub active: bool,
+    /// Bytes of acknowledged blocks that it lacks now.
+    pub exposed: u64,
+    /// Writes that it has not answered.
+    pub outstanding: usize,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// What was counted.
+    pub stats: MediumStats,
+}

@@ -1,0 +1,290 @@
+//! Units on their way: taken by a leader, given to the media, acknowledged in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::Abn;
+use crate::anatomy::UnitTimes;
+use crate::error::Error;
+use crate::on_disk::UNIT_BYTES_MAX;
+use crate::on_disk::block::{BEACON, BLOCK_HEADER, SWITCH};
+use crate::options::Options;
+use crate::writer::layout::offset_of;
+use crate::writer::op::{Done, Write};
+use crate::writer::queue::Sizes;
+use crate::writer::state::{Health, MediumAt, Pending, State, Tracked};
+use crate::writer::unit::{OpenUnit, Shared};
+
+/// Committers to be told, once the lock is not held any more.
+pub(crate) type Settled = Vec<(Arc<Shared>, Result<UnitTimes, Error>)>;
+
+/// A unit that a leader has taken, and what it needs to form it.
+pub(crate) struct Taken {
+    pub unit: OpenUnit,
+    pub chain: u32,
+    pub durable: u64,
+    pub times: UnitTimes,
+}
+
+impl State {
+    /// Takes the next unit, if a slot is free and nobody else forms one.
+    pub fn take(&mut self, sizes: &Sizes, options: &Options, now: u64) -> Option<Taken> {
+        let front = self.front()?;
+        let ready = self.groups[front.group].prepared
+            && !self.forming
+            && self.poisoned.is_none()
+            && self.in_flight() < options.units_in_flight as u64
+            && self.media.iter().all(|m| !m.is_active() || m.exposed <= options.exposure_bytes);
+        if !ready {
+            return None;
+        }
+        let unit = self.take_front(sizes)?;
+        self.forming = true;
+        let times = UnitTimes { taken: now, busy: self.busy_until(now), ..UnitTimes::default() };
+        Some(Taken { unit, chain: self.chain, durable: self.durable, times })
+    }
+
+    /// Gives a formed unit to every medium; returns the writes to submit.
+    pub fn launch(
+        &mut self,
+        sizes: &Sizes,
+        options: &Options,
+        taken: Taken,
+        (bytes, crc): (Bytes, u32),
+        now: u64,
+    ) -> Vec<Write> {
+        let Taken { unit, mut times, .. } = taken;
+        self.forming = false;
+        self.last_launch = now;
+        self.chain = crc;
+        times.formed = now;
+        let number = self.next_unit();
+        let blocks = unit.blocks(sizes.payload);
+        let end = match unit.flags & SWITCH {
+            0 => unit.first + blocks,
+            _ => self.groups[unit.group].end(),
+        };
+        self.stats.redo_writes += 1;
+        self.stats.redo_blocks_written += blocks;
+        self.stats.redo_size += unit.filled as u64;
+        self.stats.redo_entries += unit.starts.len() as u64;
+        self.stats.redo_wastage +=
+            bytes.len() as u64 - blocks * BLOCK_HEADER as u64 - unit.filled as u64;
+        self.stats.beacons += u64::from(unit.flags & BEACON != 0);
+        self.tracked.push_back(Tracked {
+            group: unit.group,
+            first: unit.first,
+            end,
+            bytes: bytes.len() as u64,
+            last_crc: crc,
+            copies: 0,
+            quorum: false,
+            is_beacon: unit.flags & BEACON != 0 && unit.filled == 0,
+            times,
+            shared: unit.shared,
+        });
+        self.note_slots(options.units_in_flight, now);
+        let mut writes = Vec::with_capacity(self.media.len());
+        for medium in 0..self.media.len() {
+            if self.media[medium].is_active() {
+                let (first, bytes) = (unit.first, bytes.clone());
+                let pending = Pending { unit: number, group: unit.group, first, bytes };
+                self.media[medium].pending.push_back(pending);
+                writes.extend(self.next_write(medium, options, sizes, now));
+            }
+        }
+        writes
+    }
+
+    /// What `medium` is to write next, if it has answered enough of what it was given: units that
+    /// follow each other go as one write.
+    fn next_write(
+        &mut self,
+        medium: usize,
+        options: &Options,
+        sizes: &Sizes,
+        now: u64,
+    ) -> Option<Write> {
+        let at = &mut self.media[medium];
+        if at.outstanding.len() >= options.units_in_flight {
+            return None;
+        }
+        let first = at.pending.pop_front()?;
+        let mut length = first.bytes.len();
+        let mut units = first.unit..first.unit + 1;
+        let mut slices = vec![first.bytes];
+        let block_size = (sizes.payload + BLOCK_HEADER) as u64;
+        while let Some(next) = at.pending.front()
+            && next.group == first.group
+            && (next.first - first.first) * block_size == length as u64
+            && length + next.bytes.len() <= UNIT_BYTES_MAX
+        {
+            length += next.bytes.len();
+            units.end = next.unit + 1;
+            slices.extend(at.pending.pop_front().map(|next| next.bytes));
+        }
+        let id = self.next_write;
+        self.next_write += 1;
+        at.outstanding.insert(id, now);
+        let group = &self.groups[first.group];
+        let device =
+            group.files[medium].clone().expect("an active medium has a file in each group");
+        let offset = offset_of(first.first - group.first, block_size);
+        Some(Write { id, medium, units, device, offset, slices })
+    }
+
+    /// Takes in how a write ended; returns the next one of its medium.
+    pub fn complete(
+        &mut self,
+        sizes: &Sizes,
+        options: &Options,
+        done: Done,
+        now: u64,
+        settled: &mut Settled,
+    ) -> Option<Write> {
+        let medium = &mut self.media[done.medium];
+        medium.stats.retries += u64::from(done.retries);
+        let submitted = medium.outstanding.remove(&done.id);
+        // An answer of a medium that was given up counts for nothing.
+        if !medium.is_active() || self.poisoned.is_some() {
+            return None;
+        }
+        let submitted = submitted.expect("each write is answered once");
+        if let Err(error) = done.result {
+            medium.error = Some(error);
+            self.give_up(done.medium);
+            self.acknowledge(options, now, settled);
+            return None;
+        }
+        let took = Duration::from_nanos(now.saturating_sub(submitted));
+        medium.stats.writes += 1;
+        medium.stats.slowest = medium.stats.slowest.max(took);
+        let mut late = true;
+        for number in done.units {
+            late &= self.has_arrived(number, done.medium, now);
+        }
+        if took > options.outlier {
+            let stats = &mut self.media[done.medium].stats;
+            stats.outliers_prevented += u64::from(late);
+            stats.outliers_actual += u64::from(!late);
+        }
+        self.acknowledge(options, now, settled);
+        self.next_write(done.medium, options, sizes, now)
+    }
+
+    /// A medium has a unit. Tells whether that was acknowledged before.
+    fn has_arrived(&mut self, number: u64, medium: usize, now: u64) -> bool {
+        let acked = number < self.unacked;
+        let unit = &mut self.tracked[(number - self.base) as usize];
+        let at = &mut self.media[medium];
+        if unit.copies == 0 {
+            unit.times.first = now;
+            at.stats.first += 1;
+        }
+        unit.copies |= 1 << medium;
+        at.stats.bytes += unit.bytes;
+        if acked {
+            at.stats.late += 1;
+            at.exposed -= unit.bytes;
+            let age = Duration::from_nanos(now.saturating_sub(unit.times.acked));
+            at.stats.exposure_time_max = at.stats.exposure_time_max.max(age);
+        }
+        acked
+    }
+
+    /// Stops giving units to a medium. Its failure is recorded by the steward.
+    pub fn give_up(&mut self, medium: usize) {
+        let lacks = self.tracked.iter().find(|unit| unit.copies & 1 << medium == 0);
+        let end = self.tracked.back().map_or(self.durable, |unit| unit.end);
+        let since = lacks.map_or(end, |unit| unit.first);
+        let at = &mut self.media[medium];
+        at.health = Health::Failing { since };
+        at.pending.clear();
+        at.exposed = 0;
+        at.stats.failures += 1;
+        if self.active() == 0 {
+            self.poison(format!("no medium is left: {}", why(&self.media[medium])).into());
+        }
+    }
+
+    /// The log stops: only an opening clears that.
+    pub fn poison(&mut self, why: Arc<str>) {
+        self.poisoned.get_or_insert(why);
+        self.control_dirty = false;
+    }
+
+    /// Empties a log that has stopped: everybody who waits is to be told.
+    pub fn drain_stopped(&mut self) -> Settled {
+        let Some(why) = self.poisoned.clone() else { return Vec::new() };
+        let acked = (self.unacked - self.base) as usize;
+        let tracked = self.tracked.drain(..).skip(acked).map(|unit| unit.shared);
+        let queued = self.full.drain(..).chain(self.open.take()).map(|unit| unit.shared);
+        let unknown = |shared| (shared, Err(Error::OutcomeUnknown { why: Arc::clone(&why) }));
+        tracked.chain(queued).map(unknown).collect()
+    }
+
+    /// Acknowledges, in order, what enough media have; forgets what all of them have.
+    pub fn acknowledge(&mut self, options: &Options, now: u64, settled: &mut Settled) {
+        if self.poisoned.is_some() {
+            return;
+        }
+        let from = (self.unacked - self.base) as usize;
+        for index in from..self.tracked.len() {
+            if !self.tracked[index].quorum && self.has_quorum(&self.tracked[index]) {
+                self.tracked[index].quorum = true;
+                self.tracked[index].times.quorum = now;
+                let formed = self.tracked[index].times.formed;
+                self.stats.redo_write_time += Duration::from_nanos(now.saturating_sub(formed));
+            }
+        }
+        let before = self.unacked;
+        while let Some(unit) = self.tracked.get_mut((self.unacked - self.base) as usize)
+            && unit.quorum
+        {
+            unit.times.acked = now;
+            self.unacked += 1;
+            self.durable = unit.end;
+            self.durable_crc = unit.last_crc;
+            self.last_was_beacon = unit.is_beacon;
+            self.last_ack = now;
+            let (bytes, copies) = (unit.bytes, unit.copies);
+            settled.push((Arc::clone(&unit.shared), Ok(unit.times)));
+            for (number, medium) in self.media.iter_mut().enumerate() {
+                if medium.is_active() && copies & 1 << number == 0 {
+                    medium.exposed += bytes;
+                    let max = &mut medium.stats.exposure_bytes_max;
+                    *max = medium.exposed.max(*max);
+                }
+            }
+        }
+        if self.unacked > before {
+            self.note_slots(options.units_in_flight, now);
+        }
+        self.forget();
+    }
+
+    /// Lets go of units that every medium has which gets them.
+    pub fn forget(&mut self) {
+        let active = self.active();
+        while let Some(unit) = self.tracked.front()
+            && self.base < self.unacked
+            && unit.copies & active == active
+        {
+            self.tracked.pop_front();
+            self.base += 1;
+        }
+    }
+
+    /// The end of what is acknowledged.
+    pub fn durable(&self) -> Abn {
+        Abn(self.durable)
+    }
+}
+
+/// What became of a medium, for people.
+pub(crate) fn why(medium: &MediumAt) -> String {
+    let error = medium.error.as_ref().map_or("it failed".to_owned(), ToString::to_string);
+    format!("{}: {error}", medium.name)
+}

@@ -1,0 +1,107 @@
+//! The housekeeper: looks after the log every few milliseconds while it is used, writes the beacon
+//! when it is not used any more, and ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cellar_io::{EnvExt, IoError, IoErrorKind, Op as IoOp};
+
+use crate::on_disk::block::BEACON;
+use crate::options::Options;
+use crate::writer::log::Inner;
+use crate::writer::state::State;
+
+/// What the housekeeper found.
+enum Look {
+    /// Something is on its way, or was a moment ago.
+    Busy,
+    /// A beacon was queued.
+    Beacon,
+    /// Nothing will happen unless somebody comes.
+    Idle,
+}
+
+impl Inner {
+    pub fn start_housekeeper(self: &Arc<Self>) {
+        let inner = Arc::clone(self);
+        self.env.spawn("redo housekeeper", Box::pin(async move { inner.keep_house().await }));
+    }
+
+    async fn keep_house(self: Arc<Inner>) {
+        loop {
+            self.env.sleep(self.options.beacon_after).await;
+            let now = self.now();
+            let mut settled = Vec::new();
+            let look = self.with(|state| {
+                state.check_media(&self.options, now);
+                state.acknowledge(&self.options, now, &mut settled);
+                state.look(&self.sizes, &self.options, now)
+            });
+            self.settle(settled);
+            match look {
+                Look::Idle => return,
+                Look::Busy | Look::Beacon => self.lead_for_others(),
+            }
+        }
+    }
+}
+
+impl State {
+    fn look(&mut self, sizes: &crate::writer::queue::Sizes, options: &Options, now: u64) -> Look {
+        let pending = self.media.iter().any(|m| m.is_active() && !m.outstanding.is_empty());
+        if self.poisoned.is_some() {
+            self.housekeeper = false;
+            return Look::Idle;
+        }
+        if !self.is_quiet() || pending || self.has_failing() {
+            return Look::Busy;
+        }
+        if self.last_was_beacon || self.closing || self.last_launch == 0 {
+            self.housekeeper = false;
+            return Look::Idle;
+        }
+        let idle = Duration::from_nanos(now.saturating_sub(self.last_ack));
+        if idle < options.beacon_after {
+            return Look::Busy;
+        }
+        match self.flag_unit(sizes, BEACON) {
+            Some(_) => Look::Beacon,
+            // The group is full and none is free: the next commit will say so.
+            None => {
+                self.housekeeper = false;
+                Look::Idle
+            }
+        }
+    }
+
+    /// Gives up media that are late: beyond the timeout, or beyond the exposure limits where the
+    /// others are enough.
+    pub fn check_media(&mut self, options: &Options, now: u64) {
+        for medium in 0..self.media.len() {
+            let active = self.active();
+            let at = &self.media[medium];
+            if !at.is_active() || active.count_ones() < 2 {
+                continue;
+            }
+            let oldest = at.outstanding.values().chain(at.headers.values()).min().copied();
+            let waited = oldest.map_or(0, |since| now.saturating_sub(since));
+            let others = active & !(1 << medium);
+            let enough = others.count_ones() >= self.quorum(active);
+            let acked = (self.unacked - self.base) as usize;
+            let lacks = |unit: &&super::state::Tracked| unit.copies & 1 << medium == 0;
+            let lacked = self.tracked.iter().take(acked).find(lacks);
+            let age = lacked.map_or(0, |unit| now.saturating_sub(unit.times.acked));
+            let stats = &mut self.media[medium].stats;
+            stats.exposure_time_max = stats.exposure_time_max.max(Duration::from_nanos(age));
+            let exposed = Duration::from_nanos(age) >= options.exposure_age
+                || self.media[medium].exposed > options.exposure_bytes;
+            if Duration::from_nanos(waited) >= options.write_timeout || (exposed && enough) {
+                let after_ms = waited.max(age) / 1_000_000;
+                let name = self.media[medium].name.as_str().into();
+                let kind = IoErrorKind::Timeout { after_ms };
+                self.media[medium].error = Some(IoError::new(kind, &name, IoOp::Write, 0, 0));
+                self.give_up(medium);
+            }
+        }
+    }
+}

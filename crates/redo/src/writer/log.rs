@@ -1,0 +1,479 @@
+//! The handle of an open log.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cellar_io::SharedEnv;
+use cellar_wait::{Event as WaitEvent, Session};
+use event_listener::Event;
+
+use crate::anatomy::Anatomy;
+use crate::error::Error;
+use crate::on_disk::block::{BLOCK_HEADER, SWITCH, Seed};
+use crate::on_disk::record::{RECORD_BYTES_MAX, RECORD_HEADER, RecordHeader};
+use crate::options::{Control, Options};
+use crate::stats::{MediumReport, Stats};
+use crate::writer::flight::Settled;
+use crate::writer::op::Op;
+use crate::writer::queue::{Placed, Sizes};
+use crate::writer::state::{Full, State};
+use crate::writer::unit::{Context, Shared, form};
+use crate::writer::wait::Waiting;
+use crate::{Abn, Lsn};
+
+/// Where a record was put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The record begins here.
+    pub lsn: Lsn,
+    /// The record is durable when everything below is.
+    pub end: Lsn,
+}
+
+/// A durable record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// The record begins here.
+    pub lsn: Lsn,
+    /// Everything below is durable.
+    pub end: Lsn,
+    /// Where the time went.
+    pub anatomy: Anatomy,
+}
+
+/// An open log. Clones are handles of the same one; [`close`](Log::close) ends it in order, and
+/// dropping it is as good as a crash.
+#[derive(Clone)]
+pub struct Log(pub(crate) Arc<Inner>);
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.0.lock();
+        let group = |place: &usize| (state.groups[*place].sequence, state.groups[*place].prepared);
+        f.debug_struct("Log")
+            .field("incarnation", &self.0.incarnation)
+            .field("checkpoint", &state.checkpoint)
+            .field("durable", &state.durable)
+            .field("at", &state.at)
+            .field("current", &group(&state.current))
+            .field("next", &state.next.iter().map(group).collect::<Vec<_>>())
+            .field("queued_bytes", &state.queued_bytes)
+            .field("line", &state.line)
+            .field("in_flight", &state.in_flight())
+            .field("tracked", &state.tracked.len())
+            .field("forming", &state.forming)
+            .field("media", &state.media.iter().map(|m| &m.health).collect::<Vec<_>>())
+            .field("steward", &state.steward)
+            .field("stopped", &state.poisoned)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What all handles share.
+pub(crate) struct Inner {
+    pub env: SharedEnv,
+    pub control: Arc<dyn Control>,
+    pub session: Session,
+    pub options: Options,
+    pub block_size: u32,
+    pub sizes: Sizes,
+    pub seed: Seed,
+    pub incarnation: u32,
+    /// The first block of this incarnation.
+    pub start: u64,
+    state: Mutex<State>,
+    /// Room may have been made, or the log has stopped.
+    pub room: Event,
+    /// The steward has made something durable, a medium has a header, or the log has stopped.
+    pub steward_done: Event,
+    /// The log is being closed and owes nothing any more.
+    pub quiet: Event,
+}
+
+/// What recovery hands to the writer.
+pub(crate) struct Opening {
+    pub env: SharedEnv,
+    pub control: Arc<dyn Control>,
+    pub session: Session,
+    pub options: Options,
+    pub seed: Seed,
+    pub incarnation: u32,
+    pub state: State,
+}
+
+impl Inner {
+    pub fn new(opening: Opening) -> Arc<Inner> {
+        let Opening { env, control, session, options, seed, incarnation, state } = opening;
+        let block_size = state.control.block_size;
+        Arc::new(Inner {
+            sizes: Sizes::new(block_size, &options),
+            start: state.at,
+            env,
+            control,
+            session,
+            options,
+            block_size,
+            seed,
+            incarnation,
+            state: Mutex::new(state),
+            room: Event::new(),
+            steward_done: Event::new(),
+            quiet: Event::new(),
+        })
+    }
+
+    pub fn now(&self) -> u64 {
+        self.env.now().0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Looks at or changes the state, and starts the steward if there is work for it.
+    pub fn with<T>(self: &Arc<Self>, change: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        let result = change(&mut state);
+        let steward = !state.steward && state.has_steward_work();
+        state.steward |= steward;
+        let stopped = state.drain_stopped();
+        let has_stopped = state.poisoned.is_some();
+        let quiet = state.closing && (has_stopped || state.is_quiet());
+        drop(state);
+        if has_stopped {
+            self.room.notify(usize::MAX);
+            self.steward_done.notify(usize::MAX);
+            self.settle(stopped);
+        }
+        if quiet {
+            self.quiet.notify(usize::MAX);
+        }
+        if steward {
+            let inner = Arc::clone(self);
+            self.env.spawn("redo steward", Box::pin(async move { inner.steward().await }));
+        }
+        result
+    }
+
+    /// Tells committers how it went, with no lock held.
+    pub fn settle(&self, settled: Settled) {
+        for (unit, outcome) in settled {
+            unit.settle(outcome);
+        }
+    }
+
+    /// Forms and submits what is queued, while there are free slots. The writes are added to
+    /// `ops`; the caller must see to it that they are polled.
+    pub fn lead(self: &Arc<Self>, ops: &mut Vec<Op>) {
+        while let Some(taken) =
+            self.with(|state| state.take(&self.sizes, &self.options, self.now()))
+        {
+            let context = Context {
+                block_size: self.block_size as usize,
+                seed: self.seed,
+                incarnation: self.incarnation,
+                chain: taken.chain,
+                durable: taken.durable,
+                start: self.start,
+            };
+            let formed = form(&taken.unit, &context);
+            let now = self.now();
+            let (writes, housekeeper) = self.with(|state| {
+                let writes = state.launch(&self.sizes, &self.options, taken, formed, now);
+                (writes, !std::mem::replace(&mut state.housekeeper, true))
+            });
+            if housekeeper {
+                self.start_housekeeper();
+            }
+            ops.extend(writes.into_iter().map(|write| Op::new(write, &self.env)));
+            if self.room.total_listeners() > 0 {
+                self.room.notify(usize::MAX);
+            }
+        }
+    }
+
+    /// Leads for records whose committer does not wait, or cannot lead now.
+    pub fn lead_for_others(self: &Arc<Self>) {
+        let mut ops = Vec::new();
+        self.lead(&mut ops);
+        self.hand_over(ops);
+    }
+
+    /// Has somebody else see to writes that are on their way.
+    pub fn hand_over(self: &Arc<Self>, ops: Vec<Op>) {
+        if ops.is_empty() {
+            return;
+        }
+        let unit = self.lock().tracked.back().map(|unit| Arc::clone(&unit.shared));
+        let ops = match unit {
+            Some(unit) => unit.hand(ops),
+            None => Err(ops),
+        };
+        if let Err(ops) = ops {
+            self.drive(ops);
+        }
+    }
+
+    /// Drives writes to their end in a task of their own.
+    pub fn drive(self: &Arc<Self>, ops: Vec<Op>) {
+        let inner = Arc::clone(self);
+        self.env.spawn("redo writes", Box::pin(super::wait::drive(inner, ops)));
+    }
+
+    /// The error for somebody who asks a log that has stopped.
+    pub fn stopped(state: &State) -> Option<Error> {
+        let why = state.poisoned.clone();
+        let why = why.or_else(|| state.closing.then(|| "it was closed".into()));
+        why.map(|why| Error::Stopped { why })
+    }
+
+    /// Queues a record, waiting for room where there is none.
+    async fn append(
+        self: &Arc<Self>,
+        session: &Session,
+        header: RecordHeader,
+        body: &Bytes,
+    ) -> Result<Placed, Error> {
+        let mut turn = Turn { inner: self, number: None };
+        let mut wait: Option<(Full, cellar_wait::Wait<'_>)> = None;
+        loop {
+            // Room may be made between the look and the wait: listen first, but not at first.
+            let listener = turn.number.map(|_| self.room.listen());
+            let placed = self.with(|state| match Inner::stopped(state) {
+                Some(error) => Err(error),
+                None => Ok(state.append(&self.sizes, header, body, turn.number)),
+            });
+            let full = match placed {
+                Err(error) => return Err(error),
+                Ok(Ok(placed)) => {
+                    if let Some((_, wait)) = wait {
+                        wait.end(self.now());
+                    }
+                    return Ok(placed);
+                }
+                Ok(Err(full)) => full,
+            };
+            if wait.as_ref().is_none_or(|(before, _)| *before != full) {
+                let now = self.now();
+                if let Some((_, wait)) = wait.take() {
+                    wait.end(now);
+                }
+                wait = Some((full, session.begin(event_of(full), [0; 3], now)));
+            }
+            match listener {
+                Some(listener) => listener.await,
+                None => turn.number = Some(self.with(State::stand_in_line)),
+            }
+        }
+    }
+}
+
+fn event_of(full: Full) -> WaitEvent {
+    match full {
+        Full::Buffer => WaitEvent::LOG_BUFFER_SPACE,
+        Full::Checkpoint => WaitEvent::LOG_FILE_SWITCH_CHECKPOINT_INCOMPLETE,
+        Full::Archive => WaitEvent::LOG_FILE_SWITCH_ARCHIVING_NEEDED,
+    }
+}
+
+/// A committer's place in the line for room; it leaves when it goes.
+struct Turn<'a> {
+    inner: &'a Arc<Inner>,
+    number: Option<u64>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let Some(number) = self.number else { return };
+        self.inner.with(|state| state.line.retain(|other| *other != number));
+        self.inner.room.notify(usize::MAX);
+    }
+}
+
+impl State {
+    fn stand_in_line(&mut self) -> u64 {
+        let number = self.next_in_line;
+        self.next_in_line += 1;
+        self.line.push_back(number);
+        self.stats.redo_buffer_allocation_retries += 1;
+        number
+    }
+}
+
+impl Log {
+    /// Appends a record and waits until it is durable. `kind` and `flags` are given back by
+    /// recovery. A record whose commit is dropped may be there afterwards, or not.
+    ///
+    /// # Errors
+    /// [`Error::RecordTooLong`]; [`Error::Stopped`]; [`Error::OutcomeUnknown`] when the log stops
+    /// meanwhile.
+    pub async fn commit(
+        &self,
+        session: &Session,
+        kind: u8,
+        flags: u8,
+        body: Bytes,
+    ) -> Result<Committed, Error> {
+        let asked = self.0.now();
+        let header = self.header(kind, flags, &body)?;
+        let placed = self.0.append(session, header, &body).await?;
+        drop(body);
+        let (lsn, end) = (placed.lsn, placed.end);
+        let queued = self.0.now();
+        let sync = session.begin(WaitEvent::LOG_FILE_SYNC, [0, end.0, 0], queued);
+        let busy = self.0.with(|state| state.busy_until(queued));
+        let times = Waiting::new(&self.0, placed.unit).await?;
+        let now = self.0.now();
+        let waited = sync.end(now);
+        self.0.with(|state| {
+            state.stats.redo_synch_writes += 1;
+            state.stats.redo_synch_time += Duration::from_nanos(waited);
+        });
+        Ok(Committed { lsn, end, anatomy: times.anatomy(asked, queued, busy, now) })
+    }
+
+    /// Appends a record and does not wait: it becomes durable with the next one that somebody
+    /// waits for, or a few milliseconds later.
+    ///
+    /// # Errors
+    /// [`Error::RecordTooLong`]; [`Error::Stopped`].
+    pub async fn append(
+        &self,
+        session: &Session,
+        kind: u8,
+        flags: u8,
+        body: Bytes,
+    ) -> Result<Appended, Error> {
+        let header = self.header(kind, flags, &body)?;
+        let placed = self.0.append(session, header, &body).await?;
+        let start = self.0.with(|state| {
+            // A closed unit is large enough; the rest waits for company.
+            let full = !state.full.is_empty();
+            (full, !std::mem::replace(&mut state.housekeeper, true))
+        });
+        if start.1 {
+            self.0.start_housekeeper();
+        }
+        if start.0 {
+            self.0.lead_for_others();
+        }
+        Ok(Appended { lsn: placed.lsn, end: placed.end })
+    }
+
+    /// Waits until everything below `lsn` is durable.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`] when the log stops meanwhile; [`Error::BadValue`] when nothing
+    /// was appended there yet.
+    pub async fn wait_durable(&self, session: &Session, lsn: Lsn) -> Result<(), Error> {
+        let Some(unit) = self.0.with(|state| state.unit_below(&self.0.sizes, lsn))? else {
+            return Ok(());
+        };
+        let wait = session.begin(WaitEvent::LOG_FILE_SYNC, [0, lsn.0, 0], self.0.now());
+        Waiting::new(&self.0, unit).await?;
+        wait.end(self.0.now());
+        Ok(())
+    }
+
+    /// Everything below is durable.
+    pub fn durable_lsn(&self) -> Lsn {
+        self.0.lock().durable().lsn()
+    }
+
+    /// The LSN of the next record is not below this.
+    pub fn end_lsn(&self) -> Lsn {
+        let state = self.0.lock();
+        let open = state.open.as_ref().map(|unit| unit.first + unit.blocks(self.0.sizes.payload));
+        Abn(open.unwrap_or(state.at)).lsn()
+    }
+
+    /// Ends the current group and waits until that is durable. Gives the LSN that the log goes on
+    /// at.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`]; [`Error::OutcomeUnknown`].
+    pub async fn switch(&self, session: &Session) -> Result<Lsn, Error> {
+        let wait = session.begin(WaitEvent::LOG_FILE_SWITCH_COMPLETION, [0; 3], self.0.now());
+        let placed = loop {
+            let listener = self.0.room.listen();
+            let placed = self.0.with(|state| match Inner::stopped(state) {
+                Some(error) => Err(error),
+                None => Ok(state.flag_unit(&self.0.sizes, SWITCH)),
+            })?;
+            match placed {
+                Some(placed) => break placed,
+                None => listener.await,
+            }
+        };
+        Waiting::new(&self.0, placed.unit).await?;
+        wait.end(self.0.now());
+        Ok(self.end_lsn())
+    }
+
+    /// What was counted since the log was opened.
+    pub fn stats(&self) -> Stats {
+        self.0.lock().stats.clone()
+    }
+
+    /// How each medium fares.
+    pub fn media(&self) -> Vec<MediumReport> {
+        let state = self.0.lock();
+        let report = |medium: &crate::writer::state::MediumAt| MediumReport {
+            name: medium.name.clone(),
+            active: medium.is_active(),
+            exposed: medium.exposed,
+            outstanding: medium.outstanding.len() + medium.headers.len(),
+            error: medium.error.as_ref().map(ToString::to_string),
+            stats: medium.stats.clone(),
+        };
+        state.media.iter().map(report).collect()
+    }
+
+    /// Why the log has stopped, if it has.
+    pub fn stopped(&self) -> Option<Arc<str>> {
+        self.0.lock().poisoned.clone()
+    }
+
+    fn header(&self, kind: u8, flags: u8, body: &Bytes) -> Result<RecordHeader, Error> {
+        let max = self.record_bytes_max();
+        let bytes = body.len() as u64;
+        if bytes > max {
+            return Err(Error::RecordTooLong { bytes, max });
+        }
+        Ok(RecordHeader { length: bytes as u32, kind, flags })
+    }
+
+    /// The longest record that this log takes, in bytes: what fits when all groups but the current
+    /// one are free.
+    pub fn record_bytes_max(&self) -> u64 {
+        let state = self.0.lock();
+        let others = (0..state.groups.len()).filter(|g| *g != state.current);
+        let blocks: u64 = others.map(|g| state.groups[g].capacity).sum();
+        let payload = u64::from(self.0.block_size) - BLOCK_HEADER as u64;
+        (blocks * payload).saturating_sub(RECORD_HEADER as u64).min(RECORD_BYTES_MAX as u64)
+    }
+}
+
+impl State {
+    /// The unit that must be durable before all below `lsn` is; `None` if it is already.
+    fn unit_below(&self, sizes: &Sizes, lsn: Lsn) -> Result<Option<Arc<Shared>>, Error> {
+        let end = lsn.0.div_ceil(crate::LSN_PER_BLOCK);
+        if end <= self.durable {
+            return Ok(None);
+        }
+        if let Some(error) = Inner::stopped(self).filter(|_| self.poisoned.is_some()) {
+            return Err(error);
+        }
+        let tracked = self.tracked.iter().find(|unit| unit.end >= end).map(|unit| &unit.shared);
+        let mut queued = self.full.iter().chain(&self.open);
+        let queued = queued.find(|u| u.first + u.blocks(sizes.payload) >= end).map(|u| &u.shared);
+        match tracked.or(queued) {
+            Some(unit) => Ok(Some(Arc::clone(unit))),
+            None => {
+                let allowed = format!("up to {}", Abn(self.at).lsn().0);
+                Err(Error::BadValue { what: "LSN", value: lsn.0, allowed })
+            }
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The open log: committers queue records, the first that finds a free slot writes for all.
+//!
+//! There is no log-writer task and no timer. A committer that finds a slot free takes what is
+//! queued, forms the blocks without any lock and submits them to every medium in its own task.
+//! Others wait; each completion acknowledges, in log order, what enough media have.
+
+mod flight;
+mod housekeeper;
+mod layout;
+mod log;
+mod op;
+mod queue;
+mod state;
+mod steward;
+mod unit;
+mod wait;
+
+pub(crate) use layout::offset_of;
+pub use log::{Appended, Committed, Log};
+pub(crate) use log::{Inner, Opening};
+pub(crate) use op::may_pass;
+pub(crate) use state::{GroupAt, Health, MediumAt, State};
+pub(crate) use steward::header_of;

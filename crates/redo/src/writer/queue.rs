@@ -1,0 +1,261 @@
+//! How a record gets its place: the open unit, the groups ahead, and when there is no room.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use crate::on_disk::block::{BEACON, BLOCK_HEADER, SWITCH};
+use crate::on_disk::record::{RECORD_HEADER, RecordHeader};
+use crate::options::Options;
+use crate::writer::state::{Full, State};
+use crate::writer::unit::{Chunk, OpenUnit, Shared};
+use crate::{Abn, Lsn};
+
+/// Where a record is, and what its committer waits on.
+pub(crate) struct Placed {
+    pub lsn: Lsn,
+    /// Everything below is durable when the record is.
+    pub end: Lsn,
+    pub unit: Arc<Shared>,
+}
+
+/// The share of a group after which the next one is prepared.
+const PREPARE_AT: (u64, u64) = (3, 4);
+
+/// Sizes that the queue works with.
+#[derive(Clone, Copy)]
+pub(crate) struct Sizes {
+    /// Bytes of records in a block.
+    pub payload: usize,
+    /// Blocks of the longest unit.
+    pub unit_blocks: u64,
+    pub log_buffer: usize,
+}
+
+impl Sizes {
+    pub fn new(block_size: u32, options: &Options) -> Sizes {
+        Sizes {
+            payload: block_size as usize - BLOCK_HEADER,
+            unit_blocks: (options.unit_bytes / block_size as usize) as u64,
+            log_buffer: options.log_buffer,
+        }
+    }
+}
+
+impl State {
+    /// Queues a record, or says what is missing. Nobody overtakes those in line.
+    pub fn append(
+        &mut self,
+        sizes: &Sizes,
+        header: RecordHeader,
+        body: &Bytes,
+        turn: Option<u64>,
+    ) -> Result<Placed, Full> {
+        if self.line.front().copied() != turn && !self.line.is_empty() {
+            return Err(Full::Buffer);
+        }
+        let length = RECORD_HEADER + body.len();
+        if self.queued_bytes > 0 && self.queued_bytes + length > sizes.log_buffer {
+            return Err(Full::Buffer);
+        }
+        self.find_room(sizes, length)?;
+        Ok(self.place(sizes, header, body))
+    }
+
+    /// Cuts a record over units; there is room for it.
+    fn place(&mut self, sizes: &Sizes, header: RecordHeader, body: &Bytes) -> Placed {
+        let head = header.encode();
+        let length = RECORD_HEADER + body.len();
+        self.queued_bytes += length;
+        let (mut done, mut lsn) = (0, None);
+        loop {
+            let mut unit = self.open_unit(sizes);
+            let count = unit.room(sizes.payload).min(length - done);
+            let (from, to) = (done.min(RECORD_HEADER), (done + count).min(RECORD_HEADER));
+            let body_from = done.saturating_sub(RECORD_HEADER);
+            let body_to = (done + count).saturating_sub(RECORD_HEADER);
+            unit.chunks.push(Chunk {
+                head,
+                from: from as u8,
+                to: to as u8,
+                body: body.slice(body_from..body_to),
+            });
+            if lsn.is_none() {
+                unit.starts.push(unit.filled as u32);
+                let block = unit.first + (unit.filled / sizes.payload) as u64;
+                let offset = (BLOCK_HEADER + unit.filled % sizes.payload) as u64;
+                lsn = Some(Lsn(Abn(block).lsn().0 + offset));
+            }
+            unit.filled += count;
+            done += count;
+            let shared = Arc::clone(&unit.shared);
+            let end = Abn(unit.first + unit.blocks(sizes.payload)).lsn();
+            match unit.room(sizes.payload) {
+                0 => self.close(sizes, unit),
+                _ => self.open = Some(unit),
+            }
+            if done == length {
+                self.prepare_ahead();
+                let lsn = lsn.expect("a record has at least its header");
+                return Placed { lsn, end, unit: shared };
+            }
+        }
+    }
+
+    /// Takes the open unit out, or makes one; the caller has found room for it.
+    fn open_unit(&mut self, sizes: &Sizes) -> OpenUnit {
+        if let Some(unit) = self.open.take() {
+            return unit;
+        }
+        assert!(self.enter_next_group(), "room was found before");
+        let left = self.groups[self.current].end() - self.at;
+        OpenUnit {
+            group: self.current,
+            first: self.at,
+            blocks_max: left.min(sizes.unit_blocks),
+            filled: 0,
+            chunks: Vec::new(),
+            starts: Vec::new(),
+            flags: 0,
+            shared: Arc::new(Shared::default()),
+        }
+    }
+
+    /// Goes on to the next group where the current one is full; false where none is free.
+    fn enter_next_group(&mut self) -> bool {
+        if self.at < self.groups[self.current].end() {
+            return true;
+        }
+        if self.next.is_empty() && self.assign_next().is_err() {
+            return false;
+        }
+        let next = self.next.pop_front().expect("one was assigned just now");
+        assert_eq!(self.groups[next].first, self.at, "groups follow each other");
+        self.current = next;
+        self.stats.redo_log_switches += 1;
+        true
+    }
+
+    /// Nothing more goes into `unit`: it is the next in the queue.
+    fn close(&mut self, sizes: &Sizes, mut unit: OpenUnit) {
+        self.at = self.advance(sizes, &mut unit);
+        self.full.push_back(unit);
+    }
+
+    /// Where the log goes on behind a unit that is closed now.
+    fn advance(&self, sizes: &Sizes, unit: &mut OpenUnit) -> u64 {
+        let end = self.groups[unit.group].end();
+        let behind = unit.first + unit.blocks(sizes.payload);
+        assert!(behind <= end, "a unit lies in one group");
+        if behind == end {
+            unit.flags |= SWITCH;
+        }
+        match unit.flags & SWITCH {
+            0 => behind,
+            _ => end,
+        }
+    }
+
+    /// The unit that is written next, if there is one.
+    pub fn front(&self) -> Option<&OpenUnit> {
+        self.full.front().or(self.open.as_ref()).filter(|unit| unit.is_wanted())
+    }
+
+    /// Takes the unit that is written next out of the queue.
+    pub fn take_front(&mut self, sizes: &Sizes) -> Option<OpenUnit> {
+        self.front()?;
+        let mut unit = match self.full.pop_front() {
+            Some(unit) => unit,
+            None => {
+                let mut unit = self.open.take()?;
+                self.at = self.advance(sizes, &mut unit);
+                unit
+            }
+        };
+        if unit.filled > 0 {
+            unit.flags &= !BEACON;
+        }
+        let records: usize =
+            unit.chunks.iter().map(|c| usize::from(c.to - c.from) + c.body.len()).sum();
+        self.queued_bytes -= records;
+        unit.shared.taken.store(true, Ordering::Release);
+        Some(unit)
+    }
+
+    /// Puts an empty unit with `flag` at the end of the queue, or the flag on the open unit. `None`
+    /// where a full group has no successor yet.
+    pub fn flag_unit(&mut self, sizes: &Sizes, flag: u16) -> Option<Placed> {
+        if self.open.is_none() && !self.enter_next_group() {
+            return None;
+        }
+        let mut unit = self.open_unit(sizes);
+        unit.flags |= flag;
+        let lsn = Abn(unit.first).lsn();
+        let shared = Arc::clone(&unit.shared);
+        let end = Abn(unit.first + unit.blocks(sizes.payload)).lsn();
+        match flag {
+            BEACON => self.open = Some(unit),
+            _ => self.close(sizes, unit),
+        }
+        Some(Placed { lsn, end, unit: shared })
+    }
+
+    /// Whether `length` bytes fit, assigning groups ahead as needed.
+    fn find_room(&mut self, sizes: &Sizes, length: usize) -> Result<(), Full> {
+        let bytes = |blocks: u64| blocks as u128 * sizes.payload as u128;
+        let end = self.groups[self.current].end();
+        let mut room = match &self.open {
+            Some(unit) => bytes(end - unit.first) - unit.filled as u128,
+            None => bytes(end - self.at.min(end)),
+        };
+        room += self.next.iter().map(|g| bytes(self.groups[*g].capacity)).sum::<u128>();
+        while room < length as u128 {
+            let group = self.assign_next()?;
+            room += bytes(self.groups[group].capacity);
+        }
+        Ok(())
+    }
+
+    /// Assigns the next group in time, so that no commit waits for its header.
+    fn prepare_ahead(&mut self) {
+        let group = &self.groups[self.current];
+        let used = self.at - group.first;
+        if self.next.is_empty() && used * PREPARE_AT.1 >= group.capacity * PREPARE_AT.0 {
+            // Where none is free yet, the commit that needs it will wait.
+            let _ = self.assign_next();
+        }
+    }
+
+    /// Puts the group that has waited longest behind those that are written or assigned.
+    pub fn assign_next(&mut self) -> Result<usize, Full> {
+        let last = self.next.back().copied().unwrap_or(self.current);
+        let unused = |g: &usize| *g != self.current && !self.next.contains(g);
+        let candidate =
+            (0..self.groups.len()).filter(unused).min_by_key(|g| self.groups[*g].sequence);
+        let Some(group) = candidate else { return Err(Full::Checkpoint) };
+        self.is_free(group)?;
+        let (sequence, first) = (self.groups[last].sequence + 1, self.groups[last].end());
+        let next = &mut self.groups[group];
+        (next.sequence, next.first) = (sequence, first);
+        (next.has_headers, next.prepared) = (false, false);
+        self.next.push_back(group);
+        self.control_dirty = true;
+        Ok(group)
+    }
+
+    /// Whether nobody needs what is in a group.
+    pub fn is_free(&self, group: usize) -> Result<(), Full> {
+        let at = &self.groups[group];
+        if at.sequence == 0 {
+            return Ok(());
+        }
+        if self.checkpoint < at.end() || self.tracked.iter().any(|unit| unit.group == group) {
+            return Err(Full::Checkpoint);
+        }
+        match self.control.archiving && self.archived < at.sequence {
+            true => Err(Full::Archive),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! What the lock of the log guards: the queue, the units on their way, groups and media.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cellar_io::{Device, IoError};
+
+use crate::anatomy::UnitTimes;
+use crate::on_disk::control::ControlData;
+use crate::stats::{MediumStats, Stats};
+use crate::writer::unit::{OpenUnit, Shared};
+
+/// A unit that was formed: on its way, or acknowledged but not yet on every medium.
+pub(crate) struct Tracked {
+    pub group: usize,
+    pub first: u64,
+    /// Where the log goes on behind it.
+    pub end: u64,
+    pub bytes: u64,
+    pub last_crc: u32,
+    /// A bit for each medium that has it.
+    pub copies: u32,
+    /// Enough media have it.
+    pub quorum: bool,
+    pub is_beacon: bool,
+    pub times: UnitTimes,
+    pub shared: Arc<Shared>,
+}
+
+/// A write that waits until its medium has answered earlier ones.
+pub(crate) struct Pending {
+    pub unit: u64,
+    pub group: usize,
+    pub first: u64,
+    pub bytes: Bytes,
+}
+
+/// How a medium fares.
+#[derive(Clone, Debug)]
+pub(crate) enum Health {
+    Active,
+    /// It gets nothing any more, and its failure becomes durable as soon as that is safe.
+    Failing {
+        since: u64,
+    },
+    Failed,
+}
+
+/// A medium of the open log.
+pub(crate) struct MediumAt {
+    pub name: String,
+    pub health: Health,
+    /// When each write that it has not answered was submitted.
+    pub outstanding: BTreeMap<u64, u64>,
+    /// The same for headers, which are no reason to hold blocks back.
+    pub headers: BTreeMap<u64, u64>,
+    pub pending: VecDeque<Pending>,
+    /// Bytes of acknowledged units that it lacks.
+    pub exposed: u64,
+    pub error: Option<IoError>,
+    pub stats: MediumStats,
+}
+
+impl MediumAt {
+    pub fn is_active(&self) -> bool {
+        matches!(self.health, Health::Active)
+    }
+}
+
+/// A log group of the open log.
+pub(crate) struct GroupAt {
+    /// By medium; absent where the medium is.
+    pub files: Vec<Option<Arc<dyn Device>>>,
+    pub size: u64,
+    pub capacity: u64,
+    /// 0: never written.
+    pub sequence: u64,
+    pub first: u64,
+    /// Headers on the media say so.
+    pub has_headers: bool,
+    /// Control data and headers say so, durably: blocks may be written.
+    pub prepared: bool,
+}
+
+impl GroupAt {
+    /// Where the log goes on behind it.
+    pub fn end(&self) -> u64 {
+        self.first + self.capacity
+    }
+}
+
+/// Why a committer must wait before its record is queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    Buffer,
+    Checkpoint,
+    Archive,
+}
+
+/// Everything that changes.
+pub(crate) struct State {
+    // The queue.
+    pub open: Option<OpenUnit>,
+    pub full: VecDeque<OpenUnit>,
+    pub queued_bytes: usize,
+    /// Committers that wait for room, in order.
+    pub line: VecDeque<u64>,
+    pub next_in_line: u64,
+
+    // Where the log is.
+    /// The first block behind all units, the open one included once it is closed.
+    pub at: u64,
+    /// The group of `at`, by place.
+    pub current: usize,
+    /// Groups that follow it, by place.
+    pub next: VecDeque<usize>,
+    pub chain: u32,
+
+    // Units on their way.
+    /// Somebody forms a unit now.
+    pub forming: bool,
+    pub tracked: VecDeque<Tracked>,
+    /// Number of the first tracked unit.
+    pub base: u64,
+    /// The first unit that is not acknowledged.
+    pub unacked: u64,
+    pub durable: u64,
+    pub durable_crc: u32,
+    /// Since when all slots are busy, and how long they were before.
+    pub busy_since: Option<u64>,
+    pub busy_total: u64,
+    pub next_write: u64,
+
+    pub groups: Vec<GroupAt>,
+    pub media: Vec<MediumAt>,
+
+    // What the steward sees to.
+    /// What is to become durable next.
+    pub control: ControlData,
+    /// Checkpoint and archived-to that are durable.
+    pub checkpoint: u64,
+    pub archived: u64,
+    /// Generation that is durable.
+    pub stored: u64,
+    pub control_dirty: bool,
+    pub steward: bool,
+    pub housekeeper: bool,
+    pub last_ack: u64,
+    pub last_was_beacon: bool,
+    /// When something was last written.
+    pub last_launch: u64,
+
+    pub closing: bool,
+    pub poisoned: Option<Arc<str>>,
+    pub stats: Stats,
+}
+
+impl State {
+    /// The number that the next formed unit gets.
+    pub fn next_unit(&self) -> u64 {
+        self.base + self.tracked.len() as u64
+    }
+
+    pub fn in_flight(&self) -> u64 {
+        self.next_unit() - self.unacked
+    }
+
+    /// For how long all slots were busy until `now`.
+    pub fn busy_until(&self, now: u64) -> u64 {
+        self.busy_total + self.busy_since.map_or(0, |since| now.saturating_sub(since))
+    }
+
+    /// Counts slots that have become busy or free.
+    pub fn note_slots(&mut self, slots: usize, now: u64) {
+        let busy = self.in_flight() >= slots as u64;
+        match (busy, self.busy_since) {
+            (true, None) => self.busy_since = Some(now),
+            (false, Some(since)) => {
+                self.busy_total += now.saturating_sub(since);
+                self.busy_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// A bit for each medium that gets units.
+    pub fn active(&self) -> u32 {
+        self.mask(|health| matches!(health, Health::Active))
+    }
+
+    /// A bit for each medium whose failure is not durable.
+    pub fn enrolled(&self) -> u32 {
+        self.mask(|health| !matches!(health, Health::Failed))
+    }
+
+    fn mask(&self, which: impl Fn(&Health) -> bool) -> u32 {
+        let media = self.media.iter().enumerate().filter(|(_, medium)| which(&medium.health));
+        media.fold(0, |mask, (number, _)| mask | 1 << number)
+    }
+
+    /// How many of the media in `mask` must have a unit.
+    pub fn quorum(&self, mask: u32) -> u32 {
+        self.control.quorum.of(mask.count_ones() as usize) as u32
+    }
+
+    /// Whether the media that are left have enough copies to do without those that are failing.
+    pub fn is_safe_without_failing(&self, unit: &Tracked) -> bool {
+        let active = self.active();
+        (unit.copies & active).count_ones() >= self.quorum(active)
+    }
+
+    /// Whether a unit may be acknowledged, once those before it are.
+    pub fn has_quorum(&self, unit: &Tracked) -> bool {
+        let enrolled = self.enrolled();
+        // Both rules while a failure is being recorded: whichever a recovery goes by, it finds it.
+        (unit.copies & enrolled).count_ones() >= self.quorum(enrolled)
+            && (enrolled == self.active() || self.is_safe_without_failing(unit))
+    }
+
+    /// Whether all that was acknowledged is on enough of the media that are left.
+    pub fn may_record_failures(&self) -> bool {
+        let acked = (self.unacked - self.base) as usize;
+        self.tracked.iter().take(acked).all(|unit| self.is_safe_without_failing(unit))
+    }
+
+    pub fn has_failing(&self) -> bool {
+        self.media.iter().any(|m| matches!(m.health, Health::Failing { .. }))
+    }
+
+    /// Nothing is queued, and nothing owed to a medium that takes part.
+    pub fn is_quiet(&self) -> bool {
+        self.open.as_ref().is_none_or(|unit| !unit.is_wanted())
+            && self.full.is_empty()
+            && !self.forming
+            && self.tracked.is_empty()
+    }
+}

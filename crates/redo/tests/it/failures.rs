@@ -1,0 +1,194 @@
+//! Media that fail one way at a time, and what the log must refuse.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use cellar_io::EnvExt;
+use cellar_redo::{Error, Lsn, Quorum};
+
+use crate::support::{Rig, Shape};
+
+fn contains(disk: &cellar_io::sim::SimDisk, size: u64, marker: &[u8]) -> bool {
+    disk.peek_durable(0, size).windows(marker.len()).any(|window| window == marker)
+}
+
+#[test]
+fn a_failure_is_recorded_only_when_the_others_have_what_was_acknowledged() {
+    let rig = Rig::new(21, Shape { media: 3, blocks: 64, ..Shape::default() });
+    let size = rig.shape.file_size() * 3;
+    let marker = b"acknowledged by the one that fails";
+    rig.run(async {
+        rig.create().await.unwrap();
+        let mut spec = rig.spec(rig.media(), false);
+        spec.options.exposure_age = Duration::from_secs(10);
+        spec.options.write_timeout = Duration::from_secs(20);
+        let (log, _, _) = rig.open_with(spec).await.unwrap();
+        let session = rig.session();
+        rig.disks[2].slow(5_000);
+        log.commit(&session, 0, 0, Bytes::from_static(marker)).await.unwrap();
+        assert!(!contains(&rig.disks[2], size, marker), "it is late");
+        rig.disks[0].fail_writes(0..u64::MAX);
+        let (other, session) = (log.clone(), rig.session());
+        let commit = rig.env().run("commit", async move {
+            other.commit(&session, 0, 0, Bytes::from_static(b"next")).await.is_ok()
+        });
+        while rig.control_now().media[0].state.is_active() {
+            rig.env().sleep(Duration::from_micros(100)).await;
+        }
+        assert!(contains(&rig.disks[2], size, marker), "recorded although only one had it");
+        assert_eq!(commit.await, Some(true), "two of two have it");
+    })
+    .unwrap();
+}
+
+#[test]
+fn commits_go_on_when_one_of_two_media_dies_and_it_returns() {
+    let rig = Rig::new(22, Shape { blocks: 512, ..Shape::default() });
+    rig.run(async {
+        rig.create().await.unwrap();
+        let (log, _, _) = rig.open().await.unwrap();
+        let (session, env) = (rig.session(), rig.env());
+        let mut longest = Duration::ZERO;
+        for i in 0..100 {
+            if i == 50 {
+                rig.disks[1].fail_writes(0..u64::MAX);
+            }
+            let before = env.now();
+            log.commit(&session, 0, 0, Bytes::from_static(b"record")).await.unwrap();
+            longest = longest.max(env.now().since(before));
+        }
+        assert!(longest < Duration::from_millis(100), "a commit took {longest:?}");
+        let report = log.media();
+        assert!(report[0].active && !report[1].active && report[1].error.is_some(), "{report:?}");
+        log.close().await.unwrap();
+        rig.disks[1].heal();
+        let (log, records, report) = rig.open().await.unwrap();
+        assert_eq!((records.len(), &report.left_out[..]), (100, &["disk1".to_owned()][..]));
+        log.close().await.unwrap();
+        let mut spec = rig.spec(rig.media(), false);
+        spec.returning = vec!["disk1".to_owned()];
+        let (log, _, report) = rig.open_with(spec).await.unwrap();
+        assert!(report.left_out.is_empty() && report.repaired > 0, "{report:?}");
+        log.close().await.unwrap();
+        // It has everything: the other one may go now.
+        let (_, records, _) = rig.open_with(rig.spec(vec![rig.medium(1)], false)).await.unwrap();
+        assert_eq!(records.len(), 100);
+    })
+    .unwrap();
+}
+
+#[test]
+fn acknowledged_redo_that_is_damaged_everywhere_is_refused_with_its_range() {
+    for media in 1..=3 {
+        let rig = Rig::new(23, Shape { media, ..Shape::default() });
+        rig.run(async {
+            rig.create().await.unwrap();
+            let (log, _, _) = rig.open().await.unwrap();
+            let session = rig.session();
+            let mut lsns = Vec::new();
+            for _ in 0..8 {
+                let done = log.commit(&session, 0, 0, Bytes::from_static(b"record")).await.unwrap();
+                lsns.push(done.lsn);
+            }
+            let end = log.durable_lsn();
+            // A beacon covers the last of them.
+            rig.env().sleep(Duration::from_millis(50)).await;
+            let bad = lsns[4].abn();
+            let place = 4096 + (bad.0 - 1) * u64::from(rig.shape.block_size);
+            rig.disks.iter().for_each(|disk| disk.corrupt(place, 512));
+            match rig.open().await {
+                Err(Error::Damaged { from, to, .. }) => assert_eq!((from, to), (bad.lsn(), end)),
+                other => panic!("{other:?}"),
+            }
+            // The same where it cannot be read at all.
+            rig.disks.iter().for_each(|disk| disk.fail_reads(place..place + 512));
+            let refused = rig.open().await.err();
+            assert!(matches!(refused, Some(Error::MediaMissing { .. })), "{refused:?}");
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn a_medium_that_may_alone_have_records_is_missed_unless_forced() {
+    let rig = Rig::new(24, Shape { quorum: Quorum::Of(1), ..Shape::default() });
+    rig.run(async {
+        rig.create().await.unwrap();
+        let (log, _, _) = rig.open().await.unwrap();
+        let session = rig.session();
+        log.commit(&session, 0, 0, Bytes::from_static(b"on both")).await.unwrap();
+        rig.env().sleep(Duration::from_millis(20)).await;
+        rig.disks[1].hang();
+        log.commit(&session, 0, 0, Bytes::from_static(b"on one")).await.unwrap();
+        rig.sim.crash();
+        std::future::pending::<()>().await;
+    });
+    rig.sim.restart();
+    rig.disks[1].unhang();
+    rig.run(async {
+        let alone = || rig.spec(vec![rig.medium(1)], false);
+        let refused = rig.open_with(alone()).await.err();
+        match refused {
+            Some(Error::MediaMissing { from, media, .. }) => {
+                assert!(from > Lsn(4096));
+                assert_eq!(media, ["disk0"]);
+            }
+            other => panic!("{other:?}"),
+        }
+        let mut spec = alone();
+        spec.force = true;
+        let (log, records, report) = rig.open_with(spec).await.unwrap();
+        assert!(report.forced && report.left_out == ["disk0"], "{report:?}");
+        assert!(records.iter().any(|record| &record.body[..] == b"on both"));
+        log.close().await.unwrap();
+        // The one that has more is not believed any more.
+        let (_, again, _) = rig.open().await.unwrap();
+        assert_eq!(again, records);
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_log_without_media_stops_and_says_that_outcomes_are_unknown() {
+    let rig = Rig::new(25, Shape { media: 2, ..Shape::default() });
+    rig.run(async {
+        rig.create().await.unwrap();
+        let (log, _, _) = rig.open().await.unwrap();
+        let session = rig.session();
+        rig.disks.iter().for_each(|disk| disk.fail_writes(0..u64::MAX));
+        let first = log.commit(&session, 0, 0, Bytes::from_static(b"lost?")).await;
+        assert!(matches!(first, Err(Error::OutcomeUnknown { .. })), "{first:?}");
+        let second = log.commit(&session, 0, 0, Bytes::new()).await;
+        assert!(matches!(second, Err(Error::Stopped { .. })), "{second:?}");
+        assert!(log.stopped().is_some());
+        rig.disks.iter().for_each(|disk| disk.heal());
+        let (log, _, _) = rig.open().await.unwrap();
+        log.commit(&session, 0, 0, Bytes::new()).await.unwrap();
+    })
+    .unwrap();
+}
+
+#[test]
+fn files_that_belong_elsewhere_and_old_control_data_are_refused() {
+    let rig = Rig::new(26, Shape::default());
+    rig.run(async {
+        rig.create().await.unwrap();
+        let (log, _, _) = rig.open().await.unwrap();
+        let old = rig.control_disk.snapshot();
+        log.close().await.unwrap();
+        let (first, second) = (rig.medium(0), rig.medium(1));
+        let swapped = vec![
+            cellar_redo::Medium { files: second.files, ..first.clone() },
+            cellar_redo::Medium { files: first.files, name: second.name },
+        ];
+        let refused = rig.open_with(rig.spec(swapped, false)).await.err();
+        assert!(matches!(refused, Some(Error::Foreign { .. })), "{refused:?}");
+        let (log, _, _) = rig.open().await.unwrap();
+        log.close().await.unwrap();
+        rig.control_disk.replace_with_snapshot(&old);
+        let refused = rig.open().await.err();
+        assert!(matches!(refused, Some(Error::ControlOld { .. })), "{refused:?}");
+        assert_eq!(refused.map(|error| error.number()), Some(338));
+    })
+    .unwrap();
+}

@@ -1,0 +1,10 @@
+//! Tests of the log on simulated disks.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod basic;
+mod exhaustive;
+mod failures;
+mod golden;
+mod simulation;
+mod support;
