@@ -160,35 +160,53 @@ pub fn pack<T: Lane>(numbers: &[T; BLOCK], width: usize, out: &mut [T]) {
 /// Unpacks a block of that width.
 #[inline(always)]
 pub(crate) fn unpack_inline<T: Lane>(packed: &[T], width: usize, out: &mut [T; BLOCK]) {
+    assert_eq!(std::mem::size_of_val(packed), packed_bytes(width), "a whole block");
     if width == 0 {
         return out.fill(T::default());
     }
-    for row in 0..T::BITS {
-        let out = &mut out[row * T::LANES..][..T::LANES];
-        row_of(packed, width, row, |lane, number| out[lane] = number);
+    let mask = mask::<T>(width);
+    for (row, out) in out.chunks_exact_mut(T::LANES).enumerate() {
+        let (word, shift) = (row * width / T::BITS, (row * width % T::BITS) as u32);
+        let low = &packed[word * T::LANES..][..T::LANES];
+        if shift as usize + width <= T::BITS {
+            for (out, low) in out.iter_mut().zip(low) {
+                *out = low.field(shift, mask);
+            }
+        } else {
+            let high = &packed[(word + 1) * T::LANES..][..T::LANES];
+            for ((out, low), high) in out.iter_mut().zip(low).zip(high) {
+                *out = low.part(*high, shift, mask);
+            }
+        }
     }
 }
 
-/// Hands each number of a row of a packed block to `each`, with its lane. Vectors are made of it: both
-/// ways a number can lie have a loop of their own.
+/// Leaves in `kept` those of a packed block whose number is from `from` to `from + span`. Written out as
+/// [`unpack_inline`] is: through a closure the compiler makes no vectors of it.
 #[inline(always)]
-pub(crate) fn row_of<T: Lane>(
+pub(crate) fn keep_inline<T: Lane>(
     packed: &[T],
     width: usize,
-    row: usize,
-    mut each: impl FnMut(usize, T),
+    from: T,
+    span: T,
+    kept: &mut [u8; BLOCK],
 ) {
+    assert_eq!(std::mem::size_of_val(packed), packed_bytes(width), "a whole block");
     let mask = mask::<T>(width);
-    let (word, shift) = (row * width / T::BITS, (row * width % T::BITS) as u32);
-    let low = &packed[word * T::LANES..][..T::LANES];
-    if shift as usize + width <= T::BITS {
-        for (lane, low) in low.iter().enumerate() {
-            each(lane, low.field(shift, mask));
-        }
-    } else {
-        let high = &packed[(word + 1) * T::LANES..][..T::LANES];
-        for (lane, (low, high)) in low.iter().zip(high).enumerate() {
-            each(lane, low.part(*high, shift, mask));
+    for (row, kept) in kept.chunks_exact_mut(T::LANES).enumerate().filter(|_| width > 0) {
+        let (word, shift) = (row * width / T::BITS, (row * width % T::BITS) as u32);
+        let low = &packed[word * T::LANES..][..T::LANES];
+        if shift as usize + width <= T::BITS {
+            for (kept, low) in kept.iter_mut().zip(low) {
+                let number = low.field(shift, mask);
+                *kept &= u8::from(number.minus(from) <= span).wrapping_neg();
+            }
+        } else {
+            let high = &packed[(word + 1) * T::LANES..][..T::LANES];
+            for ((kept, low), high) in kept.iter_mut().zip(low).zip(high) {
+                let number = low.part(*high, shift, mask);
+                *kept &= u8::from(number.minus(from) <= span).wrapping_neg();
+            }
         }
     }
 }

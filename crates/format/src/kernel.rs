@@ -4,7 +4,7 @@
 
 mod views;
 
-use crate::bits::{BLOCK, Lane, row_of, unpack_inline};
+use crate::bits::{BLOCK, Lane, keep_inline, unpack_inline};
 pub use views::Views;
 
 /// Numbers that are added up beside each other.
@@ -65,12 +65,7 @@ kernels! {
 
     /// Leaves in `mask` those of a packed block whose number is from `low` to `low + span`.
     fn keep_packed<T>(packed: &[T], width: usize, low: T, span: T, mask: &mut Mask) {
-        for (row, mask) in mask.chunks_exact_mut(T::LANES).enumerate() {
-            let mask = &mut mask[..T::LANES];
-            row_of(packed, width, row, |lane, number| {
-                mask[lane] &= u8::from(number.minus(low) <= span).wrapping_neg();
-            });
-        }
+        keep_inline(packed, width, low, span, mask);
     }
 
     /// Leaves in `mask` those whose number is from `low` to `low + span`.
