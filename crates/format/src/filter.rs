@@ -292,11 +292,9 @@ impl<'p, 'c, 'a> How<'p, 'c, 'a> {
             }
             How::Bits(ints, low, bits) => {
                 let mut codes = ints.codes();
-                let base = ints.unpack_codes(block, &mut codes).wrapping_sub(*low) as u64;
-                if bits.is_empty() {
-                    return Ok(mask.fill(0));
-                }
-                each_lane!(&codes, codes => kernel::keep_members(codes, base, bits, mask));
+                let base = ints.unpack_codes(block, &mut codes).wrapping_sub(*low);
+                let most = ints.most(block);
+                each_lane!(&codes, codes => kernel::keep_members(codes, base, most, bits, mask));
             }
             How::Numbers(ints, test) => {
                 let mut numbers = [0; BLOCK];

@@ -284,6 +284,11 @@ impl<'a> Ints<'a> {
         });
     }
 
+    /// The most that a number of a block may be above its base.
+    pub fn most(&self, block: usize) -> u64 {
+        self.blocks[block].most().saturating_mul(self.factor)
+    }
+
     /// Room for what a block's numbers are above their base.
     pub fn codes(&self) -> Codes {
         match self.product {

@@ -2,9 +2,11 @@
 //! other) processor and for one with AVX2, and picks once per call: the loops are plain, and the
 //! compiler makes the widest vector code of them that the processor has.
 
+mod members;
 mod views;
 
 use crate::bits::{BLOCK, Lane, keep_inline, unpack_inline};
+pub use members::keep_members;
 pub use views::Views;
 
 /// Numbers that are added up beside each other.
@@ -163,21 +165,6 @@ kernels! {
         for (out, code) in out.iter_mut().zip(codes) {
             let code = if code.wide() > last { most } else { code.wide() as u32 };
             *out = out.wrapping_add((code.wrapping_add(base).min(most) as u8).wrapping_mul(stride));
-        }
-    }
-
-    /// Leaves in `mask` those whose number, less that of the first, has a bit of one: of `bits`, of which
-    /// there is at least a word.
-    fn keep_members<T>(codes: &[T; BLOCK], base: u64, bits: &[u64], mask: &mut Mask) {
-        let count = bits.len() as u64 * 64;
-        for (mask, code) in mask.iter_mut().zip(codes) {
-            let at = base.wrapping_add(code.wide());
-            let inside = at < count;
-            let at = if inside { at } else { 0 };
-            // SAFETY: `at` is less than the count of bits, of which there are 64 a word.
-            #[expect(unsafe_code, reason = "a check in each row would cost as much as the look")]
-            let word = unsafe { *bits.get_unchecked((at / 64) as usize) };
-            *mask &= ((word >> (at % 64)) as u8 & u8::from(inside)).wrapping_neg();
         }
     }
 
@@ -357,19 +344,5 @@ mod tests {
             &mut places,
         );
         assert_eq!(places[..3], [9, 13, 13]);
-    }
-
-    #[test]
-    fn members_are_those_with_a_bit_and_none_beyond() {
-        let mut codes = [0u8; BLOCK];
-        codes.iter_mut().enumerate().for_each(|(i, code)| *code = i as u8);
-        for base in [0, 3, 120, u64::MAX - 9] {
-            let mut mask = [0xff; BLOCK];
-            keep_members(&codes, base, &[0b1001, 1 << 63], &mut mask);
-            for (code, mask) in codes.iter().zip(mask) {
-                let is_member = [0, 3, 127].contains(&base.wrapping_add(u64::from(*code)));
-                assert_eq!(mask, if is_member { 0xff } else { 0 }, "{base} {code}");
-            }
-        }
     }
 }
