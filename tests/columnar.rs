@@ -593,21 +593,52 @@ fn an_aggregation_that_is_used_twice_is_computed_once() {
         .unwrap();
     let told = out(&done(at, &["sql", "db", "-f", "s.sql", "--format", "csv"]));
     assert_eq!(told.lines().last(), Some("1"), "{told}");
-    // Others' filters are not shared, nor is what differs each time.
-    let filtered = format!(
-        "{sums} select a.g, a.s, b.s from sums a join sums b on a.g = b.g where a.g < 3 order by a.g"
+    let both = format!(
+        "{sums} select a.g, a.s, b.s as t from sums a join sums b on a.g = b.g where a.g < 3 order by a.g"
     );
-    assert_eq!(rows(at, &filtered).len(), 3);
-    for differs in ["sum(v)", "min(v)"] {
-        let other = format!(
-            "select * from (select g, sum(v) as s from t group by g) a \
-                 join (select g, {differs} as s from t where k > 5 group by g) b on a.g = b.g"
+    let each = rows(
+        at,
+        "select g, sum(v) as s, sum(v) as t from t where k > 17 and g < 3 group by g order by g",
+    );
+    assert_eq!(rows(at, &both), each);
+    // What differs in one thing only is not shared.
+    let others = [
+        ("sum(v)", "sum(k)", "k > 5", "k > 5"),
+        ("sum(v)", "min(v)", "k > 5", "k > 5"),
+        ("count(v)", "count(distinct v)", "k > 5", "k > 5"),
+        ("sum(v)", "sum(v) filter (where k > 9)", "k > 5", "k > 5"),
+        ("sum(v)", "sum(v)", "k > 5", "k > 6"),
+        ("sum(v)", "sum(v)", "k > 5", "k > 5 and v > 6"),
+    ];
+    for (one, other, here, there) in others {
+        let query = format!(
+            "select * from (select g, {one} as s from t where {here} group by g) a \
+                 join (select g, {other} as s from t where {there} group by g) b on a.g = b.g"
         );
-        assert!(!plan(&other).contains("SharedExec"), "{}", plan(&other));
+        assert!(!plan(&query).contains("SharedExec"), "{}", plan(&query));
     }
     let chance = "with r as (select g, sum(v) as s from t where k > random() group by g) \
                   select count(*) from r a join r b on a.g = b.g";
     assert!(!plan(chance).contains("SharedExec"), "{}", plan(chance));
+    // A few rows of it, and more groups than there is memory to keep: 400,000 of 16 bytes in an eighth of
+    // what queries have of 96 MB.
+    let few = "with r as (select k, sum(v) as s from t group by k) \
+               select count(*) as n from (select a.k from r a join r b on a.k = b.k limit 7)";
+    assert_eq!(rows(at, few)[0]["n"], 7);
+    sql(
+        at,
+        "insert into t select value % 1000, value * 3, value from generate_series(200001, 400000)",
+    );
+    let many = "with r as (select k, sum(v) as s from t group by k) \
+                select k, s from r where s = (select max(s) from r)";
+    let top = rows(at, "select 400000 as k, 1200000 as s");
+    assert_eq!(rows(at, many), top);
+    sql(at, "alter system set memory_target = 96M");
+    assert_eq!(rows(at, many), top);
+    std::fs::write(at.join("m.sql"), format!("{many}; select count(*) as n from v$cell_scan;"))
+        .unwrap();
+    let told = out(&done(at, &["sql", "db", "-f", "m.sql", "--format", "csv"]));
+    assert_eq!(told.lines().last(), Some("3"), "once, and once for each use: {told}");
 }
 
 #[test]

@@ -160,11 +160,20 @@ kernels! {
 
     /// Adds to the place of each row that of its number, as far as `last`, so many apart. The sum fits a byte.
     fn place<T>(codes: &[T; BLOCK], base: u64, last: u64, stride: u8, out: &mut [u8; BLOCK]) {
-        // Whichever part is beyond the last place, so is the sum.
-        let (base, most) = (base.min(last) as u32, last as u32);
-        for (out, code) in out.iter_mut().zip(codes) {
-            let code = if code.wide() > last { most } else { code.wide() as u32 };
-            *out = out.wrapping_add((code.wrapping_add(base).min(most) as u8).wrapping_mul(stride));
+        match i32::try_from(base as i64) {
+            // Narrow numbers, that lose nothing above 32 bits; less than none is beyond the last place.
+            Ok(base) if T::BITS <= 16 => {
+                for (out, code) in out.iter_mut().zip(codes) {
+                    let at = (code.wide() as u32).wrapping_add(base as u32).min(last as u32);
+                    *out = out.wrapping_add((at as u8).wrapping_mul(stride));
+                }
+            }
+            _ => {
+                for (out, code) in out.iter_mut().zip(codes) {
+                    let at = base.wrapping_add(code.wide()).min(last);
+                    *out = out.wrapping_add((at as u8).wrapping_mul(stride));
+                }
+            }
         }
     }
 
@@ -343,6 +352,10 @@ mod tests {
             2,
             &mut places,
         );
-        assert_eq!(places[..3], [9, 13, 13]);
+        assert_eq!(places[..3], [9, 13, 3]);
+        let mut below = [0; BLOCK];
+        place(&[1u8; BLOCK], u64::MAX, 5, 1, &mut below);
+        place(&[0u16; BLOCK], u64::MAX, 5, 2, &mut below);
+        assert_eq!(below[0], 10, "one above what is one below is the first; below it is the last");
     }
 }

@@ -51,14 +51,15 @@ impl PhysicalOptimizerRule for BuildWhenAsked {
             let Some(join) = plan.downcast_ref::<HashJoinExec>() else {
                 return Ok(Transformed::no(plan));
             };
-            if join.left().downcast_ref::<CoalescePartitionsExec>().is_none() {
-                return Ok(Transformed::no(plan));
-            }
             let keys = key_of(join).map(|(filter, column)| {
                 let found = Arc::<BuildKeys>::default();
                 filters.insert(filter, Arc::clone(&found));
                 (column, found)
             });
+            let begins_at_once = join.left().downcast_ref::<CoalescePartitionsExec>().is_some();
+            if !begins_at_once && keys.is_none() {
+                return Ok(Transformed::no(plan));
+            }
             let left = Arc::new(LazyExec { input: Arc::clone(join.left()), keys });
             let right = Arc::clone(join.right());
             let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);

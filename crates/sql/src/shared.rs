@@ -4,14 +4,16 @@
 //! to join with them and to know the greatest of them: at scale 1 that took half of its time once more.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow::record_batch::RecordBatch;
 use datafusion::common::Statistics;
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::config::ConfigOptions;
 use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
@@ -65,7 +67,7 @@ impl PhysicalOptimizerRule for ShareAggregates {
             let own = results.iter().find(|(one, _)| Arc::ptr_eq(one, &plan));
             let Some((_, results)) = own else { return Ok(Transformed::no(plan)) };
             let results = Arc::clone(results);
-            let shared: Arc<dyn ExecutionPlan> = Arc::new(SharedExec { input: plan, results });
+            let shared: Arc<dyn ExecutionPlan> = Arc::new(SharedExec::new(plan, results));
             // What is below is computed once, whatever it is.
             Ok(Transformed::new(shared, true, TreeNodeRecursion::Jump))
         };
@@ -160,17 +162,17 @@ fn are_same_nodes(one: &Arc<dyn ExecutionPlan>, other: &Arc<dyn ExecutionPlan>) 
     is_coalesce(one) && is_coalesce(other)
 }
 
-/// The rows of a partition, and the memory that they take; `None`: there is not enough.
-type Rows = Option<Arc<(Vec<RecordBatch>, MemoryReservation)>>;
+/// Of the memory for queries, what the results of an aggregation may take: one in so many parts. They are
+/// there as long as the query is, and joins and sorts above need memory too.
+const MEMORY_PART: usize = 8;
+
+/// The rows of all partitions, and the memory that they take; `None`: there is not enough.
+type Rows = Option<Arc<(Vec<Vec<RecordBatch>>, Arc<MemoryReservation>)>>;
 type Computed = Shared<BoxFuture<'static, Result<Rows, Arc<DataFusionError>>>>;
 
 /// What all uses of an aggregation have together.
 #[derive(Default)]
-struct Results {
-    /// What is run: that of the first that asked.
-    plan: OnceLock<Arc<dyn ExecutionPlan>>,
-    partitions: Mutex<Vec<Option<Computed>>>,
-}
+struct Results(Mutex<Option<Computed>>);
 
 impl fmt::Debug for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -179,38 +181,59 @@ impl fmt::Debug for Results {
 }
 
 impl Results {
-    fn partitions(&self) -> MutexGuard<'_, Vec<Option<Computed>>> {
-        self.partitions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The rows of a partition: computed by whoever asks while another does not.
-    fn of(&self, own: &Arc<dyn ExecutionPlan>, at: usize, context: &Arc<TaskContext>) -> Computed {
-        let plan = Arc::clone(self.plan.get_or_init(|| Arc::clone(own)));
-        let mut partitions = self.partitions();
-        if partitions.len() <= at {
-            partitions.resize(at + 1, None);
-        }
-        let context = Arc::clone(context);
-        let begin = || gather(plan, at, context).boxed().shared();
-        partitions[at].get_or_insert_with(begin).clone()
+    /// The rows, computed by the plan of whoever asks first.
+    fn of(&self, own: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Computed {
+        let mut computed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let begin = || gather(Arc::clone(own), Arc::clone(context)).boxed().shared();
+        computed.get_or_insert_with(begin).clone()
     }
 }
 
 async fn gather(
     plan: Arc<dyn ExecutionPlan>,
-    at: usize,
     context: Arc<TaskContext>,
 ) -> Result<Rows, Arc<DataFusionError>> {
     let memory = MemoryConsumer::new("SharedExec").register(context.memory_pool());
-    let mut rows = plan.execute(at, context).map_err(Arc::new)?;
-    let mut batches = Vec::new();
-    while let Some(batch) = rows.try_next().await.map_err(Arc::new)? {
-        if memory.try_grow(batch.get_array_memory_size()).is_err() {
+    let memory = Arc::new(memory);
+    let count = plan.properties().partitioning.partition_count();
+    let one = |at: usize| {
+        let (plan, context) = (Arc::clone(&plan), Arc::clone(&context));
+        SpawnedTask::spawn(rows_of(plan, at, context, Arc::clone(&memory)))
+    };
+    let tasks: Vec<_> = (0..count).map(one).collect();
+    let mut partitions = Vec::with_capacity(count);
+    for task in tasks {
+        let ended = task.join().await.map_err(|e| DataFusionError::ExecutionJoin(Box::new(e)));
+        match ended.and_then(|rows| rows).map_err(Arc::new)? {
+            Some(rows) => partitions.push(rows),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(Arc::new((partitions, memory))))
+}
+
+/// The rows of a partition; `None`: there is not enough memory for all of them.
+async fn rows_of(
+    plan: Arc<dyn ExecutionPlan>,
+    at: usize,
+    context: Arc<TaskContext>,
+    memory: Arc<MemoryReservation>,
+) -> Result<Option<Vec<RecordBatch>>> {
+    let most = match context.memory_pool().memory_limit() {
+        MemoryLimit::Finite(limit) => limit / MEMORY_PART,
+        _ => usize::MAX,
+    };
+    let mut rows = plan.execute(at, context)?;
+    // An aggregation gives out parts of one large batch: each buffer is counted once.
+    let (mut counter, mut batches) = (RecordBatchMemoryCounter::new(), Vec::new());
+    while let Some(batch) = rows.try_next().await? {
+        let more = counter.count_batch(&batch);
+        if memory.size().saturating_add(more) > most || memory.try_grow(more).is_err() {
             return Ok(None);
         }
         batches.push(batch);
     }
-    Ok(Some(Arc::new((batches, memory))))
+    Ok(Some(batches))
 }
 
 /// An aggregation of which the results are shared with others.
@@ -218,6 +241,23 @@ async fn gather(
 struct SharedExec {
     input: Arc<dyn ExecutionPlan>,
     results: Arc<Results>,
+    /// What is run where there is not enough memory for results: all of this use's partitions.
+    again: Arc<OnceLock<Arc<dyn ExecutionPlan>>>,
+}
+
+impl SharedExec {
+    fn new(input: Arc<dyn ExecutionPlan>, results: Arc<Results>) -> SharedExec {
+        SharedExec { input, results, again: Arc::default() }
+    }
+
+    /// The same plan as if it had not been run, once for this use.
+    fn again(&self) -> Result<Arc<dyn ExecutionPlan>> {
+        if let Some(again) = self.again.get() {
+            return Ok(Arc::clone(again));
+        }
+        let own = reset_plan_states(Arc::clone(&self.input))?;
+        Ok(Arc::clone(self.again.get_or_init(|| own)))
+    }
 }
 
 impl DisplayAs for SharedExec {
@@ -255,16 +295,14 @@ impl ExecutionPlan for SharedExec {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match (children.pop(), children.is_empty()) {
-            (Some(input), true) => {
-                Ok(Arc::new(SharedExec { input, results: Arc::clone(&self.results) }))
-            }
+            (Some(input), true) => Ok(Arc::new(SharedExec::new(input, Arc::clone(&self.results)))),
             _ => datafusion::common::internal_err!("SharedExec has one input"),
         }
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         // What is to be computed anew is not what others have.
-        Ok(Arc::new(SharedExec { input: Arc::clone(&self.input), results: Arc::default() }))
+        Ok(Arc::new(SharedExec::new(Arc::clone(&self.input), Arc::default())))
     }
 
     fn execute(
@@ -274,18 +312,15 @@ impl ExecutionPlan for SharedExec {
     ) -> Result<SendableRecordBatchStream> {
         let (own, schema) = (self.clone(), self.input.schema());
         let rows = async move {
-            let computed = own.results.of(&own.input, partition, &context).await;
+            let computed = own.results.of(&own.input, &context).await;
             match computed.map_err(DataFusionError::Shared)? {
                 Some(rows) => {
-                    let count = rows.0.len();
-                    let batch = move |at: usize| Ok(rows.0[at].clone());
+                    let count = rows.0[partition].len();
+                    let batch = move |at: usize| Ok(rows.0[partition][at].clone());
                     Ok::<_, DataFusionError>(stream::iter((0..count).map(batch)).left_stream())
                 }
-                // Not enough memory to keep them: each computes them for itself.
-                None => {
-                    let again = reset_plan_states(Arc::clone(&own.input))?;
-                    Ok(again.execute(partition, context)?.right_stream())
-                }
+                // Not enough memory to keep them: each use computes them for itself.
+                None => Ok(own.again()?.execute(partition, context)?.right_stream()),
             }
         };
         let rows = stream::once(rows).try_flatten();
