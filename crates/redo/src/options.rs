@@ -58,7 +58,8 @@ pub struct Options {
     pub exposure_bytes: u64,
     /// How long a late medium may lack an acknowledged block.
     pub exposure_age: Duration,
-    /// A write that is not answered by then has failed, where other media are left.
+    /// A write that is not answered by then has failed, where other media are left. The archiver
+    /// waits no longer for a read.
     pub write_timeout: Duration,
     /// After so much idleness a beacon is written; also how often the log looks after itself.
     pub beacon_after: Duration,

@@ -89,6 +89,8 @@ pub(crate) struct Inner {
     pub steward_done: Event,
     /// The log is being closed and owes nothing any more.
     pub quiet: Event,
+    /// A finished group is to be archived, or the log has stopped.
+    pub finished: Event,
 }
 
 /// What recovery hands to the writer.
@@ -120,6 +122,7 @@ impl Inner {
             room: Event::new(),
             steward_done: Event::new(),
             quiet: Event::new(),
+            finished: Event::new(),
         })
     }
 
@@ -140,7 +143,13 @@ impl Inner {
         let stopped = state.drain_stopped();
         let has_stopped = state.poisoned.is_some();
         let quiet = state.closing && (has_stopped || state.is_quiet());
+        let finished =
+            state.archiver_waits && (has_stopped || state.closing || state.to_archive().is_some());
+        state.archiver_waits &= !finished;
         drop(state);
+        if finished {
+            self.finished.notify(usize::MAX);
+        }
         if has_stopped {
             self.room.notify(usize::MAX);
             self.steward_done.notify(usize::MAX);

@@ -145,6 +145,10 @@ pub(crate) struct State {
     pub stored: u64,
     pub control_dirty: bool,
     pub steward: bool,
+    /// A finished group is being archived.
+    pub archiver: bool,
+    /// Somebody waits for a finished group.
+    pub archiver_waits: bool,
     pub housekeeper: bool,
     pub last_ack: u64,
     pub last_was_beacon: bool,

@@ -13,7 +13,7 @@ use futures_util::future::{Either, select};
 
 use crate::error::Error;
 use crate::on_disk::HEADER_BYTES;
-use crate::on_disk::control::{Clean, ControlData};
+use crate::on_disk::control::{Clean, ControlData, GroupEntry};
 use crate::on_disk::header::{GroupHeader, MediumState};
 use crate::writer::log::{Inner, Log};
 use crate::writer::op::write_durably;
@@ -175,10 +175,13 @@ pub(crate) fn header_of(
     }
 }
 
-/// Drops openings that no block at or behind the checkpoint belongs to.
+/// Drops openings that no block belongs to which recovery or the archiver may read.
 fn forget_incarnations(control: &mut ControlData) {
+    let owed = |g: &&GroupEntry| control.archiving && g.sequence > control.archived;
+    let owed = control.groups.iter().filter(owed).map(|g| g.first).min();
     let checkpoint = control.checkpoint.abn();
-    let needed = control.incarnations.iter().rposition(|i| i.first <= checkpoint).unwrap_or(0);
+    let oldest = owed.map_or(checkpoint, |first| first.min(checkpoint));
+    let needed = control.incarnations.iter().rposition(|i| i.first <= oldest).unwrap_or(0);
     control.incarnations.drain(..needed);
 }
 

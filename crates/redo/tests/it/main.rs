@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod archive;
+mod archive_store;
 mod basic;
 mod exhaustive;
 mod failures;

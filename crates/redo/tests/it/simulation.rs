@@ -1,7 +1,7 @@
 //! Lives of a log on disks that fail, from a seed: whatever happens within what the log promises
 //! to survive, what was acknowledged is there, in order, unchanged, and nothing else is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,11 +9,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use cellar_io::EnvExt;
 use cellar_io::sim::Rng;
+use cellar_redo::on_disk::archive::ArchiveHeader;
+use cellar_redo::{ArchiveReader, archive_name};
 use cellar_redo::{Error, Log, Lsn, Options, Quorum, Record, Recovery, Report};
 use cellar_wait::{Kind, Session};
 use futures_util::future::Either;
 
-use crate::support::{Rig, Shape};
+use crate::archive_store::SimArchives;
+use crate::support::{DATABASE, Rig, Shape};
 
 /// What was counted over lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +31,8 @@ pub struct Counts {
     pub repaired: u64,
     pub failures: u64,
     pub stopped: u64,
+    /// Groups that were archived.
+    pub archived: u64,
     /// Media that came back.
     pub returned: u64,
     pub faults: [u64; FAULTS],
@@ -59,6 +64,7 @@ impl std::ops::AddAssign for Counts {
         self.repaired += other.repaired;
         self.failures += other.failures;
         self.stopped += other.stopped;
+        self.archived += other.archived;
         self.returned += other.returned;
         self.faults.iter_mut().zip(other.faults).for_each(|(sum, more)| *sum += more);
     }
@@ -82,6 +88,12 @@ struct Model {
     open: BTreeMap<u64, ()>,
     checkpoint_asked: Lsn,
     acknowledged: u64,
+    /// Where each acknowledged record of the whole life begins: who it is, and where it ends.
+    history: BTreeMap<Lsn, (u64, Lsn)>,
+    /// Records that were appended and did not come back: never, in no archive.
+    lost: BTreeSet<u64>,
+    /// What the archiver should not have met.
+    archiver_failed: Option<String>,
 }
 
 /// The body of record `id`.
@@ -138,6 +150,7 @@ impl Life {
             blocks: rng.within(8..=24),
             block_size,
             quorum,
+            archiving: rng.coin(),
         };
         let rig = Rig::new(seed, shape);
         let options = Options {
@@ -188,14 +201,64 @@ impl Life {
         self.rig.run(async {
             let end = log.durable_lsn();
             log.set_checkpoint(end).await.expect("checkpoint");
+            if self.rig.shape.archiving {
+                while log.archive(&*self.rig.archives).await.expect("archived").is_some() {}
+            }
             let done = log.commit(&session, id as u8, 0, body).await.expect("it works again");
             let entry = Entry { id, end: done.end, acknowledged: true };
             model.lock().unwrap().checkpoint_asked = end;
             model.lock().unwrap().known.insert(done.lsn, entry);
+            model.lock().unwrap().history.insert(done.lsn, (id, done.end));
             log.close().await.expect("closed");
         });
         self.counts.acknowledged = model.lock().unwrap().acknowledged;
         self.open().expect("no crash was asked for");
+        self.rig.run(self.check_archives());
+        self.counts.archived = self.rig.control_now().archived;
+    }
+
+    /// Every archive is whole; what was acknowledged is in them, in order, and nothing else.
+    async fn check_archives(&self) {
+        let last = self.rig.control_now().archived;
+        let published = self.rig.archives.published.lock().unwrap().clone();
+        let expected: Vec<_> = (1..=last).map(archive_name).collect();
+        assert!(published.keys().take(expected.len()).eq(&expected), "{:?}", published.keys());
+        assert!(published.len() as u64 <= last + 1, "archived and not said so: {published:?}");
+        let Some(newest) = expected.last() else { return };
+        let end = ArchiveHeader::decode(&published[newest]).expect("whole").end.lsn();
+        let store = self.rig.archives.clone();
+        let mut reader = ArchiveReader::new(store, DATABASE, 1..=last, Lsn(0));
+        let mut records = Vec::new();
+        while let Some(record) = reader.next().await.expect("an archive is whole") {
+            records.push(record);
+        }
+        let model = self.model.lock().unwrap();
+        let mut found = BTreeMap::new();
+        for record in records {
+            let id = u64::from_le_bytes(record.body[..8].try_into().expect("8 bytes"));
+            assert_eq!(record.body, body_of(id, self.seed), "record {id} was changed");
+            assert_eq!(record.kind, id as u8);
+            assert!(!model.lost.contains(&id), "record {id} is archived and was not recovered");
+            assert!(found.last_key_value().is_none_or(|(lsn, _)| *lsn < record.lsn));
+            assert!(found.insert(record.lsn, id).is_none());
+        }
+        let ids: BTreeSet<_> = found.values().collect();
+        assert_eq!(ids.len(), found.len(), "a record came twice");
+        for (lsn, (id, behind)) in &model.history {
+            if *behind <= end {
+                assert_eq!(found.get(lsn), Some(id), "acknowledged, and not archived");
+            }
+        }
+    }
+
+    /// What was not archived is still in its group.
+    fn check_ring(&self) {
+        let control = self.rig.control_now();
+        let newest = control.groups.iter().map(|g| g.sequence).max().unwrap_or(0);
+        for sequence in control.archived + 1..=newest {
+            let kept = control.groups.iter().any(|g| g.sequence == sequence);
+            assert!(kept || !control.archiving, "sequence {sequence} was written over");
+        }
     }
 
     fn session(&self) -> Session {
@@ -358,7 +421,9 @@ impl Life {
 
     /// What was recovered is what must be.
     fn check(&mut self, checkpoint: Lsn, records: &[Record], report: &Report) {
+        self.check_ring();
         let mut model = self.model.lock().unwrap();
+        assert_eq!(model.archiver_failed.take(), None);
         assert!(checkpoint <= model.checkpoint_asked, "the checkpoint went too far");
         let mut found = BTreeMap::new();
         for record in records {
@@ -370,10 +435,12 @@ impl Life {
         let mut ids: Vec<_> = found.values().collect();
         ids.sort();
         ids.windows(2).for_each(|two| assert_ne!(two[0], two[1], "a record came twice"));
+        let mut lost = Vec::new();
         for (lsn, entry) in model.known.range(checkpoint..) {
             match found.get(lsn) {
                 Some(id) => assert_eq!(*id, entry.id, "another record at {lsn}"),
                 None => {
+                    lost.push(entry.id);
                     let id = entry.id;
                     assert!(!entry.acknowledged, "acknowledged record {id} at {lsn} is lost");
                     assert!(
@@ -388,6 +455,10 @@ impl Life {
             assert!(known || model.open.contains_key(id), "record {id} at {lsn} from nowhere");
         }
         // From now on this is the truth: what did not come back never does.
+        model.lost.extend(lost);
+        for (lsn, id) in &found {
+            model.history.entry(*lsn).or_insert((*id, report.end));
+        }
         model.open.clear();
         model.known = found
             .into_iter()
@@ -428,6 +499,17 @@ impl Life {
         };
         let pause = Duration::from_micros(self.rng.within(200..=5_000));
         let checkpoints = self.rig.env().run("checkpointer", checkpointer.keep_checkpoint(pause));
+        let archiver = Committer {
+            log: log.clone(),
+            session: self.session(),
+            model: Arc::clone(&self.model),
+            seed: self.seed,
+            rng: Rng::stream(self.seed, self.rng.bits()),
+            env: self.rig.env(),
+        };
+        let archives = self.rig.archives.clone();
+        let archiver = self.rig.shape.archiving.then(|| archiver.archive(archives));
+        let archiver = archiver.map(|archiver| self.rig.env().run("archiver", archiver));
         let close = self.rng.coin();
         let done = self.rig.run(async {
             let mut stopped = false;
@@ -435,10 +517,14 @@ impl Life {
                 let limit = self.rig.env().sleep(Duration::from_secs(60));
                 match futures_util::future::select(task, limit).await {
                     Either::Left((ended, _)) => stopped |= ended.unwrap_or(true),
-                    Either::Right(_) => panic!("a committer hangs: {log:?}"),
+                    Either::Right(_) => {
+                        let archiver = self.model.lock().unwrap().archiver_failed.clone();
+                        panic!("a committer hangs: {log:?}, {archiver:?}")
+                    }
                 }
             }
             drop(checkpoints);
+            drop(archiver);
             if !stopped && close {
                 stopped |= log.close().await.is_err();
             }
@@ -498,6 +584,7 @@ impl Committer {
                 let entry = Entry { id, end: done.end, acknowledged: true };
                 let mut model = self.model.lock().unwrap();
                 model.known.insert(done.lsn, entry);
+                model.history.insert(done.lsn, (id, done.end));
                 model.acknowledged += 1;
                 false
             }
@@ -520,6 +607,7 @@ impl Committer {
         if self.log.durable_lsn() >= placed.end {
             let mut model = self.model.lock().unwrap();
             model.known.entry(placed.lsn).and_modify(|entry| entry.acknowledged = true);
+            model.history.insert(placed.lsn, (id, placed.end));
             model.acknowledged += 1;
         }
         false
@@ -542,6 +630,24 @@ impl Committer {
             self.env.sleep(pause).await;
             if self.checkpoint().await {
                 return;
+            }
+        }
+    }
+
+    /// Archives what is finished, now and then late.
+    async fn archive(mut self, archives: Arc<SimArchives>) {
+        while self.log.archivable().await.is_ok() {
+            if self.rng.one_in(3) {
+                self.env.sleep(Duration::from_micros(self.rng.below(20_000))).await;
+            }
+            match self.log.archive(&*archives).await {
+                Ok(_) => {}
+                Err(Error::MediaMissing { .. }) => self.env.sleep(Duration::from_secs(1)).await,
+                Err(Error::Stopped { .. } | Error::OutcomeUnknown { .. }) => return,
+                Err(error) => {
+                    self.model.lock().unwrap().archiver_failed = Some(error.to_string());
+                    return;
+                }
             }
         }
     }

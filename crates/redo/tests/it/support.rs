@@ -15,6 +15,8 @@ use cellar_redo::{
 };
 use cellar_wait::{Kind, Session, Waits};
 
+use crate::archive_store::SimArchives;
+
 pub const DATABASE: DatabaseId = DatabaseId(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
 
 /// Control data in two slots of a disk, written in turn.
@@ -60,11 +62,19 @@ pub struct Shape {
     pub blocks: u64,
     pub block_size: u32,
     pub quorum: Quorum,
+    pub archiving: bool,
 }
 
 impl Default for Shape {
     fn default() -> Shape {
-        Shape { media: 2, groups: 3, blocks: 32, block_size: 512, quorum: Quorum::Auto }
+        Shape {
+            media: 2,
+            groups: 3,
+            blocks: 32,
+            block_size: 512,
+            quorum: Quorum::Auto,
+            archiving: false,
+        }
     }
 }
 
@@ -82,6 +92,7 @@ pub struct Rig {
     pub control: Arc<DiskControl>,
     pub control_disk: Arc<SimDisk>,
     pub waits: Waits,
+    pub archives: Arc<SimArchives>,
 }
 
 /// A part of a disk.
@@ -127,7 +138,9 @@ impl Rig {
         let control_disk =
             sim.disk("control", SimDiskOptions { size: 2 * SLOT as u64, ..options.clone() });
         let control = Arc::new(DiskControl(control_disk.clone()));
-        Rig { sim, shape, disks, control, control_disk, waits: Waits::new() }
+        let archive_disk = sim.disk("archives", SimDiskOptions { size: 4096, ..options });
+        let archives = Arc::new(SimArchives::new(archive_disk));
+        Rig { sim, shape, disks, control, control_disk, waits: Waits::new(), archives }
     }
 
     /// The control data, past all faults and without the machine.
@@ -165,7 +178,7 @@ impl Rig {
             database: DATABASE,
             block_size: self.shape.block_size,
             quorum: self.shape.quorum,
-            archiving: false,
+            archiving: self.shape.archiving,
             groups: (1..=self.shape.groups).map(|number| NewGroup { number, size }).collect(),
             media: self.media(),
         };
