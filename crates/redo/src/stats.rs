@@ -25,6 +25,10 @@ pub struct Stats {
     pub redo_log_switches: u64,
     /// `redo buffer allocation retries`: committers that waited for room.
     pub redo_buffer_allocation_retries: u64,
+    /// Commits that were delayed because the ring was nearly full.
+    pub paced_commits: u64,
+    /// How long they were, together.
+    pub paced_time: Duration,
     /// Beacons written.
     pub beacons: u64,
 }

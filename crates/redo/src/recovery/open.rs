@@ -117,6 +117,7 @@ impl Recovery {
             queued_bytes: 0,
             line: VecDeque::new(),
             next_in_line: 0,
+            paused: 0,
             at: start.first.0,
             current,
             next: next.into(),

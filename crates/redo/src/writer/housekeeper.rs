@@ -63,7 +63,8 @@ impl State {
             self.housekeeper = false;
             return Look::Idle;
         }
-        if !self.is_quiet() || pending || self.has_failing() {
+        // A log whose committers are delayed is not idle: a beacon would take the room they spare.
+        if !self.is_quiet() || pending || self.has_failing() || self.paused > 0 {
             return Look::Busy;
         }
         if self.last_was_beacon || self.closing || self.last_launch == 0 {

@@ -107,6 +107,8 @@ pub(crate) struct State {
     /// Committers that wait for room, in order.
     pub line: VecDeque<u64>,
     pub next_in_line: u64,
+    /// Committers that are delayed now.
+    pub paused: usize,
 
     // Where the log is.
     /// The first block behind all units, the open one included once it is closed.

@@ -8,5 +8,6 @@ mod basic;
 mod exhaustive;
 mod failures;
 mod golden;
+mod pacing;
 mod simulation;
 mod support;

@@ -160,6 +160,7 @@ impl Life {
             exposure_bytes: rng.within(2_000..=100_000),
             exposure_age: Duration::from_millis(rng.within(2..=50)),
             write_timeout: Duration::from_millis(rng.within(100..=1000)),
+            pace_max: Duration::from_millis(rng.below(20)),
             ..Options::default()
         };
         let tears = rng.coin();
