@@ -8,6 +8,7 @@ mod anatomy;
 mod archive;
 mod create;
 mod error;
+pub mod inspect;
 mod lsn;
 pub mod on_disk;
 mod options;
