@@ -24,5 +24,5 @@ pub use lsn::{Abn, LSN_PER_BLOCK, Lsn};
 pub use on_disk::header::Quorum;
 pub use options::{Control, Medium, Options, Successor};
 pub use recovery::{OpenLog, Record, Recovery, Report};
-pub use stats::{MediumReport, MediumStats, Stats};
+pub use stats::{GroupReport, GroupStatus, MediumReport, MediumStats, Stats};
 pub use writer::{Appended, Committed, Log};

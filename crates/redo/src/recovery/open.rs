@@ -94,6 +94,7 @@ impl Recovery {
             first: entry.first.0,
             has_headers: false,
             prepared: false,
+            dropped: false,
         });
         let groups: Vec<GroupAt> = groups.collect();
         let media = control.media.iter().enumerate().map(|(number, medium)| MediumAt {

@@ -391,7 +391,8 @@ impl Log {
     /// one are free.
     pub fn record_bytes_max(&self) -> u64 {
         let state = self.0.lock();
-        let others = (0..state.groups.len()).filter(|g| *g != state.current);
+        let others =
+            (0..state.groups.len()).filter(|g| *g != state.current && !state.groups[*g].dropped);
         let blocks: u64 = others.map(|g| state.groups[g].capacity).sum();
         let payload = u64::from(self.0.block_size) - BLOCK_HEADER as u64;
         (blocks * payload).saturating_sub(RECORD_HEADER as u64).min(RECORD_BYTES_MAX as u64)

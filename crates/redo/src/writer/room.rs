@@ -118,12 +118,13 @@ impl State {
         let current = &self.groups[self.current];
         let mut used = self.at.saturating_sub(current.first).min(current.capacity);
         for (place, group) in self.groups.iter().enumerate() {
-            let behind = place != self.current && !self.next.contains(&place);
+            let behind = place != self.current && !self.next.contains(&place) && !group.dropped;
             if behind && group.sequence > 0 && self.owed(group).is_some() {
                 used += group.capacity;
             }
         }
-        (used, self.groups.iter().map(|group| group.capacity).sum())
+        let alive = self.groups.iter().filter(|group| !group.dropped);
+        (used, alive.map(|group| group.capacity).sum())
     }
 
     /// Who needs a group that was written.
@@ -147,7 +148,7 @@ impl State {
         let over = (used * of).checked_sub(all * from).filter(|over| *over > 0)?;
         let whole = all * (of - from);
         let delay = max.as_nanos() * over * over / (whole * whole);
-        let oldest = self.groups.iter().filter(|group| group.sequence > 0);
+        let oldest = self.groups.iter().filter(|group| group.sequence > 0 && !group.dropped);
         let oldest = oldest.min_by_key(|group| group.sequence)?;
         let full = self.owed(oldest).unwrap_or(Full::Checkpoint);
         Some((Duration::from_nanos(u64::try_from(delay).unwrap_or(u64::MAX)), full))

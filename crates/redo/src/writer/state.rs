@@ -81,6 +81,8 @@ pub(crate) struct GroupAt {
     pub has_headers: bool,
     /// Control data and headers say so, durably: blocks may be written.
     pub prepared: bool,
+    /// It is gone; its place is kept, since others are known by theirs.
+    pub dropped: bool,
 }
 
 impl GroupAt {

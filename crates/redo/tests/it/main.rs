@@ -8,6 +8,7 @@ mod basic;
 mod exhaustive;
 mod failures;
 mod golden;
+mod groups;
 mod inspect;
 mod pacing;
 mod simulation;
