@@ -2,7 +2,8 @@
 //!
 //! [`create`] makes a log, [`Recovery`] reads what is in it and opens it, [`Log::commit`] appends
 //! a record and returns when enough media have it, [`Log::archive`] keeps what is in a group before
-//! that is written again. A record is bytes; what they mean, the caller knows. The format is in `docs/format/redo.md`.
+//! that is written again. A record is bytes; what they mean, the caller knows. The format is in
+//! `docs/format/redo.md`.
 
 mod anatomy;
 mod archive;

@@ -11,7 +11,7 @@ use cellar_io::EnvExt;
 use cellar_io::sim::Rng;
 use cellar_redo::on_disk::archive::ArchiveHeader;
 use cellar_redo::{ArchiveReader, archive_name};
-use cellar_redo::{Error, Log, Lsn, Options, Quorum, Record, Recovery, Report};
+use cellar_redo::{Error, Log, Lsn, Medium, NewGroup, Options, Quorum, Record, Recovery, Report};
 use cellar_wait::{Kind, Session};
 use futures_util::future::Either;
 
@@ -31,6 +31,8 @@ pub struct Counts {
     pub repaired: u64,
     pub failures: u64,
     pub stopped: u64,
+    /// Groups that were added or dropped while the log was open.
+    pub grown: u64,
     /// Groups that were archived.
     pub archived: u64,
     /// Media that came back.
@@ -64,6 +66,7 @@ impl std::ops::AddAssign for Counts {
         self.repaired += other.repaired;
         self.failures += other.failures;
         self.stopped += other.stopped;
+        self.grown += other.grown;
         self.archived += other.archived;
         self.returned += other.returned;
         self.faults.iter_mut().zip(other.faults).for_each(|(sum, more)| *sum += more);
@@ -88,6 +91,8 @@ struct Model {
     open: BTreeMap<u64, ()>,
     checkpoint_asked: Lsn,
     acknowledged: u64,
+    /// Groups that were added or dropped.
+    grown: u64,
     /// Where each acknowledged record of the whole life begins: who it is, and where it ends.
     history: BTreeMap<Lsn, (u64, Lsn)>,
     /// Records that were appended and did not come back: never, in no archive.
@@ -212,6 +217,7 @@ impl Life {
             model.lock().unwrap().history.insert(done.lsn, (id, done.end));
             log.close().await.expect("closed");
         });
+        self.counts.grown = model.lock().unwrap().grown;
         self.counts.acknowledged = model.lock().unwrap().acknowledged;
         self.open().expect("no crash was asked for");
         self.rig.run(self.check_archives());
@@ -470,6 +476,17 @@ impl Life {
         self.counts.failures += report.left_out.len() as u64;
     }
 
+    fn committer(&mut self, log: &Log) -> Committer {
+        Committer {
+            log: log.clone(),
+            session: self.session(),
+            model: Arc::clone(&self.model),
+            seed: self.seed,
+            rng: Rng::stream(self.seed, self.rng.bits()),
+            env: self.rig.env(),
+        }
+    }
+
     /// Committers at work, until the power goes, or the log is closed in order.
     fn work(&mut self, log: Log) {
         let commits = self.rng.within(1..=30);
@@ -479,38 +496,21 @@ impl Life {
         }
         self.begin_fault();
         let mut tasks = Vec::new();
-        for task in 0..self.committers {
-            let committer = Committer {
-                log: log.clone(),
-                session: self.session(),
-                model: Arc::clone(&self.model),
-                seed: self.seed,
-                rng: Rng::stream(self.seed, self.rng.bits() ^ task),
-                env: self.rig.env(),
-            };
+        for _ in 0..self.committers {
+            let committer = self.committer(&log);
             tasks.push(self.rig.env().run("committer", committer.run(commits)));
         }
-        let checkpointer = Committer {
-            log: log.clone(),
-            session: self.session(),
-            model: Arc::clone(&self.model),
-            seed: self.seed,
-            rng: Rng::stream(self.seed, self.rng.bits()),
-            env: self.rig.env(),
-        };
+        let checkpointer = self.committer(&log);
         let pause = Duration::from_micros(self.rng.within(200..=5_000));
         let checkpoints = self.rig.env().run("checkpointer", checkpointer.keep_checkpoint(pause));
-        let archiver = Committer {
-            log: log.clone(),
-            session: self.session(),
-            model: Arc::clone(&self.model),
-            seed: self.seed,
-            rng: Rng::stream(self.seed, self.rng.bits()),
-            env: self.rig.env(),
-        };
+        let archiver = self.committer(&log);
         let archives = self.rig.archives.clone();
         let archiver = self.rig.shape.archiving.then(|| archiver.archive(archives));
         let archiver = archiver.map(|archiver| self.rig.env().run("archiver", archiver));
+        let grower = self.committer(&log);
+        let size = self.rig.shape.file_size();
+        let grower = self.rng.coin().then(|| grower.add_and_drop(self.rig.media(), size));
+        let grower = grower.map(|grower| self.rig.env().run("grower", grower));
         let close = self.rng.coin();
         let done = self.rig.run(async {
             let mut stopped = false;
@@ -526,6 +526,7 @@ impl Life {
             }
             drop(checkpoints);
             drop(archiver);
+            drop(grower);
             if !stopped && close {
                 stopped |= log.close().await.is_err();
             }
@@ -631,6 +632,28 @@ impl Committer {
             self.env.sleep(pause).await;
             if self.checkpoint().await {
                 return;
+            }
+        }
+    }
+
+    /// Drops groups and adds them again, where the log lets it.
+    async fn add_and_drop(mut self, media: Vec<Medium>, size: u64) {
+        loop {
+            self.env.sleep(Duration::from_micros(self.rng.within(100..=20_000))).await;
+            let number = self.rng.within(1..=media[0].files.len() as u64) as u32;
+            let there = self.log.groups().iter().any(|group| group.group == number);
+            let file = |m: &Medium| (m.name.clone(), Arc::clone(&m.files[&number]));
+            let changed = match there {
+                true => self.log.drop_group(number).await,
+                false => {
+                    let files = media.iter().map(file).collect();
+                    self.log.add_group(NewGroup { number, size }, files).await
+                }
+            };
+            match changed {
+                Ok(()) => self.model.lock().unwrap().grown += 1,
+                Err(Error::Stopped { .. } | Error::OutcomeUnknown { .. }) => return,
+                Err(_) => {}
             }
         }
     }

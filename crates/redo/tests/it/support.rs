@@ -22,6 +22,9 @@ pub const DATABASE: DatabaseId = DatabaseId(0x0102_0304_0506_0708_090a_0b0c_0d0e
 /// Control data in two slots of a disk, written in turn.
 pub struct DiskControl(pub Arc<dyn Device>);
 
+/// Files for so many groups that are not made at first.
+pub const SPARE: u32 = 1;
+
 const SLOT: usize = 8192;
 
 /// The newer of both slots.
@@ -129,7 +132,7 @@ impl Rig {
     pub fn new(seed: u64, shape: Shape) -> Rig {
         let sim = Sim::new(seed);
         let options = SimDiskOptions {
-            size: (shape.file_size() * u64::from(shape.groups)).next_multiple_of(4096),
+            size: (shape.file_size() * u64::from(shape.groups + SPARE)).next_multiple_of(4096),
             logical_sector: 512,
             ..SimDiskOptions::default()
         };
@@ -163,7 +166,7 @@ impl Rig {
             let part = Part { disk, start: u64::from(group - 1) * size, size };
             (group, Arc::new(part) as Arc<dyn Device>)
         };
-        let files: BTreeMap<_, _> = (1..=self.shape.groups).map(part).collect();
+        let files: BTreeMap<_, _> = (1..=self.shape.groups + SPARE).map(part).collect();
         Medium { name: format!("disk{number}"), files }
     }
 
