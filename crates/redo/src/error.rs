@@ -172,6 +172,35 @@ pub enum Error {
         /// What is wrong.
         damage: Damage,
     },
+    /// User: the log is not archived.
+    #[error("the log is not in archiving mode")]
+    NotArchiving,
+    /// Operator: the store of archives failed.
+    #[error("archive {archive}: {error}")]
+    Archive {
+        /// The archive.
+        archive: String,
+        /// What the store said.
+        error: IoError,
+    },
+    /// Operator: an archive is damaged.
+    #[error("archive {archive} is damaged at byte {offset}: {damage}")]
+    ArchiveDamaged {
+        /// The archive.
+        archive: String,
+        /// Where in it, in bytes.
+        offset: u64,
+        /// What is wrong.
+        damage: Damage,
+    },
+    /// Operator: an archive is whole and not the one that belongs here.
+    #[error("archive {archive} does not belong here: {what}")]
+    ArchiveForeign {
+        /// The archive.
+        archive: String,
+        /// What does not match.
+        what: &'static str,
+    },
     /// A device failed, and there was no other to turn to.
     #[error(transparent)]
     Io(#[from] IoError),
@@ -205,6 +234,10 @@ impl Error {
             Error::Damaged { .. } => 353,
             Error::Divergent { .. } => 70153,
             Error::Corrupt { .. } => 354,
+            Error::NotArchiving => 258,
+            Error::Archive { .. } => 272,
+            Error::ArchiveDamaged { .. } => 334,
+            Error::ArchiveForeign { .. } => 363,
             Error::Io(_) => 345,
         }
     }
@@ -220,7 +253,7 @@ impl Error {
             Error::GroupExists { .. } => "choose another number".into(),
             Error::GroupCurrent { .. } => "ALTER SYSTEM SWITCH LOGFILE first".into(),
             Error::GroupNeeded { .. } => "ALTER SYSTEM CHECKPOINT first".into(),
-            Error::NotArchived { .. } => "archive it first, or switch archiving off".into(),
+            Error::NotArchived { .. } => "archive it first".into(),
             Error::TooFewGroups { .. } => "add a group first".into(),
             Error::Stopped { .. } | Error::OutcomeUnknown { .. } => {
                 "open the log again: recovery decides which records are there".into()
@@ -239,6 +272,12 @@ impl Error {
             Error::Divergent { .. } | Error::Corrupt { .. } => {
                 "see both copies: cellar inspect; keep the files, and report it".into()
             }
+            Error::NotArchiving => "create the log with archiving".into(),
+            Error::Archive { .. } => "see the place of the archives: is it full?".into(),
+            Error::ArchiveDamaged { archive, .. } => {
+                format!("use another copy of {archive}; see cellar inspect")
+            }
+            Error::ArchiveForeign { archive, .. } => format!("give the right {archive}"),
             Error::Io(_) => "see the device: cellar disks, dmesg".into(),
         }
     }

@@ -1,12 +1,15 @@
 //! The redo log: opaque records become durable on several media, and come back after a crash.
 //!
 //! [`create`] makes a log, [`Recovery`] reads what is in it and opens it, [`Log::commit`] appends
-//! a record and returns when enough media have it. A record is bytes; what they mean, the caller
-//! knows. The format is in `docs/format/redo.md`.
+//! a record and returns when enough media have it, [`Log::archive`] keeps what is in a group before
+//! that is written again. A record is bytes; what they mean, the caller knows. The format is in
+//! `docs/format/redo.md`.
 
 mod anatomy;
+mod archive;
 mod create;
 mod error;
+pub mod inspect;
 mod lsn;
 pub mod on_disk;
 mod options;
@@ -15,11 +18,12 @@ mod stats;
 mod writer;
 
 pub use anatomy::Anatomy;
+pub use archive::{ArchiveFile, ArchiveReader, ArchiveStore, Archived, archive_name};
 pub use create::{CreateLog, NewGroup, create};
 pub use error::Error;
 pub use lsn::{Abn, LSN_PER_BLOCK, Lsn};
 pub use on_disk::header::Quorum;
 pub use options::{Control, Medium, Options, Successor};
 pub use recovery::{OpenLog, Record, Recovery, Report};
-pub use stats::{MediumReport, MediumStats, Stats};
+pub use stats::{GroupReport, GroupStatus, MediumReport, MediumStats, Stats};
 pub use writer::{Appended, Committed, Log};

@@ -58,12 +58,18 @@ pub struct Options {
     pub exposure_bytes: u64,
     /// How long a late medium may lack an acknowledged block.
     pub exposure_age: Duration,
-    /// A write that is not answered by then has failed, where other media are left.
+    /// A write that is not answered by then has failed, where other media are left. The archiver
+    /// waits no longer for a read.
     pub write_timeout: Duration,
     /// After so much idleness a beacon is written; also how often the log looks after itself.
     pub beacon_after: Duration,
     /// A completion later than this is an outlier.
     pub outlier: Duration,
+    /// How long a commit is delayed when the ring is all in use. From 80 % on a commit is delayed
+    /// by this times the square of the share of the last fifth that is in use: with 10 ms 0.6 ms
+    /// at 85 %, 2.5 ms at 90 %, 5.6 ms at 95 %. A committer then does at most 100 commits a second,
+    /// and the checkpoint and the archiver have longer to make room before all stops. 0: none.
+    pub pace_max: Duration,
     /// Who forms the next unit.
     pub successor: Successor,
 }
@@ -79,6 +85,7 @@ impl Default for Options {
             write_timeout: Duration::from_secs(2),
             beacon_after: Duration::from_millis(5),
             outlier: Duration::from_millis(10),
+            pace_max: Duration::from_millis(10),
             successor: Successor::default(),
         }
     }

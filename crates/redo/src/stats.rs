@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::Lsn;
+
 /// Counted since the log was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -25,6 +27,10 @@ pub struct Stats {
     pub redo_log_switches: u64,
     /// `redo buffer allocation retries`: committers that waited for room.
     pub redo_buffer_allocation_retries: u64,
+    /// Commits that were delayed because the ring was nearly full.
+    pub paced_commits: u64,
+    /// How long they were, together.
+    pub paced_time: Duration,
     /// Beacons written.
     pub beacons: u64,
 }
@@ -71,4 +77,38 @@ pub struct MediumReport {
     pub error: Option<String>,
     /// What was counted.
     pub stats: MediumStats,
+}
+
+/// What a group is to the log, as in v$log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupStatus {
+    /// Never written.
+    Unused,
+    /// Written to now.
+    Current,
+    /// Assigned to be written next, and empty.
+    Next,
+    /// Needed for crash recovery.
+    Active,
+    /// Not needed for crash recovery.
+    Inactive,
+}
+
+/// A group, as in v$log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupReport {
+    /// Its number.
+    pub group: u32,
+    /// Its sequence; 0: never written.
+    pub sequence: u64,
+    /// How many blocks it holds.
+    pub blocks: u64,
+    /// Size of each of its files in bytes.
+    pub size: u64,
+    /// Its records begin at or behind this.
+    pub first: Lsn,
+    /// Whether its sequence is archived.
+    pub archived: bool,
+    /// What it is to the log.
+    pub status: GroupStatus,
 }

@@ -7,7 +7,8 @@ use super::{Damage, DatabaseId, Fields, MEDIA_MAX, check_abn, check_head, crc_wi
 use crate::{Abn, Lsn};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"CLRC");
-const GROUPS_MAX: usize = 1024;
+/// At most so many groups.
+pub const GROUPS_MAX: usize = 1024;
 const INCARNATIONS_MAX: usize = 4096;
 
 /// One opening of the log.

@@ -3,6 +3,7 @@
 //! The format document is `docs/format/redo.md`; the golden test pins what is here to it.
 //! All integers are little-endian.
 
+pub mod archive;
 pub mod block;
 pub mod control;
 pub mod header;

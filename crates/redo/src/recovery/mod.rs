@@ -8,11 +8,11 @@
 //! 4. What media lack is written again, flushed, a new incarnation is made durable, and the log
 //!    is open. A crash anywhere before leads to the same end.
 
-mod judge;
+pub(crate) mod judge;
 mod open;
-mod read;
+pub(crate) mod read;
 mod records;
-mod walk;
+pub(crate) mod walk;
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::on_disk::control::ControlData;
 use crate::options::{Control, Medium, Options};
 use judge::{Judged, Standing};
 use read::Reader;
-use records::Assembler;
+pub(crate) use records::Assembler;
 pub use records::Record;
 use walk::Walk;
 

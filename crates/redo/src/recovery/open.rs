@@ -11,8 +11,8 @@ use crate::on_disk::block::Seed;
 use crate::on_disk::control::{ControlData, Incarnation};
 use crate::on_disk::header::MediumState;
 use crate::recovery::judge::{Standing, device};
-use crate::recovery::walk::Repair;
-use crate::recovery::{Recovery, Report};
+use crate::recovery::walk::{Repair, Walk};
+use crate::recovery::{REPAIRS_MAX, Recovery, Report};
 use crate::stats::{MediumStats, Stats};
 use crate::writer::{GroupAt, Health, Log, MediumAt, Opening, State, offset_of};
 
@@ -25,6 +25,7 @@ impl Recovery {
     pub async fn open(mut self) -> Result<(Log, Report), Error> {
         while self.next().await?.is_some() {}
         self.repair().await;
+        self.repair_unarchived().await;
         self.flush().await;
         let active = |m: &usize| self.is_used(*m);
         let used: Vec<usize> = (0..self.judged.len()).filter(active).collect();
@@ -93,6 +94,7 @@ impl Recovery {
             first: entry.first.0,
             has_headers: false,
             prepared: false,
+            dropped: false,
         });
         let groups: Vec<GroupAt> = groups.collect();
         let media = control.media.iter().enumerate().map(|(number, medium)| MediumAt {
@@ -116,6 +118,7 @@ impl Recovery {
             queued_bytes: 0,
             line: VecDeque::new(),
             next_in_line: 0,
+            paused: 0,
             at: start.first.0,
             current,
             next: next.into(),
@@ -137,6 +140,8 @@ impl Recovery {
             control,
             control_dirty: true,
             steward: false,
+            archiver: false,
+            archiver_waits: false,
             housekeeper: false,
             last_ack: 0,
             last_was_beacon: false,
@@ -144,6 +149,35 @@ impl Recovery {
             closing: false,
             poisoned: None,
             stats: Stats::default(),
+        }
+    }
+
+    /// Groups below the checkpoint that are still to be archived have as many copies as the others
+    /// afterwards. What no medium has of them keeps no log from opening: the archiver names it.
+    async fn repair_unarchived(&mut self) {
+        let control = &self.walk.control;
+        let checkpoint = control.checkpoint.abn();
+        let mut owed: Vec<Abn> = control
+            .groups
+            .iter()
+            .filter(|g| control.archiving && g.sequence > control.archived)
+            .map(|g| g.first)
+            .filter(|first| *first < checkpoint)
+            .collect();
+        owed.sort();
+        for first in owed {
+            let mut control = self.walk.control.clone();
+            control.checkpoint = first.lsn();
+            let Ok(mut walk) = Walk::new(control, self.walk.standing.clone()) else { continue };
+            self.reader.go(walk.places().into_iter().take(1));
+            while !walk.switched && walk.abn < checkpoint.0 {
+                let Ok(Ok(_)) = walk.step(&mut self.reader).await else { break };
+                self.walk.repairs.append(&mut walk.repairs);
+                if self.walk.repairs.len() >= REPAIRS_MAX {
+                    self.repair().await;
+                }
+            }
+            self.repair().await;
         }
     }
 
@@ -207,10 +241,12 @@ impl Recovery {
     /// Makes durable what was read: a write that was cut off may still be in the cache of a device
     /// that did not lose power, and it counts as written from now on.
     async fn flush(&mut self) {
-        let checkpoint = self.walk.control.checkpoint.abn().0;
+        let control = &self.walk.control;
+        let checkpoint = control.checkpoint.abn().0;
         let behind = |place: &usize| {
             let group = &self.walk.control.groups[*place];
-            group.sequence > 0 && group.first.0 + group.capacity >= checkpoint
+            let owed = control.archiving && group.sequence > control.archived;
+            group.sequence > 0 && (owed || group.first.0 + group.capacity >= checkpoint)
         };
         let groups: Vec<usize> = (0..self.walk.control.groups.len()).filter(behind).collect();
         let used = (0..self.judged.len()).filter(|medium| self.is_used(*medium));

@@ -1,13 +1,14 @@
 //! Blocks from all media at once, in large reads, ahead of the walk.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cellar_io::{Buffer, Device, DeviceExt, EnvExt, Handle, Io, SharedEnv};
 use cellar_wait::{Event as WaitEvent, Session};
-use futures_util::future::join_all;
+use futures_util::future::{Either, select};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::writer::offset_of;
 
@@ -47,6 +48,8 @@ struct Column {
     bytes: Option<Buffer>,
     /// Bytes that cannot be read.
     bad: Vec<Range<u64>>,
+    /// It did not answer in time.
+    late: bool,
 }
 
 /// One copy of a block.
@@ -78,6 +81,11 @@ pub(crate) struct Reader {
     pub block_size: u32,
     /// By medium.
     pub files: Vec<Files>,
+    /// A medium that has not answered by then, when another has, is not read any more; without,
+    /// it is waited for.
+    pub patience: Option<Duration>,
+    /// Media that are not read any more.
+    pub late: BTreeSet<usize>,
     places: VecDeque<Place>,
     ahead: VecDeque<Handle<ReadBlocks>>,
 }
@@ -85,7 +93,16 @@ pub(crate) struct Reader {
 impl Reader {
     pub fn new(env: SharedEnv, session: Session, block_size: u32, files: Vec<Files>) -> Reader {
         let (places, ahead) = (VecDeque::new(), VecDeque::new());
-        Reader { env, session, block_size, files, places, ahead }
+        Reader {
+            env,
+            session,
+            block_size,
+            files,
+            patience: None,
+            late: BTreeSet::new(),
+            places,
+            ahead,
+        }
     }
 
     /// Has these blocks read next; what was ahead is forgotten.
@@ -109,8 +126,8 @@ impl Reader {
             && let Some(place) = self.places.pop_front()
         {
             let (files, env) = (self.files_of(place.group), Arc::clone(&self.env));
-            let block_size = u64::from(self.block_size);
-            let read = async move { read_all(&files, &env, place, block_size).await };
+            let (block_size, patience) = (u64::from(self.block_size), self.patience);
+            let read = async move { read_all(&files, &env, place, block_size, patience).await };
             self.ahead.push_back(self.env.run("redo read", read));
         }
         let handle = self.ahead.pop_front()?;
@@ -119,7 +136,14 @@ impl Reader {
         let blocks = handle.await;
         wait.end(self.env.now().0);
         match blocks {
-            Some(blocks) => Some(blocks),
+            Some(blocks) => {
+                let late = |(medium, column): (usize, &Column)| column.late.then_some(medium);
+                for medium in blocks.media.iter().enumerate().filter_map(late) {
+                    self.files[medium].fill(None);
+                    self.late.insert(medium);
+                }
+                Some(blocks)
+            }
             // The machine stops: nothing more will happen here.
             None => std::future::pending().await,
         }
@@ -130,21 +154,55 @@ impl Reader {
     }
 }
 
-async fn read_all(files: &Files, env: &SharedEnv, place: Place, block_size: u64) -> ReadBlocks {
+async fn read_all(
+    files: &Files,
+    env: &SharedEnv,
+    place: Place,
+    block_size: u64,
+    patience: Option<Duration>,
+) -> ReadBlocks {
     let offset = offset_of(place.blocks.start - place.first, block_size);
     let length = (place.blocks.end - place.blocks.start) * block_size;
-    let columns = files.iter().map(|file| async move {
-        match file {
-            Some(file) => read_column(&**file, env, offset, length).await,
-            None => Column::default(),
+    let there =
+        files.iter().enumerate().filter_map(|(medium, file)| Some((medium, file.as_ref()?)));
+    let mut reads: FuturesUnordered<_> =
+        there
+            .map(|(medium, file)| async move {
+                (medium, read_column(&**file, env, offset, length).await)
+            })
+            .collect();
+    let mut media: Vec<Column> = files.iter().map(|_| Column::default()).collect();
+    let mut timer = patience.map(|patience| env.sleep(patience));
+    let mut answered = false;
+    while !reads.is_empty() {
+        // Somebody must answer, however long it takes.
+        if patience.is_some() && timer.is_none() && answered {
+            let missing = |column: &&mut Column| column.bytes.is_none();
+            let late = media.iter_mut().zip(files).filter(|(_, file)| file.is_some());
+            late.map(|(column, _)| column).filter(missing).for_each(|column| column.late = true);
+            break;
         }
-    });
-    ReadBlocks { place, block_size: block_size as usize, media: join_all(columns).await }
+        let read = match timer.take() {
+            None => reads.next().await,
+            Some(running) => match select(reads.next(), running).await {
+                Either::Left((read, running)) => {
+                    timer = Some(running);
+                    read
+                }
+                Either::Right(_) => continue,
+            },
+        };
+        if let Some((medium, column)) = read {
+            media[medium] = column;
+            answered = true;
+        }
+    }
+    ReadBlocks { place, block_size: block_size as usize, media }
 }
 
 async fn read_column(file: &dyn Device, env: &SharedEnv, offset: u64, length: u64) -> Column {
     if let Ok(bytes) = file.read_at(Io::SCAN, offset, length as usize).await {
-        return Column { bytes: Some(bytes), bad: Vec::new() };
+        return Column { bytes: Some(bytes), ..Column::default() };
     }
     // An error somewhere: piece by piece, so that the rest is not lost with it.
     let mut bytes = Buffer::zeroed(length as usize);
@@ -160,7 +218,7 @@ async fn read_column(file: &dyn Device, env: &SharedEnv, offset: u64, length: u6
         }
         at += piece;
     }
-    Column { bytes: Some(bytes), bad }
+    Column { bytes: Some(bytes), bad, late: false }
 }
 
 async fn read_piece(

@@ -23,26 +23,36 @@ enum Look {
 
 impl Inner {
     pub fn start_housekeeper(self: &Arc<Self>) {
-        let inner = Arc::clone(self);
-        self.env.spawn("redo housekeeper", Box::pin(async move { inner.keep_house().await }));
+        // A log that was dropped must not write a beacon where the next one may write already.
+        let (inner, env) = (Arc::downgrade(self), Arc::clone(&self.env));
+        let pause = self.options.beacon_after;
+        let task = async move {
+            loop {
+                env.sleep(pause).await;
+                match inner.upgrade() {
+                    Some(inner) if inner.keep_house() => {}
+                    _ => return,
+                }
+            }
+        };
+        self.env.spawn("redo housekeeper", Box::pin(task));
     }
 
-    async fn keep_house(self: Arc<Inner>) {
-        loop {
-            self.env.sleep(self.options.beacon_after).await;
-            let now = self.now();
-            let mut settled = Vec::new();
-            let look = self.with(|state| {
-                state.check_media(&self.options, now);
-                state.acknowledge(&self.options, now, &mut settled);
-                state.look(&self.sizes, &self.options, now)
-            });
-            self.settle(settled);
-            match look {
-                Look::Idle => return,
-                Look::Busy | Look::Beacon => self.lead_for_others(),
-            }
+    /// Looks once; whether there will be something to look after.
+    fn keep_house(self: &Arc<Inner>) -> bool {
+        let now = self.now();
+        let mut settled = Vec::new();
+        let look = self.with(|state| {
+            state.check_media(&self.options, now);
+            state.acknowledge(&self.options, now, &mut settled);
+            state.look(&self.sizes, &self.options, now)
+        });
+        self.settle(settled);
+        match look {
+            Look::Idle => return false,
+            Look::Busy | Look::Beacon => self.lead_for_others(),
         }
+        true
     }
 }
 
@@ -53,7 +63,8 @@ impl State {
             self.housekeeper = false;
             return Look::Idle;
         }
-        if !self.is_quiet() || pending || self.has_failing() {
+        // A log whose committers are delayed is not idle: a beacon would take the room they spare.
+        if !self.is_quiet() || pending || self.has_failing() || self.paused > 0 {
             return Look::Busy;
         }
         if self.last_was_beacon || self.closing || self.last_launch == 0 {

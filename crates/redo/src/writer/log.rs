@@ -16,8 +16,8 @@ use crate::options::{Control, Options};
 use crate::stats::{MediumReport, Stats};
 use crate::writer::flight::Settled;
 use crate::writer::op::Op;
-use crate::writer::queue::{Placed, Sizes};
-use crate::writer::state::{Full, State};
+use crate::writer::queue::Sizes;
+use crate::writer::state::State;
 use crate::writer::unit::{Context, Shared, form};
 use crate::writer::wait::Waiting;
 use crate::{Abn, Lsn};
@@ -89,6 +89,8 @@ pub(crate) struct Inner {
     pub steward_done: Event,
     /// The log is being closed and owes nothing any more.
     pub quiet: Event,
+    /// A finished group is to be archived, or the log has stopped.
+    pub finished: Event,
 }
 
 /// What recovery hands to the writer.
@@ -120,6 +122,7 @@ impl Inner {
             room: Event::new(),
             steward_done: Event::new(),
             quiet: Event::new(),
+            finished: Event::new(),
         })
     }
 
@@ -140,7 +143,13 @@ impl Inner {
         let stopped = state.drain_stopped();
         let has_stopped = state.poisoned.is_some();
         let quiet = state.closing && (has_stopped || state.is_quiet());
+        let finished =
+            state.archiver_waits && (has_stopped || state.closing || state.to_archive().is_some());
+        state.archiver_waits &= !finished;
         drop(state);
+        if finished {
+            self.finished.notify(usize::MAX);
+        }
         if has_stopped {
             self.room.notify(usize::MAX);
             self.steward_done.notify(usize::MAX);
@@ -226,78 +235,6 @@ impl Inner {
         let why = state.poisoned.clone();
         let why = why.or_else(|| state.closing.then(|| "it was closed".into()));
         why.map(|why| Error::Stopped { why })
-    }
-
-    /// Queues a record, waiting for room where there is none.
-    async fn append(
-        self: &Arc<Self>,
-        session: &Session,
-        header: RecordHeader,
-        body: &Bytes,
-    ) -> Result<Placed, Error> {
-        let mut turn = Turn { inner: self, number: None };
-        let mut wait: Option<(Full, cellar_wait::Wait<'_>)> = None;
-        loop {
-            // Room may be made between the look and the wait: listen first, but not at first.
-            let listener = turn.number.map(|_| self.room.listen());
-            let placed = self.with(|state| match Inner::stopped(state) {
-                Some(error) => Err(error),
-                None => Ok(state.append(&self.sizes, header, body, turn.number)),
-            });
-            let full = match placed {
-                Err(error) => return Err(error),
-                Ok(Ok(placed)) => {
-                    if let Some((_, wait)) = wait {
-                        wait.end(self.now());
-                    }
-                    return Ok(placed);
-                }
-                Ok(Err(full)) => full,
-            };
-            if wait.as_ref().is_none_or(|(before, _)| *before != full) {
-                let now = self.now();
-                if let Some((_, wait)) = wait.take() {
-                    wait.end(now);
-                }
-                wait = Some((full, session.begin(event_of(full), [0; 3], now)));
-            }
-            match listener {
-                Some(listener) => listener.await,
-                None => turn.number = Some(self.with(State::stand_in_line)),
-            }
-        }
-    }
-}
-
-fn event_of(full: Full) -> WaitEvent {
-    match full {
-        Full::Buffer => WaitEvent::LOG_BUFFER_SPACE,
-        Full::Checkpoint => WaitEvent::LOG_FILE_SWITCH_CHECKPOINT_INCOMPLETE,
-        Full::Archive => WaitEvent::LOG_FILE_SWITCH_ARCHIVING_NEEDED,
-    }
-}
-
-/// A committer's place in the line for room; it leaves when it goes.
-struct Turn<'a> {
-    inner: &'a Arc<Inner>,
-    number: Option<u64>,
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let Some(number) = self.number else { return };
-        self.inner.with(|state| state.line.retain(|other| *other != number));
-        self.inner.room.notify(usize::MAX);
-    }
-}
-
-impl State {
-    fn stand_in_line(&mut self) -> u64 {
-        let number = self.next_in_line;
-        self.next_in_line += 1;
-        self.line.push_back(number);
-        self.stats.redo_buffer_allocation_retries += 1;
-        number
     }
 }
 
@@ -430,6 +367,12 @@ impl Log {
         state.media.iter().map(report).collect()
     }
 
+    /// How many blocks of the ring are in use, and how many there are: from 80 % on commits are
+    /// delayed, see [`Options::pace_max`].
+    pub fn ring(&self) -> (u64, u64) {
+        self.0.lock().ring()
+    }
+
     /// Why the log has stopped, if it has.
     pub fn stopped(&self) -> Option<Arc<str>> {
         self.0.lock().poisoned.clone()
@@ -448,7 +391,8 @@ impl Log {
     /// one are free.
     pub fn record_bytes_max(&self) -> u64 {
         let state = self.0.lock();
-        let others = (0..state.groups.len()).filter(|g| *g != state.current);
+        let others =
+            (0..state.groups.len()).filter(|g| *g != state.current && !state.groups[*g].dropped);
         let blocks: u64 = others.map(|g| state.groups[g].capacity).sum();
         let payload = u64::from(self.0.block_size) - BLOCK_HEADER as u64;
         (blocks * payload).saturating_sub(RECORD_HEADER as u64).min(RECORD_BYTES_MAX as u64)

@@ -2,14 +2,17 @@
 //!
 //! There is no log-writer task and no timer. A committer that finds a slot free takes what is
 //! queued, forms the blocks without any lock and submits them to every medium in its own task.
-//! Others wait; each completion acknowledges, in log order, what enough media have.
+//! Others wait; each completion acknowledges, in log order, what enough media have. Where the ring
+//! is nearly full each commit is delayed a little, before all have to wait.
 
 mod flight;
+mod groups;
 mod housekeeper;
 mod layout;
 mod log;
 mod op;
 mod queue;
+mod room;
 mod state;
 mod steward;
 mod unit;

@@ -230,7 +230,8 @@ impl State {
     /// Puts the group that has waited longest behind those that are written or assigned.
     pub fn assign_next(&mut self) -> Result<usize, Full> {
         let last = self.next.back().copied().unwrap_or(self.current);
-        let unused = |g: &usize| *g != self.current && !self.next.contains(g);
+        let unused =
+            |g: &usize| *g != self.current && !self.next.contains(g) && !self.groups[*g].dropped;
         let candidate =
             (0..self.groups.len()).filter(unused).min_by_key(|g| self.groups[*g].sequence);
         let Some(group) = candidate else { return Err(Full::Checkpoint) };

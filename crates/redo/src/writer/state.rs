@@ -81,6 +81,8 @@ pub(crate) struct GroupAt {
     pub has_headers: bool,
     /// Control data and headers say so, durably: blocks may be written.
     pub prepared: bool,
+    /// It is gone; its place is kept, since others are known by theirs.
+    pub dropped: bool,
 }
 
 impl GroupAt {
@@ -107,6 +109,8 @@ pub(crate) struct State {
     /// Committers that wait for room, in order.
     pub line: VecDeque<u64>,
     pub next_in_line: u64,
+    /// Committers that are delayed now.
+    pub paused: usize,
 
     // Where the log is.
     /// The first block behind all units, the open one included once it is closed.
@@ -145,6 +149,10 @@ pub(crate) struct State {
     pub stored: u64,
     pub control_dirty: bool,
     pub steward: bool,
+    /// A finished group is being archived.
+    pub archiver: bool,
+    /// Somebody waits for a finished group.
+    pub archiver_waits: bool,
     pub housekeeper: bool,
     pub last_ack: u64,
     pub last_was_beacon: bool,

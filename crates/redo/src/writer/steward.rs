@@ -13,7 +13,7 @@ use futures_util::future::{Either, select};
 
 use crate::error::Error;
 use crate::on_disk::HEADER_BYTES;
-use crate::on_disk::control::{Clean, ControlData};
+use crate::on_disk::control::{Clean, ControlData, GroupEntry};
 use crate::on_disk::header::{GroupHeader, MediumState};
 use crate::writer::log::{Inner, Log};
 use crate::writer::op::write_durably;
@@ -27,6 +27,18 @@ struct Plan {
     failing: Vec<usize>,
     /// Groups that get headers, by place.
     headers: Vec<usize>,
+    /// Groups that the control data does not know any more, by place.
+    dropped: Vec<usize>,
+}
+
+impl Plan {
+    /// The control data as it is stored.
+    fn encode(&self) -> Vec<u8> {
+        let mut control = self.control.clone();
+        let mut place = 0..;
+        control.groups.retain(|_| place.next().is_none_or(|g| !self.dropped.contains(&g)));
+        control.encode()
+    }
 }
 
 /// The headers that one medium gets.
@@ -68,13 +80,16 @@ impl State {
         let oldest = self.groups[oldest].sequence;
         let in_use = |group: &usize| {
             let group = &self.groups[*group];
-            group.sequence >= oldest && (!failing.is_empty() || !group.has_headers)
+            group.sequence >= oldest
+                && !group.dropped
+                && (!failing.is_empty() || !group.has_headers)
         };
         let headers = (0..self.groups.len()).filter(in_use).collect();
         self.control.durable = Abn(self.durable);
         self.control.generation += 1;
         forget_incarnations(&mut self.control);
-        Some(Plan { control: self.control.clone(), failing, headers })
+        let dropped = (0..self.groups.len()).filter(|g| self.groups[*g].dropped).collect();
+        Some(Plan { control: self.control.clone(), failing, headers, dropped })
     }
 
     /// The headers that the media get for a plan, and marks them as on their way.
@@ -175,17 +190,20 @@ pub(crate) fn header_of(
     }
 }
 
-/// Drops openings that no block at or behind the checkpoint belongs to.
+/// Drops openings that no block belongs to which recovery or the archiver may read.
 fn forget_incarnations(control: &mut ControlData) {
+    let owed = |g: &&GroupEntry| control.archiving && g.sequence > control.archived;
+    let owed = control.groups.iter().filter(owed).map(|g| g.first).min();
     let checkpoint = control.checkpoint.abn();
-    let needed = control.incarnations.iter().rposition(|i| i.first <= checkpoint).unwrap_or(0);
+    let oldest = owed.map_or(checkpoint, |first| first.min(checkpoint));
+    let needed = control.incarnations.iter().rposition(|i| i.first <= oldest).unwrap_or(0);
     control.incarnations.drain(..needed);
 }
 
 impl Inner {
     pub async fn steward(self: Arc<Inner>) {
         while let Some(plan) = self.with(State::plan) {
-            if let Err(error) = self.control.store(plan.control.encode()).await {
+            if let Err(error) = self.control.store(plan.encode()).await {
                 self.with(|state| state.poison(format!("control data: {error}").into()));
                 return;
             }

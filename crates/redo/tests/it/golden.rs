@@ -5,6 +5,9 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use cellar_redo::on_disk::archive::{
+    ARCHIVE_HEADER, ArchiveEnd, ArchiveHeader, CHUNK_BYTES_MAX, PIECE_HEADER, Piece, pack, restore,
+};
 use cellar_redo::on_disk::block::{
     BEACON, BLOCK_HEADER, BlockHeader, FIRST, INCARNATION_START, LAST, SWITCH, Seed,
 };
@@ -88,6 +91,23 @@ pub fn block() -> Vec<u8> {
     block
 }
 
+/// An archive of one block.
+pub fn archive() -> Vec<u8> {
+    let header = ArchiveHeader {
+        database: DATABASE,
+        block_size: 512,
+        sequence: 7,
+        first: Abn(1000),
+        end: Abn(1016),
+        chain: 0xcafe_f00d,
+    };
+    let block = block();
+    let last_crc = u32::from_le_bytes(block[..4].try_into().unwrap());
+    let end = ArchiveEnd { chunks: 1, blocks: 1, last_crc, behind: Abn(1001) };
+    let chunk = pack(0, Abn(1000), 1, &block[..53]);
+    [&header.encode()[..], &chunk, &end.encode()].concat()
+}
+
 fn dump(out: &mut String, name: &str, bytes: &[u8]) {
     writeln!(out, "\n{name} ({} bytes)", bytes.len()).unwrap();
     for (line, chunk) in bytes.chunks(16).enumerate() {
@@ -113,6 +133,9 @@ fn text() -> String {
         ("units in flight, most", UNITS_IN_FLIGHT_MAX as u64),
         ("record, most bytes", RECORD_BYTES_MAX as u64),
         ("media, most", MEDIA_MAX as u64),
+        ("archive header", ARCHIVE_HEADER as u64),
+        ("chunk header, archive end", PIECE_HEADER as u64),
+        ("chunk, most bytes", CHUNK_BYTES_MAX as u64),
         ("flag first of unit", u64::from(FIRST)),
         ("flag last of unit", u64::from(LAST)),
         ("flag switch", u64::from(SWITCH)),
@@ -120,11 +143,12 @@ fn text() -> String {
         ("flag incarnation start", u64::from(INCARNATION_START)),
     ];
     for (name, value) in constants {
-        writeln!(out, "{name:<24} {value:>12}").unwrap();
+        writeln!(out, "{name:<26} {value:>10}").unwrap();
     }
     dump(&mut out, "group header", &header().encode());
     dump(&mut out, "block with a record of 5 bytes", &block());
     dump(&mut out, "control data", &control().encode());
+    dump(&mut out, "archive of one block", &archive());
     out
 }
 
@@ -152,6 +176,16 @@ fn what_was_encoded_is_decoded() {
     assert_eq!(ControlData::decode(&control().encode()), Ok(control()));
     let (decoded, _) = BlockHeader::open(&block(), DATABASE).unwrap();
     assert_eq!((decoded.abn, decoded.used, decoded.first_record), (Abn(1000), 53, Some(40)));
+    let archive = archive();
+    let header = ArchiveHeader::decode(&archive).unwrap();
+    assert_eq!((header.encode().as_slice(), header.sequence), (&archive[..ARCHIVE_HEADER], 7));
+    let Ok(Piece::Chunk(chunk)) = Piece::decode(&archive[ARCHIVE_HEADER..]) else {
+        panic!("a chunk follows the header")
+    };
+    let raw = chunk.unpack(&archive[ARCHIVE_HEADER..]).unwrap();
+    let mut again = vec![0xff; 512];
+    assert_eq!(restore(&raw, &mut again), Ok(53));
+    assert_eq!(again, block());
 }
 
 #[test]
@@ -208,6 +242,9 @@ proptest! {
         let _ = GroupHeader::decode(&bytes);
         let _ = ControlData::decode(&bytes);
         let _ = BlockHeader::open(&bytes, DATABASE);
+        let _ = ArchiveHeader::decode(&bytes);
+        let _ = Piece::decode(&bytes);
+        let _ = restore(&bytes, &mut [0; 512]);
     }
 
     #[test]

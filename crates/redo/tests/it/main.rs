@@ -2,9 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod archive;
+mod archive_store;
 mod basic;
 mod exhaustive;
 mod failures;
 mod golden;
+mod groups;
+mod inspect;
+mod pacing;
 mod simulation;
 mod support;

@@ -1,7 +1,7 @@
 //! Lives of a log on disks that fail, from a seed: whatever happens within what the log promises
 //! to survive, what was acknowledged is there, in order, unchanged, and nothing else is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,11 +9,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use cellar_io::EnvExt;
 use cellar_io::sim::Rng;
-use cellar_redo::{Error, Log, Lsn, Options, Quorum, Record, Recovery, Report};
+use cellar_redo::on_disk::archive::ArchiveHeader;
+use cellar_redo::{ArchiveReader, archive_name};
+use cellar_redo::{Error, Log, Lsn, Medium, NewGroup, Options, Quorum, Record, Recovery, Report};
 use cellar_wait::{Kind, Session};
 use futures_util::future::Either;
 
-use crate::support::{Rig, Shape};
+use crate::archive_store::SimArchives;
+use crate::support::{DATABASE, Rig, Shape};
 
 /// What was counted over lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,6 +31,10 @@ pub struct Counts {
     pub repaired: u64,
     pub failures: u64,
     pub stopped: u64,
+    /// Groups that were added or dropped while the log was open.
+    pub grown: u64,
+    /// Groups that were archived.
+    pub archived: u64,
     /// Media that came back.
     pub returned: u64,
     pub faults: [u64; FAULTS],
@@ -59,6 +66,8 @@ impl std::ops::AddAssign for Counts {
         self.repaired += other.repaired;
         self.failures += other.failures;
         self.stopped += other.stopped;
+        self.grown += other.grown;
+        self.archived += other.archived;
         self.returned += other.returned;
         self.faults.iter_mut().zip(other.faults).for_each(|(sum, more)| *sum += more);
     }
@@ -82,6 +91,14 @@ struct Model {
     open: BTreeMap<u64, ()>,
     checkpoint_asked: Lsn,
     acknowledged: u64,
+    /// Groups that were added or dropped.
+    grown: u64,
+    /// Where each acknowledged record of the whole life begins: who it is, and where it ends.
+    history: BTreeMap<Lsn, (u64, Lsn)>,
+    /// Records that were appended and did not come back: never, in no archive.
+    lost: BTreeSet<u64>,
+    /// What the archiver should not have met.
+    archiver_failed: Option<String>,
 }
 
 /// The body of record `id`.
@@ -138,6 +155,7 @@ impl Life {
             blocks: rng.within(8..=24),
             block_size,
             quorum,
+            archiving: rng.coin(),
         };
         let rig = Rig::new(seed, shape);
         let options = Options {
@@ -147,6 +165,7 @@ impl Life {
             exposure_bytes: rng.within(2_000..=100_000),
             exposure_age: Duration::from_millis(rng.within(2..=50)),
             write_timeout: Duration::from_millis(rng.within(100..=1000)),
+            pace_max: Duration::from_millis(rng.below(20)),
             ..Options::default()
         };
         let tears = rng.coin();
@@ -188,14 +207,65 @@ impl Life {
         self.rig.run(async {
             let end = log.durable_lsn();
             log.set_checkpoint(end).await.expect("checkpoint");
+            if self.rig.shape.archiving {
+                while log.archive(&*self.rig.archives).await.expect("archived").is_some() {}
+            }
             let done = log.commit(&session, id as u8, 0, body).await.expect("it works again");
             let entry = Entry { id, end: done.end, acknowledged: true };
             model.lock().unwrap().checkpoint_asked = end;
             model.lock().unwrap().known.insert(done.lsn, entry);
+            model.lock().unwrap().history.insert(done.lsn, (id, done.end));
             log.close().await.expect("closed");
         });
+        self.counts.grown = model.lock().unwrap().grown;
         self.counts.acknowledged = model.lock().unwrap().acknowledged;
         self.open().expect("no crash was asked for");
+        self.rig.run(self.check_archives());
+        self.counts.archived = self.rig.control_now().archived;
+    }
+
+    /// Every archive is whole; what was acknowledged is in them, in order, and nothing else.
+    async fn check_archives(&self) {
+        let last = self.rig.control_now().archived;
+        let published = self.rig.archives.published.lock().unwrap().clone();
+        let expected: Vec<_> = (1..=last).map(archive_name).collect();
+        assert!(published.keys().take(expected.len()).eq(&expected), "{:?}", published.keys());
+        assert!(published.len() as u64 <= last + 1, "archived and not said so: {published:?}");
+        let Some(newest) = expected.last() else { return };
+        let end = ArchiveHeader::decode(&published[newest]).expect("whole").end.lsn();
+        let store = self.rig.archives.clone();
+        let mut reader = ArchiveReader::new(store, DATABASE, 1..=last, Lsn(0));
+        let mut records = Vec::new();
+        while let Some(record) = reader.next().await.expect("an archive is whole") {
+            records.push(record);
+        }
+        let model = self.model.lock().unwrap();
+        let mut found = BTreeMap::new();
+        for record in records {
+            let id = u64::from_le_bytes(record.body[..8].try_into().expect("8 bytes"));
+            assert_eq!(record.body, body_of(id, self.seed), "record {id} was changed");
+            assert_eq!(record.kind, id as u8);
+            assert!(!model.lost.contains(&id), "record {id} is archived and was not recovered");
+            assert!(found.last_key_value().is_none_or(|(lsn, _)| *lsn < record.lsn));
+            assert!(found.insert(record.lsn, id).is_none());
+        }
+        let ids: BTreeSet<_> = found.values().collect();
+        assert_eq!(ids.len(), found.len(), "a record came twice");
+        for (lsn, (id, behind)) in &model.history {
+            if *behind <= end {
+                assert_eq!(found.get(lsn), Some(id), "acknowledged, and not archived");
+            }
+        }
+    }
+
+    /// What was not archived is still in its group.
+    fn check_ring(&self) {
+        let control = self.rig.control_now();
+        let newest = control.groups.iter().map(|g| g.sequence).max().unwrap_or(0);
+        for sequence in control.archived + 1..=newest {
+            let kept = control.groups.iter().any(|g| g.sequence == sequence);
+            assert!(kept || !control.archiving, "sequence {sequence} was written over");
+        }
     }
 
     fn session(&self) -> Session {
@@ -358,7 +428,9 @@ impl Life {
 
     /// What was recovered is what must be.
     fn check(&mut self, checkpoint: Lsn, records: &[Record], report: &Report) {
+        self.check_ring();
         let mut model = self.model.lock().unwrap();
+        assert_eq!(model.archiver_failed.take(), None);
         assert!(checkpoint <= model.checkpoint_asked, "the checkpoint went too far");
         let mut found = BTreeMap::new();
         for record in records {
@@ -370,10 +442,12 @@ impl Life {
         let mut ids: Vec<_> = found.values().collect();
         ids.sort();
         ids.windows(2).for_each(|two| assert_ne!(two[0], two[1], "a record came twice"));
+        let mut lost = Vec::new();
         for (lsn, entry) in model.known.range(checkpoint..) {
             match found.get(lsn) {
                 Some(id) => assert_eq!(*id, entry.id, "another record at {lsn}"),
                 None => {
+                    lost.push(entry.id);
                     let id = entry.id;
                     assert!(!entry.acknowledged, "acknowledged record {id} at {lsn} is lost");
                     assert!(
@@ -388,6 +462,10 @@ impl Life {
             assert!(known || model.open.contains_key(id), "record {id} at {lsn} from nowhere");
         }
         // From now on this is the truth: what did not come back never does.
+        model.lost.extend(lost);
+        for (lsn, id) in &found {
+            model.history.entry(*lsn).or_insert((*id, report.end));
+        }
         model.open.clear();
         model.known = found
             .into_iter()
@@ -396,6 +474,17 @@ impl Life {
         self.counts.recovered += records.len() as u64;
         self.counts.repaired += report.repaired;
         self.counts.failures += report.left_out.len() as u64;
+    }
+
+    fn committer(&mut self, log: &Log) -> Committer {
+        Committer {
+            log: log.clone(),
+            session: self.session(),
+            model: Arc::clone(&self.model),
+            seed: self.seed,
+            rng: Rng::stream(self.seed, self.rng.bits()),
+            env: self.rig.env(),
+        }
     }
 
     /// Committers at work, until the power goes, or the log is closed in order.
@@ -407,27 +496,21 @@ impl Life {
         }
         self.begin_fault();
         let mut tasks = Vec::new();
-        for task in 0..self.committers {
-            let committer = Committer {
-                log: log.clone(),
-                session: self.session(),
-                model: Arc::clone(&self.model),
-                seed: self.seed,
-                rng: Rng::stream(self.seed, self.rng.bits() ^ task),
-                env: self.rig.env(),
-            };
+        for _ in 0..self.committers {
+            let committer = self.committer(&log);
             tasks.push(self.rig.env().run("committer", committer.run(commits)));
         }
-        let checkpointer = Committer {
-            log: log.clone(),
-            session: self.session(),
-            model: Arc::clone(&self.model),
-            seed: self.seed,
-            rng: Rng::stream(self.seed, self.rng.bits()),
-            env: self.rig.env(),
-        };
+        let checkpointer = self.committer(&log);
         let pause = Duration::from_micros(self.rng.within(200..=5_000));
         let checkpoints = self.rig.env().run("checkpointer", checkpointer.keep_checkpoint(pause));
+        let archiver = self.committer(&log);
+        let archives = self.rig.archives.clone();
+        let archiver = self.rig.shape.archiving.then(|| archiver.archive(archives));
+        let archiver = archiver.map(|archiver| self.rig.env().run("archiver", archiver));
+        let grower = self.committer(&log);
+        let size = self.rig.shape.file_size();
+        let grower = self.rng.coin().then(|| grower.add_and_drop(self.rig.media(), size));
+        let grower = grower.map(|grower| self.rig.env().run("grower", grower));
         let close = self.rng.coin();
         let done = self.rig.run(async {
             let mut stopped = false;
@@ -435,10 +518,15 @@ impl Life {
                 let limit = self.rig.env().sleep(Duration::from_secs(60));
                 match futures_util::future::select(task, limit).await {
                     Either::Left((ended, _)) => stopped |= ended.unwrap_or(true),
-                    Either::Right(_) => panic!("a committer hangs: {log:?}"),
+                    Either::Right(_) => {
+                        let archiver = self.model.lock().unwrap().archiver_failed.clone();
+                        panic!("a committer hangs: {log:?}, {archiver:?}")
+                    }
                 }
             }
             drop(checkpoints);
+            drop(archiver);
+            drop(grower);
             if !stopped && close {
                 stopped |= log.close().await.is_err();
             }
@@ -498,6 +586,7 @@ impl Committer {
                 let entry = Entry { id, end: done.end, acknowledged: true };
                 let mut model = self.model.lock().unwrap();
                 model.known.insert(done.lsn, entry);
+                model.history.insert(done.lsn, (id, done.end));
                 model.acknowledged += 1;
                 false
             }
@@ -520,6 +609,7 @@ impl Committer {
         if self.log.durable_lsn() >= placed.end {
             let mut model = self.model.lock().unwrap();
             model.known.entry(placed.lsn).and_modify(|entry| entry.acknowledged = true);
+            model.history.insert(placed.lsn, (id, placed.end));
             model.acknowledged += 1;
         }
         false
@@ -542,6 +632,46 @@ impl Committer {
             self.env.sleep(pause).await;
             if self.checkpoint().await {
                 return;
+            }
+        }
+    }
+
+    /// Drops groups and adds them again, where the log lets it.
+    async fn add_and_drop(mut self, media: Vec<Medium>, size: u64) {
+        loop {
+            self.env.sleep(Duration::from_micros(self.rng.within(100..=20_000))).await;
+            let number = self.rng.within(1..=media[0].files.len() as u64) as u32;
+            let there = self.log.groups().iter().any(|group| group.group == number);
+            let file = |m: &Medium| (m.name.clone(), Arc::clone(&m.files[&number]));
+            let changed = match there {
+                true => self.log.drop_group(number).await,
+                false => {
+                    let files = media.iter().map(file).collect();
+                    self.log.add_group(NewGroup { number, size }, files).await
+                }
+            };
+            match changed {
+                Ok(()) => self.model.lock().unwrap().grown += 1,
+                Err(Error::Stopped { .. } | Error::OutcomeUnknown { .. }) => return,
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Archives what is finished, now and then late.
+    async fn archive(mut self, archives: Arc<SimArchives>) {
+        while self.log.archivable().await.is_ok() {
+            if self.rng.one_in(3) {
+                self.env.sleep(Duration::from_micros(self.rng.below(20_000))).await;
+            }
+            match self.log.archive(&*archives).await {
+                Ok(_) => {}
+                Err(Error::MediaMissing { .. }) => self.env.sleep(Duration::from_secs(1)).await,
+                Err(Error::Stopped { .. } | Error::OutcomeUnknown { .. }) => return,
+                Err(error) => {
+                    self.model.lock().unwrap().archiver_failed = Some(error.to_string());
+                    return;
+                }
             }
         }
     }

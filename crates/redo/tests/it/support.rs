@@ -15,10 +15,15 @@ use cellar_redo::{
 };
 use cellar_wait::{Kind, Session, Waits};
 
+use crate::archive_store::SimArchives;
+
 pub const DATABASE: DatabaseId = DatabaseId(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
 
 /// Control data in two slots of a disk, written in turn.
 pub struct DiskControl(pub Arc<dyn Device>);
+
+/// Files for so many groups that are not made at first.
+pub const SPARE: u32 = 1;
 
 const SLOT: usize = 8192;
 
@@ -60,11 +65,19 @@ pub struct Shape {
     pub blocks: u64,
     pub block_size: u32,
     pub quorum: Quorum,
+    pub archiving: bool,
 }
 
 impl Default for Shape {
     fn default() -> Shape {
-        Shape { media: 2, groups: 3, blocks: 32, block_size: 512, quorum: Quorum::Auto }
+        Shape {
+            media: 2,
+            groups: 3,
+            blocks: 32,
+            block_size: 512,
+            quorum: Quorum::Auto,
+            archiving: false,
+        }
     }
 }
 
@@ -82,6 +95,7 @@ pub struct Rig {
     pub control: Arc<DiskControl>,
     pub control_disk: Arc<SimDisk>,
     pub waits: Waits,
+    pub archives: Arc<SimArchives>,
 }
 
 /// A part of a disk.
@@ -118,7 +132,7 @@ impl Rig {
     pub fn new(seed: u64, shape: Shape) -> Rig {
         let sim = Sim::new(seed);
         let options = SimDiskOptions {
-            size: (shape.file_size() * u64::from(shape.groups)).next_multiple_of(4096),
+            size: (shape.file_size() * u64::from(shape.groups + SPARE)).next_multiple_of(4096),
             logical_sector: 512,
             ..SimDiskOptions::default()
         };
@@ -127,7 +141,9 @@ impl Rig {
         let control_disk =
             sim.disk("control", SimDiskOptions { size: 2 * SLOT as u64, ..options.clone() });
         let control = Arc::new(DiskControl(control_disk.clone()));
-        Rig { sim, shape, disks, control, control_disk, waits: Waits::new() }
+        let archive_disk = sim.disk("archives", SimDiskOptions { size: 4096, ..options });
+        let archives = Arc::new(SimArchives::new(archive_disk));
+        Rig { sim, shape, disks, control, control_disk, waits: Waits::new(), archives }
     }
 
     /// The control data, past all faults and without the machine.
@@ -150,7 +166,7 @@ impl Rig {
             let part = Part { disk, start: u64::from(group - 1) * size, size };
             (group, Arc::new(part) as Arc<dyn Device>)
         };
-        let files: BTreeMap<_, _> = (1..=self.shape.groups).map(part).collect();
+        let files: BTreeMap<_, _> = (1..=self.shape.groups + SPARE).map(part).collect();
         Medium { name: format!("disk{number}"), files }
     }
 
@@ -165,7 +181,7 @@ impl Rig {
             database: DATABASE,
             block_size: self.shape.block_size,
             quorum: self.shape.quorum,
-            archiving: false,
+            archiving: self.shape.archiving,
             groups: (1..=self.shape.groups).map(|number| NewGroup { number, size }).collect(),
             media: self.media(),
         };

@@ -1,0 +1,266 @@
+//! Writing an archive: a finished group is read back from all media, checked and packed.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cellar_io::IoError;
+
+use crate::archive::{ArchiveFile, ArchiveStore, archive_name};
+use crate::error::Error;
+use crate::on_disk::Damage;
+use crate::on_disk::archive::{ArchiveEnd, ArchiveHeader, CHUNK_BYTES_MAX, pack};
+use crate::on_disk::block::BlockHeader;
+use crate::on_disk::control::ControlData;
+use crate::recovery::judge::Standing;
+use crate::recovery::read::{Files, Reader};
+use crate::recovery::walk::Walk;
+use crate::writer::{Inner, Log, State};
+use crate::{Abn, Lsn};
+
+/// A group that was archived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Archived {
+    /// The sequence that it had.
+    pub sequence: u64,
+    /// What the archive is called.
+    pub name: String,
+    /// Its records begin at or behind this.
+    pub first: Lsn,
+    /// The next archive begins here.
+    pub end: Lsn,
+    /// How many blocks were in use.
+    pub blocks: u64,
+    /// Bytes of the archive.
+    pub bytes: u64,
+}
+
+/// What is needed to read a finished group.
+struct Job {
+    sequence: u64,
+    end: Abn,
+    control: ControlData,
+    files: Vec<Files>,
+}
+
+impl State {
+    /// The group that is to be archived next, by place, if it is finished and nobody does it.
+    pub fn to_archive(&self) -> Option<usize> {
+        let next = |g: &crate::writer::GroupAt| {
+            g.sequence == self.control.archived + 1 && g.end() <= self.durable
+        };
+        let wanted = self.control.archiving && !self.archiver;
+        self.groups.iter().position(next).filter(|_| wanted)
+    }
+
+    fn archive_job(&mut self) -> Option<Job> {
+        let place = self.to_archive()?;
+        self.archiver = true;
+        let mut control = self.control.clone();
+        for (entry, group) in control.groups.iter_mut().zip(&self.groups) {
+            (entry.sequence, entry.first) = (group.sequence, Abn(group.first));
+        }
+        let group = &self.groups[place];
+        // The walk begins where recovery would: at the first block of the group.
+        control.checkpoint = Abn(group.first).lsn();
+        let files = self.media.iter().enumerate().map(|(number, medium)| {
+            let file = |g: &crate::writer::GroupAt| g.files[number].clone();
+            self.groups.iter().map(|g| file(g).filter(|_| medium.is_active())).collect()
+        });
+        let files = files.collect();
+        Some(Job { sequence: group.sequence, end: Abn(group.end()), control, files })
+    }
+}
+
+/// Nobody archives any more when it is dropped.
+struct Turn<'a>(&'a Arc<Inner>);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.with(|state| state.archiver = false);
+    }
+}
+
+impl Log {
+    /// Archives the oldest finished group that was not archived, so that it may be written again;
+    /// `None` where there is none that nobody archives already. What fails may be tried again.
+    ///
+    /// # Errors
+    /// [`Error::NotArchiving`]; [`Error::Damaged`], [`Error::Divergent`], [`Error::Corrupt`] when
+    /// the group cannot be read, [`Error::MediaMissing`] when media do not answer that may have
+    /// it; [`Error::Archive`] from the store; [`Error::Stopped`].
+    pub async fn archive(&self, store: &dyn ArchiveStore) -> Result<Option<Archived>, Error> {
+        let Some(job) = self.0.with(|state| match Inner::stopped(state) {
+            Some(error) => Err(error),
+            None if !state.control.archiving => Err(Error::NotArchiving),
+            None => Ok(state.archive_job()),
+        })?
+        else {
+            return Ok(None);
+        };
+        let _turn = Turn(&self.0);
+        let archived = self.write_archive(store, job).await?;
+        let sequence = archived.sequence;
+        self.0.change_control(|state| state.control.archived = sequence).await?;
+        Ok(Some(archived))
+    }
+
+    /// Waits until there is a group that [`archive`](Log::archive) would take.
+    ///
+    /// # Errors
+    /// [`Error::NotArchiving`]; [`Error::Stopped`], also when the log is closed.
+    pub async fn archivable(&self) -> Result<(), Error> {
+        loop {
+            let listener = self.0.finished.listen();
+            let ready = self.0.with(|state| match Inner::stopped(state) {
+                Some(error) => Err(error),
+                None if !state.control.archiving => Err(Error::NotArchiving),
+                None => {
+                    let ready = state.to_archive().is_some();
+                    state.archiver_waits |= !ready;
+                    Ok(ready)
+                }
+            })?;
+            if ready {
+                return Ok(());
+            }
+            listener.await;
+        }
+    }
+
+    /// The newest sequence that is archived, durably.
+    pub fn archived(&self) -> u64 {
+        self.0.with(|state| state.archived)
+    }
+
+    async fn write_archive(&self, store: &dyn ArchiveStore, job: Job) -> Result<Archived, Error> {
+        let inner = &self.0;
+        let Job { sequence, end, control, files } = job;
+        let name = archive_name(sequence);
+        let failed = |error: IoError| Error::Archive { archive: name.clone(), error };
+        let standing = files.iter().map(|_| Standing::Whole).collect();
+        let (env, session) = (Arc::clone(&inner.env), inner.session.clone());
+        let mut reader = Reader::new(env, session, control.block_size, files);
+        reader.patience = Some(inner.options.write_timeout);
+        let mut out = Packer::new(&control, sequence, end);
+        let mut walk = Walk::new(control, standing)?;
+        reader.go(walk.places().into_iter().take(1));
+        let mut file = store.create(&name).await.map_err(failed)?;
+        while !walk.switched {
+            match walk.step(&mut reader).await? {
+                Ok((header, block)) => {
+                    // What media lack is theirs to get: they are late, or recovery repairs them.
+                    walk.repairs.clear();
+                    let crc = walk.chain.expect("a block was just read");
+                    out.put(&mut *file, &header, crc, &block).await?.map_err(failed)?;
+                }
+                Err(_) => {
+                    let (from, to) = (walk.end(), end.lsn());
+                    let late = reader.late.iter().map(|m| walk.control.media[*m].name.clone());
+                    let media: Vec<String> = late.collect();
+                    if !media.is_empty() {
+                        return Err(Error::MediaMissing { from, known_until: Some(to), media });
+                    }
+                    return Err(Error::Damaged { from, to, lost_writes: Vec::new() });
+                }
+            }
+        }
+        let archived = out.end(&mut *file, &name).await.map_err(failed)?;
+        file.sync().await.map_err(failed)?;
+        file.publish().await.map_err(failed)?;
+        Ok(archived)
+    }
+}
+
+/// Blocks on their way into an archive.
+struct Packer {
+    header: ArchiveHeader,
+    raw: Vec<u8>,
+    /// The first block in `raw`, and how many there are.
+    chunk: (Abn, u32),
+    tail: ArchiveEnd,
+    bytes: u64,
+}
+
+impl Packer {
+    fn new(control: &ControlData, sequence: u64, end: Abn) -> Packer {
+        let first = control.checkpoint.abn();
+        let header = ArchiveHeader {
+            database: control.database,
+            block_size: control.block_size,
+            sequence,
+            first,
+            end,
+            chain: 0,
+        };
+        let tail = ArchiveEnd { chunks: 0, blocks: 0, last_crc: 0, behind: first };
+        Packer { header, raw: Vec::new(), chunk: (first, 0), tail, bytes: 0 }
+    }
+
+    async fn append(&mut self, to: &mut dyn ArchiveFile, bytes: Bytes) -> Result<(), IoError> {
+        self.bytes += bytes.len() as u64;
+        to.append(bytes).await
+    }
+
+    /// Takes a block whose CRC was checked. The outer error is about the block, the inner one
+    /// about the store.
+    async fn put(
+        &mut self,
+        to: &mut dyn ArchiveFile,
+        header: &BlockHeader,
+        crc: u32,
+        block: &[u8],
+    ) -> Result<Result<(), IoError>, Error> {
+        let (used, padding) = block.split_at(usize::from(header.used));
+        if let Some(byte) = padding.iter().find(|byte| **byte != 0) {
+            // It could not be put back, and no writer leaves it.
+            let damage = Damage::Field { field: "padding", value: u64::from(*byte) };
+            return Err(Error::Corrupt { abn: header.abn, damage });
+        }
+        if self.tail.blocks == 0 {
+            self.header.chain = header.chain;
+            let head = Bytes::copy_from_slice(&self.header.encode());
+            if let Err(error) = self.append(to, head).await {
+                return Ok(Err(error));
+            }
+        }
+        if self.raw.len() + used.len() > CHUNK_BYTES_MAX
+            && let Err(error) = self.cut(to).await
+        {
+            return Ok(Err(error));
+        }
+        if self.chunk.1 == 0 {
+            self.chunk.0 = header.abn;
+        }
+        self.raw.extend_from_slice(used);
+        self.chunk.1 += 1;
+        self.tail.blocks += 1;
+        self.tail.last_crc = crc;
+        self.tail.behind = Abn(header.abn.0 + 1);
+        Ok(Ok(()))
+    }
+
+    /// Ends the chunk.
+    async fn cut(&mut self, to: &mut dyn ArchiveFile) -> Result<(), IoError> {
+        let (first, blocks) = self.chunk;
+        let bytes = pack(self.tail.chunks, first, blocks, &self.raw);
+        self.raw.clear();
+        self.chunk.1 = 0;
+        self.tail.chunks += 1;
+        self.append(to, Bytes::from(bytes)).await
+    }
+
+    async fn end(&mut self, to: &mut dyn ArchiveFile, name: &str) -> Result<Archived, IoError> {
+        assert!(self.chunk.1 > 0, "a finished group has a block with a switch");
+        self.cut(to).await?;
+        let tail = Bytes::copy_from_slice(&self.tail.encode());
+        self.append(to, tail).await?;
+        Ok(Archived {
+            sequence: self.header.sequence,
+            name: name.to_owned(),
+            first: self.header.first.lsn(),
+            end: self.header.end.lsn(),
+            blocks: self.tail.blocks,
+            bytes: self.bytes,
+        })
+    }
+}

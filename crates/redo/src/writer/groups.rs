@@ -1,0 +1,229 @@
+//! Log groups that come and go while the log is open.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cellar_io::Device;
+use futures_util::future::try_join_all;
+
+use crate::Abn;
+use crate::create::{GROUP_BLOCKS_MIN, NewGroup, check_file};
+use crate::error::Error;
+use crate::on_disk::HEADER_BYTES;
+use crate::on_disk::control::{GROUPS_MAX, GroupEntry};
+use crate::on_disk::header::capacity_of;
+use crate::options::Medium;
+use crate::stats::{GroupReport, GroupStatus};
+use crate::writer::log::{Inner, Log};
+use crate::writer::op::write_durably;
+use crate::writer::state::{Full, GroupAt, State};
+use crate::writer::steward::header_of;
+
+/// A log needs another group to go on in while one waits for its checkpoint.
+const GROUPS_MIN: usize = 2;
+
+/// Copies of a header to be written: where, and what.
+type Headers = Vec<(Arc<dyn Device>, u64, Bytes)>;
+
+impl Log {
+    /// Adds a group; `files` are by name of the medium, one on each that takes part. Returns when
+    /// the control data knows the group: from then on an opening needs the files. What was in them
+    /// is forgotten.
+    ///
+    /// # Errors
+    /// [`Error::GroupExists`], [`Error::BadValue`], [`Error::FileSize`], [`Error::BlockSize`],
+    /// [`Error::NoMedium`]; [`Error::Io`] when a header cannot be written, and nothing is changed;
+    /// [`Error::Stopped`].
+    pub async fn add_group(
+        &self,
+        group: NewGroup,
+        files: BTreeMap<String, Arc<dyn Device>>,
+    ) -> Result<(), Error> {
+        let inner = &self.0;
+        let (at, headers) = inner.with(|state| {
+            let files = state.check_new(group, &files, inner.block_size)?;
+            let at = GroupAt {
+                files,
+                size: group.size,
+                capacity: capacity_of(group.size, inner.block_size),
+                sequence: 0,
+                first: 0,
+                has_headers: false,
+                prepared: false,
+                dropped: false,
+            };
+            let headers = state.first_headers(group, &at, inner.incarnation);
+            Ok::<_, Error>((at, headers))
+        })?;
+        // A crash before the control data knows of the group leaves files that nobody asks for.
+        try_join_all(headers.into_iter().map(|(device, offset, bytes)| async move {
+            write_durably(&*device, &inner.env, offset, vec![bytes]).await.0
+        }))
+        .await?;
+        let generation = inner.with(|state| {
+            state.check_number(group)?;
+            state.control.groups.push(entry_of(group, at.capacity));
+            state.groups.push(at);
+            state.control_dirty = true;
+            Ok::<_, Error>(state.control.generation + 1)
+        })?;
+        inner.stored(generation).await?;
+        inner.room.notify(usize::MAX);
+        Ok(())
+    }
+
+    /// Drops a group that nobody needs. Returns when the control data does not know it any more:
+    /// then its files are the caller's.
+    ///
+    /// # Errors
+    /// [`Error::NoGroup`], [`Error::TooFewGroups`], [`Error::GroupCurrent`],
+    /// [`Error::GroupNeeded`], [`Error::NotArchived`]; [`Error::Stopped`].
+    pub async fn drop_group(&self, number: u32) -> Result<(), Error> {
+        let generation = self.0.with(|state| {
+            if let Some(error) = Inner::stopped(state) {
+                return Err(error);
+            }
+            let place = state.check_drop(number)?;
+            // The next one is assigned again when it is needed.
+            state.next.retain(|next| *next != place);
+            let group = &mut state.groups[place];
+            // Its sequence may become another's.
+            (group.dropped, group.sequence, group.first) = (true, 0, 0);
+            state.control_dirty = true;
+            Ok(state.control.generation + 1)
+        })?;
+        self.0.stored(generation).await
+    }
+
+    /// The groups, in the order in which they were added.
+    pub fn groups(&self) -> Vec<GroupReport> {
+        self.0.with(|state| {
+            let all = state.groups.iter().enumerate().zip(&state.control.groups);
+            let alive = all.filter(|((_, group), _)| !group.dropped);
+            let report = |((place, group), entry): ((usize, &GroupAt), &GroupEntry)| GroupReport {
+                group: entry.number,
+                sequence: group.sequence,
+                blocks: group.capacity,
+                size: group.size,
+                first: Abn(group.first).lsn(),
+                archived: group.sequence > 0 && group.sequence <= state.archived,
+                status: state.status(place),
+            };
+            alive.map(report).collect()
+        })
+    }
+}
+
+fn entry_of(group: NewGroup, capacity: u64) -> GroupEntry {
+    let NewGroup { number, size } = group;
+    GroupEntry { number, capacity, size, sequence: 0, first: Abn(0) }
+}
+
+impl State {
+    /// Groups that are not dropped.
+    fn alive(&self) -> usize {
+        self.groups.iter().filter(|group| !group.dropped).count()
+    }
+
+    /// Where the group of that number is.
+    fn place_of(&self, number: u32) -> Option<usize> {
+        let at = |place: &usize| self.control.groups[*place].number == number;
+        (0..self.groups.len()).find(|place| at(place) && !self.groups[*place].dropped)
+    }
+
+    fn check_number(&self, group: NewGroup) -> Result<(), Error> {
+        if let Some(error) = Inner::stopped(self) {
+            return Err(error);
+        }
+        if self.place_of(group.number).is_some() {
+            return Err(Error::GroupExists { group: group.number });
+        }
+        if self.alive() >= GROUPS_MAX {
+            let (what, value) = ("number of groups", self.alive() as u64 + 1);
+            return Err(Error::BadValue { what, value, allowed: format!("2 to {GROUPS_MAX}") });
+        }
+        Ok(())
+    }
+
+    /// Refuses what cannot be a group; its files by number of the medium.
+    fn check_new(
+        &self,
+        group: NewGroup,
+        given: &BTreeMap<String, Arc<dyn Device>>,
+        block_size: u32,
+    ) -> Result<Vec<Option<Arc<dyn Device>>>, Error> {
+        self.check_number(group)?;
+        if capacity_of(group.size, block_size) < GROUP_BLOCKS_MIN {
+            let allowed = "room for 8 blocks between two headers".to_owned();
+            return Err(Error::BadValue { what: "group size", value: group.size, allowed });
+        }
+        if let Some(name) = given.keys().find(|name| self.media.iter().all(|m| m.name != **name)) {
+            return Err(Error::NoMedium { medium: name.clone() });
+        }
+        let mut files = Vec::new();
+        for medium in &self.media {
+            let file = given.get(&medium.name).cloned();
+            if medium.is_active() || file.is_some() {
+                let files = file.iter().map(|file| (group.number, Arc::clone(file))).collect();
+                let of_medium = Medium { name: medium.name.clone(), files };
+                check_file(&of_medium, group.number, group.size, block_size)?;
+            }
+            files.push(file);
+        }
+        Ok(files)
+    }
+
+    /// Headers that say that the group was never written, so that what was in the files is not
+    /// taken for what the log has there.
+    fn first_headers(&self, group: NewGroup, at: &GroupAt, incarnation: u32) -> Headers {
+        let mut control = self.control.clone();
+        // A header must not be newer than the control data that a crash leaves.
+        control.generation = self.stored;
+        control.groups.push(entry_of(group, at.capacity));
+        let place = control.groups.len() - 1;
+        let mut headers = Vec::new();
+        for (medium, file) in at.files.iter().enumerate() {
+            let Some(file) = file.as_ref().filter(|_| self.media[medium].is_active()) else {
+                continue;
+            };
+            let header = header_of(&control, place, medium, incarnation).encode();
+            let bytes = Bytes::copy_from_slice(&header);
+            headers.push((Arc::clone(file), 0, bytes.clone()));
+            headers.push((Arc::clone(file), at.size - HEADER_BYTES as u64, bytes));
+        }
+        headers
+    }
+
+    /// Where a group is that may be dropped.
+    fn check_drop(&self, group: u32) -> Result<usize, Error> {
+        let place = self.place_of(group).ok_or(Error::NoGroup { group })?;
+        if self.alive() <= GROUPS_MIN {
+            return Err(Error::TooFewGroups { group });
+        }
+        if self.next.back() == Some(&place) {
+            // Nothing was written to it, and no other was put behind it.
+            return Ok(place);
+        }
+        let sequence = self.groups[place].sequence;
+        if place == self.current || self.next.contains(&place) {
+            return Err(Error::GroupCurrent { group });
+        }
+        match self.is_free(place) {
+            Ok(()) => Ok(place),
+            Err(Full::Archive) => Err(Error::NotArchived { group, sequence }),
+            Err(Full::Checkpoint | Full::Buffer) => Err(Error::GroupNeeded { group }),
+        }
+    }
+
+    fn status(&self, place: usize) -> GroupStatus {
+        let next = self.next.contains(&place);
+        match self.groups[place].sequence {
+            _ if place == self.current => GroupStatus::Current,
+            0 => GroupStatus::Unused,
+            _ if next => GroupStatus::Next,
+            _ if self.is_free(place) == Err(Full::Checkpoint) => GroupStatus::Active,
+            _ => GroupStatus::Inactive,
+        }
+    }
+}
