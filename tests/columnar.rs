@@ -545,6 +545,18 @@ fn joins_leave_out_what_has_no_partner() {
          where b.kind > 40 group by b.kind"
             .into(),
         "select count(*) as n from t_facts a join t_parts b on a.p = b.p where b.kind = 99".into(),
+        // What has no partner is kept by one side, by both, or asked for.
+        format!("select count(a.k) as a, count(b.p) as b from t_facts a right join t_parts b on a.p = b.p and {few}"),
+        "select count(*) as n, count(a.k) as a, count(b.p) as b \
+         from (select * from t_facts where k < 70000) a \
+         full join (select * from t_parts where kind < 9) b on a.p = b.p"
+            .into(),
+        "select count(*) as n from t_facts where p not in (select p from t_parts where kind = 7)".into(),
+        "select count(*) as n from t_facts where p not in (select p from t_parts where kind = 20)".into(),
+        "select count(*) as n from t_parts b where b.p in (select p from t_facts where k < 900)".into(),
+        "select count(*) as n from t_parts b \
+         where not exists (select 1 from t_facts a where a.p = b.p and a.k < 900)"
+            .into(),
     ]
     .to_vec();
     let over = |side: &str| -> Vec<String> {

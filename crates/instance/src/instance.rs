@@ -11,6 +11,7 @@ use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::parameters::definitions::MEMORY_TARGET;
 use crate::parameters::{Altered, Parameters, Scope};
+use crate::redo::Redo;
 use crate::scans::Scans;
 use crate::session::Sessions;
 use crate::temp::TempSpace;
@@ -55,6 +56,7 @@ pub struct Instance {
     changing: futures_util::lock::Mutex<()>,
     scans: Scans,
     temp: TempSpace,
+    redo: Redo,
 }
 
 impl std::fmt::Debug for Instance {
@@ -91,6 +93,7 @@ impl Instance {
             changing,
             scans,
             temp: TempSpace::default(),
+            redo: Redo::default(),
         }
     }
 
@@ -122,6 +125,11 @@ impl Instance {
     /// What was done with temporary data.
     pub fn temp(&self) -> &TempSpace {
         &self.temp
+    }
+
+    /// The redo log, if there is one.
+    pub fn redo(&self) -> &Redo {
+        &self.redo
     }
 
     /// The memory of the machine or container.
@@ -211,10 +219,15 @@ impl Instance {
             "v$asm_operation" => self.of_groups(|g| g.operations()),
             "v$cell_scan" => views::values(views::cell_scan(&self.scans)),
             "v$cell_scan_filter" => views::values(views::cell_scan_filter(&self.scans)),
-            "v$sysstat" => views::values(views::sysstat(&self.scans, &self.temp)),
+            "v$sysstat" => views::values(views::sysstat(&self.scans, &self.temp, &self.redo)),
             "v$event_histogram_micro" => views::values(views::event_histogram_micro(waits)),
             "v$event_name" => views::values(views::event_name()),
             "v$iostat_file" => self.of_groups(|g| g.iostat_files()),
+            "v$log" => views::values(views::log(&self.redo)),
+            "v$log_history" => views::values(views::log_history(&self.redo)),
+            "v$logfile" => views::values(views::logfile(&self.redo)),
+            "v$redo_commit" => views::values(views::redo_commit(&self.redo)),
+            "v$redo_medium" => views::values(views::redo_medium(&self.redo)),
             "v$memory_budget" => views::values(self.budget.rows()),
             "v$parameter" => views::values(self.parameters.rows()),
             "v$session" => views::values(self.sessions.rows()),

@@ -3,7 +3,7 @@
 //! The principal type is [`Database`]: an open directory with its [`Instance`] and mounted groups.
 //! Each module is one room: [`parameters`] and the file they live in, the [`directory`] with its
 //! lock and its socket, the memory [`budget`], [`session`]s, the [`catalog`], columnar [`tables`],
-//! [`disks`], and the typed rows of every `v$` view in [`views`]. Errors are Oracle's stacks ([`error`]).
+//! [`disks`], the [`redo`] log, and the typed rows of every `v$` view in [`views`]. Errors are Oracle's stacks ([`error`]).
 
 pub mod budget;
 pub mod catalog;
@@ -14,6 +14,7 @@ pub mod error;
 pub mod groups;
 mod instance;
 pub mod parameters;
+pub mod redo;
 pub mod scans;
 pub mod scrub;
 pub mod session;
@@ -26,6 +27,8 @@ pub mod wire;
 /// The disk groups under an instance, for those who speak of both.
 pub use cellar_cell as cell;
 pub use cellar_diskgroup as diskgroup;
+/// The log itself.
+pub use cellar_redo as redo_log;
 pub use database::{Database, Mounted, OpenMode};
 pub use error::{Error, Result};
 pub use instance::{GroupViews, Instance};

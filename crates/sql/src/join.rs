@@ -2,6 +2,7 @@
 
 mod away;
 mod disks;
+mod logfile;
 mod scrub;
 mod templates;
 mod waiting;
@@ -338,6 +339,7 @@ impl Host for InstanceHost {
                 self.database.instance().scans().cache().clear();
                 done("System altered: the cell cache is empty.")
             }
+            Command::Redo(action) => self.redo(action).await,
             Command::Flush { what } => Err(Error::not_yet(format!("ALTER SYSTEM FLUSH {what}"))),
         }
     }

@@ -3,6 +3,7 @@
 
 mod away;
 mod disks;
+mod logfile;
 mod scrub;
 mod table_kind;
 mod templates;
@@ -101,7 +102,7 @@ impl<'a> Cursor<'a> {
             (&["DROP", "DISKGROUP"], Self::drop_diskgroup),
             (&["ALTER", "DISKGROUP"], Self::alter_diskgroup),
             (&["ALTER", "SYSTEM"], Self::alter_system),
-            (&["ALTER", "DATABASE"], |_| Err(Error::not_yet("ALTER DATABASE"))),
+            (&["ALTER", "DATABASE"], Self::alter_database),
             (&["SHOW", "PARAMETER|PARAMETERS"], Self::show_parameter),
             (&["EXPLAIN", "WORK"], Self::explain_work),
         ];
@@ -448,13 +449,16 @@ impl<'a> Cursor<'a> {
             let what = self.name("CELL_CACHE or BUFFER_CACHE")?.to_uppercase();
             return Ok(Statement::Command(Command::Flush { what }));
         }
+        if let Some(action) = self.redo_of_system()? {
+            return Ok(action);
+        }
         if self.accept_word("RESET") {
             let name = self.name("the name of a parameter")?.to_lowercase();
             let scope = self.scope()?;
             return Ok(Statement::Command(Command::ResetParameter { name, scope }));
         }
         if !self.accept_word("SET") {
-            return Err(self.expected("SET, RESET or FLUSH"));
+            return Err(self.expected("SET, RESET, FLUSH, SWITCH, CHECKPOINT or ARCHIVE"));
         }
         let name = self.name("the name of a parameter")?.to_lowercase();
         if !self.accept(&Token::Eq) {

@@ -3,6 +3,7 @@
 //! Group, disk and failure group names are upper-cased here; file paths keep their case.
 
 use cellar_instance::diskgroup::ScrubPower;
+use cellar_instance::redo::NewLogfile;
 
 /// A statement, read and sorted by who carries it out.
 #[derive(Clone, Debug)]
@@ -59,6 +60,27 @@ pub enum Command {
         /// What is to be emptied, upper-case.
         what: String,
     },
+    /// `ALTER DATABASE ... LOGFILE`, and what `ALTER SYSTEM` does with the redo log.
+    Redo(RedoAction),
+}
+
+/// What a statement does with the redo log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedoAction {
+    /// `ALTER DATABASE ADD LOGFILE`.
+    AddLogfiles(Vec<NewLogfile>),
+    /// `ALTER DATABASE DROP LOGFILE GROUP n, ...`.
+    DropLogfiles(Vec<u32>),
+    /// `ALTER DATABASE DROP LOGFILE ALL`: the whole log.
+    DropLog,
+    /// `ALTER DATABASE RECOVER FORCE`: opens a log of which media are missing.
+    RecoverForce,
+    /// `ALTER SYSTEM SWITCH LOGFILE`.
+    Switch,
+    /// `ALTER SYSTEM CHECKPOINT`.
+    Checkpoint,
+    /// `ALTER SYSTEM ARCHIVE LOG CURRENT`.
+    ArchiveCurrent,
 }
 
 /// `CREATE DISKGROUP name redundancy { FAILGROUP fg DISK ... } ATTRIBUTE ...`.

@@ -11,7 +11,7 @@ use cellar_format::expr::Expr;
 use cellar_io::sim::{Sim, SimDisk};
 use cellar_io::{Buffer, Device, Discard, Durability, Geometry, Io, IoFuture};
 
-use crate::ask::{between, everything};
+use crate::ask::{Narrowing, between, everything};
 use crate::rig::{Answer, disks, nothing, open, run, scan, scan_with};
 use crate::table::Rng;
 use crate::tables::{Bag, Table};
@@ -224,5 +224,36 @@ fn what_is_in_memory_is_not_read_again() {
         cache.clear();
         let again = scan_with(&env, request, &cache, by, nothing()).await;
         assert!(counted.of(&again).1 > 0, "what is forgotten is");
+    });
+}
+
+#[test]
+fn a_live_filter_that_nearly_all_rows_pass_is_given_up_but_for_some_row_groups() {
+    let sim = Sim::new(6);
+    let rows = 2000;
+    // In the first 40 row groups one row in a hundred fails; in the last 40 nearly all do.
+    let group = |at: i64| -> Vec<ArrayRef> {
+        let kept = |row: i64| if at < 40 { row % 100 != 7 } else { row % 100 == 7 };
+        vec![Arc::new(Int64Array::from_iter_values((0..rows).map(|row| i64::from(kept(row)))))]
+    };
+    let table = Table::of(&[(0..80).map(group).collect()]);
+    let (disks, env) = (disks(&sim, &table), sim.env());
+    run(&sim, async {
+        let segments = crate::rig::open_all(&disks, &table).await;
+        let exact = 40 * 1980 + 40 * 20;
+        let live = Narrowing::new(vec![between(0, 1, 1)]);
+        live.narrow();
+        let mut request = everything(&table, &segments, &[0]);
+        request.ordered = true;
+        request.live = vec![Arc::new(live)];
+        let returned = Bag::of(&scan(&env, request.clone()).await.sound()).count;
+        // It is asked of the first 17 row groups, then of each eighth, until it is seen to be of use.
+        let most_failed = 40 * 20 + 17 * rows as usize;
+        assert!(returned > exact + 20 * 20, "{returned} of {exact}: asked of each row");
+        assert!(returned < exact + most_failed, "{returned} of {exact}: never asked again");
+        // What the query itself asks is asked of each row, of whatever use it is.
+        request.conjuncts = vec![between(0, 1, 1)];
+        request.live = Vec::new();
+        assert_eq!(Bag::of(&scan(&env, request).await.sound()).count, exact);
     });
 }

@@ -293,6 +293,7 @@ impl Database {
             )
             .hint("remove the whole directory instead, if nobody needs the database"));
         }
+        self.check_no_redo(mounted.group.name(), 15039, "diskgroup not dropped")?;
         let _dropping = self.drop_without_tables(mounted.group.name())?;
         let result = mounted.group.drop_group(including_contents).await;
         result.map_err(|e| Error::from(e).under(15039, "diskgroup not dropped"))?;
@@ -321,6 +322,9 @@ impl Database {
                     mounted.group.name()
                 ),
             ));
+        }
+        if !force {
+            self.check_no_redo(mounted.group.name(), 15027, "disk group not dismounted")?;
         }
         self.instance().scans().let_go(mounted.group.name(), None);
         match mounted.group.dismount().await {
@@ -371,6 +375,10 @@ impl Database {
         // Tables may have been dropped while it was not here.
         if write && !force {
             self.sweep(std::slice::from_ref(&mounted)).await;
+        }
+        // Perhaps it is what the redo log lacked.
+        if self.instance.redo().problem().is_some() {
+            self.open_redo().await;
         }
         Ok(mounted)
     }

@@ -136,7 +136,7 @@ fn make_files(directory: &Directory, spec: &InitSpec) -> Result<Vec<PathBuf>> {
 /// Makes a file of that size; takes it away again if it does not come to be.
 ///
 /// It is locked as a disk is, until what is given back is dropped.
-pub(super) fn make_file(path: &Path, size: u64) -> Result<std::fs::File> {
+pub(crate) fn make_file(path: &Path, size: u64) -> Result<std::fs::File> {
     let failed = |what: &str, error: &std::io::Error| Error::system(what, path, error);
     let file = std::fs::OpenOptions::new()
         .read(true)
@@ -183,7 +183,7 @@ async fn prewrite(
 
 /// Writes new files, or new parts of files, with zeros: a file whose blocks are only promised pays
 /// for each first write with a change of the file system below.
-pub(super) async fn prewrite_all(
+pub(crate) async fn prewrite_all(
     devices: &[(Arc<dyn Device>, Range<u64>)],
     total: u64,
     progress: &Progress<'_>,

@@ -6,7 +6,7 @@ mod foretell;
 mod groups;
 mod identity;
 mod import;
-mod init;
+pub(crate) mod init;
 mod resize;
 mod returning;
 mod spares;
@@ -218,6 +218,7 @@ impl Database {
         if !mode.read_only && !mode.force && opened.mounted_by_force().is_none() {
             opened.sweep(&opened.groups()).await;
         }
+        opened.open_redo().await;
         Ok(opened)
     }
 
@@ -244,7 +245,7 @@ impl Database {
     /// A group had stopped; the others are dismounted all the same.
     pub async fn close(&self) -> Result<()> {
         let all: Vec<Mounted> = self.mounted().values().cloned().collect();
-        let mut failure = Ok(());
+        let mut failure = self.close_redo().await;
         for mounted in all {
             self.let_go(&mounted).await;
             self.instance.scans().let_go(mounted.group.name(), None);
@@ -312,6 +313,10 @@ impl Database {
     /// Its tables.
     pub fn catalog(&self) -> &SharedCatalog {
         &self.catalog
+    }
+
+    pub(crate) fn disks(&self) -> &Arc<dyn Disks> {
+        &self.disks
     }
 
     /// The environment it runs in.

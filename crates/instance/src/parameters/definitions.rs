@@ -26,6 +26,8 @@ pub enum Kind {
     },
     /// One of a few words.
     Choice(&'static [&'static str]),
+    /// A place in a disk group, `+DATA` or `+DATA/dir`; empty: none.
+    GroupPath,
     /// Paths from the root on, separated by commas, each of which may be quoted; `*` and `?` may
     /// stand in the last part of one.
     List,
@@ -57,6 +59,8 @@ pub enum Value {
     Size(u64),
     /// Of [`Kind::Choice`], spelled as in the definition.
     Choice(&'static str),
+    /// Of [`Kind::GroupPath`].
+    Text(String),
     /// Of [`Kind::List`].
     List(Vec<String>),
 }
@@ -69,6 +73,7 @@ impl std::fmt::Display for Value {
             Value::Integer(number) => write!(f, "{number}"),
             Value::Size(bytes) => f.write_str(&size::exact(*bytes)),
             Value::Choice(word) => f.write_str(word),
+            Value::Text(text) => f.write_str(text),
             Value::List(parts) => f.write_str(&parts.join(", ")),
         }
     }
@@ -127,6 +132,16 @@ impl Definition {
                 .find(|word| word.eq_ignore_ascii_case(text))
                 .map(|word| Value::Choice(word))
                 .ok_or_else(|| self.not_among(text, words)),
+            Kind::GroupPath => {
+                let named = text.strip_prefix('+').is_some_and(|rest| !rest.is_empty());
+                let legal = text.is_empty() || (named && !text.chars().any(char::is_control));
+                if legal {
+                    return Ok(Value::Text(text.to_owned()));
+                }
+                let (what, allowed) = (format!("invalid value \"{text}\" for"), self.allowed());
+                Err(Error::new(96, format!("{what} parameter {name}, must be {allowed}"))
+                    .hint(format!("write {name} = '+DATA'")))
+            }
             Kind::List => {
                 let parts = text.split(',').map(|part| unquoted(part.trim()));
                 let parts = parts.filter(|part| !part.is_empty());
@@ -163,6 +178,7 @@ impl Definition {
             Kind::Integer { min, max, unit } => format!("{min} to {max} {unit}").trim_end().into(),
             Kind::Size { min, max } => format!("{} to {}", size::exact(min), size::exact(max)),
             Kind::Choice(words) => words.join(", "),
+            Kind::GroupPath => "a disk group such as +DATA or +DATA/dir, or empty".to_owned(),
             Kind::List => "paths from / on, * and ? in their last part only".to_owned(),
         }
     }
@@ -245,8 +261,16 @@ parameters! {
     HOT_SPARE_DELAY = "hot_spare_delay", integer(1, 2592000, "s"), "600", dynamic;
     /// Disks that wait to take the place of one that fails: paths, with * and ? in the last part
     HOT_SPARES = "hot_spares", Kind::List, "", dynamic;
+    /// Where finished redo groups are archived: a disk group; in force for a log made afterwards
+    LOG_ARCHIVE_DEST = "log_archive_dest", Kind::GroupPath, "", dynamic;
+    /// Bytes of a block of a redo log made afterwards; auto measures which is faster
+    LOG_BLOCK_SIZE = "log_block_size", Kind::Choice(&["auto", "512", "4096"]), "auto", dynamic;
+    /// Bytes of redo that may wait to be written before a commit waits for room
+    LOG_BUFFER = "log_buffer", Kind::Size { min: 1 << 20, max: 1 << 30 }, "16M", fixed;
     /// Memory of the instance; 0 means a quarter of what this machine or container has
     MEMORY_TARGET = "memory_target", Kind::Size { min: 0, max: 1 << 50 }, "0", dynamic;
+    /// Media that must have a commit, of a redo log made afterwards; auto: 1 of 1, 2 of 2, 2 of 3
+    REDO_QUORUM = "redo_quorum", Kind::Choice(&["auto", "1", "2", "3"]), "auto", dynamic;
     /// Seconds of copying that are enough to make all mirrors agree after a crash
     RESYNC_TARGET = "resync_target", integer(1, 3600, "s"), "5", dynamic;
     /// Reads of 1 MB that a scan keeps in flight on each disk

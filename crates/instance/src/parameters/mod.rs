@@ -123,6 +123,14 @@ impl Parameters {
         }
     }
 
+    /// A text that is in force.
+    pub fn text(&self, name: &'static str) -> String {
+        match self.get(name) {
+            Value::Text(text) => text,
+            other => unreachable!("{name} holds {other:?}, not a text"),
+        }
+    }
+
     /// A list that is in force.
     pub fn list(&self, name: &'static str) -> Vec<String> {
         match self.get(name) {
@@ -260,7 +268,7 @@ impl State {
             name: definition.name,
             kind: match definition.kind {
                 Kind::Bool => 1,
-                Kind::Choice(_) | Kind::List => 2,
+                Kind::Choice(_) | Kind::GroupPath | Kind::List => 2,
                 Kind::Integer { .. } => 3,
                 Kind::Size { .. } => 6,
             },

@@ -172,7 +172,9 @@ fn to_toml(value: &Value) -> toml::Value {
         Value::Bool(flag) => toml::Value::Boolean(*flag),
         Value::Integer(number) => i64::try_from(*number)
             .map_or_else(|_| toml::Value::String(number.to_string()), toml::Value::Integer),
-        Value::Size(_) | Value::Choice(_) => toml::Value::String(value.to_string()),
+        Value::Size(_) | Value::Choice(_) | Value::Text(_) => {
+            toml::Value::String(value.to_string())
+        }
         Value::List(parts) => {
             toml::Value::Array(parts.iter().cloned().map(toml::Value::String).collect())
         }

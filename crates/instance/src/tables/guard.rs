@@ -25,6 +25,17 @@ impl Database {
             let error = Error::new(15028, text);
             return Err(error.hint("leave it: without it no table is known"));
         }
+        for (own, what) in [
+            (crate::redo::CONTROL_PATH, "is the control file of the redo log"),
+            (crate::redo::REDO_DIR, "is where the redo log is kept"),
+        ] {
+            if holds(&path, own) || holds(own, &path) {
+                let error = Error::new(15028, format!("\"+{group}/{own}\" {what}"));
+                return Err(error.hint(
+                    "ALTER DATABASE DROP LOGFILE takes files of the log away; put yours elsewhere",
+                ));
+            }
+        }
         if !holds(&path, TABLES_DIR) && !holds(TABLES_DIR, &path) {
             return Ok(());
         }

@@ -6,6 +6,7 @@
 
 mod asm;
 mod instance;
+mod redo;
 mod scan;
 mod waits;
 mod work;
@@ -15,6 +16,10 @@ pub use asm::{
     VAsmTemplate, VIostatFile,
 };
 pub use instance::{VMemoryBudget, VParameter, VSession};
+pub use redo::{
+    VLog, VLogHistory, VLogfile, VRedoCommit, VRedoMedium, log, log_history, logfile, redo_commit,
+    redo_medium,
+};
 pub use scan::{VCellScan, VCellScanFilter, VSysstat, cell_scan, cell_scan_filter, sysstat};
 pub use waits::{
     VEventHistogramMicro, VEventName, VSessionEvent, VSessionWait, VSystemEvent,
@@ -112,8 +117,13 @@ pub const VIEWS: &[&ViewDef] = &[
     VEventHistogramMicro::VIEW,
     VEventName::VIEW,
     VIostatFile::VIEW,
+    VLog::VIEW,
+    VLogHistory::VIEW,
+    VLogfile::VIEW,
     VMemoryBudget::VIEW,
     VParameter::VIEW,
+    VRedoCommit::VIEW,
+    VRedoMedium::VIEW,
     VSession::VIEW,
     VSessionEvent::VIEW,
     VSessionWait::VIEW,

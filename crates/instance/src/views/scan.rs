@@ -5,6 +5,7 @@ use std::time::Duration;
 use cellar_io::WallTime;
 
 use super::view;
+use crate::redo::Redo;
 use crate::scans::{ScanRecord, Scans};
 use crate::temp::TempSpace;
 
@@ -54,7 +55,7 @@ view! {
     VSysstat = "v$sysstat" {
         number: u64 = "statistic#", "Number of the statistic in this version";
         name: &'static str = "name", "Its name";
-        class: u32 = "class", "8: cache and storage";
+        class: u32 = "class", "2: redo; 8: cache and storage";
         value: u64 = "value", "Its value; bytes where the name says bytes";
     }
 }
@@ -112,7 +113,7 @@ pub fn cell_scan_filter(scans: &Scans) -> Vec<VCellScanFilter> {
 }
 
 /// The rows of v$sysstat.
-pub fn sysstat(scans: &Scans, temp: &TempSpace) -> Vec<VSysstat> {
+pub fn sysstat(scans: &Scans, temp: &TempSpace, redo: &Redo) -> Vec<VSysstat> {
     let (now, (_, count)) = (scans.totals(), scans.recent());
     let (hits, misses) = scans.cache().hits_and_misses();
     let statistics = [
@@ -130,11 +131,14 @@ pub fn sysstat(scans: &Scans, temp: &TempSpace) -> Vec<VSysstat> {
         ("cell cache misses", misses),
         ("cell cache bytes", scans.cache().used()),
     ];
-    let row = |(at, (name, value)): (usize, (&'static str, u64))| VSysstat {
+    // Oracle's classes: 2 is redo, 8 is cache.
+    let others = statistics.into_iter().chain(temp.statistics()).map(|known| (known, 8));
+    let redo = super::redo::statistics(redo).into_iter().map(|known| (known, 2));
+    let row = |(at, ((name, value), class)): (usize, ((&'static str, u64), u32))| VSysstat {
         number: at as u64,
         name,
-        class: 8,
+        class,
         value,
     };
-    statistics.into_iter().chain(temp.statistics()).enumerate().map(row).collect()
+    others.chain(redo).enumerate().map(row).collect()
 }

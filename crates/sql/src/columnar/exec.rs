@@ -188,6 +188,11 @@ impl CellScanExec {
         self.properties.partitioning.partition_count()
     }
 
+    /// Whether it returns groups of rows.
+    pub fn gives_groups(&self) -> bool {
+        self.partial.is_some()
+    }
+
     /// Whether it returns groups, or not all rows.
     pub fn is_bound(&self) -> bool {
         self.partial.is_some() || self.fetch.is_some()

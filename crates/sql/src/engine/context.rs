@@ -11,6 +11,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
 
+use crate::columnar::nulls::PlainAntiJoins;
 use crate::columnar::rule::AggregateInCell;
 use crate::engine::{CATALOG, EngineOptions, PUBLIC, Stores};
 use crate::host::Host;
@@ -85,6 +86,8 @@ pub(super) fn context(
 /// down: an aggregation in the cell needs none of its own, and passes those of joins on.
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
+    let at = rules.iter().position(|rule| rule.name() == "join_selection");
+    rules.insert(at.unwrap_or(0), Arc::new(PlainAntiJoins));
     let at = rules.iter().position(|rule| rule.name() == "EnsureCooperative");
     let at = at.unwrap_or(rules.len());
     rules.insert(at, Arc::new(AggregateInCell));

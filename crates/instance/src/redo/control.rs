@@ -1,0 +1,339 @@
+//! The control file of the redo log: the control data of `redo`, and what this crate knows beside it.
+//!
+//! One small file of the group that has the catalog, in as many copies as that group can keep, up to
+//! three. It has two halves. A change is written into the one that does not hold the newest content,
+//! so that a crash leaves the old or the new one, whole. Format: `docs/format/redo.md`, Control file.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use cellar_diskgroup::state::FileType;
+use cellar_diskgroup::{File, FileSpec, Group};
+use cellar_io::{DeviceExt, Durability, Io, IoError, IoErrorKind, IoFuture, Op};
+use cellar_redo::Control;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// Where it is in its group.
+pub const CONTROL_PATH: &str = "cellar/redo.control";
+
+/// Bytes of a half.
+const HALF: usize = 512 << 10;
+const MAGIC: &[u8; 8] = b"CLRREDOC";
+const VERSION: u32 = 1;
+/// Bytes before the content.
+const HEAD: usize = 40;
+/// A write is a whole number of these.
+const SECTOR: usize = 4096;
+/// Switches that are remembered.
+const HISTORY_MAX: usize = 1000;
+
+/// A log group that was written to its end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Switch {
+    /// Its sequence.
+    pub sequence: u64,
+    /// The group that it was in.
+    pub group: u32,
+    /// Its records begin at or behind this LSN.
+    pub first: u64,
+    /// The next sequence begins here.
+    pub next: u64,
+    /// When the switch was seen, in nanoseconds since 1970.
+    pub at: u64,
+}
+
+/// What is known of the log beside its control data.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notes {
+    /// Why its blocks have the size that they have.
+    pub block_size_reason: String,
+    /// Where finished groups are archived: `+DATA` or `+DATA/dir`; empty: nowhere.
+    pub archive_dest: String,
+    /// Groups that were written to their end, the newest last.
+    pub history: Vec<Switch>,
+}
+
+impl Notes {
+    /// Remembers a switch, if it is new.
+    pub fn remember(&mut self, switch: Switch) {
+        if self.history.last().is_some_and(|last| last.sequence >= switch.sequence) {
+            return;
+        }
+        self.history.push(switch);
+        let over = self.history.len().saturating_sub(HISTORY_MAX);
+        self.history.drain(..over);
+    }
+}
+
+/// What one half holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Content {
+    /// Counts the writings.
+    pub generation: u64,
+    /// The control data, as `redo` encodes it.
+    pub redo: Vec<u8>,
+    /// The rest.
+    pub notes: Notes,
+}
+
+fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    bytes[at..at + value.len()].copy_from_slice(value);
+}
+
+fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}
+
+impl Content {
+    /// Its bytes, filled up to a whole number of sectors; `None`: it is larger than a half.
+    pub fn encode(&self) -> Option<Vec<u8>> {
+        let notes = serde_json::to_vec(&self.notes).ok()?;
+        let length = HEAD + self.redo.len() + notes.len();
+        if length > HALF {
+            return None;
+        }
+        let mut bytes = vec![0; HEAD];
+        put(&mut bytes, 0, MAGIC);
+        put(&mut bytes, 12, &VERSION.to_le_bytes());
+        put(&mut bytes, 16, &self.generation.to_le_bytes());
+        put(&mut bytes, 24, &u32::try_from(self.redo.len()).ok()?.to_le_bytes());
+        put(&mut bytes, 28, &u32::try_from(notes.len()).ok()?.to_le_bytes());
+        bytes.extend_from_slice(&self.redo);
+        bytes.extend_from_slice(&notes);
+        let crc = crc32c::crc32c(&bytes[12..]);
+        put(&mut bytes, 8, &crc.to_le_bytes());
+        bytes.resize(length.next_multiple_of(SECTOR), 0);
+        Some(bytes)
+    }
+
+    /// Reads a half; `None`: it was never written, or is torn.
+    ///
+    /// # Errors
+    /// 70109: a newer version wrote it.
+    pub fn decode(bytes: &[u8]) -> Result<Option<Content>> {
+        let Some(content) = Self::whole(bytes) else { return Ok(None) };
+        let version = number(bytes, 12).map_or(0, u32::from_le_bytes);
+        if version > VERSION {
+            let text = format!("the control file of the redo log has version {version}");
+            return Err(Error::new(70109, format!("{text}, this program knows {VERSION}"))
+                .hint("use the program that wrote it, or newer"));
+        }
+        Ok(content)
+    }
+
+    /// The content if magic and crc are right; inner `None`: notes of another version.
+    fn whole(bytes: &[u8]) -> Option<Option<Content>> {
+        if bytes.get(..8)? != MAGIC {
+            return None;
+        }
+        let length = |at| Some(u32::from_le_bytes(number(bytes, at)?) as usize);
+        let (redo, notes) = (length(24)?, length(28)?);
+        let end = HEAD.checked_add(redo)?.checked_add(notes)?;
+        let crc = u32::from_le_bytes(number(bytes, 8)?);
+        if crc32c::crc32c(bytes.get(12..end)?) != crc {
+            return None;
+        }
+        let generation = u64::from_le_bytes(number(bytes, 16)?);
+        let notes = serde_json::from_slice(&bytes[HEAD + redo..end]).ok();
+        let redo = bytes[HEAD..HEAD + redo].to_vec();
+        Some(notes.map(|notes| Content { generation, redo, notes }))
+    }
+
+    /// The newer of two halves.
+    ///
+    /// # Errors
+    /// 00227: neither is whole. 70109.
+    pub fn newest(bytes: &[u8]) -> Result<Content> {
+        let halves = bytes.chunks(HALF).take(2).map(Self::decode).collect::<Result<Vec<_>>>()?;
+        halves.into_iter().flatten().max_by_key(|half| half.generation).ok_or_else(|| {
+            Error::new(227, "the control file of the redo log is damaged").hint(
+                "cellar validate DIR tells whether another copy is whole; without it no commit \
+                 can be found again",
+            )
+        })
+    }
+}
+
+/// The control file of a log that is open, or was looked at.
+pub struct ControlFile {
+    file: File,
+    name: Arc<str>,
+    content: Mutex<Content>,
+    /// Held by who writes.
+    turn: futures_util::lock::Mutex<()>,
+}
+
+impl std::fmt::Debug for ControlFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ControlFile({})", self.name)
+    }
+}
+
+impl ControlFile {
+    fn new(group: &Group, file: File, content: Content) -> ControlFile {
+        let name = format!("+{}/{CONTROL_PATH}", group.name()).into();
+        ControlFile { file, name, content: Mutex::new(content), turn: Default::default() }
+    }
+
+    /// Opens the one in `group`; `None`: there is none, so there is no log.
+    ///
+    /// # Errors
+    /// 00227 damaged, 70109, or it cannot be read.
+    pub async fn open(group: &Group) -> Result<Option<ControlFile>> {
+        let file = match group.open(CONTROL_PATH) {
+            Ok(file) => file,
+            Err(cellar_diskgroup::Error::NoSuchFile { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let bytes = file.read_at(Io::FOREGROUND, 0, 2 * HALF).await?;
+        let content = Content::newest(&bytes)?;
+        Ok(Some(ControlFile::new(group, file, content)))
+    }
+
+    /// Makes a new one that has no name yet.
+    ///
+    /// # Errors
+    /// No room for it.
+    pub async fn create(group: &Group, notes: Notes) -> Result<ControlFile> {
+        // Whatever a template says: without it no commit can be found again.
+        let failgroups: std::collections::BTreeSet<String> =
+            group.disks().into_iter().filter(|d| d.in_sync).map(|d| d.failgroup).collect();
+        let external = group.info().redundancy.copies() == 1;
+        let copies = if external { 1 } else { failgroups.len().clamp(2, 3) };
+        let spec = FileSpec {
+            template: Some(String::new()),
+            checksums: Some(true),
+            copies: u8::try_from(copies).ok(),
+            ..FileSpec::new(FileType::Controlfile)
+        };
+        let file = group.create_file(&spec).await?;
+        file.set_size(2 * HALF as u64).await?;
+        Ok(ControlFile::new(group, file, Content { notes, ..Content::default() }))
+    }
+
+    /// Gives it its name: from then on there is a log.
+    ///
+    /// # Errors
+    /// The group has stopped.
+    pub async fn publish(&self, group: &Group) -> Result<()> {
+        Ok(group.publish(&self.file, CONTROL_PATH, false).await?)
+    }
+
+    fn content(&self) -> MutexGuard<'_, Content> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The control data that was stored last.
+    pub fn redo(&self) -> Vec<u8> {
+        self.content().redo.clone()
+    }
+
+    /// What is known beside the control data.
+    pub fn notes(&self) -> Notes {
+        self.content().notes.clone()
+    }
+
+    /// How many copies it has.
+    pub fn copies(&self) -> u8 {
+        self.file.attributes().copies
+    }
+
+    /// Changes what is known beside the control data, durably.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub async fn note(&self, change: impl FnOnce(&mut Notes) + Send) -> Result<()> {
+        Ok(self.write(|content| change(&mut content.notes)).await?)
+    }
+
+    async fn write(
+        &self,
+        change: impl FnOnce(&mut Content),
+    ) -> std::result::Result<(), IoError> {
+        let _turn = self.turn.lock().await;
+        let mut next = self.content().clone();
+        change(&mut next);
+        next.generation += 1;
+        let at = (next.generation % 2) * HALF as u64;
+        let bytes = next.encode().ok_or_else(|| self.failed(IoErrorKind::NoSpace))?;
+        self.file.write_at(Io::COMMIT, at, Bytes::from(bytes), Durability::Durable).await?;
+        *self.content() = next;
+        Ok(())
+    }
+
+    fn failed(&self, kind: IoErrorKind) -> IoError {
+        IoError::new(kind, &self.name, Op::Write, 0, HALF as u64)
+    }
+}
+
+impl Control for ControlFile {
+    fn load(&self) -> IoFuture<'_, Vec<u8>> {
+        Box::pin(async move { Ok(self.redo()) })
+    }
+
+    fn store(&self, bytes: Vec<u8>) -> IoFuture<'_, ()> {
+        Box::pin(async move { self.write(|content| content.redo = bytes).await })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(generation: u64) -> Content {
+        let switch = Switch { sequence: 4, group: 1, first: 4096, next: 81920, at: 7 };
+        let notes = Notes {
+            block_size_reason: "reported 4096".into(),
+            archive_dest: "+DATA".into(),
+            history: vec![switch],
+        };
+        Content { generation, redo: vec![7; 300], notes }
+    }
+
+    fn file(halves: [&[u8]; 2]) -> Vec<u8> {
+        let mut bytes = vec![0; 2 * HALF];
+        put(&mut bytes, 0, halves[0]);
+        put(&mut bytes, HALF, halves[1]);
+        bytes
+    }
+
+    fn newer_notes(bytes: &[u8]) -> usize {
+        u32::from_le_bytes(number(bytes, 28).unwrap()) as usize
+    }
+
+    #[test]
+    fn a_torn_half_leaves_the_other() {
+        let (old, new) = (content(8), content(9));
+        let (old_bytes, new_bytes) = (old.encode().unwrap(), new.encode().unwrap());
+        assert_eq!(Content::newest(&file([&old_bytes, &new_bytes])).unwrap(), new);
+        for bad in 0..HEAD + 300 {
+            let mut torn = new_bytes.clone();
+            torn[bad] ^= 1;
+            assert_eq!(Content::newest(&file([&old_bytes, &torn])).unwrap(), old, "byte {bad}");
+        }
+        let mut newer = new_bytes.clone();
+        put(&mut newer, 12, &2u32.to_le_bytes());
+        let crc = crc32c::crc32c(&newer[12..HEAD + 300 + newer_notes(&newer)]);
+        put(&mut newer, 8, &crc.to_le_bytes());
+        let error = Content::newest(&file([&old_bytes, &newer])).unwrap_err();
+        assert_eq!(error.number(), 70109, "an older half does not stand for a newer version's");
+        let none = Content::newest(&file([&[], &new_bytes[..100]])).unwrap_err();
+        assert_eq!(none.number(), 227);
+    }
+
+    #[test]
+    fn switches_are_remembered_once_and_not_for_ever() {
+        let mut notes = Notes::default();
+        for sequence in (1..=1200).flat_map(|n| [n, n]) {
+            let group = sequence as u32 % 3;
+            notes.remember(Switch { sequence, group, first: 0, next: 1, at: 0 });
+        }
+        assert_eq!(notes.history.len(), HISTORY_MAX);
+        assert_eq!(notes.history.last().unwrap().sequence, 1200);
+        assert!(notes.history.windows(2).all(|w| w[0].sequence + 1 == w[1].sequence));
+        let full = Content { generation: 1, redo: vec![1; 96 << 10], notes };
+        assert!(full.encode().is_some(), "as large as it may get, it fits");
+    }
+}

@@ -1,0 +1,289 @@
+//! The redo log of a database while it is open.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cellar_io::{EnvExt, SharedEnv};
+use cellar_redo::{Anatomy, Archived, Committed, Log, Lsn, Report};
+
+use super::archives::GroupArchives;
+use super::control::{ControlFile, Switch};
+use crate::error::{Error, Result};
+use crate::session::Session;
+
+/// An archiver that failed tries again after this.
+const ARCHIVE_RETRY: Duration = Duration::from_secs(5);
+
+/// Where the time of all commits went, together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AnatomyTotals {
+    /// Commits.
+    pub commits: u64,
+    /// Each part of them all, in the order in which they come.
+    pub parts: Vec<(&'static str, Duration)>,
+    /// The longest commit.
+    pub longest: Anatomy,
+}
+
+impl AnatomyTotals {
+    /// Adds a commit.
+    pub fn add(&mut self, anatomy: &Anatomy) {
+        self.commits += 1;
+        let parts = anatomy.parts();
+        if self.parts.is_empty() {
+            self.parts = parts.iter().map(|(name, _)| (*name, Duration::ZERO)).collect();
+        }
+        for ((_, sum), (_, part)) in self.parts.iter_mut().zip(parts) {
+            *sum += part;
+        }
+        if anatomy.total() > self.longest.total() {
+            self.longest = *anatomy;
+        }
+    }
+
+    /// All commits together: the sum of the parts.
+    pub fn total(&self) -> Duration {
+        self.parts.iter().map(|(_, part)| *part).sum()
+    }
+}
+
+/// The open log.
+pub struct RedoLog {
+    log: Log,
+    control: Arc<ControlFile>,
+    env: SharedEnv,
+    /// In v$session for as long as the log is open.
+    _session: Session,
+    archives: Option<GroupArchives>,
+    report: Report,
+    anatomy: Mutex<AnatomyTotals>,
+    checkpointing: AtomicBool,
+    archive_error: Mutex<Option<Error>>,
+    /// An archive was written, or failed.
+    archived: event_listener::Event,
+}
+
+impl std::fmt::Debug for RedoLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RedoLog({:?})", self.control)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What an open log is made of.
+pub(super) struct Parts {
+    pub log: Log,
+    pub control: Arc<ControlFile>,
+    pub env: SharedEnv,
+    pub session: Session,
+    pub archives: Option<GroupArchives>,
+    pub report: Report,
+}
+
+impl RedoLog {
+    pub(super) fn new(parts: Parts) -> Arc<RedoLog> {
+        let Parts { log, control, env, session, archives, report } = parts;
+        let opened = Arc::new(RedoLog {
+            log,
+            control,
+            env,
+            _session: session,
+            archives,
+            report,
+            anatomy: Mutex::default(),
+            checkpointing: AtomicBool::new(false),
+            archive_error: Mutex::default(),
+            archived: event_listener::Event::new(),
+        });
+        if opened.archives.is_some() {
+            let archiver = Arc::clone(&opened);
+            opened.env.spawn("archiver", Box::pin(async move { archiver.archive_all().await }));
+        }
+        opened
+    }
+
+    /// The log itself.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Its control file.
+    pub fn control(&self) -> &Arc<ControlFile> {
+        &self.control
+    }
+
+    /// What its recovery did.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Where the time of the commits went since it was opened.
+    pub fn anatomy(&self) -> AnatomyTotals {
+        lock(&self.anatomy).clone()
+    }
+
+    /// Why the last attempt to archive failed, while it does.
+    pub fn archive_error(&self) -> Option<Error> {
+        lock(&self.archive_error).clone()
+    }
+
+    /// Where groups are archived.
+    pub fn archives(&self) -> Option<&GroupArchives> {
+        self.archives.as_ref()
+    }
+
+    /// Appends a record and waits until it is durable on enough media. `kind` is given back by
+    /// recovery.
+    ///
+    /// # Errors
+    /// 70150 too long; 00340 the log has stopped; 70152 whether it is durable is not known.
+    pub async fn commit(
+        self: &Arc<Self>,
+        session: &Session,
+        kind: u8,
+        record: Bytes,
+    ) -> Result<Committed> {
+        let committed = self.log.commit(session.waits(), kind, 0, record).await?;
+        lock(&self.anatomy).add(&committed.anatomy);
+        let (used, all) = self.log.ring();
+        if used > all / 4 && !self.checkpointing.swap(true, Ordering::AcqRel) {
+            let this = Arc::clone(self);
+            self.env.spawn(
+                "redo checkpoint",
+                Box::pin(async move {
+                    // One that fails leaves a log that has stopped, which the next commit tells.
+                    let _ = this.checkpoint().await;
+                    this.checkpointing.store(false, Ordering::Release);
+                }),
+            );
+        }
+        Ok(committed)
+    }
+
+    /// Nothing before what is durable now is needed for recovery any more: no table waits for its
+    /// records.
+    ///
+    /// # Errors
+    /// The log has stopped.
+    pub async fn checkpoint(&self) -> Result<Lsn> {
+        let durable = self.log.durable_lsn();
+        self.note_switches().await?;
+        self.log.set_checkpoint(durable).await?;
+        Ok(durable)
+    }
+
+    /// Ends the current group and goes on in the next. Gives the LSN where that begins.
+    ///
+    /// # Errors
+    /// The log has stopped.
+    pub async fn switch(&self, session: &Session) -> Result<Lsn> {
+        // The next group may wait for a checkpoint.
+        self.checkpoint().await?;
+        let next = self.log.switch(session.waits()).await?;
+        self.note_switches().await?;
+        Ok(next)
+    }
+
+    /// Writes down which groups were finished since the last time.
+    async fn note_switches(&self) -> Result<()> {
+        let at = self.env.wall().unix_nanos;
+        let known = self.control.notes().history.last().map_or(0, |last| last.sequence);
+        let mut groups = self.log.groups();
+        groups.retain(|group| group.sequence > 0);
+        groups.sort_by_key(|group| group.sequence);
+        let finished = groups.windows(2).filter_map(|pair| {
+            let (group, next) = (&pair[0], &pair[1]);
+            let is_new = group.sequence > known && next.sequence == group.sequence + 1;
+            // One that is prepared to come next has not begun.
+            let has_begun = next.status != cellar_redo::GroupStatus::Next;
+            (is_new && has_begun).then_some(Switch {
+                sequence: group.sequence,
+                group: group.group,
+                first: group.first.0,
+                next: next.first.0,
+                at,
+            })
+        });
+        let finished: Vec<Switch> = finished.collect();
+        match finished.is_empty() {
+            true => Ok(()),
+            false => {
+                let add = |notes: &mut super::control::Notes| {
+                    finished.into_iter().for_each(|switch| notes.remember(switch));
+                };
+                self.control.note(add).await
+            }
+        }
+    }
+
+    /// Archives what is finished now and waits for it: the newest archived sequence.
+    ///
+    /// # Errors
+    /// 00258 the log is not archived; or why the archiver fails.
+    pub async fn archive_finished(&self) -> Result<u64> {
+        if self.archives.is_none() {
+            let error = Error::new(258, "the redo log is not archived");
+            return Err(error.hint(
+                "set log_archive_dest = '+DATA' before the first ALTER DATABASE ADD LOGFILE",
+            ));
+        }
+        self.note_switches().await?;
+        let finished = self.control.notes().history.last().map_or(0, |last| last.sequence);
+        loop {
+            let listener = self.archived.listen();
+            let archived = self.log.archived();
+            if archived >= finished {
+                return Ok(archived);
+            }
+            if let Some(error) = self.archive_error() {
+                return Err(error);
+            }
+            listener.await;
+        }
+    }
+
+    /// The archiver: until the log is closed.
+    async fn archive_all(&self) {
+        let Some(store) = &self.archives else { return };
+        while self.log.archivable().await.is_ok() {
+            let archived: std::result::Result<Option<Archived>, _> = self.log.archive(store).await;
+            let failed = archived.err().map(Error::from);
+            let is_failing = failed.is_some();
+            *lock(&self.archive_error) = failed;
+            self.archived.notify(usize::MAX);
+            if is_failing && self.log.stopped().is_none() {
+                self.env.sleep(ARCHIVE_RETRY).await;
+            }
+        }
+        self.archived.notify(usize::MAX);
+    }
+
+    /// Ends the log in order: what was appended is durable, and the next opening reads nothing.
+    pub(super) async fn close(&self) -> Result<()> {
+        if self.log.stopped().is_none() {
+            self.checkpoint().await?;
+        }
+        Ok(self.log.clone().close().await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_all_commits_sum_to_the_whole() {
+        let micros = Duration::from_micros;
+        let short = Anatomy { queue: micros(3), first: micros(90), ..Anatomy::default() };
+        let long = Anatomy { first: micros(400), wake: micros(7), ..Anatomy::default() };
+        let mut totals = AnatomyTotals::default();
+        [short, long, short].iter().for_each(|anatomy| totals.add(anatomy));
+        assert_eq!((totals.commits, totals.longest), (3, long));
+        assert_eq!(totals.total(), short.total() * 2 + long.total());
+    }
+}

@@ -1,0 +1,211 @@
+//! Opening the log when its database is opened, and closing it with it.
+
+use std::sync::Arc;
+
+use cellar_diskgroup::Group;
+use cellar_redo::on_disk::control::ControlData;
+use cellar_redo::{OpenLog, Options, Recovery};
+
+use super::archives::GroupArchives;
+use super::control::{ControlFile, Notes};
+use super::log::{Parts, RedoLog};
+use super::media::{Place, groups_of};
+use crate::database::{Database, split_group_path};
+use crate::error::{Error, Result};
+use crate::parameters::definitions::LOG_BUFFER;
+
+impl Database {
+    /// The group that has the catalog, and so the control file.
+    pub(super) fn first_group(&self) -> Result<Group> {
+        let first = self.groups().into_iter().min_by_key(|mounted| mounted.number);
+        first.map(|mounted| mounted.group).ok_or_else(|| {
+            Error::new(15001, "no disk group is mounted that could have the control file")
+        })
+    }
+
+    /// Opens the log, if there is one and it may be written. One that cannot be opened is told by
+    /// whoever asks for it: tables do not need it.
+    pub(crate) async fn open_redo(&self) {
+        let redo = self.instance().redo();
+        let _changing = redo.changing.lock().await;
+        let opened = self.try_open_redo(false).await;
+        let mut state = redo.state();
+        match opened {
+            Ok(Some(log)) => *state = super::State { open: Some(log), ..super::State::default() },
+            Ok(None) => {}
+            Err(error) => state.problem = Some(error),
+        }
+    }
+
+    /// As [`open_redo`](Database::open_redo), also where acknowledged records may be lost: those that
+    /// are only on media which are not here. Gives what was found.
+    ///
+    /// # Errors
+    /// There is no log, it is open already, or it cannot be opened even so.
+    pub async fn open_redo_forced(&self) -> Result<Arc<RedoLog>> {
+        self.check_writable()?;
+        let redo = self.instance().redo();
+        let _changing = redo.changing.lock().await;
+        if redo.log().is_some() {
+            let error = Error::new(1531, "the redo log is open");
+            return Err(error.hint("FORCE is for a log that does not open"));
+        }
+        let log = self.try_open_redo(true).await?.ok_or_else(no_log)?;
+        *redo.state() =
+            super::State { open: Some(Arc::clone(&log)), ..super::State::default() };
+        Ok(log)
+    }
+
+    async fn try_open_redo(&self, force: bool) -> Result<Option<Arc<RedoLog>>> {
+        let Some(control) = ControlFile::open(&self.first_group()?).await? else {
+            return Ok(None);
+        };
+        let (data, notes) = (decoded(&control)?, control.notes());
+        self.instance().redo().state().seen = Some((data.clone(), notes));
+        if self.is_read_only() {
+            return Ok(None);
+        }
+        Ok(Some(self.open_log(control, &data, force).await?))
+    }
+
+    /// Recovers what the control file knows and opens it.
+    pub(super) async fn open_log(
+        &self,
+        control: ControlFile,
+        data: &ControlData,
+        force: bool,
+    ) -> Result<Arc<RedoLog>> {
+        let numbers: Vec<u32> = data.groups.iter().map(|group| group.number).collect();
+        let (mut media, mut problems) = (Vec::new(), Vec::new());
+        for entry in &data.media {
+            let (medium, missing) = self.open_medium(&Place::of_name(&entry.name), &numbers);
+            media.push(medium);
+            problems.extend(missing);
+        }
+        // One that failed and is here takes part again.
+        let is_back = |entry: &&cellar_redo::on_disk::control::MediumEntry| {
+            let whole = |m: &&cellar_redo::Medium| {
+                m.name == entry.name && m.files.len() == numbers.len()
+            };
+            !entry.state.is_active() && media.iter().any(|m| whole(&m))
+        };
+        let returning = data.media.iter().filter(is_back).map(|m| m.name.clone()).collect();
+        let archives = self.archives_of(&control.notes())?;
+        let (control, env) = (Arc::new(control), Arc::clone(self.env()));
+        let session = self.instance().sessions().background("redo log");
+        let log_buffer = self.instance().parameters().integer(LOG_BUFFER);
+        let options = Options {
+            log_buffer: usize::try_from(log_buffer).unwrap_or(usize::MAX),
+            ..Options::default()
+        };
+        let store = Arc::clone(&control) as Arc<dyn cellar_redo::Control>;
+        let open = OpenLog {
+            env: Arc::clone(&env),
+            session: session.waits().clone(),
+            control: store,
+            media,
+            options,
+            returning,
+            force,
+        };
+        let opened = async { Recovery::start(open).await?.open().await };
+        let (log, report) = opened.await.map_err(|error| {
+            // Which file is not here is told first to last.
+            problems.into_iter().fold(not_opened(error), Error::over)
+        })?;
+        Ok(RedoLog::new(Parts { log, control, env, session, archives, report }))
+    }
+
+    pub(super) fn archives_of(&self, notes: &Notes) -> Result<Option<GroupArchives>> {
+        if notes.archive_dest.is_empty() {
+            return Ok(None);
+        }
+        let (group, directory) = split_group_path(&notes.archive_dest).ok_or_else(|| {
+            Error::new(96, format!("redo cannot be archived to \"{}\"", notes.archive_dest))
+                .hint("name a disk group: log_archive_dest = '+DATA'")
+        })?;
+        Ok(Some(GroupArchives::new(self.group(&group)?.group, &directory)))
+    }
+
+    /// The log.
+    ///
+    /// # Errors
+    /// There is none, or it could not be opened, with the reason.
+    pub fn redo(&self) -> Result<Arc<RedoLog>> {
+        let redo = self.instance().redo();
+        match (redo.log(), redo.problem()) {
+            (Some(log), _) => Ok(log),
+            (None, Some(problem)) => Err(problem),
+            (None, None) if redo.seen().is_some() => Err(Error::new(
+                70041,
+                "the database is open read-only: its redo log is not open",
+            )),
+            (None, None) => Err(no_log()),
+        }
+    }
+
+    /// Closes the log, so that its groups can be dismounted.
+    pub(crate) async fn close_redo(&self) -> Result<()> {
+        let redo = self.instance().redo();
+        let _changing = redo.changing.lock().await;
+        let open = redo.state().open.take();
+        match open {
+            Some(log) => log.close().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses what would take away a disk group that the log is in.
+    ///
+    /// # Errors
+    /// `number` with what is kept there and the next step.
+    pub(crate) fn check_no_redo(&self, group: &str, number: u32, what: &str) -> Result<()> {
+        let redo = self.instance().redo();
+        let (places, dest): (Vec<Place>, String) = match (redo.log(), redo.seen()) {
+            (Some(log), _) => {
+                let media = log.log().media();
+                let places = media.iter().map(|medium| Place::of_name(&medium.name)).collect();
+                (places, log.control().notes().archive_dest)
+            }
+            (None, Some((data, notes))) => {
+                let places = data.media.iter().map(|medium| Place::of_name(&medium.name));
+                (places.collect(), notes.archive_dest)
+            }
+            (None, None) => return Ok(()),
+        };
+        let archives = split_group_path(&dest).is_some_and(|(named, _)| named == group);
+        if !groups_of(&places).contains(group) && !archives {
+            return Ok(());
+        }
+        let text = format!("the redo log of this database is kept in \"{group}\"");
+        Err(Error::new(15028, text)
+            .hint("ALTER DATABASE DROP LOGFILE ALL gives the log up")
+            .under(number, what.to_owned()))
+    }
+}
+
+pub(super) fn decoded(control: &ControlFile) -> Result<ControlData> {
+    ControlData::decode(&control.redo()).map_err(|damage| {
+        Error::from(cellar_redo::Error::ControlDamaged { damage })
+    })
+}
+
+pub(super) fn no_log() -> Error {
+    Error::new(70160, "this database has no redo log").hint(
+        "make one: ALTER DATABASE ADD LOGFILE GROUP 1 ('+DATA') SIZE 64M, GROUP 2 ('+DATA') SIZE 64M",
+    )
+}
+
+fn not_opened(error: cellar_redo::Error) -> Error {
+    let error = match &error {
+        cellar_redo::Error::MediaMissing { media, .. } => {
+            let media = media.join(", ");
+            Error::from(error).hint(format!(
+                "bring {media} back. If that cannot be, ALTER DATABASE RECOVER FORCE goes on \
+                 without, and what only they have is lost"
+            ))
+        }
+        _ => Error::from(error),
+    };
+    error.under(70161, "the redo log cannot be opened")
+}

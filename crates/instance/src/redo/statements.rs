@@ -1,0 +1,429 @@
+//! The statements about the log: ALTER DATABASE ... LOGFILE, SWITCH LOGFILE, ARCHIVE LOG CURRENT.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cellar_io::Device;
+use cellar_redo::on_disk::DatabaseId;
+use cellar_redo::on_disk::header::Quorum;
+use cellar_redo::{CreateLog, Lsn, Medium, NewGroup};
+
+use super::block_size::{Chosen, choose};
+use super::control::{CONTROL_PATH, ControlFile, Notes};
+use super::log::RedoLog;
+use super::media::{NewFile, Place};
+use super::open::decoded;
+use crate::database::{Database, Progress};
+use crate::error::{Error, Result};
+use crate::parameters::definitions::{LOG_ARCHIVE_DEST, LOG_BLOCK_SIZE, REDO_QUORUM};
+use crate::session::Session;
+
+/// Bytes of a log group whose size is not said.
+const SIZE_DEFAULT: u64 = 64 << 20;
+/// The least and the most.
+const SIZE_MIN: u64 = 1 << 20;
+const SIZE_MAX: u64 = 1 << 40;
+
+/// A log group of `ALTER DATABASE ADD LOGFILE`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewLogfile {
+    /// `GROUP n`; else the first number that is free.
+    pub number: Option<u32>,
+    /// Where its files are to be; empty: where those of the others are.
+    pub media: Vec<String>,
+    /// `SIZE` in bytes.
+    pub size: Option<u64>,
+    /// `BLOCKSIZE`.
+    pub block_size: Option<u32>,
+    /// `REUSE`: files that are there already are taken.
+    pub reuse: bool,
+}
+
+/// A log group whose number and size are settled.
+#[derive(Clone, Copy)]
+struct Settled {
+    group: NewGroup,
+    reuse: bool,
+}
+
+/// New files: for each log group, those of the media.
+type Made = Vec<(u32, Vec<(Place, NewFile)>)>;
+
+impl Database {
+    /// `ALTER DATABASE ADD LOGFILE`. The first one makes the log, of two groups or more. Returns what
+    /// the user should also know.
+    ///
+    /// # Errors
+    /// Oracle's refusals: 01184 group exists, 01378 block size, 01567 too few groups; no room; a place
+    /// that will not do. Files that were made are taken away again.
+    pub async fn add_logfiles(
+        &self,
+        new: &[NewLogfile],
+        progress: &Progress<'_>,
+    ) -> Result<Vec<String>> {
+        self.check_writable()?;
+        let redo = self.instance().redo();
+        let _changing = redo.changing.lock().await;
+        if let Some(problem) = redo.problem() {
+            return Err(problem);
+        }
+        match redo.log() {
+            Some(log) => self.add_to(&log, new, progress).await,
+            None => self.make_log(new, progress).await,
+        }
+    }
+
+    async fn add_to(
+        &self,
+        log: &Arc<RedoLog>,
+        new: &[NewLogfile],
+        progress: &Progress<'_>,
+    ) -> Result<Vec<String>> {
+        let places: Vec<Place> =
+            log.log().media().iter().map(|medium| Place::of_name(&medium.name)).collect();
+        let block_size = decoded(log.control())?.block_size;
+        for logfile in new {
+            self.check_media(&logfile.media, &places)?;
+            if let Some(asked) = logfile.block_size.filter(|asked| *asked != block_size) {
+                let text = format!("block size {asked}: the log has blocks of {block_size} bytes");
+                return Err(Error::new(1378, text).hint(format!(
+                    "leave BLOCKSIZE out, or make the log anew: ALTER DATABASE DROP LOGFILE ALL, \
+                     then ADD LOGFILE ... BLOCKSIZE {asked}"
+                )));
+            }
+        }
+        let taken: Vec<u32> = log.log().groups().iter().map(|group| group.group).collect();
+        let settled = settle(new, &taken)?;
+        let made = self.make_log_files(&settled, &places, progress).await?;
+        for (group, (number, files)) in settled.iter().zip(made) {
+            let devices = files.iter().map(|(place, new)| (place.to_string(), device(new)));
+            let devices: BTreeMap<String, Arc<dyn Device>> = devices.collect();
+            // Named before the log knows them: what is named and not known nobody asks for.
+            for (_, new) in files {
+                new.keep().await?;
+            }
+            let added = log.log().add_group(group.group, devices).await.map_err(Error::from);
+            // One that stopped meanwhile may know the group.
+            if let Err(error) = added {
+                if error.has(340) || error.has(70152) {
+                    return Err(error);
+                }
+                return Err(self.take_away(&places, &[number], error).await);
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Refuses media that are not those of the log.
+    fn check_media(&self, words: &[String], places: &[Place]) -> Result<()> {
+        if words.is_empty() {
+            return Ok(());
+        }
+        // '+DATA' means the failure groups that it meant before.
+        let is_of = |word: &String| {
+            let named = word.trim_end_matches('/').to_uppercase();
+            let of = |place: &&Place| match place {
+                Place::Group { group, failgroup } => {
+                    named == format!("+{group}") || named == format!("+{group}.{failgroup}")
+                }
+                Place::Directory(path) => path == std::path::Path::new(word),
+            };
+            places.iter().filter(of).count()
+        };
+        let counts: Vec<usize> = words.iter().map(is_of).collect();
+        if counts.iter().all(|count| *count > 0) && counts.iter().sum::<usize>() == places.len() {
+            return Ok(());
+        }
+        let have: Vec<String> = places.iter().map(|place| format!("'{place}'")).collect();
+        let text = format!("each log group has a file on each medium, {}", have.join(", "));
+        Err(Error::new(301, text).hint(
+            "leave the names out; ALTER DATABASE ADD LOGFILE MEMBER adds a medium to all groups",
+        ))
+    }
+
+    async fn make_log(&self, new: &[NewLogfile], progress: &Progress<'_>) -> Result<Vec<String>> {
+        let settled = settle(new, &[])?;
+        if settled.len() < 2 {
+            let text = "a redo log has at least two groups: while one is written, the other waits";
+            return Err(Error::new(1567, text).hint(
+                "name two: ALTER DATABASE ADD LOGFILE GROUP 1 ('+DATA') SIZE 64M, GROUP 2 SIZE 64M",
+            ));
+        }
+        let first = new.iter().find(|logfile| !logfile.media.is_empty());
+        let words = match first {
+            Some(first) => first.media.clone(),
+            None => vec![format!("+{}", self.first_group()?.name())],
+        };
+        let places = self.redo_places(&words)?;
+        for logfile in new {
+            self.check_media(&logfile.media, &places)?;
+        }
+        let group = self.first_group()?;
+        // Files of a log that did not come to be, or was given up, belong to nobody.
+        let archive_dest = self.instance().parameters().text(LOG_ARCHIVE_DEST);
+        let notes = Notes { archive_dest, ..Notes::default() };
+        self.archives_of(&notes)?;
+        let made = self.make_log_files(&settled, &places, progress).await?;
+        let chosen = self.choose_block_size(new, &made).await?;
+        let notes = Notes { block_size_reason: chosen.reason.clone(), ..notes };
+        let archiving = !notes.archive_dest.is_empty();
+        let control = ControlFile::create(&group, notes).await?;
+        let quorum = self.quorum(places.len())?;
+        let log = CreateLog {
+            database: DatabaseId(u128::from(self.env().random()) << 64 | u128::from(self.env().random())),
+            block_size: chosen.block_size,
+            quorum,
+            archiving,
+            groups: settled.iter().map(|settled| settled.group).collect(),
+            media: media_of(&places, &made),
+        };
+        let control = Arc::new(control);
+        let store = Arc::clone(&control) as Arc<dyn cellar_redo::Control>;
+        cellar_redo::create(self.env(), &store, log).await?;
+        for (_, files) in made {
+            for (_, new) in files {
+                new.keep().await?;
+            }
+        }
+        control.publish(&group).await?;
+        drop((store, control));
+        let control = ControlFile::open(&group).await?.ok_or_else(super::open::no_log)?;
+        let data = decoded(&control)?;
+        let opened = self.open_log(control, &data, false).await?;
+        self.instance().redo().state().open = Some(opened);
+        Ok(chosen.warning.into_iter().chain(one_of_many(quorum, &places)).collect())
+    }
+
+    async fn choose_block_size(&self, new: &[NewLogfile], made: &Made) -> Result<Chosen> {
+        let mut asked: Vec<u32> = new.iter().filter_map(|logfile| logfile.block_size).collect();
+        asked.dedup();
+        if asked.len() > 1 {
+            let text = "all groups of a log have blocks of one size";
+            return Err(Error::new(1378, text).hint("say BLOCKSIZE once"));
+        }
+        let parameter = self.instance().parameters().choice(LOG_BLOCK_SIZE).parse().ok();
+        let wanted = asked.first().copied().or(parameter);
+        let files = made.first().map(|(_, files)| files.as_slice()).unwrap_or_default();
+        let media: Vec<(String, Arc<dyn Device>)> =
+            files.iter().map(|(place, new)| (place.to_string(), device(new))).collect();
+        Ok(choose(self.env(), wanted, &media).await?)
+    }
+
+    /// What `redo_quorum` says for so many media.
+    fn quorum(&self, media: usize) -> Result<Quorum> {
+        let word = self.instance().parameters().choice(REDO_QUORUM);
+        let Ok(k) = word.parse::<u8>() else { return Ok(Quorum::Auto) };
+        if usize::from(k) > media {
+            let text = format!("redo_quorum is {k}, and the log would have {media} media");
+            return Err(Error::new(68, text).hint("name more media, or set redo_quorum = auto"));
+        }
+        Ok(Quorum::Of(k))
+    }
+
+    async fn make_log_files(
+        &self,
+        groups: &[Settled],
+        places: &[Place],
+        progress: &Progress<'_>,
+    ) -> Result<Made> {
+        let total: u64 = groups.iter().map(|g| g.group.size * places.len() as u64).sum();
+        let (mut made, mut done) = (Vec::new(), 0);
+        for Settled { group, reuse } in groups {
+            let (number, size) = (group.number, group.size);
+            let mut files = Vec::new();
+            for place in places {
+                let tell = |now: u64, _: u64| progress(done + now, total);
+                let new = self.make_redo_file(place, number, size, *reuse, &tell).await?;
+                done += size;
+                files.push((place.clone(), new));
+            }
+            made.push((number, files));
+        }
+        Ok(made)
+    }
+
+    /// Removes files that the log does not know, after an error.
+    async fn take_away(&self, places: &[Place], numbers: &[u32], error: Error) -> Error {
+        let mut error = error;
+        for place in places {
+            for number in numbers {
+                if let Err(more) = self.remove_redo_file(place, *number).await {
+                    error = error.over(more);
+                }
+            }
+        }
+        error
+    }
+
+    /// `ALTER DATABASE DROP LOGFILE GROUP n, ...`.
+    ///
+    /// # Errors
+    /// Oracle's refusals: 01567 too few groups left, 01623 current, 01624 needed for recovery, 00350
+    /// not archived, 00359 no such group.
+    pub async fn drop_logfiles(&self, numbers: &[u32]) -> Result<()> {
+        self.check_writable()?;
+        let redo = self.instance().redo();
+        let _changing = redo.changing.lock().await;
+        let log = self.redo()?;
+        let places: Vec<Place> =
+            log.log().media().iter().map(|medium| Place::of_name(&medium.name)).collect();
+        for number in numbers {
+            log.log().drop_group(*number).await?;
+            // The log does not know them any more; what is left of them takes room alone.
+            for place in &places {
+                self.remove_redo_file(place, *number).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `ALTER DATABASE DROP LOGFILE ALL`: gives the log up, with every record in it. Archives stay.
+    ///
+    /// # Errors
+    /// There is no log; the group that has the control file has stopped.
+    pub async fn drop_log(&self) -> Result<()> {
+        self.check_writable()?;
+        let redo = self.instance().redo();
+        let _changing = redo.changing.lock().await;
+        let group = self.first_group()?;
+        let Some(control) = ControlFile::open(&group).await? else {
+            return Err(super::open::no_log());
+        };
+        let data = decoded(&control);
+        let open = redo.state().open.take();
+        if let Some(log) = open {
+            // One that has stopped is given up as well.
+            let _ = log.close().await;
+        }
+        group.remove(CONTROL_PATH).await?;
+        {
+            let mut state = redo.state();
+            (state.seen, state.problem) = (None, None);
+        }
+        let data = data?;
+        for medium in &data.media {
+            for entry in &data.groups {
+                // Of a medium that is not here nothing can be removed, and nobody asks for it.
+                let _ = self.remove_redo_file(&Place::of_name(&medium.name), entry.number).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// `ALTER SYSTEM SWITCH LOGFILE`: the LSN where the next group begins.
+    ///
+    /// # Errors
+    /// There is no log, or it has stopped.
+    pub async fn switch_logfile(&self, session: &Session) -> Result<Lsn> {
+        self.check_writable()?;
+        self.redo()?.switch(session).await
+    }
+
+    /// `ALTER SYSTEM CHECKPOINT`: the LSN before which recovery needs nothing.
+    ///
+    /// # Errors
+    /// There is no log, or it has stopped.
+    pub async fn checkpoint_redo(&self) -> Result<Lsn> {
+        self.check_writable()?;
+        self.redo()?.checkpoint().await
+    }
+
+    /// `ALTER SYSTEM ARCHIVE LOG CURRENT`: ends the current group and waits until it is archived. The
+    /// newest sequence that is.
+    ///
+    /// # Errors
+    /// 00258 the log is not archived; why the archiver fails.
+    pub async fn archive_log_current(&self, session: &Session) -> Result<u64> {
+        self.check_writable()?;
+        let log = self.redo()?;
+        if log.archives().is_some() {
+            log.switch(session).await?;
+        }
+        log.archive_finished().await
+    }
+}
+
+fn device(new: &NewFile) -> Arc<dyn Device> {
+    Arc::clone(&new.device)
+}
+
+/// Media of a new log, each with its files.
+fn media_of(places: &[Place], made: &Made) -> Vec<Medium> {
+    let medium = |(at, place): (usize, &Place)| Medium {
+        name: place.to_string(),
+        files: made
+            .iter()
+            .filter_map(|(number, files)| Some((*number, device(&files.get(at)?.1))))
+            .collect(),
+    };
+    places.iter().enumerate().map(medium).collect()
+}
+
+/// Numbers and sizes of new groups.
+fn settle(new: &[NewLogfile], taken: &[u32]) -> Result<Vec<Settled>> {
+    let mut used = taken.to_vec();
+    used.extend(new.iter().filter_map(|logfile| logfile.number));
+    let mut settled: Vec<Settled> = Vec::new();
+    for logfile in new {
+        let number = logfile.number.unwrap_or_else(|| {
+            let free = (1..).find(|number| !used.contains(number)).unwrap_or(u32::MAX);
+            used.push(free);
+            free
+        });
+        if number == 0 || taken.contains(&number) || settled.iter().any(|s| s.group.number == number)
+        {
+            let text = format!("log group {number} already exists");
+            let text = if number == 0 { "log groups are numbered from 1".to_owned() } else { text };
+            return Err(Error::new(1184, text).hint("choose another number, or leave GROUP out"));
+        }
+        let size = logfile.size.unwrap_or(SIZE_DEFAULT);
+        if !(SIZE_MIN..=SIZE_MAX).contains(&size) {
+            let text = format!("a log group of {size} bytes is not possible");
+            return Err(Error::new(336, text).hint("SIZE is from 1M to 1T"));
+        }
+        let group = NewGroup { number, size: size.next_multiple_of(4096) };
+        settled.push(Settled { group, reuse: logfile.reuse });
+    }
+    Ok(settled)
+}
+
+/// What one of several media means, for whoever set it.
+fn one_of_many(quorum: Quorum, places: &[Place]) -> Option<String> {
+    let is_one = quorum == Quorum::Of(1) && places.len() > 1;
+    is_one.then(|| {
+        "redo_quorum = 1: a commit is acknowledged when one medium has it. If that medium is lost \
+         in a crash before the others have caught up, its last commits are lost"
+            .to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_without_a_number_take_the_first_that_is_free() {
+        let logfile = |number| NewLogfile { number, ..NewLogfile::default() };
+        let numbers = |new: &[Option<u32>], taken: &[u32]| {
+            let new: Vec<NewLogfile> = new.iter().copied().map(logfile).collect();
+            settle(&new, taken)
+                .map(|all| all.iter().map(|s| s.group.number).collect::<Vec<_>>())
+                .map_err(|error| error.number())
+        };
+        assert_eq!(numbers(&[None, Some(1), None], &[]), Ok(vec![2, 1, 3]));
+        assert_eq!(numbers(&[None, None], &[1, 3]), Ok(vec![2, 4]));
+        assert_eq!(numbers(&[Some(3)], &[1, 3]), Err(1184));
+        assert_eq!(numbers(&[Some(3), Some(3)], &[]), Err(1184));
+        assert_eq!(numbers(&[Some(0)], &[]), Err(1184));
+    }
+
+    #[test]
+    fn sizes_are_whole_blocks_and_within_bounds() {
+        let size = |size| {
+            let new = NewLogfile { size: Some(size), ..NewLogfile::default() };
+            settle(&[new], &[]).map(|all| all[0].group.size).map_err(|error| error.number())
+        };
+        assert_eq!(size((1 << 20) + 1), Ok((1 << 20) + 4096));
+        assert_eq!((size(4096), size(u64::MAX)), (Err(336), Err(336)));
+    }
+}
