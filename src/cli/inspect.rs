@@ -16,6 +16,10 @@ use super::size::show_bytes;
 
 /// Bytes of a label.
 const LABEL: usize = 4096;
+/// Files of the redo log begin with one of these.
+const REDO_MAGICS: [&str; 4] = ["CLRH", "CLRC", "CLRA", "CLRREDOC"];
+/// What is larger is no file of it that fits into memory.
+const REDO_MAX: u64 = 4 << 30;
 /// Structures of a disk that are named when they are damaged.
 const DAMAGED_SHOWN: usize = 4;
 
@@ -24,10 +28,11 @@ const DAMAGED_SHOWN: usize = 4;
 #[command(after_help = "Examples:
   cellar inspect cellar-demo/disks/disk1
   cellar inspect /dev/disk/by-id/ata-X --json | jq .
+  cellar inspect /mnt/flash/group_1.redo    a file of the redo log
 The disk is only read, and may be in use meanwhile. Exit code 1: it is no disk
 of a disk group, or something on it is damaged.")]
 pub struct Args {
-    /// A disk or file.
+    /// A disk; or a log file, an archive or the control file of the redo log.
     pub path: PathBuf,
     /// For people or for a program.
     #[arg(long, value_enum, default_value_t)]
@@ -54,6 +59,9 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     let opened = open_disk(&place.real, &path, &options);
     let device: Arc<dyn Device> = opened.map_err(cellar_instance::Error::from)?;
+    if let Some(found) = of_redo(&device).await? {
+        return show_redo(&found, args.json || args.format == Format::Json);
+    }
     let found = inspect(&device).await;
     let finding = finding(&found, first_label(&device).await.as_ref(), &device, &path);
     match args.json || args.format == Format::Json {
@@ -72,6 +80,60 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
         }
     }
     if finding.well { Ok(()) } else { Err(Fault::NotWell) }
+}
+
+/// What it holds of the redo log, if it is a file of it: a log file, an archive, a control file.
+async fn of_redo(device: &Arc<dyn Device>) -> Result<Option<Inspection>, Fault> {
+    let size = device.geometry().size;
+    if !(LABEL as u64..=REDO_MAX).contains(&size) {
+        return Ok(None);
+    }
+    let failed = |error| Fault::from(cellar_instance::Error::from(error));
+    let head = device.read_at(Io::FOREGROUND, 0, LABEL).await.map_err(failed)?;
+    if !REDO_MAGICS.iter().any(|magic| head.starts_with(magic.as_bytes())) {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    while (bytes.len() as u64) < size {
+        let at = bytes.len() as u64;
+        let length = usize::try_from((size - at).min(1 << 20)).unwrap_or(1 << 20);
+        let read = device.read_at(Io::FOREGROUND, at, length.next_multiple_of(LABEL)).await;
+        bytes.extend_from_slice(&read.map_err(failed)?[..length]);
+    }
+    Ok(cellar_instance::redo::inspect(&bytes).map(like_ours))
+}
+
+/// The same tree in the words of disk groups.
+fn like_ours(part: cellar_instance::redo_log::inspect::Inspection) -> Inspection {
+    let parts = part.parts.into_iter().map(like_ours).collect();
+    Inspection { name: part.name, value: part.value, parts }
+}
+
+fn show_redo(found: &Inspection, is_json: bool) -> Result<(), Fault> {
+    let mut damaged = Vec::new();
+    damaged_parts(found, &mut damaged);
+    let more = damaged.len().saturating_sub(DAMAGED_SHOWN);
+    damaged.truncate(DAMAGED_SHOWN);
+    let words = match (damaged.is_empty(), more) {
+        (true, _) => "of the redo log: nothing that was read is damaged".to_owned(),
+        (false, 0) => format!("damaged: {}", damaged.join(", ")),
+        (false, more) => format!("damaged: {} and {more} more", damaged.join(", ")),
+    };
+    match is_json {
+        true => {
+            let mut json = as_json(found);
+            json["well"] = damaged.is_empty().into();
+            json["finding"] = words.as_str().into();
+            output::json(&json)?;
+        }
+        false => {
+            let mut text = String::new();
+            print(&mut text, found, 0);
+            text.push_str(&output::labelled("Finding", &words));
+            output::text(&text)?;
+        }
+    }
+    if damaged.is_empty() { Ok(()) } else { Err(Fault::NotWell) }
 }
 
 /// The label at the start, also of what is too short to be a disk.

@@ -9,6 +9,8 @@ mod lab;
 mod output;
 mod path;
 mod progress;
+#[cfg(feature = "sql")]
+mod redo;
 mod size;
 
 #[cfg(feature = "sql")]

@@ -22,7 +22,7 @@ fn either(names: &[&str]) -> String {
 
 /// What the loss of one more failure group leaves standing: device, file or nothing.
 pub fn survives(mounted: &Mounted) -> &'static str {
-    let losses = mounted.group.losses();
+    let losses = losses(mounted);
     match losses.iter().any(|l| l.data || l.stops) {
         true => "nothing",
         false => mounted.survives(),
@@ -31,7 +31,15 @@ pub fn survives(mounted: &Mounted) -> &'static str {
 
 /// Which failure groups may be lost now, and what the loss of the others would cost.
 pub fn safe(mounted: &Mounted) -> String {
-    words(mounted.survives(), &mounted.group.losses())
+    words(mounted.survives(), &losses(mounted))
+}
+
+/// What the loss of each failure group would cost, commits included.
+pub fn losses(mounted: &Mounted) -> Vec<Loss> {
+    let redo = mounted.instance.redo().at_risk(mounted.group.name());
+    let mut losses = mounted.group.losses();
+    losses.iter_mut().for_each(|loss| loss.data |= redo.contains(&loss.failgroup));
+    losses
 }
 
 fn words(made_for: &str, losses: &[Loss]) -> String {

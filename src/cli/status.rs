@@ -12,6 +12,7 @@ use super::checked::{self, Checked};
 use super::database::{Database, Place};
 use super::fault::Fault;
 use super::outlook;
+use super::redo;
 use super::output::{self, Format};
 use super::size::{show_bytes, show_count, show_room, show_time};
 
@@ -100,6 +101,8 @@ pub struct GroupStatus {
     pub last_scrub: Option<LastScrub>,
     /// When the next one begins by itself, seconds since 1970; `None`: never.
     pub next_scrub: Option<u64>,
+    /// The redo log of the database, in words, where its control file is in this group.
+    pub redo: Option<String>,
     /// Disks that wait to take the place of one that fails.
     pub hot_spares: Vec<String>,
     /// When all was read last, in words.
@@ -149,10 +152,10 @@ impl LastScrub {
 }
 
 /// Something that needs a look.
-struct Finding {
-    state: &'static str,
-    words: String,
-    action: String,
+pub(super) struct Finding {
+    pub(super) state: &'static str,
+    pub(super) words: String,
+    pub(super) action: String,
 }
 
 /// How a group is now. `dir` is for the commands it names.
@@ -162,7 +165,7 @@ pub fn of(mounted: &Mounted, dir: &Path) -> GroupStatus {
     let disks = group.disks();
     let gone: Vec<&DiskInfo> = disks.iter().filter(|d| !d.in_sync).collect();
     let resync = group.resync();
-    let losses = group.losses();
+    let losses = outlook::losses(mounted);
     let harmless = losses.iter().filter(|l| l.is_harmless() && info.redundancy.copies() > 1);
     let copied = group.copied();
     // What a disk did that has left is told by its leaving.
@@ -210,6 +213,8 @@ pub fn of(mounted: &Mounted, dir: &Path) -> GroupStatus {
     if info.writable_mb == 0 && info.stopped.is_none() {
         findings.push(full(mounted, dir));
     }
+    status.redo = redo::words(mounted);
+    findings.extend(redo::finding(mounted));
     status.words = format!("{} disks, all in sync", disks.len());
     if operation.is_some_and(|now| now.power == 0) {
         status.action = Some(format!(
@@ -688,6 +693,9 @@ pub fn lines(status: &GroupStatus) -> String {
     put("safe", &status.safe);
     let room = show_room(status.writable_bytes >> 20);
     put("room", &format!("{room} can be written now"));
+    if let Some(redo) = &status.redo {
+        put("redo", redo);
+    }
     if !status.hot_spares.is_empty() {
         put("spares", &format!("{} may take the place of a disk", some(&status.hot_spares)));
     }

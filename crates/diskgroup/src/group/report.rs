@@ -16,7 +16,7 @@ use crate::meta::rules;
 use crate::on_disk::Uuid;
 use crate::on_disk::label::Redundancy;
 use crate::on_disk::layout::{PIECE_BYTES, au_count};
-use crate::state::{DiskStatus, FileState, FileType, GroupState, Leg};
+use crate::state::{DiskStatus, FileAttributes, FileState, FileType, GroupState, Leg};
 
 /// Figures of a group. Megabytes are MiB.
 #[derive(Clone, Debug)]
@@ -285,7 +285,8 @@ impl Group {
     }
 
     /// What the loss of each failure group that is still here would cost now, by name. Temporary
-    /// files are nobody's loss.
+    /// files are nobody's loss, and of a log file that is confined to one failure group the log has the
+    /// others elsewhere, or knows that it has none.
     pub fn losses(&self) -> Vec<Loss> {
         let inner = &self.inner;
         let core = lock(&inner.core);
@@ -295,7 +296,9 @@ impl Group {
             disks.iter().filter(|d| d.is_alive()).map(|d| (d.no, d.failgroup.as_str())).collect();
         let (mut critical, mut single) = (BTreeSet::new(), BTreeSet::new());
         let files = core.state.files.values();
-        for file in files.filter(|f| f.attributes.file_type != FileType::Tempfile) {
+        let counts =
+            |f: &FileAttributes| f.file_type != FileType::Tempfile && !f.is_medium_of_a_log();
+        for file in files.filter(|f| counts(&f.attributes)) {
             let lost =
                 if mirrored && file.attributes.copies == 1 { &mut single } else { &mut critical };
             for legs in file.legs.chunks(file.attributes.copies.into()) {
@@ -322,14 +325,16 @@ impl Group {
         failgroups.into_iter().map(of).collect()
     }
 
-    /// Files that have fewer copies in sync than they should.
+    /// Files that have fewer copies in sync than they should; those of a log that are confined to one
+    /// failure group are the log's to tell.
     pub fn copied(&self) -> Copied {
         let inner = &self.inner;
         let core = lock(&inner.core);
         let here: BTreeSet<u16> =
             inner.disks_in_sync().into_iter().filter(|d| d.is_alive()).map(|d| d.no).collect();
         let mut copied = Copied::default();
-        for file in core.state.files.values() {
+        let files = core.state.files.values();
+        for file in files.filter(|file| !file.attributes.is_medium_of_a_log()) {
             let copies = usize::from(file.attributes.copies);
             let left = file.legs.chunks(copies).map(|legs| {
                 let present = legs.iter().filter(|leg| here.contains(&leg.disk));

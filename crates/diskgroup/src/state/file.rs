@@ -82,6 +82,13 @@ pub struct FileAttributes {
     pub placement: Option<String>,
 }
 
+impl FileAttributes {
+    /// Whether it is one of the places of a log, which has its other copies elsewhere.
+    pub fn is_medium_of_a_log(&self) -> bool {
+        self.file_type == FileType::Onlinelog && self.placement.is_some()
+    }
+}
+
 /// One copy of an extent: an AU of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Leg {

@@ -66,6 +66,8 @@ pub struct Mounted {
     pub group: Group,
     /// Its disks as they are open here.
     pub disks: OpenDisks,
+    /// The instance that has mounted it.
+    pub instance: Arc<Instance>,
 }
 
 impl Mounted {
@@ -383,7 +385,8 @@ impl Database {
             let used: Vec<u32> = taken.values().map(|m| m.number).collect();
             (1..).find(|n| !used.contains(n)).unwrap_or(1)
         };
-        let mounted = Mounted { number, group, disks: OpenDisks::new(disks) };
+        let instance = Arc::clone(&self.instance);
+        let mounted = Mounted { number, group, disks: OpenDisks::new(disks), instance };
         if !self.mode.read_only {
             let (mounted, env) = (mounted.clone(), Arc::clone(env));
             let this = self.with_force(self.mode.force);

@@ -20,7 +20,7 @@ pub const CONTROL_PATH: &str = "cellar/redo.control";
 
 /// Bytes of a half.
 const HALF: usize = 512 << 10;
-const MAGIC: &[u8; 8] = b"CLRREDOC";
+pub(super) const MAGIC: &[u8; 8] = b"CLRREDOC";
 const VERSION: u32 = 1;
 /// Bytes before the content.
 const HEAD: usize = 40;

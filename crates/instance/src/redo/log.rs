@@ -200,7 +200,7 @@ impl RedoLog {
             let (group, next) = (&pair[0], &pair[1]);
             let is_new = group.sequence > known && next.sequence == group.sequence + 1;
             // One that is prepared to come next has not begun.
-            let has_begun = next.status != cellar_redo::GroupStatus::Next;
+            let has_begun = next.first <= self.log.durable_lsn();
             (is_new && has_begun).then_some(Switch {
                 sequence: group.sequence,
                 group: group.group,

@@ -4,16 +4,19 @@
 mod archives;
 mod block_size;
 mod control;
+mod inspect;
 mod log;
 mod media;
 mod open;
 mod statements;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use archives::GroupArchives;
 pub use block_size::{Chosen, choose};
 pub use control::{CONTROL_PATH, ControlFile, Notes, Switch};
+pub use inspect::inspect;
 pub use log::{AnatomyTotals, RedoLog};
 pub use media::{Place, REDO_DIR};
 pub use statements::NewLogfile;
@@ -52,6 +55,35 @@ impl Redo {
     /// Why there is a log and it is not open.
     pub fn problem(&self) -> Option<Error> {
         self.state().problem.clone()
+    }
+
+    /// The failure groups of a disk group whose loss would lose acknowledged commits now.
+    pub fn at_risk(&self, group: &str) -> BTreeSet<String> {
+        let (data, active): (ControlData, Vec<String>) = match (self.log(), self.seen()) {
+            (Some(log), _) => {
+                let Ok(data) = ControlData::decode(&log.control().redo()) else {
+                    return BTreeSet::new();
+                };
+                let media = log.log().media().into_iter().filter(|medium| medium.active);
+                (data, media.map(|medium| medium.name).collect())
+            }
+            (None, Some((data, _))) => {
+                let active = data.media.iter().filter(|medium| medium.state.is_active());
+                let active = active.map(|medium| medium.name.clone()).collect();
+                (data, active)
+            }
+            (None, None) => return BTreeSet::new(),
+        };
+        let mut here: BTreeMap<String, usize> = BTreeMap::new();
+        for name in &active {
+            if let Place::Group { group: own, failgroup } = Place::of_name(name)
+                && own == group
+            {
+                *here.entry(failgroup).or_default() += 1;
+            }
+        }
+        let quorum = data.quorum.of(active.len());
+        here.into_iter().filter(|(_, media)| *media >= quorum).map(|(name, _)| name).collect()
     }
 
     /// What is known of a log that is not open.

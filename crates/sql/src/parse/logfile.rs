@@ -75,7 +75,7 @@ impl Cursor<'_> {
                 4096 => 4096,
                 _ => {
                     let text = format!("block size {size} is not possible");
-                    return Err(Error::new(1378, "22023", text).hint("BLOCKSIZE is 512 or 4096"));
+                    return Err(Error::new(1378, "22023", text).next("BLOCKSIZE is 512 or 4096"));
                 }
             });
         }

@@ -1,0 +1,74 @@
+//! The redo log as `status` tells it.
+
+use cellar_instance::Mounted;
+use cellar_instance::views;
+
+use super::status::Finding;
+
+/// Where the log is and what a commit waits for; `None`: there is none, or it is not this group's to
+/// tell.
+pub fn words(mounted: &Mounted) -> Option<String> {
+    let redo = mounted.instance.redo();
+    let groups = views::log(redo);
+    let group = groups.first().filter(|_| mounted.number == 1)?;
+    let (count, members) = (groups.len(), group.members);
+    let files = match members {
+        1 => "1 file".to_owned(),
+        n => format!("{n} files"),
+    };
+    let media = views::redo_medium(redo);
+    let waits = media.first().map_or(String::new(), |medium| {
+        format!("; a commit is on {} of {} media", medium.quorum, medium.media)
+    });
+    let (block, why) = (group.block_size, &group.block_size_reason);
+    Some(format!("{count} groups of {files}{waits}; block {block} ({why})"))
+}
+
+/// What of it needs a look.
+pub fn finding(mounted: &Mounted) -> Option<Finding> {
+    if mounted.number != 1 {
+        return None;
+    }
+    let redo = mounted.instance.redo();
+    if let Some(problem) = redo.problem() {
+        let words = problem.stack().iter().map(|entry| entry.message.as_str());
+        return Some(Finding {
+            state: "DAMAGED",
+            words: words.collect::<Vec<_>>().join(": "),
+            action: problem.next_step().unwrap_or("see cellar inspect").to_owned(),
+        });
+    }
+    let log = redo.log()?;
+    if let Some(why) = log.log().stopped() {
+        return Some(Finding {
+            state: "STOPPED",
+            words: format!("the redo log has stopped: {why}"),
+            action: "end the commands that have the database open: the next one opens the log \
+                     again"
+                .into(),
+        });
+    }
+    if let Some(error) = log.archive_error() {
+        return Some(Finding {
+            state: "DEGRADED",
+            words: format!("redo is not archived: {}", error.stack()[0].message),
+            action: error.next_step().unwrap_or("make room where archives are kept").to_owned(),
+        });
+    }
+    let media = views::redo_medium(redo);
+    let failed: Vec<&str> = media
+        .iter()
+        .filter(|medium| medium.status != "ACTIVE")
+        .map(|medium| medium.medium.as_str())
+        .collect();
+    (!failed.is_empty()).then(|| Finding {
+        state: "DEGRADED",
+        words: format!(
+            "redo is on {} of {} media, without {}",
+            media.len() - failed.len(),
+            media.len(),
+            failed.join(", ")
+        ),
+        action: "bring it back: it takes part again when the database is opened next".into(),
+    })
+}
