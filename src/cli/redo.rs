@@ -1,6 +1,7 @@
 //! The redo log as `status` tells it.
 
 use cellar_instance::Mounted;
+use cellar_instance::redo::RedoLog;
 use cellar_instance::views;
 
 use super::status::Finding;
@@ -38,29 +39,25 @@ pub fn finding(mounted: &Mounted) -> Option<Finding> {
             action: problem.next_step().unwrap_or("see cellar inspect").to_owned(),
         });
     }
-    let log = redo.log()?;
-    if let Some(why) = log.log().stopped() {
+    let missing = redo.missing();
+    if !missing.is_empty() {
         return Some(Finding {
-            state: "STOPPED",
-            words: format!("the redo log has stopped: {why}"),
-            action: "end the commands that have the database open: the next one opens the log \
-                     again"
+            state: "DEGRADED",
+            words: format!("redo is missing in {}", missing.join(", ")),
+            action: "bring it back before the database is opened to write: the log goes on \
+                     without it if enough other media are here"
                 .into(),
         });
     }
-    if let Some(error) = log.archive_error() {
-        return Some(Finding {
-            state: "DEGRADED",
-            words: format!("redo is not archived: {}", error.stack()[0].message),
-            action: error.next_step().unwrap_or("make room where archives are kept").to_owned(),
-        });
+    if let Some(finding) = redo.log().and_then(|log| of_open(&log)) {
+        return Some(finding);
     }
-    let media = views::redo_medium(redo);
-    let failed: Vec<&str> = media
-        .iter()
-        .filter(|medium| medium.status != "ACTIVE")
-        .map(|medium| medium.medium.as_str())
-        .collect();
+    let mut media: Vec<(String, bool)> =
+        views::logfile(redo).into_iter().map(|f| (f.medium, f.status.is_none())).collect();
+    media.sort();
+    media.dedup();
+    let failed: Vec<&str> =
+        media.iter().filter(|(_, active)| !active).map(|(name, _)| name.as_str()).collect();
     (!failed.is_empty()).then(|| Finding {
         state: "DEGRADED",
         words: format!(
@@ -70,5 +67,24 @@ pub fn finding(mounted: &Mounted) -> Option<Finding> {
             failed.join(", ")
         ),
         action: "bring it back: it takes part again when the database is opened next".into(),
+    })
+}
+
+/// What an open log itself has to say.
+fn of_open(log: &RedoLog) -> Option<Finding> {
+    if let Some(why) = log.log().stopped() {
+        return Some(Finding {
+            state: "STOPPED",
+            words: format!("the redo log has stopped: {why}"),
+            action: "end the commands that have the database open: the next one opens the log \
+                     again"
+                .into(),
+        });
+    }
+    let error = log.archive_error()?;
+    Some(Finding {
+        state: "DEGRADED",
+        words: format!("redo is not archived: {}", error.stack()[0].message),
+        action: error.next_step().unwrap_or("make room where archives are kept").to_owned(),
     })
 }

@@ -2,6 +2,7 @@
 //! that is not built yet is left out.
 
 mod added;
+mod commits;
 mod healed;
 mod load_run;
 mod report;
@@ -42,7 +43,7 @@ pub struct Args {
     pub scale: f64,
 }
 
-const STEPS: usize = 6;
+const STEPS: usize = 7;
 /// How long queries run around the death of the disk.
 const LOAD_FOR: Duration = Duration::from_secs(8);
 /// When the disk dies, after the load began.
@@ -143,6 +144,8 @@ pub struct Found {
     pub queries_failed: u64,
     /// Queries whose answer was wrong.
     pub queries_wrong: u64,
+    /// Commits.
+    pub commits: commits::Commits,
     /// What the group made of the loss.
     pub healed: healed::Healed,
     /// What adding a disk moved.
@@ -163,14 +166,16 @@ async fn on_group(
     let engine = Arc::new(database.engine().await?);
     let answers = reference::answers(args.scale, cores());
     questions(args, report, database, &engine, &answers).await?;
-    let (tally, healed) = death(args, report, database, &engine, &answers, place).await?;
+    let mut commits = commits::run(args, report, database, &engine, place).await?;
+    let work = (&engine, &answers, &mut commits);
+    let (tally, healed) = death(args, report, database, work, place).await?;
     let (more, moved) = added::run(args, report, database, &engine, &answers, place).await?;
     no_bad(&more)?;
     let findings = read_back(args, report, database).await?;
     let waits = database.inner.waits().totals();
     let queries_failed = tally.failed + more.failed;
     let queries_wrong = tally.wrong + more.wrong;
-    Ok(Found { queries_failed, queries_wrong, healed, moved, findings, waits })
+    Ok(Found { queries_failed, queries_wrong, commits, healed, moved, findings, waits })
 }
 
 async fn load_data(args: &Args, report: &mut Report, database: &Database) -> Result<(), Fault> {
@@ -273,17 +278,17 @@ async fn death(
     args: &Args,
     report: &mut Report,
     database: &Database,
-    engine: &Arc<Engine>,
-    answers: &Answers,
+    (engine, answers, commits): (&Arc<Engine>, &Answers, &mut commits::Commits),
     place: &Place,
 ) -> Result<(load_run::Tally, healed::Healed), Fault> {
     let victim = args.dir.join("disks").join(VICTIM);
-    step(4, "A disk dies under load", &format!("rm {}", victim.display()))?;
+    step(5, "A disk dies under load", &format!("rm {}", victim.display()))?;
     report.begin("disk dies");
     let mounted = database.inner.group("DATA")?;
     let attribute = "disk_repair_time";
     mounted.group.set_attribute(attribute, healed::REPAIR_TIME).await?;
     let queries = load_run::Queries::start(engine, answers, place);
+    let client = commits::Client::start(database, place)?;
     place.env.sleep(DEATH_AT).await;
     // From outside: another process unlinks the file, as a person would.
     let removed = std::process::Command::new("rm").arg(&victim).status()?;
@@ -306,18 +311,26 @@ async fn death(
     let rest = LOAD_FOR.saturating_sub(place.env.now().since(queries.began));
     place.env.sleep(rest).await;
     let tally = queries.stop().await?;
+    client.stop(database, commits).await?;
     report.done();
     mounted.group.set_attribute(attribute, "3.6h").await?;
     output::text(&format!(
         "      {}  queries: {} run, {} failed, {} wrong; slowest {} ms\n      \
+         commits: {} acknowledged, {} lost; slowest {:.0} ms\n      \
          a file written after the death is on two of the disks left\n\n",
         report.elapsed(),
         tally.run,
         tally.failed,
         tally.wrong,
         tally.slowest.as_millis(),
+        commits.while_a_disk_died,
+        commits.lost,
+        commits.slowest_ms,
     ))?;
     no_bad(&tally)?;
+    if commits.lost > 0 {
+        return Err(Fault::failed(format!("CELLAR-00600: {} commits are lost", commits.lost)));
+    }
     Ok((tally, healed))
 }
 
@@ -351,7 +364,7 @@ async fn read_back(
     database: &Database,
 ) -> Result<cellar_instance::diskgroup::Findings, Fault> {
     let dir = args.dir.display();
-    step(6, "Everything is read back", &format!("cellar validate {dir}"))?;
+    step(7, "Everything is read back", &format!("cellar validate {dir}"))?;
     report.begin("validate");
     let mounted = database.inner.group("DATA")?;
     let numbers: Vec<u32> = mounted.group.files().iter().map(|f| f.number).collect();

@@ -7,6 +7,7 @@ use cellar_wait::WaitClass;
 use serde::Serialize;
 
 use super::added::Moved;
+use super::commits::Commits;
 use super::healed::Healed;
 use super::{Args, Found};
 use crate::cli::database::Place;
@@ -27,6 +28,8 @@ struct Kept<'a> {
     steps: &'a [Step],
     queries_failed: u64,
     queries_wrong: u64,
+    commits_lost: u64,
+    commits: &'a Commits,
     healed: &'a Healed,
     disk_added: &'a Moved,
     checksums_wrong: u64,
@@ -91,6 +94,8 @@ impl Report {
             steps: &self.steps,
             queries_failed: found.queries_failed,
             queries_wrong: found.queries_wrong,
+            commits_lost: found.commits.lost,
+            commits: &found.commits,
             healed: &found.healed,
             disk_added: &found.moved,
             checksums_wrong: found.findings.checksums_wrong,

@@ -60,6 +60,8 @@ pub struct RedoLog {
     report: Report,
     anatomy: Mutex<AnatomyTotals>,
     checkpointing: AtomicBool,
+    /// No checkpoint is made by itself.
+    keeps: AtomicBool,
     archive_error: Mutex<Option<Error>>,
     /// An archive was written, or failed.
     archived: event_listener::Event,
@@ -97,6 +99,7 @@ impl RedoLog {
             report,
             anatomy: Mutex::default(),
             checkpointing: AtomicBool::new(false),
+            keeps: AtomicBool::new(false),
             archive_error: Mutex::default(),
             archived: event_listener::Event::new(),
         });
@@ -151,7 +154,8 @@ impl RedoLog {
         let committed = self.log.commit(session.waits(), kind, 0, record).await?;
         lock(&self.anatomy).add(&committed.anatomy);
         let (used, all) = self.log.ring();
-        if used > all / 4 && !self.checkpointing.swap(true, Ordering::AcqRel) {
+        let wanted = used > all / 4 && !self.keeps.load(Ordering::Acquire);
+        if wanted && !self.checkpointing.swap(true, Ordering::AcqRel) {
             let this = Arc::clone(self);
             self.env.spawn(
                 "redo checkpoint",
@@ -163,6 +167,12 @@ impl RedoLog {
             );
         }
         Ok(committed)
+    }
+
+    /// Whether records stay in the log until [`checkpoint`](RedoLog::checkpoint) is called, so that
+    /// they are found again when it is opened. Once the log is full commits wait for that.
+    pub fn keep_records(&self, keep: bool) {
+        self.keeps.store(keep, Ordering::Release);
     }
 
     /// Nothing before what is durable now is needed for recovery any more: no table waits for its
@@ -265,7 +275,7 @@ impl RedoLog {
 
     /// Ends the log in order: what was appended is durable, and the next opening reads nothing.
     pub(super) async fn close(&self) -> Result<()> {
-        if self.log.stopped().is_none() {
+        if self.log.stopped().is_none() && !self.keeps.load(Ordering::Acquire) {
             self.checkpoint().await?;
         }
         Ok(self.log.clone().close().await?)

@@ -260,6 +260,16 @@ impl Database {
         (Medium { name: place.to_string(), files }, problems)
     }
 
+    /// Whether a file of the log is there; it is not opened.
+    pub(crate) fn has_redo_file(&self, place: &Place, number: u32) -> bool {
+        match place {
+            Place::Group { group, .. } => self
+                .group(group)
+                .is_ok_and(|mounted| mounted.group.open(&place.path_text(number)).is_ok()),
+            Place::Directory(_) => place.path(number).is_file(),
+        }
+    }
+
     fn open_redo_file(&self, place: &Place, number: u32) -> Result<Arc<dyn Device>> {
         match place {
             Place::Group { group, .. } => {

@@ -38,6 +38,8 @@ struct State {
     open: Option<Arc<RedoLog>>,
     /// What was read of a log that is not open.
     seen: Option<(ControlData, Notes)>,
+    /// Media of such a log of which files cannot be opened.
+    missing: Vec<String>,
     /// Why it is not open.
     problem: Option<Error>,
 }
@@ -84,6 +86,11 @@ impl Redo {
         }
         let quorum = data.quorum.of(active.len());
         here.into_iter().filter(|(_, media)| *media >= quorum).map(|(name, _)| name).collect()
+    }
+
+    /// Media of a log that was only looked at, and is not open, of which files cannot be opened.
+    pub fn missing(&self) -> Vec<String> {
+        self.state().missing.clone()
     }
 
     /// What is known of a log that is not open.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cellar_diskgroup::Group;
 use cellar_redo::on_disk::control::ControlData;
 use cellar_redo::{OpenLog, Options, Recovery};
@@ -63,9 +64,21 @@ impl Database {
         let (data, notes) = (decoded(&control)?, control.notes());
         self.instance().redo().state().seen = Some((data.clone(), notes));
         if self.is_read_only() {
+            let missing = self.media_missing(&data);
+            self.instance().redo().state().missing = missing;
             return Ok(None);
         }
-        Ok(Some(self.open_log(control, &data, force).await?))
+        Ok(Some(self.open_log(control, &data, force, &|_, _| {}).await?))
+    }
+
+    fn media_missing(&self, data: &ControlData) -> Vec<String> {
+        let active = data.media.iter().filter(|entry| entry.state.is_active());
+        let is_missing = |name: &str| {
+            let place = Place::of_name(name);
+            data.groups.iter().any(|group| !self.has_redo_file(&place, group.number))
+        };
+        let names = active.map(|entry| entry.name.clone());
+        names.filter(|name| is_missing(name)).collect()
     }
 
     /// Recovers what the control file knows and opens it.
@@ -74,6 +87,7 @@ impl Database {
         control: ControlFile,
         data: &ControlData,
         force: bool,
+        each: &(dyn Fn(u8, &Bytes) + Send + Sync),
     ) -> Result<Arc<RedoLog>> {
         let numbers: Vec<u32> = data.groups.iter().map(|group| group.number).collect();
         let (mut media, mut problems) = (Vec::new(), Vec::new());
@@ -108,7 +122,13 @@ impl Database {
             returning,
             force,
         };
-        let opened = async { Recovery::start(open).await?.open().await };
+        let opened = async {
+            let mut recovery = Recovery::start(open).await?;
+            while let Some(record) = recovery.next().await? {
+                each(record.kind, &record.body);
+            }
+            recovery.open().await
+        };
         let (log, report) = opened.await.map_err(|error| {
             // Which file is not here is told first to last.
             problems.into_iter().fold(not_opened(error), Error::over)
@@ -142,6 +162,37 @@ impl Database {
             )),
             (None, None) => Err(no_log()),
         }
+    }
+
+    /// Closes the log and opens it anew, as if the program had been started again; `each` is told kind
+    /// and bytes of the records since the last checkpoint that are found in it.
+    ///
+    /// # Errors
+    /// There is no log, or it cannot be opened again.
+    pub async fn reread_redo(&self, each: &(dyn Fn(u8, &Bytes) + Send + Sync)) -> Result<()> {
+        self.check_writable()?;
+        let redo = self.instance().redo();
+        let _changing = redo.changing.lock().await;
+        let log = self.redo()?;
+        redo.state().open = None;
+        let closed = log.close().await;
+        drop(log);
+        let reopened = async {
+            closed?;
+            let control = ControlFile::open(&self.first_group()?).await?.ok_or_else(no_log)?;
+            let data = decoded(&control)?;
+            self.open_log(control, &data, false, each).await
+        };
+        let reopened = reopened.await;
+        let mut state = redo.state();
+        match reopened {
+            Ok(log) => *state = super::State { open: Some(log), ..super::State::default() },
+            Err(error) => {
+                state.problem = Some(error.clone());
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     /// Closes the log, so that its groups can be dismounted.

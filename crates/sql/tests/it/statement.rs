@@ -1,10 +1,11 @@
 //! Statements are read, or refused with the position and the words that would do.
 
 use cellar_instance::diskgroup::ScrubPower;
+use cellar_instance::redo::NewLogfile;
 use cellar_sql::parse;
 use cellar_sql::statement::{
     ChangeDisks, Command, Contents, CreateDiskgroup, DiskClause, DropClause, Dropped, GroupAction,
-    Groups, OfflineDisks, OnlineDisks, Rebalance, Redundancy, ReplaceDisks, ResizeClause, Scope,
+    Groups, OfflineDisks, OnlineDisks, Rebalance, RedoAction, Redundancy, ReplaceDisks, ResizeClause, Scope,
     Scrub, ScrubWhat, Statement, TemplateClause,
 };
 use proptest::prelude::*;
@@ -428,5 +429,45 @@ proptest! {
     #[test]
     fn no_text_makes_the_parser_panic(text in prop_oneof![words(), ".{0,60}"]) {
         let _ = parse(&text);
+    }
+}
+
+#[test]
+fn statements_about_the_redo_log_are_read_as_oracle_writes_them() {
+    let redo = |sql: &str| match command(sql) {
+        Command::Redo(action) => action,
+        other => panic!("{other:?}"),
+    };
+    let two = "ALTER DATABASE cellar ADD LOGFILE GROUP 4 ('+DATA', '+FLASH.FG1') SIZE 64M \
+               BLOCKSIZE 4096 REUSE, '/mnt/flash' SIZE 1 G";
+    let first = NewLogfile {
+        number: Some(4),
+        media: vec!["+DATA".into(), "+FLASH.FG1".into()],
+        size: Some(64 << 20),
+        block_size: Some(4096),
+        reuse: true,
+    };
+    let media = vec!["/mnt/flash".to_owned()];
+    let second = NewLogfile { media, size: Some(1 << 30), ..NewLogfile::default() };
+    assert_eq!(redo(two), RedoAction::AddLogfiles(vec![first, second]));
+    let none = RedoAction::AddLogfiles(vec![NewLogfile::default()]);
+    assert_eq!(redo("alter database add logfile"), none);
+    let drop = redo("alter database drop logfile group 3, group 4;");
+    assert_eq!(drop, RedoAction::DropLogfiles(vec![3, 4]));
+    assert_eq!(redo("alter database drop logfile all"), RedoAction::DropLog);
+    assert_eq!(redo("alter system switch logfile"), RedoAction::Switch);
+    assert_eq!(redo("alter system checkpoint global"), RedoAction::Checkpoint);
+    assert_eq!(redo("alter system archive log current"), RedoAction::ArchiveCurrent);
+    assert_eq!(redo("alter database recover force"), RedoAction::RecoverForce);
+    for wrong in [
+        "alter database open",
+        "alter database add logfile blocksize 1024",
+        "alter database add logfile group x",
+        "alter database add logfile ('+DATA'",
+        "alter database drop logfile",
+        "alter system switch",
+        "alter system archive log all",
+    ] {
+        assert!(parse(wrong).is_err(), "{wrong}");
     }
 }

@@ -1,0 +1,152 @@
+//! The redo log as users see it: made, switched, archived, looked into, given up; kept from what would
+//! take it away; and there again after the program ends.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod program;
+
+use std::path::Path;
+
+use program::{cellar, done, out, refused, rows, sql, told};
+use serde_json::Value;
+
+fn database() -> tempfile::TempDir {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    done(dir.path(), &["init", "db", "--disk-size", "128M", "--au-size", "1M"]);
+    dir
+}
+
+const MAKE: &str = "alter database add logfile group 1 ('+DATA') size 2M, group 2 size 2M";
+
+/// Group, sequence and status of each log group.
+fn groups(at: &Path) -> Vec<(u64, u64, String)> {
+    let of = |row: &Value| {
+        let number = |name: &str| row[name].as_u64().unwrap();
+        (number("group#"), number("sequence#"), row["status"].as_str().unwrap().to_owned())
+    };
+    rows(at, "select * from v$log order by group#").iter().map(of).collect()
+}
+
+#[test]
+fn a_log_is_made_switched_and_given_up_with_oracles_refusals() {
+    if !program::has_groups() {
+        return;
+    }
+    let dir = database();
+    let at = dir.path();
+    let state = |group, sequence, status: &str| (group, sequence, status.to_owned());
+    assert!(rows(at, "select * from v$log").is_empty());
+    assert!(refused(at, "alter system switch logfile").contains("CELLAR-70160"));
+    let one = "alter database add logfile group 1 ('+DATA') size 2M";
+    assert!(refused(at, one).contains("CELLAR-01567"), "one group is no log");
+    let nowhere = "alter database add logfile ('+FLASH') size 2M, size 2M";
+    assert!(refused(at, nowhere).contains("CELLAR-15001"));
+    let small = "alter database add logfile size 4K, size 2M";
+    assert!(refused(at, small).contains("CELLAR-00336"));
+    sql(at, MAKE);
+    assert_eq!(groups(at), [state(1, 1, "CURRENT"), state(2, 0, "UNUSED")]);
+    // A normal group keeps two copies: two files in two failure groups.
+    let files = rows(at, "select * from v$logfile where group# = 1 order by member");
+    let media: Vec<&str> = files.iter().map(|f| f["medium"].as_str().unwrap()).collect();
+    assert_eq!(media, ["+DATA.DATA_0000", "+DATA.DATA_0001"]);
+    let found = rows(at, "select failgroup from v$asm_disk order by 1");
+    assert_eq!(found.len(), 4, "each disk is its own failure group");
+    let number = "alter database add logfile group 2 size 2M";
+    assert!(refused(at, number).contains("CELLAR-01184"));
+    let log = &rows(at, "select blocksize, blocksize_reason from v$log")[0];
+    let (block, why) = (log["blocksize"].as_u64().unwrap(), log["blocksize_reason"].to_string());
+    assert!(why.contains("measured") || why.contains("reported"), "{why}");
+    let other = if block == 512 { 4096 } else { 512 };
+    let statement = format!("alter database add logfile size 2M blocksize {other}");
+    assert!(refused(at, &statement).contains("CELLAR-01378"));
+    assert!(refused(at, "alter database drop logfile group 2").contains("CELLAR-01567"));
+    sql(at, "alter database add logfile group 5 size 2M");
+    sql(at, "alter system switch logfile");
+    sql(at, "alter system switch logfile");
+    let now = groups(at);
+    let current = now.iter().find(|group| group.2 == "CURRENT").unwrap();
+    assert_eq!(current.1, 3, "{now:?}");
+    let statement = format!("alter database drop logfile group {}", current.0);
+    assert!(refused(at, &statement).contains("CELLAR-01623"));
+    assert!(refused(at, "alter database drop logfile group 7").contains("CELLAR-00359"));
+    let history = rows(at, "select * from v$log_history order by sequence#");
+    assert_eq!(history.len(), 2, "{history:?}");
+    assert_eq!(history[0]["next_change#"], history[1]["first_change#"]);
+    let idle = now.iter().find(|group| group.2 == "INACTIVE").unwrap().0;
+    sql(at, &format!("alter database drop logfile group {idle}"));
+    assert_eq!(groups(at).len(), 2);
+    let left = rows(at, "select name from v$asm_alias where name like 'group_%'");
+    assert_eq!(left.len(), 4, "the files went with the group: {left:?}");
+    sql(at, "alter database drop logfile all");
+    assert!(rows(at, "select * from v$log").is_empty());
+    assert!(rows(at, "select name from v$asm_alias where name like 'group_%'").is_empty());
+    assert!(told(&done(at, &["status", "db"])).is_empty());
+    sql(at, MAKE);
+}
+
+#[test]
+fn what_the_log_is_kept_in_is_nobody_elses_to_take_away() {
+    if !program::has_groups() {
+        return;
+    }
+    let dir = database();
+    let at = dir.path();
+    let place = at.join("flash");
+    std::fs::create_dir(&place).unwrap();
+    let text = place.to_str().unwrap();
+    let two = format!("alter database add logfile ('+DATA.DATA_0003', '{text}') size 2M, size 2M");
+    sql(at, &two);
+    let file = "+DATA/cellar/redo/group_1.DATA_0003";
+    for words in [&["rm", file][..], &["rm", "-rf", "+DATA/cellar"], &["mv", file, "+DATA/x"]] {
+        let output = cellar(at, &[&["asm", "db"], words].concat());
+        assert_eq!(output.status.code(), Some(1), "{words:?} {}", told(&output));
+    }
+    let status = out(&done(at, &["status", "db"]));
+    assert!(status.contains("2 groups of 2 files") && status.contains("2 of 2 media"), "{status}");
+    assert!(status.contains("any one disk"), "one copy on a disk is not all there is: {status}");
+    // A file of the directory that is not there any more: its medium fails, the other goes on.
+    let log = place.join("group_1.redo");
+    assert!(log.metadata().unwrap().len() >= 2 << 20);
+    let output = done(at, &["inspect", log.to_str().unwrap()]);
+    assert!(out(&output).contains("group 1") && out(&output).contains("nothing that was read"));
+    std::fs::remove_file(&log).unwrap();
+    let output = cellar(at, &["status", "db"]);
+    let status = out(&output).replace("\n         ", " ");
+    assert!(status.contains("redo") && !output.status.success(), "{status}");
+    assert!(done(at, &["validate", "db"]).status.success());
+}
+
+#[test]
+fn finished_groups_are_archived_before_they_are_written_again() {
+    if !program::has_groups() {
+        return;
+    }
+    let dir = database();
+    let at = dir.path();
+    let bad = "alter system set log_archive_dest = 'DATA'";
+    assert!(refused(at, bad).contains("CELLAR-00096"));
+    sql(at, "alter system set log_archive_dest = '+DATA/arch'");
+    sql(at, MAKE);
+    for _ in 0..3 {
+        sql(at, "alter system archive log current");
+    }
+    let history = rows(at, "select sequence#, archive from v$log_history order by 1");
+    let archives: Vec<&str> = history.iter().map(|row| row["archive"].as_str().unwrap()).collect();
+    assert_eq!(archives.len(), 3, "{history:?}");
+    assert_eq!(archives[0], "+DATA/arch/redo-00000000000000000001.arc");
+    let copy = at.join("copy");
+    done(at, &["asm", "db", "cp", archives[1], copy.to_str().unwrap()]);
+    let output = done(at, &["inspect", copy.to_str().unwrap(), "--json"]);
+    let shown: Value = serde_json::from_str(&out(&output)).unwrap();
+    assert_eq!((&shown["name"], &shown["well"]), (&"archive".into(), &true.into()));
+    // What is damaged is told, and as damaged.
+    let mut bytes = std::fs::read(&copy).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&copy, bytes).unwrap();
+    let output = cellar(at, &["inspect", copy.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1), "{}", out(&output));
+    // The log is given up; archives stay.
+    sql(at, "alter database drop logfile all");
+    done(at, &["asm", "db", "cp", archives[2], copy.to_str().unwrap()]);
+}
