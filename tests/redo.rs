@@ -133,7 +133,8 @@ fn finished_groups_are_archived_before_they_are_written_again() {
     let history = rows(at, "select sequence#, archive from v$log_history order by 1");
     let archives: Vec<&str> = history.iter().map(|row| row["archive"].as_str().unwrap()).collect();
     assert_eq!(archives.len(), 3, "{history:?}");
-    assert_eq!(archives[0], "+DATA/arch/redo-00000000000000000001.arc");
+    assert!(archives[0].starts_with("+DATA/arch/"), "{archives:?}");
+    assert!(archives[0].ends_with("/redo-00000000000000000001.arc"), "{archives:?}");
     let copy = at.join("copy");
     done(at, &["asm", "db", "cp", archives[1], copy.to_str().unwrap()]);
     let output = done(at, &["inspect", copy.to_str().unwrap(), "--json"]);

@@ -266,6 +266,7 @@ fn remarks(database: &InstanceDatabase) {
     for error in not_mounted(database) {
         output::notice(&format!("Notice: {error}"));
     }
+    redo_left_out(database);
     let mut said: Vec<String> = Vec::new();
     for mounted in database.groups() {
         if !database.is_read_only() {
@@ -277,6 +278,22 @@ fn remarks(database: &InstanceDatabase) {
                 said.push(remark.clone());
             }
         }
+    }
+}
+
+/// Says what the opening of the redo log did without, or lost.
+fn redo_left_out(database: &InstanceDatabase) {
+    let Some(log) = database.instance().redo().log() else { return };
+    let report = log.report();
+    if !report.left_out.is_empty() {
+        let names = report.left_out.join(", ");
+        output::notice(&format!("Notice: redo goes on without {names}: see cellar status"));
+    }
+    if !report.lost_writes.is_empty() {
+        let names = report.lost_writes.join(", ");
+        output::notice(&format!(
+            "Notice: {names} had acknowledged redo and has not kept it; other media had all of it"
+        ));
     }
 }
 

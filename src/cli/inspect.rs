@@ -56,12 +56,12 @@ struct Finding {
 pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
     let path = output::path(&args.path);
     look(&path, false)?;
+    if let Some(found) = of_redo(&path)? {
+        return show_redo(&found, args.json || args.format == Format::Json);
+    }
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     let opened = open_disk(&place.real, &path, &options);
     let device: Arc<dyn Device> = opened.map_err(cellar_instance::Error::from)?;
-    if let Some(found) = of_redo(&device).await? {
-        return show_redo(&found, args.json || args.format == Format::Json);
-    }
     let found = inspect(&device).await;
     let finding = finding(&found, first_label(&device).await.as_ref(), &device, &path);
     match args.json || args.format == Format::Json {
@@ -83,23 +83,19 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
 }
 
 /// What it holds of the redo log, if it is a file of it: a log file, an archive, a control file.
-async fn of_redo(device: &Arc<dyn Device>) -> Result<Option<Inspection>, Fault> {
-    let size = device.geometry().size;
-    if !(LABEL as u64..=REDO_MAX).contains(&size) {
+fn of_redo(path: &Path) -> Result<Option<Inspection>, Fault> {
+    use std::io::Read;
+    let Ok(mut file) = std::fs::File::open(path) else { return Ok(None) };
+    let about = file.metadata()?;
+    let mut head = [0; 8];
+    if !about.is_file() || about.len() > REDO_MAX || file.read_exact(&mut head).is_err() {
         return Ok(None);
     }
-    let failed = |error| Fault::from(cellar_instance::Error::from(error));
-    let head = device.read_at(Io::FOREGROUND, 0, LABEL).await.map_err(failed)?;
     if !REDO_MAGICS.iter().any(|magic| head.starts_with(magic.as_bytes())) {
         return Ok(None);
     }
-    let mut bytes = Vec::new();
-    while (bytes.len() as u64) < size {
-        let at = bytes.len() as u64;
-        let length = usize::try_from((size - at).min(1 << 20)).unwrap_or(1 << 20);
-        let read = device.read_at(Io::FOREGROUND, at, length.next_multiple_of(LABEL)).await;
-        bytes.extend_from_slice(&read.map_err(failed)?[..length]);
-    }
+    let mut bytes = head.to_vec();
+    file.read_to_end(&mut bytes)?;
     Ok(cellar_instance::redo::inspect(&bytes).map(like_ours))
 }
 

@@ -12,8 +12,8 @@ use super::checked::{self, Checked};
 use super::database::{Database, Place};
 use super::fault::Fault;
 use super::outlook;
-use super::redo;
 use super::output::{self, Format};
+use super::redo;
 use super::size::{show_bytes, show_count, show_room, show_time};
 
 /// Names that are told one by one.

@@ -66,9 +66,7 @@ pub async fn run(
     let media = "'+DATA.DATA_0000', '+DATA.DATA_0001', '+DATA.DATA_0002'";
     let statement =
         format!("alter database add logfile ({media}) size {size}M, size {size}M, size {size}M");
-    output::text(
-        "      > alter database add logfile ('+DATA.DATA_0000', ...) size ...\n",
-    )?;
+    output::text("      > alter database add logfile ('+DATA.DATA_0000', ...) size ...\n")?;
     ask_done(engine, &statement).await?;
     let log = database.inner.redo()?;
     let mut commits = Commits::default();

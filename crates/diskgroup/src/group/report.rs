@@ -457,7 +457,8 @@ pub(crate) fn only_on(state: &GroupState, disks: &[u16]) -> Option<String> {
         let here = |l: &Leg| state.is_online(l.disk) && disks.contains(&l.disk);
         let elsewhere = |l: &Leg| state.is_online(l.disk) && !disks.contains(&l.disk);
         let mut sets = f.legs.chunks(f.attributes.copies.into());
-        !f.temporary && sets.any(|legs| legs.iter().any(here) && !legs.iter().any(elsewhere))
+        let counts = !f.temporary && !f.attributes.is_medium_of_a_log();
+        counts && sets.any(|legs| legs.iter().any(here) && !legs.iter().any(elsewhere))
     };
     state.files.values().find(alone).map(|file| file_name(state, file))
 }

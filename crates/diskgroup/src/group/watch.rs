@@ -112,13 +112,14 @@ fn can_detach(inner: &Inner, disks: &[Arc<Disk>], silent: &[&Arc<Disk>]) -> bool
     goes_on_without(&lock(&inner.core).state, goes)
 }
 
-/// Whether every file and the metadata are there without these disks.
+/// Whether every file and the metadata are there without these disks; a log has the other copies of its
+/// media elsewhere.
 pub(crate) fn goes_on_without(state: &GroupState, goes: impl Fn(u16) -> bool) -> bool {
     let stays = |no: u16| state.is_online(no) && !goes(no);
     let left = state.members.iter().filter(|no| stays(**no)).count();
     let goes_on = left == state.members.len() || rules::may_continue(state.members.len(), left);
     goes_on
-        && state.files.values().all(|file| {
+        && state.files.values().filter(|file| !file.attributes.is_medium_of_a_log()).all(|file| {
             let mut sets = file.legs.chunks(file.attributes.copies.into());
             sets.all(|legs| legs.iter().any(|leg| stays(leg.disk)))
         })

@@ -500,6 +500,7 @@ impl Committer {
         let alive = |disk: u16| state.is_online(disk) && !failed.contains(&disk);
         let lost = state.files.values().find(|f| {
             (external || f.attributes.copies > 1)
+                && !f.attributes.is_medium_of_a_log()
                 && f.legs
                     .chunks(f.attributes.copies.into())
                     .any(|legs| !legs.iter().any(|leg| alive(leg.disk)))

@@ -627,6 +627,7 @@ fn check_complete(
     let external = state.header.redundancy == Redundancy::External;
     let lost = state.files.values().find(|f| {
         (external || f.attributes.copies > 1)
+            && !f.attributes.is_medium_of_a_log()
             && f.legs
                 .chunks(f.attributes.copies.into())
                 .any(|legs| !legs.iter().any(|l| here(l.disk)))

@@ -10,7 +10,7 @@ use super::find::find_labelled;
 use super::{Database, Mounted, absolute, identity, patterns};
 use crate::disks::{OpenDisk, default_failgroups};
 use crate::error::{Error, Result};
-use crate::parameters::definitions::{self, DISK_STRING};
+use crate::parameters::definitions::{self, DISK_STRING, LOG_ARCHIVE_DEST};
 use crate::parameters::{Altered, Scope, Value};
 
 /// CREATE DISKGROUP, parsed.
@@ -233,7 +233,11 @@ impl Database {
         {
             self.check_finds_all(&list)?;
         }
-        self.instance.alter_system_set(name, value, scope)
+        let altered = self.instance.alter_system_set(name, value, scope)?;
+        if altered.name == LOG_ARCHIVE_DEST {
+            self.set_archive_dest().await?;
+        }
+        Ok(altered)
     }
 
     /// `ALTER SYSTEM RESET`, as [`crate::Instance::alter_system_reset`] does it.
@@ -377,7 +381,8 @@ impl Database {
             self.sweep(std::slice::from_ref(&mounted)).await;
         }
         // Perhaps it is what the redo log lacked.
-        if self.instance.redo().problem().is_some() {
+        let stopped = self.instance.redo().log().is_some_and(|log| log.log().stopped().is_some());
+        if stopped || self.instance.redo().problem().is_some() {
             self.open_redo().await;
         }
         Ok(mounted)

@@ -49,6 +49,15 @@ impl Database {
         let mounted = self.group(group)?;
         let online = |d: &DiskInfo| matches!(d.status, DiskStatus::Online | DiskStatus::Returning);
         let names = named(&mounted, targets, online)?;
+        let at_risk = self.instance().redo().at_risk(mounted.group.name());
+        let disks = mounted.group.disks();
+        let risky =
+            disks.iter().find(|d| names.contains(&d.name) && at_risk.contains(&d.failgroup));
+        if let Some(disk) = risky {
+            let text = format!("acknowledged commits are on {} alone", disk.name);
+            return Err(Error::new(15066, text)
+                .hint("add another medium for redo first, or bring a failed one back"));
+        }
         mounted.group.offline_disks(&names, drop_after).await?;
         Ok(names)
     }

@@ -248,10 +248,7 @@ impl ControlFile {
         Ok(self.write(|content| change(&mut content.notes)).await?)
     }
 
-    async fn write(
-        &self,
-        change: impl FnOnce(&mut Content),
-    ) -> std::result::Result<(), IoError> {
+    async fn write(&self, change: impl FnOnce(&mut Content)) -> std::result::Result<(), IoError> {
         let _turn = self.turn.lock().await;
         let mut next = self.content().clone();
         change(&mut next);

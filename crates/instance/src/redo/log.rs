@@ -10,6 +10,8 @@ use cellar_redo::{Anatomy, Archived, Committed, Log, Lsn, Report};
 
 use super::archives::GroupArchives;
 use super::control::{ControlFile, Switch};
+use super::media::{FileInGroup, Place};
+use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::session::Session;
 
@@ -56,8 +58,12 @@ pub struct RedoLog {
     env: SharedEnv,
     /// In v$session for as long as the log is open.
     _session: Session,
-    archives: Option<GroupArchives>,
+    /// For finding the disk group of the archives at each attempt; `None`: it is not archived.
+    archiving: Option<Database>,
     report: Report,
+    in_group: Mutex<Vec<FileInGroup>>,
+    /// The archiver will do nothing more.
+    archiver_ended: AtomicBool,
     anatomy: Mutex<AnatomyTotals>,
     checkpointing: AtomicBool,
     /// No checkpoint is made by itself.
@@ -83,27 +89,30 @@ pub(super) struct Parts {
     pub control: Arc<ControlFile>,
     pub env: SharedEnv,
     pub session: Session,
-    pub archives: Option<GroupArchives>,
+    pub archiving: Option<Database>,
     pub report: Report,
+    pub in_group: Vec<FileInGroup>,
 }
 
 impl RedoLog {
     pub(super) fn new(parts: Parts) -> Arc<RedoLog> {
-        let Parts { log, control, env, session, archives, report } = parts;
+        let Parts { log, control, env, session, archiving, report, in_group } = parts;
         let opened = Arc::new(RedoLog {
             log,
             control,
             env,
             _session: session,
-            archives,
+            archiving,
             report,
+            in_group: Mutex::new(in_group),
+            archiver_ended: AtomicBool::new(false),
             anatomy: Mutex::default(),
             checkpointing: AtomicBool::new(false),
             keeps: AtomicBool::new(false),
             archive_error: Mutex::default(),
             archived: event_listener::Event::new(),
         });
-        if opened.archives.is_some() {
+        if opened.archiving.is_some() {
             let archiver = Arc::clone(&opened);
             opened.env.spawn("archiver", Box::pin(async move { archiver.archive_all().await }));
         }
@@ -135,9 +144,29 @@ impl RedoLog {
         lock(&self.archive_error).clone()
     }
 
-    /// Where groups are archived.
-    pub fn archives(&self) -> Option<&GroupArchives> {
-        self.archives.as_ref()
+    /// Where groups are archived; `None`: nowhere, or the place is not here now.
+    pub fn archives(&self) -> Option<GroupArchives> {
+        let database = self.archiving.as_ref()?;
+        database.archives_of(&self.control.notes()).ok()?
+    }
+
+    /// Whether a group is archived before it is written again.
+    pub fn is_archived(&self) -> bool {
+        self.archiving.is_some()
+    }
+
+    /// Files that were added.
+    pub(super) fn add_files(&self, files: impl IntoIterator<Item = FileInGroup>) {
+        lock(&self.in_group).extend(files);
+    }
+
+    /// Closes the files of a medium in a disk group: of one log group, or of all.
+    pub(super) fn let_go(&self, place: &Place, number: Option<u32>) {
+        let mut files = lock(&self.in_group);
+        let goes =
+            |file: &FileInGroup| file.0 == *place && number.is_none_or(|number| number == file.1);
+        files.iter().filter(|file| goes(file)).for_each(|file| file.2.let_go());
+        files.retain(|file| !goes(file));
     }
 
     /// Appends a record and waits until it is durable on enough media. `kind` is given back by
@@ -153,8 +182,10 @@ impl RedoLog {
     ) -> Result<Committed> {
         let committed = self.log.commit(session.waits(), kind, 0, record).await?;
         lock(&self.anatomy).add(&committed.anatomy);
-        let (used, all) = self.log.ring();
-        let wanted = used > all / 4 && !self.keeps.load(Ordering::Acquire);
+        // What lies behind the checkpoint, in blocks: the group that is written to counts as used
+        // however short that is.
+        let owed = self.log.durable_lsn().abn().0.saturating_sub(self.log.checkpoint().abn().0);
+        let wanted = owed > self.log.ring().1 / 8 && !self.keeps.load(Ordering::Acquire);
         if wanted && !self.checkpointing.swap(true, Ordering::AcqRel) {
             let this = Arc::clone(self);
             self.env.spawn(
@@ -182,7 +213,7 @@ impl RedoLog {
     /// The log has stopped.
     pub async fn checkpoint(&self) -> Result<Lsn> {
         let durable = self.log.durable_lsn();
-        self.note_switches().await?;
+        self.note_switches(None).await?;
         self.log.set_checkpoint(durable).await?;
         Ok(durable)
     }
@@ -195,27 +226,27 @@ impl RedoLog {
         // The next group may wait for a checkpoint.
         self.checkpoint().await?;
         let next = self.log.switch(session.waits()).await?;
-        self.note_switches().await?;
+        self.note_switches(Some(next)).await?;
         Ok(next)
     }
 
-    /// Writes down which groups were finished since the last time.
-    async fn note_switches(&self) -> Result<()> {
+    /// Writes down which groups were finished since the last time; `ended`: one ends there, and the next
+    /// may not have begun.
+    async fn note_switches(&self, ended: Option<Lsn>) -> Result<()> {
         let at = self.env.wall().unix_nanos;
         let known = self.control.notes().history.last().map_or(0, |last| last.sequence);
         let mut groups = self.log.groups();
         groups.retain(|group| group.sequence > 0);
         groups.sort_by_key(|group| group.sequence);
-        let finished = groups.windows(2).filter_map(|pair| {
-            let (group, next) = (&pair[0], &pair[1]);
-            let is_new = group.sequence > known && next.sequence == group.sequence + 1;
-            // One that is prepared to come next has not begun.
-            let has_begun = next.first <= self.log.durable_lsn();
-            (is_new && has_begun).then_some(Switch {
+        let durable = self.log.durable_lsn().max(ended.unwrap_or(Lsn(0)));
+        let finished = groups.iter().filter_map(|group| {
+            // Numbers of blocks go on behind the last that fits, also where a group was not filled.
+            let next = group.first.0 + group.blocks * cellar_redo::LSN_PER_BLOCK;
+            (group.sequence > known && next <= durable.0).then_some(Switch {
                 sequence: group.sequence,
                 group: group.group,
                 first: group.first.0,
-                next: next.first.0,
+                next,
                 at,
             })
         });
@@ -236,13 +267,13 @@ impl RedoLog {
     /// # Errors
     /// 00258 the log is not archived; or why the archiver fails.
     pub async fn archive_finished(&self) -> Result<u64> {
-        if self.archives.is_none() {
+        if !self.is_archived() {
             let error = Error::new(258, "the redo log is not archived");
             return Err(error.hint(
                 "set log_archive_dest = '+DATA' before the first ALTER DATABASE ADD LOGFILE",
             ));
         }
-        self.note_switches().await?;
+        self.note_switches(None).await?;
         let finished = self.control.notes().history.last().map_or(0, |last| last.sequence);
         loop {
             let listener = self.archived.listen();
@@ -253,16 +284,18 @@ impl RedoLog {
             if let Some(error) = self.archive_error() {
                 return Err(error);
             }
+            if self.archiver_ended.load(Ordering::Acquire) {
+                let why = self.log.stopped().unwrap_or_else(|| "it was closed".into());
+                return Err(cellar_redo::Error::Stopped { why }.into());
+            }
             listener.await;
         }
     }
 
     /// The archiver: until the log is closed.
     async fn archive_all(&self) {
-        let Some(store) = &self.archives else { return };
         while self.log.archivable().await.is_ok() {
-            let archived: std::result::Result<Option<Archived>, _> = self.log.archive(store).await;
-            let failed = archived.err().map(Error::from);
+            let failed = self.archive_one().await.err();
             let is_failing = failed.is_some();
             *lock(&self.archive_error) = failed;
             self.archived.notify(usize::MAX);
@@ -270,15 +303,30 @@ impl RedoLog {
                 self.env.sleep(ARCHIVE_RETRY).await;
             }
         }
+        self.archiver_ended.store(true, Ordering::Release);
         self.archived.notify(usize::MAX);
+    }
+
+    async fn archive_one(&self) -> Result<Option<Archived>> {
+        let Some(database) = &self.archiving else { return Ok(None) };
+        // Its group may have been mounted anew, or the place be another, since the last time.
+        match database.archives_of(&self.control.notes())? {
+            Some(store) => Ok(self.log.archive(&store).await?),
+            None => Err(Error::new(258, "log_archive_dest is empty, and the redo log is archived")
+                .hint("name a disk group: ALTER SYSTEM SET log_archive_dest = '+DATA'")),
+        }
     }
 
     /// Ends the log in order: what was appended is durable, and the next opening reads nothing.
     pub(super) async fn close(&self) -> Result<()> {
-        if self.log.stopped().is_none() && !self.keeps.load(Ordering::Acquire) {
-            self.checkpoint().await?;
-        }
-        Ok(self.log.clone().close().await?)
+        let keeps = self.keeps.load(Ordering::Acquire);
+        let checkpoint = match self.log.stopped().is_none() && !keeps {
+            true => self.checkpoint().await.map(|_| ()),
+            false => Ok(()),
+        };
+        // Also one without a checkpoint is closed, or its tasks would go on.
+        let closed = self.log.clone().close().await.map_err(Error::from);
+        checkpoint.and(closed)
     }
 }
 

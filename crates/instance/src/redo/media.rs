@@ -9,6 +9,7 @@ use cellar_diskgroup::{FileSpec, Group};
 use cellar_io::Device;
 use cellar_redo::Medium;
 
+use super::group_file::GroupFile;
 use crate::database::init::{Progress, make_file, prewrite_all};
 use crate::database::{Database, absolute};
 use crate::error::{Error, Result};
@@ -74,10 +75,26 @@ impl Place {
     }
 }
 
+/// An open file of the log.
+#[derive(Clone)]
+pub struct LogFile {
+    /// The file.
+    pub device: Arc<dyn Device>,
+    /// The same, where it is in a disk group.
+    pub in_group: Option<Arc<GroupFile>>,
+}
+
+impl LogFile {
+    fn in_group(file: cellar_diskgroup::File) -> LogFile {
+        let file = GroupFile::new(file);
+        LogFile { device: Arc::clone(&file) as Arc<dyn Device>, in_group: Some(file) }
+    }
+}
+
 /// A file of the log that was just made; it is taken away unless [kept](NewFile::keep).
 pub struct NewFile {
     /// The file.
-    pub device: Arc<dyn Device>,
+    pub file: LogFile,
     made: Option<PathBuf>,
     unnamed: Option<(Group, cellar_diskgroup::File, String)>,
 }
@@ -95,7 +112,12 @@ impl NewFile {
             }
             group.publish(&file, &path, true).await?;
         }
-        self.made = None;
+        if let Some(path) = self.made.take() {
+            // The name must outlive a power cut as well as the file does.
+            let parent = path.parent().unwrap_or(Path::new("/"));
+            let synced = std::fs::File::open(parent).and_then(|directory| directory.sync_all());
+            synced.map_err(|error| Error::system("sync", parent, &error))?;
+        }
         Ok(())
     }
 }
@@ -202,25 +224,28 @@ impl Database {
                 file.allocate(size).await?;
                 file.set_size(size).await?;
                 let path = path.to_string_lossy().into_owned();
-                let device = Arc::new(file.clone()) as Arc<dyn Device>;
-                NewFile { device, made: None, unnamed: Some((group, file, path)) }
+                let own = LogFile::in_group(file.clone());
+                NewFile { file: own, made: None, unnamed: Some((group, file, path)) }
             }
             Place::Directory(_) => {
                 if path.exists() && reuse {
+                    // One that somebody has open, as another database its log, is refused here.
+                    drop(self.disks().open(&path, true)?);
                     std::fs::remove_file(&path).map_err(|e| Error::system("remove", &path, &e))?;
                 }
                 if path.exists() {
                     let text = format!("file \"{}\" is there already", path.display());
-                    return Err(Error::new(27038, text)
-                        .hint("REUSE takes it, and what is in it is lost; or choose another place"));
+                    return Err(Error::new(27038, text).hint(
+                        "REUSE takes it, and what is in it is lost; or choose another place",
+                    ));
                 }
                 drop(make_file(&path, size)?);
                 let made = Some(path.clone());
                 let device = self.disks().open(&path, true)?.device();
-                NewFile { device, made, unnamed: None }
+                NewFile { file: LogFile { device, in_group: None }, made, unnamed: None }
             }
         };
-        prewrite_all(&[(Arc::clone(&new.device), 0..size)], size, progress).await?;
+        prewrite_all(&[(Arc::clone(&new.file.device), 0..size)], size, progress).await?;
         Ok(new)
     }
 
@@ -247,37 +272,107 @@ impl Database {
     }
 
     /// A medium with its files for these log groups, as far as they can be opened.
-    pub(crate) fn open_medium(&self, place: &Place, groups: &[u32]) -> (Medium, Vec<Error>) {
-        let (mut files, mut problems) = (BTreeMap::new(), Vec::new());
+    pub(crate) fn open_medium(&self, place: &Place, groups: &[u32]) -> OpenMedium {
+        let mut opened = OpenMedium {
+            medium: Medium { name: place.to_string(), files: BTreeMap::new() },
+            in_group: Vec::new(),
+            problems: Vec::new(),
+        };
         for number in groups {
             match self.open_redo_file(place, *number) {
-                Ok(device) => {
-                    files.insert(*number, device);
-                }
-                Err(error) => problems.push(error),
+                Ok(file) => opened.add(place, *number, &file),
+                Err(error) => opened.problems.push(error),
             }
         }
-        (Medium { name: place.to_string(), files }, problems)
+        opened
     }
 
-    /// Whether a file of the log is there; it is not opened.
+    /// Makes the files anew that a failed medium has lost, if its place is well again: it gets what it
+    /// lacks when the log is opened.
+    pub(crate) async fn remake_medium(
+        &self,
+        place: &Place,
+        groups: &[(u32, u64)],
+        opened: &mut OpenMedium,
+    ) {
+        if !self.is_well(place) {
+            return;
+        }
+        for (number, size) in groups {
+            if opened.medium.files.contains_key(number) {
+                continue;
+            }
+            let made = async {
+                let new = self.make_redo_file(place, *number, *size, false, &|_, _| {}).await?;
+                let file = new.file.clone();
+                new.keep().await?;
+                Ok::<_, Error>(file)
+            };
+            match made.await {
+                Ok(file) => opened.add(place, *number, &file),
+                // It stays failed, and is tried again at the next opening.
+                Err(error) => opened.problems.push(error),
+            }
+        }
+    }
+
+    /// Whether nothing is known to be wrong with a place.
+    pub(crate) fn is_well(&self, place: &Place) -> bool {
+        match place {
+            Place::Group { group, failgroup } => self.group(group).is_ok_and(|mounted| {
+                let disks = mounted.group.disks();
+                let mut own = disks.iter().filter(|disk| disk.failgroup == *failgroup).peekable();
+                own.peek().is_some() && own.all(|disk| disk.in_sync && !disk.status.is_leaving())
+            }),
+            Place::Directory(path) => path.is_dir(),
+        }
+    }
+
+    /// Whether a file of the log is there, as far as is known without reading it.
     pub(crate) fn has_redo_file(&self, place: &Place, number: u32) -> bool {
         match place {
-            Place::Group { group, .. } => self
-                .group(group)
-                .is_ok_and(|mounted| mounted.group.open(&place.path_text(number)).is_ok()),
+            Place::Group { group, .. } => {
+                let is_named = self
+                    .group(group)
+                    .is_ok_and(|mounted| mounted.group.open(&place.path_text(number)).is_ok());
+                is_named && self.is_well(place)
+            }
             Place::Directory(_) => place.path(number).is_file(),
         }
     }
 
-    fn open_redo_file(&self, place: &Place, number: u32) -> Result<Arc<dyn Device>> {
+    fn open_redo_file(&self, place: &Place, number: u32) -> Result<LogFile> {
         match place {
             Place::Group { group, .. } => {
                 let file = self.group(group)?.group.open(&place.path_text(number))?;
-                Ok(Arc::new(file) as Arc<dyn Device>)
+                Ok(LogFile::in_group(file))
             }
-            Place::Directory(_) => Ok(self.disks().open(&place.path(number), true)?.device()),
+            Place::Directory(_) => {
+                let device = self.disks().open(&place.path(number), true)?.device();
+                Ok(LogFile { device, in_group: None })
+            }
         }
+    }
+}
+
+/// A medium as far as it could be opened.
+pub struct OpenMedium {
+    /// Its files.
+    pub medium: Medium,
+    /// Those of them that are in a disk group.
+    pub in_group: Vec<FileInGroup>,
+    /// Why others could not be opened.
+    pub problems: Vec<Error>,
+}
+
+/// A file of the log in a disk group: its medium, its log group.
+pub type FileInGroup = (Place, u32, Arc<GroupFile>);
+
+impl OpenMedium {
+    fn add(&mut self, place: &Place, number: u32, file: &LogFile) {
+        self.medium.files.insert(number, Arc::clone(&file.device));
+        let in_group = file.in_group.clone();
+        self.in_group.extend(in_group.map(|file| (place.clone(), number, file)));
     }
 }
 

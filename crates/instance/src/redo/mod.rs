@@ -4,6 +4,8 @@
 mod archives;
 mod block_size;
 mod control;
+mod failed;
+mod group_file;
 mod inspect;
 mod log;
 mod media;
@@ -54,6 +56,12 @@ impl Redo {
         self.state().open.clone()
     }
 
+    /// Whether there is a log, open or not.
+    pub fn is_there(&self) -> bool {
+        let state = self.state();
+        state.open.is_some() || state.seen.is_some() || state.problem.is_some()
+    }
+
     /// Why there is a log and it is not open.
     pub fn problem(&self) -> Option<Error> {
         self.state().problem.clone()
@@ -70,7 +78,11 @@ impl Redo {
                 (data, media.map(|medium| medium.name).collect())
             }
             (None, Some((data, _))) => {
-                let active = data.media.iter().filter(|medium| medium.state.is_active());
+                let missing = self.missing();
+                let active = data
+                    .media
+                    .iter()
+                    .filter(|medium| medium.state.is_active() && !missing.contains(&medium.name));
                 let active = active.map(|medium| medium.name.clone()).collect();
                 (data, active)
             }

@@ -13,7 +13,7 @@ use super::log::{Parts, RedoLog};
 use super::media::{Place, groups_of};
 use crate::database::{Database, split_group_path};
 use crate::error::{Error, Result};
-use crate::parameters::definitions::LOG_BUFFER;
+use crate::parameters::definitions::{LOG_ARCHIVE_DEST, LOG_BUFFER};
 
 impl Database {
     /// The group that has the catalog, and so the control file.
@@ -47,13 +47,15 @@ impl Database {
         self.check_writable()?;
         let redo = self.instance().redo();
         let _changing = redo.changing.lock().await;
+        // One that has stopped is as good as closed.
+        let stopped = redo.state().open.take_if(|log| log.log().stopped().is_some());
+        drop(stopped);
         if redo.log().is_some() {
             let error = Error::new(1531, "the redo log is open");
             return Err(error.hint("FORCE is for a log that does not open"));
         }
         let log = self.try_open_redo(true).await?.ok_or_else(no_log)?;
-        *redo.state() =
-            super::State { open: Some(Arc::clone(&log)), ..super::State::default() };
+        *redo.state() = super::State { open: Some(Arc::clone(&log)), ..super::State::default() };
         Ok(log)
     }
 
@@ -90,21 +92,26 @@ impl Database {
         each: &(dyn Fn(u8, &Bytes) + Send + Sync),
     ) -> Result<Arc<RedoLog>> {
         let numbers: Vec<u32> = data.groups.iter().map(|group| group.number).collect();
-        let (mut media, mut problems) = (Vec::new(), Vec::new());
+        let sizes: Vec<(u32, u64)> = data.groups.iter().map(|g| (g.number, g.size)).collect();
+        let (mut media, mut in_group, mut problems) = (Vec::new(), Vec::new(), Vec::new());
         for entry in &data.media {
-            let (medium, missing) = self.open_medium(&Place::of_name(&entry.name), &numbers);
-            media.push(medium);
-            problems.extend(missing);
+            let place = Place::of_name(&entry.name);
+            let mut opened = self.open_medium(&place, &numbers);
+            if !entry.state.is_active() && opened.medium.files.len() < numbers.len() {
+                self.remake_medium(&place, &sizes, &mut opened).await;
+            }
+            media.push(opened.medium);
+            in_group.extend(opened.in_group);
+            problems.extend(opened.problems);
         }
         // One that failed and is here takes part again.
         let is_back = |entry: &&cellar_redo::on_disk::control::MediumEntry| {
-            let whole = |m: &&cellar_redo::Medium| {
-                m.name == entry.name && m.files.len() == numbers.len()
-            };
+            let whole =
+                |m: &&cellar_redo::Medium| m.name == entry.name && m.files.len() == numbers.len();
             !entry.state.is_active() && media.iter().any(|m| whole(&m))
         };
         let returning = data.media.iter().filter(is_back).map(|m| m.name.clone()).collect();
-        let archives = self.archives_of(&control.notes())?;
+        let archiving = data.archiving.then(|| self.handle());
         let (control, env) = (Arc::new(control), Arc::clone(self.env()));
         let session = self.instance().sessions().background("redo log");
         let log_buffer = self.instance().parameters().integer(LOG_BUFFER);
@@ -133,10 +140,10 @@ impl Database {
             // Which file is not here is told first to last.
             problems.into_iter().fold(not_opened(error), Error::over)
         })?;
-        Ok(RedoLog::new(Parts { log, control, env, session, archives, report }))
+        Ok(RedoLog::new(Parts { log, control, env, session, archiving, report, in_group }))
     }
 
-    pub(super) fn archives_of(&self, notes: &Notes) -> Result<Option<GroupArchives>> {
+    pub(crate) fn archives_of(&self, notes: &Notes) -> Result<Option<GroupArchives>> {
         if notes.archive_dest.is_empty() {
             return Ok(None);
         }
@@ -145,6 +152,15 @@ impl Database {
                 .hint("name a disk group: log_archive_dest = '+DATA'")
         })?;
         Ok(Some(GroupArchives::new(self.group(&group)?.group, &directory)))
+    }
+
+    /// Has a log that is archived go on in the place that log_archive_dest names now.
+    pub(crate) async fn set_archive_dest(&self) -> Result<()> {
+        let dest = self.instance().parameters().text(LOG_ARCHIVE_DEST);
+        let log = self.instance().redo().log().filter(|log| log.is_archived());
+        let Some(log) = log.filter(|_| !dest.is_empty()) else { return Ok(()) };
+        let dest = super::statements::archive_dest(&dest, decoded(log.control())?.database);
+        log.control().note(|notes| notes.archive_dest = dest).await
     }
 
     /// The log.
@@ -156,10 +172,9 @@ impl Database {
         match (redo.log(), redo.problem()) {
             (Some(log), _) => Ok(log),
             (None, Some(problem)) => Err(problem),
-            (None, None) if redo.seen().is_some() => Err(Error::new(
-                70041,
-                "the database is open read-only: its redo log is not open",
-            )),
+            (None, None) if redo.seen().is_some() => {
+                Err(Error::new(70041, "the database is open read-only: its redo log is not open"))
+            }
             (None, None) => Err(no_log()),
         }
     }
@@ -236,9 +251,8 @@ impl Database {
 }
 
 pub(super) fn decoded(control: &ControlFile) -> Result<ControlData> {
-    ControlData::decode(&control.redo()).map_err(|damage| {
-        Error::from(cellar_redo::Error::ControlDamaged { damage })
-    })
+    ControlData::decode(&control.redo())
+        .map_err(|damage| Error::from(cellar_redo::Error::ControlDamaged { damage }))
 }
 
 pub(super) fn no_log() -> Error {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cellar_io::Device;
 use cellar_redo::on_disk::DatabaseId;
+use cellar_redo::on_disk::control::GROUPS_MAX;
 use cellar_redo::on_disk::header::Quorum;
 use cellar_redo::{CreateLog, Lsn, Medium, NewGroup};
 
@@ -13,7 +14,7 @@ use super::control::{CONTROL_PATH, ControlFile, Notes};
 use super::log::RedoLog;
 use super::media::{NewFile, Place};
 use super::open::decoded;
-use crate::database::{Database, Progress};
+use crate::database::{Database, Progress, absolute};
 use crate::error::{Error, Result};
 use crate::parameters::definitions::{LOG_ARCHIVE_DEST, LOG_BLOCK_SIZE, REDO_QUORUM};
 use crate::session::Session;
@@ -79,8 +80,11 @@ impl Database {
         new: &[NewLogfile],
         progress: &Progress<'_>,
     ) -> Result<Vec<String>> {
-        let places: Vec<Place> =
-            log.log().media().iter().map(|medium| Place::of_name(&medium.name)).collect();
+        let media = log.log().media();
+        let places: Vec<Place> = media.iter().map(|m| Place::of_name(&m.name)).collect();
+        // One that has failed gets its files when it takes part again.
+        let active: Vec<Place> =
+            media.iter().filter(|m| m.active).map(|m| Place::of_name(&m.name)).collect();
         let block_size = decoded(log.control())?.block_size;
         for logfile in new {
             self.check_media(&logfile.media, &places)?;
@@ -94,8 +98,12 @@ impl Database {
         }
         let taken: Vec<u32> = log.log().groups().iter().map(|group| group.group).collect();
         let settled = settle(new, &taken)?;
-        let made = self.make_log_files(&settled, &places, progress).await?;
+        let made = self.make_log_files(&settled, &active, progress).await?;
         for (group, (number, files)) in settled.iter().zip(made) {
+            let in_group = files.iter().filter_map(|(place, new)| {
+                Some((place.clone(), number, Arc::clone(new.file.in_group.as_ref()?)))
+            });
+            log.add_files(in_group.collect::<Vec<_>>());
             let devices = files.iter().map(|(place, new)| (place.to_string(), device(new)));
             let devices: BTreeMap<String, Arc<dyn Device>> = devices.collect();
             // Named before the log knows them: what is named and not known nobody asks for.
@@ -126,7 +134,7 @@ impl Database {
                 Place::Group { group, failgroup } => {
                     named == format!("+{group}") || named == format!("+{group}.{failgroup}")
                 }
-                Place::Directory(path) => path == std::path::Path::new(word),
+                Place::Directory(path) => *path == absolute(std::path::Path::new(word)),
             };
             places.iter().filter(of).count()
         };
@@ -159,18 +167,28 @@ impl Database {
             self.check_media(&logfile.media, &places)?;
         }
         let group = self.first_group()?;
+        if ControlFile::open(&group).await?.is_some() {
+            let text = "there is a redo log that is not open";
+            return Err(Error::new(1531, text).hint("end this command: the next one opens it"));
+        }
         // Files of a log that did not come to be, or was given up, belong to nobody.
-        let archive_dest = self.instance().parameters().text(LOG_ARCHIVE_DEST);
+        let database =
+            DatabaseId(u128::from(self.env().random()) << 64 | u128::from(self.env().random()));
+        let archive_dest = match self.instance().parameters().text(LOG_ARCHIVE_DEST) {
+            none if none.is_empty() => none,
+            // Archives of a log that was given up stay beside those of this one.
+            dest => archive_dest(&dest, database),
+        };
         let notes = Notes { archive_dest, ..Notes::default() };
         self.archives_of(&notes)?;
+        let quorum = self.quorum(places.len())?;
         let made = self.make_log_files(&settled, &places, progress).await?;
         let chosen = self.choose_block_size(new, &made).await?;
         let notes = Notes { block_size_reason: chosen.reason.clone(), ..notes };
         let archiving = !notes.archive_dest.is_empty();
         let control = ControlFile::create(&group, notes).await?;
-        let quorum = self.quorum(places.len())?;
         let log = CreateLog {
-            database: DatabaseId(u128::from(self.env().random()) << 64 | u128::from(self.env().random())),
+            database,
             block_size: chosen.block_size,
             quorum,
             archiving,
@@ -255,26 +273,33 @@ impl Database {
         error
     }
 
-    /// `ALTER DATABASE DROP LOGFILE GROUP n, ...`.
+    /// `ALTER DATABASE DROP LOGFILE GROUP n, ...`. Returns what the user should also know.
     ///
     /// # Errors
     /// Oracle's refusals: 01567 too few groups left, 01623 current, 01624 needed for recovery, 00350
     /// not archived, 00359 no such group.
-    pub async fn drop_logfiles(&self, numbers: &[u32]) -> Result<()> {
+    pub async fn drop_logfiles(&self, numbers: &[u32]) -> Result<Vec<String>> {
         self.check_writable()?;
         let redo = self.instance().redo();
         let _changing = redo.changing.lock().await;
         let log = self.redo()?;
         let places: Vec<Place> =
             log.log().media().iter().map(|medium| Place::of_name(&medium.name)).collect();
+        let mut left = Vec::new();
         for number in numbers {
             log.log().drop_group(*number).await?;
             // The log does not know them any more; what is left of them takes room alone.
             for place in &places {
-                self.remove_redo_file(place, *number).await?;
+                log.let_go(place, Some(*number));
+                if let Err(error) = self.remove_redo_file(place, *number).await {
+                    let file = place.file_name(*number);
+                    left.push(format!(
+                        "{file} is not needed any more and could not be removed: {error}"
+                    ));
+                }
             }
         }
-        Ok(())
+        Ok(left)
     }
 
     /// `ALTER DATABASE DROP LOGFILE ALL`: gives the log up, with every record in it. Archives stay.
@@ -295,7 +320,11 @@ impl Database {
             // One that has stopped is given up as well.
             let _ = log.close().await;
         }
-        group.remove(CONTROL_PATH).await?;
+        if let Err(error) = group.remove(CONTROL_PATH).await {
+            let error = Error::from(error);
+            redo.state().problem = Some(error.clone());
+            return Err(error);
+        }
         {
             let mut state = redo.state();
             (state.seen, state.problem) = (None, None);
@@ -336,15 +365,26 @@ impl Database {
     pub async fn archive_log_current(&self, session: &Session) -> Result<u64> {
         self.check_writable()?;
         let log = self.redo()?;
-        if log.archives().is_some() {
-            log.switch(session).await?;
+        if !log.is_archived() {
+            return log.archive_finished().await;
         }
+        if let Some(error) = log.archive_error() {
+            return Err(error);
+        }
+        log.switch(session).await?;
         log.archive_finished().await
     }
 }
 
 fn device(new: &NewFile) -> Arc<dyn Device> {
-    Arc::clone(&new.device)
+    Arc::clone(&new.file.device)
+}
+
+/// Where a log archives to: a directory of its own in what was set.
+pub(crate) fn archive_dest(set: &str, log: DatabaseId) -> String {
+    let set = set.trim_end_matches('/');
+    let directory = if set.contains('/') { "" } else { "/archivelog" };
+    format!("{set}{directory}/{:08x}", log.0 >> 96)
 }
 
 /// Media of a new log, each with its files.
@@ -370,11 +410,17 @@ fn settle(new: &[NewLogfile], taken: &[u32]) -> Result<Vec<Settled>> {
             used.push(free);
             free
         });
-        if number == 0 || taken.contains(&number) || settled.iter().any(|s| s.group.number == number)
+        if number == 0
+            || taken.contains(&number)
+            || settled.iter().any(|s| s.group.number == number)
         {
             let text = format!("log group {number} already exists");
             let text = if number == 0 { "log groups are numbered from 1".to_owned() } else { text };
             return Err(Error::new(1184, text).hint("choose another number, or leave GROUP out"));
+        }
+        if taken.len() + settled.len() >= GROUPS_MAX {
+            let text = format!("a redo log has at most {GROUPS_MAX} groups");
+            return Err(Error::new(70151, text).hint("add fewer, or drop others"));
         }
         let size = logfile.size.unwrap_or(SIZE_DEFAULT);
         if !(SIZE_MIN..=SIZE_MAX).contains(&size) {

@@ -29,6 +29,10 @@ impl Database {
             (crate::redo::CONTROL_PATH, "is the control file of the redo log"),
             (crate::redo::REDO_DIR, "is where the redo log is kept"),
         ] {
+            // Of a log that is not there any more files may be left in a group that was not.
+            if !self.instance().redo().is_there() {
+                break;
+            }
             if holds(&path, own) || holds(own, &path) {
                 let error = Error::new(15028, format!("\"+{group}/{own}\" {what}"));
                 return Err(error.hint(

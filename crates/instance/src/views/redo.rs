@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cellar_io::WallTime;
-use cellar_redo::on_disk::control::ControlData;
+use cellar_redo::on_disk::control::{ControlData, GroupEntry, MediumEntry};
 use cellar_redo::{GroupReport, GroupStatus, MediumReport, Stats};
 
 use super::view;
@@ -61,7 +61,7 @@ view! {
         bytes: u64 = "bytes", "Bytes completed";
         first_wins: u64 = "first_wins", "Writes that it completed before every other medium";
         late: u64 = "late", "Writes that it completed after they were acknowledged";
-        efficiency: Option<f64> = "efficiency", "Share of its writes that were in time, in percent";
+        efficiency: Option<f64> = "efficiency", "Share of all redo writes that it had in time, in percent";
         outliers_prevented: u64 = "outliers_prevented",
             "Slow writes (over 10 ms) that nobody waited for, because others had them";
         outliers_actual: u64 = "outliers_actual", "Slow writes that commits waited for";
@@ -119,12 +119,15 @@ fn shown(redo: &Redo) -> Option<Shown> {
 
 /// The groups of a log that is not open, as its control data knew them.
 fn groups_of(data: &ControlData) -> Vec<GroupReport> {
-    let newest = data.groups.iter().map(|group| group.sequence).max().unwrap_or(0);
-    let report = |group: &cellar_redo::on_disk::control::GroupEntry| {
+    // A group may be prepared to come next, and empty.
+    let begun = data.groups.iter().filter(|group| group.first.0 <= data.durable.0);
+    let newest = begun.map(|group| group.sequence).max().unwrap_or(0);
+    let report = |group: &GroupEntry| {
         let end = group.first.0.saturating_add(group.capacity);
         let status = match group.sequence {
             0 => GroupStatus::Unused,
             sequence if sequence == newest => GroupStatus::Current,
+            sequence if sequence > newest => GroupStatus::Next,
             _ if end > data.checkpoint.abn().0 => GroupStatus::Active,
             _ => GroupStatus::Inactive,
         };
@@ -184,11 +187,9 @@ pub fn logfile(redo: &Redo) -> Vec<VLogfile> {
 
 /// The rows of v$log_history.
 pub fn log_history(redo: &Redo) -> Vec<VLogHistory> {
-    let (notes, archived, archives) = match (redo.log(), redo.seen()) {
-        (Some(log), _) => {
-            (log.control().notes(), log.log().archived(), log.archives().cloned())
-        }
-        (None, Some((data, notes))) => (notes, data.archived, None),
+    let (notes, archived) = match (redo.log(), redo.seen()) {
+        (Some(log), _) => (log.control().notes(), log.log().archived()),
+        (None, Some((data, notes))) => (notes, data.archived),
         (None, None) => return Vec::new(),
     };
     let row = |switch: &crate::redo::Switch| VLogHistory {
@@ -198,8 +199,9 @@ pub fn log_history(redo: &Redo) -> Vec<VLogHistory> {
         first_change: switch.first,
         next_change: switch.next,
         switch_time: WallTime { unix_nanos: switch.at },
-        archive: archives.as_ref().filter(|_| switch.sequence <= archived).map(|archives| {
-            archives.full_name(&cellar_redo::archive_name(switch.sequence))
+        archive: (switch.sequence <= archived && !notes.archive_dest.is_empty()).then(|| {
+            let name = cellar_redo::archive_name(switch.sequence);
+            format!("{}/{name}", notes.archive_dest)
         }),
     };
     notes.history.iter().map(row).collect()
@@ -211,13 +213,14 @@ fn ms(time: Duration) -> f64 {
 
 /// The rows of v$redo_medium.
 pub fn redo_medium(redo: &Redo) -> Vec<VRedoMedium> {
-    let Some(log) = redo.log() else { return Vec::new() };
+    let Some(log) = redo.log() else { return media_seen(redo) };
     let media = log.log().media();
+    let units = log.log().stats().redo_writes;
     let active = media.iter().filter(|medium| medium.active).count();
     let quorum = ControlData::decode(&log.control().redo()).map_or(0, |d| d.quorum.of(active));
     let row = |medium: MediumReport| {
         let stats = medium.stats;
-        let in_time = stats.writes.saturating_sub(stats.late);
+        let in_time = units.saturating_sub(stats.late);
         VRedoMedium {
             medium: medium.name,
             status: if medium.active { "ACTIVE" } else { "FAILED" },
@@ -227,7 +230,7 @@ pub fn redo_medium(redo: &Redo) -> Vec<VRedoMedium> {
             bytes: stats.bytes,
             first_wins: stats.first,
             late: stats.late,
-            efficiency: (stats.writes > 0).then(|| 100.0 * in_time as f64 / stats.writes as f64),
+            efficiency: (units > 0).then(|| 100.0 * in_time as f64 / units as f64),
             outliers_prevented: stats.outliers_prevented,
             outliers_actual: stats.outliers_actual,
             slowest_ms: ms(stats.slowest),
@@ -241,6 +244,36 @@ pub fn redo_medium(redo: &Redo) -> Vec<VRedoMedium> {
         }
     };
     media.into_iter().map(row).collect()
+}
+
+/// The media of a log that is not open: nothing was counted.
+fn media_seen(redo: &Redo) -> Vec<VRedoMedium> {
+    let Some((data, _)) = redo.seen() else { return Vec::new() };
+    let missing = redo.missing();
+    let is_active = |m: &MediumEntry| m.state.is_active() && !missing.contains(&m.name);
+    let active = data.media.iter().filter(|medium| is_active(medium)).count();
+    let row = |medium: &MediumEntry| VRedoMedium {
+        medium: medium.name.clone(),
+        status: if is_active(medium) { "ACTIVE" } else { "FAILED" },
+        quorum: data.quorum.of(active) as u64,
+        media: active as u64,
+        writes: 0,
+        bytes: 0,
+        first_wins: 0,
+        late: 0,
+        efficiency: None,
+        outliers_prevented: 0,
+        outliers_actual: 0,
+        slowest_ms: 0.0,
+        kept_bytes: 0,
+        kept_bytes_max: 0,
+        kept_ms_max: 0.0,
+        outstanding: 0,
+        retries: 0,
+        failures: 0,
+        reason: missing.contains(&medium.name).then(|| "it is missing".to_owned()),
+    };
+    data.media.iter().map(row).collect()
 }
 
 /// What each part of a commit is.

@@ -42,9 +42,10 @@ impl PhysicalOptimizerRule for PlainAntiJoins {
                 is_never_null(join.left(), left) && is_never_null(join.right(), right)
             });
             match never_null {
-                true => Ok(Transformed::yes(Arc::new(
-                    join.builder().with_null_aware(false).build()?,
-                ) as Arc<dyn ExecutionPlan>)),
+                true => {
+                    Ok(Transformed::yes(Arc::new(join.builder().with_null_aware(false).build()?)
+                        as Arc<dyn ExecutionPlan>))
+                }
                 false => Ok(Transformed::no(plan)),
             }
         };

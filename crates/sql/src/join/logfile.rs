@@ -19,8 +19,8 @@ impl InstanceHost {
                 Ok(reply)
             }
             RedoAction::DropLogfiles(numbers) => {
-                self.database.drop_logfiles(&numbers).await?;
-                done("Database altered.")
+                let notices = self.database.drop_logfiles(&numbers).await?;
+                Ok(Reply { notices, ..done("Database altered.")? })
             }
             RedoAction::DropLog => {
                 self.database.drop_log().await?;

@@ -5,8 +5,8 @@ use cellar_instance::redo::NewLogfile;
 use cellar_sql::parse;
 use cellar_sql::statement::{
     ChangeDisks, Command, Contents, CreateDiskgroup, DiskClause, DropClause, Dropped, GroupAction,
-    Groups, OfflineDisks, OnlineDisks, Rebalance, RedoAction, Redundancy, ReplaceDisks, ResizeClause, Scope,
-    Scrub, ScrubWhat, Statement, TemplateClause,
+    Groups, OfflineDisks, OnlineDisks, Rebalance, RedoAction, Redundancy, ReplaceDisks,
+    ResizeClause, Scope, Scrub, ScrubWhat, Statement, TemplateClause,
 };
 use proptest::prelude::*;
 
