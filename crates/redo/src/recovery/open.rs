@@ -132,6 +132,7 @@ impl Recovery {
             busy_since: None,
             busy_total: 0,
             next_write: 0,
+            alone: 0,
             groups,
             media,
             checkpoint: control.checkpoint.abn().0,

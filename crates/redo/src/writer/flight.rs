@@ -20,6 +20,9 @@ use crate::writer::unit::{OpenUnit, Shared};
 /// Committers to be told, once the lock is not held any more.
 pub(crate) type Settled = Vec<(Arc<Shared>, Result<UnitTimes, Error>)>;
 
+/// So many units in a row were alone before the next is taken to be.
+const ALONE_BEFORE: u32 = 3;
+
 /// A unit that a leader has taken, and what it needs to form it.
 pub(crate) struct Taken {
     pub unit: OpenUnit,
@@ -61,6 +64,7 @@ impl State {
         self.chain = crc;
         times.formed = now;
         let number = self.next_unit();
+        let alone = self.is_alone(&unit);
         let blocks = unit.blocks(sizes.payload);
         let end = match unit.flags & SWITCH {
             0 => unit.first + blocks,
@@ -92,10 +96,23 @@ impl State {
                 let (first, bytes) = (unit.first, bytes.clone());
                 let pending = Pending { unit: number, group: unit.group, first, bytes };
                 self.media[medium].pending.push_back(pending);
-                writes.extend(self.next_write(medium, options, sizes, now));
+                let write = self.next_write(medium, options, sizes, now);
+                writes.extend(write.map(|write| Write { alone, ..write }));
             }
         }
         writes
+    }
+
+    /// Whether a unit is the only thing to be waited for, as those before it were: one committer,
+    /// who comes back only when it is durable, and one medium.
+    fn is_alone(&mut self, unit: &OpenUnit) -> bool {
+        let alone = unit.starts.len() <= 1
+            && self.tracked.is_empty()
+            && self.full.is_empty()
+            && self.open.is_none()
+            && self.active().count_ones() == 1;
+        self.alone = if alone { self.alone.saturating_add(1) } else { 0 };
+        self.alone > ALONE_BEFORE
     }
 
     /// What `medium` is to write next, if it has answered enough of what it was given: units that
@@ -132,7 +149,7 @@ impl State {
         let device =
             group.files[medium].clone().expect("an active medium has a file in each group");
         let offset = offset_of(first.first - group.first, block_size);
-        Some(Write { id, medium, units, device, offset, slices })
+        Some(Write { id, medium, units, device, offset, slices, alone: false })
     }
 
     /// Takes in how a write ended; returns the next one of its medium.

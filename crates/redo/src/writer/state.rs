@@ -135,6 +135,8 @@ pub(crate) struct State {
     pub busy_since: Option<u64>,
     pub busy_total: u64,
     pub next_write: u64,
+    /// Units in a row that were the only thing on its way.
+    pub alone: u32,
 
     pub groups: Vec<GroupAt>,
     pub media: Vec<MediumAt>,
