@@ -5,6 +5,7 @@
 //! Others wait; each completion acknowledges, in log order, what enough media have. Where the ring
 //! is nearly full each commit is delayed a little, before all have to wait.
 
+mod ahead;
 mod flight;
 mod groups;
 mod housekeeper;

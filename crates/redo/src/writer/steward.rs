@@ -76,6 +76,7 @@ impl State {
         // From the oldest group that something is still written to; records that were queued may
         // have gone through several already.
         let oldest = self.tracked.front().map(|unit| unit.group);
+        let oldest = oldest.or(self.formed.front().map(|formed| formed.unit.group));
         let oldest = oldest.or(self.full.front().map(|unit| unit.group)).unwrap_or(self.current);
         let oldest = self.groups[oldest].sequence;
         let in_use = |group: &usize| {
