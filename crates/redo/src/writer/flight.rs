@@ -7,7 +7,7 @@ use crate::Abn;
 use crate::anatomy::UnitTimes;
 use crate::error::Error;
 use crate::on_disk::UNIT_BYTES_MAX;
-use crate::on_disk::block::{BEACON, BLOCK_HEADER};
+use crate::on_disk::block::{BEACON, BLOCK_HEADER, SWITCH};
 use crate::options::Options;
 use crate::writer::ahead::Formed;
 use crate::writer::layout::offset_of;
@@ -38,6 +38,9 @@ impl State {
         let number = self.next_unit();
         let alone = self.is_alone(&unit);
         let blocks = unit.blocks(sizes.payload);
+        if unit.flags & SWITCH != 0 {
+            self.groups[unit.group].used = Some(unit.first + blocks);
+        }
         self.stats.redo_writes += 1;
         self.stats.redo_blocks_written += blocks;
         self.stats.redo_size += unit.filled as u64;

@@ -24,4 +24,4 @@ pub use log::{Appended, Committed, Log};
 pub(crate) use log::{Inner, Opening};
 pub(crate) use op::may_pass;
 pub(crate) use state::{GroupAt, Health, MediumAt, State};
-pub(crate) use steward::header_of;
+pub(crate) use steward::{forget_incarnations, header_of};

@@ -78,6 +78,8 @@ pub(crate) struct GroupAt {
     /// 0: never written.
     pub sequence: u64,
     pub first: u64,
+    /// The number behind its last block, once it is finished.
+    pub used: Option<u64>,
     /// Headers on the media say so.
     pub has_headers: bool,
     /// Control data and headers say so, durably: blocks may be written.
