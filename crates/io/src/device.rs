@@ -120,6 +120,13 @@ pub trait Device: Send + Sync + 'static {
         durability: Durability,
     ) -> IoFuture<'_, ()>;
 
+    /// Writes as [`write`](Device::write) does with [`Durability::Durable`], for a caller whose task
+    /// has nothing else to do until that is done: a device may keep the thread in the kernel where
+    /// that is quicker, and whatever else the task waits for then waits too. Other tasks do not.
+    fn write_alone(&self, io: Io, offset: u64, data: Vec<Bytes>) -> IoFuture<'_, ()> {
+        self.write(io, offset, data, Durability::Durable)
+    }
+
     /// Makes every completed write durable.
     fn flush(&self, io: Io) -> IoFuture<'_, ()>;
 

@@ -159,6 +159,11 @@ impl Device for Scheduled {
         )
     }
 
+    fn write_alone(&self, io: Io, offset: u64, data: Vec<Bytes>) -> IoFuture<'_, ()> {
+        let bytes = data.iter().map(|d| d.len() as u64).sum();
+        Box::pin(self.pass(io, Op::Write, bytes, move |inner| inner.write_alone(io, offset, data)))
+    }
+
     fn flush(&self, io: Io) -> IoFuture<'_, ()> {
         Box::pin(self.pass(io, Op::Flush, 0, move |inner| inner.flush(io)))
     }

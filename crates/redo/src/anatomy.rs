@@ -51,8 +51,10 @@ pub(crate) struct UnitTimes {
     pub taken: u64,
     /// For how long all slots had been busy until then, since the log was opened.
     pub busy: u64,
-    /// It was formed, and its writes submitted.
+    /// It was formed.
     pub formed: u64,
+    /// A slot was free, and its writes were submitted.
+    pub launched: u64,
     /// The first medium had it.
     pub first: u64,
     /// Enough media had it.
@@ -76,11 +78,12 @@ impl UnitTimes {
         let space = until(queued);
         let queue = until(self.taken);
         let slot = Duration::from_nanos(self.busy.saturating_sub(busy)).min(queue);
+        let form = until(self.formed);
         Anatomy {
             space,
             queue: queue - slot,
-            slot,
-            form: until(self.formed),
+            slot: slot + until(self.launched),
+            form,
             first: until(self.first),
             quorum: until(self.quorum),
             order: until(self.acked),

@@ -89,6 +89,12 @@ pub enum Error {
         /// Its number.
         group: u32,
     },
+    /// User: the log was opened too often without a checkpoint.
+    #[error("the log was opened {openings} times since its checkpoint, which is all it can keep")]
+    TooManyOpenings {
+        /// How often.
+        openings: usize,
+    },
     /// User: no such medium.
     #[error("redo medium \"{medium}\" does not exist")]
     NoMedium {
@@ -227,6 +233,7 @@ impl Error {
             Error::NoMedium { .. } => 360,
             Error::Stopped { .. } => 340,
             Error::OutcomeUnknown { .. } => 70152,
+            Error::TooManyOpenings { .. } => 70154,
             Error::ControlDamaged { .. } => 227,
             Error::ControlOld { .. } => 338,
             Error::Foreign { .. } => 341,
@@ -272,6 +279,7 @@ impl Error {
             Error::Divergent { .. } | Error::Corrupt { .. } => {
                 "see both copies: cellar inspect; keep the files, and report it".into()
             }
+            Error::TooManyOpenings { .. } => "replay it, and say so before it is opened".into(),
             Error::NotArchiving => "create the log with archiving".into(),
             Error::Archive { .. } => "see the place of the archives: is it full?".into(),
             Error::ArchiveDamaged { archive, .. } => {

@@ -13,6 +13,7 @@ use crate::buffer::Buffer;
 use crate::device::{Device, Discard, Durability, Geometry, Io, IoFuture, check_request};
 use crate::error::{IoError, IoErrorKind, Op};
 
+use super::alone::Alone;
 use super::engine::{Call, Engine, Memory, Ticket, Work};
 use super::open::InForce;
 use super::raw;
@@ -34,6 +35,8 @@ pub struct RealDisk {
     pub(super) pool: Arc<dyn Engine>,
     /// What the addresses of memory must be multiples of; 1 when buffered.
     pub(super) memory_alignment: usize,
+    /// For a durable write that is alone.
+    pub(super) alone: Alone,
     pub(super) watch: Arc<Watch>,
     pub(super) in_force: InForce,
 }
@@ -133,24 +136,29 @@ impl RealDisk {
 
     async fn write_all(
         &self,
+        engine: &dyn Engine,
         offset: u64,
         data: Vec<Bytes>,
         durable: bool,
     ) -> Result<(), IoErrorKind> {
         let memory = Memory::Write(data);
         let work = Work::new(Arc::clone(&self.file), Call::Write { durable }, offset, memory);
-        self.perform(&*self.engine, work).await.map(drop)
+        self.perform(engine, work).await.map(drop)
     }
 
-    async fn write_durably(&self, offset: u64, data: Vec<Bytes>) -> Result<(), IoErrorKind> {
-        match self.write_all(offset, data.clone(), true).await {
+    async fn write_durably(
+        &self,
+        engine: &dyn Engine,
+        offset: u64,
+        data: Vec<Bytes>,
+    ) -> Result<(), IoErrorKind> {
+        match self.write_all(engine, offset, data.clone(), true).await {
             // Some file systems know no per-request durability.
             Err(IoErrorKind::Unsupported { .. }) => {
-                self.write_all(offset, data, false).await?;
+                self.write_all(&*self.engine, offset, data, false).await?;
                 self.flush_all().await
             }
-            Err(kind) => Err(kind),
-            Ok(()) => self.watch.still_there(),
+            outcome => outcome,
         }
     }
 
@@ -199,7 +207,7 @@ impl RealDisk {
         while done < length {
             let piece = (length - done).min(ZEROS as u64);
             let data = vec![zeros.slice(..piece as usize)];
-            self.write_all(offset + done, data, false).await?;
+            self.write_all(&*self.engine, offset + done, data, false).await?;
             done += piece;
         }
         Ok(())
@@ -292,10 +300,29 @@ impl Device for RealDisk {
             }
             let data = self.aligned(data);
             match durability {
-                Durability::Cached => self.write_all(offset, data, false).await,
-                Durability::Durable => self.write_durably(offset, data).await,
+                Durability::Cached => self.write_all(&*self.engine, offset, data, false).await,
+                Durability::Durable => {
+                    let written = self.write_durably(&*self.engine, offset, data).await;
+                    written.and_then(|()| self.watch.still_there())
+                }
             }
             .map_err(|kind| self.error(kind, Op::Write, offset, total))
+        })
+    }
+
+    fn write_alone(&self, _io: Io, offset: u64, data: Vec<Bytes>) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            let total = self.check(Op::Write, offset, data.iter().map(Bytes::len))?;
+            if total == 0 {
+                return Ok(());
+            }
+            let data = self.aligned(data);
+            let engine = self.alone.engine(total).unwrap_or(&*self.engine);
+            let since = self.alone.now();
+            let written = self.write_durably(engine, offset, data).await;
+            self.alone.note(since);
+            let outcome = written.and_then(|()| self.watch.still_linked());
+            outcome.map_err(|kind| self.error(kind, Op::Write, offset, total))
         })
     }
 

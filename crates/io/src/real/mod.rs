@@ -3,6 +3,7 @@
 //! [`open_disk`] opens a file or block device as a [`Device`](crate::Device) in the environment of
 //! a [`Runtime`]. How it reaches the kernel is [`RealDisk::in_force`].
 
+mod alone;
 mod cache;
 mod clock;
 mod disk;

@@ -17,6 +17,7 @@ use crate::device::Geometry;
 use crate::env::{Env, EnvExt};
 use crate::error::{IoError, IoErrorKind, Op};
 
+use super::alone::Alone;
 use super::disk::{RealDisk, kind_of};
 use super::engine::Engine;
 use super::probe::block_of;
@@ -188,6 +189,7 @@ fn open(
         engine,
         pool,
         memory_alignment: shape.memory_alignment,
+        alone: Alone::new(env.clock_source()),
         watch,
         in_force: InForce { engine: chosen, direct, remarks },
     }))

@@ -112,6 +112,10 @@ impl RealEnv {
         &self.handle
     }
 
+    pub(super) fn clock_source(&self) -> Arc<Source> {
+        Arc::clone(&self.clock)
+    }
+
     pub(super) fn uring(&self) -> io::Result<Arc<dyn Engine>> {
         let mut engines = self.engines.lock().unwrap_or_else(|e| e.into_inner());
         if engines.uring.is_none() {

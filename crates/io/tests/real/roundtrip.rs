@@ -1,7 +1,9 @@
 //! What is written is read, on every engine and access.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use cellar_io::real::{Access, EngineChoice, FilesystemIo, OpenOptions, io_mode};
+use cellar_io::real::{Access, EngineChoice, FilesystemIo, OpenOptions, RealDisk, io_mode};
 use cellar_io::{Buffer, Device, DeviceExt, Discard, Durability, Io, IoErrorKind};
 
 use crate::support::{ACCESSES, ENGINES, bytes, directory, disk_file, open, pattern, runtime};
@@ -25,6 +27,45 @@ async fn single_pieces(disk: &dyn Device, sector: usize) {
         assert_eq!(&read[..], &pattern(place as u64, sector)[..]);
     }
     disk.flush(Io::COMMIT).await.unwrap();
+}
+
+/// From a task of a worker, where the thread may wait, and between other tasks of the same worker.
+async fn alone(disk: Arc<RealDisk>, sector: usize) {
+    for round in 0..20 {
+        let writes = (0..4).map(|task| {
+            let disk = Arc::clone(&disk);
+            let place = round * 4 + task;
+            tokio::spawn(async move {
+                let pieces = vec![bytes(place, sector), bytes(place + 1000, sector)];
+                let offset = place * 2 * sector as u64;
+                disk.write_alone(Io::COMMIT, offset, pieces).await.unwrap();
+                let read = disk.read_at(Io::FOREGROUND, offset, 2 * sector).await.unwrap();
+                assert_eq!(&read[..sector], &pattern(place, sector)[..]);
+                assert_eq!(&read[sector..], &pattern(place + 1000, sector)[..]);
+            })
+        });
+        for write in writes.collect::<Vec<_>>() {
+            write.await.unwrap();
+        }
+    }
+    let misplaced = disk.write_alone(Io::COMMIT, 1, vec![bytes(0, sector)]).await.unwrap_err();
+    assert!(matches!(misplaced.kind, IoErrorKind::Misaligned { .. }), "{misplaced}");
+    disk.write_alone(Io::COMMIT, 0, Vec::new()).await.unwrap();
+}
+
+#[test]
+fn a_write_that_is_alone_is_read_on_every_engine_and_access() {
+    let directory = directory();
+    let runtime = runtime();
+    for engine in ENGINES {
+        for access in ACCESSES {
+            let path = disk_file(&directory, "disk", SIZE);
+            let options = OpenOptions { engine, access, ..OpenOptions::default() };
+            let disk = open(&runtime, &path, &options).unwrap();
+            let sector = disk.geometry().logical_sector as usize;
+            runtime.block_on(alone(disk, sector));
+        }
+    }
 }
 
 async fn many_pieces_then_none(disk: &dyn Device, sector: usize) {

@@ -46,6 +46,30 @@ fn a_durable_write_to_an_unlinked_file_is_not_acknowledged() {
 }
 
 #[test]
+fn a_write_that_is_alone_to_a_file_that_went_away_is_not_acknowledged() {
+    let directory = directory();
+    let runtime = runtime();
+    let acts: [(&str, Act); 2] = [
+        ("removed", |path| std::fs::remove_file(path).unwrap()),
+        ("replaced", |path| {
+            std::fs::copy(path, path.with_extension("new")).unwrap();
+            std::fs::rename(path.with_extension("new"), path).unwrap();
+        }),
+    ];
+    for (name, act) in acts {
+        let path = disk_file(&directory, name, SIZE);
+        let disk = open(&runtime, &path, &OpenOptions::default()).unwrap();
+        runtime.block_on(async {
+            let write = || disk.write_alone(Io::COMMIT, 0, vec![bytes(1, 4096)]);
+            write().await.unwrap();
+            act(&path);
+            assert_gone(write().await, name);
+            everything_fails(&disk).await;
+        });
+    }
+}
+
+#[test]
 fn a_flush_of_a_replaced_file_is_not_acknowledged() {
     let directory = directory();
     let runtime = runtime();

@@ -9,7 +9,8 @@ use crate::{Abn, Lsn};
 const MAGIC: u32 = u32::from_le_bytes(*b"CLRC");
 /// At most so many groups.
 pub const GROUPS_MAX: usize = 1024;
-const INCARNATIONS_MAX: usize = 4096;
+/// At most so many openings since the checkpoint.
+pub const INCARNATIONS_MAX: usize = 4096;
 
 /// One opening of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +108,10 @@ impl ControlData {
 
     /// Its bytes.
     pub fn encode(&self) -> Vec<u8> {
+        let fits = self.media.len() <= MEDIA_MAX
+            && self.groups.len() <= GROUPS_MAX
+            && self.incarnations.len() <= INCARNATIONS_MAX;
+        assert!(fits, "whoever adds to them has looked, or nobody could read this again");
         let mut b = vec![0; 104];
         put(&mut b, 0, MAGIC.to_le_bytes());
         put(&mut b, 8, FORMAT_VERSION.to_le_bytes());

@@ -1,9 +1,12 @@
 //! What each medium is, before any block is read: there, stale, failed or missing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use cellar_io::{Device, DeviceExt, Io};
-use futures_util::future::join_all;
+use cellar_io::{Device, DeviceExt, Io, SharedEnv};
+use futures_util::future::{Either, join_all, select};
+use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::create::check_file;
 use crate::error::Error;
@@ -11,7 +14,7 @@ use crate::on_disk::control::ControlData;
 use crate::on_disk::header::GroupHeader;
 use crate::on_disk::{Damage, HEADER_BYTES};
 use crate::options::Medium;
-use crate::recovery::read::Files;
+use crate::recovery::read::{Files, LAST};
 
 /// How far a medium is believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +29,17 @@ pub(crate) enum Standing {
     Returning,
     /// It is not there, or its headers cannot be read.
     Missing,
+}
+
+impl Standing {
+    /// What a medium is that does not answer.
+    pub fn unanswered(self) -> Standing {
+        match self {
+            Standing::Whole | Standing::Stale | Standing::Missing => Standing::Missing,
+            // It was not to be believed in the first place.
+            Standing::Returning | Standing::Failed => Standing::Failed,
+        }
+    }
 }
 
 /// A medium as it was found.
@@ -46,6 +60,8 @@ pub(crate) async fn judge(
     control: &ControlData,
     given: &[Medium],
     returning: &[String],
+    env: &SharedEnv,
+    patience: Duration,
 ) -> Result<Vec<Judged>, Error> {
     if let Some(unknown) = returning.iter().find(|r| control.media.iter().all(|m| m.name != **r)) {
         return Err(Error::NoMedium { medium: unknown.clone() });
@@ -53,11 +69,50 @@ pub(crate) async fn judge(
     if let Some(unknown) = given.iter().find(|g| control.media.iter().all(|m| m.name != g.name)) {
         return Err(Error::NoMedium { medium: unknown.name.clone() });
     }
-    let mut all = Vec::new();
-    for number in 0..control.media.len() {
-        all.push(judge_one(control, number, given, returning).await?);
+    let media = 0..control.media.len();
+    let mut open: FuturesUnordered<_> = media
+        .clone()
+        .map(|number| async move { (number, judge_one(control, number, given, returning).await) })
+        .collect();
+    let mut all: BTreeMap<usize, Judged> = BTreeMap::new();
+    let start = env.now();
+    let (soon, last) = (start.plus(patience), start.plus(patience * LAST));
+    let mut answered = false;
+    while !open.is_empty() {
+        // As for blocks: somebody must answer, and for that there is more time.
+        let limit = if answered { soon } else { last };
+        let Either::Left((Some((number, judged)), _)) =
+            select(open.next(), env.sleep_until(limit)).await
+        else {
+            break;
+        };
+        let judged = judged?;
+        answered |= matches!(judged.standing, Standing::Whole | Standing::Stale);
+        all.insert(number, judged);
     }
-    Ok(all)
+    let unanswered = |number| absent(control, number, files_of(control, number, given).1);
+    Ok(media.map(|n| all.remove(&n).unwrap_or_else(|| unanswered(n))).collect())
+}
+
+/// What is given of a medium, and its files by place of the group.
+fn files_of<'a>(
+    control: &ControlData,
+    number: usize,
+    given: &'a [Medium],
+) -> (Option<&'a Medium>, Files) {
+    let name = &control.media[number].name;
+    let medium = given.iter().find(|medium| medium.name == *name);
+    let file = |number: u32| medium.and_then(|medium| medium.files.get(&number).cloned());
+    (medium, control.groups.iter().map(|group| file(group.number)).collect())
+}
+
+/// A medium that is not there. One that is known to have failed is not missed.
+fn absent(control: &ControlData, number: usize, files: Files) -> Judged {
+    let standing = match control.media[number].state.is_active() {
+        true => Standing::Missing,
+        false => Standing::Failed,
+    };
+    Judged { standing, files, bad_headers: 0 }
 }
 
 async fn judge_one(
@@ -67,20 +122,10 @@ async fn judge_one(
     returning: &[String],
 ) -> Result<Judged, Error> {
     let entry = &control.media[number];
-    // A medium that is known to have failed is not missed.
-    let absent = match entry.state.is_active() {
-        true => Standing::Missing,
-        false => Standing::Failed,
+    let (medium, files) = files_of(control, number, given);
+    let Some(medium) = medium.filter(|_| files.iter().all(Option::is_some)) else {
+        return Ok(absent(control, number, files));
     };
-    let missing = |files| Judged { standing: absent, files, bad_headers: 0 };
-    let Some(medium) = given.iter().find(|medium| medium.name == entry.name) else {
-        return Ok(missing(vec![None; control.groups.len()]));
-    };
-    let file = |number: &u32| medium.files.get(number).cloned();
-    let files: Files = control.groups.iter().map(|group| file(&group.number)).collect();
-    if files.iter().any(Option::is_none) {
-        return Ok(missing(files));
-    }
     for group in &control.groups {
         check_file(medium, group.number, group.size, control.block_size)?;
     }

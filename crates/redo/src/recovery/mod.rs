@@ -82,6 +82,8 @@ pub struct Recovery {
     records: Assembler,
     report: Report,
     ended: bool,
+    /// The caller has what is below.
+    replayed: Lsn,
     /// Media that could not be repaired.
     unrepaired: Vec<usize>,
 }
@@ -104,14 +106,16 @@ impl Recovery {
         check(&data)?;
         options.check(data.block_size)?;
         begin(&mut data);
-        let judged = judge::judge(&data, &media, &returning).await?;
+        let patience = options.write_timeout;
+        let judged = judge::judge(&data, &media, &returning, &env, patience).await?;
         let standing: Vec<Standing> = judged.iter().map(|j| j.standing).collect();
         let read = |j: &Judged| match j.standing {
             Standing::Whole | Standing::Stale | Standing::Returning => j.files.clone(),
             Standing::Failed | Standing::Missing => vec![None; j.files.len()],
         };
         let files = judged.iter().map(read).collect();
-        let mut reader = Reader::new(Arc::clone(&env), session.clone(), data.block_size, files);
+        let (reader_env, waits, size) = (Arc::clone(&env), session.clone(), data.block_size);
+        let mut reader = Reader::new(reader_env, waits, size, files, patience);
         let records = Assembler::new(data.checkpoint);
         let bad_headers = judged.iter().map(|j| j.bad_headers).sum();
         let walk = Walk::new(data, standing)?;
@@ -129,6 +133,7 @@ impl Recovery {
             records,
             report,
             ended: false,
+            replayed: Lsn(0),
             unrepaired: Vec::new(),
         })
     }
@@ -136,6 +141,21 @@ impl Recovery {
     /// Where it begins: records before it are not given out.
     pub fn checkpoint(&self) -> Lsn {
         self.walk.control.checkpoint
+    }
+
+    /// What is below `lsn` was read and is durable elsewhere: the opened log begins there. A
+    /// checkpoint never goes back, nor beyond what was read.
+    ///
+    /// # Errors
+    /// [`Error::BadValue`] for an LSN that was not read yet.
+    pub fn set_checkpoint(&mut self, lsn: Lsn) -> Result<(), Error> {
+        let read = self.walk.end();
+        if lsn > read {
+            let allowed = format!("at most {}", read.0);
+            return Err(Error::BadValue { what: "checkpoint", value: lsn.0, allowed });
+        }
+        self.replayed = self.replayed.max(lsn);
+        Ok(())
     }
 
     /// The next record at or behind the checkpoint; `None` at the end of the log.
@@ -160,8 +180,8 @@ impl Recovery {
                         self.repair().await;
                     }
                 }
-                Err(end) => {
-                    self.walk.look_behind(&mut self.reader).await;
+                Err(mut end) => {
+                    self.walk.look_behind(&mut self.reader, &mut end).await;
                     self.walk.judge_end(&end, self.force)?;
                     let lost = self.walk.durable > self.walk.abn || !end.unknown.is_empty();
                     self.report.forced = self.force && lost;

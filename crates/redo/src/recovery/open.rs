@@ -8,24 +8,28 @@ use futures_util::future::{join_all, try_join_all};
 use crate::Abn;
 use crate::error::Error;
 use crate::on_disk::block::Seed;
-use crate::on_disk::control::{ControlData, Incarnation};
+use crate::on_disk::control::{ControlData, INCARNATIONS_MAX, Incarnation};
 use crate::on_disk::header::MediumState;
 use crate::recovery::judge::{Standing, device};
+use crate::recovery::read::{LAST, in_time};
 use crate::recovery::walk::{Repair, Walk};
 use crate::recovery::{REPAIRS_MAX, Recovery, Report};
 use crate::stats::{MediumStats, Stats};
-use crate::writer::{GroupAt, Health, Log, MediumAt, Opening, State, offset_of};
+use crate::writer::{
+    GroupAt, Health, Log, MediumAt, Opening, State, forget_incarnations, offset_of,
+};
 
 impl Recovery {
     /// Reads what was not read yet, repairs the media and opens the log.
     ///
     /// # Errors
-    /// As [`next`](Recovery::next); [`Error::Stopped`] when control data or every medium cannot be
+    /// As [`next`](Recovery::next); [`Error::TooManyOpenings`]; [`Error::Stopped`] when control data or every medium cannot be
     /// written.
     pub async fn open(mut self) -> Result<(Log, Report), Error> {
         while self.next().await?.is_some() {}
         self.repair().await;
         self.repair_unarchived().await;
+        self.note_late();
         self.flush().await;
         let active = |m: &usize| self.is_used(*m);
         let used: Vec<usize> = (0..self.judged.len()).filter(active).collect();
@@ -42,6 +46,10 @@ impl Recovery {
             chain: self.walk.chain.unwrap_or(self.walk.control.checkpoint_chain),
         };
         let control = self.next_control(start, &used, &mut report);
+        let openings = control.incarnations.len();
+        if openings > INCARNATIONS_MAX {
+            return Err(Error::TooManyOpenings { openings });
+        }
         let state = self.state(control, start);
         let seed = Seed::new(state.control.database, start.number);
         let inner = crate::writer::Inner::new(Opening {
@@ -55,6 +63,15 @@ impl Recovery {
         });
         inner.opened().await?;
         Ok((Log(inner), report))
+    }
+
+    /// Media that did not answer a read are not used.
+    fn note_late(&mut self) {
+        for medium in &self.reader.late {
+            let standing = &mut self.judged[*medium].standing;
+            *standing = standing.unanswered();
+            self.walk.standing[*medium] = *standing;
+        }
     }
 
     /// Whether a medium is used from now on.
@@ -71,6 +88,14 @@ impl Recovery {
         control.incarnations.retain(|i| i.first < start.first);
         control.incarnations.push(start);
         control.clean = None;
+        let replayed = self.walk.past_skipped(self.replayed);
+        if replayed > control.checkpoint {
+            control.checkpoint = replayed.min(start.first.lsn());
+            if control.checkpoint.abn() == start.first {
+                control.checkpoint_chain = start.chain;
+            }
+        }
+        forget_incarnations(&mut control);
         control.durable = start.first;
         for (number, medium) in control.media.iter_mut().enumerate() {
             // One that returns is active when every header is: the steward says so then.
@@ -92,6 +117,7 @@ impl Recovery {
             capacity: entry.capacity,
             sequence: entry.sequence,
             first: entry.first.0,
+            used: self.walk.used.get(&place).copied(),
             has_headers: false,
             prepared: false,
             dropped: false,
@@ -123,7 +149,8 @@ impl Recovery {
             current,
             next: next.into(),
             chain: start.chain,
-            forming: false,
+            forming: None,
+            formed: VecDeque::new(),
             tracked: VecDeque::new(),
             base: 0,
             unacked: 0,
@@ -132,9 +159,11 @@ impl Recovery {
             busy_since: None,
             busy_total: 0,
             next_write: 0,
+            alone: 0,
             groups,
             media,
-            checkpoint: control.checkpoint.abn().0,
+            // A new one is durable when the control data is.
+            checkpoint: self.walk.control.checkpoint.abn().0,
             archived: control.archived,
             stored: 0,
             control,
@@ -184,7 +213,9 @@ impl Recovery {
     /// Writes what media lack of blocks that are in the log: the very bytes that others have. A
     /// medium that cannot take them is not used from now on.
     pub(super) async fn repair(&mut self) {
-        let repairs = std::mem::take(&mut self.walk.repairs);
+        self.note_late();
+        let repairs = std::mem::take(&mut self.walk.repairs).into_iter();
+        let repairs: Vec<Repair> = repairs.filter(|r| self.is_used(r.medium)).collect();
         if repairs.is_empty() {
             return;
         }
@@ -199,8 +230,10 @@ impl Recovery {
             by_medium.entry(repair.medium).or_default().push(repair);
         }
         let this = &*self;
+        let limit = this.options.write_timeout * LAST;
         let writes = by_medium.into_iter().map(|(medium, repairs)| async move {
-            (medium, this.repair_medium(medium, repairs).await)
+            let repaired = in_time(&this.env, limit, this.repair_medium(medium, repairs));
+            (medium, repaired.await == Some(true))
         });
         let failed = join_all(writes).await.into_iter().filter(|(_, ok)| !ok);
         let failed: Vec<usize> = failed.map(|(medium, _)| medium).collect();
@@ -250,6 +283,7 @@ impl Recovery {
         };
         let groups: Vec<usize> = (0..self.walk.control.groups.len()).filter(behind).collect();
         let used = (0..self.judged.len()).filter(|medium| self.is_used(*medium));
+        let (env, limit) = (&self.env, self.options.write_timeout * LAST);
         let flushes = used.map(|medium| {
             let (files, groups) = (&self.judged[medium].files, &groups);
             async move {
@@ -257,7 +291,8 @@ impl Recovery {
                     let file = device(files, *group);
                     async move { file.flush(Io::COMMIT).await }
                 });
-                (medium, try_join_all(all).await.is_ok())
+                let done = in_time(env, limit, try_join_all(all)).await;
+                (medium, done.is_some_and(|done| done.is_ok()))
             }
         });
         let done = join_all(flushes).await;

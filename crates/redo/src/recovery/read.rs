@@ -1,7 +1,9 @@
 //! Blocks from all media at once, in large reads, ahead of the walk.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::future::Future;
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +23,21 @@ const PIECE: u64 = 4096;
 /// How often a piece that cannot be read is asked for again, and the pause before.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(5);
+
+/// Where no other medium is left, one is waited for so many times as long.
+pub(crate) const LAST: u32 = 15;
+
+/// What `future` gives, unless it takes too long.
+pub(crate) async fn in_time<T>(
+    env: &SharedEnv,
+    limit: Duration,
+    future: impl Future<Output = T>,
+) -> Option<T> {
+    match select(pin!(future), env.sleep(limit)).await {
+        Either::Left((output, _)) => Some(output),
+        Either::Right(_) => None,
+    }
+}
 
 /// The files of one medium, by place of the group; absent where the medium is not read.
 pub(crate) type Files = Vec<Option<Arc<dyn Device>>>;
@@ -81,9 +98,9 @@ pub(crate) struct Reader {
     pub block_size: u32,
     /// By medium.
     pub files: Vec<Files>,
-    /// A medium that has not answered by then, when another has, is not read any more; without,
-    /// it is waited for.
-    pub patience: Option<Duration>,
+    /// A medium that has not answered by then, when another has, is not read any more. Where none
+    /// has, they are waited for [`LAST`] times as long.
+    pub patience: Duration,
     /// Media that are not read any more.
     pub late: BTreeSet<usize>,
     places: VecDeque<Place>,
@@ -91,18 +108,15 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub fn new(env: SharedEnv, session: Session, block_size: u32, files: Vec<Files>) -> Reader {
+    pub fn new(
+        env: SharedEnv,
+        session: Session,
+        block_size: u32,
+        files: Vec<Files>,
+        patience: Duration,
+    ) -> Reader {
         let (places, ahead) = (VecDeque::new(), VecDeque::new());
-        Reader {
-            env,
-            session,
-            block_size,
-            files,
-            patience: None,
-            late: BTreeSet::new(),
-            places,
-            ahead,
-        }
+        Reader { env, session, block_size, files, patience, late: BTreeSet::new(), places, ahead }
     }
 
     /// Has these blocks read next; what was ahead is forgotten.
@@ -159,7 +173,7 @@ async fn read_all(
     env: &SharedEnv,
     place: Place,
     block_size: u64,
-    patience: Option<Duration>,
+    patience: Duration,
 ) -> ReadBlocks {
     let offset = offset_of(place.blocks.start - place.first, block_size);
     let length = (place.blocks.end - place.blocks.start) * block_size;
@@ -172,29 +186,24 @@ async fn read_all(
             })
             .collect();
     let mut media: Vec<Column> = files.iter().map(|_| Column::default()).collect();
-    let mut timer = patience.map(|patience| env.sleep(patience));
+    let start = env.now();
+    let (soon, last) = (start.plus(patience), start.plus(patience * LAST));
     let mut answered = false;
     while !reads.is_empty() {
-        // Somebody must answer, however long it takes.
-        if patience.is_some() && timer.is_none() && answered {
-            let missing = |column: &&mut Column| column.bytes.is_none();
-            let late = media.iter_mut().zip(files).filter(|(_, file)| file.is_some());
-            late.map(|(column, _)| column).filter(missing).for_each(|column| column.late = true);
-            break;
-        }
-        let read = match timer.take() {
-            None => reads.next().await,
-            Some(running) => match select(reads.next(), running).await {
-                Either::Left((read, running)) => {
-                    timer = Some(running);
-                    read
-                }
-                Either::Right(_) => continue,
-            },
-        };
-        if let Some((medium, column)) = read {
-            media[medium] = column;
-            answered = true;
+        // Somebody must answer; for that there is more time.
+        let limit = if answered { soon } else { last };
+        match select(reads.next(), env.sleep_until(limit)).await {
+            Either::Left((Some((medium, column)), _)) => {
+                media[medium] = column;
+                answered = true;
+            }
+            Either::Left((None, _)) => break,
+            Either::Right(_) => {
+                let columns = media.iter_mut().zip(files);
+                let missing = columns.filter(|(c, file)| file.is_some() && c.bytes.is_none());
+                missing.for_each(|(column, _)| column.late = true);
+                break;
+            }
         }
     }
     ReadBlocks { place, block_size: block_size as usize, media }

@@ -1,7 +1,9 @@
 //! The walk over the log: a union of all media, block by block, until there is no valid copy.
 
-use bytes::Bytes;
+use std::collections::BTreeMap;
 use std::ops::Range;
+
+use bytes::Bytes;
 
 use crate::error::Error;
 use crate::on_disk::block::{BlockHeader, SWITCH};
@@ -25,6 +27,8 @@ pub(crate) struct Walk {
     pub durable: u64,
     /// Whether the last block was the last of its group.
     pub switched: bool,
+    /// Of groups that were finished, by place: the number behind the last block.
+    pub used: BTreeMap<usize, u64>,
     /// Blocks that a medium lacks.
     pub repairs: Vec<Repair>,
     current: Option<ReadBlocks>,
@@ -81,6 +85,7 @@ impl Walk {
             chain,
             durable: durable.0,
             switched,
+            used: BTreeMap::new(),
             repairs: Vec::new(),
             current: None,
         })
@@ -129,10 +134,20 @@ impl Walk {
                 let entry = &self.control.groups[self.group];
                 let end = entry.first.0 + entry.capacity;
                 self.switched = header.is(SWITCH) || self.abn + 1 == end;
+                if self.switched {
+                    self.used.insert(self.group, self.abn + 1);
+                }
                 self.abn = if self.switched { end } else { self.abn + 1 };
                 Ok(Ok((header, block)))
             }
             Found::Nothing => Ok(Err(End { unknown: self.unknown() })),
+        }
+    }
+
+    /// Media that do not answer are as good as missing.
+    fn note_late(&mut self, reader: &Reader) {
+        for medium in &reader.late {
+            self.standing[*medium] = self.standing[*medium].unanswered();
         }
     }
 
@@ -146,6 +161,7 @@ impl Walk {
                 return true;
             }
             self.current = reader.next().await;
+            self.note_late(reader);
             if self.current.is_none() {
                 return false;
             }
@@ -231,7 +247,7 @@ impl Walk {
 
     /// Looks behind the gap for blocks that say how far the log was acknowledged: units on their
     /// way reach so far, and into groups that follow.
-    pub async fn look_behind(&mut self, reader: &mut Reader) {
+    pub async fn look_behind(&mut self, reader: &mut Reader, end: &mut End) {
         let window =
             (UNITS_IN_FLIGHT_MAX * UNIT_BYTES_MAX) as u64 / u64::from(self.control.block_size);
         let cut = |place: Place| {
@@ -254,6 +270,12 @@ impl Walk {
                 }
             }
         }
+        self.note_late(reader);
+        // Who fell silent here may have been the one that says how far it goes.
+        let missing = |m: &usize| self.standing[*m] == Standing::Missing;
+        let more = (0..self.standing.len()).filter(missing).filter(|m| !end.unknown.contains(m));
+        let more: Vec<usize> = more.collect();
+        end.unknown.extend(more);
     }
 
     /// Whether the log may end here, and what is wrong if not.
@@ -282,6 +304,14 @@ impl Walk {
                 Err(Error::Damaged { from, to, lost_writes })
             }
         }
+    }
+
+    /// An LSN among block numbers that a switch has skipped is where the log went on.
+    pub fn past_skipped(&self, lsn: Lsn) -> Lsn {
+        let Some(group) = self.control.group_of(lsn.abn()) else { return lsn };
+        let skipped = self.used.get(&group).is_some_and(|used| lsn.abn().0 >= *used);
+        let entry = &self.control.groups[group];
+        if skipped { Abn(entry.first.0 + entry.capacity).lsn() } else { lsn }
     }
 
     /// The LSN of the end.

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-
 use crate::Abn;
 use crate::anatomy::UnitTimes;
 use crate::error::Error;
 use crate::on_disk::UNIT_BYTES_MAX;
 use crate::on_disk::block::{BEACON, BLOCK_HEADER, SWITCH};
 use crate::options::Options;
+use crate::writer::ahead::Formed;
 use crate::writer::layout::offset_of;
 use crate::writer::op::{Done, Write};
 use crate::writer::queue::Sizes;
@@ -20,52 +19,28 @@ use crate::writer::unit::{OpenUnit, Shared};
 /// Committers to be told, once the lock is not held any more.
 pub(crate) type Settled = Vec<(Arc<Shared>, Result<UnitTimes, Error>)>;
 
-/// A unit that a leader has taken, and what it needs to form it.
-pub(crate) struct Taken {
-    pub unit: OpenUnit,
-    pub chain: u32,
-    pub durable: u64,
-    pub times: UnitTimes,
-}
+/// So many units in a row were alone before the next is taken to be.
+const ALONE_BEFORE: u32 = 3;
 
 impl State {
-    /// Takes the next unit, if a slot is free and nobody else forms one.
-    pub fn take(&mut self, sizes: &Sizes, options: &Options, now: u64) -> Option<Taken> {
-        let front = self.front()?;
-        let ready = self.groups[front.group].prepared
-            && !self.forming
-            && self.poisoned.is_none()
-            && self.in_flight() < options.units_in_flight as u64
-            && self.media.iter().all(|m| !m.is_active() || m.exposed <= options.exposure_bytes);
-        if !ready {
-            return None;
-        }
-        let unit = self.take_front(sizes)?;
-        self.forming = true;
-        let times = UnitTimes { taken: now, busy: self.busy_until(now), ..UnitTimes::default() };
-        Some(Taken { unit, chain: self.chain, durable: self.durable, times })
-    }
-
-    /// Gives a formed unit to every medium; returns the writes to submit.
-    pub fn launch(
+    /// Gives a formed unit to every medium; adds the writes to submit.
+    pub(super) fn launch(
         &mut self,
         sizes: &Sizes,
         options: &Options,
-        taken: Taken,
-        (bytes, crc): (Bytes, u32),
+        formed: Formed,
         now: u64,
-    ) -> Vec<Write> {
-        let Taken { unit, mut times, .. } = taken;
-        self.forming = false;
+        writes: &mut Vec<Write>,
+    ) {
+        let Formed { unit, end, mut times, bytes, crc } = formed;
         self.last_launch = now;
-        self.chain = crc;
-        times.formed = now;
+        times.launched = now;
         let number = self.next_unit();
+        let alone = self.is_alone(&unit);
         let blocks = unit.blocks(sizes.payload);
-        let end = match unit.flags & SWITCH {
-            0 => unit.first + blocks,
-            _ => self.groups[unit.group].end(),
-        };
+        if unit.flags & SWITCH != 0 {
+            self.groups[unit.group].used = Some(unit.first + blocks);
+        }
         self.stats.redo_writes += 1;
         self.stats.redo_blocks_written += blocks;
         self.stats.redo_size += unit.filled as u64;
@@ -86,16 +61,28 @@ impl State {
             shared: unit.shared,
         });
         self.note_slots(options.units_in_flight, now);
-        let mut writes = Vec::with_capacity(self.media.len());
         for medium in 0..self.media.len() {
             if self.media[medium].is_active() {
                 let (first, bytes) = (unit.first, bytes.clone());
                 let pending = Pending { unit: number, group: unit.group, first, bytes };
                 self.media[medium].pending.push_back(pending);
-                writes.extend(self.next_write(medium, options, sizes, now));
+                let write = self.next_write(medium, options, sizes, now);
+                writes.extend(write.map(|write| Write { alone, ..write }));
             }
         }
-        writes
+    }
+
+    /// Whether a unit is the only thing to be waited for, as those before it were: one committer,
+    /// who comes back only when it is durable, and one medium.
+    fn is_alone(&mut self, unit: &OpenUnit) -> bool {
+        let alone = unit.starts.len() <= 1
+            && self.tracked.is_empty()
+            && self.formed.is_empty()
+            && self.full.is_empty()
+            && self.open.is_none()
+            && self.active().count_ones() == 1;
+        self.alone = if alone { self.alone.saturating_add(1) } else { 0 };
+        self.alone > ALONE_BEFORE
     }
 
     /// What `medium` is to write next, if it has answered enough of what it was given: units that
@@ -132,7 +119,7 @@ impl State {
         let device =
             group.files[medium].clone().expect("an active medium has a file in each group");
         let offset = offset_of(first.first - group.first, block_size);
-        Some(Write { id, medium, units, device, offset, slices })
+        Some(Write { id, medium, units, device, offset, slices, alone: false })
     }
 
     /// Takes in how a write ended; returns the next one of its medium.
@@ -220,7 +207,9 @@ impl State {
         let Some(why) = self.poisoned.clone() else { return Vec::new() };
         let acked = (self.unacked - self.base) as usize;
         let tracked = self.tracked.drain(..).skip(acked).map(|unit| unit.shared);
-        let queued = self.full.drain(..).chain(self.open.take()).map(|unit| unit.shared);
+        let formed = self.formed.drain(..).map(|formed| formed.unit);
+        let queued = formed.chain(self.full.drain(..)).chain(self.open.take());
+        let queued = queued.map(|unit| unit.shared);
         let unknown = |shared| (shared, Err(Error::OutcomeUnknown { why: Arc::clone(&why) }));
         tracked.chain(queued).map(unknown).collect()
     }
@@ -235,8 +224,8 @@ impl State {
             if !self.tracked[index].quorum && self.has_quorum(&self.tracked[index]) {
                 self.tracked[index].quorum = true;
                 self.tracked[index].times.quorum = now;
-                let formed = self.tracked[index].times.formed;
-                self.stats.redo_write_time += Duration::from_nanos(now.saturating_sub(formed));
+                let launched = self.tracked[index].times.launched;
+                self.stats.redo_write_time += Duration::from_nanos(now.saturating_sub(launched));
             }
         }
         let before = self.unacked;

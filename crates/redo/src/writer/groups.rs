@@ -49,6 +49,7 @@ impl Log {
                 capacity: capacity_of(group.size, inner.block_size),
                 sequence: 0,
                 first: 0,
+                used: None,
                 has_headers: false,
                 prepared: false,
                 dropped: false,
@@ -90,6 +91,7 @@ impl Log {
             let group = &mut state.groups[place];
             // Its sequence may become another's.
             (group.dropped, group.sequence, group.first) = (true, 0, 0);
+            group.used = None;
             state.control_dirty = true;
             Ok(state.control.generation + 1)
         })?;

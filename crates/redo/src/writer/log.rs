@@ -15,7 +15,7 @@ use crate::on_disk::record::{RECORD_BYTES_MAX, RECORD_HEADER, RecordHeader};
 use crate::options::{Control, Options};
 use crate::stats::{MediumReport, Stats};
 use crate::writer::flight::Settled;
-use crate::writer::op::Op;
+use crate::writer::op::{Op, Write};
 use crate::writer::queue::Sizes;
 use crate::writer::state::State;
 use crate::writer::unit::{Context, Shared, form};
@@ -62,7 +62,8 @@ impl std::fmt::Debug for Log {
             .field("line", &state.line)
             .field("in_flight", &state.in_flight())
             .field("tracked", &state.tracked.len())
-            .field("forming", &state.forming)
+            .field("forming", &state.forming.is_some())
+            .field("formed", &state.formed.len())
             .field("media", &state.media.iter().map(|m| &m.health).collect::<Vec<_>>())
             .field("steward", &state.steward)
             .field("stopped", &state.poisoned)
@@ -175,9 +176,15 @@ impl Inner {
     /// Forms and submits what is queued, while there are free slots. The writes are added to
     /// `ops`; the caller must see to it that they are polled.
     pub fn lead(self: &Arc<Self>, ops: &mut Vec<Op>) {
-        while let Some(taken) =
-            self.with(|state| state.take(&self.sizes, &self.options, self.now()))
-        {
+        let (sizes, options) = (&self.sizes, &self.options);
+        loop {
+            let now = self.now();
+            let (writes, taken) = self.with(|state| {
+                let writes = state.launch_formed(sizes, options, now);
+                (writes, state.take(sizes, options, now))
+            });
+            self.submit(writes, ops);
+            let Some(taken) = taken else { return };
             let context = Context {
                 block_size: self.block_size as usize,
                 seed: self.seed,
@@ -188,18 +195,26 @@ impl Inner {
             };
             let formed = form(&taken.unit, &context);
             let now = self.now();
-            let (writes, housekeeper) = self.with(|state| {
-                let writes = state.launch(&self.sizes, &self.options, taken, formed, now);
-                (writes, !std::mem::replace(&mut state.housekeeper, true))
+            let writes = self.with(|state| {
+                state.take_formed(taken, formed, now);
+                state.launch_formed(sizes, options, now)
             });
-            if housekeeper {
-                self.start_housekeeper();
-            }
-            ops.extend(writes.into_iter().map(|write| Op::new(write, &self.env)));
+            self.submit(writes, ops);
             if self.room.total_listeners() > 0 {
                 self.room.notify(usize::MAX);
             }
         }
+    }
+
+    /// Makes operations of writes; they begin when they are polled.
+    fn submit(self: &Arc<Self>, writes: Vec<Write>, ops: &mut Vec<Op>) {
+        if writes.is_empty() {
+            return;
+        }
+        if !self.with(|state| std::mem::replace(&mut state.housekeeper, true)) {
+            self.start_housekeeper();
+        }
+        ops.extend(writes.into_iter().map(|write| Op::new(write, &self.env)));
     }
 
     /// Leads for records whose committer does not wait, or cannot lead now.
@@ -410,6 +425,9 @@ impl State {
             return Err(error);
         }
         let tracked = self.tracked.iter().find(|unit| unit.end >= end).map(|unit| &unit.shared);
+        let tracked = tracked.or_else(|| {
+            self.before_launch().find(|(behind, _)| *behind >= end).map(|(_, shared)| shared)
+        });
         let mut queued = self.full.iter().chain(&self.open);
         let queued = queued.find(|u| u.first + u.blocks(sizes.payload) >= end).map(|u| &u.shared);
         match tracked.or(queued) {

@@ -5,6 +5,7 @@
 //! Others wait; each completion acknowledges, in log order, what enough media have. Where the ring
 //! is nearly full each commit is delayed a little, before all have to wait.
 
+mod ahead;
 mod flight;
 mod groups;
 mod housekeeper;
@@ -23,4 +24,4 @@ pub use log::{Appended, Committed, Log};
 pub(crate) use log::{Inner, Opening};
 pub(crate) use op::may_pass;
 pub(crate) use state::{GroupAt, Health, MediumAt, State};
-pub(crate) use steward::header_of;
+pub(crate) use steward::{forget_incarnations, header_of};

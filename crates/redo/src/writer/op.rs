@@ -24,6 +24,8 @@ pub(crate) struct Write {
     pub device: Arc<dyn Device>,
     pub offset: u64,
     pub slices: Vec<Bytes>,
+    /// Nothing else is on its way, and nobody is expected: see [`Device::write_alone`].
+    pub alone: bool,
 }
 
 /// How a write ended.
@@ -42,8 +44,8 @@ impl Op {
     pub fn new(write: Write, env: &SharedEnv) -> Op {
         let env = Arc::clone(env);
         Op(Box::pin(async move {
-            let Write { id, medium, units, device, offset, slices } = write;
-            let (result, retries) = write_durably(&*device, &env, offset, slices).await;
+            let Write { id, medium, units, device, offset, slices, alone } = write;
+            let (result, retries) = try_write(&*device, &env, offset, slices, alone).await;
             Done { id, medium, units, retries, result }
         }))
     }
@@ -53,19 +55,33 @@ impl Op {
     }
 }
 
-/// Writes durably, up to four times. It is right to try again: the error is of this very write,
-/// and the bytes are still ours.
+/// Writes durably, up to four times.
 pub(crate) async fn write_durably(
     device: &dyn Device,
     env: &SharedEnv,
     offset: u64,
     slices: Vec<Bytes>,
 ) -> (Result<(), IoError>, u32) {
+    try_write(device, env, offset, slices, false).await
+}
+
+/// It is right to try again: the error is of this very write, and the bytes are still ours.
+async fn try_write(
+    device: &dyn Device,
+    env: &SharedEnv,
+    offset: u64,
+    slices: Vec<Bytes>,
+    alone: bool,
+) -> (Result<(), IoError>, u32) {
     let mut retries = 0;
     loop {
         let pause = RETRIES.get(retries as usize);
         let data = slices.clone();
-        match (device.write(Io::COMMIT, offset, data, Durability::Durable).await, pause) {
+        let written = match alone {
+            true => device.write_alone(Io::COMMIT, offset, data).await,
+            false => device.write(Io::COMMIT, offset, data, Durability::Durable).await,
+        };
+        match (written, pause) {
             (Err(error), Some(pause)) if may_pass(&error) => env.sleep(*pause).await,
             (result, _) => return (result, retries),
         }

@@ -239,7 +239,7 @@ impl State {
         let (sequence, first) = (self.groups[last].sequence + 1, self.groups[last].end());
         let next = &mut self.groups[group];
         (next.sequence, next.first) = (sequence, first);
-        (next.has_headers, next.prepared) = (false, false);
+        (next.used, next.has_headers, next.prepared) = (None, false, false);
         self.next.push_back(group);
         self.control_dirty = true;
         Ok(group)

@@ -9,6 +9,7 @@ use cellar_io::{Device, IoError};
 use crate::anatomy::UnitTimes;
 use crate::on_disk::control::ControlData;
 use crate::stats::{MediumStats, Stats};
+use crate::writer::ahead::Formed;
 use crate::writer::unit::{OpenUnit, Shared};
 
 /// A unit that was formed: on its way, or acknowledged but not yet on every medium.
@@ -77,6 +78,8 @@ pub(crate) struct GroupAt {
     /// 0: never written.
     pub sequence: u64,
     pub first: u64,
+    /// The number behind its last block, once it is finished.
+    pub used: Option<u64>,
     /// Headers on the media say so.
     pub has_headers: bool,
     /// Control data and headers say so, durably: blocks may be written.
@@ -122,8 +125,10 @@ pub(crate) struct State {
     pub chain: u32,
 
     // Units on their way.
-    /// Somebody forms a unit now.
-    pub forming: bool,
+    /// Somebody forms a unit now: where the log goes on behind it, and who waits for it.
+    pub forming: Option<(u64, Arc<Shared>)>,
+    /// Units that wait for a slot.
+    pub formed: VecDeque<Formed>,
     pub tracked: VecDeque<Tracked>,
     /// Number of the first tracked unit.
     pub base: u64,
@@ -135,6 +140,8 @@ pub(crate) struct State {
     pub busy_since: Option<u64>,
     pub busy_total: u64,
     pub next_write: u64,
+    /// Units in a row that were the only thing on its way.
+    pub alone: u32,
 
     pub groups: Vec<GroupAt>,
     pub media: Vec<MediumAt>,
@@ -240,7 +247,8 @@ impl State {
     pub fn is_quiet(&self) -> bool {
         self.open.as_ref().is_none_or(|unit| !unit.is_wanted())
             && self.full.is_empty()
-            && !self.forming
+            && self.forming.is_none()
+            && self.formed.is_empty()
             && self.tracked.is_empty()
     }
 }

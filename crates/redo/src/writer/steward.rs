@@ -17,7 +17,7 @@ use crate::on_disk::control::{Clean, ControlData, GroupEntry};
 use crate::on_disk::header::{GroupHeader, MediumState};
 use crate::writer::log::{Inner, Log};
 use crate::writer::op::write_durably;
-use crate::writer::state::{Health, State};
+use crate::writer::state::{GroupAt, Health, State};
 use crate::{Abn, Lsn};
 
 /// What is to become durable now.
@@ -49,6 +49,13 @@ struct HeaderWrites {
 }
 
 impl State {
+    /// An LSN among block numbers that a switch has skipped is where the log went on.
+    fn past_skipped(&self, lsn: Lsn) -> Lsn {
+        let abn = lsn.abn().0;
+        let skipped = |g: &&GroupAt| g.used.is_some_and(|used| (used..g.end()).contains(&abn));
+        self.groups.iter().find(skipped).map_or(lsn, |group| Abn(group.end()).lsn())
+    }
+
     pub fn has_steward_work(&self) -> bool {
         self.poisoned.is_none()
             && (self.control_dirty || (self.has_failing() && self.may_record_failures()))
@@ -76,6 +83,7 @@ impl State {
         // From the oldest group that something is still written to; records that were queued may
         // have gone through several already.
         let oldest = self.tracked.front().map(|unit| unit.group);
+        let oldest = oldest.or(self.formed.front().map(|formed| formed.unit.group));
         let oldest = oldest.or(self.full.front().map(|unit| unit.group)).unwrap_or(self.current);
         let oldest = self.groups[oldest].sequence;
         let in_use = |group: &usize| {
@@ -191,7 +199,7 @@ pub(crate) fn header_of(
 }
 
 /// Drops openings that no block belongs to which recovery or the archiver may read.
-fn forget_incarnations(control: &mut ControlData) {
+pub(crate) fn forget_incarnations(control: &mut ControlData) {
     let owed = |g: &&GroupEntry| control.archiving && g.sequence > control.archived;
     let owed = control.groups.iter().filter(owed).map(|g| g.first).min();
     let checkpoint = control.checkpoint.abn();
@@ -339,8 +347,7 @@ impl Log {
             return Err(Error::BadValue { what: "checkpoint", value: lsn.0, allowed });
         }
         let change = |state: &mut State| {
-            let mut lsn = lsn;
-            // An LSN among the block numbers that a switch has skipped is where the log went on.
+            let mut lsn = state.past_skipped(lsn);
             if lsn.abn().0 >= state.durable {
                 (lsn, state.control.checkpoint_chain) =
                     (Abn(state.durable).lsn(), state.durable_crc);

@@ -85,24 +85,26 @@ fn poll_all(inner: &Arc<Inner>, ops: &mut Vec<Op>, cx: &mut Context<'_>) -> bool
 fn complete(inner: &Arc<Inner>, done: Done, ops: &mut Vec<Op>) {
     let now = inner.now();
     let mut settled = Vec::new();
-    let (write, waiting) = inner.with(|state| {
+    let (write, formed, waiting) = inner.with(|state| {
         let write = state.complete(&inner.sizes, &inner.options, done, now, &mut settled);
-        (write, state.front().map(|unit| Arc::clone(&unit.shared)))
+        let waiting = state.front().map(|unit| Arc::clone(&unit.shared));
+        (write, !state.formed.is_empty(), waiting)
     });
     for (_, outcome) in &settled {
         if let Ok(times) = outcome {
             let wait =
-                inner.session.begin(WaitEvent::LOG_FILE_PARALLEL_WRITE, [0; 3], times.formed);
+                inner.session.begin(WaitEvent::LOG_FILE_PARALLEL_WRITE, [0; 3], times.launched);
             wait.end(times.quorum);
         }
     }
     ops.extend(write.map(|write| Op::new(write, &inner.env)));
     inner.settle(settled);
-    if let Some(waiting) = waiting {
-        let woken = inner.options.successor == Successor::Waiter && waiting.wake_one();
-        if !woken {
-            inner.lead(ops);
-        }
+    let woken = |waiting: &Arc<Shared>| {
+        // Who waits for a unit that is formed has nothing to lead.
+        inner.options.successor == Successor::Waiter && !formed && waiting.wake_one()
+    };
+    if formed || waiting.is_some_and(|waiting| !woken(&waiting)) {
+        inner.lead(ops);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use cellar_io::EnvExt;
+use cellar_redo::Recovery;
 
 use crate::support::{Rig, Shape};
 
@@ -144,6 +145,70 @@ fn a_switch_and_a_record_without_waiting() {
         log.close().await.unwrap();
         let (_, records, _) = rig.open().await.unwrap();
         assert_eq!(records.len(), 3);
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_checkpoint_among_block_numbers_that_a_switch_skipped_is_where_the_log_went_on() {
+    for more in [false, true] {
+        let rig = Rig::new(17, Shape::default());
+        rig.run(async {
+            rig.create().await.unwrap();
+            let (log, _, _) = rig.open().await.unwrap();
+            let session = rig.session();
+            let placed = log.append(&session, 0, 0, Bytes::from_static(b"before")).await.unwrap();
+            // The switch goes into the unit of the record, and skips what is behind it.
+            let on = log.switch(&session).await.unwrap();
+            assert!(placed.end < on);
+            if more {
+                log.commit(&session, 0, 0, Bytes::from_static(b"after")).await.unwrap();
+            }
+            log.set_checkpoint(placed.end).await.unwrap();
+            assert_eq!(log.checkpoint(), on);
+            drop(log);
+            let (_, records, _) = rig.open().await.unwrap();
+            assert_eq!(records.len(), usize::from(more));
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn what_was_replayed_can_be_the_checkpoint_of_the_opening() {
+    let rig = Rig::new(18, Shape::default());
+    rig.run(async {
+        rig.create().await.unwrap();
+        let (log, _, _) = rig.open().await.unwrap();
+        let session = rig.session();
+        let mut ends = Vec::new();
+        for i in 0..6u8 {
+            if i == 3 {
+                log.switch(&session).await.unwrap();
+            }
+            ends.push(log.commit(&session, 0, 0, Bytes::from(vec![i])).await.unwrap());
+        }
+        drop(log);
+        for (read, left) in [(2, 4), (3, 3), (6, 0)] {
+            let mut recovery = Recovery::start(rig.spec(rig.media(), false)).await.unwrap();
+            let refused = recovery.set_checkpoint(ends[5].end);
+            assert!(matches!(refused, Err(cellar_redo::Error::BadValue { .. })), "{refused:?}");
+            let mut last = None;
+            while let Some(record) = recovery.next().await.unwrap() {
+                let number = usize::from(record.body[0]) + 1;
+                if number <= read {
+                    recovery.set_checkpoint(ends[number - 1].end).unwrap();
+                    last = Some(number);
+                }
+            }
+            assert_eq!(last, Some(read));
+            let (log, _) = recovery.open().await.unwrap();
+            assert!(log.checkpoint() >= ends[read - 1].end);
+            drop(log);
+            let (log, records, _) = rig.open().await.unwrap();
+            assert_eq!(records.len(), left);
+            drop(log);
+        }
     })
     .unwrap();
 }

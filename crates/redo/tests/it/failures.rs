@@ -42,6 +42,103 @@ fn a_failure_is_recorded_only_when_the_others_have_what_was_acknowledged() {
 }
 
 #[test]
+fn what_a_failing_medium_has_does_not_count_for_those_that_are_left() {
+    let rig = Rig::new(27, Shape { media: 3, blocks: 64, ..Shape::default() });
+    rig.run(async {
+        rig.create().await.unwrap();
+        let mut spec = rig.spec(rig.media(), false);
+        spec.options.exposure_age = Duration::from_secs(60);
+        spec.options.write_timeout = Duration::from_secs(60);
+        let (log, _, _) = rig.open_with(spec).await.unwrap();
+        let commit = |body: &'static [u8]| {
+            let (log, session) = (log.clone(), rig.session());
+            rig.env().run("commit", async move {
+                log.commit(&session, 0, 0, Bytes::from_static(body)).await.map(|done| done.end)
+            })
+        };
+        // The first medium has it, and fails at the next; the second has it after that; the third
+        // is very late. That the first has failed is not durable: control data are slow.
+        rig.disks[1].slow(3_000);
+        rig.disks[2].slow(100_000);
+        let before = log.durable_lsn();
+        let first = commit(b"on two of three");
+        rig.env().sleep(Duration::from_millis(5)).await;
+        rig.control_disk.slow(20_000);
+        rig.disks[0].fail_writes(0..u64::MAX);
+        let second = commit(b"next");
+        let failing = || !log.media()[0].active;
+        while !failing() {
+            rig.env().sleep(Duration::from_millis(1)).await;
+        }
+        while log.media()[1].stats.writes == 0 {
+            rig.env().sleep(Duration::from_millis(1)).await;
+        }
+        assert!(rig.control_now().media[0].state.is_active(), "its failure is not durable");
+        assert_eq!(log.media()[2].stats.writes, 0);
+        assert_eq!(log.durable_lsn(), before, "one of two that are left has it");
+        rig.disks[2].slow(1);
+        rig.disks[1].slow(1);
+        assert!(first.await.unwrap().is_ok() && second.await.unwrap().is_ok());
+    })
+    .unwrap();
+}
+
+#[test]
+fn an_opening_does_not_wait_for_a_medium_that_hangs() {
+    // From its headers on, and where only blocks are not answered.
+    for headers in [true, false] {
+        let rig = Rig::new(28, Shape::default());
+        rig.run(async {
+            rig.create().await.unwrap();
+            let (log, _, _) = rig.open().await.unwrap();
+            for _ in 0..10 {
+                let record = Bytes::from_static(b"record");
+                log.commit(&rig.session(), 0, 0, record).await.unwrap();
+            }
+            drop(log);
+            let env = rig.env();
+            let before = env.now();
+            if headers {
+                rig.disks[1].hang();
+            }
+            let spec = rig.spec(rig.media(), false);
+            let mut recovery = cellar_redo::Recovery::start(spec).await.unwrap();
+            rig.disks[1].hang();
+            while recovery.next().await.unwrap().is_some() {}
+            let (log, report) = recovery.open().await.unwrap();
+            let took = env.now().since(before);
+            assert!(took < Duration::from_secs(8), "{took:?}");
+            assert_eq!((report.records, &report.left_out[..]), (10, &["disk1".to_owned()][..]));
+            log.commit(&rig.session(), 0, 0, Bytes::new()).await.unwrap();
+            let control = rig.control_now();
+            assert!(control.media[0].state.is_active() && !control.media[1].state.is_active());
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn a_medium_that_hangs_and_may_alone_have_records_is_named() {
+    for media in 1..=2 {
+        let rig = Rig::new(29, Shape { media, quorum: Quorum::Of(1), ..Shape::default() });
+        rig.run(async {
+            rig.create().await.unwrap();
+            let (log, _, _) = rig.open().await.unwrap();
+            log.commit(&rig.session(), 0, 0, Bytes::from_static(b"record")).await.unwrap();
+            drop(log);
+            rig.disks[0].hang();
+            let before = rig.env().now();
+            match rig.open().await.err() {
+                Some(Error::MediaMissing { media, .. }) => assert_eq!(media, ["disk0"]),
+                other => panic!("{other:?}"),
+            }
+            assert!(rig.env().now().since(before) < Duration::from_secs(40));
+        })
+        .unwrap();
+    }
+}
+
+#[test]
 fn commits_go_on_when_one_of_two_media_dies_and_it_returns() {
     let rig = Rig::new(22, Shape { blocks: 512, ..Shape::default() });
     rig.run(async {

@@ -13,3 +13,4 @@ mod inspect;
 mod pacing;
 mod simulation;
 mod support;
+mod threads;

@@ -40,7 +40,7 @@ pub struct Counts {
     pub faults: [u64; FAULTS],
 }
 
-pub const FAULTS: usize = 11;
+pub const FAULTS: usize = 12;
 pub const FAULT_NAMES: [&str; FAULTS] = [
     "crash alone",
     "torn sectors",
@@ -53,6 +53,7 @@ pub const FAULT_NAMES: [&str; FAULTS] = [
     "stale medium at restart",
     "read errors",
     "write errors for a while",
+    "hang at restart",
 ];
 
 impl std::ops::AddAssign for Counts {
@@ -307,7 +308,7 @@ impl Life {
         // One medium may lose what it has only where another has it too.
         let has_two = active.len() >= 2 && self.rig.shape.quorum == Quorum::Auto;
         self.fault = match has_two {
-            true => self.rng.within(2..=10) as usize,
+            true => self.rng.within(2..=11) as usize,
             false => [2, 4, 10][self.rng.below(3) as usize],
         };
         self.counts.faults[self.fault] += 1;
@@ -322,6 +323,7 @@ impl Life {
                 }
             }
             8 => disk.replace_with_snapshot(&self.snapshots[victim]),
+            11 => disk.hang(),
             9 => {
                 let from = self.rng.below(size / 512) * 512;
                 let to = (from + self.rng.within(1..=16) * 512).min(size);
@@ -385,7 +387,7 @@ impl Life {
             let mut spec = self.rig.spec(media, false);
             spec.options = self.options.clone();
             // What was healed may come back, once what it was given is answered: a crash did that.
-            if self.fault != 5 && self.returns {
+            if !matches!(self.fault, 5 | 11) && self.returns {
                 let active = self.active();
                 let failed = (0..self.rig.shape.media).filter(|m| !active.contains(m));
                 spec.returning = failed.map(|m| format!("disk{m}")).collect();

@@ -41,6 +41,18 @@ struct Order {
 // SAFETY: the addresses belong to the work in the slot, which stays until the order is answered.
 unsafe impl Send for Order {}
 
+impl Order {
+    fn of(work: &mut Work) -> Order {
+        Order {
+            key: 0,
+            fd: work.fd(),
+            call: work.call,
+            position: work.position(),
+            target: work.target(),
+        }
+    }
+}
+
 impl Pool {
     pub(crate) fn new(threads_max: usize) -> Pool {
         Pool(Arc::new(Shared {
@@ -55,13 +67,7 @@ impl Pool {
 impl Engine for Pool {
     fn submit(&self, mut work: Work) -> Ticket {
         let shared = &self.0;
-        let mut order = Order {
-            key: 0,
-            fd: work.fd(),
-            call: work.call,
-            position: work.position(),
-            target: work.target(),
-        };
+        let mut order = Order::of(&mut work);
         let ticket = shared.slots.insert(work);
         order.key = ticket.key();
         let mut queue = shared.queue.lock().unwrap_or_else(|e| e.into_inner());
@@ -87,6 +93,32 @@ impl Engine for Pool {
 
     fn wake_all(&self) {
         self.0.slots.wake_all();
+    }
+}
+
+/// The caller's own thread, which is away until the kernel has answered; other tasks of a runtime
+/// go on in another thread meanwhile.
+pub(crate) struct Here(Arc<Slots>);
+
+impl Here {
+    pub(crate) fn new() -> Here {
+        Here(Slots::new())
+    }
+}
+
+impl Engine for Here {
+    fn submit(&self, mut work: Work) -> Ticket {
+        let mut order = Order::of(&mut work);
+        let ticket = self.0.insert(work);
+        order.key = ticket.key();
+        let answer = tokio::task::block_in_place(|| execute(&order));
+        let (waker, unwanted) = self.0.lock().land(order.key, answer);
+        assert!(waker.is_none() && unwanted.is_none(), "nobody has polled the ticket yet");
+        ticket
+    }
+
+    fn wake_all(&self) {
+        self.0.wake_all();
     }
 }
 
