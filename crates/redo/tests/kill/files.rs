@@ -127,7 +127,7 @@ pub fn open_media(
             let disk = loop {
                 match open_disk(runtime.real_env(), &path, &options) {
                     Ok(disk) => break disk,
-                    Err(error) if matches!(error.kind, IoErrorKind::Busy { .. }) && busy < 5000 => {
+                    Err(error) if matches!(error.kind, IoErrorKind::Busy) && busy < 5000 => {
                         busy += 1;
                         let env = runtime.env();
                         runtime.block_on(env.sleep(Duration::from_millis(1)));
