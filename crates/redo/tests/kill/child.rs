@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use cellar_io::real::{Runtime, RuntimeOptions};
 use cellar_io::{EnvExt, SharedEnv};
-use cellar_redo::{Log, OpenLog, Options, Recovery, Successor};
+use cellar_redo::{Error, Log, Lsn, OpenLog, Options, Recovery, Successor};
 use cellar_wait::{Kind, Session, Waits};
 use serde::{Deserialize, Serialize};
 
@@ -101,7 +101,7 @@ fn options(chance: &mut Chance) -> Options {
     }
 }
 
-async fn open(opening: OpenLog) -> Result<Log, cellar_redo::Error> {
+async fn open(opening: OpenLog) -> Result<Log, Error> {
     tell("R\n");
     let mut recovery = Recovery::start(opening).await?;
     let (mut digest, mut records) = (Digest::default(), 0);
@@ -176,7 +176,7 @@ impl Committer {
         (key, body(self.seed, key, seen, self.longest))
     }
 
-    async fn commit(&mut self) -> Result<(), cellar_redo::Error> {
+    async fn commit(&mut self) -> Result<(), Error> {
         let (key, body) = self.take();
         let (kind, flags) = marks(key);
         let done = self.log.commit(&self.session, kind, flags, body).await?;
@@ -185,7 +185,19 @@ impl Committer {
         Ok(())
     }
 
-    async fn append(&mut self) -> Result<(), cellar_redo::Error> {
+    /// Asks again where the log does not know yet what it was given: see [`crate::append`].
+    async fn wait(&self, end: Lsn) -> Result<(), Error> {
+        loop {
+            match self.log.wait_durable(&self.session, end).await {
+                Err(Error::BadValue { .. }) if end <= self.log.end_lsn() => {
+                    tokio::task::yield_now().await;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    async fn append(&mut self) -> Result<(), Error> {
         let (mut lines, mut last) = (String::new(), None);
         for _ in 0..1 + self.next.number % AHEAD_MAX {
             let (key, body) = self.take();
@@ -195,7 +207,7 @@ impl Committer {
             last = Some(done);
         }
         if let Some(last) = last {
-            self.log.wait_durable(&self.session, last.end).await?;
+            self.wait(last.end).await?;
             self.seen.fetch_max(last.lsn.0, Ordering::SeqCst);
             tell(&lines);
         }

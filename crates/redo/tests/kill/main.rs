@@ -9,6 +9,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod append;
 mod child;
 mod damage;
 mod files;
