@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Measures commits of Cellar's redo log against RocksDB, SQLite, redb, fjall and bare writes:
+interleaved, on the same file system, each record durable before its committer goes on. See README.md.
+
+Exit codes: 0 measured (whether goals are met or not), 1 an arm failed, 2 wrong usage or something
+is missing.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import report
+import scan
+
+WIDTH = 100
+# Rivals by which Cellar is judged; raw is the yardstick of the disk.
+YARDSTICK = "raw"
+# (committers, how many times the best rival).
+GOALS = {1: 1.3, 64: 1.5}
+DEFAULT = ("cellar", "raw", "rocksdb", "sqlite", "sqlite-grouped", "redb", "redb-grouped", "fjall",
+           "fjall-grouped")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(
+        description="Commits of Cellar's redo log and of its rivals, interleaved.")
+    add = parser.add_argument
+    add("--program", metavar="PATH", help="the release binary of commit-rivals")
+    add("--dir", metavar="DIR", default="rivals-data/commit",
+        help="where files are made, on the disk that is measured (%(default)s); about 2 GB")
+    add("--arms", help=f"which, with commas ({','.join(DEFAULT)})")
+    add("--with", dest="more", action="append", default=[], metavar="ARM",
+        help="one more arm: rocksdb-pipelined")
+    add("--committers", default="1,64", help="how many, with commas (%(default)s)")
+    add("--bytes", type=int, default=1024, help="of a record (%(default)s)")
+    add("--block", type=int, default=4096, choices=(512, 4096),
+        help="of Cellar's log and of raw (%(default)s)")
+    add("--rounds", type=int, default=5, help="of all arms (%(default)s)")
+    add("--seconds", type=float, default=2, help="that an arm is measured (%(default)s)")
+    add("--warm", type=float, default=0.5, help="seconds before, uncounted (%(default)s)")
+    add("--threads", type=int, default=2, help="cores of each arm, by affinity (%(default)s)")
+    add("--json", metavar="FILE", help="keep the run, with each single figure")
+    args = parser.parse_args()
+    if args.rounds < 1 or args.threads < 1 or args.seconds <= 0 or args.bytes < 8:
+        parser.error("--rounds, --threads and --seconds are more than 0, --bytes at least 8")
+    return args
+
+
+def refuse(words):
+    print(f"commit.py: {words}", file=sys.stderr)
+    sys.exit(2)
+
+
+def chosen(args):
+    """(arms, numbers of committers); refuses what is not there rather than leave it out."""
+    if not args.program or not os.access(args.program, os.X_OK):
+        refuse("give --program PATH of commit-rivals: cd benches/rivals/commit && "
+               "cargo build --release --features rocksdb")
+    args.program = str(Path(args.program).resolve())
+    if "debug" in Path(args.program).parts:
+        refuse(f"{args.program} is a debug build: cargo build --release")
+    there = subprocess.run([args.program, "list"], capture_output=True, text=True,
+                           check=True).stdout.split()
+    names = list(dict.fromkeys((args.arms.split(",") if args.arms else list(DEFAULT)) + args.more))
+    for name in names:
+        if name not in there:
+            hint = ": build with --features rocksdb, or give --arms" if "rocksdb" in name else ""
+            refuse(f"{args.program} has no arm {name}{hint}; it has {', '.join(there)}")
+    try:
+        counts = [int(word) for word in args.committers.split(",")]
+    except ValueError:
+        refuse(f"--committers {args.committers}: numbers with commas")
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < args.threads:
+        refuse(f"{args.threads} threads on {len(cores)} cores: give --threads {len(cores)}")
+    os.sched_setaffinity(0, cores[:args.threads])
+    return names, counts
+
+
+def run_arm(args, arm, committers):
+    """What one process of an arm prints."""
+    words = [args.program, arm, "--dir", args.dir, "--committers", committers, "--bytes",
+             args.bytes, "--seconds", args.seconds, "--warm", args.warm, "--block", args.block,
+             "--workers", args.threads]
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
+    if done.returncode != 0:
+        print(f"commit.py: {arm}, {committers} committers: {done.stderr.strip()}",
+              file=sys.stderr)
+        sys.exit(1)
+    return json.loads(done.stdout)
+
+
+def measure(args, names, counts):
+    """Every arm once a round, in an order that rotates. A grouping of one is none."""
+    runs = []
+    for turn in range(args.rounds):
+        for committers in counts:
+            arms = [n for n in names if committers > 1 or not n.endswith("-grouped")]
+            at = turn % len(arms)
+            for arm in arms[at:] + arms[:at]:
+                got = run_arm(args, arm, committers)
+                got["round"] = turn
+                runs.append(got)
+        print(f"round {turn + 1} of {args.rounds}", file=sys.stderr, flush=True)
+    return runs
+
+
+def figures(runs):
+    """Medians over the rounds of one arm with so many committers."""
+    def median(of):
+        return statistics.median(of(run) for run in runs)
+    rates = [run["per_second"] for run in runs]
+    result = {"per_second": statistics.median(rates), "spread": report.middle_spread(rates)}
+    result |= {key: median(lambda run: run["us"][key]) for key in runs[0]["us"]}
+    for key in ("writes", "flushes", "bytes"):
+        result[f"{key}_each"] = median(lambda run: run["disk"][key] / max(run["commits"], 1))
+    return result
+
+
+def summary(runs, names, counts):
+    """{committers: {arm: figures}}"""
+    table = {}
+    for committers in counts:
+        mine = table[committers] = {}
+        for arm in names:
+            of_arm = [r for r in runs if r["arm"] == arm and r["committers"] == committers]
+            if of_arm:
+                mine[arm] = figures(of_arm)
+    return table
+
+
+def judge(committers, measured):
+    """(best rival, how many times its commits Cellar does, the verdict); None without both."""
+    rivals = [arm for arm in measured if arm not in ("cellar", YARDSTICK)]
+    if "cellar" not in measured or not rivals:
+        return None
+    best = max(rivals, key=lambda arm: measured[arm]["per_second"])
+    got = measured["cellar"]["per_second"] / measured[best]["per_second"]
+    goal = GOALS.get(committers)
+    word = "-" if goal is None else "MET" if got >= goal else "MISSED"
+    return best, got, goal, word
+
+
+def show(record, args, names):
+    about = record["machine"]
+    print(f"{record['date']}  {about['cpu']}, {about['cores']} cores, kernel {about['kernel']}")
+    print(f"records of {args.bytes} bytes, {args.threads} cores, {args.rounds} rounds of "
+          f"{args.seconds:g} s, load {about['load'][0]:.2f} before and "
+          f"{record['load_after']:.2f} after, commit {about['commit']}")
+    print(f"files in {args.dir}, on {record['disk']}")
+    for name in names:
+        words = record["arms"].get(name)
+        if words:
+            more = f"; grouped {words['grouped']}" if "grouped" in words else ""
+            print(f"{name} {words['version']}: {words['how']}{more}")
+    for committers, measured in record["table"].items():
+        plural = "" if committers == 1 else "s"
+        print(f"\n{f'{committers} committer{plural}':<18}{'commits/s':>10}{'spread':>8}"
+              f"{'cellar by':>11}{'p50 us':>9}{'p99 us':>9}{'p99.9':>9}{'writes':>8}"
+              f"{'flushes':>9}{'KB':>8}")
+        print("-" * WIDTH)
+        ours = measured.get("cellar")
+        for arm, got in measured.items():
+            by = f"{ours['per_second'] / got['per_second']:.2f}x" if ours and arm != "cellar" else ""
+            print(f"{arm:<18}{got['per_second']:>10.0f}{got['spread']:>8.2f}{by:>11}"
+                  f"{got['p50']:>9.0f}{got['p99']:>9.0f}{got['p999']:>9.0f}"
+                  f"{got['writes_each']:>8.2f}{got['flushes_each']:>9.2f}"
+                  f"{got['bytes_each'] / 1024:>8.1f}")
+        verdict = judge(committers, measured)
+        if verdict:
+            best, got, goal, word = verdict
+            asked = f" (goal {goal:g}x: {word})" if goal else ""
+            print(f"cellar by the best rival, {best}: {got:.2f}x{asked}")
+    print("\nwrites, flushes and KB are the disk's, for a commit; others' work is in them.")
+
+
+def main():
+    args = arguments()
+    names, counts = chosen(args)
+    record = {"date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+              "machine": scan.machine(), "arguments": vars(args)}
+    runs = measure(args, names, counts)
+    record["runs"] = runs
+    record["arms"] = {run["arm"]: run["about"] for run in runs}
+    record["disk"] = runs[0]["disk"]["name"] or "no disk"
+    record["load_after"] = os.getloadavg()[0]
+    record["table"] = summary(runs, names, counts)
+    if args.json:
+        Path(args.json).write_text(json.dumps(record, indent=1, default=str) + "\n")
+    show(record, args, names)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

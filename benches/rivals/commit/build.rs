@@ -1,0 +1,11 @@
+//! SQLite without `fdatasync` would be a slower one than people have.
+
+fn main() {
+    println!("cargo:rerun-if-env-changed=LIBSQLITE3_FLAGS");
+    let flags = std::env::var("LIBSQLITE3_FLAGS").unwrap_or_default();
+    if !flags.contains("HAVE_FDATASYNC") {
+        println!(
+            "cargo::error=run cargo in benches/rivals/commit: its .cargo/config.toml is needed"
+        );
+    }
+}

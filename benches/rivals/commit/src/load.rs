@@ -1,0 +1,166 @@
+//! Committers, each in a thread, and what is counted of them.
+
+use std::path::PathBuf;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::Error;
+use crate::device::{Counts, Disk};
+
+/// What is asked for.
+pub struct Load {
+    /// Files are made in it.
+    pub dir: PathBuf,
+    pub committers: usize,
+    /// Of a record.
+    pub bytes: usize,
+    pub time: Duration,
+    /// Committed for so long before, uncounted.
+    pub warm: Duration,
+    /// Bytes of a block, where the arm has a choice.
+    pub block: u32,
+    /// Threads of a runtime, where the arm has one.
+    pub workers: usize,
+}
+
+/// A store that makes records durable. Records are called from as many threads as there are
+/// committers.
+pub trait Store: Send + Sync {
+    /// Returns when the record of that committer is durable.
+    fn commit(&self, committer: usize, record: &[u8]) -> Result<(), Error>;
+
+    /// Version and settings, for people.
+    fn about(&self) -> Value;
+}
+
+/// A record of a committer: bytes that no compression makes less, new each time.
+pub struct Body {
+    bytes: Vec<u8>,
+    number: u64,
+}
+
+impl Body {
+    pub fn new(committer: usize, length: usize) -> Body {
+        let mut state = committer as u64 + 1;
+        let mut bytes = Vec::with_capacity(length + 8);
+        while bytes.len() < length {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            bytes.extend_from_slice(&state.to_le_bytes());
+        }
+        bytes.truncate(length);
+        Body { bytes, number: 0 }
+    }
+
+    pub fn next(&mut self) -> &[u8] {
+        self.number += 1;
+        self.bytes[..8].copy_from_slice(&self.number.to_le_bytes());
+        &self.bytes
+    }
+}
+
+/// Commits for some time; how long each took, in nanoseconds.
+fn commits(store: &dyn Store, load: &Load, time: Duration) -> Result<(Vec<u32>, Duration), Error> {
+    let barrier = Barrier::new(load.committers);
+    let start = Instant::now();
+    let all = std::thread::scope(|scope| {
+        let tasks: Vec<_> = (0..load.committers)
+            .map(|committer| {
+                let barrier = &barrier;
+                scope.spawn(move || {
+                    let mut body = Body::new(committer, load.bytes);
+                    let mut took = Vec::with_capacity(1 << 16);
+                    barrier.wait();
+                    let end = Instant::now() + time;
+                    let mut before = Instant::now();
+                    while before < end {
+                        store.commit(committer, body.next())?;
+                        let now = Instant::now();
+                        took.push(nanos(now - before));
+                        before = now;
+                    }
+                    Ok::<_, Error>(took)
+                })
+            })
+            .collect();
+        let mut all = Vec::new();
+        for task in tasks {
+            all.extend(task.join().map_err(|_| "a committer panicked")??);
+        }
+        Ok::<_, Error>(all)
+    })?;
+    Ok((all, start.elapsed()))
+}
+
+pub fn nanos(time: Duration) -> u32 {
+    u32::try_from(time.as_nanos()).unwrap_or(u32::MAX)
+}
+
+/// Runs a store with the load and says what came out.
+pub fn run(arm: &str, store: &dyn Store, load: &Load) -> Result<String, Error> {
+    settle(load)?;
+    commits(store, load, load.warm)?;
+    let watch = Watch::new(load)?;
+    let (took, time) = commits(store, load, load.time)?;
+    watch.line(arm, load, took, time, &store.about())
+}
+
+/// What the setting up has left in memory goes to the disk before anything is measured.
+pub fn settle(load: &Load) -> Result<(), Error> {
+    let dir = std::fs::File::open(&load.dir)?;
+    // SAFETY: a system call on a descriptor that is open.
+    match unsafe { libc::syncfs(std::os::fd::AsRawFd::as_raw_fd(&dir)) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error().into()),
+    }
+}
+
+/// The disk while commits run.
+pub struct Watch {
+    disk: Option<Disk>,
+    before: Counts,
+}
+
+impl Watch {
+    pub fn new(load: &Load) -> Result<Watch, Error> {
+        let disk = Disk::of(&load.dir);
+        let before = disk.as_ref().map_or(Ok(Counts::default()), Disk::counts)?;
+        Ok(Watch { disk, before })
+    }
+
+    pub fn line(
+        &self,
+        arm: &str,
+        load: &Load,
+        mut took: Vec<u32>,
+        time: Duration,
+        about: &Value,
+    ) -> Result<String, Error> {
+        let counts = match &self.disk {
+            Some(disk) => disk.counts()?.since(self.before),
+            None => Counts::default(),
+        };
+        took.sort_unstable();
+        let at = |share: f64| {
+            let place = (took.len() as f64 * share) as usize;
+            took.get(place.min(took.len().saturating_sub(1))).map_or(0.0, |ns| f64::from(*ns) / 1e3)
+        };
+        let line = json!({
+            "arm": arm,
+            "about": about,
+            "committers": load.committers,
+            "bytes": load.bytes,
+            "seconds": time.as_secs_f64(),
+            "commits": took.len(),
+            "per_second": took.len() as f64 / time.as_secs_f64(),
+            "us": {"p50": at(0.5), "p90": at(0.9), "p99": at(0.99), "p999": at(0.999),
+                   "max": at(1.0)},
+            "disk": {"name": self.disk.as_ref().map(Disk::name), "writes": counts.writes,
+                     "bytes": counts.bytes, "flushes": counts.flushes},
+        });
+        Ok(line.to_string())
+    }
+}

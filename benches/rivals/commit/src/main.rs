@@ -1,0 +1,67 @@
+//! Commits records to one store for some seconds, each durable before the next, and prints what
+//! that gave as a line of JSON. `../commit.py` runs it; each arm is a process of its own.
+
+#![expect(clippy::disallowed_methods, reason = "rivals know no clock but the real one")]
+
+mod arms;
+mod device;
+mod group;
+mod load;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use load::Load;
+
+/// Any error ends the program, in words.
+pub type Error = Box<dyn std::error::Error + Send + Sync>;
+
+const USAGE: &str = "commit-rivals ARM --dir DIR [--committers N] [--bytes N] [--seconds S]
+    [--warm S] [--block 512|4096] [--workers N]
+commit-rivals list";
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.first().is_some_and(|word| word == "list") {
+        println!("{}", arms::NAMES.join(" "));
+        return;
+    }
+    match parse(&words).and_then(|(arm, load)| arms::run(&arm, &load)) {
+        Ok(line) => println!("{line}"),
+        Err(error) => {
+            eprintln!("commit-rivals: {error}");
+            std::process::exit(1);
+        }
+    }
+}
+
+fn parse(words: &[String]) -> Result<(String, Load), Error> {
+    let mut words = words.iter();
+    let arm = words.next().ok_or(USAGE)?.clone();
+    let mut load = Load {
+        dir: PathBuf::new(),
+        committers: 1,
+        bytes: 1024,
+        time: Duration::from_secs(2),
+        warm: Duration::from_millis(500),
+        block: 4096,
+        workers: 2,
+    };
+    while let Some(word) = words.next() {
+        let value = words.next().ok_or_else(|| format!("{word} needs a value\n{USAGE}"))?;
+        match word.as_str() {
+            "--dir" => load.dir = value.into(),
+            "--committers" => load.committers = value.parse()?,
+            "--bytes" => load.bytes = value.parse()?,
+            "--seconds" => load.time = Duration::try_from_secs_f64(value.parse()?)?,
+            "--warm" => load.warm = Duration::try_from_secs_f64(value.parse()?)?,
+            "--block" => load.block = value.parse()?,
+            "--workers" => load.workers = value.parse()?,
+            _ => return Err(format!("what is {word}?\n{USAGE}").into()),
+        }
+    }
+    if load.dir.as_os_str().is_empty() || load.committers == 0 || load.bytes < 8 {
+        return Err(format!("--dir is needed, a committer, and 8 bytes\n{USAGE}").into());
+    }
+    Ok((arm, load))
+}
