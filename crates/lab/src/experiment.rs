@@ -23,6 +23,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &crate::au_size::AuSize,
     &crate::smart_scan::SmartScan,
     &crate::redo_media::RedoMedia,
+    &crate::redo_block_size::RedoBlockSize,
     #[cfg(feature = "real")]
     &crate::io_modes::IoModes,
 ];

@@ -34,6 +34,7 @@ mod meter;
 pub mod multi_disk;
 pub mod place;
 pub mod preset;
+pub mod redo_block_size;
 pub mod redo_media;
 mod run;
 pub mod smart_scan;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cellar_io::shape::{Late, Page, ReadAhead, ShapeOptions, Shaped, parse};
+use cellar_io::shape::{self, Page, ReadAhead, ShapeOptions, Shaped, parse};
 use cellar_io::sim::{Sim, SimDiskOptions};
 use cellar_io::{
     Device, DeviceExt, Durability, Env, EnvExt, Instant, Io, SharedEnv, Task, WallTime,
@@ -258,7 +258,7 @@ fn a_page_that_a_write_covers_in_part_costs_a_rewrite() {
 #[test]
 fn as_many_writes_are_late_as_it_says() {
     let (latency, by) = (Duration::from_micros(50), Duration::from_millis(20));
-    let late = Some(Late { per_million: 10_000, by });
+    let late = Some(shape::Late { per_million: 10_000, by });
     let sim = Sim::new(1);
     let disk = shaped(&sim, "disk", ShapeOptions { latency, late, ..ShapeOptions::default() });
     let took = log_writes(&sim, &disk, 4096, 10_000);

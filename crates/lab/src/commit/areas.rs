@@ -1,7 +1,6 @@
 //! Where a log, what is scanned beside it and its archives lie on each disk.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use cellar_io::Device;
@@ -29,11 +28,6 @@ pub(crate) struct Areas {
 impl Areas {
     fn groups(&self) -> u64 {
         self.group * u64::from(GROUPS)
-    }
-
-    /// Where the data lie.
-    pub(crate) fn data(&self) -> Range<u64> {
-        self.groups()..self.groups() + self.data
     }
 
     /// Bytes of a disk.

@@ -44,8 +44,11 @@ impl Measured {
     }
 
     pub(super) fn spread(&self, way: Way) -> f64 {
-        let of = |layout: &Layout| spread(&self.raw, &way.arm(), layout.name(), RATE);
-        LAYOUTS.iter().map(of).fold(0.0, f64::max)
+        LAYOUTS.iter().map(|layout| self.spread_of(way, *layout)).fold(0.0, f64::max)
+    }
+
+    pub(super) fn spread_of(&self, way: Way, layout: Layout) -> f64 {
+        spread(&self.raw, &way.arm(), layout.name(), RATE)
     }
 
     pub(super) fn noise(&self) -> Noise {

@@ -19,6 +19,9 @@ pub(super) const BOARD: &[(&str, &str, bool)] = &[
 /// Spread of equal runs beyond which nothing is concluded.
 const UNCLEAR: f64 = 0.3;
 
+/// A difference that is nothing to decide by.
+const NOTHING: f64 = 0.03;
+
 /// How many times as long flash took by ten sessions.
 pub(super) const PUBLISHED_10: f64 = 20.0;
 
@@ -168,13 +171,13 @@ fn flash_over_disk(options: &Options, main: &Measured, place: &str) -> String {
         let of = |sessions: &usize| {
             let way = Way { job: Job::ALONE, sessions: *sessions, block: *block };
             let ratio = main.times_disk(way, Layout::Flash)?;
-            Some(format!("{} with {}", times(ratio), count(*sessions)))
+            Some(format!("{} times with {}", times(ratio), count(*sessions)))
         };
         let all: Vec<String> = options.sessions.iter().filter_map(of).collect();
         format!("in blocks of {block} {}", list(&all))
     };
     let all: Vec<String> = options.blocks.iter().map(of_block).collect();
-    format!("{place}, times that a commit takes as long on flash as on disk: {}. ", all.join("; "))
+    format!("{place}, a commit on flash takes as long as on disk {}. ", list(&all))
 }
 
 /// What larger blocks make of each medium, of all session counts the largest change.
@@ -209,27 +212,30 @@ fn block_size(options: &Options, main: &Measured, noise: Noise) -> String {
 /// What both together give beside the better of the two, and what became of late writes.
 fn first_wins(options: &Options, main: &Measured, noise: Noise) -> String {
     let ways = ways(options, Job::ALONE);
-    let best = |way: &Way| {
-        let alone = [Layout::Disk, Layout::Flash].map(|layout| main.rate(*way, layout));
-        let alone = alone.into_iter().flatten().fold(0.0, f64::max);
-        Some(main.rate(*way, Layout::Both)? / alone).filter(|ratio| ratio.is_finite())
+    let over = |way: &Way| {
+        let alone = [Layout::Disk, Layout::Flash].map(|layout| (main.rate(*way, layout), layout));
+        let better = alone.into_iter().filter_map(|(rate, layout)| Some((rate?, layout)));
+        let (rate, better) = better.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(r, _)| *r > 0.0)?;
+        let ratio = main.rate(*way, Layout::Both)? / rate;
+        let spread = main.spread_of(*way, better).max(main.spread_of(*way, Layout::Both));
+        Some((ratio, verdict(ratio, spread.max(noise.spread).max(NOTHING))))
     };
-    let all: Vec<f64> = ways.iter().filter_map(best).collect();
-    let Some((least, most)) =
-        all.iter().copied().map(|r| (r, r)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
-    else {
+    let mut all: Vec<(f64, Verdict)> = ways.iter().filter_map(over).collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (Some((least, _)), Some((most, _))) = (all.first(), all.last()) else {
         return String::new();
     };
-    let spread = ways.iter().map(|way| main.spread(*way)).fold(noise.spread, f64::max);
-    let range = match times(least) == times(most) {
-        true => times(least),
-        false => format!("{} to {}", times(least), times(most)),
+    let range = match times(*least) == times(*most) {
+        true => times(*least),
+        false => format!("{} to {}", times(*least), times(*most)),
     };
-    let what = match (verdict(least, spread), verdict(most, spread)) {
-        (Verdict::Slower, Verdict::Faster) => "now less, now more",
-        (Verdict::Slower, _) => "less",
-        (_, Verdict::Faster) => "more",
-        _ => "the same as far as can be told",
+    let is = |wanted| all.iter().any(|(_, verdict)| *verdict == wanted);
+    let what = match (is(Verdict::Slower), is(Verdict::Faster)) {
+        (true, true) => "now less, now more",
+        (true, false) => "less",
+        (false, true) if is(Verdict::NotDistinguishable) => "as many, or more",
+        (false, true) => "more",
+        (false, false) => "the same as far as can be told",
     };
     format!(
         "With the first of both there are {range} times the commits of the better one alone: \
@@ -254,8 +260,8 @@ fn outliers(main: &Measured, ways: &[Way]) -> String {
     match prevented + waited {
         all if all < 1.0 => "No write was later than 10 ms. ".to_owned(),
         all => format!(
-            "Of {all:.0} writes of them later than 10 ms somebody waited for {waited:.0}; alone, \
-             for {}. ",
+            "Of the {all:.0} writes that were later than 10 ms then, somebody waited for \
+             {waited:.0}; on one alone, for {}. ",
             list(&alone)
         ),
     }
@@ -266,43 +272,49 @@ fn whole_job(options: &Options, main: &Measured, noise: Noise) -> String {
     let sessions = *options.sessions.last().unwrap_or(&1);
     let block = *options.blocks.last().unwrap_or(&4096);
     let way = |job| Way { job, sessions, block };
-    let mut text = String::new();
-    let Some(alone) = main.times_disk(way(Job::ALONE), Layout::Flash).map(|times| 1.0 / times)
-    else {
-        return text;
-    };
+    let floor = |job| noise.spread.max(main.spread(way(job))).max(NOTHING);
+    let alone = main.times_disk(way(Job::ALONE), Layout::Flash).map(|times| 1.0 / times);
+    let alone = alone.map(|ratio| verdict(ratio, floor(Job::ALONE)));
+    // Jobs of one answer are told together.
+    let mut told: Vec<(String, Vec<String>)> = Vec::new();
     for job in options.jobs().into_iter().filter(|job| *job != Job::ALONE) {
         let on = |layout| Some((main.rate(way(job), layout)?, main.scanned(way(job), layout)?));
         let (Some(disk), Some(flash)) = (on(Layout::Disk), on(Layout::Flash)) else { continue };
-        let noise = noise.spread.max(main.spread(way(job))).max(0.01);
         let commits = flash.0 / disk.0;
         let scans = (job.scans > 0).then(|| flash.1 / disk.1);
-        let figures = match scans {
-            Some(scans) => {
-                format!("{} times the commits, {} the scans", times(commits), times(scans))
-            }
-            None => format!("{} times the commits", times(commits)),
-        };
-        let verdicts = (verdict(commits, noise), scans.map(|scans| verdict(scans, noise)));
-        let better = match verdicts {
-            (Verdict::Faster, Some(Verdict::Slower)) => "flash trades scans for commits",
-            (Verdict::Slower, Some(Verdict::Faster)) => "flash trades commits for scans",
-            (Verdict::Faster, _) | (_, Some(Verdict::Faster)) => {
-                "flash is better for the whole job"
-            }
-            (Verdict::Slower, _) | (_, Some(Verdict::Slower)) => "disk is better for the whole job",
-            _ => "neither is better for the whole job",
-        };
-        let turned = verdict(alone, noise) == Verdict::Slower && verdicts.0 == Verdict::Faster;
+        let verdicts = (
+            verdict(commits, floor(job)),
+            scans.map(|scans| verdict(scans, noise.spread.max(NOTHING))),
+        );
+        let turned = alone == Some(Verdict::Slower) && verdicts.0 == Verdict::Faster;
         let turned = if turned { ", the reverse of commits alone" } else { "" };
-        let words = job.words();
-        text += &format!("{}: {better}{turned} ({figures}). ", capital(&words));
+        let answer = format!("{}{turned}", better(verdicts));
+        let scans = scans.map_or(String::new(), |scans| format!(", {} the scans", times(scans)));
+        let words = format!("{} ({} times the commits{scans})", job.words(), times(commits));
+        match told.iter_mut().find(|(said, _)| *said == answer) {
+            Some((_, jobs)) => jobs.push(words),
+            None => told.push((answer, vec![words])),
+        }
     }
-    if text.is_empty() {
-        return text;
+    let said: Vec<String> =
+        told.iter().map(|(answer, jobs)| format!("{}: {answer}", list(jobs))).collect();
+    match said.is_empty() {
+        true => String::new(),
+        false => {
+            format!("{} in blocks of {block} {}. ", capital(&count(sessions)), said.join("; "))
+        }
     }
-    format!("{} in blocks of {block} {text}", capital(&count(sessions)))
-        .replacen(" With", " with", 1)
+}
+
+/// What is better for the whole job, by what became of commits and of scans on flash.
+fn better(verdicts: (Verdict, Option<Verdict>)) -> &'static str {
+    match verdicts {
+        (Verdict::Faster, Some(Verdict::Slower)) => "flash trades scans for commits",
+        (Verdict::Slower, Some(Verdict::Faster)) => "flash trades commits for scans",
+        (Verdict::Faster, _) | (_, Some(Verdict::Faster)) => "flash is better for the whole job",
+        (Verdict::Slower, _) | (_, Some(Verdict::Slower)) => "disk is better for the whole job",
+        _ => "neither is better for the whole job",
+    }
 }
 
 fn capital(words: &str) -> String {

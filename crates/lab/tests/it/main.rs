@@ -8,6 +8,7 @@ mod here;
 #[cfg(feature = "real")]
 mod io_modes;
 mod model;
+mod redo_block_size;
 mod redo_media;
 mod smart_scan;
 
