@@ -6,7 +6,9 @@
 //! [`ReadAhead`] a read first waits for the disk behind the link: briefly if it goes on where the
 //! last one ended and comes soon enough, longer if not; the link is free for others meanwhile. A
 //! disk that turns is faster at its first byte, on the outer tracks, than at its last, and its head
-//! must get to where a request begins: that keeps it from others.
+//! must get to where a request begins: that keeps it from others. A disk that works in [`Page`]s
+//! must read and write again what a write covers in part: that keeps it from others too. And some
+//! answers may come [`Late`].
 
 mod parse;
 
@@ -41,6 +43,31 @@ pub struct ShapeOptions {
     pub inner_bytes_per_second: u64,
     /// What the head takes to get to a read or write that does not begin where the last one ended.
     pub seek: Duration,
+    /// A disk that works in larger pieces than the sectors it takes.
+    pub page: Option<Page>,
+    /// Answers that come late now and then.
+    pub late: Option<Late>,
+}
+
+/// A disk that works in pages: of one that a write covers in part it must read the rest and write
+/// all of it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Bytes of a page; they begin at multiples of it.
+    pub bytes: u64,
+    /// What that takes for each page covered in part, beside the transfer. The disk does nothing
+    /// else meanwhile.
+    pub rewrite: Duration,
+}
+
+/// A disk that answers some writes late: what flash does when it must erase, and a disk when its
+/// cache is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Late {
+    /// How many of a million writes.
+    pub per_million: u32,
+    /// How much later. Other requests do not wait for it.
+    pub by: Duration,
 }
 
 /// A disk that reads ahead for a sequential reader who comes back in time.
@@ -118,6 +145,20 @@ impl ShapeOptions {
         per(bytes, rate).max(per(1, self.iops))
     }
 
+    /// How many pages a write covers in part.
+    fn torn_pages(&self, offset: u64, bytes: u64) -> u32 {
+        let Some(Page { bytes: page, .. }) = self.page.filter(|page| page.bytes > 0) else {
+            return 0;
+        };
+        let end = offset.saturating_add(bytes);
+        let is_torn = |at: u64| !at.is_multiple_of(page);
+        match offset / page == end / page {
+            // Begins and ends inside of one page.
+            true => u32::from(bytes > 0),
+            false => u32::from(is_torn(offset)) + u32::from(is_torn(end)),
+        }
+    }
+
     /// Bytes a second at `offset` of a disk of `size` bytes. All tracks have as many bits an inch and
     /// turn equally fast, so the rate goes with the radius, and what lies outside of it with the
     /// area.
@@ -158,7 +199,13 @@ impl Link {
         let ready = u128::from(now.saturating_add(wait)) * PICOS;
         let seek = if offset == self.head { Duration::ZERO } else { options.seek };
         self.head = offset.saturating_add(bytes);
-        let start = self.free_at_picos.max(ready) + u128::from(nanos(seek)) * PICOS;
+        let torn = match load {
+            Load::Write { offset, bytes } => options.torn_pages(*offset, *bytes),
+            _ => 0,
+        };
+        let rewrite = options.page.map_or(Duration::ZERO, |page| page.rewrite) * torn;
+        let held = u128::from(nanos(seek.saturating_add(rewrite))) * PICOS;
+        let start = self.free_at_picos.max(ready) + held;
         self.free_at_picos = start + options.service_picos(bytes, options.rate_at(offset, size));
         let moved = u64::try_from(self.free_at_picos.div_ceil(PICOS)).unwrap_or(u64::MAX);
         let answer = moved.saturating_add(nanos(options.latency));
@@ -218,12 +265,25 @@ impl Shaped {
         let slot = self.enter().await;
         let now = self.env.now().0;
         let answer = self.link(|link| link.admit(&self.options, self.size, now, &load));
+        let answer = answer.saturating_add(self.lateness(&load));
         let result = request(&*self.inner).await;
         self.sleep_until(answer).await;
         let now = self.env.now().0;
         self.link(|link| link.answered(answer, now));
         drop(slot);
         result
+    }
+
+    /// How much later than the link says a request is answered, in nanoseconds.
+    fn lateness(&self, load: &Load) -> u64 {
+        match (load, self.options.late) {
+            (Load::Write { .. }, Some(late))
+                if self.env.random() % 1_000_000 < u64::from(late.per_million) =>
+            {
+                nanos(late.by)
+            }
+            _ => 0,
+        }
     }
 
     fn sleep_until(&self, when: u64) -> impl Future<Output = ()> + use<> {
@@ -237,6 +297,10 @@ impl Device for Shaped {
         let depth = self.options.queue_depth;
         if depth > 0 && (geometry.queue_depth == 0 || depth < geometry.queue_depth) {
             geometry.queue_depth = depth;
+        }
+        if let Some(page) = self.options.page {
+            let page = u32::try_from(page.bytes).unwrap_or(u32::MAX);
+            geometry.physical_sector = geometry.physical_sector.max(page);
         }
         geometry
     }

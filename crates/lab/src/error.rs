@@ -88,6 +88,12 @@ pub enum LabError {
     /// The group failed.
     #[error(transparent)]
     Group(#[from] cellar_diskgroup::Error),
+    /// The redo log failed, or was not made.
+    #[error(
+        "CELLAR-70307: the log of this experiment: {0}\nNext: run it again, on other disks if it \
+         stays so"
+    )]
+    Redo(#[from] cellar_redo::Error),
     /// A scan failed, for another reason than a disk.
     #[error(
         "CELLAR-70306: the table cannot be scanned: {0}\nNext: run it again, on other disks if it \

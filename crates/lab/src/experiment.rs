@@ -22,6 +22,8 @@ pub const ALL: &[&dyn Experiment] = &[
     &crate::multi_disk::MultiDisk,
     &crate::au_size::AuSize,
     &crate::smart_scan::SmartScan,
+    &crate::redo_media::RedoMedia,
+    &crate::redo_block_size::RedoBlockSize,
     #[cfg(feature = "real")]
     &crate::io_modes::IoModes,
 ];

@@ -19,6 +19,7 @@
 
 pub mod au_size;
 mod ceiling;
+mod commit;
 mod compare;
 mod control;
 mod error;
@@ -33,6 +34,8 @@ mod meter;
 pub mod multi_disk;
 pub mod place;
 pub mod preset;
+pub mod redo_block_size;
+pub mod redo_media;
 mod run;
 pub mod smart_scan;
 mod text;

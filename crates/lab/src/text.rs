@@ -32,7 +32,9 @@ fn put(out: &mut String, label: &str, text: &str) {
 /// A figure of an arm in few digits.
 fn amount(value: f64, unit: &str) -> String {
     match value {
-        v if v < 0.995 || unit == "s" || unit.starts_with("s ") => format!("{v:.2}"),
+        v if v < 0.995 || unit == "s" || unit.starts_with("s ") || unit.starts_with("ms ") => {
+            format!("{v:.2}")
+        }
         v if v < 9.95 => format!("{v:.1}"),
         v => format!("{v:.0}"),
     }

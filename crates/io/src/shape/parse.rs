@@ -1,11 +1,14 @@
-//! A model in words: `200MB/s,2000iops,4ms,qd32,ra:4ms/7.3ms/2ms`.
+//! A model in words: `200MB/s,2000iops,4ms,qd32,ra:4ms/7.3ms/2ms,page:4096/300us,late:1%/20ms`.
 
+use std::fmt;
 use std::time::Duration;
 
-use super::{ReadAhead, ShapeOptions};
+use super::{Late, Page, ReadAhead, ShapeOptions};
 
 const FORMS: &str = "a rate (200MB/s, 1.5GiB/s), 2000iops, a latency (4ms, 150us), \
-     qd32, ra:HIT/MISS/WINDOW (ra:4ms/7.3ms/2ms), inner:RATE (inner:122MB/s), seek:TIME (seek:5ms)";
+     qd32, ra:HIT/MISS/WINDOW (ra:4ms/7.3ms/2ms), inner:RATE (inner:122MB/s), seek:TIME (seek:5ms), \
+     page:BYTES/TIME for what a write covers in part (page:4096/300us), late:PART/TIME of writes \
+     (late:1%/20ms)";
 
 /// A word of a model that says nothing we know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,9 +54,44 @@ pub fn parse(text: &str) -> Result<ShapeOptions, ShapeError> {
             Part::ReadAhead(ahead) => options.read_ahead = Some(ahead),
             Part::Inner(rate) => options.inner_bytes_per_second = rate,
             Part::Seek(time) => options.seek = time,
+            Part::Page(page) => options.page = Some(page),
+            Part::Late(late) => options.late = Some(late),
         }
     }
     Ok(options)
+}
+
+/// As [`parse`] reads it; empty where there is no limit and no delay.
+impl fmt::Display for ShapeOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut words = Vec::new();
+        let mut number = |value: u64, word: &str, unit: &str| {
+            if value > 0 {
+                words.push(format!("{word}{value}{unit}"));
+            }
+        };
+        number(self.bytes_per_second, "", "B/s");
+        number(self.iops, "", "iops");
+        number(self.inner_bytes_per_second, "inner:", "B/s");
+        number(self.queue_depth.into(), "qd", "");
+        let time = |time: Duration| format!("{}us", time.as_nanos() as f64 / 1e3);
+        if !self.latency.is_zero() {
+            words.push(time(self.latency));
+        }
+        if !self.seek.is_zero() {
+            words.push(format!("seek:{}", time(self.seek)));
+        }
+        if let Some(ReadAhead { hit_latency: hit, miss_latency: miss, window }) = self.read_ahead {
+            words.push(format!("ra:{}/{}/{}", time(hit), time(miss), time(window)));
+        }
+        if let Some(Page { bytes, rewrite }) = self.page {
+            words.push(format!("page:{bytes}/{}", time(rewrite)));
+        }
+        if let Some(Late { per_million, by }) = self.late {
+            words.push(format!("late:{}%/{}", f64::from(per_million) / 1e4, time(by)));
+        }
+        f.write_str(&words.join(","))
+    }
 }
 
 enum Part {
@@ -64,6 +102,8 @@ enum Part {
     ReadAhead(ReadAhead),
     Inner(u64),
     Seek(Duration),
+    Page(Page),
+    Late(Late),
 }
 
 impl Part {
@@ -76,6 +116,8 @@ impl Part {
             Part::ReadAhead(_) => "read-ahead",
             Part::Inner(_) => "bandwidth of the inner tracks",
             Part::Seek(_) => "seek",
+            Part::Page(_) => "page",
+            Part::Late(_) => "late answers",
         }
     }
 }
@@ -95,6 +137,22 @@ fn read(word: &str) -> Option<Part> {
     }
     if let Some(word) = word.strip_prefix("seek:") {
         return time(word).map(Part::Seek);
+    }
+    if let Some(words) = word.strip_prefix("page:") {
+        let (bytes, rewrite) = words.split_once('/')?;
+        let bytes = bytes.trim().parse::<u64>().ok()?;
+        // Smaller pages than sectors are none, and larger ones nobody has.
+        let is_page = bytes.is_power_of_two() && (512..=1 << 20).contains(&bytes);
+        let page = Page { bytes, rewrite: time(rewrite)? };
+        return is_page.then_some(Part::Page(page));
+    }
+    if let Some(words) = word.strip_prefix("late:") {
+        let (part, by) = words.split_once('/')?;
+        let (percent, rest) = number(part)?;
+        let per_million = (percent * 1e4).round();
+        let is_part = rest == "%" && (1.0..=1e6).contains(&per_million);
+        let late = Late { per_million: per_million as u32, by: time(by)? };
+        return is_part.then_some(Part::Late(late));
     }
     if let Some(iops) = word.strip_suffix("iops") {
         return iops.trim().parse().ok().filter(|n| *n > 0).map(Part::Iops);
@@ -168,10 +226,27 @@ mod tests {
         let turning = parse("204MB/s,inner:122MB/s,seek:5.4ms").unwrap();
         assert_eq!(turning.inner_bytes_per_second, 122_000_000);
         assert_eq!(turning.seek, Duration::from_micros(5400));
+        let flash = parse("90us,page:4096/300us,late:0.1%/20ms").unwrap();
+        let rewrite = Duration::from_micros(300);
+        assert_eq!(flash.page, Some(Page { bytes: 4096, rewrite }));
+        let by = Duration::from_millis(20);
+        assert_eq!(flash.late, Some(Late { per_million: 1000, by }));
         let rate = parse("1.5GiB/s").unwrap();
         assert_eq!(rate.bytes_per_second, 3 << 29);
         assert_eq!(rate.queue_depth, 0, "what is not said has no limit");
         assert_eq!(parse("150us").unwrap().latency, Duration::from_micros(150));
+    }
+
+    #[test]
+    fn a_model_is_written_as_it_is_read() {
+        for words in [
+            "200000000B/s,2000iops,inner:122000000B/s,qd32,4000us,seek:5400us",
+            "90.5us,ra:4000us/7300us/2000us,page:4096/300us,late:0.25%/20000us",
+        ] {
+            let options = parse(words).unwrap();
+            assert_eq!(options.to_string(), words);
+        }
+        assert_eq!(ShapeOptions::default().to_string(), "");
     }
 
     #[test]
@@ -192,6 +267,13 @@ mod tests {
             "99999999999999ms",
             "0.1B/s",
             "inner:122MB",
+            "page:4096",
+            "page:4095/1ms",
+            "page:256/1ms",
+            "late:1/20ms",
+            "late:0%/20ms",
+            "late:101%/20ms",
+            "late:1%",
             "seek:",
             ".ms",
             "1..2ms",
@@ -207,7 +289,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_text_panics(text in "(\\PC|[0-9.]|MB/s|qd|ra:|/|,|ms|iops){0,12}") {
+        fn no_text_panics(text in "(\\PC|[0-9.]|MB/s|qd|ra:|page:|late:|/|,|%|ms|iops){0,12}") {
             let _ = parse(&text);
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cellar_io::shape::{ReadAhead, ShapeOptions, Shaped, parse};
+use cellar_io::shape::{self, Page, ReadAhead, ShapeOptions, Shaped, parse};
 use cellar_io::sim::{Sim, SimDiskOptions};
 use cellar_io::{
     Device, DeviceExt, Durability, Env, EnvExt, Instant, Io, SharedEnv, Task, WallTime,
@@ -206,4 +206,63 @@ fn late_timers_do_not_change_the_long_run() {
         assert!((rate / want - 1.0).abs() < 0.01, "depth {depth}: {rate} for {want}");
         assert!((want / expected - 1.0).abs() < 0.02, "{want}");
     }
+}
+
+/// What `count` durable writes of `bytes` take, one after the other, each where the last one ended.
+fn log_writes(sim: &Sim, disk: &Arc<Shaped>, bytes: usize, count: u64) -> Vec<Duration> {
+    let env = sim.env();
+    sim.run(async {
+        let mut times = Vec::new();
+        for i in 0..count {
+            let (start, data) = (env.now(), vec![7u8; bytes].into());
+            let write = disk.write_at(Io::COMMIT, i * bytes as u64, data, Durability::Durable);
+            write.await.unwrap();
+            times.push(env.now().since(start));
+        }
+        times
+    })
+    .unwrap()
+}
+
+#[test]
+fn a_page_that_a_write_covers_in_part_costs_a_rewrite() {
+    let (latency, rewrite) = (Duration::from_micros(100), Duration::from_micros(300));
+    let page = Some(Page { bytes: 4096, rewrite });
+    let options = ShapeOptions { latency, page, ..ShapeOptions::default() };
+    let sim = Sim::new(1);
+    let flash = shaped(&sim, "flash", options);
+    assert_eq!(flash.geometry().physical_sector, 4096);
+    assert!(log_writes(&sim, &flash, 4096, 8).iter().all(|time| *time == latency));
+    assert!(log_writes(&sim, &flash, 512, 16).iter().all(|time| *time == latency + rewrite));
+    // Pages that each write of 1536 bytes covers in part: it begins at sector 0, 3, 6 of 8 and so on.
+    let torn = [1, 1, 2, 1, 1, 2, 1, 1];
+    let took = log_writes(&sim, &flash, 1536, 8);
+    assert!(
+        took.iter().zip(torn).all(|(time, torn)| *time == latency + rewrite * torn),
+        "{took:?}"
+    );
+    // 10 KiB: two whole pages and half of one.
+    assert_eq!(log_writes(&sim, &flash, 10_240, 1), [latency + rewrite]);
+    // Two at once that share a page: the second waits for the first.
+    let env = sim.env();
+    let start = sim.now();
+    sim.run(async {
+        let write =
+            |at: u64| flash.write_at(Io::COMMIT, at, vec![7u8; 512].into(), Durability::Durable);
+        let (a, b) = futures_util::join!(write(0), write(512));
+        a.and(b).unwrap();
+    });
+    assert_eq!(env.now().since(start), latency + rewrite * 2);
+}
+
+#[test]
+fn as_many_writes_are_late_as_it_says() {
+    let (latency, by) = (Duration::from_micros(50), Duration::from_millis(20));
+    let late = Some(shape::Late { per_million: 10_000, by });
+    let sim = Sim::new(1);
+    let disk = shaped(&sim, "disk", ShapeOptions { latency, late, ..ShapeOptions::default() });
+    let took = log_writes(&sim, &disk, 4096, 10_000);
+    let late = took.iter().filter(|time| **time == latency + by).count();
+    assert!((70..130).contains(&late), "{late} of 10000");
+    assert!(took.iter().all(|time| *time == latency || *time == latency + by));
 }

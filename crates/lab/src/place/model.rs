@@ -17,7 +17,8 @@ use crate::run::Column;
 /// A machine that exists in virtual time only. What runs on it takes as long as the model says and
 /// comes out the same every time.
 pub struct Model {
-    preset: Preset,
+    /// What its disks are like, in order; those behind are like the last.
+    presets: Vec<Preset>,
     sim: Sim,
 }
 
@@ -29,7 +30,20 @@ impl Model {
 
     /// The same, with the order of ready tasks from `seed`: any does, as long as it stays the same.
     pub fn seeded(preset: Preset, seed: u64) -> Model {
-        Model { preset, sim: Sim::new(seed) }
+        Model::mixed(vec![preset], seed)
+    }
+
+    /// A machine whose first disk is like the first preset and so on; those behind are like the last.
+    ///
+    /// # Panics
+    /// If there is no preset.
+    pub fn mixed(presets: Vec<Preset>, seed: u64) -> Model {
+        assert!(!presets.is_empty(), "a disk is like something");
+        Model { presets, sim: Sim::new(seed) }
+    }
+
+    fn preset(&self, disk: usize) -> Preset {
+        self.presets[disk.min(self.presets.len() - 1)]
     }
 }
 
@@ -39,17 +53,19 @@ impl Place for Model {
     }
 
     fn size(&self) -> Option<u64> {
-        Some(self.preset.bytes - self.preset.bytes % 4096).filter(|bytes| *bytes > 0)
+        let sizes = self.presets.iter().map(|preset| preset.bytes - preset.bytes % 4096);
+        sizes.filter(|bytes| *bytes > 0).min()
     }
 
     fn disks(&self, needed: &[Needed], _control: &Control<'_>) -> Result<Vec<Disk>, LabError> {
         let env = self.env();
         let disk = |(i, needed): (usize, &Needed)| {
+            let preset = self.preset(i);
             let bytes = self.size().unwrap_or(0).max(needed.bytes);
-            let path = format!("/model/{}/{i}", self.preset.name);
+            let path = format!("/model/{}/{i}", preset.name);
             // The model alone says how long a request takes.
-            let disk = Arc::new(Thin::new(&path, bytes));
-            let shaped = Arc::new(Shaped::new(disk, Arc::clone(&env), self.preset.shape));
+            let disk = Arc::new(Thin::new(&path, bytes, preset.sector));
+            let shaped = Arc::new(Shaped::new(disk, Arc::clone(&env), preset.shape));
             Disk::new(path, shaped, &env, None, None)
         };
         Ok(needed.iter().enumerate().map(disk).collect())
@@ -64,15 +80,19 @@ impl Place for Model {
     }
 
     fn words(&self) -> String {
-        format!("{}: {}", self.preset.name, self.preset.words)
+        let said = |preset: &Preset| format!("{}: {}", preset.name, preset.words);
+        self.presets.iter().map(said).collect::<Vec<_>>().join(". ")
     }
 
     fn nominal(&self) -> u64 {
-        self.preset.shape.bytes_per_second
+        self.preset(0).shape.bytes_per_second
     }
 
     fn kind(&self) -> &'static str {
-        self.preset.name
+        match &self.presets[..] {
+            [one] => one.name,
+            _ => "models",
+        }
     }
 
     fn caches(&self) -> &'static str {

@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_part_reaches_its_own_bytes_and_no_others() {
-        let whole: Arc<dyn Device> = Arc::new(Thin::new("whole", 8 << 20));
+        let whole: Arc<dyn Device> = Arc::new(Thin::new("whole", 8 << 20, 4096));
         let part = Part::new(Arc::clone(&whole), "part", 2 << 20, 4 << 20);
         let data = Bytes::from(vec![7; 4096]);
         let write =

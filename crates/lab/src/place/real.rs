@@ -30,7 +30,10 @@ const IDLE_FOR: Duration = Duration::from_millis(300);
 pub struct Here<'a> {
     runtime: &'a Runtime,
     source: Source,
-    shape: Option<ShapeOptions>,
+    /// Models put before the disks, in order; those behind get the last.
+    shapes: Vec<Option<ShapeOptions>>,
+    /// The logical sector, where the disk can do it; else its own.
+    sector: u32,
     seen: Mutex<Seen>,
     buffered: AtomicBool,
 }
@@ -64,20 +67,40 @@ impl<'a> Here<'a> {
     /// Scratch files below `dir`. With `shape`, a model is put before each: it decides where it is
     /// the slower of the two.
     pub fn files(runtime: &'a Runtime, dir: &Path, shape: Option<ShapeOptions>) -> Here<'a> {
-        let source = Source::Dir(dir.to_owned());
-        Here { runtime, source, shape, seen: Mutex::default(), buffered: AtomicBool::new(false) }
+        Here::new(runtime, Source::Dir(dir.to_owned())).shaped(shape)
     }
 
     /// Disks that [`check`](super::given::check) let pass. What is on them is lost.
     pub fn disks(runtime: &'a Runtime, disks: Vec<Given>) -> Here<'a> {
-        let source = Source::Disks(disks);
-        let buffered = AtomicBool::new(false);
-        Here { runtime, source, shape: None, seen: Mutex::default(), buffered }
+        Here::new(runtime, Source::Disks(disks))
+    }
+
+    fn new(runtime: &'a Runtime, source: Source) -> Here<'a> {
+        // Groups of the lab are of 4096-byte sectors; any disk takes that.
+        let (shapes, sector) = (Vec::new(), 4096);
+        let (seen, buffered) = (Mutex::default(), AtomicBool::new(false));
+        Here { runtime, source, shapes, sector, seen, buffered }
     }
 
     /// The same, with a model put before each disk.
     pub fn shaped(self, shape: Option<ShapeOptions>) -> Here<'a> {
-        Here { shape, ..self }
+        self.shaped_each(vec![shape])
+    }
+
+    /// The same, with a model put before each disk for which there is one; those behind get the
+    /// last.
+    pub fn shaped_each(self, shapes: Vec<Option<ShapeOptions>>) -> Here<'a> {
+        Here { shapes, ..self }
+    }
+
+    /// The same, with logical sectors of so many bytes (512 or 4096), or those of a disk that are
+    /// larger.
+    pub fn sectors(self, sector: u32) -> Here<'a> {
+        Here { sector, ..self }
+    }
+
+    fn shape(&self, disk: usize) -> Option<ShapeOptions> {
+        self.shapes.get(disk).or(self.shapes.last()).copied().flatten()
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -86,18 +109,19 @@ impl<'a> Here<'a> {
 
     fn open(
         &self,
+        number: usize,
         path: &Path,
         bytes: u64,
         keep: Option<Box<dyn Any + Send + Sync>>,
     ) -> Result<Disk, LabError> {
         let env = self.env();
         let options = OpenOptions { access: Access::Direct, lock: true, ..OpenOptions::default() };
-        // Groups of the lab are of 4096-byte sectors; any disk takes that.
-        let options = OpenOptions { sector: Some(4096), ..options };
+        let given = Given::look(path)?;
+        let sector = self.sector.max(given.facts.logical_sector.unwrap_or(0).min(4096));
+        let options = OpenOptions { sector: Some(sector), ..options };
         let disk = open_disk(self.runtime.real_env(), path, &options)?;
         let in_force = disk.in_force();
         self.buffered.fetch_or(!in_force.direct, Ordering::Relaxed);
-        let given = Given::look(path)?;
         let block = given.block.clone();
         let size = disk.geometry().size;
         if size < bytes {
@@ -108,7 +132,7 @@ impl<'a> Here<'a> {
         seen.in_force.push(in_force.to_string());
         seen.disks.push(given);
         drop(seen);
-        let device: Arc<dyn Device> = match self.shape {
+        let device: Arc<dyn Device> = match self.shape(number) {
             None => disk,
             Some(shape) => Arc::new(Shaped::new(disk, Arc::clone(&env), shape)),
         };
@@ -179,13 +203,13 @@ impl Place for Here<'_> {
                 Source::Dir(dir) => {
                     let scratch = Scratch::new(dir, &i.to_string(), *bytes)?;
                     let path = scratch.path().to_owned();
-                    self.open(&path, *bytes, Some(Box::new(scratch)))?
+                    self.open(i, &path, *bytes, Some(Box::new(scratch)))?
                 }
                 Source::Disks(disks) => {
                     let Some(disk) = disks.get(i) else {
                         return Err(LabError::Few { given: disks.len(), needed: i + 1 });
                     };
-                    self.open(&disk.path, *bytes, None)?
+                    self.open(i, &disk.path, *bytes, None)?
                 }
             });
         }
@@ -229,7 +253,8 @@ impl Place for Here<'_> {
         let mut in_force = seen.in_force.clone();
         in_force.dedup();
         let in_force = in_force.join("; ");
-        let shape = if self.shape.is_some() { "; slowed to a model" } else { "" };
+        let shape =
+            if self.shapes.iter().any(Option::is_some) { "; slowed to a model" } else { "" };
         let idle = match seen.busy.is_empty() {
             true => "idle before the run".to_owned(),
             false => format!("NOT idle in the 0.3 s before the run ({})", seen.busy.join("; ")),
@@ -246,7 +271,7 @@ impl Place for Here<'_> {
     fn nominal(&self) -> u64 {
         let seen = self.seen();
         let link = seen.disks.first().and_then(Given::link);
-        self.shape.map_or(link.unwrap_or(0), |s| s.bytes_per_second)
+        self.shape(0).map_or(link.unwrap_or(0), |s| s.bytes_per_second)
     }
 
     fn sharing(&self) -> Sharing {

@@ -28,12 +28,12 @@ enum Kept {
 const BLOCK: u64 = STAMPED as u64;
 
 impl Thin {
-    /// A disk of zeros. `size` in bytes, a multiple of 4096.
-    pub(super) fn new(name: &str, size: u64) -> Thin {
+    /// A disk of zeros. `size` in bytes, a multiple of 4096; `sector` in bytes, 512 or 4096.
+    pub(super) fn new(name: &str, size: u64, sector: u32) -> Thin {
         let geometry = Geometry {
             name: name.into(),
             size,
-            logical_sector: STAMPED as u32,
+            logical_sector: sector,
             physical_sector: STAMPED as u32,
             transfer_max: 0,
             queue_depth: 0,
@@ -75,22 +75,47 @@ impl Thin {
 
     fn read_now(&self, offset: u64, mut buffers: Vec<Buffer>) -> Result<Vec<Buffer>, IoError> {
         check_request(&self.geometry, Op::Read, offset, buffers.iter().map(|b| b.len()))?;
-        let blocks = buffers.iter_mut().flat_map(|b| b.chunks_exact_mut(STAMPED));
         let disk = self.lock();
-        let mut kept = disk.range(offset..).peekable();
-        for (i, block) in blocks.enumerate() {
-            let at = offset + i as u64 * BLOCK;
-            self.fill(kept.next_if(|(own, _)| **own == at).map(|(_, kept)| kept), block);
+        let (mut at, mut whole) = (offset, [0; STAMPED]);
+        for buffer in &mut buffers {
+            let mut rest = &mut buffer[..];
+            while !rest.is_empty() {
+                let (start, from) = (at - at % BLOCK, (at % BLOCK) as usize);
+                let (piece, behind) = rest.split_at_mut(rest.len().min(STAMPED - from));
+                match piece.len() {
+                    STAMPED => self.fill(disk.get(&start), piece),
+                    length => {
+                        self.fill(disk.get(&start), &mut whole);
+                        piece.copy_from_slice(&whole[from..from + length]);
+                    }
+                }
+                at += piece.len() as u64;
+                rest = behind;
+            }
         }
-        drop(kept);
+        drop(disk);
         Ok(buffers)
     }
 
     fn write_now(&self, offset: u64, data: &[Bytes]) -> Result<(), IoError> {
         check_request(&self.geometry, Op::Write, offset, data.iter().map(|d| d.len()))?;
         let mut disk = self.lock();
-        for (i, block) in data.iter().flat_map(|d| d.chunks_exact(STAMPED)).enumerate() {
-            disk.insert(offset + i as u64 * BLOCK, self.keep(block));
+        let (mut at, mut whole) = (offset, [0; STAMPED]);
+        for mut rest in data.iter().map(|d| &d[..]) {
+            while !rest.is_empty() {
+                let (start, from) = (at - at % BLOCK, (at % BLOCK) as usize);
+                let (piece, behind) = rest.split_at(rest.len().min(STAMPED - from));
+                match piece.len() {
+                    STAMPED => disk.insert(start, self.keep(piece)),
+                    length => {
+                        self.fill(disk.get(&start), &mut whole);
+                        whole[from..from + length].copy_from_slice(piece);
+                        disk.insert(start, self.keep(&whole))
+                    }
+                };
+                at += piece.len() as u64;
+                rest = behind;
+            }
         }
         Ok(())
     }
@@ -122,9 +147,20 @@ impl Device for Thin {
     fn discard(&self, _io: Io, offset: u64, length: u64, _how: Discard) -> IoFuture<'_, ()> {
         Box::pin(async move {
             check_request(&self.geometry, Op::Discard, offset, [length as usize])?;
-            let mut disk = self.lock();
-            let mut tail = disk.split_off(&offset);
-            disk.append(&mut tail.split_off(&(offset + length)));
+            let end = offset + length;
+            let (first, behind) = (offset.next_multiple_of(BLOCK), end - end % BLOCK);
+            if first < behind {
+                let mut disk = self.lock();
+                let mut tail = disk.split_off(&first);
+                disk.append(&mut tail.split_off(&behind));
+            }
+            // What is left are sectors of blocks that stay.
+            for (at, end) in [(offset, first.min(end)), (behind.max(first), end)] {
+                if at < end {
+                    let zeros = Bytes::from(vec![0; (end - at) as usize]);
+                    self.write_now(at, std::slice::from_ref(&zeros))?;
+                }
+            }
             Ok(())
         })
     }
@@ -137,7 +173,7 @@ mod tests {
 
     #[test]
     fn every_byte_comes_back() {
-        let disk = Thin::new("thin", 8 << 20);
+        let disk = Thin::new("thin", 8 << 20, 4096);
         let ours = stamped(&noise(1 << 20), 5 << 20);
         let mut foreign = ours.to_vec();
         foreign[4096 + 9] ^= 1;
@@ -150,5 +186,27 @@ mod tests {
             assert!(read[0][..] == wanted[..4096] && read[1][..] == wanted[4096..], "{at}");
         }
         assert!(disk.write_now(8 << 20, &[ours]).is_err(), "beyond the end");
+    }
+
+    #[test]
+    fn sectors_of_a_block_are_apart() {
+        let disk = Thin::new("thin", 1 << 20, 512);
+        let ours = stamped(&noise(1 << 20), 0);
+        disk.write_now(0, &[ours.slice(..16_384)]).unwrap();
+        // From the middle of one block into the next, in slices that end where no block does.
+        let foreign = Bytes::from(vec![9; 1536]);
+        disk.write_now(3584, &[foreign.slice(..1024), foreign.slice(1024..)]).unwrap();
+        let read = disk.read_now(3072, vec![Buffer::new(1024), Buffer::new(1536)]).unwrap();
+        let read = [&read[0][..], &read[1][..]].concat();
+        assert!(read[..512] == ours[3072..3584] && read[512..2048] == foreign);
+        assert!(read[2048..] == ours[5120..5632]);
+        futures_util::FutureExt::now_or_never(disk.discard(Io::SCAN, 512, 8192, Discard::Zero))
+            .unwrap()
+            .unwrap();
+        let read = disk.read_now(0, vec![Buffer::new(16_384)]).unwrap();
+        assert!(read[0][..512] == ours[..512] && read[0][8704..] == ours[8704..16_384]);
+        assert!(read[0][512..8704].iter().all(|byte| *byte == 0));
+        let error = disk.write_now(256, &[foreign.slice(..512)]).unwrap_err();
+        assert!(error.to_string().contains("512"), "{error}");
     }
 }

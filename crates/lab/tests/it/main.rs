@@ -8,6 +8,8 @@ mod here;
 #[cfg(feature = "real")]
 mod io_modes;
 mod model;
+mod redo_block_size;
+mod redo_media;
 mod smart_scan;
 
 /// Whether a text fits a terminal of 80 columns; a path stays in one piece, however long it is.
