@@ -117,6 +117,12 @@ impl Machine {
         Arc::new(Instance::open(self.sim.env(), Waits::new(), &self.directory).unwrap())
     }
 
+    /// A disk of DATA, from 0.
+    pub fn data_disk(&self, at: usize) -> &Arc<SimDisk> {
+        let path = self.directory.path().join(format!("disks/data{at}"));
+        &self.disks.all[&path]
+    }
+
     pub async fn open_as(&self, mode: OpenMode) -> Database {
         let disks = Arc::clone(&self.disks) as Arc<dyn Disks>;
         Database::open(self.instance(), self.directory.clone(), disks, mode).await.unwrap()

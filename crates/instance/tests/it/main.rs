@@ -9,6 +9,7 @@ mod groups;
 mod instance;
 mod machine;
 mod parameters;
+mod redo;
 mod sessions;
 mod tables;
 mod tables_cut_off;
