@@ -198,6 +198,12 @@ fn wrong_words_are_told_with_those_that_are_right() {
         ("lab run multi-disk --preset fast", "allowed is fc-lun-2006"),
         ("lab run multi-disk --table 1M", "allowed is a multiple of 2 MiB, at least 8 MiB"),
         ("lab run smart-scan --order price", "--order price will not do: allowed is date or none"),
+        ("lab run redo-media --archive tape", "allowed is off, same, other, each once"),
+        ("lab run redo-media --with query=4", "allowed is none, scan=1 to scan=32"),
+        (
+            "lab run redo-block-size --model both",
+            "--model both will not do: allowed is page, format",
+        ),
         ("lab run multi-disk --dir nosuch", "no such directory"),
         ("lab run multi-disk --erase S1", "--disks"),
         ("lab run multi-disk --html nosuch/x.html", "there is no directory nosuch"),
@@ -209,6 +215,8 @@ fn wrong_words_are_told_with_those_that_are_right() {
     std::fs::File::create(&file).unwrap().set_len(1 << 30).unwrap();
     let few = fails(dir.path(), &format!("{SMALL} --disks d1"), 2);
     assert!(few.contains("--disks names 1, 2 are needed"), "{few}");
+    let few = fails(dir.path(), "lab run redo-media --archive other --disks d1", 2);
+    assert!(few.contains("--disks names 1, 3 are needed"), "{few}");
     let twice = fails(dir.path(), &format!("{SMALL} --disks d1,d1"), 2);
     assert!(twice.contains("are one disk"), "{twice}");
     let erase = fails(dir.path(), &format!("{SMALL} --disks d1 --layout one --erase S1"), 2);

@@ -97,7 +97,7 @@ fn what_the_log_is_kept_in_is_nobody_elses_to_take_away() {
     let two = format!("alter database add logfile ('+DATA.DATA_0003', '{text}') size 2M, size 2M");
     sql(at, &two);
     let file = "+DATA/cellar/redo/group_1.DATA_0003";
-    for words in [&["rm", file][..], &["rm", "-rf", "+DATA/cellar"], &["mv", file, "+DATA/x"]] {
+    for words in [&["rm", file][..], &["rm", "-rf", "+DATA/cellar"]] {
         let output = cellar(at, &[&["asm", "db"], words].concat());
         assert_eq!(output.status.code(), Some(1), "{words:?} {}", told(&output));
     }

@@ -130,6 +130,7 @@ impl From<LabError> for Fault {
             | LabError::Small { .. }
             | LabError::Room { .. }
             | LabError::Cell(_)
+            | LabError::Redo(_)
             | LabError::Encode { .. }
             | LabError::Disagree { .. }
             | LabError::Answer(_) => Fault::Failed(error.to_string()),
@@ -202,7 +203,7 @@ fn table(listed: &Listed) -> String {
         let _ = writeln!(
             out,
             "{}",
-            output::broken(&format!("  {:<12}", one.name), &" ".repeat(14), one.question)
+            output::broken(&format!("  {:<16}", one.name), &" ".repeat(18), one.question)
         );
     }
     out.push_str("\nRuns kept\n");
@@ -210,9 +211,9 @@ fn table(listed: &Listed) -> String {
         out.push_str("  none yet: cellar lab run multi-disk\n");
         return out;
     }
-    let _ = writeln!(out, "  {:>4}  {:<12} {:<20}  On", "Run", "Experiment", "Date (UTC)");
+    let _ = writeln!(out, "  {:>4}  {:<16} {:<20}  On", "Run", "Experiment", "Date (UTC)");
     for run in &listed.runs {
-        let head = format!("  {:>4}  {:<12} {:<20}  ", run.number, run.experiment, run.date);
+        let head = format!("  {:>4}  {:<16} {:<20}  ", run.number, run.experiment, run.date);
         let _ = writeln!(out, "{}{}", head, run.place);
     }
     out.push_str("cellar lab show RUN [--method | --html F]; cellar lab run --like RUN\n");

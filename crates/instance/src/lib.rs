@@ -3,7 +3,8 @@
 //! The principal type is [`Database`]: an open directory with its [`Instance`] and mounted groups.
 //! Each module is one room: [`parameters`] and the file they live in, the [`directory`] with its
 //! lock and its socket, the memory [`budget`], [`session`]s, the [`catalog`], columnar [`tables`],
-//! [`disks`], the [`redo`] log, and the typed rows of every `v$` view in [`views`]. Errors are Oracle's stacks ([`error`]).
+//! [`disks`], the [`redo`] log, and the typed rows of every `v$` view in [`views`]. Errors are Oracle's
+//! stacks ([`error`]).
 
 pub mod budget;
 pub mod catalog;

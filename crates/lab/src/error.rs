@@ -35,8 +35,8 @@ pub enum LabError {
     },
     /// Fewer disks than the experiment compares.
     #[error(
-        "--disks names {given}, {needed} are needed: PATH,PATH (or take fewer, with --layout \
-         one,same or --width N)"
+        "--disks names {given}, {needed} are needed: PATH,PATH (fewer do with --layout one,same, \
+         --width N, or without --archive other, as the experiment has it)"
     )]
     Few {
         /// Disks given.
@@ -56,8 +56,8 @@ pub enum LabError {
     },
     /// A disk that is too small.
     #[error(
-        "CELLAR-15036: disk {} has {} MB, {} MB are needed\nNext: name a larger one, or read a \
-         smaller file: --size 64M",
+        "CELLAR-15036: disk {} has {} MB, {} MB are needed\nNext: name a larger one, or use \
+         less of it: --size 64M, of a log --group-size 8M",
         path.display(), size >> 20, needed >> 20
     )]
     Small {
@@ -71,7 +71,7 @@ pub enum LabError {
     /// There is no room for scratch files.
     #[error(
         "CELLAR-70111: the scratch files need {} MB, the file system of {} has {} MB free\nNext: \
-         take smaller files: --size 64M; or another directory: --dir",
+         take smaller files: --size 64M, of a log --group-size 8M; or another directory: --dir",
         needed >> 20, dir.display(), free >> 20
     )]
     Room {

@@ -30,7 +30,8 @@ pub fn inspect(bytes: &[u8]) -> Option<Inspection> {
         return Some(Inspection { parts, ..leaf("control file of the redo log", value) });
     }
     let mut described = describe(bytes)?;
-    if let Ok(header) = GroupHeader::decode(bytes.get(..HEADER_BYTES)?) {
+    let head = bytes.get(..HEADER_BYTES).unwrap_or_default();
+    if let Ok(header) = GroupHeader::decode(head) {
         let end = bytes.len().saturating_sub(HEADER_BYTES);
         let inside = bytes.get(HEADER_BYTES..end).unwrap_or_default();
         let block = header.block_size as usize;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cellar_io::{EnvExt, SharedEnv};
-use cellar_redo::{Anatomy, Archived, Committed, Log, Lsn, Report};
+use cellar_redo::{Anatomy, Archived, Committed, GroupReport, GroupStatus, Log, Lsn, Report};
 
 use super::archives::GroupArchives;
 use super::control::{ControlFile, Switch};
@@ -17,6 +17,10 @@ use crate::session::Session;
 
 /// An archiver that failed tries again after this.
 const ARCHIVE_RETRY: Duration = Duration::from_secs(5);
+
+/// How often, and how many times, it is looked whether the group after a switch has begun.
+const SWITCH_LOOK: Duration = Duration::from_millis(2);
+const SWITCH_LOOKS: usize = 100;
 
 /// Where the time of all commits went, together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -227,6 +231,16 @@ impl RedoLog {
         self.checkpoint().await?;
         let next = self.log.switch(session.waits()).await?;
         self.note_switches(Some(next)).await?;
+        // The next group is entered with the first block that is written to it: at the latest the one
+        // that follows some idleness.
+        for _ in 0..SWITCH_LOOKS {
+            let current =
+                |group: &GroupReport| group.status == GroupStatus::Current && group.first >= next;
+            if self.log.stopped().is_some() || self.log.groups().iter().any(current) {
+                break;
+            }
+            self.env.sleep(SWITCH_LOOK).await;
+        }
         Ok(next)
     }
 

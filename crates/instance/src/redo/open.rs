@@ -1,5 +1,6 @@
 //! Opening the log when its database is opened, and closing it with it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use cellar_redo::{OpenLog, Options, Recovery};
 use super::archives::GroupArchives;
 use super::control::{ControlFile, Notes};
 use super::log::{Parts, RedoLog};
-use super::media::{Place, groups_of};
+use super::media::{Place, REDO_DIR, groups_of};
 use crate::database::{Database, split_group_path};
 use crate::error::{Error, Result};
 use crate::parameters::definitions::{LOG_ARCHIVE_DEST, LOG_BUFFER};
@@ -30,6 +31,13 @@ impl Database {
         let redo = self.instance().redo();
         let _changing = redo.changing.lock().await;
         let opened = self.try_open_redo(false).await;
+        // Of a statement that was cut off nobody needs the files; of a log that cannot be opened, all.
+        // A group mounted by force may lack the newest control file.
+        let is_as_it_was = self.mounted_by_force().is_none() && !self.is_forced();
+        if opened.is_ok() && is_as_it_was && self.check_writable().is_ok() {
+            let known = opened.as_ref().ok().and_then(Option::as_ref);
+            self.sweep_redo(known.map(|log| &**log)).await;
+        }
         let mut state = redo.state();
         match opened {
             Ok(Some(log)) => *state = super::State { open: Some(log), ..super::State::default() },
@@ -57,6 +65,28 @@ impl Database {
         let log = self.try_open_redo(true).await?.ok_or_else(no_log)?;
         *redo.state() = super::State { open: Some(Arc::clone(&log)), ..super::State::default() };
         Ok(log)
+    }
+
+    /// Removes files of the log in mounted groups that the log does not know.
+    async fn sweep_redo(&self, log: Option<&RedoLog>) {
+        let mut known = BTreeSet::new();
+        if let Some(log) = log {
+            let groups = log.log().groups();
+            for medium in log.log().media() {
+                let place = Place::of_name(&medium.name);
+                known.extend(groups.iter().map(|group| place.file_name(group.group)));
+            }
+        }
+        for mounted in self.groups() {
+            let group = &mounted.group;
+            for listed in group.list(&format!("{REDO_DIR}/*"), true) {
+                let path = format!("+{}/{}", group.name(), listed.path);
+                if listed.file.is_some() && !known.contains(&path) {
+                    // It takes room alone, and is looked at again at the next opening.
+                    let _ = group.remove(&listed.path).await;
+                }
+            }
+        }
     }
 
     async fn try_open_redo(&self, force: bool) -> Result<Option<Arc<RedoLog>>> {

@@ -303,20 +303,22 @@ struct Job {
 }
 
 impl Job {
-    /// By chance half to one and a half times `think`.
-    async fn think(&self, least: u64) {
+    /// Thinks: by chance half to one and a half times as long as the crew does, at first none to
+    /// once as long. Not beyond the end, which would count as time without commits.
+    async fn think(&self, is_first: bool) {
         let nanos = u64::try_from(self.crew.think.as_nanos()).unwrap_or(u64::MAX);
         if nanos > 0 {
-            let chance = self.env.random() % nanos;
-            self.env.sleep(Duration::from_nanos(nanos / 2 * least + chance)).await;
+            let least = if is_first { 0 } else { nanos / 2 };
+            let think = Duration::from_nanos(least + self.env.random() % nanos);
+            let until = self.env.now().plus(think).min(self.end);
+            self.env.sleep_until(until).await;
         }
     }
 
     async fn run(self) -> Result<(u64, [Duration; 8]), LabError> {
         let (mut commits, mut parts) = (0, [Duration::ZERO; 8]);
         let room = self.noise.len() - self.crew.bytes;
-        // They do not begin all at once where they think.
-        self.think(0).await;
+        self.think(true).await;
         while self.env.now() < self.end {
             go_on(&self.stop)?;
             let from = (self.env.random() % (room as u64 + 1)) as usize;
@@ -325,7 +327,7 @@ impl Job {
             let its = done.anatomy.parts();
             parts.iter_mut().zip(its).for_each(|(sum, (_, part))| *sum += part);
             commits += 1;
-            self.think(1).await;
+            self.think(false).await;
         }
         Ok((commits, parts))
     }

@@ -9,7 +9,7 @@ const BAR: f64 = 14.0;
 const LEFT: f64 = 190.0;
 const WIDTH: f64 = 760.0;
 /// Room for the figure behind a bar.
-const RIGHT: f64 = 150.0;
+const RIGHT: f64 = 190.0;
 
 pub(super) fn source(column: Column) -> &'static str {
     match column {

@@ -17,6 +17,10 @@ pub(super) fn sync(work: Work) -> String {
     format!("{} sync_ms", work.crew())
 }
 
+fn commits(work: Work) -> String {
+    format!("{} commits_per_second", work.crew())
+}
+
 /// Redo of a transaction of the post in bytes, and waits for `log file parallel write` for each: with
 /// 512 on 512 and with 4096 on 4096.
 pub(super) const PER_TRANSACTION: [(f64, f64); 2] = [(1_484_687.2, 0.85), (1_737_881.6, 1.56)];
@@ -29,6 +33,8 @@ const HISTOGRAM: [[f64; 7]; 2] =
 /// A block of rows: a figure of each work, and what was published of it at both ends.
 struct Block {
     unit: &'static str,
+    /// Of whom.
+    works: &'static [Work],
     suffix: &'static str,
     name: fn(Work) -> String,
     published: fn(Work) -> Option<[f64; 2]>,
@@ -38,9 +44,10 @@ struct Block {
     less: bool,
 }
 
-const BLOCKS: [Block; 4] = [
+const BLOCKS: [Block; 5] = [
     Block {
         unit: "ms log file parallel write",
+        works: &WORKS,
         suffix: "",
         name: |_| WRITE.to_owned(),
         published: |work| (work == Work::Large).then_some([3.57, 0.89]),
@@ -49,6 +56,7 @@ const BLOCKS: [Block; 4] = [
     },
     Block {
         unit: "ms log file sync",
+        works: &WORKS,
         suffix: "-sync",
         name: sync,
         published: |work| (work == Work::Small).then_some([2.45, 1.13]),
@@ -57,6 +65,7 @@ const BLOCKS: [Block; 4] = [
     },
     Block {
         unit: "MB/s of redo",
+        works: &WORKS,
         suffix: "-redo",
         name: |_| REDO.to_owned(),
         published: |work| (work == Work::Large).then_some(PER_SECOND.map(|bytes| bytes / 1e6)),
@@ -64,10 +73,21 @@ const BLOCKS: [Block; 4] = [
         less: false,
     },
     Block {
-        unit: "commits/s",
+        unit: "large commits/s",
+        works: &[Work::Large],
         suffix: "-commits",
-        name: |work| format!("{} commits_per_second", work.crew()),
+        name: commits,
         published: |work| (work == Work::Large).then_some(words::transactions()),
+        fitted: false,
+        less: false,
+    },
+    // A scale of their own: they are many more.
+    Block {
+        unit: "small commits/s",
+        works: &[Work::Small, Work::Mixed],
+        suffix: "-commits",
+        name: commits,
+        published: |_| None,
         fitted: false,
         less: false,
     },
@@ -152,7 +172,7 @@ fn arms(
 ) -> Vec<Arm> {
     let mut arms = Vec::new();
     for block in &BLOCKS {
-        for work in WORKS {
+        for work in block.works.iter().copied() {
             let name = (block.name)(work);
             let of = |measured: Option<&Measured>| {
                 let of = |m: &Measured| LAYOUTS.iter().map(|l| m.figure(work, *l, &name)).collect();

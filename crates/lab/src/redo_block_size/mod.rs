@@ -157,17 +157,19 @@ pub struct Measured {
     raw: Vec<Raw>,
 }
 
+/// Enough of a model.
+const MODEL_ROUNDS: u32 = 3;
 /// The arm of a model of the other explanation.
 const OTHER: &str = "large, the other explanation";
 
 /// Measures on a model of both formats of one disk, in virtual time, and large commits once more
-/// with the other explanation; one round is enough.
+/// with the other explanation; 3 rounds are enough.
 ///
 /// # Errors
 /// As [`measure`].
 pub fn model(options: &Options, control: &Control<'_>) -> Result<Measured, LabError> {
     options.check()?;
-    let options = Options { rounds: 1, ..options.clone() };
+    let options = Options { rounds: options.rounds.min(MODEL_ROUNDS), ..options.clone() };
     let formats = |explanation: Explanation| vec![explanation.preset(), NVME_4096];
     let place = Model::mixed(formats(options.explanation), options.seed);
     let mut measured = measure(&place, 2, &options, control)?;

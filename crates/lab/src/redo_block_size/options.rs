@@ -101,7 +101,7 @@ pub(super) const SPECS: &[OptionSpec] = &[
     OptionSpec::new(
         "rounds",
         "N",
-        "5; of a model alone 1",
+        "5; of a model alone 3",
         "Rounds, interleaved; medians are shown",
     ),
     OptionSpec::new("seed", "N", "4", "Decides when sessions commit"),
@@ -120,7 +120,8 @@ pub(super) const SPECS: &[OptionSpec] = &[
 ];
 
 impl Default for Options {
-    /// SLOB's commits by 32 sessions, small ones by 32, two seconds each, one round.
+    /// SLOB's commits by 32 sessions, small ones by 32, two seconds each, 3 rounds: when
+    /// sessions commit is chance, also in a model.
     fn default() -> Options {
         Options {
             sessions: 32,
@@ -131,7 +132,7 @@ impl Default for Options {
             in_flight: 4,
             time: Duration::from_millis(2000),
             group_bytes: 64 << 20,
-            rounds: 1,
+            rounds: 3,
             seed: 4,
             explanation: Explanation::Page,
             shape: None,

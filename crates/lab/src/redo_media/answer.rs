@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cellar_io::shape::ShapeOptions;
 
-use super::options::Job;
+use super::options::{Archive, Job};
 use super::{CREW, LAYOUTS, Layout, MEDIA, Measured, NAME, Options, QUESTION, Way, ways, words};
 use crate::commit::{PARTS, figure, spread};
 use crate::run::{
@@ -120,6 +120,9 @@ fn what(way: Way) -> String {
         Job::ALONE => format!("{} {sessions}, {}", way.sessions, way.block),
         Job { archive, scans: 0 } => {
             format!("{} of {}, arch. {}", way.sessions, way.block, archive.word())
+        }
+        Job { archive: Archive::Off, scans } => {
+            format!("{} of {}, {scans} scans", way.sessions, way.block)
         }
         Job { archive, scans } => {
             format!("{} of {}, {}+{scans} scans", way.sessions, way.block, archive.word())

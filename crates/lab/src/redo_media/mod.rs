@@ -47,7 +47,7 @@ impl Experiment for RedoMedia {
     fn examples(&self) -> &'static str {
         "  cellar lab run redo-media                       models of 2011, in seconds
   cellar lab run redo-media --archive off,same,other --with scan=4
-                                                  the whole job, as a reader asked
+                                                  the whole job, in a minute
   cellar lab run redo-media --in-flight 1         one write at a time, as in 2011
   cellar lab run redo-media --flash-shape 90us,page:4096/300us,late:0.1%/20ms
   cellar lab run redo-media --dir /srv            scratch files, beside it
@@ -62,7 +62,8 @@ impl Experiment for RedoMedia {
 
     fn run(&self, request: &Request<'_>) -> Result<Run, LabError> {
         let asked = &request.asked;
-        let options = Options::read(request.words())?;
+        let is_here = asked.dir.is_some() || !asked.disks.is_empty();
+        let options = Options::read(request.words(), is_here)?;
         #[cfg(feature = "real")]
         let here = here(request, &options)?;
         #[cfg(not(feature = "real"))]
@@ -168,11 +169,11 @@ pub struct Measured {
 }
 
 /// Enough of a model.
-const MODEL_ROUNDS: u32 = 5;
+const MODEL_ROUNDS: u32 = 3;
 /// The arm of a model that has one write on its way at a time, as a log writer process does.
 const ONE_AT_A_TIME: &str = "one at a time";
 
-/// Measures on models of the disks of 2011, or of what [`Options`] has for them, in virtual time; 5
+/// Measures on models of the disks of 2011, or of what [`Options`] has for them, in virtual time; 3
 /// rounds are enough.
 ///
 /// # Errors

@@ -128,7 +128,12 @@ pub(super) const SPECS: &[OptionSpec] = &[
         "4",
         "Units of the log on their way at once; 1: as a log writer does",
     ),
-    OptionSpec::new("millis", "N", "1000", "How long each measurement takes"),
+    OptionSpec::new(
+        "millis",
+        "N",
+        "1000; of a model alone 3000",
+        "How long each measurement takes",
+    ),
     OptionSpec::new("group-size", "SIZE", "16M", "Of each of three log groups"),
     OptionSpec::new("rounds", "N", "5", "Rounds, interleaved; medians are shown"),
     OptionSpec::new("seed", "N", "4", "Decides which writes of the model are late"),
@@ -147,8 +152,8 @@ pub(super) const SPECS: &[OptionSpec] = &[
 ];
 
 impl Default for Options {
-    /// 1 KB by 1 and by 10 sessions in both block sizes, nothing beside it, 5 rounds of one second: late
-    /// writes are chance, also in a model.
+    /// 1 KB by 1 and by 10 sessions in both block sizes, nothing beside it, 3 rounds of three seconds:
+    /// late writes are chance, also in a model.
     fn default() -> Options {
         Options {
             blocks: vec![512, 4096],
@@ -157,9 +162,9 @@ impl Default for Options {
             archive: vec![Archive::Off],
             scans: 0,
             in_flight: 4,
-            time: Duration::from_millis(1000),
+            time: Duration::from_millis(3000),
             group_bytes: 16 << 20,
-            rounds: 5,
+            rounds: 3,
             seed: 4,
             disk_shape: None,
             flash_shape: None,
@@ -182,8 +187,13 @@ fn scans(text: &str) -> Option<usize> {
 }
 
 impl Options {
-    pub(super) fn read(words: Words<'_>) -> Result<Options, LabError> {
-        let base = Options::default();
+    /// As the default, for files and disks that are here: 5 rounds of one second.
+    pub fn here() -> Options {
+        Options { time: Duration::from_millis(1000), rounds: 5, ..Options::default() }
+    }
+
+    pub(super) fn read(words: Words<'_>, here: bool) -> Result<Options, LabError> {
+        let base = if here { Options::here() } else { Options::default() };
         let narrow = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let shape = |text: &str| shape::parse(text).ok().map(Some);
         let archive = |word: &str| {

@@ -167,17 +167,18 @@ pub(super) fn finding(options: &Options, main: &Measured, noise: Noise) -> Strin
 
 /// How many times as long commits take on flash.
 fn flash_over_disk(options: &Options, main: &Measured, place: &str) -> String {
-    let of_block = |block: &u32| {
+    let mut all = Vec::new();
+    for (at, block) in options.blocks.iter().enumerate() {
         let of = |sessions: &usize| {
             let way = Way { job: Job::ALONE, sessions: *sessions, block: *block };
-            let ratio = main.times_disk(way, Layout::Flash)?;
-            Some(format!("{} times with {}", times(ratio), count(*sessions)))
+            let ratio = times(main.times_disk(way, Layout::Flash)?);
+            Some(if at == 0 { format!("{ratio} with {}", count(*sessions)) } else { ratio })
         };
-        let all: Vec<String> = options.sessions.iter().filter_map(of).collect();
-        format!("in blocks of {block} {}", list(&all))
-    };
-    let all: Vec<String> = options.blocks.iter().map(of_block).collect();
-    format!("{place}, a commit on flash takes as long as on disk {}. ", list(&all))
+        let said: Vec<String> = options.sessions.iter().filter_map(of).collect();
+        let what = if at == 0 { "a commit on flash takes as long as on disk times " } else { "" };
+        all.push(format!("in blocks of {block} {what}{}", list(&said)));
+    }
+    format!("{place}, {}. ", all.join("; "))
 }
 
 /// What larger blocks make of each medium, of all session counts the largest change.
@@ -240,7 +241,25 @@ fn first_wins(options: &Options, main: &Measured, noise: Noise) -> String {
     format!(
         "With the first of both there are {range} times the commits of the better one alone: \
          {what}. "
-    ) + &outliers(main, &ways)
+    ) + &who_was_first(options, main)
+        + &outliers(main, &ways)
+}
+
+/// Which medium of both had units first, with most sessions.
+fn who_was_first(options: &Options, main: &Measured) -> String {
+    let sessions = *options.sessions.last().unwrap_or(&1);
+    let of = |block: &u32| {
+        let way = Way { job: Job::ALONE, sessions, block: *block };
+        let first = main.figure(way, Layout::Both, "disk units_first")?;
+        Some(format!("{:.1} % of them in blocks of {block}", 100.0 * first / main.units(way)?))
+    };
+    let all: Vec<String> = options.blocks.iter().filter_map(of).collect();
+    match all.is_empty() {
+        true => String::new(),
+        false => {
+            format!("Of writes for {} the disk had {} first. ", count(sessions), list(&all))
+        }
+    }
 }
 
 /// What became of writes later than the limit.
@@ -332,7 +351,7 @@ pub(super) fn remarks(
     let mut remarks = vec![("Commit".to_owned(), anatomy(options, main))];
     remarks.push(("Latency".to_owned(), latency(options, main)));
     if options.jobs().len() > 1 {
-        remarks.push(("Whole job".to_owned(), beside(options, main)));
+        remarks.push(("Beside".to_owned(), beside(options, main)));
     }
     if let Some(model) = model {
         remarks.push(("2011".to_owned(), published(options, model)));
@@ -409,7 +428,11 @@ fn beside(options: &Options, main: &Measured) -> String {
     };
     let jobs = options.jobs();
     let said: Vec<String> = jobs.iter().filter(|job| **job != Job::ALONE).map(of).collect();
-    format!("of the commits alone ({}, {block}) are left {}", count(sessions), said.join("; "))
+    format!(
+        "commits of {} in blocks of {block}, in % of those alone. {}",
+        count(sessions),
+        said.join("; ")
+    )
 }
 
 /// What was published, and what the model makes of it.

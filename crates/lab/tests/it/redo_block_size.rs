@@ -11,7 +11,7 @@ fn run(options: &Options) -> Run {
 }
 
 fn short() -> Options {
-    Options { time: Duration::from_millis(600), ..Options::default() }
+    Options { time: Duration::from_millis(600), rounds: 1, ..Options::default() }
 }
 
 /// Of an arm with 512 on 512, 4096 on 512, 4096 on 4096.

@@ -115,6 +115,7 @@ fn an_archiver_and_queries_turn_the_answer() {
         scans: 4,
         group_bytes: 4 << 20,
         rounds: 1,
+        time: Duration::from_millis(1000),
         ..Options::default()
     };
     let run = run(&options);
