@@ -10,9 +10,11 @@ import argparse
 import datetime
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import report
@@ -83,8 +85,19 @@ def chosen(args):
     return names, counts
 
 
+def busy_seconds():
+    """(seconds that all cores were busy, of those our children's, ended ones)."""
+    words = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    ticks = [int(word) for word in words]
+    # User, nice, system, interrupts, soft interrupts, stolen.
+    busy = sum(ticks[at] for at in (0, 1, 2, 5, 6, 7)) / os.sysconf("SC_CLK_TCK")
+    ours = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return busy, ours.ru_utime + ours.ru_stime
+
+
 def run_arm(args, arm, committers):
-    """What one process of an arm prints."""
+    """What one process of an arm prints, and how many cores others kept busy meanwhile."""
+    before, start = busy_seconds(), time.monotonic()
     words = [args.program, arm, "--dir", args.dir, "--committers", committers, "--bytes",
              args.bytes, "--seconds", args.seconds, "--warm", args.warm, "--block", args.block,
              "--workers", args.threads]
@@ -93,7 +106,10 @@ def run_arm(args, arm, committers):
         print(f"commit.py: {arm}, {committers} committers: {done.stderr.strip()}",
               file=sys.stderr)
         sys.exit(1)
-    return json.loads(done.stdout)
+    after, took = busy_seconds(), time.monotonic() - start
+    got = json.loads(done.stdout)
+    got["others"] = max(0, after[0] - before[0] - after[1] + before[1]) / took
+    return got
 
 
 def measure(args, names, counts):
@@ -153,7 +169,8 @@ def show(record, args, names):
     print(f"records of {args.bytes} bytes, {args.threads} cores, {args.rounds} rounds of "
           f"{args.seconds:g} s, load {about['load'][0]:.2f} before and "
           f"{record['load_after']:.2f} after, commit {about['commit']}")
-    print(f"files in {args.dir}, on {record['disk']}")
+    print(f"files in {args.dir}, on {record['disk']}; others kept "
+          f"{record['others'][0]:.2f} cores busy (median; at most {record['others'][1]:.2f})")
     for name in names:
         words = record["arms"].get(name)
         if words:
@@ -189,6 +206,8 @@ def main():
     record["runs"] = runs
     record["arms"] = {run["arm"]: run["about"] for run in runs}
     record["disk"] = runs[0]["disk"]["name"] or "no disk"
+    others = [run["others"] for run in runs]
+    record["others"] = (statistics.median(others), max(others))
     record["load_after"] = os.getloadavg()[0]
     record["table"] = summary(runs, names, counts)
     if args.json:
