@@ -23,6 +23,9 @@ import scan
 WIDTH = 100
 # Rivals by which Cellar is judged; raw is the yardstick of the disk.
 YARDSTICK = "raw"
+# Nothing is judged where others kept more cores busy than this: waiting for a core is longer than
+# a commit.
+OTHERS_MOST = 0.2
 # (committers, how many times the best rival).
 GOALS = {1: 1.3, 64: 1.5}
 DEFAULT = ("cellar", "raw", "rocksdb", "sqlite", "sqlite-grouped", "redb", "redb-grouped", "fjall",
@@ -151,7 +154,7 @@ def summary(runs, names, counts):
     return table
 
 
-def judge(committers, measured):
+def judge(committers, measured, others):
     """(best rival, how many times its commits Cellar does, the verdict); None without both."""
     rivals = [arm for arm in measured if arm not in ("cellar", YARDSTICK)]
     if "cellar" not in measured or not rivals:
@@ -159,7 +162,9 @@ def judge(committers, measured):
     best = max(rivals, key=lambda arm: measured[arm]["per_second"])
     got = measured["cellar"]["per_second"] / measured[best]["per_second"]
     goal = GOALS.get(committers)
-    word = "-" if goal is None else "MET" if got >= goal else "MISSED"
+    word = "MET" if goal and got >= goal else "MISSED"
+    if others > OTHERS_MOST:
+        word = "not judged, others were busy"
     return best, got, goal, word
 
 
@@ -189,7 +194,7 @@ def show(record, args, names):
                   f"{got['p50']:>9.0f}{got['p99']:>9.0f}{got['p999']:>9.0f}"
                   f"{got['writes_each']:>8.2f}{got['flushes_each']:>9.2f}"
                   f"{got['bytes_each'] / 1024:>8.1f}")
-        verdict = judge(committers, measured)
+        verdict = judge(committers, measured, record["others"][0])
         if verdict:
             best, got, goal, word = verdict
             asked = f" (goal {goal:g}x: {word})" if goal else ""
