@@ -76,6 +76,6 @@ fn written(path: &std::path::Path, size: u64) -> Result<(), Error> {
 /// The version of a library that this program was built with.
 fn locked(name: &str) -> &'static str {
     let lock = include_str!("../../Cargo.lock");
-    let mut words = lock.split('"').skip_while(|word| *word != name);
-    words.nth(2).unwrap_or("?")
+    let package = lock.split_once(&format!("name = \"{name}\"\nversion = \""));
+    package.and_then(|(_, behind)| behind.split('"').next()).unwrap_or("?")
 }
