@@ -211,6 +211,7 @@ impl Log {
         let mut reader = Reader::new(env, session, control.block_size, files, patience);
         let mut walk = Walk::new(control, standing)?;
         reader.go(walk.places());
+        eprintln!("copy to {medium} from {} until {until} pin {:?}", walk.abn, inner.with(|s| s.pin));
         let mut run = Run::default();
         while walk.abn < until {
             let abn = walk.abn;
@@ -255,6 +256,7 @@ impl Log {
         let (device, first) = place.ok_or_else(lost)?;
         let offset = offset_of(run.first - first, u64::from(inner.block_size));
         let end = run.end;
+        eprintln!("  run {} {}..{}", run.group, run.first, run.end);
         let write = async move {
             device.write(Io::BACKGROUND, offset, run.blocks, Durability::Cached).await
         };
