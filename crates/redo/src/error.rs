@@ -101,6 +101,32 @@ pub enum Error {
         /// Its name.
         medium: String,
     },
+    /// User: there is a medium of that name.
+    #[error("redo medium \"{medium}\" already exists")]
+    MediumExists {
+        /// Its name.
+        medium: String,
+    },
+    /// User: the medium takes part, joins, or was given something that it has not answered.
+    #[error(
+        "redo medium \"{medium}\" cannot join now: it takes part, is owed an answer, or another joins"
+    )]
+    MediumBusy {
+        /// Its name.
+        medium: String,
+    },
+    /// User: the log cannot do without the medium.
+    #[error("dropping redo medium \"{medium}\" would leave too few media for the quorum")]
+    LastMedium {
+        /// Its name.
+        medium: String,
+    },
+    /// Operator: a medium failed while it joined.
+    #[error("redo medium \"{medium}\" failed before it was whole")]
+    MediumLost {
+        /// Its name.
+        medium: String,
+    },
     /// Operator: the log stopped itself; nothing is known to be lost.
     #[error("the log has stopped: {why}")]
     Stopped {
@@ -234,6 +260,10 @@ impl Error {
             Error::Stopped { .. } => 340,
             Error::OutcomeUnknown { .. } => 70152,
             Error::TooManyOpenings { .. } => 70154,
+            Error::MediumExists { .. } => 1577,
+            Error::MediumBusy { .. } => 70155,
+            Error::MediumLost { .. } => 70156,
+            Error::LastMedium { .. } => 361,
             Error::ControlDamaged { .. } => 227,
             Error::ControlOld { .. } => 338,
             Error::Foreign { .. } => 341,
@@ -257,6 +287,10 @@ impl Error {
             Error::BlockSize { sector, .. } => format!("use block size {sector}"),
             Error::FileSize { expected, .. } => format!("give a file of {expected} bytes"),
             Error::NoGroup { .. } | Error::NoMedium { .. } => "see which there are: v$log".into(),
+            Error::MediumExists { .. } => "choose another name".into(),
+            Error::MediumBusy { .. } => "wait, and try again; or open the log anew".into(),
+            Error::LastMedium { .. } => "add a medium first".into(),
+            Error::MediumLost { .. } => "see the device, and have it return".into(),
             Error::GroupExists { .. } => "choose another number".into(),
             Error::GroupCurrent { .. } => "ALTER SYSTEM SWITCH LOGFILE first".into(),
             Error::GroupNeeded { .. } => "ALTER SYSTEM CHECKPOINT first".into(),

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use cellar_io::{Durability, Io};
+use cellar_io::{DeviceExt, Durability, Io};
 use futures_util::future::{join_all, try_join_all};
 
 use crate::Abn;
 use crate::error::Error;
+use crate::on_disk::HEADER_BYTES;
 use crate::on_disk::block::Seed;
 use crate::on_disk::control::{ControlData, INCARNATIONS_MAX, Incarnation};
 use crate::on_disk::header::MediumState;
@@ -14,9 +15,9 @@ use crate::recovery::judge::{Standing, device};
 use crate::recovery::read::{LAST, in_time};
 use crate::recovery::walk::{Repair, Walk};
 use crate::recovery::{REPAIRS_MAX, Recovery, Report};
-use crate::stats::{MediumStats, Stats};
+use crate::stats::Stats;
 use crate::writer::{
-    GroupAt, Health, Log, MediumAt, Opening, State, forget_incarnations, offset_of,
+    GroupAt, Health, Log, MediumAt, Opening, State, forget_incarnations, header_of, offset_of,
 };
 
 impl Recovery {
@@ -30,6 +31,7 @@ impl Recovery {
         self.repair().await;
         self.repair_unarchived().await;
         self.note_late();
+        self.write_returning_headers().await;
         self.flush().await;
         let active = |m: &usize| self.is_used(*m);
         let used: Vec<usize> = (0..self.judged.len()).filter(active).collect();
@@ -103,7 +105,7 @@ impl Recovery {
             if medium.state.is_active() && !used {
                 medium.state = MediumState::Failed { since: start.first };
             }
-            if !medium.state.is_active() && !used {
+            if !medium.state.is_active() && !used && !medium.name.is_empty() {
                 report.left_out.push(medium.name.clone());
             }
         }
@@ -123,15 +125,9 @@ impl Recovery {
             dropped: false,
         });
         let groups: Vec<GroupAt> = groups.collect();
-        let media = control.media.iter().enumerate().map(|(number, medium)| MediumAt {
-            name: medium.name.clone(),
-            health: if self.is_used(number) { Health::Active } else { Health::Failed },
-            outstanding: BTreeMap::new(),
-            headers: BTreeMap::new(),
-            pending: VecDeque::new(),
-            exposed: 0,
-            error: None,
-            stats: MediumStats::default(),
+        let media = control.media.iter().enumerate().map(|(number, medium)| {
+            let health = if self.is_used(number) { Health::Active } else { Health::Failed };
+            MediumAt::new(medium.name.clone(), health)
         });
         let media = media.collect();
         let mut next: Vec<usize> = (0..groups.len()).collect();
@@ -168,6 +164,9 @@ impl Recovery {
             stored: 0,
             control,
             control_dirty: true,
+            joins: false,
+            adding: 0,
+            pin: None,
             steward: false,
             archiver: false,
             archiver_waits: false,
@@ -269,6 +268,36 @@ impl Recovery {
             }
         }
         true
+    }
+
+    /// A medium that returns may never have had our headers, or under another number: all of its
+    /// files get them, since the next opening reads all.
+    async fn write_returning_headers(&mut self) {
+        let control = &self.walk.control;
+        let newest = control.incarnation().number;
+        let returning = |m: &usize| {
+            self.judged[*m].standing == Standing::Returning && !self.unrepaired.contains(m)
+        };
+        let limit = self.options.write_timeout * LAST;
+        let mut failed = Vec::new();
+        for medium in (0..self.judged.len()).filter(returning) {
+            let write = async {
+                for (place, group) in control.groups.iter().enumerate() {
+                    let file = device(&self.judged[medium].files, place);
+                    let header = header_of(control, place, medium, newest).encode();
+                    let header = bytes::Bytes::copy_from_slice(&header);
+                    for at in [0, group.size - HEADER_BYTES as u64] {
+                        let (header, durable) = (header.clone(), Durability::Durable);
+                        file.write_at(Io::COMMIT, at, header, durable).await?;
+                    }
+                }
+                Ok::<_, cellar_io::IoError>(())
+            };
+            if in_time(&self.env, limit, write).await.is_none_or(|written| written.is_err()) {
+                failed.push(medium);
+            }
+        }
+        self.unrepaired.extend(failed);
     }
 
     /// Makes durable what was read: a write that was cut off may still be in the cache of a device

@@ -62,7 +62,7 @@ impl State {
         });
         self.note_slots(options.units_in_flight, now);
         for medium in 0..self.media.len() {
-            if self.media[medium].is_active() {
+            if self.media[medium].is_fed() {
                 let (first, bytes) = (unit.first, bytes.clone());
                 let pending = Pending { unit: number, group: unit.group, first, bytes };
                 self.media[medium].pending.push_back(pending);
@@ -80,7 +80,7 @@ impl State {
             && self.formed.is_empty()
             && self.full.is_empty()
             && self.open.is_none()
-            && self.active().count_ones() == 1;
+            && self.fed().count_ones() == 1;
         self.alone = if alone { self.alone.saturating_add(1) } else { 0 };
         self.alone > ALONE_BEFORE
     }
@@ -117,7 +117,7 @@ impl State {
         at.outstanding.insert(id, now);
         let group = &self.groups[first.group];
         let device =
-            group.files[medium].clone().expect("an active medium has a file in each group");
+            group.files[medium].clone().expect("a medium that gets units has a file in each group");
         let offset = offset_of(first.first - group.first, block_size);
         Some(Write { id, medium, units, device, offset, slices, alone: false })
     }
@@ -135,7 +135,7 @@ impl State {
         medium.stats.retries += u64::from(done.retries);
         let submitted = medium.outstanding.remove(&done.id);
         // An answer of a medium that was given up counts for nothing.
-        if !medium.is_active() || self.poisoned.is_some() {
+        if !medium.is_fed() || self.poisoned.is_some() {
             return None;
         }
         let submitted = submitted.expect("each write is answered once");
@@ -187,10 +187,13 @@ impl State {
         let end = self.tracked.back().map_or(self.durable, |unit| unit.end);
         let since = lacks.map_or(end, |unit| unit.first);
         let at = &mut self.media[medium];
+        at.stats.failures += 1;
+        if matches!(at.health, Health::CatchingUp { .. }) {
+            return self.leave(medium);
+        }
         at.health = Health::Failing { since };
         at.pending.clear();
         at.exposed = 0;
-        at.stats.failures += 1;
         if self.active() == 0 {
             self.poison(format!("no medium is left: {}", why(&self.media[medium])).into());
         }
@@ -233,6 +236,7 @@ impl State {
             && unit.quorum
         {
             unit.times.acked = now;
+            let number_of_unit = self.unacked;
             self.unacked += 1;
             self.durable = unit.end;
             self.durable_crc = unit.last_crc;
@@ -241,7 +245,8 @@ impl State {
             let (bytes, copies) = (unit.bytes, unit.copies);
             settled.push((Arc::clone(&unit.shared), Ok(unit.times)));
             for (number, medium) in self.media.iter_mut().enumerate() {
-                if medium.is_active() && copies & 1 << number == 0 {
+                let is_owed = medium.is_fed() && number_of_unit >= medium.fed_from;
+                if is_owed && copies & 1 << number == 0 {
                     medium.exposed += bytes;
                     let max = &mut medium.stats.exposure_bytes_max;
                     *max = medium.exposed.max(*max);
@@ -256,11 +261,11 @@ impl State {
 
     /// Lets go of units that every medium has which gets them.
     pub fn forget(&mut self) {
-        let active = self.active();
-        while let Some(unit) = self.tracked.front()
-            && self.base < self.unacked
-            && unit.copies & active == active
-        {
+        while self.base < self.unacked {
+            let get = self.mask_of(|m| m.is_fed() && m.fed_from <= self.base);
+            if self.tracked.front().is_none_or(|unit| unit.copies & get != get) {
+                return;
+            }
             self.tracked.pop_front();
             self.base += 1;
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cellar_io::Device;
-use futures_util::future::try_join_all;
+use cellar_io::{Device, EnvExt};
+use futures_util::future::join_all;
 
 use crate::Abn;
 use crate::create::{GROUP_BLOCKS_MIN, NewGroup, check_file};
@@ -41,7 +41,7 @@ impl Log {
         files: BTreeMap<String, Arc<dyn Device>>,
     ) -> Result<(), Error> {
         let inner = &self.0;
-        let (at, headers) = inner.with(|state| {
+        let (at, headers, fed) = inner.with(|state| {
             let files = state.check_new(group, &files, inner.block_size)?;
             let at = GroupAt {
                 files,
@@ -55,15 +55,26 @@ impl Log {
                 dropped: false,
             };
             let headers = state.first_headers(group, &at, inner.incarnation);
-            Ok::<_, Error>((at, headers))
+            Ok::<_, Error>((at, headers, state.fed()))
         })?;
         // A crash before the control data knows of the group leaves files that nobody asks for.
-        try_join_all(headers.into_iter().map(|(device, offset, bytes)| async move {
-            write_durably(&*device, &inner.env, offset, vec![bytes]).await.0
-        }))
-        .await?;
+        // While headers are on their way, whoever is to be asked, no medium comes or goes.
+        let adding = Adding::begin(inner);
+        let writes = async move {
+            let env = &adding.0.env;
+            let writes = headers.into_iter().map(|(device, offset, bytes)| async move {
+                write_durably(&*device, env, offset, vec![bytes]).await.0
+            });
+            join_all(writes).await.into_iter().collect::<Result<(), _>>()
+        };
+        match inner.env.run("redo headers", writes).await {
+            Some(written) => written?,
+            // The machine stops: nothing more will happen here.
+            None => std::future::pending().await,
+        }
         let generation = inner.with(|state| {
             state.check_number(group)?;
+            state.check_joined(fed, at.files.len())?;
             state.control.groups.push(entry_of(group, at.capacity));
             state.groups.push(at);
             state.control_dirty = true;
@@ -117,6 +128,22 @@ impl Log {
     }
 }
 
+/// Headers of a new group are on their way.
+struct Adding(Arc<Inner>);
+
+impl Adding {
+    fn begin(inner: &Arc<Inner>) -> Adding {
+        inner.with(|state| state.adding += 1);
+        Adding(Arc::clone(inner))
+    }
+}
+
+impl Drop for Adding {
+    fn drop(&mut self) {
+        self.0.with(|state| state.adding -= 1);
+    }
+}
+
 fn entry_of(group: NewGroup, capacity: u64) -> GroupEntry {
     let NewGroup { number, size } = group;
     GroupEntry { number, capacity, size, sequence: 0, first: Abn(0) }
@@ -148,6 +175,19 @@ impl State {
         Ok(())
     }
 
+    /// A medium that joins, or has joined meanwhile, has no header in the new group, and maybe no
+    /// file.
+    fn check_joined(&self, fed: u32, media: usize) -> Result<(), Error> {
+        let more = (self.fed() & !fed).trailing_zeros() as usize;
+        match self.joins || more < self.media.len() || media != self.media.len() {
+            true => {
+                let name = self.media.get(more).or(self.media.last()).map(|m| m.name.clone());
+                Err(Error::MediumBusy { medium: name.unwrap_or_default() })
+            }
+            false => Ok(()),
+        }
+    }
+
     /// Refuses what cannot be a group; its files by number of the medium.
     fn check_new(
         &self,
@@ -166,7 +206,7 @@ impl State {
         let mut files = Vec::new();
         for medium in &self.media {
             let file = given.get(&medium.name).cloned();
-            if medium.is_active() || file.is_some() {
+            if medium.is_fed() || file.is_some() {
                 let files = file.iter().map(|file| (group.number, Arc::clone(file))).collect();
                 let of_medium = Medium { name: medium.name.clone(), files };
                 check_file(&of_medium, group.number, group.size, block_size)?;
@@ -186,7 +226,7 @@ impl State {
         let place = control.groups.len() - 1;
         let mut headers = Vec::new();
         for (medium, file) in at.files.iter().enumerate() {
-            let Some(file) = file.as_ref().filter(|_| self.media[medium].is_active()) else {
+            let Some(file) = file.as_ref().filter(|_| self.media[medium].is_fed()) else {
                 continue;
             };
             let header = header_of(&control, place, medium, incarnation).encode();

@@ -58,7 +58,7 @@ impl Inner {
 
 impl State {
     fn look(&mut self, sizes: &crate::writer::queue::Sizes, options: &Options, now: u64) -> Look {
-        let pending = self.media.iter().any(|m| m.is_active() && !m.outstanding.is_empty());
+        let pending = self.media.iter().any(|m| m.is_fed() && !m.outstanding.is_empty());
         if self.poisoned.is_some() {
             self.housekeeper = false;
             return Look::Idle;
@@ -91,16 +91,20 @@ impl State {
         for medium in 0..self.media.len() {
             let active = self.active();
             let at = &self.media[medium];
-            if !at.is_active() || active.count_ones() < 2 {
+            // One that does not count can always be done without.
+            let counts = at.is_active();
+            if !at.is_fed() || (counts && active.count_ones() < 2) {
                 continue;
             }
             let oldest = at.outstanding.values().chain(at.headers.values()).min().copied();
             let waited = oldest.map_or(0, |since| now.saturating_sub(since));
             let others = active & !(1 << medium);
-            let enough = others.count_ones() >= self.quorum(active);
+            let enough = !counts || others.count_ones() >= self.quorum(active);
+            let fed_from = at.fed_from;
             let acked = (self.unacked - self.base) as usize;
             let lacks = |unit: &&super::state::Tracked| unit.copies & 1 << medium == 0;
-            let lacked = self.tracked.iter().take(acked).find(lacks);
+            let before = fed_from.saturating_sub(self.base) as usize;
+            let lacked = self.tracked.iter().take(acked).skip(before).find(lacks);
             let age = lacked.map_or(0, |unit| now.saturating_sub(unit.times.acked));
             let stats = &mut self.media[medium].stats;
             stats.exposure_time_max = stats.exposure_time_max.max(Duration::from_nanos(age));

@@ -379,7 +379,7 @@ impl Log {
             error: medium.error.as_ref().map(ToString::to_string),
             stats: medium.stats.clone(),
         };
-        state.media.iter().map(report).collect()
+        state.media.iter().filter(|medium| !medium.name.is_empty()).map(report).collect()
     }
 
     /// How many blocks of the ring are in use, and how many there are: from 80 % on commits are

@@ -11,6 +11,7 @@ mod groups;
 mod housekeeper;
 mod layout;
 mod log;
+mod media;
 mod op;
 mod queue;
 mod room;

@@ -251,7 +251,8 @@ impl State {
         if at.sequence == 0 {
             return Ok(());
         }
-        if self.checkpoint < at.end() || self.tracked.iter().any(|unit| unit.group == group) {
+        let needed = self.checkpoint.min(self.pin.unwrap_or(u64::MAX));
+        if needed < at.end() || self.tracked.iter().any(|unit| unit.group == group) {
             return Err(Full::Checkpoint);
         }
         match self.control.archiving && self.archived < at.sequence {

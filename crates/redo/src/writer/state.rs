@@ -41,6 +41,12 @@ pub(crate) struct Pending {
 #[derive(Clone, Debug)]
 pub(crate) enum Health {
     Active,
+    /// It gets what is new and is given what is older, and does not count. `ready`: it has all.
+    CatchingUp {
+        ready: bool,
+    },
+    /// It has all, and the control data is being written that says so.
+    Joining,
     /// It gets nothing any more, and its failure becomes durable as soon as that is safe.
     Failing {
         since: u64,
@@ -50,13 +56,18 @@ pub(crate) enum Health {
 
 /// A medium of the open log.
 pub(crate) struct MediumAt {
+    /// Empty: it was dropped.
     pub name: String,
+    /// Its name before that.
+    pub was: String,
     pub health: Health,
     /// When each write that it has not answered was submitted.
     pub outstanding: BTreeMap<u64, u64>,
     /// The same for headers, which are no reason to hold blocks back.
     pub headers: BTreeMap<u64, u64>,
     pub pending: VecDeque<Pending>,
+    /// The first unit that it got since it joined.
+    pub fed_from: u64,
     /// Bytes of acknowledged units that it lacks.
     pub exposed: u64,
     pub error: Option<IoError>,
@@ -64,8 +75,34 @@ pub(crate) struct MediumAt {
 }
 
 impl MediumAt {
+    /// A medium that was given nothing yet.
+    pub fn new(name: String, health: Health) -> MediumAt {
+        MediumAt {
+            name,
+            was: String::new(),
+            health,
+            outstanding: BTreeMap::new(),
+            headers: BTreeMap::new(),
+            pending: VecDeque::new(),
+            fed_from: 0,
+            exposed: 0,
+            error: None,
+            stats: MediumStats::default(),
+        }
+    }
+
     pub fn is_active(&self) -> bool {
         matches!(self.health, Health::Active)
+    }
+
+    /// Whether it gets units, and owes answers.
+    pub fn is_fed(&self) -> bool {
+        matches!(self.health, Health::Active | Health::CatchingUp { .. } | Health::Joining)
+    }
+
+    /// Whether nothing that it was ever given may still happen.
+    pub fn is_answered(&self) -> bool {
+        self.outstanding.is_empty() && self.headers.is_empty()
     }
 }
 
@@ -155,6 +192,12 @@ pub(crate) struct State {
     /// Generation that is durable.
     pub stored: u64,
     pub control_dirty: bool,
+    /// A medium joins.
+    pub joins: bool,
+    /// Groups that are being added.
+    pub adding: u32,
+    /// Blocks from here on are to be copied to it: their groups are not written again.
+    pub pin: Option<u64>,
     pub steward: bool,
     /// A finished group is being archived.
     pub archiver: bool,
@@ -199,18 +242,27 @@ impl State {
         }
     }
 
-    /// A bit for each medium that gets units.
+    /// A bit for each medium that counts.
     pub fn active(&self) -> u32 {
         self.mask(|health| matches!(health, Health::Active))
     }
 
     /// A bit for each medium whose failure is not durable.
     pub fn enrolled(&self) -> u32 {
-        self.mask(|health| !matches!(health, Health::Failed))
+        self.mask(|health| matches!(health, Health::Active | Health::Failing { .. }))
     }
 
-    fn mask(&self, which: impl Fn(&Health) -> bool) -> u32 {
-        let media = self.media.iter().enumerate().filter(|(_, medium)| which(&medium.health));
+    /// A bit for each medium that gets units.
+    pub fn fed(&self) -> u32 {
+        self.mask_of(MediumAt::is_fed)
+    }
+
+    pub fn mask(&self, which: impl Fn(&Health) -> bool) -> u32 {
+        self.mask_of(|medium| which(&medium.health))
+    }
+
+    pub fn mask_of(&self, which: impl Fn(&MediumAt) -> bool) -> u32 {
+        let media = self.media.iter().enumerate().filter(|(_, medium)| which(medium));
         media.fold(0, |mask, (number, _)| mask | 1 << number)
     }
 
@@ -228,9 +280,11 @@ impl State {
     /// Whether a unit may be acknowledged, once those before it are.
     pub fn has_quorum(&self, unit: &Tracked) -> bool {
         let enrolled = self.enrolled();
+        let joining = enrolled | self.mask(|health| matches!(health, Health::Joining));
         // Both rules while a failure is being recorded: whichever a recovery goes by, it finds it.
         (unit.copies & enrolled).count_ones() >= self.quorum(enrolled)
             && (enrolled == self.active() || self.is_safe_without_failing(unit))
+            && (unit.copies & joining).count_ones() >= self.quorum(joining)
     }
 
     /// Whether all that was acknowledged is on enough of the media that are left.

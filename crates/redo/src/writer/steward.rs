@@ -25,6 +25,8 @@ struct Plan {
     control: ControlData,
     /// Media whose failure it records.
     failing: Vec<usize>,
+    /// Media that count from then on.
+    joining: Vec<usize>,
     /// Groups that get headers, by place.
     headers: Vec<usize>,
     /// Groups that the control data does not know any more, by place.
@@ -58,7 +60,9 @@ impl State {
 
     pub fn has_steward_work(&self) -> bool {
         self.poisoned.is_none()
-            && (self.control_dirty || (self.has_failing() && self.may_record_failures()))
+            && (self.control_dirty
+                || self.to_join() != 0
+                || (self.has_failing() && self.may_record_failures()))
     }
 
     fn plan(&mut self) -> Option<Plan> {
@@ -67,6 +71,12 @@ impl State {
             return None;
         }
         self.control_dirty = false;
+        let join = self.to_join();
+        let joining: Vec<usize> = (0..self.media.len()).filter(|m| join & 1 << m != 0).collect();
+        for medium in &joining {
+            self.media[*medium].health = Health::Joining;
+            self.control.media[*medium].state = MediumState::Active;
+        }
         let mut failing = Vec::new();
         if self.has_failing() && self.may_record_failures() {
             for (number, medium) in self.media.iter().enumerate() {
@@ -97,14 +107,14 @@ impl State {
         self.control.generation += 1;
         forget_incarnations(&mut self.control);
         let dropped = (0..self.groups.len()).filter(|g| self.groups[*g].dropped).collect();
-        Some(Plan { control: self.control.clone(), failing, headers, dropped })
+        Some(Plan { control: self.control.clone(), failing, joining, headers, dropped })
     }
 
     /// The headers that the media get for a plan, and marks them as on their way.
     fn header_writes(&mut self, plan: &Plan, incarnation: u32, now: u64) -> Vec<HeaderWrites> {
         let mut all = Vec::new();
         for medium in 0..self.media.len() {
-            if !self.media[medium].is_active() || plan.headers.is_empty() {
+            if !self.media[medium].is_fed() || plan.headers.is_empty() {
                 continue;
             }
             let mut writes = Vec::new();
@@ -129,6 +139,12 @@ impl State {
     fn apply(&mut self, plan: &Plan, incarnation: u32) {
         for medium in &plan.failing {
             self.media[*medium].health = Health::Failed;
+        }
+        for medium in &plan.joining {
+            // It may have failed meanwhile.
+            if matches!(self.media[*medium].health, Health::Joining) {
+                self.media[*medium].health = Health::Active;
+            }
         }
         for group in &plan.headers {
             self.groups[*group].has_headers = true;
@@ -277,7 +293,7 @@ impl Inner {
         self.with(|state| {
             let at = &mut state.media[medium];
             at.headers.remove(&id);
-            if at.is_active() && failed.is_some() {
+            if at.is_fed() && failed.is_some() {
                 at.error = failed;
                 state.give_up(medium);
                 state.acknowledge(&self.options, self.now(), &mut settled);

@@ -10,6 +10,7 @@ mod failures;
 mod golden;
 mod groups;
 mod inspect;
+mod media;
 mod pacing;
 mod simulation;
 mod support;

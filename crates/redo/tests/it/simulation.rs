@@ -37,6 +37,8 @@ pub struct Counts {
     pub archived: u64,
     /// Media that came back.
     pub returned: u64,
+    /// Media that were added, came back or were dropped while the log was open.
+    pub joined: u64,
     pub faults: [u64; FAULTS],
 }
 
@@ -70,6 +72,7 @@ impl std::ops::AddAssign for Counts {
         self.grown += other.grown;
         self.archived += other.archived;
         self.returned += other.returned;
+        self.joined += other.joined;
         self.faults.iter_mut().zip(other.faults).for_each(|(sum, more)| *sum += more);
     }
 }
@@ -94,6 +97,9 @@ struct Model {
     acknowledged: u64,
     /// Groups that were added or dropped.
     grown: u64,
+    /// Media that came, came back or went, and those that went.
+    joined: u64,
+    dropped: u64,
     /// Where each acknowledged record of the whole life begins: who it is, and where it ends.
     history: BTreeMap<Lsn, (u64, Lsn)>,
     /// Records that were appended and did not come back: never, in no archive.
@@ -218,6 +224,7 @@ impl Life {
             model.lock().unwrap().history.insert(done.lsn, (id, done.end));
             log.close().await.expect("closed");
         });
+        self.counts.joined = model.lock().unwrap().joined;
         self.counts.grown = model.lock().unwrap().grown;
         self.counts.acknowledged = model.lock().unwrap().acknowledged;
         self.open().expect("no crash was asked for");
@@ -281,9 +288,15 @@ impl Life {
 
     /// How many media take part, as far as the control data says.
     fn active(&self) -> Vec<usize> {
+        self.known(true)
+    }
+
+    /// The disks that are media of the log, active or not.
+    fn known(&self, active: bool) -> Vec<usize> {
         let control = self.rig.control_now();
-        let media = control.media.iter().enumerate();
-        media.filter(|(_, m)| m.state.is_active()).map(|(number, _)| number).collect()
+        let number = |name: &str| name.strip_prefix("disk").and_then(|n| n.parse().ok());
+        let wanted = control.media.iter().filter(|m| m.state.is_active() == active);
+        wanted.filter_map(|m| number(&m.name)).collect()
     }
 
     /// Chooses what goes wrong until the next restart, within what the log must survive.
@@ -311,6 +324,10 @@ impl Life {
             true => self.rng.within(2..=11) as usize,
             false => [2, 4, 10][self.rng.below(3) as usize],
         };
+        if self.fault == 8 && self.model.lock().unwrap().dropped > 0 {
+            // An image of a medium that was dropped since belongs elsewhere, and is refused.
+            self.fault = 5;
+        }
         self.counts.faults[self.fault] += 1;
         let disk = &self.rig.disks[victim];
         let size = self.rig.shape.file_size() * u64::from(self.rig.shape.groups);
@@ -378,19 +395,15 @@ impl Life {
             if attempt < 4 && self.victim.is_some() | self.rng.one_in(2) && self.rng.one_in(3) {
                 self.rig.sim.crash_after(self.rng.within(1..=60));
             }
-            let mut media = self.rig.media();
-            if self.fault == 5
-                && let Some(victim) = self.victim
-            {
-                media.remove(victim);
-            }
+            let (active, failed) = (self.known(true), self.known(false));
+            let missing = self.victim.filter(|_| self.fault == 5);
+            let there = active.iter().chain(&failed).filter(|m| Some(**m) != missing);
+            let media = there.map(|m| self.rig.medium(*m)).collect();
             let mut spec = self.rig.spec(media, false);
             spec.options = self.options.clone();
             // What was healed may come back, once what it was given is answered: a crash did that.
             if !matches!(self.fault, 5 | 11) && self.returns {
-                let active = self.active();
-                let failed = (0..self.rig.shape.media).filter(|m| !active.contains(m));
-                spec.returning = failed.map(|m| format!("disk{m}")).collect();
+                spec.returning = failed.iter().map(|m| format!("disk{m}")).collect();
                 self.counts.returned += spec.returning.len() as u64;
             }
             let opened = self.rig.run(async {
@@ -513,6 +526,11 @@ impl Life {
         let size = self.rig.shape.file_size();
         let grower = self.rng.coin().then(|| grower.add_and_drop(self.rig.media(), size));
         let grower = grower.map(|grower| self.rig.env().run("grower", grower));
+        let joiner = self.committer(&log);
+        // Without the others a medium that fails may have lost what it had.
+        let may_drop = self.victim.is_none();
+        let joiner = self.rng.coin().then(|| joiner.come_and_go(self.rig.media(), may_drop));
+        let joiner = joiner.map(|joiner| self.rig.env().run("joiner", joiner));
         let close = self.rng.coin();
         let done = self.rig.run(async {
             let mut stopped = false;
@@ -529,6 +547,7 @@ impl Life {
             drop(checkpoints);
             drop(archiver);
             drop(grower);
+            drop(joiner);
             if !stopped && close {
                 stopped |= log.close().await.is_err();
             }
@@ -648,12 +667,39 @@ impl Committer {
             let changed = match there {
                 true => self.log.drop_group(number).await,
                 false => {
-                    let files = media.iter().map(file).collect();
+                    let known = self.log.media();
+                    let is_known = |m: &&Medium| known.iter().any(|k| k.name == m.name);
+                    let files = media.iter().filter(is_known).map(file).collect();
                     self.log.add_group(NewGroup { number, size }, files).await
                 }
             };
             match changed {
                 Ok(()) => self.model.lock().unwrap().grown += 1,
+                Err(Error::Stopped { .. } | Error::OutcomeUnknown { .. }) => return,
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Drops media, adds them again, and has those return that failed, where the log lets it.
+    async fn come_and_go(mut self, media: Vec<Medium>, may_drop: bool) {
+        loop {
+            self.env.sleep(Duration::from_micros(self.rng.within(50..=3_000))).await;
+            let medium = media[self.rng.below(media.len() as u64) as usize].clone();
+            let known = self.log.media();
+            let changed = match known.iter().find(|k| k.name == medium.name) {
+                None => self.log.add_medium(medium).await,
+                Some(known) if known.active && may_drop && self.rng.one_in(3) => {
+                    let changed = self.log.drop_medium(&medium.name).await;
+                    self.model.lock().unwrap().dropped += 1;
+                    changed
+                }
+                Some(known) if known.active => continue,
+                Some(_) => self.log.return_medium(medium).await,
+            };
+            eprintln!("  {:?}: {changed:?}, {:?} {:?}", self.env.now(), self.log, self.log.media().iter().map(|m| (m.name.clone(), m.active, m.outstanding)).collect::<Vec<_>>());
+            match changed {
+                Ok(()) => self.model.lock().unwrap().joined += 1,
                 Err(Error::Stopped { .. } | Error::OutcomeUnknown { .. }) => return,
                 Err(_) => {}
             }
