@@ -104,6 +104,17 @@ fn what_the_log_is_kept_in_is_nobody_elses_to_take_away() {
     let status = out(&done(at, &["status", "db"]));
     assert!(status.contains("2 groups of 2 files") && status.contains("2 of 2 media"), "{status}");
     assert!(status.contains("any one disk"), "one copy on a disk is not all there is: {status}");
+    // Media come and go while it is open.
+    sql(at, "alter database add logfile member '+DATA.DATA_0000'");
+    let name = "alter database add logfile member '+DATA.DATA_0003'";
+    assert!(refused(at, name).contains("CELLAR-01577"));
+    assert_eq!(rows(at, "select * from v$logfile").len(), 6);
+    assert!(out(&done(at, &["status", "db"])).contains("2 of 3 media"));
+    sql(at, "alter database drop logfile member '+DATA/cellar/redo/group_1.DATA_0000'");
+    let none = "alter database drop logfile member '+DATA.DATA_0001'";
+    assert!(refused(at, none).contains("CELLAR-00360"));
+    assert_eq!(rows(at, "select * from v$logfile").len(), 4);
+    assert!(!out(&cellar(at, &["asm", "db", "find", "+DATA", "group*"])).contains("DATA_0000"));
     // A file of the directory that is not there any more: its medium fails, the other goes on.
     let log = place.join("group_1.redo");
     assert!(log.metadata().unwrap().len() >= 2 << 20);

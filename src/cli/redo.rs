@@ -66,7 +66,12 @@ pub fn finding(mounted: &Mounted) -> Option<Finding> {
             media.len(),
             failed.join(", ")
         ),
-        action: "bring it back: it takes part again when the database is opened next".into(),
+        action: format!(
+            "bring it back, or give it up and add another: alter database drop logfile member \
+             '{}'; alter database add logfile member '+{}'",
+            failed.first().unwrap_or(&""),
+            mounted.group.name()
+        ),
     })
 }
 

@@ -201,6 +201,7 @@ pub const NUMBERS: &[(u32, &str, &str)] = &[
     (354, "XX001", "a block of the redo log contradicts itself"),
     (359, "42704", "log group does not exist"),
     (360, "42704", "redo medium does not exist"),
+    (361, "55000", "too few redo media would be left"),
     (363, "XX001", "an archive belongs elsewhere"),
     (600, "XX000", "internal error"),
     (900, "42601", "statement not understood"),
@@ -292,6 +293,8 @@ pub const NUMBERS: &[(u32, &str, &str)] = &[
     (70151, "22023", "value for the redo log out of its range"),
     (70152, "40003", "whether a record is durable is not known"),
     (70153, "XX001", "the redo log is divergent"),
+    (70155, "55006", "redo medium is in use"),
+    (70156, "58030", "redo medium failed while it caught up"),
     (70160, "55000", "there is no redo log"),
     (70161, "58000", "the redo log cannot be opened"),
 ];

@@ -71,6 +71,10 @@ pub enum RedoAction {
     AddLogfiles(Vec<NewLogfile>),
     /// `ALTER DATABASE DROP LOGFILE GROUP n, ...`.
     DropLogfiles(Vec<u32>),
+    /// `ALTER DATABASE ADD LOGFILE MEMBER 'm', ...`.
+    AddMembers(Vec<String>),
+    /// `ALTER DATABASE DROP LOGFILE MEMBER 'm', ...`.
+    DropMembers(Vec<String>),
     /// `ALTER DATABASE DROP LOGFILE ALL`: the whole log.
     DropLog,
     /// `ALTER DATABASE RECOVER FORCE`: opens a log of which media are missing.

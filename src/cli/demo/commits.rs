@@ -238,3 +238,17 @@ impl Client {
         Ok(())
     }
 }
+
+/// The medium on the dead disk is given up.
+pub async fn without_medium(engine: &Engine) -> Result<(), Fault> {
+    let statement = "alter database drop logfile member '+DATA.DATA_0002'";
+    ask_done(engine, statement).await?;
+    output::text(&format!("      > {statement}\n\n"))
+}
+
+/// Another one takes its place, on the disk that was added.
+pub async fn another_medium(engine: &Engine) -> Result<(), Fault> {
+    let statement = "alter database add logfile member '+DATA'";
+    ask_done(engine, statement).await?;
+    output::text(&format!("      > {statement}\n      the redo log is on three media again\n\n"))
+}

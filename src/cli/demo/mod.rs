@@ -170,6 +170,7 @@ async fn on_group(
     let work = (&engine, &answers, &mut commits);
     let (tally, healed) = death(args, report, database, work, place).await?;
     let (more, moved) = added::run(args, report, database, &engine, &answers, place).await?;
+    commits::another_medium(&engine).await?;
     no_bad(&more)?;
     let findings = read_back(args, report, database).await?;
     let waits = database.inner.waits().totals();
@@ -317,7 +318,7 @@ async fn death(
     output::text(&format!(
         "      {}  queries: {} run, {} failed, {} wrong; slowest {} ms\n      \
          commits: {} acknowledged, {} lost; slowest {:.0} ms\n      \
-         a file written after the death is on two of the disks left\n\n",
+         a file written after the death is on two of the disks left\n",
         report.elapsed(),
         tally.run,
         tally.failed,
@@ -331,6 +332,7 @@ async fn death(
     if commits.lost > 0 {
         return Err(Fault::failed(format!("CELLAR-00600: {} commits are lost", commits.lost)));
     }
+    commits::without_medium(engine).await?;
     Ok((tally, healed))
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_io::{EnvExt, SharedEnv};
+use cellar_io::{EnvExt, Instant, SharedEnv};
 use cellar_redo::{Anatomy, Archived, Committed, GroupReport, GroupStatus, Log, Lsn, Report};
 
 use super::archives::GroupArchives;
@@ -66,6 +66,8 @@ pub struct RedoLog {
     archiving: Option<Database>,
     report: Report,
     in_group: Mutex<Vec<FileInGroup>>,
+    /// When a failed medium was last asked to return.
+    returned: Mutex<Option<Instant>>,
     /// The archiver will do nothing more.
     archiver_ended: AtomicBool,
     anatomy: Mutex<AnatomyTotals>,
@@ -109,6 +111,7 @@ impl RedoLog {
             archiving,
             report,
             in_group: Mutex::new(in_group),
+            returned: Mutex::default(),
             archiver_ended: AtomicBool::new(false),
             anatomy: Mutex::default(),
             checkpointing: AtomicBool::new(false),
@@ -162,6 +165,17 @@ impl RedoLog {
     /// Files that were added.
     pub(super) fn add_files(&self, files: impl IntoIterator<Item = FileInGroup>) {
         lock(&self.in_group).extend(files);
+    }
+
+    /// Whether it is time to have a failed medium return; then the next time is so much later.
+    pub(super) fn is_due(&self, every: Duration) -> bool {
+        let now = self.env.now();
+        let mut last = lock(&self.returned);
+        let is_due = last.is_none_or(|last| now.since(last) >= every);
+        if is_due {
+            *last = Some(now);
+        }
+        is_due
     }
 
     /// Closes the files of a medium in a disk group: of one log group, or of all.

@@ -138,10 +138,21 @@ impl Database {
     /// # Errors
     /// No such disk group, failure group or directory; two media in one place.
     pub(crate) fn redo_places(&self, words: &[String]) -> Result<Vec<Place>> {
-        let mut places: Vec<Place> = Vec::new();
+        self.places_beside(Vec::new(), words, None)
+    }
+
+    /// As [`redo_places`](Database::redo_places), beside others that are taken; `each`: how many a disk
+    /// group means, if not as many as it keeps copies.
+    pub(super) fn places_beside(
+        &self,
+        taken: Vec<Place>,
+        words: &[String],
+        each: Option<usize>,
+    ) -> Result<Vec<Place>> {
+        let mut places = taken;
         for word in words {
             let more = match word.strip_prefix('+') {
-                Some(rest) => self.places_in_group(rest, &places)?,
+                Some(rest) => self.places_in_group(rest, &places, each)?,
                 None => vec![directory(word)?],
             };
             for place in more {
@@ -155,7 +166,12 @@ impl Database {
         Ok(places)
     }
 
-    fn places_in_group(&self, rest: &str, taken: &[Place]) -> Result<Vec<Place>> {
+    fn places_in_group(
+        &self,
+        rest: &str,
+        taken: &[Place],
+        each: Option<usize>,
+    ) -> Result<Vec<Place>> {
         let rest = rest.trim_end_matches('/').to_uppercase();
         let (name, failgroup) = match rest.split_once('.') {
             Some((name, failgroup)) => (name, Some(failgroup)),
@@ -178,7 +194,7 @@ impl Database {
             }
             return Ok(vec![place(failgroup)]);
         }
-        let copies = usize::from(group.info().redundancy.copies());
+        let copies = each.unwrap_or_else(|| usize::from(group.info().redundancy.copies()));
         free.retain(|failgroup, _| !taken.contains(&place(failgroup)));
         let mut by_room: Vec<(String, u64)> = free.into_iter().collect();
         by_room.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
@@ -273,11 +289,7 @@ impl Database {
 
     /// A medium with its files for these log groups, as far as they can be opened.
     pub(crate) fn open_medium(&self, place: &Place, groups: &[u32]) -> OpenMedium {
-        let mut opened = OpenMedium {
-            medium: Medium { name: place.to_string(), files: BTreeMap::new() },
-            in_group: Vec::new(),
-            problems: Vec::new(),
-        };
+        let mut opened = OpenMedium::none(place);
         for number in groups {
             match self.open_redo_file(place, *number) {
                 Ok(file) => opened.add(place, *number, &file),
@@ -294,6 +306,7 @@ impl Database {
         place: &Place,
         groups: &[(u32, u64)],
         opened: &mut OpenMedium,
+        progress: &Progress<'_>,
     ) {
         if !self.is_well(place) {
             return;
@@ -303,7 +316,7 @@ impl Database {
                 continue;
             }
             let made = async {
-                let new = self.make_redo_file(place, *number, *size, false, &|_, _| {}).await?;
+                let new = self.make_redo_file(place, *number, *size, false, progress).await?;
                 let file = new.file.clone();
                 new.keep().await?;
                 Ok::<_, Error>(file)
@@ -369,6 +382,12 @@ pub struct OpenMedium {
 pub type FileInGroup = (Place, u32, Arc<GroupFile>);
 
 impl OpenMedium {
+    /// One without files.
+    pub(super) fn none(place: &Place) -> OpenMedium {
+        let medium = Medium { name: place.to_string(), files: BTreeMap::new() };
+        OpenMedium { medium, in_group: Vec::new(), problems: Vec::new() }
+    }
+
     fn add(&mut self, place: &Place, number: u32, file: &LogFile) {
         self.medium.files.insert(number, Arc::clone(&file.device));
         let in_group = file.in_group.clone();

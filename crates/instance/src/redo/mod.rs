@@ -9,6 +9,7 @@ mod group_file;
 mod inspect;
 mod log;
 mod media;
+mod members;
 mod open;
 mod statements;
 

@@ -124,11 +124,12 @@ impl Database {
         let numbers: Vec<u32> = data.groups.iter().map(|group| group.number).collect();
         let sizes: Vec<(u32, u64)> = data.groups.iter().map(|g| (g.number, g.size)).collect();
         let (mut media, mut in_group, mut problems) = (Vec::new(), Vec::new(), Vec::new());
-        for entry in &data.media {
+        // One that was dropped keeps its number and has no name.
+        for entry in data.media.iter().filter(|entry| !entry.name.is_empty()) {
             let place = Place::of_name(&entry.name);
             let mut opened = self.open_medium(&place, &numbers);
             if !entry.state.is_active() && opened.medium.files.len() < numbers.len() {
-                self.remake_medium(&place, &sizes, &mut opened).await;
+                self.remake_medium(&place, &sizes, &mut opened, &|_, _| {}).await;
             }
             media.push(opened.medium);
             in_group.extend(opened.in_group);

@@ -330,7 +330,8 @@ impl Database {
             (state.seen, state.problem) = (None, None);
         }
         let data = data?;
-        for medium in &data.media {
+        // One that was dropped keeps its number and has no name.
+        for medium in data.media.iter().filter(|medium| !medium.name.is_empty()) {
             for entry in &data.groups {
                 // Of a medium that is not here nothing can be removed, and nobody asks for it.
                 let _ = self.remove_redo_file(&Place::of_name(&medium.name), entry.number).await;

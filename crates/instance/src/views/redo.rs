@@ -103,7 +103,8 @@ struct Shown {
 fn shown(redo: &Redo) -> Option<Shown> {
     let Some(log) = redo.log() else {
         let (data, notes) = redo.seen()?;
-        let media = data.media.iter().map(|m| (m.name.clone(), m.state.is_active()));
+        let named = data.media.iter().filter(|medium| !medium.name.is_empty());
+        let media = named.map(|m| (m.name.clone(), m.state.is_active()));
         let groups = groups_of(&data);
         return Some(Shown { block_size: data.block_size, notes, groups, media: media.collect() });
     };
@@ -273,7 +274,7 @@ fn media_seen(redo: &Redo) -> Vec<VRedoMedium> {
         failures: 0,
         reason: missing.contains(&medium.name).then(|| "it is missing".to_owned()),
     };
-    data.media.iter().map(row).collect()
+    data.media.iter().filter(|medium| !medium.name.is_empty()).map(row).collect()
 }
 
 /// What each part of a commit is.

@@ -144,7 +144,8 @@ fn cut_everywhere(change: Change, seed: u64) {
         machine.run(async {
             let database = machine.open().await;
             let context = format!("{change:?} cut off at {point}");
-            check(&database, change, &acknowledged.borrow(), &context).await;
+            let acknowledged = acknowledged.borrow().clone();
+            check(&database, change, &acknowledged, &context).await;
             database.drop_log().await.unwrap();
             assert!(log_files(&database).is_empty(), "{context}");
             database.close().await.unwrap();

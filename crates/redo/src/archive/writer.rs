@@ -155,8 +155,20 @@ impl Log {
                 }
                 Err(_) => {
                     let (from, to) = (walk.end(), end.lsn());
-                    eprintln!("ARCH {sequence} {from} inc {:?} active {:?} log {:?}", walk.control.incarnations, reader.files.iter().map(|f| f.iter().map(Option::is_some).collect::<Vec<_>>()).collect::<Vec<_>>(), self);
-                    eprintln!("groups {:?} archived {} ckpt {:?}", walk.control.groups, walk.control.archived, walk.control.checkpoint);
+                    eprintln!(
+                        "ARCH {sequence} {from} inc {:?} active {:?} log {:?}",
+                        walk.control.incarnations,
+                        reader
+                            .files
+                            .iter()
+                            .map(|f| f.iter().map(Option::is_some).collect::<Vec<_>>())
+                            .collect::<Vec<_>>(),
+                        self
+                    );
+                    eprintln!(
+                        "groups {:?} archived {} ckpt {:?}",
+                        walk.control.groups, walk.control.archived, walk.control.checkpoint
+                    );
                     let late = reader.late.iter().map(|m| walk.control.media[*m].name.clone());
                     let media: Vec<String> = late.collect();
                     if !media.is_empty() {

@@ -211,7 +211,11 @@ impl Log {
         let mut reader = Reader::new(env, session, control.block_size, files, patience);
         let mut walk = Walk::new(control, standing)?;
         reader.go(walk.places());
-        eprintln!("copy to {medium} from {} until {until} pin {:?}", walk.abn, inner.with(|s| s.pin));
+        eprintln!(
+            "copy to {medium} from {} until {until} pin {:?}",
+            walk.abn,
+            inner.with(|s| s.pin)
+        );
         let mut run = Run::default();
         while walk.abn < until {
             let abn = walk.abn;

@@ -697,7 +697,16 @@ impl Committer {
                 Some(known) if known.active => continue,
                 Some(_) => self.log.return_medium(medium).await,
             };
-            eprintln!("  {:?}: {changed:?}, {:?} {:?}", self.env.now(), self.log, self.log.media().iter().map(|m| (m.name.clone(), m.active, m.outstanding)).collect::<Vec<_>>());
+            eprintln!(
+                "  {:?}: {changed:?}, {:?} {:?}",
+                self.env.now(),
+                self.log,
+                self.log
+                    .media()
+                    .iter()
+                    .map(|m| (m.name.clone(), m.active, m.outstanding))
+                    .collect::<Vec<_>>()
+            );
             match changed {
                 Ok(()) => self.model.lock().unwrap().joined += 1,
                 Err(Error::Stopped { .. } | Error::OutcomeUnknown { .. }) => return,

@@ -22,6 +22,16 @@ impl InstanceHost {
                 let notices = self.database.drop_logfiles(&numbers).await?;
                 Ok(Reply { notices, ..done("Database altered.")? })
             }
+            RedoAction::AddMembers(members) => {
+                let making = self.waiting.for_what(What::Making(0, 0));
+                let wrote = |done, total| making.now(What::Making(done, total));
+                self.database.add_log_members(&members, &wrote).await?;
+                done("Database altered.")
+            }
+            RedoAction::DropMembers(members) => {
+                let notices = self.database.drop_log_members(&members).await?;
+                Ok(Reply { notices, ..done("Database altered.")? })
+            }
             RedoAction::DropLog => {
                 self.database.drop_log().await?;
                 done("Database altered: it has no redo log now.")

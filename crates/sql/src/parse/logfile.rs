@@ -29,12 +29,34 @@ impl Cursor<'_> {
         }
         self.word("LOGFILE")?;
         if self.accept_word("MEMBER") {
-            return Err(Error::not_yet("ALTER DATABASE ... LOGFILE MEMBER"));
+            return self.members(add);
         }
         match add {
             true => self.add_logfiles(),
             false => self.drop_logfiles(),
         }
+    }
+
+    /// `'m', ... [REUSE] [TO GROUP n]`: a medium has a file for every group, whichever is named.
+    fn members(&mut self, add: bool) -> Result<Statement, Error> {
+        let parentheses = self.accept(&Token::LParen);
+        let members = self.texts("a disk group, a failure group or a directory")?;
+        if parentheses && !self.accept(&Token::RParen) {
+            return Err(self.expected(")"));
+        }
+        if !add {
+            return Ok(redo(RedoAction::DropMembers(members)));
+        }
+        let _ = self.accept_word("REUSE");
+        if self.accept_word("TO") {
+            self.word("GROUP")?;
+            self.whole("the number of a group")?;
+            while self.accept(&Token::Comma) {
+                self.word("GROUP")?;
+                self.whole("the number of a group")?;
+            }
+        }
+        Ok(redo(RedoAction::AddMembers(members)))
     }
 
     /// `[GROUP n] ['m' | ('m', ...)] [SIZE s] [BLOCKSIZE b] [REUSE], ...`.

@@ -455,6 +455,11 @@ fn statements_about_the_redo_log_are_read_as_oracle_writes_them() {
     let drop = redo("alter database drop logfile group 3, group 4;");
     assert_eq!(drop, RedoAction::DropLogfiles(vec![3, 4]));
     assert_eq!(redo("alter database drop logfile all"), RedoAction::DropLog);
+    let two = vec!["+FLASH".to_owned(), "/mnt/x".to_owned()];
+    let add = redo("alter database add logfile member '+FLASH', '/mnt/x' to group 1, group 2");
+    assert_eq!(add, RedoAction::AddMembers(two));
+    let drop = redo("alter database drop logfile member '+DATA.FG1'");
+    assert_eq!(drop, RedoAction::DropMembers(vec!["+DATA.FG1".into()]));
     assert_eq!(redo("alter system switch logfile"), RedoAction::Switch);
     assert_eq!(redo("alter system checkpoint global"), RedoAction::Checkpoint);
     assert_eq!(redo("alter system archive log current"), RedoAction::ArchiveCurrent);

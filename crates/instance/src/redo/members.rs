@@ -1,0 +1,150 @@
+//! Media that come and go while the log is open: ALTER DATABASE ADD and DROP LOGFILE MEMBER, and failed ones
+//! whose place is well again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cellar_redo::Medium;
+
+use super::log::RedoLog;
+use super::media::{OpenMedium, Place};
+use crate::database::{Database, Mounted, Progress, absolute};
+use crate::error::{Error, Result};
+
+/// A medium that could not return is tried again after this.
+const RETURN_EVERY: Duration = Duration::from_secs(10);
+
+impl Database {
+    /// `ALTER DATABASE ADD LOGFILE MEMBER`: each gets a file for every log group, and counts for the quorum
+    /// when it has all that the others have. One that failed and is named takes part again.
+    ///
+    /// # Errors
+    /// 01577 it takes part already; no room; a place that will not do; it failed meanwhile.
+    pub async fn add_log_members(&self, words: &[String], progress: &Progress<'_>) -> Result<()> {
+        self.check_writable()?;
+        let redo = self.instance().redo();
+        let _changing = redo.changing.lock().await;
+        let log = self.redo()?;
+        let media = log.log().media();
+        let active = media.iter().filter(|medium| medium.active);
+        let active: Vec<Place> = active.map(|medium| Place::of_name(&medium.name)).collect();
+        let count = active.len();
+        let places = self.places_beside(active, words, Some(1))?.split_off(count);
+        for place in places {
+            let is_known = media.iter().any(|medium| medium.name == place.to_string());
+            let opened = self.files_for(&log, &place, is_known, progress).await?;
+            log.add_files(opened.in_group);
+            match is_known {
+                true => log.log().return_medium(opened.medium).await?,
+                false => log.log().add_medium(opened.medium).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Files of a medium for every group, new ones where there are none.
+    async fn files_for(
+        &self,
+        log: &RedoLog,
+        place: &Place,
+        is_known: bool,
+        progress: &Progress<'_>,
+    ) -> Result<OpenMedium> {
+        let groups = log.log().groups();
+        let numbers: Vec<u32> = groups.iter().map(|group| group.group).collect();
+        let sizes: Vec<(u32, u64)> = groups.iter().map(|group| (group.group, group.size)).collect();
+        // What a medium that is not known has left is of nobody.
+        log.let_go(place, None);
+        let mut opened = match is_known {
+            true => self.open_medium(place, &numbers),
+            false => OpenMedium::none(place),
+        };
+        opened.problems.clear();
+        self.remake_medium(place, &sizes, &mut opened, progress).await;
+        if opened.medium.files.len() == numbers.len() {
+            return Ok(opened);
+        }
+        let why = opened.problems.into_iter().next();
+        Err(why.unwrap_or_else(|| {
+            Error::new(301, format!("redo cannot be kept in {place} now"))
+                .hint("cellar status DIR tells which disks are missing")
+        }))
+    }
+
+    /// `ALTER DATABASE DROP LOGFILE MEMBER`: the medium of that name, or of that file, with all its files.
+    /// Returns what the user should also know.
+    ///
+    /// # Errors
+    /// 00360 no such medium; too few would be left for the quorum.
+    pub async fn drop_log_members(&self, words: &[String]) -> Result<Vec<String>> {
+        self.check_writable()?;
+        let redo = self.instance().redo();
+        let _changing = redo.changing.lock().await;
+        let log = self.redo()?;
+        let mut left = Vec::new();
+        for word in words {
+            let place = named(&log, word)?;
+            log.log().drop_medium(&place.to_string()).await?;
+            log.let_go(&place, None);
+            for group in log.log().groups() {
+                if let Err(error) = self.remove_redo_file(&place, group.group).await {
+                    let file = place.file_name(group.group);
+                    left.push(format!(
+                        "{file} is not needed any more and could not be removed: {error}"
+                    ));
+                }
+            }
+        }
+        Ok(left)
+    }
+
+    /// Has media that failed take part again where their place in this group is well.
+    pub(crate) async fn return_failed_media(&self, mounted: &Mounted) {
+        let redo = self.instance().redo();
+        let Some(log) = redo.log() else { return };
+        let failed = log.log().media().into_iter().filter(|medium| !medium.active);
+        let places: Vec<Place> = failed.map(|medium| Place::of_name(&medium.name)).collect();
+        let here = |place: &&Place| {
+            matches!(place, Place::Group { group, .. } if group == mounted.group.name())
+                && self.is_well(place)
+        };
+        let Some(place) = places.iter().find(here) else { return };
+        if !log.is_due(RETURN_EVERY) {
+            return;
+        }
+        let (this, place) = (self.handle(), place.clone());
+        let work = async move {
+            let _changing = this.instance().redo().changing.lock().await;
+            // What fails is tried again.
+            let _ = this.return_one(&log, &place).await;
+        };
+        self.env().spawn("redo medium returns", Box::pin(work));
+    }
+
+    async fn return_one(&self, log: &Arc<RedoLog>, place: &Place) -> Result<()> {
+        let opened = self.files_for(log, place, true, &|_, _| {}).await?;
+        let medium: Medium = opened.medium;
+        log.add_files(opened.in_group);
+        Ok(log.log().return_medium(medium).await?)
+    }
+}
+
+/// The medium that a word of a statement names: itself, or one of its files.
+fn named(log: &RedoLog, word: &str) -> Result<Place> {
+    let groups = log.log().groups();
+    let media = log.log().media();
+    let is_it = |place: &Place| {
+        let name = place.to_string();
+        let is_name = match place {
+            Place::Group { .. } => name.eq_ignore_ascii_case(word.trim_end_matches('/')),
+            Place::Directory(path) => *path == absolute(std::path::Path::new(word)),
+        };
+        is_name || groups.iter().any(|group| place.file_name(group.group) == word)
+    };
+    let mut places = media.iter().map(|medium| Place::of_name(&medium.name));
+    places.find(is_it).ok_or_else(|| {
+        let known: Vec<&str> = media.iter().map(|medium| medium.name.as_str()).collect();
+        Error::new(360, format!("redo medium \"{word}\" does not exist"))
+            .hint(format!("there are {}", known.join(", ")))
+    })
+}
