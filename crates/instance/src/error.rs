@@ -293,6 +293,7 @@ pub const NUMBERS: &[(u32, &str, &str)] = &[
     (70151, "22023", "value for the redo log out of its range"),
     (70152, "40003", "whether a record is durable is not known"),
     (70153, "XX001", "the redo log is divergent"),
+    (70154, "54000", "the redo log has been opened too often within one group"),
     (70155, "55006", "redo medium is in use"),
     (70156, "58030", "redo medium failed while it caught up"),
     (70160, "55000", "there is no redo log"),
