@@ -105,13 +105,13 @@ fn without_a_file_only_memory_is_possible() {
 
 #[test]
 fn names_of_other_versions_are_kept() {
-    let dir = directory("redo_quorum = \"auto\"\nscan_depth = 4\n[later]\nx = [1, 2]\n");
+    let dir = directory("undo_retention = \"auto\"\nscan_depth = 4\n[later]\nx = [1, 2]\n");
     let parameters = Parameters::load(dir.path()).unwrap();
     assert_eq!(parameters.notices().len(), 2);
     parameters.set(CPU_COUNT, "2", Some(Scope::Spfile)).unwrap();
     parameters.reset(SCAN_DEPTH, None).unwrap();
     let text = fs::read_to_string(dir.path().join("cellar.toml")).unwrap();
-    assert!(text.contains("redo_quorum = \"auto\"") && text.contains("[later]"), "{text}");
+    assert!(text.contains("undo_retention = \"auto\"") && text.contains("[later]"), "{text}");
     assert!(text.contains("cpu_count = 2") && !text.contains("scan_depth"), "{text}");
     Parameters::load(dir.path()).unwrap();
 }
