@@ -24,8 +24,8 @@ impl Recovery {
     /// Reads what was not read yet, repairs the media and opens the log.
     ///
     /// # Errors
-    /// As [`next`](Recovery::next); [`Error::TooManyOpenings`]; [`Error::Stopped`] when control data or every medium cannot be
-    /// written.
+    /// As [`next`](Recovery::next); [`Error::TooManyOpenings`]; [`Error::Stopped`] when control data or
+    /// every medium cannot be written.
     pub async fn open(mut self) -> Result<(Log, Report), Error> {
         while self.next().await?.is_some() {}
         self.repair().await;
