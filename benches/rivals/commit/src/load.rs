@@ -111,11 +111,8 @@ pub fn run(arm: &str, store: &dyn Store, load: &Load) -> Result<String, Error> {
 /// What the setting up has left in memory goes to the disk before anything is measured.
 pub fn settle(load: &Load) -> Result<(), Error> {
     let dir = std::fs::File::open(&load.dir)?;
-    // SAFETY: a system call on a descriptor that is open.
-    match unsafe { libc::syncfs(std::os::fd::AsRawFd::as_raw_fd(&dir)) } {
-        0 => Ok(()),
-        _ => Err(std::io::Error::last_os_error().into()),
-    }
+    rustix::fs::syncfs(dir)?;
+    Ok(())
 }
 
 /// The disk while commits run.
