@@ -60,6 +60,7 @@ fn main() {
     bench.many_committers();
     bench.quorum();
     bench.bandwidth();
+    bench.replay();
 }
 
 fn parse() -> Option<Arguments> {
@@ -144,6 +145,11 @@ impl<'a> Bench<'a> {
     }
 
     fn log(&self, media: usize) -> Log {
+        self.log_and_opening(media).0
+    }
+
+    /// A new log, and what opens it again.
+    fn log_and_opening(&self, media: usize) -> (Log, impl Fn() -> OpenLog + use<>) {
         let control: Arc<dyn Control> = Arc::new(MemoryControl::default());
         let env = self.runtime.env();
         let media: Vec<Medium> = (0..media)
@@ -162,20 +168,18 @@ impl<'a> Bench<'a> {
             units_in_flight: self.arguments.in_flight,
             ..Options::default()
         };
-        self.runtime.block_on(async {
-            create(&env, &control, spec).await.unwrap();
-            let session = Waits::new().session("redo", Kind::Background);
-            let log = OpenLog {
-                env: env.clone(),
-                session,
-                control,
-                media,
-                options,
-                returning: Vec::new(),
-                force: false,
-            };
-            Recovery::start(log).await.unwrap().open().await.unwrap().0
-        })
+        self.runtime.block_on(create(&env, &control, spec)).unwrap();
+        let opening = move || OpenLog {
+            env: env.clone(),
+            session: Waits::new().session("redo", Kind::Background),
+            control: control.clone(),
+            media: media.clone(),
+            options: options.clone(),
+            returning: Vec::new(),
+            force: false,
+        };
+        let open = async { Recovery::start(opening()).await.unwrap().open().await.unwrap().0 };
+        (self.runtime.block_on(open), opening)
     }
 
     /// Commits per second of so many committers, each with records of that many bytes.
@@ -412,6 +416,50 @@ impl<'a> Bench<'a> {
             ]);
             goal("commit / Device::write", &m[1], &m[0], 0.85);
         }
+    }
+
+    /// How fast what is in the log is given out again, in MB of records a second: every block is
+    /// read from the medium and checked.
+    fn replay(&self) {
+        if !self.wanted("replay") {
+            return;
+        }
+        let bytes = 4000;
+        println!("replay: 400 MB of records of {bytes} bytes on 1 medium, goal 300 MB/s");
+        let (log, opening) = self.log_and_opening(1);
+        self.runtime.block_on(async {
+            let session = Waits::new().session("committer", Kind::User);
+            for _ in 0..400 {
+                let mut end = None;
+                for _ in 0..(1 << 20) / bytes {
+                    let body = Bytes::from(vec![7u8; bytes]);
+                    end = Some(log.append(&session, 0, 0, body).await.unwrap().end);
+                }
+                log.wait_durable(&session, end.unwrap()).await.unwrap();
+            }
+        });
+        drop(log);
+        let mut rates = Vec::new();
+        for _ in 0..self.arguments.rounds {
+            let rate = self.runtime.block_on(async {
+                let opening = opening();
+                let env = Arc::clone(&self.env);
+                let work = tokio::spawn(async move {
+                    let start = env.now();
+                    let mut recovery = Recovery::start(opening).await.unwrap();
+                    let mut sum = 0u64;
+                    while let Some(record) = recovery.next().await.unwrap() {
+                        sum += record.body.len() as u64;
+                    }
+                    assert!(sum > 390 << 20, "{sum}");
+                    sum as f64 / 1e6 / env.now().since(start).as_secs_f64()
+                });
+                work.await.unwrap()
+            });
+            rates.push(rate);
+        }
+        let [least, median, most] = spread(rates);
+        println!("  {median:.0} MB/s ({least:.0}..{most:.0})");
     }
 
     fn bandwidth(&self) {

@@ -48,8 +48,10 @@ impl State {
         let next = |g: &crate::writer::GroupAt| {
             g.sequence == self.control.archived + 1 && g.end() <= self.durable
         };
+        // A medium that is late does not have it yet, and the one that has may just have gone.
+        let settled = |place: &usize| self.tracked.iter().all(|unit| unit.group != *place);
         let wanted = self.control.archiving && !self.archiver;
-        self.groups.iter().position(next).filter(|_| wanted)
+        self.groups.iter().position(next).filter(settled).filter(|_| wanted)
     }
 
     fn archive_job(&mut self) -> Option<Job> {

@@ -451,9 +451,11 @@ impl State {
         // Whoever calls it active stores this checkpoint, or a later one, with it.
         control.checkpoint = owed.map_or(Lsn(u64::MAX), Abn::lsn).min(control.checkpoint);
         self.pin = Some(control.checkpoint.abn().0);
-        let files = self.media.iter().enumerate().map(|(number, medium)| {
+        // One that goes may have what those that stay are late with.
+        let enrolled = self.enrolled();
+        let files = (0..self.media.len()).map(|number| {
             let file = |g: &GroupAt| g.files[number].clone();
-            self.groups.iter().map(|g| file(g).filter(|_| medium.is_active())).collect()
+            self.groups.iter().map(|g| file(g).filter(|_| enrolled & 1 << number != 0)).collect()
         });
         Copying { files: files.collect(), control, until }
     }

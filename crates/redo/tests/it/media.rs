@@ -206,3 +206,31 @@ fn a_crash_at_any_point_of_adding_and_dropping_media_loses_nothing() {
     }
     assert!(crashes > 150, "{crashes}");
 }
+
+#[test]
+fn a_group_that_only_a_medium_that_goes_has_is_archived_when_the_others_have_it() {
+    let shape = Shape { quorum: Quorum::Of(1), archiving: true, ..Shape::default() };
+    let rig = Rig::new(76, shape);
+    rig.run(async {
+        rig.create().await.unwrap();
+        let mut spec = rig.spec(rig.media(), false);
+        spec.options.exposure_age = Duration::from_secs(60);
+        spec.options.write_timeout = Duration::from_secs(60);
+        let (log, _, _) = rig.open_with(spec).await.unwrap();
+        rig.disks[1].slow(2_000);
+        for i in 0..10 {
+            commit(&rig, &log, i).await;
+        }
+        log.switch(&rig.session()).await.unwrap();
+        let going = log.clone();
+        let going = rig.env().run("drop", async move { going.drop_medium("disk0").await });
+        rig.env().sleep(Duration::from_millis(1)).await;
+        assert!(!log.media()[0].active, "it goes, and the other is late");
+        assert_eq!(log.archive(&*rig.archives).await.unwrap(), None);
+        going.await.unwrap().unwrap();
+        log.archivable().await.unwrap();
+        let archived = log.archive(&*rig.archives).await.unwrap().unwrap();
+        assert_eq!((archived.sequence, archived.blocks), (1, 11));
+    })
+    .unwrap();
+}
