@@ -16,6 +16,9 @@ use crate::database::{Database, split_group_path};
 use crate::error::{Error, Result};
 use crate::parameters::definitions::{LOG_ARCHIVE_DEST, LOG_BUFFER};
 
+/// Openings within the groups that are not archived, of the 4,096 that control data can hold.
+const OPENINGS_MANY: usize = 2048;
+
 impl Database {
     /// The group that has the catalog, and so the control file.
     pub(super) fn first_group(&self) -> Result<Group> {
@@ -171,7 +174,20 @@ impl Database {
             // Which file is not here is told first to last.
             problems.into_iter().fold(not_opened(error), Error::over)
         })?;
-        Ok(RedoLog::new(Parts { log, control, env, session, archiving, report, in_group }))
+        let openings = decoded(&control)?.incarnations.len();
+        let waits = session.waits().clone();
+        let opened =
+            RedoLog::new(Parts { log, control, env, session, archiving, report, in_group });
+        if openings > OPENINGS_MANY {
+            // Those of a group are kept until it is archived, and there is an end to how many: it is
+            // finished now. It may have to wait for the archiver; what is not done is at the next opening.
+            let log = opened.log().clone();
+            let switch = async move {
+                let _ = log.switch(&waits).await;
+            };
+            self.env().spawn("redo switch", Box::pin(switch));
+        }
+        Ok(opened)
     }
 
     pub(crate) fn archives_of(&self, notes: &Notes) -> Result<Option<GroupArchives>> {
