@@ -49,7 +49,7 @@ impl Database {
         }
     }
 
-    /// As [`open_redo`](Database::open_redo), also where acknowledged records may be lost: those that
+    /// Opens a log that does not open as it is, also where acknowledged records may be lost: those that
     /// are only on media which are not here. Gives what was found.
     ///
     /// # Errors

@@ -14,10 +14,9 @@ use crate::shape::{Place, Shape, shapes};
 /// Records that each of them appends.
 const RECORDS: usize = 200;
 
-/// Found by the kills: between the taking of a unit and its launch it is neither queued nor on its
-/// way, and `wait_durable` says that nothing was appended there.
+/// Found by the kills: between the taking of a unit and its launch it was neither queued nor on its
+/// way, and `wait_durable` said that nothing was appended there.
 #[test]
-#[ignore = "fails: wait_durable does not find a unit that another thread is forming"]
 fn what_was_appended_can_be_waited_for_at_once() {
     let dir = tempfile::TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let place = Place { dir: dir.path().to_owned(), fast: None };

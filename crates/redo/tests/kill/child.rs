@@ -185,16 +185,8 @@ impl Committer {
         Ok(())
     }
 
-    /// Asks again where the log does not know yet what it was given: see [`crate::append`].
     async fn wait(&self, end: Lsn) -> Result<(), Error> {
-        loop {
-            match self.log.wait_durable(&self.session, end).await {
-                Err(Error::BadValue { .. }) if end <= self.log.end_lsn() => {
-                    tokio::task::yield_now().await;
-                }
-                done => return done,
-            }
-        }
+        self.log.wait_durable(&self.session, end).await
     }
 
     async fn append(&mut self) -> Result<(), Error> {
