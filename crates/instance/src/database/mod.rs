@@ -402,7 +402,7 @@ impl Database {
                     this.let_go(&mounted).await;
                     this.return_found(&mounted, &mut tried).await;
                     this.take_spares(&mounted, &mut spares).await;
-                    this.give_up_failed_media(&mounted).await;
+                    this.give_up_failed_media(&mounted);
                     this.return_failed_media(&mounted).await;
                     env.sleep(PROBE_EVERY).await;
                 }

@@ -9,15 +9,24 @@ use crate::database::{Database, Mounted};
 impl Database {
     /// Removes the files of media in this group that have failed, durably, where a disk of theirs is not
     /// in sync. Nobody believes what is in them: a medium that returns gets everything anew.
-    pub(crate) async fn give_up_failed_media(&self, mounted: &Mounted) {
-        let redo = self.instance().redo();
-        let Some(log) = redo.log() else { return };
-        // Looked at often, so first without waiting for anybody.
+    /// In a task of its own: who looks at the disks must not wait for one.
+    pub(crate) fn give_up_failed_media(&self, mounted: &Mounted) {
+        let Some(log) = self.instance().redo().log() else { return };
         if log.log().media().iter().all(|medium| medium.active) || self.check_writable().is_err() {
             return;
         }
-        let Some(_changing) = redo.changing.try_lock() else { return };
-        for place in self.failed_places(&log, mounted.group.name()) {
+        if self.failed_places(&log, mounted.group.name()).is_empty() {
+            return;
+        }
+        let (this, mounted) = (self.handle(), mounted.clone());
+        let give_up = async move { this.give_up(&log, &mounted).await };
+        self.env().spawn("redo medium given up", Box::pin(give_up));
+    }
+
+    async fn give_up(&self, log: &RedoLog, mounted: &Mounted) {
+        // Whoever changes the log now is followed by another look.
+        let Some(_changing) = self.instance().redo().changing.try_lock() else { return };
+        for place in self.failed_places(log, mounted.group.name()) {
             log.let_go(&place, None);
             for group in log.log().groups() {
                 // One that cannot be removed now is tried again with the next look.
