@@ -317,11 +317,6 @@ impl Database {
         &self.catalog
     }
 
-    /// Whether groups are mounted by force.
-    pub(crate) fn is_forced(&self) -> bool {
-        self.mode.force
-    }
-
     pub(crate) fn disks(&self) -> &Arc<dyn Disks> {
         &self.disks
     }

@@ -53,6 +53,9 @@ pub struct Notes {
     pub archive_dest: String,
     /// Groups that were written to their end, the newest last.
     pub history: Vec<Switch>,
+    /// The log is being given up: whoever opens the database next goes on with that.
+    #[serde(default)]
+    pub given_up: bool,
 }
 
 impl Notes {
@@ -285,6 +288,7 @@ mod tests {
             block_size_reason: "reported 4096".into(),
             archive_dest: "+DATA".into(),
             history: vec![switch],
+            given_up: false,
         };
         Content { generation, redo: vec![7; 300], notes }
     }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cellar_diskgroup::Group;
+use cellar_io::{DeviceExt, Io};
+use cellar_redo::on_disk::HEADER_BYTES;
 use cellar_redo::on_disk::control::ControlData;
+use cellar_redo::on_disk::header::GroupHeader;
 use cellar_redo::{OpenLog, Options, Recovery};
 
 use super::archives::GroupArchives;
@@ -34,12 +37,8 @@ impl Database {
         let redo = self.instance().redo();
         let _changing = redo.changing.lock().await;
         let opened = self.try_open_redo(false).await;
-        // Of a statement that was cut off nobody needs the files; of a log that cannot be opened, all.
-        // A group mounted by force may lack the newest control file.
-        let is_as_it_was = self.mounted_by_force().is_none() && !self.is_forced();
-        if opened.is_ok() && is_as_it_was && self.check_writable().is_ok() {
-            let known = opened.as_ref().ok().and_then(Option::as_ref);
-            self.sweep_redo(known.map(|log| &**log)).await;
+        if let Ok(Some(log)) = &opened {
+            self.sweep_redo(log).await;
         }
         let mut state = redo.state();
         match opened {
@@ -70,21 +69,32 @@ impl Database {
         Ok(log)
     }
 
-    /// Removes files of the log in mounted groups that the log does not know.
-    async fn sweep_redo(&self, log: Option<&RedoLog>) {
+    /// Removes files of this log in mounted groups that it does not know: of a statement that was cut
+    /// off. A file with anything else in it may be what another log has lost sight of, and stays.
+    async fn sweep_redo(&self, log: &RedoLog) {
+        let Ok(data) = decoded(log.control()) else { return };
+        let groups = log.log().groups();
         let mut known = BTreeSet::new();
-        if let Some(log) = log {
-            let groups = log.log().groups();
-            for medium in log.log().media() {
-                let place = Place::of_name(&medium.name);
-                known.extend(groups.iter().map(|group| place.file_name(group.group)));
-            }
+        for medium in log.log().media() {
+            let place = Place::of_name(&medium.name);
+            known.extend(groups.iter().map(|group| place.file_name(group.group)));
         }
         for mounted in self.groups() {
             let group = &mounted.group;
             for listed in group.list(&format!("{REDO_DIR}/*"), true) {
                 let path = format!("+{}/{}", group.name(), listed.path);
-                if listed.file.is_some() && !known.contains(&path) {
+                if listed.file.is_none() || known.contains(&path) {
+                    continue;
+                }
+                let Ok(file) = group.open(&listed.path) else { continue };
+                let head = file.read_at(Io::BACKGROUND, 0, HEADER_BYTES).await;
+                drop(file);
+                let is_ours = head.is_ok_and(|head| {
+                    let of_this = |header: GroupHeader| header.database == data.database;
+                    head.iter().all(|byte| *byte == 0)
+                        || GroupHeader::decode(&head).is_ok_and(of_this)
+                });
+                if is_ours {
                     // It takes room alone, and is looked at again at the next opening.
                     let _ = group.remove(&listed.path).await;
                 }
@@ -96,6 +106,12 @@ impl Database {
         let Some(control) = ControlFile::open(&self.first_group()?).await? else {
             return Ok(None);
         };
+        if control.notes().given_up {
+            if !self.is_read_only() {
+                self.finish_drop(&self.first_group()?, control).await?;
+            }
+            return Ok(None);
+        }
         let (data, notes) = (decoded(&control)?, control.notes());
         self.instance().redo().state().seen = Some((data.clone(), notes));
         if self.is_read_only() {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cellar_diskgroup::Group;
 use cellar_io::Device;
 use cellar_redo::on_disk::DatabaseId;
 use cellar_redo::on_disk::control::GROUPS_MAX;
@@ -314,30 +315,38 @@ impl Database {
         let Some(control) = ControlFile::open(&group).await? else {
             return Err(super::open::no_log());
         };
-        let data = decoded(&control);
         let open = redo.state().open.take();
+        drop(control);
         if let Some(log) = open {
             // One that has stopped is given up as well.
             let _ = log.close().await;
         }
-        if let Err(error) = group.remove(CONTROL_PATH).await {
-            let error = Error::from(error);
-            redo.state().problem = Some(error.clone());
-            return Err(error);
-        }
-        {
-            let mut state = redo.state();
-            (state.seen, state.problem) = (None, None);
-        }
-        let data = data?;
-        // One that was dropped keeps its number and has no name.
-        for medium in data.media.iter().filter(|medium| !medium.name.is_empty()) {
-            for entry in &data.groups {
-                // Of a medium that is not here nothing can be removed, and nobody asks for it.
-                let _ = self.remove_redo_file(&Place::of_name(&medium.name), entry.number).await;
+        // Closing it wrote the control file.
+        let given_up = async {
+            let control = ControlFile::open(&group).await?.ok_or_else(super::open::no_log)?;
+            control.note(|notes| notes.given_up = true).await?;
+            self.finish_drop(&group, control).await
+        };
+        let given_up = given_up.await;
+        let mut state = redo.state();
+        *state = super::State { problem: given_up.as_ref().err().cloned(), ..Default::default() };
+        given_up
+    }
+
+    /// Removes the files of a log that is given up, and at last what knows them.
+    pub(super) async fn finish_drop(&self, group: &Group, control: ControlFile) -> Result<()> {
+        // One that was dropped keeps its number and has no name. Of damaged control data no file is known.
+        if let Ok(data) = decoded(&control) {
+            for medium in data.media.iter().filter(|medium| !medium.name.is_empty()) {
+                for entry in &data.groups {
+                    // Of a medium that is not here nothing can be removed, and nobody asks for it.
+                    let place = Place::of_name(&medium.name);
+                    let _ = self.remove_redo_file(&place, entry.number).await;
+                }
             }
         }
-        Ok(())
+        drop(control);
+        Ok(group.remove(CONTROL_PATH).await?)
     }
 
     /// `ALTER SYSTEM SWITCH LOGFILE`: the LSN where the next group begins.
