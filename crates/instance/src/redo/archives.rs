@@ -21,13 +21,9 @@ pub struct GroupArchives {
 }
 
 impl GroupArchives {
-    /// Archives in `directory` of `group`; empty: where Oracle's names go, `archivelog`.
+    /// Archives in `directory` of `group`.
     pub fn new(group: Group, directory: &str) -> GroupArchives {
-        let directory = match directory.trim_matches('/') {
-            "" => "archivelog".to_owned(),
-            named => named.to_owned(),
-        };
-        GroupArchives { group, directory }
+        GroupArchives { group, directory: directory.trim_matches('/').to_owned() }
     }
 
     fn path(&self, name: &str) -> String {

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use cellar_io::{EnvExt, Instant, SharedEnv};
 use cellar_redo::{Anatomy, Archived, Committed, GroupReport, GroupStatus, Log, Lsn, Report};
 
-use super::archives::GroupArchives;
 use super::control::{ControlFile, Switch};
 use super::media::{FileInGroup, Place};
 use crate::database::Database;
@@ -151,10 +150,9 @@ impl RedoLog {
         lock(&self.archive_error).clone()
     }
 
-    /// Where groups are archived; `None`: nowhere, or the place is not here now.
-    pub fn archives(&self) -> Option<GroupArchives> {
-        let database = self.archiving.as_ref()?;
-        database.archives_of(&self.control.notes()).ok()?
+    /// Its media.
+    pub(super) fn places(&self) -> Vec<Place> {
+        self.log.media().iter().map(|medium| Place::of_name(&medium.name)).collect()
     }
 
     /// Whether a group is archived before it is written again.

@@ -287,6 +287,13 @@ impl Database {
         }
     }
 
+    /// Takes a file away that the log does not know any more; what is to be told where it stays.
+    pub(super) async fn removed_or_left(&self, place: &Place, number: u32) -> Option<String> {
+        let error = self.remove_redo_file(place, number).await.err()?;
+        let file = place.file_name(number);
+        Some(format!("{file} is not needed any more and could not be removed: {error}"))
+    }
+
     /// A medium with its files for these log groups, as far as they can be opened.
     pub(crate) fn open_medium(&self, place: &Place, groups: &[u32]) -> OpenMedium {
         let mut opened = OpenMedium::none(place);

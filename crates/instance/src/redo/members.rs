@@ -87,12 +87,7 @@ impl Database {
             log.log().drop_medium(&place.to_string()).await?;
             log.let_go(&place, None);
             for group in log.log().groups() {
-                if let Err(error) = self.remove_redo_file(&place, group.group).await {
-                    let file = place.file_name(group.group);
-                    left.push(format!(
-                        "{file} is not needed any more and could not be removed: {error}"
-                    ));
-                }
+                left.extend(self.removed_or_left(&place, group.group).await);
             }
         }
         Ok(left)

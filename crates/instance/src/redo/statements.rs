@@ -284,20 +284,14 @@ impl Database {
         let redo = self.instance().redo();
         let _changing = redo.changing.lock().await;
         let log = self.redo()?;
-        let places: Vec<Place> =
-            log.log().media().iter().map(|medium| Place::of_name(&medium.name)).collect();
+        let places = log.places();
         let mut left = Vec::new();
         for number in numbers {
             log.log().drop_group(*number).await?;
             // The log does not know them any more; what is left of them takes room alone.
             for place in &places {
                 log.let_go(place, Some(*number));
-                if let Err(error) = self.remove_redo_file(place, *number).await {
-                    let file = place.file_name(*number);
-                    left.push(format!(
-                        "{file} is not needed any more and could not be removed: {error}"
-                    ));
-                }
+                left.extend(self.removed_or_left(place, *number).await);
             }
         }
         Ok(left)
