@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
+use async_recursion::async_recursion;
 use cellar_format::aggregate::columns::Columns;
 use cellar_format::aggregate::{Aggregate, Groups};
 use cellar_format::predicate::Predicate;
@@ -129,6 +130,7 @@ impl Worker {
     ///
     /// # Errors
     /// The scan cannot go on; its other workers end too.
+    #[async_recursion]
     pub async fn next(&mut self) -> Option<Result<Item, Error>> {
         self.next_item().await
     }

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use async_recursion::async_recursion;
 use cellar_format::group;
 use cellar_format::header::{Header, PAGE, REGION, header_bytes};
 use cellar_format::segment::{Tail, offset_of};
@@ -39,6 +40,7 @@ impl Segment {
     ///
     /// # Errors
     /// It cannot be read, or is not a segment of `table` with that many columns and rows.
+    #[async_recursion]
     pub async fn open(
         device: Arc<dyn Device>,
         bytes: u64,

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use async_recursion::async_recursion;
 use bytes::Bytes;
 use cellar_io::{
     Buffer, Class, Device, Durability, Instant, Io, IoError, IoErrorKind, Op, SharedEnv,
@@ -447,6 +448,7 @@ impl Disk {
 
     /// Tries how fast it is, anywhere on it, unless somebody does already: to a slow disk reads do not
     /// come by themselves, and one place it may have in a cache.
+    #[async_recursion]
     pub async fn try_pace(&self) {
         if !self.tried.swap(true, Ordering::SeqCst) {
             let (block, blocks) = (BLOCK as u64, self.device.geometry().size / BLOCK as u64);
@@ -506,6 +508,7 @@ impl Disk {
     }
 
     /// Reads into `buffers` from `offset` on.
+    #[async_recursion]
     pub async fn read(
         &self,
         io: Io,
@@ -517,6 +520,7 @@ impl Disk {
 
     /// As [`Disk::read`], by somebody who can read another copy: where the disk leaves this read
     /// unanswered for long it ends with an error, and the disk is as it was.
+    #[async_recursion]
     pub async fn read_or_leave(
         &self,
         io: Io,
@@ -571,12 +575,14 @@ impl Disk {
     }
 
     /// Reads `length` bytes at `offset`.
+    #[async_recursion]
     pub async fn read_at(&self, io: Io, offset: u64, length: usize) -> Result<Buffer, IoError> {
         let mut buffers = self.read(io, offset, vec![Buffer::new(length)]).await?;
         Ok(buffers.pop().expect("a read gives back the buffers it was given"))
     }
 
     /// Writes; any fault of the device is the end of the disk (habit: after a failed write, stop).
+    #[async_recursion]
     pub async fn write(
         &self,
         io: Io,
@@ -608,6 +614,7 @@ impl Disk {
 
     /// Makes durable what completed before the call. Callers that come while a flush runs share
     /// the next one.
+    #[async_recursion]
     pub async fn flush(&self, io: Io) -> Result<(), IoError> {
         let wanted = self.flushes.ticket();
         loop {

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use async_recursion::async_recursion;
 use cellar_io::{Device, DeviceExt, Io};
 
 use crate::meta::chain::{Chain, ReadError};
@@ -82,6 +83,7 @@ fn damaged(damage: &Damage) -> String {
 }
 
 /// Describes everything of ours on a disk.
+#[async_recursion]
 pub async fn inspect(device: &Arc<dyn Device>) -> Inspection {
     let geometry = device.geometry();
     let root = Inspection::leaf("disk", format!("{}, {} bytes", geometry.name, geometry.size));

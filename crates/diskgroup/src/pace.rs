@@ -16,8 +16,9 @@ const SLOW_TIMES: u64 = 5;
 const SLOW_MIN: Duration = Duration::from_millis(4);
 /// Well again when it is at most so many times slower than the others.
 const WELL_TIMES: u64 = 2;
-/// Looks in a row after which it is slow, or well.
+/// Looks in a row after which it is slow.
 const SLOW_LOOKS: u32 = 3;
+/// So many more looks must find it well than not before it is.
 const WELL_LOOKS: u32 = 8;
 
 /// The pace of a disk.
@@ -29,7 +30,8 @@ pub(crate) struct Pace {
     /// The mean of late, in nanoseconds; 0: nothing is known.
     mean: AtomicU64,
     slow: AtomicBool,
-    /// Looks in a row that said otherwise than `slow`.
+    /// Looks that said otherwise than `slow`: in a row, or, to be well again, so many more than the others.
+    /// A busy machine delays one look in four, and a disk may not be held to be slow for that.
     looks: AtomicU32,
 }
 
@@ -72,7 +74,8 @@ impl Pace {
             true => mean < usual * WELL_TIMES || mean < SLOW_MIN.as_nanos() as u64 / 2,
         };
         if !otherwise {
-            self.looks.store(0, Ordering::Relaxed);
+            let left = if slow { self.looks.load(Ordering::Relaxed).saturating_sub(1) } else { 0 };
+            self.looks.store(left, Ordering::Relaxed);
             return;
         }
         let looks = self.looks.fetch_add(1, Ordering::Relaxed) + 1;
@@ -80,6 +83,11 @@ impl Pace {
             self.slow.store(!slow, Ordering::Relaxed);
             self.looks.store(0, Ordering::Relaxed);
         }
+    }
+
+    /// Whether it is slow, or may soon be said to be: what the others are like must be known as of now.
+    pub fn is_in_doubt(&self) -> bool {
+        self.is_slow() || self.looks.load(Ordering::Relaxed) > 0
     }
 
     /// Whether it is much slower than the others.
@@ -110,6 +118,24 @@ mod tests {
         assert!(looked(&pace, 10 * MS, MS, 1));
         assert!(looked(&pace, MS, MS, 3), "it has to be well for a while");
         assert!(!looked(&pace, MS, MS, 2 * WELL_LOOKS));
+    }
+
+    #[test]
+    fn a_look_that_a_busy_machine_delays_keeps_no_disk_slow() {
+        let pace = Pace::default();
+        looked(&pace, 10 * MS, MS, SLOW_LOOKS);
+        let mut slow = true;
+        for _ in 0..10 {
+            looked(&pace, MS, MS, 6);
+            slow = looked(&pace, 8 * MS, MS, 1);
+        }
+        assert!(!slow);
+        // One that is as often slow as not stays so.
+        looked(&pace, 30 * MS, MS, 20);
+        assert!((0..40).all(|_| {
+            looked(&pace, 10 * MS, MS, 3);
+            looked(&pace, MS, MS, 3)
+        }));
     }
 
     #[test]

@@ -60,6 +60,20 @@ impl Buffer {
         buffer
     }
 
+    /// `length` bytes that no device can squeeze, others for each `seed`: what is measured with.
+    pub fn noise(length: usize, seed: u64) -> Buffer {
+        let mut buffer = Buffer::new(length);
+        let mut state = seed | 1;
+        for word in buffer.chunks_mut(8) {
+            // xorshift64: fast, and of every pattern there is.
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            word.copy_from_slice(&state.to_le_bytes()[..word.len()]);
+        }
+        buffer
+    }
+
     /// Cuts off and returns the first `at` bytes; `self` keeps the rest.
     pub fn split_to(&mut self, at: usize) -> Buffer {
         assert!(at <= self.length, "split inside the buffer");

@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use async_recursion::async_recursion;
 use cellar_io::{Device, Io, IoError, Op as IoOp};
 
 use crate::disk::lock;
@@ -80,6 +81,7 @@ impl Group {
     /// # Errors
     /// A disk, name or power that will not do, or no room for what must move, before anything is
     /// changed; or a disk that fails.
+    #[async_recursion]
     pub async fn alter_disks(&self, change: &AlterDisks) -> Result<(), Error> {
         // A task of its own: a caller that goes away must not leave it half-way.
         let (group, change) = (self.clone(), change.clone());
@@ -142,6 +144,7 @@ impl Group {
     ///
     /// # Errors
     /// The group has stopped.
+    #[async_recursion]
     pub async fn undrop_disks(&self) -> Result<usize, Error> {
         let (told, count) = futures_channel::oneshot::channel();
         let all = Arc::clone(&self.inner);
@@ -177,6 +180,7 @@ impl Group {
     ///
     /// # Errors
     /// No such disk, or the name is taken or not legal.
+    #[async_recursion]
     pub async fn rename_disk(&self, old: &str, new: &str) -> Result<(), Error> {
         let wrong = |why: String| Error::BadName { name: new.to_owned(), why };
         let new = DiskName::new(new).map_err(|e| wrong(e.to_string()))?.as_str().to_owned();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use async_recursion::async_recursion;
 use bytes::Bytes;
 use cellar_io::{
     Buffer, Device, Discard, Durability, Geometry, Io, IoError, IoErrorKind, IoFuture, Op as IoOp,
@@ -109,6 +110,7 @@ impl File {
     ///
     /// # Errors
     /// No room, and then nothing has changed that was promised.
+    #[async_recursion]
     pub async fn allocate(&self, bytes: u64) -> Result<(), Error> {
         grow(&self.inner, self.file.number, bytes).await
     }
@@ -118,6 +120,7 @@ impl File {
     ///
     /// # Errors
     /// No room.
+    #[async_recursion]
     pub async fn set_size(&self, bytes: u64) -> Result<(), Error> {
         grow(&self.inner, self.file.number, bytes).await?;
         let at_ns = self.inner.env.wall().unix_nanos;
@@ -149,6 +152,7 @@ impl File {
     ///
     /// # Errors
     /// No copy can be read, or all are damaged.
+    #[async_recursion]
     pub async fn read_group(
         &self,
         io: Io,
@@ -176,6 +180,7 @@ impl File {
     ///
     /// # Errors
     /// No copy can be written.
+    #[async_recursion]
     pub async fn write_group(
         &self,
         io: Io,

@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use async_recursion::async_recursion;
 use cellar_io::{EnvExt, Io, SharedEnv};
 use cellar_wait::Session;
 use futures_util::future::join_all;
@@ -137,6 +138,7 @@ impl Group {
     /// # Errors
     /// Disks are missing or damaged beyond what the redundancy covers, or it cannot be proven that
     /// what is here is the newest.
+    #[async_recursion]
     pub async fn mount(
         env: &SharedEnv,
         session: Session,
@@ -301,6 +303,7 @@ impl Group {
     /// # Errors
     /// The group has stopped; then it needs recovery at the next mount. Or it is being dismounted
     /// already.
+    #[async_recursion]
     pub async fn dismount(&self) -> Result<(), Error> {
         let inner = &self.inner;
         if inner.read_only {
@@ -392,6 +395,7 @@ impl Group {
     ///
     /// # Errors
     /// The group has files and `including_contents` is not set, or a disk fails.
+    #[async_recursion]
     pub async fn drop_group(&self, including_contents: bool) -> Result<(), Error> {
         self.inner.check_writable()?;
         // A task of its own: a caller that goes away must not leave the group closed to changes.
@@ -432,6 +436,7 @@ impl Group {
 
     /// Reads a block of every disk in sync, so that one that went away is found although nobody
     /// wants anything of it. Whether there is still a mount to look after.
+    #[async_recursion]
     pub async fn probe_disks(&self) -> bool {
         let inner = &self.inner;
         for disk in inner.disks_taking_part() {
@@ -479,6 +484,7 @@ impl Group {
     ///
     /// # Errors
     /// It is fixed at creation, or unknown, or the value will not do.
+    #[async_recursion]
     pub async fn set_attribute(&self, name: &str, value: &str) -> Result<(), Error> {
         let name = name.to_lowercase();
         check_attribute(&name, value)?;

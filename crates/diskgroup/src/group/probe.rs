@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use async_recursion::async_recursion;
 use bytes::Bytes;
 use cellar_io::{Device, Durability, EnvExt, Instant, Io};
 
@@ -133,6 +134,7 @@ impl Group {
     ///
     /// # Errors
     /// As [`Group::alter_disks`], or a disk that fails.
+    #[async_recursion]
     pub async fn probe(&self, change: &AlterDisks, spec: &ProbeSpec) -> Result<Rates, Error> {
         let (group, change, spec) = (self.clone(), change.clone(), spec.clone());
         let wanted = Arc::new(());

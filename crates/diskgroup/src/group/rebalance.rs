@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_recursion::async_recursion;
 use cellar_io::{Class, Instant, Io, IoError, IoErrorKind, Op as IoOp};
 use event_listener::Event as Notify;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -108,6 +109,7 @@ impl Rebalance {
 
     /// Keeps the task from moving anything, and waits until nothing is on its way.
     /// False if somebody had closed it before.
+    #[async_recursion]
     pub async fn close(&self) -> bool {
         let first = !self.closing.swap(true, Ordering::SeqCst);
         self.wanted.notify(usize::MAX);
@@ -138,6 +140,7 @@ impl Rebalance {
 
     /// Ends the probes that are under way: what they write to may be somebody's from now on. The
     /// caller holds `labels`, so that none begins meanwhile.
+    #[async_recursion]
     pub async fn end_probes(&self) {
         self.probe_turn.fetch_add(1, Ordering::SeqCst);
         loop {
@@ -567,6 +570,7 @@ impl super::Group {
     ///
     /// # Errors
     /// The power is out of its range, or the group has stopped.
+    #[async_recursion]
     pub async fn rebalance(&self, power: u32) -> Result<(), Error> {
         check_power(power)?;
         let op = Op::Rebalance { power: Some(power) };
@@ -583,6 +587,7 @@ impl super::Group {
     ///
     /// # Errors
     /// Why it does not go on.
+    #[async_recursion]
     pub async fn wait_rebalanced(&self) -> Result<(), Error> {
         let inner = &self.inner;
         loop {

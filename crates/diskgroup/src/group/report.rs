@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use async_recursion::async_recursion;
 use cellar_io::IoErrorKind;
 
 use crate::data::verify::{self, Copies, Findings};
@@ -399,6 +400,7 @@ impl Group {
     ///
     /// # Errors
     /// The group has stopped.
+    #[async_recursion]
     pub async fn validate(
         &self,
         numbers: &[u32],

@@ -13,6 +13,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion;
 use cellar_io::{Device, EnvExt, Io};
 use futures_util::future::{join_all, select};
 
@@ -58,6 +59,7 @@ impl Group {
     ///
     /// # Errors
     /// No such disk, or something would be lost, before anything is changed.
+    #[async_recursion]
     pub async fn offline_disks(
         &self,
         names: &[String],
@@ -151,6 +153,7 @@ impl Group {
     /// # Errors
     /// No such disk, or it is not away; the device is not it, or is not as it was when it left, or
     /// fails.
+    #[async_recursion]
     pub async fn online_disk(
         &self,
         name: &str,
@@ -228,6 +231,7 @@ impl Group {
     ///
     /// # Errors
     /// No such disk, or it is not away; the device will not do or fails.
+    #[async_recursion]
     pub async fn replace_disk(
         &self,
         name: &str,

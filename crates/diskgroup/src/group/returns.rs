@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_recursion::async_recursion;
 use cellar_io::Instant;
 use event_listener::Event as Notify;
 
@@ -99,6 +100,7 @@ impl Returning {
     }
 
     /// Ends what is under way; false if somebody had done so before.
+    #[async_recursion]
     pub async fn close(&self) -> bool {
         let first = !self.closing.swap(true, Ordering::SeqCst);
         self.wake();
@@ -240,6 +242,7 @@ impl Group {
     ///
     /// # Errors
     /// The group has stopped, or one of them cannot go on: why.
+    #[async_recursion]
     pub async fn wait_returned(&self) -> Result<(), Error> {
         let inner = &self.inner;
         loop {

@@ -50,14 +50,18 @@ impl Watch {
             inner.log.wanted.notify(1);
         }
         let alive: Vec<&Arc<Disk>> = disks.iter().filter(|disk| disk.is_alive()).collect();
+        // Somebody is held against the others: what they were like some time ago, when the machine was
+        // less busy, says nothing.
+        let compared = alive.iter().any(|disk| disk.pace.is_in_doubt());
         for disk in &alive {
             let mut others = means(&alive, disk);
             let usual = others.iter().copied().max().unwrap_or(0);
             let usual = Duration::from_nanos(usual.saturating_mul(PATIENCE_TIMES));
-            if disk.look_at_pace(PATIENCE_MIN.max(usual)) && now >= self.from {
+            let was_read = disk.look_at_pace(PATIENCE_MIN.max(usual));
+            if was_read && now >= self.from {
                 disk.pace.judge(&mut others);
             }
-            if disk.is_avoided() {
+            if disk.is_avoided() || compared && !was_read {
                 // Reads do not come by themselves, and nothing else may tell that it answers again.
                 try_pace(inner, disk);
             }

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion;
 use cellar_io::{Device, IoError, IoErrorKind, Op, SharedEnv};
 
 use crate::disk::{Disk, DiskIdentity, FLUSH_TIMES};
@@ -174,6 +175,7 @@ fn bad(what: &'static str, value: impl ToString, allowed: &str) -> Error {
 ///
 /// # Errors
 /// A name, size or disk that will not do, before anything is written; or a disk that fails.
+#[async_recursion]
 pub async fn create(env: &SharedEnv, spec: CreateGroup) -> Result<(), Error> {
     let name = GroupName::new(&spec.name)
         .map_err(|e| Error::BadName { name: spec.name.clone(), why: e.to_string() })?;

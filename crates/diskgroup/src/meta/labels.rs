@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion;
 use bytes::Bytes;
 use cellar_io::{Device, DeviceExt, Durability, Io, IoError, IoErrorKind, Op, SharedEnv};
 
@@ -118,6 +119,7 @@ impl<'a> Patience<'a> {
 ///
 /// # Errors
 /// None of the slots can be read.
+#[async_recursion]
 pub async fn read_labels(device: &Arc<dyn Device>) -> Result<LabelScan, IoError> {
     scan(device, None).await
 }

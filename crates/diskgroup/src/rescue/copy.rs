@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use async_recursion::async_recursion;
 use cellar_io::{Buffer, Io};
 
 use crate::error::Error;
@@ -37,6 +38,7 @@ impl Unsure {
 ///
 /// # Errors
 /// The group has stopped.
+#[async_recursion]
 pub async fn read_what_is_there(
     file: &File,
     doubtful: &File,

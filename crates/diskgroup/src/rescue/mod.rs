@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion;
 use bytes::Bytes;
 use cellar_io::SharedEnv;
 use cellar_wait::Session;
@@ -119,6 +120,7 @@ pub struct Rescue {
 }
 
 /// Looks what groups the disks hold, and mounts each to be read as far as it can be.
+#[async_recursion]
 pub async fn rescue(env: &SharedEnv, session: &Session, found: Vec<FoundDisk>) -> Rescue {
     let mut out = Rescue::default();
     out.disks.extend(found.iter().map(|f| RescueDisk {

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use async_recursion::async_recursion;
 use bytes::Bytes;
 use cellar_io::{Buffer, Device, Durability, EnvExt, Io};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -63,6 +64,7 @@ impl Writing {
 
     /// Makes room. An upload whose end is not known gets some ahead; `set_size` gives back what
     /// was too much.
+    #[async_recursion]
     pub async fn make_room(&self, end: u64, last: bool) -> Result<(), Error> {
         let has = self.file.geometry().size;
         if end <= has {
@@ -76,6 +78,7 @@ impl Writing {
     }
 
     /// Writes bytes at the place they were given.
+    #[async_recursion]
     pub async fn write(&self, offset: u64, payload: PutPayload) -> Result<(), Error> {
         let end = offset + payload.content_length() as u64;
         let chunks: Vec<Bytes> = payload.into_iter().collect();
@@ -157,6 +160,7 @@ impl Writing {
 
     /// Makes it durable and gives it its name. `None`: a part is missing. Else the tag, or nothing
     /// where the condition does not hold.
+    #[async_recursion]
     pub async fn publish(
         &self,
         path: &str,

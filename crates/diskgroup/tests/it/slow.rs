@@ -85,6 +85,25 @@ fn reads_avoid_a_slow_disk_within_five_seconds_and_use_it_again_when_it_is_well(
 }
 
 #[test]
+fn a_disk_is_held_against_what_the_others_are_like_now() {
+    let rig = Rig::new(114, &two());
+    rig.run(async {
+        let group = group(&rig, &two()).await;
+        rig.disks[1].slow(300);
+        reads(&group, Duration::from_secs(3)).await;
+        assert!(disk(&group, 1).slow);
+        // The whole machine is busy, and nobody reads: what disk 0 was like is long ago.
+        rig.disks[0].slow(300);
+        group.env().sleep(Duration::from_secs(15)).await;
+        let (first, second) = (disk(&group, 0), disk(&group, 1));
+        assert!(!first.slow && !second.slow, "{} us, {} us", first.mean_us, second.mean_us);
+        let (reads, _, of_second) = reads(&group, Duration::from_secs(2)).await;
+        assert!(of_second * 4 > reads, "both are read: {of_second} of {reads}");
+    })
+    .expect("no crash");
+}
+
+#[test]
 fn a_slow_disk_is_the_last_resort() {
     let rig = Rig::new(111, &two());
     rig.run(async {
