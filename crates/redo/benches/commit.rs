@@ -5,14 +5,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
 
+mod common;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use cellar_io::real::{OpenOptions, RealEnv, Runtime, RuntimeOptions, open_disk};
-use cellar_io::{Buffer, Device, Durability, Env, Io, IoFuture};
+use cellar_io::{Buffer, Device, Durability, Env, Io};
 use cellar_redo::on_disk::DatabaseId;
 use cellar_redo::{
     Control, CreateLog, Log, Medium, NewGroup, OpenLog, Options, Quorum, Recovery, Successor,
@@ -22,24 +24,10 @@ use cellar_wait::{Kind, Waits};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
+use crate::common::{MemoryControl, prepare, ratios, spread, verdict};
+
 const GROUP_BYTES: u64 = 256 << 20;
 const GROUPS: u32 = 3;
-
-/// Control data in memory: it is not on the path that is measured.
-#[derive(Default)]
-struct MemoryControl(Mutex<Vec<u8>>);
-
-impl Control for MemoryControl {
-    fn load(&self) -> IoFuture<'_, Vec<u8>> {
-        Box::pin(async { Ok(self.0.lock().unwrap().clone()) })
-    }
-    fn store(&self, bytes: Vec<u8>) -> IoFuture<'_, ()> {
-        Box::pin(async move {
-            *self.0.lock().unwrap() = bytes;
-            Ok(())
-        })
-    }
-}
 
 struct Arguments {
     dir: PathBuf,
@@ -95,19 +83,6 @@ fn parse() -> Option<Arguments> {
         }
     }
     Some(parsed)
-}
-
-/// Writes the file once: a write into a hole measures the file system.
-fn prepare(file: &Path, size: u64) {
-    if file.metadata().is_ok_and(|m| m.len() == size) {
-        return;
-    }
-    let mut out = std::fs::File::create(file).unwrap();
-    let chunk = vec![0u8; 1 << 20];
-    for _ in 0..size >> 20 {
-        std::io::Write::write_all(&mut out, &chunk).unwrap();
-    }
-    out.sync_all().unwrap();
 }
 
 struct Bench<'a> {
@@ -477,17 +452,9 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// The least, the median and the most.
-fn spread(mut values: Vec<f64>) -> [f64; 3] {
-    values.sort_by(f64::total_cmp);
-    [values[0], values[values.len() / 2], values[values.len() - 1]]
-}
-
-/// The median of the ratios of neighbours: a disk whose speed changes from second to second tells
-/// nothing otherwise.
+/// A goal that the ratio of neighbouring rounds is to reach.
 fn goal(what: &str, ours: &[f64], theirs: &[f64], goal: f64) {
-    let ratios = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
-    let [least, ratio, most] = spread(ratios);
-    let verdict = if ratio >= goal { "met" } else { "MISSED" };
+    let [least, ratio, most] = spread(ratios(ours, theirs));
+    let verdict = verdict(ratio >= goal);
     println!("  {what}: {ratio:.2} ({least:.2}..{most:.2}, goal: at least {goal}) {verdict}");
 }

@@ -47,6 +47,9 @@ impl Anatomy {
 /// Instants of a unit, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct UnitTimes {
+    /// How many media it was given to, and how many blocks it is.
+    pub media: u64,
+    pub blocks: u64,
     /// A leader took it.
     pub taken: u64,
     /// For how long all slots had been busy until then, since the log was opened.

@@ -215,6 +215,15 @@ pub enum Error {
         /// What the store said.
         error: IoError,
     },
+    /// Operator: an archive is not there: its group was cleared before it was archived, or it was
+    /// taken away.
+    #[error("archive {archive} of log sequence {sequence} is not there")]
+    ArchiveMissing {
+        /// The archive.
+        archive: String,
+        /// The sequence.
+        sequence: u64,
+    },
     /// Operator: an archive is damaged.
     #[error("archive {archive} is damaged at byte {offset}: {damage}")]
     ArchiveDamaged {
@@ -273,6 +282,7 @@ impl Error {
             Error::Corrupt { .. } => 354,
             Error::NotArchiving => 258,
             Error::Archive { .. } => 272,
+            Error::ArchiveMissing { .. } => 308,
             Error::ArchiveDamaged { .. } => 334,
             Error::ArchiveForeign { .. } => 363,
             Error::Io(_) => 345,
@@ -294,7 +304,10 @@ impl Error {
             Error::GroupExists { .. } => "choose another number".into(),
             Error::GroupCurrent { .. } => "ALTER SYSTEM SWITCH LOGFILE first".into(),
             Error::GroupNeeded { .. } => "ALTER SYSTEM CHECKPOINT first".into(),
-            Error::NotArchived { .. } => "archive it first".into(),
+            Error::NotArchived { group, .. } => {
+                let clear = format!("ALTER DATABASE CLEAR UNARCHIVED LOGFILE GROUP {group}");
+                format!("archive it first; if that cannot be, {clear} gives it up")
+            }
             Error::TooFewGroups { .. } => "add a group first".into(),
             Error::Stopped { .. } | Error::OutcomeUnknown { .. } => {
                 "open the log again: recovery decides which records are there".into()
@@ -316,6 +329,9 @@ impl Error {
             Error::TooManyOpenings { .. } => "replay it, and say so before it is opened".into(),
             Error::NotArchiving => "create the log with archiving".into(),
             Error::Archive { .. } => "see the place of the archives: is it full?".into(),
+            Error::ArchiveMissing { archive, .. } => {
+                format!("bring {archive} back; if there is none, what follows needs a newer backup")
+            }
             Error::ArchiveDamaged { archive, .. } => {
                 format!("use another copy of {archive}; see cellar inspect")
             }

@@ -7,6 +7,7 @@
 
 mod anatomy;
 mod archive;
+pub mod block_size;
 mod create;
 mod error;
 pub mod inspect;

@@ -61,6 +61,11 @@ pub struct Options {
     /// A write that is not answered by then has failed, where other media are left. The archiver
     /// waits no longer for a read.
     pub write_timeout: Duration,
+    /// A medium that has answered nothing for so long while commits wait for it alone has failed,
+    /// where the others are enough without it. With `auto` they always are; a number of media that
+    /// is asked for is waited for until [`write_timeout`](Options::write_timeout). One that is slow
+    /// and answers something is waited for too. Longer than a write that fails is tried again.
+    pub hold_up: Duration,
     /// After so much idleness a beacon is written; also how often the log looks after itself.
     pub beacon_after: Duration,
     /// A completion later than this is an outlier.
@@ -83,6 +88,7 @@ impl Default for Options {
             exposure_bytes: 32 << 20,
             exposure_age: Duration::from_millis(200),
             write_timeout: Duration::from_secs(2),
+            hold_up: Duration::from_millis(60),
             beacon_after: Duration::from_millis(5),
             outlier: Duration::from_millis(10),
             pace_max: Duration::from_millis(10),

@@ -44,6 +44,8 @@ pub struct MediumStats {
     pub bytes: u64,
     /// Units that it had before any other medium.
     pub first: u64,
+    /// Units that it had before they were acknowledged.
+    pub in_time: u64,
     /// Units that it had after they were acknowledged.
     pub late: u64,
     /// Its completions later than the limit whose units were acknowledged before it.

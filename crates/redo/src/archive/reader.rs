@@ -3,7 +3,9 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use async_recursion::async_recursion;
 use bytes::{Buf, BytesMut};
+use cellar_io::IoErrorKind;
 
 use crate::archive::{ArchiveStore, archive_name};
 use crate::error::Error;
@@ -58,7 +60,9 @@ impl ArchiveReader {
     /// The next record; `None` behind the last that ends in these archives.
     ///
     /// # Errors
+    /// [`Error::ArchiveMissing`], where a group was cleared before it was archived;
     /// [`Error::ArchiveDamaged`], [`Error::ArchiveForeign`]; [`Error::Archive`] from the store.
+    #[async_recursion]
     pub async fn next(&mut self) -> Result<Option<Record>, Error> {
         loop {
             if let Some(record) = self.records.pop() {
@@ -105,7 +109,15 @@ impl ArchiveReader {
             switched: false,
             incarnation: 0,
         };
-        let head = current.take(&*self.store, ARCHIVE_HEADER).await?;
+        let head =
+            current.take(&*self.store, ARCHIVE_HEADER).await.map_err(|error| match error {
+                Error::Archive { archive, error }
+                    if matches!(error.kind, IoErrorKind::NotFound) =>
+                {
+                    Error::ArchiveMissing { archive, sequence }
+                }
+                other => other,
+            })?;
         let header = ArchiveHeader::decode(&head);
         let header = header.map_err(|damage| current.damaged_at(0, damage))?;
         let foreign = |what| Error::ArchiveForeign { archive: archive_name(sequence), what };

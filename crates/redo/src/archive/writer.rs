@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion;
 use bytes::Bytes;
 use cellar_io::IoError;
 
@@ -78,18 +79,22 @@ struct Turn<'a>(&'a Arc<Inner>);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.with(|state| state.archiver = false);
+        self.0.with(|state| (state.archiver, state.publishing) = (false, None));
+        // Whoever clears the group may wait for it.
+        self.0.steward_done.notify(usize::MAX);
     }
 }
 
 impl Log {
     /// Archives the oldest finished group that was not archived, so that it may be written again;
-    /// `None` where there is none that nobody archives already. What fails may be tried again.
+    /// `None` where there is none that nobody archives already, or it was cleared meanwhile. What
+    /// fails may be tried again.
     ///
     /// # Errors
     /// [`Error::NotArchiving`]; [`Error::Damaged`], [`Error::Divergent`], [`Error::Corrupt`] when
     /// the group cannot be read, [`Error::MediaMissing`] when media do not answer that may have
     /// it; [`Error::Archive`] from the store; [`Error::Stopped`].
+    #[async_recursion]
     pub async fn archive(&self, store: &dyn ArchiveStore) -> Result<Option<Archived>, Error> {
         let Some(job) = self.0.with(|state| match Inner::stopped(state) {
             Some(error) => Err(error),
@@ -100,8 +105,14 @@ impl Log {
             return Ok(None);
         };
         let _turn = Turn(&self.0);
-        let archived = self.write_archive(store, job).await?;
-        let sequence = archived.sequence;
+        let sequence = job.sequence;
+        let archived = match self.write_archive(store, job).await {
+            Ok(Some(archived)) => archived,
+            Ok(None) => return Ok(None),
+            // What was read may have been written over already.
+            Err(_) if !self.0.with(|state| state.has_sequence(sequence)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
         self.0.change_control(|state| state.control.archived = sequence).await?;
         Ok(Some(archived))
     }
@@ -110,6 +121,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::NotArchiving`]; [`Error::Stopped`], also when the log is closed.
+    #[async_recursion]
     pub async fn archivable(&self) -> Result<(), Error> {
         loop {
             let listener = self.0.finished.listen();
@@ -129,12 +141,17 @@ impl Log {
         }
     }
 
-    /// The newest sequence that is archived, durably.
+    /// The newest sequence that is archived, or was cleared without, durably.
     pub fn archived(&self) -> u64 {
         self.0.with(|state| state.archived)
     }
 
-    async fn write_archive(&self, store: &dyn ArchiveStore, job: Job) -> Result<Archived, Error> {
+    /// Writes the archive of a group; `None` where that was cleared before it was published.
+    async fn write_archive(
+        &self,
+        store: &dyn ArchiveStore,
+        job: Job,
+    ) -> Result<Option<Archived>, Error> {
         let inner = &self.0;
         let Job { sequence, end, control, files } = job;
         let name = archive_name(sequence);
@@ -157,20 +174,6 @@ impl Log {
                 }
                 Err(_) => {
                     let (from, to) = (walk.end(), end.lsn());
-                    eprintln!(
-                        "ARCH {sequence} {from} inc {:?} active {:?} log {:?}",
-                        walk.control.incarnations,
-                        reader
-                            .files
-                            .iter()
-                            .map(|f| f.iter().map(Option::is_some).collect::<Vec<_>>())
-                            .collect::<Vec<_>>(),
-                        self
-                    );
-                    eprintln!(
-                        "groups {:?} archived {} ckpt {:?}",
-                        walk.control.groups, walk.control.archived, walk.control.checkpoint
-                    );
                     let late = reader.late.iter().map(|m| walk.control.media[*m].name.clone());
                     let media: Vec<String> = late.collect();
                     if !media.is_empty() {
@@ -182,8 +185,11 @@ impl Log {
         }
         let archived = out.end(&mut *file, &name).await.map_err(failed)?;
         file.sync().await.map_err(failed)?;
+        if !inner.with(|state| state.begin_to_publish(sequence)) {
+            return Ok(None);
+        }
         file.publish().await.map_err(failed)?;
-        Ok(archived)
+        Ok(Some(archived))
     }
 }
 

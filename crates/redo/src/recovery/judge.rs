@@ -49,6 +49,9 @@ pub(crate) struct Judged {
     pub files: Files,
     /// Headers that were damaged in one copy or both.
     pub bad_headers: u32,
+    /// Groups, by place, whose second copy is damaged: it is written first, for the other is all
+    /// there is.
+    pub bad_second: Vec<usize>,
 }
 
 /// Judges every medium that the control data knows.
@@ -112,7 +115,7 @@ fn absent(control: &ControlData, number: usize, files: Files) -> Judged {
         true => Standing::Missing,
         false => Standing::Failed,
     };
-    Judged { standing, files, bad_headers: 0 }
+    Judged { standing, files, bad_headers: 0, bad_second: Vec::new() }
 }
 
 async fn judge_one(
@@ -134,15 +137,17 @@ async fn judge_one(
             true => Standing::Returning,
             false => Standing::Failed,
         };
-        return Ok(Judged { standing, files, bad_headers: 0 });
+        return Ok(Judged { standing, files, bad_headers: 0, bad_second: Vec::new() });
     }
     let found = join_all(files.iter().zip(&control.groups).map(|(file, group)| {
         let file = file.clone().expect("absent files were sorted out above");
         async move { read_headers(&*file, group.size).await }
     }));
     let (mut newest, mut bad_headers, mut seen) = (0, 0, 0);
-    for (group, found) in control.groups.iter().zip(found.await) {
+    let mut bad_second = Vec::new();
+    for (place, (group, found)) in control.groups.iter().zip(found.await).enumerate() {
         bad_headers += found.bad;
+        bad_second.extend(found.bad_second.then_some(place));
         let Some(header) = found.header else { continue };
         seen += 1;
         check_identity(control, group.number, number, &header)?;
@@ -159,7 +164,7 @@ async fn judge_one(
         _ if newest < control.confirmed => Standing::Stale,
         _ => Standing::Whole,
     };
-    Ok(Judged { standing, files, bad_headers })
+    Ok(Judged { standing, files, bad_headers, bad_second })
 }
 
 /// The headers of one file.
@@ -168,10 +173,12 @@ struct Found {
     header: Option<GroupHeader>,
     /// Copies that are not.
     bad: u32,
+    /// The one at the end is not.
+    bad_second: bool,
 }
 
 async fn read_headers(file: &dyn Device, size: u64) -> Found {
-    let mut found = Found { header: None, bad: 0 };
+    let mut found = Found { header: None, bad: 0, bad_second: false };
     for offset in [0, size - HEADER_BYTES as u64] {
         let read = file.read_at(Io::FOREGROUND, offset, HEADER_BYTES).await;
         let header = read.map_err(|_| Damage::Checksum).and_then(|b| GroupHeader::decode(&b));
@@ -182,7 +189,10 @@ async fn read_headers(file: &dyn Device, size: u64) -> Found {
                     found.header = Some(header);
                 }
             }
-            Err(_) => found.bad += 1,
+            Err(_) => {
+                found.bad += 1;
+                found.bad_second = offset > 0;
+            }
         }
     }
     found

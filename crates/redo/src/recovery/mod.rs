@@ -16,6 +16,7 @@ pub(crate) mod walk;
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion;
 use cellar_io::SharedEnv;
 use cellar_wait::Session;
 
@@ -98,6 +99,7 @@ impl Recovery {
     /// [`Error::ControlDamaged`], [`Error::ControlOld`], [`Error::Foreign`],
     /// [`Error::NoMedium`], [`Error::FileSize`], [`Error::BlockSize`], [`Error::BadValue`];
     /// [`Error::Io`] when control data cannot be read.
+    #[async_recursion]
     pub async fn start(log: OpenLog) -> Result<Recovery, Error> {
         let OpenLog { env, session, control, media, options, returning, force } = log;
         let bytes = control.load().await?;
@@ -163,6 +165,7 @@ impl Recovery {
     /// # Errors
     /// [`Error::Damaged`], [`Error::MediaMissing`], [`Error::Divergent`], [`Error::Corrupt`]: the
     /// log cannot be opened as it is.
+    #[async_recursion]
     pub async fn next(&mut self) -> Result<Option<Record>, Error> {
         loop {
             if let Some(record) = self.records.pop() {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use async_recursion::async_recursion;
 use cellar_io::{DeviceExt, Durability, Io};
 use futures_util::future::{join_all, try_join_all};
 
@@ -26,6 +27,7 @@ impl Recovery {
     /// # Errors
     /// As [`next`](Recovery::next); [`Error::TooManyOpenings`]; [`Error::Stopped`] when control data or
     /// every medium cannot be written.
+    #[async_recursion]
     pub async fn open(mut self) -> Result<(Log, Report), Error> {
         while self.next().await?.is_some() {}
         self.repair().await;
@@ -112,6 +114,14 @@ impl Recovery {
         control
     }
 
+    /// A bit for each medium whose second header of a group is damaged.
+    fn bad_second(&self, place: usize) -> u32 {
+        let bad = |(medium, j): (usize, &super::judge::Judged)| {
+            u32::from(j.bad_second.contains(&place)) << medium
+        };
+        self.judged.iter().enumerate().map(bad).sum()
+    }
+
     fn state(&self, control: ControlData, start: Incarnation) -> State {
         let groups = control.groups.iter().enumerate().map(|(place, entry)| GroupAt {
             files: self.judged.iter().map(|j| j.files[place].clone()).collect(),
@@ -121,6 +131,7 @@ impl Recovery {
             first: entry.first.0,
             used: self.walk.used.get(&place).copied(),
             has_headers: false,
+            bad_second: self.bad_second(place),
             prepared: false,
             dropped: false,
         });
@@ -169,6 +180,7 @@ impl Recovery {
             pin: None,
             steward: false,
             archiver: false,
+            publishing: None,
             archiver_waits: false,
             housekeeper: false,
             last_ack: 0,

@@ -287,6 +287,9 @@ impl Walk {
         let quorum = self.control.quorum.of(active);
         // A log that was closed in order ends where it says, whoever is missing.
         let closed = self.control.clean.is_some_and(|clean| clean.end.0 <= self.abn);
+        // Then each that took part has everything; one that did not lacks what is to be archived.
+        let has_all = self.standing.contains(&Standing::Whole);
+        let closed = closed && (has_all || !self.owes_archives());
         let may_lack = (end.unknown.len() >= quorum && !closed) || known_until.is_some();
         if may_lack && !end.unknown.is_empty() {
             if force {
@@ -304,6 +307,14 @@ impl Walk {
                 Err(Error::Damaged { from, to, lost_writes })
             }
         }
+    }
+
+    /// Whether blocks below the checkpoint are still to be archived.
+    fn owes_archives(&self) -> bool {
+        let control = &self.control;
+        let checkpoint = control.checkpoint.abn();
+        let mut groups = control.groups.iter();
+        control.archiving && groups.any(|g| g.sequence > control.archived && g.first < checkpoint)
     }
 
     /// An LSN among block numbers that a switch has skipped is where the log went on.

@@ -38,6 +38,7 @@ impl State {
         let number = self.next_unit();
         let alone = self.is_alone(&unit);
         let blocks = unit.blocks(sizes.payload);
+        (times.media, times.blocks) = (self.fed().count_ones().into(), blocks);
         if unit.flags & SWITCH != 0 {
             self.groups[unit.group].used = Some(unit.first + blocks);
         }
@@ -134,6 +135,7 @@ impl State {
         let medium = &mut self.media[done.medium];
         medium.stats.retries += u64::from(done.retries);
         let submitted = medium.outstanding.remove(&done.id);
+        medium.answered = now;
         // An answer of a medium that was given up counts for nothing.
         if !medium.is_fed() || self.poisoned.is_some() {
             return None;
@@ -172,6 +174,7 @@ impl State {
         }
         unit.copies |= 1 << medium;
         at.stats.bytes += unit.bytes;
+        at.stats.in_time += u64::from(!acked);
         if acked {
             at.stats.late += 1;
             at.exposed -= unit.bytes;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use async_recursion::async_recursion;
 use bytes::Bytes;
 use cellar_io::{Device, EnvExt};
 use futures_util::future::join_all;
@@ -35,6 +36,7 @@ impl Log {
     /// [`Error::GroupExists`], [`Error::BadValue`], [`Error::FileSize`], [`Error::BlockSize`],
     /// [`Error::NoMedium`]; [`Error::Io`] when a header cannot be written, and nothing is changed;
     /// [`Error::Stopped`].
+    #[async_recursion]
     pub async fn add_group(
         &self,
         group: NewGroup,
@@ -44,6 +46,7 @@ impl Log {
         let (at, headers, fed) = inner.with(|state| {
             let files = state.check_new(group, &files, inner.block_size)?;
             let at = GroupAt {
+                bad_second: 0,
                 files,
                 size: group.size,
                 capacity: capacity_of(group.size, inner.block_size),
@@ -91,6 +94,7 @@ impl Log {
     /// # Errors
     /// [`Error::NoGroup`], [`Error::TooFewGroups`], [`Error::GroupCurrent`],
     /// [`Error::GroupNeeded`], [`Error::NotArchived`]; [`Error::Stopped`].
+    #[async_recursion]
     pub async fn drop_group(&self, number: u32) -> Result<(), Error> {
         let generation = self.0.with(|state| {
             if let Some(error) = Inner::stopped(state) {
@@ -156,7 +160,7 @@ impl State {
     }
 
     /// Where the group of that number is.
-    fn place_of(&self, number: u32) -> Option<usize> {
+    pub fn place_of(&self, number: u32) -> Option<usize> {
         let at = |place: &usize| self.control.groups[*place].number == number;
         (0..self.groups.len()).find(|place| at(place) && !self.groups[*place].dropped)
     }

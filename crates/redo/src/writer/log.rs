@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use async_recursion::async_recursion;
 use bytes::Bytes;
 use cellar_io::SharedEnv;
 use cellar_wait::{Event as WaitEvent, Session};
@@ -255,11 +256,13 @@ impl Inner {
 
 impl Log {
     /// Appends a record and waits until it is durable. `kind` and `flags` are given back by
-    /// recovery. A record whose commit is dropped may be there afterwards, or not.
+    /// recovery. A record whose commit is dropped may be there afterwards, or not. Committers see to the
+    /// writes of all: one that is neither polled nor dropped holds the others up.
     ///
     /// # Errors
     /// [`Error::RecordTooLong`]; [`Error::Stopped`]; [`Error::OutcomeUnknown`] when the log stops
     /// meanwhile.
+    #[async_recursion]
     pub async fn commit(
         &self,
         session: &Session,
@@ -290,6 +293,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::RecordTooLong`]; [`Error::Stopped`].
+    #[async_recursion]
     pub async fn append(
         &self,
         session: &Session,
@@ -318,6 +322,7 @@ impl Log {
     /// # Errors
     /// [`Error::OutcomeUnknown`] when the log stops meanwhile; [`Error::BadValue`] when nothing
     /// was appended there yet.
+    #[async_recursion]
     pub async fn wait_durable(&self, session: &Session, lsn: Lsn) -> Result<(), Error> {
         let Some(unit) = self.0.with(|state| state.unit_below(&self.0.sizes, lsn))? else {
             return Ok(());
@@ -345,6 +350,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Stopped`]; [`Error::OutcomeUnknown`].
+    #[async_recursion]
     pub async fn switch(&self, session: &Session) -> Result<Lsn, Error> {
         let wait = session.begin(WaitEvent::LOG_FILE_SWITCH_COMPLETION, [0; 3], self.0.now());
         let placed = loop {
@@ -388,9 +394,24 @@ impl Log {
         self.0.lock().ring()
     }
 
+    /// How many blocks recovery would read, and how many the ring has: what whoever decides about
+    /// a checkpoint asks at each commit.
+    pub fn behind(&self) -> (u64, u64) {
+        let state = self.0.lock();
+        (state.durable.saturating_sub(state.checkpoint), state.ring().1)
+    }
+
     /// Why the log has stopped, if it has.
     pub fn stopped(&self) -> Option<Arc<str>> {
         self.0.lock().poisoned.clone()
+    }
+
+    /// Whether something that it asked of a medium, or of the control data, may still happen. Of a log
+    /// that has stopped the next one must not be opened before that is over: what was written last
+    /// could come over what the next one acknowledges.
+    pub fn is_owed(&self) -> bool {
+        let state = self.0.lock();
+        state.steward || !state.media.iter().all(|medium| medium.is_answered())
     }
 
     fn header(&self, kind: u8, flags: u8, body: &Bytes) -> Result<RecordHeader, Error> {

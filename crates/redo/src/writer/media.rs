@@ -8,6 +8,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use async_recursion::async_recursion;
 use bytes::Bytes;
 use cellar_io::{Device, Durability, EnvExt, Io, IoError};
 use futures_util::future::try_join_all;
@@ -68,6 +69,7 @@ impl Log {
     /// [`Error::MediumBusy`] while another joins; [`Error::MediumLost`] when it fails meanwhile;
     /// [`Error::Damaged`], [`Error::MediaMissing`] when the others cannot be read;
     /// [`Error::Stopped`].
+    #[async_recursion]
     pub async fn add_medium(&self, medium: Medium) -> Result<(), Error> {
         let inner = &self.0;
         let name = medium.name.clone();
@@ -89,6 +91,7 @@ impl Log {
     /// # Errors
     /// As [`add_medium`](Log::add_medium); [`Error::NoMedium`]; [`Error::MediumBusy`] also for one
     /// that takes part, or that has writes which were never answered: they may yet be done.
+    #[async_recursion]
     pub async fn return_medium(&self, medium: Medium) -> Result<(), Error> {
         let inner = &self.0;
         let name = medium.name.clone();
@@ -101,6 +104,23 @@ impl Log {
         self.resilver(Joining { inner, medium: number }, &name).await
     }
 
+    /// Closes the files of a medium that has failed, so that they can be opened anew for
+    /// [`return_medium`](Log::return_medium): who has a file open for writing has it alone. Not
+    /// where a write was never answered; then it is busy.
+    ///
+    /// # Errors
+    /// [`Error::NoMedium`]; [`Error::MediumBusy`]; [`Error::Stopped`].
+    pub fn let_go_of(&self, name: &str) -> Result<(), Error> {
+        let closed = self.0.with(|state| {
+            let number = state.failed_number(name)?;
+            let files = state.groups.iter_mut().map(|group| group.files[number].take());
+            Ok::<Vec<_>, Error>(files.collect())
+        })?;
+        // With no lock held.
+        drop(closed);
+        Ok(())
+    }
+
     /// Drops a medium. Returns when the control data does not know it any more: then its files are
     /// the caller's, once the medium has answered what it was given, which is waited for no longer
     /// than [`Options::write_timeout`](crate::Options::write_timeout). What was acknowledged is on
@@ -110,6 +130,7 @@ impl Log {
     /// [`Error::NoMedium`]; [`Error::LastMedium`] where too few would be left for the quorum;
     /// [`Error::MediumBusy`] while a group is added;
     /// [`Error::Stopped`].
+    #[async_recursion]
     pub async fn drop_medium(&self, name: &str) -> Result<(), Error> {
         let inner = &self.0;
         let number = inner.with(|state| {
@@ -133,14 +154,17 @@ impl Log {
             }
             listener.await;
         }
-        let generation = inner.with(|state| {
+        let (generation, files) = inner.with(|state| {
             // Its number is kept: the headers of the others have theirs.
             state.media[number].was = std::mem::take(&mut state.media[number].name);
             state.control.media[number].name.clear();
-            state.groups.iter_mut().for_each(|group| group.files[number] = None);
+            let files = state.groups.iter_mut().map(|group| group.files[number].take());
+            let files: Vec<_> = files.collect();
             state.control_dirty = true;
-            state.control.generation + 1
+            (state.control.generation + 1, files)
         });
+        // With no lock held: to close a file may take as long as its file system likes.
+        drop(files);
         inner.stored(generation).await?;
         // What is on its way to it must not come over what is next in its files. One that does not
         // answer is not waited for: it may come back under another name only.
@@ -211,11 +235,6 @@ impl Log {
         let mut reader = Reader::new(env, session, control.block_size, files, patience);
         let mut walk = Walk::new(control, standing)?;
         reader.go(walk.places());
-        eprintln!(
-            "copy to {medium} from {} until {until} pin {:?}",
-            walk.abn,
-            inner.with(|s| s.pin)
-        );
         let mut run = Run::default();
         while walk.abn < until {
             let abn = walk.abn;
@@ -260,7 +279,6 @@ impl Log {
         let (device, first) = place.ok_or_else(lost)?;
         let offset = offset_of(run.first - first, u64::from(inner.block_size));
         let end = run.end;
-        eprintln!("  run {} {}..{}", run.group, run.first, run.end);
         let write = async move {
             device.write(Io::BACKGROUND, offset, run.blocks, Durability::Cached).await
         };
@@ -365,15 +383,21 @@ impl State {
 
     /// The number of a medium that failed and may come back.
     fn failed_medium(&self, medium: &Medium, block_size: u32) -> Result<usize, Error> {
+        let number = self.failed_number(&medium.name)?;
+        self.check_files(medium, block_size)?;
+        Ok(number)
+    }
+
+    /// One that failed, and has answered whatever it was given.
+    fn failed_number(&self, name: &str) -> Result<usize, Error> {
         if let Some(error) = Inner::stopped(self) {
             return Err(error);
         }
-        let number = self.number_of(&medium.name)?;
+        let number = self.number_of(name)?;
         let at = &self.media[number];
-        if !matches!(at.health, Health::Failed) || !at.is_answered() {
-            return Err(Error::MediumBusy { medium: medium.name.clone() });
+        if !matches!(at.health, Health::Failed) || !at.is_answered() || self.joins {
+            return Err(Error::MediumBusy { medium: name.to_owned() });
         }
-        self.check_files(medium, block_size)?;
         Ok(number)
     }
 

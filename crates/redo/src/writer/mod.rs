@@ -6,6 +6,7 @@
 //! is nearly full each commit is delayed a little, before all have to wait.
 
 mod ahead;
+mod clear;
 mod flight;
 mod groups;
 mod housekeeper;

@@ -230,11 +230,7 @@ impl State {
     /// Puts the group that has waited longest behind those that are written or assigned.
     pub fn assign_next(&mut self) -> Result<usize, Full> {
         let last = self.next.back().copied().unwrap_or(self.current);
-        let unused =
-            |g: &usize| *g != self.current && !self.next.contains(g) && !self.groups[*g].dropped;
-        let candidate =
-            (0..self.groups.len()).filter(unused).min_by_key(|g| self.groups[*g].sequence);
-        let Some(group) = candidate else { return Err(Full::Checkpoint) };
+        let Some(group) = self.oldest_unused() else { return Err(Full::Checkpoint) };
         self.is_free(group)?;
         let (sequence, first) = (self.groups[last].sequence + 1, self.groups[last].end());
         let next = &mut self.groups[group];
@@ -243,6 +239,13 @@ impl State {
         self.next.push_back(group);
         self.control_dirty = true;
         Ok(group)
+    }
+
+    /// The group that is written again next, when nobody needs it.
+    pub fn oldest_unused(&self) -> Option<usize> {
+        let unused =
+            |g: &usize| *g != self.current && !self.next.contains(g) && !self.groups[*g].dropped;
+        (0..self.groups.len()).filter(unused).min_by_key(|g| self.groups[*g].sequence)
     }
 
     /// Whether nobody needs what is in a group.

@@ -65,6 +65,10 @@ pub(crate) struct MediumAt {
     pub outstanding: BTreeMap<u64, u64>,
     /// The same for headers, which are no reason to hold blocks back.
     pub headers: BTreeMap<u64, u64>,
+    /// When it last answered anything.
+    pub answered: u64,
+    /// Since when commits wait for it alone.
+    pub held_up_since: Option<u64>,
     pub pending: VecDeque<Pending>,
     /// The first unit that it got since it joined.
     pub fed_from: u64,
@@ -83,6 +87,8 @@ impl MediumAt {
             health,
             outstanding: BTreeMap::new(),
             headers: BTreeMap::new(),
+            answered: 0,
+            held_up_since: None,
             pending: VecDeque::new(),
             fed_from: 0,
             exposed: 0,
@@ -98,6 +104,11 @@ impl MediumAt {
     /// Whether it gets units, and owes answers.
     pub fn is_fed(&self) -> bool {
         matches!(self.health, Health::Active | Health::CatchingUp { .. } | Health::Joining)
+    }
+
+    /// When the oldest write that it has not answered was submitted.
+    pub fn oldest_write(&self) -> Option<u64> {
+        self.outstanding.values().chain(self.headers.values()).min().copied()
     }
 
     /// Whether nothing that it was ever given may still happen.
@@ -119,6 +130,8 @@ pub(crate) struct GroupAt {
     pub used: Option<u64>,
     /// Headers on the media say so.
     pub has_headers: bool,
+    /// A bit for each medium whose second header was damaged at the opening.
+    pub bad_second: u32,
     /// Control data and headers say so, durably: blocks may be written.
     pub prepared: bool,
     /// It is gone; its place is kept, since others are known by theirs.
@@ -201,6 +214,8 @@ pub(crate) struct State {
     pub steward: bool,
     /// A finished group is being archived.
     pub archiver: bool,
+    /// Its archive is getting its name.
+    pub publishing: Option<u64>,
     /// Somebody waits for a finished group.
     pub archiver_waits: bool,
     pub housekeeper: bool,

@@ -6,8 +6,9 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion;
 use bytes::Bytes;
-use cellar_io::{Device, EnvExt, Instant};
+use cellar_io::{Device, Instant};
 use cellar_wait::Event as WaitEvent;
 use futures_util::future::{Either, select};
 
@@ -123,9 +124,13 @@ impl State {
                 let header = header_of(&plan.control, *group, medium, incarnation);
                 let bytes = Bytes::copy_from_slice(&header.encode());
                 let Some(device) = &at.files[medium] else { continue };
-                writes.push((Arc::clone(device), 0, bytes.clone()));
-                let last = at.size - HEADER_BYTES as u64;
-                writes.push((Arc::clone(device), last, bytes));
+                // While one copy is written the other must be whole.
+                let mut order = [0, at.size - HEADER_BYTES as u64];
+                if at.bad_second & 1 << medium != 0 {
+                    order.reverse();
+                }
+                let one = |offset| (Arc::clone(device), offset, bytes.clone());
+                writes.extend(order.map(one));
             }
             let id = self.next_write;
             self.next_write += 1;
@@ -225,10 +230,14 @@ pub(crate) fn forget_incarnations(control: &mut ControlData) {
 }
 
 impl Inner {
+    #[async_recursion]
     pub async fn steward(self: Arc<Inner>) {
         while let Some(plan) = self.with(State::plan) {
             if let Err(error) = self.control.store(plan.encode()).await {
-                self.with(|state| state.poison(format!("control data: {error}").into()));
+                self.with(|state| {
+                    state.steward = false;
+                    state.poison(format!("control data: {error}").into());
+                });
                 return;
             }
             let now = self.now();
@@ -266,11 +275,8 @@ impl Inner {
             if self.with(|state| state.poisoned.is_some() || state.headers_done(&ids, age)) {
                 return;
             }
-            let timer = match age {
-                // The housekeeper gives up whoever is later than the timeout.
-                true => self.env.sleep(self.options.beacon_after),
-                false => self.env.sleep_until(limit),
-            };
+            let look = self.env.now().plus(self.options.beacon_after);
+            let timer = self.env.sleep_until(if age { look } else { look.min(limit) });
             if let Either::Right(_) = select(listener, timer).await {
                 self.with(|state| state.check_media(&self.options, self.now()));
             }
@@ -283,7 +289,9 @@ impl Inner {
         for (device, offset, bytes) in writes {
             let wait = self.session.begin(WaitEvent::LOG_FILE_SINGLE_WRITE, [0; 3], self.now());
             let (result, _) = write_durably(&*device, &self.env, offset, vec![bytes]).await;
-            wait.end(self.now());
+            let now = self.now();
+            wait.end(now);
+            self.with(|state| state.media[medium].answered = now);
             if let Err(error) = result {
                 failed = Some(error);
                 break;
@@ -355,6 +363,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::BadValue`] for an LSN that is not durable yet; [`Error::Stopped`].
+    #[async_recursion]
     pub async fn set_checkpoint(&self, lsn: Lsn) -> Result<(), Error> {
         self.0.with(|state| Inner::stopped(state).map_or(Ok(()), Err))?;
         let durable = self.durable_lsn();
@@ -383,6 +392,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Stopped`].
+    #[async_recursion]
     pub async fn close(self) -> Result<(), Error> {
         self.0.with(|state| state.closing = true);
         self.0.room.notify(usize::MAX);

@@ -92,8 +92,9 @@ fn complete(inner: &Arc<Inner>, done: Done, ops: &mut Vec<Op>) {
     });
     for (_, outcome) in &settled {
         if let Ok(times) = outcome {
+            let what = [times.media, times.blocks, times.media];
             let wait =
-                inner.session.begin(WaitEvent::LOG_FILE_PARALLEL_WRITE, [0; 3], times.launched);
+                inner.session.begin(WaitEvent::LOG_FILE_PARALLEL_WRITE, what, times.launched);
             wait.end(times.quorum);
         }
     }

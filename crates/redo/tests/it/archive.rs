@@ -197,7 +197,7 @@ fn each_damaged_byte_of_an_archive_is_refused_by_name() {
         let foreign = read(&rig, DatabaseId(5), 1, 1).await.unwrap_err();
         assert_eq!(foreign.number(), 363);
         let missing = read(&rig, DATABASE, 1, 1000).await.unwrap_err();
-        assert!(matches!(missing, Error::Archive { .. }), "{missing}");
+        assert!(matches!(missing, Error::ArchiveMissing { .. }), "{missing}");
     })
     .unwrap();
 }

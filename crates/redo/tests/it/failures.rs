@@ -289,3 +289,63 @@ fn files_that_belong_elsewhere_and_old_control_data_are_refused() {
     })
     .unwrap();
 }
+
+/// The second opening must not write over the one header that the first left whole.
+#[test]
+fn two_openings_that_are_cut_off_leave_a_log_that_opens() {
+    let mut cut_off = 0;
+    for seed in 0..6 {
+        for (first, second) in (1..=14).flat_map(|i| (1..=14).map(move |j| (i, j))) {
+            let rig = Rig::new(seed, Shape { media: 1, groups: 2, ..Shape::default() });
+            rig.run(async {
+                rig.create().await.unwrap();
+                let (log, _, _) = rig.open().await.unwrap();
+                log.commit(&rig.session(), 0, 0, Bytes::from_static(b"kept")).await.unwrap();
+                rig.sim.crash();
+                std::future::pending::<()>().await;
+            });
+            rig.sim.restart();
+            for after in [first, second] {
+                rig.sim.crash_after(after);
+                let opened = rig.run(async { rig.open().await.map(drop) });
+                cut_off += u32::from(opened.is_none());
+                rig.sim.crash_never();
+                rig.sim.crash();
+                rig.sim.restart();
+            }
+            let opened = rig.run(async { rig.open().await.map(|(_, records, _)| records.len()) });
+            assert_eq!(opened.unwrap().unwrap(), 1, "seed {seed}, cut off at {first}, {second}");
+        }
+    }
+    assert!(cut_off > 1000, "{cut_off}");
+}
+
+/// A log that has stopped says when nothing of it can come over what the next one writes.
+#[test]
+fn a_log_that_has_stopped_owes_until_its_writes_are_answered() {
+    let rig = Rig::new(57, Shape { media: 1, ..Shape::default() });
+    rig.run(async {
+        rig.create().await.unwrap();
+        let (log, _, _) = rig.open().await.unwrap();
+        let session = rig.session();
+        log.commit(&session, 0, 0, Bytes::from_static(b"first")).await.unwrap();
+        rig.env().sleep(Duration::from_secs(1)).await;
+        assert!(!log.is_owed());
+        rig.disks[0].hang();
+        let (other, session) = (log.clone(), rig.session());
+        let last = rig.env().run("committer", async move {
+            other.commit(&session, 0, 0, Bytes::from_static(b"last")).await
+        });
+        rig.env().sleep(Duration::from_millis(10)).await;
+        rig.control_disk.fail_writes(0..u64::MAX);
+        let stopped = log.set_checkpoint(log.durable_lsn()).await;
+        assert!(stopped.is_err() && log.stopped().is_some(), "{stopped:?}");
+        assert!(matches!(last.await, Some(Err(Error::OutcomeUnknown { .. }))));
+        rig.env().sleep(Duration::from_secs(60)).await;
+        assert!(log.is_owed(), "its write may still be done");
+        rig.disks[0].unhang();
+        rig.env().sleep(Duration::from_secs(1)).await;
+        assert!(!log.is_owed());
+    })
+    .unwrap();
+}

@@ -5,6 +5,8 @@
 mod archive;
 mod archive_store;
 mod basic;
+mod clear;
+mod dying;
 mod exhaustive;
 mod failures;
 mod golden;

@@ -2,10 +2,11 @@
 //! show.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use cellar_io::real::{OpenOptions, Runtime, RuntimeOptions, open_disk};
-use cellar_io::{Device, IoFuture};
+use cellar_io::{Buffer, Device, Discard, Durability, EnvExt, Geometry, Io, IoFuture, SharedEnv};
 use cellar_redo::on_disk::control::{ControlData, INCARNATIONS_MAX};
 use cellar_redo::{
     Control, CreateLog, Error, Log, Medium, NewGroup, OpenLog, Options, Quorum, Recovery, create,
@@ -71,6 +72,63 @@ async fn open(runtime: &Runtime, control: &Arc<dyn Control>, media: &[Medium]) -
     let opened = Recovery::start(opening(runtime, control, media));
     let (log, report) = opened.await.unwrap().open().await.unwrap();
     (log, report.records)
+}
+
+/// A device that answers writes later.
+struct Late(Arc<dyn Device>, SharedEnv);
+
+impl Device for Late {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+    fn read(&self, io: Io, offset: u64, buffers: Vec<Buffer>) -> IoFuture<'_, Vec<Buffer>> {
+        self.0.read(io, offset, buffers)
+    }
+    fn write(&self, io: Io, at: u64, data: Vec<Bytes>, how: Durability) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            self.0.write(io, at, data, how).await?;
+            self.1.sleep(Duration::from_millis(20)).await;
+            Ok(())
+        })
+    }
+    fn flush(&self, io: Io) -> IoFuture<'_, ()> {
+        self.0.flush(io)
+    }
+    fn discard(&self, io: Io, offset: u64, length: u64, how: Discard) -> IoFuture<'_, ()> {
+        self.0.discard(io, offset, length, how)
+    }
+}
+
+/// The only thread computes for longer than a silent medium is waited for, while one is a little late.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a task that does not let go of its thread")]
+fn a_busy_thread_costs_no_medium() {
+    let directories = [(); 2].map(|()| tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap());
+    let runtime = Runtime::new(&RuntimeOptions { workers: 1, ..Default::default() }).unwrap();
+    let control: Arc<dyn Control> = Arc::new(MemoryControl::default());
+    let mut media = directories.each_ref().map(|directory| medium(&runtime, directory)).to_vec();
+    media[1].name = "late".to_owned();
+    for file in media[1].files.values_mut() {
+        *file = Arc::new(Late(Arc::clone(file), runtime.env()));
+    }
+    runtime.block_on(async {
+        create(&runtime.env(), &control, spec(&media)).await.unwrap();
+        let (log, _) = open(&runtime, &control, &media).await;
+        let session = Waits::new().session("committer", Kind::User);
+        for _ in 0..3 {
+            let (other, session) = (log.clone(), session.clone());
+            let committer = tokio::spawn(async move {
+                other.commit(&session, 0, 0, Bytes::from_static(b"record")).await.unwrap();
+            });
+            // The first medium has answered, and it is seen that the second has not.
+            runtime.env().sleep(Duration::from_millis(12)).await;
+            let busy = tokio::spawn(async { std::thread::sleep(Duration::from_millis(150)) });
+            busy.await.unwrap();
+            committer.await.unwrap();
+            assert!(log.media().iter().all(|medium| medium.active), "{:?}", log.media());
+        }
+        log.close().await.unwrap();
+    });
 }
 
 /// Runs tasks that append and wait, and tasks that commit, on all threads. Large records, that fill

@@ -1,0 +1,134 @@
+//! The size of a block of the log: asked for, reported, or measured.
+//!
+//! A device may say that its sectors have 512 bytes and work in 4,096 all the same: then each block of
+//! 512 costs it a read, and what is fast becomes slow. What a device says is not believed here.
+
+mod measure;
+#[cfg(test)]
+mod models;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_recursion::async_recursion;
+use cellar_io::{Device, IoError, SharedEnv};
+
+use self::measure::{Cost, cost_of_512};
+
+/// 512 is as good as 4,096 if it takes no longer than so many times as long: then it is taken, for a
+/// small commit needs an eighth of the room.
+const AS_GOOD: f64 = 1.03;
+/// What measuring takes at most, all media together. A slow disk is measured less often in it; a
+/// medium has 2 rounds of at most 42 writes and the writing of zeros, however long they take.
+const TIME: Duration = Duration::from_secs(2);
+
+/// A block size and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// 512 or 4096.
+    pub block_size: u32,
+    /// As v$log says it.
+    pub reason: String,
+    /// What whoever asked for it should know.
+    pub warning: Option<String>,
+}
+
+/// Chooses for media whose files are new and may be written over, and of which `need` must have a
+/// block before it is acknowledged. What is measured is what a log does: blocks one behind the other,
+/// alone and several units in flight.
+///
+/// # Errors
+/// A write failed.
+#[async_recursion]
+pub async fn choose(
+    env: &SharedEnv,
+    wanted: Option<u32>,
+    media: &[(String, Arc<dyn Device>)],
+    need: usize,
+) -> Result<Chosen, IoError> {
+    let reported = media.iter().map(|(_, device)| device.geometry().logical_sector).max();
+    let reported = reported.unwrap_or(4096);
+    let asked = |block_size, warning| Chosen { block_size, reason: "asked for".into(), warning };
+    match wanted {
+        Some(block) if block >= 4096 || reported > block => return Ok(asked(block, None)),
+        None if reported > 512 => {
+            let reason = format!("reported {reported}");
+            return Ok(Chosen { block_size: 4096, reason, warning: None });
+        }
+        _ => {}
+    }
+    let time = TIME / u32::try_from(media.len()).unwrap_or(u32::MAX).max(1);
+    let mut costs = Vec::new();
+    for (_, device) in media {
+        costs.push(cost_of_512(env, device, time).await?);
+    }
+    let compared = compare(&costs, need);
+    let (told, dear) = (compared.words(), compared.is_dear());
+    if let Some(block) = wanted {
+        let name = media.get(compared.medium).map_or("", |(name, _)| name.as_str());
+        let text = format!("on {name} {told} of 4096: 4096 would be faster there");
+        return Ok(asked(block, dear.then_some(text)));
+    }
+    let block_size = if dear { 4096 } else { 512 };
+    Ok(Chosen { block_size, reason: format!("measured: {told}"), warning: None })
+}
+
+/// What 512 costs a commit.
+#[derive(Clone, Copy, Debug)]
+struct Compared {
+    /// The logarithm of how many times as long it takes as 4,096.
+    log: f64,
+    /// The standard error of that.
+    error: f64,
+    /// Which medium a commit in blocks of 512 waits for.
+    medium: usize,
+}
+
+impl Compared {
+    /// Whether 4,096 is faster, as far as can be told.
+    fn is_dear(&self) -> bool {
+        self.log > AS_GOOD.ln().max(self.error)
+    }
+
+    fn words(&self) -> String {
+        let (cost, percent) = (self.log.exp(), 100.0 * self.error.exp_m1());
+        let cost = match cost {
+            cost if cost < 2.0 => format!("512 costs {cost:.2}x"),
+            cost => format!("512 costs {cost:.1}x"),
+        };
+        match percent < 5.0 {
+            true => cost,
+            false => format!("{cost} +-{percent:.0} %"),
+        }
+    }
+}
+
+/// A commit waits for the medium that is `need`th to have it. Where that makes no difference, the
+/// slowest decides: the log goes on no faster than it in the long run.
+fn compare(costs: &[Cost], need: usize) -> Compared {
+    let first = waited_for(costs, need);
+    match first.is_dear() || first.log < -AS_GOOD.ln() {
+        true => first,
+        false => waited_for(costs, costs.len()),
+    }
+}
+
+fn waited_for(costs: &[Cost], need: usize) -> Compared {
+    let nth = |time: &dyn Fn(&Cost) -> f64| {
+        let mut order: Vec<usize> = (0..costs.len()).collect();
+        order.sort_by(|a, b| time(&costs[*a]).total_cmp(&time(&costs[*b])));
+        order.get(need.clamp(1, costs.len().max(1)) - 1).copied()
+    };
+    let (small, large) = (nth(&Cost::seconds_512), nth(&|cost| cost.seconds_4096));
+    let (Some(small), Some(large)) = (small, large) else {
+        return Compared { log: 0.0, error: 0.0, medium: 0 };
+    };
+    let [a, b] = [&costs[small], &costs[large]];
+    let log = match small == large {
+        true => a.log,
+        false => a.log + (a.seconds_4096 / b.seconds_4096).ln(),
+    };
+    Compared { log, error: a.error.max(b.error), medium: small }
+}
