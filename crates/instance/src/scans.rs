@@ -4,6 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use async_recursion::async_recursion;
 use cellar_cell::{Cache, Error as CellError, ScanStats, Segment, Totals};
 
 use crate::catalog::Table;
@@ -136,6 +137,7 @@ impl Database {
     ///
     /// # Errors
     /// As [`Database::open_segment`]; 70124 if one is damaged on every copy.
+    #[async_recursion]
     pub async fn segments(&self, table: &Table, columns: usize) -> Result<Vec<Arc<Segment>>> {
         let mut segments = Vec::with_capacity(table.segments.len());
         let group = table.group().unwrap_or_default().to_owned();

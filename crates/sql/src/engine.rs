@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use arrow::array::{Array, RecordBatch, StringArray, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema};
+use async_recursion::async_recursion;
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use datafusion::common::TableReference;
 use datafusion::datasource::TableType;
@@ -155,6 +156,7 @@ impl Engine {
     ///
     /// # Errors
     /// When the directory for spilled data cannot be used.
+    #[async_recursion]
     pub async fn open(
         host: Arc<dyn Host>,
         views: Vec<Arc<dyn ViewSource>>,
@@ -233,6 +235,7 @@ impl Engine {
     ///
     /// # Errors
     /// A numbered error with the next step.
+    #[async_recursion]
     pub async fn execute(&self, sql: &str) -> Result<Outcome, Error> {
         match parse(sql)? {
             Statement::Command(mut command) => {

@@ -11,6 +11,7 @@ use arrow::array::RecordBatch;
 use arrow::csv::reader::Format;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
+use async_recursion::async_recursion;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use object_store::buffered::BufWriter;
@@ -187,6 +188,7 @@ fn io_error(error: &std::io::Error) -> Error {
 ///
 /// # Errors
 /// Whatever the store says; what was written before is removed.
+#[async_recursion]
 pub async fn tpch(
     store: Arc<dyn ObjectStore>,
     prefix: &Path,
@@ -324,6 +326,7 @@ fn append(
 ///
 /// # Errors
 /// When the file is not what `format` says, or the store fails; then there is no object.
+#[async_recursion]
 pub async fn file(
     source: &FilePath,
     format: SourceFormat,

@@ -71,8 +71,20 @@ pub enum RedoAction {
     AddLogfiles(Vec<NewLogfile>),
     /// `ALTER DATABASE DROP LOGFILE GROUP n, ...`.
     DropLogfiles(Vec<u32>),
+    /// `ALTER DATABASE CLEAR [UNARCHIVED] LOGFILE GROUP n, ...`.
+    ClearLogfiles {
+        /// The groups.
+        numbers: Vec<u32>,
+        /// Also where they were not archived.
+        unarchived: bool,
+    },
     /// `ALTER DATABASE ADD LOGFILE MEMBER 'm', ...`.
-    AddMembers(Vec<String>),
+    AddMembers {
+        /// Where.
+        members: Vec<String>,
+        /// Files that are there already are taken.
+        reuse: bool,
+    },
     /// `ALTER DATABASE DROP LOGFILE MEMBER 'm', ...`.
     DropMembers(Vec<String>),
     /// `ALTER DATABASE DROP LOGFILE ALL`: the whole log.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion;
 use cellar_diskgroup::space::plan::PowerTime;
 use cellar_diskgroup::{
     AlterDisks, GroupInfo, Loss, POWER_FULL, ProbeSpec, ProbeTarget, Rates, Work,
@@ -105,6 +106,7 @@ impl Database {
     ///
     /// # Errors
     /// As [`Database::alter_disks`].
+    #[async_recursion]
     pub async fn foretell_work(
         &self,
         group: &str,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use async_recursion::async_recursion;
 use cellar_diskgroup::{CreateGroup, LabelStatus, NewDisk, Redundancy, create};
 
 use super::find::find_labelled;
@@ -102,6 +103,7 @@ impl Database {
     ///
     /// # Errors
     /// As of [`cellar_diskgroup::create`], or a disk cannot be opened.
+    #[async_recursion]
     pub async fn create_group(&self, request: &GroupRequest) -> Result<Mounted> {
         let result = self.create_group_inner(request, false).await;
         result.map_err(|e| e.under(15018, "diskgroup cannot be created"))
@@ -220,6 +222,7 @@ impl Database {
     ///
     /// # Errors
     /// Also 15014: a disk_string that no longer finds a disk of a mounted group.
+    #[async_recursion]
     pub async fn alter_system_set(
         &self,
         name: &str,
@@ -244,6 +247,7 @@ impl Database {
     ///
     /// # Errors
     /// Also 15014, as [`Database::alter_system_set`].
+    #[async_recursion]
     pub async fn alter_system_reset(&self, name: &str, scope: Option<Scope>) -> Result<Altered> {
         let _one_at_a_time = self.instance.changing().lock().await;
         if name.eq_ignore_ascii_case(DISK_STRING) {
@@ -284,6 +288,7 @@ impl Database {
     ///
     /// # Errors
     /// It holds the catalog or columnar tables, or has files and `including_contents` is not set.
+    #[async_recursion]
     pub async fn drop_group(&self, name: &str, including_contents: bool) -> Result<()> {
         self.check_writable()?;
         let mounted = self.group(name)?;
@@ -316,6 +321,7 @@ impl Database {
     ///
     /// # Errors
     /// It holds the catalog, or had stopped.
+    #[async_recursion]
     pub async fn dismount_group(&self, name: &str, force: bool) -> Result<()> {
         let mounted = self.group(name)?;
         if mounted.number == 1 {
@@ -347,6 +353,7 @@ impl Database {
     /// # Errors
     /// It is mounted already, or too few of its disks are found. A group that opening the database
     /// mounted by force answers the first MOUNT FORCE as done.
+    #[async_recursion]
     pub async fn mount_group(&self, name: &str, force: bool) -> Result<Mounted> {
         let name = name.to_uppercase();
         if let Ok(mounted) = self.group(&name) {

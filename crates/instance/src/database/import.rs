@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::instance::Instance;
 use crate::parameters::Scope;
 use crate::parameters::definitions::DISK_STRING;
+use async_recursion::async_recursion;
 
 /// Opens what is on the disks at `paths` (or patterns) by a directory just
 /// [created](Directory::create) and locked. A group that counts on a disk that is not among them is
@@ -19,6 +20,7 @@ use crate::parameters::definitions::DISK_STRING;
 ///
 /// # Errors
 /// Nothing of a group is there, a disk is missing, or a group cannot be mounted.
+#[async_recursion]
 pub async fn import(
     instance: Arc<Instance>,
     directory: Directory,

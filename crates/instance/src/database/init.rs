@@ -5,6 +5,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use async_recursion::async_recursion;
 use cellar_diskgroup::Redundancy;
 use cellar_io::{Buffer, Device, Durability, Io};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -59,6 +60,7 @@ const DEPTH: usize = 8;
 ///
 /// # Errors
 /// No room, a disk that will not do, a value out of its range.
+#[async_recursion]
 pub async fn init(
     instance: Arc<Instance>,
     directory: Directory,

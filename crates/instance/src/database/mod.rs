@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use async_recursion::async_recursion;
 use cellar_diskgroup::{Group, MountOptions};
 use cellar_io::{EnvExt, SharedEnv};
 use cellar_wait::Waits;
@@ -136,6 +137,7 @@ impl Database {
     ///
     /// # Errors
     /// The group that holds the catalog cannot be mounted, or the catalog is damaged.
+    #[async_recursion]
     pub async fn open(
         instance: Arc<Instance>,
         directory: Directory,
@@ -151,6 +153,7 @@ impl Database {
     ///
     /// # Errors
     /// As [`Database::open`]; FORCE does not choose between two histories or two groups.
+    #[async_recursion]
     pub async fn open_forcing(
         instance: Arc<Instance>,
         directory: Directory,
@@ -245,6 +248,7 @@ impl Database {
     ///
     /// # Errors
     /// A group had stopped; the others are dismounted all the same.
+    #[async_recursion]
     pub async fn close(&self) -> Result<()> {
         let all: Vec<Mounted> = self.mounted().values().cloned().collect();
         let mut failure = self.close_redo().await;

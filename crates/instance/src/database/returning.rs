@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion;
 use cellar_diskgroup::{DiskInfo, DiskStatus, FoundDisk, LabelStatus, NewDisk, OnlineHow};
 use cellar_io::EnvExt;
 
@@ -39,6 +40,7 @@ impl Database {
     ///
     /// # Errors
     /// No such disk, or something would be lost.
+    #[async_recursion]
     pub async fn offline_disks(
         &self,
         group: &str,
@@ -66,6 +68,7 @@ impl Database {
     ///
     /// # Errors
     /// No such disk; its device is not found, or is not as it was. Those before it are back.
+    #[async_recursion]
     pub async fn online_disks(
         &self,
         group: &str,
@@ -190,6 +193,7 @@ impl Database {
     ///
     /// # Errors
     /// No such disk, or it is not away; the device will not do.
+    #[async_recursion]
     pub async fn replace_disk(
         &self,
         group: &str,

@@ -6,6 +6,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use async_recursion::async_recursion;
 use bytes::Bytes;
 use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{File, FileSpec, Group};
@@ -42,6 +43,9 @@ pub struct Switch {
     pub next: u64,
     /// When the switch was seen, in nanoseconds since 1970.
     pub at: u64,
+    /// There is no archive: CLEAR UNARCHIVED gave it up, or is about to.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cleared: bool,
 }
 
 /// What is known of the log beside its control data.
@@ -65,8 +69,25 @@ impl Notes {
             return;
         }
         self.history.push(switch);
-        let over = self.history.len().saturating_sub(HISTORY_MAX);
-        self.history.drain(..over);
+        while self.history.len() > HISTORY_MAX {
+            // A sequence without an archive is told for as long as there is room: who recovers from
+            // archives stops there, however long ago it was.
+            let oldest = self.history[..=HISTORY_MAX / 2].iter().position(|old| !old.cleared);
+            self.history.remove(oldest.unwrap_or(0));
+        }
+    }
+
+    /// Says whether a sequence was given up without an archive.
+    pub fn set_cleared(&mut self, sequence: u64, cleared: bool) {
+        let switch = self.history.iter_mut().find(|switch| switch.sequence == sequence);
+        if let Some(switch) = switch {
+            switch.cleared = cleared;
+        }
+    }
+
+    /// Whether a sequence is known to have no archive.
+    pub fn is_cleared(&self, sequence: u64) -> bool {
+        self.history.iter().any(|switch| switch.sequence == sequence && switch.cleared)
     }
 }
 
@@ -184,6 +205,7 @@ impl ControlFile {
     ///
     /// # Errors
     /// 00227 damaged, 70109, or it cannot be read.
+    #[async_recursion]
     pub async fn open(group: &Group) -> Result<Option<ControlFile>> {
         let file = match group.open(CONTROL_PATH) {
             Ok(file) => file,
@@ -199,6 +221,7 @@ impl ControlFile {
     ///
     /// # Errors
     /// No room for it.
+    #[async_recursion]
     pub async fn create(group: &Group, notes: Notes) -> Result<ControlFile> {
         // Whatever a template says: without it no commit can be found again.
         let failgroups: std::collections::BTreeSet<String> =
@@ -220,6 +243,7 @@ impl ControlFile {
     ///
     /// # Errors
     /// The group has stopped.
+    #[async_recursion]
     pub async fn publish(&self, group: &Group) -> Result<()> {
         Ok(group.publish(&self.file, CONTROL_PATH, false).await?)
     }
@@ -283,7 +307,8 @@ mod tests {
     use super::*;
 
     fn content(generation: u64) -> Content {
-        let switch = Switch { sequence: 4, group: 1, first: 4096, next: 81920, at: 7 };
+        let switch =
+            Switch { sequence: 4, group: 1, first: 4096, next: 81920, at: 7, cleared: true };
         let notes = Notes {
             block_size_reason: "reported 4096".into(),
             archive_dest: "+DATA".into(),
@@ -325,16 +350,35 @@ mod tests {
     }
 
     #[test]
+    fn notes_that_know_of_no_cleared_group_are_read() {
+        let old = r#"{"block_size_reason":"","archive_dest":"+DATA","history":
+            [{"sequence":4,"group":1,"first":4096,"next":81920,"at":7}]}"#;
+        let mut notes: Notes = serde_json::from_str(old).unwrap();
+        assert!(!notes.is_cleared(4));
+        let again = serde_json::to_string(&notes).unwrap();
+        assert!(!again.contains("cleared"), "what need not be said is not: {again}");
+        notes.set_cleared(4, true);
+        let read: Notes = serde_json::from_str(&serde_json::to_string(&notes).unwrap()).unwrap();
+        assert!(read.is_cleared(4) && !read.is_cleared(5));
+    }
+
+    #[test]
     fn switches_are_remembered_once_and_not_for_ever() {
         let mut notes = Notes::default();
         for sequence in (1..=1200).flat_map(|n| [n, n]) {
             let group = sequence as u32 % 3;
-            notes.remember(Switch { sequence, group, first: 0, next: 1, at: 0 });
+            notes.remember(Switch { sequence, group, first: 0, next: 1, at: 0, cleared: true });
         }
-        assert_eq!(notes.history.len(), HISTORY_MAX);
-        assert_eq!(notes.history.last().unwrap().sequence, 1200);
-        assert!(notes.history.windows(2).all(|w| w[0].sequence + 1 == w[1].sequence));
-        let full = Content { generation: 1, redo: vec![1; 96 << 10], notes };
+        assert!(notes.is_cleared(201) && !notes.is_cleared(200), "so many are not kept");
+        let full = Content { generation: 1, redo: vec![1; 96 << 10], notes: notes.clone() };
         assert!(full.encode().is_some(), "as large as it may get, it fits");
+        for sequence in 1201..=5000 {
+            let next = Switch { sequence, group: 1, first: 0, next: 1, at: 0, cleared: false };
+            notes.remember(next);
+        }
+        let cleared = notes.history.iter().filter(|switch| switch.cleared).count();
+        assert_eq!((cleared, notes.history.len()), (HISTORY_MAX / 2, HISTORY_MAX));
+        assert_eq!(notes.history.last().unwrap().sequence, 5000);
+        assert!(notes.history.windows(2).all(|w| w[0].sequence < w[1].sequence));
     }
 }

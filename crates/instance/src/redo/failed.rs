@@ -30,7 +30,7 @@ impl Database {
             log.let_go(&place, None);
             for group in log.log().groups() {
                 // One that cannot be removed now is tried again with the next look.
-                let _ = self.remove_redo_file(&place, group.group).await;
+                let _ = self.remove_redo_file(&place, group.group, None).await;
             }
         }
     }

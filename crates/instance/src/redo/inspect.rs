@@ -10,11 +10,6 @@ use super::control::Content;
 pub fn inspect(bytes: &[u8]) -> Option<Inspection> {
     if bytes.starts_with(super::control::MAGIC) || bytes.get(..8).is_some_and(is_blank) {
         let content = Content::newest(bytes).ok()?;
-        let leaf = |name: &str, value: String| Inspection {
-            name: name.to_owned(),
-            value,
-            parts: Vec::new(),
-        };
         let notes = &content.notes;
         let dest = match notes.archive_dest.as_str() {
             "" => "not archived",
@@ -29,15 +24,35 @@ pub fn inspect(bytes: &[u8]) -> Option<Inspection> {
         let value = format!("generation {}", content.generation);
         return Some(Inspection { parts, ..leaf("control file of the redo log", value) });
     }
-    let mut described = describe(bytes)?;
-    let head = bytes.get(..HEADER_BYTES).unwrap_or_default();
-    if let Ok(header) = GroupHeader::decode(head) {
-        let end = bytes.len().saturating_sub(HEADER_BYTES);
+    let end = bytes.len().saturating_sub(HEADER_BYTES);
+    let first = bytes.get(..HEADER_BYTES).unwrap_or_default();
+    // A file of the log has a second header at its end, also when the first one has rotted.
+    let second = bytes.get(end..).filter(|_| end >= HEADER_BYTES).unwrap_or_default();
+    let headers = [GroupHeader::decode(first).ok(), GroupHeader::decode(second).ok()];
+    let [is_first, is_second] = headers.each_ref().map(Option::is_some);
+    let mut described = match (is_first, is_second) {
+        (false, true) => {
+            let mut described = describe(second)?;
+            described.parts.insert(0, leaf("first header", "DAMAGED: this is the second".into()));
+            described
+        }
+        _ => describe(bytes)?,
+    };
+    // The newer one tells where its blocks begin.
+    let header = headers.into_iter().flatten().max_by_key(|header| header.generation);
+    if let Some(header) = header {
         let inside = bytes.get(HEADER_BYTES..end).unwrap_or_default();
         let block = header.block_size as usize;
         described.parts.push(blocks(inside, header.database, block, header.first));
+        if is_first && !is_second && end >= HEADER_BYTES {
+            described.parts.insert(0, leaf("second header", "DAMAGED".into()));
+        }
     }
     Some(described)
+}
+
+fn leaf(name: &str, value: String) -> Inspection {
+    Inspection { name: name.to_owned(), value, parts: Vec::new() }
 }
 
 fn is_blank(bytes: &[u8]) -> bool {

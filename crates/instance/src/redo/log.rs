@@ -1,13 +1,18 @@
 //! The redo log of a database while it is open.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use async_recursion::async_recursion;
 use bytes::Bytes;
 use cellar_io::{EnvExt, Instant, SharedEnv};
-use cellar_redo::{Anatomy, Archived, Committed, GroupReport, GroupStatus, Log, Lsn, Report};
+use cellar_redo::{
+    Anatomy, ArchiveStore, Archived, Committed, GroupReport, GroupStatus, Log, Lsn, Report,
+};
 
+use super::archives::GroupArchives;
 use super::control::{ControlFile, Switch};
 use super::media::{FileInGroup, Place};
 use crate::database::Database;
@@ -16,6 +21,10 @@ use crate::session::Session;
 
 /// An archiver that failed tries again after this.
 const ARCHIVE_RETRY: Duration = Duration::from_secs(5);
+
+/// A medium that could not return, or failed again, is tried again after this; the most that becomes.
+const RETURN_AFTER: Duration = Duration::from_secs(10);
+const RETURN_AFTER_MAX: Duration = Duration::from_secs(120);
 
 /// How often, and how many times, it is looked whether the group after a switch has begun.
 const SWITCH_LOOK: Duration = Duration::from_millis(2);
@@ -65,8 +74,8 @@ pub struct RedoLog {
     archiving: Option<Database>,
     report: Report,
     in_group: Mutex<Vec<FileInGroup>>,
-    /// When a failed medium was last asked to return.
-    returned: Mutex<Option<Instant>>,
+    /// For each place, when its failed medium was last asked to return, and the pause after that.
+    returned: Mutex<BTreeMap<String, (Instant, Duration)>>,
     /// The archiver will do nothing more.
     archiver_ended: AtomicBool,
     anatomy: Mutex<AnatomyTotals>,
@@ -165,15 +174,24 @@ impl RedoLog {
         lock(&self.in_group).extend(files);
     }
 
-    /// Whether it is time to have a failed medium return; then the next time is so much later.
-    pub(super) fn is_due(&self, every: Duration) -> bool {
+    /// Whether it is time to have a failed medium return. The pause until the next time doubles, so that
+    /// one which fails again and again is not filled again and again.
+    pub(super) fn is_due(&self, place: &Place) -> bool {
         let now = self.env.now();
-        let mut last = lock(&self.returned);
-        let is_due = last.is_none_or(|last| now.since(last) >= every);
-        if is_due {
-            *last = Some(now);
+        let mut returned = lock(&self.returned);
+        let Some((last, pause)) = returned.get_mut(&place.to_string()) else {
+            returned.insert(place.to_string(), (now, RETURN_AFTER));
+            return true;
+        };
+        let since = now.since(*last);
+        if since < *pause {
+            return false;
         }
-        is_due
+        // One that was well for long begins anew.
+        let was_well = since > *pause * 4;
+        *pause = if was_well { RETURN_AFTER } else { (*pause * 2).min(RETURN_AFTER_MAX) };
+        *last = now;
+        true
     }
 
     /// Closes the files of a medium in a disk group: of one log group, or of all.
@@ -200,8 +218,8 @@ impl RedoLog {
         lock(&self.anatomy).add(&committed.anatomy);
         // What lies behind the checkpoint, in blocks: the group that is written to counts as used
         // however short that is.
-        let owed = self.log.durable_lsn().abn().0.saturating_sub(self.log.checkpoint().abn().0);
-        let wanted = owed > self.log.ring().1 / 8 && !self.keeps.load(Ordering::Acquire);
+        let (behind, ring) = self.log.behind();
+        let wanted = behind > ring / 8 && !self.keeps.load(Ordering::Acquire);
         if wanted && !self.checkpointing.swap(true, Ordering::AcqRel) {
             let this = Arc::clone(self);
             self.env.spawn(
@@ -227,6 +245,7 @@ impl RedoLog {
     ///
     /// # Errors
     /// The log has stopped.
+    #[async_recursion]
     pub async fn checkpoint(&self) -> Result<Lsn> {
         let durable = self.log.durable_lsn();
         self.note_switches(None).await?;
@@ -238,6 +257,7 @@ impl RedoLog {
     ///
     /// # Errors
     /// The log has stopped.
+    #[async_recursion]
     pub async fn switch(&self, session: &Session) -> Result<Lsn> {
         // The next group may wait for a checkpoint.
         self.checkpoint().await?;
@@ -274,6 +294,7 @@ impl RedoLog {
                 first: group.first.0,
                 next,
                 at,
+                cleared: false,
             })
         });
         let finished: Vec<Switch> = finished.collect();
@@ -288,10 +309,73 @@ impl RedoLog {
         }
     }
 
+    /// Clears a log group; with `unarchived` also where it was not archived. The sequence that then
+    /// has no archive.
+    ///
+    /// # Errors
+    /// 00359 no such group, 01623 current, 01624 needed for recovery, 00350 it, or an older one, is to
+    /// be archived; the log has stopped.
+    pub(super) async fn clear(&self, number: u32, unarchived: bool) -> Result<Option<u64>> {
+        let group = self.log.groups().into_iter().find(|group| group.group == number);
+        let owed = |group: &GroupReport| {
+            self.is_archived() && !group.archived && group.status == GroupStatus::Inactive
+        };
+        let sequence = group.filter(|group| unarchived && owed(group)).map(|group| group.sequence);
+        if let Some(sequence) = sequence {
+            // Noted before: a crash behind it must not leave a gap that nobody knows of. While the
+            // log still has the group nothing is said to be archived.
+            self.note_switches(None).await?;
+            self.control.note(|notes| notes.set_cleared(sequence, true)).await?;
+        }
+        let cleared = self.log.clear_group(number, unarchived).await;
+        if matches!(cleared, Err(cellar_redo::Error::Stopped { .. })) {
+            // It may be cleared or not.
+            return Ok(cleared?);
+        }
+        let lost = cleared.as_ref().ok().copied().flatten();
+        if lost != sequence {
+            let correct = |notes: &mut super::control::Notes| {
+                sequence.into_iter().for_each(|sequence| notes.set_cleared(sequence, false));
+                lost.into_iter().for_each(|sequence| notes.set_cleared(sequence, true));
+            };
+            self.control.note(correct).await?;
+        }
+        if lost.is_some() {
+            // Why it could not be archived is of no interest any more.
+            *lock(&self.archive_error) = None;
+            self.archived.notify(usize::MAX);
+        }
+        Ok(cleared?)
+    }
+
+    /// Sequences of the history that have no archive, though later ones do: CLEAR UNARCHIVED gave
+    /// them up.
+    pub fn gaps(&self) -> Vec<u64> {
+        let archived = self.log.archived();
+        let history = self.control.notes().history.into_iter();
+        let is_gap = |switch: &Switch| switch.cleared && switch.sequence <= archived;
+        history.filter(is_gap).map(|switch| switch.sequence).collect()
+    }
+
+    /// Corrects what the history says of archives that are there. A statement that was cut off may have
+    /// said that a group would be cleared, and the program may have ended between the naming of its
+    /// archive and the note of it.
+    pub(super) async fn look_for_archives(&self, store: &GroupArchives) -> Result<()> {
+        for sequence in self.gaps() {
+            // Only a whole archive has a name.
+            let name = cellar_redo::archive_name(sequence);
+            if store.read(&name, 0, 1).await.is_ok_and(|found| !found.is_empty()) {
+                self.control.note(|notes| notes.set_cleared(sequence, false)).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Archives what is finished now and waits for it: the newest archived sequence.
     ///
     /// # Errors
     /// 00258 the log is not archived; or why the archiver fails.
+    #[async_recursion]
     pub async fn archive_finished(&self) -> Result<u64> {
         if !self.is_archived() {
             let error = Error::new(258, "the redo log is not archived");
@@ -337,9 +421,35 @@ impl RedoLog {
         let Some(database) = &self.archiving else { return Ok(None) };
         // Its group may have been mounted anew, or the place be another, since the last time.
         match database.archives_of(&self.control.notes())? {
-            Some(store) => Ok(self.log.archive(&store).await?),
+            Some(store) => {
+                let archived = self.log.archive(&store).await;
+                let archived = archived.map_err(|error| self.not_archived(error))?;
+                // A statement that was cut off may have said that it would be cleared.
+                let sequence = archived.as_ref().map_or(0, |archived| archived.sequence);
+                if self.control.notes().is_cleared(sequence) {
+                    self.control.note(|notes| notes.set_cleared(sequence, false)).await?;
+                }
+                Ok(archived)
+            }
             None => Err(Error::new(258, "log_archive_dest is empty, and the redo log is archived")
                 .hint("name a disk group: ALTER SYSTEM SET log_archive_dest = '+DATA'")),
+        }
+    }
+
+    /// Why the oldest group is not archived, and the way on where it can never be.
+    fn not_archived(&self, error: cellar_redo::Error) -> Error {
+        use cellar_redo::Error::{Corrupt, Damaged, Divergent};
+        let groups = self.log.groups();
+        let owed = groups.iter().filter(|group| group.sequence > 0 && !group.archived);
+        match (&error, owed.min_by_key(|group| group.sequence)) {
+            (Damaged { .. } | Divergent { .. } | Corrupt { .. }, Some(group)) => {
+                let GroupReport { group, sequence, .. } = group;
+                Error::from(error).hint(format!(
+                    "ALTER DATABASE CLEAR UNARCHIVED LOGFILE GROUP {group} gives log sequence \
+                     {sequence} up, and the log goes on"
+                ))
+            }
+            _ => error.into(),
         }
     }
 

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use async_recursion::async_recursion;
 use cellar_diskgroup::state::{FileType, Striping};
 use cellar_diskgroup::{FileSpec, Group};
 use cellar_io::Device;
 use cellar_redo::Medium;
+use cellar_redo::on_disk::DatabaseId;
 
 use super::group_file::GroupFile;
 use crate::database::init::{Progress, make_file, prewrite_all};
@@ -61,7 +63,7 @@ impl Place {
     }
 
     /// The path of its file for a log group: in the disk group, or from the root on.
-    fn path(&self, number: u32) -> PathBuf {
+    pub(super) fn path(&self, number: u32) -> PathBuf {
         match self {
             Place::Group { failgroup, .. } => {
                 Path::new(REDO_DIR).join(format!("group_{number}.{failgroup}"))
@@ -104,6 +106,7 @@ impl NewFile {
     ///
     /// # Errors
     /// The group has stopped.
+    #[async_recursion]
     pub async fn keep(mut self) -> Result<()> {
         if let Some((group, file, path)) = self.unnamed.take() {
             match group.mkdir(REDO_DIR, true).await {
@@ -265,8 +268,16 @@ impl Database {
         Ok(new)
     }
 
-    /// Takes away the file of a place for a log group.
-    pub(crate) async fn remove_redo_file(&self, place: &Place, number: u32) -> Result<()> {
+    /// Takes away the file of a place for a log group; `own`: only one that is of this database.
+    pub(super) async fn remove_redo_file(
+        &self,
+        place: &Place,
+        number: u32,
+        own: Option<DatabaseId>,
+    ) -> Result<()> {
+        if let Some(own) = own {
+            self.check_place(place, &[number], own).await?;
+        }
         match place {
             Place::Group { group, .. } => {
                 let group = self.group(group)?.group;
@@ -288,8 +299,13 @@ impl Database {
     }
 
     /// Takes a file away that the log does not know any more; what is to be told where it stays.
-    pub(super) async fn removed_or_left(&self, place: &Place, number: u32) -> Option<String> {
-        let error = self.remove_redo_file(place, number).await.err()?;
+    pub(super) async fn removed_or_left(
+        &self,
+        place: &Place,
+        number: u32,
+        own: DatabaseId,
+    ) -> Option<String> {
+        let error = self.remove_redo_file(place, number, Some(own)).await.err()?;
         let file = place.file_name(number);
         Some(format!("{file} is not needed any more and could not be removed: {error}"))
     }
@@ -313,6 +329,7 @@ impl Database {
         place: &Place,
         groups: &[(u32, u64)],
         opened: &mut OpenMedium,
+        reuse: bool,
         progress: &Progress<'_>,
     ) {
         if !self.is_well(place) {
@@ -323,7 +340,7 @@ impl Database {
                 continue;
             }
             let made = async {
-                let new = self.make_redo_file(place, *number, *size, false, progress).await?;
+                let new = self.make_redo_file(place, *number, *size, reuse, progress).await?;
                 let file = new.file.clone();
                 new.keep().await?;
                 Ok::<_, Error>(file)

@@ -2,25 +2,39 @@
 //! whose place is well again.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use async_recursion::async_recursion;
 use cellar_redo::Medium;
 
 use super::log::RedoLog;
 use super::media::{OpenMedium, Place};
+use super::open::decoded;
 use crate::database::{Database, Mounted, Progress, absolute};
 use crate::error::{Error, Result};
 
-/// A medium that could not return is tried again after this.
-const RETURN_EVERY: Duration = Duration::from_secs(10);
+/// Where the files of a medium come from.
+#[derive(Clone, Copy)]
+struct Files {
+    /// The log knows the medium: those that are there are its own.
+    is_known: bool,
+    /// Others that are there are taken, and what is in them is lost.
+    reuse: bool,
+}
 
 impl Database {
     /// `ALTER DATABASE ADD LOGFILE MEMBER`: each gets a file for every log group, and counts for the quorum
-    /// when it has all that the others have. One that failed and is named takes part again.
+    /// when it has all that the others have. One that failed and is named takes part again. With `reuse`
+    /// files of a directory that are there already are taken, and what is in them is lost.
     ///
     /// # Errors
     /// 01577 it takes part already; no room; a place that will not do; it failed meanwhile.
-    pub async fn add_log_members(&self, words: &[String], progress: &Progress<'_>) -> Result<()> {
+    #[async_recursion]
+    pub async fn add_log_members(
+        &self,
+        words: &[String],
+        reuse: bool,
+        progress: &Progress<'_>,
+    ) -> Result<()> {
         self.check_writable()?;
         let redo = self.instance().redo();
         let _changing = redo.changing.lock().await;
@@ -32,7 +46,8 @@ impl Database {
         let places = self.places_beside(active, words, Some(1))?.split_off(count);
         for place in places {
             let is_known = media.iter().any(|medium| medium.name == place.to_string());
-            let opened = self.files_for(&log, &place, is_known, progress).await?;
+            let how = Files { is_known, reuse };
+            let opened = self.files_for(&log, &place, how, progress).await?;
             log.add_files(opened.in_group);
             match is_known {
                 true => log.log().return_medium(opened.medium).await?,
@@ -47,20 +62,27 @@ impl Database {
         &self,
         log: &RedoLog,
         place: &Place,
-        is_known: bool,
+        Files { is_known, reuse }: Files,
         progress: &Progress<'_>,
     ) -> Result<OpenMedium> {
         let groups = log.log().groups();
         let numbers: Vec<u32> = groups.iter().map(|group| group.group).collect();
         let sizes: Vec<(u32, u64)> = groups.iter().map(|group| (group.group, group.size)).collect();
+        // Not where it takes part, or has not answered.
+        if is_known {
+            log.log().let_go_of(&place.to_string())?;
+        }
         // What a medium that is not known has left is of nobody.
         log.let_go(place, None);
         let mut opened = match is_known {
-            true => self.open_medium(place, &numbers),
+            true => {
+                let own = decoded(log.control())?.database;
+                self.open_medium_checked(place, &numbers, own).await
+            }
             false => OpenMedium::none(place),
         };
         opened.problems.clear();
-        self.remake_medium(place, &sizes, &mut opened, progress).await;
+        self.remake_medium(place, &sizes, &mut opened, reuse, progress).await;
         if opened.medium.files.len() == numbers.len() {
             return Ok(opened);
         }
@@ -76,52 +98,87 @@ impl Database {
     ///
     /// # Errors
     /// 00360 no such medium; too few would be left for the quorum.
+    #[async_recursion]
     pub async fn drop_log_members(&self, words: &[String]) -> Result<Vec<String>> {
         self.check_writable()?;
         let redo = self.instance().redo();
         let _changing = redo.changing.lock().await;
         let log = self.redo()?;
+        let own = decoded(log.control())?.database;
         let mut left = Vec::new();
         for word in words {
             let place = named(&log, word)?;
             log.log().drop_medium(&place.to_string()).await?;
             log.let_go(&place, None);
             for group in log.log().groups() {
-                left.extend(self.removed_or_left(&place, group.group).await);
+                left.extend(self.removed_or_left(&place, group.group, own).await);
             }
         }
         Ok(left)
     }
 
-    /// Has media that failed take part again where their place in this group is well.
+    /// Has media that failed take part again where their place in this group is well, or is a directory
+    /// that still has their files.
     pub(crate) async fn return_failed_media(&self, mounted: &Mounted) {
         let redo = self.instance().redo();
         let Some(log) = redo.log() else { return };
-        let failed = log.log().media().into_iter().filter(|medium| !medium.active);
-        let places: Vec<Place> = failed.map(|medium| Place::of_name(&medium.name)).collect();
-        let here = |place: &&Place| {
-            matches!(place, Place::Group { group, .. } if group == mounted.group.name())
-                && self.is_well(place)
+        let may_be_here = |place: &Place| match place {
+            Place::Group { group, .. } => group == mounted.group.name() && self.is_well(place),
+            // Looked at below: who looks at the disks must not wait for a file system.
+            Place::Directory(_) => true,
         };
-        let Some(place) = places.iter().find(here) else { return };
-        if !log.is_due(RETURN_EVERY) {
+        let places: Vec<Place> = failed_places(&log)
+            .into_iter()
+            .filter(|place| may_be_here(place) && log.is_due(place))
+            .collect();
+        if places.is_empty() {
             return;
         }
-        let (this, place) = (self.handle(), place.clone());
+        let this = self.handle();
         let work = async move {
-            let _changing = this.instance().redo().changing.lock().await;
-            // What fails is tried again.
-            let _ = this.return_one(&log, &place).await;
+            let redo = this.instance().redo();
+            let groups: Vec<u32> = log.log().groups().iter().map(|group| group.group).collect();
+            let Ok(data) = decoded(log.control()) else { return };
+            let mut back = Vec::new();
+            for place in places {
+                // With nothing held: a file system may hang. A directory without the files may be where
+                // a file system was mounted: whoever means it says ADD LOGFILE MEMBER.
+                let is_group = matches!(place, Place::Group { .. });
+                let found = this.check_place(&place, &groups, data.database).await;
+                if is_group || found.is_ok_and(|found| found.all) {
+                    back.push(place);
+                }
+            }
+            if back.is_empty() {
+                return;
+            }
+            let _changing = redo.changing.lock().await;
+            for place in back {
+                // Somebody may have had it return, or given the log up, meanwhile.
+                let is_open = redo.log().is_some_and(|now| Arc::ptr_eq(&now, &log));
+                let is_failed = is_open && failed_places(&log).contains(&place);
+                if is_failed {
+                    // What fails is tried again.
+                    let _ = this.return_one(&log, &place).await;
+                }
+            }
         };
         self.env().spawn("redo medium returns", Box::pin(work));
     }
 
     async fn return_one(&self, log: &Arc<RedoLog>, place: &Place) -> Result<()> {
-        let opened = self.files_for(log, place, true, &|_, _| {}).await?;
+        let how = Files { is_known: true, reuse: false };
+        let opened = self.files_for(log, place, how, &|_, _| {}).await?;
         let medium: Medium = opened.medium;
         log.add_files(opened.in_group);
         Ok(log.log().return_medium(medium).await?)
     }
+}
+
+/// Where media have failed.
+fn failed_places(log: &RedoLog) -> Vec<Place> {
+    let media = log.log().media().into_iter();
+    media.filter(|medium| !medium.active).map(|medium| Place::of_name(&medium.name)).collect()
 }
 
 /// The medium that a word of a statement names: itself, or one of its files.

@@ -2,7 +2,6 @@
 //! and the statements that change it. What is in the log, `cellar_redo` knows.
 
 mod archives;
-mod block_size;
 mod control;
 mod failed;
 mod group_file;
@@ -11,13 +10,13 @@ mod log;
 mod media;
 mod members;
 mod open;
+mod place;
 mod statements;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use archives::GroupArchives;
-pub use block_size::{Chosen, choose};
 pub use control::{CONTROL_PATH, ControlFile, Notes, Switch};
 pub use inspect::inspect;
 pub use log::{AnatomyTotals, RedoLog};
@@ -34,6 +33,8 @@ pub struct Redo {
     state: Mutex<State>,
     /// Held by who opens, changes or closes the log.
     changing: futures_util::lock::Mutex<()>,
+    /// Directories of media that do not answer.
+    asked: place::Asked,
 }
 
 #[derive(Debug, Default)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use async_recursion::async_recursion;
 use bytes::Bytes;
 use cellar_diskgroup::Group;
 use cellar_io::{DeviceExt, Io};
@@ -39,6 +40,10 @@ impl Database {
         let opened = self.try_open_redo(false).await;
         if let Ok(Some(log)) = &opened {
             self.sweep_redo(log).await;
+            if let Ok(Some(store)) = self.archives_of(&log.control().notes()) {
+                // What cannot be written down now is looked at again at the next opening.
+                let _ = log.look_for_archives(&store).await;
+            }
         }
         let mut state = redo.state();
         match opened {
@@ -53,11 +58,22 @@ impl Database {
     ///
     /// # Errors
     /// There is no log, it is open already, or it cannot be opened even so.
+    #[async_recursion]
     pub async fn open_redo_forced(&self) -> Result<Arc<RedoLog>> {
         self.check_writable()?;
         let redo = self.instance().redo();
         let _changing = redo.changing.lock().await;
         // One that has stopped is as good as closed.
+        if let Some(log) = redo.log().filter(|log| log.log().stopped().is_some()) {
+            // What it wrote last may yet come over what the next one acknowledges.
+            if log.log().is_owed() {
+                let error = Error::new(1531, "the redo log that has stopped waits for its writes");
+                return Err(error.hint(
+                    "wait until its media have answered, or end the program that has the database \
+                     open and start it again",
+                ));
+            }
+        }
         let stopped = redo.state().open.take_if(|log| log.log().stopped().is_some());
         drop(stopped);
         if redo.log().is_some() {
@@ -115,21 +131,24 @@ impl Database {
         let (data, notes) = (decoded(&control)?, control.notes());
         self.instance().redo().state().seen = Some((data.clone(), notes));
         if self.is_read_only() {
-            let missing = self.media_missing(&data);
+            let missing = self.media_missing(&data).await;
             self.instance().redo().state().missing = missing;
             return Ok(None);
         }
         Ok(Some(self.open_log(control, &data, force, &|_, _| {}).await?))
     }
 
-    fn media_missing(&self, data: &ControlData) -> Vec<String> {
-        let active = data.media.iter().filter(|entry| entry.state.is_active());
-        let is_missing = |name: &str| {
-            let place = Place::of_name(name);
-            data.groups.iter().any(|group| !self.has_redo_file(&place, group.number))
-        };
-        let names = active.map(|entry| entry.name.clone());
-        names.filter(|name| is_missing(name)).collect()
+    async fn media_missing(&self, data: &ControlData) -> Vec<String> {
+        let numbers: Vec<u32> = data.groups.iter().map(|group| group.number).collect();
+        let mut missing = Vec::new();
+        for entry in data.media.iter().filter(|entry| entry.state.is_active()) {
+            let place = Place::of_name(&entry.name);
+            let found = self.check_place(&place, &numbers, data.database).await;
+            if !found.is_ok_and(|found| found.all) {
+                missing.push(entry.name.clone());
+            }
+        }
+        missing
     }
 
     /// Recovers what the control file knows and opens it.
@@ -146,9 +165,13 @@ impl Database {
         // One that was dropped keeps its number and has no name.
         for entry in data.media.iter().filter(|entry| !entry.name.is_empty()) {
             let place = Place::of_name(&entry.name);
-            let mut opened = self.open_medium(&place, &numbers);
-            if !entry.state.is_active() && opened.medium.files.len() < numbers.len() {
-                self.remake_medium(&place, &sizes, &mut opened, &|_, _| {}).await;
+            let mut opened = self.open_medium_checked(&place, &numbers, data.database).await;
+            // A directory with no file of the log may be where a file system was mounted.
+            let is_the_place =
+                matches!(place, Place::Group { .. }) || !opened.medium.files.is_empty();
+            let lacks = opened.medium.files.len() < numbers.len();
+            if !entry.state.is_active() && lacks && is_the_place {
+                self.remake_medium(&place, &sizes, &mut opened, false, &|_, _| {}).await;
             }
             media.push(opened.medium);
             in_group.extend(opened.in_group);
@@ -247,6 +270,7 @@ impl Database {
     ///
     /// # Errors
     /// There is no log, or it cannot be opened again.
+    #[async_recursion]
     pub async fn reread_redo(&self, each: &(dyn Fn(u8, &Bytes) + Send + Sync)) -> Result<()> {
         self.check_writable()?;
         let redo = self.instance().redo();

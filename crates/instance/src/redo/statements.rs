@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use async_recursion::async_recursion;
 use cellar_diskgroup::Group;
 use cellar_io::Device;
+use cellar_redo::block_size::{Chosen, choose};
 use cellar_redo::on_disk::DatabaseId;
 use cellar_redo::on_disk::control::GROUPS_MAX;
 use cellar_redo::on_disk::header::Quorum;
 use cellar_redo::{CreateLog, Lsn, Medium, NewGroup};
 
-use super::block_size::{Chosen, choose};
 use super::control::{CONTROL_PATH, ControlFile, Notes};
 use super::log::RedoLog;
 use super::media::{NewFile, Place};
@@ -58,6 +59,7 @@ impl Database {
     /// # Errors
     /// Oracle's refusals: 01184 group exists, 01378 block size, 01567 too few groups; no room; a place
     /// that will not do. Files that were made are taken away again.
+    #[async_recursion]
     pub async fn add_logfiles(
         &self,
         new: &[NewLogfile],
@@ -184,7 +186,7 @@ impl Database {
         self.archives_of(&notes)?;
         let quorum = self.quorum(places.len())?;
         let made = self.make_log_files(&settled, &places, progress).await?;
-        let chosen = self.choose_block_size(new, &made).await?;
+        let chosen = self.choose_block_size(new, &made, quorum.of(places.len())).await?;
         let notes = Notes { block_size_reason: chosen.reason.clone(), ..notes };
         let archiving = !notes.archive_dest.is_empty();
         let control = ControlFile::create(&group, notes).await?;
@@ -213,7 +215,12 @@ impl Database {
         Ok(chosen.warning.into_iter().chain(one_of_many(quorum, &places)).collect())
     }
 
-    async fn choose_block_size(&self, new: &[NewLogfile], made: &Made) -> Result<Chosen> {
+    async fn choose_block_size(
+        &self,
+        new: &[NewLogfile],
+        made: &Made,
+        need: usize,
+    ) -> Result<Chosen> {
         let mut asked: Vec<u32> = new.iter().filter_map(|logfile| logfile.block_size).collect();
         asked.dedup();
         if asked.len() > 1 {
@@ -225,7 +232,7 @@ impl Database {
         let files = made.first().map(|(_, files)| files.as_slice()).unwrap_or_default();
         let media: Vec<(String, Arc<dyn Device>)> =
             files.iter().map(|(place, new)| (place.to_string(), device(new))).collect();
-        Ok(choose(self.env(), wanted, &media).await?)
+        Ok(choose(self.env(), wanted, &media, need).await?)
     }
 
     /// What `redo_quorum` says for so many media.
@@ -266,7 +273,7 @@ impl Database {
         let mut error = error;
         for place in places {
             for number in numbers {
-                if let Err(more) = self.remove_redo_file(place, *number).await {
+                if let Err(more) = self.remove_redo_file(place, *number, None).await {
                     error = error.over(more);
                 }
             }
@@ -279,28 +286,55 @@ impl Database {
     /// # Errors
     /// Oracle's refusals: 01567 too few groups left, 01623 current, 01624 needed for recovery, 00350
     /// not archived, 00359 no such group.
+    #[async_recursion]
     pub async fn drop_logfiles(&self, numbers: &[u32]) -> Result<Vec<String>> {
         self.check_writable()?;
         let redo = self.instance().redo();
         let _changing = redo.changing.lock().await;
         let log = self.redo()?;
-        let places = log.places();
+        let (places, own) = (log.places(), decoded(log.control())?.database);
         let mut left = Vec::new();
         for number in numbers {
             log.log().drop_group(*number).await?;
             // The log does not know them any more; what is left of them takes room alone.
             for place in &places {
                 log.let_go(place, Some(*number));
-                left.extend(self.removed_or_left(place, *number).await);
+                left.extend(self.removed_or_left(place, *number, own).await);
             }
         }
         Ok(left)
+    }
+
+    /// `ALTER DATABASE CLEAR [UNARCHIVED] LOGFILE GROUP n, ...`: what is in the groups is given up, and
+    /// they may be written again at once. Their files stay. Returns what the user should also know.
+    ///
+    /// # Errors
+    /// Oracle's refusals: 01623 current, 01624 needed for recovery, 00350 not archived, also of an older
+    /// group than the one that is named, 00359 no such group.
+    #[async_recursion]
+    pub async fn clear_logfiles(&self, numbers: &[u32], unarchived: bool) -> Result<Vec<String>> {
+        self.check_writable()?;
+        let redo = self.instance().redo();
+        let _changing = redo.changing.lock().await;
+        let log = self.redo()?;
+        let mut notices = Vec::new();
+        for number in numbers {
+            let lost = log.clear(*number, unarchived).await?;
+            notices.extend(lost.map(|sequence| {
+                format!(
+                    "log sequence {sequence} has no archive: what is restored from before it cannot \
+                     be brought up to later ones with archives"
+                )
+            }));
+        }
+        Ok(notices)
     }
 
     /// `ALTER DATABASE DROP LOGFILE ALL`: gives the log up, with every record in it. Archives stay.
     ///
     /// # Errors
     /// There is no log; the group that has the control file has stopped.
+    #[async_recursion]
     pub async fn drop_log(&self) -> Result<()> {
         self.check_writable()?;
         let redo = self.instance().redo();
@@ -335,7 +369,8 @@ impl Database {
                 for entry in &data.groups {
                     // Of a medium that is not here nothing can be removed, and nobody asks for it.
                     let place = Place::of_name(&medium.name);
-                    let _ = self.remove_redo_file(&place, entry.number).await;
+                    let own = Some(data.database);
+                    let _ = self.remove_redo_file(&place, entry.number, own).await;
                 }
             }
         }
@@ -347,6 +382,7 @@ impl Database {
     ///
     /// # Errors
     /// There is no log, or it has stopped.
+    #[async_recursion]
     pub async fn switch_logfile(&self, session: &Session) -> Result<Lsn> {
         self.check_writable()?;
         self.redo()?.switch(session).await
@@ -356,6 +392,7 @@ impl Database {
     ///
     /// # Errors
     /// There is no log, or it has stopped.
+    #[async_recursion]
     pub async fn checkpoint_redo(&self) -> Result<Lsn> {
         self.check_writable()?;
         self.redo()?.checkpoint().await
@@ -366,6 +403,7 @@ impl Database {
     ///
     /// # Errors
     /// 00258 the log is not archived; why the archiver fails.
+    #[async_recursion]
     pub async fn archive_log_current(&self, session: &Session) -> Result<u64> {
         self.check_writable()?;
         let log = self.redo()?;

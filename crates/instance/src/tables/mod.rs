@@ -21,6 +21,7 @@ mod under_way;
 
 use std::future::Future;
 
+use async_recursion::async_recursion;
 use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{File, FileSpec, Group};
 use cellar_io::{Device, EnvExt, Io};
@@ -75,6 +76,7 @@ impl Database {
     ///
     /// # Errors
     /// The group is not mounted, or the database is open read-only.
+    #[async_recursion]
     pub async fn new_segment(&self, group: &str) -> Result<File> {
         self.check_writable()?;
         let group = self.group(group)?.group;
@@ -87,6 +89,7 @@ impl Database {
     /// # Errors
     /// 00955 the name is used; the group is not mounted; what writing reports. There is no table
     /// and no file then.
+    #[async_recursion]
     pub async fn add_columnar(
         &self,
         table: Table,
@@ -124,6 +127,7 @@ impl Database {
     /// # Errors
     /// 00942 if the table was dropped or made anew meanwhile, and what writing reports. Nothing was
     /// added then, and the file is gone.
+    #[async_recursion]
     pub async fn append_segment(
         &self,
         name: &str,
@@ -156,6 +160,7 @@ impl Database {
     /// # Errors
     /// 00942 there is none, 70118 it is not columnar, or the catalog cannot be written; nothing
     /// changes then.
+    #[async_recursion]
     pub async fn truncate_columnar(&self, name: &str) -> Result<Table> {
         let name = name.to_owned();
         self.to_the_end(|database| async move {
@@ -171,6 +176,7 @@ impl Database {
     ///
     /// # Errors
     /// As [`Database::truncate_columnar`].
+    #[async_recursion]
     pub async fn drop_columnar(&self, name: &str) -> Result<Table> {
         let name = name.to_owned();
         self.to_the_end(|database| async move {

@@ -46,7 +46,8 @@ view! {
         first_change: u64 = "first_change#", "LSN at or behind which its records begin";
         next_change: u64 = "next_change#", "LSN where the next sequence begins";
         switch_time: WallTime = "switch_time", "When the switch was seen";
-        archive: Option<String> = "archive", "Path of its archive, if it is archived";
+        archive: Option<String> = "archive",
+            "Path of its archive; NULL: not archived yet, or CLEAR UNARCHIVED gave it up";
     }
 }
 
@@ -193,6 +194,9 @@ pub fn log_history(redo: &Redo) -> Vec<VLogHistory> {
         (None, Some((data, notes))) => (notes, data.archived),
         (None, None) => return Vec::new(),
     };
+    let is_archived = |switch: &crate::redo::Switch| {
+        switch.sequence <= archived && !switch.cleared && !notes.archive_dest.is_empty()
+    };
     let row = |switch: &crate::redo::Switch| VLogHistory {
         sequence: switch.sequence,
         thread: 1,
@@ -200,7 +204,7 @@ pub fn log_history(redo: &Redo) -> Vec<VLogHistory> {
         first_change: switch.first,
         next_change: switch.next,
         switch_time: WallTime { unix_nanos: switch.at },
-        archive: (switch.sequence <= archived && !notes.archive_dest.is_empty()).then(|| {
+        archive: is_archived(switch).then(|| {
             let name = cellar_redo::archive_name(switch.sequence);
             format!("{}/{name}", notes.archive_dest)
         }),
@@ -221,7 +225,6 @@ pub fn redo_medium(redo: &Redo) -> Vec<VRedoMedium> {
     let quorum = ControlData::decode(&log.control().redo()).map_or(0, |d| d.quorum.of(active));
     let row = |medium: MediumReport| {
         let stats = medium.stats;
-        let in_time = units.saturating_sub(stats.late);
         VRedoMedium {
             medium: medium.name,
             status: if medium.active { "ACTIVE" } else { "FAILED" },
@@ -231,7 +234,7 @@ pub fn redo_medium(redo: &Redo) -> Vec<VRedoMedium> {
             bytes: stats.bytes,
             first_wins: stats.first,
             late: stats.late,
-            efficiency: (units > 0).then(|| 100.0 * in_time as f64 / units as f64),
+            efficiency: (units > 0).then(|| 100.0 * stats.in_time as f64 / units as f64),
             outliers_prevented: stats.outliers_prevented,
             outliers_actual: stats.outliers_actual,
             slowest_ms: ms(stats.slowest),

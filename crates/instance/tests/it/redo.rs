@@ -8,13 +8,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use cellar_diskgroup::FileSpec;
+use cellar_diskgroup::state::FileType;
 use cellar_instance::Database;
 use cellar_instance::redo::{NewLogfile, RedoLog};
 use cellar_instance::session::Session;
 use cellar_instance::views::{log, redo_medium};
-use cellar_io::EnvExt;
+use cellar_io::{DeviceExt, Durability, EnvExt, Io};
 
 use crate::machine::Machine;
+
+mod clear;
 
 fn session(database: &Database) -> Session {
     database.instance().sessions().user("test", "test")
@@ -155,6 +159,37 @@ fn cut_everywhere(change: Change, seed: u64) {
             return;
         }
     }
+}
+
+/// A file that an opening finds where those of the log are.
+async fn put(database: &Database, name: &str, byte: u8) {
+    let group = database.group("DATA").unwrap().group;
+    let file = group.create_file(&FileSpec::new(FileType::Onlinelog)).await.unwrap();
+    file.allocate(8192).await.unwrap();
+    let bytes = Bytes::from(vec![byte; 8192]);
+    file.write_at(Io::FOREGROUND, 0, bytes, Durability::Durable).await.unwrap();
+    file.set_size(8192).await.unwrap();
+    group.publish(&file, &format!("cellar/redo/{name}"), false).await.unwrap();
+}
+
+#[test]
+fn an_opening_removes_what_a_statement_left_and_nothing_of_anybody_else() {
+    let machine = Machine::new(59);
+    machine.run(async {
+        let database = machine.open().await;
+        make(&database, &MEDIA).await;
+        let own = log_files(&database);
+        put(&database, "group_9.DATA_0000", 0).await;
+        put(&database, "group_9.DATA_0001", 0xA5).await;
+        assert_eq!(log_files(&database).len(), own.len() + 2);
+        database.close().await.unwrap();
+        let database = machine.open().await;
+        let mut left = log_files(&database);
+        left.retain(|path| !own.contains(path));
+        assert_eq!(left, ["cellar/redo/group_9.DATA_0001"], "what is in it is not ours to judge");
+        assert!(commit(&database.redo().unwrap(), &session(&database), 1).await);
+        database.close().await.unwrap();
+    });
 }
 
 #[test]

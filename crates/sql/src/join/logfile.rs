@@ -22,10 +22,14 @@ impl InstanceHost {
                 let notices = self.database.drop_logfiles(&numbers).await?;
                 Ok(Reply { notices, ..done("Database altered.")? })
             }
-            RedoAction::AddMembers(members) => {
+            RedoAction::ClearLogfiles { numbers, unarchived } => {
+                let notices = self.database.clear_logfiles(&numbers, unarchived).await?;
+                Ok(Reply { notices, ..done("Database altered.")? })
+            }
+            RedoAction::AddMembers { members, reuse } => {
                 let making = self.waiting.for_what(What::Making(0, 0));
                 let wrote = |done, total| making.now(What::Making(done, total));
-                self.database.add_log_members(&members, &wrote).await?;
+                self.database.add_log_members(&members, reuse, &wrote).await?;
                 done("Database altered.")
             }
             RedoAction::DropMembers(members) => {
@@ -55,7 +59,15 @@ impl InstanceHost {
             }
             RedoAction::ArchiveCurrent => {
                 let archived = self.database.archive_log_current(&self.session).await?;
-                done(format!("System altered: log sequences up to {archived} are archived."))
+                let gaps: Vec<String> =
+                    self.database.redo()?.gaps().iter().map(u64::to_string).collect();
+                let mut text =
+                    format!("System altered: log sequences up to {archived} are archived");
+                if !gaps.is_empty() {
+                    text +=
+                        &format!(", without {}, which CLEAR UNARCHIVED gave up", gaps.join(", "));
+                }
+                done(text + ".")
             }
         }
     }

@@ -14,7 +14,7 @@ fn redo(action: RedoAction) -> Statement {
 impl Cursor<'_> {
     /// `ALTER DATABASE [name]` was read as far as DATABASE.
     pub(super) fn alter_database(&mut self) -> Result<Statement, Error> {
-        const VERBS: &str = "ADD|DROP|RECOVER";
+        const VERBS: &str = "ADD|DROP|CLEAR|RECOVER";
         if !self.is_word_at(self.at, VERBS) && self.is_word_at(self.at + 1, VERBS) {
             // There is one database here, whatever it is called.
             self.name("the name of the database")?;
@@ -23,9 +23,12 @@ impl Cursor<'_> {
             self.word("FORCE")?;
             return Ok(redo(RedoAction::RecoverForce));
         }
+        if self.accept_word("CLEAR") {
+            return self.clear_logfiles();
+        }
         let add = self.accept_word("ADD");
         if !add && !self.accept_word("DROP") {
-            return Err(self.expected("ADD, DROP or RECOVER"));
+            return Err(self.expected("ADD, DROP, CLEAR or RECOVER"));
         }
         self.word("LOGFILE")?;
         if self.accept_word("MEMBER") {
@@ -47,7 +50,7 @@ impl Cursor<'_> {
         if !add {
             return Ok(redo(RedoAction::DropMembers(members)));
         }
-        let _ = self.accept_word("REUSE");
+        let reuse = self.accept_word("REUSE");
         if self.accept_word("TO") {
             self.word("GROUP")?;
             self.whole("the number of a group")?;
@@ -56,7 +59,7 @@ impl Cursor<'_> {
                 self.whole("the number of a group")?;
             }
         }
-        Ok(redo(RedoAction::AddMembers(members)))
+        Ok(redo(RedoAction::AddMembers { members, reuse }))
     }
 
     /// `[GROUP n] ['m' | ('m', ...)] [SIZE s] [BLOCKSIZE b] [REUSE], ...`.
@@ -110,12 +113,25 @@ impl Cursor<'_> {
         if self.accept_word("ALL") {
             return Ok(redo(RedoAction::DropLog));
         }
+        Ok(redo(RedoAction::DropLogfiles(self.group_numbers()?)))
+    }
+
+    /// `[UNARCHIVED] LOGFILE GROUP n [, GROUP n]...`.
+    fn clear_logfiles(&mut self) -> Result<Statement, Error> {
+        let unarchived = self.accept_word("UNARCHIVED");
+        self.word("LOGFILE")?;
+        let numbers = self.group_numbers()?;
+        Ok(redo(RedoAction::ClearLogfiles { numbers, unarchived }))
+    }
+
+    /// `GROUP n [, GROUP n]...`.
+    fn group_numbers(&mut self) -> Result<Vec<u32>, Error> {
         let mut numbers = Vec::new();
         loop {
             self.word("GROUP")?;
             numbers.push(self.whole("the number of a group")?);
             if !self.accept(&Token::Comma) {
-                return Ok(redo(RedoAction::DropLogfiles(numbers)));
+                return Ok(numbers);
             }
         }
     }

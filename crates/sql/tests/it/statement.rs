@@ -455,9 +455,15 @@ fn statements_about_the_redo_log_are_read_as_oracle_writes_them() {
     let drop = redo("alter database drop logfile group 3, group 4;");
     assert_eq!(drop, RedoAction::DropLogfiles(vec![3, 4]));
     assert_eq!(redo("alter database drop logfile all"), RedoAction::DropLog);
+    let clear = |numbers, unarchived| RedoAction::ClearLogfiles { numbers, unarchived };
+    assert_eq!(redo("alter database clear logfile group 3"), clear(vec![3], false));
+    let two = redo("ALTER DATABASE cellar CLEAR UNARCHIVED LOGFILE GROUP 3, GROUP 4;");
+    assert_eq!(two, clear(vec![3, 4], true));
     let two = vec!["+FLASH".to_owned(), "/mnt/x".to_owned()];
     let add = redo("alter database add logfile member '+FLASH', '/mnt/x' to group 1, group 2");
-    assert_eq!(add, RedoAction::AddMembers(two));
+    assert_eq!(add, RedoAction::AddMembers { members: two, reuse: false });
+    let add = redo("alter database add logfile member '/mnt/x' reuse");
+    assert_eq!(add, RedoAction::AddMembers { members: vec!["/mnt/x".into()], reuse: true });
     let drop = redo("alter database drop logfile member '+DATA.FG1'");
     assert_eq!(drop, RedoAction::DropMembers(vec!["+DATA.FG1".into()]));
     assert_eq!(redo("alter system switch logfile"), RedoAction::Switch);
@@ -470,6 +476,11 @@ fn statements_about_the_redo_log_are_read_as_oracle_writes_them() {
         "alter database add logfile group x",
         "alter database add logfile ('+DATA'",
         "alter database drop logfile",
+        "alter database clear",
+        "alter database clear logfile",
+        "alter database clear logfile all",
+        "alter database clear logfile unarchived group 1",
+        "alter database clear unarchived group 1",
         "alter system switch",
         "alter system archive log all",
     ] {
