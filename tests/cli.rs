@@ -233,6 +233,16 @@ fn the_demo_tells_the_whole_story() {
     assert_eq!(json["healed"]["another_may_die"], true);
     assert!(json["disk_added"]["plan_au"].as_u64().unwrap() > 0, "{json}");
     assert!(json["steps"].as_array().unwrap().iter().all(|s| s["ok"] == true), "{json}");
+    // Commits with one client and with ten, the block size and why, and where a commit's time went.
+    for part in ["       1 client ", "      10 clients", "Redo block ", "one commit:", " = 100 %"] {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+    let commits = &json["commits"];
+    let clients: Vec<_> =
+        commits["runs"].as_array().unwrap().iter().map(|r| &r["clients"]).collect();
+    assert_eq!(clients, [1, 10], "{json}");
+    assert!([512, 4096].iter().any(|block| commits["block_size"] == *block), "{json}");
+    assert_eq!(json["commits_lost"], 0);
 }
 
 /// A command that must be refused: exit 1, and what it told.

@@ -2,12 +2,15 @@
 //! take it away; and there again after the program ends.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::disallowed_methods, reason = "the program has the real clock, and so its test")]
 
 mod program;
 
 use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
 
-use program::{cellar, done, out, refused, rows, sql, told};
+use program::{cellar, command, done, out, refused, rows, sql, told};
 use serde_json::Value;
 
 fn database() -> tempfile::TempDir {
@@ -158,7 +161,56 @@ fn finished_groups_are_archived_before_they_are_written_again() {
     std::fs::write(&copy, bytes).unwrap();
     let output = cellar(at, &["inspect", copy.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1), "{}", out(&output));
+    // What is archived may be cleared, and what is written may not.
+    let current = groups(at).into_iter().find(|group| group.2 == "CURRENT").unwrap().0;
+    let statement = format!("alter database clear unarchived logfile group {current}");
+    assert!(refused(at, &statement).contains("CELLAR-01623"));
+    let idle = 3 - current;
+    sql(at, &format!("alter database clear logfile group {idle}"));
+    assert!(groups(at).contains(&(idle, 0, "UNUSED".to_owned())));
     // The log is given up; archives stay.
     sql(at, "alter database drop logfile all");
     done(at, &["asm", "db", "cp", archives[2], copy.to_str().unwrap()]);
+}
+
+#[test]
+fn a_medium_in_a_directory_takes_part_again_when_its_files_are_back() {
+    if !program::has_groups() {
+        return;
+    }
+    let dir = database();
+    let at = dir.path();
+    let place = at.join("flash");
+    std::fs::create_dir(&place).unwrap();
+    let text = place.to_str().unwrap();
+    sql(at, &format!("alter database add logfile ('+DATA', '{text}') size 2M, size 2M"));
+    // Somebody has the database open for a while.
+    let mut shell = command(at, &["sql", "db"]).stdin(Stdio::piped()).spawn().unwrap();
+    let is = |status: &str| {
+        let found = rows(at, &format!("select status from v$redo_medium where medium = '{text}'"));
+        found[0]["status"] == status
+    };
+    let becomes = |status: &str| {
+        (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(200));
+            is(status)
+        })
+    };
+    assert!(is("ACTIVE"));
+    std::fs::rename(&place, at.join("away")).unwrap();
+    std::thread::sleep(Duration::from_millis(600));
+    sql(at, "alter system switch logfile");
+    let failed = becomes("FAILED");
+    // An empty directory is not enough: a file system may have been mounted there.
+    std::fs::create_dir(&place).unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    let waits = is("FAILED") && place.read_dir().unwrap().next().is_none();
+    std::fs::remove_dir(&place).unwrap();
+    std::fs::rename(at.join("away"), &place).unwrap();
+    let back = becomes("ACTIVE");
+    sql(at, "alter system switch logfile");
+    drop(shell.stdin.take());
+    shell.wait().unwrap();
+    assert!(failed && waits && back, "failed {failed}, waits {waits}, back {back}");
+    assert!(done(at, &["status", "db"]).status.success());
 }

@@ -84,17 +84,23 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
 
 /// What it holds of the redo log, if it is a file of it: a log file, an archive, a control file.
 fn of_redo(path: &Path) -> Result<Option<Inspection>, Fault> {
-    use std::io::Read;
+    use std::io::{Read, Seek, SeekFrom};
     let Ok(mut file) = std::fs::File::open(path) else { return Ok(None) };
     let about = file.metadata()?;
     let mut head = [0; 8];
     if !about.is_file() || about.len() > REDO_MAX || file.read_exact(&mut head).is_err() {
         return Ok(None);
     }
-    if !REDO_MAGICS.iter().any(|magic| head.starts_with(magic.as_bytes())) {
+    let is_ours = |head: [u8; 8]| REDO_MAGICS.iter().any(|m| head.starts_with(m.as_bytes()));
+    // A log file whose first header has rotted has another at its end.
+    let mut last = [0; 8];
+    let end = SeekFrom::End(-(cellar_instance::redo_log::on_disk::HEADER_BYTES as i64));
+    let has_last = file.seek(end).is_ok() && file.read_exact(&mut last).is_ok();
+    if !is_ours(head) && !(has_last && is_ours(last)) {
         return Ok(None);
     }
-    let mut bytes = head.to_vec();
+    file.rewind()?;
+    let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     Ok(cellar_instance::redo::inspect(&bytes).map(like_ours))
 }

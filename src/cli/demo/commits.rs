@@ -98,13 +98,30 @@ pub async fn run(
 /// The parts of all commits so far, as 100 %.
 fn parts(rows: &[views::VRedoCommit]) -> String {
     let shown = |row: &&views::VRedoCommit| row.part != "whole" && row.percent >= 0.5;
+    let shown: Vec<&views::VRedoCommit> = rows.iter().filter(shown).collect();
+    let percents: Vec<f64> = shown.iter().map(|row| row.percent).collect();
+    let (whole, rest) = whole_percents(&percents);
     let mut text = String::from("      one commit:");
-    let mut rest = 100.0;
-    for row in rows.iter().filter(shown) {
-        text.push_str(&format!(" {} {:.0},", row.part, row.percent));
-        rest -= row.percent.round();
+    for (row, percent) in shown.iter().zip(whole) {
+        text.push_str(&format!(" {} {percent},", row.part));
     }
-    format!("{text} others {:.0} = 100 %\n\n", rest.abs())
+    format!("{text} others {rest} = 100 %\n\n")
+}
+
+/// Whole numbers for these shares, and for what is left of 100, that are 100 together: each is rounded
+/// down, and what is missing goes to those that lost most by it.
+fn whole_percents(percents: &[f64]) -> (Vec<u64>, u64) {
+    let rest = (100.0 - percents.iter().sum::<f64>()).max(0.0);
+    let all: Vec<f64> = percents.iter().copied().chain([rest]).collect();
+    let mut whole: Vec<u64> = all.iter().map(|percent| percent.floor() as u64).collect();
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    order.sort_by(|a, b| all[*b].fract().total_cmp(&all[*a].fract()));
+    let missing = 100u64.saturating_sub(whole.iter().sum());
+    for place in order.into_iter().cycle().take(usize::try_from(missing).unwrap_or(0)) {
+        whole[place] += 1;
+    }
+    let rest = whole.pop().unwrap_or(0);
+    (whole, rest)
 }
 
 async fn measured(
@@ -251,4 +268,19 @@ pub async fn another_medium(engine: &Engine) -> Result<(), Fault> {
     let statement = "alter database add logfile member '+DATA'";
     ask_done(engine, statement).await?;
     output::text(&format!("      > {statement}\n      the redo log is on three media again\n\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_that_are_rounded_are_a_hundred_together() {
+        let sum = |(whole, rest): (Vec<u64>, u64)| whole.iter().sum::<u64>() + rest;
+        for percents in [&[33.6, 33.6, 32.8][..], &[99.6], &[50.5, 49.5], &[20.4; 4], &[]] {
+            assert_eq!(sum(whole_percents(percents)), 100, "{percents:?}");
+        }
+        assert_eq!(whole_percents(&[33.6, 33.6, 32.8]), (vec![34, 33, 33], 0));
+        assert_eq!(whole_percents(&[97.2, 2.1]), (vec![97, 2], 1));
+    }
 }

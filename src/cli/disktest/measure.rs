@@ -60,9 +60,12 @@ pub struct Report {
     pub operation: Operation,
     /// Every size at every depth.
     pub cells: Vec<Cell>,
-    /// The bytes of a redo block that suit the device; none where nothing was written.
+    /// The bytes of a redo block that `log_block_size = auto` would choose here; none where nothing was
+    /// written.
     pub redo_block: Option<u32>,
-    /// How many times as long 512 bytes take as 4096; none where 512 is not legal.
+    /// Why, as v$log would say it.
+    pub redo_block_reason: Option<String>,
+    /// How many times as long 512 bytes at a random place take as 4096; none where 512 is not legal.
     pub cost_of_512: Option<f64>,
 }
 
@@ -96,23 +99,23 @@ pub async fn measure(
             tell(cells.len(), total);
         }
     }
-    let mut report =
-        Report { operation: plan.operation, cells, redo_block: None, cost_of_512: None };
+    let mut report = Report {
+        operation: plan.operation,
+        cells,
+        redo_block: None,
+        redo_block_reason: None,
+        cost_of_512: None,
+    };
     let p50 = |size| report.cell(size, 1).map(|c| c.p50_us);
     report.cost_of_512 = p50(512).zip(p50(4096)).map(|(small, large)| small / large);
     if plan.operation != Operation::Read {
-        report.redo_block = Some(redo_block(&report));
+        // What the database itself would find: the table is of random places, and a log has others.
+        let media = [(device.geometry().name.to_string(), Arc::clone(device))];
+        let chosen = cellar_redo::block_size::choose(env, None, &media, 1).await?;
+        report.redo_block = Some(chosen.block_size);
+        report.redo_block_reason = Some(chosen.reason);
     }
     Ok(report)
-}
-
-/// 512 only where it is at least as good, alone and in a crowd; 4096 else.
-fn redo_block(report: &Report) -> u32 {
-    let good_alone = report.cost_of_512.is_some_and(|cost| cost <= 1.1);
-    let rate = |size| report.cell(size, 8).map(|c| c.per_second);
-    let good_in_a_crowd =
-        rate(512).zip(rate(4096)).is_some_and(|(small, large)| small >= 0.9 * large);
-    if good_alone && good_in_a_crowd { 512 } else { 4096 }
 }
 
 async fn measure_cell(
@@ -129,8 +132,8 @@ async fn measure_cell(
         while latencies.len() < REQUESTS_MIN || env.now() < end {
             let slots = plan.length / u64::from(size);
             let offset = env.random() % slots * u64::from(size);
-            // Made before the clock runs: a random pattern, so that no device can squeeze it.
-            let data = pattern(env, size);
+            // Made before the clock runs.
+            let data = Buffer::noise(size as usize, env.random()).freeze();
             let before = env.now();
             request(device, plan.operation, offset, data).await?;
             latencies.push(env.now().since(before));
@@ -163,19 +166,6 @@ async fn request(
         }
         Operation::Read => device.read_at(Io::FOREGROUND, offset, data.len()).await.map(|_| ()),
     }
-}
-
-fn pattern(env: &SharedEnv, size: u32) -> Bytes {
-    let mut buffer = Buffer::new(size as usize);
-    let mut state = env.random() | 1;
-    for word in buffer.chunks_exact_mut(8) {
-        // xorshift64: fast, and nothing a device could compress.
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        word.copy_from_slice(&state.to_le_bytes());
-    }
-    buffer.freeze()
 }
 
 fn micros(duration: Duration) -> f64 {
@@ -272,6 +262,7 @@ mod tests {
     fn a_device_that_lies_is_found_out() {
         let report = run(512, 412, 96, Operation::WriteFlush);
         assert_eq!(report.redo_block, Some(4096));
+        assert_eq!(report.redo_block_reason.as_deref(), Some("measured: 512 costs 4.3x"));
         assert!((report.cost_of_512.unwrap() - 4.29).abs() < 0.01);
         let cell = report.cell(4096, 1).unwrap();
         assert_eq!((cell.p50_us, cell.p99_us), (96.0, 96.0));

@@ -97,11 +97,15 @@ fn finding(geometry: &Geometry, report: &Report) -> String {
         None => words.push("Its smallest request is 4096 bytes.".to_string()),
     }
     words.push(format!("Redo block: {block} (auto takes it)."));
+    let reason = report.redo_block_reason.as_deref().and_then(|r| r.strip_prefix("measured: "));
+    if let Some(reason) = reason {
+        words.push(format!("One block behind the other, as a log writes: {reason}."));
+    }
     if let Some(cell) = report.cell(block, 1) {
         let rate = 1e6 / cell.p50_us.max(0.001);
         words.push(format!(
             "One session can commit about {} times a second here.",
-            show_count(two_digits(rate))
+            show_count(two_digits(rate)).replace(' ', NO_BREAK)
         ));
     }
     words.push(if geometry.volatile_cache {
@@ -125,17 +129,20 @@ fn two_digits(value: f64) -> u64 {
     whole / unit * unit
 }
 
+/// Stands between the digits of a number until its line is printed, so that no line ends inside it.
+const NO_BREAK: &str = "\u{a0}";
+
 /// `words` behind `label`, in lines of at most 80 columns.
 fn wrap(label: &str, words: &str) -> String {
     let mut out = format!("{label:<8}");
     let mut column = 8;
-    for word in words.split_whitespace() {
+    for word in words.split(' ') {
         if column + 1 + word.chars().count() > 80 {
             out.push_str("\n        ");
             column = 8;
         }
         out.push(' ');
-        out.push_str(word);
+        out.push_str(&word.replace(NO_BREAK, " "));
         column += 1 + word.chars().count();
     }
     out.push('\n');
@@ -176,6 +183,7 @@ mod tests {
             operation: Operation::WriteFlush,
             cells,
             redo_block: Some(4096),
+            redo_block_reason: Some("measured: 512 costs 4.4x".into()),
             cost_of_512: Some(4.29),
         };
         let text = report(&geometry, &Used::OwnFile(256_000_000), &measured);
@@ -187,8 +195,11 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("Redo block: 4096 (auto takes it)"));
-        assert!(text.contains("about 10 000 times a second"), "{text}");
-        let silent = Report { redo_block: None, ..measured };
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("as a log writes: 512 costs 4.4x."), "{text}");
+        assert!(text.contains("10 000 times a second"), "a number stays in one line: {text}");
+        assert!(words.contains("can commit about 10 000 times a second"), "{text}");
+        let silent = Report { redo_block: None, redo_block_reason: None, ..measured };
         assert!(report(&geometry, &Used::OnlyRead, &silent).contains("reads alone"));
     }
 }
