@@ -289,6 +289,9 @@ fn redo_left_out(database: &InstanceDatabase) {
         let names = report.left_out.join(", ");
         output::notice(&format!("Notice: redo goes on without {names}: see cellar status"));
     }
+    for refused in &report.refused {
+        output::notice(&format!("Notice: {refused}"));
+    }
     if !report.lost_writes.is_empty() {
         let names = report.lost_writes.join(", ");
         output::notice(&format!(

@@ -168,7 +168,7 @@ pub enum Error {
     /// Operator: so few media can be read that acknowledged records may be missing.
     #[error(
         "redo from LSN {from} on may have been acknowledged and be on {} alone, which cannot be \
-         read{}", media.join(", "), until(*known_until)
+         read{}{}", media.join(", "), until(*known_until), because(causes)
     )]
     MediaMissing {
         /// What was found ends here.
@@ -177,6 +177,8 @@ pub enum Error {
         known_until: Option<Lsn>,
         /// The media that cannot be read there.
         media: Vec<String>,
+        /// What is wrong with those that are here.
+        causes: Vec<String>,
     },
     /// Operator: acknowledged redo is damaged on every medium.
     #[error("acknowledged redo from LSN {from} to {to} is damaged or missing on every medium")]
@@ -249,6 +251,10 @@ pub enum Error {
 
 fn until(lsn: Option<Lsn>) -> String {
     lsn.map_or(String::new(), |lsn| format!("; it was, up to LSN {lsn}"))
+}
+
+fn because(causes: &[String]) -> String {
+    if causes.is_empty() { String::new() } else { format!(": {}", causes.join("; ")) }
 }
 
 impl Error {

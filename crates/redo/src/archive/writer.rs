@@ -177,7 +177,8 @@ impl Log {
                     let late = reader.late.iter().map(|m| walk.control.media[*m].name.clone());
                     let media: Vec<String> = late.collect();
                     if !media.is_empty() {
-                        return Err(Error::MediaMissing { from, known_until: Some(to), media });
+                        let (known_until, causes) = (Some(to), Vec::new());
+                        return Err(Error::MediaMissing { from, known_until, media, causes });
                     }
                     return Err(Error::Damaged { from, to, lost_writes: Vec::new() });
                 }

@@ -10,7 +10,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::create::check_file;
 use crate::error::Error;
-use crate::on_disk::control::ControlData;
+use crate::on_disk::control::{ControlData, GroupEntry};
 use crate::on_disk::header::GroupHeader;
 use crate::on_disk::{Damage, HEADER_BYTES};
 use crate::options::Medium;
@@ -27,7 +27,7 @@ pub(crate) enum Standing {
     Failed,
     /// It failed and is to come back: it is never believed, and what it lacks is written to it.
     Returning,
-    /// It is not there, or its headers cannot be read.
+    /// It is not there, its headers cannot be read, or its files are not the ones that belong here.
     Missing,
 }
 
@@ -52,13 +52,16 @@ pub(crate) struct Judged {
     /// Groups, by place, whose second copy is damaged: it is written first, for the other is all
     /// there is.
     pub bad_second: Vec<usize>,
+    /// Why it is not used although it is here: [`Error::Foreign`], [`Error::FileSize`] or
+    /// [`Error::BlockSize`].
+    pub refused: Option<Error>,
 }
 
-/// Judges every medium that the control data knows.
+/// Judges every medium that the control data knows. One whose files do not belong here is as good as
+/// missing: the others may be enough.
 ///
 /// # Errors
-/// [`Error::NoMedium`] for a medium that it does not know; [`Error::Foreign`],
-/// [`Error::ControlOld`], [`Error::FileSize`], [`Error::BlockSize`].
+/// [`Error::NoMedium`] for a medium that it does not know; [`Error::ControlOld`].
 pub(crate) async fn judge(
     control: &ControlData,
     given: &[Medium],
@@ -115,7 +118,7 @@ fn absent(control: &ControlData, number: usize, files: Files) -> Judged {
         true => Standing::Missing,
         false => Standing::Failed,
     };
-    Judged { standing, files, bad_headers: 0, bad_second: Vec::new() }
+    Judged { standing, files, bad_headers: 0, bad_second: Vec::new(), refused: None }
 }
 
 async fn judge_one(
@@ -129,28 +132,34 @@ async fn judge_one(
     let Some(medium) = medium.filter(|_| files.iter().all(Option::is_some)) else {
         return Ok(absent(control, number, files));
     };
-    for group in &control.groups {
-        check_file(medium, group.number, group.size, control.block_size)?;
+    let check =
+        |group: &GroupEntry| check_file(medium, group.number, group.size, control.block_size);
+    if let Err(error) = control.groups.iter().try_for_each(check) {
+        return Ok(Judged { refused: Some(error), ..absent(control, number, files) });
     }
     if !entry.state.is_active() {
         let standing = match returning.contains(&entry.name) {
             true => Standing::Returning,
             false => Standing::Failed,
         };
-        return Ok(Judged { standing, files, bad_headers: 0, bad_second: Vec::new() });
+        return Ok(Judged { standing, ..absent(control, number, files) });
     }
     let found = join_all(files.iter().zip(&control.groups).map(|(file, group)| {
         let file = file.clone().expect("absent files were sorted out above");
         async move { read_headers(&*file, group.size).await }
     }));
     let (mut newest, mut bad_headers, mut seen) = (0, 0, 0);
-    let mut bad_second = Vec::new();
+    let (mut bad_second, mut refused) = (Vec::new(), None);
     for (place, (group, found)) in control.groups.iter().zip(found.await).enumerate() {
         bad_headers += found.bad;
         bad_second.extend(found.bad_second.then_some(place));
         let Some(header) = found.header else { continue };
         seen += 1;
-        check_identity(control, group.number, number, &header)?;
+        let identity = check_identity(control, group.number, number, &header);
+        if header.database != control.database {
+            refused = refused.or(identity.err());
+            continue;
+        }
         newest = newest.max(header.incarnation);
         let known = control.incarnation().number;
         // An opening that was cut off may have written headers of the number that is next.
@@ -158,13 +167,15 @@ async fn judge_one(
             let (medium, found) = (entry.name.clone(), header.incarnation);
             return Err(Error::ControlOld { medium, found, known });
         }
+        refused = refused.or(identity.err());
     }
     let standing = match seen {
+        _ if refused.is_some() => Standing::Missing,
         0 => Standing::Missing,
         _ if newest < control.confirmed => Standing::Stale,
         _ => Standing::Whole,
     };
-    Ok(Judged { standing, files, bad_headers, bad_second })
+    Ok(Judged { standing, files, bad_headers, bad_second, refused })
 }
 
 /// The headers of one file.

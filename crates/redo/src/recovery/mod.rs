@@ -64,6 +64,8 @@ pub struct Report {
     pub bad_headers: u32,
     /// Media that are not used from now on.
     pub left_out: Vec<String>,
+    /// What is wrong with files that are here and do not belong here.
+    pub refused: Vec<String>,
     /// Media that have lost blocks which they had acknowledged.
     pub lost_writes: Vec<String>,
     /// Whether acknowledged records may be lost because it was opened by force.
@@ -96,8 +98,7 @@ impl Recovery {
     /// Reads control data and headers, and judges the media.
     ///
     /// # Errors
-    /// [`Error::ControlDamaged`], [`Error::ControlOld`], [`Error::Foreign`],
-    /// [`Error::NoMedium`], [`Error::FileSize`], [`Error::BlockSize`], [`Error::BadValue`];
+    /// [`Error::ControlDamaged`], [`Error::ControlOld`], [`Error::NoMedium`], [`Error::BadValue`];
     /// [`Error::Io`] when control data cannot be read.
     #[async_recursion]
     pub async fn start(log: OpenLog) -> Result<Recovery, Error> {
@@ -122,7 +123,8 @@ impl Recovery {
         let bad_headers = judged.iter().map(|j| j.bad_headers).sum();
         let walk = Walk::new(data, standing)?;
         reader.go(walk.places());
-        let report = Report { bad_headers, ..Report::default() };
+        let refused = judged.iter().filter_map(|j| j.refused.as_ref()).map(Error::to_string);
+        let report = Report { bad_headers, refused: refused.collect(), ..Report::default() };
         Ok(Recovery {
             env,
             session,
@@ -185,12 +187,23 @@ impl Recovery {
                 }
                 Err(mut end) => {
                     self.walk.look_behind(&mut self.reader, &mut end).await;
-                    self.walk.judge_end(&end, self.force)?;
+                    self.walk.judge_end(&end, self.force).map_err(|error| self.explained(error))?;
                     let lost = self.walk.durable > self.walk.abn || !end.unknown.is_empty();
                     self.report.forced = self.force && lost;
                     self.ended = true;
                 }
             }
+        }
+    }
+
+    /// Says of media that are missing what is wrong with those that are here.
+    fn explained(&self, error: Error) -> Error {
+        match error {
+            Error::MediaMissing { from, known_until, media, .. } => {
+                let causes = self.report.refused.clone();
+                Error::MediaMissing { from, known_until, media, causes }
+            }
+            other => other,
         }
     }
 }

@@ -40,7 +40,8 @@ impl Recovery {
         if used.is_empty() {
             let unable = |m: usize| self.walk.control.media[m].name.clone();
             let media = (0..self.judged.len()).map(unable).collect();
-            return Err(Error::MediaMissing { from: self.walk.end(), known_until: None, media });
+            let (from, causes) = (self.walk.end(), self.report.refused.clone());
+            return Err(Error::MediaMissing { from, known_until: None, media, causes });
         }
         let mut report = self.report.clone();
         report.end = self.walk.end();

@@ -296,7 +296,7 @@ impl Walk {
                 return Ok(());
             }
             let media = end.unknown.iter().map(name).collect();
-            return Err(Error::MediaMissing { from, known_until, media });
+            return Err(Error::MediaMissing { from, known_until, media, causes: Vec::new() });
         }
         match known_until {
             None => Ok(()),

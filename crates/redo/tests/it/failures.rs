@@ -278,8 +278,13 @@ fn files_that_belong_elsewhere_and_old_control_data_are_refused() {
             cellar_redo::Medium { files: second.files, ..first.clone() },
             cellar_redo::Medium { files: first.files, name: second.name },
         ];
-        let refused = rig.open_with(rig.spec(swapped, false)).await.err();
-        assert!(matches!(refused, Some(Error::Foreign { .. })), "{refused:?}");
+        let refused = rig.open_with(rig.spec(swapped, false)).await.err().unwrap();
+        assert!(matches!(refused, Error::MediaMissing { .. }), "{refused:?}");
+        let text = refused.to_string();
+        assert!(
+            text.contains("file of group 1 on disk0 belongs elsewhere: another medium"),
+            "{text}"
+        );
         let (log, _, _) = rig.open().await.unwrap();
         log.close().await.unwrap();
         rig.control_disk.replace_with_snapshot(&old);
@@ -288,6 +293,57 @@ fn files_that_belong_elsewhere_and_old_control_data_are_refused() {
         assert_eq!(refused.map(|error| error.number()), Some(338));
     })
     .unwrap();
+}
+
+/// Files of one medium that were copied over those of another, or are cut short, cost that medium and
+/// not the log.
+#[test]
+fn files_that_do_not_belong_here_cost_one_medium() {
+    let copied = |rig: &Rig| rig.disks[1].replace_with_snapshot(&rig.disks[0].snapshot());
+    let foreign = |rig: &Rig| {
+        let other = Rig::new(33, Shape { media: 3, ..Shape::default() });
+        other.run(other.create_as(cellar_redo::on_disk::DatabaseId(99))).unwrap().unwrap();
+        rig.disks[1].replace_with_snapshot(&other.disks[1].snapshot());
+    };
+    let spoil: [(&dyn Fn(&Rig), &str); 3] = [
+        (&copied, "belongs elsewhere: another medium"),
+        (&foreign, "belongs elsewhere: another database"),
+        (&|_| {}, "has 4096 bytes"),
+    ];
+    for (spoil, words) in spoil {
+        let rig = Rig::new(32, Shape { media: 3, ..Shape::default() });
+        rig.run(async {
+            rig.create().await.unwrap();
+            let (log, _, _) = rig.open().await.unwrap();
+            for _ in 0..10 {
+                let record = Bytes::from_static(b"record");
+                log.commit(&rig.session(), 0, 0, record).await.unwrap();
+            }
+            drop(log);
+            rig.sim.restart();
+            spoil(&rig);
+            let mut media = rig.media();
+            if words.contains("bytes") {
+                let short = cellar_io::sim::SimDiskOptions { size: 4096, ..Default::default() };
+                media[1].files.insert(2, rig.sim.disk("short", short));
+            }
+            // The second time it is known to have failed.
+            for records in [10, 11] {
+                let spec = rig.spec(media.clone(), false);
+                let (log, found, report) = rig.open_with(spec).await.unwrap();
+                assert_eq!(
+                    (found.len(), &report.left_out[..]),
+                    (records, &["disk1".to_owned()][..])
+                );
+                let told = report.refused.iter().any(|refused| refused.contains(words));
+                assert_eq!(told, records == 10 || words.contains("bytes"), "{report:?}");
+                log.commit(&rig.session(), 0, 0, Bytes::from_static(b"more")).await.unwrap();
+                drop(log);
+                rig.sim.restart();
+            }
+        })
+        .unwrap();
+    }
 }
 
 /// The second opening must not write over the one header that the first left whole.

@@ -740,6 +740,19 @@ impl Committer {
     }
 }
 
+/// Seeds that found something, and what.
+const FOUND: [u64; 1] = [
+    // An image of a medium from when it had another number was refused, and the log with it.
+    10_090_952,
+];
+
+#[test]
+fn lives_that_found_something() {
+    for seed in FOUND {
+        try_life(seed).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+    }
+}
+
 #[test]
 fn lives_from_seeds() {
     let seeds = std::env::var("SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(3_000);

@@ -175,10 +175,14 @@ impl Rig {
     }
 
     pub async fn create(&self) -> Result<(), Error> {
+        self.create_as(DATABASE).await
+    }
+
+    pub async fn create_as(&self, database: DatabaseId) -> Result<(), Error> {
         let size = self.shape.file_size();
         let control: Arc<dyn Control> = self.control.clone();
         let log = CreateLog {
-            database: DATABASE,
+            database,
             block_size: self.shape.block_size,
             quorum: self.shape.quorum,
             archiving: self.shape.archiving,
