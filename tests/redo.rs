@@ -173,6 +173,46 @@ fn finished_groups_are_archived_before_they_are_written_again() {
     done(at, &["asm", "db", "cp", archives[2], copy.to_str().unwrap()]);
 }
 
+/// Whoever has the database open may work somewhere else.
+#[test]
+fn a_directory_is_meant_from_where_the_statement_is_typed() {
+    if !program::has_groups() {
+        return;
+    }
+    let dir = database();
+    let at = dir.path();
+    let here = at.join("here");
+    for place in [at.join("flash"), here.join("flash"), here.join("more")] {
+        std::fs::create_dir_all(place).unwrap();
+    }
+    let db = at.join("db");
+    let typed = |statement: &str| cellar(&here, &["sql", db.to_str().unwrap(), "-c", statement]);
+    let mut shell = command(at, &["sql", "db"]).stdin(Stdio::piped()).spawn().unwrap();
+    // The shell has it when it answers.
+    (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        at.join("db/cellar.sock").exists()
+    });
+    let made = typed("alter database add logfile ('+DATA', 'flash') size 2M, size 2M");
+    let added = typed("alter database add logfile member 'more' to group 1, group 2");
+    let wrong = typed("alter database add logfile member 'more' to group 9");
+    let media = rows(at, "select medium from v$redo_medium order by 1");
+    let gone = typed("alter database drop logfile member 'more'");
+    drop(shell.stdin.take());
+    shell.wait().unwrap();
+    for output in [&made, &added, &gone] {
+        assert!(output.status.success(), "{}", told(output));
+    }
+    assert!(told(&wrong).contains("CELLAR-00359"), "{}", told(&wrong));
+    for place in ["flash", "more"] {
+        let path = here.join(place);
+        let is_there = media.iter().any(|row| row["medium"] == path.to_str().unwrap());
+        assert!(is_there, "{place}: {media:?}");
+    }
+    assert!(here.join("flash/group_1.redo").exists());
+    assert_eq!(at.join("flash").read_dir().unwrap().count(), 0);
+}
+
 #[test]
 fn a_medium_in_a_directory_takes_part_again_when_its_files_are_back() {
     if !program::has_groups() {

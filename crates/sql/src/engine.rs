@@ -242,6 +242,9 @@ impl Engine {
                 for disk in command.new_disks() {
                     disk.path = self.absolute(&disk.path)?;
                 }
+                for directory in command.directories() {
+                    *directory = self.absolute(directory)?;
+                }
                 let reply = self.host.run(command).await?;
                 Ok(Outcome::Done { message: reply.message, notices: reply.notices })
             }

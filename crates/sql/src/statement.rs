@@ -84,6 +84,8 @@ pub enum RedoAction {
         members: Vec<String>,
         /// Files that are there already are taken.
         reuse: bool,
+        /// `TO GROUP n, ...`: they must be there, and a medium has a file for every group.
+        groups: Vec<u32>,
     },
     /// `ALTER DATABASE DROP LOGFILE MEMBER 'm', ...`.
     DropMembers(Vec<String>),
@@ -402,6 +404,21 @@ impl Command {
             Command::AlterDiskgroup { action, .. } => action.new_disks(),
             _ => &mut [],
         }
+    }
+
+    /// The directories of redo media that it names, as the user typed them; what begins with `+` is in
+    /// a disk group.
+    pub fn directories(&mut self) -> Vec<&mut String> {
+        let places: Vec<&mut String> = match self {
+            Command::Redo(RedoAction::AddLogfiles(new)) => {
+                new.iter_mut().flat_map(|logfile| &mut logfile.media).collect()
+            }
+            Command::Redo(
+                RedoAction::AddMembers { members, .. } | RedoAction::DropMembers(members),
+            ) => members.iter_mut().collect(),
+            _ => Vec::new(),
+        };
+        places.into_iter().filter(|place| !place.starts_with('+')).collect()
     }
 }
 

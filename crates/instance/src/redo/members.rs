@@ -57,6 +57,19 @@ impl Database {
         Ok(())
     }
 
+    /// Refuses numbers of groups that the log has not.
+    ///
+    /// # Errors
+    /// 00359 for the first of them; there is no log, or it is not open.
+    pub fn check_log_groups(&self, numbers: &[u32]) -> Result<()> {
+        let groups = self.redo()?.log().groups();
+        let unknown = numbers.iter().find(|number| groups.iter().all(|g| g.group != **number));
+        match unknown {
+            Some(group) => Err(cellar_redo::Error::NoGroup { group: *group }.into()),
+            None => Ok(()),
+        }
+    }
+
     /// Files of a medium for every group, new ones where there are none.
     async fn files_for(
         &self,

@@ -22,6 +22,7 @@ use cellar_wait::Session;
 
 use crate::Lsn;
 use crate::error::Error;
+use crate::on_disk::ABN_MAX;
 use crate::on_disk::control::ControlData;
 use crate::options::{Control, Medium, Options};
 use judge::{Judged, Standing};
@@ -220,6 +221,20 @@ fn check(data: &ControlData) -> Result<(), Error> {
         let fits = crate::on_disk::header::capacity_of(group.size, data.block_size);
         if group.capacity != fits || group.capacity == 0 {
             return field("group capacity", group.capacity);
+        }
+        if group.sequence > ABN_MAX {
+            return field("group sequence", group.sequence);
+        }
+    }
+    let mut used: Vec<_> = data.groups.iter().filter(|group| group.sequence > 0).collect();
+    used.sort_by_key(|group| group.sequence);
+    for two in used.windows(2) {
+        // Below the checkpoint one may be gone.
+        let follows = two[1].sequence == two[0].sequence + 1
+            && two[1].first.0 == two[0].first.0 + two[0].capacity;
+        let is_needed = two[1].first > data.checkpoint.abn();
+        if two[1].sequence == two[0].sequence || (is_needed && !follows) {
+            return field("group sequence", two[1].sequence);
         }
     }
     Ok(())

@@ -100,6 +100,11 @@ impl Recovery {
                 control.checkpoint_chain = start.chain;
             }
         }
+        if report.forced {
+            // What is written from here on takes the place of what was archived behind it.
+            let ends_in = control.groups[self.walk.group].sequence;
+            control.archived = control.archived.min(ends_in.saturating_sub(1));
+        }
         forget_incarnations(&mut control);
         control.durable = start.first;
         for (number, medium) in control.media.iter_mut().enumerate() {
@@ -176,6 +181,8 @@ impl Recovery {
             stored: 0,
             control,
             control_dirty: true,
+            recording: 0,
+            has_left: false,
             joins: false,
             adding: 0,
             pin: None,
@@ -212,7 +219,12 @@ impl Recovery {
             let Ok(mut walk) = Walk::new(control, self.walk.standing.clone()) else { continue };
             self.reader.go(walk.places().into_iter().take(1));
             while !walk.switched && walk.abn < checkpoint.0 {
-                let Ok(Ok(_)) = walk.step(&mut self.reader).await else { break };
+                let Ok(Ok(_)) = walk.step(&mut self.reader).await else {
+                    // A medium that returns has not got what cannot be read: it counts another time.
+                    let returning = |m: &usize| self.judged[*m].standing == Standing::Returning;
+                    self.unrepaired.extend((0..self.judged.len()).filter(returning));
+                    break;
+                };
                 self.walk.repairs.append(&mut walk.repairs);
                 if self.walk.repairs.len() >= REPAIRS_MAX {
                     self.repair().await;

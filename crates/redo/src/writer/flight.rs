@@ -235,9 +235,13 @@ impl State {
             }
         }
         let before = self.unacked;
-        while let Some(unit) = self.tracked.get_mut((self.unacked - self.base) as usize)
-            && unit.quorum
-        {
+        loop {
+            let at = (self.unacked - self.base) as usize;
+            // Asked anew: since enough had it, a medium may have come to count, or to count no more.
+            if !self.tracked.get(at).is_some_and(|unit| self.has_quorum(unit)) {
+                break;
+            }
+            let unit = &mut self.tracked[at];
             unit.times.acked = now;
             let number_of_unit = self.unacked;
             self.unacked += 1;

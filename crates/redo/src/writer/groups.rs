@@ -96,20 +96,13 @@ impl Log {
     /// [`Error::GroupNeeded`], [`Error::NotArchived`]; [`Error::Stopped`].
     #[async_recursion]
     pub async fn drop_group(&self, number: u32) -> Result<(), Error> {
-        let generation = self.0.with(|state| {
-            if let Some(error) = Inner::stopped(state) {
-                return Err(error);
+        let generation = loop {
+            let listener = self.0.steward_done.listen();
+            match self.0.with(|state| state.drop_group(number))? {
+                Some(generation) => break generation,
+                None => listener.await,
             }
-            let place = state.check_drop(number)?;
-            // The next one is assigned again when it is needed.
-            state.next.retain(|next| *next != place);
-            let group = &mut state.groups[place];
-            // Its sequence may become another's.
-            (group.dropped, group.sequence, group.first) = (true, 0, 0);
-            group.used = None;
-            state.control_dirty = true;
-            Ok(state.control.generation + 1)
-        })?;
+        };
         self.0.stored(generation).await
     }
 
@@ -239,6 +232,27 @@ impl State {
             headers.push((Arc::clone(file), at.size - HEADER_BYTES as u64, bytes));
         }
         headers
+    }
+
+    /// Drops a group in the state: it is gone when control data of the generation are durable that is
+    /// given. `None`: not while the current group has no headers. The one that is dropped may have the
+    /// only ones that know of this opening, and without them every medium would count as stale.
+    fn drop_group(&mut self, number: u32) -> Result<Option<u64>, Error> {
+        if let Some(error) = Inner::stopped(self) {
+            return Err(error);
+        }
+        let place = self.check_drop(number)?;
+        if !self.groups[self.current].prepared {
+            return Ok(None);
+        }
+        // The next one is assigned again when it is needed.
+        self.next.retain(|next| *next != place);
+        let group = &mut self.groups[place];
+        // Its sequence may become another's.
+        (group.dropped, group.sequence, group.first) = (true, 0, 0);
+        group.used = None;
+        self.control_dirty = true;
+        Ok(Some(self.control.generation + 1))
     }
 
     /// Where a group is that may be dropped.

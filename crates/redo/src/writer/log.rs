@@ -148,7 +148,11 @@ impl Inner {
         let finished =
             state.archiver_waits && (has_stopped || state.closing || state.to_archive().is_some());
         state.archiver_waits &= !finished;
+        let has_left = std::mem::take(&mut state.has_left);
         drop(state);
+        if has_left {
+            self.steward_done.notify(usize::MAX);
+        }
         if finished {
             self.finished.notify(usize::MAX);
         }

@@ -428,7 +428,9 @@ impl State {
 
     fn check_drop_medium(&self, name: &str) -> Result<usize, Error> {
         let number = self.number_of(name)?;
-        if self.adding > 0 {
+        // One that joins is called failed until it has headers, and files are written for it.
+        let may_join = self.joins && matches!(self.media[number].health, Health::Failed);
+        if self.adding > 0 || may_join {
             return Err(Error::MediumBusy { medium: name.to_owned() });
         }
         let left = (self.active() & !(1 << number)).count_ones() as usize;
@@ -508,5 +510,6 @@ impl State {
         at.health = Health::Failed;
         at.pending.clear();
         at.exposed = 0;
+        self.has_left = true;
     }
 }

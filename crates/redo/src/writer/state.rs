@@ -22,7 +22,7 @@ pub(crate) struct Tracked {
     pub last_crc: u32,
     /// A bit for each medium that has it.
     pub copies: u32,
-    /// Enough media have it.
+    /// Enough media had it, as the rule was then.
     pub quorum: bool,
     pub is_beacon: bool,
     pub times: UnitTimes,
@@ -205,6 +205,10 @@ pub(crate) struct State {
     /// Generation that is durable.
     pub stored: u64,
     pub control_dirty: bool,
+    /// A bit for each medium whose failure is being written down: either may be what a crash leaves.
+    pub recording: u32,
+    /// A medium that was catching up is given up: who has it join is to be told.
+    pub has_left: bool,
     /// A medium joins.
     pub joins: bool,
     /// Groups that are being added.
@@ -236,7 +240,8 @@ impl State {
     }
 
     pub fn in_flight(&self) -> u64 {
-        self.next_unit() - self.unacked
+        // A log that has stopped has forgotten its units.
+        self.next_unit().saturating_sub(self.unacked)
     }
 
     /// For how long all slots were busy until `now`.
@@ -296,10 +301,12 @@ impl State {
     pub fn has_quorum(&self, unit: &Tracked) -> bool {
         let enrolled = self.enrolled();
         let joining = enrolled | self.mask(|health| matches!(health, Health::Joining));
-        // Both rules while a failure is being recorded: whichever a recovery goes by, it finds it.
-        (unit.copies & enrolled).count_ones() >= self.quorum(enrolled)
+        let has = |media: u32| (unit.copies & media).count_ones() >= self.quorum(media);
+        // Every rule while a failure is being recorded: whichever a recovery goes by, it finds it.
+        has(enrolled)
             && (enrolled == self.active() || self.is_safe_without_failing(unit))
-            && (unit.copies & joining).count_ones() >= self.quorum(joining)
+            && (self.recording == 0 || has(enrolled & !self.recording))
+            && has(joining)
     }
 
     /// Whether all that was acknowledged is on enough of the media that are left.

@@ -104,6 +104,7 @@ impl State {
                 && (!failing.is_empty() || !group.has_headers)
         };
         let headers = (0..self.groups.len()).filter(in_use).collect();
+        self.recording = failing.iter().fold(0, |mask, medium| mask | 1 << medium);
         self.control.durable = Abn(self.durable);
         self.control.generation += 1;
         forget_incarnations(&mut self.control);
@@ -151,8 +152,12 @@ impl State {
                 self.media[*medium].health = Health::Active;
             }
         }
+        self.recording = 0;
         for group in &plan.headers {
-            self.groups[*group].has_headers = true;
+            // It may have been assigned anew meanwhile: then they say what it was.
+            let is_as_planned =
+                self.groups[*group].sequence == plan.control.groups[*group].sequence;
+            self.groups[*group].has_headers |= is_as_planned;
         }
         if plan.control.confirmed == incarnation {
             for (group, entry) in self.groups.iter_mut().zip(&plan.control.groups) {

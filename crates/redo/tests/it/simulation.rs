@@ -776,5 +776,8 @@ fn lives_from_seeds() {
         assert!(counts.acknowledged > 50 * seeds && counts.recovered > 10 * seeds, "{counts:?}");
         assert!(counts.faults.iter().all(|count| *count > seeds / 20), "{counts:?}");
         assert!(counts.stopped < seeds / 2, "{counts:?}");
+        assert!(counts.grown > seeds && counts.archived > seeds, "{counts:?}");
+        assert!(counts.returned > seeds / 2 && counts.joined > seeds / 4, "{counts:?}");
+        assert!(counts.cleared > seeds / 200, "{counts:?}");
     }
 }

@@ -26,7 +26,8 @@ impl InstanceHost {
                 let notices = self.database.clear_logfiles(&numbers, unarchived).await?;
                 Ok(Reply { notices, ..done("Database altered.")? })
             }
-            RedoAction::AddMembers { members, reuse } => {
+            RedoAction::AddMembers { members, reuse, groups } => {
+                self.database.check_log_groups(&groups)?;
                 let making = self.waiting.for_what(What::Making(0, 0));
                 let wrote = |done, total| making.now(What::Making(done, total));
                 self.database.add_log_members(&members, reuse, &wrote).await?;

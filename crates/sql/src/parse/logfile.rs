@@ -51,15 +51,11 @@ impl Cursor<'_> {
             return Ok(redo(RedoAction::DropMembers(members)));
         }
         let reuse = self.accept_word("REUSE");
-        if self.accept_word("TO") {
-            self.word("GROUP")?;
-            self.whole("the number of a group")?;
-            while self.accept(&Token::Comma) {
-                self.word("GROUP")?;
-                self.whole("the number of a group")?;
-            }
-        }
-        Ok(redo(RedoAction::AddMembers { members, reuse }))
+        let groups = match self.accept_word("TO") {
+            true => self.group_numbers()?,
+            false => Vec::new(),
+        };
+        Ok(redo(RedoAction::AddMembers { members, reuse, groups }))
     }
 
     /// `[GROUP n] ['m' | ('m', ...)] [SIZE s] [BLOCKSIZE b] [REUSE], ...`.

@@ -461,9 +461,10 @@ fn statements_about_the_redo_log_are_read_as_oracle_writes_them() {
     assert_eq!(two, clear(vec![3, 4], true));
     let two = vec!["+FLASH".to_owned(), "/mnt/x".to_owned()];
     let add = redo("alter database add logfile member '+FLASH', '/mnt/x' to group 1, group 2");
-    assert_eq!(add, RedoAction::AddMembers { members: two, reuse: false });
+    assert_eq!(add, RedoAction::AddMembers { members: two, reuse: false, groups: vec![1, 2] });
     let add = redo("alter database add logfile member '/mnt/x' reuse");
-    assert_eq!(add, RedoAction::AddMembers { members: vec!["/mnt/x".into()], reuse: true });
+    let members = vec!["/mnt/x".to_owned()];
+    assert_eq!(add, RedoAction::AddMembers { members, reuse: true, groups: vec![] });
     let drop = redo("alter database drop logfile member '+DATA.FG1'");
     assert_eq!(drop, RedoAction::DropMembers(vec!["+DATA.FG1".into()]));
     assert_eq!(redo("alter system switch logfile"), RedoAction::Switch);
