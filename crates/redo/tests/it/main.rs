@@ -14,6 +14,7 @@ mod groups;
 mod inspect;
 mod media;
 mod pacing;
+mod scoreboard;
 mod simulation;
 mod support;
 mod threads;
