@@ -88,8 +88,8 @@ pub struct Skips {
     /// It lacked more than [`Options::exposure_bytes`](crate::Options::exposure_bytes) of
     /// acknowledged blocks.
     pub exposed: u64,
-    /// It did not have the headers of a group in [`Options::exposure_age`](crate::Options::exposure_age),
-    /// when enough others had theirs.
+    /// It did not have the headers of a group in
+    /// [`Options::exposure_age`](crate::Options::exposure_age), when enough others had theirs.
     pub header: u64,
 }
 

@@ -195,7 +195,7 @@ impl State {
             } else {
                 continue;
             };
-            // Commits waited for it, and its answer will count for nothing.
+            // Where commits waited for it: its answer will count for nothing.
             self.media[medium].stats.outliers_actual += u64::from(holds_up);
             self.give_up_late(medium, reason, waited.max(age));
         }
