@@ -26,5 +26,5 @@ pub use lsn::{Abn, LSN_PER_BLOCK, Lsn};
 pub use on_disk::header::Quorum;
 pub use options::{Control, Medium, Options, Successor};
 pub use recovery::{OpenLog, Record, Recovery, Report};
-pub use stats::{GroupReport, GroupStatus, MediumReport, MediumStats, Stats};
+pub use stats::{GroupReport, GroupStatus, MediumReport, MediumStats, Skips, Stats};
 pub use writer::{Appended, Committed, Log};

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use cellar_wait::Histogram;
+
 use crate::Lsn;
 
 /// Counted since the log was opened.
@@ -19,6 +21,10 @@ pub struct Stats {
     pub redo_blocks_written: u64,
     /// `redo write time`: from submission to enough media.
     pub redo_write_time: Duration,
+    /// `device last`: of each unit that is on every medium that gets it, the time from submission to
+    /// the last of these, in nanoseconds. It ends behind the acknowledgement where that waits for
+    /// fewer, so it is no part of a commit. A medium that was given up counts for none that it lacks.
+    pub last: Histogram,
     /// `redo synch writes`: commits that waited for durability.
     pub redo_synch_writes: u64,
     /// `redo synch time`: how long they waited.
@@ -44,7 +50,10 @@ pub struct MediumStats {
     pub bytes: u64,
     /// Units that it had before any other medium.
     pub first: u64,
-    /// Units that it had before they were acknowledged.
+    /// Units that it was given since it takes part: each counts once it has it, or when that is
+    /// acknowledged without it, or when it is given up.
+    pub given: u64,
+    /// Of these, units that it had before they were acknowledged.
     pub in_time: u64,
     /// Units that it had after they were acknowledged.
     pub late: u64,
@@ -56,12 +65,40 @@ pub struct MediumStats {
     pub exposure_bytes_max: u64,
     /// The longest that it lacked an acknowledged block.
     pub exposure_time_max: Duration,
-    /// The longest from submission to completion: `device last` of a unit.
+    /// The longest from submission to completion.
     pub slowest: Duration,
     /// Writes tried again.
     pub retries: u64,
-    /// How often it failed.
-    pub failures: u64,
+    /// How often it was given up, and why.
+    pub skips: Skips,
+}
+
+/// How often a medium was given up, by reason: from then on the log skips it, until it returns. One
+/// that is dropped is not given up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Skips {
+    /// A write failed, also when it was tried again.
+    pub error: u64,
+    /// It answered nothing for [`Options::hold_up`](crate::Options::hold_up) while commits waited for
+    /// it alone, or left a write unanswered for
+    /// [`Options::write_timeout`](crate::Options::write_timeout).
+    pub silent: u64,
+    /// It lacked an acknowledged block for [`Options::exposure_age`](crate::Options::exposure_age).
+    pub behind: u64,
+    /// It lacked more than [`Options::exposure_bytes`](crate::Options::exposure_bytes) of
+    /// acknowledged blocks.
+    pub exposed: u64,
+    /// It did not have the headers of a group in
+    /// [`Options::exposure_age`](crate::Options::exposure_age), when enough others had theirs.
+    pub header: u64,
+}
+
+impl Skips {
+    /// How often for any reason.
+    pub fn total(&self) -> u64 {
+        let Skips { error, silent, behind, exposed, header } = *self;
+        error + silent + behind + exposed + header
+    }
 }
 
 /// One line of the scoreboard.

@@ -97,13 +97,14 @@ pub async fn run(
 
 /// The parts of all commits so far, as 100 %.
 fn parts(rows: &[views::VRedoCommit]) -> String {
-    let shown = |row: &&views::VRedoCommit| row.part != "whole" && row.percent >= 0.5;
-    let shown: Vec<&views::VRedoCommit> = rows.iter().filter(shown).collect();
-    let percents: Vec<f64> = shown.iter().map(|row| row.percent).collect();
+    // What has no share, the last medium, is no part of a commit.
+    let share = |row: &views::VRedoCommit| row.percent.map(|percent| (row.part, percent));
+    let shown = rows.iter().filter_map(share).filter(|(part, p)| *part != "whole" && *p >= 0.5);
+    let (names, percents): (Vec<&str>, Vec<f64>) = shown.unzip();
     let (whole, rest) = whole_percents(&percents);
     let mut text = String::from("      one commit:");
-    for (row, percent) in shown.iter().zip(whole) {
-        text.push_str(&format!(" {} {percent},", row.part));
+    for (name, percent) in names.iter().zip(whole) {
+        text.push_str(&format!(" {name} {percent},"));
     }
     format!("{text} others {rest} = 100 %\n\n")
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use cellar_io::WallTime;
 use cellar_redo::on_disk::control::{ControlData, GroupEntry, MediumEntry};
 use cellar_redo::{GroupReport, GroupStatus, MediumReport, Stats};
+use cellar_wait::Histogram;
 
 use super::view;
 use crate::redo::{Notes, Place, Redo};
@@ -62,7 +63,8 @@ view! {
         bytes: u64 = "bytes", "Bytes completed";
         first_wins: u64 = "first_wins", "Writes that it completed before every other medium";
         late: u64 = "late", "Writes that it completed after they were acknowledged";
-        efficiency: Option<f64> = "efficiency", "Share of all redo writes that it had in time, in percent";
+        efficiency: Option<f64> = "efficiency",
+            "Share of the redo writes it was given that it had in time, in percent; NULL: none";
         outliers_prevented: u64 = "outliers_prevented",
             "Slow writes (over 10 ms) that nobody waited for, because others had them";
         outliers_actual: u64 = "outliers_actual", "Slow writes that commits waited for";
@@ -72,23 +74,32 @@ view! {
         kept_ms_max: f64 = "kept_ms_max", "The longest that it lacked anything";
         outstanding: u64 = "outstanding", "Writes that it has not answered";
         retries: u64 = "retries", "Writes tried again";
-        failures: u64 = "failures", "How often it failed";
+        failures: u64 = "failures", "How often it was given up: the sum of the skips";
+        skips_error: u64 = "skips_error", "Given up because a write failed, also when tried again";
+        skips_silent: u64 = "skips_silent",
+            "Given up because it did not answer: 60 ms while commits waited for it alone, or 2 s";
+        skips_behind: u64 = "skips_behind", "Given up because it lacked acknowledged redo for 200 ms";
+        skips_exposed: u64 = "skips_exposed",
+            "Given up because it lacked more than 32 MB of acknowledged redo";
+        skips_header: u64 = "skips_header",
+            "Given up because it did not have the header of a group in 200 ms";
         reason: Option<String> = "reason", "Why it is skipped";
     }
 }
 
 view! {
-    /// A part of all commits since the log was opened; the parts sum exactly to the whole
+    /// A part of all commits since the log was opened; the parts sum exactly to the whole. Beside
+    /// them, and no part: how long the last medium took
     VRedoCommit = "v$redo_commit" {
         position: u64 = "position", "Its place in the order in which the parts come";
         part: &'static str = "part",
-            "space, queue, slot, form, first, quorum, order, wake; at last the whole";
+            "space, queue, slot, form, first, quorum, order, wake; the whole; last, which is no part";
         description: &'static str = "description", "What is done or waited for in it";
-        commits: u64 = "commits", "How many commits";
-        total_ms: f64 = "total_ms", "All commits together";
-        average_us: f64 = "average_us", "Of one commit";
-        percent: f64 = "percent", "Its share of the whole";
-        longest_us: f64 = "longest_us", "Its share of the longest commit";
+        commits: u64 = "commits", "How many commits; of last: how many redo writes";
+        total_ms: f64 = "total_ms", "All of them together";
+        average_us: f64 = "average_us", "Of one of them";
+        percent: Option<f64> = "percent", "Its share of the whole; NULL: it is no part of it";
+        longest_us: f64 = "longest_us", "Its share of the longest commit; of last: the longest";
     }
 }
 
@@ -220,7 +231,6 @@ fn ms(time: Duration) -> f64 {
 pub fn redo_medium(redo: &Redo) -> Vec<VRedoMedium> {
     let Some(log) = redo.log() else { return media_seen(redo) };
     let media = log.log().media();
-    let units = log.log().stats().redo_writes;
     let active = media.iter().filter(|medium| medium.active).count();
     let quorum = ControlData::decode(&log.control().redo()).map_or(0, |d| d.quorum.of(active));
     let row = |medium: MediumReport| {
@@ -234,7 +244,8 @@ pub fn redo_medium(redo: &Redo) -> Vec<VRedoMedium> {
             bytes: stats.bytes,
             first_wins: stats.first,
             late: stats.late,
-            efficiency: (units > 0).then(|| 100.0 * stats.in_time as f64 / units as f64),
+            efficiency: (stats.given > 0)
+                .then(|| 100.0 * stats.in_time as f64 / stats.given as f64),
             outliers_prevented: stats.outliers_prevented,
             outliers_actual: stats.outliers_actual,
             slowest_ms: ms(stats.slowest),
@@ -243,7 +254,12 @@ pub fn redo_medium(redo: &Redo) -> Vec<VRedoMedium> {
             kept_ms_max: ms(stats.exposure_time_max),
             outstanding: medium.outstanding as u64,
             retries: stats.retries,
-            failures: stats.failures,
+            failures: stats.skips.total(),
+            skips_error: stats.skips.error,
+            skips_silent: stats.skips.silent,
+            skips_behind: stats.skips.behind,
+            skips_exposed: stats.skips.exposed,
+            skips_header: stats.skips.header,
             reason: medium.error,
         }
     };
@@ -275,10 +291,18 @@ fn media_seen(redo: &Redo) -> Vec<VRedoMedium> {
         outstanding: 0,
         retries: 0,
         failures: 0,
+        skips_error: 0,
+        skips_silent: 0,
+        skips_behind: 0,
+        skips_exposed: 0,
+        skips_header: 0,
         reason: missing.contains(&medium.name).then(|| "it is missing".to_owned()),
     };
     data.media.iter().filter(|medium| !medium.name.is_empty()).map(row).collect()
 }
+
+/// No part of a commit, but shown beside them.
+const LAST: &str = "last";
 
 /// What each part of a commit is.
 fn described(part: &str) -> &'static str {
@@ -291,6 +315,7 @@ fn described(part: &str) -> &'static str {
         "quorum" => "until enough media have it",
         "order" => "until what was written before is durable too",
         "wake" => "until the session runs again",
+        LAST => "until the last medium has a write; commits do not wait for it",
         _ => "the commit",
     }
 }
@@ -311,14 +336,33 @@ pub fn redo_commit(redo: &Redo) -> Vec<VRedoCommit> {
         commits,
         total_ms: ms(time),
         average_us: if commits > 0 { time.as_secs_f64() * 1e6 / commits as f64 } else { 0.0 },
-        percent: match whole.is_zero() {
+        percent: Some(match whole.is_zero() {
             true => 0.0,
             false => 100.0 * time.as_secs_f64() / whole.as_secs_f64(),
-        },
+        }),
         longest_us: of_longest(part).as_secs_f64() * 1e6,
     };
     let parts = totals.parts.into_iter().chain((commits > 0).then_some(("whole", whole)));
-    parts.enumerate().map(row).collect()
+    let mut rows: Vec<VRedoCommit> = parts.enumerate().map(row).collect();
+    if commits > 0 {
+        rows.push(last_medium(rows.len() as u64 + 1, &log.log().stats().last));
+    }
+    rows
+}
+
+/// How long redo writes took until the last medium had them. That ends behind the acknowledgement
+/// where fewer are waited for, so it has no share of a commit.
+fn last_medium(position: u64, last: &Histogram) -> VRedoCommit {
+    VRedoCommit {
+        position,
+        part: LAST,
+        description: described(LAST),
+        commits: last.count(),
+        total_ms: last.sum() as f64 / 1e6,
+        average_us: last.mean().map_or(0.0, |nanos| nanos as f64 / 1e3),
+        percent: None,
+        longest_us: last.max() as f64 / 1e3,
+    }
 }
 
 /// The counters of v$sysstat, by Oracle's names; times in hundredths of a second.
@@ -331,6 +375,7 @@ pub fn statistics(redo: &Redo) -> Vec<(&'static str, u64)> {
         redo_writes,
         redo_blocks_written,
         redo_write_time,
+        last,
         redo_synch_writes,
         redo_synch_time,
         redo_log_switches,
@@ -349,6 +394,8 @@ pub fn statistics(redo: &Redo) -> Vec<(&'static str, u64)> {
         ("redo blocks written", redo_blocks_written),
         ("redo write time", cs(redo_write_time)),
         ("redo write time (usec)", us(redo_write_time)),
+        ("redo writes on every medium", last.count()),
+        ("redo write last medium time (usec)", last.sum() / 1000),
         ("redo synch writes", redo_synch_writes),
         ("redo synch time", cs(redo_synch_time)),
         ("redo synch time (usec)", us(redo_synch_time)),

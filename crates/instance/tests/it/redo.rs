@@ -13,7 +13,7 @@ use cellar_diskgroup::state::FileType;
 use cellar_instance::Database;
 use cellar_instance::redo::{NewLogfile, RedoLog};
 use cellar_instance::session::Session;
-use cellar_instance::views::{log, redo_medium};
+use cellar_instance::views::{log, redo_commit, redo_medium};
 use cellar_io::{DeviceExt, Durability, EnvExt, Io};
 
 use crate::machine::Machine;
@@ -223,6 +223,34 @@ fn statuses(database: &Database) -> Vec<&'static str> {
     redo_medium(database.instance().redo()).iter().map(|row| row.status).collect()
 }
 
+/// What the views say once the second of three media was given up, and nothing happened to the others.
+fn check_scoreboard(database: &Database) {
+    let redo = database.instance().redo();
+    for (number, row) in redo_medium(redo).into_iter().enumerate() {
+        let skips = [
+            row.skips_error,
+            row.skips_silent,
+            row.skips_behind,
+            row.skips_exposed,
+            row.skips_header,
+        ];
+        assert_eq!(skips.iter().sum::<u64>(), row.failures, "{row:?}");
+        assert_eq!(row.failures > 0, number == 1, "{row:?}");
+        let share = row.efficiency.unwrap();
+        assert!(share > 0.0 && share <= 100.0, "{row:?}");
+        assert!(number != 1 || share < 100.0, "it did not have the writes that it failed with");
+    }
+    let mut parts = redo_commit(redo);
+    let last = parts.pop().unwrap();
+    assert!((last.part, last.percent, last.position) == ("last", None, 10), "{last:?}");
+    assert!(last.commits > 0 && last.longest_us >= last.average_us, "{last:?}");
+    let whole = parts.pop().unwrap();
+    let is_all = |percent: f64| (percent - 100.0).abs() < 1e-6;
+    assert!(whole.part == "whole" && whole.percent.is_some_and(is_all), "{whole:?}");
+    let sum: f64 = parts.iter().filter_map(|row| row.percent).sum();
+    assert!(parts.len() == 8 && is_all(sum), "{sum} {parts:?}");
+}
+
 /// A disk with a medium dies; its group lets it go, what it held is mirrored again, and the log goes on.
 /// When it comes back, the medium does.
 fn dies(seed: u64, die: impl Fn(&Machine), slowest: Duration) {
@@ -241,6 +269,7 @@ fn dies(seed: u64, die: impl Fn(&Machine), slowest: Duration) {
         let (more, _) = commits(&database, 2000, Duration::from_millis(20)).await;
         all.extend(more);
         assert_eq!(statuses(&database), ["ACTIVE", "FAILED", "ACTIVE"]);
+        check_scoreboard(&database);
         let group = database.group("DATA").unwrap().group;
         assert_eq!(group.info().offline_disks, 1, "it has left its group");
         assert!(!log_files(&database).iter().any(|path| path.ends_with("DATA_0001")));

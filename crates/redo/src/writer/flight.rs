@@ -13,7 +13,8 @@ use crate::writer::ahead::Formed;
 use crate::writer::layout::offset_of;
 use crate::writer::op::{Done, Write};
 use crate::writer::queue::Sizes;
-use crate::writer::state::{Health, MediumAt, Pending, State, Tracked};
+use crate::writer::skip::Skip;
+use crate::writer::state::{Pending, State, Tracked};
 use crate::writer::unit::{OpenUnit, Shared};
 
 /// Committers to be told, once the lock is not held any more.
@@ -56,6 +57,7 @@ impl State {
             bytes: bytes.len() as u64,
             last_crc: crc,
             copies: 0,
+            last: 0,
             quorum: false,
             is_beacon: unit.flags & BEACON != 0 && unit.filled == 0,
             times,
@@ -143,7 +145,7 @@ impl State {
         let submitted = submitted.expect("each write is answered once");
         if let Err(error) = done.result {
             medium.error = Some(error);
-            self.give_up(done.medium);
+            self.give_up(done.medium, Skip::Error);
             self.acknowledge(options, now, settled);
             return None;
         }
@@ -173,7 +175,10 @@ impl State {
             at.stats.first += 1;
         }
         unit.copies |= 1 << medium;
+        unit.last = now;
         at.stats.bytes += unit.bytes;
+        // One that was acknowledged without it counted as given then.
+        at.stats.given += u64::from(!acked);
         at.stats.in_time += u64::from(!acked);
         if acked {
             at.stats.late += 1;
@@ -182,24 +187,6 @@ impl State {
             at.stats.exposure_time_max = at.stats.exposure_time_max.max(age);
         }
         acked
-    }
-
-    /// Stops giving units to a medium. Its failure is recorded by the steward.
-    pub fn give_up(&mut self, medium: usize) {
-        let lacks = self.tracked.iter().find(|unit| unit.copies & 1 << medium == 0);
-        let end = self.tracked.back().map_or(self.durable, |unit| unit.end);
-        let since = lacks.map_or(end, |unit| unit.first);
-        let at = &mut self.media[medium];
-        at.stats.failures += 1;
-        if matches!(at.health, Health::CatchingUp { .. }) {
-            return self.leave(medium);
-        }
-        at.health = Health::Failing { since };
-        at.pending.clear();
-        at.exposed = 0;
-        if self.active() == 0 {
-            self.poison(format!("no medium is left: {}", why(&self.media[medium])).into());
-        }
     }
 
     /// The log stops: only an opening clears that.
@@ -254,6 +241,7 @@ impl State {
             for (number, medium) in self.media.iter_mut().enumerate() {
                 let is_owed = medium.is_fed() && number_of_unit >= medium.fed_from;
                 if is_owed && copies & 1 << number == 0 {
+                    medium.stats.given += 1;
                     medium.exposed += bytes;
                     let max = &mut medium.stats.exposure_bytes_max;
                     *max = medium.exposed.max(*max);
@@ -273,7 +261,9 @@ impl State {
             if self.tracked.front().is_none_or(|unit| unit.copies & get != get) {
                 return;
             }
-            self.tracked.pop_front();
+            if let Some(unit) = self.tracked.pop_front() {
+                self.stats.last.record(unit.last.saturating_sub(unit.times.launched));
+            }
             self.base += 1;
         }
     }
@@ -282,10 +272,4 @@ impl State {
     pub fn durable(&self) -> Abn {
         Abn(self.durable)
     }
-}
-
-/// What became of a medium, for people.
-pub(crate) fn why(medium: &MediumAt) -> String {
-    let error = medium.error.as_ref().map_or("it failed".to_owned(), ToString::to_string);
-    format!("{}: {error}", medium.name)
 }

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cellar_io::{EnvExt, IoError, IoErrorKind, Op as IoOp};
+use cellar_io::EnvExt;
 
 use crate::on_disk::block::BEACON;
 use crate::on_disk::header::Quorum;
 use crate::options::Options;
 use crate::writer::log::Inner;
+use crate::writer::skip::Skip;
 use crate::writer::state::{MediumAt, State, Tracked};
 
 /// What the housekeeper found.
@@ -181,22 +182,22 @@ impl State {
             let before = fed_from.saturating_sub(self.base) as usize;
             let lacked = self.tracked.iter().take(acked).skip(before).find(lacks);
             let age = lacked.map_or(0, |unit| now.saturating_sub(unit.times.acked));
+            let (waited, age) = (Duration::from_nanos(waited), Duration::from_nanos(age));
             let stats = &mut self.media[medium].stats;
-            stats.exposure_time_max = stats.exposure_time_max.max(Duration::from_nanos(age));
-            let exposed = Duration::from_nanos(age) >= options.exposure_age
-                || self.media[medium].exposed > options.exposure_bytes;
-            let timed_out = Duration::from_nanos(waited) >= options.write_timeout;
-            if timed_out || holds_up || (exposed && enough) {
-                if holds_up {
-                    // Commits waited for it, and its answer will count for nothing.
-                    self.media[medium].stats.outliers_actual += 1;
-                }
-                let after_ms = waited.max(age) / 1_000_000;
-                let name = self.media[medium].name.as_str().into();
-                let kind = IoErrorKind::Timeout { after_ms };
-                self.media[medium].error = Some(IoError::new(kind, &name, IoOp::Write, 0, 0));
-                self.give_up(medium);
-            }
+            stats.exposure_time_max = stats.exposure_time_max.max(age);
+            // A limit of its own comes before those of what it lacks.
+            let reason = if waited >= options.write_timeout || holds_up {
+                Skip::Silent
+            } else if enough && age >= options.exposure_age {
+                Skip::Behind
+            } else if enough && self.media[medium].exposed > options.exposure_bytes {
+                Skip::Exposed
+            } else {
+                continue;
+            };
+            // Where commits waited for it: its answer will count for nothing.
+            self.media[medium].stats.outliers_actual += u64::from(holds_up);
+            self.give_up_late(medium, reason, waited.max(age));
         }
     }
 }

@@ -139,7 +139,7 @@ impl Log {
             }
             let number = state.check_drop_medium(name)?;
             if state.media[number].is_fed() {
-                state.give_up(number);
+                state.set_aside(number);
             }
             Ok(number)
         })?;

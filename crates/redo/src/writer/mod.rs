@@ -16,6 +16,7 @@ mod media;
 mod op;
 mod queue;
 mod room;
+mod skip;
 mod state;
 mod steward;
 mod unit;

@@ -22,6 +22,8 @@ pub(crate) struct Tracked {
     pub last_crc: u32,
     /// A bit for each medium that has it.
     pub copies: u32,
+    /// When the last of these had it.
+    pub last: u64,
     /// Enough media had it, as the rule was then.
     pub quorum: bool,
     pub is_beacon: bool,

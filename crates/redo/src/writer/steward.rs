@@ -5,6 +5,7 @@
 //! log.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_recursion::async_recursion;
 use bytes::Bytes;
@@ -18,6 +19,7 @@ use crate::on_disk::control::{Clean, ControlData, GroupEntry};
 use crate::on_disk::header::{GroupHeader, MediumState};
 use crate::writer::log::{Inner, Log};
 use crate::writer::op::write_durably;
+use crate::writer::skip::Skip;
 use crate::writer::state::{GroupAt, Health, State};
 use crate::{Abn, Lsn};
 
@@ -181,7 +183,7 @@ impl State {
     }
 
     /// Whether enough is known of the headers on their way to go on.
-    fn headers_done(&mut self, writes: &[(usize, u64)], age: bool) -> bool {
+    fn headers_done(&mut self, writes: &[(usize, u64)], waited: Duration, limit: Duration) -> bool {
         let waits = |state: &State, (medium, id): &(usize, u64)| {
             let at = &state.media[*medium];
             at.is_active() && at.headers.contains_key(id)
@@ -190,8 +192,8 @@ impl State {
             writes.iter().filter(|w| waits(self, w)).map(|(medium, _)| *medium).collect();
         let active = self.active();
         let have = active.count_ones() - late.len() as u32;
-        if age && have >= self.quorum(active) {
-            late.iter().for_each(|medium| self.give_up(*medium));
+        if waited >= limit && have >= self.quorum(active) {
+            late.iter().for_each(|medium| self.give_up_late(*medium, Skip::Header, waited));
             return true;
         }
         late.is_empty()
@@ -273,15 +275,20 @@ impl Inner {
             let task = Box::pin(Arc::clone(self).write_headers_of(writes));
             self.env.spawn("redo headers", task);
         }
-        let limit = Instant(since).plus(self.options.exposure_age);
+        let patience = self.options.exposure_age;
+        let limit = Instant(since).plus(patience);
         loop {
             let listener = self.steward_done.listen();
-            let age = self.env.now() >= limit;
-            if self.with(|state| state.poisoned.is_some() || state.headers_done(&ids, age)) {
+            let waited = self.env.now().since(Instant(since));
+            let done = |state: &mut State| {
+                state.poisoned.is_some() || state.headers_done(&ids, waited, patience)
+            };
+            if self.with(done) {
                 return;
             }
             let look = self.env.now().plus(self.options.beacon_after);
-            let timer = self.env.sleep_until(if age { look } else { look.min(limit) });
+            let timer =
+                self.env.sleep_until(if waited >= patience { look } else { look.min(limit) });
             if let Either::Right(_) = select(listener, timer).await {
                 self.with(|state| state.check_media(&self.options, self.now()));
             }
@@ -308,7 +315,7 @@ impl Inner {
             at.headers.remove(&id);
             if at.is_fed() && failed.is_some() {
                 at.error = failed;
-                state.give_up(medium);
+                state.give_up(medium, Skip::Error);
                 state.acknowledge(&self.options, self.now(), &mut settled);
             }
         });

@@ -315,3 +315,50 @@ fn archives_are_shared_between_readers() {
     let reader = ArchiveReader::new(store, DATABASE, 1..=1, Lsn(0));
     is_send(&reader);
 }
+
+/// An opening by force ends the log within what was archived: what is written from there on is archived
+/// again, in place of what it was.
+#[test]
+fn what_is_written_again_after_force_is_archived_again() {
+    let rig = Rig::new(37, Shape { archiving: true, media: 1, ..Shape::default() });
+    let mut lsns = Vec::new();
+    rig.run(async {
+        rig.create().await.unwrap();
+        let (log, _, _) = rig.open().await.unwrap();
+        let session = rig.session();
+        while log.archived() < 2 {
+            let done = log.commit(&session, 0, 0, body(lsns.len(), 700)).await.unwrap();
+            lsns.push(done.lsn);
+            archive_all(&rig, &log).await;
+        }
+        rig.sim.crash();
+        std::future::pending::<()>().await;
+    });
+    rig.sim.restart();
+    rig.run(async {
+        // The sixth record cannot be read on the one medium that there is.
+        let place = 4096 + (lsns[5].abn().0 - 1) * u64::from(rig.shape.block_size);
+        rig.disks[0].fail_reads(place..place + 512);
+        let refused = rig.open().await.err();
+        assert!(matches!(refused, Some(Error::MediaMissing { .. })), "{refused:?}");
+        let (log, found, report) = rig.open_with(rig.spec(rig.media(), true)).await.unwrap();
+        assert!(report.forced);
+        assert!((1..=5).contains(&found.len()), "{}", found.len());
+        assert_eq!(log.archived(), 0, "it ends in the first group");
+        rig.disks[0].heal();
+        let session = rig.session();
+        let mut records: Vec<(Lsn, Bytes)> = found.into_iter().map(|r| (r.lsn, r.body)).collect();
+        while log.archived() < 3 {
+            let done = log.commit(&session, 0, 0, body(100 + records.len(), 600)).await.unwrap();
+            records.push((done.lsn, body(100 + records.len(), 600)));
+            log.set_checkpoint(log.durable_lsn()).await.unwrap();
+            archive_all(&rig, &log).await;
+        }
+        let archived = read(&rig, DATABASE, 1, 3).await.unwrap();
+        let archived: Vec<_> = archived.into_iter().map(|r| (r.lsn, r.body)).collect();
+        assert!(archived.len() > 40, "{}", archived.len());
+        assert_eq!(archived, records[..archived.len()]);
+        log.close().await.unwrap();
+    })
+    .unwrap();
+}

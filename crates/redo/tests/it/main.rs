@@ -16,6 +16,7 @@ mod inspect;
 mod media;
 mod pacing;
 mod rules;
+mod scoreboard;
 mod simulation;
 mod support;
 mod threads;
