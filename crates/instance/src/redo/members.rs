@@ -143,7 +143,7 @@ impl Database {
     }
 
     /// Has media that failed take part again where their place in this group is well, or is a directory
-    /// that still has their files.
+    /// that still has files of theirs.
     pub(crate) async fn return_failed_media(&self, mounted: &Mounted) {
         let redo = self.instance().redo();
         let Some(log) = redo.log() else { return };
@@ -166,11 +166,12 @@ impl Database {
             let Ok(data) = decoded(log.control()) else { return };
             let mut back = Vec::new();
             for place in places {
-                // With nothing held: a file system may hang. A directory without the files may be where
-                // a file system was mounted: whoever means it says ADD LOGFILE MEMBER.
+                // With nothing held: a file system may hang. A directory without files of the log may
+                // be where a file system was mounted: whoever means it says ADD LOGFILE MEMBER. One file
+                // is enough: of groups that were added meanwhile there is none yet.
                 let is_group = matches!(place, Place::Group { .. });
                 let found = this.check_place(&place, &groups, data.database).await;
-                if is_group || found.is_ok_and(|found| found.all) {
+                if is_group || found.is_ok_and(|found| found.all || found.own) {
                     back.push(place);
                 }
             }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use cellar_diskgroup::Redundancy;
 use cellar_instance::database::{InitDisk, InitSpec, init};
@@ -9,6 +10,7 @@ use cellar_instance::directory::Directory;
 use cellar_instance::disks::RealDisks;
 use cellar_instance::redo::NewLogfile;
 use cellar_instance::{Database, Instance, OpenMode};
+use cellar_io::EnvExt;
 use cellar_io::real::{Runtime, RuntimeOptions};
 use cellar_redo::on_disk::HEADER_BYTES;
 use cellar_wait::Waits;
@@ -179,5 +181,30 @@ fn redo_of_another_database_is_not_taken_whatever_is_said() {
         let first = place.open("first").await;
         first.switch_logfile(&session(&first)).await.unwrap();
         first.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_directory_returns_by_itself_when_a_group_was_added_meanwhile() {
+    let place = Place::new();
+    place.runtime.block_on(async {
+        let (flash, word) = place.directory("flash");
+        let database = place.database("db").await;
+        assert_eq!(make(&database, &["+DATA", &word]).await, 0);
+        database.close().await.unwrap();
+        std::fs::rename(&flash, place.path("away")).unwrap();
+        let database = place.open("db").await;
+        assert_eq!(statuses(&database), ["ACTIVE", "ACTIVE", "FAILED"]);
+        assert_eq!(add_member(&database, &word, false).await, 301, "there is no such directory");
+        assert_eq!(add_group(&database, 3, false).await, 0);
+        std::fs::rename(place.path("away"), &flash).unwrap();
+        let mut looks = 0;
+        while statuses(&database)[2] == "FAILED" && looks < 600 {
+            database.env().sleep(Duration::from_millis(100)).await;
+            looks += 1;
+        }
+        assert_eq!(statuses(&database), ["ACTIVE"; 3]);
+        assert_eq!(files(&flash), ["group_1.redo", "group_2.redo", "group_3.redo"]);
+        database.close().await.unwrap();
     });
 }
