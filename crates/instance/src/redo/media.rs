@@ -4,16 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use async_recursion::async_recursion;
+use cellar_diskgroup::FileSpec;
 use cellar_diskgroup::state::{FileType, Striping};
-use cellar_diskgroup::{FileSpec, Group};
 use cellar_io::Device;
 use cellar_redo::Medium;
 use cellar_redo::on_disk::DatabaseId;
 
 use super::group_file::GroupFile;
-use crate::database::init::{Progress, make_file, prewrite_all};
+use super::new_file::{NewFile, Owner, Take};
+use super::open::{decoded, no_log};
+use super::place::{CHANGE_PATIENCE, foreign, is_of_another};
+use crate::database::init::{Progress, prewrite_all};
 use crate::database::{Database, absolute};
+use crate::disks::OpenDisk;
 use crate::error::{Error, Result};
 
 /// The directory of a disk group that has the files of the log.
@@ -87,59 +90,19 @@ pub struct LogFile {
 }
 
 impl LogFile {
-    fn in_group(file: cellar_diskgroup::File) -> LogFile {
+    pub(super) fn in_group(file: cellar_diskgroup::File) -> LogFile {
         let file = GroupFile::new(file);
         LogFile { device: Arc::clone(&file) as Arc<dyn Device>, in_group: Some(file) }
     }
 }
 
-/// A file of the log that was just made; it is taken away unless [kept](NewFile::keep).
-pub struct NewFile {
-    /// The file.
-    pub file: LogFile,
-    made: Option<PathBuf>,
-    unnamed: Option<(Group, cellar_diskgroup::File, String)>,
-}
-
-impl NewFile {
-    /// Gives it its name, if it has none; from now on it stays.
-    ///
-    /// # Errors
-    /// The group has stopped.
-    #[async_recursion]
-    pub async fn keep(mut self) -> Result<()> {
-        if let Some((group, file, path)) = self.unnamed.take() {
-            match group.mkdir(REDO_DIR, true).await {
-                Ok(()) | Err(cellar_diskgroup::Error::Exists { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
-            group.publish(&file, &path, true).await?;
-        }
-        if let Some(path) = self.made.take() {
-            // The name must outlive a power cut as well as the file does.
-            let parent = path.parent().unwrap_or(Path::new("/"));
-            let synced = std::fs::File::open(parent).and_then(|directory| directory.sync_all());
-            synced.map_err(|error| Error::system("sync", parent, &error))?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for NewFile {
-    fn drop(&mut self) {
-        if let Some(path) = &self.made {
-            // It has no content but zeros and headers of a log that did not come to be.
-            let _ = std::fs::remove_file(path);
-        }
-    }
-}
-
 impl Database {
     /// The places that the words of a statement mean: `+DATA` as many as the group keeps copies,
-    /// each in a failure group of its own; `+DATA.FG` that failure group; else a directory.
+    /// each in a failure group of its own; `+DATA.FG` that failure group; else a directory, which
+    /// [`check_directories`](Database::check_directories) asks.
     ///
     /// # Errors
-    /// No such disk group, failure group or directory; two media in one place.
+    /// No such disk group or failure group; two media in one place.
     pub(crate) fn redo_places(&self, words: &[String]) -> Result<Vec<Place>> {
         self.places_beside(Vec::new(), words, None)
     }
@@ -156,7 +119,7 @@ impl Database {
         for word in words {
             let more = match word.strip_prefix('+') {
                 Some(rest) => self.places_in_group(rest, &places, each)?,
-                None => vec![directory(word)?],
+                None => vec![Place::Directory(absolute(Path::new(word)))],
             };
             for place in more {
                 if places.contains(&place) {
@@ -216,16 +179,16 @@ impl Database {
     /// Makes the file of a place for a log group, written with zeros.
     ///
     /// # Errors
-    /// No room; a file of a directory that is there already, unless it is to be used again.
-    pub(crate) async fn make_redo_file(
+    /// No room; a file of a directory that is there already and may not be taken; one that does not
+    /// answer.
+    pub(super) async fn make_redo_file(
         &self,
         place: &Place,
         number: u32,
         size: u64,
-        reuse: bool,
+        take: &Take,
         progress: &Progress<'_>,
     ) -> Result<NewFile> {
-        let path = place.path(number);
         let new = match place {
             Place::Group { group, failgroup } => {
                 let group = self.group(group)?.group;
@@ -242,27 +205,9 @@ impl Database {
                 let file = group.create_file(&spec).await?;
                 file.allocate(size).await?;
                 file.set_size(size).await?;
-                let path = path.to_string_lossy().into_owned();
-                let own = LogFile::in_group(file.clone());
-                NewFile { file: own, made: None, unnamed: Some((group, file, path)) }
+                NewFile::in_group(group, file, &place.path(number))
             }
-            Place::Directory(_) => {
-                if path.exists() && reuse {
-                    // One that somebody has open, as another database its log, is refused here.
-                    drop(self.disks().open(&path, true)?);
-                    std::fs::remove_file(&path).map_err(|e| Error::system("remove", &path, &e))?;
-                }
-                if path.exists() {
-                    let text = format!("file \"{}\" is there already", path.display());
-                    return Err(Error::new(27038, text).hint(
-                        "REUSE takes it, and what is in it is lost; or choose another place",
-                    ));
-                }
-                drop(make_file(&path, size)?);
-                let made = Some(path.clone());
-                let device = self.disks().open(&path, true)?.device();
-                NewFile { file: LogFile { device, in_group: None }, made, unnamed: None }
-            }
+            Place::Directory(path) => self.make_in_directory(path, number, size, take).await?,
         };
         prewrite_all(&[(Arc::clone(&new.file.device), 0..size)], size, progress).await?;
         Ok(new)
@@ -275,9 +220,6 @@ impl Database {
         number: u32,
         own: Option<DatabaseId>,
     ) -> Result<()> {
-        if let Some(own) = own {
-            self.check_place(place, &[number], own).await?;
-        }
         match place {
             Place::Group { group, .. } => {
                 let group = self.group(group)?.group;
@@ -286,14 +228,20 @@ impl Database {
                     Err(error) => Err(error.into()),
                 }
             }
-            Place::Directory(_) => {
+            Place::Directory(directory) => {
                 let path = place.path(number);
-                match std::fs::remove_file(&path) {
-                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                        Err(Error::system("remove", &path, &error))
+                let remove = move || {
+                    if own.is_some_and(|own| is_of_another(&path, Some(own))) {
+                        return Err(foreign(&path));
                     }
-                    _ => Ok(()),
-                }
+                    match std::fs::remove_file(&path) {
+                        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                            Err(Error::system("remove", &path, &error))
+                        }
+                        _ => Ok(()),
+                    }
+                };
+                self.in_directory(directory, CHANGE_PATIENCE, remove).await
             }
         }
     }
@@ -311,13 +259,35 @@ impl Database {
     }
 
     /// A medium with its files for these log groups, as far as they can be opened.
-    pub(crate) fn open_medium(&self, place: &Place, groups: &[u32]) -> OpenMedium {
-        let mut opened = OpenMedium::none(place);
-        for number in groups {
-            match self.open_redo_file(place, *number) {
-                Ok(file) => opened.add(place, *number, &file),
-                Err(error) => opened.problems.push(error),
+    pub(super) async fn open_medium(&self, place: &Place, groups: &[u32]) -> OpenMedium {
+        let files = match place {
+            Place::Group { .. } => {
+                let open = |number: &u32| (*number, self.open_in_group(place, *number));
+                Ok(groups.iter().map(open).collect())
             }
+            Place::Directory(directory) => {
+                let disks = Arc::clone(self.disks());
+                let paths: Vec<(u32, PathBuf)> =
+                    groups.iter().map(|number| (*number, place.path(*number))).collect();
+                let open = move || {
+                    let open = |(number, path): (u32, PathBuf)| {
+                        let opened = disks.open(&path, true);
+                        let file =
+                            |disk: OpenDisk| LogFile { device: disk.device(), in_group: None };
+                        (number, opened.map(file))
+                    };
+                    Ok(paths.into_iter().map(open).collect::<Vec<_>>())
+                };
+                self.in_directory(directory, CHANGE_PATIENCE, open).await
+            }
+        };
+        let mut opened = OpenMedium::none(place);
+        match files {
+            Ok(files) => files.into_iter().for_each(|(number, file)| match file {
+                Ok(file) => opened.add(place, number, &file),
+                Err(error) => opened.problems.push(error),
+            }),
+            Err(error) => opened.problems.push(error),
         }
         opened
     }
@@ -332,28 +302,60 @@ impl Database {
         reuse: bool,
         progress: &Progress<'_>,
     ) {
-        if !self.is_well(place) {
-            return;
-        }
+        let made = self.complete_medium(place, groups, opened, reuse, progress).await;
+        made.into_iter().for_each(NewFile::keep);
+    }
+
+    /// Makes the files that a medium lacks, if its place is well: those that were made, with their names.
+    pub(super) async fn complete_medium(
+        &self,
+        place: &Place,
+        groups: &[(u32, u64)],
+        opened: &mut OpenMedium,
+        reuse: bool,
+        progress: &Progress<'_>,
+    ) -> Vec<NewFile> {
+        let mut all = Vec::new();
+        let take = match self.redo_owner() {
+            Ok(owner) => Take { owner, reuse },
+            Err(error) => {
+                opened.problems.push(error);
+                return all;
+            }
+        };
         for (number, size) in groups {
-            if opened.medium.files.contains_key(number) {
+            if opened.medium.files.contains_key(number) || !self.is_well(place) {
                 continue;
             }
             let made = async {
-                let new = self.make_redo_file(place, *number, *size, reuse, progress).await?;
-                let file = new.file.clone();
-                new.keep().await?;
-                Ok::<_, Error>(file)
+                let mut new = self.make_redo_file(place, *number, *size, &take, progress).await?;
+                self.name_redo_file(&mut new).await?;
+                Ok::<_, Error>(new)
             };
             match made.await {
-                Ok(file) => opened.add(place, *number, &file),
+                Ok(new) => {
+                    opened.add(place, *number, &new.file);
+                    all.push(new);
+                }
                 // It stays failed, and is tried again at the next opening.
                 Err(error) => opened.problems.push(error),
             }
         }
+        all
     }
 
-    /// Whether nothing is known to be wrong with a place.
+    /// What the log has, open or about to be.
+    fn redo_owner(&self) -> Result<Owner> {
+        let redo = self.instance().redo();
+        match (redo.seen(), redo.log()) {
+            (Some((data, _)), _) => Ok(Owner::of(&data)),
+            (None, Some(log)) => Ok(Owner::of(&decoded(log.control())?)),
+            (None, None) => Err(no_log()),
+        }
+    }
+
+    /// Whether nothing is known to be wrong with a place. A directory is asked by whoever makes or opens
+    /// files there: it may hang.
     pub(crate) fn is_well(&self, place: &Place) -> bool {
         match place {
             Place::Group { group, failgroup } => self.group(group).is_ok_and(|mounted| {
@@ -361,34 +363,22 @@ impl Database {
                 let mut own = disks.iter().filter(|disk| disk.failgroup == *failgroup).peekable();
                 own.peek().is_some() && own.all(|disk| disk.in_sync && !disk.status.is_leaving())
             }),
-            Place::Directory(path) => path.is_dir(),
+            Place::Directory(_) => true,
         }
     }
 
-    /// Whether a file of the log is there, as far as is known without reading it.
-    pub(crate) fn has_redo_file(&self, place: &Place, number: u32) -> bool {
-        match place {
-            Place::Group { group, .. } => {
-                let is_named = self
-                    .group(group)
-                    .is_ok_and(|mounted| mounted.group.open(&place.path_text(number)).is_ok());
-                is_named && self.is_well(place)
-            }
-            Place::Directory(_) => place.path(number).is_file(),
-        }
+    /// Whether a disk group has a file of the log, as far as is known without reading it.
+    pub(super) fn has_redo_file(&self, place: &Place, number: u32) -> bool {
+        self.open_in_group(place, number).is_ok() && self.is_well(place)
     }
 
-    fn open_redo_file(&self, place: &Place, number: u32) -> Result<LogFile> {
-        match place {
-            Place::Group { group, .. } => {
-                let file = self.group(group)?.group.open(&place.path_text(number))?;
-                Ok(LogFile::in_group(file))
-            }
-            Place::Directory(_) => {
-                let device = self.disks().open(&place.path(number), true)?.device();
-                Ok(LogFile { device, in_group: None })
-            }
-        }
+    fn open_in_group(&self, place: &Place, number: u32) -> Result<LogFile> {
+        let name = match place {
+            Place::Group { group, .. } => group.clone(),
+            Place::Directory(path) => path.display().to_string(),
+        };
+        let file = self.group(&name)?.group.open(&place.path_text(number))?;
+        Ok(LogFile::in_group(file))
     }
 }
 
@@ -419,12 +409,11 @@ impl OpenMedium {
     }
 }
 
-/// A directory where redo is to be kept.
-fn directory(word: &str) -> Result<Place> {
-    let path = absolute(Path::new(word));
-    let metadata = std::fs::metadata(&path);
+/// Refuses what is no directory where redo could be kept.
+pub(super) fn check_directory(path: &Path) -> Result<()> {
+    let metadata = std::fs::metadata(path);
     if metadata.as_ref().is_ok_and(std::fs::Metadata::is_dir) {
-        return Ok(Place::Directory(path));
+        return Ok(());
     }
     let next = "name a directory of a file system, or a disk group as '+NAME'; a disk alone is made \
                 one with CREATE DISKGROUP NAME EXTERNAL REDUNDANCY DISK 'path'";

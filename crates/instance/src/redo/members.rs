@@ -8,6 +8,7 @@ use cellar_redo::Medium;
 
 use super::log::RedoLog;
 use super::media::{OpenMedium, Place};
+use super::new_file::NewFile;
 use super::open::decoded;
 use crate::database::{Database, Mounted, Progress, absolute};
 use crate::error::{Error, Result};
@@ -27,7 +28,9 @@ impl Database {
     /// files of a directory that are there already are taken, and what is in them is lost.
     ///
     /// # Errors
-    /// 01577 it takes part already; no room; a place that will not do; it failed meanwhile.
+    /// 01577 it takes part already; no room; a place that will not do; it failed meanwhile;
+    /// 27041 a file system does not answer; 27048 redo of another database is there. Files that were made
+    /// for a medium that the log does not know are taken away again.
     #[async_recursion]
     pub async fn add_log_members(
         &self,
@@ -37,6 +40,8 @@ impl Database {
     ) -> Result<()> {
         self.check_writable()?;
         let redo = self.instance().redo();
+        let own = decoded(self.redo()?.control())?.database;
+        self.check_directories(words, Some(own)).await?;
         let _changing = redo.changing.lock().await;
         let log = self.redo()?;
         let media = log.log().media();
@@ -47,11 +52,23 @@ impl Database {
         for place in places {
             let is_known = media.iter().any(|medium| medium.name == place.to_string());
             let how = Files { is_known, reuse };
-            let opened = self.files_for(&log, &place, how, progress).await?;
+            let (opened, made) = self.files_for(&log, &place, how, progress).await?;
             log.add_files(opened.in_group);
-            match is_known {
-                true => log.log().return_medium(opened.medium).await?,
-                false => log.log().add_medium(opened.medium).await?,
+            let added = match is_known {
+                true => log.log().return_medium(opened.medium).await,
+                false => log.log().add_medium(opened.medium).await,
+            };
+            let is_there = log.log().media().iter().any(|known| known.name == place.to_string());
+            match added.map_err(Error::from) {
+                // Nobody asks for its files, and whoever says the same again has no use for them.
+                Err(error) if !is_there => {
+                    log.let_go(&place, None);
+                    return Err(with_more(error, self.take_away(made).await));
+                }
+                added => {
+                    made.into_iter().for_each(NewFile::keep);
+                    added?;
+                }
             }
         }
         Ok(())
@@ -70,14 +87,15 @@ impl Database {
         }
     }
 
-    /// Files of a medium for every group, new ones where there are none.
+    /// Files of a medium for every group, new ones where there are none: those that are to be kept when
+    /// the log knows them.
     async fn files_for(
         &self,
         log: &RedoLog,
         place: &Place,
         Files { is_known, reuse }: Files,
         progress: &Progress<'_>,
-    ) -> Result<OpenMedium> {
+    ) -> Result<(OpenMedium, Vec<NewFile>)> {
         let groups = log.log().groups();
         let numbers: Vec<u32> = groups.iter().map(|group| group.group).collect();
         let sizes: Vec<(u32, u64)> = groups.iter().map(|group| (group.group, group.size)).collect();
@@ -95,15 +113,22 @@ impl Database {
             false => OpenMedium::none(place),
         };
         opened.problems.clear();
-        self.remake_medium(place, &sizes, &mut opened, reuse, progress).await;
+        let made = self.complete_medium(place, &sizes, &mut opened, reuse, progress).await;
         if opened.medium.files.len() == numbers.len() {
-            return Ok(opened);
+            return Ok((opened, made));
         }
-        let why = opened.problems.into_iter().next();
-        Err(why.unwrap_or_else(|| {
+        let why = std::mem::take(&mut opened.problems).into_iter().next();
+        drop(opened);
+        let why = why.unwrap_or_else(|| {
             Error::new(301, format!("redo cannot be kept in {place} now"))
                 .hint("cellar status DIR tells which disks are missing")
-        }))
+        });
+        if is_known {
+            // They are found there the next time.
+            made.into_iter().for_each(NewFile::keep);
+            return Err(why);
+        }
+        Err(with_more(why, self.take_away(made).await))
     }
 
     /// `ALTER DATABASE DROP LOGFILE MEMBER`: the medium of that name, or of that file, with all its files.
@@ -131,7 +156,7 @@ impl Database {
     }
 
     /// Has media that failed take part again where their place in this group is well, or is a directory
-    /// that still has their files.
+    /// that still has files of theirs.
     pub(crate) async fn return_failed_media(&self, mounted: &Mounted) {
         let redo = self.instance().redo();
         let Some(log) = redo.log() else { return };
@@ -154,11 +179,12 @@ impl Database {
             let Ok(data) = decoded(log.control()) else { return };
             let mut back = Vec::new();
             for place in places {
-                // With nothing held: a file system may hang. A directory without the files may be where
-                // a file system was mounted: whoever means it says ADD LOGFILE MEMBER.
+                // With nothing held: a file system may hang. A directory without files of the log may
+                // be where a file system was mounted: whoever means it says ADD LOGFILE MEMBER. One file
+                // is enough: of groups that were added meanwhile there is none yet.
                 let is_group = matches!(place, Place::Group { .. });
                 let found = this.check_place(&place, &groups, data.database).await;
-                if is_group || found.is_ok_and(|found| found.all) {
+                if is_group || found.is_ok_and(|found| found.all || found.own) {
                     back.push(place);
                 }
             }
@@ -181,10 +207,19 @@ impl Database {
 
     async fn return_one(&self, log: &Arc<RedoLog>, place: &Place) -> Result<()> {
         let how = Files { is_known: true, reuse: false };
-        let opened = self.files_for(log, place, how, &|_, _| {}).await?;
+        let (opened, made) = self.files_for(log, place, how, &|_, _| {}).await?;
+        made.into_iter().for_each(NewFile::keep);
         let medium: Medium = opened.medium;
         log.add_files(opened.in_group);
         Ok(log.log().return_medium(medium).await?)
+    }
+}
+
+/// An error, and what went wrong when its traces were removed.
+pub(super) fn with_more(error: Error, removed: Result<()>) -> Error {
+    match removed {
+        Ok(()) => error,
+        Err(more) => error.over(more),
     }
 }
 

@@ -9,6 +9,7 @@ mod inspect;
 mod log;
 mod media;
 mod members;
+mod new_file;
 mod open;
 mod place;
 mod statements;

@@ -14,12 +14,15 @@ use cellar_redo::on_disk::{DatabaseId, HEADER_BYTES};
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
 
-use super::media::{OpenMedium, Place};
-use crate::database::Database;
+use super::media::{OpenMedium, Place, check_directory};
+use super::new_file::Owner;
+use crate::database::{Database, absolute};
 use crate::error::{Error, Result};
 
 /// A file system that takes longer to say what is in some files is done without.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// As long as it may take to make a file, or to remove one.
+pub(super) const CHANGE_PATIENCE: Duration = Duration::from_secs(30);
 /// How often somebody looks whether another has his answer.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -28,6 +31,8 @@ const LOOK: Duration = Duration::from_millis(10);
 pub(super) struct Found {
     /// All are there.
     pub all: bool,
+    /// One of them is of this database.
+    pub own: bool,
     /// One that is of another database.
     pub foreign: Option<PathBuf>,
 }
@@ -36,13 +41,25 @@ pub(super) struct Found {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Asked(Arc<Mutex<BTreeMap<PathBuf, Instant>>>);
 
+/// The right to ask a directory, until it is dropped.
+struct Turn {
+    asked: Asked,
+    directory: PathBuf,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.asked.with(|asked| asked.remove(&self.directory));
+    }
+}
+
 impl Asked {
     fn with<T>(&self, change: impl FnOnce(&mut BTreeMap<PathBuf, Instant>) -> T) -> T {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits until nobody else asks this directory; false where it has not answered another in time.
-    async fn is_my_turn(&self, env: &SharedEnv, directory: &Path) -> bool {
+    /// Waits until nobody else asks this directory; `None` where it has not answered another in time.
+    async fn turn(&self, env: &SharedEnv, directory: &Path) -> Option<Turn> {
         loop {
             let now = env.now();
             let since = self.with(|asked| match asked.get(directory) {
@@ -53,59 +70,181 @@ impl Asked {
                 }
             });
             match since {
-                None => return true,
-                Some(since) if now.since(since) >= PATIENCE => return false,
+                None => {
+                    return Some(Turn { asked: self.clone(), directory: directory.to_owned() });
+                }
+                Some(since) if now.since(since) >= PATIENCE => return None,
                 Some(_) => env.sleep(LOOK).await,
             }
         }
     }
 
-    /// What `directory` says of these files; `None` where it does not, now or from before.
-    async fn ask(
+    /// What `work` finds in `directory`, in a thread; `None` where that does not answer, now or from
+    /// before.
+    async fn run<T: Send + 'static>(
         &self,
         env: &SharedEnv,
         directory: &Path,
-        files: Vec<PathBuf>,
-        own: DatabaseId,
-    ) -> Option<Found> {
-        if !self.is_my_turn(env, directory).await {
-            return None;
-        }
+        patience: Duration,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let turn = self.turn(env, directory).await?;
         let (send, receive) = oneshot::channel();
-        let (asked, place) = (self.clone(), directory.to_owned());
         let look = move || {
-            let all = files.iter().all(|file| file.is_file());
-            let foreign = files.into_iter().find(|file| is_of_another(file, own));
-            asked.with(|asked| asked.remove(&place));
-            // Nobody waits for it any more where it was late.
-            let _ = send.send(Found { all, foreign });
+            let answer = work();
+            // Nobody waits for it any more where it was late. It is dropped before the next has his turn.
+            let _ = send.send((answer, turn));
         };
         // A thread may wait for as long as it likes; a worker of the runtime has others to serve.
-        if std::thread::Builder::new().name("redo place".to_owned()).spawn(look).is_err() {
-            self.with(|asked| asked.remove(directory));
-            return None;
-        }
-        match select(receive, env.sleep(PATIENCE)).await {
-            Either::Left((answer, _)) => answer.ok(),
+        std::thread::Builder::new().name("redo place".to_owned()).spawn(look).ok()?;
+        match select(receive, env.sleep(patience)).await {
+            Either::Left((answer, _)) => answer.ok().map(|(answer, _turn)| answer),
             Either::Right(_) => None,
         }
     }
 }
 
-/// Whether a header in it says so. One that cannot be read says nothing: recovery deals with damage.
-fn is_of_another(path: &Path, own: DatabaseId) -> bool {
-    let Ok(file) = File::open(path) else { return false };
-    let size = file.metadata().map_or(0, |metadata| metadata.len());
-    let mut databases =
-        [0, size.saturating_sub(HEADER_BYTES as u64)].into_iter().filter_map(|at| {
-            let mut bytes = vec![0; HEADER_BYTES];
-            file.read_exact_at(&mut bytes, at).ok()?;
-            GroupHeader::decode(&bytes).ok().map(|header| header.database)
-        });
-    databases.any(|database| database != own)
+/// What the headers of a file say. What cannot be read says nothing: recovery deals with damage.
+#[derive(Default)]
+struct Headers {
+    found: Vec<GroupHeader>,
+    /// There is nothing but zeros where they should be.
+    is_blank: bool,
+}
+
+fn headers_of(path: &Path) -> Headers {
+    // What is no file, as a pipe, may never answer.
+    let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+    let Some(file) = is_file.then(|| File::open(path).ok()).flatten() else {
+        return Headers::default();
+    };
+    let Ok(size) = file.metadata().map(|metadata| metadata.len()) else {
+        return Headers::default();
+    };
+    let length = usize::try_from(size).map_or(HEADER_BYTES, |size| size.min(HEADER_BYTES));
+    let mut headers = Headers { found: Vec::new(), is_blank: true };
+    for at in [0, size.saturating_sub(HEADER_BYTES as u64)] {
+        let mut bytes = vec![0; length];
+        let is_read = file.read_exact_at(&mut bytes, at).is_ok();
+        headers.is_blank &= is_read && bytes.iter().all(|byte| *byte == 0);
+        if is_read && length == HEADER_BYTES {
+            headers.found.extend(GroupHeader::decode(&bytes).ok());
+        }
+    }
+    headers
+}
+
+/// Whether a header in it says so.
+fn is_own(path: &Path, own: DatabaseId) -> bool {
+    headers_of(path).found.iter().any(|header| header.database == own)
+}
+
+/// Whether a header in it says so; without `own` any header does.
+pub(super) fn is_of_another(path: &Path, own: Option<DatabaseId>) -> bool {
+    headers_of(path).found.iter().any(|header| own != Some(header.database))
+}
+
+/// What is in a file that is where one of the log is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// Zeros where the headers are.
+    Nothing,
+    /// Redo of this database in a group or of a medium that the log does not have.
+    Left,
+    /// Redo of this log, on the medium of this name.
+    Live(String),
+    /// Redo of another database.
+    Foreign,
+    /// Anything else, or what cannot be read.
+    Other,
+}
+
+/// What is in a file; `None`: there is none.
+pub(super) fn content_of(path: &Path, owner: &Owner) -> Option<Content> {
+    if !path.exists() {
+        return None;
+    }
+    let headers = headers_of(path);
+    if headers.is_blank {
+        return Some(Content::Nothing);
+    }
+    if headers.found.iter().any(|header| header.database != owner.database) {
+        return Some(Content::Foreign);
+    }
+    let live = headers.found.iter().find_map(|header| {
+        let medium = owner.media.get(usize::from(header.medium));
+        medium.filter(|name| !name.is_empty() && owner.groups.contains(&header.group))
+    });
+    Some(match live {
+        Some(medium) => Content::Live(medium.clone()),
+        None if headers.found.is_empty() => Content::Other,
+        None => Content::Left,
+    })
+}
+
+/// Refuses a directory with redo of another database, or with any where there is no `own`: the two would
+/// take the same names sooner or later.
+pub(super) fn check_foreign(directory: &Path, own: Option<DatabaseId>) -> Result<()> {
+    let failed = |error: &std::io::Error| Error::system("read", directory, error);
+    for entry in std::fs::read_dir(directory).map_err(|error| failed(&error))? {
+        let entry = entry.map_err(|error| failed(&error))?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let is_log = name.starts_with("group_") && name.ends_with(".redo");
+        if is_log && is_of_another(&entry.path(), own) {
+            return Err(foreign(&entry.path()));
+        }
+    }
+    Ok(())
+}
+
+/// What refuses a file of another database's log.
+pub(super) fn foreign(file: &Path) -> Error {
+    let text = format!("{} is of the redo log of another database", file.display());
+    Error::new(27048, text)
+        .hint("give each database a directory of its own; if that log is no more, remove its files")
+}
+
+fn silent(place: &str) -> Error {
+    let text = format!("the file system of {place} does not answer");
+    Error::new(27041, text).hint("look at its server or its device")
 }
 
 impl Database {
+    /// What `work` finds in a directory, or does there, in a thread of its own.
+    ///
+    /// # Errors
+    /// 27041 it does not answer; what `work` says.
+    pub(super) async fn in_directory<T: Send + 'static>(
+        &self,
+        directory: &Path,
+        patience: Duration,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let asked = &self.instance().redo().asked;
+        let answer = asked.run(self.env(), directory, patience, work).await;
+        answer.unwrap_or_else(|| Err(silent(&directory.display().to_string())))
+    }
+
+    /// Refuses words of a statement that name what is no directory, or one that does not answer, or
+    /// that has redo of another database than `own`. With nothing held: a file system may hang.
+    pub(super) async fn check_directories(
+        &self,
+        words: &[String],
+        own: Option<DatabaseId>,
+    ) -> Result<()> {
+        for word in words.iter().filter(|word| !word.starts_with('+')) {
+            let directory = absolute(Path::new(word));
+            let path = directory.clone();
+            let look = move || {
+                check_directory(&path)?;
+                check_foreign(&path, own)
+            };
+            self.in_directory(&directory, PATIENCE, look).await?;
+        }
+        Ok(())
+    }
+
     /// What is found at a place of a medium of this database; `None` where its file system does not say.
     pub(super) async fn ask_place(
         &self,
@@ -116,11 +255,17 @@ impl Database {
         match place {
             Place::Group { .. } => {
                 let all = groups.iter().all(|number| self.has_redo_file(place, *number));
-                Some(Found { all, foreign: None })
+                Some(Found { all, own: all, foreign: None })
             }
             Place::Directory(path) => {
-                let files = groups.iter().map(|number| place.path(*number)).collect();
-                self.instance().redo().asked.ask(self.env(), path, files, own).await
+                let files: Vec<PathBuf> = groups.iter().map(|number| place.path(*number)).collect();
+                let look = move || Found {
+                    all: files.iter().all(|file| file.is_file()),
+                    own: files.iter().any(|file| is_own(file, own)),
+                    foreign: files.into_iter().find(|file| is_of_another(file, Some(own))),
+                };
+                let asked = &self.instance().redo().asked;
+                asked.run(self.env(), path, PATIENCE, look).await
             }
         }
     }
@@ -132,15 +277,10 @@ impl Database {
         groups: &[u32],
         own: DatabaseId,
     ) -> Result<Found> {
-        let Some(found) = self.ask_place(place, groups, own).await else {
-            let text = format!("the file system of {place} does not answer");
-            return Err(Error::new(27041, text).hint("look at its server or its device"));
-        };
+        let found = self.ask_place(place, groups, own).await;
+        let found = found.ok_or_else(|| silent(&place.to_string()))?;
         match &found.foreign {
-            Some(file) => {
-                let text = format!("{} is of the redo log of another database", file.display());
-                Err(Error::new(27048, text).hint("give each database a directory of its own"))
-            }
+            Some(file) => Err(foreign(file)),
             None => Ok(found),
         }
     }
@@ -154,8 +294,51 @@ impl Database {
         own: DatabaseId,
     ) -> OpenMedium {
         match self.check_place(place, groups, own).await {
-            Ok(_) => self.open_medium(place, groups),
+            Ok(_) => self.open_medium(place, groups).await,
             Err(problem) => OpenMedium { problems: vec![problem], ..OpenMedium::none(place) },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use cellar_io::sim::Sim;
+
+    use super::*;
+
+    /// Says when it is dropped.
+    struct Made(mpsc::Sender<()>);
+
+    impl Drop for Made {
+        fn drop(&mut self) {
+            let _ = self.0.send(());
+        }
+    }
+
+    #[test]
+    fn a_directory_that_hangs_is_waited_for_once_and_what_it_makes_late_is_dropped() {
+        let sim = Sim::new(1);
+        let (env, asked, place) = (sim.env(), Asked::default(), Path::new("/mnt/nfs"));
+        let (wake, hangs) = mpsc::channel::<()>();
+        let (dropped, is_dropped) = mpsc::channel();
+        let done = sim.run(async {
+            let work = move || {
+                let _ = hangs.recv();
+                Made(dropped)
+            };
+            assert!(asked.run(&env, place, PATIENCE, work).await.is_none());
+            let start = env.now();
+            assert!(asked.run(&env, place, PATIENCE, || ()).await.is_none());
+            assert_eq!(env.now(), start, "who comes later does not wait at all");
+        });
+        assert!(done.is_some());
+        wake.send(()).unwrap();
+        is_dropped.recv().unwrap();
+        // Its turn ends behind that.
+        while asked.with(|asked| !asked.is_empty()) {
+            std::thread::yield_now();
         }
     }
 }

@@ -14,7 +14,9 @@ use cellar_redo::{CreateLog, Lsn, Medium, NewGroup};
 
 use super::control::{CONTROL_PATH, ControlFile, Notes};
 use super::log::RedoLog;
-use super::media::{NewFile, Place};
+use super::media::Place;
+use super::members::with_more;
+use super::new_file::{NewFile, Owner, Take};
 use super::open::decoded;
 use crate::database::{Database, Progress, absolute};
 use crate::error::{Error, Result};
@@ -67,6 +69,11 @@ impl Database {
     ) -> Result<Vec<String>> {
         self.check_writable()?;
         let redo = self.instance().redo();
+        if !redo.is_there() {
+            for logfile in new {
+                self.check_directories(&logfile.media, None).await?;
+            }
+        }
         let _changing = redo.changing.lock().await;
         if let Some(problem) = redo.problem() {
             return Err(problem);
@@ -88,7 +95,8 @@ impl Database {
         // One that has failed gets its files when it takes part again.
         let active: Vec<Place> =
             media.iter().filter(|m| m.active).map(|m| Place::of_name(&m.name)).collect();
-        let block_size = decoded(log.control())?.block_size;
+        let data = decoded(log.control())?;
+        let block_size = data.block_size;
         for logfile in new {
             self.check_media(&logfile.media, &places)?;
             if let Some(asked) = logfile.block_size.filter(|asked| *asked != block_size) {
@@ -101,28 +109,47 @@ impl Database {
         }
         let taken: Vec<u32> = log.log().groups().iter().map(|group| group.group).collect();
         let settled = settle(new, &taken)?;
-        let made = self.make_log_files(&settled, &active, progress).await?;
+        let owner = Owner::of(&data);
+        let made = self.make_log_files(&settled, &active, &owner, progress).await?;
         for (group, (number, files)) in settled.iter().zip(made) {
-            let in_group = files.iter().filter_map(|(place, new)| {
-                Some((place.clone(), number, Arc::clone(new.file.in_group.as_ref()?)))
-            });
-            log.add_files(in_group.collect::<Vec<_>>());
-            let devices = files.iter().map(|(place, new)| (place.to_string(), device(new)));
-            let devices: BTreeMap<String, Arc<dyn Device>> = devices.collect();
-            // Named before the log knows them: what is named and not known nobody asks for.
-            for (_, new) in files {
-                new.keep().await?;
-            }
-            let added = log.log().add_group(group.group, devices).await.map_err(Error::from);
-            // One that stopped meanwhile may know the group.
-            if let Err(error) = added {
-                if error.has(340) || error.has(70152) {
-                    return Err(error);
-                }
-                return Err(self.take_away(&places, &[number], error).await);
-            }
+            self.add_files_of(log, group.group, number, files).await?;
         }
         Ok(Vec::new())
+    }
+
+    /// Adds a group with its new files; they go again where the log does not know it.
+    async fn add_files_of(
+        &self,
+        log: &Arc<RedoLog>,
+        group: NewGroup,
+        number: u32,
+        files: Vec<(Place, NewFile)>,
+    ) -> Result<()> {
+        let in_group = files.iter().filter_map(|(place, new)| {
+            Some((place.clone(), number, Arc::clone(new.file.in_group.as_ref()?)))
+        });
+        log.add_files(in_group.collect::<Vec<_>>());
+        let devices = files.iter().map(|(place, new)| (place.to_string(), device(new)));
+        let devices: BTreeMap<String, Arc<dyn Device>> = devices.collect();
+        let (places, mut files): (Vec<Place>, Vec<NewFile>) = files.into_iter().unzip();
+        let added = async {
+            // Named before the log knows them: what is named and not known nobody asks for.
+            for new in &mut files {
+                self.name_redo_file(new).await?;
+            }
+            log.log().add_group(group, devices).await.map_err(Error::from)
+        };
+        match added.await {
+            // One that stopped meanwhile may know the group.
+            Err(error) if !error.has(340) && !error.has(70152) => {
+                places.iter().for_each(|place| log.let_go(place, Some(number)));
+                Err(with_more(error, self.take_away(files).await))
+            }
+            added => {
+                files.into_iter().for_each(NewFile::keep);
+                added
+            }
+        }
     }
 
     /// Refuses media that are not those of the log.
@@ -185,7 +212,8 @@ impl Database {
         let notes = Notes { archive_dest, ..Notes::default() };
         self.archives_of(&notes)?;
         let quorum = self.quorum(places.len())?;
-        let made = self.make_log_files(&settled, &places, progress).await?;
+        let owner = Owner::new(database);
+        let made = self.make_log_files(&settled, &places, &owner, progress).await?;
         let chosen = self.choose_block_size(new, &made, quorum.of(places.len())).await?;
         let notes = Notes { block_size_reason: chosen.reason.clone(), ..notes };
         let archiving = !notes.archive_dest.is_empty();
@@ -201,11 +229,18 @@ impl Database {
         let control = Arc::new(control);
         let store = Arc::clone(&control) as Arc<dyn cellar_redo::Control>;
         cellar_redo::create(self.env(), &store, log).await?;
-        for (_, files) in made {
-            for (_, new) in files {
-                new.keep().await?;
+        let files = made.into_iter().flat_map(|(_, files)| files);
+        let mut files: Vec<NewFile> = files.map(|(_, new)| new).collect();
+        let named = async {
+            for new in &mut files {
+                self.name_redo_file(new).await?;
             }
+            Ok(())
+        };
+        if let Err(error) = named.await {
+            return Err(with_more(error, self.take_away(files).await));
         }
+        files.into_iter().for_each(NewFile::keep);
         control.publish(&group).await?;
         drop((store, control));
         let control = ControlFile::open(&group).await?.ok_or_else(super::open::no_log)?;
@@ -250,35 +285,24 @@ impl Database {
         &self,
         groups: &[Settled],
         places: &[Place],
+        owner: &Owner,
         progress: &Progress<'_>,
     ) -> Result<Made> {
         let total: u64 = groups.iter().map(|g| g.group.size * places.len() as u64).sum();
         let (mut made, mut done) = (Vec::new(), 0);
         for Settled { group, reuse } in groups {
             let (number, size) = (group.number, group.size);
+            let take = Take { owner: owner.clone(), reuse: *reuse };
             let mut files = Vec::new();
             for place in places {
                 let tell = |now: u64, _: u64| progress(done + now, total);
-                let new = self.make_redo_file(place, number, size, *reuse, &tell).await?;
+                let new = self.make_redo_file(place, number, size, &take, &tell).await?;
                 done += size;
                 files.push((place.clone(), new));
             }
             made.push((number, files));
         }
         Ok(made)
-    }
-
-    /// Removes files that the log does not know, after an error.
-    async fn take_away(&self, places: &[Place], numbers: &[u32], error: Error) -> Error {
-        let mut error = error;
-        for place in places {
-            for number in numbers {
-                if let Err(more) = self.remove_redo_file(place, *number, None).await {
-                    error = error.over(more);
-                }
-            }
-        }
-        error
     }
 
     /// `ALTER DATABASE DROP LOGFILE GROUP n, ...`. Returns what the user should also know.

@@ -19,6 +19,7 @@ use cellar_io::{DeviceExt, Durability, EnvExt, Io};
 use crate::machine::Machine;
 
 mod clear;
+mod directory;
 
 fn session(database: &Database) -> Session {
     database.instance().sessions().user("test", "test")
