@@ -51,12 +51,11 @@ impl Database {
         let mounted = self.group(group)?;
         let online = |d: &DiskInfo| matches!(d.status, DiskStatus::Online | DiskStatus::Returning);
         let names = named(&mounted, targets, online)?;
-        let at_risk = self.instance().redo().at_risk(mounted.group.name());
         let disks = mounted.group.disks();
-        let risky =
-            disks.iter().find(|d| names.contains(&d.name) && at_risk.contains(&d.failgroup));
-        if let Some(disk) = risky {
-            let text = format!("acknowledged commits are on {} alone", disk.name);
+        let leave = disks.iter().filter(|disk| names.contains(&disk.name));
+        let failgroups = leave.map(|disk| disk.failgroup.clone()).collect();
+        if self.redo_is_lost_without(mounted.group.name(), &failgroups) {
+            let text = format!("acknowledged commits may be on {} alone", names.join(", "));
             return Err(Error::new(15066, text)
                 .hint("add another medium for redo first, or bring a failed one back"));
         }

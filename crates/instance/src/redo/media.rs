@@ -367,6 +367,19 @@ impl Database {
         }
     }
 
+    /// Whether acknowledged commits may be lost where these failure groups of a disk group go, together
+    /// and with those that are away already: a log that nothing is written to does not notice that.
+    pub(crate) fn redo_is_lost_without(&self, group: &str, failgroups: &BTreeSet<String>) -> bool {
+        let Some((quorum, active)) = self.instance().redo().counting() else { return false };
+        let places: Vec<Place> = active.iter().map(|name| Place::of_name(name)).collect();
+        let goes = |place: &Place| {
+            matches!(place, Place::Group { group: own, failgroup }
+                if own == group && failgroups.contains(failgroup))
+        };
+        let gone = places.iter().filter(|place| goes(place) || !self.is_well(place));
+        places.iter().any(goes) && gone.count() >= quorum
+    }
+
     /// Whether a disk group has a file of the log, as far as is known without reading it.
     pub(super) fn has_redo_file(&self, place: &Place, number: u32) -> bool {
         self.open_in_group(place, number).is_ok() && self.is_well(place)

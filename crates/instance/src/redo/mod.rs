@@ -70,13 +70,11 @@ impl Redo {
         self.state().problem.clone()
     }
 
-    /// The failure groups of a disk group whose loss would lose acknowledged commits now.
-    pub fn at_risk(&self, group: &str) -> BTreeSet<String> {
+    /// How many media have each acknowledged commit at the least, and the names of those that count.
+    pub(crate) fn counting(&self) -> Option<(usize, Vec<String>)> {
         let (data, active): (ControlData, Vec<String>) = match (self.log(), self.seen()) {
             (Some(log), _) => {
-                let Ok(data) = ControlData::decode(&log.control().redo()) else {
-                    return BTreeSet::new();
-                };
+                let data = ControlData::decode(&log.control().redo()).ok()?;
                 let media = log.log().media().into_iter().filter(|medium| medium.active);
                 (data, media.map(|medium| medium.name).collect())
             }
@@ -89,8 +87,14 @@ impl Redo {
                 let active = active.map(|medium| medium.name.clone()).collect();
                 (data, active)
             }
-            (None, None) => return BTreeSet::new(),
+            (None, None) => return None,
         };
+        Some((data.quorum.of(active.len()), active))
+    }
+
+    /// The failure groups of a disk group whose loss would lose acknowledged commits now.
+    pub fn at_risk(&self, group: &str) -> BTreeSet<String> {
+        let Some((quorum, active)) = self.counting() else { return BTreeSet::new() };
         let mut here: BTreeMap<String, usize> = BTreeMap::new();
         for name in &active {
             if let Place::Group { group: own, failgroup } = Place::of_name(name)
@@ -99,7 +103,6 @@ impl Redo {
                 *here.entry(failgroup).or_default() += 1;
             }
         }
-        let quorum = data.quorum.of(active.len());
         here.into_iter().filter(|(_, media)| *media >= quorum).map(|(name, _)| name).collect()
     }
 

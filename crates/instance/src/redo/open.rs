@@ -265,8 +265,9 @@ impl Database {
         }
     }
 
-    /// Closes the log and opens it anew, as if the program had been started again; `each` is told kind
-    /// and bytes of the records since the last checkpoint that are found in it.
+    /// Opens the log anew as if the program had been killed and started again: what was not written by
+    /// then is gone. `each` is told kind and bytes of the records since the last checkpoint that are found
+    /// in it.
     ///
     /// # Errors
     /// There is no log, or it cannot be opened again.
@@ -277,10 +278,10 @@ impl Database {
         let _changing = redo.changing.lock().await;
         let log = self.redo()?;
         redo.state().open = None;
-        let closed = log.close().await;
+        let stopped = log.log().clone().abandon().await;
         drop(log);
         let reopened = async {
-            closed?;
+            stopped?;
             let control = ControlFile::open(&self.first_group()?).await?.ok_or_else(no_log)?;
             let data = decoded(&control)?;
             self.open_log(control, &data, false, each).await

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use cellar_diskgroup::FileSpec;
 use cellar_diskgroup::state::FileType;
 use cellar_instance::Database;
+use cellar_instance::database::DropTarget;
 use cellar_instance::redo::{NewLogfile, RedoLog};
 use cellar_instance::session::Session;
 use cellar_instance::views::{log, redo_commit, redo_medium};
@@ -296,6 +297,33 @@ fn dies(seed: u64, die: impl Fn(&Machine), slowest: Duration) {
         assert!(!more.is_empty());
         database.close().await.unwrap();
     });
+}
+
+/// A log that nothing is written to does not notice that a disk is away: the next one must not go.
+#[test]
+fn disks_with_media_do_not_leave_one_after_the_other() {
+    let machine = Machine::new(61);
+    machine.run(async {
+        let database = machine.open().await;
+        make(&database, &MEDIA[..2]).await;
+        let offline = async |disks: &[&str]| {
+            let targets = disks.iter().map(|disk| DropTarget::Disk(disk.to_string()));
+            let targets: Vec<DropTarget> = targets.collect();
+            database.offline_disks("DATA", &targets, None).await
+        };
+        let refused = offline(&["DATA_0000", "DATA_0001"]).await.unwrap_err();
+        assert_eq!(refused.number(), 15066, "{refused}");
+        offline(&["DATA_0000"]).await.unwrap();
+        let refused = offline(&["DATA_0001"]).await.unwrap_err();
+        assert_eq!(refused.number(), 15066, "{refused}");
+        assert!(commit(&database.redo().unwrap(), &session(&database), 1).await);
+        database.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_disk_that_hangs_takes_no_commit_with_it_and_leaves_its_group() {
+    dies(62, |machine| machine.data_disk(1).hang(), Duration::from_millis(100));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_recursion::async_recursion;
 use bytes::Bytes;
-use cellar_io::SharedEnv;
+use cellar_io::{EnvExt, SharedEnv};
 use cellar_wait::{Event as WaitEvent, Session};
 use event_listener::Event;
 
@@ -18,7 +18,7 @@ use crate::stats::{MediumReport, Stats};
 use crate::writer::flight::Settled;
 use crate::writer::op::{Op, Write};
 use crate::writer::queue::Sizes;
-use crate::writer::state::State;
+use crate::writer::state::{MediumAt, State};
 use crate::writer::unit::{Context, Shared, form};
 use crate::writer::wait::Waiting;
 use crate::{Abn, Lsn};
@@ -416,6 +416,32 @@ impl Log {
     pub fn is_owed(&self) -> bool {
         let state = self.0.lock();
         state.steward || !state.media.iter().all(|medium| medium.is_answered())
+    }
+
+    /// Stops the log as the end of its program would: what is queued is never written, and whoever waits
+    /// learns that the outcome is unknown. Returns when each medium that counts has answered what it was
+    /// given, so that the log may be opened anew.
+    ///
+    /// # Errors
+    /// [`Error::MediumBusy`] for one that has not answered in time.
+    #[async_recursion]
+    pub async fn abandon(self) -> Result<(), Error> {
+        let inner = &self.0;
+        inner.with(|state| state.poison("it was abandoned".into()));
+        let until = inner.env.now().plus(inner.options.write_timeout);
+        loop {
+            let (works, owes) = inner.with(|state| {
+                let owes = |m: &&MediumAt| m.is_active() && !m.is_answered();
+                (state.steward, state.media.iter().find(owes).map(|m| m.name.clone()))
+            });
+            match owes {
+                None if !works => return Ok(()),
+                Some(medium) if inner.env.now() >= until => {
+                    return Err(Error::MediumBusy { medium });
+                }
+                _ => inner.env.sleep(inner.options.beacon_after).await,
+            }
+        }
     }
 
     fn header(&self, kind: u8, flags: u8, body: &Bytes) -> Result<RecordHeader, Error> {
