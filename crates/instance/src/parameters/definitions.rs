@@ -269,7 +269,7 @@ parameters! {
     LOG_BUFFER = "log_buffer", Kind::Size { min: 1 << 20, max: 1 << 30 }, "16M", fixed;
     /// Memory of the instance; 0 means a quarter of what this machine or container has
     MEMORY_TARGET = "memory_target", Kind::Size { min: 0, max: 1 << 50 }, "0", dynamic;
-    /// Media that must have a commit, of a redo log made afterwards; auto: 1 of 1, 2 of 2, 2 of 3
+    /// Media that must have a commit, of a redo log made afterwards, or all that are left; auto: 1 of 1, else 2
     REDO_QUORUM = "redo_quorum", Kind::Choice(&["auto", "1", "2", "3"]), "auto", dynamic;
     /// Seconds of copying that are enough to make all mirrors agree after a crash
     RESYNC_TARGET = "resync_target", integer(1, 3600, "s"), "5", dynamic;
