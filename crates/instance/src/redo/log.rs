@@ -11,6 +11,7 @@ use cellar_io::{EnvExt, Instant, SharedEnv};
 use cellar_redo::{
     Anatomy, ArchiveStore, Archived, Committed, GroupReport, GroupStatus, Log, Lsn, Report,
 };
+use futures_util::future::select;
 
 use super::archives::GroupArchives;
 use super::control::{ControlFile, Switch};
@@ -85,6 +86,8 @@ pub struct RedoLog {
     archive_error: Mutex<Option<Error>>,
     /// An archive was written, or failed.
     archived: event_listener::Event,
+    /// The archiver is to try again at once, or the log ends.
+    wake: event_listener::Event,
 }
 
 impl std::fmt::Debug for RedoLog {
@@ -126,6 +129,7 @@ impl RedoLog {
             keeps: AtomicBool::new(false),
             archive_error: Mutex::default(),
             archived: event_listener::Event::new(),
+            wake: event_listener::Event::new(),
         });
         if opened.archiving.is_some() {
             let archiver = Arc::clone(&opened);
@@ -194,13 +198,21 @@ impl RedoLog {
         true
     }
 
-    /// Closes the files of a medium in a disk group: of one log group, or of all.
+    /// Closes the files of a medium: of one log group, or of all.
     pub(super) fn let_go(&self, place: &Place, number: Option<u32>) {
         let mut files = lock(&self.in_group);
         let goes =
             |file: &FileInGroup| file.0 == *place && number.is_none_or(|number| number == file.1);
         files.iter().filter(|file| goes(file)).for_each(|file| file.2.let_go());
         files.retain(|file| !goes(file));
+    }
+
+    /// Has a log that has stopped or was closed let go of its files, whoever has it still, and its
+    /// archiver end: files of a directory are locked, and the next log is to open them.
+    pub(super) fn end(&self) {
+        let files = std::mem::take(&mut *lock(&self.in_group));
+        files.iter().for_each(|file| file.2.let_go());
+        self.wake.notify(usize::MAX);
     }
 
     /// Appends a record and waits until it is durable on enough media. `kind` is given back by
@@ -405,12 +417,14 @@ impl RedoLog {
     /// The archiver: until the log is closed.
     async fn archive_all(&self) {
         while self.log.archivable().await.is_ok() {
+            // Listened before it is tried: who changes what it fails of meanwhile is heard.
+            let wake = self.wake.listen();
             let failed = self.archive_one().await.err();
             let is_failing = failed.is_some();
             *lock(&self.archive_error) = failed;
             self.archived.notify(usize::MAX);
             if is_failing && self.log.stopped().is_none() {
-                self.env.sleep(ARCHIVE_RETRY).await;
+                select(wake, self.env.sleep(ARCHIVE_RETRY)).await;
             }
         }
         self.archiver_ended.store(true, Ordering::Release);
@@ -462,6 +476,7 @@ impl RedoLog {
         };
         // Also one without a checkpoint is closed, or its tasks would go on.
         let closed = self.log.clone().close().await.map_err(Error::from);
+        self.end();
         checkpoint.and(closed)
     }
 }

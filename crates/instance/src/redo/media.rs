@@ -82,12 +82,12 @@ impl Place {
 pub struct LogFile {
     /// The file.
     pub device: Arc<dyn Device>,
-    /// The same, where it is in a disk group.
+    /// The same, to be let go of.
     pub in_group: Option<Arc<GroupFile>>,
 }
 
 impl LogFile {
-    fn in_group(file: cellar_diskgroup::File) -> LogFile {
+    fn new(file: Arc<dyn Device>) -> LogFile {
         let file = GroupFile::new(file);
         LogFile { device: Arc::clone(&file) as Arc<dyn Device>, in_group: Some(file) }
     }
@@ -243,7 +243,7 @@ impl Database {
                 file.allocate(size).await?;
                 file.set_size(size).await?;
                 let path = path.to_string_lossy().into_owned();
-                let own = LogFile::in_group(file.clone());
+                let own = LogFile::new(Arc::new(file.clone()));
                 NewFile { file: own, made: None, unnamed: Some((group, file, path)) }
             }
             Place::Directory(_) => {
@@ -261,7 +261,7 @@ impl Database {
                 drop(make_file(&path, size)?);
                 let made = Some(path.clone());
                 let device = self.disks().open(&path, true)?.device();
-                NewFile { file: LogFile { device, in_group: None }, made, unnamed: None }
+                NewFile { file: LogFile::new(device), made, unnamed: None }
             }
         };
         prewrite_all(&[(Arc::clone(&new.file.device), 0..size)], size, progress).await?;
@@ -382,11 +382,11 @@ impl Database {
         match place {
             Place::Group { group, .. } => {
                 let file = self.group(group)?.group.open(&place.path_text(number))?;
-                Ok(LogFile::in_group(file))
+                Ok(LogFile::new(Arc::new(file)))
             }
             Place::Directory(_) => {
                 let device = self.disks().open(&place.path(number), true)?.device();
-                Ok(LogFile { device, in_group: None })
+                Ok(LogFile::new(device))
             }
         }
     }
@@ -396,13 +396,13 @@ impl Database {
 pub struct OpenMedium {
     /// Its files.
     pub medium: Medium,
-    /// Those of them that are in a disk group.
+    /// The same, to be let go of.
     pub in_group: Vec<FileInGroup>,
     /// Why others could not be opened.
     pub problems: Vec<Error>,
 }
 
-/// A file of the log in a disk group: its medium, its log group.
+/// A file of the log that can be let go of: its medium, its log group.
 pub type FileInGroup = (Place, u32, Arc<GroupFile>);
 
 impl OpenMedium {

@@ -37,6 +37,10 @@ impl Database {
     pub(crate) async fn open_redo(&self) {
         let redo = self.instance().redo();
         let _changing = redo.changing.lock().await;
+        // One that still waits for its writes stays as it is, and says so.
+        if self.end_stopped().is_err() {
+            return;
+        }
         let opened = self.try_open_redo(false).await;
         if let Ok(Some(log)) = &opened {
             self.sweep_redo(log).await;
@@ -63,26 +67,48 @@ impl Database {
         self.check_writable()?;
         let redo = self.instance().redo();
         let _changing = redo.changing.lock().await;
-        // One that has stopped is as good as closed.
-        if let Some(log) = redo.log().filter(|log| log.log().stopped().is_some()) {
-            // What it wrote last may yet come over what the next one acknowledges.
-            if log.log().is_owed() {
-                let error = Error::new(1531, "the redo log that has stopped waits for its writes");
-                return Err(error.hint(
-                    "wait until its media have answered, or end the program that has the database \
-                     open and start it again",
-                ));
-            }
-        }
-        let stopped = redo.state().open.take_if(|log| log.log().stopped().is_some());
-        drop(stopped);
+        self.end_stopped()?;
         if redo.log().is_some() {
             let error = Error::new(1531, "the redo log is open");
             return Err(error.hint("FORCE is for a log that does not open"));
         }
-        let log = self.try_open_redo(true).await?.ok_or_else(no_log)?;
-        *redo.state() = super::State { open: Some(Arc::clone(&log)), ..super::State::default() };
-        Ok(log)
+        let opened = self.try_open_redo(true).await;
+        let mut state = redo.state();
+        match opened {
+            Ok(Some(log)) => {
+                *state = super::State { open: Some(Arc::clone(&log)), ..super::State::default() };
+                Ok(log)
+            }
+            Ok(None) => {
+                *state = super::State::default();
+                Err(no_log())
+            }
+            Err(error) => {
+                // Told by whoever asks for the log from now on, and reason to try again.
+                state.problem = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends a log that has stopped, which is as good as closed: it lets go of its files, so that they can be
+    /// opened anew.
+    fn end_stopped(&self) -> Result<()> {
+        let redo = self.instance().redo();
+        let Some(log) = redo.log().filter(|log| log.log().stopped().is_some()) else {
+            return Ok(());
+        };
+        // What it wrote last may yet come over what the next one acknowledges.
+        if log.log().is_owed() {
+            let error = Error::new(1531, "the redo log that has stopped waits for its writes");
+            return Err(error.hint(
+                "wait until its media have answered, or end the program that has the database \
+                 open and start it again",
+            ));
+        }
+        redo.state().open = None;
+        log.end();
+        Ok(())
     }
 
     /// Removes files of this log in mounted groups that it does not know: of a statement that was cut
@@ -258,8 +284,12 @@ impl Database {
         match (redo.log(), redo.problem()) {
             (Some(log), _) => Ok(log),
             (None, Some(problem)) => Err(problem),
-            (None, None) if redo.seen().is_some() => {
+            (None, None) if redo.seen().is_some() && self.is_read_only() => {
                 Err(Error::new(70041, "the database is open read-only: its redo log is not open"))
+            }
+            (None, None) if redo.seen().is_some() => {
+                let error = Error::new(70161, "the redo log is not open yet");
+                Err(error.hint("somebody opens it now: try again when that is done"))
             }
             (None, None) => Err(no_log()),
         }
