@@ -46,6 +46,9 @@ pub struct Switch {
     /// There is no archive: CLEAR UNARCHIVED gave it up, or is about to.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cleared: bool,
+    /// The place of its archive, where that is not where the log archives to now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive: Option<String>,
 }
 
 /// What is known of the log beside its control data.
@@ -82,6 +85,30 @@ impl Notes {
         let switch = self.history.iter_mut().find(|switch| switch.sequence == sequence);
         if let Some(switch) = switch {
             switch.cleared = cleared;
+        }
+    }
+
+    /// The place that has the archive of a sequence which was archived.
+    pub fn place_of<'a>(&'a self, switch: &'a Switch) -> &'a str {
+        switch.archive.as_deref().unwrap_or(&self.archive_dest)
+    }
+
+    /// Says where the archive of a sequence is. Nothing is kept of one that is where all are: a thousand
+    /// names would be much to write with each change.
+    pub fn set_place(&mut self, sequence: u64, place: &str) {
+        let other = (place != self.archive_dest).then(|| place.to_owned());
+        let switch = self.history.iter_mut().find(|switch| switch.sequence == sequence);
+        if let Some(switch) = switch {
+            switch.archive = other;
+        }
+    }
+
+    /// Has groups be archived to another place from now on; those up to `archived` stay where they are.
+    pub fn archive_to(&mut self, place: String, archived: u64) {
+        let old = std::mem::replace(&mut self.archive_dest, place);
+        for switch in self.history.iter_mut().filter(|switch| switch.sequence <= archived) {
+            let place = switch.archive.take().unwrap_or_else(|| old.clone());
+            switch.archive = (place != self.archive_dest).then_some(place);
         }
     }
 
@@ -275,10 +302,31 @@ impl ControlFile {
         Ok(self.write(|content| change(&mut content.notes)).await?)
     }
 
+    /// As [`note`](ControlFile::note), for a change that may find nothing to do: then nothing is written.
+    /// No other change comes between its look and the writing.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub async fn note_if_new(&self, change: impl FnOnce(&mut Notes) + Send) -> Result<()> {
+        let _turn = self.turn.lock().await;
+        let before = self.content().clone();
+        let mut next = before.clone();
+        change(&mut next.notes);
+        if next == before {
+            return Ok(());
+        }
+        Ok(self.write_next(next).await?)
+    }
+
     async fn write(&self, change: impl FnOnce(&mut Content)) -> std::result::Result<(), IoError> {
         let _turn = self.turn.lock().await;
         let mut next = self.content().clone();
         change(&mut next);
+        self.write_next(next).await
+    }
+
+    /// By who has the turn.
+    async fn write_next(&self, mut next: Content) -> std::result::Result<(), IoError> {
         next.generation += 1;
         let at = (next.generation % 2) * HALF as u64;
         let bytes = next.encode().ok_or_else(|| self.failed(IoErrorKind::NoSpace))?;
@@ -306,9 +354,13 @@ impl Control for ControlFile {
 mod tests {
     use super::*;
 
+    fn cleared() -> Switch {
+        let (cleared, archive) = (true, None);
+        Switch { sequence: 0, group: 0, first: 0, next: 1, at: 0, cleared, archive }
+    }
+
     fn content(generation: u64) -> Content {
-        let switch =
-            Switch { sequence: 4, group: 1, first: 4096, next: 81920, at: 7, cleared: true };
+        let switch = Switch { sequence: 4, group: 1, first: 4096, next: 81920, at: 7, ..cleared() };
         let notes = Notes {
             block_size_reason: "reported 4096".into(),
             archive_dest: "+DATA".into(),
@@ -356,10 +408,35 @@ mod tests {
         let mut notes: Notes = serde_json::from_str(old).unwrap();
         assert!(!notes.is_cleared(4));
         let again = serde_json::to_string(&notes).unwrap();
-        assert!(!again.contains("cleared"), "what need not be said is not: {again}");
+        let is_silent = !again.contains("cleared") && !again.contains(r#""archive":"#);
+        assert!(is_silent, "what need not be said is not: {again}");
+        assert_eq!(notes.place_of(&notes.history[0]), "+DATA");
         notes.set_cleared(4, true);
         let read: Notes = serde_json::from_str(&serde_json::to_string(&notes).unwrap()).unwrap();
         assert!(read.is_cleared(4) && !read.is_cleared(5));
+    }
+
+    #[test]
+    fn archives_stay_known_where_they_are_when_the_place_changes() {
+        let mut notes = Notes { archive_dest: "+DATA/a".into(), ..Notes::default() };
+        for sequence in 1..=4 {
+            notes.remember(Switch { sequence, cleared: sequence == 2, ..cleared() });
+        }
+        let places = |notes: &Notes| -> Vec<String> {
+            notes.history.iter().map(|switch| notes.place_of(switch).to_owned()).collect()
+        };
+        notes.archive_to("+MORE/b".into(), 3);
+        assert_eq!(places(&notes), ["+DATA/a", "+DATA/a", "+DATA/a", "+MORE/b"]);
+        let read: Notes = serde_json::from_str(&serde_json::to_string(&notes).unwrap()).unwrap();
+        assert_eq!(read, notes);
+        // It was on its way to the old place when that was left.
+        notes.set_place(4, "+DATA/a");
+        assert_eq!(places(&notes)[3], "+DATA/a");
+        notes.set_place(4, "+MORE/b");
+        notes.archive_to("+DATA/a".into(), 4);
+        assert_eq!(places(&notes), ["+DATA/a", "+DATA/a", "+DATA/a", "+MORE/b"]);
+        let named = notes.history.iter().filter(|switch| switch.archive.is_some()).count();
+        assert_eq!(named, 1, "what is where all are is not named");
     }
 
     #[test]
@@ -367,14 +444,14 @@ mod tests {
         let mut notes = Notes::default();
         for sequence in (1..=1200).flat_map(|n| [n, n]) {
             let group = sequence as u32 % 3;
-            notes.remember(Switch { sequence, group, first: 0, next: 1, at: 0, cleared: true });
+            let archive = Some("+MORE".to_owned() + &"d".repeat(145));
+            notes.remember(Switch { sequence, group, archive, ..cleared() });
         }
         assert!(notes.is_cleared(201) && !notes.is_cleared(200), "so many are not kept");
         let full = Content { generation: 1, redo: vec![1; 96 << 10], notes: notes.clone() };
         assert!(full.encode().is_some(), "as large as it may get, it fits");
         for sequence in 1201..=5000 {
-            let next = Switch { sequence, group: 1, first: 0, next: 1, at: 0, cleared: false };
-            notes.remember(next);
+            notes.remember(Switch { sequence, group: 1, cleared: false, ..cleared() });
         }
         let cleared = notes.history.iter().filter(|switch| switch.cleared).count();
         assert_eq!((cleared, notes.history.len()), (HISTORY_MAX / 2, HISTORY_MAX));

@@ -13,8 +13,7 @@ use cellar_redo::{
 };
 use futures_util::future::select;
 
-use super::archives::GroupArchives;
-use super::control::{ControlFile, Switch};
+use super::control::{ControlFile, Notes, Switch};
 use super::media::{FileInGroup, Place};
 use crate::database::Database;
 use crate::error::{Error, Result};
@@ -291,8 +290,22 @@ impl RedoLog {
     /// Writes down which groups were finished since the last time; `ended`: one ends there, and the next
     /// may not have begun.
     async fn note_switches(&self, ended: Option<Lsn>) -> Result<()> {
+        let finished = self.finished(&self.control.notes(), ended);
+        match finished.is_empty() {
+            true => Ok(()),
+            false => {
+                let add = |notes: &mut Notes| {
+                    finished.into_iter().for_each(|switch| notes.remember(switch));
+                };
+                self.control.note(add).await
+            }
+        }
+    }
+
+    /// Groups that were finished and are not among these notes.
+    fn finished(&self, notes: &Notes, ended: Option<Lsn>) -> Vec<Switch> {
         let at = self.env.wall().unix_nanos;
-        let known = self.control.notes().history.last().map_or(0, |last| last.sequence);
+        let known = notes.history.last().map_or(0, |last| last.sequence);
         let mut groups = self.log.groups();
         groups.retain(|group| group.sequence > 0);
         groups.sort_by_key(|group| group.sequence);
@@ -307,18 +320,27 @@ impl RedoLog {
                 next,
                 at,
                 cleared: false,
+                archive: None,
             })
         });
-        let finished: Vec<Switch> = finished.collect();
-        match finished.is_empty() {
-            true => Ok(()),
-            false => {
-                let add = |notes: &mut super::control::Notes| {
-                    finished.into_iter().for_each(|switch| notes.remember(switch));
-                };
-                self.control.note(add).await
+        finished.collect()
+    }
+
+    /// Has groups be archived to another place from now on, and those that could not be at once.
+    pub(super) async fn archive_to(&self, place: String) -> Result<()> {
+        let change = |notes: &mut Notes| {
+            if notes.archive_dest == place {
+                return;
             }
-        }
+            // What has an archive in the old place is to be known there.
+            self.finished(notes, None).into_iter().for_each(|switch| notes.remember(switch));
+            notes.archive_to(place, self.log.archived());
+        };
+        self.control.note_if_new(change).await?;
+        // Why it could not be archived in the old place is of no interest any more.
+        *lock(&self.archive_error) = None;
+        self.wake.notify(usize::MAX);
+        Ok(())
     }
 
     /// Clears a log group; with `unarchived` also where it was not archived. The sequence that then
@@ -346,7 +368,7 @@ impl RedoLog {
         }
         let lost = cleared.as_ref().ok().copied().flatten();
         if lost != sequence {
-            let correct = |notes: &mut super::control::Notes| {
+            let correct = |notes: &mut Notes| {
                 sequence.into_iter().for_each(|sequence| notes.set_cleared(sequence, false));
                 lost.into_iter().for_each(|sequence| notes.set_cleared(sequence, true));
             };
@@ -372,12 +394,24 @@ impl RedoLog {
     /// Corrects what the history says of archives that are there. A statement that was cut off may have
     /// said that a group would be cleared, and the program may have ended between the naming of its
     /// archive and the note of it.
-    pub(super) async fn look_for_archives(&self, store: &GroupArchives) -> Result<()> {
-        for sequence in self.gaps() {
-            // Only a whole archive has a name.
-            let name = cellar_redo::archive_name(sequence);
-            if store.read(&name, 0, 1).await.is_ok_and(|found| !found.is_empty()) {
-                self.control.note(|notes| notes.set_cleared(sequence, false)).await?;
+    pub(super) async fn look_for_archives(&self, database: &Database) -> Result<()> {
+        let (notes, gaps) = (self.control.notes(), self.gaps());
+        for switch in notes.history.iter().filter(|switch| gaps.contains(&switch.sequence)) {
+            let name = cellar_redo::archive_name(switch.sequence);
+            let own = notes.place_of(switch);
+            let other = (own != notes.archive_dest).then_some(notes.archive_dest.as_str());
+            for place in std::iter::once(own).chain(other) {
+                // One in a disk group that is not mounted is looked for at the next opening.
+                let Ok(Some(store)) = database.archives_in(place) else { continue };
+                // Only a whole archive has a name.
+                if store.read(&name, 0, 1).await.is_ok_and(|found| !found.is_empty()) {
+                    let is_there = |notes: &mut Notes| {
+                        notes.set_cleared(switch.sequence, false);
+                        notes.set_place(switch.sequence, place);
+                    };
+                    self.control.note(is_there).await?;
+                    break;
+                }
             }
         }
         Ok(())
@@ -419,9 +453,15 @@ impl RedoLog {
         while self.log.archivable().await.is_ok() {
             // Listened before it is tried: who changes what it fails of meanwhile is heard.
             let wake = self.wake.listen();
-            let failed = self.archive_one().await.err();
+            let place = self.control.notes().archive_dest;
+            let failed = self.archive_one(&place).await.err();
             let is_failing = failed.is_some();
-            *lock(&self.archive_error) = failed;
+            {
+                let mut error = lock(&self.archive_error);
+                // Of a place that was left meanwhile nothing is said. Who leaves it clears this after.
+                let is_left = self.control.notes().archive_dest != place;
+                *error = failed.filter(|_| !is_left);
+            }
             self.archived.notify(usize::MAX);
             if is_failing && self.log.stopped().is_none() {
                 select(wake, self.env.sleep(ARCHIVE_RETRY)).await;
@@ -431,18 +471,25 @@ impl RedoLog {
         self.archived.notify(usize::MAX);
     }
 
-    async fn archive_one(&self) -> Result<Option<Archived>> {
+    async fn archive_one(&self, place: &str) -> Result<Option<Archived>> {
         let Some(database) = &self.archiving else { return Ok(None) };
-        // Its group may have been mounted anew, or the place be another, since the last time.
-        match database.archives_of(&self.control.notes())? {
+        // Its group may have been mounted anew since the last time.
+        match database.archives_in(place)? {
             Some(store) => {
                 let archived = self.log.archive(&store).await;
                 let archived = archived.map_err(|error| self.not_archived(error))?;
-                // A statement that was cut off may have said that it would be cleared.
                 let sequence = archived.as_ref().map_or(0, |archived| archived.sequence);
-                if self.control.notes().is_cleared(sequence) {
-                    self.control.note(|notes| notes.set_cleared(sequence, false)).await?;
-                }
+                let correct = |notes: &mut Notes| {
+                    // A statement that was cut off may have said that it would be cleared.
+                    notes.set_cleared(sequence, false);
+                    // The place may have been left while it was on its way there.
+                    if notes.archive_dest != place {
+                        let finished = self.finished(notes, None);
+                        finished.into_iter().for_each(|switch| notes.remember(switch));
+                        notes.set_place(sequence, place);
+                    }
+                };
+                self.control.note_if_new(correct).await?;
                 Ok(archived)
             }
             None => Err(Error::new(258, "log_archive_dest is empty, and the redo log is archived")

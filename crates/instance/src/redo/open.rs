@@ -13,7 +13,7 @@ use cellar_redo::on_disk::header::GroupHeader;
 use cellar_redo::{OpenLog, Options, Recovery};
 
 use super::archives::GroupArchives;
-use super::control::{ControlFile, Notes};
+use super::control::ControlFile;
 use super::log::{Parts, RedoLog};
 use super::media::{Place, REDO_DIR, groups_of};
 use crate::database::{Database, split_group_path};
@@ -44,10 +44,8 @@ impl Database {
         let opened = self.try_open_redo(false).await;
         if let Ok(Some(log)) = &opened {
             self.sweep_redo(log).await;
-            if let Ok(Some(store)) = self.archives_of(&log.control().notes()) {
-                // What cannot be written down now is looked at again at the next opening.
-                let _ = log.look_for_archives(&store).await;
-            }
+            // What cannot be written down now is looked at again at the next opening.
+            let _ = log.look_for_archives(self).await;
         }
         let mut state = redo.state();
         match opened {
@@ -255,12 +253,13 @@ impl Database {
         Ok(opened)
     }
 
-    pub(crate) fn archives_of(&self, notes: &Notes) -> Result<Option<GroupArchives>> {
-        if notes.archive_dest.is_empty() {
+    /// Archives in a place as the notes of the log name it; `None`: it names none.
+    pub(super) fn archives_in(&self, place: &str) -> Result<Option<GroupArchives>> {
+        if place.is_empty() {
             return Ok(None);
         }
-        let (group, directory) = split_group_path(&notes.archive_dest).ok_or_else(|| {
-            Error::new(96, format!("redo cannot be archived to \"{}\"", notes.archive_dest))
+        let (group, directory) = split_group_path(place).ok_or_else(|| {
+            Error::new(96, format!("redo cannot be archived to \"{place}\""))
                 .hint("name a disk group: log_archive_dest = '+DATA'")
         })?;
         Ok(Some(GroupArchives::new(self.group(&group)?.group, &directory)))

@@ -183,7 +183,7 @@ impl Database {
             dest => archive_dest(&dest, database),
         };
         let notes = Notes { archive_dest, ..Notes::default() };
-        self.archives_of(&notes)?;
+        self.archives_in(&notes.archive_dest)?;
         let quorum = self.quorum(places.len())?;
         let made = self.make_log_files(&settled, &places, progress).await?;
         let chosen = self.choose_block_size(new, &made, quorum.of(places.len())).await?;

@@ -206,7 +206,7 @@ pub fn log_history(redo: &Redo) -> Vec<VLogHistory> {
         switch_time: WallTime { unix_nanos: switch.at },
         archive: is_archived(switch).then(|| {
             let name = cellar_redo::archive_name(switch.sequence);
-            format!("{}/{name}", notes.archive_dest)
+            format!("{}/{name}", notes.place_of(switch))
         }),
     };
     notes.history.iter().map(row).collect()
