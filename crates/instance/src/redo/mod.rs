@@ -11,6 +11,7 @@ mod media;
 mod members;
 mod open;
 mod place;
+mod settings;
 mod statements;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -18,7 +18,7 @@ use super::log::{Parts, RedoLog};
 use super::media::{Place, REDO_DIR, groups_of};
 use crate::database::{Database, split_group_path};
 use crate::error::{Error, Result};
-use crate::parameters::definitions::{LOG_ARCHIVE_DEST, LOG_BUFFER};
+use crate::parameters::definitions::LOG_BUFFER;
 
 /// Openings within the groups that are not archived, of the 4,096 that control data can hold.
 const OPENINGS_MANY: usize = 2048;
@@ -44,8 +44,7 @@ impl Database {
         let opened = self.try_open_redo(false).await;
         if let Ok(Some(log)) = &opened {
             self.sweep_redo(log).await;
-            // What cannot be written down now is looked at again at the next opening.
-            let _ = log.look_for_archives(self).await;
+            self.see_to_archives(log).await;
         }
         let mut state = redo.state();
         match opened {
@@ -71,6 +70,9 @@ impl Database {
             return Err(error.hint("FORCE is for a log that does not open"));
         }
         let opened = self.try_open_redo(true).await;
+        if let Ok(Some(log)) = &opened {
+            self.see_to_archives(log).await;
+        }
         let mut state = redo.state();
         match opened {
             Ok(Some(log)) => {
@@ -107,6 +109,13 @@ impl Database {
         redo.state().open = None;
         log.end();
         Ok(())
+    }
+
+    /// Corrects what is known of archives, and has the log be archived to where it is to be now. What
+    /// cannot be done now is tried again at the next opening.
+    async fn see_to_archives(&self, log: &RedoLog) {
+        let _ = log.look_for_archives(self).await;
+        let _ = self.apply_archive_dest(log).await;
     }
 
     /// Removes files of this log in mounted groups that it does not know: of a statement that was cut
@@ -263,15 +272,6 @@ impl Database {
                 .hint("name a disk group: log_archive_dest = '+DATA'")
         })?;
         Ok(Some(GroupArchives::new(self.group(&group)?.group, &directory)))
-    }
-
-    /// Has a log that is archived go on in the place that log_archive_dest names now.
-    pub(crate) async fn set_archive_dest(&self) -> Result<()> {
-        let dest = self.instance().parameters().text(LOG_ARCHIVE_DEST);
-        let log = self.instance().redo().log().filter(|log| log.is_archived());
-        let Some(log) = log.filter(|_| !dest.is_empty()) else { return Ok(()) };
-        let dest = super::statements::archive_dest(&dest, decoded(log.control())?.database);
-        log.control().note(|notes| notes.archive_dest = dest).await
     }
 
     /// The log.
