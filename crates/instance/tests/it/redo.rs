@@ -19,6 +19,8 @@ use cellar_io::{DeviceExt, Durability, EnvExt, Io};
 use crate::machine::Machine;
 
 mod clear;
+mod forced;
+mod settings;
 
 fn session(database: &Database) -> Session {
     database.instance().sessions().user("test", "test")
