@@ -1,9 +1,10 @@
 //! The control file of the redo log: the control data of `redo`, and what this crate knows beside it.
 //!
 //! One small file of the group that has the catalog, in as many copies as that group can keep, up to
-//! three. It has two halves. A change is written into the one that does not hold the newest content,
+//! three; where it can keep more than it could, opening the log makes the file anew. It has two halves. A change is written into the one that does not hold the newest content,
 //! so that a crash leaves the old or the new one, whole. Format: `docs/format/redo.md`, Control file.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_recursion::async_recursion;
@@ -21,12 +22,14 @@ pub const CONTROL_PATH: &str = "cellar/redo.control";
 
 /// Bytes of a half.
 const HALF: usize = 512 << 10;
+/// Bytes of the file.
+pub const FILE_BYTES: u64 = 2 * HALF as u64;
 pub(super) const MAGIC: &[u8; 8] = b"CLRREDOC";
 const VERSION: u32 = 1;
 /// Bytes before the content.
 const HEAD: usize = 40;
 /// A write is a whole number of these.
-const SECTOR: usize = 4096;
+pub const SECTOR: usize = 4096;
 /// Switches that are remembered.
 const HISTORY_MAX: usize = 1000;
 
@@ -207,6 +210,30 @@ impl Content {
     }
 }
 
+/// How many copies a group can keep of it now: whatever a template says, for without it no commit can be
+/// found again.
+fn copies_in(group: &Group) -> u8 {
+    if group.info().redundancy.copies() == 1 {
+        return 1;
+    }
+    let disks = group.disks().into_iter().filter(|d| d.in_sync && !d.status.is_leaving());
+    let failgroups: BTreeSet<String> = disks.map(|disk| disk.failgroup).collect();
+    if failgroups.len() < 3 { 2 } else { 3 }
+}
+
+/// A file for it, which has no name yet.
+async fn new_file(group: &Group) -> Result<File> {
+    let spec = FileSpec {
+        template: Some(String::new()),
+        checksums: Some(true),
+        copies: Some(copies_in(group)),
+        ..FileSpec::new(FileType::Controlfile)
+    };
+    let file = group.create_file(&spec).await?;
+    file.set_size(FILE_BYTES).await?;
+    Ok(file)
+}
+
 /// The control file of a log that is open, or was looked at.
 pub struct ControlFile {
     file: File,
@@ -250,20 +277,27 @@ impl ControlFile {
     /// No room for it.
     #[async_recursion]
     pub async fn create(group: &Group, notes: Notes) -> Result<ControlFile> {
-        // Whatever a template says: without it no commit can be found again.
-        let failgroups: std::collections::BTreeSet<String> =
-            group.disks().into_iter().filter(|d| d.in_sync).map(|d| d.failgroup).collect();
-        let external = group.info().redundancy.copies() == 1;
-        let copies = if external { 1 } else { failgroups.len().clamp(2, 3) };
-        let spec = FileSpec {
-            template: Some(String::new()),
-            checksums: Some(true),
-            copies: u8::try_from(copies).ok(),
-            ..FileSpec::new(FileType::Controlfile)
-        };
-        let file = group.create_file(&spec).await?;
-        file.set_size(2 * HALF as u64).await?;
+        let file = new_file(group).await?;
         Ok(ControlFile::new(group, file, Content { notes, ..Content::default() }))
+    }
+
+    /// Makes it anew, in more copies, if the group can keep more now; `None`: it cannot. Who has it open
+    /// must be alone: what is written to the old file afterwards is lost.
+    ///
+    /// # Errors
+    /// No room for it, or the group has stopped. Which file has the name then is not known.
+    #[async_recursion]
+    pub async fn in_more_copies(&self, group: &Group) -> Result<Option<ControlFile>> {
+        if self.copies() >= copies_in(group) {
+            return Ok(None);
+        }
+        let file = new_file(group).await?;
+        let content = self.content().clone();
+        let more = ControlFile::new(group, file, content);
+        // Whole and durable before it has the name.
+        more.write(|_| {}).await?;
+        group.publish(&more.file, CONTROL_PATH, true).await?;
+        Ok(Some(more))
     }
 
     /// Gives it its name: from then on there is a log.
@@ -287,6 +321,11 @@ impl ControlFile {
     /// What is known beside the control data.
     pub fn notes(&self) -> Notes {
         self.content().notes.clone()
+    }
+
+    /// Its path in its group.
+    pub fn name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
     }
 
     /// How many copies it has.

@@ -152,21 +152,32 @@ impl Database {
     }
 
     async fn try_open_redo(&self, force: bool) -> Result<Option<Arc<RedoLog>>> {
-        let Some(control) = ControlFile::open(&self.first_group()?).await? else {
+        let group = self.first_group()?;
+        let Some(mut control) = ControlFile::open(&group).await? else {
             return Ok(None);
         };
         if control.notes().given_up {
             if !self.is_read_only() {
-                self.finish_drop(&self.first_group()?, control).await?;
+                self.finish_drop(&group, control).await?;
             }
             return Ok(None);
         }
         let (data, notes) = (decoded(&control)?, control.notes());
-        self.instance().redo().state().seen = Some((data.clone(), notes));
+        {
+            let mut state = self.instance().redo().state();
+            state.seen = Some((data.clone(), notes));
+            state.control = Some((control.name(), control.copies()));
+        }
         if self.is_read_only() {
             let missing = self.media_missing(&data).await;
             self.instance().redo().state().missing = missing;
             return Ok(None);
+        }
+        match control.in_more_copies(&group).await {
+            Ok(Some(more)) => control = more,
+            Ok(None) => {}
+            // As many as there were will do. The name may have the new file: its content is the same.
+            Err(_) => control = ControlFile::open(&group).await?.ok_or_else(no_log)?,
         }
         Ok(Some(self.open_log(control, &data, force, &|_, _| {}).await?))
     }

@@ -19,6 +19,7 @@ use cellar_io::{DeviceExt, Durability, EnvExt, Io};
 use crate::machine::Machine;
 
 mod clear;
+mod copies;
 mod forced;
 mod settings;
 
