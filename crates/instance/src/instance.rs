@@ -219,6 +219,7 @@ impl Instance {
             "v$asm_operation" => self.of_groups(|g| g.operations()),
             "v$cell_scan" => views::values(views::cell_scan(&self.scans)),
             "v$cell_scan_filter" => views::values(views::cell_scan_filter(&self.scans)),
+            "v$controlfile" => views::values(views::controlfile(&self.redo)),
             "v$sysstat" => views::values(views::sysstat(&self.scans, &self.temp, &self.redo)),
             "v$event_histogram_micro" => views::values(views::event_histogram_micro(waits)),
             "v$event_name" => views::values(views::event_name()),

@@ -324,16 +324,19 @@ impl Host for InstanceHost {
                 Ok(reply)
             }
             Command::SetParameter { name, value, scope: s, comment } => {
-                self.database.alter_system_set(&name, &value, scope(s)).await?;
+                let altered = self.database.alter_system_set(&name, &value, scope(s)).await?;
                 let mut reply = done("System altered.")?;
+                reply.notices.extend(altered.notices);
                 if comment.is_some() {
                     reply.notices.push("the comment is not kept: cellar.toml has none".to_owned());
                 }
                 Ok(reply)
             }
             Command::ResetParameter { name, scope: s } => {
-                self.database.alter_system_reset(&name, scope(s)).await?;
-                done("System altered.")
+                let altered = self.database.alter_system_reset(&name, scope(s)).await?;
+                let mut reply = done("System altered.")?;
+                reply.notices.extend(altered.notices);
+                Ok(reply)
             }
             Command::Flush { what } if what == "CELL_CACHE" => {
                 self.database.instance().scans().cache().clear();

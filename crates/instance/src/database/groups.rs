@@ -11,7 +11,7 @@ use super::find::find_labelled;
 use super::{Database, Mounted, absolute, identity, patterns};
 use crate::disks::{OpenDisk, default_failgroups};
 use crate::error::{Error, Result};
-use crate::parameters::definitions::{self, DISK_STRING, LOG_ARCHIVE_DEST};
+use crate::parameters::definitions::{self, DISK_STRING};
 use crate::parameters::{Altered, Scope, Value};
 
 /// CREATE DISKGROUP, parsed.
@@ -221,7 +221,8 @@ impl Database {
     /// `ALTER SYSTEM SET`, as [`crate::Instance::alter_system_set`] does it.
     ///
     /// # Errors
-    /// Also 15014: a disk_string that no longer finds a disk of a mounted group.
+    /// Also 15014: a disk_string that no longer finds a disk of a mounted group; 15001 and 00096: a
+    /// log_archive_dest that will not do.
     #[async_recursion]
     pub async fn alter_system_set(
         &self,
@@ -236,24 +237,26 @@ impl Database {
         {
             self.check_finds_all(&list)?;
         }
-        let altered = self.instance.alter_system_set(name, value, scope)?;
-        if altered.name == LOG_ARCHIVE_DEST {
-            self.set_archive_dest().await?;
-        }
+        self.check_archive_parameter(name, Some(value))?;
+        let mut altered = self.instance.alter_system_set(name, value, scope)?;
+        self.redo_parameter_changed(&mut altered).await?;
         Ok(altered)
     }
 
     /// `ALTER SYSTEM RESET`, as [`crate::Instance::alter_system_reset`] does it.
     ///
     /// # Errors
-    /// Also 15014, as [`Database::alter_system_set`].
+    /// Also 15014 and 00096, as [`Database::alter_system_set`].
     #[async_recursion]
     pub async fn alter_system_reset(&self, name: &str, scope: Option<Scope>) -> Result<Altered> {
         let _one_at_a_time = self.instance.changing().lock().await;
         if name.eq_ignore_ascii_case(DISK_STRING) {
             self.check_finds_all(&[])?;
         }
-        self.instance.alter_system_reset(name, scope)
+        self.check_archive_parameter(name, None)?;
+        let mut altered = self.instance.alter_system_reset(name, scope)?;
+        self.redo_parameter_changed(&mut altered).await?;
+        Ok(altered)
     }
 
     /// After the next start a group whose disks are not found is not there, with all its tables.
@@ -391,6 +394,9 @@ impl Database {
         let stopped = self.instance.redo().log().is_some_and(|log| log.log().stopped().is_some());
         if stopped || self.instance.redo().problem().is_some() {
             self.open_redo().await;
+        } else if let Some(log) = self.instance.redo().log().filter(|_| write) {
+            // Perhaps it is where the log is to be archived; if not, that was told before.
+            let _ = self.apply_archive_dest(&log).await;
         }
         Ok(mounted)
     }

@@ -261,7 +261,7 @@ parameters! {
     HOT_SPARE_DELAY = "hot_spare_delay", integer(1, 2592000, "s"), "600", dynamic;
     /// Disks that wait to take the place of one that fails: paths, with * and ? in the last part
     HOT_SPARES = "hot_spares", Kind::List, "", dynamic;
-    /// Where finished redo groups are archived: a disk group; in force for a log made afterwards
+    /// Where finished redo groups are archived: a disk group; a log made while it is empty never is
     LOG_ARCHIVE_DEST = "log_archive_dest", Kind::GroupPath, "", dynamic;
     /// Bytes of a block of a redo log made afterwards; auto measures which is faster
     LOG_BLOCK_SIZE = "log_block_size", Kind::Choice(&["auto", "512", "4096"]), "auto", dynamic;

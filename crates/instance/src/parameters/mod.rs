@@ -49,6 +49,8 @@ pub struct Altered {
     pub in_force: Value,
     /// What will be after a restart.
     pub after_restart: Value,
+    /// What whoever changed it should also know.
+    pub notices: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -225,6 +227,7 @@ impl Parameters {
             name,
             in_force: state.value(definition),
             after_restart: filed.unwrap_or_else(|| definition.default_value()),
+            notices: Vec::new(),
         })
     }
 

@@ -1,9 +1,10 @@
 //! The control file of the redo log: the control data of `redo`, and what this crate knows beside it.
 //!
 //! One small file of the group that has the catalog, in as many copies as that group can keep, up to
-//! three. It has two halves. A change is written into the one that does not hold the newest content,
+//! three; where it can keep more than it could, opening the log makes the file anew. It has two halves. A change is written into the one that does not hold the newest content,
 //! so that a crash leaves the old or the new one, whole. Format: `docs/format/redo.md`, Control file.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_recursion::async_recursion;
@@ -21,12 +22,14 @@ pub const CONTROL_PATH: &str = "cellar/redo.control";
 
 /// Bytes of a half.
 const HALF: usize = 512 << 10;
+/// Bytes of the file.
+pub const FILE_BYTES: u64 = 2 * HALF as u64;
 pub(super) const MAGIC: &[u8; 8] = b"CLRREDOC";
 const VERSION: u32 = 1;
 /// Bytes before the content.
 const HEAD: usize = 40;
 /// A write is a whole number of these.
-const SECTOR: usize = 4096;
+pub const SECTOR: usize = 4096;
 /// Switches that are remembered.
 const HISTORY_MAX: usize = 1000;
 
@@ -46,6 +49,9 @@ pub struct Switch {
     /// There is no archive: CLEAR UNARCHIVED gave it up, or is about to.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cleared: bool,
+    /// The place of its archive, where that is not where the log archives to now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive: Option<String>,
 }
 
 /// What is known of the log beside its control data.
@@ -82,6 +88,30 @@ impl Notes {
         let switch = self.history.iter_mut().find(|switch| switch.sequence == sequence);
         if let Some(switch) = switch {
             switch.cleared = cleared;
+        }
+    }
+
+    /// The place that has the archive of a sequence which was archived.
+    pub fn place_of<'a>(&'a self, switch: &'a Switch) -> &'a str {
+        switch.archive.as_deref().unwrap_or(&self.archive_dest)
+    }
+
+    /// Says where the archive of a sequence is. Nothing is kept of one that is where all are: a thousand
+    /// names would be much to write with each change.
+    pub fn set_place(&mut self, sequence: u64, place: &str) {
+        let other = (place != self.archive_dest).then(|| place.to_owned());
+        let switch = self.history.iter_mut().find(|switch| switch.sequence == sequence);
+        if let Some(switch) = switch {
+            switch.archive = other;
+        }
+    }
+
+    /// Has groups be archived to another place from now on; those up to `archived` stay where they are.
+    pub fn archive_to(&mut self, place: String, archived: u64) {
+        let old = std::mem::replace(&mut self.archive_dest, place);
+        for switch in self.history.iter_mut().filter(|switch| switch.sequence <= archived) {
+            let place = switch.archive.take().unwrap_or_else(|| old.clone());
+            switch.archive = (place != self.archive_dest).then_some(place);
         }
     }
 
@@ -180,6 +210,30 @@ impl Content {
     }
 }
 
+/// How many copies a group can keep of it now: whatever a template says, for without it no commit can be
+/// found again.
+fn copies_in(group: &Group) -> u8 {
+    if group.info().redundancy.copies() == 1 {
+        return 1;
+    }
+    let disks = group.disks().into_iter().filter(|d| d.in_sync && !d.status.is_leaving());
+    let failgroups: BTreeSet<String> = disks.map(|disk| disk.failgroup).collect();
+    if failgroups.len() < 3 { 2 } else { 3 }
+}
+
+/// A file for it, which has no name yet.
+async fn new_file(group: &Group) -> Result<File> {
+    let spec = FileSpec {
+        template: Some(String::new()),
+        checksums: Some(true),
+        copies: Some(copies_in(group)),
+        ..FileSpec::new(FileType::Controlfile)
+    };
+    let file = group.create_file(&spec).await?;
+    file.set_size(FILE_BYTES).await?;
+    Ok(file)
+}
+
 /// The control file of a log that is open, or was looked at.
 pub struct ControlFile {
     file: File,
@@ -223,20 +277,27 @@ impl ControlFile {
     /// No room for it.
     #[async_recursion]
     pub async fn create(group: &Group, notes: Notes) -> Result<ControlFile> {
-        // Whatever a template says: without it no commit can be found again.
-        let failgroups: std::collections::BTreeSet<String> =
-            group.disks().into_iter().filter(|d| d.in_sync).map(|d| d.failgroup).collect();
-        let external = group.info().redundancy.copies() == 1;
-        let copies = if external { 1 } else { failgroups.len().clamp(2, 3) };
-        let spec = FileSpec {
-            template: Some(String::new()),
-            checksums: Some(true),
-            copies: u8::try_from(copies).ok(),
-            ..FileSpec::new(FileType::Controlfile)
-        };
-        let file = group.create_file(&spec).await?;
-        file.set_size(2 * HALF as u64).await?;
+        let file = new_file(group).await?;
         Ok(ControlFile::new(group, file, Content { notes, ..Content::default() }))
+    }
+
+    /// Makes it anew, in more copies, if the group can keep more now; `None`: it cannot. Who has it open
+    /// must be alone: what is written to the old file afterwards is lost.
+    ///
+    /// # Errors
+    /// No room for it, or the group has stopped. Which file has the name then is not known.
+    #[async_recursion]
+    pub async fn in_more_copies(&self, group: &Group) -> Result<Option<ControlFile>> {
+        if self.copies() >= copies_in(group) {
+            return Ok(None);
+        }
+        let file = new_file(group).await?;
+        let content = self.content().clone();
+        let more = ControlFile::new(group, file, content);
+        // Whole and durable before it has the name.
+        more.write(|_| {}).await?;
+        group.publish(&more.file, CONTROL_PATH, true).await?;
+        Ok(Some(more))
     }
 
     /// Gives it its name: from then on there is a log.
@@ -262,6 +323,11 @@ impl ControlFile {
         self.content().notes.clone()
     }
 
+    /// Its path in its group.
+    pub fn name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
+    }
+
     /// How many copies it has.
     pub fn copies(&self) -> u8 {
         self.file.attributes().copies
@@ -275,10 +341,31 @@ impl ControlFile {
         Ok(self.write(|content| change(&mut content.notes)).await?)
     }
 
+    /// As [`note`](ControlFile::note), for a change that may find nothing to do: then nothing is written.
+    /// No other change comes between its look and the writing.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub async fn note_if_new(&self, change: impl FnOnce(&mut Notes) + Send) -> Result<()> {
+        let _turn = self.turn.lock().await;
+        let before = self.content().clone();
+        let mut next = before.clone();
+        change(&mut next.notes);
+        if next == before {
+            return Ok(());
+        }
+        Ok(self.write_next(next).await?)
+    }
+
     async fn write(&self, change: impl FnOnce(&mut Content)) -> std::result::Result<(), IoError> {
         let _turn = self.turn.lock().await;
         let mut next = self.content().clone();
         change(&mut next);
+        self.write_next(next).await
+    }
+
+    /// By who has the turn.
+    async fn write_next(&self, mut next: Content) -> std::result::Result<(), IoError> {
         next.generation += 1;
         let at = (next.generation % 2) * HALF as u64;
         let bytes = next.encode().ok_or_else(|| self.failed(IoErrorKind::NoSpace))?;
@@ -306,9 +393,13 @@ impl Control for ControlFile {
 mod tests {
     use super::*;
 
+    fn cleared() -> Switch {
+        let (cleared, archive) = (true, None);
+        Switch { sequence: 0, group: 0, first: 0, next: 1, at: 0, cleared, archive }
+    }
+
     fn content(generation: u64) -> Content {
-        let switch =
-            Switch { sequence: 4, group: 1, first: 4096, next: 81920, at: 7, cleared: true };
+        let switch = Switch { sequence: 4, group: 1, first: 4096, next: 81920, at: 7, ..cleared() };
         let notes = Notes {
             block_size_reason: "reported 4096".into(),
             archive_dest: "+DATA".into(),
@@ -356,10 +447,35 @@ mod tests {
         let mut notes: Notes = serde_json::from_str(old).unwrap();
         assert!(!notes.is_cleared(4));
         let again = serde_json::to_string(&notes).unwrap();
-        assert!(!again.contains("cleared"), "what need not be said is not: {again}");
+        let is_silent = !again.contains("cleared") && !again.contains(r#""archive":"#);
+        assert!(is_silent, "what need not be said is not: {again}");
+        assert_eq!(notes.place_of(&notes.history[0]), "+DATA");
         notes.set_cleared(4, true);
         let read: Notes = serde_json::from_str(&serde_json::to_string(&notes).unwrap()).unwrap();
         assert!(read.is_cleared(4) && !read.is_cleared(5));
+    }
+
+    #[test]
+    fn archives_stay_known_where_they_are_when_the_place_changes() {
+        let mut notes = Notes { archive_dest: "+DATA/a".into(), ..Notes::default() };
+        for sequence in 1..=4 {
+            notes.remember(Switch { sequence, cleared: sequence == 2, ..cleared() });
+        }
+        let places = |notes: &Notes| -> Vec<String> {
+            notes.history.iter().map(|switch| notes.place_of(switch).to_owned()).collect()
+        };
+        notes.archive_to("+MORE/b".into(), 3);
+        assert_eq!(places(&notes), ["+DATA/a", "+DATA/a", "+DATA/a", "+MORE/b"]);
+        let read: Notes = serde_json::from_str(&serde_json::to_string(&notes).unwrap()).unwrap();
+        assert_eq!(read, notes);
+        // It was on its way to the old place when that was left.
+        notes.set_place(4, "+DATA/a");
+        assert_eq!(places(&notes)[3], "+DATA/a");
+        notes.set_place(4, "+MORE/b");
+        notes.archive_to("+DATA/a".into(), 4);
+        assert_eq!(places(&notes), ["+DATA/a", "+DATA/a", "+DATA/a", "+MORE/b"]);
+        let named = notes.history.iter().filter(|switch| switch.archive.is_some()).count();
+        assert_eq!(named, 1, "what is where all are is not named");
     }
 
     #[test]
@@ -367,14 +483,14 @@ mod tests {
         let mut notes = Notes::default();
         for sequence in (1..=1200).flat_map(|n| [n, n]) {
             let group = sequence as u32 % 3;
-            notes.remember(Switch { sequence, group, first: 0, next: 1, at: 0, cleared: true });
+            let archive = Some("+MORE".to_owned() + &"d".repeat(145));
+            notes.remember(Switch { sequence, group, archive, ..cleared() });
         }
         assert!(notes.is_cleared(201) && !notes.is_cleared(200), "so many are not kept");
         let full = Content { generation: 1, redo: vec![1; 96 << 10], notes: notes.clone() };
         assert!(full.encode().is_some(), "as large as it may get, it fits");
         for sequence in 1201..=5000 {
-            let next = Switch { sequence, group: 1, first: 0, next: 1, at: 0, cleared: false };
-            notes.remember(next);
+            notes.remember(Switch { sequence, group: 1, cleared: false, ..cleared() });
         }
         let cleared = notes.history.iter().filter(|switch| switch.cleared).count();
         assert_eq!((cleared, notes.history.len()), (HISTORY_MAX / 2, HISTORY_MAX));

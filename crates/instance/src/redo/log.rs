@@ -11,10 +11,10 @@ use cellar_io::{EnvExt, Instant, SharedEnv};
 use cellar_redo::{
     Anatomy, ArchiveStore, Archived, Committed, GroupReport, GroupStatus, Log, Lsn, Report,
 };
+use futures_util::future::select;
 
-use super::archives::GroupArchives;
-use super::control::{ControlFile, Switch};
-use super::media::{FileInGroup, Place};
+use super::control::{ControlFile, Notes, Switch};
+use super::media::{OwnFile, Place};
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::session::Session;
@@ -73,7 +73,7 @@ pub struct RedoLog {
     /// For finding the disk group of the archives at each attempt; `None`: it is not archived.
     archiving: Option<Database>,
     report: Report,
-    in_group: Mutex<Vec<FileInGroup>>,
+    files: Mutex<Vec<OwnFile>>,
     /// For each place, when its failed medium was last asked to return, and the pause after that.
     returned: Mutex<BTreeMap<String, (Instant, Duration)>>,
     /// The archiver will do nothing more.
@@ -85,6 +85,8 @@ pub struct RedoLog {
     archive_error: Mutex<Option<Error>>,
     /// An archive was written, or failed.
     archived: event_listener::Event,
+    /// The archiver is to try again at once, or the log ends.
+    wake: event_listener::Event,
 }
 
 impl std::fmt::Debug for RedoLog {
@@ -105,12 +107,12 @@ pub(super) struct Parts {
     pub session: Session,
     pub archiving: Option<Database>,
     pub report: Report,
-    pub in_group: Vec<FileInGroup>,
+    pub files: Vec<OwnFile>,
 }
 
 impl RedoLog {
     pub(super) fn new(parts: Parts) -> Arc<RedoLog> {
-        let Parts { log, control, env, session, archiving, report, in_group } = parts;
+        let Parts { log, control, env, session, archiving, report, files } = parts;
         let opened = Arc::new(RedoLog {
             log,
             control,
@@ -118,7 +120,7 @@ impl RedoLog {
             _session: session,
             archiving,
             report,
-            in_group: Mutex::new(in_group),
+            files: Mutex::new(files),
             returned: Mutex::default(),
             archiver_ended: AtomicBool::new(false),
             anatomy: Mutex::default(),
@@ -126,6 +128,7 @@ impl RedoLog {
             keeps: AtomicBool::new(false),
             archive_error: Mutex::default(),
             archived: event_listener::Event::new(),
+            wake: event_listener::Event::new(),
         });
         if opened.archiving.is_some() {
             let archiver = Arc::clone(&opened);
@@ -170,8 +173,8 @@ impl RedoLog {
     }
 
     /// Files that were added.
-    pub(super) fn add_files(&self, files: impl IntoIterator<Item = FileInGroup>) {
-        lock(&self.in_group).extend(files);
+    pub(super) fn add_files(&self, files: impl IntoIterator<Item = OwnFile>) {
+        lock(&self.files).extend(files);
     }
 
     /// Whether it is time to have a failed medium return. The pause until the next time doubles, so that
@@ -194,13 +197,21 @@ impl RedoLog {
         true
     }
 
-    /// Closes the files of a medium in a disk group: of one log group, or of all.
+    /// Closes the files of a medium: of one log group, or of all.
     pub(super) fn let_go(&self, place: &Place, number: Option<u32>) {
-        let mut files = lock(&self.in_group);
         let goes =
-            |file: &FileInGroup| file.0 == *place && number.is_none_or(|number| number == file.1);
-        files.iter().filter(|file| goes(file)).for_each(|file| file.2.let_go());
-        files.retain(|file| !goes(file));
+            |file: &mut OwnFile| file.0 == *place && number.is_none_or(|number| number == file.1);
+        let gone: Vec<OwnFile> = lock(&self.files).extract_if(.., goes).collect();
+        // With no lock held: to close a file may take as long as its file system likes.
+        gone.iter().for_each(|file| file.2.let_go());
+    }
+
+    /// Has a log that has stopped or was closed let go of its files, whoever has it still, and its
+    /// archiver end: files of a directory are locked, and the next log is to open them.
+    pub(super) fn end(&self) {
+        let files = std::mem::take(&mut *lock(&self.files));
+        files.iter().for_each(|file| file.2.let_go());
+        self.wake.notify(usize::MAX);
     }
 
     /// Appends a record and waits until it is durable on enough media. `kind` is given back by
@@ -279,8 +290,22 @@ impl RedoLog {
     /// Writes down which groups were finished since the last time; `ended`: one ends there, and the next
     /// may not have begun.
     async fn note_switches(&self, ended: Option<Lsn>) -> Result<()> {
+        let finished = self.finished(&self.control.notes(), ended);
+        match finished.is_empty() {
+            true => Ok(()),
+            false => {
+                let add = |notes: &mut Notes| {
+                    finished.into_iter().for_each(|switch| notes.remember(switch));
+                };
+                self.control.note(add).await
+            }
+        }
+    }
+
+    /// Groups that were finished and are not among these notes.
+    fn finished(&self, notes: &Notes, ended: Option<Lsn>) -> Vec<Switch> {
         let at = self.env.wall().unix_nanos;
-        let known = self.control.notes().history.last().map_or(0, |last| last.sequence);
+        let known = notes.history.last().map_or(0, |last| last.sequence);
         let mut groups = self.log.groups();
         groups.retain(|group| group.sequence > 0);
         groups.sort_by_key(|group| group.sequence);
@@ -295,18 +320,27 @@ impl RedoLog {
                 next,
                 at,
                 cleared: false,
+                archive: None,
             })
         });
-        let finished: Vec<Switch> = finished.collect();
-        match finished.is_empty() {
-            true => Ok(()),
-            false => {
-                let add = |notes: &mut super::control::Notes| {
-                    finished.into_iter().for_each(|switch| notes.remember(switch));
-                };
-                self.control.note(add).await
+        finished.collect()
+    }
+
+    /// Has groups be archived to another place from now on, and those that could not be at once.
+    pub(super) async fn archive_to(&self, place: String) -> Result<()> {
+        let change = |notes: &mut Notes| {
+            if notes.archive_dest == place {
+                return;
             }
-        }
+            // What has an archive in the old place is to be known there.
+            self.finished(notes, None).into_iter().for_each(|switch| notes.remember(switch));
+            notes.archive_to(place, self.log.archived());
+        };
+        self.control.note_if_new(change).await?;
+        // Why it could not be archived in the old place is of no interest any more.
+        *lock(&self.archive_error) = None;
+        self.wake.notify(usize::MAX);
+        Ok(())
     }
 
     /// Clears a log group; with `unarchived` also where it was not archived. The sequence that then
@@ -334,7 +368,7 @@ impl RedoLog {
         }
         let lost = cleared.as_ref().ok().copied().flatten();
         if lost != sequence {
-            let correct = |notes: &mut super::control::Notes| {
+            let correct = |notes: &mut Notes| {
                 sequence.into_iter().for_each(|sequence| notes.set_cleared(sequence, false));
                 lost.into_iter().for_each(|sequence| notes.set_cleared(sequence, true));
             };
@@ -360,12 +394,24 @@ impl RedoLog {
     /// Corrects what the history says of archives that are there. A statement that was cut off may have
     /// said that a group would be cleared, and the program may have ended between the naming of its
     /// archive and the note of it.
-    pub(super) async fn look_for_archives(&self, store: &GroupArchives) -> Result<()> {
-        for sequence in self.gaps() {
-            // Only a whole archive has a name.
-            let name = cellar_redo::archive_name(sequence);
-            if store.read(&name, 0, 1).await.is_ok_and(|found| !found.is_empty()) {
-                self.control.note(|notes| notes.set_cleared(sequence, false)).await?;
+    pub(super) async fn look_for_archives(&self, database: &Database) -> Result<()> {
+        let (notes, gaps) = (self.control.notes(), self.gaps());
+        for switch in notes.history.iter().filter(|switch| gaps.contains(&switch.sequence)) {
+            let name = cellar_redo::archive_name(switch.sequence);
+            let own = notes.place_of(switch);
+            let other = (own != notes.archive_dest).then_some(notes.archive_dest.as_str());
+            for place in std::iter::once(own).chain(other) {
+                // One in a disk group that is not mounted is looked for at the next opening.
+                let Ok(Some(store)) = database.archives_in(place) else { continue };
+                // Only a whole archive has a name.
+                if store.read(&name, 0, 1).await.is_ok_and(|found| !found.is_empty()) {
+                    let is_there = |notes: &mut Notes| {
+                        notes.set_cleared(switch.sequence, false);
+                        notes.set_place(switch.sequence, place);
+                    };
+                    self.control.note(is_there).await?;
+                    break;
+                }
             }
         }
         Ok(())
@@ -405,30 +451,45 @@ impl RedoLog {
     /// The archiver: until the log is closed.
     async fn archive_all(&self) {
         while self.log.archivable().await.is_ok() {
-            let failed = self.archive_one().await.err();
+            // Listened before it is tried: who changes what it fails of meanwhile is heard.
+            let wake = self.wake.listen();
+            let place = self.control.notes().archive_dest;
+            let failed = self.archive_one(&place).await.err();
             let is_failing = failed.is_some();
-            *lock(&self.archive_error) = failed;
+            {
+                let mut error = lock(&self.archive_error);
+                // Of a place that was left meanwhile nothing is said. Who leaves it clears this after.
+                let is_left = self.control.notes().archive_dest != place;
+                *error = failed.filter(|_| !is_left);
+            }
             self.archived.notify(usize::MAX);
             if is_failing && self.log.stopped().is_none() {
-                self.env.sleep(ARCHIVE_RETRY).await;
+                select(wake, self.env.sleep(ARCHIVE_RETRY)).await;
             }
         }
         self.archiver_ended.store(true, Ordering::Release);
         self.archived.notify(usize::MAX);
     }
 
-    async fn archive_one(&self) -> Result<Option<Archived>> {
+    async fn archive_one(&self, place: &str) -> Result<Option<Archived>> {
         let Some(database) = &self.archiving else { return Ok(None) };
-        // Its group may have been mounted anew, or the place be another, since the last time.
-        match database.archives_of(&self.control.notes())? {
+        // Its group may have been mounted anew since the last time.
+        match database.archives_in(place)? {
             Some(store) => {
                 let archived = self.log.archive(&store).await;
                 let archived = archived.map_err(|error| self.not_archived(error))?;
-                // A statement that was cut off may have said that it would be cleared.
                 let sequence = archived.as_ref().map_or(0, |archived| archived.sequence);
-                if self.control.notes().is_cleared(sequence) {
-                    self.control.note(|notes| notes.set_cleared(sequence, false)).await?;
-                }
+                let correct = |notes: &mut Notes| {
+                    // A statement that was cut off may have said that it would be cleared.
+                    notes.set_cleared(sequence, false);
+                    // The place may have been left while it was on its way there.
+                    if notes.archive_dest != place {
+                        let finished = self.finished(notes, None);
+                        finished.into_iter().for_each(|switch| notes.remember(switch));
+                        notes.set_place(sequence, place);
+                    }
+                };
+                self.control.note_if_new(correct).await?;
                 Ok(archived)
             }
             None => Err(Error::new(258, "log_archive_dest is empty, and the redo log is archived")
@@ -462,6 +523,7 @@ impl RedoLog {
         };
         // Also one without a checkpoint is closed, or its tasks would go on.
         let closed = self.log.clone().close().await.map_err(Error::from);
+        self.end();
         checkpoint.and(closed)
     }
 }

@@ -10,7 +10,7 @@ use cellar_io::Device;
 use cellar_redo::Medium;
 use cellar_redo::on_disk::DatabaseId;
 
-use super::group_file::GroupFile;
+use super::log_file::HeldFile;
 use super::new_file::{NewFile, Owner, Take};
 use super::open::{decoded, no_log};
 use super::place::{CHANGE_PATIENCE, foreign, is_of_another};
@@ -85,14 +85,14 @@ impl Place {
 pub struct LogFile {
     /// The file.
     pub device: Arc<dyn Device>,
-    /// The same, where it is in a disk group.
-    pub in_group: Option<Arc<GroupFile>>,
+    /// The same, to be let go of.
+    pub own: Arc<HeldFile>,
 }
 
 impl LogFile {
-    pub(super) fn in_group(file: cellar_diskgroup::File) -> LogFile {
-        let file = GroupFile::new(file);
-        LogFile { device: Arc::clone(&file) as Arc<dyn Device>, in_group: Some(file) }
+    pub(super) fn new(file: Arc<dyn Device>) -> LogFile {
+        let file = HeldFile::new(file);
+        LogFile { device: Arc::clone(&file) as Arc<dyn Device>, own: file }
     }
 }
 
@@ -272,8 +272,7 @@ impl Database {
                 let open = move || {
                     let open = |(number, path): (u32, PathBuf)| {
                         let opened = disks.open(&path, true);
-                        let file =
-                            |disk: OpenDisk| LogFile { device: disk.device(), in_group: None };
+                        let file = |disk: OpenDisk| LogFile::new(disk.device());
                         (number, opened.map(file))
                     };
                     Ok(paths.into_iter().map(open).collect::<Vec<_>>())
@@ -391,7 +390,7 @@ impl Database {
             Place::Directory(path) => path.display().to_string(),
         };
         let file = self.group(&name)?.group.open(&place.path_text(number))?;
-        Ok(LogFile::in_group(file))
+        Ok(LogFile::new(Arc::new(file)))
     }
 }
 
@@ -399,26 +398,25 @@ impl Database {
 pub struct OpenMedium {
     /// Its files.
     pub medium: Medium,
-    /// Those of them that are in a disk group.
-    pub in_group: Vec<FileInGroup>,
+    /// The same, to be let go of.
+    pub files: Vec<OwnFile>,
     /// Why others could not be opened.
     pub problems: Vec<Error>,
 }
 
-/// A file of the log in a disk group: its medium, its log group.
-pub type FileInGroup = (Place, u32, Arc<GroupFile>);
+/// A file of the log that can be let go of: its medium, its log group.
+pub type OwnFile = (Place, u32, Arc<HeldFile>);
 
 impl OpenMedium {
     /// One without files.
     pub(super) fn none(place: &Place) -> OpenMedium {
         let medium = Medium { name: place.to_string(), files: BTreeMap::new() };
-        OpenMedium { medium, in_group: Vec::new(), problems: Vec::new() }
+        OpenMedium { medium, files: Vec::new(), problems: Vec::new() }
     }
 
     fn add(&mut self, place: &Place, number: u32, file: &LogFile) {
         self.medium.files.insert(number, Arc::clone(&file.device));
-        let in_group = file.in_group.clone();
-        self.in_group.extend(in_group.map(|file| (place.clone(), number, file)));
+        self.files.push((place.clone(), number, Arc::clone(&file.own)));
     }
 }
 

@@ -53,7 +53,7 @@ impl Database {
             let is_known = media.iter().any(|medium| medium.name == place.to_string());
             let how = Files { is_known, reuse };
             let (opened, made) = self.files_for(&log, &place, how, progress).await?;
-            log.add_files(opened.in_group);
+            log.add_files(opened.files);
             let added = match is_known {
                 true => log.log().return_medium(opened.medium).await,
                 false => log.log().add_medium(opened.medium).await,
@@ -210,7 +210,7 @@ impl Database {
         let (opened, made) = self.files_for(log, place, how, &|_, _| {}).await?;
         made.into_iter().for_each(NewFile::keep);
         let medium: Medium = opened.medium;
-        log.add_files(opened.in_group);
+        log.add_files(opened.files);
         Ok(log.log().return_medium(medium).await?)
     }
 }

@@ -4,21 +4,22 @@
 mod archives;
 mod control;
 mod failed;
-mod group_file;
 mod inspect;
 mod log;
+mod log_file;
 mod media;
 mod members;
 mod new_file;
 mod open;
 mod place;
+mod settings;
 mod statements;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use archives::GroupArchives;
-pub use control::{CONTROL_PATH, ControlFile, Notes, Switch};
+pub use control::{CONTROL_PATH, ControlFile, FILE_BYTES, Notes, SECTOR, Switch};
 pub use inspect::inspect;
 pub use log::{AnatomyTotals, RedoLog};
 pub use media::{Place, REDO_DIR};
@@ -43,6 +44,8 @@ struct State {
     open: Option<Arc<RedoLog>>,
     /// What was read of a log that is not open.
     seen: Option<(ControlData, Notes)>,
+    /// The path and the copies of its control file.
+    control: Option<(Arc<str>, u8)>,
     /// Media of such a log of which files cannot be opened.
     missing: Vec<String>,
     /// Why it is not open.
@@ -104,6 +107,14 @@ impl Redo {
             }
         }
         here.into_iter().filter(|(_, media)| *media >= quorum).map(|(name, _)| name).collect()
+    }
+
+    /// Path and copies of the control file, if it could be read.
+    pub fn control_file(&self) -> Option<(Arc<str>, u8)> {
+        match self.log() {
+            Some(log) => Some((log.control().name(), log.control().copies())),
+            None => self.state().control.clone(),
+        }
     }
 
     /// Media of a log that was only looked at, and is not open, of which files cannot be opened.

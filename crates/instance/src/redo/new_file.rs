@@ -129,7 +129,7 @@ impl Drop for MadeFile {
 impl NewFile {
     /// One in a disk group, which has no name yet.
     pub(super) fn in_group(group: Group, file: File, path: &Path) -> NewFile {
-        let own = LogFile::in_group(file.clone());
+        let own = LogFile::new(Arc::new(file.clone()));
         let path = path.to_string_lossy().into_owned();
         let at = MadeAt::Group(Box::new(MadeInGroup { group, file, path, is_named: false }));
         NewFile { file: own, at }
@@ -221,7 +221,7 @@ impl Database {
             make_way(&*disks, &place, &path, &take)?;
             let made = MadeFile::make(&path, size)?;
             let device = disks.open(&path, true)?.device();
-            let file = LogFile { device, in_group: None };
+            let file = LogFile::new(device);
             Ok(NewFile { file, at: MadeAt::Directory(at, made) })
         };
         self.in_directory(directory, CHANGE_PATIENCE, make).await

@@ -13,12 +13,12 @@ use cellar_redo::on_disk::header::GroupHeader;
 use cellar_redo::{OpenLog, Options, Recovery};
 
 use super::archives::GroupArchives;
-use super::control::{ControlFile, Notes};
+use super::control::ControlFile;
 use super::log::{Parts, RedoLog};
 use super::media::{Place, REDO_DIR, groups_of};
 use crate::database::{Database, split_group_path};
 use crate::error::{Error, Result};
-use crate::parameters::definitions::{LOG_ARCHIVE_DEST, LOG_BUFFER};
+use crate::parameters::definitions::LOG_BUFFER;
 
 /// Openings within the groups that are not archived, of the 4,096 that control data can hold.
 const OPENINGS_MANY: usize = 2048;
@@ -37,13 +37,14 @@ impl Database {
     pub(crate) async fn open_redo(&self) {
         let redo = self.instance().redo();
         let _changing = redo.changing.lock().await;
+        // One that still waits for its writes stays as it is, and says so.
+        if self.end_stopped().is_err() {
+            return;
+        }
         let opened = self.try_open_redo(false).await;
         if let Ok(Some(log)) = &opened {
             self.sweep_redo(log).await;
-            if let Ok(Some(store)) = self.archives_of(&log.control().notes()) {
-                // What cannot be written down now is looked at again at the next opening.
-                let _ = log.look_for_archives(&store).await;
-            }
+            self.see_to_archives(log).await;
         }
         let mut state = redo.state();
         match opened {
@@ -63,26 +64,58 @@ impl Database {
         self.check_writable()?;
         let redo = self.instance().redo();
         let _changing = redo.changing.lock().await;
-        // One that has stopped is as good as closed.
-        if let Some(log) = redo.log().filter(|log| log.log().stopped().is_some()) {
-            // What it wrote last may yet come over what the next one acknowledges.
-            if log.log().is_owed() {
-                let error = Error::new(1531, "the redo log that has stopped waits for its writes");
-                return Err(error.hint(
-                    "wait until its media have answered, or end the program that has the database \
-                     open and start it again",
-                ));
-            }
-        }
-        let stopped = redo.state().open.take_if(|log| log.log().stopped().is_some());
-        drop(stopped);
+        self.end_stopped()?;
         if redo.log().is_some() {
             let error = Error::new(1531, "the redo log is open");
             return Err(error.hint("FORCE is for a log that does not open"));
         }
-        let log = self.try_open_redo(true).await?.ok_or_else(no_log)?;
-        *redo.state() = super::State { open: Some(Arc::clone(&log)), ..super::State::default() };
-        Ok(log)
+        let opened = self.try_open_redo(true).await;
+        if let Ok(Some(log)) = &opened {
+            self.see_to_archives(log).await;
+        }
+        let mut state = redo.state();
+        match opened {
+            Ok(Some(log)) => {
+                *state = super::State { open: Some(Arc::clone(&log)), ..super::State::default() };
+                Ok(log)
+            }
+            Ok(None) => {
+                *state = super::State::default();
+                Err(no_log())
+            }
+            Err(error) => {
+                // Told by whoever asks for the log from now on, and reason to try again.
+                state.problem = Some(error.clone());
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends a log that has stopped, which is as good as closed: it lets go of its files, so that they can be
+    /// opened anew.
+    fn end_stopped(&self) -> Result<()> {
+        let redo = self.instance().redo();
+        let Some(log) = redo.log().filter(|log| log.log().stopped().is_some()) else {
+            return Ok(());
+        };
+        // What it wrote last may yet come over what the next one acknowledges.
+        if log.log().is_owed() {
+            let error = Error::new(1531, "the redo log that has stopped waits for its writes");
+            return Err(error.hint(
+                "wait until its media have answered, or end the program that has the database \
+                 open and start it again",
+            ));
+        }
+        redo.state().open = None;
+        log.end();
+        Ok(())
+    }
+
+    /// Corrects what is known of archives, and has the log be archived to where it is to be now. What
+    /// cannot be done now is tried again at the next opening.
+    async fn see_to_archives(&self, log: &RedoLog) {
+        let _ = log.look_for_archives(self).await;
+        let _ = self.apply_archive_dest(log).await;
     }
 
     /// Removes files of this log in mounted groups that it does not know: of a statement that was cut
@@ -119,21 +152,32 @@ impl Database {
     }
 
     async fn try_open_redo(&self, force: bool) -> Result<Option<Arc<RedoLog>>> {
-        let Some(control) = ControlFile::open(&self.first_group()?).await? else {
+        let group = self.first_group()?;
+        let Some(mut control) = ControlFile::open(&group).await? else {
             return Ok(None);
         };
         if control.notes().given_up {
             if !self.is_read_only() {
-                self.finish_drop(&self.first_group()?, control).await?;
+                self.finish_drop(&group, control).await?;
             }
             return Ok(None);
         }
         let (data, notes) = (decoded(&control)?, control.notes());
-        self.instance().redo().state().seen = Some((data.clone(), notes));
+        {
+            let mut state = self.instance().redo().state();
+            state.seen = Some((data.clone(), notes));
+            state.control = Some((control.name(), control.copies()));
+        }
         if self.is_read_only() {
             let missing = self.media_missing(&data).await;
             self.instance().redo().state().missing = missing;
             return Ok(None);
+        }
+        match control.in_more_copies(&group).await {
+            Ok(Some(more)) => control = more,
+            Ok(None) => {}
+            // As many as there were will do. The name may have the new file: its content is the same.
+            Err(_) => control = ControlFile::open(&group).await?.ok_or_else(no_log)?,
         }
         Ok(Some(self.open_log(control, &data, force, &|_, _| {}).await?))
     }
@@ -161,7 +205,7 @@ impl Database {
     ) -> Result<Arc<RedoLog>> {
         let numbers: Vec<u32> = data.groups.iter().map(|group| group.number).collect();
         let sizes: Vec<(u32, u64)> = data.groups.iter().map(|g| (g.number, g.size)).collect();
-        let (mut media, mut in_group, mut problems) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut media, mut files, mut problems) = (Vec::new(), Vec::new(), Vec::new());
         // One that was dropped keeps its number and has no name.
         for entry in data.media.iter().filter(|entry| !entry.name.is_empty()) {
             let place = Place::of_name(&entry.name);
@@ -174,7 +218,7 @@ impl Database {
                 self.remake_medium(&place, &sizes, &mut opened, false, &|_, _| {}).await;
             }
             media.push(opened.medium);
-            in_group.extend(opened.in_group);
+            files.extend(opened.files);
             problems.extend(opened.problems);
         }
         // One that failed and is here takes part again.
@@ -215,8 +259,7 @@ impl Database {
         })?;
         let openings = decoded(&control)?.incarnations.len();
         let waits = session.waits().clone();
-        let opened =
-            RedoLog::new(Parts { log, control, env, session, archiving, report, in_group });
+        let opened = RedoLog::new(Parts { log, control, env, session, archiving, report, files });
         if openings > OPENINGS_MANY {
             // Those of a group are kept until it is archived, and there is an end to how many: it is
             // finished now. It may have to wait for the archiver; what is not done is at the next opening.
@@ -229,24 +272,16 @@ impl Database {
         Ok(opened)
     }
 
-    pub(crate) fn archives_of(&self, notes: &Notes) -> Result<Option<GroupArchives>> {
-        if notes.archive_dest.is_empty() {
+    /// Archives in a place as the notes of the log name it; `None`: it names none.
+    pub(super) fn archives_in(&self, place: &str) -> Result<Option<GroupArchives>> {
+        if place.is_empty() {
             return Ok(None);
         }
-        let (group, directory) = split_group_path(&notes.archive_dest).ok_or_else(|| {
-            Error::new(96, format!("redo cannot be archived to \"{}\"", notes.archive_dest))
+        let (group, directory) = split_group_path(place).ok_or_else(|| {
+            Error::new(96, format!("redo cannot be archived to \"{place}\""))
                 .hint("name a disk group: log_archive_dest = '+DATA'")
         })?;
         Ok(Some(GroupArchives::new(self.group(&group)?.group, &directory)))
-    }
-
-    /// Has a log that is archived go on in the place that log_archive_dest names now.
-    pub(crate) async fn set_archive_dest(&self) -> Result<()> {
-        let dest = self.instance().parameters().text(LOG_ARCHIVE_DEST);
-        let log = self.instance().redo().log().filter(|log| log.is_archived());
-        let Some(log) = log.filter(|_| !dest.is_empty()) else { return Ok(()) };
-        let dest = super::statements::archive_dest(&dest, decoded(log.control())?.database);
-        log.control().note(|notes| notes.archive_dest = dest).await
     }
 
     /// The log.
@@ -258,8 +293,12 @@ impl Database {
         match (redo.log(), redo.problem()) {
             (Some(log), _) => Ok(log),
             (None, Some(problem)) => Err(problem),
-            (None, None) if redo.seen().is_some() => {
+            (None, None) if redo.seen().is_some() && self.is_read_only() => {
                 Err(Error::new(70041, "the database is open read-only: its redo log is not open"))
+            }
+            (None, None) if redo.seen().is_some() => {
+                let error = Error::new(70161, "the redo log is not open yet");
+                Err(error.hint("somebody opens it now: try again when that is done"))
             }
             (None, None) => Err(no_log()),
         }
@@ -279,6 +318,9 @@ impl Database {
         let log = self.redo()?;
         redo.state().open = None;
         let stopped = log.log().clone().abandon().await;
+        if stopped.is_ok() {
+            log.end();
+        }
         drop(log);
         let reopened = async {
             stopped?;

@@ -125,10 +125,9 @@ impl Database {
         number: u32,
         files: Vec<(Place, NewFile)>,
     ) -> Result<()> {
-        let in_group = files.iter().filter_map(|(place, new)| {
-            Some((place.clone(), number, Arc::clone(new.file.in_group.as_ref()?)))
-        });
-        log.add_files(in_group.collect::<Vec<_>>());
+        let own =
+            files.iter().map(|(place, new)| (place.clone(), number, Arc::clone(&new.file.own)));
+        log.add_files(own.collect::<Vec<_>>());
         let devices = files.iter().map(|(place, new)| (place.to_string(), device(new)));
         let devices: BTreeMap<String, Arc<dyn Device>> = devices.collect();
         let (places, mut files): (Vec<Place>, Vec<NewFile>) = files.into_iter().unzip();
@@ -210,7 +209,7 @@ impl Database {
             dest => archive_dest(&dest, database),
         };
         let notes = Notes { archive_dest, ..Notes::default() };
-        self.archives_of(&notes)?;
+        self.archives_in(&notes.archive_dest)?;
         let quorum = self.quorum(places.len())?;
         let owner = Owner::new(database);
         let made = self.make_log_files(&settled, &places, &owner, progress).await?;

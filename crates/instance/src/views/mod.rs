@@ -17,8 +17,8 @@ pub use asm::{
 };
 pub use instance::{VMemoryBudget, VParameter, VSession};
 pub use redo::{
-    VLog, VLogHistory, VLogfile, VRedoCommit, VRedoMedium, log, log_history, logfile, redo_commit,
-    redo_medium,
+    VControlfile, VLog, VLogHistory, VLogfile, VRedoCommit, VRedoMedium, controlfile, log,
+    log_history, logfile, redo_commit, redo_medium,
 };
 pub use scan::{VCellScan, VCellScanFilter, VSysstat, cell_scan, cell_scan_filter, sysstat};
 pub use waits::{
@@ -114,6 +114,7 @@ pub const VIEWS: &[&ViewDef] = &[
     VAsmTemplate::VIEW,
     VCellScan::VIEW,
     VCellScanFilter::VIEW,
+    VControlfile::VIEW,
     VEventHistogramMicro::VIEW,
     VEventName::VIEW,
     VIostatFile::VIEW,

@@ -8,7 +8,17 @@ use cellar_redo::{GroupReport, GroupStatus, MediumReport, Stats};
 use cellar_wait::Histogram;
 
 use super::view;
-use crate::redo::{Notes, Place, Redo};
+use crate::redo::{FILE_BYTES, Notes, Place, Redo, SECTOR};
+
+view! {
+    /// The control file of the redo log
+    VControlfile = "v$controlfile" {
+        name: String = "name", "Path of the file";
+        block_size: u64 = "block_size", "What is written to it is a whole number of these bytes";
+        file_size_blks: u64 = "file_size_blks", "Size in blocks";
+        copies: u64 = "copies", "How many its disk group keeps: up to three, of which each is enough";
+    }
+}
 
 view! {
     /// A group of the redo log
@@ -157,6 +167,17 @@ fn groups_of(data: &ControlData) -> Vec<GroupReport> {
     data.groups.iter().map(report).collect()
 }
 
+/// The row of v$controlfile.
+pub fn controlfile(redo: &Redo) -> Vec<VControlfile> {
+    let row = |(name, copies): (std::sync::Arc<str>, u8)| VControlfile {
+        name: name.as_ref().to_owned(),
+        block_size: SECTOR as u64,
+        file_size_blks: FILE_BYTES / SECTOR as u64,
+        copies: u64::from(copies),
+    };
+    redo.control_file().map(row).into_iter().collect()
+}
+
 /// The rows of v$log.
 pub fn log(redo: &Redo) -> Vec<VLog> {
     let Some(shown) = shown(redo) else { return Vec::new() };
@@ -217,7 +238,7 @@ pub fn log_history(redo: &Redo) -> Vec<VLogHistory> {
         switch_time: WallTime { unix_nanos: switch.at },
         archive: is_archived(switch).then(|| {
             let name = cellar_redo::archive_name(switch.sequence);
-            format!("{}/{name}", notes.archive_dest)
+            format!("{}/{name}", notes.place_of(switch))
         }),
     };
     notes.history.iter().map(row).collect()

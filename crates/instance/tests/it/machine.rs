@@ -123,6 +123,11 @@ impl Machine {
         &self.disks.all[&path]
     }
 
+    /// A disk of MORE, from 0.
+    pub fn more_disk(&self, at: usize) -> &Arc<SimDisk> {
+        &self.disks.all[Path::new(&format!("/sim/more{at}"))]
+    }
+
     pub async fn open_as(&self, mode: OpenMode) -> Database {
         let disks = Arc::clone(&self.disks) as Arc<dyn Disks>;
         Database::open(self.instance(), self.directory.clone(), disks, mode).await.unwrap()

@@ -20,7 +20,10 @@ use cellar_io::{DeviceExt, Durability, EnvExt, Io};
 use crate::machine::Machine;
 
 mod clear;
+mod copies;
 mod directory;
+mod forced;
+mod settings;
 
 fn session(database: &Database) -> Session {
     database.instance().sessions().user("test", "test")

@@ -1,42 +1,45 @@
-//! A file of a disk group as a file of the log, which can be let go of.
+//! A file of the log, which can be let go of.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use cellar_diskgroup::File;
 use cellar_io::{
     Buffer, Device, Discard, Durability, Geometry, Io, IoError, IoErrorKind, IoFuture, Op,
 };
 
-/// The log keeps its files open for as long as it is open itself. One of a medium that has failed, on a
-/// disk that is away, would keep that disk in its group for ever: it is let go of, and refuses what comes
-/// then.
-pub struct GroupFile {
-    file: Mutex<Option<File>>,
+/// The log keeps its files open for as long as anybody has it. One of a medium that has failed, on a disk
+/// that is away, would keep that disk in its group for ever; one of a log that has stopped, in a
+/// directory, would be locked against the log that comes after it. It is let go of, and refuses what
+/// comes then.
+pub struct HeldFile {
+    file: Mutex<Option<Arc<dyn Device>>>,
     geometry: Geometry,
 }
 
-impl GroupFile {
+impl HeldFile {
     /// The file, until it is let go of.
-    pub fn new(file: File) -> Arc<GroupFile> {
+    pub fn new(file: Arc<dyn Device>) -> Arc<HeldFile> {
         let geometry = file.geometry();
-        Arc::new(GroupFile { file: Mutex::new(Some(file)), geometry })
+        Arc::new(HeldFile { file: Mutex::new(Some(file)), geometry })
     }
 
     /// Closes it; what is under way ends first.
     pub fn let_go(&self) {
-        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let file = self.file.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // With no lock held: closing a file may wait for its file system.
+        drop(file);
     }
 
-    fn file(&self, op: Op) -> Result<File, IoError> {
+    fn file(&self, op: Op) -> Result<Arc<dyn Device>, IoError> {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let kind =
-            IoErrorKind::Gone { reason: "its medium has failed, or its log group was dropped" };
+        let kind = IoErrorKind::Gone {
+            reason: "its medium has failed, its log group was dropped, or the log has ended",
+        };
         file.ok_or_else(|| IoError::new(kind, &self.geometry.name, op, 0, 0))
     }
 }
 
-impl Device for GroupFile {
+impl Device for HeldFile {
     fn geometry(&self) -> Geometry {
         self.geometry.clone()
     }
@@ -47,6 +50,10 @@ impl Device for GroupFile {
 
     fn write(&self, io: Io, at: u64, data: Vec<Bytes>, how: Durability) -> IoFuture<'_, ()> {
         Box::pin(async move { self.file(Op::Write)?.write(io, at, data, how).await })
+    }
+
+    fn write_alone(&self, io: Io, at: u64, data: Vec<Bytes>) -> IoFuture<'_, ()> {
+        Box::pin(async move { self.file(Op::Write)?.write_alone(io, at, data).await })
     }
 
     fn flush(&self, io: Io) -> IoFuture<'_, ()> {
