@@ -266,8 +266,23 @@ impl ControlFile {
             Err(cellar_diskgroup::Error::NoSuchFile { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let bytes = file.read_at(Io::FOREGROUND, 0, 2 * HALF).await?;
-        let content = Content::newest(&bytes)?;
+        // A half that cannot be read is as good as one that is torn: headers of the media tell where
+        // that was the newer one, and media were given up since.
+        let first = file.read_at(Io::FOREGROUND, 0, HALF).await;
+        let second = file.read_at(Io::FOREGROUND, HALF as u64, HALF).await;
+        let mut bytes = vec![0; 2 * HALF];
+        for (half, read) in bytes.chunks_mut(HALF).zip([&first, &second]) {
+            if let Ok(read) = read {
+                half.copy_from_slice(read);
+            }
+        }
+        let content = match Content::newest(&bytes) {
+            Err(error) if error.has(227) => {
+                let unreadable = [first.err(), second.err()].into_iter().flatten();
+                return Err(unreadable.map(Error::from).fold(error, Error::over));
+            }
+            content => content?,
+        };
         Ok(Some(ControlFile::new(group, file, content)))
     }
 

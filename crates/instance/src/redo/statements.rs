@@ -356,18 +356,25 @@ impl Database {
     /// `ALTER DATABASE DROP LOGFILE ALL`: gives the log up, with every record in it. Archives stay.
     ///
     /// # Errors
-    /// There is no log; the group that has the control file has stopped.
+    /// There is no log; the group that has the control file has stopped. Of one whose control file is
+    /// damaged the files stay: nobody knows which they were, and nobody needs them.
     #[async_recursion]
     pub async fn drop_log(&self) -> Result<()> {
         self.check_writable()?;
         let redo = self.instance().redo();
         let _changing = redo.changing.lock().await;
         let group = self.first_group()?;
-        let Some(control) = ControlFile::open(&group).await? else {
-            return Err(super::open::no_log());
-        };
+        match ControlFile::open(&group).await {
+            Ok(Some(control)) => drop(control),
+            Ok(None) => return Err(super::open::no_log()),
+            Err(error) if error.has(227) && redo.log().is_none() => {
+                group.remove(CONTROL_PATH).await?;
+                *redo.state() = super::State::default();
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
         let open = redo.state().open.take();
-        drop(control);
         if let Some(log) = open {
             // One that has stopped is given up as well.
             let _ = log.close().await;

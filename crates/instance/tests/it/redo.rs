@@ -12,7 +12,7 @@ use cellar_diskgroup::FileSpec;
 use cellar_diskgroup::state::FileType;
 use cellar_instance::Database;
 use cellar_instance::database::DropTarget;
-use cellar_instance::redo::{NewLogfile, RedoLog};
+use cellar_instance::redo::{CONTROL_PATH, FILE_BYTES, NewLogfile, RedoLog};
 use cellar_instance::session::Session;
 use cellar_instance::views::{log, redo_commit, redo_medium};
 use cellar_io::{DeviceExt, Durability, EnvExt, Io};
@@ -298,6 +298,52 @@ fn dies(seed: u64, die: impl Fn(&Machine), slowest: Duration) {
         assert_eq!(log_files(&database).len(), 6);
         let (more, _) = commits(&database, 5000, Duration::from_millis(50)).await;
         assert!(!more.is_empty());
+        database.close().await.unwrap();
+    });
+}
+
+/// One half of the control file is enough; without both the log is lost, and can be given up.
+#[test]
+fn a_control_file_that_is_damaged_is_no_dead_end() {
+    let machine = Machine::new(63);
+    let damage = async |halves: std::ops::Range<usize>| {
+        let database = machine.open().await;
+        database.drop_log().await.unwrap_or_default();
+        make(&database, &MEDIA).await;
+        assert!(commit(&database.redo().unwrap(), &session(&database), 1).await);
+        database.close().await.unwrap();
+        let database = machine.open().await;
+        let file = database.group("DATA").unwrap().group.open(CONTROL_PATH).unwrap();
+        let half = FILE_BYTES as usize / 2;
+        // The older of the two: the newer one, and media would know more than it.
+        let content = file.read_at(Io::FOREGROUND, 0, 2 * half).await.unwrap();
+        let generation = |at: usize| u64::from_le_bytes(content[at..at + 8].try_into().unwrap());
+        let older = usize::from(generation(16) > generation(half + 16));
+        for which in halves {
+            let at = ((older + which) % 2 * half) as u64;
+            let bytes = Bytes::from(vec![0xEE; 4096]);
+            file.write_at(Io::FOREGROUND, at, bytes, Durability::Durable).await.unwrap();
+        }
+        drop(file);
+        machine.sim.crash();
+        std::future::pending::<()>().await
+    };
+    assert!(machine.sim.run(damage(0..1)).is_none());
+    machine.sim.restart();
+    machine.run(async {
+        let database = machine.open().await;
+        assert!(commit(&database.redo().unwrap(), &session(&database), 2).await);
+        database.close().await.unwrap();
+    });
+    assert!(machine.sim.run(damage(0..2)).is_none());
+    machine.sim.restart();
+    machine.run(async {
+        let database = machine.open().await;
+        assert_eq!(database.redo().unwrap_err().number(), 227);
+        database.drop_log().await.unwrap();
+        assert_eq!(database.redo().unwrap_err().number(), 70160);
+        make(&database, &MEDIA).await;
+        assert!(commit(&database.redo().unwrap(), &session(&database), 3).await);
         database.close().await.unwrap();
     });
 }
