@@ -305,7 +305,8 @@ fn files_that_do_not_belong_here_cost_one_medium() {
         other.run(other.create_as(cellar_redo::on_disk::DatabaseId(99))).unwrap().unwrap();
         rig.disks[1].replace_with_snapshot(&other.disks[1].snapshot());
     };
-    let spoil: [(&dyn Fn(&Rig), &str); 3] = [
+    type Spoil<'a> = (&'a dyn Fn(&Rig), &'a str);
+    let spoil: [Spoil; 3] = [
         (&copied, "belongs elsewhere: another medium"),
         (&foreign, "belongs elsewhere: another database"),
         (&|_| {}, "has 4096 bytes"),

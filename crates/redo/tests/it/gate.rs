@@ -79,8 +79,8 @@ impl Gate {
 
     fn judge(&self, behind: usize, verdict: Verdict) {
         let mut state = self.state.lock().unwrap();
-        let waiting = state.writes.values_mut().filter(|v| **v == Verdict::Waits);
-        *waiting.skip(behind).next().expect("it waits") = verdict;
+        let mut waiting = state.writes.values_mut().filter(|v| **v == Verdict::Waits);
+        *waiting.nth(behind).expect("it waits") = verdict;
         drop(state);
         self.changed.notify(usize::MAX);
     }
