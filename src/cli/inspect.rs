@@ -96,7 +96,7 @@ fn of_redo(path: &Path) -> Result<Option<Inspection>, Fault> {
     let mut last = [0; 8];
     let end = SeekFrom::End(-(cellar_instance::redo_log::on_disk::HEADER_BYTES as i64));
     let has_last = file.seek(end).is_ok() && file.read_exact(&mut last).is_ok();
-    if !is_ours(head) && !(has_last && is_ours(last)) {
+    if !(is_ours(head) || has_last && is_ours(last)) {
         return Ok(None);
     }
     file.rewind()?;

@@ -1,8 +1,9 @@
 //! The control file of the redo log: the control data of `redo`, and what this crate knows beside it.
 //!
 //! One small file of the group that has the catalog, in as many copies as that group can keep, up to
-//! three; where it can keep more than it could, opening the log makes the file anew. It has two halves. A change is written into the one that does not hold the newest content,
-//! so that a crash leaves the old or the new one, whole. Format: `docs/format/redo.md`, Control file.
+//! three; where it can keep more than it could, opening the log makes the file anew. It has two halves.
+//! A change is written into the one that does not hold the newest content, so that a crash leaves the
+//! old or the new one, whole. Format: `docs/format/redo.md`, Control file.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
