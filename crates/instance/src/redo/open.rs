@@ -179,7 +179,7 @@ impl Database {
             // As many as there were will do. The name may have the new file: its content is the same.
             Err(_) => control = ControlFile::open(&group).await?.ok_or_else(no_log)?,
         }
-        Ok(Some(self.open_log(control, &data, force, &|_, _| {}).await?))
+        Ok(Some(self.open_log(control, &data, force, &[], &|_, _| {}).await?))
     }
 
     async fn media_missing(&self, data: &ControlData) -> Vec<String> {
@@ -195,12 +195,14 @@ impl Database {
         missing
     }
 
-    /// Recovers what the control file knows and opens it.
+    /// Recovers what the control file knows and opens it. Failed media that still owe an answer to the log
+    /// before it do not return.
     pub(super) async fn open_log(
         &self,
         control: ControlFile,
         data: &ControlData,
         force: bool,
+        owing: &[String],
         each: &(dyn Fn(u8, &Bytes) + Send + Sync),
     ) -> Result<Arc<RedoLog>> {
         let numbers: Vec<u32> = data.groups.iter().map(|group| group.number).collect();
@@ -225,7 +227,8 @@ impl Database {
         let is_back = |entry: &&cellar_redo::on_disk::control::MediumEntry| {
             let whole =
                 |m: &&cellar_redo::Medium| m.name == entry.name && m.files.len() == numbers.len();
-            !entry.state.is_active() && media.iter().any(|m| whole(&m))
+            let owes = owing.contains(&entry.name);
+            !entry.state.is_active() && !owes && media.iter().any(|m| whole(&m))
         };
         let returning = data.media.iter().filter(is_back).map(|m| m.name.clone()).collect();
         let archiving = data.archiving.then(|| self.handle());
@@ -316,17 +319,16 @@ impl Database {
         let redo = self.instance().redo();
         let _changing = redo.changing.lock().await;
         let log = self.redo()?;
+        // Where this fails it stays what it is, a log that has stopped: what it owes may yet come over
+        // what the next one acknowledges.
+        let owing = log.log().abandon().await?;
         redo.state().open = None;
-        let stopped = log.log().clone().abandon().await;
-        if stopped.is_ok() {
-            log.end();
-        }
+        log.end();
         drop(log);
         let reopened = async {
-            stopped?;
             let control = ControlFile::open(&self.first_group()?).await?.ok_or_else(no_log)?;
             let data = decoded(&control)?;
-            self.open_log(control, &data, false, each).await
+            self.open_log(control, &data, false, &owing, each).await
         };
         let reopened = reopened.await;
         let mut state = redo.state();

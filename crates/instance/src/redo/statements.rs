@@ -244,7 +244,7 @@ impl Database {
         drop((store, control));
         let control = ControlFile::open(&group).await?.ok_or_else(super::open::no_log)?;
         let data = decoded(&control)?;
-        let opened = self.open_log(control, &data, false, &|_, _| {}).await?;
+        let opened = self.open_log(control, &data, false, &[], &|_, _| {}).await?;
         self.instance().redo().state().open = Some(opened);
         Ok(chosen.warning.into_iter().chain(one_of_many(quorum, &places)).collect())
     }

@@ -101,9 +101,12 @@ impl Recovery {
             }
         }
         if report.forced {
-            // What is written from here on takes the place of what was archived behind it.
-            let ends_in = control.groups[self.walk.group].sequence;
-            control.archived = control.archived.min(ends_in.saturating_sub(1));
+            // What is written from here on takes the place of what was archived behind it. The group
+            // that it ends in is archived again if the openings are known that its blocks are of.
+            let ends_in = &control.groups[self.walk.group];
+            let is_known = control.incarnation_of(ends_in.first).is_some();
+            let kept = ends_in.sequence.saturating_sub(u64::from(is_known));
+            control.archived = control.archived.min(kept);
         }
         forget_incarnations(&mut control);
         control.durable = start.first;
@@ -182,6 +185,7 @@ impl Recovery {
             control,
             control_dirty: true,
             recording: 0,
+            enlisting: 0,
             has_left: false,
             joins: false,
             adding: 0,

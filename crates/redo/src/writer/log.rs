@@ -18,7 +18,7 @@ use crate::stats::{MediumReport, Stats};
 use crate::writer::flight::Settled;
 use crate::writer::op::{Op, Write};
 use crate::writer::queue::Sizes;
-use crate::writer::state::{MediumAt, State};
+use crate::writer::state::{Health, MediumAt, State};
 use crate::writer::unit::{Context, Shared, form};
 use crate::writer::wait::Waiting;
 use crate::{Abn, Lsn};
@@ -419,28 +419,35 @@ impl Log {
     }
 
     /// Stops the log as the end of its program would: what is queued is never written, and whoever waits
-    /// learns that the outcome is unknown. Returns when each medium that counts has answered what it was
-    /// given, so that the log may be opened anew.
+    /// learns that the outcome is unknown. Returns when all that it asked for is answered, so that the log
+    /// may be opened anew; gives failed media that have not answered in time, which may not return yet.
     ///
     /// # Errors
-    /// [`Error::MediumBusy`] for one that has not answered in time.
+    /// [`Error::MediumBusy`] for another one that has not answered in time; [`Error::Stopped`] where
+    /// control data are still being written.
     #[async_recursion]
-    pub async fn abandon(self) -> Result<(), Error> {
+    pub async fn abandon(&self) -> Result<Vec<String>, Error> {
         let inner = &self.0;
         inner.with(|state| state.poison("it was abandoned".into()));
         let until = inner.env.now().plus(inner.options.write_timeout);
         loop {
-            let (works, owes) = inner.with(|state| {
-                let owes = |m: &&MediumAt| m.is_active() && !m.is_answered();
-                (state.steward, state.media.iter().find(owes).map(|m| m.name.clone()))
+            let is_late = inner.env.now() >= until;
+            let (works, owing) = inner.with(|state| {
+                let owes = |m: &&MediumAt| !m.is_answered();
+                let is_failed = |m: &MediumAt| matches!(m.health, Health::Failed);
+                let owing = state.media.iter().filter(owes);
+                (state.steward, owing.map(|m| (m.name.clone(), is_failed(m))).collect::<Vec<_>>())
             });
-            match owes {
-                None if !works => return Ok(()),
-                Some(medium) if inner.env.now() >= until => {
-                    return Err(Error::MediumBusy { medium });
-                }
-                _ => inner.env.sleep(inner.options.beacon_after).await,
+            if !works && (owing.is_empty() || is_late && owing.iter().all(|(_, failed)| *failed)) {
+                return Ok(owing.into_iter().map(|(name, _)| name).collect());
             }
+            if is_late {
+                let medium = owing.into_iter().find(|(_, failed)| !failed).map(|(name, _)| name);
+                let why = "control data are still being written".into();
+                let stopped = Error::Stopped { why };
+                return Err(medium.map_or(stopped, |medium| Error::MediumBusy { medium }));
+            }
+            inner.env.sleep(inner.options.beacon_after).await;
         }
     }
 

@@ -209,6 +209,8 @@ pub(crate) struct State {
     pub control_dirty: bool,
     /// A bit for each medium whose failure is being written down: either may be what a crash leaves.
     pub recording: u32,
+    /// The same for media that are about to count.
+    pub enlisting: u32,
     /// A medium that was catching up is given up: who has it join is to be told.
     pub has_left: bool,
     /// A medium joins.
@@ -308,6 +310,7 @@ impl State {
         has(enrolled)
             && (enrolled == self.active() || self.is_safe_without_failing(unit))
             && (self.recording == 0 || has(enrolled & !self.recording))
+            && (self.enlisting == 0 || has(enrolled & !self.enlisting))
             && has(joining)
     }
 

@@ -99,14 +99,17 @@ impl State {
         let oldest = oldest.or(self.formed.front().map(|formed| formed.unit.group));
         let oldest = oldest.or(self.full.front().map(|unit| unit.group)).unwrap_or(self.current);
         let oldest = self.groups[oldest].sequence;
+        // Headers know of media that go and come: control data that do not, because what was written
+        // last was lost, are told as old.
         let in_use = |group: &usize| {
             let group = &self.groups[*group];
             group.sequence >= oldest
                 && !group.dropped
-                && (!failing.is_empty() || !group.has_headers)
+                && (!failing.is_empty() || !joining.is_empty() || !group.has_headers)
         };
         let headers = (0..self.groups.len()).filter(in_use).collect();
-        self.recording = failing.iter().fold(0, |mask, medium| mask | 1 << medium);
+        let mask = |media: &[usize]| media.iter().fold(0, |mask, medium| mask | 1 << medium);
+        (self.recording, self.enlisting) = (mask(&failing), mask(&joining));
         self.control.durable = Abn(self.durable);
         self.control.generation += 1;
         forget_incarnations(&mut self.control);
@@ -154,7 +157,7 @@ impl State {
                 self.media[*medium].health = Health::Active;
             }
         }
-        self.recording = 0;
+        (self.recording, self.enlisting) = (0, 0);
         for group in &plan.headers {
             // It may have been assigned anew meanwhile: then they say what it was.
             let is_as_planned =
