@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cellar_io::{EnvExt, Handle};
-use cellar_redo::{Error, Log, Lsn, NewGroup};
+use cellar_redo::{Error, Log, Lsn, Medium, NewGroup};
 
 use crate::gate::{Gate, Hold, gated};
 use crate::support::{Rig, Shape};
@@ -33,6 +33,20 @@ fn commit(rig: &Rig, log: &Log, body: &'static [u8]) -> Handle<Lsn> {
 
 fn is_active(rig: &Rig, medium: usize) -> bool {
     rig.control_now().media[medium].state.is_active()
+}
+
+/// A medium that fails, with a commit that does without it, and is well again.
+async fn fails_and_is_back(rig: &Rig, log: &Log, medium: usize) -> (Medium, Arc<Gate>) {
+    let env = rig.env();
+    rig.disks[medium].fail_writes(0..u64::MAX);
+    assert!(commit(rig, log, b"without it").await.is_some());
+    while is_active(rig, medium) {
+        env.sleep(Duration::from_micros(50)).await;
+    }
+    rig.disks[medium].heal();
+    // The beacon is written.
+    env.sleep(Duration::from_millis(50)).await;
+    gated(rig.medium(medium))
 }
 
 /// The second unit had its quorum before the first, on a medium that was given up meanwhile.
@@ -72,15 +86,7 @@ fn a_medium_that_joins_counts_for_units_that_are_on_their_way() {
     rig.run(async {
         let env = rig.env();
         let (log, gates) = open(&rig).await;
-        rig.disks[1].fail_writes(0..u64::MAX);
-        assert!(commit(&rig, &log, b"without it").await.is_some());
-        while is_active(&rig, 1) {
-            env.sleep(Duration::from_micros(50)).await;
-        }
-        rig.disks[1].heal();
-        // The beacon is written.
-        env.sleep(Duration::from_millis(50)).await;
-        let (medium, gate) = gated(rig.medium(1));
+        let (medium, gate) = fails_and_is_back(&rig, &log, 1).await;
         gate.hold(Hold::Copies);
         let other = log.clone();
         let back = env.run("return", async move { other.return_medium(medium).await });
@@ -146,15 +152,7 @@ fn a_medium_that_fails_while_it_joins_counts_for_neither_rule() {
     rig.run(async {
         let env = rig.env();
         let (log, gates) = open(&rig).await;
-        rig.disks[2].fail_writes(0..u64::MAX);
-        assert!(commit(&rig, &log, b"without it").await.is_some());
-        while is_active(&rig, 2) {
-            env.sleep(Duration::from_micros(50)).await;
-        }
-        rig.disks[2].heal();
-        // The beacon is written.
-        env.sleep(Duration::from_millis(50)).await;
-        let (medium, gate) = gated(rig.medium(2));
+        let (medium, gate) = fails_and_is_back(&rig, &log, 2).await;
         gate.hold(Hold::Copies);
         let other = log.clone();
         let back = env.run("return", async move { other.return_medium(medium).await });
@@ -193,13 +191,7 @@ fn whoever_has_a_medium_join_is_told_when_it_is_given_up() {
     rig.run(async {
         let env = rig.env();
         let (log, _) = open(&rig).await;
-        rig.disks[1].fail_writes(0..u64::MAX);
-        assert!(commit(&rig, &log, b"without it").await.is_some());
-        while is_active(&rig, 1) {
-            env.sleep(Duration::from_micros(50)).await;
-        }
-        rig.disks[1].heal();
-        let (medium, gate) = gated(rig.medium(1));
+        let (medium, gate) = fails_and_is_back(&rig, &log, 1).await;
         gate.hold(Hold::Blocks);
         let other = log.clone();
         let back = env.run("return", async move { other.return_medium(medium).await });
