@@ -27,11 +27,17 @@ mod allowed;
 mod csv_header;
 mod csv_table;
 mod dialect;
+mod grammar;
+mod in_subquery;
 mod lazy;
 mod memory;
+mod names;
 mod noted;
+mod numbers;
+mod set_operation;
 mod shared;
 mod spill;
+mod unwind;
 
 pub use engine::{Engine, EngineOptions, Outcome};
 pub use error::{Error, Position};

@@ -9,11 +9,11 @@ mod table_kind;
 mod templates;
 
 use datafusion::sql::parser::DFParserBuilder;
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
-use crate::dialect::{CellarDialect, rewrite};
+use crate::dialect::rewrite;
 use crate::error::{Error, Position};
+use crate::grammar::CellarDialect;
 use crate::statement::{
     Command, Contents, CreateDiskgroup, DiskClause, GroupAction, Groups, Redundancy, Scope,
     Statement,
@@ -37,7 +37,7 @@ pub fn parse(sql: &str) -> Result<Statement, Error> {
     }
     table_kind::take_out(&mut tokens)?;
     let mut statements = DFParserBuilder::new(tokens)
-        .with_dialect(&PostgreSqlDialect {})
+        .with_dialect(&CellarDialect)
         .with_recursion_limit(RECURSION_MAX)
         .build()
         .and_then(|mut parser| parser.parse_statements())

@@ -221,7 +221,6 @@ fn sum_of(argument: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Call, Rea
             _ => Err(format!("{own} as a floating-point number")),
         };
     }
-    // A sum of 64 bits takes what 128 bits lose above them: it wraps, as DataFusion's does.
     if argument.downcast_ref::<Column>().is_some() && data_type.is_integer() {
         let at = column_of(argument).unwrap_or_default();
         return Ok(Call::Sum(cellar_format::expr::Expr::Column(at)));

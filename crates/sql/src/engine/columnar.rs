@@ -14,6 +14,7 @@ use crate::columnar::write::Batches;
 use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
 use crate::failure::from_datafusion;
+use crate::names;
 
 fn rows(count: u64) -> String {
     let word = if count == 1 { "row" } else { "rows" };
@@ -103,8 +104,10 @@ impl Engine {
         let columnar = self.columnar()?;
         let groups = self.host.groups();
         let group = groups.first().ok_or_else(|| super::no_group("DATA", &*self.host))?;
-        let schema = table_schema(create.input.schema().as_arrow())?;
+        names::check_unique(create.input.schema().as_arrow())?;
         let is_empty = matches!(&*create.input, LogicalPlan::EmptyRelation(_));
+        let settled = self.settled(&create.input)?;
+        let schema = table_schema(settled.schema().as_arrow())?;
         let mut fields = create.input.schema().fields().iter();
         if let Some(field) = fields.find(|field| is_empty && !field.is_nullable()) {
             let what = format!("NOT NULL of column \"{}\" of a columnar table", field.name());
@@ -121,6 +124,15 @@ impl Engine {
             true => done(format!("Table {name} created.")),
             false => done(format!("Table {name} created, {}.", rows(written.rows))),
         })
+    }
+
+    /// The same query with the types that its columns have when it runs.
+    fn settled(&self, plan: &LogicalPlan) -> Result<LogicalPlan, Error> {
+        let state = self.state();
+        state
+            .analyzer()
+            .execute_and_check(plan.clone(), state.config_options(), |_, _| {})
+            .map_err(|e| self.failure(&e))
     }
 
     async fn batches(&self, plan: LogicalPlan) -> Result<Batches, Error> {
