@@ -87,7 +87,8 @@ impl Expr {
     }
 }
 
-const BEYOND: Damage = Damage::Field { name: "result of an expression beyond its limits", value: 0 };
+const BEYOND: Damage =
+    Damage::Field { name: "result of an expression beyond its limits", value: 0 };
 
 /// The results of an expression for a block.
 #[derive(Clone, Debug)]

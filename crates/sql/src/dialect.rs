@@ -1,13 +1,17 @@
 //! Oracle's words in statements that are parsed: VARCHAR2, NUMBER, SYSDATE, and paths such as
 //! `+DATA/t.parquet`; and literals that DataFusion would read as something else.
 
+mod pattern;
+mod rows;
+
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{CopyToSource, Statement};
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, Ident, ObjectName, Select, SelectItem,
-    Statement as SqlStatement, TimezoneInfo, UnaryOperator, Value, VisitMut, VisitorMut,
+    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, LimitClause, ObjectName,
+    Query, Select, SelectItem, Statement as SqlStatement, TimezoneInfo, UnaryOperator, Value,
+    VisitMut, VisitorMut,
 };
 
 use crate::error::Error;
@@ -82,11 +86,19 @@ impl VisitorMut for Rewriter {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Box<Error>> {
+        or_break(fetch_as_limit(query))
+    }
+
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Box<Error>> {
         if let Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner } = expr
             && number_of(inner).is_some_and(literal::is_least_bigint)
         {
             *expr = literal::least_bigint();
+        }
+        or_break(pattern::rewrite(expr))?;
+        if let Some(other) = or_break(rows::rewrite(expr))? {
+            *expr = other;
         }
         ControlFlow::Continue(())
     }
@@ -101,6 +113,13 @@ impl VisitorMut for Rewriter {
         }
         match expr {
             Expr::Cast { data_type, .. } => or_break(rewrite_type(data_type))?,
+            Expr::TypedString(typed) => or_break(rewrite_type(&mut typed.data_type))?,
+            Expr::Function(function) if is_now(function) => *expr = now(),
+            Expr::Function(function) => {
+                if let Some(remainder) = remainder(function) {
+                    *expr = remainder;
+                }
+            }
             _ if is_sysdate(expr) => *expr = sysdate(),
             _ => {}
         }
@@ -130,6 +149,68 @@ fn is_sysdate(expr: &Expr) -> bool {
         if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("sysdate"))
 }
 
+/// Whether a function is the time of day, which DataFusion has in nanoseconds: dates beyond 2262 could
+/// not be compared with it.
+fn is_now(function: &Function) -> bool {
+    let name = function.name.to_string();
+    ["now", "current_timestamp", "localtimestamp", "transaction_timestamp"]
+        .iter()
+        .any(|own| name.eq_ignore_ascii_case(own))
+}
+
+/// `mod(a, b)` as `a % b`.
+fn remainder(function: &Function) -> Option<Expr> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let [a, b] = &list.args[..] else { return None };
+    let (
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(a)),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(b)),
+    ) = (a, b)
+    else {
+        return None;
+    };
+    let nested = |expr: &Expr| Box::new(Expr::Nested(Box::new(expr.clone())));
+    function.name.to_string().eq_ignore_ascii_case("mod").then(|| {
+        let whole =
+            Expr::BinaryOp { left: nested(a), op: BinaryOperator::Modulo, right: nested(b) };
+        Expr::Nested(Box::new(whole))
+    })
+}
+
+/// `CAST(now() AS TIMESTAMP(6) WITH TIME ZONE)`.
+fn now() -> Expr {
+    Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(call("now", vec![])),
+        data_type: DataType::Timestamp(Some(6), TimezoneInfo::WithTimeZone),
+        array: false,
+        format: None,
+    }
+}
+
+/// `FETCH FIRST n ROWS ONLY` as the `LIMIT n` that it is.
+fn fetch_as_limit(query: &mut Query) -> Result<(), Error> {
+    let Some(fetch) = query.fetch.take() else { return Ok(()) };
+    if fetch.with_ties || fetch.percent {
+        let what = if fetch.percent { "FETCH ... PERCENT" } else { "FETCH ... WITH TIES" };
+        return Err(Error::not_yet(what).next("fetch first n rows only"));
+    }
+    let one = Expr::Value(Value::Number("1".to_owned(), false).into());
+    let wanted = fetch.quantity.unwrap_or(one);
+    match &mut query.limit_clause {
+        None => {
+            query.limit_clause = Some(LimitClause::LimitOffset {
+                limit: Some(wanted),
+                offset: None,
+                limit_by: Vec::new(),
+            });
+        }
+        Some(LimitClause::LimitOffset { limit: limit @ None, .. }) => *limit = Some(wanted),
+        Some(_) => return Err(Error::syntax("both LIMIT and FETCH")),
+    }
+    Ok(())
+}
+
 /// `CAST(date_trunc('second', now()) AS TIMESTAMP)`: Oracle's DATE goes to the second.
 fn sysdate() -> Expr {
     let now = call("now", vec![]);
@@ -137,7 +218,7 @@ fn sysdate() -> Expr {
     Expr::Cast {
         kind: CastKind::Cast,
         expr: Box::new(call("date_trunc", vec![second, now])),
-        data_type: DataType::Timestamp(None, TimezoneInfo::None),
+        data_type: DataType::Timestamp(Some(6), TimezoneInfo::None),
         array: false,
         format: None,
     }
@@ -168,6 +249,10 @@ fn call(name: &str, args: Vec<Expr>) -> Expr {
 /// 01727, 01728 for digits that no decimal has.
 fn rewrite_type(data_type: &mut DataType) -> Result<(), Error> {
     check_digits(data_type)?;
+    // In microseconds, as PostgreSQL has it: nanoseconds end in 2262.
+    if let DataType::Timestamp(precision @ None, _) = data_type {
+        *precision = Some(6);
+    }
     let DataType::Custom(name, modifiers) = data_type else {
         return Ok(());
     };
@@ -203,7 +288,8 @@ fn check_digits(data_type: &DataType) -> Result<(), Error> {
         return Err(Error::new(1727, "22023", text).next("number or numeric(38, 10)"));
     }
     if scale < 0 || scale.unsigned_abs() > precision {
-        let text = format!("{data_type}: of {precision} digits 0 to {precision} are behind the point");
+        let text =
+            format!("{data_type}: of {precision} digits 0 to {precision} are behind the point");
         return Err(Error::new(1728, "22023", text)
             .next("round(x, -2) rounds to hundreds; decimal(9, 0) holds what comes of it"));
     }

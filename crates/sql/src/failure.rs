@@ -98,6 +98,14 @@ fn from_schema(error: &SchemaError) -> Error {
     }
 }
 
+/// Whether a cast failed because a number has no place in the other type. Arrow tells that from text that
+/// is no number by its words alone.
+fn is_of_range(words: &str) -> bool {
+    ["Can't cast value", "value of ", "Cannot cast to Decimal"]
+        .iter()
+        .any(|beginning| words.starts_with(beginning))
+}
+
 /// The numbered error for one of Arrow's.
 pub fn from_arrow(error: &ArrowError) -> Error {
     if let Some(ours) = ours(error) {
@@ -106,6 +114,9 @@ pub fn from_arrow(error: &ArrowError) -> Error {
     match error {
         ArrowError::DivideByZero => Error::new(1476, "22012", "division by zero"),
         ArrowError::ArithmeticOverflow(m) => {
+            Error::new(1426, "22003", format!("numeric overflow: {}", first_line(m)))
+        }
+        ArrowError::CastError(m) if is_of_range(m) => {
             Error::new(1426, "22003", format!("numeric overflow: {}", first_line(m)))
         }
         ArrowError::CastError(m) | ArrowError::ParseError(m) => {

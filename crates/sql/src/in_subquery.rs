@@ -2,18 +2,21 @@
 //!
 //! `x NOT IN (S)` is true where no row of S is x, none is null, and x is not null unless S is empty. As
 //! joins DataFusion knows that only of a subquery that refers to nothing outside, compared with a column,
-//! as a condition of its own. Everywhere else `IN` is put as `EXISTS`, which is true or false.
+//! as a condition of its own. Everywhere else `IN` is put as `EXISTS`, which is true or false; and among
+//! what a query returns `EXISTS` is put as a count.
 
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, ExprSchema, Result};
 use datafusion::config::ConfigOptions;
+use datafusion::functions_aggregate::count::count;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
-    lit, not, when,
+    BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Projection,
+    Subquery, lit, not, when,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
@@ -33,8 +36,10 @@ impl AnalyzerRule for ThreeValuedIn {
 }
 
 fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let LogicalPlan::Filter(filter) = plan else {
-        return Ok(Transformed::no(plan));
+    let filter = match plan {
+        LogicalPlan::Filter(filter) => filter,
+        LogicalPlan::Projection(projection) => return in_projection(projection),
+        other => return Ok(Transformed::no(other)),
     };
     if !has_in(&filter.predicate)? {
         return Ok(Transformed::no(LogicalPlan::Filter(filter)));
@@ -56,6 +61,44 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
     let predicate = conjunction(conjuncts).unwrap_or_else(|| lit(true));
     Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(predicate, filter.input)?)))
+}
+
+/// What a query returns: there DataFusion knows only subqueries of one value, so that rows are counted.
+fn in_projection(projection: Projection) -> Result<Transformed<LogicalPlan>> {
+    let is_own = |expr: &Expr| Ok(matches!(expr, Expr::InSubquery(_) | Expr::Exists(_)));
+    let mut has_own = false;
+    for expr in &projection.expr {
+        has_own |= expr.exists(is_own)?;
+    }
+    if !has_own {
+        return Ok(Transformed::no(LogicalPlan::Projection(projection)));
+    }
+    let schema = Arc::clone(projection.input.schema());
+    let plan = LogicalPlan::Projection(projection);
+    let names = NamePreserver::new(&plan);
+    let rewritten = plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let below = |expr: Expr| match expr {
+            Expr::InSubquery(own) => Ok(Transformed::yes(membership(own, Wanted::All, &schema)?)),
+            other => Ok(Transformed::no(other)),
+        };
+        let expr = expr.transform_down(below)?.data.transform_down(counted)?;
+        Ok(expr.update_data(|expr| name.restore(expr)))
+    })?;
+    Ok(Transformed::yes(rewritten.data))
+}
+
+/// `EXISTS (S)` as `(SELECT count(*) FROM S) > 0`.
+fn counted(expr: Expr) -> Result<Transformed<Expr>> {
+    let Expr::Exists(Exists { subquery, negated }) = expr else {
+        return Ok(Transformed::no(expr));
+    };
+    let rows = LogicalPlanBuilder::from(Arc::clone(&subquery.subquery))
+        .aggregate(Vec::<Expr>::new(), [count(lit(1i64))])?
+        .build()?;
+    let count = Expr::ScalarSubquery(Subquery { subquery: Arc::new(rows), ..subquery });
+    let none = count.eq(lit(0i64));
+    Ok(Transformed::yes(if negated { none } else { not(none) }))
 }
 
 fn has_in(expr: &Expr) -> Result<bool> {

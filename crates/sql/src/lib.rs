@@ -29,6 +29,8 @@ mod csv_table;
 mod dialect;
 mod grammar;
 mod in_subquery;
+mod instants;
+mod lateral;
 mod lazy;
 mod memory;
 mod names;

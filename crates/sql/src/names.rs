@@ -8,9 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Query, Select, SelectItem, SetExpr, Statement,
-};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Select, SelectItem, SetExpr, Statement};
 
 use crate::error::Error;
 
@@ -62,13 +60,14 @@ fn settle_select(select: &mut Select) {
     for (at, item) in select.projection.iter_mut().enumerate() {
         let (name, is_column) = match &*item {
             SelectItem::UnnamedExpr(expr) => match column_name(expr) {
-                Some(name) => (name, true),
+                Some(name) => (name, !matches!(expr, Expr::Cast { .. })),
                 None => (expr.to_string(), false),
             },
             SelectItem::ExprWithAlias { alias, .. } => (folded(alias), true),
             _ => continue,
         };
-        let is_free = taken.insert(name.clone()) && !(has_wildcard && is_column);
+        let may_repeat = has_wildcard && column_of(item).is_some();
+        let is_free = taken.insert(name.clone()) && !may_repeat;
         if is_free && is_column {
             continue;
         }
@@ -81,6 +80,15 @@ fn settle_select(select: &mut Select) {
             }
             other => other,
         };
+    }
+}
+
+/// The name of the column that an item is.
+fn column_of(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::UnnamedExpr(expr) => column_name(expr),
+        SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+        _ => None,
     }
 }
 

@@ -43,8 +43,7 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let columns = join.left.schema().columns();
     let left = numbered(&join.left, NUMBER)?;
     let right = numbered(&join.right, OTHER_NUMBER)?;
-    let mut keys: (Vec<Column>, Vec<Column>) =
-        (columns.clone(), join.right.schema().columns());
+    let mut keys: (Vec<Column>, Vec<Column>) = (columns.clone(), join.right.schema().columns());
     keys.0.push(Column::new_unqualified(NUMBER));
     keys.1.push(Column::new_unqualified(OTHER_NUMBER));
     let rewritten = LogicalPlanBuilder::from(left)

@@ -58,7 +58,10 @@ mod tests {
             Ok(())
         });
         let error = failed.now_or_never().expect("it waits for nothing").unwrap_err();
-        assert_eq!((error.number, &*error.message), (600, "internal error: attempt to divide by zero"));
+        assert_eq!(
+            (error.number, &*error.message),
+            (600, "internal error: attempt to divide by zero")
+        );
         let batches = stream::iter([1]).map(|_| panic!("of {}", "a batch"));
         let batches = RecordBatchStreamAdapter::new(Arc::new(Schema::empty()), batches);
         let read = caught_stream(Box::pin(batches)).try_collect::<Vec<_>>().now_or_never();

@@ -290,9 +290,8 @@ fn compared_real(
         // The same number, or none.
         _ => return compared(column, operator, &ScalarValue::Float32(Some(near)), schema),
     };
-    let with = |operator, real: f32| {
-        compared(column, operator, &ScalarValue::Float32(Some(real)), schema)
-    };
+    let with =
+        |operator, real: f32| compared(column, operator, &ScalarValue::Float32(Some(real)), schema);
     match operator {
         Operator::Eq => Ok(Predicate::None),
         Operator::NotEq => Ok(test(column, Test::NotNull)),

@@ -17,6 +17,9 @@ use crate::columnar::rule::AggregateInCell;
 use crate::engine::{CATALOG, EngineOptions, PUBLIC, Stores};
 use crate::host::Host;
 use crate::in_subquery::ThreeValuedIn;
+use crate::instants::compare::CompareInstants;
+use crate::instants::trunc::DateTrunc;
+use crate::lateral::LateralValues;
 use crate::lazy::BuildWhenAsked;
 use crate::memory::Memory;
 use crate::noted::Notes;
@@ -88,6 +91,7 @@ pub(super) fn context(
         .build();
     let context = SessionContext::new_with_state(state);
     context.register_udaf(Sum::udaf());
+    context.register_udf(DateTrunc::udf());
     Ok(context)
 }
 
@@ -96,7 +100,9 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = Analyzer::new().rules;
     let at = rules.iter().position(|rule| rule.name() == "type_coercion").unwrap_or(rules.len());
     rules.insert(at, Arc::new(CommonNumbers));
+    rules.insert(at, Arc::new(CompareInstants));
     rules.insert(at, Arc::new(ThreeValuedIn));
+    rules.insert(at, Arc::new(LateralValues));
     rules.insert(at, Arc::new(CountEqualRows));
     rules.push(Arc::new(CheckedArithmetic));
     rules

@@ -152,7 +152,8 @@ fn check_digits(value: &ColumnarValue) -> Result<()> {
 
 fn check_values<T: DecimalType>(array: &ArrayRef, precision: u8) -> Result<()> {
     let array = array.as_primitive::<T>();
-    let beyond = array.iter().flatten().find(|value| !T::is_valid_decimal_precision(*value, precision));
+    let beyond =
+        array.iter().flatten().find(|value| !T::is_valid_decimal_precision(*value, precision));
     match beyond {
         Some(value) => {
             Err(beyond_digits(&T::format_decimal(value, precision, 0), precision).into())

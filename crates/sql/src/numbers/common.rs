@@ -16,7 +16,7 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     Between, BinaryExpr, Case, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator,
-    Subquery, Values, cast, col,
+    Subquery, Union, Values, cast, col,
 };
 use datafusion::optimizer::AnalyzerRule;
 
@@ -41,11 +41,7 @@ impl AnalyzerRule for CommonNumbers {
 fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let plan = match plan {
         LogicalPlan::Values(values) => unite_values(values)?,
-        LogicalPlan::Union(union) => {
-            let mut union = union;
-            unite_inputs(&mut union.inputs)?;
-            LogicalPlan::Union(union)
-        }
+        LogicalPlan::Union(union) => LogicalPlan::Union(unite_inputs(union)?),
         LogicalPlan::Join(mut join) => {
             for (left, right) in &mut join.on {
                 let types =
@@ -61,10 +57,8 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     };
     let mut schema = merge_schema(&plan.inputs());
     if let LogicalPlan::TableScan(scan) = &plan {
-        let source = DFSchema::try_from_qualified_schema(
-            scan.table_name.clone(),
-            &scan.source.schema(),
-        )?;
+        let source =
+            DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
         schema.merge(&source);
     }
     let names = NamePreserver::new(&plan);
@@ -101,9 +95,8 @@ fn common_of(types: &[DataType], is_compared: bool) -> Option<DataType> {
     }
     let precision = digits.0 + digits.1;
     let most = i16::from(DECIMAL256_MAX_PRECISION);
-    (precision > 38).then(|| {
-        DataType::Decimal256(precision.min(most) as u8, digits.1.min(most) as i8)
-    })
+    (precision > 38)
+        .then(|| DataType::Decimal256(precision.min(most) as u8, digits.1.min(most) as i8))
 }
 
 /// Digits that numbers of a type have before and behind the point.
@@ -275,22 +268,26 @@ fn projected(plan: &Arc<LogicalPlan>, types: &[Option<DataType>]) -> Result<Arc<
     Ok(Arc::new(LogicalPlanBuilder::from(Arc::clone(plan)).project(columns)?.build()?))
 }
 
-/// The inputs of a union, column by column.
-fn unite_inputs(inputs: &mut [Arc<LogicalPlan>]) -> Result<()> {
+/// A union with inputs of the same types, column by column.
+fn unite_inputs(union: Union) -> Result<Union> {
+    let Union { mut inputs, schema } = union;
     let width = inputs.iter().map(|input| input.schema().fields().len()).min().unwrap_or(0);
-    if inputs.iter().any(|input| input.schema().fields().len() != width) {
-        return Ok(());
+    if width != schema.fields().len()
+        || inputs.iter().any(|input| input.schema().fields().len() != width)
+    {
+        return Ok(Union { inputs, schema });
     }
-    let type_at = |input: &Arc<LogicalPlan>, at: usize| input.schema().field(at).data_type().clone();
+    let type_at =
+        |input: &Arc<LogicalPlan>, at: usize| input.schema().field(at).data_type().clone();
     let common = (0..width).map(|at| {
         let types: Vec<DataType> = inputs.iter().map(|input| type_at(input, at)).collect();
         common_of(&types, true)
     });
     let common: Vec<Option<DataType>> = common.collect();
     if common.iter().all(Option::is_none) {
-        return Ok(());
+        return Ok(Union { inputs, schema });
     }
-    for input in inputs {
+    for input in &mut inputs {
         let wanted: Vec<_> = common
             .iter()
             .enumerate()
@@ -300,7 +297,17 @@ fn unite_inputs(inputs: &mut [Arc<LogicalPlan>]) -> Result<()> {
             *input = projected(input, &wanted)?;
         }
     }
-    Ok(())
+    let fields = schema.iter().zip(&common).map(|((relation, field), wanted)| {
+        let field = field.as_ref().clone();
+        let field = match wanted {
+            Some(wanted) => field.with_data_type(wanted.clone()),
+            None => field,
+        };
+        (relation.cloned(), Arc::new(field))
+    });
+    let metadata = schema.metadata().clone();
+    let schema = DFSchema::new_with_metadata(fields.collect(), metadata)?;
+    Ok(Union { inputs, schema: Arc::new(schema) })
 }
 
 /// Rows of VALUES. DataFusion has chosen the types when it read the statement, and put in casts.

@@ -16,19 +16,34 @@ use datafusion::logical_expr::{
 /// The function that gives equal numbers the same bits.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Canonical {
+    /// Whether -0 becomes 0 too.
+    zeros: bool,
     signature: Signature,
 }
 
 /// A floating-point number with the bits that all equal ones have.
 pub(crate) fn canonical(number: Expr) -> Expr {
+    call(number, true)
+}
+
+/// What arithmetic gives, with the one NaN: that which a processor makes of 0/0 is below all numbers.
+pub(crate) fn with_one_nan(number: Expr) -> Expr {
+    call(number, false)
+}
+
+fn call(number: Expr, zeros: bool) -> Expr {
     let signature = Signature::any(1, Volatility::Immutable);
-    let function = Arc::new(ScalarUDF::new_from_impl(Canonical { signature }));
+    let function = Arc::new(ScalarUDF::new_from_impl(Canonical { zeros, signature }));
     Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![number]))
 }
 
 impl ScalarUDFImpl for Canonical {
     fn name(&self) -> &'static str {
         "canonical"
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(args.first().map(|arg| arg.schema_name().to_string()).unwrap_or_default())
     }
 
     fn signature(&self) -> &Signature {
@@ -44,21 +59,24 @@ impl ScalarUDFImpl for Canonical {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let array = args.args[0].to_array(args.number_rows)?;
+        let zeros = self.zeros;
         let array: ArrayRef = match array.data_type() {
-            DataType::Float32 => Arc::new(
-                array.as_primitive::<Float32Type>().unary::<_, Float32Type>(|number| match number {
-                    0.0 => 0.0,
-                    number if number.is_nan() => f32::NAN,
-                    number => number,
-                }),
-            ),
-            _ => Arc::new(
-                array.as_primitive::<Float64Type>().unary::<_, Float64Type>(|number| match number {
-                    0.0 => 0.0,
+            DataType::Float32 => {
+                Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(|number| {
+                    match number {
+                        0.0 if zeros => 0.0,
+                        number if number.is_nan() => f32::NAN,
+                        number => number,
+                    }
+                }))
+            }
+            _ => Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(|number| {
+                match number {
+                    0.0 if zeros => 0.0,
                     number if number.is_nan() => f64::NAN,
                     number => number,
-                }),
-            ),
+                }
+            })),
         };
         match &args.args[0] {
             ColumnarValue::Scalar(_) if array.len() == 1 => {

@@ -154,9 +154,7 @@ mod tests {
 
     #[test]
     fn literals_keep_their_value() {
-        let decimal = |text: &str, p: u8, s: u8| {
-            format!("CAST('{text}' AS DECIMAL({p},{s}))")
-        };
+        let decimal = |text: &str, p: u8, s: u8| format!("CAST('{text}' AS DECIMAL({p},{s}))");
         assert_eq!(read("7"), "as it stands");
         assert_eq!(read("9223372036854775807"), "as it stands");
         assert_eq!(read("9223372036854775808"), decimal("9223372036854775808", 19, 0));
@@ -174,7 +172,10 @@ mod tests {
         assert_eq!(read("1e37"), decimal(&format!("1{}", "0".repeat(37)), 38, 0));
         assert_eq!(read("1e300"), "CAST('1e300' AS DOUBLE PRECISION)");
         assert_eq!(read("1e-308"), "CAST('1e-308' AS DOUBLE PRECISION)");
-        assert_eq!(read("1.7976931348623157e308"), "CAST('1.7976931348623157e308' AS DOUBLE PRECISION)");
+        assert_eq!(
+            read("1.7976931348623157e308"),
+            "CAST('1.7976931348623157e308' AS DOUBLE PRECISION)"
+        );
         assert_eq!(read("1e400"), "the number 1e400 is too large");
         assert_eq!(read("1e-400"), "the number 1e-400 is too small");
     }

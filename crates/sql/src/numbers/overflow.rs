@@ -8,11 +8,11 @@ use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
+use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::numbers::checked::{Arithmetic, Checked};
-use crate::numbers::float::{canonical, with_both_zeros};
+use crate::numbers::float::{canonical, with_both_zeros, with_one_nan};
 
 /// The rule. It comes behind DataFusion's choice of types.
 #[derive(Debug, Default)]
@@ -31,10 +31,8 @@ impl AnalyzerRule for CheckedArithmetic {
 fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let mut schema = merge_schema(&plan.inputs());
     if let LogicalPlan::TableScan(scan) = &plan {
-        let source = DFSchema::try_from_qualified_schema(
-            scan.table_name.clone(),
-            &scan.source.schema(),
-        )?;
+        let source =
+            DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
         schema.merge(&source);
     }
     let names = NamePreserver::new(&plan);
@@ -57,6 +55,10 @@ fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let types = (left.get_type(schema)?, right.get_type(schema)?);
             match arithmetic.filter(|arithmetic| may_overflow(*arithmetic, &types.0, &types.1)) {
                 Some(arithmetic) => Ok(Transformed::yes(call(arithmetic, vec![*left, *right]))),
+                None if op.is_numerical_operators() && types.0.is_floating() => {
+                    let expr = Expr::BinaryExpr(BinaryExpr { left, op, right });
+                    Ok(Transformed::yes(with_one_nan(expr)))
+                }
                 None => Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right }))),
             }
         }
@@ -78,8 +80,22 @@ fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             }
             Ok(Transformed::yes(Expr::AggregateFunction(call)))
         }
+        Expr::Cast(cast) if is_of_instant(&cast, schema)? => {
+            let to = cast.field.data_type().clone();
+            let text = Expr::Cast(cast);
+            let args = vec![text, lit("T"), lit(" ")];
+            let function = datafusion::functions::string::replace();
+            let spaced = Expr::ScalarFunction(ScalarFunction::new_udf(function, args));
+            Ok(Transformed::yes(datafusion::logical_expr::cast(spaced, to)))
+        }
         other => Ok(Transformed::no(other)),
     }
+}
+
+/// Whether a cast makes text of a timestamp, which Arrow writes with a T between day and time.
+fn is_of_instant(cast: &Cast, schema: &DFSchema) -> Result<bool> {
+    let is_text = matches!(cast.field.data_type(), DataType::Utf8 | DataType::Utf8View);
+    Ok(is_text && matches!(cast.expr.get_type(schema)?, DataType::Timestamp(_, None)))
 }
 
 fn call(arithmetic: Arithmetic, args: Vec<Expr>) -> Expr {
@@ -89,8 +105,12 @@ fn call(arithmetic: Arithmetic, args: Vec<Expr>) -> Expr {
 /// Whether a result may have no place in the type that it gets.
 fn may_overflow(arithmetic: Arithmetic, left: &DataType, right: &DataType) -> bool {
     let digits = |data_type: &DataType| match data_type {
-        DataType::Decimal128(p, s) => Some((i16::from(*p), i16::from(*s), DECIMAL128_MAX_PRECISION)),
-        DataType::Decimal256(p, s) => Some((i16::from(*p), i16::from(*s), DECIMAL256_MAX_PRECISION)),
+        DataType::Decimal128(p, s) => {
+            Some((i16::from(*p), i16::from(*s), DECIMAL128_MAX_PRECISION))
+        }
+        DataType::Decimal256(p, s) => {
+            Some((i16::from(*p), i16::from(*s), DECIMAL256_MAX_PRECISION))
+        }
         _ => None,
     };
     match (digits(left), digits(right)) {

@@ -214,11 +214,9 @@ fn each<T: ArrowPrimitiveType + ArrowNumericType>(
 /// A sum as its result has it.
 fn finished(sum: i128, result: &DataType) -> Result<ScalarValue> {
     Ok(match result {
-        DataType::Int64 => {
-            ScalarValue::Int64(Some(i64::try_from(sum).map_err(|_| {
-                ArrowError::ArithmeticOverflow(format!("the sum {sum} is beyond a bigint"))
-            })?))
-        }
+        DataType::Int64 => ScalarValue::Int64(Some(i64::try_from(sum).map_err(|_| {
+            ArrowError::ArithmeticOverflow(format!("the sum {sum} is beyond a bigint"))
+        })?)),
         DataType::Decimal128(precision, scale) => {
             check(sum)?;
             ScalarValue::Decimal128(Some(sum), *precision, *scale)
