@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Select, SelectItem, SetExpr, Statement};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, Statement,
+};
 
 use crate::error::Error;
 
@@ -36,12 +38,24 @@ pub(crate) fn settle(statement: &mut Statement) {
 
 /// Names the columns of what a query returns.
 pub(crate) fn settle_query(query: &mut Query) {
-    settle_body(&mut query.body);
+    let SetExpr::Select(select) = query.body.as_mut() else {
+        return settle_body(&mut query.body);
+    };
+    let named = settle_select(select);
+    let Some(OrderBy { kind: OrderByKind::Expressions(order), .. }) = &mut query.order_by else {
+        return;
+    };
+    // Behind DISTINCT only columns of the result can be sorted by.
+    for by in order {
+        if let Some((_, alias)) = named.iter().find(|(expr, _)| *expr == by.expr) {
+            by.expr = Expr::Identifier(alias.clone());
+        }
+    }
 }
 
 fn settle_body(body: &mut SetExpr) {
     match body {
-        SetExpr::Select(select) => settle_select(select),
+        SetExpr::Select(select) => drop(settle_select(select)),
         SetExpr::Query(query) => settle_query(query),
         SetExpr::SetOperation { left, right, .. } => {
             settle_body(left);
@@ -51,7 +65,9 @@ fn settle_body(body: &mut SetExpr) {
     }
 }
 
-fn settle_select(select: &mut Select) {
+/// Names the columns of a SELECT. What comes back: the expressions that got a name.
+fn settle_select(select: &mut Select) -> Vec<(Expr, Ident)> {
+    let mut named = Vec::new();
     let mut taken = BTreeSet::new();
     let is_wildcard = |item: &SelectItem| {
         !matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. })
@@ -75,12 +91,17 @@ fn settle_select(select: &mut Select) {
         let alias = Ident::with_quote('"', name);
         let placeholder = SelectItem::UnnamedExpr(Expr::Identifier(Ident::new("")));
         *item = match std::mem::replace(item, placeholder) {
+            SelectItem::UnnamedExpr(expr) if column_name(&expr).is_none() => {
+                named.push((expr.clone(), alias.clone()));
+                SelectItem::ExprWithAlias { expr, alias }
+            }
             SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
                 SelectItem::ExprWithAlias { expr, alias }
             }
             other => other,
         };
     }
+    named
 }
 
 /// The name of the column that an item is.
