@@ -24,9 +24,8 @@ pub mod tpch;
 pub mod view;
 
 mod allowed;
-mod csv_header;
-mod csv_table;
 mod dialect;
+mod files;
 mod lazy;
 mod memory;
 mod noted;
