@@ -53,11 +53,6 @@ impl<R: Read> Batches<R> {
         Batches { records, rows: Rows::default(), wanted, schema, header_is_next, is_over: false }
     }
 
-    /// The columns that it gives.
-    pub(crate) fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
     fn read(&mut self) -> Result<Option<RecordBatch>, Error> {
         if std::mem::take(&mut self.header_is_next) {
             self.rows.clear();

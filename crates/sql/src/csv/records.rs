@@ -340,12 +340,14 @@ impl<R: Read> Records<R> {
                     rows.data.push(next);
                     self.at += 1;
                 }
-                _ if self.double_quote && self.peek()? == Some(self.quote) => {
+                _ => {
+                    if !self.double_quote || self.peek()? != Some(self.quote) {
+                        return self.behind(rows, opened, column);
+                    }
                     after_return = false;
                     rows.data.push(byte);
                     self.at += 1;
                 }
-                _ => return self.behind(rows, opened, column),
             }
         }
     }

@@ -64,7 +64,7 @@ impl Rejects {
     ) -> Result<(), Error> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let state = &mut *state;
-        let run = || -> io::Result<()> {
+        let mut run = || -> io::Result<()> {
             let out = match &mut state.out {
                 Some(out) => out,
                 none => {

@@ -1,7 +1,5 @@
 //! Statements that make, fill, empty and add to columnar tables.
 
-use std::sync::Arc;
-
 use datafusion::common::TableReference;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, LogicalPlan, WriteOp};
@@ -12,7 +10,6 @@ use crate::columnar::tables::{Columnar, Written};
 use crate::columnar::write::Batches;
 use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
-use crate::failure::from_datafusion;
 
 fn rows(count: u64) -> String {
     let word = if count == 1 { "row" } else { "rows" };

@@ -16,6 +16,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::sql::parser::{CreateExternalTable as Parsed, Statement as DfStatement};
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use object_store::ObjectMeta;
 
 use crate::csv::look::CsvSeen;
@@ -27,6 +28,9 @@ use crate::files::csv_format::{Csv, external};
 use crate::files::csv_options::form_of;
 use crate::files::parquet_format::check_all;
 use crate::files::place::{Place, is_pattern};
+
+/// The name under which files are planned: one that no table has.
+const PLANNED: &str = "files that are opened";
 
 /// What is known of a table before its files are looked at.
 #[derive(Clone, Debug, Default)]
@@ -109,9 +113,11 @@ impl FileTable {
 /// There is no file, or one that is not what it is said to be.
 pub(super) async fn open(
     state: &SessionState,
-    create: Parsed,
+    mut create: Parsed,
     known: Known,
 ) -> Result<Opened, Error> {
+    // Whoever plans it looks whether there is a table of its name, which would open that one.
+    create.name = ObjectName::from(vec![Ident::with_quote('"', PLANNED)]);
     let plan = state.statement_to_plan(DfStatement::CreateExternalTable(create)).await;
     let LogicalPlan::Ddl(DdlStatement::CreateExternalTable(command)) =
         plan.map_err(|e| from_datafusion(&e))?
