@@ -57,7 +57,7 @@ impl Database {
         Arc::new(InstanceHost::new(Arc::clone(&self.inner), self.session.clone()))
     }
 
-    /// SQL over it. What is wrong with the catalog's tables goes to stderr.
+    /// SQL over it.
     ///
     /// # Errors
     /// When the engine cannot start.
@@ -68,11 +68,7 @@ impl Database {
             memory_limit: usize::try_from(limit).unwrap_or(usize::MAX),
             target_partitions: cores(),
         };
-        let engine = Engine::open(self.host(), views(&self.inner), &options).await?;
-        for (table, error) in engine.broken_tables() {
-            output::notice(&format!("Notice: table {table} cannot be used now: {}", error.message));
-        }
-        Ok(engine)
+        Ok(Engine::open(self.host(), views(&self.inner), &options).await?)
     }
 }
 

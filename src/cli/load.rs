@@ -8,6 +8,10 @@ use cellar_sql::columnar::source;
 use cellar_sql::columnar::table::table_schema;
 use cellar_sql::columnar::tables::Written;
 use cellar_sql::columnar::write::Tell;
+use cellar_sql::csv::CsvForm;
+use cellar_sql::csv::form::encoding_of;
+use cellar_sql::csv::reject::Rejects;
+use cellar_sql::csv::types::type_of_name;
 use cellar_sql::load::{self, LoadOptions, Loaded, SourceFormat};
 use cellar_sql::tpch::TpchTable;
 use cellar_sql::{Engine, Error, Host};
@@ -30,7 +34,10 @@ use super::size::{show_bytes, show_count, show_duration};
   cellar load cellar-demo a.csv --table b     the table b; types found in it
   cellar load cellar-demo b.csv --table b --append   more rows for b
   cellar load cellar-demo a.csv --no-header   columns column_1, column_2, ...
-  cellar load cellar-demo a.csv --delimiter ';'")]
+  cellar load cellar-demo a.csv --delimiter ';'
+  cellar load cellar-demo a.csv.gz --encoding latin1 --null '\\N'
+  cellar load cellar-demo a.csv --type zip=varchar --type 'price=decimal(9,2)'
+  cellar load cellar-demo a.csv --reject bad.csv   sets bad rows aside")]
 pub struct Args {
     /// DIR and FILE: the database ($CELLAR_DIR if it is left out) and what to load.
     #[arg(value_name = "DIR FILE", num_args = 0..=2)]
@@ -51,6 +58,19 @@ pub struct Args {
     /// tab.
     #[arg(long, value_name = "C", value_parser = delimiter, conflicts_with = "tpch")]
     pub delimiter: Option<u8>,
+    /// The type of a column of a CSV file, such as zip=varchar or price=decimal(9,2); the others are
+    /// found by reading the file.
+    #[arg(long = "type", value_name = "COLUMN=TYPE", value_parser = column_type, conflicts_with = "tpch")]
+    pub types: Vec<(String, String)>,
+    /// The field without quotes that stands for no value in a CSV file; an empty one if left out.
+    #[arg(long, value_name = "TEXT", conflicts_with = "tpch")]
+    pub null: Option<String>,
+    /// The encoding of a CSV file, such as latin1 or utf-16; UTF-8 if left out.
+    #[arg(long, value_name = "NAME", value_parser = encoding, conflicts_with = "tpch")]
+    pub encoding: Option<String>,
+    /// Set rows of a CSV file that cannot be taken aside in this file, and load the others.
+    #[arg(long, value_name = "FILE", conflicts_with = "tpch")]
+    pub reject: Option<PathBuf>,
     /// Add the rows to a table that is there.
     #[arg(long, conflicts_with_all = ["tpch", "parquet"])]
     pub append: bool,
@@ -70,7 +90,45 @@ fn delimiter(text: &str) -> Result<u8, String> {
     }
 }
 
+fn column_type(text: &str) -> Result<(String, String), String> {
+    let (name, data_type) = text.split_once('=').ok_or("give COLUMN=TYPE, as zip=varchar")?;
+    type_of_name(data_type).map_err(|e| told(&e))?;
+    Ok((name.to_owned(), data_type.to_owned()))
+}
+
+fn encoding(text: &str) -> Result<String, String> {
+    encoding_of(text).map(|_| text.to_owned()).map_err(|e| told(&e))
+}
+
+fn told(error: &Error) -> String {
+    let next = error.next_step.as_deref().unwrap_or_default();
+    format!("{}: {next}", error.message)
+}
+
 impl Args {
+    /// What the options say of a CSV file.
+    fn apply(&self, form: &mut CsvForm) -> Result<(), Error> {
+        if let Some(header) = self.has_header() {
+            (form.has_header, form.header_is_sure) = (header, true);
+        }
+        form.delimiter = self.delimiter.unwrap_or(form.delimiter);
+        form.types.clone_from(&self.types);
+        form.null = self.null.clone().unwrap_or_default();
+        form.encoding = self.encoding.as_deref().map(encoding_of).transpose()?;
+        Ok(())
+    }
+
+    /// An option that is of CSV files alone, if one was given.
+    fn of_csv_alone(&self) -> Option<&'static str> {
+        let given = [
+            (!self.types.is_empty(), "--type"),
+            (self.null.is_some(), "--null"),
+            (self.encoding.is_some(), "--encoding"),
+            (self.reject.is_some(), "--reject"),
+        ];
+        given.into_iter().find(|(is_given, _)| *is_given).map(|(_, name)| name)
+    }
+
     fn has_header(&self) -> Option<bool> {
         match (self.header, self.no_header) {
             (true, _) => Some(true),
@@ -108,13 +166,20 @@ struct Row<'a> {
 /// # Errors
 /// Wrong arguments before anything is touched; then a numbered error, and nothing was loaded.
 pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), Fault> {
-    let (header, delimiter) = (args.has_header(), args.delimiter);
-    let (_, mut source) = sources(args.words, args.tpch, args.table)?;
-    if let Source::File { format: SourceFormat::Csv { header: in_file, delimiter: by }, .. } =
-        &mut source
-    {
-        *in_file = header;
-        *by = delimiter.unwrap_or(*by);
+    let (_, mut source) = sources(args.words.clone(), args.tpch, args.table.clone())?;
+    let mut rejected = None;
+    match &mut source {
+        Source::File { format: SourceFormat::Csv { form, rejects }, .. } => {
+            args.apply(form)?;
+            let path = args.reject.as_deref().map(output::path);
+            *rejects = path.map(Rejects::new).transpose()?;
+            rejected.clone_from(rejects);
+        }
+        _ => {
+            if let Some(option) = args.of_csv_alone() {
+                return Err(Fault::usage(format!("{option} is for CSV files")));
+            }
+        }
     }
     let start = env.now();
     let quiet = args.format == Format::Json;
@@ -124,6 +189,9 @@ pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), 
         (_, true) => append(database, &source).await?,
         _ => load(database, &source, quietly).await?,
     };
+    for line in rejected.map(|rejects| rejects.finish()).transpose()?.unwrap_or_default() {
+        output::notice(&format!("Notice: {line}"));
+    }
     let rows: u64 = loaded.iter().map(|l| l.rows).sum();
     let bytes: u64 = loaded.iter().map(|l| l.bytes).sum();
     if quiet {
@@ -173,7 +241,8 @@ fn sources(
         )));
     }
     let format = SourceFormat::of(&path).map_err(|e| Fault::usage(e.to_string()))?;
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let stem = name.strip_suffix(&format!(".{}", load::ending(&path))).unwrap_or(&name).to_owned();
     let table = table.map_or(stem, |t| t.to_lowercase());
     let mut letters = table.chars();
     let legal = letters.next().is_some_and(|c| c.is_ascii_lowercase() || c == '_')
@@ -184,6 +253,12 @@ fn sources(
         )));
     }
     Ok((dir, Source::File { path, format, table }))
+}
+
+fn tell(notices: &[String]) {
+    for line in notices {
+        output::notice(&format!("Notice: {line}"));
+    }
 }
 
 fn no_group() -> Error {
@@ -231,10 +306,11 @@ pub async fn load(database: &Database, source: &Source, quiet: bool) -> Result<V
     let scale = match source {
         Source::Tpch(scale) => *scale,
         Source::File { path, format, table } => {
-            let (rows, batches) = source::file(&output::path(path), *format, None).await?;
-            let schema = table_schema(&rows)?;
-            let how = (cores(), None);
-            let written = columnar.create(table, group, &schema, Some(batches), how).await?;
+            let file = source::file(&output::path(path), format.clone(), None).await?;
+            tell(&file.notices);
+            let schema = table_schema(&file.schema)?;
+            let (rows, how) = (Some(file.batches), (cores(), None));
+            let written = columnar.create(table, group, &schema, rows, how).await?;
             return Ok(vec![of(table, written)]);
         }
     };
@@ -271,8 +347,10 @@ async fn append(database: &Database, source: &Source) -> Result<Vec<Loaded>, Fau
     let host = database.host();
     let columnar = host.columnar().ok_or_else(no_group)?;
     let own = columnar.schema(table)?;
-    let (rows, batches) = source::file(&output::path(path), *format, Some(own)).await?;
-    let written = columnar.append(table, &rows, batches, (cores(), None)).await?;
+    let file = source::file(&output::path(path), format.clone(), Some(own)).await?;
+    tell(&file.notices);
+    let how = (cores(), None);
+    let written = columnar.append(table, &file.schema, file.batches, how).await?;
     Ok(vec![Loaded {
         table: table.clone(),
         path: StorePath::default(),
@@ -355,7 +433,8 @@ async fn files(
             let target = StorePath::from(format!("{table}.parquet"));
             let store = Arc::clone(store);
             let one =
-                load::file(&output::path(path), *format, store, &target, table, &options).await?;
+                load::file(&output::path(path), format.clone(), store, &target, table, &options)
+                    .await?;
             Ok(vec![one])
         }
     }

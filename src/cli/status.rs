@@ -608,7 +608,20 @@ pub async fn run(args: &Args, database: &Database, _place: &Place) -> Result<(),
     let others = super::database::not_mounted(&database.inner);
     all.extend(others.iter().map(|error| not_mounted(&error.to_string())));
     tell(args, &all)?;
+    broken_tables(database).await?;
     if all.iter().all(GroupStatus::is_well) { Ok(()) } else { Err(Fault::NotWell) }
+}
+
+/// Tells which tables over files in place cannot be used now, and why.
+async fn broken_tables(database: &Database) -> Result<(), Fault> {
+    if database.host().tables().is_empty() {
+        return Ok(());
+    }
+    for (table, error) in database.engine().await?.check_tables().await {
+        let why = error.stack().last().map_or("", |entry| entry.message.as_str());
+        output::notice(&format!("Notice: table {table} cannot be used now: {why}"));
+    }
+    Ok(())
 }
 
 /// Tells which hot spares wait, and for what.

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use arrow_array::types::*;
-use arrow_array::{ArrayRef, ArrowPrimitiveType, BooleanArray, PrimitiveArray, new_null_array};
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, BinaryViewArray, BooleanArray, PrimitiveArray,
+    new_null_array,
+};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, TimeUnit};
 
@@ -12,6 +15,7 @@ use crate::column::{Column, Data};
 use crate::dict::Dict;
 use crate::ints::{Damage, Ints};
 use crate::kernel::{Mask, Views};
+use crate::packed::{is_packed, unpack};
 use crate::take_in::kind_of;
 use crate::text::{Strings, Text};
 use crate::value::{f32_of_key, f64_of_key};
@@ -307,6 +311,11 @@ pub fn array_of(
     match data_type {
         DataType::Utf8View => strings(column, rows, nulls, true),
         DataType::BinaryView => strings(column, rows, nulls, false),
+        packed if is_packed(packed) => {
+            let bytes = strings(column, rows, nulls, false)?;
+            let bytes = bytes.as_any().downcast_ref::<BinaryViewArray>().ok_or_else(other_type)?;
+            unpack(bytes, packed)
+        }
         _ => typed(&(column, rows), nulls, data_type),
     }
 }

@@ -14,6 +14,7 @@ pub mod ints;
 pub mod kernel;
 pub mod like;
 pub mod members;
+pub mod packed;
 pub mod predicate;
 pub mod segment;
 pub mod take_in;

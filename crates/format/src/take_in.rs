@@ -3,10 +3,11 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::*;
 use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray};
-use arrow_schema::{DataType, TimeUnit};
+use arrow_schema::{DECIMAL128_MAX_PRECISION, DataType, TimeUnit};
 
 use crate::column::{Input, Values};
 use crate::header::Kind;
+use crate::packed::{self, is_packed, packed_type};
 use crate::value::{key_of_f32, key_of_f64};
 
 /// The type that a column of a table has for what is written into it as `data_type`: strings are views
@@ -33,8 +34,29 @@ pub fn column_type(data_type: &DataType) -> Option<DataType> {
         | Time32(_)
         | Time64(_)
         | Timestamp(_, _) => Some(data_type.clone()),
-        _ => None,
+        // Wider ones hold all their values.
+        Float16 => Some(Float32),
+        Decimal32(precision, scale) | Decimal64(precision, scale) => {
+            Some(Decimal128(*precision, *scale))
+        }
+        Decimal256(precision, scale) if *precision <= DECIMAL128_MAX_PRECISION => {
+            Some(Decimal128(*precision, *scale))
+        }
+        // Nothing but nulls.
+        Null => Some(Utf8View),
+        Dictionary(_, value) => column_type(value),
+        RunEndEncoded(_, values) => column_type(values.data_type()),
+        other => packed_type(other),
     }
+}
+
+/// Whether values of a type are columns as they are, without a cast to [`column_type`].
+pub fn is_taken(data_type: &DataType) -> bool {
+    use DataType::*;
+    !packed::has_codes(data_type)
+        && !matches!(data_type, Float16 | Decimal32(_, _) | Decimal64(_, _) | Null)
+        && !(matches!(data_type, Decimal256(_, _))
+            && packed_type(data_type) != column_type(data_type))
 }
 
 /// How the values of a type are to be understood; `None` as of [`column_type`].
@@ -42,6 +64,7 @@ pub fn kind_of(data_type: &DataType) -> Option<Kind> {
     match column_type(data_type)? {
         DataType::Utf8View => Some(Kind::Text),
         DataType::BinaryView => Some(Kind::Binary),
+        own if is_packed(&own) => Some(Kind::Binary),
         DataType::Float32 => Some(Kind::Float32),
         DataType::Float64 => Some(Kind::Float64),
         _ => Some(Kind::Number),

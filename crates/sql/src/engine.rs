@@ -2,12 +2,17 @@
 
 mod columnar;
 mod context;
+mod external;
+mod open;
+mod tables;
+mod targets;
+mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use arrow::array::{Array, RecordBatch, RecordBatchOptions, StringArray, UInt64Array};
+use arrow::array::{RecordBatch, RecordBatchOptions, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_recursion::async_recursion;
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
@@ -19,24 +24,30 @@ use datafusion::execution::context::SessionState;
 use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
+use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::{DataFrame, SessionContext};
-use datafusion::sql::parser::{CreateExternalTable, Statement as DfStatement};
+use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{ObjectType, Statement as SqlStatement, TableObject};
 use futures_util::{StreamExt, TryStreamExt};
-use object_store::{ObjectStore, ObjectStoreExt};
+use object_store::ObjectStore;
 
+use crate::engine::tables::Tables;
+use crate::engine::write::writes;
 use crate::error::Error;
-use crate::failure::{distance, from_datafusion, from_store, ours};
-use crate::guard;
-use crate::host::{Host, TableDefinition, UnderWay};
+use crate::failure::{distance, from_datafusion, ours};
+use crate::files::csv_format::CsvFormats;
+use crate::files::diagnose::diagnosed;
+use crate::files::host::HostStore;
+use crate::files::parquet_format::ParquetFormats;
+use crate::host::{Host, UnderWay};
 use crate::noted::{Noted, Notes};
 use crate::parse::parse;
-use crate::path::{GroupPath, SCHEME, group_of_host};
+use crate::path::{SCHEME, group_of_host};
 use crate::statement::Statement;
 use crate::unwind::{caught, caught_stream};
 use crate::view::{ViewSource, ViewTable, schema_of, to_batch};
-use crate::{allowed, csv_table, names};
+use crate::{allowed, names};
 
 /// The catalog and the schemas as SQL names them.
 const CATALOG: &str = "db";
@@ -93,8 +104,8 @@ pub struct Engine {
     system: BTreeSet<String>,
     /// Errors of the groups' stores, which DataFusion may make plain text of.
     notes: Arc<Notes>,
-    /// Tables of the catalog that could not be opened, and why.
-    broken: Mutex<BTreeMap<String, Error>>,
+    /// Tables of the catalog, and files by their paths.
+    tables: Arc<Tables>,
 }
 
 impl std::fmt::Debug for Engine {
@@ -126,6 +137,9 @@ impl ObjectStoreRegistry for Stores {
     }
 
     fn get_store(&self, url: &url::Url) -> Result<Arc<dyn ObjectStore>, DataFusionError> {
+        if url.scheme() == "file" {
+            return Ok(Arc::new(Noted::new(Arc::new(HostStore::default()), &self.notes)));
+        }
         if url.scheme() != SCHEME {
             return self.others.get_store(url);
         }
@@ -152,8 +166,8 @@ fn no_group(group: &str, host: &dyn Host) -> Error {
 }
 
 impl Engine {
-    /// An engine over `host` with `views`, the tables of the catalog opened. A table that cannot
-    /// be opened (its file is gone) does not stop the others: see [`Engine::broken_tables`].
+    /// An engine over `host` with `views`. The tables of the catalog are opened when a statement names
+    /// them; one that cannot be (its file is gone) does not stop the others.
     ///
     /// # Errors
     /// When the directory for spilled data cannot be used.
@@ -166,6 +180,7 @@ impl Engine {
         let notes = Arc::<Notes>::default();
         let context = context::context(&host, &notes, options).map_err(|e| from_datafusion(&e))?;
         let names = views.iter().map(|v| v.name().to_owned());
+        let tables = Arc::new(Tables::new(&host));
         let engine = Engine {
             context,
             host,
@@ -173,15 +188,10 @@ impl Engine {
             directory: None,
             system: names.chain(["dual".to_owned()]).collect(),
             notes,
-            broken: Mutex::new(BTreeMap::new()),
+            tables,
         };
+        engine.add_formats().map_err(|e| from_datafusion(&e))?;
         engine.add_views(views).map_err(|e| from_datafusion(&e))?;
-        engine.add_columnar();
-        for table in engine.host.tables() {
-            if let Err(error) = engine.open_table(&table).await {
-                engine.set_broken(&table.name, Some(error));
-            }
-        }
         Ok(engine)
     }
 
@@ -189,13 +199,25 @@ impl Engine {
     /// not begin at the root count from there.
     #[must_use]
     pub fn in_directory(mut self, directory: PathBuf) -> Engine {
+        self.tables.in_directory(directory.clone());
         self.directory = Some(directory);
         self
+    }
+
+    /// Our readers and writers of files, in place of DataFusion's.
+    fn add_formats(&self) -> Result<(), DataFusionError> {
+        let state = self.context.state_ref();
+        let mut state = state.write();
+        state.register_file_format(Arc::new(CsvFormats), true)?;
+        state.register_file_format(Arc::new(ParquetFormats::default()), true)
     }
 
     fn add_views(&self, views: Vec<Arc<dyn ViewSource>>) -> Result<(), DataFusionError> {
         let catalog = self.context.catalog(CATALOG).expect("the default catalog was asked for");
         catalog.register_schema(VIEWS, Arc::clone(&self.views) as Arc<dyn SchemaProvider>)?;
+        catalog.register_schema(PUBLIC, Arc::clone(&self.tables) as Arc<dyn SchemaProvider>)?;
+        let state = self.context.state_weak_ref();
+        self.tables.open_with(move || state.upgrade().map(|state| state.read().clone()));
         for source in views {
             let name = source.name();
             let table = Arc::new(ViewTable::new(source));
@@ -210,17 +232,19 @@ impl Engine {
         Ok(())
     }
 
-    /// Tables of the catalog that could not be opened, and why.
+    /// Tables that could not be opened when a statement last named them, and why.
     pub fn broken_tables(&self) -> BTreeMap<String, Error> {
-        self.broken.lock().unwrap_or_else(|e| e.into_inner()).clone()
+        self.tables.broken()
     }
 
-    fn set_broken(&self, name: &str, error: Option<Error>) {
-        let mut broken = self.broken.lock().unwrap_or_else(|e| e.into_inner());
-        match error {
-            Some(error) => broken.insert(name.to_string(), error),
-            None => broken.remove(name),
-        };
+    /// Opens every external table once; those that cannot be, and why.
+    #[async_recursion]
+    pub async fn check_tables(&self) -> BTreeMap<String, Error> {
+        for table in self.host.tables() {
+            let opened = self.tables.open_external(&table).await;
+            self.tables.set_broken(&table.name, opened.err());
+        }
+        self.broken_tables()
     }
 
     /// The names a shell may complete: tables and views.
@@ -332,6 +356,11 @@ impl Engine {
         self.plan_and_run(statement).await
     }
 
+    /// A local path of a statement, from the root on.
+    fn absolute(&self, path: &str) -> Result<String, Error> {
+        absolute(self.directory.as_deref(), path)
+    }
+
     /// What statements are planned with now.
     fn state(&self) -> SessionState {
         let mut state = self.context.state();
@@ -354,6 +383,23 @@ impl Engine {
             // The context would plan it with the options that it began with.
             plan => Ok(DataFrame::new(self.state(), plan)),
         }
+    }
+
+    /// The rows of a plan. What cannot be read of a file is told with the file.
+    async fn stream(
+        &self,
+        plan: LogicalPlan,
+    ) -> Result<SendableRecordBatchStream, DataFusionError> {
+        let frame = self.frame(plan).await?;
+        let context = Arc::new(frame.task_ctx());
+        let plan = frame.create_physical_plan().await?;
+        let stream = execute_stream(Arc::clone(&plan), Arc::clone(&context))?;
+        let schema = stream.schema();
+        let stream = stream.or_else(move |e| {
+            let (plan, runtime) = (Arc::clone(&plan), context.runtime_env());
+            async move { Err(diagnosed(&plan, &runtime, e).await) }
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
     }
 
     async fn plan_and_run(&self, statement: DfStatement) -> Result<Outcome, Error> {
@@ -379,15 +425,10 @@ impl Engine {
             _ => None,
         };
         let silent = matches!(plan, LogicalPlan::Ddl(_) | LogicalPlan::Statement(_));
-        let run = async { self.frame(plan).await?.execute_stream().await };
-        let stream = run.await.map_err(|e| self.failure(&e))?;
-        if let Some(verb) = counted {
-            let batches: Vec<RecordBatch> =
-                stream.try_collect().await.map_err(|e| self.failure(&e))?;
-            let count = count_of(&batches);
-            let rows = if count == 1 { "row" } else { "rows" };
-            return Ok(done(format!("{count} {rows} {verb}.")));
+        if writes(&plan) {
+            return self.write(plan, counted).await;
         }
+        let stream = self.stream(plan).await.map_err(|e| self.failure(&e))?;
         if silent && stream.schema().fields().is_empty() {
             return Ok(done("Done."));
         }
@@ -412,16 +453,27 @@ impl Engine {
         told(error, &self.notes).unwrap_or_else(|| from_datafusion(error))
     }
 
+    /// An error in whose place a store may have given one that says more.
+    fn noted(&self, error: Error) -> Error {
+        let deepest = error.stack().last().map(|entry| entry.message.clone()).unwrap_or_default();
+        self.notes.find(&deepest).filter(|_| error.cause.is_none()).unwrap_or(error)
+    }
+
     /// The error for the first table of `statement` that does not exist.
     fn missing_table(&self, statement: &DfStatement) -> Option<Error> {
         let state = self.state();
         let references = state.resolve_table_references(statement).ok()?;
+        let mut broken = self.broken_tables();
         let missing = references.into_iter().find(|r| {
             !state.table_functions().contains_key(r.table())
-                && !self.context.table_exist(r.clone()).unwrap_or(false)
+                && (!self.context.table_exist(r.clone()).unwrap_or(false)
+                    || (is_public(r) && broken.contains_key(r.table())))
         })?;
         let name = missing.to_string();
-        if let Some(cause) = self.broken_tables().remove(missing.table()) {
+        if let Some(cause) = broken.remove(missing.table()).map(|e| self.noted(e)) {
+            if tables::is_file(missing.table()) && !self.has_table(missing.table()) {
+                return Some(cause);
+            }
             let message = format!("the table \"{name}\" cannot be opened");
             return Some(Error::new(29913, "58P01", message).caused_by(cause));
         }
@@ -436,157 +488,6 @@ impl Engine {
         names.sort_by_key(|candidate| distance(candidate, &name));
         names.truncate(5);
         Some(error.next(format!("the nearest names are {}", names.join(", "))))
-    }
-
-    // --- external tables ---
-
-    async fn open_table(&self, table: &TableDefinition) -> Result<(), Error> {
-        let Statement::Query(statement) = parse(&table.statement)? else {
-            return Err(Error::new(600, "XX000", "the catalog holds another statement"));
-        };
-        let DfStatement::CreateExternalTable(mut create) = *statement else {
-            return Err(Error::new(600, "XX000", "the catalog holds another statement"));
-        };
-        if !table.location.starts_with('+') && create.locations.len() == 1 {
-            create.locations = vec![table.location.clone()];
-        }
-        self.register(create).await
-    }
-
-    /// Whether there is something at `location`; DataFusion would speak of schemas instead.
-    async fn check_location(&self, location: &str) -> Result<(), Error> {
-        let Some((group, path)) = GroupPath::split_url(location) else {
-            if !location.contains("://") && !std::path::Path::new(location).exists() {
-                let message = format!("there is no file \"{location}\"");
-                return Err(Error::new(27037, "58P01", message));
-            }
-            return Ok(());
-        };
-        let Some(store) = self.host.store(&group) else {
-            return Err(no_group(&group, &*self.host));
-        };
-        let path = object_store::path::Path::from_url_path(path)
-            .map_err(|e| Error::new(15124, "22023", e.to_string()))?;
-        let found = match store.head(&path).await {
-            Err(object_store::Error::NotFound { .. }) => {
-                let first = store.list(Some(&path)).try_next().await;
-                first.map_err(|e| from_store(&e))?.is_some()
-            }
-            other => other.map(|_| true).map_err(|e| from_store(&e))?,
-        };
-        if found {
-            return Ok(());
-        }
-        Err(Error::new(15012, "58P01", format!("there is no file \"+{group}/{path}\""))
-            .next(format!("cellar asm ls +{group}")))
-    }
-
-    async fn register(&self, create: CreateExternalTable) -> Result<(), Error> {
-        for location in &create.locations {
-            self.check_location(location).await?;
-        }
-        let run = async {
-            let statement = DfStatement::CreateExternalTable(create);
-            let plan = self.state().statement_to_plan(statement).await?;
-            self.context.execute_logical_plan(plan).await
-        };
-        run.await.map(|_| ()).map_err(|e| self.failure(&e))
-    }
-
-    async fn create_external_table(
-        &self,
-        sql: &str,
-        mut create: CreateExternalTable,
-    ) -> Result<Outcome, Error> {
-        let reference = TableReference::parse_str(&create.name.to_string());
-        let name = reference.table().to_string();
-        self.check_own(&reference)?;
-        if !is_public(&reference) {
-            let what = format!("a table \"{reference}\" outside the schema public");
-            return Err(Error::not_yet(what).next(format!("create external table {name} ...")));
-        }
-        let known = self.context.table_exist(reference).unwrap_or(false)
-            || self.broken_tables().contains_key(&name);
-        if known && create.if_not_exists {
-            return Ok(done(format!("Table {name} is there already.")));
-        }
-        if known && !create.or_replace {
-            return Err(Error::new(955, "42P07", format!("there is already a table \"{name}\""))
-                .next(format!("drop table {name}; or create or replace external table")));
-        }
-        for location in &mut create.locations {
-            if !location.contains("://") {
-                *location = self.absolute(location)?;
-            }
-        }
-        let location = create.locations.first().cloned().unwrap_or_default();
-        for location in &create.locations {
-            self.check_location(location).await?;
-        }
-        let notices = csv_table::check(&self.context, &create).await?;
-        let location = match guard::inside(&location) {
-            Some((group, path)) if location.ends_with('/') => format!("+{group}/{path}/"),
-            Some((group, path)) => format!("+{group}/{path}"),
-            None => location,
-        };
-        let table = TableDefinition { name: name.clone(), location, statement: sql.to_string() };
-        let is_csv = create.file_type.eq_ignore_ascii_case("csv");
-        let made = match self.register(create).await {
-            Ok(()) => self.host.put_table(table).await,
-            // Types are looked for in pieces cut at line ends, also at those inside quotes.
-            Err(error) if is_csv && error.number == 70002 => Err(error.next(format!(
-                "where values hold line ends, name the columns: create external table {name} \
-                 (a int, b varchar) ..., or: cellar load DIR FILE"
-            ))),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = made {
-            // The catalog is the truth: what it does not hold must not be seen, and what it holds
-            // must.
-            let _ = self.context.deregister_table(TableReference::bare(name.as_str()));
-            if let Some(old) = self.host.tables().iter().find(|t| t.name == name) {
-                let _ = self.open_table(old).await;
-            }
-            return Err(error);
-        }
-        self.set_broken(&name, None);
-        Ok(Outcome::Done { message: format!("Table {name} created."), notices })
-    }
-
-    async fn drop_tables(&self, names: Vec<String>, if_exists: bool) -> Result<Outcome, Error> {
-        let tables = self.host.tables();
-        let (mut dropped, mut files_stay) = (Vec::new(), false);
-        for name in &names {
-            let reference = TableReference::parse_str(name);
-            self.check_own(&reference)?;
-            let bare = reference.table().to_string();
-            if is_public(&reference) && self.has_table(&bare) {
-                files_stay |= tables.iter().any(|t| t.name == bare);
-                dropped.push(bare);
-            } else if self.is_view(&reference).await {
-                return Err(Error::new(942, "42809", format!("\"{bare}\" is a view"))
-                    .next(format!("drop view {bare}")));
-            } else if !if_exists {
-                return Err(Error::new(942, "42P01", format!("table \"{bare}\" does not exist")));
-            }
-        }
-        // Nothing is dropped unless all can be.
-        for name in &dropped {
-            self.host.drop_table(name).await?;
-            self.set_broken(name, None);
-            let reference = TableReference::bare(name.as_str());
-            self.context.deregister_table(reference).map_err(|e| from_datafusion(&e))?;
-        }
-        if dropped.is_empty() {
-            return Ok(done("There was no such table."));
-        }
-        Ok(Outcome::Done {
-            message: format!("Table {} dropped.", dropped.join(", ")),
-            notices: match files_stay {
-                true => vec!["the files stay: alter diskgroup ... drop file removes one".into()],
-                false => Vec::new(),
-            },
-        })
     }
 
     // --- names, and what they stand for ---
@@ -650,109 +551,23 @@ impl Engine {
         }
         Ok(done(format!("View {} dropped.", names.join(", "))))
     }
+}
 
-    /// Refuses a statement, also one that is only explained, that would write over what a table
-    /// reads, or into what takes no rows.
-    async fn check_targets(&self, statement: &DfStatement) -> Result<(), Error> {
-        match statement {
-            DfStatement::CopyTo(copy) => self.check_copy_target(&copy.target).await,
-            DfStatement::Statement(inner) => match inner.as_ref() {
-                SqlStatement::Insert(insert) => match &insert.table {
-                    TableObject::TableName(name) => self.check_insert(&name.to_string()).await,
-                    _ => Err(Error::not_yet("INSERT into anything but a table")),
-                },
-                _ => Ok(()),
-            },
-            DfStatement::Explain(explain) => Box::pin(self.check_targets(&explain.statement)).await,
-            _ => Ok(()),
-        }
+/// A local path, from the root on, so that it means the same in another process.
+fn absolute(directory: Option<&Path>, path: &str) -> Result<String, Error> {
+    let plain = path.strip_prefix("file://").unwrap_or(path);
+    let from_here = match directory {
+        Some(directory) => directory.join(plain),
+        None => PathBuf::from(plain),
+    };
+    let mut absolute = std::path::absolute(from_here)
+        .map_err(|e| Error::new(27037, "58030", format!("\"{path}\": {e}")))?
+        .to_string_lossy()
+        .into_owned();
+    if plain.ends_with('/') && !absolute.ends_with('/') {
+        absolute.push('/');
     }
-
-    /// A local file that is written: where whoever gave the statement means it to be.
-    fn resolve_target(&self, statement: &mut DfStatement) -> Result<(), Error> {
-        match statement {
-            DfStatement::CopyTo(copy) if !copy.target.contains("://") => {
-                copy.target = self.absolute(&copy.target)?;
-                Ok(())
-            }
-            DfStatement::Explain(explain) => self.resolve_target(&mut explain.statement),
-            _ => Ok(()),
-        }
-    }
-
-    /// A local path, from the root on, so that it means the same in another process.
-    fn absolute(&self, path: &str) -> Result<String, Error> {
-        let plain = path.strip_prefix("file://").unwrap_or(path);
-        let from_here = match &self.directory {
-            Some(directory) => directory.join(plain),
-            None => PathBuf::from(plain),
-        };
-        let mut absolute = std::path::absolute(from_here)
-            .map_err(|e| Error::new(27037, "58030", format!("\"{path}\": {e}")))?
-            .to_string_lossy()
-            .into_owned();
-        if plain.ends_with('/') && !absolute.ends_with('/') {
-            absolute.push('/');
-        }
-        Ok(absolute)
-    }
-
-    async fn check_copy_target(&self, target: &str) -> Result<(), Error> {
-        let Some((group, path)) = guard::inside(target) else { return Ok(()) };
-        self.host.check_writable(&group, &path)?;
-        if !self.exists(&group, &path).await {
-            return Ok(());
-        }
-        guard::check_replaceable(&guard::files_of(&self.host.tables()), &group, &path)
-    }
-
-    async fn exists(&self, group: &str, path: &str) -> bool {
-        match self.host.store(group) {
-            Some(store) => store.head(&object_store::path::Path::from(path)).await.is_ok(),
-            None => false,
-        }
-    }
-
-    async fn check_insert(&self, name: &str) -> Result<(), Error> {
-        let reference = TableReference::parse_str(name);
-        self.check_own(&reference)?;
-        let name = reference.table();
-        let takes_rows =
-            self.host.tables().iter().any(|t| t.name == name && t.location.ends_with('/'));
-        if takes_rows
-            || self.is_columnar(&reference.to_string())
-            || !self.context.table_exist(reference.clone()).unwrap_or(false)
-        {
-            return Ok(());
-        }
-        let (_, path) = self.free_name(name).await;
-        Err(allowed::insert(name, &path))
-    }
-
-    /// A name near `wanted` that neither a table nor a file has, and the path for its file.
-    async fn free_name(&self, wanted: &str) -> (String, String) {
-        let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-        let wanted = match wanted.starts_with(|c: char| c.is_ascii_lowercase()) {
-            true if wanted.chars().all(legal) => wanted,
-            _ => "new_table",
-        };
-        let groups = self.host.groups();
-        let group = groups.first().map_or("DATA", String::as_str);
-        let tables = self.host.tables();
-        let mut name = wanted.to_owned();
-        for number in 2..1000 {
-            let path = format!("{name}.parquet");
-            let taken = tables.iter().any(|t| t.name == name)
-                || self.context.table_exist(name.as_str()).unwrap_or(false)
-                || self.exists(group, &path).await;
-            if !taken {
-                break;
-            }
-            name = format!("{wanted}_{number}");
-        }
-        let path = format!("+{group}/{name}.parquet");
-        (name, path)
-    }
+    Ok(absolute)
 }
 
 fn with_names(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, DataFusionError> {
@@ -769,12 +584,4 @@ fn is_public(reference: &TableReference) -> bool {
 /// The error that a store gave, if `error` came of one: itself, or what was made of its words.
 fn told(error: &DataFusionError, notes: &Notes) -> Option<Error> {
     ours(error).or_else(|| notes.find(&error.to_string()))
-}
-
-fn count_of(batches: &[RecordBatch]) -> u64 {
-    let columns = batches.iter().filter_map(|b| b.columns().first());
-    columns
-        .filter_map(|c| c.as_any().downcast_ref::<UInt64Array>())
-        .map(|c| c.iter().flatten().sum::<u64>())
-        .sum()
 }

@@ -4,6 +4,7 @@ use datafusion::sql::parser::Statement as DfStatement;
 use object_store::path::Path;
 
 use crate::error::Error;
+use crate::files::place::before_pattern;
 use crate::host::TableDefinition;
 use crate::parse::parse;
 use crate::path::GroupPath;
@@ -31,6 +32,8 @@ fn files_of_one(table: &TableDefinition) -> Vec<TableFile> {
     let DfStatement::CreateExternalTable(create) = *statement else { return Vec::new() };
     let file = |location: &String| {
         let (group, path) = inside(location)?;
+        // Of a pattern, the directory in which its files are.
+        let path = before_pattern(&path).trim_end_matches('/').to_owned();
         Some(TableFile { table: table.name.clone(), group, path })
     };
     create.locations.iter().filter_map(file).collect()
@@ -117,6 +120,8 @@ mod tests {
             statement: format!(
                 "create external table {name} stored as parquet location '{location}'"
             ),
+            columns: None,
+            may_be_empty: false,
         }
     }
 

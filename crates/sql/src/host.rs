@@ -20,6 +20,12 @@ pub struct TableDefinition {
     pub location: String,
     /// The `CREATE EXTERNAL TABLE` statement that makes it.
     pub statement: String,
+    /// The columns that were found in its files, where that takes reading all of them.
+    #[serde(default)]
+    pub columns: Option<String>,
+    /// Whether it has never had a file: then none is missing.
+    #[serde(default)]
+    pub may_be_empty: bool,
 }
 
 /// What the instance answers to a [`Command`].

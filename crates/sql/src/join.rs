@@ -29,6 +29,10 @@ use crate::statement::{
 };
 use crate::view::{Column, Kind, Value, ViewSource};
 
+/// What the catalog keeps of an external table beside its statement.
+const COLUMNS: &str = "columns";
+const MAY_BE_EMPTY: &str = "may_be_empty";
+
 /// An open database and the session that asks.
 pub struct InstanceHost {
     database: Arc<Database>,
@@ -262,13 +266,18 @@ impl Host for InstanceHost {
                 name: t.name.clone(),
                 location: t.location.clone(),
                 statement: t.schema.clone(),
+                columns: t.options.get(COLUMNS).cloned(),
+                may_be_empty: t.options.contains_key(MAY_BE_EMPTY),
             })
             .collect()
     }
 
     async fn put_table(&self, table: TableDefinition) -> Result<(), Error> {
         let (location, statement) = (table.location, table.statement);
-        let table = Table::external(table.name, "", location, statement, BTreeMap::new());
+        let columns = table.columns.map(|columns| (COLUMNS.to_owned(), columns));
+        let empty = table.may_be_empty.then(|| (MAY_BE_EMPTY.to_owned(), "true".to_owned()));
+        let options: BTreeMap<_, _> = columns.into_iter().chain(empty).collect();
+        let table = Table::external(table.name, "", location, statement, options);
         Ok(self.database.catalog().add_or_replace(table).await?)
     }
 

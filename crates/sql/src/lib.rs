@@ -24,9 +24,8 @@ pub mod tpch;
 pub mod view;
 
 mod allowed;
-mod csv_header;
-mod csv_table;
 mod dialect;
+mod files;
 mod grammar;
 mod in_subquery;
 mod instants;

@@ -1,16 +1,13 @@
 //! Loads Parquet and CSV files and TPC-H's generated rows as Parquet objects into a store. An
 //! object appears whole or not at all; so does a set of them, as far as this process lives on.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
 use std::path::Path as FilePath;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::csv::reader::Format;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use arrow::error::ArrowError;
+use arrow::datatypes::{Schema, SchemaRef};
 use async_recursion::async_recursion;
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -22,20 +19,26 @@ use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory,
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
-use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
-use crate::csv::{Checked, CsvForm, repeated};
+use crate::csv::CsvForm;
+use crate::csv::look::{CsvSeen, look};
+use crate::csv::read::{Batches, Wanted, schema_of};
+use crate::csv::reject::Rejects;
+use crate::csv::text::{Text, decoded};
 use crate::error::Error;
 use crate::failure::{from_any, from_arrow, from_store, ours};
+use crate::files::parquet_check;
 use crate::tpch::TpchTable;
 
 /// Rows of a row group, at most.
 const ROW_GROUP_ROWS: u64 = 1 << 20;
 /// A smaller table is cut finer, so that all cores can read it; not below this.
 const ROW_GROUP_ROWS_MIN: u64 = 1 << 17;
+/// Rows of a batch that a CSV file is read in.
+const BATCH_ROWS: usize = 16 << 10;
 /// Bytes of one part of an upload.
 const UPLOAD_PART: usize = 8 << 20;
 /// Parts of an upload on their way at once.
@@ -82,7 +85,7 @@ pub struct Loaded {
 }
 
 /// How a source file is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceFormat {
     /// Parquet: taken over byte for byte after its footer was read.
     Parquet,
@@ -90,12 +93,26 @@ pub enum SourceFormat {
     Segment,
     /// CSV; types are found by reading the whole file once.
     Csv {
-        /// The separator, one byte.
-        delimiter: u8,
-        /// Whether the first line names the columns. `None`: it does, and is refused if it looks
-        /// like a row.
-        header: Option<bool>,
+        /// How it is written.
+        form: Box<CsvForm>,
+        /// Where rows go that cannot be taken; else nothing of the file is.
+        rejects: Option<Rejects>,
     },
+}
+
+/// How a file's name ends, in lower case: with what it is packed by, behind what is in it.
+pub fn ending(path: &FilePath) -> String {
+    let of = |path: &FilePath| {
+        path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase()
+    };
+    let last = of(path);
+    match last.as_str() {
+        "gz" | "zst" => {
+            let inner = of(FilePath::new(path.file_stem().unwrap_or_default()));
+            if inner.is_empty() { last } else { format!("{inner}.{last}") }
+        }
+        _ => last,
+    }
 }
 
 impl SourceFormat {
@@ -104,16 +121,22 @@ impl SourceFormat {
     /// # Errors
     /// 70010 when its ending is none of those known.
     pub fn of(path: &FilePath) -> Result<SourceFormat, Error> {
-        let name = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
-        match name.as_str() {
+        let csv = |delimiter| SourceFormat::Csv {
+            form: Box::new(CsvForm::new(delimiter)),
+            rejects: None,
+        };
+        match ending(path).as_str() {
             "parquet" | "pq" => Ok(SourceFormat::Parquet),
-            "csv" => Ok(SourceFormat::Csv { delimiter: b',', header: None }),
-            "tsv" => Ok(SourceFormat::Csv { delimiter: b'\t', header: None }),
+            "csv" | "csv.gz" | "csv.zst" => Ok(csv(b',')),
+            "tsv" | "tsv.gz" | "tsv.zst" => Ok(csv(b'\t')),
             "seg" => Ok(SourceFormat::Segment),
             _ => Err(Error::new(
                 70010,
                 "22023",
-                format!("\"{}\" ends in none of .parquet, .csv, .tsv, .seg", path.display()),
+                format!(
+                    "\"{}\" ends in none of .parquet, .csv, .tsv, .seg, .csv.gz, .csv.zst",
+                    path.display()
+                ),
             )
             .next("name the file by what is in it")),
         }
@@ -177,7 +200,7 @@ impl Upload {
     }
 }
 
-fn io_error(error: &std::io::Error) -> Error {
+pub(crate) fn io_error(error: &std::io::Error) -> Error {
     match error.get_ref() {
         Some(inner) => from_any(inner),
         None => Error::new(27072, "58030", format!("file I/O: {error}")),
@@ -348,14 +371,7 @@ pub async fn file(
         SourceFormat::Segment => {
             Err(Error::not_yet("a segment as a Parquet file").next("load it without --parquet"))
         }
-        SourceFormat::Csv { delimiter, header } => {
-            let form = CsvForm {
-                has_header: header.unwrap_or(true),
-                header_is_sure: header.is_some(),
-                ..CsvForm::new(delimiter)
-            };
-            encode_csv(file, form, &send)
-        }
+        SourceFormat::Csv { form, rejects } => encode_csv(file, *form, rejects, &send),
     });
     let mut upload = Upload::new(&store, path);
     let mut written = Ok(());
@@ -389,17 +405,8 @@ pub async fn file(
 type Sender = mpsc::Sender<(Bytes, u64)>;
 
 fn copy_parquet(mut file: File, send: &Sender) -> Result<u64, Error> {
-    let reader = file
-        .try_clone()
-        .map_err(|e| io_error(&e))
-        .and_then(|f| SerializedFileReader::new(f).map_err(|e| from_parquet(&e)))?;
-    let rows = u64::try_from(reader.metadata().file_metadata().num_rows()).unwrap_or(0);
-    let fields = reader.metadata().file_metadata().schema_descr().root_schema().get_fields();
-    let names: Vec<String> = fields.iter().map(|f| f.name().to_owned()).collect();
-    drop(reader);
-    if let Some(error) = repeated(&names) {
-        return Err(error);
-    }
+    let again = file.try_clone().map_err(|e| io_error(&e))?;
+    let rows = parquet_check::check(again)?;
     file.rewind().map_err(|e| io_error(&e))?;
     loop {
         let mut chunk = Vec::with_capacity(UPLOAD_PART);
@@ -415,29 +422,15 @@ fn copy_parquet(mut file: File, send: &Sender) -> Result<u64, Error> {
     }
 }
 
-/// A column that holds `007` is text: as a number it would lose its zeros.
-fn keep_zeros(schema: &Schema, padded: &BTreeSet<usize>) -> Schema {
-    let fields = schema.fields().iter().enumerate().map(|(at, field)| {
-        match padded.contains(&at) && *field.data_type() == DataType::Int64 {
-            true => field.as_ref().clone().with_data_type(DataType::Utf8),
-            false => field.as_ref().clone(),
-        }
-    });
-    Schema::new(fields.collect::<Vec<_>>())
+/// A CSV file, looked through: its columns, its rows as they are read, and what the user should know.
+pub(crate) struct CsvFile {
+    pub(crate) schema: SchemaRef,
+    pub(crate) batches: Batches<Text>,
+    pub(crate) notices: Vec<String>,
 }
 
-/// The type that a field is read as, of a column that has the type `own`: one that keeps all its letters,
-/// if reading it would be less strict than a cast, or know fewer words.
-fn read_as(own: &DataType) -> DataType {
-    match own {
-        DataType::Date32 | DataType::Float32 | DataType::Float64 => own.clone(),
-        own if own.is_integer() => own.clone(),
-        _ => DataType::Utf8,
-    }
-}
-
-/// The columns of a CSV file, and its rows as they are read: with the types of the columns of `table`
-/// that have their names, or else with those found in it.
+/// Reads a CSV file: with the types that columns are said to have, those of the columns of `table`
+/// that have their names, or else those found in it.
 ///
 /// # Errors
 /// 29913 with line and column of what a query would take in silence.
@@ -445,34 +438,40 @@ pub(crate) fn read_csv(
     mut file: File,
     form: CsvForm,
     table: Option<&Schema>,
-) -> Result<(SchemaRef, impl Iterator<Item = Result<RecordBatch, ArrowError>> + Send + use<>), Error>
-{
-    let format = Format::default().with_header(form.has_header).with_delimiter(form.delimiter);
-    let mut checked = Checked::new(&mut file, form);
-    let inferred = format.infer_schema(BufReader::with_capacity(1 << 20, &mut checked), None);
-    // What is wrong with the text is told first: it may be why no types were found.
-    let seen = checked.finish()?;
-    let (schema, _) = inferred.map_err(|e| from_arrow(&e))?;
-    if schema.fields().is_empty() {
-        return Err(Error::new(29913, "22P04", "the file is empty"));
+    rejects: Option<Rejects>,
+) -> Result<CsvFile, Error> {
+    let again = file.try_clone().map_err(|e| io_error(&e))?;
+    let mut seen = CsvSeen::default();
+    let text = decoded(BufReader::with_capacity(1 << 20, again), &form)?;
+    let names = look(text, &form, rejects.is_some(), &mut seen)?;
+    if names.is_empty() {
+        let text = "the file is empty: it has not even the names of columns";
+        return Err(Error::new(29913, "22P04", text));
+    }
+    if let Some(rejects) = rejects.as_ref().filter(|_| form.has_header) {
+        rejects.names(names);
     }
     file.rewind().map_err(|e| io_error(&e))?;
-    let found = keep_zeros(&schema, &seen.padded);
-    let typed = found.fields().iter().map(|field| {
-        let own = table.and_then(|table| table.field_with_name(field.name()).ok());
-        let data_type = own.map_or(field.data_type().clone(), |own| read_as(own.data_type()));
-        Field::new(field.name(), data_type, field.is_nullable())
-    });
-    let schema = Arc::new(Schema::new(typed.collect::<Vec<_>>()));
-    let reader = arrow::csv::ReaderBuilder::new(Arc::clone(&schema))
-        .with_format(format)
-        .build(BufReader::with_capacity(1 << 20, file))
-        .map_err(|e| from_arrow(&e))?;
-    Ok((schema, reader))
+    let known = |name: &str| {
+        form.types.iter().any(|(own, _)| own == name)
+            || table.is_some_and(|table| table.field_with_name(name).is_ok())
+    };
+    let notices = seen.notices(|name| !known(name));
+    let schema = schema_of(seen.types(), &form, table)?;
+    let columns = (0..schema.fields().len()).collect();
+    let text = decoded(BufReader::with_capacity(1 << 20, file), &form)?;
+    let (form, batch_rows) = (Arc::new(form), BATCH_ROWS);
+    let wanted = Wanted { form, schema: Arc::clone(&schema), columns, batch_rows, rejects };
+    Ok(CsvFile { schema, batches: Batches::new(text, wanted), notices })
 }
 
-fn encode_csv(file: File, form: CsvForm, send: &Sender) -> Result<u64, Error> {
-    let (schema, reader) = read_csv(file, form, None)?;
+fn encode_csv(
+    file: File,
+    form: CsvForm,
+    rejects: Option<Rejects>,
+    send: &Sender,
+) -> Result<u64, Error> {
+    let CsvFile { schema, batches: reader, .. } = read_csv(file, form, None, rejects)?;
     let mut writer =
         ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties(&schema)))
             .map_err(|e| from_parquet(&e))?;

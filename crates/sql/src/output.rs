@@ -10,6 +10,7 @@
 use std::io::{self, BufWriter, Write};
 
 use arrow::array::{Array, RecordBatch};
+use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, Schema};
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -92,7 +93,9 @@ impl<W: Write> Writer<W> {
             .map(|c| ArrayFormatter::try_new(c.as_ref(), &options))
             .collect::<Result<Vec<_>, ArrowError>>()
             .map_err(invalid)?;
-        let cells = Cells { batch, formatters };
+        // Of a column of the type null, or one of codes, the array itself does not say all.
+        let nulls = batch.columns().iter().map(|column| column.logical_nulls()).collect();
+        let cells = Cells { batch, formatters, nulls };
         if self.format == Format::Table && self.layout.is_none() && batch.num_rows() > 0 {
             self.layout = Some(self.measure(&cells)?);
             self.header()?;
@@ -232,11 +235,12 @@ impl<W: Write> Writer<W> {
 struct Cells<'a> {
     batch: &'a RecordBatch,
     formatters: Vec<ArrayFormatter<'a>>,
+    nulls: Vec<Option<NullBuffer>>,
 }
 
 impl Cells<'_> {
     fn is_null(&self, column: usize, row: usize) -> bool {
-        self.batch.column(column).is_null(row)
+        self.nulls[column].as_ref().is_some_and(|nulls| nulls.is_null(row))
     }
 
     fn raw(&self, column: usize, row: usize) -> io::Result<String> {

@@ -8,6 +8,7 @@ use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use cellar_format::aggregate::Aggregate;
 use cellar_format::header::Order;
+use cellar_format::packed::is_packed;
 use cellar_format::predicate::Predicate;
 use cellar_instance::cell::{
     Error as CellError, Item, Live, Output, Request, Residual, Scan, ScanStats, order_of,
@@ -516,7 +517,9 @@ impl ExecutionPlan for CellScanExec {
         let Some(column) = column.and_then(|column| self.column(column.index())) else {
             return Ok(SortOrderPushdownResult::Unsupported);
         };
-        if self.is_bound() {
+        // The bytes of packed values have another order than the values.
+        let is_packed = is_packed(self.table.schema().field(column).data_type());
+        if self.is_bound() || is_packed {
             return Ok(SortOrderPushdownResult::Unsupported);
         }
         let greatest = order[0].options.descending;

@@ -162,7 +162,8 @@ pub fn scalar_of(value: Option<&Value>, data_type: &DataType) -> Result<ScalarVa
                     let text = text.map_err(|e| DataFusionError::Internal(e.to_string()))?;
                     Ok(S::Utf8View(Some(text)))
                 }
-                _ => Ok(S::BinaryView(Some(bytes.to_vec()))),
+                D::BinaryView | D::Binary => Ok(S::BinaryView(Some(bytes.to_vec()))),
+                other => internal_err!("the bytes of a value of type {other} say nothing"),
             };
         }
     };

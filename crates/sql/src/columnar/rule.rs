@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Schema};
 use cellar_format::aggregate::{Aggregate, Call};
 use cellar_format::header::Kind;
+use cellar_format::packed::is_packed;
 use cellar_format::take_in::kind_of;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::config::ConfigOptions;
@@ -121,6 +122,10 @@ fn moved(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(keys) = keys.iter().map(column_of).collect::<Option<Vec<usize>>>() else {
         return Ok(None);
     };
+    // Of packed values a cell knows only whether they are there.
+    if keys.iter().any(|key| is_packed(schema.field(*key).data_type())) {
+        return Ok(None);
+    }
     let (mut calls, mut parts, mut texts) = (Vec::new(), Vec::new(), Vec::new());
     for (call, count) in aggregate.aggr_expr().iter().zip(counts) {
         let (own, rest) = arguments.split_at(count);
@@ -195,6 +200,9 @@ fn call_of(
         }
         "min" | "max" => {
             let column = column_of(argument).ok_or_else(other)?;
+            if is_packed(schema.field(column).data_type()) {
+                return Err(other());
+            }
             let is_least = call.fun().name() == "min";
             let least = if is_least { Call::Least(column) } else { Call::Greatest(column) };
             Ok((least, vec![Part::Value]))

@@ -20,10 +20,10 @@ use tokio::sync::mpsc;
 
 use crate::columnar::table::schema_of_text;
 use crate::columnar::write::Batches;
-use crate::csv::{CsvForm, repeated};
 use crate::error::Error;
 use crate::failure::from_arrow;
-use crate::load::{SourceFormat, from_parquet, read_csv, stopped};
+use crate::files::parquet_check;
+use crate::load::{CsvFile, SourceFormat, from_parquet, io_error, read_csv, stopped};
 use crate::tpch::TpchTable;
 
 /// Rows that the generator makes at once.
@@ -48,6 +48,22 @@ pub fn tpch(table: TpchTable, scale: f64, threads: usize) -> Batches {
     Box::pin(batches.map_ok(|part| stream::iter(part.into_iter().map(Ok))).try_flatten())
 }
 
+/// A file that was opened to be loaded.
+pub struct FileRows {
+    /// Its columns.
+    pub schema: SchemaRef,
+    /// Its rows, as they are read.
+    pub batches: Batches,
+    /// What the user should know of it.
+    pub notices: Vec<String>,
+}
+
+impl std::fmt::Debug for FileRows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "FileRows({:?})", self.schema)
+    }
+}
+
 /// The columns of a file, and its rows as they are read; those of a CSV file as a table has them, if it is
 /// to be added to one.
 ///
@@ -57,7 +73,7 @@ pub async fn file(
     path: &Path,
     format: SourceFormat,
     table: Option<SchemaRef>,
-) -> Result<(SchemaRef, Batches), Error> {
+) -> Result<FileRows, Error> {
     let shown = path.display().to_string();
     let opened = path.to_owned();
     let open = tokio::task::spawn_blocking(move || File::open(opened)).await;
@@ -65,7 +81,8 @@ pub async fn file(
         .map_err(|_| stopped())?
         .map_err(|e| Error::new(27037, "58P01", format!("cannot open \"{shown}\": {e}")))?;
     let reader = tokio::task::spawn_blocking(move || reader(file, format, table.as_deref())).await;
-    let (schema, reader) = reader.map_err(|_| stopped())?.map_err(|e| unreadable(&shown, e))?;
+    let (schema, reader, notices) =
+        reader.map_err(|_| stopped())?.map_err(|e| unreadable(&shown, e))?;
     // Small: the disk below is the brake, and what is in the channel is memory.
     let (send, receive) = mpsc::channel(4);
     let reading = tokio::task::spawn_blocking(move || {
@@ -88,7 +105,7 @@ pub async fn file(
             Err(_) => Some((Err(failed(stopped())), (receive, None))),
         }
     });
-    Ok((schema, Box::pin(batches)))
+    Ok(FileRows { schema, batches: Box::pin(batches), notices })
 }
 
 fn unreadable(path: &str, error: Error) -> Error {
@@ -101,28 +118,32 @@ fn reader(
     file: File,
     format: SourceFormat,
     table: Option<&Schema>,
-) -> Result<(SchemaRef, Reader), Error> {
+) -> Result<(SchemaRef, Reader, Vec<String>), Error> {
     match format {
         SourceFormat::Parquet => {
+            let again = file.try_clone().map_err(|e| io_error(&e))?;
             let builder =
                 ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| from_parquet(&e))?;
-            let names = builder.schema().fields().iter().map(|field| field.name().clone());
-            if let Some(error) = repeated(&names.collect::<Vec<_>>()) {
-                return Err(error);
-            }
+            parquet_check::footer(builder.metadata())?;
             let reader = builder.with_batch_size(BATCH_ROWS).build();
             let reader = reader.map_err(|e| from_parquet(&e))?;
-            Ok((arrow::array::RecordBatchReader::schema(&reader), Box::new(reader)))
+            let schema = arrow::array::RecordBatchReader::schema(&reader);
+            // Which column it is that cannot be read is found when one cannot.
+            let told = reader.map(move |batch| {
+                batch.map_err(|e| {
+                    let found = again.try_clone().map_err(|e| io_error(&e));
+                    match found.and_then(parquet_check::check) {
+                        Err(damaged) => ArrowError::ExternalError(Box::new(damaged)),
+                        Ok(_) => e,
+                    }
+                })
+            });
+            Ok((schema, Box::new(told), Vec::new()))
         }
-        SourceFormat::Segment => segment(file),
-        SourceFormat::Csv { delimiter, header } => {
-            let form = CsvForm {
-                has_header: header.unwrap_or(true),
-                header_is_sure: header.is_some(),
-                ..CsvForm::new(delimiter)
-            };
-            let (schema, reader) = read_csv(file, form, table)?;
-            Ok((schema, Box::new(reader)))
+        SourceFormat::Segment => segment(file).map(|(schema, rows)| (schema, rows, Vec::new())),
+        SourceFormat::Csv { form, rejects } => {
+            let CsvFile { schema, batches, notices } = read_csv(file, *form, table, rejects)?;
+            Ok((schema, Box::new(batches), notices))
         }
     }
 }

@@ -43,11 +43,10 @@ impl Columnar {
         Columnar { database, session }
     }
 
-    /// The names and columns of all of them.
-    pub fn list(&self) -> Vec<(String, Result<SchemaRef, Error>)> {
+    /// The names of all of them.
+    pub fn names(&self) -> Vec<String> {
         let catalog = self.database.catalog().current();
-        let tables = catalog.columnar_tables();
-        tables.map(|table| (table.name.clone(), schema_of_text(&table.schema))).collect()
+        catalog.columnar_tables().map(|table| table.name.clone()).collect()
     }
 
     /// Whether there is one of that name.

@@ -7,9 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options, concat};
 use arrow::datatypes::{DataType, SchemaRef};
+use arrow::error::ArrowError;
 use cellar_format::group::{Owner, Refused, encode_all};
 use cellar_format::header::{Header, PAGE, REGION, ROWS_MAX};
+use cellar_format::packed::{is_packed, pack};
 use cellar_format::segment::{directory, offset_of};
+use cellar_format::take_in::{column_type, is_taken};
 use cellar_instance::diskgroup::File;
 use cellar_instance::tables::{SegmentFigures, SegmentFile};
 use datafusion::error::DataFusionError;
@@ -112,18 +115,36 @@ fn columns_of(batches: &[RecordBatch], schema: &SchemaRef) -> Result<Vec<ArrayRe
     let column = |at: usize| {
         let parts: Vec<&dyn Array> = batches.iter().map(|b| b.column(at).as_ref()).collect();
         let array = concat(&parts).map_err(|e| crate::failure::from_arrow(&e))?;
-        // Strings come in three forms; all of them are columns as they are.
         let own = schema.field(at).data_type();
-        let is_string =
-            cellar_format::take_in::column_type(array.data_type()).as_ref() == Some(own);
-        if is_string {
+        // Strings come in three forms; all of them are columns as they are.
+        let as_it_is =
+            is_taken(array.data_type()) && column_type(array.data_type()).as_ref() == Some(own);
+        let array = match as_it_is {
+            true => array,
+            false => {
+                // A value that does not fit is an error, not a null.
+                let options = CastOptions { safe: false, ..CastOptions::default() };
+                let cast = cast_with_options(&array, own, &options);
+                cast.map_err(|e| in_column(&e, schema.field(at).name()))?
+            }
+        };
+        if !is_packed(own) {
             return Ok(array);
         }
-        // A value that does not fit is an error, not a null.
-        let options = CastOptions { safe: false, ..CastOptions::default() };
-        cast_with_options(&array, own, &options).map_err(|e| crate::failure::from_arrow(&e))
+        let packed = pack(array.as_ref()).ok_or_else(|| {
+            let text = format!("column \"{}\": a value cannot be kept", schema.field(at).name());
+            Error::new(902, "0A000", text)
+        })?;
+        Ok(Arc::new(packed) as ArrayRef)
     };
     (0..schema.fields().len()).map(column).collect()
+}
+
+/// A value that is none of its column's type.
+fn in_column(error: &ArrowError, name: &str) -> Error {
+    let mut told = crate::failure::from_arrow(error);
+    told.message = format!("column \"{name}\": {}", told.message);
+    told
 }
 
 /// Rows that cannot be encoded, as the statement tells it.

@@ -1,19 +1,15 @@
 //! Statements that make, fill, empty and add to columnar tables.
 
-use std::sync::Arc;
-
 use datafusion::common::TableReference;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, LogicalPlan, WriteOp};
 use datafusion::sql::parser::Statement as DfStatement;
 
-use crate::columnar::provider::ColumnarTable;
 use crate::columnar::table::table_schema;
 use crate::columnar::tables::{Columnar, Written};
 use crate::columnar::write::Batches;
 use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
-use crate::failure::from_datafusion;
 use crate::names;
 
 fn rows(count: u64) -> String {
@@ -22,31 +18,6 @@ fn rows(count: u64) -> String {
 }
 
 impl Engine {
-    /// Makes the columnar tables of the catalog known.
-    pub(super) fn add_columnar(&self) {
-        let Some(columnar) = self.host.columnar() else { return };
-        for (name, schema) in columnar.list() {
-            let known = schema.and_then(|schema| self.register_columnar(columnar, &name, schema));
-            if let Err(error) = known {
-                self.set_broken(&name, Some(error));
-            }
-        }
-    }
-
-    fn register_columnar(
-        &self,
-        columnar: &Columnar,
-        name: &str,
-        schema: arrow::datatypes::SchemaRef,
-    ) -> Result<(), Error> {
-        let table = ColumnarTable::new(name.to_owned(), schema, columnar.clone());
-        let reference = TableReference::bare(name);
-        self.context
-            .register_table(reference, Arc::new(table))
-            .map(|_| ())
-            .map_err(|e| from_datafusion(&e))
-    }
-
     pub(super) fn is_columnar(&self, name: &str) -> bool {
         let reference = TableReference::parse_str(name);
         is_public(&reference) && self.host.columnar().is_some_and(|c| c.has(reference.table()))
@@ -57,18 +28,6 @@ impl Engine {
             Error::not_yet("a columnar table here")
                 .next("copy (query) to a file, then create external table over it")
         })
-    }
-
-    /// Makes a columnar table known to whoever loads one beside the engine.
-    ///
-    /// # Errors
-    /// The catalog does not know it.
-    pub fn made_columnar(&self, name: &str) -> Result<(), Error> {
-        let columnar = self.columnar()?;
-        let found = columnar.list().into_iter().find(|(own, _)| own == name);
-        let missing = || Error::new(942, "42P01", format!("table \"{name}\" does not exist"));
-        let (_, schema) = found.ok_or_else(missing)?;
-        self.register_columnar(columnar, name, schema?)
     }
 
     pub(super) async fn create_table(&self, statement: DfStatement) -> Result<Outcome, Error> {
@@ -92,8 +51,7 @@ impl Engine {
             return Err(Error::not_yet(what).next(format!("create table {name} ...")));
         }
         check_plain(&create)?;
-        let known = self.context.table_exist(reference.clone()).unwrap_or(false)
-            || self.broken_tables().contains_key(&name);
+        let known = self.context.table_exist(reference.clone()).unwrap_or(false);
         if known && create.if_not_exists {
             return Ok(done(format!("Table {name} is there already.")));
         }
@@ -119,7 +77,6 @@ impl Engine {
         };
         let threads = self.state().config().target_partitions();
         let written = columnar.create(&name, group, &schema, batches, (threads, None)).await?;
-        self.register_columnar(columnar, &name, schema)?;
         Ok(match is_empty {
             true => done(format!("Table {name} created.")),
             false => done(format!("Table {name} created, {}.", rows(written.rows))),
@@ -136,8 +93,7 @@ impl Engine {
     }
 
     async fn batches(&self, plan: LogicalPlan) -> Result<Batches, Error> {
-        let run = async { self.frame(plan).await?.execute_stream().await };
-        Ok(run.await.map_err(|e| self.failure(&e))?)
+        Ok(self.stream(plan).await.map_err(|e| self.failure(&e))?)
     }
 
     /// `INSERT INTO` a columnar table: its rows become a segment, by direct path.

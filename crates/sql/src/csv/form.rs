@@ -1,0 +1,180 @@
+//! How a CSV text is written: separators, quotes, what stands for no value, encoding, compression.
+
+use encoding_rs::Encoding;
+
+use crate::error::Error;
+
+/// How the bytes of a file are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Compression {
+    /// As its first bytes tell.
+    #[default]
+    Told,
+    /// Not at all.
+    None,
+    /// As gzip does.
+    Gzip,
+    /// As zstd does.
+    Zstd,
+}
+
+impl Compression {
+    /// The compression that has that name.
+    ///
+    /// # Errors
+    /// 70012 with those there are.
+    pub fn of(name: &str) -> Result<Compression, Error> {
+        match name.to_ascii_lowercase().as_str() {
+            "" | "uncompressed" | "none" => Ok(Compression::None),
+            "auto" => Ok(Compression::Told),
+            "gzip" | "gz" => Ok(Compression::Gzip),
+            "zstd" | "zst" => Ok(Compression::Zstd),
+            _ => {
+                Err(Error::new(70012, "22023", format!("there is no compression \"{name}\" here"))
+                    .next("gzip, zstd or uncompressed"))
+            }
+        }
+    }
+
+    /// The compression that a file name promises, for one that is to be written.
+    pub fn of_name(name: &str) -> Compression {
+        let name = name.to_ascii_lowercase();
+        match name.rsplit_once('.').map(|(_, ending)| ending) {
+            Some("gz") => Compression::Gzip,
+            Some("zst") => Compression::Zstd,
+            _ => Compression::None,
+        }
+    }
+}
+
+/// Who reads, for the next step of an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Place {
+    /// `cellar load`.
+    #[default]
+    Load,
+    /// A table that is read in place.
+    Table,
+}
+
+impl Place {
+    /// How to say whether the first line names the columns.
+    pub(crate) fn header_way(self) -> &'static str {
+        match self {
+            Place::Load => "--no-header takes line 1 as a row, --header as names",
+            Place::Table => {
+                "options ('format.has_header' 'false') takes line 1 as a row, 'true' as names"
+            }
+        }
+    }
+
+    /// What to do about values that are not of their column's type.
+    pub(crate) fn type_way(self, column: &str) -> String {
+        match self {
+            Place::Load => format!(
+                "--type {column}=varchar takes the column as text; --reject FILE keeps such rows \
+                 in a file and loads the others"
+            ),
+            Place::Table => format!(
+                "create or replace external table .. options ('format.types' '{column}=varchar') \
+                 takes the column as text"
+            ),
+        }
+    }
+
+    /// How to name an encoding.
+    pub(crate) fn encoding_way(self) -> &'static str {
+        match self {
+            Place::Load => "--encoding NAME, such as latin1, windows-1252, utf-16, shift_jis, gbk",
+            Place::Table => {
+                "options ('format.encoding' 'NAME'), such as latin1, windows-1252, utf-16, gbk"
+            }
+        }
+    }
+}
+
+/// How a CSV text is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CsvForm {
+    /// The separator.
+    pub delimiter: u8,
+    /// The quote.
+    pub quote: u8,
+    /// Whether a quote inside quotes is written twice.
+    pub double_quote: bool,
+    /// What takes the meaning of the byte behind it inside quotes, if anything but a second quote.
+    pub escape: Option<u8>,
+    /// What a line begins with that is no row.
+    pub comment: Option<u8>,
+    /// What ends a row, if it is no line end.
+    pub terminator: Option<u8>,
+    /// Whether the first line names the columns.
+    pub has_header: bool,
+    /// Whether somebody said so: then it does, whatever it looks like.
+    pub header_is_sure: bool,
+    /// Whether the columns have other names, and those of the first line do not count.
+    pub named: bool,
+    /// Whether a row may end before its last columns, which then have no value.
+    pub truncated_rows: bool,
+    /// The field without quotes that stands for no value.
+    pub null: String,
+    /// The encoding, if it is not UTF-8, nor told by the first bytes.
+    pub encoding: Option<&'static Encoding>,
+    /// The compression.
+    pub compression: Compression,
+    /// Types that columns are to have: name, and type as in SQL.
+    pub types: Vec<(String, String)>,
+    /// Who reads.
+    pub place: Place,
+}
+
+impl CsvForm {
+    /// Quotes as RFC 4180 has them, with a header.
+    pub fn new(delimiter: u8) -> CsvForm {
+        CsvForm {
+            delimiter,
+            quote: b'"',
+            double_quote: true,
+            escape: None,
+            comment: None,
+            terminator: None,
+            has_header: true,
+            header_is_sure: false,
+            named: false,
+            truncated_rows: false,
+            null: String::new(),
+            encoding: None,
+            compression: Compression::Told,
+            types: Vec::new(),
+            place: Place::Load,
+        }
+    }
+
+    /// Whether a field says that there is no value.
+    pub(crate) fn is_null(&self, value: &[u8], quoted: bool) -> bool {
+        !quoted && value == self.null.as_bytes()
+    }
+}
+
+/// The encoding of that name, as the web's standard has them; `latin1` is one of its names for
+/// windows-1252, which agrees with it in all that is printed.
+///
+/// # Errors
+/// 70012 if there is none of that name.
+pub fn encoding_of(name: &str) -> Result<&'static Encoding, Error> {
+    let found = match name.to_ascii_lowercase().as_str() {
+        "utf16" => Some(encoding_rs::UTF_16LE),
+        "latin9" => Some(encoding_rs::ISO_8859_15),
+        "cp850" | "cp437" => None,
+        other => Encoding::for_label(other.trim().as_bytes()).or_else(|| {
+            let plain = other.replace('_', "-").replace("cp", "windows-");
+            Encoding::for_label(plain.as_bytes())
+        }),
+    };
+    found.ok_or_else(|| {
+        Error::new(70012, "22023", format!("there is no encoding \"{name}\" here")).next(
+            "names are those of the web, such as utf-8, utf-16, latin1, latin2, windows-1252, \
+             koi8-r, shift_jis, euc-kr, gbk, big5; else iconv -f NAME -t utf-8",
+        )
+    })
+}

@@ -1,0 +1,17 @@
+//! CSV, read and written one way wherever it is: by `load`, in place on the host and in groups.
+
+pub mod form;
+pub mod look;
+pub(crate) mod read;
+pub(crate) mod records;
+pub mod reject;
+pub(crate) mod table;
+pub(crate) mod text;
+pub(crate) mod time;
+pub mod types;
+pub(crate) mod values;
+pub(crate) mod write;
+
+mod header;
+
+pub use form::{Compression, CsvForm, Place};

@@ -1,0 +1,114 @@
+//! Tables over files that are read in place: made, and forgotten.
+
+use datafusion::common::TableReference;
+use datafusion::sql::parser::CreateExternalTable;
+
+use crate::columnar::table::schema_text;
+use crate::engine::open::{Known, open};
+use crate::engine::{Engine, Outcome, done, is_public};
+use crate::error::Error;
+use crate::failure::from_datafusion;
+use crate::guard;
+use crate::host::TableDefinition;
+
+impl Engine {
+    pub(super) async fn create_external_table(
+        &self,
+        sql: &str,
+        mut create: CreateExternalTable,
+    ) -> Result<Outcome, Error> {
+        let reference = TableReference::parse_str(&create.name.to_string());
+        let name = reference.table().to_string();
+        self.check_own(&reference)?;
+        if !is_public(&reference) {
+            let what = format!("a table \"{reference}\" outside the schema public");
+            return Err(Error::not_yet(what).next(format!("create external table {name} ...")));
+        }
+        let known = self.context.table_exist(reference).unwrap_or(false);
+        if known && create.if_not_exists {
+            return Ok(done(format!("Table {name} is there already.")));
+        }
+        if known && !create.or_replace {
+            return Err(Error::new(955, "42P07", format!("there is already a table \"{name}\""))
+                .next(format!("drop table {name}; or create or replace external table")));
+        }
+        for location in &mut create.locations {
+            if !location.contains("://") {
+                *location = self.absolute(location)?;
+                if !location.ends_with('/') && std::path::Path::new(location.as_str()).is_dir() {
+                    location.push('/');
+                }
+            }
+        }
+        let location = create.locations.first().cloned().unwrap_or_default();
+        let location = match guard::inside(&location) {
+            Some((group, path)) if location.ends_with('/') => format!("+{group}/{path}/"),
+            Some((group, path)) => format!("+{group}/{path}"),
+            None => location,
+        };
+        let new = Known { is_new: true, ..Known::default() };
+        let opened = open(&self.state(), create, new).await.map_err(|e| self.noted(e))?;
+        let table = TableDefinition {
+            name: name.clone(),
+            location,
+            statement: sql.to_string(),
+            columns: opened.found.as_deref().map(schema_text),
+            may_be_empty: !opened.has_files,
+        };
+        self.host.put_table(table).await?;
+        self.tables.set_broken(&name, None);
+        let notices = opened.notices;
+        Ok(Outcome::Done { message: format!("Table {name} created."), notices })
+    }
+
+    /// Remembers that a table has files from now on.
+    pub(super) async fn has_files(&self, name: &str) -> Result<(), Error> {
+        let tables = self.host.tables();
+        match tables.into_iter().find(|table| table.name == name && table.may_be_empty) {
+            Some(table) => {
+                self.host.put_table(TableDefinition { may_be_empty: false, ..table }).await
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(super) async fn drop_tables(
+        &self,
+        names: Vec<String>,
+        if_exists: bool,
+    ) -> Result<Outcome, Error> {
+        let tables = self.host.tables();
+        let (mut dropped, mut files_stay) = (Vec::new(), false);
+        for name in &names {
+            let reference = TableReference::parse_str(name);
+            self.check_own(&reference)?;
+            let bare = reference.table().to_string();
+            if is_public(&reference) && self.has_table(&bare) {
+                files_stay |= tables.iter().any(|t| t.name == bare);
+                dropped.push(bare);
+            } else if self.is_view(&reference).await {
+                return Err(Error::new(942, "42809", format!("\"{bare}\" is a view"))
+                    .next(format!("drop view {bare}")));
+            } else if !if_exists {
+                return Err(Error::new(942, "42P01", format!("table \"{bare}\" does not exist")));
+            }
+        }
+        // Nothing is dropped unless all can be.
+        for name in &dropped {
+            self.host.drop_table(name).await?;
+            self.tables.set_broken(name, None);
+            let reference = TableReference::bare(name.as_str());
+            self.context.deregister_table(reference).map_err(|e| from_datafusion(&e))?;
+        }
+        if dropped.is_empty() {
+            return Ok(done("There was no such table."));
+        }
+        Ok(Outcome::Done {
+            message: format!("Table {} dropped.", dropped.join(", ")),
+            notices: match files_stay {
+                true => vec!["the files stay: alter diskgroup ... drop file removes one".into()],
+                false => Vec::new(),
+            },
+        })
+    }
+}

@@ -1,0 +1,284 @@
+//! The schema `public`: tables of the catalog, opened when a statement names them, and files by their
+//! paths. Who names none waits for none.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
+use datafusion::common::Result as DataFusionResult;
+use datafusion::datasource::{TableProvider, TableType};
+use datafusion::execution::context::SessionState;
+use datafusion::sql::parser::{CreateExternalTable, Statement as DfStatement};
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Value};
+
+use crate::columnar::provider::ColumnarTable;
+use crate::columnar::table::schema_of_text;
+use crate::engine::open::{Known, Opened, open};
+use crate::error::Error;
+use crate::host::{Host, TableDefinition};
+use crate::load::ending;
+use crate::parse::parse;
+use crate::path::to_url;
+use crate::statement::Statement;
+
+/// Tables as the catalog describes them, with the columns that were found in their files.
+type FoundColumns = HashMap<String, (TableDefinition, SchemaRef)>;
+
+/// All that can be named without a schema.
+pub(super) struct Tables {
+    /// Views, and tables that are ours.
+    own: MemorySchemaProvider,
+    host: Arc<dyn Host>,
+    /// What statements are planned with; it knows this schema, and is not kept alive by it.
+    state: OnceLock<Box<dyn Fn() -> Option<SessionState> + Send + Sync>>,
+    directory: Mutex<Option<PathBuf>>,
+    /// Tables that could not be opened when they were last wanted, and why.
+    broken: Mutex<BTreeMap<String, Error>>,
+    /// Columns of CSV tables of older catalogs, which do not have them.
+    found: Mutex<FoundColumns>,
+}
+
+impl std::fmt::Debug for Tables {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tables of {:?}", self.host)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The type of a file that a query names by its path; `None`: it is the name of a table.
+fn file_type(name: &str) -> Option<(&'static str, Option<&'static str>)> {
+    let known = match ending(name.as_ref()).as_str() {
+        "parquet" | "pq" => Some(("PARQUET", None)),
+        "csv" | "csv.gz" | "csv.zst" => Some(("CSV", None)),
+        "tsv" | "tsv.gz" | "tsv.zst" => Some(("CSV", Some("\t"))),
+        "json" | "ndjson" | "jsonl" => Some(("JSON", None)),
+        "arrow" | "feather" => Some(("ARROW", None)),
+        _ => None,
+    };
+    let is_path = name.contains('/') || name.starts_with('+');
+    known.or(is_path.then_some(("", None)))
+}
+
+/// Whether a query that names it means a file.
+pub(super) fn is_file(name: &str) -> bool {
+    file_type(name).is_some()
+}
+
+impl Tables {
+    /// The tables of a host.
+    pub(super) fn new(host: &Arc<dyn Host>) -> Tables {
+        Tables {
+            own: MemorySchemaProvider::new(),
+            host: Arc::clone(host),
+            state: OnceLock::new(),
+            directory: Mutex::new(None),
+            broken: Mutex::default(),
+            found: Mutex::default(),
+        }
+    }
+
+    /// What they are opened with.
+    pub(super) fn open_with(
+        &self,
+        state: impl Fn() -> Option<SessionState> + Send + Sync + 'static,
+    ) {
+        // Once, when the engine is made.
+        let _ = self.state.set(Box::new(state));
+    }
+
+    /// From where paths of files count.
+    pub(super) fn in_directory(&self, directory: PathBuf) {
+        *lock(&self.directory) = Some(directory);
+    }
+
+    /// Tables that could not be opened when they were last wanted, and why.
+    pub(super) fn broken(&self) -> BTreeMap<String, Error> {
+        lock(&self.broken).clone()
+    }
+
+    pub(super) fn set_broken(&self, name: &str, error: Option<Error>) {
+        let mut broken = lock(&self.broken);
+        match error {
+            Some(error) => broken.insert(name.to_owned(), error),
+            None => broken.remove(name),
+        };
+    }
+
+    fn state(&self) -> Result<SessionState, Error> {
+        let state = self.state.get().and_then(|state| state());
+        state.ok_or_else(|| Error::new(1013, "57014", "the session has ended"))
+    }
+
+    fn definition(&self, name: &str) -> Option<TableDefinition> {
+        self.host.tables().into_iter().find(|table| table.name == name)
+    }
+
+    /// Opens a table of the catalog.
+    pub(super) async fn open_external(&self, table: &TableDefinition) -> Result<Opened, Error> {
+        let Statement::Query(statement) = parse(&table.statement)? else {
+            return Err(Error::new(600, "XX000", "the catalog holds another statement"));
+        };
+        let DfStatement::CreateExternalTable(mut create) = *statement else {
+            return Err(Error::new(600, "XX000", "the catalog holds another statement"));
+        };
+        if !table.location.starts_with('+') && create.locations.len() == 1 {
+            create.locations = vec![table.location.clone()];
+        }
+        // The statement may be of another version, which did not ask whether there is such a table.
+        (create.if_not_exists, create.or_replace) = (false, false);
+        let mut known = Known { may_be_empty: table.may_be_empty, ..Known::default() };
+        known.columns = match &table.columns {
+            Some(text) => Some(schema_of_text(text)?),
+            None => {
+                let found = lock(&self.found);
+                let own = found.get(&table.name).filter(|(of, _)| of == table);
+                own.map(|(_, columns)| Arc::clone(columns))
+            }
+        };
+        let opened = open(&self.state()?, create, known).await?;
+        if let (Some(columns), None) = (&opened.found, &table.columns) {
+            let found = (table.clone(), Arc::clone(columns));
+            lock(&self.found).insert(table.name.clone(), found);
+        }
+        Ok(opened)
+    }
+
+    /// Opens files that a query names by their path.
+    async fn open_file(&self, name: &str) -> Result<Opened, Error> {
+        let (mut of_type, delimiter) = file_type(name).unwrap_or(("", None));
+        let mut location = to_url(name)?;
+        if !location.contains("://") {
+            let directory = lock(&self.directory).clone();
+            location = super::absolute(directory.as_deref(), &location)?;
+            if !location.ends_with('/') && std::path::Path::new(&location).is_dir() {
+                location.push('/');
+            }
+        }
+        let state = self.state()?;
+        if of_type.is_empty() {
+            of_type = kind_in(&state, &mut location, name).await?;
+        }
+        let option = |text: &str| ("delimiter".to_owned(), Value::SingleQuotedString(text.into()));
+        let create = CreateExternalTable {
+            name: ObjectName::from(vec![Ident::new("file")]),
+            columns: Vec::new(),
+            file_type: of_type.to_owned(),
+            locations: vec![location],
+            table_partition_cols: Vec::new(),
+            order_exprs: Vec::new(),
+            if_not_exists: false,
+            or_replace: false,
+            temporary: false,
+            unbounded: false,
+            options: delimiter.map(option).into_iter().collect(),
+            constraints: Vec::new(),
+        };
+        let known = Known { is_new: true, ..Known::default() };
+        open(&state, create, known).await
+    }
+
+    async fn open(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>, Error> {
+        if let Some(columnar) = self.host.columnar().filter(|columnar| columnar.has(name)) {
+            let schema = columnar.schema(name)?;
+            let table = ColumnarTable::new(name.to_owned(), schema, columnar.clone());
+            return Ok(Some(Arc::new(table)));
+        }
+        let opened = match self.definition(name) {
+            Some(table) => self.open_external(&table).await?,
+            None if is_file(name) => self.open_file(name).await?,
+            None => return Ok(None),
+        };
+        Ok(Some(Arc::new(opened.table)))
+    }
+}
+
+/// The type of the files in a directory, or of one without an ending that is known.
+async fn kind_in(
+    state: &SessionState,
+    location: &mut String,
+    name: &str,
+) -> Result<&'static str, Error> {
+    use crate::files::place::Place;
+    let mut place = Place::of(state, location, "").await?;
+    let mut files = place.files(state).await?;
+    if files.is_empty() && !location.ends_with('/') && !place.is_many() {
+        location.push('/');
+        place = Place::of(state, location, "").await?;
+        files = place.files(state).await?;
+    }
+    let types: BTreeSet<&str> = files
+        .iter()
+        .filter_map(|file| file_type(file.location.filename().unwrap_or_default()))
+        .map(|(of_type, _)| of_type)
+        .collect();
+    match (files.is_empty(), types.first(), types.len()) {
+        (true, ..) => Err(place.gone()),
+        (false, Some(of_type), 1) => Ok(of_type),
+        _ => {
+            let text = format!("\"{name}\": what is in it does not follow from names of files");
+            Err(Error::new(70010, "22023", text).next(
+                "give files names that end in .parquet, .csv, .tsv or .json, or: create external \
+                 table NAME stored as csv location '...'",
+            ))
+        }
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for Tables {
+    fn table_names(&self) -> Vec<String> {
+        let mut names: BTreeSet<String> = self.own.table_names().into_iter().collect();
+        names.extend(self.host.tables().into_iter().map(|table| table.name));
+        names.extend(self.host.columnar().map(|c| c.names()).unwrap_or_default());
+        names.into_iter().collect()
+    }
+
+    async fn table(&self, name: &str) -> DataFusionResult<Option<Arc<dyn TableProvider>>> {
+        if let Some(own) = self.own.table(name).await? {
+            return Ok(Some(own));
+        }
+        // A table that cannot be opened must not keep others from being listed: who wanted this one
+        // asks why there is none.
+        match self.open(name).await {
+            Ok(table) => {
+                self.set_broken(name, None);
+                Ok(table)
+            }
+            Err(error) => {
+                self.set_broken(name, Some(error));
+                Ok(None)
+            }
+        }
+    }
+
+    async fn table_type(&self, name: &str) -> DataFusionResult<Option<TableType>> {
+        match self.own.table_type(name).await? {
+            Some(own) => Ok(Some(own)),
+            None => Ok(self.table_exist(name).then_some(TableType::Base)),
+        }
+    }
+
+    fn register_table(
+        &self,
+        name: String,
+        table: Arc<dyn TableProvider>,
+    ) -> DataFusionResult<Option<Arc<dyn TableProvider>>> {
+        self.own.register_table(name, table)
+    }
+
+    fn deregister_table(&self, name: &str) -> DataFusionResult<Option<Arc<dyn TableProvider>>> {
+        self.own.deregister_table(name)
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.own.table_exist(name)
+            || self.host.columnar().is_some_and(|columnar| columnar.has(name))
+            || self.definition(name).is_some()
+    }
+}

@@ -1,0 +1,76 @@
+//! What a Parquet file says of itself, held against itself: a footer that contradicts its row groups,
+//! columns of one name, pages that are not what was written.
+
+use std::fs::File;
+
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+
+use crate::csv::look::repeated;
+use crate::error::Error;
+use crate::load::from_parquet;
+
+/// Refuses a footer that contradicts itself; else the rows of the file.
+///
+/// # Errors
+/// 29913 counts that do not agree, columns of one name.
+pub(crate) fn footer(metadata: &ParquetMetaData) -> Result<u64, Error> {
+    let said = metadata.file_metadata().num_rows();
+    let groups = metadata.row_groups().iter();
+    let rows = groups.map(|group| group.num_rows()).try_fold(0i64, i64::checked_add);
+    if rows != Some(said) || said < 0 || metadata.row_groups().iter().any(|g| g.num_rows() < 0) {
+        let found = rows.map_or("too many".to_owned(), |rows| rows.to_string());
+        let text =
+            format!("its footer contradicts itself: {said} rows in all, {found} in its row groups");
+        return Err(Error::new(29913, "XX001", text)
+            .next("write the file again with another program: neither count can be believed"));
+    }
+    for (at, group) in metadata.row_groups().iter().enumerate() {
+        let is_other = |column: &&ColumnChunkMetaData| {
+            column.column_descr().max_rep_level() == 0 && column.num_values() != group.num_rows()
+        };
+        if let Some(column) = group.columns().iter().find(is_other) {
+            let text = format!(
+                "its footer contradicts itself: row group {at} has {} rows, its column {} {} values",
+                group.num_rows(),
+                column.column_path().string(),
+                column.num_values()
+            );
+            return Err(Error::new(29913, "XX001", text)
+                .next("write the file again with another program: neither count can be believed"));
+        }
+    }
+    let fields = metadata.file_metadata().schema_descr().root_schema().get_fields();
+    let names: Vec<String> = fields.iter().map(|field| field.name().to_owned()).collect();
+    repeated(&names).map_or(Ok(said.unsigned_abs()), Err)
+}
+
+/// A page that cannot be read, by its column.
+pub(crate) fn in_column(error: &ParquetError, column: &str, group: usize) -> Error {
+    let text = format!("column {column}, row group {group}: {}", from_parquet(error).message);
+    Error::new(29913, "XX001", text)
+        .next("the file is damaged: get another copy of it, or write it again")
+}
+
+/// Reads every page of a file once, and holds those against their checksums that have one; its rows.
+///
+/// # Errors
+/// As [`footer`], and 29913 with the column of a page that is damaged.
+pub(crate) fn check(file: File) -> Result<u64, Error> {
+    let reader = SerializedFileReader::new(file).map_err(|e| from_parquet(&e))?;
+    let rows = footer(reader.metadata())?;
+    for group in 0..reader.num_row_groups() {
+        let pages = reader.get_row_group(group).map_err(|e| from_parquet(&e))?;
+        for column in 0..pages.num_columns() {
+            let path = pages.metadata().column(column).column_path().string();
+            let run = || -> Result<(), ParquetError> {
+                let mut pages = pages.get_column_page_reader(column)?;
+                while pages.get_next_page()?.is_some() {}
+                Ok(())
+            };
+            run().map_err(|e| in_column(&e, &path, group))?;
+        }
+    }
+    Ok(rows)
+}

@@ -1,0 +1,183 @@
+//! Parquet for DataFusion, which believes what a footer says: here it is held against the rest first.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::{GetExt, Result, Statistics};
+use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
+use datafusion::datasource::file_format::parquet::ParquetFormatFactory;
+use datafusion::datasource::file_format::{FileFormat, FileFormatFactory, FileMeta};
+use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
+use datafusion::datasource::physical_plan::{FileScanConfig, FileSinkConfig, FileSource};
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::physical_expr::{LexOrdering, LexRequirement};
+use datafusion::physical_plan::ExecutionPlan;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use object_store::{ObjectMeta, ObjectStore};
+
+use crate::csv::table::{shown_of, unreadable};
+use crate::error::Error;
+use crate::failure::from_datafusion;
+use crate::files::csv_format::external;
+use crate::files::parquet_check::footer;
+use crate::files::parquet_trust::{distrusting, without_floats};
+
+/// Makes such formats of a statement's options.
+#[derive(Debug, Default)]
+pub(crate) struct ParquetFormats(ParquetFormatFactory);
+
+impl GetExt for ParquetFormats {
+    fn get_ext(&self) -> String {
+        self.0.get_ext()
+    }
+}
+
+impl FileFormatFactory for ParquetFormats {
+    fn create(
+        &self,
+        state: &dyn Session,
+        format_options: &HashMap<String, String>,
+    ) -> Result<Arc<dyn FileFormat>> {
+        Ok(Arc::new(Checked { inner: self.0.create(state, format_options)? }))
+    }
+
+    fn default(&self) -> Arc<dyn FileFormat> {
+        Arc::new(Checked { inner: self.0.default() })
+    }
+}
+
+/// Parquet whose files are checked before they are believed.
+#[derive(Debug)]
+struct Checked {
+    inner: Arc<dyn FileFormat>,
+}
+
+/// Refuses a file that contradicts itself.
+async fn check(
+    state: &dyn Session,
+    store: &Arc<dyn ObjectStore>,
+    url: &str,
+    object: &ObjectMeta,
+) -> Result<()> {
+    let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
+    let shown = shown_of(url, &object.location);
+    if object.size == 0 {
+        let empty = Error::new(29913, "XX001", "it is empty, without even a footer")
+            .next("take it away, or write it again");
+        return Err(external(unreadable(&shown, empty)));
+    }
+    // Who plans or reads the file gets it out of the same cache.
+    let metadata = DFParquetMetadata::new(store.as_ref(), object)
+        .with_file_metadata_cache(Some(cache))
+        .fetch_metadata()
+        .await
+        .map_err(|e| external(unreadable(&shown, from_datafusion(&e))))?;
+    footer(&metadata).map(|_| ()).map_err(|e| external(unreadable(&shown, e)))
+}
+
+/// Refuses files of which one contradicts itself.
+///
+/// # Errors
+/// 29913 with the file.
+pub(crate) async fn check_all(
+    state: &dyn Session,
+    store: &Arc<dyn ObjectStore>,
+    url: &str,
+    objects: Vec<&ObjectMeta>,
+) -> Result<()> {
+    let at_once = state.config_options().execution.meta_fetch_concurrency.get();
+    stream::iter(objects)
+        .map(|object| check(state, store, url, object))
+        .boxed()
+        .buffer_unordered(at_once)
+        .try_collect()
+        .await
+}
+
+#[async_trait]
+impl FileFormat for Checked {
+    fn get_ext(&self) -> String {
+        self.inner.get_ext()
+    }
+
+    fn get_ext_with_compression(&self, by: &FileCompressionType) -> Result<String> {
+        self.inner.get_ext_with_compression(by)
+    }
+
+    fn compression_type(&self) -> Option<FileCompressionType> {
+        self.inner.compression_type()
+    }
+
+    async fn infer_schema(
+        &self,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        objects: &[ObjectMeta],
+    ) -> Result<SchemaRef> {
+        self.inner.infer_schema(state, store, objects).await
+    }
+
+    async fn infer_stats(
+        &self,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        table_schema: SchemaRef,
+        object: &ObjectMeta,
+    ) -> Result<Statistics> {
+        let known = self.inner.infer_stats(state, store, Arc::clone(&table_schema), object).await?;
+        Ok(without_floats(known, &table_schema))
+    }
+
+    async fn infer_ordering(
+        &self,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        table_schema: SchemaRef,
+        object: &ObjectMeta,
+    ) -> Result<Option<LexOrdering>> {
+        self.inner.infer_ordering(state, store, table_schema, object).await
+    }
+
+    async fn infer_stats_and_ordering(
+        &self,
+        state: &dyn Session,
+        store: &Arc<dyn ObjectStore>,
+        table_schema: SchemaRef,
+        object: &ObjectMeta,
+    ) -> Result<FileMeta> {
+        let schema = Arc::clone(&table_schema);
+        let mut known = self.inner.infer_stats_and_ordering(state, store, schema, object).await?;
+        known.statistics = without_floats(known.statistics, &table_schema);
+        Ok(known)
+    }
+
+    async fn create_physical_plan(
+        &self,
+        state: &dyn Session,
+        conf: FileScanConfig,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let url = &conf.object_store_url;
+        let store = state.runtime_env().object_store(url)?;
+        let files = conf.file_groups.iter().flat_map(|group| group.iter());
+        let objects = files.map(|file| &file.object_meta).collect();
+        check_all(state, &store, url.as_str(), objects).await?;
+        Ok(distrusting(self.inner.create_physical_plan(state, conf).await?))
+    }
+
+    async fn create_writer_physical_plan(
+        &self,
+        input: Arc<dyn ExecutionPlan>,
+        state: &dyn Session,
+        conf: FileSinkConfig,
+        order_requirements: Option<LexRequirement>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.inner.create_writer_physical_plan(input, state, conf, order_requirements).await
+    }
+
+    fn file_source(&self, table_schema: TableSchema) -> Arc<dyn FileSource> {
+        self.inner.file_source(table_schema)
+    }
+}
