@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use chance::Chance;
-use expr::{Condition, OF_TABLE};
+use expr::{Condition, OF_TABLE, Term};
 use program::{cellar, done, out, sql, told};
 use table::{COLUMNS, Kind, Row};
 use value::{Value, floats};
@@ -164,7 +164,11 @@ fn answers_are_those_of_plain_loops() {
     assert!(wrong.is_empty(), "seed {seed}: {} wrong\n{}", wrong.len(), wrong.join("\n"));
     assert!(wanted.len() > questions, "most questions have an answer: {}", wanted.len());
     // What overflows in a row that is looked at fails; a row that need not be looked at may pass.
-    for condition in beyond.iter().filter(|own| matches!(own, Condition::Compare(..))).take(10) {
+    let must_fail = |own: &&Condition| match own {
+        Condition::Compare(_, _, Term::Literal(value, _)) => !value.is_null(),
+        own => matches!(own, Condition::Compare(..)),
+    };
+    for condition in beyond.iter().filter(must_fail).take(10) {
         for table in ["c", "p"] {
             let statement = format!("select count(*) from {table} where {}", condition.sql());
             let told = program::refused(dir.path(), &statement);
