@@ -407,7 +407,7 @@ copy (
     arrow_cast(cast(i as varchar), 'Dictionary(Int32, Utf8)') as dict,
     arrow_cast(cast(i as varchar), 'Decimal256(50, 3)') as wide,
     arrow_cast(i, 'Decimal256(30, 3)') as fits,
-    arrow_cast('0123456789abcdef', 'FixedSizeBinary(16)') as id,
+    arrow_cast(arrow_cast('0123456789abcdef', 'Binary'), 'FixedSizeBinary(16)') as id,
     cast('10:11:12' as time) as t
   from (select value as i from generate_series(1, 3000))
 ) to 'nested.parquet' stored as parquet";
