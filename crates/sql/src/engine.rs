@@ -464,8 +464,10 @@ impl Engine {
         let state = self.state();
         let references = state.resolve_table_references(statement).ok()?;
         let mut broken = self.broken_tables();
+        let target = made_by(statement);
         let missing = references.into_iter().find(|r| {
-            !state.table_functions().contains_key(r.table())
+            target.as_deref() != Some(r.table())
+                && !state.table_functions().contains_key(r.table())
                 && (!self.context.table_exist(r.clone()).unwrap_or(false)
                     || (is_public(r) && broken.contains_key(r.table())))
         })?;
@@ -574,6 +576,17 @@ fn with_names(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Da
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
     let columns = batch.columns().to_vec();
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+}
+
+/// The table that a statement makes: that there is none of its name is no fault.
+fn made_by(statement: &DfStatement) -> Option<String> {
+    let DfStatement::Statement(inner) = statement else { return None };
+    match inner.as_ref() {
+        SqlStatement::CreateTable(create) => {
+            Some(TableReference::parse_str(&create.name.to_string()).table().to_owned())
+        }
+        _ => None,
+    }
 }
 
 fn is_public(reference: &TableReference) -> bool {

@@ -249,6 +249,9 @@ impl Cells<'_> {
 
     /// As a table shows it: on one line, control characters visible.
     fn text(&self, column: usize, row: usize) -> io::Result<String> {
+        if self.is_null(column, row) {
+            return Ok(String::new());
+        }
         let text = self.raw(column, row)?;
         if !text.contains(char::is_control) {
             return Ok(text);
@@ -262,7 +265,8 @@ impl Cells<'_> {
 
 fn options() -> FormatOptions<'static> {
     FormatOptions::new()
-        .with_null("")
+        // Inside of lists and structs; a value that is null itself is shown as nothing.
+        .with_null("null")
         .with_timestamp_format(Some("%Y-%m-%d %H:%M:%S%.f"))
         .with_timestamp_tz_format(Some("%Y-%m-%d %H:%M:%S%.f%:z"))
         .with_datetime_format(Some("%Y-%m-%d %H:%M:%S%.f"))

@@ -101,6 +101,7 @@ fn rows(
 ) -> Result<(), ArrowError> {
     let options = FormatOptions::new()
         .with_display_error(false)
+        .with_null("null")
         .with_date_format(how.date.as_deref())
         .with_datetime_format(how.datetime.as_deref())
         .with_timestamp_format(how.timestamp.as_deref())
