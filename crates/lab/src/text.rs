@@ -32,7 +32,7 @@ fn put(out: &mut String, label: &str, text: &str) {
 /// A figure of an arm in few digits.
 fn amount(value: f64, unit: &str) -> String {
     match value {
-        v if v < 0.995 || unit == "s" || unit.starts_with("s ") || unit.starts_with("ms ") => {
+        v if v < 0.995 || unit == "s" || unit.starts_with("time ") || unit.starts_with("ms ") => {
             format!("{v:.2}")
         }
         v if v < 9.95 => format!("{v:.1}"),
@@ -87,6 +87,9 @@ impl Run {
         }
         if let Some(compared) = &self.compared {
             put_compared(&mut out, compared);
+        }
+        if let Some(wrong) = crate::wrong::predictions(self) {
+            put(&mut out, "Missed", &wrong);
         }
         out
     }

@@ -30,6 +30,7 @@ use crate::error::Error;
 use crate::failure::{distance, from_datafusion, from_store, ours};
 use crate::guard;
 use crate::host::{Host, TableDefinition, UnderWay};
+use crate::left::files_that_stay;
 use crate::noted::{Noted, Notes};
 use crate::parse::parse;
 use crate::path::{GroupPath, SCHEME, group_of_host};
@@ -537,13 +538,12 @@ impl Engine {
 
     async fn drop_tables(&self, names: Vec<String>, if_exists: bool) -> Result<Outcome, Error> {
         let tables = self.host.tables();
-        let (mut dropped, mut files_stay) = (Vec::new(), false);
+        let mut dropped = Vec::new();
         for name in &names {
             let reference = TableReference::parse_str(name);
             self.check_own(&reference)?;
             let bare = reference.table().to_string();
             if is_public(&reference) && self.has_table(&bare) {
-                files_stay |= tables.iter().any(|t| t.name == bare);
                 dropped.push(bare);
             } else if self.is_view(&reference).await {
                 return Err(Error::new(942, "42809", format!("\"{bare}\" is a view"))
@@ -564,10 +564,10 @@ impl Engine {
         }
         Ok(Outcome::Done {
             message: format!("Table {} dropped.", dropped.join(", ")),
-            notices: match files_stay {
-                true => vec!["the files stay: alter diskgroup ... drop file removes one".into()],
-                false => Vec::new(),
-            },
+            notices: files_that_stay(
+                &tables.iter().filter(|t| dropped.contains(&t.name)).collect::<Vec<_>>(),
+                &self.host.tables(),
+            ),
         })
     }
 

@@ -307,9 +307,13 @@ impl Host for InstanceHost {
                 done("Diskgroup dropped.")
             }
             Command::AlterDiskgroup { groups, action } => {
-                let names = match groups {
-                    Groups::Named(names) => names,
-                    Groups::All => self.groups(),
+                let names = match (groups, &action) {
+                    (Groups::Named(names), _) => names,
+                    // Those that are mounted are so already, which is what was wanted.
+                    (Groups::All, GroupAction::Mount { .. }) => {
+                        self.database.unmounted_names().await
+                    }
+                    (Groups::All, _) => self.groups(),
                 };
                 let mut told = vec!["Diskgroup altered.".to_owned()];
                 for name in &names {

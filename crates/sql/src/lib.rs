@@ -28,6 +28,7 @@ mod csv_header;
 mod csv_table;
 mod dialect;
 mod lazy;
+mod left;
 mod memory;
 mod noted;
 mod shared;
