@@ -165,6 +165,21 @@ fn named_files_are_measured_in_every_layout_and_left_empty() {
 }
 
 #[test]
+fn a_directory_that_is_not_there_is_made_by_the_command_that_is_told() {
+    let dir = scratch();
+    let words = ["lab", "run", "multi-disk", "--dir", "it's new"];
+    let output = Command::new(env!("CARGO_BIN_EXE_cellar"))
+        .args(words)
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (_, command) = text.split_once("Next: ").unwrap_or_else(|| panic!("{text}"));
+    let made = Command::new("sh").args(["-c", command]).current_dir(dir.path()).status().unwrap();
+    assert!(made.success() && dir.path().join("it's new").is_dir(), "{command}");
+}
+
+#[test]
 fn disks_that_hold_something_are_refused_as_init_refuses_them() {
     let dir = scratch();
     if cfg!(feature = "sql") {

@@ -571,8 +571,8 @@ fn a_disk_that_will_not_do_is_told_and_nothing_is_left_behind() {
         ("f1,/dev/null", 1, "neither a regular file nor a block device"),
         ("f1,old", 1, "old is a directory"),
         ("f1,small", 1, "at least 25M are needed"),
-        ("f1,full", 1, "remove this one if nobody needs it"),
-        ("f1,f2", 1, "belongs to disk group \"OLD\""),
+        ("f1,full", 1, "if nobody needs what is there, in a shell: truncate -s 0"),
+        ("f1,f2", 1, "it is OLD_0000 of disk group OLD"),
     ] {
         let ran = cellar(dir.path(), &format!("init x --disks {disks}"));
         assert_eq!(ran.code, code, "{disks}: {}", ran.flat());

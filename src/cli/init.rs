@@ -258,9 +258,7 @@ fn check_paths(args: &Args, disks: &[InitDisk]) -> Result<BTreeMap<PathBuf, Stri
             let next = "name a larger one; a new file is made with: truncate -s 2G disk1";
             return Err(Error::new(15036, text).hint(next).into());
         }
-        if args.erase.is_empty() {
-            check_owner(path)?;
-        }
+        check_owner(args, path)?;
         if !about.is_file() && !args.erase.is_empty() {
             let absolute = std::path::absolute(path)?;
             serials.extend(probe(path, &[])?.serial.map(|serial| (serial, absolute)));
@@ -275,10 +273,13 @@ fn check_paths(args: &Args, disks: &[InitDisk]) -> Result<BTreeMap<PathBuf, Stri
         .collect()
 }
 
-/// Refuses a disk of another group, with both ways on: its group is needed, or nobody needs it.
-fn check_owner(path: &Path) -> Result<(), Fault> {
-    let owner = label::owner(path, probe(path, &[])?.size);
-    let Some(held) = owner.and_then(|owner| owner.content()) else { return Ok(()) };
+/// Refuses a disk of another group, with both ways on: its group is needed, or nobody needs it. What
+/// --erase names is given up already.
+fn check_owner(args: &Args, path: &Path) -> Result<(), Fault> {
+    let facts = probe(path, &[])?;
+    let owner = label::owner(path, facts.size).and_then(|owner| owner.content());
+    let given_up = facts.serial.as_ref().is_some_and(|serial| args.erase.contains(serial));
+    let Some(held) = owner.filter(|_| !given_up) else { return Ok(()) };
     let text = format!("disk {} cannot be used: {held}", path.display());
     let next = format!(
         "name another disk; if nobody needs that group, see what would be lost: cellar disks \
@@ -304,7 +305,7 @@ fn disk_size_min(au_size: u64) -> u64 {
 }
 
 /// An error of `init` in the words of its options: there is no FORCE, and ERASE is an option.
-fn in_options(error: Error, disks: &[InitDisk]) -> Fault {
+fn in_options(error: Error) -> Fault {
     if !error.has(15033) {
         return error.into();
     }
@@ -312,17 +313,14 @@ fn in_options(error: Error, disks: &[InitDisk]) -> Fault {
     if let Some((before, _)) = text.split_once("; FORCE") {
         text = before.to_owned();
     }
-    let of_file = disks.iter().any(|disk| match disk {
-        InitDisk::Path(path) => path.is_file() && text.contains(&*path.to_string_lossy()),
-        InitDisk::File { .. } => false,
-    });
-    let serial = error.next_step().and_then(|next| next.split('\'').nth(1));
-    let next = match serial {
-        Some(serial) if !of_file => {
-            format!("name another disk; --erase {serial} gives up what is on this one")
-        }
-        _ if of_file => "name another file, or remove this one if nobody needs it".to_owned(),
-        _ => "name another disk, or drop its group first if nobody needs it".to_owned(),
+    let next = match error.next_step() {
+        Some(next) => match next.strip_prefix("ERASE '").and_then(|rest| rest.split_once('\'')) {
+            Some((serial, _)) => {
+                format!("name another disk; --erase {serial} gives up what is on this one")
+            }
+            None => next.to_owned(),
+        },
+        None => "name another disk".to_owned(),
     };
     Error::new(15033, text).hint(next).into()
 }
@@ -353,7 +351,7 @@ async fn make_in(
     let bar = Progress::new("pre-written", total, args.format == Format::Json);
     let made = init(instance, directory, opener, &spec, &|done, _total| bar.set(done)).await;
     bar.finish();
-    let inner = made.map_err(|error| in_options(error, &spec.disks))?;
+    let inner = made.map_err(in_options)?;
     database::held(inner, lock, place)
 }
 
@@ -508,10 +506,10 @@ mod tests {
     fn an_error_offers_no_option_that_is_not_there() {
         let error = Error::new(15033, "disk \"/x\" cannot be used: it is A; FORCE takes it")
             .hint("see why: cellar disks");
-        let text = in_options(error, &[InitDisk::Path("/x".into())]).to_string();
+        let text = in_options(error).to_string();
         assert!(!text.contains("FORCE"), "{text}");
         let error = Error::new(15033, "disk /x is not empty").hint("ERASE 'S1' gives it up");
-        let text = in_options(error, &[InitDisk::Path("/x".into())]).to_string();
+        let text = in_options(error).to_string();
         assert!(text.contains("--erase S1"), "{text}");
     }
 }

@@ -160,10 +160,11 @@ pub fn broken(head: &str, indent: &str, words: &str) -> String {
 
 /// Text cut at blanks, each command whole with the punctuation behind it.
 fn pieces(words: &str) -> Vec<&str> {
-    let mut out = Vec::new();
+    let mut out: Vec<&str> = Vec::new();
     let mut rest = words;
     loop {
-        let length = command_length(rest).unwrap_or(0);
+        let told = out.last().is_some_and(|before| before.ends_with(':'));
+        let length = command_length(rest, told).unwrap_or(0);
         let end = rest[length..].find(' ').map_or(rest.len(), |blank| length + blank);
         out.push(&rest[..end]);
         match rest.get(end + 1..) {
@@ -173,13 +174,33 @@ fn pieces(words: &str) -> Vec<&str> {
     }
 }
 
-/// How long the command is that `text` begins with, if it does.
-fn command_length(text: &str) -> Option<usize> {
+/// What commands and statements begin with that are offered behind a colon, besides our own.
+const OTHERS: [&str; 13] = [
+    "alter ",
+    "chown ",
+    "create ",
+    "drop ",
+    "export ",
+    "fuser ",
+    "ls ",
+    "mkdir ",
+    "ps ",
+    "rm ",
+    "select ",
+    "truncate ",
+    "wipefs ",
+];
+
+/// How long the command is that `text` begins with, if it does; `told` where a colon announces one.
+fn command_length(text: &str, told: bool) -> Option<usize> {
     let command = text.trim_start_matches('(');
-    let rest = command.strip_prefix("cellar ")?;
-    // What is followed by more than one blank was laid out by hand.
-    (!rest.starts_with(' ')).then_some(())?;
-    let length = cellar_io::shell::end_of_command(command)?;
+    let own = command.strip_prefix("cellar ");
+    let is_one = match own {
+        // What is followed by more than one blank was laid out by hand.
+        Some(rest) => !rest.starts_with(' '),
+        None => told && OTHERS.iter().any(|begin| command.starts_with(begin)),
+    };
+    let length = cellar_io::shell::end_of_command(command).filter(|_| is_one)?;
     Some(text.len() - command.len() + length)
 }
 
@@ -247,6 +268,9 @@ mod tests {
         assert!(text.ends_with("\nNext: short"), "{text}");
         let path = format!("cannot open {}", "x".repeat(100));
         assert_eq!(fold(&path), format!("cannot open\n  {}", "x".repeat(100)));
+        let command = "rm 'a b' && cellar status 'it'\\''s, a db'";
+        let text = fold(&format!("Next: {}; in a shell: {command}", "word ".repeat(12).trim_end()));
+        assert!(text.lines().any(|line| line.trim() == command), "{text}");
         let help = format!("  -x <Y>  {}", "word ".repeat(20).trim_end());
         let folded = fold_help(&help);
         assert!(folded.lines().all(|l| l.chars().count() <= WIDTH), "{folded}");
