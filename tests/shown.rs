@@ -101,7 +101,8 @@ fn every_help_has_examples_and_fits() {
     let dir = scratch();
     let commands =
         ["", "demo", "disks", "disktest", "init", "load", "sql", "status", "asm", "validate"];
-    let of_asm = "lsdg lsdsk lsattr lstmpl mktmpl chtmpl rmtmpl lsop rebal offline online replace \
+    let of_asm = "lsdg lsdsk lsct lsattr setattr lstmpl mktmpl chtmpl rmtmpl lsop mkdg dropdg \
+                  mount umount rebal offline online replace \
                   scrub migrate iostat ls du find mkdir rm cp md_backup md_restore";
     let of_asm = of_asm.split_whitespace();
     let words = commands.map(|c| format!("{c} --help"));
@@ -438,7 +439,11 @@ fn what_is_offered_names_the_directory_that_was_given() {
 fn an_answer_without_rows_is_not_wider_than_the_page() {
     let dir = small();
     for (statement, out) in [
-        ("select * from v$asm_operation", "(0 rows)\n"),
+        (
+            "select * from v$asm_operation",
+            "group_number  operation  pass  state  power  actual  sofar  est_work  est_rate\n\
+             bytes_left  est_minutes  error_code\n(0 rows)\n",
+        ),
         ("select a, b from t where a > 9", "a  b\n-  -\n(0 rows)\n"),
     ] {
         let ran = run(dir.path(), &["sql", "db", "-c", statement]);

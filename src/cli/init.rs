@@ -38,7 +38,7 @@ const FILES_MAX: usize = 64;
   cellar init mydb --disks 6 --disk-size 10G
   cellar init mydb --disks /dev/disk/by-id/A,/dev/disk/by-id/B
   cellar init mydb --disks /dev/disk/by-id/A --redundancy external
-  cellar init mydb --failgroup SHELF1=/dev/sdb,/dev/sdc --failgroup SHELF2=/dev/sdd
+  cellar init mydb --failgroup A=/dev/sdb,/dev/sdc --failgroup B=/dev/sdd
   cellar init mydb --import '/dev/disk/by-id/X*'      groups that are there")]
 pub struct Args {
     /// The directory to make.

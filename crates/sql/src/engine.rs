@@ -27,10 +27,11 @@ use futures_util::TryStreamExt;
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::error::Error;
-use crate::failure::{distance, from_datafusion, from_store, ours};
+use crate::failure::{from_datafusion, from_store, ours};
 use crate::guard;
 use crate::host::{Host, TableDefinition, UnderWay};
 use crate::left::files_that_stay;
+use crate::nearest::nearest;
 use crate::noted::{Noted, Notes};
 use crate::parse::parse;
 use crate::path::{GroupPath, SCHEME, group_of_host};
@@ -415,9 +416,7 @@ impl Engine {
                  cellar.asm_disk for v$asm_disk",
             ));
         }
-        let mut names = self.names();
-        names.sort_by_key(|candidate| distance(candidate, &name));
-        names.truncate(5);
+        let names = nearest(&name, self.names());
         Some(error.next(format!("the nearest names are {}", names.join(", "))))
     }
 

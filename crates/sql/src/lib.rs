@@ -30,6 +30,7 @@ mod dialect;
 mod lazy;
 mod left;
 mod memory;
+mod nearest;
 mod noted;
 mod shared;
 mod spill;

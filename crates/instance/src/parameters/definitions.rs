@@ -198,7 +198,7 @@ impl Definition {
         let name = self.name;
         let message =
             format!("invalid value {value} for parameter {name}, must be between {bounds}");
-        Err(Error::new(68, message))
+        Err(Error::new(68, message).hint(format!("allowed: {}", self.allowed())))
     }
 
     fn not_among(&self, text: &str, words: &[&str]) -> Error {
