@@ -118,7 +118,9 @@ pub fn fold_help(text: &str) -> String {
             let gap = line[start..].find("  ").map_or(start, |at| start + at);
             let words = gap + (line[gap..].len() - line[gap..].trim_start().len());
             let at = if gap == start { start } else { words };
-            out.push_str(&broken(&line[..at], &" ".repeat(at), &line[at..]));
+            // Nobody pastes a usage line.
+            let words = line[at..].split(' ');
+            out.push_str(&laid_out(&line[..at], &" ".repeat(at), words));
         } else {
             out.push_str(line);
         }
@@ -137,11 +139,16 @@ pub fn labelled(label: &str, words: &str) -> String {
 /// `words` behind `head`, the next lines behind `indent`, no line longer than the output is wide
 /// where the words allow it. A command stays on one line, so that it can be pasted.
 pub fn broken(head: &str, indent: &str, words: &str) -> String {
+    laid_out(head, indent, pieces(words).into_iter())
+}
+
+/// Lines of pieces that are not broken.
+fn laid_out<'a>(head: &str, indent: &str, pieces: impl Iterator<Item = &'a str>) -> String {
     let mut out = String::new();
     let mut line = head.to_owned();
     let mut fresh = true;
     let width = width();
-    for piece in pieces(words) {
+    for piece in pieces {
         if !fresh && line.chars().count() + 1 + piece.chars().count() > width {
             out.push_str(line.trim_end());
             out.push('\n');
