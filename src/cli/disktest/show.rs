@@ -219,8 +219,7 @@ mod tests {
         assert!(words.contains("as a log writes: 512 costs 4.4x."), "{text}");
         assert!(text.contains("10 000 times a second"), "a number stays in one line: {text}");
         assert!(words.contains("can commit about 10 000 times a second"), "{text}");
-        let silent =
-            Report { redo_block: None, redo_block_reason: None, ..measured.clone() };
+        let silent = Report { redo_block: None, redo_block_reason: None, ..measured.clone() };
         let read = Used { how: How::OnlyRead, in_memory: None };
         assert!(report(&geometry, &read, &silent).contains("reads alone"));
         let gone = report(&geometry, &Used { in_memory: Some("tmpfs"), ..used }, &measured);

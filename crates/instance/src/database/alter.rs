@@ -427,7 +427,7 @@ impl Joining {
     }
 }
 
-fn matches_nothing(request: &DiskRequest) -> Error {
+pub(super) fn matches_nothing(request: &DiskRequest) -> Error {
     let text = format!("disk specification '{}' matches no disks", request.path);
     Error::new(15031, text).hint(
         "see which disks there are: cellar disks; or give a SIZE, and a file of that size is made",

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_recursion::async_recursion;
 use cellar_diskgroup::{CreateGroup, LabelStatus, NewDisk, Redundancy, create};
 
-use super::alter::NewFiles;
+use super::alter::{NewFiles, matches_nothing};
 use super::find::find_labelled;
 use super::init::prewrite_all;
 use super::{Database, Mounted, absolute, identity, patterns};
@@ -90,9 +90,14 @@ impl Database {
             for path in paths {
                 let path = absolute(&path);
                 self.check_not_member(&path)?;
-                let made = match path.exists() {
-                    true => self.disks.check_free(&path, disk.erase.as_deref()).map(|()| None)?,
-                    false => Some(files.make(disk, &path)?),
+                let is_there = path.exists();
+                let made = match (is_there, disk.size) {
+                    (false, Some(_)) => Some(files.make(disk, &path)?),
+                    _ => {
+                        let free = self.disks.check_free(&path, disk.erase.as_deref());
+                        let told = |error| if is_there { error } else { matches_nothing(disk) };
+                        free.map(|()| None).map_err(told)?
+                    }
                 };
                 let open = self.disks.open(&path, true)?;
                 new.extend(made.map(|size| (open.device(), 0..size)));
