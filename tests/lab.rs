@@ -321,6 +321,12 @@ fn what_a_killed_run_left_goes_with_the_next_and_room_is_looked_at_first() {
 
 #[test]
 fn a_run_that_is_stopped_leaves_nothing() {
+    for signal in ["-TERM", "-INT", "-HUP"] {
+        stopped_by(signal);
+    }
+}
+
+fn stopped_by(signal: &str) {
     let dir = scratch();
     let words = "lab run multi-disk --size 256M --rounds 100 --dir .";
     let mut command = command(dir.path(), words);
@@ -332,10 +338,27 @@ fn a_run_that_is_stopped_leaves_nothing() {
     while scratch_files() < 2 {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    let kill = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
     assert!(kill.success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
     assert!(told(&output).contains("nothing was kept"), "{}", told(&output));
     assert_eq!(scratch_files(), 0);
+}
+
+#[test]
+fn without_a_place_to_keep_it_nothing_is_computed_unless_a_file_is_named() {
+    let dir = scratch();
+    let without_home = |words: &str| {
+        let mut command = command(dir.path(), words);
+        command.env_remove("XDG_STATE_HOME").env_remove("HOME").output().unwrap()
+    };
+    let refused = without_home(SMALL);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(out(&refused).is_empty(), "nothing was computed: {}", out(&refused));
+    assert!(told(&refused).contains("neither HOME nor XDG_STATE_HOME"), "{}", told(&refused));
+    let kept = without_home(&format!("{SMALL} --json run.json"));
+    assert!(kept.status.success(), "{}", told(&kept));
+    assert!(told(&kept).contains("kept in no list of runs"), "{}", told(&kept));
+    assert!(dir.path().join("run.json").exists());
 }
