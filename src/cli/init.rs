@@ -69,7 +69,8 @@ pub struct Args {
     pub sector_size: Option<u32>,
     /// Take the groups that are on these disks already, as their directory is gone: paths, patterns.
     #[arg(long, value_name = "PATH,..", value_delimiter = ',',
-        conflicts_with_all = ["disks", "failgroup", "erase", "name", "disk_size", "redundancy", "au_size", "sector_size"])]
+        conflicts_with_all = ["disks", "failgroup", "erase", "name", "disk_size", "redundancy",
+            "au_size", "sector_size"])]
     pub import: Vec<String>,
     /// With --import: mount this group without the disks that are missing, although they may know
     /// more.
