@@ -128,11 +128,12 @@ fn without_serial(disk: &Given, of_group: bool) -> String {
         );
     }
     match disk.is_file {
-        true => format!(
-            "name another file; if nobody needs this one: truncate -s 0 {path} && truncate -s {} \
-             {path}",
-            disk.facts.size
-        ),
+        // Without its path, which may be longer than a line.
+        true => {
+            "name another file, or remove this one if nobody needs it; a new one is made with: \
+                 truncate -s 4G disk1"
+                .to_owned()
+        }
         false => format!("name another disk; if nobody needs what is on it: wipefs -a {path}"),
     }
 }
