@@ -165,6 +165,21 @@ fn named_files_are_measured_in_every_layout_and_left_empty() {
 }
 
 #[test]
+fn a_directory_that_is_not_there_is_made_by_the_command_that_is_told() {
+    let dir = scratch();
+    let words = ["lab", "run", "multi-disk", "--dir", "it's new"];
+    let output = Command::new(env!("CARGO_BIN_EXE_cellar"))
+        .args(words)
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (_, command) = text.split_once("Next: ").unwrap_or_else(|| panic!("{text}"));
+    let made = Command::new("sh").args(["-c", command]).current_dir(dir.path()).status().unwrap();
+    assert!(made.success() && dir.path().join("it's new").is_dir(), "{command}");
+}
+
+#[test]
 fn disks_that_hold_something_are_refused_as_init_refuses_them() {
     let dir = scratch();
     if cfg!(feature = "sql") {
@@ -306,6 +321,12 @@ fn what_a_killed_run_left_goes_with_the_next_and_room_is_looked_at_first() {
 
 #[test]
 fn a_run_that_is_stopped_leaves_nothing() {
+    for signal in ["-TERM", "-INT", "-HUP"] {
+        stopped_by(signal);
+    }
+}
+
+fn stopped_by(signal: &str) {
     let dir = scratch();
     let words = "lab run multi-disk --size 256M --rounds 100 --dir .";
     let mut command = command(dir.path(), words);
@@ -317,10 +338,27 @@ fn a_run_that_is_stopped_leaves_nothing() {
     while scratch_files() < 2 {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    let kill = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
     assert!(kill.success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", told(&output));
     assert!(told(&output).contains("nothing was kept"), "{}", told(&output));
     assert_eq!(scratch_files(), 0);
+}
+
+#[test]
+fn without_a_place_to_keep_it_nothing_is_computed_unless_a_file_is_named() {
+    let dir = scratch();
+    let without_home = |words: &str| {
+        let mut command = command(dir.path(), words);
+        command.env_remove("XDG_STATE_HOME").env_remove("HOME").output().unwrap()
+    };
+    let refused = without_home(SMALL);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(out(&refused).is_empty(), "nothing was computed: {}", out(&refused));
+    assert!(told(&refused).contains("neither HOME nor XDG_STATE_HOME"), "{}", told(&refused));
+    let kept = without_home(&format!("{SMALL} --json run.json"));
+    assert!(kept.status.success(), "{}", told(&kept));
+    assert!(told(&kept).contains("kept in no list of runs"), "{}", told(&kept));
+    assert!(dir.path().join("run.json").exists());
 }

@@ -182,3 +182,65 @@ fn a_larger_sector_than_the_groups_cannot_join() {
     assert_eq!(json(dir, &["asm", "db", "lsdsk", "-k"]).len(), 2);
     done(dir, &["validate", "db"]);
 }
+
+#[test]
+fn devices_of_a_group_that_is_gone_are_told_as_such_and_used_again() {
+    let Some((devices, dir)) = loops(&[512; 3]) else { return };
+    let dir = dir.path();
+    init(dir, &devices);
+    let shown = |device: &Loop| {
+        let disks = json(dir, &["disks"]);
+        disks.into_iter().find(|disk| disk["path"] == device.name()).unwrap()
+    };
+    let first = shown(&devices[0]);
+    assert_eq!(first["usable"], false, "{first}");
+    assert_eq!(first["content"][0], "it is DATA_0000 of disk group DATA", "{first}");
+    std::fs::remove_dir_all(dir.join("db")).unwrap();
+    let list = list(&devices);
+    let refused = |words: &[&str]| {
+        let output = program::cellar(dir, words);
+        assert_eq!(output.status.code(), Some(1), "{words:?}");
+        told(&output)
+    };
+    let text = refused(&["init", "new", "--disks", &list, "--au-size", "1M"]);
+    assert!(text.contains(&format!("cellar disks --release {}", devices[0].name())), "{text}");
+    let text = refused(&["disks", "--release", devices[0].name()]);
+    for said in ["normal redundancy", "keeps its catalog", "Other disks of it are here: "] {
+        assert!(text.contains(said), "{text}");
+    }
+    for device in &devices {
+        done(dir, &["disks", "--release", device.name(), "--group", "data"]);
+        assert_eq!(shown(device)["usable"], true);
+    }
+    let text = refused(&["disks", "--release", devices[0].name(), "--yes"]);
+    assert!(text.contains("bears no label of a disk group"), "{text}");
+    done(dir, &["init", "new", "--disks", &list, "--au-size", "1M"]);
+    done(dir, &["status", "new"]);
+}
+
+#[test]
+fn a_small_file_system_is_not_filled_by_a_test_of_its_disk() {
+    let Some((devices, dir)) = loops(&[512; 1]) else { return };
+    let dir = dir.path();
+    let mounted = dir.join("small");
+    std::fs::create_dir(&mounted).unwrap();
+    let run = |program: &str, words: &[&str]| {
+        let output = Command::new(program).args(words).output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    let at = mounted.to_str().unwrap();
+    if !run("mkfs.ext4", &["-q", "-F", devices[0].name()])
+        || !run("mount", &[devices[0].name(), at])
+    {
+        eprintln!("no file system can be made and mounted here: not tested");
+        return;
+    }
+    let output = program::cellar(dir, &["disktest", at]);
+    let left = std::fs::read_dir(&mounted).unwrap().filter_map(Result::ok);
+    let left: Vec<_> = left.map(|entry| entry.file_name()).filter(|n| n != "lost+found").collect();
+    assert!(run("umount", &[at]));
+    let text = told(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("CELLAR-70111") && text.contains("268 MB"), "{text}");
+    assert!(text.contains("\nNext: ") && left.is_empty(), "{text} {left:?}");
+}

@@ -50,7 +50,8 @@ fn a_disk_is_added_and_dropped_and_added_again_and_the_data_stays() {
     let dir = dir.path();
     let added = sql(dir, "alter diskgroup data add disk 'more' size 96M rebalance power 4");
     assert!(
-        added.contains("DATA: 1 disk added; rebalance of ") && added.contains(" lsop shows it")
+        added.contains("DATA: 1 disk added; rebalance of ")
+            && added.contains("see how far it is: cellar asm db lsop")
     );
     assert!(added.contains("at power 4"), "{added}");
     assert!(disk_string(dir).contains("/more"), "it is found after the next start");

@@ -101,7 +101,8 @@ fn every_help_has_examples_and_fits() {
     let dir = scratch();
     let commands =
         ["", "demo", "disks", "disktest", "init", "load", "sql", "status", "asm", "validate"];
-    let of_asm = "lsdg lsdsk lsattr lstmpl mktmpl chtmpl rmtmpl lsop rebal offline online replace \
+    let of_asm = "lsdg lsdsk lsct lsattr setattr lstmpl mktmpl chtmpl rmtmpl lsop mkdg dropdg \
+                  mount umount rebal offline online replace \
                   scrub migrate iostat ls du find mkdir rm cp md_backup md_restore";
     let of_asm = of_asm.split_whitespace();
     let words = commands.map(|c| format!("{c} --help"));
@@ -438,7 +439,11 @@ fn what_is_offered_names_the_directory_that_was_given() {
 fn an_answer_without_rows_is_not_wider_than_the_page() {
     let dir = small();
     for (statement, out) in [
-        ("select * from v$asm_operation", "(0 rows)\n"),
+        (
+            "select * from v$asm_operation",
+            "group_number  operation  pass  state  power  actual  sofar  est_work  est_rate\n\
+             bytes_left  est_minutes  error_code\n(0 rows)\n",
+        ),
         ("select a, b from t where a > 9", "a  b\n-  -\n(0 rows)\n"),
     ] {
         let ran = run(dir.path(), &["sql", "db", "-c", statement]);
@@ -571,8 +576,8 @@ fn a_disk_that_will_not_do_is_told_and_nothing_is_left_behind() {
         ("f1,/dev/null", 1, "neither a regular file nor a block device"),
         ("f1,old", 1, "old is a directory"),
         ("f1,small", 1, "at least 25M are needed"),
-        ("f1,full", 1, "remove this one if nobody needs it"),
-        ("f1,f2", 1, "belongs to disk group \"OLD\""),
+        ("f1,full", 1, "if nobody needs what is there, in a shell: truncate -s 0"),
+        ("f1,f2", 1, "it is OLD_0000 of disk group OLD"),
     ] {
         let ran = cellar(dir.path(), &format!("init x --disks {disks}"));
         assert_eq!(ran.code, code, "{disks}: {}", ran.flat());

@@ -165,10 +165,10 @@ fn read_to_change(dir: &Path) -> std::io::Result<Kept> {
         std::fs::rename(&path, &aside)?;
         output::notice(&format!(
             "Notice: {} cannot be understood ({error}): it is now {}, and status no longer knows \
-             what it said; cellar validate {} finds it again",
+             what it said; find it again: cellar validate {}",
             path.display(),
             aside.display(),
-            dir.display()
+            cellar_io::shell::path(dir)
         ));
         Ok(Kept::default())
     })

@@ -11,8 +11,9 @@ use cellar_instance::diskgroup::DiskInfo;
 use cellar_instance::disks::RealDisks;
 use cellar_instance::session::Session;
 use cellar_instance::wire::{Frame, Request};
-use cellar_io::SharedEnv;
 use cellar_io::real::RealEnv;
+use cellar_io::shell;
+use cellar_io::{EnvExt, SharedEnv};
 use cellar_sql::join::{InstanceHost, views};
 use cellar_sql::{Engine, EngineOptions, Host};
 use cellar_wait::Waits;
@@ -109,7 +110,15 @@ impl Held {
     /// A group had stopped.
     pub async fn close(self) -> Result<(), Fault> {
         if let Some(server) = &self.server {
-            server.drain().await;
+            let env = self.database.inner.env();
+            let drained = server.drain();
+            let mut drained = std::pin::pin!(drained);
+            // One that is just about to leave is no news.
+            let soon = futures_util::future::select(drained.as_mut(), env.sleep(LEAVING));
+            if let futures_util::future::Either::Right(_) = soon.await {
+                output::notice(&stays_for(server.clients()));
+                drained.await;
+            }
         }
         // Who only looks leaves no work: he did none.
         if !self.database.inner.is_read_only() {
@@ -121,6 +130,19 @@ impl Held {
         self.database.inner.close().await?;
         Ok(())
     }
+}
+
+/// How long a command of another process may take to leave before its user is told that this one
+/// stays for it.
+const LEAVING: std::time::Duration = std::time::Duration::from_millis(300);
+
+/// What keeps a command that is done from ending.
+fn stays_for(others: usize) -> String {
+    let work = match others {
+        1 => "another command works through this process".to_owned(),
+        others => format!("{others} other commands work through this process"),
+    };
+    format!("Notice: this command is done, but {work}: it ends with that, and Ctrl-C ends both")
 }
 
 /// How a command opens the database.
@@ -212,10 +234,10 @@ const NOT_PROVEN: u32 = 15063;
 /// The command that mounts a group without its missing disks, and what that costs.
 fn offer(name: &str, dir: &Path) -> String {
     format!(
-        "bring the missing disks back. If they are gone for good, go on with what is here, for \
-         ever; what was written to the missing disks alone is lost: cellar sql {} -c 'alter \
+        "bring the missing disks back. If they are gone for good, continue permanently without \
+         them; what was written to the missing disks alone is lost: cellar sql {} -c 'alter \
          diskgroup {} mount force'",
-        dir.display(),
+        shell::path(dir),
         name.to_lowercase()
     )
 }
@@ -266,7 +288,7 @@ fn remarks(database: &InstanceDatabase) {
     let mut said: Vec<String> = Vec::new();
     for mounted in database.groups() {
         if !database.is_read_only() {
-            left_out(&mounted.group);
+            left_out(&mounted.group, database.directory().path());
         }
         for remark in mounted.disks.all().iter().flat_map(|d| &d.in_force.remarks) {
             if !said.contains(remark) {
@@ -282,8 +304,11 @@ fn redo_left_out(database: &InstanceDatabase) {
     let Some(log) = database.instance().redo().log() else { return };
     let report = log.report();
     if !report.left_out.is_empty() {
+        let dir = shell::path(database.directory().path());
         let names = report.left_out.join(", ");
-        output::notice(&format!("Notice: redo goes on without {names}: see cellar status"));
+        output::notice(&format!(
+            "Notice: redo goes on without {names}; see why: cellar status {dir}"
+        ));
     }
     for refused in &report.refused {
         output::notice(&format!("Notice: {refused}"));
@@ -297,14 +322,15 @@ fn redo_left_out(database: &InstanceDatabase) {
 }
 
 /// Says which disks a group goes on without: whoever writes now leaves them behind.
-fn left_out(group: &cellar_instance::diskgroup::Group) {
+fn left_out(group: &cellar_instance::diskgroup::Group, dir: &Path) {
     let gone = group.disks().into_iter().filter(|d| !d.in_sync && !d.status.is_leaving());
     let gone: Vec<String> = gone.map(|d| d.name).collect();
     if !gone.is_empty() {
         output::notice(&format!(
-            "Notice: {} goes on without {}: see cellar status",
+            "Notice: {} goes on without {}; see why: cellar status {}",
             group.name(),
-            gone.join(", ")
+            gone.join(", "),
+            shell::path(dir)
         ));
     }
 }
@@ -328,9 +354,9 @@ async fn answer(
     database: Database,
     place: Place,
 ) -> u8 {
-    let cwd = PathBuf::from(String::from_utf8_lossy(&request.body).into_owned());
+    let (cwd, width) = place_of(&request.body);
     let (pieces, mut received) = futures_channel::mpsc::unbounded();
-    let remote = Remote { pieces, cwd };
+    let remote = Remote { pieces, cwd, width };
     let work = REMOTE.scope(remote, super::answer(request.words, database, place));
     let work = Box::pin(work);
     let mut work = futures_util::FutureExt::fuse(work);
@@ -355,6 +381,13 @@ async fn answer(
     code
 }
 
+/// Where a command was typed, and how wide the terminal there is.
+fn place_of(body: &[u8]) -> (PathBuf, usize) {
+    let text = String::from_utf8_lossy(body);
+    let (cwd, width) = text.split_once('\0').unwrap_or((&text, ""));
+    (cwd.into(), width.parse().unwrap_or(80))
+}
+
 async fn send(responder: &mut Responder, piece: Piece) -> cellar_instance::Result<()> {
     match piece {
         Piece::Out(bytes) => responder.stdout(&bytes).await,
@@ -372,7 +405,8 @@ pub fn forward(
 ) -> Result<u8, Fault> {
     use std::io::Write;
     let cwd = std::env::current_dir()?;
-    let request = Request { words, body: cwd.to_string_lossy().into_owned().into_bytes() };
+    let body = format!("{}\0{}", cwd.to_string_lossy(), output::width()).into_bytes();
+    let request = Request { words, body };
     let code = client.call(request, &mut |frame| {
         let failed = |e: std::io::Error| cellar_instance::Error::new(70105, e.to_string());
         match frame {

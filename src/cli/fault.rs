@@ -6,6 +6,9 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+#[cfg(feature = "sql")]
+use cellar_io::shell;
+
 use super::output;
 
 /// A command that does not end well.
@@ -86,30 +89,58 @@ const IN_DIRECTORY: [&str; 5] = ["load", "sql", "status", "validate", "asm"];
 fn with_directory(message: &str, dir: &Path) -> String {
     let Some(at) = message.find("Next: ") else { return message.to_owned() };
     let (head, next) = message.split_at(at);
-    let shown = dir.display().to_string();
-    let dir = if shown.contains(' ') { format!("'{shown}'") } else { shown };
-    let words: Vec<&str> = next.split(' ').collect();
-    let mut out: Vec<String> = Vec::new();
-    for (at, word) in words.iter().enumerate() {
-        let core = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
-        if core == "DIR" || word.starts_with("DIR/") {
-            out.push(word.replacen("DIR", &dir, 1));
-            continue;
-        }
-        out.push((*word).to_owned());
-        let command = at > 0 && words[at - 1] == "cellar" && IN_DIRECTORY.contains(&core);
-        let told = words.get(at + 1).is_some_and(|next| {
-            let next = next.trim_end_matches([',', ';', '.', ':']);
-            next == "DIR" || next == dir || dir.starts_with(next) && dir.contains(' ')
+    format!("{head}{}", told_where(next, dir))
+}
+
+/// `text` with the directory in its commands: for `DIR`, and where one says none.
+#[cfg(feature = "sql")]
+pub fn told_where(text: &str, dir: &Path) -> String {
+    let dir = shell::path(dir);
+    let mut out = String::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let fresh = !out.ends_with(|c: char| c.is_alphanumeric() || "/-_'".contains(c));
+        let taken = match fresh {
+            true => command_at(rest, &dir).or_else(|| placeholder_at(rest, &out, &dir)),
+            false => None,
+        };
+        let (told, length) = taken.unwrap_or_else(|| {
+            let length = rest.chars().next().map_or(0, char::len_utf8);
+            (rest[..length].to_owned(), length)
         });
-        if command && !told {
-            let end = word.split_once(core).map_or("", |(_, end)| end);
-            out.pop();
-            out.push(core.to_owned());
-            out.push(format!("{dir}{end}"));
-        }
+        out.push_str(&told);
+        rest = &rest[length..];
     }
-    format!("{head}{}", out.join(" "))
+    out
+}
+
+/// Whether a word ends where `rest` begins.
+#[cfg(feature = "sql")]
+fn ends(rest: &str) -> bool {
+    !rest.starts_with(|c: char| c.is_alphanumeric() || "-_'".contains(c))
+}
+
+/// A command that `text` begins with, up to its directory, and how much of the text that is.
+#[cfg(feature = "sql")]
+fn command_at(text: &str, dir: &str) -> Option<(String, usize)> {
+    let named = |name: &&str| {
+        let rest = text.strip_prefix("cellar ")?.strip_prefix(name)?;
+        ends(rest).then(|| (format!("cellar {name} {dir}"), rest))
+    };
+    let (told, rest) = IN_DIRECTORY.iter().find_map(named)?;
+    let given = [dir, "DIR"].into_iter().find_map(|word| {
+        rest.strip_prefix(' ')?
+            .strip_prefix(word)
+            .filter(|rest| ends(rest) && !rest.starts_with('/'))
+    });
+    Some((told, text.len() - given.unwrap_or(rest).len()))
+}
+
+/// The placeholder that `text` begins with, where it does not stand for a directory to be made.
+#[cfg(feature = "sql")]
+fn placeholder_at(text: &str, before: &str, dir: &str) -> Option<(String, usize)> {
+    let rest = text.strip_prefix("DIR")?;
+    (ends(rest) && !before.ends_with("init ")).then(|| (dir.to_owned(), "DIR".len()))
 }
 
 impl fmt::Display for Fault {
@@ -159,12 +190,19 @@ mod tests {
             ("x\nNext: cellar load DIR FILE", "x\nNext: cellar load my/db FILE"),
             ("x\nNext: not in DIR/disks", "x\nNext: not in my/db/disks"),
             ("x\nNext: cellar disks", "x\nNext: cellar disks"),
+            ("x\nNext: cellar init DIR; or not", "x\nNext: cellar init DIR; or not"),
+            (
+                "x\nNext: cellar asm DIR cp x (cellar sql)",
+                "x\nNext: cellar asm my/db cp x (cellar sql my/db)",
+            ),
         ] {
             assert_eq!(told(text), expected);
             assert_eq!(told(&told(text)), expected, "twice");
         }
-        let blank = with_directory("x\nNext: cellar status", Path::new("my db"));
-        assert_eq!(blank, "x\nNext: cellar status 'my db'");
-        assert_eq!(with_directory(&blank, Path::new("my db")), blank);
+        for (dir, quoted) in [("my db", "'my db'"), ("it's", "'it'\\''s'"), ("a", "a")] {
+            let told = with_directory("x\nNext: cellar status", Path::new(dir));
+            assert_eq!(told, format!("x\nNext: cellar status {quoted}"));
+            assert_eq!(with_directory(&told, Path::new(dir)), told);
+        }
     }
 }

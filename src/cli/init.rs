@@ -7,24 +7,29 @@ use std::sync::Arc;
 use cellar_instance::database::{InitDisk, InitSpec, import, init};
 use cellar_instance::directory::Directory;
 use cellar_instance::diskgroup::Redundancy;
-use cellar_instance::diskgroup::names::GroupName;
+use cellar_instance::diskgroup::names::{FailGroupName, GroupName};
 use cellar_instance::diskgroup::on_disk::layout::{
     AU_SIZE_MAX, AU_SIZE_MIN, AU_START, DISK_BYTES_MIN,
 };
 use cellar_instance::disks::RealDisks;
 use cellar_instance::{Error, size};
 use cellar_io::real::probe;
+use cellar_io::shell;
 
 use super::database::{self, Held, Place};
 use super::fault::Fault;
+use super::label;
 use super::outlook;
 use super::output::{self, Format};
-use super::path;
+use super::path::{self, free_bytes};
 use super::progress::Progress;
 use super::size::{parse_size, show_bytes, show_room};
 
 /// A group has at least so many AUs on each disk.
 const AUS_MIN: u64 = 4;
+
+/// So many file disks are made at most.
+const FILES_MAX: usize = 64;
 
 /// Arguments of `init`.
 #[derive(Clone, Debug, clap::Args)]
@@ -33,6 +38,7 @@ const AUS_MIN: u64 = 4;
   cellar init mydb --disks 6 --disk-size 10G
   cellar init mydb --disks /dev/disk/by-id/A,/dev/disk/by-id/B
   cellar init mydb --disks /dev/disk/by-id/A --redundancy external
+  cellar init mydb --failgroup A=/dev/sdb,/dev/sdc --failgroup B=/dev/sdd
   cellar init mydb --import '/dev/disk/by-id/X*'      groups that are there")]
 pub struct Args {
     /// The directory to make.
@@ -40,6 +46,9 @@ pub struct Args {
     /// How many file disks, or the paths of real ones.
     #[arg(long, value_name = "N | PATH,...", default_value = "4")]
     pub disks: String,
+    /// The disks of a failure group, of which one copy of everything is in another; once for each.
+    #[arg(long, value_name = "NAME=N | NAME=PATH,..", conflicts_with = "disks")]
+    pub failgroup: Vec<String>,
     /// Give up what is on these disks: their serial numbers.
     #[arg(long, value_name = "SERIAL,..", value_delimiter = ',')]
     pub erase: Vec<String>,
@@ -60,7 +69,8 @@ pub struct Args {
     pub sector_size: Option<u32>,
     /// Take the groups that are on these disks already, as their directory is gone: paths, patterns.
     #[arg(long, value_name = "PATH,..", value_delimiter = ',',
-        conflicts_with_all = ["disks", "erase", "name", "disk_size", "redundancy", "au_size", "sector_size"])]
+        conflicts_with_all = ["disks", "failgroup", "erase", "name", "disk_size", "redundancy",
+            "au_size", "sector_size"])]
     pub import: Vec<String>,
     /// With --import: mount this group without the disks that are missing, although they may know
     /// more.
@@ -139,7 +149,7 @@ fn show(args: &Args, held: &Held) -> Result<(), Fault> {
         info.au_size >> 20,
         show_room(info.writable_mb),
     );
-    let dir = args.dir.display();
+    let dir = shell::path(&args.dir);
     let next = match args.import.is_empty() {
         true => format!("cellar load {dir} FILE, then cellar sql {dir}"),
         false => format!("cellar status {dir}, then cellar sql {dir}"),
@@ -168,7 +178,7 @@ pub fn word(redundancy: Redundancy) -> &'static str {
 /// As [`run`].
 pub async fn make(args: &Args, place: &Place) -> Result<Held, Fault> {
     let import = !args.import.is_empty();
-    let disks = if import { Vec::new() } else { disks(args)? };
+    let (disks, failgroups) = if import { Default::default() } else { placed_disks(args)? };
     check_dir(&args.dir)?;
     let erase = check_paths(args, &disks)?;
     check_room(args, &disks)?;
@@ -179,7 +189,7 @@ pub async fn make(args: &Args, place: &Place) -> Result<Held, Fault> {
             _ = tokio::signal::ctrl_c() => Err(Fault::failed("CELLAR-01013: stopped by the user")),
         },
         Ok(directory) => tokio::select! {
-            made = make_in(args, disks, erase, directory, place) => made,
+            made = make_in(args, (disks, failgroups), erase, directory, place) => made,
             _ = tokio::signal::ctrl_c() => Err(Fault::failed("CELLAR-01013: stopped by the user")),
         },
         // Somebody else was first: it is theirs.
@@ -206,7 +216,7 @@ fn check_dir(dir: &Path) -> Result<(), Fault> {
     if !parent.exists() {
         let text = format!("cannot create {shown}: there is no directory {above}");
         return Err(Error::new(70110, text)
-            .hint(format!("make it first: mkdir -p {above}"))
+            .hint(format!("make it first: mkdir -p {}", shell::path(parent)))
             .into());
     }
     if !parent.is_dir() {
@@ -249,6 +259,7 @@ fn check_paths(args: &Args, disks: &[InitDisk]) -> Result<BTreeMap<PathBuf, Stri
             let next = "name a larger one; a new file is made with: truncate -s 2G disk1";
             return Err(Error::new(15036, text).hint(next).into());
         }
+        check_owner(args, path)?;
         if !about.is_file() && !args.erase.is_empty() {
             let absolute = std::path::absolute(path)?;
             serials.extend(probe(path, &[])?.serial.map(|serial| (serial, absolute)));
@@ -261,6 +272,22 @@ fn check_paths(args: &Args, disks: &[InitDisk]) -> Result<BTreeMap<PathBuf, Stri
             None => Err(unknown_serial(serial, &serials)),
         })
         .collect()
+}
+
+/// Refuses a disk of another group, with both ways on: its group is needed, or nobody needs it. What
+/// --erase names is given up already.
+fn check_owner(args: &Args, path: &Path) -> Result<(), Fault> {
+    let facts = probe(path, &[])?;
+    let owner = label::owner(path, facts.size).and_then(|owner| owner.content());
+    let given_up = facts.serial.as_ref().is_some_and(|serial| args.erase.contains(serial));
+    let Some(held) = owner.filter(|_| !given_up) else { return Ok(()) };
+    let text = format!("disk {} cannot be used: {held}", path.display());
+    let next = format!(
+        "name another disk; if nobody needs that group, see what would be lost: cellar disks \
+         --release {}",
+        shell::path(path)
+    );
+    Err(Error::new(15033, text).hint(next).into())
 }
 
 fn unknown_serial(serial: &str, known: &BTreeMap<String, PathBuf>) -> Fault {
@@ -279,7 +306,7 @@ fn disk_size_min(au_size: u64) -> u64 {
 }
 
 /// An error of `init` in the words of its options: there is no FORCE, and ERASE is an option.
-fn in_options(error: Error, disks: &[InitDisk]) -> Fault {
+fn in_options(error: Error) -> Fault {
     if !error.has(15033) {
         return error.into();
     }
@@ -287,24 +314,21 @@ fn in_options(error: Error, disks: &[InitDisk]) -> Fault {
     if let Some((before, _)) = text.split_once("; FORCE") {
         text = before.to_owned();
     }
-    let of_file = disks.iter().any(|disk| match disk {
-        InitDisk::Path(path) => path.is_file() && text.contains(&*path.to_string_lossy()),
-        InitDisk::File { .. } => false,
-    });
-    let serial = error.next_step().and_then(|next| next.split('\'').nth(1));
-    let next = match serial {
-        Some(serial) if !of_file => {
-            format!("name another disk; --erase {serial} gives up what is on this one")
-        }
-        _ if of_file => "name another file, or remove this one if nobody needs it".to_owned(),
-        _ => "name another disk, or drop its group first if nobody needs it".to_owned(),
+    let next = match error.next_step() {
+        Some(next) => match next.strip_prefix("ERASE '").and_then(|rest| rest.split_once('\'')) {
+            Some((serial, _)) => {
+                format!("name another disk; --erase {serial} gives up what is on this one")
+            }
+            None => next.to_owned(),
+        },
+        None => "name another disk".to_owned(),
     };
     Error::new(15033, text).hint(next).into()
 }
 
 async fn make_in(
     args: &Args,
-    disks: Vec<InitDisk>,
+    (disks, failgroups): (Vec<InitDisk>, Vec<Option<String>>),
     erase: BTreeMap<PathBuf, String>,
     directory: Directory,
     place: &Place,
@@ -320,6 +344,7 @@ async fn make_in(
         au_size: args.au_size,
         sector_size: args.sector_size,
         disks,
+        failgroups,
         erase,
     };
     let total =
@@ -327,7 +352,7 @@ async fn make_in(
     let bar = Progress::new("pre-written", total, args.format == Format::Json);
     let made = init(instance, directory, opener, &spec, &|done, _total| bar.set(done)).await;
     bar.finish();
-    let inner = made.map_err(|error| in_options(error, &spec.disks))?;
+    let inner = made.map_err(in_options)?;
     database::held(inner, lock, place)
 }
 
@@ -342,11 +367,54 @@ async fn import_in(args: &Args, directory: Directory, place: &Place) -> Result<H
     database::held(inner, lock, place)
 }
 
-/// The disks that are wanted, checked as far as the words tell.
+/// The disks that are wanted, each with its failure group if one is named.
+fn placed_disks(args: &Args) -> Result<(Vec<InitDisk>, Vec<Option<String>>), Fault> {
+    if args.failgroup.is_empty() {
+        return Ok((disks(args)?, Vec::new()));
+    }
+    let (mut disks, mut failgroups, mut files) = (Vec::new(), Vec::new(), 0);
+    for given in &args.failgroup {
+        let wrong = || {
+            let what = "write --failgroup NAME=PATH,PATH, or NAME=N for file disks";
+            Fault::usage(format!("--failgroup {given}: {what}"))
+        };
+        let (name, of_it) = given.split_once('=').ok_or_else(wrong)?;
+        FailGroupName::new(name).map_err(|e| Fault::usage(format!("--failgroup {given}: {e}")))?;
+        let before = disks.len();
+        match of_it.trim().parse::<usize>() {
+            Ok(count) => {
+                files += count.min(FILES_MAX + 1);
+                let count = count.min(FILES_MAX);
+                disks.extend((0..count).map(|_| InitDisk::File { size: args.disk_size }));
+            }
+            Err(_) => disks.extend(paths(of_it)),
+        }
+        if disks.len() == before {
+            return Err(wrong());
+        }
+        failgroups.resize(disks.len(), Some(name.to_uppercase()));
+    }
+    if files > FILES_MAX {
+        return Err(Fault::usage(format!("--failgroup: allowed are 1 to {FILES_MAX} file disks")));
+    }
+    if files > 0 {
+        check_disk_size(args)?;
+    }
+    Ok((disks, failgroups))
+}
+
+/// Paths with commas between them.
+fn paths(text: &str) -> impl Iterator<Item = InitDisk> {
+    let paths = text.split(',').map(str::trim).filter(|path| !path.is_empty());
+    paths.map(|path| InitDisk::Path(PathBuf::from(path)))
+}
+
+/// The disks of --disks, checked as far as the words tell.
 fn disks(args: &Args) -> Result<Vec<InitDisk>, Fault> {
     if let Ok(count) = args.disks.trim().parse::<usize>() {
-        if !(1..=64).contains(&count) {
-            return Err(Fault::usage(format!("--disks {count}: allowed are 1 to 64 file disks")));
+        if !(1..=FILES_MAX).contains(&count) {
+            let what = format!("allowed are 1 to {FILES_MAX} file disks");
+            return Err(Fault::usage(format!("--disks {count}: {what}")));
         }
         check_count(args, count)?;
         check_disk_size(args)?;
@@ -356,13 +424,7 @@ fn disks(args: &Args) -> Result<Vec<InitDisk>, Fault> {
         }
         return Ok(vec![InitDisk::File { size: args.disk_size }; count]);
     }
-    let paths: Vec<InitDisk> = args
-        .disks
-        .split(',')
-        .map(str::trim)
-        .filter(|p| !p.is_empty())
-        .map(|p| InitDisk::Path(PathBuf::from(p)))
-        .collect();
+    let paths: Vec<InitDisk> = paths(&args.disks).collect();
     check_count(args, paths.len())?;
     Ok(paths)
 }
@@ -428,12 +490,6 @@ fn check_room(args: &Args, disks: &[InitDisk]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Free bytes of the file system below `path`.
-pub fn free_bytes(path: &Path) -> Option<u64> {
-    let stat = rustix::fs::statvfs(path).ok()?;
-    Some(stat.f_bavail * stat.f_frsize)
-}
-
 #[cfg(test)]
 mod tests {
     use cellar_instance::diskgroup::on_disk::layout::au_count;
@@ -451,10 +507,10 @@ mod tests {
     fn an_error_offers_no_option_that_is_not_there() {
         let error = Error::new(15033, "disk \"/x\" cannot be used: it is A; FORCE takes it")
             .hint("see why: cellar disks");
-        let text = in_options(error, &[InitDisk::Path("/x".into())]).to_string();
+        let text = in_options(error).to_string();
         assert!(!text.contains("FORCE"), "{text}");
         let error = Error::new(15033, "disk /x is not empty").hint("ERASE 'S1' gives it up");
-        let text = in_options(error, &[InitDisk::Path("/x".into())]).to_string();
+        let text = in_options(error).to_string();
         assert!(text.contains("--erase S1"), "{text}");
     }
 }

@@ -113,7 +113,8 @@ fn kept() -> Result<Kept, Fault> {
         Some(state) => Ok(Kept::at(state.join("cellar/lab"))),
         None => Err(Fault::failed(
             "CELLAR-70301: runs are kept below the home directory, and neither HOME nor \
-             XDG_STATE_HOME is set\nNext: XDG_STATE_HOME=/srv/state cellar lab list",
+             XDG_STATE_HOME is set\nNext: name a place: export XDG_STATE_HOME=/var/tmp/state; a run \
+             may be kept in a file instead: --json FILE",
         )),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cellar_io::SharedEnv;
+use cellar_io::{SharedEnv, shell};
 use cellar_sql::columnar::source;
 use cellar_sql::columnar::table::table_schema;
 use cellar_sql::columnar::tables::Written;
@@ -197,16 +197,24 @@ pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), 
     if quiet {
         let rows: Vec<Row<'_>> =
             loaded.iter().map(|l| Row { table: &l.table, rows: l.rows, bytes: l.bytes }).collect();
-        return output::json(&rows);
+        return told_of(output::json(&rows));
     }
     let tables = if loaded.len() == 1 { "table" } else { "tables" };
-    output::text(&format!(
+    told_of(output::text(&format!(
         "{} rows, {} {tables}, {} in {}\n",
         show_count(rows),
         loaded.len(),
         show_bytes(bytes),
         show_duration(env.now().since(start))
-    ))
+    )))
+}
+
+/// What was loaded is committed, whether or not that could be told: whoever takes a failure of the
+/// report for one of the load would load it twice.
+fn told_of(report: Result<(), Fault>) -> Result<(), Fault> {
+    let Err(Fault::Failed(why)) = report else { return report };
+    output::notice(&format!("Notice: all is loaded; only the report of it was not written: {why}"));
+    Ok(())
 }
 
 fn sources(
@@ -235,9 +243,9 @@ fn sources(
         }
     };
     if dir.is_none() && (path.is_dir() || path.extension().is_none()) {
-        let shown = path.display();
+        let (shown, path) = (path.display(), shell::path(&path));
         return Err(Fault::usage(format!(
-            "what to load into {shown}? cellar load {shown} FILE, or cellar load {shown} --tpch 1"
+            "what to load into {shown}? cellar load {path} FILE, or cellar load {path} --tpch 1"
         )));
     }
     let format = SourceFormat::of(&path).map_err(|e| Fault::usage(e.to_string()))?;
@@ -275,14 +283,17 @@ fn check_free<'a>(host: &dyn Host, source: &'a Source) -> Result<Vec<&'a str>, F
     let external = host.tables();
     let known = |name: &&&str| columnar(name) || external.iter().any(|t| t.name == **name);
     match wanted.iter().find(known) {
-        Some(table) => {
-            Err(Error::new(955, "42P07", format!("there is already a table \"{table}\""))
-                .next(format!(
-                    "--append adds the rows to it; or cellar sql DIR -c 'drop table {table}', or \
-                 --table NAME"
-                ))
-                .into())
-        }
+        Some(table) => Err(Error::new(
+            955,
+            "42P07",
+            format!("there is already a table \"{table}\""),
+        )
+        .next(format!(
+            "--append adds the rows to it, --table NAME makes another; to start anew: cellar \
+                     sql DIR -c {}",
+            shell::quoted(&format!("drop table {table}"))
+        ))
+        .into()),
         None => Ok(wanted),
     }
 }
@@ -399,9 +410,12 @@ async fn check_no_file(
         Ok(_) => {
             let message = format!("there is already a file \"+{group}/{path}\"");
             Err(Error::new(15005, "58P02", message).next(format!(
-                "--table NAME; or, if nobody needs the file: cellar asm DIR rm +{group}/{path}; \
-                 or use it as it is: create external table {table} stored as parquet location \
-                 '+{group}/{path}'"
+                "--table NAME; or, if nobody needs the file: cellar asm DIR rm {}; or use it as it \
+                 is: cellar sql DIR -c {}",
+                shell::quoted(&format!("+{group}/{path}")),
+                shell::quoted(&format!(
+                    "create external table {table} stored as parquet location '+{group}/{path}'"
+                ))
             )))
         }
         Err(object_store::Error::NotFound { .. }) => Ok(()),

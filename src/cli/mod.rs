@@ -6,11 +6,13 @@ mod disks;
 mod disktest;
 mod fault;
 mod lab;
+mod label;
 mod output;
 mod path;
 mod progress;
 #[cfg(feature = "sql")]
 mod redo;
+mod signals;
 mod size;
 
 #[cfg(feature = "sql")]
@@ -37,6 +39,8 @@ mod outlook;
 mod rescue;
 #[cfg(feature = "sql")]
 mod shell;
+#[cfg(feature = "sql")]
+mod spares;
 #[cfg(feature = "sql")]
 mod sql;
 #[cfg(feature = "sql")]
@@ -80,7 +84,7 @@ enum Command {
     Demo(demo::Args),
     /// Every disk here: size, sectors, queue, its users, usable or why not
     Disks(disks::Args),
-    /// What a device takes for a small durable write, and what it works in
+    /// Measure small-write latency and true block size
     Disktest(disktest::Args),
     /// Questions about disks, answered with evidence: are two twice one?
     Lab(lab::Args),
@@ -105,7 +109,7 @@ enum Command {
     /// What is written on a disk: labels, superblocks, log, checkpoints
     #[cfg(feature = "sql")]
     Inspect(inspect::Args),
-    /// Files out of a group that cannot be mounted any more; only reads
+    /// Recover files from an unmountable group (read-only)
     #[cfg(feature = "sql")]
     Rescue(rescue::Args),
 }
@@ -141,11 +145,16 @@ fn wants_directory(error: &clap::Error) -> bool {
 }
 
 fn run(command: Command) -> Result<ExitCode, Fault> {
-    if let Command::Disks(args) = command {
-        return disks::run(&args).map(|()| ExitCode::SUCCESS);
+    if let Command::Disks(args) = &command
+        && args.release.is_empty()
+    {
+        return disks::run(args).map(|()| ExitCode::SUCCESS);
     }
     let runtime = Runtime::new(&RuntimeOptions::default())?;
     let (env, real) = (runtime.env(), runtime.real_env().clone());
+    if let Command::Disks(args) = command {
+        return runtime.block_on(disks::release(&args, &real)).map(|()| ExitCode::SUCCESS);
+    }
     if let Command::Disktest(args) = command {
         let test = disktest::open::run(&args, &real, &env);
         return runtime.block_on(test).map(|()| ExitCode::SUCCESS);

@@ -5,6 +5,7 @@ use std::io::Write;
 #[cfg(feature = "sql")]
 use std::path::Path;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use futures_channel::mpsc::UnboundedSender;
 use serde::Serialize;
@@ -39,6 +40,8 @@ pub struct Remote {
     pub pieces: UnboundedSender<Piece>,
     /// The directory that its relative paths start from.
     pub cwd: PathBuf,
+    /// Columns of its terminal.
+    pub width: usize,
 }
 
 tokio::task_local! {
@@ -46,18 +49,18 @@ tokio::task_local! {
     pub static REMOTE: Remote;
 }
 
-fn write(bytes: &[u8]) -> Result<(), Fault> {
+fn write(bytes: &[u8]) -> std::io::Result<()> {
     let sent = REMOTE.try_with(|remote| {
         let piece = Piece::Out(bytes.to_vec());
-        remote.pieces.unbounded_send(piece).map_err(|_| Fault::Closed)
+        let gone = |_| std::io::ErrorKind::BrokenPipe.into();
+        remote.pieces.unbounded_send(piece).map_err(gone)
     });
     if let Ok(sent) = sent {
         return sent;
     }
     let mut out = std::io::stdout().lock();
     out.write_all(bytes)?;
-    out.flush()?;
-    Ok(())
+    out.flush()
 }
 
 /// Prints `text` as it is.
@@ -65,11 +68,29 @@ fn write(bytes: &[u8]) -> Result<(), Fault> {
 /// # Errors
 /// [`Fault::Closed`] when the reader went away.
 pub fn text(text: &str) -> Result<(), Fault> {
-    write(text.as_bytes())
+    Ok(write(text.as_bytes())?)
 }
 
-/// Columns that output fits into where its words allow it.
+/// Columns that output fits into where its words allow it, if nobody says how many there are.
 const WIDTH: usize = 80;
+
+/// Columns that output fits into where its words allow it: what COLUMNS says, else what the terminal
+/// has that it goes to, else 80.
+pub fn width() -> usize {
+    static HERE: OnceLock<usize> = OnceLock::new();
+    let here = || {
+        *HERE.get_or_init(|| {
+            if cfg!(test) {
+                return WIDTH;
+            }
+            let given = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+            let terminal = || rustix::termios::tcgetwinsize(std::io::stdout()).ok();
+            let columns = given.or_else(|| terminal().map(|size| usize::from(size.ws_col)));
+            columns.filter(|columns| (20..=1000).contains(columns)).unwrap_or(WIDTH)
+        })
+    };
+    REMOTE.try_with(|remote| remote.width).unwrap_or_else(|_| here())
+}
 
 /// `text` with its long lines broken between words; what goes on is indented. Lines that begin with
 /// a blank are laid out by whoever wrote them, and stay.
@@ -79,7 +100,7 @@ pub fn fold(text: &str) -> String {
         if !out.is_empty() {
             out.push('\n');
         }
-        match line.chars().count() > WIDTH && !line.starts_with(' ') {
+        match line.chars().count() > width() && !line.starts_with(' ') {
             true => out.push_str(&broken("", "  ", line)),
             false => out.push_str(line),
         }
@@ -91,13 +112,15 @@ pub fn fold(text: &str) -> String {
 pub fn fold_help(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
-        if line.chars().count() > WIDTH {
+        if line.chars().count() > width() {
             // Behind the name of an option come two blanks or more, then what it is.
             let start = line.len() - line.trim_start().len();
             let gap = line[start..].find("  ").map_or(start, |at| start + at);
             let words = gap + (line[gap..].len() - line[gap..].trim_start().len());
             let at = if gap == start { start } else { words };
-            out.push_str(&broken(&line[..at], &" ".repeat(at), &line[at..]));
+            // Nobody pastes a usage line.
+            let words = line[at..].split(' ');
+            out.push_str(&laid_out(&line[..at], &" ".repeat(at), words));
         } else {
             out.push_str(line);
         }
@@ -107,22 +130,26 @@ pub fn fold_help(text: &str) -> String {
 }
 
 /// A label of a line, then words broken at 80 columns below each other.
-#[cfg(feature = "sql")]
 pub fn labelled(label: &str, words: &str) -> String {
     let mut text = broken(&format!("{label:<8} "), "         ", words);
     text.push('\n');
     text
 }
 
-/// `words` behind `head`, the next lines behind `indent`, no line longer than 80 columns where the
-/// words allow it.
+/// `words` behind `head`, the next lines behind `indent`, no line longer than the output is wide
+/// where the words allow it. A command stays on one line, so that it can be pasted.
 pub fn broken(head: &str, indent: &str, words: &str) -> String {
+    laid_out(head, indent, pieces(words).into_iter())
+}
+
+/// Lines of pieces that are not broken.
+fn laid_out<'a>(head: &str, indent: &str, pieces: impl Iterator<Item = &'a str>) -> String {
     let mut out = String::new();
     let mut line = head.to_owned();
     let mut fresh = true;
-    let words = whole_commands(words);
-    for word in words.split(' ') {
-        if !fresh && line.chars().count() + 1 + word.chars().count() > WIDTH {
+    let width = width();
+    for piece in pieces {
+        if !fresh && line.chars().count() + 1 + piece.chars().count() > width {
             out.push_str(line.trim_end());
             out.push('\n');
             line = indent.to_owned();
@@ -131,32 +158,57 @@ pub fn broken(head: &str, indent: &str, words: &str) -> String {
         if !fresh {
             line.push(' ');
         }
-        line.push_str(word);
+        line.push_str(piece);
         fresh = false;
     }
     out.push_str(line.trim_end());
-    out.replace(UNBROKEN, " ")
+    out
 }
 
-/// A blank at which no line is broken.
-const UNBROKEN: char = '\u{a0}';
-
-/// Keeps a command with a statement in quotes on one line, so that it can be copied.
-fn whole_commands(words: &str) -> String {
-    let mut out = String::new();
+/// Text cut at blanks, each command whole with the punctuation behind it.
+fn pieces(words: &str) -> Vec<&str> {
+    let mut out: Vec<&str> = Vec::new();
     let mut rest = words;
-    while let Some(at) = rest.find("cellar sql ") {
-        let end = rest[at..].find(" -c '").and_then(|quote| {
-            let statement = at + quote + 5;
-            Some(statement + rest[statement..].find('\'')? + 1)
-        });
-        let Some(end) = end else { break };
-        out.push_str(&rest[..at]);
-        out.push_str(&rest[at..end].replace(' ', &UNBROKEN.to_string()));
-        rest = &rest[end..];
+    loop {
+        let told = out.last().is_some_and(|before| before.ends_with(':'));
+        let length = command_length(rest, told).unwrap_or(0);
+        let end = rest[length..].find(' ').map_or(rest.len(), |blank| length + blank);
+        out.push(&rest[..end]);
+        match rest.get(end + 1..) {
+            Some(more) => rest = more,
+            None => return out,
+        }
     }
-    out.push_str(rest);
-    out
+}
+
+/// What commands and statements begin with that are offered behind a colon, besides our own.
+const OTHERS: [&str; 13] = [
+    "alter ",
+    "chown ",
+    "create ",
+    "drop ",
+    "export ",
+    "fuser ",
+    "ls ",
+    "mkdir ",
+    "ps ",
+    "rm ",
+    "select ",
+    "truncate ",
+    "wipefs ",
+];
+
+/// How long the command is that `text` begins with, if it does; `told` where a colon announces one.
+fn command_length(text: &str, told: bool) -> Option<usize> {
+    let command = text.trim_start_matches('(');
+    let own = command.strip_prefix("cellar ");
+    let is_one = match own {
+        // What is followed by more than one blank was laid out by hand.
+        Some(rest) => !rest.starts_with(' '),
+        None => told && OTHERS.iter().any(|begin| command.starts_with(begin)),
+    };
+    let length = cellar_io::shell::end_of_command(command).filter(|_| is_one)?;
+    Some(text.len() - command.len() + length)
 }
 
 /// Prints a message on stderr, long lines broken at 80 columns.
@@ -168,7 +220,8 @@ pub fn notice(message: &str) {
         let _ = remote.pieces.unbounded_send(piece);
     });
     if sent.is_err() {
-        eprintln!("{line}");
+        // A terminal may be gone.
+        let _ = writeln!(std::io::stderr(), "{line}");
     }
 }
 
@@ -201,12 +254,7 @@ pub struct Out;
 #[cfg(feature = "sql")]
 impl Write for Out {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        match write(bytes) {
-            Ok(()) => Ok(bytes.len()),
-            Err(Fault::Closed) => Err(std::io::ErrorKind::BrokenPipe.into()),
-            // A reader who went away is well; a full disk is not.
-            Err(fault) => Err(std::io::Error::other(fault.to_string())),
-        }
+        write(bytes).map(|()| bytes.len())
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -227,6 +275,9 @@ mod tests {
         assert!(text.ends_with("\nNext: short"), "{text}");
         let path = format!("cannot open {}", "x".repeat(100));
         assert_eq!(fold(&path), format!("cannot open\n  {}", "x".repeat(100)));
+        let command = "rm 'a b' && cellar status 'it'\\''s, a db'";
+        let text = fold(&format!("Next: {}; in a shell: {command}", "word ".repeat(12).trim_end()));
+        assert!(text.lines().any(|line| line.trim() == command), "{text}");
         let help = format!("  -x <Y>  {}", "word ".repeat(20).trim_end());
         let folded = fold_help(&help);
         assert!(folded.lines().all(|l| l.chars().count() <= WIDTH), "{folded}");

@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
+use cellar_io::shell;
 use rustix::fs::Access;
 
 use super::fault::Fault;
@@ -31,7 +32,7 @@ pub fn look(path: &Path, write: bool) -> Result<Metadata, Fault> {
     if kind.is_dir() {
         let disks = path.join("disks");
         let next = match disks.is_dir() {
-            true => format!("name one of its disks: ls {}", disks.display()),
+            true => format!("name one of its disks: ls {}", shell::path(&disks)),
             false => "name a file in it, or a device: cellar disks shows which".to_owned(),
         };
         let text = format!("{shown} is a directory; a disk is a regular file or a block device");
@@ -66,8 +67,15 @@ pub fn may_make_in(dir: &Path) -> Result<(), Fault> {
     let whose = std::fs::metadata(dir).map(|about| whose(&about)).unwrap_or_default();
     Err(Fault::failed(format!(
         "CELLAR-70110: nothing can be made in {shown}: {whose}; you are {me}\nNext: choose a \
-         directory that {me} may write, or as its owner: chown {me} {shown}"
+         directory that {me} may write, or as its owner: chown {me} {}",
+        shell::path(dir)
     )))
+}
+
+/// Free bytes of the file system below `path`.
+pub fn free_bytes(path: &Path) -> Option<u64> {
+    let stat = rustix::fs::statvfs(path).ok()?;
+    Some(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
 /// Owner and rights.
@@ -88,7 +96,10 @@ fn denied(path: &Path, about: &Metadata, user: &str) -> Fault {
     let whose = whose(about);
     let text = format!("CELLAR-15025: {shown}: permission denied: {whose}; you are {user}");
     if !about.file_type().is_block_device() {
-        return Fault::failed(format!("{text}\nNext: as {owner} or root: chown {user} {shown}"));
+        return Fault::failed(format!(
+            "{text}\nNext: as {owner} or root: chown {user} {}",
+            shell::path(path)
+        ));
     }
     // The kernel's name; a name in /dev/disk/by-id is a link to it.
     let node = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

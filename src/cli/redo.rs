@@ -3,6 +3,7 @@
 use cellar_instance::Mounted;
 use cellar_instance::redo::RedoLog;
 use cellar_instance::views;
+use cellar_io::shell;
 
 use super::status::Finding;
 
@@ -67,10 +68,12 @@ pub fn finding(mounted: &Mounted) -> Option<Finding> {
             failed.join(", ")
         ),
         action: format!(
-            "bring it back, or give it up and add another: alter database drop logfile member \
-             '{}'; alter database add logfile member '+{}'",
-            failed.first().unwrap_or(&""),
-            mounted.group.name()
+            "bring it back, or give it up and add another: cellar sql -c {}",
+            shell::quoted(&format!(
+                "alter database drop logfile member '{}'; alter database add logfile member '+{}'",
+                failed.first().unwrap_or(&""),
+                mounted.group.name()
+            ))
         ),
     })
 }

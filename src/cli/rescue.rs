@@ -12,6 +12,7 @@ use cellar_instance::diskgroup::rescue::{
 };
 use cellar_instance::diskgroup::{File, FoundDisk};
 use cellar_io::real::{OpenOptions, open_disk};
+use cellar_io::shell;
 use cellar_wait::{Kind, Waits};
 use serde::Serialize;
 
@@ -379,7 +380,7 @@ fn in_words(args: &Args, all: &ToldAll) -> String {
     }
     if args.extract.is_none() && all.groups.iter().any(|g| !g.files.is_empty()) {
         let disks = args.disks.join(",");
-        let next = format!("cellar rescue --disks '{disks}' --extract DIR");
+        let next = format!("cellar rescue --disks {} --extract DIR", shell::quoted(&disks));
         text.push_str(&output::labelled("Next:", &next));
     }
     text

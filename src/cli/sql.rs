@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use cellar_instance::directory::Client;
+use cellar_instance::session::Session;
 use cellar_io::{EnvExt, SharedEnv};
 use cellar_sql::output::{Format, Writer};
 use cellar_sql::statement::{Command, GroupAction, Groups, Statement};
@@ -14,7 +15,7 @@ use futures_util::TryStreamExt;
 use futures_util::future::{Either, select};
 
 use super::database::{Database, forward};
-use super::fault::Fault;
+use super::fault::{Fault, told_where};
 use super::progress::{LOOK, Progress};
 use super::{output, shell};
 
@@ -65,6 +66,8 @@ pub struct Show {
     pub env: SharedEnv,
     /// The directory, for the commands that an error offers.
     pub dir: PathBuf,
+    /// Whose statements they are.
+    pub session: Session,
 }
 
 impl Args {
@@ -159,13 +162,13 @@ pub async fn run(args: Args, database: &Database, env: SharedEnv) -> Result<(), 
     // Whoever typed the statement may sit in another directory than this process.
     let engine = database.engine().await?.in_directory(output::path(Path::new("")));
     let dir = database.inner.directory().path().to_owned();
-    let show = Show { format: args.format, time: args.time, env, dir };
+    let session = database.session.clone();
+    let show = Show { format: args.format, time: args.time, env, dir, session };
     for text in texts {
-        let _executing = database.session.execute(&text);
         run_text(&engine, &text, &show, &mut output::Out).await?;
     }
     if stdin {
-        return run_stdin(database, &engine, &show).await;
+        return run_stdin(&engine, &show).await;
     }
     match prompt {
         true => shell::run(&engine, &show).await,
@@ -220,11 +223,10 @@ pub fn end_of_last(cut: &Split<'_>) -> usize {
 }
 
 /// Runs what standard input says while the database stays open.
-async fn run_stdin(database: &Database, engine: &Engine, show: &Show) -> Result<(), Fault> {
+async fn run_stdin(engine: &Engine, show: &Show) -> Result<(), Fault> {
     let mut stdin = Stdin::default();
     while let Some(statements) = stdin.next()? {
         for (sql, line) in statements {
-            let _executing = database.session.execute(&sql);
             let ran = run_one(engine, &sql, show, &mut output::Out).await;
             ran.map_err(|fault| in_line(fault, line))?;
         }
@@ -303,6 +305,8 @@ pub async fn run_one(
     show: &Show,
     out: &mut impl Write,
 ) -> Result<(), Fault> {
+    // The one in progress, whatever else stands beside it in a script.
+    let _executing = show.session.execute(sql.trim());
     run_and_show(engine, sql, show, out).await.map_err(|fault| fault.in_directory(&show.dir))
 }
 
@@ -319,7 +323,8 @@ async fn run_and_show(
     };
     match outcome {
         Outcome::Rows(mut stream) | Outcome::Refused(mut stream, _) => {
-            let mut writer = Writer::new(&mut *out, show.format, &stream.schema(), width())?;
+            let mut writer =
+                Writer::new(&mut *out, show.format, &stream.schema(), output::width())?;
             while let Some(batch) =
                 stream.try_next().await.map_err(|e| cellar_sql::failure::from_datafusion(&e))?
             {
@@ -328,9 +333,9 @@ async fn run_and_show(
             writer.finish()?;
         }
         Outcome::Done { message, notices } => {
-            output::notice(&message);
+            output::notice(&told_where(&message, &show.dir));
             for notice in notices {
-                output::notice(&format!("Notice: {notice}"));
+                output::notice(&format!("Notice: {}", told_where(&notice, &show.dir)));
             }
         }
     }
@@ -364,10 +369,4 @@ async fn watched<T>(engine: &Engine, show: &Show, statement: impl Future<Output 
             bar.set((u128::from(now.done) * 1000 / u128::from(now.total)) as u64);
         }
     }
-}
-
-/// Columns of the terminal, if output goes to one that says; else 80.
-fn width() -> usize {
-    let given = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
-    given.filter(|c| (20..=1000).contains(c)).unwrap_or(80)
 }

@@ -6,15 +6,17 @@ use std::time::Duration;
 use cellar_instance::Mounted;
 use cellar_instance::diskgroup::{AwayDisk, DiskInfo, DiskStatus, Group, ScrubResult};
 use cellar_instance::scrub::wrong_words;
+use cellar_io::shell;
 use serde::Serialize;
 
 use super::checked::{self, Checked};
 use super::database::{Database, Place};
-use super::fault::Fault;
+use super::fault::{Fault, told_where};
 use super::outlook;
 use super::output::{self, Format};
 use super::redo;
 use super::size::{show_bytes, show_count, show_room, show_time};
+use super::spares::{self, UnfitSpare};
 
 /// Names that are told one by one.
 const NAMES_SHOWN: usize = 4;
@@ -103,8 +105,10 @@ pub struct GroupStatus {
     pub next_scrub: Option<u64>,
     /// The redo log of the database, in words, where its control file is in this group.
     pub redo: Option<String>,
-    /// Disks that wait to take the place of one that fails.
+    /// Disks that wait to take the place of one that fails, and could.
     pub hot_spares: Vec<String>,
+    /// Those that are named for it and will not do for every disk, with the reason.
+    pub unfit_spares: Vec<UnfitSpare>,
     /// When all was read last, in words.
     #[serde(skip)]
     pub checked_words: String,
@@ -218,15 +222,16 @@ pub fn of(mounted: &Mounted, dir: &Path) -> GroupStatus {
     status.words = format!("{} disks, all in sync", disks.len());
     if operation.is_some_and(|now| now.power == 0) {
         status.action = Some(format!(
-            "the rebalance was stopped; cellar asm {} rebal --power 1 goes on with it",
-            dir.display()
+            "go on with the rebalance, which was stopped: cellar asm {} rebal --power 1",
+            shell::path(dir)
         ));
     }
     if let Some(worst) = findings.first() {
         status.state = worst.state;
         status.states = findings.iter().map(|f| f.state).collect();
         status.words = joined(findings.iter().map(|f| f.words.as_str()));
-        status.action = Some(joined(findings.iter().map(|f| f.action.as_str())));
+        let action = joined(findings.iter().map(|f| f.action.as_str()));
+        status.action = Some(told_where(&action, dir));
     }
     status
 }
@@ -284,7 +289,7 @@ fn joined<'a>(parts: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// The first names of many.
-fn some(names: &[String]) -> String {
+pub(super) fn some(names: &[String]) -> String {
     match names.len() > NAMES_SHOWN {
         true => {
             format!("{} and {} more", names[..NAMES_SHOWN].join(", "), names.len() - NAMES_SHOWN)
@@ -352,7 +357,7 @@ fn missing(
         ));
     }
     if !forcing.is_empty() {
-        let dir = dir.display();
+        let dir = shell::path(dir);
         let goes_on = operation.as_ref().is_some_and(|now| now.power > 0 && now.error.is_none());
         action.push(match goes_on {
             true => format!(
@@ -371,7 +376,7 @@ fn missing(
         action.push(match group.is_read_only() {
             true => format!(
                 "{names} gets what it missed while the database is open: cellar asm {} lsop",
-                dir.display()
+                shell::path(dir)
             ),
             false => format!("none, {names} is getting what it missed"),
         });
@@ -388,7 +393,7 @@ fn away_action(group: &Group, away: &AwayDisk, dir: &Path) -> String {
         Some(path) => format!("{} ({path})", away.name),
         None => away.name.clone(),
     };
-    let (dir, name) = (dir.display(), &away.name);
+    let (dir, name) = (shell::path(dir), &away.name);
     let replace = format!("cellar asm {dir} replace {name} NEWDISK");
     let within = match &away.stuck {
         None => format!(" within {}", show_time(away.drop_in)),
@@ -399,8 +404,8 @@ fn away_action(group: &Group, away: &AwayDisk, dir: &Path) -> String {
     }
     if let Some(why) = &away.refused {
         return format!(
-            "{named} does not come back ({why}): cellar asm {dir} online -D {name} tries it \
-             again{within}; or {replace}"
+            "{named} does not come back ({why}): try it again{within}: cellar asm {dir} online -D \
+             {name}; or {replace}"
         );
     }
     match (away.by_command, disk.is_some_and(|d| d.gone || d.path.is_none())) {
@@ -443,7 +448,7 @@ fn slow(disks: &[DiskInfo], dir: &Path) -> Option<Finding> {
     let named: Vec<String> =
         slow.iter().map(|d| format!("{} ({:.1} ms a read)", d.name, ms(d))).collect();
     let is = if slow.len() == 1 { "is" } else { "are" };
-    let (dir, name) = (dir.display(), &first.name);
+    let (dir, name) = (shell::path(dir), &first.name);
     Some(Finding {
         state: "SLOW",
         words: format!(
@@ -479,7 +484,7 @@ fn errors(status: &GroupStatus, group: &Group, disks: &[DiskInfo], dir: &Path) -
     if repaired > 0 {
         words.push_str(&format!(", {} repaired from another copy", show_count(repaired)));
     }
-    let dir = dir.display();
+    let dir = shell::path(dir);
     let action = format!(
         "find and mend what else is bad: cellar asm {dir} scrub --repair --wait; dmesg tells of \
          the device"
@@ -499,9 +504,9 @@ fn left_bad(
     if scrub.found.left == 0 || well_since {
         return None;
     }
-    let (ago, dir) = (checked::ago(now, scrub.ended), dir.display());
+    let (ago, dir) = (checked::ago(now, scrub.ended), shell::path(dir));
     let action = match scrub.spec.repair {
-        true => format!("cellar validate {dir} names the files: write these parts again"),
+        true => format!("write these parts again; which files they are in: cellar validate {dir}"),
         false => format!("mend it: cellar asm {dir} scrub --repair --wait"),
     };
     let words = format!("scrub found {ago}: {}", wrong_words(group, scrub));
@@ -518,7 +523,10 @@ fn found_bad(known: &Checked, scrub: Option<&LastScrub>, now: u64, dir: &Path) -
     Some(Finding {
         state: "DAMAGED",
         words: format!("validate found {ago}: {}", bad.words()),
-        action: format!("cellar validate {} says what to do, and when it is well", dir.display()),
+        action: format!(
+            "see what to do, and when it is well: cellar validate {}",
+            shell::path(dir)
+        ),
     })
 }
 
@@ -580,7 +588,7 @@ fn full(mounted: &Mounted, dir: &Path) -> Finding {
             "nothing can be written until the missing disks are back".to_owned(),
         )
     } else {
-        let (dir, name) = (dir.display(), &info.name);
+        let (dir, name) = (shell::path(dir), &info.name);
         (
             "no room: nothing can be written".to_owned(),
             format!(
@@ -600,13 +608,17 @@ pub async fn run(args: &Args, database: &Database, _place: &Place) -> Result<(),
     groups.sort_by_key(|m| m.number);
     let dir = database.inner.directory().path();
     let mut all: Vec<GroupStatus> = groups.iter().map(|m| of(m, dir)).collect();
-    let (spares, delay) = (database.inner.hot_spares(), database.inner.hot_spare_delay());
-    let spares: Vec<String> = spares.iter().map(|p| p.display().to_string()).collect();
+    let delay = database.inner.hot_spare_delay();
     for (status, mounted) in all.iter_mut().zip(&groups) {
-        spare_words(status, mounted, &spares, delay);
+        let spares = database.inner.judged_spares(mounted).await;
+        spares::note(status, mounted, &spares, delay);
     }
     let others = super::database::not_mounted(&database.inner);
-    all.extend(others.iter().map(|error| not_mounted(&error.to_string())));
+    all.extend(others.iter().map(|error| {
+        let mut status = not_mounted(&error.to_string());
+        status.action = status.action.map(|action| told_where(&action, dir));
+        status
+    }));
     tell(args, &all)?;
     broken_tables(database).await?;
     if all.iter().all(GroupStatus::is_well) { Ok(()) } else { Err(Fault::NotWell) }
@@ -622,24 +634,6 @@ async fn broken_tables(database: &Database) -> Result<(), Fault> {
         output::notice(&format!("Notice: table {table} cannot be used now: {why}"));
     }
     Ok(())
-}
-
-/// Tells which hot spares wait, and for what.
-fn spare_words(status: &mut GroupStatus, mounted: &Mounted, spares: &[String], delay: Duration) {
-    status.hot_spares = spares.to_vec();
-    let away = mounted.group.away_disks().into_iter().filter(|d| !d.by_command && !d.coming);
-    let (Some(disk), Some(spare)) = (away.max_by_key(|d| d.since), spares.first()) else { return };
-    let left = delay.saturating_sub(disk.since);
-    let words = match left.is_zero() {
-        true => format!("hot spare {spare} takes the place of {}", disk.name),
-        false => {
-            format!("hot spare {spare} takes the place of {} in {}", disk.name, show_time(left))
-        }
-    };
-    status.work = Some(match status.work.take() {
-        Some(work) => format!("{words}; {work}"),
-        None => words,
-    });
 }
 
 fn tell(args: &Args, all: &[GroupStatus]) -> Result<(), Fault> {
@@ -709,9 +703,7 @@ pub fn lines(status: &GroupStatus) -> String {
     if let Some(redo) = &status.redo {
         put("redo", redo);
     }
-    if !status.hot_spares.is_empty() {
-        put("spares", &format!("{} may take the place of a disk", some(&status.hot_spares)));
-    }
+    spares::words(status).iter().for_each(|words| put("spares", words));
     if !status.checked_words.is_empty() {
         put("checked", &status.checked_words);
     }

@@ -158,7 +158,7 @@ fn next(report: &Report, dir: &Path) -> String {
     if !report.is_bad() {
         return String::new();
     }
-    let dir = dir.display();
+    let dir = cellar_io::shell::path(dir);
     let places = &report.findings.places;
     let mut words = Vec::new();
     let files: BTreeSet<u32> = places.iter().map(|p| p.file).collect();

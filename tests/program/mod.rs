@@ -22,7 +22,8 @@ pub fn has_groups() -> bool {
 /// The program with `words`, in `dir`.
 pub fn command(dir: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(other().unwrap_or_else(|| env!("CARGO_BIN_EXE_cellar").into()));
-    command.args(words).current_dir(dir).env_remove("CELLAR_DIR").stdin(Stdio::null());
+    command.args(words).current_dir(dir).stdin(Stdio::null());
+    command.env_remove("CELLAR_DIR").env_remove("COLUMNS");
     command
 }
 

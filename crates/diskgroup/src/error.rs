@@ -60,8 +60,16 @@ pub enum Error {
         /// The directory.
         name: String,
     },
+    /// User: there is no such attribute.
+    #[error("unknown attribute {name}; there are {known}")]
+    UnknownAttribute {
+        /// What was asked for.
+        name: String,
+        /// Those that can be set.
+        known: &'static str,
+    },
     /// User: a value is out of its range.
-    #[error("{what} {value} is not possible: {allowed}")]
+    #[error("{what} {value} is not allowed: {allowed}")]
     BadValue {
         /// What was set.
         what: &'static str,
@@ -231,7 +239,7 @@ impl Error {
             Error::SystemTemplate { .. } => 15008,
             Error::BadName { .. } => 15124,
             Error::NotEmpty { .. } => 15177,
-            Error::BadValue { .. } => 15238,
+            Error::BadValue { .. } | Error::UnknownAttribute { .. } => 15238,
             Error::NoSpace { .. } => 15041,
             Error::HasFiles { .. } => 15053,
             Error::FailGroups { .. } => 15072,
@@ -266,6 +274,9 @@ impl Error {
             Error::BadName { .. } => "use letters, digits, _ $ # . and -".into(),
             Error::NotEmpty { .. } => "drop its files first, or DROP DIRECTORY ... FORCE".into(),
             Error::BadValue { allowed, .. } => format!("use {allowed}"),
+            Error::UnknownAttribute { .. } => {
+                "see all with their values: cellar asm lsattr -l".into()
+            }
             Error::NoSpace { .. } => "drop files; cellar asm DIR lsdg shows what fits".into(),
             Error::HasFiles { .. } => "DROP DISKGROUP ... INCLUDING CONTENTS".into(),
             Error::FailGroups { .. } => {
@@ -309,6 +320,11 @@ impl Error {
 fn next_step_of_disk(number: u32, disk: &str) -> String {
     match number {
         15010 => "choose another name".into(),
+        15033 => format!(
+            "name another disk; if nobody needs that group, see what would be lost: cellar disks \
+             --release {}",
+            cellar_io::shell::quoted(disk)
+        ),
         15036 => "give a larger disk, or a smaller SIZE".into(),
         15054 => "see which there are: cellar asm lsdsk -k".into(),
         15057 => "make the disk larger first, or ask for less".into(),

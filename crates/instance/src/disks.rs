@@ -222,7 +222,7 @@ mod real {
         DiskKind, EngineChoice, FilesystemIo, OpenOptions, RealEnv, io_mode, open_disk, probe,
     };
     use cellar_io::sched::{ScheduleOptions, Scheduled};
-    use cellar_io::{Device, SharedEnv};
+    use cellar_io::{Device, SharedEnv, shell};
 
     use super::{Below, Disks, InForce, OpenDisk};
     use crate::error::{Error, Result};
@@ -328,6 +328,7 @@ mod real {
         serial: &str,
         erase: Option<&str>,
     ) -> Result<()> {
+        let empty_it = empty_it(path);
         let path = path.display();
         if !users.is_empty() {
             let text = format!("disk {path} is in use: {}", users.join(", "));
@@ -346,13 +347,24 @@ mod real {
             None => {
                 let text = format!("disk {path} is not empty: {}", content.join(", "));
                 let hint = match serial.is_empty() {
-                    true => "it has no serial number to erase it by; name another disk, or \
-                             remove what is there"
-                        .into(),
+                    true => format!(
+                        "name another disk; if nobody needs what is there, in a shell: {empty_it}"
+                    ),
                     false => format!("ERASE '{serial}' gives up what is on it"),
                 };
                 Err(Error::new(15033, text).hint(hint))
             }
+        }
+    }
+
+    /// The command that takes away what is on a disk without a serial number.
+    fn empty_it(path: &Path) -> String {
+        let shown = shell::path(path);
+        match std::fs::metadata(path) {
+            Ok(about) if about.is_file() => {
+                format!("truncate -s 0 {shown} && truncate -s {} {shown}", about.len())
+            }
+            _ => format!("wipefs -a {shown}"),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Errors as users see them: a stack of Oracle's numbers, an SQLSTATE, and the next step.
 
-use cellar_io::{IoError, IoErrorKind, Op};
+use cellar_io::{IoError, IoErrorKind, Op, shell};
 use serde::{Deserialize, Serialize};
 
 /// What every fallible function of this crate returns.
@@ -146,13 +146,15 @@ impl From<IoError> for Error {
                 made.hint(format!("give this user read and write access to {device}"))
             }
             IoErrorKind::Busy => {
-                let made = made.hint(format!("find who uses it: fuser -v {device}"));
+                let made =
+                    made.hint(format!("find who uses it: fuser -v {}", shell::quoted(device)));
                 Error { busy: true, ..made }
             }
             IoErrorKind::NotFound => made.hint("check the path and disk_string"),
             IoErrorKind::NoSpace => made.hint("make room on the file system below the disk"),
-            IoErrorKind::Media | IoErrorKind::Timeout { .. } | IoErrorKind::Gone { .. } => made
-                .hint("see which disk it is: cellar status DIR; dmesg tells what the device said"),
+            IoErrorKind::Media | IoErrorKind::Timeout { .. } | IoErrorKind::Gone { .. } => {
+                made.hint("see which disk it is: cellar status DIR; what the device said: dmesg")
+            }
             _ => made,
         }
     }

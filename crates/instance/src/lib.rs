@@ -28,6 +28,8 @@ pub mod wire;
 /// The disk groups under an instance, for those who speak of both.
 pub use cellar_cell as cell;
 pub use cellar_diskgroup as diskgroup;
+/// Words for a shell, for those whose errors offer commands.
+pub use cellar_io::shell;
 /// The log itself.
 pub use cellar_redo as redo_log;
 pub use database::{Database, Mounted, OpenMode};

@@ -12,6 +12,7 @@ pub mod laws;
 pub mod real;
 pub mod sched;
 pub mod shape;
+pub mod shell;
 pub mod sim;
 mod slab;
 

@@ -56,9 +56,9 @@ pub enum LabError {
     },
     /// A disk that is too small.
     #[error(
-        "CELLAR-15036: disk {} has {} MB, {} MB are needed\nNext: name a larger one, or use \
-         less of it: --size 64M, of a log --group-size 8M",
-        path.display(), size >> 20, needed >> 20
+        "CELLAR-15036: disk {} has {} MB, {} MB are needed\nNext: name one of {} MB or more, \
+         or ask for less than now: --size, of a log --group-size",
+        path.display(), size >> 20, needed >> 20, needed.div_ceil(1 << 20)
     )]
     Small {
         /// The disk.
@@ -71,7 +71,7 @@ pub enum LabError {
     /// There is no room for scratch files.
     #[error(
         "CELLAR-70111: the scratch files need {} MB, the file system of {} has {} MB free\nNext: \
-         take smaller files: --size 64M, of a log --group-size 8M; or another directory: --dir",
+         ask for less than now: --size, of a log --group-size; or another directory: --dir",
         needed >> 20, dir.display(), free >> 20
     )]
     Room {

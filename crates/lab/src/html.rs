@@ -106,6 +106,9 @@ impl Run {
         self.put_tables(&mut out);
         section(&mut out, "Beside the answer", self.remarks.iter());
         self.put_compared(&mut out);
+        if let Some(wrong) = crate::wrong::predictions(self) {
+            section(&mut out, "What the model missed", [("Missed".to_owned(), wrong)].iter());
+        }
         self.put_method_html(&mut out);
         self.put_raw(&mut out);
         out.push_str("</body></html>\n");

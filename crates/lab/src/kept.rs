@@ -22,6 +22,18 @@ impl Kept {
         &self.0
     }
 
+    /// Whether a run can be kept here, known before it is made.
+    ///
+    /// # Errors
+    /// The directory, or that in which it would be made, cannot be written.
+    #[cfg(feature = "real")]
+    pub fn check(&self) -> Result<(), LabError> {
+        // It is made with the first run; what is there of the way to it must take it.
+        let there = self.0.ancestors().find(|dir| dir.is_dir()).unwrap_or(&self.0);
+        let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+        rustix::fs::access(there, access).map_err(|e| self.fault(there, e.into()))
+    }
+
     /// Keeps a run; its number is one more than the last.
     ///
     /// # Errors

@@ -39,6 +39,7 @@ pub mod redo_media;
 mod run;
 pub mod smart_scan;
 mod text;
+mod wrong;
 
 pub use compare::{Compared, Comparison};
 pub use control::{Control, Tell};

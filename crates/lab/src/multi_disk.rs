@@ -133,7 +133,7 @@ static ARMS: [ArmSpec; 7] = [
     },
     ArmSpec {
         name: "validate",
-        what: "validate (RMAN's place)",
+        what: "validate (like RMAN BACKUP VALIDATE)",
         how: "every AU of the file, as cellar validate reads it",
         published: Some([182.0, 345.0]),
         fitted: false,

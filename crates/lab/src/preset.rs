@@ -137,7 +137,7 @@ pub const FLASH_4K_2011: Preset = Preset {
     sector: 512,
     words: "0.50 ms a write, 500 MB/s, 0.90 ms more for each page of 4 KB that is written in part, \
             one write of 1000 later by 30 ms",
-    limits: "its late writes are guesses; it wears not, and has no cache that fills up",
+    limits: "its late writes are guesses; it does not wear out, and has no cache that fills up",
 };
 
 /// An NVMe disk of 2016 formatted to sectors of 512 bytes, if it works in pages of 4 KB whatever the

@@ -66,7 +66,7 @@ pub type Figures = Vec<Option<f64>>;
 pub struct Arm {
     /// Its name.
     pub name: String,
-    /// What it is, for people: at most 25 characters.
+    /// What it is, for people; more than 25 characters have a line of their own.
     pub what: String,
     /// What the figures are: `MB/s`, `s`.
     pub unit: String,
@@ -120,7 +120,7 @@ pub struct Table {
 /// A line of a [`Table`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TableRow {
-    /// What it is, with its unit: at most 24 characters.
+    /// What it is, with its unit; more than 24 characters have a line of their own.
     pub what: String,
     /// A figure for each column.
     pub figures: Figures,

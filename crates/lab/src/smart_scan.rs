@@ -1,4 +1,4 @@
-//! `smart-scan`: what does it save that a cell filters and sums up beside the blocks?
+//! `smart-scan`: how much does offload to the cell save?
 //!
 //! A table like lineitem in a mirrored group, and five questions of it. Each is asked with offload,
 //! so that the cell answers, and without, so that it returns all rows of the columns and they are
@@ -39,7 +39,7 @@ use crate::run::{Column, Raw, Run};
 
 /// The name of the experiment.
 pub const NAME: &str = "smart-scan";
-const QUESTION: &str = "What does it save that a cell filters and sums up beside the blocks?";
+const QUESTION: &str = "How much does offload to the cell save?";
 
 /// Reads in flight for each disk, as in a cell.
 const SCAN_DEPTH: usize = 32;

@@ -32,7 +32,7 @@ fn put(out: &mut String, label: &str, text: &str) {
 /// A figure of an arm in few digits.
 fn amount(value: f64, unit: &str) -> String {
     match value {
-        v if v < 0.995 || unit == "s" || unit.starts_with("s ") || unit.starts_with("ms ") => {
+        v if v < 0.995 || unit == "s" || unit.starts_with("time ") || unit.starts_with("ms ") => {
             format!("{v:.2}")
         }
         v if v < 9.95 => format!("{v:.1}"),
@@ -87,6 +87,9 @@ impl Run {
         }
         if let Some(compared) = &self.compared {
             put_compared(&mut out, compared);
+        }
+        if let Some(wrong) = crate::wrong::predictions(self) {
+            put(&mut out, "Missed", &wrong);
         }
         out
     }
@@ -264,7 +267,7 @@ fn put_block(out: &mut String, arms: &[Arm], groups: &[Group<'_>], with_ratio: b
         if measured && shown.all(|(group, at)| group.figure(arm, at).is_none()) {
             continue;
         }
-        let mut line = format!("  {:<width$}", arm.what, width = NAMES - 2);
+        let mut line = named(out, &arm.what, NAMES - 2);
         for group in groups {
             for (layout, _, width) in &group.layouts {
                 let _ = write!(line, "{:>width$}", group.cell(arm, *layout));
@@ -274,6 +277,18 @@ fn put_block(out: &mut String, arms: &[Arm], groups: &[Group<'_>], with_ratio: b
             let _ = write!(line, "{:>8}", ratio(arm));
         }
         let _ = writeln!(out, "{line}");
+    }
+}
+
+/// The beginning of a line with the name of what its figures are; a name that is wider than its
+/// column has a line of its own.
+fn named(out: &mut String, what: &str, width: usize) -> String {
+    match what.chars().count() > width {
+        true => {
+            let _ = writeln!(out, "  {what}");
+            " ".repeat(2 + width)
+        }
+        false => format!("  {what:<width$}"),
     }
 }
 
@@ -293,10 +308,10 @@ fn put_compared(out: &mut String, compared: &Comparison) {
             Verdict::Faster => "  more",
             Verdict::Slower => "  less",
         };
+        let name = named(out, &row.what, 26);
         let _ = writeln!(
             out,
-            "  {:<26}{:<9}{:>9}{:>9}{:>7.2}x{verdict}",
-            row.what,
+            "{name}{:<9}{:>9}{:>9}{:>7.2}x{verdict}",
             row.layout,
             amount(row.before, ""),
             amount(row.now, ""),
@@ -322,7 +337,7 @@ fn put_table(out: &mut String, table: &Table) {
         }
         out.push('\n');
         for row in &table.rows {
-            let mut line = format!("  {:<24}", row.what);
+            let mut line = named(out, &row.what, NAME - 2);
             for i in start..end {
                 let cell = row.figures.get(i).copied().flatten().map_or("-".to_owned(), figure);
                 let _ = write!(line, "{cell:>width$}");

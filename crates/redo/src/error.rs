@@ -20,7 +20,7 @@ pub enum Error {
         max: u64,
     },
     /// User: a value is out of its range.
-    #[error("{what} {value} is not possible: {allowed}")]
+    #[error("{what} {value} is not allowed: {allowed}")]
     BadValue {
         /// What was set.
         what: &'static str,

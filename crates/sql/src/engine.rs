@@ -35,12 +35,13 @@ use object_store::ObjectStore;
 use crate::engine::tables::Tables;
 use crate::engine::write::writes;
 use crate::error::Error;
-use crate::failure::{distance, from_datafusion, ours};
+use crate::failure::{from_datafusion, ours};
 use crate::files::csv_format::CsvFormats;
 use crate::files::diagnose::diagnosed;
 use crate::files::host::HostStore;
 use crate::files::parquet_format::ParquetFormats;
 use crate::host::{Host, UnderWay};
+use crate::nearest::nearest;
 use crate::noted::{Noted, Notes};
 use crate::parse::parse;
 use crate::path::{SCHEME, group_of_host};
@@ -486,9 +487,7 @@ impl Engine {
                  cellar.asm_disk for v$asm_disk",
             ));
         }
-        let mut names = self.names();
-        names.sort_by_key(|candidate| distance(candidate, &name));
-        names.truncate(5);
+        let names = nearest(&name, self.names());
         Some(error.next(format!("the nearest names are {}", names.join(", "))))
     }
 

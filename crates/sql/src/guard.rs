@@ -67,7 +67,7 @@ pub fn reader_of<'a>(files: &'a [TableFile], group: &str, path: &str) -> Option<
 pub fn check_removable(files: &[TableFile], group: &str, path: &str) -> Result<(), Error> {
     match reader_of(files, group, path) {
         Some(table) => Err(in_use(group, path, table)
-            .next(format!("drop table {table}; first: its rows are in that file"))),
+            .next(format!("drop the table first, if nobody needs its rows: drop table {table}"))),
         None => Ok(()),
     }
 }
@@ -80,7 +80,7 @@ pub fn check_removable(files: &[TableFile], group: &str, path: &str) -> Result<(
 pub fn check_replaceable(files: &[TableFile], group: &str, path: &str) -> Result<(), Error> {
     match reader_of(files, group, path) {
         Some(table) => Err(in_use(group, path, table).next(format!(
-            "write to another name, or drop table {table}; first if nobody needs its rows"
+            "write to another name, or drop table first if nobody needs its rows: drop table {table}"
         ))),
         None => Ok(()),
     }
@@ -105,7 +105,7 @@ pub fn check_group(files: &[TableFile], group: &str) -> Result<(), Error> {
     }
     let list = tables.join(", ");
     let cause = Error::new(15028, "55006", format!("tables read files of \"{group}\": {list}"))
-        .next(format!("drop table {list}; first if nobody needs their rows"));
+        .next(format!("drop them first, if nobody needs their rows: drop table {list}"));
     Err(Error::new(15039, "55000", "diskgroup not dropped").caused_by(cause))
 }
 
@@ -148,6 +148,8 @@ mod tests {
         assert_eq!(reader_of(&files, "OTHER", "days"), None);
         let error = check_replaceable(&files, "DATA", "in/T 1.parquet").unwrap_err();
         assert!(error.to_string().contains("\"+DATA/in/T 1.parquet\" is what table \"t\" reads"));
-        assert!(check_group(&files, "DATA").unwrap_err().to_string().contains("drop table t, d;"));
+        assert!(
+            check_group(&files, "DATA").unwrap_err().to_string().ends_with(": drop table t, d")
+        );
     }
 }

@@ -2,6 +2,7 @@
 
 mod away;
 mod disks;
+mod left_files;
 mod logfile;
 mod scrub;
 mod templates;
@@ -312,14 +313,22 @@ impl Host for InstanceHost {
             Command::DropDiskgroup { name, contents } => {
                 let including = matches!(contents, Contents::Including { .. });
                 guard::check_group(&guard::files_of(&self.tables()), &name)?;
+                let groups = [name.to_uppercase()];
+                let files = left_files::members(&self.database, &groups);
                 self.database.drop_group(&name, including).await?;
-                done("Diskgroup dropped.")
+                let notices = left_files::told(&self.database, &groups, &files);
+                Ok(Reply { message: "Diskgroup dropped.".to_owned(), notices })
             }
             Command::AlterDiskgroup { groups, action } => {
-                let names = match groups {
-                    Groups::Named(names) => names,
-                    Groups::All => self.groups(),
+                let names = match (groups, &action) {
+                    (Groups::Named(names), _) => names,
+                    // Those that are mounted are so already, which is what was wanted.
+                    (Groups::All, GroupAction::Mount { .. }) => {
+                        self.database.unmounted_names().await
+                    }
+                    (Groups::All, _) => self.groups(),
                 };
+                let files = left_files::members(&self.database, &names);
                 let mut told = vec!["Diskgroup altered.".to_owned()];
                 for name in &names {
                     told.extend(self.alter(name, &action).await.map_err(|e| {
@@ -329,6 +338,8 @@ impl Host for InstanceHost {
                 let mut reply = done(told.join(" "))?;
                 if matches!(action, GroupAction::Dismount { .. }) {
                     reply.notices.extend(self.unreadable(&names));
+                } else {
+                    reply.notices.extend(left_files::told(&self.database, &names, &files));
                 }
                 Ok(reply)
             }

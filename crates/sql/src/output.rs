@@ -126,10 +126,13 @@ impl<W: Write> Writer<W> {
             Format::Table => {
                 if self.layout.is_none() {
                     let widths: Vec<usize> = self.columns.iter().map(|c| width(&c.name)).collect();
-                    // Names without rows are shown where they fit.
-                    if total(&widths) <= self.width_max {
-                        self.layout = Some(Layout::Lines(widths));
-                        self.header()?;
+                    // Names without rows are shown, below each other where they do not fit a line.
+                    match total(&widths) <= self.width_max {
+                        true => {
+                            self.layout = Some(Layout::Lines(widths));
+                            self.header()?;
+                        }
+                        false => self.names_below()?,
                     }
                 }
                 let plural = if self.rows == 1 { "" } else { "s" };
@@ -155,6 +158,22 @@ impl<W: Write> Writer<W> {
         }
         let names = self.columns.iter().map(|c| width(&c.name)).max();
         Ok(Layout::Records(names.unwrap_or(0)))
+    }
+
+    /// The names of a result without rows that is wider than a line.
+    fn names_below(&mut self) -> io::Result<()> {
+        let mut line = String::new();
+        for column in &self.columns {
+            if !line.is_empty() && width(&line) + 2 + width(&column.name) > self.width_max {
+                writeln!(self.out, "{line}")?;
+                line.clear();
+            }
+            if !line.is_empty() {
+                line.push_str("  ");
+            }
+            line.push_str(&column.name);
+        }
+        writeln!(self.out, "{line}")
     }
 
     fn header(&mut self) -> io::Result<()> {

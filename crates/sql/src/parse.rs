@@ -340,11 +340,14 @@ impl<'a> Cursor<'a> {
         let several = !matches!(&groups, Groups::Named(names) if names.len() == 1);
         let for_several = matches!(
             action,
-            GroupAction::Mount { .. } | GroupAction::Dismount { .. } | GroupAction::UndropDisks(_)
+            GroupAction::Mount { .. }
+                | GroupAction::Dismount { .. }
+                | GroupAction::UndropDisks(_)
+                | GroupAction::Check { .. }
         );
         if several && !for_several {
             self.at = start;
-            let what = "MOUNT, DISMOUNT or UNDROP DISKS after more than one disk group";
+            let what = "MOUNT, DISMOUNT, CHECK or UNDROP DISKS after more than one disk group";
             return Err(self.expected(what));
         }
         Ok(Statement::Command(Command::AlterDiskgroup { groups, action }))
@@ -376,6 +379,8 @@ impl<'a> Cursor<'a> {
             return Ok(GroupAction::Dismount { force: self.force() });
         }
         if self.accept_word("CHECK") {
+            // Everything is checked, whether or not that is said.
+            self.accept_word("ALL");
             let repair = !self.accept_word("NOREPAIR") && self.accept_word("REPAIR");
             return Ok(GroupAction::Check { repair });
         }

@@ -134,14 +134,11 @@ fn away_words(disk: &AwayDisk) -> String {
         Some(why) => format!("not dropped by itself, as {why}"),
         None => format!("dropped in {} unless it returns", show_time(disk.drop_in)),
     };
-    format!("offline; what it misses from now on is noted; {fate}")
+    format!("offline; changes are tracked for resync; {fate}")
 }
 
 fn tell(show: Show, table: &Table, words: &str) -> Result<(), Fault> {
-    match show.format {
-        Format::Json => output::json(&table.json()),
-        Format::Table => output::text(words),
-    }
+    table.tell(show.format, show.header, words)
 }
 
 /// Brings disks back.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use cellar_instance::Error;
 use cellar_instance::diskgroup::state::FileType;
 use cellar_instance::diskgroup::{File, FileSpec};
-use cellar_io::{Buffer, Device, Durability, EnvExt, Io};
+use cellar_io::{Buffer, Device, Durability, EnvExt, Io, shell};
 use cellar_sql::guard;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
@@ -115,7 +115,7 @@ fn open_source(source: &str, database: &Database) -> Result<(Reader, u64, FileSp
         }
         if super::is_pattern(&spot.path) {
             let text = format!("\"{source}\": cp copies one file, not a pattern");
-            let next = format!("see which match: cellar asm ls '{source}'");
+            let next = format!("see which match: cellar asm ls {}", shell::quoted(source));
             return Err(Fault::usage(format!("{text}\nNext: {next}")));
         }
         if spot.mounted.group.list_dir(&spot.path).is_ok() {
@@ -150,7 +150,8 @@ fn open_source(source: &str, database: &Database) -> Result<(Reader, u64, FileSp
 fn directory(source: &str, list: &str) -> Fault {
     Fault::usage(format!(
         "\"{source}\" is a directory; cp copies one file at a time\n\
-         Next: name a file of it: {list} {source}"
+         Next: name a file of it: {list} {}",
+        shell::quoted(source)
     ))
 }
 
@@ -175,7 +176,8 @@ async fn into_group(
     if as_dir && !is_dir {
         let shown = spot.name_of(&spot.path);
         let text = format!("there is no directory {shown}");
-        let next = format!("make it first: cellar asm mkdir {shown}; or leave the last / out");
+        let next = shell::quoted(&shown);
+        let next = format!("make it first: cellar asm mkdir {next}; or leave the last / out");
         return Err(Error::new(15173, text).hint(next).into());
     }
     let path = match (is_dir, spot.path.as_str()) {
@@ -204,8 +206,9 @@ async fn into_local(job: &Job<'_>, target: &Path, name: &str) -> Result<String, 
     if !target.is_dir() && target.to_string_lossy().ends_with('/') {
         let shown = target.display();
         return Err(Fault::usage(format!(
-            "there is no directory {shown}\nNext: make it first (mkdir -p {shown}), or leave the \
-             last / out to name a file"
+            "there is no directory {shown}\nNext: make it first: mkdir -p {}; or leave the last \
+             / out to name a file",
+            shell::path(target)
         )));
     }
     let target = if target.is_dir() { target.join(name) } else { target.to_owned() };
@@ -222,7 +225,7 @@ async fn into_local(job: &Job<'_>, target: &Path, name: &str) -> Result<String, 
     };
     if !parent.is_dir() {
         let text = format!("there is no directory {}", parent.display());
-        let next = format!("make it first: mkdir -p {}", parent.display());
+        let next = format!("make it first: mkdir -p {}", shell::path(&parent));
         return Err(Error::new(70110, text).hint(next).into());
     }
     let temporary = parent.join(format!(".cellar-cp-{:016x}", job.place.env.random()));

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use cellar_instance::Error;
 use cellar_instance::diskgroup::state::Striping;
 use cellar_instance::diskgroup::{FileInfo, Group, Listed};
+use cellar_io::shell;
 use cellar_sql::guard;
 
 use super::super::clock;
@@ -286,7 +287,8 @@ pub async fn rm(args: &Rm, database: &Database) -> Result<(), Fault> {
         };
         for entry in &found {
             check_removable(&spot, entry, args.recursive, database)?;
-            guard::check_removable(&files, spot.mounted.group.name(), &entry.path)?;
+            guard::check_removable(&files, spot.mounted.group.name(), &entry.path)
+                .map_err(|error| without(error, &files, &spot, &entry.path))?;
         }
         doomed.push((spot, found));
     }
@@ -305,6 +307,20 @@ pub async fn rm(args: &Rm, database: &Database) -> Result<(), Fault> {
     Ok(())
 }
 
+/// What a table reads is dropped by SQL, which is a command here.
+fn without(
+    error: cellar_sql::Error,
+    files: &[guard::TableFile],
+    spot: &Spot,
+    path: &str,
+) -> cellar_sql::Error {
+    let Some(table) = guard::reader_of(files, spot.mounted.group.name(), path) else {
+        return error;
+    };
+    let statement = shell::quoted(&format!("drop table {table}"));
+    error.next(format!("drop the table first, if nobody needs it: cellar sql DIR -c {statement}"))
+}
+
 fn check_removable(
     spot: &Spot,
     entry: &Listed,
@@ -319,7 +335,7 @@ fn check_removable(
     let name = spot.name_of(&entry.path);
     if !recursive {
         let error = Error::new(15177, format!("\"{name}\" is a directory"));
-        let hint = format!("with all that is in it: cellar asm rm -r {name}");
+        let hint = format!("with all that is in it: cellar asm rm -r {}", shell::quoted(&name));
         return Err(error.hint(hint).into());
     }
     for below in spot.mounted.group.list(&entry.path, true) {

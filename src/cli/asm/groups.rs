@@ -28,13 +28,13 @@ pub struct Lsdsk {
     #[arg(short = 'k')]
     sizes: bool,
     /// Numbers and states.
-    #[arg(short = 'p', conflicts_with_all = ["sizes", "times", "statistics"])]
+    #[arg(short = 'p')]
     states: bool,
     /// When they joined, and how long one that left may stay away.
-    #[arg(short = 't', conflicts_with_all = ["sizes", "statistics"])]
+    #[arg(short = 't')]
     times: bool,
     /// Requests, errors, seconds and bytes since the mount.
-    #[arg(long, conflicts_with = "sizes")]
+    #[arg(long)]
     statistics: bool,
     /// Only of this group.
     #[arg(short = 'G', value_name = "GROUP")]
@@ -112,7 +112,8 @@ pub fn lsdg(args: &Lsdg, database: &Database, show: Show) -> Result<(), Fault> {
     }
     if show.format == Format::Table {
         output::text(&table.text(show.header))?;
-        return output::text(&remarks);
+        // Who has no header reads rows alone.
+        return if show.header { output::text(&remarks) } else { Ok(()) };
     }
     let mut rows = table.json();
     for (row, (info, survives)) in rows.iter_mut().zip(json) {
@@ -160,7 +161,7 @@ fn honest(info: &GroupInfo, survives: &str, safe: &str) -> String {
 /// Disks.
 pub fn lsdsk(args: &Lsdsk, database: &Database, show: Show) -> Result<(), Fault> {
     let groups = chosen(database, args.group.as_deref())?;
-    let mut table = Table::new(columns(args));
+    let mut table = Table::new(&columns(args));
     let mut found = false;
     for mounted in &groups {
         let redundancy = mounted.group.info().redundancy.short();
@@ -190,70 +191,35 @@ pub fn is_named(wanted: &str, disk: &DiskInfo) -> bool {
     disk.name.eq_ignore_ascii_case(wanted) || disk.path.as_deref() == Some(wanted)
 }
 
-fn columns(args: &Lsdsk) -> &'static [&'static str] {
-    if args.sizes {
-        &[
-            "Total_MB",
-            "Free_MB",
-            "OS_MB",
-            "Name",
-            "Failgroup",
-            "Library",
-            "Label",
-            "UDID",
-            "Product",
-            "Redund",
-            "Path",
-        ]
-    } else if args.states {
-        &[
-            "Group_Num",
-            "Disk_Num",
-            "Incarn",
-            "Mount_Stat",
-            "Header_Stat",
-            "Mode_Stat",
-            "State",
-            "Path",
-        ]
-    } else if args.times {
-        &["Create_Date", "Mount_Date", "Repair_Timer", "Path"]
-    } else if args.statistics {
-        &[
-            "Reads",
-            "Writes",
-            "Read_Errs",
-            "Write_Errs",
-            "Read_time",
-            "Write_Time",
-            "Bytes_Read",
-            "Bytes_Written",
-            "Path",
-        ]
-    } else {
-        &["Path"]
+/// What is asked for, one behind the other.
+fn columns(args: &Lsdsk) -> Vec<&'static str> {
+    let mut columns = Vec::new();
+    if args.states {
+        columns.extend(["Group_Num", "Disk_Num", "Incarn", "Mount_Stat", "Header_Stat"]);
+        columns.extend(["Mode_Stat", "State"]);
     }
+    if args.sizes {
+        columns.extend(["Total_MB", "Free_MB", "OS_MB", "Name", "Failgroup", "Library", "Label"]);
+        columns.extend(["UDID", "Product", "Redund"]);
+    }
+    if args.times {
+        columns.extend(["Create_Date", "Mount_Date", "Repair_Timer"]);
+    }
+    if args.statistics {
+        columns.extend(["Reads", "Writes", "Read_Errs", "Write_Errs", "Read_time", "Write_Time"]);
+        columns.extend(["Bytes_Read", "Bytes_Written"]);
+    }
+    columns.push("Path");
+    columns
 }
 
 fn row(args: &Lsdsk, mounted: &Mounted, redundancy: &str, disk: &DiskInfo) -> Vec<Cell> {
     let count = |name: &str| Cell::from(disk.counters.get(name).copied());
     let seconds = |name: &str| Cell::from(disk.counters.get(name).map(|ns| *ns as f64 / 1e9));
     let here = disk.path.is_some();
-    let mut row = if args.sizes {
-        vec![
-            disk.total_mb.into(),
-            disk.free_mb.into(),
-            (disk.bytes >> 20).into(),
-            disk.name.as_str().into(),
-            disk.failgroup.as_str().into(),
-            "System".into(),
-            Cell::Unknown,
-            Cell::Unknown,
-            Cell::Unknown,
-            redundancy.into(),
-        ]
-    } else if args.states {
-        vec![
+    let mut row: Vec<Cell> = Vec::new();
+    if args.states {
+        row.extend([
             mounted.number.into(),
             u32::from(disk.number).into(),
             Cell::Unknown,
@@ -261,23 +227,21 @@ fn row(args: &Lsdsk, mounted: &Mounted, redundancy: &str, disk: &DiskInfo) -> Ve
             if here { "MEMBER" } else { "UNKNOWN" }.into(),
             mode_status(disk).into(),
             disk_state(&mounted.group, disk).into(),
-        ]
-    } else if args.times {
-        vec![clock::date(disk.created_ns).into(), Cell::Unknown, Cell::Unknown]
-    } else if args.statistics {
-        vec![
-            count("reads"),
-            count("writes"),
-            count("read_errs"),
-            count("write_errs"),
-            seconds("read_ns"),
-            seconds("write_ns"),
-            count("bytes_read"),
-            count("bytes_written"),
-        ]
-    } else {
-        vec![]
-    };
+        ]);
+    }
+    if args.sizes {
+        row.extend([disk.total_mb.into(), disk.free_mb.into(), (disk.bytes >> 20).into()]);
+        row.extend([disk.name.as_str().into(), disk.failgroup.as_str().into(), "System".into()]);
+        row.extend([Cell::Unknown, Cell::Unknown, Cell::Unknown, redundancy.into()]);
+    }
+    if args.times {
+        row.extend([clock::date(disk.created_ns).into(), Cell::Unknown, Cell::Unknown]);
+    }
+    if args.statistics {
+        row.extend(["reads", "writes", "read_errs", "write_errs"].map(count));
+        row.extend(["read_ns", "write_ns"].map(seconds));
+        row.extend(["bytes_read", "bytes_written"].map(count));
+    }
     row.push(disk.path.clone().into());
     row
 }

@@ -66,7 +66,7 @@ pub async fn run(
         }
         let Some(pause) = pause else { return Ok(()) };
         before = Some(now);
-        if show.format == Format::Table {
+        if show.format == Format::Table && show.header {
             output::text("\n")?;
         }
         if !wait(place, pause).await {

@@ -10,7 +10,7 @@ use cellar_instance::database::{
 use cellar_instance::diskgroup::space::plan::Lack;
 use cellar_instance::diskgroup::{DiskInfo, DiskStatus, Loss, Redundancy};
 use cellar_instance::views::in_words;
-use cellar_io::EnvExt;
+use cellar_io::{EnvExt, shell};
 use serde_json::{Value, json};
 
 use super::super::database::{Database, Place};
@@ -361,7 +361,7 @@ impl Told<'_> {
         text.push_str(&output::labelled("Steps", &self.steps()));
         text.push_str(&output::labelled("Risk", &self.risk()));
         if self.args.plan && self.verdict.is_good() {
-            let dir = self.database.inner.directory().path().display();
+            let dir = shell::path(self.database.inner.directory().path());
             for disk in &self.wanted.from {
                 let words = format!(
                     "not before this says FORMER: cellar asm {dir} lsdsk --wait {}",
@@ -571,7 +571,7 @@ async fn do_it(told: &Told<'_>, place: &Place, show: Show) -> Result<(), Fault> 
         return output::json(&all);
     }
     let foretold = told.verdict.time.filter(|_| told.explained.known == Known::Probed);
-    let foretold = foretold.map_or(String::new(), |t| format!(" (foretold {})", in_words(t)));
+    let foretold = foretold.map_or(String::new(), |t| format!(" (estimated {})", in_words(t)));
     let bytes = aus * told.explained.work.au_size;
     let mut words = format!("{} moved in {}{foretold}", show_bytes(bytes), in_words(took));
     if let Some(limit) = told.args.within.as_ref().filter(|limit| took > limit.time) {

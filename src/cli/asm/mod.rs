@@ -8,6 +8,7 @@ mod iostat;
 mod md;
 mod migrate;
 mod scrub;
+mod statements;
 mod table;
 mod templates;
 mod work;
@@ -28,9 +29,9 @@ pub use work::left_running;
 
 /// Arguments of `asm`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Commands: lsdg lsdsk lsattr lstmpl mktmpl chtmpl rmtmpl lsop rebal offline
-          online replace scrub migrate iostat ls du find mkdir rm cp
-          md_backup md_restore
+#[command(after_help = "Commands: lsdg lsdsk lsct lsattr setattr lstmpl mktmpl chtmpl rmtmpl lsop
+          mkdg dropdg mount umount rebal offline online replace scrub migrate
+          iostat ls du find mkdir rm cp md_backup md_restore
 Each has its own help: cellar asm ls --help
 
 Examples:
@@ -60,6 +61,7 @@ impl Args {
             Command::Lsdsk(args) => args.wait.is_none(),
             Command::Lsdg(_)
             | Command::Lsattr(_)
+            | Command::Lsct(_)
             | Command::Lstmpl(_)
             | Command::Ls(_)
             | Command::Du(_)
@@ -75,6 +77,11 @@ impl Args {
             | Command::Mktmpl(_)
             | Command::Chtmpl(_)
             | Command::Rmtmpl(_)
+            | Command::Mkdg(_)
+            | Command::Dropdg(_)
+            | Command::Mount(_)
+            | Command::Umount(_)
+            | Command::Setattr(_)
             | Command::Iostat(_)
             | Command::Mkdir(_)
             | Command::Rm(_)
@@ -116,6 +123,25 @@ enum Command {
     /// Attributes of groups
     #[command(after_help = "Examples:\n  cellar asm lsattr -l -G DATA\n  cellar asm lsattr -m")]
     Lsattr(groups::Lsattr),
+    /// Sets an attribute of a group
+    #[command(after_help = "Example:\n  cellar asm setattr -G DATA disk_repair_time 4.5h")]
+    Setattr(statements::Setattr),
+    /// Who works with the groups now
+    #[command(after_help = "Example:\n  cellar asm lsct")]
+    Lsct(statements::Lsct),
+    /// Makes a disk group
+    #[command(after_help = "Examples:\n  cellar asm mkdg fra /dev/disk/by-id/A /dev/disk/by-id/B
+  cellar asm mkdg fra /srv/f1 /srv/f2 --size 2G      files that are made")]
+    Mkdg(statements::Mkdg),
+    /// Drops a disk group; with -r also one with files in it
+    #[command(after_help = "Example:\n  cellar asm dropdg -r fra")]
+    Dropdg(statements::Dropdg),
+    /// Mounts groups
+    #[command(after_help = "Examples:\n  cellar asm mount fra\n  cellar asm mount -a")]
+    Mount(statements::Mount),
+    /// Dismounts groups
+    #[command(after_help = "Example:\n  cellar asm umount fra")]
+    Umount(statements::Mount),
     /// Templates: what new files are, by type or by their template
     #[command(after_help = "Examples:\n  cellar asm lstmpl -l\n  cellar asm lstmpl -G DATA 'D*'")]
     Lstmpl(templates::Lstmpl),
@@ -137,7 +163,7 @@ enum Command {
     #[command(after_help = "Examples:\n  cellar asm rebal --power 8 --wait
   cellar asm rebal DATA --power 0       stops it")]
     Rebal(work::Rebal),
-    /// Takes disks out for a while; what they miss is noted
+    /// Takes disks out for a while; changes are tracked for resync
     #[command(after_help = "Examples:\n  cellar asm offline -D DATA_0002
   cellar asm offline -G DATA -F SHELF1 -t 30m")]
     Offline(away::Offline),
@@ -222,6 +248,12 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
             None => groups::lsdsk(&args, database, show),
         },
         Command::Lsattr(args) => groups::lsattr(&args, database, show),
+        Command::Setattr(args) => statements::setattr(&args, database).await,
+        Command::Lsct(args) => statements::lsct(&args, database, show),
+        Command::Mkdg(args) => statements::mkdg(&args, database).await,
+        Command::Dropdg(args) => statements::dropdg(&args, database).await,
+        Command::Mount(args) => statements::mount(&args, "mount", database).await,
+        Command::Umount(args) => statements::mount(&args, "dismount", database).await,
         Command::Lstmpl(args) => templates::lstmpl(&args, database, show),
         Command::Mktmpl(args) => templates::set(TemplateChange::Add, &args, database).await,
         Command::Chtmpl(args) => templates::set(TemplateChange::Modify, &args, database).await,
@@ -246,7 +278,8 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
 }
 
 fn parse(words: &[String]) -> Result<(Option<PathBuf>, Asm), Fault> {
-    let (given, rest) = split(words, &|word| Path::new(word).is_dir());
+    let default = std::env::var_os("CELLAR_DIR").is_some_and(|dir| !dir.is_empty());
+    let (given, rest) = split(words, default, &|word| Path::new(word).is_dir());
     let all = std::iter::once("cellar asm").chain(rest.iter().map(String::as_str));
     match Asm::try_parse_from(all) {
         Ok(asm) => Ok((given, asm)),
@@ -259,9 +292,11 @@ fn parse(words: &[String]) -> Result<(Option<PathBuf>, Asm), Fault> {
     }
 }
 
-/// DIR may be left out where the first word is a command.
+/// DIR may be left out where the first word is a command; or where there is a `default`, and the word
+/// is no directory: then it is a command spelt wrong, and told so.
 fn split<'a>(
     words: &'a [String],
+    default: bool,
     is_dir: &dyn Fn(&str) -> bool,
 ) -> (Option<PathBuf>, &'a [String]) {
     let Some(first) = words.first() else {
@@ -269,8 +304,8 @@ fn split<'a>(
     };
     let asm = Asm::command();
     let known = first == "help" || asm.get_subcommands().any(|c| c.get_name() == first);
-    // A lone word that is no directory is a command spelt wrong, and told so.
-    let lone = words.len() == 1 && !is_dir(first);
+    let is_word = !is_dir(first) && !first.contains('/');
+    let lone = (words.len() == 1 || default) && is_word;
     match known || first.starts_with('-') || lone {
         true => (None, words),
         false => (Some(PathBuf::from(first)), &words[1..]),
@@ -343,8 +378,20 @@ mod tests {
 
     fn directory(text: &str) -> (Option<PathBuf>, usize) {
         let words = words(text);
-        let (dir, rest) = split(&words, &|word| word == "demo");
+        let (dir, rest) = split(&words, false, &|word| word == "demo");
         (dir, rest.len())
+    }
+
+    #[test]
+    fn with_a_directory_set_a_word_that_is_none_is_a_command() {
+        let of = |text: &str| {
+            let words = words(text);
+            let (dir, rest) = split(&words, true, &|word| word == "demo");
+            (dir, rest.len())
+        };
+        assert_eq!(of("mkdgg x"), (None, 2));
+        assert_eq!(of("demo mkdgg x"), (Some("demo".into()), 2));
+        assert_eq!(of("./other lsdg"), (Some("./other".into()), 1));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use cellar_instance::Error;
 use cellar_instance::database::Mounted;
 use cellar_instance::diskgroup::{ScrubPower, ScrubResult, ScrubScope, ScrubSpec};
 use cellar_instance::scrub::{disk_number, scrub_words};
+use cellar_io::shell;
 
 use super::super::database::{Database, Place};
 use super::super::fault::Fault;
@@ -97,7 +98,7 @@ pub async fn scrub(
             let line = format!(
                 "scrub of {} begun; it goes on whenever the database is open: cellar asm {} lsop",
                 show_bytes(total),
-                database.inner.directory().path().display()
+                shell::path(database.inner.directory().path())
             );
             told("RUN", None, line);
             continue;
@@ -108,10 +109,7 @@ pub async fn scrub(
             told(state, Some(&result), scrub_words(group, &result));
         }
     }
-    match show.format {
-        Format::Json => output::json(&table.json())?,
-        Format::Table => output::text(&words)?,
-    }
+    table.tell(show.format, show.header, &words)?;
     if well { Ok(()) } else { Err(Fault::NotWell) }
 }
 

@@ -5,8 +5,6 @@ use serde_json::{Map, Value};
 use super::super::fault::Fault;
 use super::super::output::{self, Format};
 
-/// Lines are no longer than this where their columns allow it.
-const WIDTH: usize = 80;
 /// What stands before the rest of a line that was too long.
 const INDENT: &str = "    ";
 
@@ -115,8 +113,10 @@ impl Table {
         self.rows.iter().map(object).collect()
     }
 
-    /// Lines with a header; figures to the right. What does not fit on a line goes on on the next.
+    /// Lines with a header; figures to the right. What does not fit on a line goes on on the next, or,
+    /// where there is no header and a program reads, makes the line longer.
     pub fn text(&self, header: bool) -> String {
+        let width = if header { output::width() } else { usize::MAX };
         let cells: Vec<Vec<String>> =
             self.rows.iter().map(|row| row.iter().map(Cell::text).collect()).collect();
         let widths: Vec<usize> = (0..self.columns.len())
@@ -134,12 +134,23 @@ impl Table {
         let mut out = String::new();
         if header {
             let names: Vec<String> = self.columns.iter().map(ToString::to_string).collect();
-            line(&mut out, &names, &widths, &right);
+            line(&mut out, &names, &widths, &right, width);
         }
         for row in &cells {
-            line(&mut out, row, &widths, &right);
+            line(&mut out, row, &widths, &right, width);
         }
         out
+    }
+
+    /// Tells people the same in `words`; whoever reads rows gets rows.
+    ///
+    /// # Errors
+    /// The reader went away.
+    pub fn tell(&self, format: Format, header: bool, words: &str) -> Result<(), Fault> {
+        match (format, header) {
+            (Format::Table, true) => output::text(words),
+            _ => self.print(format, header),
+        }
     }
 
     /// Prints it.
@@ -155,13 +166,13 @@ impl Table {
     }
 }
 
-fn line(out: &mut String, cells: &[String], widths: &[usize], right: &[bool]) {
+fn line(out: &mut String, cells: &[String], widths: &[usize], right: &[bool], width_max: usize) {
     let mut current = String::new();
     let mut used = 0;
     for (at, cell) in cells.iter().enumerate() {
         let gap = if used == 0 { 0 } else { 2 };
         // The last column of text may be as long as it is, as a path is.
-        if used > 0 && used + gap + widths[at] > WIDTH {
+        if used > 0 && used + gap + widths[at] > width_max {
             out.push_str(current.trim_end());
             out.push('\n');
             current = INDENT.to_owned();
@@ -201,6 +212,7 @@ mod tests {
         table.push(vec![1u64.into(), 2u64.into()]);
         let text = table.text(true);
         assert_eq!(text.lines().count(), 4);
-        assert!(text.lines().all(|l| l.len() <= WIDTH), "{text}");
+        assert!(text.lines().all(|l| l.len() <= 80), "{text}");
+        assert_eq!(table.text(false).lines().count(), 1, "one line a row for programs");
     }
 }

@@ -7,7 +7,7 @@ use cellar_instance::Error;
 use cellar_instance::database::{ChangeRequest, Mounted};
 use cellar_instance::diskgroup::{DiskStatus, Operation};
 use cellar_instance::groups::{first_pass, pass_state, rebalance_state};
-use cellar_io::EnvExt;
+use cellar_io::{EnvExt, shell};
 
 use super::super::database::{Database, Place};
 use super::super::fault::Fault;
@@ -150,7 +150,7 @@ pub async fn rebal(
     let power = database.inner.power(args.power)?;
     let mut table = Table::new(&["Group_Name", "State", "Power", "AU", "MB", "Seconds"]);
     let mut words = String::new();
-    let dir = database.inner.directory().path().display();
+    let dir = shell::path(database.inner.directory().path());
     for mounted in chosen(database, args.group.as_deref())? {
         let (group, name) = (&mounted.group, mounted.group.name().to_owned());
         let change = ChangeRequest { power: Some(power), ..ChangeRequest::default() };
@@ -166,11 +166,11 @@ pub async fn rebal(
         let told = format!("{} AU ({})", show_count(aus), show_bytes(bytes));
         let line = match (aus, power, args.wait) {
             (0, 1.., _) => "balanced, there was nothing to move".to_owned(),
-            (_, 0, _) => format!("stopped, {told} to be moved; cellar asm {dir} rebal goes on"),
+            (_, 0, _) => format!("stopped, {told} to be moved; go on: cellar asm {dir} rebal"),
             (_, _, true) => format!("{told} moved in {seconds:.1} s"),
             (_, power, false) => format!(
-                "{told} to be moved at power {power}, whenever the database is open; cellar asm \
-                 {dir} rebal --wait stays until it is done"
+                "{told} to be moved at power {power}, whenever the database is open; stay until it \
+                 is done: cellar asm {dir} rebal --wait"
             ),
         };
         words.push_str(&output::labelled(&name, &line));
@@ -184,10 +184,7 @@ pub async fn rebal(
             seconds.into(),
         ]);
     }
-    match show.format {
-        Format::Json => output::json(&table.json()),
-        Format::Table => output::text(&words),
-    }
+    table.tell(show.format, show.header, &words)
 }
 
 /// Waits until a group is rebalanced, or why it does not go on is known.
@@ -289,7 +286,7 @@ pub async fn check_leaving(mounted: &Mounted, name: &str, status: DiskStatus) ->
     if !status.is_leaving() {
         let text = format!("disk {name} is a member of {group} and is not being dropped");
         return Err(Error::new(70114, text)
-            .hint(format!("ALTER DISKGROUP {group} DROP DISK {name} drops it"))
+            .hint(format!("drop it: cellar sql -c 'alter diskgroup {group} drop disk {name}'"))
             .into());
     }
     match mounted.group.operation() {
@@ -322,7 +319,7 @@ pub fn left_running(groups: &[Mounted], dir: &Path) -> Vec<String> {
                 "rebalance of {}{percent}, continues at next open; this stays until it is done: \
                  cellar asm {} rebal --wait",
                 mounted.group.name(),
-                dir.display()
+                shell::path(dir)
             )
         })
     };

@@ -7,12 +7,12 @@ mod healed;
 mod load_run;
 mod report;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use cellar_instance::diskgroup::{Copies, Redundancy};
-use cellar_io::EnvExt;
+use cellar_io::{EnvExt, shell};
 use cellar_sql::reference::{self, Answer, Answers};
 use cellar_sql::tpch::TpchTable;
 use cellar_sql::{Engine, Outcome};
@@ -24,6 +24,7 @@ use super::fault::Fault;
 use super::init;
 use super::load::{self, Source};
 use super::output;
+use super::signals::End;
 use super::size::{show_bytes, show_count, show_room};
 use super::status;
 use report::Report;
@@ -48,6 +49,8 @@ const STEPS: usize = 7;
 const LOAD_FOR: Duration = Duration::from_secs(8);
 /// When the disk dies, after the load began.
 const DEATH_AT: Duration = Duration::from_secs(2);
+/// How long the database may take to close when the user has stopped the demo.
+const CLOSE_FOR: Duration = Duration::from_secs(5);
 /// The disk that dies.
 const VICTIM: &str = "disk3";
 
@@ -64,6 +67,7 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
     let init = init::Args {
         dir: args.dir.clone(),
         disks: "4".into(),
+        failgroup: vec![],
         erase: vec![],
         name: "DATA".into(),
         disk_size,
@@ -77,11 +81,37 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
     let mut report = Report::new(&args, place);
     heading(&args, disk_size)?;
     let held = make_group(&mut report, &init, place).await?;
-    let result = on_group(&args, &mut report, &held.database, place).await;
-    let closed = held.close().await;
+    let mut end = End::heard();
+    let result = tokio::select! {
+        result = on_group(&args, &mut report, &held.database, place) => result,
+        () = end.next() => Err(stopped(&args.dir)),
+    };
+    let closed = tokio::select! {
+        closed = held.close() => closed,
+        // Work that was left does not keep the user waiting: the next open does what a crash needs.
+        () = closing_ends(result.is_err(), &mut end, place) => Err(stopped(&args.dir)),
+    };
     let (found, ()) = (result?, closed?);
     report.end(found)?;
     farewell(&args)
+}
+
+/// The user wants no more of it.
+fn stopped(dir: &Path) -> Fault {
+    Fault::failed(format!(
+        "CELLAR-01013: stopped by the user; what was made is in {}\nNext: remove it: rm -r {}",
+        dir.display(),
+        shell::path(dir)
+    ))
+}
+
+/// Waits until the database has had long enough to close, or the user wants an end at once.
+async fn closing_ends(hurry: bool, end: &mut End, place: &Place) {
+    let limit = if hurry { CLOSE_FOR } else { Duration::MAX };
+    tokio::select! {
+        () = place.env.sleep(limit) => {}
+        () = end.next() => {}
+    }
 }
 
 /// 1 GB a disk at scale 1: data on two disks, and room for what is lost to be mirrored again.
@@ -114,7 +144,7 @@ fn step(number: usize, what: &str, command: &str) -> Result<(), Fault> {
 }
 
 async fn make_group(report: &mut Report, init: &init::Args, place: &Place) -> Result<Held, Fault> {
-    let dir = init.dir.display();
+    let dir = shell::path(&init.dir);
     step(
         1,
         "A mirrored disk group",
@@ -164,7 +194,10 @@ async fn on_group(
 ) -> Result<Found, Fault> {
     load_data(args, report, database).await?;
     let engine = Arc::new(database.engine().await?);
-    let answers = reference::answers(args.scale, cores());
+    let scale = args.scale;
+    // Beside this task, which hears a signal meanwhile.
+    let answers = tokio::task::spawn_blocking(move || reference::answers(scale, cores())).await;
+    let answers = answers.map_err(|e| Fault::failed(format!("CELLAR-00600: {e}")))?;
     questions(args, report, database, &engine, &answers).await?;
     let mut commits = commits::run(args, report, database, &engine, place).await?;
     let work = (&engine, &answers, &mut commits);
@@ -180,7 +213,7 @@ async fn on_group(
 }
 
 async fn load_data(args: &Args, report: &mut Report, database: &Database) -> Result<(), Fault> {
-    let dir = args.dir.display();
+    let dir = shell::path(&args.dir);
     step(2, "Data", &format!("cellar load {dir} --tpch {}", args.scale))?;
     report.begin("load");
     let loaded = load::load(database, &Source::Tpch(args.scale), false).await?;
@@ -244,7 +277,7 @@ async fn questions(
     engine: &Engine,
     answers: &Answers,
 ) -> Result<(), Fault> {
-    step(3, "Questions", &format!("cellar sql {}", args.dir.display()))?;
+    step(3, "Questions", &format!("cellar sql {}", shell::path(&args.dir)))?;
     let asked: [(&str, &str, &str, &Answer); 2] = [
         ("Q6", "select sum(l_extendedprice * l_discount) ...", reference::Q6, &answers.q6),
         ("Q1", "select l_returnflag, sum(l_quantity) ...", reference::Q1, &answers.q1),
@@ -283,7 +316,7 @@ async fn death(
     place: &Place,
 ) -> Result<(load_run::Tally, healed::Healed), Fault> {
     let victim = args.dir.join("disks").join(VICTIM);
-    step(5, "A disk dies under load", &format!("rm {}", victim.display()))?;
+    step(5, "A disk dies under load", &format!("rm {}", shell::path(&victim)))?;
     report.begin("disk dies");
     let mounted = database.inner.group("DATA")?;
     let attribute = "disk_repair_time";
@@ -365,7 +398,7 @@ async fn read_back(
     report: &mut Report,
     database: &Database,
 ) -> Result<cellar_instance::diskgroup::Findings, Fault> {
-    let dir = args.dir.display();
+    let dir = shell::path(&args.dir);
     step(7, "Everything is read back", &format!("cellar validate {dir}"))?;
     report.begin("validate");
     let mounted = database.inner.group("DATA")?;
@@ -394,7 +427,7 @@ async fn read_back(
 }
 
 fn farewell(args: &Args) -> Result<(), Fault> {
-    let dir = args.dir.display();
+    let dir = shell::path(&args.dir);
     // The words stand in one column behind the longest of the commands.
     let wide = format!("cellar status {dir}").chars().count().min(40);
     let next = [

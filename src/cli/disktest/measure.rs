@@ -1,4 +1,4 @@
-//! Measures what a device takes for a small durable write, and says what it works in.
+//! Measures how long small durable writes to a device take, and finds its true block size.
 
 use std::sync::Arc;
 use std::time::Duration;

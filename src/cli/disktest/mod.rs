@@ -1,4 +1,4 @@
-//! `cellar disktest`: what a device takes for a small durable write, and what it works in.
+//! `cellar disktest`: the latency of small durable writes to a device, and its true block size.
 
 pub mod measure;
 pub mod open;
@@ -16,7 +16,7 @@ use crate::cli::output::{self, Format};
 use crate::cli::progress::Progress;
 
 use measure::{Operation, Plan, Report};
-use show::Used;
+use show::{How, Used};
 
 /// Arguments of `disktest`.
 #[derive(Debug, clap::Args)]
@@ -48,6 +48,8 @@ struct Json<'a> {
     physical_sector: u32,
     volatile_cache: bool,
     queue_depth: u32,
+    /// What keeps it in memory; nothing written there is durable.
+    in_memory: Option<&'static str>,
     #[serde(flatten)]
     report: &'a Report,
 }
@@ -69,9 +71,9 @@ pub async fn run(
         let next = "name a directory: a file is made in it, and removed";
         return Err(Fault::failed(format!("CELLAR-70020: {message}\nNext: {next}")));
     }
-    let operation = match used {
-        Used::OnlyRead => Operation::Read,
-        Used::OwnFile(_) | Used::Erased => Operation::WriteFlush,
+    let operation = match used.how {
+        How::OnlyRead => Operation::Read,
+        How::OwnFile(_) | How::Erased => Operation::WriteFlush,
     };
     let plan = Plan { operation, length, cell: CELL };
     let progress = Progress::new("measured", 100, format == Format::Json);
@@ -87,6 +89,7 @@ pub async fn run(
             physical_sector: geometry.physical_sector,
             volatile_cache: geometry.volatile_cache,
             queue_depth: geometry.queue_depth,
+            in_memory: used.in_memory,
             report: &report,
         });
     }

@@ -3,16 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cellar_io::real::{OpenOptions, RealEnv, open_disk, probe};
+use cellar_io::real::{OpenOptions, RealEnv, in_memory, open_disk, probe};
 use cellar_io::{Device, DeviceExt, Durability, Io, SharedEnv};
 
-use super::show::Used;
+use super::show::{How, Used};
 use super::{Args, FILE_SIZE, run as measure_and_print};
 use crate::cli::fault::Fault;
 use crate::cli::path;
+use crate::cli::signals::End;
+use crate::cli::size::show_bytes;
 
 /// Bytes of one write while the file is filled.
 const FILL: usize = 1 << 20;
+/// A file system keeps a little for itself, and others write there too.
+const RESERVE: u64 = 64 << 20;
 
 /// Runs `disktest`.
 ///
@@ -24,21 +28,50 @@ pub async fn run(args: &Args, real: &Arc<RealEnv>, env: &SharedEnv) -> Result<()
         if args.erase.is_some() {
             return Err(Fault::usage("--erase is for a file or a disk, not for a directory"));
         }
+        check_room(&args.path)?;
+        let mut end = End::heard();
         let scratch = Scratch::make(&args.path)?;
         let device: Arc<dyn Device> = open_disk(real, &scratch.0, &options)?;
-        fill(&device).await?;
-        let used = Used::OwnFile(FILE_SIZE);
-        return measure_and_print(&device, env, &used, args.format).await;
+        let used = Used { how: How::OwnFile(FILE_SIZE), in_memory: in_memory(&args.path) };
+        let work = async {
+            fill(&device).await?;
+            measure_and_print(&device, env, &used, args.format).await
+        };
+        // The file goes whatever happens.
+        return tokio::select! {
+            done = work => done,
+            () = end.next() => Err(Fault::failed("CELLAR-01013: stopped by the user")),
+        };
     }
+    let in_memory = in_memory(&args.path);
     path::look(&args.path, args.erase.is_some())?;
     let Some(serial) = &args.erase else {
         let options = OpenOptions { read_only: true, ..OpenOptions::default() };
         let device: Arc<dyn Device> = open_disk(real, &args.path, &options)?;
-        return measure_and_print(&device, env, &Used::OnlyRead, args.format).await;
+        let used = Used { how: How::OnlyRead, in_memory };
+        return measure_and_print(&device, env, &used, args.format).await;
     };
     check_serial(&args.path, serial)?;
     let device: Arc<dyn Device> = open_disk(real, &args.path, &options)?;
-    measure_and_print(&device, env, &Used::Erased, args.format).await
+    let used = Used { how: How::Erased, in_memory };
+    measure_and_print(&device, env, &used, args.format).await
+}
+
+/// The room for the file must be there before any of it is taken.
+fn check_room(dir: &Path) -> Result<(), Fault> {
+    let needed = FILE_SIZE + RESERVE;
+    match path::free_bytes(dir) {
+        Some(free) if free < needed => Err(Fault::failed(format!(
+            "CELLAR-70111: the test writes a file of {} in {}, and leaves {} free; the file system \
+             there has {} free\nNext: name a directory on a file system with more room, or make \
+             some there",
+            show_bytes(FILE_SIZE),
+            dir.display(),
+            show_bytes(RESERVE),
+            show_bytes(free)
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn check_serial(path: &Path, serial: &str) -> Result<(), Fault> {

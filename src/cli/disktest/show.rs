@@ -7,9 +7,18 @@ use cellar_io::Geometry;
 use super::measure::{DEPTHS, Operation, Report, SIZES};
 use crate::cli::size::{show_bytes, show_count};
 
-/// How the device was used, for the second line.
+/// What was measured: how it was used, and whether it keeps anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Used {
+pub struct Used {
+    /// For the second line.
+    pub how: How,
+    /// What keeps it in memory, if that is where it is.
+    pub in_memory: Option<&'static str>,
+}
+
+/// How the device was used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum How {
     /// A file of so many bytes was made and removed.
     OwnFile(u64),
     /// Only read.
@@ -26,13 +35,13 @@ pub fn report(geometry: &Geometry, used: &Used, report: &Report) -> String {
         0 => String::new(),
         depth => format!(", queue {depth}"),
     };
-    let used = match used {
-        Used::OwnFile(bytes) => format!(
+    let how = match &used.how {
+        How::OwnFile(bytes) => format!(
             "written to a file of {} here, then removed; nothing else touched",
             show_bytes(*bytes)
         ),
-        Used::OnlyRead => "only read: with --erase SERIAL writes are measured too".to_string(),
-        Used::Erased => "written from its start on, as --erase allowed".to_string(),
+        How::OnlyRead => "only read: with --erase SERIAL writes are measured too".to_string(),
+        How::Erased => "written from its start on, as --erase allowed".to_string(),
     };
     out.push_str(&wrap(
         "Device",
@@ -41,9 +50,19 @@ pub fn report(geometry: &Geometry, used: &Used, report: &Report) -> String {
             geometry.name, geometry.logical_sector, geometry.physical_sector
         ),
     ));
-    out.push_str(&wrap("", &used));
+    out.push_str(&wrap("", &how));
     out.push_str(&table(report));
-    out.push_str(&finding(geometry, report));
+    out.push_str(&match used.in_memory {
+        Some(what) => wrap(
+            "Finding",
+            &format!(
+                "Nothing written here is durable: it is on {what}, which is memory, and gone with \
+                 the machine. These times say nothing of what a commit costs on a disk: name a \
+                 directory on one."
+            ),
+        ),
+        None => finding(geometry, report),
+    });
     out
 }
 
@@ -186,7 +205,8 @@ mod tests {
             redo_block_reason: Some("measured: 512 costs 4.4x".into()),
             cost_of_512: Some(4.29),
         };
-        let text = report(&geometry, &Used::OwnFile(256_000_000), &measured);
+        let used = Used { how: How::OwnFile(256_000_000), in_memory: None };
+        let text = report(&geometry, &used, &measured);
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
         assert!(text.starts_with("Device   nvme0n1 reports 512/512, volatile cache, queue 32\n"));
         assert!(text.contains("  p50, us              412       96      104      181\n"), "{text}");
@@ -199,7 +219,11 @@ mod tests {
         assert!(words.contains("as a log writes: 512 costs 4.4x."), "{text}");
         assert!(text.contains("10 000 times a second"), "a number stays in one line: {text}");
         assert!(words.contains("can commit about 10 000 times a second"), "{text}");
-        let silent = Report { redo_block: None, redo_block_reason: None, ..measured };
-        assert!(report(&geometry, &Used::OnlyRead, &silent).contains("reads alone"));
+        let silent = Report { redo_block: None, redo_block_reason: None, ..measured.clone() };
+        let read = Used { how: How::OnlyRead, in_memory: None };
+        assert!(report(&geometry, &read, &silent).contains("reads alone"));
+        let gone = report(&geometry, &Used { in_memory: Some("tmpfs"), ..used }, &measured);
+        assert!(gone.contains("Nothing written here is durable: it is on tmpfs"), "{gone}");
+        assert!(!gone.contains("times a second"), "{gone}");
     }
 }

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use cellar_io::EnvExt;
 use cellar_io::real::Runtime;
+use cellar_io::{EnvExt, shell};
 use cellar_lab::kept::Kept;
 use cellar_lab::place::given;
 use cellar_lab::{
@@ -17,6 +17,7 @@ use super::super::fault::Fault;
 use super::super::output::{self, Format};
 use super::super::path;
 use super::super::progress::Progress;
+use super::super::signals::End;
 use super::Files;
 use super::words::Named;
 
@@ -81,6 +82,15 @@ pub(super) fn run(args: Args, runtime: &Runtime) -> Result<(), Fault> {
     for path in [&args.files.json, &args.files.html].into_iter().flatten() {
         writable(path)?;
     }
+    // Better known now than after hours of measuring.
+    let place = super::kept().and_then(|kept| kept.check().map(|()| kept).map_err(Fault::from));
+    match place {
+        Err(Fault::Failed(why)) if args.files.any() => {
+            let first = why.lines().next().unwrap_or_default();
+            output::notice(&format!("Notice: this run is kept in no list of runs: {first}"));
+        }
+        place => drop(place?),
+    }
     let bar = Bar::new(args.format == Format::Json);
     let tell = |what: &str, done, total| bar.tell(what, done, total);
     let request = Request {
@@ -108,7 +118,10 @@ fn show(args: &Args, ran: &Run, kept: Result<(u64, Kept), Fault>) -> Result<(), 
         // With the digits that are kept.
         let text = ran.to_json().map_err(LabError::from)?;
         output::json(&Run::from_json(&text).map_err(LabError::from)?)?;
-        return kept.map(|(number, _)| output::notice(&format!("Kept as run {number}")));
+        return match kept {
+            Err(_) if args.files.any() => Ok(()),
+            kept => kept.map(|(number, _)| output::notice(&format!("Kept as run {number}"))),
+        };
     }
     let mut text = ran.to_text();
     if let Ok((number, _)) = &kept {
@@ -118,7 +131,11 @@ fn show(args: &Args, ran: &Run, kept: Result<(u64, Kept), Fault>) -> Result<(), 
         );
     }
     output::text(&text)?;
-    kept.map(|_| ())
+    match kept {
+        // It is in the file that was asked for, and that was told before.
+        Err(_) if args.files.any() => Ok(()),
+        kept => kept.map(|_| ()),
+    }
 }
 
 /// The experiment and what is asked of it: from the command line, else from the run that it shall
@@ -177,8 +194,11 @@ fn directory(dir: &Path) -> Result<(), Fault> {
     if dir.is_dir() {
         return Ok(());
     }
-    let shown = dir.display();
-    Err(Fault::usage(format!("--dir {shown}: no such directory\nNext: mkdir -p {shown}")))
+    Err(Fault::usage(format!(
+        "--dir {}: no such directory\nNext: mkdir -p {}",
+        dir.display(),
+        shell::path(dir)
+    )))
 }
 
 /// Whether a file can be made there: better known before hours of measuring.
@@ -210,21 +230,11 @@ fn stop_at_signal(runtime: &Runtime) -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
     let waiting = async move {
-        let Ok(mut term) =
-            tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-        else {
-            return;
-        };
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = term.recv() => {}
-        }
+        let mut end = End::heard();
+        end.next().await;
         flag.store(true, Ordering::Relaxed);
         output::notice("stopping; what was made is removed first (again: at once, and it stays)");
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = term.recv() => {}
-        }
+        end.next().await;
         std::process::exit(130);
     };
     drop(runtime.env().run("signals", waiting));

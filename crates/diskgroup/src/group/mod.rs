@@ -549,10 +549,9 @@ pub(crate) fn check_attribute(name: &str, value: &str) -> Result<(), Error> {
         },
         "disk_repair_time" => repair::check_time(value),
         "scrub_interval" => scrub::check_interval(value),
-        _ => Err(Error::BadValue {
-            what: "attribute",
-            value: name.to_owned(),
-            allowed: "content.checksum, content.type, disk_repair_time, scrub_interval".to_owned(),
+        _ => Err(Error::UnknownAttribute {
+            name: name.to_owned(),
+            known: "content.checksum, content.type, disk_repair_time, scrub_interval",
         }),
     }
 }

@@ -354,7 +354,7 @@ impl Database {
         None
     }
 
-    async fn label(&self, path: &Path) -> Option<Label> {
+    pub(super) async fn label(&self, path: &Path) -> Option<Label> {
         let disk = self.disks.open(path, false).ok()?;
         let scan = read_labels(&disk.device()).await.ok()?;
         scan.newest().cloned()
@@ -387,6 +387,15 @@ pub(super) struct NewFiles {
 }
 
 impl NewFiles {
+    /// Makes the file of a disk that is not there yet, if it may be made; its size.
+    pub(super) fn make(&mut self, request: &DiskRequest, path: &Path) -> Result<u64> {
+        let (_, size) = may_be_made(request, path)?;
+        let made = make_file(path, size)?;
+        let id = made.metadata().map(|m| (m.dev(), m.ino())).ok();
+        self.made.extend(id.map(|id| (path.to_owned(), id)));
+        Ok(size)
+    }
+
     /// Whether they stay.
     pub(super) fn keep(&mut self, keep: bool) {
         self.kept = keep;
@@ -418,7 +427,7 @@ impl Joining {
     }
 }
 
-fn matches_nothing(request: &DiskRequest) -> Error {
+pub(super) fn matches_nothing(request: &DiskRequest) -> Error {
     let text = format!("disk specification '{}' matches no disks", request.path);
     Error::new(15031, text).hint(
         "see which disks there are: cellar disks; or give a SIZE, and a file of that size is made",
@@ -436,16 +445,22 @@ pub(super) fn check_pattern(path: &str, erase: Option<&str>) -> Result<()> {
     }
 }
 
-/// A file that is to be made: not below /dev, where a name spelt wrong would become one.
-fn not_there_yet(mounted: &Mounted, request: &DiskRequest, path: PathBuf) -> Result<Joining> {
+/// The directory and the size of a file that is to be made.
+fn may_be_made<'a>(request: &DiskRequest, path: &'a Path) -> Result<(&'a Path, u64)> {
     let parent = path.parent().filter(|p| p.is_dir() && !p.starts_with("/dev"));
-    let (Some(parent), Some(_)) = (parent, request.size) else {
+    let (Some(parent), Some(size)) = (parent, request.size) else {
         return Err(matches_nothing(request));
     };
     if let Some(serial) = &request.erase {
         let text = format!("ERASE '{serial}' is given, and {} is not there", path.display());
         return Err(Error::new(15031, text).hint("leave ERASE out, or check the path"));
     }
+    Ok((parent, size))
+}
+
+/// A file that is to be made: not below /dev, where a name spelt wrong would become one.
+fn not_there_yet(mounted: &Mounted, request: &DiskRequest, path: PathBuf) -> Result<Joining> {
+    let (parent, _) = may_be_made(request, &path)?;
     // What it will stand on, if a disk here stands on the same file system.
     let device = |path: &Path| std::fs::metadata(path).ok().map(|m| m.dev());
     let here = device(parent);

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use async_recursion::async_recursion;
 use cellar_diskgroup::{CreateGroup, LabelStatus, NewDisk, Redundancy, create};
 
+use super::alter::{NewFiles, matches_nothing};
 use super::find::find_labelled;
+use super::init::prewrite_all;
 use super::{Database, Mounted, absolute, identity, patterns};
 use crate::disks::{OpenDisk, default_failgroups};
 use crate::error::{Error, Result};
@@ -65,9 +67,15 @@ impl Database {
         Ok(())
     }
 
-    /// Opens the disks a request names, expanding patterns; each once.
-    fn open_requested(&self, request: &GroupRequest) -> Result<Vec<(DiskRequest, OpenDisk)>> {
+    /// Opens the disks a request names, expanding patterns; each once. Files that are not there yet
+    /// and have a size are made, and go with `files`.
+    async fn open_requested(
+        &self,
+        request: &GroupRequest,
+        files: &mut NewFiles,
+    ) -> Result<Vec<(DiskRequest, OpenDisk)>> {
         let mut all = Vec::new();
+        let mut new = Vec::new();
         for disk in &request.disks {
             super::alter::check_pattern(&disk.path, disk.erase.as_deref())?;
             let paths = if disk.path.contains(['*', '?']) {
@@ -82,8 +90,17 @@ impl Database {
             for path in paths {
                 let path = absolute(&path);
                 self.check_not_member(&path)?;
-                self.disks.check_free(&path, disk.erase.as_deref())?;
+                let is_there = path.exists();
+                let made = match (is_there, disk.size) {
+                    (false, Some(_)) => Some(files.make(disk, &path)?),
+                    _ => {
+                        let free = self.disks.check_free(&path, disk.erase.as_deref());
+                        let told = |error| if is_there { error } else { matches_nothing(disk) };
+                        free.map(|()| None).map_err(told)?
+                    }
+                };
                 let open = self.disks.open(&path, true)?;
+                new.extend(made.map(|size| (open.device(), 0..size)));
                 let clash = self
                     .groups()
                     .iter()
@@ -95,6 +112,8 @@ impl Database {
                 all.push((disk.clone(), open));
             }
         }
+        let total = new.iter().map(|(_, range)| range.end).sum();
+        prewrite_all(&new, total, &|_, _| {}).await?;
         Ok(all)
     }
 
@@ -126,7 +145,8 @@ impl Database {
         let sector = attributes.remove("sector_size");
         let sector = sector.map(|text| bytes("sector_size", &text)).transpose()?;
         let sector_size = sector.map(|s| u32::try_from(s).unwrap_or(0));
-        let opened = self.open_requested(request)?;
+        let mut files = NewFiles::default();
+        let opened = self.open_requested(request, &mut files).await?;
         self.check_name_is_free(&name, &opened).await?;
         let below: Vec<_> = opened.iter().map(|(_, o)| o.below.clone()).collect();
         let named = opened.iter().any(|(r, _)| r.failgroup.is_some());
@@ -158,6 +178,7 @@ impl Database {
             let undone = self.forget_paths(&remembered);
             return Err(undone.err().into_iter().fold(error.into(), Error::over));
         }
+        files.keep(true);
         let found = opened.into_iter().map(|(_, open)| open).collect();
         self.mount_found(&name, found).await
     }
@@ -318,6 +339,21 @@ impl Database {
     fn forget(&self, name: &str) {
         self.mounted().remove(name);
         self.instance.remove_group(name);
+    }
+
+    /// The groups whose disks are found and that are not mounted, by name.
+    #[async_recursion]
+    pub async fn unmounted_names(&self) -> Vec<String> {
+        let here: Vec<PathBuf> =
+            self.groups().iter().flat_map(|m| m.disks.all().to_vec()).map(|d| d.path).collect();
+        let found =
+            find_labelled(&self.instance, &self.directory, &*self.disks, false, &here).await;
+        let members = found.labelled.into_iter().filter(|l| l.label.status == LabelStatus::Member);
+        let mut names: Vec<String> = members.map(|l| l.label.group_name).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.retain(|name| self.group(name).is_err());
+        names
     }
 
     /// ALTER DISKGROUP ... DISMOUNT.

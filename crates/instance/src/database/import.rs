@@ -76,7 +76,7 @@ pub async fn import(
 fn by_option(error: Error, force: Option<&str>) -> Error {
     match (error.has(15063), force) {
         (true, None) => error.hint(
-            "name the disks that are missing, too; or go on without them, for ever, and lose what only \
+            "name the disks that are missing, too; or continue permanently without them, and lose what only \
              they know: --force GROUP",
         ),
         _ => error,

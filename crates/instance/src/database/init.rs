@@ -46,6 +46,8 @@ pub struct InitSpec {
     pub sector_size: Option<u32>,
     /// The disks.
     pub disks: Vec<InitDisk>,
+    /// The failure group of each disk, where that is said; what it stands on decides for the others.
+    pub failgroups: Vec<Option<String>>,
     /// Serial numbers that give up what is on a disk, by absolute path.
     pub erase: std::collections::BTreeMap<PathBuf, String>,
 }
@@ -84,10 +86,11 @@ pub async fn init(
         .collect(),
         disks: paths
             .iter()
-            .map(|path| DiskRequest {
+            .enumerate()
+            .map(|(at, path)| DiskRequest {
                 path: path.to_string_lossy().into_owned(),
                 name: None,
-                failgroup: None,
+                failgroup: spec.failgroups.get(at).cloned().flatten(),
                 size: None,
                 force: false,
                 erase: spec.erase.get(path).cloned(),

@@ -42,6 +42,7 @@ pub use import::import;
 pub use init::{InitDisk, InitSpec, Progress, init};
 pub use resize::{ResizeRequest, ResizeTarget};
 pub use returning::AwayTarget;
+pub use spares::Spare;
 
 /// The number of a mount that cannot show that nothing newer exists elsewhere: FORCE helps.
 const NOT_PROVEN: u32 = 15063;

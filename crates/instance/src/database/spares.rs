@@ -8,10 +8,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use async_recursion::async_recursion;
+use cellar_diskgroup::{DiskInfo, LabelStatus};
 use cellar_io::Instant;
 
 use super::groups::DiskRequest;
 use super::{Database, Mounted, absolute};
+use crate::disks::OpenDisk;
 use crate::parameters::definitions::{HOT_SPARE_DELAY, HOT_SPARES};
 
 /// How often one that could not be replaced is tried again.
@@ -24,7 +27,78 @@ const AFTER_MOUNT: Duration = Duration::from_secs(300);
 #[derive(Default)]
 pub(super) struct SparesTried(BTreeMap<String, (Instant, Option<Instant>)>);
 
+/// What `hot_spares` names, judged for one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spare {
+    /// The disk, or the pattern that finds none.
+    pub path: PathBuf,
+    /// The disks whose places it could take, by name; none where it will not do.
+    pub fits: Vec<String>,
+    /// Why it will not do, for some or for all of them.
+    pub why_not: Option<String>,
+}
+
 impl Database {
+    /// Every hot spare that is named, and whether it will do for the disks of a group.
+    #[async_recursion]
+    pub async fn judged_spares(&self, mounted: &Mounted) -> Vec<Spare> {
+        let mut all = Vec::new();
+        for pattern in self.instance.parameters().list(HOT_SPARES) {
+            let found = self.disks.find(std::slice::from_ref(&pattern));
+            if found.is_empty() {
+                let why_not = Some("nothing is there".to_owned());
+                all.push(Spare { path: pattern.into(), fits: Vec::new(), why_not });
+            }
+            for path in found {
+                // One that took a place is a spare no longer.
+                if !self.is_open(&path) {
+                    all.push(self.judged(mounted, path).await);
+                }
+            }
+        }
+        all
+    }
+
+    fn is_open(&self, path: &Path) -> bool {
+        let path = absolute(path);
+        self.groups().iter().any(|m| m.disks.all().iter().any(|d| absolute(&d.path) == path))
+    }
+
+    async fn judged(&self, mounted: &Mounted, path: PathBuf) -> Spare {
+        let unfit =
+            |path: PathBuf, why: String| Spare { path, fits: Vec::new(), why_not: Some(why) };
+        let opened =
+            self.disks.check_free(&path, None).and_then(|()| self.disks.open(&path, false));
+        let open = match opened {
+            Ok(open) => open,
+            Err(error) => {
+                let why = error.stack().last().map(|e| e.message.clone()).unwrap_or_default();
+                return unfit(path, why);
+            }
+        };
+        let label = self.label(&path).await.filter(|label| label.status == LabelStatus::Member);
+        if let Some(label) = label {
+            let why = format!("it is {} of disk group {}", label.disk_name, label.group_name);
+            return unfit(path, why);
+        }
+        let disks = mounted.group.disks();
+        let (fits, small): (Vec<&DiskInfo>, Vec<&DiskInfo>) =
+            disks.iter().partition(|disk| is_large_enough(&open, disk));
+        let mb = |bytes: u64| bytes >> 20;
+        let bytes = mb(open.device().geometry().size);
+        let why_not = small.iter().min_by_key(|disk| disk.bytes).map(|least| match fits.len() {
+            0 => format!(
+                "it has {bytes} MB, and the smallest disk of {}, {}, has {} MB",
+                mounted.group.name(),
+                least.name,
+                mb(least.bytes)
+            ),
+            _ => format!("it has {bytes} MB, and {} has {} MB", least.name, mb(least.bytes)),
+        });
+        let fits = fits.iter().map(|disk| disk.name.clone()).collect();
+        Spare { path, fits, why_not }
+    }
+
     /// The hot spares that could be taken now: there, and of no group that is mounted.
     pub fn hot_spares(&self) -> Vec<PathBuf> {
         let patterns = self.instance.parameters().list(HOT_SPARES);
@@ -63,12 +137,13 @@ impl Database {
                 continue;
             }
             *last = Some(now);
-            let bytes = mounted.group.disks().iter().find(|d| d.name == disk.name).map(|d| d.bytes);
+            let disks = mounted.group.disks();
+            let old = disks.iter().find(|d| d.name == disk.name);
             for spare in self.hot_spares() {
                 // Before anything is done to the disk: what does not fit must not disturb it.
-                let fits = self.disks.open(&spare, false).is_ok_and(|open| {
-                    bytes.is_some_and(|bytes| open.device().geometry().size >= bytes)
-                });
+                let open = self.disks.open(&spare, false);
+                let fits =
+                    open.is_ok_and(|open| old.is_some_and(|old| is_large_enough(&open, old)));
                 if fits && self.take_spare(mounted, &disk.name, &spare).await {
                     break;
                 }
@@ -89,4 +164,9 @@ impl Database {
         let replaced = self.replace_disk(mounted.group.name(), name, &with, None, &|_, _| {});
         replaced.await.is_ok()
     }
+}
+
+/// Whether a disk has room for what another one holds.
+fn is_large_enough(open: &OpenDisk, old: &DiskInfo) -> bool {
+    open.device().geometry().size >= old.bytes
 }

@@ -82,7 +82,7 @@ impl Directory {
     pub fn open(path: &Path) -> Result<Directory> {
         let none = |why: &str| {
             Error::new(70103, format!("{} is not a Cellar directory: {why}", path.display()))
-                .hint(format!("make one: cellar init {}", path.display()))
+                .hint(format!("make one: cellar init {}", cellar_io::shell::path(path)))
         };
         let handle = File::open(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => none("no such directory"),

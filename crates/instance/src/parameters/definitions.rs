@@ -23,6 +23,8 @@ pub enum Kind {
         min: u64,
         /// The most allowed, in bytes.
         max: u64,
+        /// Whether 0 is allowed, too: it stands for what the instance finds right.
+        zero: bool,
     },
     /// One of a few words.
     Choice(&'static [&'static str]),
@@ -115,7 +117,7 @@ impl Definition {
                 self.in_range(value, min, max, &format!("{min} and {max}{unit}"))?;
                 Ok(Value::Integer(value))
             }
-            Kind::Size { min, max } => {
+            Kind::Size { min, max, zero } => {
                 let value = size::parse(text).ok_or_else(|| {
                     let message = format!(
                         "value \"{text}\" for parameter {name} is no size, must be {}",
@@ -123,8 +125,11 @@ impl Definition {
                     );
                     Error::new(2017, message).hint("write bytes, or a number with K, M, G or T")
                 })?;
-                let bounds = format!("{} and {}", size::exact(min), size::exact(max));
-                self.in_range(value, min, max, &bounds)?;
+                let or_zero = if zero { ", or 0" } else { "" };
+                let bounds = format!("{} and {}{or_zero}", size::exact(min), size::exact(max));
+                if !(zero && value == 0) {
+                    self.in_range(value, min, max, &bounds)?;
+                }
                 Ok(Value::Size(value))
             }
             Kind::Choice(words) => words
@@ -176,7 +181,10 @@ impl Definition {
         match self.kind {
             Kind::Bool => "TRUE, FALSE".to_owned(),
             Kind::Integer { min, max, unit } => format!("{min} to {max} {unit}").trim_end().into(),
-            Kind::Size { min, max } => format!("{} to {}", size::exact(min), size::exact(max)),
+            Kind::Size { min, max, zero } => {
+                let or_zero = if zero { ", or 0" } else { "" };
+                format!("{} to {}{or_zero}", size::exact(min), size::exact(max))
+            }
             Kind::Choice(words) => words.join(", "),
             Kind::GroupPath => "a disk group such as +DATA or +DATA/dir, or empty".to_owned(),
             Kind::List => "paths from / on, * and ? in their last part only".to_owned(),
@@ -190,7 +198,7 @@ impl Definition {
         let name = self.name;
         let message =
             format!("invalid value {value} for parameter {name}, must be between {bounds}");
-        Err(Error::new(68, message))
+        Err(Error::new(68, message).hint(format!("allowed: {}", self.allowed())))
     }
 
     fn not_among(&self, text: &str, words: &[&str]) -> Error {
@@ -245,7 +253,7 @@ parameters! {
     CPU_COUNT = "cpu_count", integer(0, 4096, ""), "0", fixed;
     /// Whether block devices and disk groups are read and written asynchronously
     DISK_ASYNCH_IO = "disk_asynch_io", Kind::Bool, "true", fixed;
-    /// Seconds after which that is done where the group can do without it and other disks answer
+    /// Seconds before an unresponsive disk is taken offline if the group can run without it
     DISK_DETACH_TIMEOUT = "disk_detach_timeout", integer(1, 3600, "s"), "10", dynamic;
     /// The way to the kernel for asynchronous I/O; auto takes the best that works here
     DISK_IO_ENGINE = "disk_io_engine", Kind::Choice(&["auto", "io_uring", "libaio", "sync"]),
@@ -266,9 +274,9 @@ parameters! {
     /// Bytes of a block of a redo log made afterwards; auto measures which is faster
     LOG_BLOCK_SIZE = "log_block_size", Kind::Choice(&["auto", "512", "4096"]), "auto", dynamic;
     /// Bytes of redo that may wait to be written before a commit waits for room
-    LOG_BUFFER = "log_buffer", Kind::Size { min: 1 << 20, max: 1 << 30 }, "16M", fixed;
+    LOG_BUFFER = "log_buffer", Kind::Size { min: 1 << 20, max: 1 << 30, zero: false }, "16M", fixed;
     /// Memory of the instance; 0 means a quarter of what this machine or container has
-    MEMORY_TARGET = "memory_target", Kind::Size { min: 0, max: 1 << 50 }, "0", dynamic;
+    MEMORY_TARGET = "memory_target", Kind::Size { min: 16 << 20, max: 1 << 50, zero: true }, "0", dynamic;
     /// Media that must have a commit, of a redo log made afterwards, or all that are left; auto: 1 of 1, else 2
     REDO_QUORUM = "redo_quorum", Kind::Choice(&["auto", "1", "2", "3"]), "auto", dynamic;
     /// Seconds of copying that are enough to make all mirrors agree after a crash
@@ -309,6 +317,9 @@ mod tests {
         assert!(bad(SCAN_DEPTH, "0").to_string().contains("between 1 and 1024"));
         assert_eq!(bad(SCAN_DEPTH, "-1").number(), 2017);
         assert_eq!(bad(MEMORY_TARGET, "much").number(), 2017);
+        assert_eq!(bad(MEMORY_TARGET, "1K").number(), 68);
+        let told = bad(MEMORY_TARGET, "1K").to_string();
+        assert!(told.contains("must be between 16M and 1024T, or 0"), "{told}");
         assert!(bad(DISK_ASYNCH_IO, "maybe").to_string().contains("TRUE, FALSE"));
     }
 

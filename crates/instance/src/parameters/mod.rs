@@ -297,6 +297,9 @@ fn upper(flag: bool) -> &'static str {
 fn find(name: &str) -> Result<&'static Definition> {
     definitions::find(name).ok_or_else(|| {
         let error = Error::new(2065, format!("there is no parameter \"{name}\""));
+        if let Some(words) = elsewhere(name) {
+            return error.hint(words);
+        }
         match nearest(name) {
             Some(near) => {
                 error.hint(format!("did you mean {near}? All: SELECT name FROM v$parameter"))
@@ -304,6 +307,37 @@ fn find(name: &str) -> Result<&'static Definition> {
             None => error.hint("all there are: SELECT name, value FROM v$parameter"),
         }
     })
+}
+
+/// What does here what parameters of another database do.
+fn elsewhere(name: &str) -> Option<&'static str> {
+    let known: [(&[&str], &str); 5] = [
+        (
+            &["_disk_sector_size_override"],
+            "none is needed: sectors are what a disk reports, and the block of a redo log is \
+             measured; to say it: BLOCKSIZE 4096 in ADD LOGFILE, or ALTER SYSTEM SET \
+             log_block_size = 4096",
+        ),
+        (
+            &["asm_diskstring"],
+            "that is disk_string: ALTER SYSTEM SET disk_string = '/dev/disk/by-id/*'",
+        ),
+        (
+            &["sga_target", "pga_aggregate_target", "memory_max_target", "db_cache_size"],
+            "that is memory_target, for all together: ALTER SYSTEM SET memory_target = 2G",
+        ),
+        (
+            &["db_file_multiblock_read_count"],
+            "that is scan_depth, reads of 1 MB in flight on each disk: ALTER SYSTEM SET scan_depth \
+             = 32",
+        ),
+        (
+            &["log_archive_dest_1", "db_recovery_file_dest"],
+            "that is log_archive_dest: ALTER SYSTEM SET log_archive_dest = '+DATA'",
+        ),
+    ];
+    let is_it = |names: &[&str]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
+    known.into_iter().find(|(names, _)| is_it(names)).map(|(_, words)| words)
 }
 
 /// The name that needs the fewest changed letters, if those are few.

@@ -496,7 +496,7 @@ fn settle(new: &[NewLogfile], taken: &[u32]) -> Result<Vec<Settled>> {
         }
         let size = logfile.size.unwrap_or(SIZE_DEFAULT);
         if !(SIZE_MIN..=SIZE_MAX).contains(&size) {
-            let text = format!("a log group of {size} bytes is not possible");
+            let text = format!("a log group of {size} bytes is not allowed");
             return Err(Error::new(336, text).hint("SIZE is from 1M to 1T"));
         }
         let group = NewGroup { number, size: size.next_multiple_of(4096) };

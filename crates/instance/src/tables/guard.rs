@@ -75,6 +75,8 @@ impl Database {
         }
         let list = tables.join(", ");
         let error = Error::new(15028, format!("tables are kept in \"{group}\": {list}"));
-        Err(refused(error.hint(format!("drop table {list}; first if nobody needs their rows"))))
+        Err(refused(
+            error.hint(format!("drop them first, if nobody needs their rows: drop table {list}")),
+        ))
     }
 }

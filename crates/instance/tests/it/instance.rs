@@ -97,8 +97,8 @@ fn groups_are_shown_while_they_are_there() {
 fn memory_target_divides_the_memory_at_once() {
     let instance = instance();
     assert_eq!(instance.budget().limit(Consumer::SqlWork), 350, "of a quarter of 4000");
-    instance.alter_system_set("memory_target", "2000", Some(Scope::Memory)).unwrap();
-    assert_eq!(instance.budget().limit(Consumer::SqlWork), 700);
+    instance.alter_system_set("memory_target", "20M", Some(Scope::Memory)).unwrap();
+    assert_eq!(instance.budget().limit(Consumer::SqlWork), 7_340_032);
     instance.alter_system_reset("memory_target", Some(Scope::Memory)).unwrap();
     assert_eq!(instance.budget().limit(Consumer::SqlWork), 350);
 }

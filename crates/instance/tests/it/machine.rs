@@ -89,6 +89,7 @@ impl Machine {
             au_size: 1 << 20,
             sector_size: None,
             disks: own.map(|path| InitDisk::Path(path.clone())).collect(),
+            failgroups: Vec::new(),
             erase: BTreeMap::new(),
         };
         let disks = Arc::clone(&self.disks) as Arc<dyn Disks>;

@@ -20,6 +20,6 @@ pub use cache::{CachedPages, cached_pages, drop_cached_pages};
 pub use clock::Clock;
 pub use disk::RealDisk;
 pub use open::{Access, EngineChoice, FilesystemIo, InForce, OpenOptions, io_mode, open_disk};
-pub use probe::{DiskFacts, DiskKind, Mark, list_disks, probe};
+pub use probe::{DiskFacts, DiskKind, Mark, in_memory, list_disks, probe};
 pub use runtime::{RealEnv, Runtime, RuntimeOptions};
 pub use watch::Identity;

@@ -200,7 +200,7 @@ fn arms(
         let arm = Arm {
             name: PLACE.to_owned(),
             what: "4 MB outer, others inner".to_owned(),
-            unit: "s over that of 4 MB".to_owned(),
+            unit: "time relative to 4 MB AU".to_owned(),
             published: Some(published(options, |seconds| seconds / base)),
             model,
             here,

@@ -73,8 +73,8 @@ pub(super) fn finding(options: &Options, main: &Measured, arms: &[Arm], noise: N
     };
     let positions = main.positions();
     let Some(first) = positions.first().copied() else { return String::new() };
-    let mut text = String::new();
     let cell = find(arms, &Way::Cell.arm(first));
+    let mut text = headline(options, main, cell, noise);
     if let Some(words) = cell.and_then(|arm| of_size(options, main, arm, noise)) {
         let range = range(options);
         text += &format!(
@@ -97,6 +97,21 @@ pub(super) fn finding(options: &Options, main: &Measured, arms: &[Arm], noise: N
         None => {}
     }
     text + &advice(options, main, cell, noise)
+}
+
+/// One sentence for whoever reads no more.
+fn headline(options: &Options, main: &Measured, cell: Option<&Arm>, noise: Noise) -> String {
+    if noise.spread > UNCLEAR {
+        return "This run is too unsteady to say which AU size is better. ".to_owned();
+    }
+    let place = inner_over_outer(options, main).filter(|times| *times > 1.0 + SAME);
+    match (differs(cell), place) {
+        (true, _) => "The AU size matters for files as small as this. ".to_owned(),
+        (false, Some(_)) => {
+            "The AU size makes no difference; where on the disk the data lies does. ".to_owned()
+        }
+        (false, None) => "The AU size makes no difference: keep the one you have. ".to_owned(),
+    }
 }
 
 fn differs(arm: Option<&Arm>) -> bool {

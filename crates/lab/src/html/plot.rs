@@ -38,19 +38,25 @@ pub(super) fn bars(run: &Run, arms: &[Arm], columns: &[(usize, Vec<usize>)]) -> 
             })
         })
         .collect();
-    let most = figures.iter().map(|f| f.3).fold(0.0, f64::max);
-    if most <= 0.0 {
+    let most_of = |wanted: Option<usize>| {
+        let of = figures.iter().filter(|f| wanted.is_none_or(|source| f.1 == source));
+        of.map(|f| f.3).fold(0.0, f64::max)
+    };
+    if most_of(None) <= 0.0 {
         return String::new();
     }
+    // Seconds are of files of several sizes: on one axis the larger would hide the others.
+    let own = columns.len() > 1 && arms.iter().all(|arm| arm.unit == "s");
     let mut body = String::new();
     let (mut y, mut last) = (0.0, usize::MAX);
-    for (arm, source, layout, value) in figures {
+    for (arm, source, layout, value) in figures.iter().copied() {
         if arm != last {
             y += if last == usize::MAX { 0.0 } else { 12.0 };
             let what = escaped(&arms[arm].what);
             let _ = writeln!(body, "<text x=\"0\" y=\"{:.0}\">{what}</text>", y + 11.0);
             last = arm;
         }
+        let most = most_of(own.then_some(source));
         let wide = value / most * (WIDTH - LEFT - RIGHT);
         let text = y + 11.0;
         let _ = writeln!(
@@ -66,8 +72,15 @@ pub(super) fn bars(run: &Run, arms: &[Arm], columns: &[(usize, Vec<usize>)]) -> 
         );
         y += BAR;
     }
+    let note = match own {
+        true => {
+            "<p class=\"soft\">Files are not of one size: published, model and here each have a \
+             scale of their own</p>\n"
+        }
+        false => "",
+    };
     format!(
-        "<svg viewBox=\"0 0 {WIDTH:.0} {y:.0}\" width=\"{WIDTH:.0}\" role=\"img\">\n{body}</svg>\n"
+        "{note}<svg viewBox=\"0 0 {WIDTH:.0} {y:.0}\" width=\"{WIDTH:.0}\" role=\"img\">\n{body}</svg>\n"
     )
 }
 

@@ -309,7 +309,7 @@ fn table(rows: Rows<'_>, load: &str, options: &Options) -> Table {
     if load == "job" && options.rows == ROWS {
         let part = |i: usize| Some(100.0 * rows.median(ats[i], seconds)? / NAMES[i].1?);
         let figures: Figures = (0..NAMES.len()).map(part).collect();
-        lines.push(TableRow { what: "% of what was published".to_owned(), figures });
+        lines.push(TableRow { what: "% of the published time".to_owned(), figures });
     }
     Table {
         column: Column::Here,

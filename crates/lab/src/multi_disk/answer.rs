@@ -330,7 +330,38 @@ fn finding(options: &Options, main: &Measured, arms: &[Arm], rows: &[DepthRow]) 
     } else if two && deep.verdict != Verdict::Faster {
         text += "What these disks share is the limit, not the reads in flight. ";
     }
+    let text = format!("{} {text}", headline(main, deep, two));
+    if main.column == Column::Here && options.file_bytes < FILE_MIN {
+        return text
+            + &format!(
+                "A file of {} MB is read too soon for a depth to be advised: --size 1G or more.",
+                options.file_bytes >> 20
+            );
+    }
     text + &depth_needed(rows, noise.spread)
+}
+
+/// Less than this is read in so short a time that its rate says little.
+const FILE_MIN: u64 = 512 << 20;
+
+/// One sentence for whoever reads no more.
+fn headline(main: &Measured, deep: &Arm, two: bool) -> String {
+    let Some(ratio) = deep.ratio.filter(|_| two) else {
+        return "This run has no two disks to compare.".to_owned();
+    };
+    match (&main.sharing, deep.verdict) {
+        (Sharing::Device(_), _) => {
+            "These disks share one device, so this run cannot tell what a second disk brings."
+                .to_owned()
+        }
+        (_, Verdict::Faster) => {
+            format!("A second disk pays: two read {ratio:.2} times as fast as one.")
+        }
+        (_, Verdict::Slower) => format!("A second disk does harm: {ratio:.2} times one."),
+        (_, Verdict::NotDistinguishable) => {
+            "A second disk brought nothing that could be told.".to_owned()
+        }
+    }
 }
 
 /// Spread of equal runs beyond which nothing is concluded from an equal rate.

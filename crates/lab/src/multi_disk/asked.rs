@@ -100,6 +100,19 @@ fn layouts(options: &Options) -> String {
     words.join("; ")
 }
 
+/// `4 % below to 9 % above`, and the like.
+fn around(least: f64, most: f64) -> String {
+    let one = |part: f64| match part < 0.0 {
+        true => format!("{:.0} % below", -part),
+        false => format!("{part:.0} % above"),
+    };
+    match (least < 0.0) == (most < 0.0) {
+        true if least < 0.0 => format!("{:.0} to {:.0} % below", -most, -least),
+        true => format!("{least:.0} to {most:.0} % above"),
+        false => format!("{} to {}", one(least), one(most)),
+    }
+}
+
 /// How far the model is above what was published, in the rows that it was not made from.
 fn above_published(arms: &[Arm]) -> Option<(f64, f64)> {
     let predicted = arms.iter().filter(|a| !a.fitted);
@@ -126,10 +139,11 @@ pub(super) fn remarks(
             "2006",
             format!(
                 "* the two waits of the model are fitted to the row \"{}\", its rate is what \
-                 iostat showed. Predicted is that the other ways fill the links: {least:.0} to \
-                 {most:.0} % above what was published. A lost prefetch explains 81; that is no \
+                 iostat showed. Predicted is that the other ways fill the links: {} the \
+                 published figure. A lost prefetch explains 81; that is no \
                  proof of it.{limits}",
                 find(arms, "serial-1").what,
+                around(least, most),
             ),
         );
     }
@@ -275,10 +289,10 @@ fn of_nominal(options: &Options, main: &Measured) -> Option<String> {
     let rate = main.rate("serial", layout)?;
     let mut parts = Vec::new();
     if let Some(raw) = main.rate("ceiling", layout) {
-        parts.push(format!("{:.0} % of raw reads", 100.0 * rate / raw));
+        parts.push(format!("of the raw-device rate: {:.0} %", 100.0 * rate / raw));
     }
     if let Some(fio) = main.fio("fio", layout) {
-        parts.push(format!("{:.0} % of fio", 100.0 * rate / fio));
+        parts.push(format!("of fio: {:.0} %", 100.0 * rate / fio));
     }
     if main.nominal > 0 {
         // Behind one device is one link, however many files are on it.
@@ -286,7 +300,15 @@ fn of_nominal(options: &Options, main: &Measured) -> Option<String> {
         let links = if shared { 1.0 } else { disks };
         let part = rate * 1e8 / (main.nominal as f64 * links);
         let what = if links > 1.0 { "the two links" } else { "the link" };
-        parts.push(format!("{part:.0} % of {what}"));
+        parts.push(format!("of {what}: {part:.0} %"));
     }
-    (!parts.is_empty()).then(|| format!("of nominal: {}", parts.join(", ")))
+    let beyond = main.fio("fio", layout).is_some_and(|fio| rate > 1.2 * fio);
+    let why = match beyond {
+        true => {
+            ". More than fio says where the processor is the limit and not the disk: fio's buffers \
+             are of small pages, unless it is given --iomem=mmaphuge"
+        }
+        false => "",
+    };
+    (!parts.is_empty()).then(|| format!("share {}{why}", parts.join(", ")))
 }

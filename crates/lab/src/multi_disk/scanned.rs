@@ -24,7 +24,7 @@ pub(super) fn remark(options: &Options, main: &Measured) -> Option<String> {
         let rate = main.rate(ARM, *layout)?;
         // What nothing is above is measured on disks that are here alone.
         let (raw, what) = match main.rate("ceiling", *layout) {
-            Some(raw) => (raw, "raw reads"),
+            Some(raw) => (raw, "the raw-device rate"),
             None => (main.rate("serial", *layout)?, "1 MB reads of a file"),
         };
         let part = 100.0 * rate / raw.max(f64::MIN_POSITIVE);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use cellar_diskgroup::on_disk::label::is_label;
 use cellar_io::real::{DiskFacts, probe};
+use cellar_io::shell;
 
 use crate::error::LabError;
 
@@ -54,20 +55,21 @@ impl Given {
         }
     }
 
-    /// What is on it, in words.
-    fn content(&self) -> Result<Vec<String>, LabError> {
+    /// What is on it, in words; whether it is of a disk group.
+    fn content(&self) -> Result<(Vec<String>, bool), LabError> {
         let mut content = self.facts.content();
         let ends = ends(&self.path, self.facts.size)
             .map_err(|source| LabError::Scratch { path: self.path.clone(), source })?;
         // At the head and at the end, each twice: one of them is enough.
         let end = ends.len();
         let slots = [0, 64 << 10, end.saturating_sub(128 << 10), end.saturating_sub(64 << 10)];
-        if slots.iter().any(|at| ends.get(*at..).is_some_and(is_label)) {
+        let of_group = slots.iter().any(|at| ends.get(*at..).is_some_and(is_label));
+        if of_group {
             content.push("it is a disk of a Cellar group".to_owned());
         } else if content.is_empty() && self.is_file && ends.iter().any(|byte| *byte != 0) {
             content.push("its first or last MiB is not zeros".to_owned());
         }
-        Ok(content)
+        Ok((content, of_group))
     }
 }
 
@@ -102,26 +104,38 @@ pub fn check(paths: &[PathBuf], erase: &[String]) -> Result<Vec<Given>, LabError
                 next: "release it first, or name another disk: cellar disks".to_owned(),
             });
         }
-        let content = disk.content()?;
+        let (content, of_group) = disk.content()?;
         if content.is_empty() || serial(disk).is_some_and(|s| erase.contains(&s)) {
             continue;
         }
         let next = match serial(disk) {
             Some(serial) => format!("name another disk; --erase {serial} gives up what is on this"),
-            None if disk.is_file => {
-                "name another file, or remove this one if nobody needs it; a new one is made with: \
-                 truncate -s 4G disk1"
-                    .to_owned()
-            }
-            None => format!(
-                "it has no serial number to give it up by; name another disk, or if nobody needs \
-                 what is on it: wipefs -a {shown}"
-            ),
+            None => without_serial(disk, of_group),
         };
         let text = format!("disk {shown} is not empty: {}", content.join(", "));
         return Err(LabError::Taken { number: 15033, text, next });
     }
     Ok(disks)
+}
+
+/// What helps with a disk that has no serial number to give it up by.
+fn without_serial(disk: &Given, of_group: bool) -> String {
+    let path = shell::path(&disk.path);
+    if of_group {
+        return format!(
+            "name another disk; if nobody needs that group, see what would be lost: cellar disks \
+             --release {path}"
+        );
+    }
+    match disk.is_file {
+        // Without its path, which may be longer than a line.
+        true => {
+            "name another file, or remove this one if nobody needs it; a new one is made with: \
+                 truncate -s 4G disk1"
+                .to_owned()
+        }
+        false => format!("name another disk; if nobody needs what is on it: wipefs -a {path}"),
+    }
 }
 
 /// The first and the last MiB of a disk, one behind the other.

@@ -244,12 +244,21 @@ impl Place for Here<'_> {
             }
         };
         let known = |f: Option<u32>| f.map_or("?".to_owned(), |n| n.to_string());
-        let first = seen.disks.first().map(|disk| {
-            let facts = &disk.facts;
-            let sectors =
-                format!("{}/{}", known(facts.logical_sector), known(facts.physical_sector));
-            format!("; sectors {sectors}, queue {}", known(facts.queue_depth))
-        });
+        let mut each: Vec<String> = seen
+            .disks
+            .iter()
+            .map(|disk| {
+                let facts = &disk.facts;
+                let sectors =
+                    format!("{}/{}", known(facts.logical_sector), known(facts.physical_sector));
+                format!("sectors {sectors}, queue {}", known(facts.queue_depth))
+            })
+            .collect();
+        // Of disks that are alike it is said once.
+        if each.windows(2).all(|pair| pair[0] == pair[1]) {
+            each.truncate(1);
+        }
+        let first = (!each.is_empty()).then(|| format!("; {}", each.join(" and ")));
         let mut in_force = seen.in_force.clone();
         in_force.dedup();
         let in_force = in_force.join("; ");
@@ -265,7 +274,17 @@ impl Place for Here<'_> {
                 format!(". Both are on one device, {name}: they cannot be twice as fast as one")
             }
         };
-        format!("{what}{}, {in_force}{shape}, {idle}{sharing}", first.unwrap_or_default())
+        let in_memory = match &self.source {
+            Source::Dir(dir) => cellar_io::real::in_memory(dir),
+            Source::Disks(_) => None,
+        };
+        let in_memory = in_memory.map_or(String::new(), |kind| {
+            format!(". NOTHING THERE IS DURABLE: {kind} is memory, and its figures are of memory")
+        });
+        format!(
+            "{what}{}, {in_force}{shape}, {idle}{sharing}{in_memory}",
+            first.unwrap_or_default()
+        )
     }
 
     fn nominal(&self) -> u64 {
@@ -305,7 +324,7 @@ impl Place for Here<'_> {
     fn caches(&self) -> &'static str {
         match (self.buffered.load(Ordering::Relaxed), may_drop()) {
             (false, _) => {
-                "page cache gone past by O_DIRECT, checksums in RAM; caches of the device or of a \
+                "page cache bypassed (O_DIRECT), checksums in RAM; caches of the device or of a \
                  host below it are not known"
             }
             (true, true) => {

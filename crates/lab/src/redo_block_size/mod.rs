@@ -26,7 +26,7 @@ use crate::run::{Column, Raw, Run};
 
 /// The name of the experiment.
 pub const NAME: &str = "redo-block-size";
-const QUESTION: &str = "What makes a log of 4096 faster, its block size or the format of the disk?";
+const QUESTION: &str = "Is 4096 faster because of the log's block size or the disk's format?";
 
 /// `redo-block-size` for the command line.
 pub struct RedoBlockSize;

@@ -151,7 +151,8 @@ pub(super) fn finding(main: &Measured, noise: Noise) -> String {
             100.0 * noise.spread
         );
     }
-    let mut text = format!("{place}, ");
+    let mut text = headline(main, noise);
+    text += &format!("{place}, ");
     let said: Vec<String> = WORKS
         .iter()
         .map(|work| {
@@ -169,12 +170,35 @@ pub(super) fn finding(main: &Measured, noise: Noise) -> String {
     text += ". ";
     let has = |at: usize| main.figure(Work::Large, LAYOUTS[at], WRITE).is_some();
     if !has(2) {
-        text += "Of the format nothing is said: no disk here has sectors of 4096 (--disks A512,B4096). ";
+        text += "Nothing can be said about the format: no disk here has 4096-byte sectors (--disks A512,B4096). ";
     } else if !has(0) {
         text += "Of the block nothing is said: no disk here takes blocks of 512. ";
     }
     text += &bytes(main);
     text.trim_end().to_owned()
+}
+
+/// One sentence for whoever reads no more.
+fn headline(main: &Measured, noise: Noise) -> String {
+    let name = sync(Work::Small);
+    let noise = noise.spread.max(main.spread(Work::Small, &name)).max(NOTHING);
+    let of = |at: usize| main.figure(Work::Small, LAYOUTS[at], &name).filter(|ms| *ms > 0.0);
+    match (of(0), of(1)) {
+        (Some(small), Some(large)) => match verdict(small / large, noise) {
+            Verdict::Faster => {
+                "A log in blocks of 4096 makes small commits faster here. ".to_owned()
+            }
+            Verdict::Slower => {
+                "A log in blocks of 4096 makes small commits slower here. ".to_owned()
+            }
+            Verdict::NotDistinguishable => {
+                "The block size of the log makes no difference to small commits that could be \
+                 told. "
+                    .to_owned()
+            }
+        },
+        _ => "No disk here takes both block sizes, so nothing is compared. ".to_owned(),
+    }
 }
 
 /// Hundredths in few digits.

@@ -76,7 +76,8 @@ pub(super) fn finding(main: &Measured, arms: &[Arm]) -> String {
         Column::Model => "On this model",
         Column::Here => "Here",
     };
-    let mut text = format!("{place}, for the same answers, {} ", returned(main));
+    let mut text = headline(main);
+    text += &format!("{place}, for the same answers, {} ", returned(main));
     text += &index(main);
     text += &from_disk(main);
     text += &faster(arms, "cold");
@@ -89,6 +90,20 @@ pub(super) fn finding(main: &Measured, arms: &[Arm]) -> String {
         Column::Here => text += &faster(arms, "warm"),
     }
     text.trim_end().to_owned()
+}
+
+/// One sentence for whoever reads no more.
+fn headline(main: &Measured) -> String {
+    let all = question::all();
+    let known = all.iter().filter_map(|question| reduction(main, question));
+    let (on, off) = known.fold((0.0, 0.0), |sum, (_, on, off)| (sum.0 + on, sum.1 + off));
+    match on > 0.0 && off > 0.0 {
+        true => format!(
+            "Offload to the cell saves {:.0} % of the bytes that a query has returned to it. ",
+            100.0 * (1.0 - on / off).max(0.0)
+        ),
+        false => String::new(),
+    }
 }
 
 /// How many bytes were returned with offload and without.

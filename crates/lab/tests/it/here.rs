@@ -27,7 +27,7 @@ fn scratch_files_are_measured_and_removed() {
     }
     let words = run.to_text().split_whitespace().collect::<Vec<_>>().join(" ");
     let (_, table) = words.split_once("a table by the cell").unwrap();
-    assert!(table.contains("% of raw reads"), "{words}");
+    assert!(table.contains("% of the raw-device rate"), "{words}");
     assert_eq!(run.noise.pairs, 2);
     assert!(crate::fits(&run.to_text()));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");

@@ -81,7 +81,12 @@ fn every_setting_is_in_force_and_leaves_in_the_cache_what_it_should() {
         assert!(arm.published.is_none(), "of another number of rows nothing was published");
     }
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    for said in ["of other rows than published", "not distinguishable", "Finding Batches of 8 KB"] {
+    for said in [
+        "of other rows than published",
+        "not distinguishable",
+        "Finding The I/O setting",
+        "Batches of 8 KB: ",
+    ] {
         assert!(text.contains(said), "{said}: {text}");
     }
     let sync_is = |setting: &str| ["none", "directio"].contains(&setting);

@@ -126,7 +126,7 @@ fn a_scratch_file_says_nothing_of_the_format() {
     println!("{}", run.to_text());
     let here = run.arm("small").unwrap().here.clone().unwrap();
     assert!(here[0].unwrap() > 2.0 * here[1].unwrap() && here[2].is_none(), "{here:?}");
-    assert!(run.finding.contains("no disk here has sectors of 4096"), "{}", run.finding);
+    assert!(run.finding.contains("no disk here has 4096-byte sectors"), "{}", run.finding);
     assert!(crate::fits(&run.to_text()), "{}", run.to_text());
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
 }

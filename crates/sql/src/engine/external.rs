@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::failure::from_datafusion;
 use crate::guard;
 use crate::host::TableDefinition;
+use crate::left::files_that_stay;
 
 impl Engine {
     pub(super) async fn create_external_table(
@@ -78,13 +79,12 @@ impl Engine {
         if_exists: bool,
     ) -> Result<Outcome, Error> {
         let tables = self.host.tables();
-        let (mut dropped, mut files_stay) = (Vec::new(), false);
+        let mut dropped = Vec::new();
         for name in &names {
             let reference = TableReference::parse_str(name);
             self.check_own(&reference)?;
             let bare = reference.table().to_string();
             if is_public(&reference) && self.has_table(&bare) {
-                files_stay |= tables.iter().any(|t| t.name == bare);
                 dropped.push(bare);
             } else if self.is_view(&reference).await {
                 return Err(Error::new(942, "42809", format!("\"{bare}\" is a view"))
@@ -105,10 +105,10 @@ impl Engine {
         }
         Ok(Outcome::Done {
             message: format!("Table {} dropped.", dropped.join(", ")),
-            notices: match files_stay {
-                true => vec!["the files stay: alter diskgroup ... drop file removes one".into()],
-                false => Vec::new(),
-            },
+            notices: files_that_stay(
+                &tables.iter().filter(|t| dropped.contains(&t.name)).collect::<Vec<_>>(),
+                &self.host.tables(),
+            ),
         })
     }
 }

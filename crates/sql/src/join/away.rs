@@ -41,7 +41,7 @@ impl InstanceHost {
             Some(why) => format!("not dropped by itself: {why}"),
             None => format!("dropped after {minutes} minutes unless ONLINE DISK brings them back"),
         };
-        Ok(format!("{} offline; what they miss from now on is noted; {after}", disks(names.len())))
+        Ok(format!("{} offline; changes are tracked for resync; {after}", disks(names.len())))
     }
 
     async fn online(&self, mounted: &Mounted, online: &OnlineDisks) -> Result<String, Error> {

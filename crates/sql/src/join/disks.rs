@@ -137,7 +137,10 @@ impl InstanceHost {
     }
 
     pub(super) fn shows(&self) -> String {
-        format!("cellar asm {} lsop shows it", self.database.directory().path().display())
+        format!(
+            "see how far it is: cellar asm {} lsop",
+            cellar_instance::shell::path(self.database.directory().path())
+        )
     }
 
     /// `told`, or after the rebalance, where WAIT asks for it, that it is done.

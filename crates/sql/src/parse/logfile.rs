@@ -95,7 +95,7 @@ impl Cursor<'_> {
                 512 => 512,
                 4096 => 4096,
                 _ => {
-                    let text = format!("block size {size} is not possible");
+                    let text = format!("block size {size} is not allowed");
                     return Err(Error::new(1378, "22023", text).next("BLOCKSIZE is 512 or 4096"));
                 }
             });

@@ -334,7 +334,10 @@ fn refusals_name_the_place_and_what_was_expected() {
         ("alter diskgroup d offline disk a drop after 0m", "a time such as 30m or 3.6h"),
         ("alter diskgroup d online", "expected DISK"),
         ("alter diskgroup d replace disk a '/x'", "expected WITH"),
-        ("alter diskgroup d, e check", "MOUNT, DISMOUNT or UNDROP DISKS after more than one"),
+        (
+            "alter diskgroup d, e rebalance",
+            "MOUNT, DISMOUNT, CHECK or UNDROP DISKS after more than one",
+        ),
         ("explain work for alter diskgroup d mount", "ADD DISK, DROP DISK, RESIZE or REBALANCE"),
         ("explain work set statement_id='x' for alter diskgroup d", "leave SET STATEMENT_ID out"),
         ("drop diskgroup d force", "expected INCLUDING CONTENTS"),

@@ -57,6 +57,7 @@ impl Place {
             au_size: 1 << 20,
             sector_size: None,
             disks: vec![InitDisk::File { size: 64 << 20 }; 2],
+            failgroups: Vec::new(),
             erase: Default::default(),
         };
         init(instance, directory, disks, &spec, &|_, _| ()).await.unwrap()

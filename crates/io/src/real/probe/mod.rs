@@ -1,6 +1,8 @@
 //! What a path is, without opening it as a disk: sizes, queue, who uses it, whose mark it bears.
 //! Reads `/sys`, `/proc` and half a megabyte of the disk; never writes.
 
+mod bus;
+mod memory;
 mod mounts;
 mod signature;
 
@@ -11,8 +13,9 @@ use crate::error::{IoError, IoErrorKind, Op};
 
 use super::disk::kind_of;
 use super::raw;
-use super::sysfs::{Block, last, names, read};
+use super::sysfs::{Block, names, read};
 
+pub use memory::in_memory;
 pub(super) use mounts::mounts;
 pub use signature::Mark;
 
@@ -88,6 +91,14 @@ pub struct DiskFacts {
     pub below: Option<PathBuf>,
     /// The enclosure, else the controller, that it hangs on, in `/sys`.
     pub path_to_disk: Option<PathBuf>,
+    /// The controller, by address and driver.
+    pub controller: Option<String>,
+    /// Where on it, as it tells: the slot of an enclosure, else the address on its bus.
+    pub slot: Option<String>,
+    /// What an array puts on one of its disks before it goes on to the next, in bytes.
+    pub stripe_unit: Option<u64>,
+    /// What it puts on all of them, in bytes.
+    pub stripe: Option<u64>,
 }
 
 impl DiskFacts {
@@ -227,6 +238,10 @@ fn blank(path: &Path, kind: DiskKind, metadata: &std::fs::Metadata) -> DiskFacts
         writable,
         below: None,
         path_to_disk: None,
+        controller: None,
+        slot: None,
+        stripe_unit: None,
+        stripe: None,
     }
 }
 
@@ -244,6 +259,9 @@ fn fill_from_sysfs(facts: &mut DiskFacts, block: &Block) {
     facts.fua = block.number("queue/fua").map(|n| n != 0);
     facts.discard = block.number("queue/discard_max_bytes").map(|n| n > 0);
     facts.path_to_disk = path_to_disk(block);
+    facts.controller = bus::controller(&block.disk);
+    facts.slot = bus::slot(&block.disk);
+    (facts.stripe_unit, facts.stripe) = bus::stripe(block);
 }
 
 fn fill_file(facts: &mut DiskFacts, block: Option<&Block>) {
@@ -337,10 +355,5 @@ fn path_to_disk(block: &Block) -> Option<PathBuf> {
     if let Some(link) = enclosure {
         return std::fs::canonicalize(device.join(link)).ok();
     }
-    let is_pci = |path: &&Path| {
-        // "0000:00:05.0"
-        let name = last(path);
-        name.len() == 12 && name.matches(':').count() == 2 && name.contains('.')
-    };
-    block.disk.ancestors().find(is_pci).map(Path::to_path_buf)
+    bus::pci_function(&block.disk).map(Path::to_path_buf)
 }

@@ -1,0 +1,78 @@
+//! Words for a POSIX shell: every command that is offered to people is written so that it can be
+//! pasted, whatever blanks and quotes the paths in it have.
+
+use std::path::Path;
+
+/// Characters besides letters and digits that no shell takes for itself.
+const PLAIN: &str = "_-./:+,@%=";
+
+/// `word` as a shell reads it back: as it is where that is safe, else in single quotes.
+pub fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || PLAIN.contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// The same of a path. One that begins with `-` would be an option.
+pub fn path(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    match text.starts_with('-') {
+        true => quoted(&format!("./{text}")),
+        false => quoted(&text),
+    }
+}
+
+/// Where the command ends that `text` begins with: at its end, or before the `;`, `,` or `)` that
+/// stands outside quotes and ends a word.
+pub fn end_of_command(text: &str) -> Option<usize> {
+    let mut quote = None;
+    let mut chars = text.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        match (quote, c) {
+            (None, '\\') => drop(chars.next()),
+            (None, '\'' | '"') => quote = Some(c),
+            (Some('"'), '\\') => drop(chars.next()),
+            (Some(open), _) if open == c => quote = None,
+            (None, ';' | ',' | ')') if chars.peek().is_none_or(|(_, next)| *next == ' ') => {
+                return Some(at);
+            }
+            (None, '\n') => return Some(at),
+            _ => {}
+        }
+    }
+    quote.is_none().then_some(text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_quoted_is_read_back_by_a_shell() {
+        for word in ["a", "", "my db", "it's", "a;b", "$HOME", "`x`", "~", "a\nb", "*", "\\", "é"]
+        {
+            let command = format!("printf %s {}", quoted(word));
+            let read = std::process::Command::new("sh").args(["-c", &command]).output().unwrap();
+            assert_eq!(String::from_utf8(read.stdout).unwrap(), word, "{command}");
+        }
+        assert_eq!(quoted("/dev/disk/by-id/x:1"), "/dev/disk/by-id/x:1");
+        assert_eq!(path(Path::new("-d")), "./-d");
+    }
+
+    #[test]
+    fn a_command_ends_at_punctuation_outside_quotes() {
+        let end = |text: &str| end_of_command(text).map(|at| text[..at].to_owned());
+        for (text, command) in [
+            ("cellar status d", Some("cellar status d")),
+            ("cellar status d; dmesg", Some("cellar status d")),
+            ("cellar sql 'a; b' -c 'x, y', then", Some("cellar sql 'a; b' -c 'x, y'")),
+            ("cellar sql 'it'\\''s' -c x) y", Some("cellar sql 'it'\\''s' -c x")),
+            ("cellar disks --disks a,b; x", Some("cellar disks --disks a,b")),
+            ("cellar status says what's wrong", None),
+        ] {
+            assert_eq!(end(text).as_deref(), command, "{text}");
+        }
+    }
+}

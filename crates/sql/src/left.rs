@@ -1,0 +1,79 @@
+//! What stays when an external table is dropped: its files, and the way to be rid of them.
+
+use cellar_instance::shell;
+
+use crate::guard::{files_of, reader_of};
+use crate::host::TableDefinition;
+
+/// What to tell of the files of `dropped`, which the tables of `others` may read too.
+pub fn files_that_stay(dropped: &[&TableDefinition], others: &[TableDefinition]) -> Vec<String> {
+    let others = files_of(others);
+    let mut told = Vec::new();
+    for table in dropped {
+        let in_groups = files_of(std::slice::from_ref(*table));
+        if in_groups.is_empty() {
+            told.push(on_the_host(&table.location));
+            continue;
+        }
+        for file in &in_groups {
+            let (group, path) = (&file.group, &file.path);
+            let shown = format!("+{group}/{path}");
+            told.push(match reader_of(&others, group, path) {
+                Some(other) => format!("{shown} stays: table {other} reads it"),
+                None => {
+                    let what = if table.location.ends_with('/') { "directory" } else { "file" };
+                    let force = if what == "directory" { " force" } else { "" };
+                    let path = path.replace('\'', "''");
+                    format!(
+                        "{shown} stays; to remove it: alter diskgroup {group} drop {what} \
+                         '{path}'{force}"
+                    )
+                }
+            });
+        }
+    }
+    told
+}
+
+fn on_the_host(location: &str) -> String {
+    let path = location.strip_prefix("file://").unwrap_or(location);
+    match std::path::Path::new(path).is_file() {
+        true => format!("{path} stays; to remove it, in a shell: rm {}", shell::quoted(path)),
+        // What else is in a directory is not ours to speak of.
+        false => format!("{path} stays as it is"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(name: &str, location: &str) -> TableDefinition {
+        let statement = format!(
+            "create external table {name} stored as parquet location '{}'",
+            location.replace('\'', "''")
+        );
+        TableDefinition { name: name.into(), location: location.into(), statement }
+    }
+
+    #[test]
+    fn each_place_has_its_own_way() {
+        let told = |location: &str, others: &[TableDefinition]| {
+            files_that_stay(&[&table("t", location)], others).join("")
+        };
+        assert_eq!(
+            told("+DATA/it's.parquet", &[]),
+            "+DATA/it's.parquet stays; to remove it: alter diskgroup DATA drop file 'it''s.parquet'"
+        );
+        assert!(told("+DATA/days/", &[]).ends_with("drop directory 'days' force"));
+        let other = table("o", "+DATA/days/");
+        assert!(told("+DATA/days/", &[other]).ends_with("table o reads it"));
+        let file = std::env::temp_dir().join("a 'file' of a table");
+        std::fs::write(&file, "").unwrap();
+        let words = told(&file.to_string_lossy(), &[]);
+        std::fs::remove_file(&file).unwrap();
+        let (_, command) = words.split_once("in a shell: ").unwrap();
+        assert!(command.starts_with("rm '") && command.contains("'\\''file"), "{words}");
+        assert!(told("/nowhere/x.parquet", &[]).ends_with("stays as it is"));
+    }
+}

@@ -1,0 +1,39 @@
+//! The wish of the user or of the system that a command ends: Ctrl-C, SIGTERM, a terminal that goes
+//! away. Whoever hears it removes what was made, or leaves it as it is to be found.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// Hears the signals that ask for an end, from when it is made on. Then they end nothing by themselves.
+pub struct End(Vec<Signal>);
+
+impl End {
+    /// Begins to listen; wants to be in the runtime.
+    pub fn heard() -> End {
+        let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate()];
+        // Under nohup the terminal may go, and the work goes on.
+        if !ignores_hangup() {
+            kinds.push(SignalKind::hangup());
+        }
+        End(kinds.into_iter().filter_map(|kind| signal(kind).ok()).collect())
+    }
+
+    /// Waits for the next one.
+    pub async fn next(&mut self) {
+        poll_fn(|cx| {
+            let came = self.0.iter_mut().any(|signal| signal.poll_recv(cx).is_ready());
+            if came { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+}
+
+/// Whether whoever started this process had it ignore SIGHUP.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 != 0)
+}
