@@ -327,6 +327,7 @@ async fn run_and_show(
             }
             writer.finish()?;
         }
+        Outcome::Plan(plan) => plan.write(&mut *out, show.format, width())?,
         Outcome::Done { message, notices } => {
             output::notice(&message);
             for notice in notices {

@@ -2,6 +2,7 @@
 
 mod columnar;
 mod context;
+mod explain;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -27,6 +28,7 @@ use futures_util::TryStreamExt;
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::error::Error;
+use crate::explain::Explained;
 use crate::failure::{distance, from_datafusion, from_store, ours};
 use crate::guard;
 use crate::host::{Host, TableDefinition, UnderWay};
@@ -58,6 +60,8 @@ pub enum Outcome {
     Rows(SendableRecordBatchStream),
     /// Rows that tell of something, and why it cannot be done.
     Refused(SendableRecordBatchStream, Error),
+    /// What an EXPLAIN says.
+    Plan(Box<Explained>),
     /// A statement without rows.
     Done {
         /// One line: what was done.
@@ -72,6 +76,7 @@ impl std::fmt::Debug for Outcome {
         match self {
             Outcome::Rows(stream) => write!(f, "Rows({:?})", stream.schema()),
             Outcome::Refused(_, error) => write!(f, "Refused({error:?})"),
+            Outcome::Plan(plan) => write!(f, "Plan({plan:?})"),
             Outcome::Done { message, .. } => write!(f, "Done({message})"),
         }
     }
@@ -273,6 +278,7 @@ impl Engine {
                 };
                 self.plan_and_run(*statement).await
             }
+            Statement::Explain(options, statement) => self.explain(&options, *statement).await,
             Statement::Query(statement) => self.query(sql, *statement).await,
         }
     }
@@ -282,10 +288,15 @@ impl Engine {
         self.host.progress()
     }
 
+    /// What comes before a statement is planned, also one that is only explained.
+    async fn prepare(&self, statement: &mut DfStatement) -> Result<(), Error> {
+        allowed::check(statement)?;
+        self.resolve_target(statement)?;
+        self.check_targets(statement).await
+    }
+
     async fn query(&self, sql: &str, mut statement: DfStatement) -> Result<Outcome, Error> {
-        allowed::check(&statement)?;
-        self.resolve_target(&mut statement)?;
-        self.check_targets(&statement).await?;
+        self.prepare(&mut statement).await?;
         match &statement {
             DfStatement::CreateExternalTable(table) => {
                 return self.create_external_table(sql, table.clone()).await;

@@ -9,6 +9,7 @@ pub mod columnar;
 pub mod csv;
 pub mod engine;
 pub mod error;
+pub mod explain;
 pub mod failure;
 pub mod guard;
 pub mod host;
@@ -35,6 +36,7 @@ mod spill;
 
 pub use engine::{Engine, EngineOptions, Outcome};
 pub use error::{Error, Position};
+pub use explain::Explained;
 pub use host::{Host, Reply, Rows, TableDefinition, UnderWay};
 pub use parse::parse;
 pub use path::GroupPath;
