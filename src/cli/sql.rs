@@ -370,5 +370,13 @@ async fn watched<T>(engine: &Engine, show: &Show, statement: impl Future<Output 
 /// Columns of the terminal, if output goes to one that says; else 80.
 fn width() -> usize {
     let given = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
-    given.filter(|c| (20..=1000).contains(c)).unwrap_or(80)
+    // What runs for another process does not know that one's terminal.
+    let terminal = || {
+        let stdout = std::io::stdout();
+        let size = (!output::is_remote() && stdout.is_terminal())
+            .then(|| rustix::termios::tcgetwinsize(&stdout).ok())
+            .flatten()?;
+        Some(usize::from(size.ws_col))
+    };
+    given.or_else(terminal).filter(|c| (20..=1000).contains(c)).unwrap_or(80)
 }

@@ -1,6 +1,5 @@
 //! Joins, and operators that need no more than their name.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use datafusion::common::{JoinType, NullEquality};
@@ -122,7 +121,7 @@ fn function_name(function: &LazyMemoryExec) -> String {
     let first = function.generators().first();
     let name = first.and_then(|first| {
         let first = first.read();
-        let any: &dyn Any = &*first;
+        let any = first.as_any();
         let numbers = any.downcast_ref::<GenericSeriesState<i64>>();
         let times = any.downcast_ref::<GenericSeriesState<TimestampValue>>();
         numbers.map(GenericSeriesState::name).or_else(|| times.map(GenericSeriesState::name))
