@@ -68,7 +68,7 @@ fn check_shape(query: usize, text: &str) {
         }
         // Who makes a filter at run time is an operator that does.
         if let Some((_, id)) = line.split_once(" in the keys of ") {
-            let id: usize = id.trim().parse().unwrap();
+            let id: usize = id.split(':').next().unwrap().trim().parse().unwrap();
             assert!(operation(id).contains("join"), "q{query}: {line}: {text}");
         }
     }
@@ -119,7 +119,7 @@ fn plans_of_tpch_are_readable_and_their_counts_are_true() {
     let exists = printed(at, &format!("explain {}", tpch_query(21)));
     assert!(exists.contains("anti join") && exists.contains("semi join"), "{exists}");
     let top = printed(at, &format!("explain {}", tpch_query(3)));
-    assert!(top.contains(" top 10 by revenue desc"), "{top}");
+    assert!(top.contains("top 10 by sum(l_extendedprice * (1 - l_discount)) desc"), "{top}");
 }
 
 #[test]

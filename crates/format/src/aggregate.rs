@@ -135,7 +135,7 @@ impl State {
         match (self, other) {
             (State::Count(own), State::Count(other)) => *own += other,
             (State::Sum { sum, rows }, State::Sum { sum: other, rows: more }) => {
-                // 128 bits hold what SQL's widest type can sum up; beyond, both lose the same bits.
+                // Nothing is lost: see `Aggregate::fits`.
                 *sum = sum.wrapping_add(other);
                 *rows += more;
             }
@@ -181,11 +181,18 @@ impl Aggregate {
         self.calls.iter().for_each(|call| call.columns(out));
     }
 
-    /// Whether all that is computed for it fits 128 bits, going by what a header says; if not, it cannot
-    /// be made ready for that row group.
-    pub fn fits(&self, header: &Header) -> bool {
+    /// Whether all that is computed for it from these row groups fits 128 bits, going by what their
+    /// headers say; if not, it cannot be made ready for them.
+    pub fn fits<'h>(&self, headers: impl Iterator<Item = &'h Header> + Clone) -> bool {
         self.calls.iter().all(|call| match call {
-            Call::Sum(expr) => expr.bounds(header).is_some(),
+            Call::Sum(expr) => {
+                let most = |header: &Header| {
+                    let (low, high) = expr.bounds(header)?;
+                    low.checked_abs()?.max(high.checked_abs()?).checked_mul(header.rows.into())
+                };
+                let all = |sum: i128, header| sum.checked_add(most(header)?);
+                headers.clone().try_fold(0, all).is_some()
+            }
             _ => true,
         })
     }

@@ -27,6 +27,9 @@ pub enum Expr {
     Sub(Box<Expr>, Box<Expr>),
     /// A product.
     Mul(Box<Expr>, Box<Expr>),
+    /// A result that has to be from the one to the other number: where a row group might have others,
+    /// the expression is not computed here.
+    Within(Box<Expr>, i128, i128),
 }
 
 impl Expr {
@@ -41,11 +44,12 @@ impl Expr {
                 a.columns(out);
                 b.columns(out);
             }
+            Expr::Within(inner, _, _) => inner.columns(out),
         }
     }
 
     /// The smallest and the largest that can come out of the rows of a row group; `None`: more than
-    /// 128 bits, or a column is not of whole numbers.
+    /// 128 bits, something not within its limits, or a column is not of whole numbers.
     pub fn bounds(&self, header: &Header) -> Option<(i128, i128)> {
         match self {
             Expr::Constant(number) => Some((*number, *number)),
@@ -56,6 +60,9 @@ impl Expr {
                     Bounds::None => Some((0, 0)),
                     _ => None,
                 }
+            }
+            Expr::Within(inner, low, high) => {
+                inner.bounds(header).filter(|bounds| bounds.0 >= *low && bounds.1 <= *high)
             }
             Expr::Add(a, b) => {
                 let (a, b) = (a.bounds(header)?, b.bounds(header)?);
@@ -79,6 +86,9 @@ impl Expr {
         }
     }
 }
+
+const BEYOND: Damage =
+    Damage::Field { name: "result of an expression beyond its limits", value: 0 };
 
 /// The results of an expression for a block.
 #[derive(Clone, Debug)]
@@ -138,8 +148,11 @@ impl<'c, 'a> Program<'c, 'a> {
         if let Some(at) = self.known.iter().position(|known| known == expr) {
             return Ok(at);
         }
-        let beyond = Damage::Field { name: "result of an expression beyond 128 bits", value: 0 };
-        let (low, high) = expr.bounds(header).ok_or(beyond)?;
+        if let Expr::Within(inner, _, _) = expr {
+            expr.bounds(header).ok_or(BEYOND)?;
+            return self.add(inner, header, columns);
+        }
+        let (low, high) = expr.bounds(header).ok_or(BEYOND)?;
         let is_narrow = u32::try_from(low).is_ok() && u32::try_from(high).is_ok();
         let room = || match is_narrow {
             true => Out::U32(Box::new([0; BLOCK])),
@@ -168,6 +181,7 @@ impl<'c, 'a> Program<'c, 'a> {
                 let (a, b) = (self.add(a, header, columns)?, self.add(b, header, columns)?);
                 (Op::Both(sign, a, b), room())
             }
+            Expr::Within(..) => return Err(BEYOND),
         };
         self.known.push(expr.clone());
         self.nodes.push(Node { op, out, is_narrow });

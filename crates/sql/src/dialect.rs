@@ -1,59 +1,26 @@
-//! Oracle's words in the PostgreSQL dialect: `#` and `$` in names, VARCHAR2, NUMBER, SYSDATE, and
-//! paths such as `+DATA/t.parquet`.
+//! Oracle's words in statements that are parsed: VARCHAR2, NUMBER, SYSDATE, and paths such as
+//! `+DATA/t.parquet`; and literals that DataFusion would read as something else.
 
-use std::any::TypeId;
+mod pattern;
+mod rows;
+
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{CopyToSource, Statement};
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentList, FunctionArguments, Ident, ObjectName, Select, SelectItem, TimezoneInfo,
-    Value, VisitMut, VisitorMut,
+    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, LimitClause, ObjectName,
+    Query, Select, SelectItem, Statement as SqlStatement, TimezoneInfo, UnaryOperator, Value,
+    VisitMut, VisitorMut,
 };
-use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect};
 
 use crate::error::Error;
+use crate::names;
+use crate::numbers::literal;
 use crate::path::to_url;
 
-const POSTGRES: PostgreSqlDialect = PostgreSqlDialect {};
-
-/// PostgreSQL's tokens, with `#` inside names. Only for the tokenizer: the parser then runs with
-/// PostgreSQL's own dialect.
-#[derive(Debug)]
-pub(crate) struct CellarDialect;
-
-impl Dialect for CellarDialect {
-    fn dialect(&self) -> TypeId {
-        TypeId::of::<PostgreSqlDialect>()
-    }
-    fn is_identifier_start(&self, ch: char) -> bool {
-        POSTGRES.is_identifier_start(ch)
-    }
-    fn is_identifier_part(&self, ch: char) -> bool {
-        POSTGRES.is_identifier_part(ch) || ch == '#'
-    }
-    fn is_delimited_identifier_start(&self, ch: char) -> bool {
-        POSTGRES.is_delimited_identifier_start(ch)
-    }
-    fn is_custom_operator_part(&self, ch: char) -> bool {
-        POSTGRES.is_custom_operator_part(ch)
-    }
-    fn supports_unicode_string_literal(&self) -> bool {
-        POSTGRES.supports_unicode_string_literal()
-    }
-    fn supports_nested_comments(&self) -> bool {
-        POSTGRES.supports_nested_comments()
-    }
-    fn supports_string_escape_constant(&self) -> bool {
-        POSTGRES.supports_string_escape_constant()
-    }
-    fn supports_numeric_literal_underscores(&self) -> bool {
-        POSTGRES.supports_numeric_literal_underscores()
-    }
-    fn supports_geometric_types(&self) -> bool {
-        POSTGRES.supports_geometric_types()
-    }
-}
+/// Digits of the widest decimal.
+const DIGITS_MAX: u64 = 76;
 
 /// Puts what DataFusion knows in the place of Oracle's words and paths.
 ///
@@ -62,20 +29,22 @@ impl Dialect for CellarDialect {
 pub(crate) fn rewrite(statement: &mut Statement) -> Result<(), Error> {
     match statement {
         Statement::Statement(statement) => {
-            let _ = VisitMut::visit(statement.as_mut(), &mut Rewriter);
+            names::settle(statement);
+            rewrite_in(statement.as_mut())?;
         }
         Statement::CreateExternalTable(table) => {
             for location in &mut table.locations {
                 *location = to_url(location)?;
             }
             for column in &mut table.columns {
-                rewrite_type(&mut column.data_type);
+                rewrite_type(&mut column.data_type)?;
             }
         }
         Statement::CopyTo(copy) => {
             copy.target = to_url(&copy.target)?;
             if let CopyToSource::Query(query) = &mut copy.source {
-                let _ = VisitMut::visit(query.as_mut(), &mut Rewriter);
+                names::settle_query(query);
+                rewrite_in(query.as_mut())?;
             }
         }
         Statement::Explain(explain) => rewrite(&mut explain.statement)?,
@@ -84,12 +53,19 @@ pub(crate) fn rewrite(statement: &mut Statement) -> Result<(), Error> {
     Ok(())
 }
 
+fn rewrite_in<T: VisitMut>(ast: &mut T) -> Result<(), Error> {
+    match VisitMut::visit(ast, &mut Rewriter) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(*error),
+    }
+}
+
 struct Rewriter;
 
 impl VisitorMut for Rewriter {
-    type Break = ();
+    type Break = Box<Error>;
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Box<Error>> {
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(expr) = item
                 && is_sysdate(expr)
@@ -101,10 +77,49 @@ impl VisitorMut for Rewriter {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_statement(&mut self, statement: &mut SqlStatement) -> ControlFlow<Box<Error>> {
+        if let SqlStatement::CreateTable(table) = statement {
+            for column in &mut table.columns {
+                or_break(rewrite_type(&mut column.data_type))?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Box<Error>> {
+        or_break(fetch_as_limit(query))
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Box<Error>> {
+        if let Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner } = expr
+            && number_of(inner).is_some_and(literal::is_least_bigint)
+        {
+            *expr = literal::least_bigint();
+        }
+        or_break(pattern::rewrite(expr))?;
+        if let Some(other) = or_break(rows::rewrite(expr))? {
+            *expr = other;
+        }
+        ControlFlow::Continue(())
+    }
+
     // After, not before: what is put in must not be visited again.
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Box<Error>> {
+        if let Some(text) = number_of(expr) {
+            if let Some(other) = or_break(literal::rewrite(text))? {
+                *expr = other;
+            }
+            return ControlFlow::Continue(());
+        }
         match expr {
-            Expr::Cast { data_type, .. } => rewrite_type(data_type),
+            Expr::Cast { data_type, .. } => or_break(rewrite_type(data_type))?,
+            Expr::TypedString(typed) => or_break(rewrite_type(&mut typed.data_type))?,
+            Expr::Function(function) if is_now(function) => *expr = now(),
+            Expr::Function(function) => {
+                if let Some(remainder) = remainder(function) {
+                    *expr = remainder;
+                }
+            }
             _ if is_sysdate(expr) => *expr = sysdate(),
             _ => {}
         }
@@ -112,9 +127,88 @@ impl VisitorMut for Rewriter {
     }
 }
 
+fn or_break<T>(result: Result<T, Error>) -> ControlFlow<Box<Error>, T> {
+    match result {
+        Ok(value) => ControlFlow::Continue(value),
+        Err(error) => ControlFlow::Break(Box::new(error)),
+    }
+}
+
+fn number_of(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::Number(text, _) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 fn is_sysdate(expr: &Expr) -> bool {
     matches!(expr, Expr::Identifier(ident)
         if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("sysdate"))
+}
+
+/// Whether a function is the time of day, which DataFusion has in nanoseconds: dates beyond 2262 could
+/// not be compared with it.
+fn is_now(function: &Function) -> bool {
+    let name = function.name.to_string();
+    ["now", "current_timestamp", "localtimestamp", "transaction_timestamp"]
+        .iter()
+        .any(|own| name.eq_ignore_ascii_case(own))
+}
+
+/// `mod(a, b)` as `a % b`.
+fn remainder(function: &Function) -> Option<Expr> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let [a, b] = &list.args[..] else { return None };
+    let (
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(a)),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(b)),
+    ) = (a, b)
+    else {
+        return None;
+    };
+    let nested = |expr: &Expr| Box::new(Expr::Nested(Box::new(expr.clone())));
+    function.name.to_string().eq_ignore_ascii_case("mod").then(|| {
+        let whole =
+            Expr::BinaryOp { left: nested(a), op: BinaryOperator::Modulo, right: nested(b) };
+        Expr::Nested(Box::new(whole))
+    })
+}
+
+/// `CAST(now() AS TIMESTAMP(6) WITH TIME ZONE)`.
+fn now() -> Expr {
+    Expr::Cast {
+        kind: CastKind::Cast,
+        expr: Box::new(call("now", vec![])),
+        data_type: DataType::Timestamp(Some(6), TimezoneInfo::WithTimeZone),
+        array: false,
+        format: None,
+    }
+}
+
+/// `FETCH FIRST n ROWS ONLY` as the `LIMIT n` that it is.
+fn fetch_as_limit(query: &mut Query) -> Result<(), Error> {
+    let Some(fetch) = query.fetch.take() else { return Ok(()) };
+    if fetch.with_ties || fetch.percent {
+        let what = if fetch.percent { "FETCH ... PERCENT" } else { "FETCH ... WITH TIES" };
+        return Err(Error::not_yet(what).next("fetch first n rows only"));
+    }
+    let one = Expr::Value(Value::Number("1".to_owned(), false).into());
+    let wanted = fetch.quantity.unwrap_or(one);
+    match &mut query.limit_clause {
+        None => {
+            query.limit_clause = Some(LimitClause::LimitOffset {
+                limit: Some(wanted),
+                offset: None,
+                limit_by: Vec::new(),
+            });
+        }
+        Some(LimitClause::LimitOffset { limit: limit @ None, .. }) => *limit = Some(wanted),
+        Some(_) => return Err(Error::syntax("both LIMIT and FETCH")),
+    }
+    Ok(())
 }
 
 /// `CAST(date_trunc('second', now()) AS TIMESTAMP)`: Oracle's DATE goes to the second.
@@ -124,7 +218,7 @@ fn sysdate() -> Expr {
     Expr::Cast {
         kind: CastKind::Cast,
         expr: Box::new(call("date_trunc", vec![second, now])),
-        data_type: DataType::Timestamp(None, TimezoneInfo::None),
+        data_type: DataType::Timestamp(Some(6), TimezoneInfo::None),
         array: false,
         format: None,
     }
@@ -150,9 +244,17 @@ fn call(name: &str, args: Vec<Expr>) -> Expr {
 
 /// VARCHAR2 is text; NUMBER(p,s) is a decimal, a bare NUMBER has room for 28 digits before the
 /// point and 10 behind it.
-fn rewrite_type(data_type: &mut DataType) {
+///
+/// # Errors
+/// 01727, 01728 for digits that no decimal has.
+fn rewrite_type(data_type: &mut DataType) -> Result<(), Error> {
+    check_digits(data_type)?;
+    // In microseconds, as PostgreSQL has it: nanoseconds end in 2262.
+    if let DataType::Timestamp(precision @ None, _) = data_type {
+        *precision = Some(6);
+    }
     let DataType::Custom(name, modifiers) = data_type else {
-        return;
+        return Ok(());
     };
     let name = name.to_string().to_ascii_lowercase();
     let number = |at: usize| modifiers.get(at).and_then(|m: &String| m.parse::<i64>().ok());
@@ -163,7 +265,33 @@ fn rewrite_type(data_type: &mut DataType) {
             (Some(p), None) => ExactNumberInfo::PrecisionAndScale(p.unsigned_abs(), 0),
             (None, _) => ExactNumberInfo::PrecisionAndScale(38, 10),
         }),
-        _ => return,
+        _ => return Ok(()),
     };
+    check_digits(&replacement)?;
     *data_type = replacement;
+    Ok(())
+}
+
+/// Refuses decimals of a negative scale, which DataFusion has and cannot compute with.
+fn check_digits(data_type: &DataType) -> Result<(), Error> {
+    let (DataType::Decimal(info) | DataType::Numeric(info) | DataType::Dec(info)) = data_type
+    else {
+        return Ok(());
+    };
+    let (precision, scale) = match info {
+        ExactNumberInfo::None => return Ok(()),
+        ExactNumberInfo::Precision(precision) => (*precision, 0),
+        ExactNumberInfo::PrecisionAndScale(precision, scale) => (*precision, *scale),
+    };
+    if !(1..=DIGITS_MAX).contains(&precision) {
+        let text = format!("{data_type}: a decimal has 1 to {DIGITS_MAX} digits");
+        return Err(Error::new(1727, "22023", text).next("number or numeric(38, 10)"));
+    }
+    if scale < 0 || scale.unsigned_abs() > precision {
+        let text =
+            format!("{data_type}: of {precision} digits 0 to {precision} are behind the point");
+        return Err(Error::new(1728, "22023", text)
+            .next("round(x, -2) rounds to hundreds; decimal(9, 0) holds what comes of it"));
+    }
+    Ok(())
 }

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use arrow::array::{Array, RecordBatch, StringArray, UInt64Array};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::array::{Array, RecordBatch, RecordBatchOptions, StringArray, UInt64Array};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_recursion::async_recursion;
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use datafusion::common::TableReference;
@@ -24,7 +24,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::prelude::{DataFrame, SessionContext};
 use datafusion::sql::parser::{CreateExternalTable, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{ObjectType, Statement as SqlStatement, TableObject};
-use futures_util::TryStreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::error::Error;
@@ -36,8 +36,9 @@ use crate::noted::{Noted, Notes};
 use crate::parse::parse;
 use crate::path::{GroupPath, SCHEME, group_of_host};
 use crate::statement::Statement;
+use crate::unwind::{caught, caught_stream};
 use crate::view::{ViewSource, ViewTable, schema_of, to_batch};
-use crate::{allowed, csv_table};
+use crate::{allowed, csv_table, names};
 
 /// The catalog and the schemas as SQL names them.
 const CATALOG: &str = "db";
@@ -239,9 +240,16 @@ impl Engine {
     /// Runs one statement.
     ///
     /// # Errors
-    /// A numbered error with the next step.
+    /// A numbered error with the next step; 00600 for a defect.
     #[async_recursion]
     pub async fn execute(&self, sql: &str) -> Result<Outcome, Error> {
+        match caught(self.run(sql)).await? {
+            Outcome::Rows(stream) => Ok(Outcome::Rows(caught_stream(stream))),
+            other => Ok(other),
+        }
+    }
+
+    async fn run(&self, sql: &str) -> Result<Outcome, Error> {
         match parse(sql)? {
             Statement::Command(mut command) => {
                 for disk in command.new_disks() {
@@ -374,7 +382,10 @@ impl Engine {
             return self.create_of_plan(plan).await;
         }
         let counted = match &plan {
-            LogicalPlan::Copy(_) => Some("copied"),
+            LogicalPlan::Copy(copy) => {
+                names::check_unique(copy.input.schema().as_arrow())?;
+                Some("copied")
+            }
             LogicalPlan::Dml(_) => Some("written"),
             _ => None,
         };
@@ -393,10 +404,17 @@ impl Engine {
         }
         let notes = Arc::clone(&self.notes);
         let schema = stream.schema();
-        let stream = stream.map_err(move |e| match told(&e, &notes) {
-            Some(error) => DataFusionError::External(Box::new(error)),
-            None => e,
+        let shown = names::shown_schema(&schema);
+        let renamed = shown.clone();
+        let stream = stream.map(move |batch| match (batch, &renamed) {
+            (Ok(batch), Some(schema)) => with_names(&batch, schema),
+            (Err(e), _) => Err(match told(&e, &notes) {
+                Some(error) => DataFusionError::External(Box::new(error)),
+                None => e,
+            }),
+            (batch, None) => batch,
         });
+        let schema = shown.unwrap_or(schema);
         Ok(Outcome::Rows(Box::pin(RecordBatchStreamAdapter::new(schema, stream))))
     }
 
@@ -746,6 +764,12 @@ impl Engine {
         let path = format!("+{group}/{name}.parquet");
         (name, path)
     }
+}
+
+fn with_names(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, DataFusionError> {
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let columns = batch.columns().to_vec();
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }
 
 fn is_public(reference: &TableReference) -> bool {

@@ -22,12 +22,7 @@ pub fn from_datafusion(error: &DataFusionError) -> Error {
         DataFusionError::SchemaError(e, _) => from_schema(e),
         DataFusionError::ArrowError(e, _) => from_arrow(e),
         DataFusionError::ObjectStore(e) => from_store(e),
-        DataFusionError::ParquetError(e) => Error::new(
-            29913,
-            "XX001",
-            format!("a Parquet file cannot be read: {}", without_prefix(&e.to_string())),
-        )
-        .next("check the file; write it again if it was cut short"),
+        DataFusionError::ParquetError(e) => from_parquet(&e.to_string()),
         DataFusionError::IoError(e) => Error::new(27072, "58030", format!("file I/O: {e}")),
         DataFusionError::ResourcesExhausted(m) => {
             Error::new(4030, "53200", format!("out of memory for this query: {}", first_line(m)))
@@ -46,6 +41,20 @@ pub fn from_datafusion(error: &DataFusionError) -> Error {
         }
         _ => internal(error),
     }
+}
+
+/// The numbered error for one of a Parquet reader. What a filter that it evaluates could not compute
+/// reaches us as the text of Arrow's error alone.
+fn from_parquet(text: &str) -> Error {
+    if text.contains("ArithmeticOverflow(") {
+        let what = text.split('"').nth(1).unwrap_or("in a condition");
+        return from_arrow(&ArrowError::ArithmeticOverflow(what.to_owned()));
+    }
+    if text.contains("DivideByZero") {
+        return from_arrow(&ArrowError::DivideByZero);
+    }
+    let message = format!("a Parquet file cannot be read: {}", without_prefix(text));
+    Error::new(29913, "XX001", message).next("check the file; write it again if it was cut short")
 }
 
 fn internal(error: &DataFusionError) -> Error {
@@ -98,6 +107,14 @@ fn from_schema(error: &SchemaError) -> Error {
     }
 }
 
+/// Whether a cast failed because a number has no place in the other type. Arrow tells that from text that
+/// is no number by its words alone.
+fn is_of_range(words: &str) -> bool {
+    ["Can't cast value", "value of ", "Cannot cast to Decimal"]
+        .iter()
+        .any(|beginning| words.starts_with(beginning))
+}
+
 /// The numbered error for one of Arrow's.
 pub fn from_arrow(error: &ArrowError) -> Error {
     if let Some(ours) = ours(error) {
@@ -106,6 +123,9 @@ pub fn from_arrow(error: &ArrowError) -> Error {
     match error {
         ArrowError::DivideByZero => Error::new(1476, "22012", "division by zero"),
         ArrowError::ArithmeticOverflow(m) => {
+            Error::new(1426, "22003", format!("numeric overflow: {}", first_line(m)))
+        }
+        ArrowError::CastError(m) if is_of_range(m) => {
             Error::new(1426, "22003", format!("numeric overflow: {}", first_line(m)))
         }
         ArrowError::CastError(m) | ArrowError::ParseError(m) => {

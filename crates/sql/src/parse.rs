@@ -10,11 +10,11 @@ mod table_kind;
 mod templates;
 
 use datafusion::sql::parser::DFParserBuilder;
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
-use crate::dialect::{CellarDialect, rewrite};
+use crate::dialect::rewrite;
 use crate::error::{Error, Position};
+use crate::grammar::CellarDialect;
 use crate::statement::{
     Command, Contents, CreateDiskgroup, DiskClause, GroupAction, Groups, Redundancy, Scope,
     Statement,
@@ -39,7 +39,7 @@ pub fn parse(sql: &str) -> Result<Statement, Error> {
     let explained = explain::take_out(&mut tokens)?;
     table_kind::take_out(&mut tokens)?;
     let mut statements = DFParserBuilder::new(tokens)
-        .with_dialect(&PostgreSqlDialect {})
+        .with_dialect(&CellarDialect)
         .with_recursion_limit(RECURSION_MAX)
         .build()
         .and_then(|mut parser| parser.parse_statements())

@@ -56,6 +56,8 @@ pub fn compute(expr: &Expr, group: &Group, row: usize) -> Option<i128> {
         Expr::Add(a, b) => both(a, b).map(|(a, b)| a.checked_add(b).expect("within the bounds")),
         Expr::Sub(a, b) => both(a, b).map(|(a, b)| a.checked_sub(b).expect("within the bounds")),
         Expr::Mul(a, b) => both(a, b).map(|(a, b)| a.checked_mul(b).expect("within the bounds")),
+        Expr::Within(inner, low, high) => compute(inner, group, row)
+            .inspect(|own| assert!((low..=high).contains(&own), "within its limits")),
     }
 }
 

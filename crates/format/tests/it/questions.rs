@@ -142,13 +142,14 @@ pub fn expr(rng: &mut Rng, group: &Group, depth: usize) -> Expr {
 
 fn any_expr(rng: &mut Rng, columns: &[usize], depth: usize) -> Expr {
     let part = |rng: &mut Rng| Box::new(any_expr(rng, columns, depth - 1));
-    match rng.below(if depth == 0 { 2 } else { 8 }) {
+    match rng.below(if depth == 0 { 2 } else { 9 }) {
         0 if rng.one_in(8) => Expr::Constant(*rng.pick(&ENDS)),
         0 => Expr::Constant(rng.below(1000) as i128 - 300),
         1..4 if !columns.is_empty() => Expr::Column(*rng.pick(columns)),
         4 | 5 => Expr::Add(part(rng), part(rng)),
         6 => Expr::Sub(part(rng), part(rng)),
         7 => Expr::Mul(part(rng), part(rng)),
+        8 => Expr::Within(part(rng), i64::MIN.into(), i64::MAX.into()),
         _ => Expr::Constant(100),
     }
 }
@@ -189,7 +190,7 @@ pub fn aggregate(rng: &mut Rng, groups: &[Group]) -> Aggregate {
             2..5 => loop {
                 let call = Call::Sum(expr(rng, group, 2));
                 let of = Aggregate { keys: vec![], calls: vec![call.clone()] };
-                if groups.iter().all(|group| of.fits(&group.header)) {
+                if of.fits(groups.iter().map(|group| &group.header)) {
                     break call;
                 }
             },

@@ -162,10 +162,10 @@ fn numbers(rng: &mut Rng, rows: usize, low: i128, high: i128) -> Vec<i128> {
     out
 }
 
+/// A number that comes back by its bits: of the NaNs only one does.
 fn float(rng: &mut Rng) -> f64 {
-    const SPECIAL: [f64; 10] = [
+    const SPECIAL: [f64; 9] = [
         f64::NAN,
-        -f64::NAN,
         f64::INFINITY,
         f64::NEG_INFINITY,
         0.0,
@@ -177,7 +177,7 @@ fn float(rng: &mut Rng) -> f64 {
     ];
     match rng.below(30) {
         0 => *rng.pick(&SPECIAL),
-        1 => f64::from_bits(rng.next()),
+        1 => Some(f64::from_bits(rng.next())).filter(|own| !own.is_nan()).unwrap_or(f64::NAN),
         _ => (rng.below(2000) as f64 - 1000.0) / 4.0,
     }
 }

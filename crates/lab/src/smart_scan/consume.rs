@@ -227,6 +227,7 @@ impl Consumer {
             Expr::Add(a, b) => both(a, b, |a, b| a + b),
             Expr::Sub(a, b) => both(a, b, |a, b| a - b),
             Expr::Mul(a, b) => both(a, b, |a, b| a * b),
+            Expr::Within(inner, _, _) => self.evaluate(batch, inner, rows),
         }
     }
 

@@ -39,8 +39,7 @@ use crate::columnar::metrics::metrics_of;
 use crate::columnar::table::OpenTable;
 use crate::columnar::told::Told;
 use crate::columnar::translate::predicate;
-use crate::explain::expr::words;
-use crate::explain::names::of_schema;
+use crate::words::{of_schema, words};
 
 /// A partial aggregation in the cell.
 #[derive(Clone, Debug)]

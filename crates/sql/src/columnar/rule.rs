@@ -25,10 +25,7 @@ use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 
 use crate::columnar::exec::{CellScanExec, Part, Partial};
 use crate::columnar::translate::{Reason, arithmetic};
-use crate::explain::calls::call_text;
-use crate::explain::expr::words;
-use crate::explain::measure::MeasuredExec;
-use crate::explain::names::of_schema;
+use crate::words::{call_text, of_schema, words};
 
 /// The rule.
 #[derive(Debug, Default)]
@@ -100,9 +97,9 @@ fn over_scan(
         let exprs = exprs.into_iter().map(below).collect::<Result<_>>()?;
         return over_scan(projection.input(), exprs);
     }
-    // An instrument, for one.
-    if plan.downcast_ref::<MeasuredExec>().is_some()
-        && let [below] = plan.children()[..]
+    // What hands rows on as they are: an instrument, for one.
+    if let [below] = plan.children()[..]
+        && Arc::ptr_eq(plan.properties(), below.properties())
     {
         return over_scan(below, exprs);
     }
@@ -290,7 +287,6 @@ fn sum_of(argument: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Call, Rea
             _ => Err(format!("{own} as a floating-point number")),
         };
     }
-    // A sum of 64 bits takes what 128 bits lose above them: it wraps, as DataFusion's does.
     if argument.downcast_ref::<Column>().is_some() && data_type.is_integer() {
         let at = column_of(argument).unwrap_or_default();
         return Ok(Call::Sum(cellar_format::expr::Expr::Column(at)));

@@ -158,7 +158,7 @@ impl OpenTable {
         &self.statistics
     }
 
-    fn headers(&self) -> impl Iterator<Item = &Header> {
+    fn headers(&self) -> impl Iterator<Item = &Header> + Clone {
         self.segments.iter().flat_map(|segment| segment.headers())
     }
 
@@ -180,13 +180,13 @@ impl OpenTable {
     pub fn fitting(&self, predicate: Predicate) -> Result<Predicate, Reason> {
         match self.headers().all(|header| predicate.fits(header)) {
             true => Ok(predicate),
-            false => Err("may go beyond 128 bits: evaluated on decoded rows".to_owned()),
+            false => Err("may overflow: evaluated on decoded rows".to_owned()),
         }
     }
 
     /// Whether all sums of an aggregation fit 128 bits.
     pub fn fits(&self, aggregate: &Aggregate) -> bool {
-        self.headers().all(|header| aggregate.fits(header))
+        aggregate.fits(self.headers())
     }
 
     /// Rows of the row groups that the storage index does not leave out.

@@ -1,6 +1,7 @@
 //! DataFusion's expressions as a cell understands them: predicates on encoded columns, and arithmetic on
 //! their whole numbers. What is not understood is told in words, and evaluated on decoded columns.
 
+use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -11,10 +12,13 @@ use cellar_format::predicate::{Predicate, Relation, Test};
 use cellar_format::value::{Value, key_of_f32, key_of_f64};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::expressions::{
     BinaryExpr, CastExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr,
 };
+
+use crate::numbers::checked::{Arithmetic, Checked};
+use crate::words::{own_name, words};
 
 /// Why an expression is not evaluated on encoded columns.
 pub type Reason = String;
@@ -58,8 +62,12 @@ pub fn predicate(
     }
     match expr.downcast_ref::<BinaryExpr>() {
         Some(binary) => binary_of(binary, turned, schema),
-        None => Err(format!("{expr} is evaluated on decoded rows")),
+        None => Err(format!("{} is evaluated on decoded rows", shown(expr))),
     }
+}
+
+fn shown(expr: &Arc<dyn PhysicalExpr>) -> String {
+    words(expr, &own_name)
 }
 
 fn test(column: usize, test: Test) -> Predicate {
@@ -69,7 +77,7 @@ fn test(column: usize, test: Test) -> Predicate {
 fn column_of(expr: &Arc<dyn PhysicalExpr>) -> Result<usize, Reason> {
     match expr.downcast_ref::<Column>() {
         Some(column) => Ok(column.index()),
-        None => Err(format!("{expr} is not a column")),
+        None => Err(format!("{} is not a column", shown(expr))),
     }
 }
 
@@ -239,6 +247,17 @@ fn binary_of(binary: &BinaryExpr, turned: bool, schema: &Schema) -> Result<Predi
         let operator = operator.swap().ok_or("it cannot be turned round")?;
         return compared(column, operator, scalar, schema);
     }
+    if let (Some(column), Some(ScalarValue::Float64(Some(double)))) =
+        (real_as_double(left, schema), literal_of(right))
+    {
+        return compared_real(column, operator, *double, schema);
+    }
+    if let (Some(ScalarValue::Float64(Some(double))), Some(column)) =
+        (literal_of(left), real_as_double(right, schema))
+    {
+        let operator = operator.swap().ok_or("it cannot be turned round")?;
+        return compared_real(column, operator, *double, schema);
+    }
     let (a, b) = (arithmetic(left, schema)?, arithmetic(right, schema)?);
     if a.1 != b.1 || left.data_type(schema).ok() != right.data_type(schema).ok() {
         return Err("its sides are of two types".to_owned());
@@ -252,6 +271,38 @@ fn binary_of(binary: &BinaryExpr, turned: bool, schema: &Schema) -> Result<Predi
         Operator::Gt => compare(b.0, Relation::Less, a.0),
         _ => compare(b.0, Relation::LessOrEqual, a.0),
     })
+}
+
+/// A column of 32-bit floating-point numbers that is compared in 64 bits.
+fn real_as_double(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Option<usize> {
+    let cast = expr.downcast_ref::<CastExpr>()?;
+    let column = cast.expr().downcast_ref::<Column>()?.index();
+    let is_real = *schema.field(column).data_type() == DataType::Float32;
+    (is_real && *cast.cast_type() == DataType::Float64).then_some(column)
+}
+
+/// Such a column compared with a number that 32 bits may not hold: with its neighbours that they hold.
+fn compared_real(
+    column: usize,
+    operator: Operator,
+    double: f64,
+    schema: &Schema,
+) -> Result<Predicate, Reason> {
+    let near = double as f32;
+    let (below, above) = match f64::from(near).partial_cmp(&double) {
+        Some(Ordering::Less) => (near, near.next_up()),
+        Some(Ordering::Greater) => (near.next_down(), near),
+        // The same number, or none.
+        _ => return compared(column, operator, &ScalarValue::Float32(Some(near)), schema),
+    };
+    let with =
+        |operator, real: f32| compared(column, operator, &ScalarValue::Float32(Some(real)), schema);
+    match operator {
+        Operator::Eq => Ok(Predicate::None),
+        Operator::NotEq => Ok(test(column, Test::NotNull)),
+        Operator::Lt | Operator::LtEq => with(Operator::LtEq, below),
+        _ => with(Operator::GtEq, above),
+    }
 }
 
 fn compared(
@@ -389,7 +440,7 @@ fn scaled(expr: Expr, by: i16) -> Result<Expr, Reason> {
 /// In words, what in it is not understood.
 pub fn arithmetic(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<(Expr, i8), Reason> {
     let data_type = expr.data_type(schema).map_err(|e| e.to_string())?;
-    let not_whole = || format!("{expr} is of type {data_type}: evaluated on decoded rows");
+    let not_whole = || format!("{} is of type {data_type}: evaluated on decoded rows", shown(expr));
     let scale = scale_of(&data_type).ok_or_else(not_whole)?;
     if let Some(column) = expr.downcast_ref::<Column>() {
         return Ok((Expr::Column(column.index()), scale));
@@ -411,27 +462,74 @@ pub fn arithmetic(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<(Expr
             && is_whole(&from_type)
             && (is_decimal || data_type.is_integer()))
         {
-            return Err(format!("{expr} is evaluated on decoded rows"));
+            return Err(format!("{} is evaluated on decoded rows", shown(expr)));
         }
         return Ok((scaled(inner, i16::from(scale) - i16::from(from))?, scale));
     }
+    if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
+        let checked = call.fun().inner().downcast_ref::<Checked>().ok_or_else(not_whole)?;
+        let (low, high) = limits_of(&data_type).ok_or_else(not_whole)?;
+        let within = |expr| Expr::Within(Box::new(expr), low, high);
+        return match (call.args(), checked.arithmetic()) {
+            ([only], Arithmetic::Negate) => {
+                let (inner, scale) = arithmetic(only, schema)?;
+                let zero = Box::new(Expr::Constant(0));
+                Ok((within(Expr::Sub(zero, Box::new(inner))), scale))
+            }
+            ([left, right], own) => {
+                let (inner, scale) = of_two(own.operator(), left, right, (scale, schema))?;
+                Ok((within(inner), scale))
+            }
+            _ => Err(not_whole()),
+        };
+    }
     let binary = expr.downcast_ref::<BinaryExpr>().ok_or_else(not_whole)?;
     if !matches!(data_type, DataType::Decimal128(_, _)) {
-        return Err(format!("{expr} may overflow {data_type}: evaluated on decoded rows"));
+        return Err(format!("{} may overflow {data_type}: evaluated on decoded rows", shown(expr)));
     }
-    let ((a, a_scale), (b, b_scale)) =
-        (arithmetic(binary.left(), schema)?, arithmetic(binary.right(), schema)?);
+    of_two(*binary.op(), binary.left(), binary.right(), (scale, schema))
+}
+
+/// The least and the greatest whole number that a type holds.
+fn limits_of(data_type: &DataType) -> Option<(i128, i128)> {
+    Some(match data_type {
+        DataType::Int8 => (i8::MIN.into(), i8::MAX.into()),
+        DataType::Int16 => (i16::MIN.into(), i16::MAX.into()),
+        DataType::Int32 => (i32::MIN.into(), i32::MAX.into()),
+        DataType::Int64 => (i64::MIN.into(), i64::MAX.into()),
+        DataType::UInt8 => (0, u8::MAX.into()),
+        DataType::UInt16 => (0, u16::MAX.into()),
+        DataType::UInt32 => (0, u32::MAX.into()),
+        DataType::Decimal128(precision, _) => {
+            let end = power(i16::from(*precision))? - 1;
+            (-end, end)
+        }
+        _ => return None,
+    })
+}
+
+/// Arithmetic of two numbers whose result has so many digits behind its point.
+fn of_two(
+    operator: Operator,
+    left: &Arc<dyn PhysicalExpr>,
+    right: &Arc<dyn PhysicalExpr>,
+    (scale, schema): (i8, &Schema),
+) -> Result<(Expr, i8), Reason> {
+    let ((a, a_scale), (b, b_scale)) = (arithmetic(left, schema)?, arithmetic(right, schema)?);
     let sum = i16::from(a_scale) + i16::from(b_scale);
     let to = i16::from(scale);
-    match binary.op() {
+    match operator {
         Operator::Multiply if sum == to => Ok((Expr::Mul(Box::new(a), Box::new(b)), scale)),
         Operator::Plus | Operator::Minus if a_scale.max(b_scale) == scale => {
             let a = Box::new(scaled(a, to - i16::from(a_scale))?);
             let b = Box::new(scaled(b, to - i16::from(b_scale))?);
-            let is_plus = *binary.op() == Operator::Plus;
+            let is_plus = operator == Operator::Plus;
             Ok((if is_plus { Expr::Add(a, b) } else { Expr::Sub(a, b) }, scale))
         }
-        _ => Err(format!("{expr} is evaluated on decoded rows")),
+        _ => {
+            let (left, right) = (shown(left), shown(right));
+            Err(format!("{left} {operator} {right} is evaluated on decoded rows"))
+        }
     }
 }
 

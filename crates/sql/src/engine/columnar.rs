@@ -16,6 +16,7 @@ use crate::columnar::write::Batches;
 use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
 use crate::failure::from_datafusion;
+use crate::names;
 
 fn rows(count: u64) -> String {
     let word = if count == 1 { "row" } else { "rows" };
@@ -128,7 +129,9 @@ impl Engine {
                 .next(format!("drop table {name}; or choose another name")));
         }
         self.columnar()?;
-        let schema = table_schema(create.input.schema().as_arrow())?;
+        names::check_unique(create.input.schema().as_arrow())?;
+        let settled = self.settled(&create.input)?;
+        let schema = table_schema(settled.schema().as_arrow())?;
         let is_empty = matches!(&*create.input, LogicalPlan::EmptyRelation(_));
         let mut fields = create.input.schema().fields().iter();
         if let Some(field) = fields.find(|field| is_empty && !field.is_nullable()) {
@@ -136,6 +139,15 @@ impl Engine {
             return Err(Error::not_yet(what).next("leave it out: columnar tables check none"));
         }
         Ok(Some(schema))
+    }
+
+    /// The same query with the types that its columns have when it runs.
+    fn settled(&self, plan: &LogicalPlan) -> Result<LogicalPlan, Error> {
+        let state = self.state();
+        state
+            .analyzer()
+            .execute_and_check(plan.clone(), state.config_options(), |_, _| {})
+            .map_err(|e| self.failure(&e))
     }
 
     async fn batches(&self, plan: LogicalPlan) -> Result<Batches, Error> {

@@ -7,6 +7,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::disk_manager::DiskManagerBuilder;
 use datafusion::execution::object_store::DefaultObjectStoreRegistry;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -15,9 +16,17 @@ use crate::columnar::nulls::PlainAntiJoins;
 use crate::columnar::rule::AggregateInCell;
 use crate::engine::{CATALOG, EngineOptions, PUBLIC, Stores};
 use crate::host::Host;
+use crate::in_subquery::ThreeValuedIn;
+use crate::instants::compare::CompareInstants;
+use crate::instants::trunc::DateTrunc;
+use crate::lateral::LateralValues;
 use crate::lazy::BuildWhenAsked;
 use crate::memory::Memory;
 use crate::noted::Notes;
+use crate::numbers::common::CommonNumbers;
+use crate::numbers::overflow::CheckedArithmetic;
+use crate::numbers::sum::Sum;
+use crate::set_operation::CountEqualRows;
 use crate::shared::ShareAggregates;
 use crate::spill::TempFiles;
 
@@ -77,9 +86,26 @@ pub(super) fn context(
         .with_config(config)
         .with_runtime_env(runtime.build_arc()?)
         .with_default_features()
+        .with_analyzer_rules(analyzer_rules())
         .with_physical_optimizer_rules(physical_rules())
         .build();
-    Ok(SessionContext::new_with_state(state))
+    let context = SessionContext::new_with_state(state);
+    context.register_udaf(Sum::udaf());
+    context.register_udf(DateTrunc::udf());
+    Ok(context)
+}
+
+/// DataFusion's rules, with ours around its choice of types.
+fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
+    let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = Analyzer::new().rules;
+    let at = rules.iter().position(|rule| rule.name() == "type_coercion").unwrap_or(rules.len());
+    rules.insert(at, Arc::new(CommonNumbers));
+    rules.insert(at, Arc::new(CompareInstants));
+    rules.insert(at, Arc::new(ThreeValuedIn));
+    rules.insert(at, Arc::new(LateralValues));
+    rules.insert(at, Arc::new(CountEqualRows));
+    rules.push(Arc::new(CheckedArithmetic));
+    rules
 }
 
 /// DataFusion's rules, and ours when they have settled what is partial, but before dynamic filters go

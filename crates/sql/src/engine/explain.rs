@@ -19,7 +19,7 @@ use crate::explain::measure::measured;
 use crate::explain::options::{ExplainOptions, PlanFormat};
 use crate::explain::tables::Tables;
 use crate::explain::{Explained, operators};
-use crate::guard;
+use crate::{guard, names};
 
 const TAKES: &str = "EXPLAIN takes SELECT, VALUES, INSERT, CREATE TABLE AS, COPY and EXECUTE";
 
@@ -120,6 +120,7 @@ impl Engine {
                 (Arc::unwrap_or_clone(dml.input), Some(write))
             }
             LogicalPlan::Copy(copy) => {
+                names::check_unique(copy.input.schema().as_arrow())?;
                 let place = match guard::inside(&copy.output_url) {
                     Some((group, path)) => format!("+{group}/{path}"),
                     None => copy.output_url.clone(),

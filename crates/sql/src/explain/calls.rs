@@ -9,12 +9,12 @@ use datafusion::physical_expr::window::{
 };
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
-use datafusion::physical_plan::expressions::{Column, Literal};
+use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, WindowUDFExpr};
 
 use crate::columnar::exec::CellScanExec;
-use crate::explain::expr::{Names, own_name, sort_key, words};
 use crate::explain::names::{DEEPEST, column, over, over_at};
+use crate::words::{Names, call_text, own_name, sort_key, words};
 
 /// Where an aggregation that is done in two steps begins: there the arguments are over the input.
 pub(crate) enum FirstStep<'a> {
@@ -110,20 +110,6 @@ fn call_over(
         text.push_str(&format!(" filter (where {filter})"));
     }
     text
-}
-
-/// A call of an aggregate function with these arguments.
-pub(crate) fn call_text(call: &AggregateFunctionExpr, mut arguments: Vec<String>) -> String {
-    // count(*) counts a constant.
-    if call.fun().name() == "count" && call.expressions().iter().all(is_constant) {
-        arguments = vec!["*".to_owned()];
-    }
-    let distinct = if call.is_distinct() { "distinct " } else { "" };
-    format!("{}({distinct}{})", call.fun().name(), arguments.join(", "))
-}
-
-fn is_constant(expr: &Arc<dyn PhysicalExpr>) -> bool {
-    expr.downcast_ref::<Literal>().is_some()
 }
 
 /// The calls of window functions, PARTITION BY and ORDER BY, if a plan computes some.

@@ -4,7 +4,7 @@ use crate::explain::facts::{
     Aggregate, CellScan, FileScan, FileTotals, Kind, Narrower, Narrowing, Operator,
 };
 use crate::explain::numbers::{bytes, count, percent};
-use crate::explain::operation::operation;
+use crate::explain::operation::{conditions, operation};
 use cellar_instance::cell::Totals;
 
 /// A line, or several where it is long.
@@ -22,7 +22,7 @@ pub(crate) fn details(operator: &Operator, is_cut: bool) -> Vec<Detail> {
         Kind::Files(scan) => files(scan, &mut add),
         kind => {
             if is_cut {
-                add(operation(kind));
+                add(whole(kind));
             }
             match kind {
                 Kind::Aggregate(aggregate) => grouped(aggregate, &mut add),
@@ -48,6 +48,25 @@ pub(crate) fn details(operator: &Operator, is_cut: bool) -> Vec<Detail> {
     out
 }
 
+/// All of what a line has no room for, behind the word that details begin with.
+fn whole(kind: &Kind) -> String {
+    match kind {
+        Kind::Sort { keys, by, .. } if by.is_empty() => format!("by {}", keys.join(", ")),
+        Kind::Aggregate(aggregate) => {
+            let (calls, keys) = (aggregate.calls.join(", "), aggregate.keys.join(", "));
+            match (aggregate.calls.is_empty(), aggregate.keys.is_empty()) {
+                (true, _) => format!("by {keys}"),
+                (false, true) => calls,
+                (false, false) => format!("by {keys}: {calls}"),
+            }
+        }
+        Kind::Join(join) => conditions(join).unwrap_or_else(|| operation(kind)),
+        Kind::Filter { condition, .. } => condition.clone(),
+        Kind::Window { calls, .. } => calls.join(", "),
+        kind => operation(kind),
+    }
+}
+
 fn grouped(aggregate: &Aggregate, add: &mut impl FnMut(String)) {
     if aggregate.sets > 0 {
         add(format!("{} sets of keys", aggregate.sets));
@@ -63,11 +82,11 @@ fn cell(scan: &CellScan, add: &mut impl FnMut(String)) {
             None => add(format!("filter {}", conjunct.text)),
             Some(reason) => {
                 add(format!("residual {}", conjunct.text));
-                add(format!("  on decoded rows: {reason}"));
+                add(format!("because {reason}"));
             }
         }
     }
-    narrowed(&scan.narrowing, add);
+    narrowed(&scan.narrowing, scan.totals.as_ref(), add);
     if let Some((calls, keys)) = &scan.aggregate {
         let by = if keys.is_empty() { String::new() } else { format!(" by {}", keys.join(", ")) };
         match calls.is_empty() {
@@ -103,30 +122,32 @@ fn cell(scan: &CellScan, add: &mut impl FnMut(String)) {
     });
 }
 
-/// The filters that are known while the plan runs.
-fn narrowed(narrowing: &[Narrowing], add: &mut impl FnMut(String)) {
-    for narrowing in narrowing {
-        let columns = narrowing.columns.join(", ");
-        add(match narrowing.by {
+/// The filters that are known while the plan runs, and what they left.
+fn narrowed(narrowing: &[Narrowing], totals: Option<&Totals>, add: &mut impl FnMut(String)) {
+    let left = totals.filter(|totals| totals.live_rows > 0).map(|totals| {
+        let left = totals.live_rows - totals.live_dropped_rows.min(totals.live_rows);
+        format!("left {} of {} rows", percent(left, totals.live_rows), count(totals.live_rows))
+    });
+    for one in narrowing {
+        let columns = one.columns.join(", ");
+        let text = match one.by {
             Some(Narrower::Join(id)) => format!("filter {columns} in the keys of {id}"),
             Some(Narrower::Top(id)) => format!("filter {columns} within the top of {id}"),
             Some(Narrower::Aggregate(id)) => format!("filter {columns} beyond what {id} has"),
             None => format!("filter {columns} as known at run time"),
+        };
+        add(match &left {
+            Some(left) if narrowing.len() == 1 => format!("{text}: {left}"),
+            _ => text,
         });
+    }
+    if let Some(left) = left.filter(|_| narrowing.len() > 1) {
+        add(format!("these filters at run time {left}"));
     }
 }
 
 /// What a scan of a cell did.
 fn did(scan: &CellScan, totals: &Totals, add: &mut impl FnMut(String)) {
-    if totals.live_rows > 0 {
-        let left = totals.live_rows - totals.live_dropped_rows.min(totals.live_rows);
-        let share = percent(left, totals.live_rows);
-        let what = match &scan.narrowing[..] {
-            [one] => format!("keys and bounds of {} left", one.columns.join(", ")),
-            _ => "filters known at run time left".to_owned(),
-        };
-        add(format!("{what} {share} of {} rows", count(totals.live_rows)));
-    }
     let by_live = totals.live_pruned_row_groups;
     let by_index = totals.pruned_row_groups - by_live.min(totals.pruned_row_groups);
     let looked_at = totals.row_groups - totals.pruned_row_groups - totals.header_row_groups;
@@ -145,12 +166,8 @@ fn did(scan: &CellScan, totals: &Totals, add: &mut impl FnMut(String)) {
     }
     let rest = if rest.is_empty() { String::new() } else { format!(": {}", rest.join(", ")) };
     add(format!("read {looked_at} of {} row groups{rest}", totals.row_groups));
-    add(format!(
-        "read {} from disks, {} kept in memory, of {}",
-        bytes(totals.disk_bytes),
-        bytes(totals.cache_bytes),
-        bytes(totals.eligible_bytes)
-    ));
+    let (disk, cache) = (bytes(totals.disk_bytes), bytes(totals.cache_bytes));
+    add(format!("read {disk} from disks, {cache} from the cell's cache"));
     let what = if scan.aggregate.is_some() { "groups" } else { "rows" };
     let returned = (count(totals.returned_rows), bytes(totals.returned_bytes));
     add(format!("returned {} {what}, {}", returned.0, returned.1));
@@ -166,7 +183,7 @@ fn files(scan: &FileScan, add: &mut impl FnMut(String)) {
     for conjunct in &scan.conjuncts {
         add(format!("filter {conjunct}"));
     }
-    narrowed(&scan.narrowing, add);
+    narrowed(&scan.narrowing, None, add);
     if let Some(fetch) = scan.fetch {
         add(format!("ends at {fetch} rows"));
     }

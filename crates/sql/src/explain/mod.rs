@@ -5,7 +5,6 @@
 
 pub(crate) mod calls;
 mod details;
-pub(crate) mod expr;
 pub mod facts;
 mod json;
 mod leaves;

@@ -5,13 +5,12 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::Schema;
 use datafusion::common::{JoinSide, JoinType};
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
-use datafusion::physical_plan::expressions::{BinaryExpr, Column};
+use datafusion::physical_plan::expressions::BinaryExpr;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{
@@ -22,7 +21,7 @@ use datafusion::physical_plan::union::UnionExec;
 
 use crate::columnar::exec::CellScanExec;
 use crate::explain::calls::{call_words, first_step, window_calls};
-use crate::explain::expr::{own_name, words};
+use crate::words::{own_name, words};
 
 /// How deep a column is followed. Plans are not deeper but for those that nobody reads.
 pub(crate) const DEEPEST: usize = 200;
@@ -66,8 +65,12 @@ pub(crate) fn over_both(
     }
 }
 
-/// Whether a name is one that somebody gave, not the text of an expression.
+/// Whether a name is one that somebody gave, not the text of an expression or one of DataFusion's own.
 fn is_given(name: &str) -> bool {
+    let number = name.strip_prefix("alias").or_else(|| name.strip_prefix("group_alias_"));
+    if number.is_some_and(|number| number.parse::<u32>().is_ok()) {
+        return false;
+    }
     let is_legal = |c: char| c.is_alphanumeric() || matches!(c, '_' | '#' | '$');
     !name.is_empty() && !name.starts_with("__") && name.chars().all(is_legal)
 }
@@ -176,13 +179,5 @@ fn of_aggregate(aggregate: &AggregateExec, at: usize, depth: usize) -> Option<St
             let first = first_step(aggregate);
             call_words(&first, depth).get(call).cloned()
         }
-    }
-}
-
-/// Names of columns of a table.
-pub(crate) fn of_schema(schema: &Schema) -> impl Fn(&Column) -> String + '_ {
-    |column| match schema.fields().get(column.index()) {
-        Some(field) => field.name().clone(),
-        None => own_name(column),
     }
 }

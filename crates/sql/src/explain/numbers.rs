@@ -38,8 +38,9 @@ fn scaled(value: f64, units: &[&str], step: f64) -> String {
 /// A share in percent, with a digit behind the point where it is small.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
     let share = part as f64 / whole.max(1) as f64 * 100.0;
-    match share < 10.0 {
-        true => format!("{share:.1} %"),
-        false => format!("{share:.0} %"),
+    match share {
+        _ if part > 0 && share < 0.05 => "less than 0.1 %".to_owned(),
+        _ if share < 10.0 => format!("{share:.1} %"),
+        _ => format!("{share:.0} %"),
     }
 }

@@ -12,11 +12,10 @@ use datafusion::physical_plan::expressions::{Column, DynamicFilterPhysicalExpr};
 use datafusion::physical_plan::metrics::{MetricValue, MetricsSet};
 
 use crate::columnar::exec::CellScanExec;
-use crate::explain::expr::{Names, own_name, words};
 use crate::explain::facts::{CellScan, Conjunct, FileScan, FileTotals, Kind, Narrower, Narrowing};
-use crate::explain::names::of_schema;
 use crate::explain::tables::Tables;
 use crate::path::GroupPath;
+use crate::words::{Names, of_schema, own_name, words};
 
 /// Who makes the filter of that number.
 pub(super) type Makers<'a> = &'a dyn Fn(u64) -> Option<Narrower>;

@@ -21,8 +21,10 @@ pub struct Told {
 
 /// Fewer columns than these are not enough for anything.
 const NARROWEST: usize = 40;
+/// A blank at which no line is broken.
+const TOGETHER: char = '\u{a0}';
 /// Where details begin: behind the number and the word that says of what they are.
-const INDENT: usize = 11;
+const INDENT: usize = 12;
 
 /// The lines of a plan, none wider than `width` characters where its words allow it.
 pub(crate) fn lines(plan: &Plan, told: Told, width: usize) -> Vec<String> {
@@ -134,7 +136,7 @@ fn detail_lines(operator: &Operator, details: &[Detail], width: usize) -> Vec<St
     let mut lines = Vec::new();
     for (at, detail) in details.iter().enumerate() {
         let head = match at {
-            0 => format!(" {:>2}  {word:<5} ", operator.id),
+            0 => format!(" {:>2}  {word:<6} ", operator.id),
             _ => " ".repeat(INDENT),
         };
         lines.extend(folded(&head, INDENT + 2, &detail.0, width));
@@ -147,7 +149,8 @@ fn folded(head: &str, indent: usize, text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![head.to_owned()];
     let mut is_begun = false;
     for word in text.split(' ').filter(|word| !word.is_empty()) {
-        let mut word: Vec<char> = word.chars().collect();
+        // What must not be parted has other blanks in it.
+        let mut word: Vec<char> = word.replace(TOGETHER, " ").chars().collect();
         loop {
             let Some(line) = lines.last_mut() else { return lines };
             let used = line.chars().count() + usize::from(is_begun);
@@ -181,8 +184,8 @@ fn word(kind: &Kind) -> &'static str {
         Kind::Join(_) => "join",
         Kind::Aggregate(_) => "group",
         Kind::Sort { .. } => "sort",
-        Kind::Filter { .. } => "ask",
-        Kind::Window { .. } => "over",
+        Kind::Filter { .. } => "filter",
+        Kind::Window { .. } => "window",
         Kind::Write { .. } => "write",
         _ => "note",
     }
@@ -228,7 +231,8 @@ fn summary(run: Run, operators: &[(&Operator, usize)], timing: bool) -> String {
         let share = |nanos: u64| (nanos as f64 / all as f64 * 100.0).round() as u64;
         let parts = work.iter().map(|(what, nanos)| (what, share(*nanos)));
         let parts = parts.filter(|(_, share)| *share > 0);
-        let parts: Vec<String> = parts.map(|(what, share)| format!("{what} {share} %")).collect();
+        let parts: Vec<String> =
+            parts.map(|(what, share)| format!("{what} {share}{TOGETHER}%")).collect();
         text.push_str(&format!("; of all threads' {}: {}", nanos(all), parts.join(", ")));
     }
     if run.memory > 0 {

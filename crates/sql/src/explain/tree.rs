@@ -23,7 +23,6 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use crate::columnar::exec::CellScanExec;
 use crate::columnar::rule::why_not;
 use crate::explain::calls::{FirstStep, calls_of, first_step, keys_of};
-use crate::explain::expr::sort_key;
 use crate::explain::facts::{Actual, Aggregate, Kind, Narrower, Operator};
 use crate::explain::measure::MeasuredExec;
 use crate::explain::names::{column, over};
@@ -31,6 +30,7 @@ use crate::explain::tables::Tables;
 use crate::explain::{leaves, scans};
 use crate::lazy::LazyExec;
 use crate::shared::SharedExec;
+use crate::words::sort_key;
 
 /// A plan that is looked at.
 pub(crate) type Plan = Arc<dyn ExecutionPlan>;

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use arrow::array::Array;
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, Schema, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr, ScalarFunctionExpr};
 use datafusion::physical_expr_common::physical_expr::fmt_sql;
@@ -14,6 +15,9 @@ use datafusion::physical_plan::expressions::{
     BinaryExpr, CaseExpr, CastExpr, Column, DynamicFilterPhysicalExpr, InListExpr, IsNotNullExpr,
     IsNullExpr, LikeExpr, Literal, NegativeExpr, NotExpr, TryCastExpr,
 };
+
+use crate::numbers::checked::Checked;
+use crate::numbers::float::Canonical;
 
 /// Values of a list that are shown; of more, how many there are.
 const LISTED: usize = 8;
@@ -34,10 +38,10 @@ pub(crate) fn words(expr: &Arc<dyn PhysicalExpr>, names: Names<'_>) -> String {
     if let Some(literal) = expr.downcast_ref::<Literal>() {
         return constant(literal.value());
     }
-    if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
-        let left = inside(binary.left(), binary.op(), false, names);
-        let right = inside(binary.right(), binary.op(), true, names);
-        return format!("{left} {} {right}", operator(binary.op()));
+    if let Some((left, op, right)) = operation(expr) {
+        let left = inside(left, &op, false, names);
+        let right = inside(right, &op, true, names);
+        return format!("{left} {} {right}", operator(&op));
     }
     if let Some(not) = expr.downcast_ref::<NotExpr>() {
         return format!("not {}", closed(not.arg(), names));
@@ -81,9 +85,7 @@ fn others(expr: &Arc<dyn PhysicalExpr>, names: Names<'_>) -> String {
         return case_words(case, names);
     }
     if let Some(function) = expr.downcast_ref::<ScalarFunctionExpr>() {
-        let arguments: Vec<String> =
-            function.args().iter().map(|argument| words(argument, names)).collect();
-        return format!("{}({})", function.fun().name(), arguments.join(", "));
+        return function_words(function, names);
     }
     if expr.downcast_ref::<ScalarSubqueryExpr>().is_some() {
         return "(subquery)".to_owned();
@@ -110,6 +112,38 @@ fn case_words(case: &CaseExpr, names: Names<'_>) -> String {
     out
 }
 
+/// What is computed of two operands, also where a function of ours does it.
+fn operation(
+    expr: &Arc<dyn PhysicalExpr>,
+) -> Option<(&Arc<dyn PhysicalExpr>, Operator, &Arc<dyn PhysicalExpr>)> {
+    if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
+        return Some((binary.left(), *binary.op(), binary.right()));
+    }
+    let function = expr.downcast_ref::<ScalarFunctionExpr>()?;
+    let checked = function.fun().inner().downcast_ref::<Checked>()?;
+    match function.args() {
+        [left, right] => Some((left, checked.arithmetic().operator(), right)),
+        _ => None,
+    }
+}
+
+/// A function as it was written.
+fn function_words(function: &ScalarFunctionExpr, names: Names<'_>) -> String {
+    let inner = function.fun().inner();
+    match function.args() {
+        [only] if inner.downcast_ref::<Checked>().is_some() => {
+            format!("-{}", closed(only, names))
+        }
+        // It gives equal numbers equal bits: nobody asked for it.
+        [only] if inner.downcast_ref::<Canonical>().is_some() => words(only, names),
+        arguments => {
+            let arguments: Vec<String> =
+                arguments.iter().map(|argument| words(argument, names)).collect();
+            format!("{}({})", function.fun().name(), arguments.join(", "))
+        }
+    }
+}
+
 /// An operand: in parentheses where it would bind less than what it is in.
 fn inside(
     expr: &Arc<dyn PhysicalExpr>,
@@ -118,12 +152,12 @@ fn inside(
     names: Names<'_>,
 ) -> String {
     let text = words(expr, names);
-    let Some(inner) = expr.downcast_ref::<BinaryExpr>().map(BinaryExpr::op) else {
+    let Some((_, inner, _)) = operation(expr) else {
         let binds_less = expr.downcast_ref::<NotExpr>().is_some() && *outer != Operator::And;
         return if binds_less { format!("({text})") } else { text };
     };
     let (of_inner, of_outer) = (inner.precedence(), outer.precedence());
-    let joins = inner == outer && matches!(outer, Operator::And | Operator::Or | Operator::Plus);
+    let joins = inner == *outer && matches!(outer, Operator::And | Operator::Or | Operator::Plus);
     let is_open = of_inner > of_outer || joins || (of_inner == of_outer && !is_right);
     if is_open && of_inner > 0 { text } else { format!("({text})") }
 }
@@ -131,7 +165,7 @@ fn inside(
 /// An operand of what binds more than any operator.
 fn closed(expr: &Arc<dyn PhysicalExpr>, names: Names<'_>) -> String {
     let text = words(expr, names);
-    let is_open = expr.downcast_ref::<BinaryExpr>().is_some()
+    let is_open = operation(expr).is_some()
         || expr.downcast_ref::<NotExpr>().is_some()
         || expr.downcast_ref::<LikeExpr>().is_some()
         || expr.downcast_ref::<InListExpr>().is_some();
@@ -211,4 +245,26 @@ pub(crate) fn sort_key(key: &PhysicalSortExpr, names: Names<'_>) -> String {
         text.push_str(if key.options.nulls_first { " nulls first" } else { " nulls last" });
     }
     text
+}
+
+/// A call of an aggregate function with these arguments.
+pub(crate) fn call_text(call: &AggregateFunctionExpr, mut arguments: Vec<String>) -> String {
+    // count(*) counts a constant.
+    if call.fun().name() == "count" && call.expressions().iter().all(is_constant) {
+        arguments = vec!["*".to_owned()];
+    }
+    let distinct = if call.is_distinct() { "distinct " } else { "" };
+    format!("{}({distinct}{})", call.fun().name(), arguments.join(", "))
+}
+
+fn is_constant(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    expr.downcast_ref::<Literal>().is_some()
+}
+
+/// Names of columns of a table.
+pub(crate) fn of_schema(schema: &Schema) -> impl Fn(&Column) -> String + '_ {
+    |column| match schema.fields().get(column.index()) {
+        Some(field) => field.name().clone(),
+        None => own_name(column),
+    }
 }

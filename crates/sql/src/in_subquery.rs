@@ -1,0 +1,233 @@
+//! `IN` and `NOT IN` over subqueries with SQL's three values, where DataFusion has two.
+//!
+//! `x NOT IN (S)` is true where no row of S is x, none is null, and x is not null unless S is empty. As
+//! joins DataFusion knows that only of a subquery that refers to nothing outside, compared with a column,
+//! as a condition of its own. Everywhere else `IN` is put as `EXISTS`, which is true or false; and among
+//! what a query returns `EXISTS` is put as a count.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, ExprSchema, Result};
+use datafusion::config::ConfigOptions;
+use datafusion::functions_aggregate::count::count;
+use datafusion::logical_expr::expr::{Exists, InSubquery};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Projection,
+    Subquery, lit, not, when,
+};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::scalar::ScalarValue;
+
+/// The rule. It comes before types are chosen: it puts in comparisons.
+#[derive(Debug, Default)]
+pub(crate) struct ThreeValuedIn;
+
+impl AnalyzerRule for ThreeValuedIn {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        Ok(plan.transform_up_with_subqueries(rewrite)?.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "three_valued_in"
+    }
+}
+
+fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let filter = match plan {
+        LogicalPlan::Filter(filter) => filter,
+        LogicalPlan::Projection(projection) => return in_projection(projection),
+        other => return Ok(Transformed::no(other)),
+    };
+    if !has_in(&filter.predicate)? {
+        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    }
+    let schema = Arc::clone(filter.input.schema());
+    let mut conjuncts = Vec::new();
+    for conjunct in split_conjunction_owned(filter.predicate) {
+        conjuncts.push(match conjunct {
+            // What a join knows.
+            Expr::InSubquery(own) if !own.negated || is_plain(&own) => Expr::InSubquery(own),
+            Expr::Not(inner) => match *inner {
+                Expr::InSubquery(own) if own.negated || is_plain(&own) => {
+                    Expr::InSubquery(InSubquery { negated: !own.negated, ..own })
+                }
+                inner => condition(Expr::Not(Box::new(inner)), Wanted::True, &schema)?,
+            },
+            other => condition(other, Wanted::True, &schema)?,
+        });
+    }
+    let predicate = conjunction(conjuncts).unwrap_or_else(|| lit(true));
+    Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(predicate, filter.input)?)))
+}
+
+/// What a query returns: there DataFusion knows only subqueries of one value, so that rows are counted.
+fn in_projection(projection: Projection) -> Result<Transformed<LogicalPlan>> {
+    let is_own = |expr: &Expr| Ok(matches!(expr, Expr::InSubquery(_) | Expr::Exists(_)));
+    let mut has_own = false;
+    for expr in &projection.expr {
+        has_own |= expr.exists(is_own)?;
+    }
+    if !has_own {
+        return Ok(Transformed::no(LogicalPlan::Projection(projection)));
+    }
+    let schema = Arc::clone(projection.input.schema());
+    let plan = LogicalPlan::Projection(projection);
+    let names = NamePreserver::new(&plan);
+    let rewritten = plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let below = |expr: Expr| match expr {
+            Expr::InSubquery(own) => Ok(Transformed::yes(membership(own, Wanted::All, &schema)?)),
+            other => Ok(Transformed::no(other)),
+        };
+        let expr = expr.transform_down(below)?.data.transform_down(counted)?;
+        Ok(expr.update_data(|expr| name.restore(expr)))
+    })?;
+    Ok(Transformed::yes(rewritten.data))
+}
+
+/// `EXISTS (S)` as `(SELECT count(*) FROM S) > 0`.
+fn counted(expr: Expr) -> Result<Transformed<Expr>> {
+    let Expr::Exists(Exists { subquery, negated }) = expr else {
+        return Ok(Transformed::no(expr));
+    };
+    let rows = LogicalPlanBuilder::from(Arc::clone(&subquery.subquery))
+        .aggregate(Vec::<Expr>::new(), [count(lit(1i64))])?
+        .build()?;
+    let count = Expr::ScalarSubquery(Subquery { subquery: Arc::new(rows), ..subquery });
+    let none = count.eq(lit(0i64));
+    Ok(Transformed::yes(if negated { none } else { not(none) }))
+}
+
+fn has_in(expr: &Expr) -> Result<bool> {
+    expr.exists(|expr| Ok(matches!(expr, Expr::InSubquery(_))))
+}
+
+/// Whether `x NOT IN (S)` is a join that looks for nulls: S is the same for each row, and x is not.
+fn is_plain(own: &InSubquery) -> bool {
+    own.subquery.outer_ref_columns.is_empty() && own.expr.any_column_refs()
+}
+
+/// What a condition's third value is as good as.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// Only whether it is true: null is as good as false.
+    True,
+    /// Only whether it is false: null is as good as true.
+    False,
+    /// All three values.
+    All,
+}
+
+fn condition(expr: Expr, wanted: Wanted, schema: &DFSchema) -> Result<Expr> {
+    if !has_in(&expr)? {
+        return Ok(expr);
+    }
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) => {
+            let left = condition(*left, wanted, schema)?;
+            let right = condition(*right, wanted, schema)?;
+            Ok(Expr::BinaryExpr(BinaryExpr::new(left.into(), op, right.into())))
+        }
+        Expr::Not(inner) => {
+            let wanted = match wanted {
+                Wanted::True => Wanted::False,
+                Wanted::False => Wanted::True,
+                Wanted::All => Wanted::All,
+            };
+            Ok(not(condition(*inner, wanted, schema)?))
+        }
+        Expr::InSubquery(own) => membership(own, wanted, schema),
+        other => {
+            let below = |expr: Expr| match expr {
+                Expr::InSubquery(own) => {
+                    Ok(Transformed::yes(membership(own, Wanted::All, schema)?))
+                }
+                other => Ok(Transformed::no(other)),
+            };
+            Ok(other.transform_down(below)?.data)
+        }
+    }
+}
+
+fn membership(own: InSubquery, wanted: Wanted, schema: &DFSchema) -> Result<Expr> {
+    // A value that is itself of a query further out cannot be put into the subquery.
+    let is_further_out = own.expr.exists(|e| Ok(matches!(e, Expr::OuterReferenceColumn(_, _))))?;
+    if is_further_out || own.subquery.subquery.schema().fields().len() != 1 {
+        return Ok(Expr::InSubquery(own));
+    }
+    let negated = own.negated;
+    match (wanted, negated) {
+        (Wanted::True, false) => Ok(Expr::InSubquery(own)),
+        (Wanted::True, true) => is_missing(&own, schema),
+        (Wanted::False, false) => Ok(not(is_missing(&own, schema)?)),
+        (Wanted::False, true) => Ok(not(is_there(&own, schema)?)),
+        (Wanted::All, _) => {
+            let unknown = Expr::Literal(ScalarValue::Boolean(None), None);
+            when(is_there(&own, schema)?, lit(!negated))
+                .when(is_missing(&own, schema)?, lit(negated))
+                .otherwise(unknown)
+        }
+    }
+}
+
+/// Whether some row of the subquery is the value.
+fn is_there(own: &InSubquery, schema: &DFSchema) -> Result<Expr> {
+    exists(own, schema, |column, value| column.eq(value), false)
+}
+
+/// Whether the value is surely none of the subquery's.
+fn is_missing(own: &InSubquery, schema: &DFSchema) -> Result<Expr> {
+    let mut all = vec![exists(own, schema, |column, value| column.eq(value), true)?];
+    if own.subquery.subquery.schema().field(0).is_nullable() {
+        all.push(exists(own, schema, |column, _| column.is_null(), true)?);
+    }
+    if own.expr.nullable(schema)? {
+        let is_empty = exists(own, schema, |_, _| lit(true), true)?;
+        all.push((*own.expr).clone().is_not_null().or(is_empty));
+    }
+    Ok(conjunction(all).unwrap_or_else(|| lit(true)))
+}
+
+/// What the column of a subquery is called: the same table may be outside too.
+const VALUE: &str = "__in_value";
+
+/// `EXISTS` over the rows of the subquery of which something is true; `negated`: `NOT EXISTS`.
+fn exists(
+    own: &InSubquery,
+    schema: &DFSchema,
+    wanted: impl FnOnce(Expr, Expr) -> Expr,
+    negated: bool,
+) -> Result<Expr> {
+    let inner = &own.subquery.subquery;
+    let (relation, field) = inner.schema().qualified_field(0);
+    let column = Expr::Column(Column::new(relation.cloned(), field.name()));
+    let inner = LogicalPlanBuilder::from(Arc::clone(inner)).project([column.alias(VALUE)])?;
+    let column = Expr::Column(Column::new_unqualified(VALUE));
+    let mut outer = own.subquery.outer_ref_columns.clone();
+    let from_outside = |expr: Expr| match expr {
+        Expr::Column(column) => {
+            let field = Arc::clone(schema.field_from_column(&column)?);
+            let reference = Expr::OuterReferenceColumn(field, column);
+            if !outer.contains(&reference) {
+                outer.push(reference.clone());
+            }
+            Ok(Transformed::yes(reference))
+        }
+        other => Ok(Transformed::no(other)),
+    };
+    let value = (*own.expr).clone().transform(from_outside)?.data;
+    let predicate = wanted(column, value);
+    let plan = match predicate == lit(true) {
+        true => inner.build()?,
+        false => inner.filter(predicate)?.build()?,
+    };
+    let subquery = Subquery {
+        subquery: Arc::new(plan),
+        outer_ref_columns: outer,
+        spans: own.subquery.spans.clone(),
+    };
+    Ok(Expr::Exists(Exists { subquery, negated }))
+}

@@ -1,0 +1,203 @@
+//! Comparisons of timestamps with constants.
+//!
+//! DataFusion reads text beside a timestamp in nanoseconds, and turns both sides of two units into the
+//! finer one: years beyond 2262 fail. A text is read in the unit of the column here, microseconds at
+//! least; one beyond what the column can hold is compared with its last instant.
+
+use arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::config::ConfigOptions;
+use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, TableScan,
+};
+use datafusion::optimizer::AnalyzerRule;
+
+/// The rule. It comes before DataFusion's choice of types.
+#[derive(Debug, Default)]
+pub(crate) struct CompareInstants;
+
+impl AnalyzerRule for CompareInstants {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        Ok(plan.transform_up_with_subqueries(rewrite)?.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "compare_instants"
+    }
+}
+
+fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let mut schema = merge_schema(&plan.inputs());
+    if let LogicalPlan::TableScan(TableScan { table_name, source, .. }) = &plan {
+        schema.merge(&DFSchema::try_from_qualified_schema(table_name.clone(), &source.schema())?);
+    }
+    let names = NamePreserver::new(&plan);
+    plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let expr = expr.transform_up(|expr| one(expr, &schema))?;
+        Ok(expr.update_data(|expr| name.restore(expr)))
+    })
+}
+
+fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(op) => {
+            let types = (left.get_type(schema)?, right.get_type(schema)?);
+            let other = if let Some(instant) = instant_of(&types.0, &right) {
+                compared(&left, op, &instant)
+            } else if let (Some(op), Some(instant)) = (op.swap(), instant_of(&types.1, &left)) {
+                compared(&right, op, &instant)
+            } else if let Some(common) = with_date(&types.0, &types.1) {
+                let left = left.cast_to(&common, schema)?;
+                let right = right.cast_to(&common, schema)?;
+                Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(right)))
+            } else {
+                return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })));
+            };
+            Ok(Transformed::yes(other))
+        }
+        Expr::Between(Between { expr, negated, low, high }) => {
+            let data_type = expr.get_type(schema)?;
+            let ends = (instant_of(&data_type, &low), instant_of(&data_type, &high));
+            let (Some(low), Some(high)) = ends else {
+                let between = Between { expr, negated, low, high };
+                return Ok(Transformed::no(Expr::Between(between)));
+            };
+            let above = compared(&expr, Operator::GtEq, &low);
+            let both = above.and(compared(&expr, Operator::LtEq, &high));
+            Ok(Transformed::yes(if negated { Expr::Not(Box::new(both)) } else { both }))
+        }
+        Expr::InList(InList { expr, list, negated }) => {
+            let data_type = expr.get_type(schema)?;
+            let instants = list.iter().map(|item| instant_of(&data_type, item));
+            let Some(instants) = instants.collect::<Option<Vec<_>>>() else {
+                return Ok(Transformed::no(Expr::InList(InList { expr, list, negated })));
+            };
+            // What the column cannot hold is none of its values.
+            let held = instants.into_iter().filter_map(|instant| match instant {
+                Instant::Held(scalar) => Some(Expr::Literal(scalar, None)),
+                Instant::Before(_) | Instant::After(_) => None,
+            });
+            let held: Vec<Expr> = held.collect();
+            if held.len() == list.len() || !held.is_empty() {
+                let list = InList { expr, list: held, negated };
+                return Ok(Transformed::yes(Expr::InList(list)));
+            }
+            Ok(Transformed::no(Expr::InList(InList { expr, list, negated })))
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+fn is_comparison(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
+}
+
+/// The type in which a date and a timestamp are compared; DataFusion takes nanoseconds.
+fn with_date(left: &DataType, right: &DataType) -> Option<DataType> {
+    use DataType::{Date32, Date64, Timestamp};
+    match (left, right) {
+        (Date32 | Date64, Timestamp(unit, zone)) | (Timestamp(unit, zone), Date32 | Date64) => {
+            let is_fine = *unit == TimeUnit::Nanosecond;
+            (!is_fine).then(|| Timestamp(TimeUnit::Microsecond, zone.clone()))
+        }
+        _ => None,
+    }
+}
+
+/// A constant as a column of timestamps has it.
+enum Instant {
+    Held(ScalarValue),
+    /// It is before the first that the type holds, which is this.
+    Before(ScalarValue),
+    /// It is after the last.
+    After(ScalarValue),
+}
+
+/// The constant `expr` for a column of timestamps; `None`: one of both is something else.
+fn instant_of(column: &DataType, expr: &Expr) -> Option<Instant> {
+    let DataType::Timestamp(unit, zone) = column else { return None };
+    let wanted = match unit {
+        TimeUnit::Nanosecond => TimeUnit::Nanosecond,
+        _ => TimeUnit::Microsecond,
+    };
+    let wide = DataType::Timestamp(TimeUnit::Microsecond, zone.clone());
+    let exact = DataType::Timestamp(wanted, zone.clone());
+    if let Some(text) = text_of(expr) {
+        let text = ScalarValue::Utf8(Some(text.trim().to_owned()));
+        if let Ok(scalar) = text.cast_to(&exact) {
+            return Some(Instant::Held(scalar));
+        }
+        return beyond(text.cast_to(&wide).ok()?, column);
+    }
+    // A constant in another unit, or a date.
+    let (inner, own) = match expr {
+        Expr::Literal(scalar, _) => (scalar.clone(), scalar.data_type()),
+        Expr::Cast(cast) => {
+            let text = ScalarValue::Utf8(Some(text_of(&cast.expr)?.trim().to_owned()));
+            let own = cast.field.data_type().clone();
+            (text.cast_to(&own).ok()?, own)
+        }
+        _ => return None,
+    };
+    match own {
+        DataType::Timestamp(own, _) if own != *unit && wanted == TimeUnit::Nanosecond => {
+            match inner.cast_to(&exact) {
+                Ok(scalar) => Some(Instant::Held(scalar)),
+                Err(_) => beyond(inner.cast_to(&wide).ok()?, column),
+            }
+        }
+        DataType::Date32 | DataType::Date64 => match inner.cast_to(&exact) {
+            Ok(scalar) => Some(Instant::Held(scalar)),
+            Err(_) => beyond(inner.cast_to(&wide).ok()?, column),
+        },
+        _ => None,
+    }
+}
+
+fn text_of(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Literal(
+            ScalarValue::Utf8(Some(text))
+            | ScalarValue::LargeUtf8(Some(text))
+            | ScalarValue::Utf8View(Some(text)),
+            _,
+        ) => Some(text),
+        _ => None,
+    }
+}
+
+/// Which end of a column of nanoseconds an instant in microseconds is beyond.
+fn beyond(instant: ScalarValue, column: &DataType) -> Option<Instant> {
+    let ScalarValue::TimestampMicrosecond(Some(micros), _) = instant else { return None };
+    let DataType::Timestamp(TimeUnit::Nanosecond, zone) = column else { return None };
+    let end = |value| ScalarValue::TimestampNanosecond(Some(value), zone.clone());
+    Some(match micros < 0 {
+        true => Instant::Before(end(i64::MIN)),
+        false => Instant::After(end(i64::MAX)),
+    })
+}
+
+/// The comparison with an instant. With one beyond the last that there is, every value is less.
+fn compared(column: &Expr, op: Operator, instant: &Instant) -> Expr {
+    let with = |op, scalar: &ScalarValue| {
+        let literal = Expr::Literal(scalar.clone(), None);
+        Expr::BinaryExpr(BinaryExpr::new(Box::new(column.clone()), op, Box::new(literal)))
+    };
+    match (instant, op) {
+        (Instant::Held(scalar), op) => with(op, scalar),
+        (Instant::After(last), Operator::Lt | Operator::LtEq | Operator::NotEq) => {
+            with(Operator::LtEq, last)
+        }
+        (Instant::After(last), _) => with(Operator::Gt, last),
+        (Instant::Before(first), Operator::Gt | Operator::GtEq | Operator::NotEq) => {
+            with(Operator::GtEq, first)
+        }
+        (Instant::Before(first), _) => with(Operator::Lt, first),
+    }
+}

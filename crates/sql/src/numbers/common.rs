@@ -1,0 +1,337 @@
+//! The type in which numbers of two kinds are compared, added or put in one column, where DataFusion
+//! would choose one that loses values.
+//!
+//! A floating-point number beside a decimal or a whole number makes both double precision, as in
+//! PostgreSQL; DataFusion compares in DECIMAL(30, 15), where small values vanish and large ones fail.
+//! Decimals whose digits do not fit 38 together are compared with 76.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DECIMAL256_MAX_PRECISION, DataType};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::config::ConfigOptions;
+use datafusion::logical_expr::expr::{InList, InSubquery, ScalarFunction, SetComparison};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    Between, BinaryExpr, Case, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator,
+    Subquery, Union, Values, cast, col,
+};
+use datafusion::optimizer::AnalyzerRule;
+
+/// Functions whose arguments become one type.
+const UNITING: [&str; 8] =
+    ["coalesce", "nvl", "ifnull", "nvl2", "nullif", "greatest", "least", "make_array"];
+
+/// The rule. It comes before DataFusion's own choice of types.
+#[derive(Debug, Default)]
+pub(crate) struct CommonNumbers;
+
+impl AnalyzerRule for CommonNumbers {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        Ok(plan.transform_up_with_subqueries(rewrite)?.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "common_numbers"
+    }
+}
+
+fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let plan = match plan {
+        LogicalPlan::Values(values) => unite_values(values)?,
+        LogicalPlan::Union(union) => LogicalPlan::Union(unite_inputs(union)?),
+        LogicalPlan::Join(mut join) => {
+            for (left, right) in &mut join.on {
+                let types =
+                    [left.get_type(join.left.schema())?, right.get_type(join.right.schema())?];
+                if let Some(common) = common_of(&types, true) {
+                    *left = to_type(left.clone(), &common, join.left.schema())?;
+                    *right = to_type(right.clone(), &common, join.right.schema())?;
+                }
+            }
+            LogicalPlan::Join(join)
+        }
+        other => other,
+    };
+    let mut schema = merge_schema(&plan.inputs());
+    if let LogicalPlan::TableScan(scan) = &plan {
+        let source =
+            DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
+        schema.merge(&source);
+    }
+    let names = NamePreserver::new(&plan);
+    let rewritten = plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let expr = expr.transform_up(|expr| one(expr, &schema))?;
+        Ok(expr.update_data(|expr| name.restore(expr)))
+    })?;
+    Ok(Transformed::yes(rewritten.data.recompute_schema()?))
+}
+
+/// The type for numbers of these types; `None`: whichever DataFusion takes is right.
+fn common_of(types: &[DataType], is_compared: bool) -> Option<DataType> {
+    let numbers: Vec<&DataType> = types.iter().filter(|t| !t.is_null()).collect();
+    if numbers.len() < 2 || !numbers.iter().all(|t| t.is_numeric()) {
+        return None;
+    }
+    let has_float = numbers.iter().any(|t| t.is_floating());
+    let has_other = numbers.iter().any(|t| !t.is_floating());
+    let is_double = |t: &&&DataType| **t == &DataType::Float64;
+    if has_float {
+        let has_decimal = numbers.iter().any(|t| t.is_decimal());
+        // With a double, whole numbers become doubles anyway.
+        let is_wrong = has_decimal || (has_other && !numbers.iter().any(|t| is_double(&t)));
+        return is_wrong.then_some(DataType::Float64);
+    }
+    if !is_compared || !numbers.iter().any(|t| t.is_decimal()) {
+        return None;
+    }
+    let mut digits = (0i16, 0i16);
+    for number in &numbers {
+        let (before, behind) = digits_of(number)?;
+        digits = (digits.0.max(before), digits.1.max(behind));
+    }
+    let precision = digits.0 + digits.1;
+    let most = i16::from(DECIMAL256_MAX_PRECISION);
+    (precision > 38)
+        .then(|| DataType::Decimal256(precision.min(most) as u8, digits.1.min(most) as i8))
+}
+
+/// Digits that numbers of a type have before and behind the point.
+fn digits_of(data_type: &DataType) -> Option<(i16, i16)> {
+    Some(match data_type {
+        DataType::Decimal32(p, s)
+        | DataType::Decimal64(p, s)
+        | DataType::Decimal128(p, s)
+        | DataType::Decimal256(p, s) => (i16::from(*p) - i16::from(*s), i16::from((*s).max(0))),
+        DataType::Int8 | DataType::UInt8 => (3, 0),
+        DataType::Int16 | DataType::UInt16 => (5, 0),
+        DataType::Int32 | DataType::UInt32 => (10, 0),
+        DataType::Int64 => (19, 0),
+        DataType::UInt64 => (20, 0),
+        _ => return None,
+    })
+}
+
+/// An expression of numbers as one of that type. A literal is read anew from its digits: a division by
+/// a power of ten would round twice.
+fn to_type(expr: Expr, data_type: &DataType, schema: &DFSchema) -> Result<Expr> {
+    if let Expr::Literal(scalar, metadata) = &expr
+        && let Some(double) = as_double(scalar, data_type)
+    {
+        return Ok(Expr::Literal(double, metadata.clone()));
+    }
+    expr.cast_to(data_type, schema)
+}
+
+fn as_double(scalar: &ScalarValue, data_type: &DataType) -> Option<ScalarValue> {
+    let (digits, scale) = match scalar {
+        ScalarValue::Decimal128(Some(value), _, scale) => (value.to_string(), *scale),
+        ScalarValue::Decimal256(Some(value), _, scale) => (value.to_string(), *scale),
+        _ => return None,
+    };
+    let text = format!("{digits}e{}", -i16::from(scale));
+    match data_type {
+        DataType::Float64 => Some(ScalarValue::Float64(text.parse().ok())),
+        DataType::Float32 => Some(ScalarValue::Float32(text.parse().ok())),
+        _ => None,
+    }
+}
+
+fn types_of<'a>(
+    exprs: impl IntoIterator<Item = &'a Expr>,
+    schema: &DFSchema,
+) -> Result<Vec<DataType>> {
+    exprs.into_iter().map(|expr| expr.get_type(schema)).collect()
+}
+
+fn is_compared(op: Operator) -> Option<bool> {
+    use Operator as O;
+    match op {
+        O::Plus | O::Minus | O::Multiply | O::Divide | O::Modulo => Some(false),
+        O::Eq | O::NotEq | O::Lt | O::LtEq | O::Gt | O::GtEq => Some(true),
+        O::IsDistinctFrom | O::IsNotDistinctFrom => Some(true),
+        _ => None,
+    }
+}
+
+fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            let types = types_of([&*left, &*right], schema)?;
+            let common = is_compared(op).and_then(|compared| common_of(&types, compared));
+            let Some(common) = common else {
+                return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })));
+            };
+            let (left, right) =
+                (to_type(*left, &common, schema)?, to_type(*right, &common, schema)?);
+            Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr::new(left.into(), op, right.into()))))
+        }
+        Expr::Between(Between { expr, negated, low, high }) => {
+            let mut exprs = vec![*expr, *low, *high];
+            let changed = unite(&mut exprs, true, schema)?;
+            let [expr, low, high] = <[Expr; 3]>::try_from(exprs).unwrap_or_default();
+            let between = Between::new(expr.into(), negated, low.into(), high.into());
+            Ok(Transformed::new_transformed(Expr::Between(between), changed))
+        }
+        Expr::InList(InList { expr, list, negated }) => {
+            let mut exprs = vec![*expr];
+            exprs.extend(list);
+            let changed = unite(&mut exprs, true, schema)?;
+            let expr = exprs.remove(0);
+            let list = InList::new(expr.into(), exprs, negated);
+            Ok(Transformed::new_transformed(Expr::InList(list), changed))
+        }
+        Expr::Case(case) => of_case(case, schema),
+        Expr::ScalarFunction(ScalarFunction { func, mut args }) => {
+            let changed = UNITING.contains(&func.name()) && unite(&mut args, true, schema)?;
+            let call = Expr::ScalarFunction(ScalarFunction { func, args });
+            Ok(Transformed::new_transformed(call, changed))
+        }
+        Expr::InSubquery(InSubquery { mut expr, mut subquery, negated }) => {
+            let changed = with_subquery(&mut expr, &mut subquery, schema)?;
+            let other = Expr::InSubquery(InSubquery { expr, subquery, negated });
+            Ok(Transformed::new_transformed(other, changed))
+        }
+        Expr::SetComparison(SetComparison { mut expr, mut subquery, op, quantifier }) => {
+            let changed = with_subquery(&mut expr, &mut subquery, schema)?;
+            let other = SetComparison { expr, subquery, op, quantifier };
+            Ok(Transformed::new_transformed(Expr::SetComparison(other), changed))
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+/// Makes numbers of one type of these; whether that changed any.
+fn unite(exprs: &mut [Expr], is_compared: bool, schema: &DFSchema) -> Result<bool> {
+    let Some(common) = common_of(&types_of(&*exprs, schema)?, is_compared) else {
+        return Ok(false);
+    };
+    for expr in exprs {
+        *expr = to_type(std::mem::take(expr), &common, schema)?;
+    }
+    Ok(true)
+}
+
+fn of_case(case: Case, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Case { expr, when_then_expr, else_expr } = case;
+    let (mut whens, mut thens): (Vec<Expr>, Vec<Expr>) =
+        when_then_expr.into_iter().map(|(when, then)| (*when, *then)).unzip();
+    let mut changed = false;
+    let expr = match expr {
+        Some(expr) => {
+            whens.push(*expr);
+            changed |= unite(&mut whens, true, schema)?;
+            whens.pop()
+        }
+        None => None,
+    };
+    let has_else = else_expr.is_some();
+    thens.extend(else_expr.map(|expr| *expr));
+    changed |= unite(&mut thens, true, schema)?;
+    let else_expr = if has_else { thens.pop() } else { None };
+    let pairs = whens.into_iter().zip(thens).map(|(when, then)| (when.into(), then.into()));
+    let case = Case {
+        expr: expr.map(Box::new),
+        when_then_expr: pairs.collect(),
+        else_expr: else_expr.map(Box::new),
+    };
+    Ok(Transformed::new_transformed(Expr::Case(case), changed))
+}
+
+fn with_subquery(expr: &mut Expr, subquery: &mut Subquery, schema: &DFSchema) -> Result<bool> {
+    let inner = subquery.subquery.schema();
+    if inner.fields().len() != 1 {
+        return Ok(false);
+    }
+    let types = [expr.get_type(schema)?, inner.field(0).data_type().clone()];
+    let Some(common) = common_of(&types, true) else { return Ok(false) };
+    *expr = to_type(std::mem::take(expr), &common, schema)?;
+    subquery.subquery = projected(&subquery.subquery, &[Some(common)])?;
+    Ok(true)
+}
+
+/// A plan whose columns have these types, where one is given.
+fn projected(plan: &Arc<LogicalPlan>, types: &[Option<DataType>]) -> Result<Arc<LogicalPlan>> {
+    let schema = plan.schema();
+    let columns = schema.columns().into_iter().zip(types).map(|(column, wanted)| match wanted {
+        Some(wanted) => {
+            let name = column.name.clone();
+            let relation = column.relation.clone();
+            cast(col(column), wanted.clone()).alias_qualified(relation, name)
+        }
+        None => col(column),
+    });
+    let columns: Vec<Expr> = columns.collect();
+    Ok(Arc::new(LogicalPlanBuilder::from(Arc::clone(plan)).project(columns)?.build()?))
+}
+
+/// A union with inputs of the same types, column by column.
+fn unite_inputs(union: Union) -> Result<Union> {
+    let Union { mut inputs, schema } = union;
+    let width = inputs.iter().map(|input| input.schema().fields().len()).min().unwrap_or(0);
+    if width != schema.fields().len()
+        || inputs.iter().any(|input| input.schema().fields().len() != width)
+    {
+        return Ok(Union { inputs, schema });
+    }
+    let type_at =
+        |input: &Arc<LogicalPlan>, at: usize| input.schema().field(at).data_type().clone();
+    let common = (0..width).map(|at| {
+        let types: Vec<DataType> = inputs.iter().map(|input| type_at(input, at)).collect();
+        common_of(&types, true)
+    });
+    let common: Vec<Option<DataType>> = common.collect();
+    if common.iter().all(Option::is_none) {
+        return Ok(Union { inputs, schema });
+    }
+    for input in &mut inputs {
+        let wanted: Vec<_> = common
+            .iter()
+            .enumerate()
+            .map(|(at, wanted)| wanted.clone().filter(|wanted| *wanted != type_at(input, at)))
+            .collect();
+        if wanted.iter().any(Option::is_some) {
+            *input = projected(input, &wanted)?;
+        }
+    }
+    let fields = schema.iter().zip(&common).map(|((relation, field), wanted)| {
+        let field = field.as_ref().clone();
+        let field = match wanted {
+            Some(wanted) => field.with_data_type(wanted.clone()),
+            None => field,
+        };
+        (relation.cloned(), Arc::new(field))
+    });
+    let metadata = schema.metadata().clone();
+    let schema = DFSchema::new_with_metadata(fields.collect(), metadata)?;
+    Ok(Union { inputs, schema: Arc::new(schema) })
+}
+
+/// Rows of VALUES. DataFusion has chosen the types when it read the statement, and put in casts.
+fn unite_values(values: Values) -> Result<LogicalPlan> {
+    let empty = DFSchema::empty();
+    let Values { schema, values: mut rows } = values;
+    let mut changed = false;
+    for at in 0..schema.fields().len() {
+        let before = |row: &Vec<Expr>| match &row[at] {
+            Expr::Cast(cast) => (*cast.expr).clone(),
+            other => other.clone(),
+        };
+        let exprs: Vec<Expr> = rows.iter().map(before).collect();
+        let Some(common) = common_of(&types_of(&exprs, &empty)?, true) else { continue };
+        if common == *schema.field(at).data_type() {
+            continue;
+        }
+        changed = true;
+        for (row, expr) in rows.iter_mut().zip(exprs) {
+            row[at] = to_type(expr, &common, &empty)?;
+        }
+    }
+    match changed {
+        true => LogicalPlanBuilder::values(rows)?.build(),
+        false => Ok(LogicalPlan::Values(Values { schema, values: rows })),
+    }
+}

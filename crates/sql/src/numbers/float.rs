@@ -1,0 +1,118 @@
+//! Floating-point numbers in one order: -0 is 0, and each NaN is the same and above all other numbers.
+//!
+//! DataFusion compares them so, but looks values up by their bits: in lists, and where it counts different
+//! ones.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray};
+use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use datafusion::common::{Result, ScalarValue, plan_err};
+use datafusion::logical_expr::expr::{InList, ScalarFunction};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit,
+};
+
+/// The function that gives equal numbers the same bits.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Canonical {
+    /// Whether -0 becomes 0 too.
+    zeros: bool,
+    signature: Signature,
+}
+
+/// A floating-point number with the bits that all equal ones have.
+pub(crate) fn canonical(number: Expr) -> Expr {
+    call(number, true)
+}
+
+/// What arithmetic gives, with the one NaN: that which a processor makes of 0/0 is below all numbers.
+pub(crate) fn with_one_nan(number: Expr) -> Expr {
+    call(number, false)
+}
+
+fn call(number: Expr, zeros: bool) -> Expr {
+    let signature = Signature::any(1, Volatility::Immutable);
+    let function = Arc::new(ScalarUDF::new_from_impl(Canonical { zeros, signature }));
+    Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![number]))
+}
+
+impl ScalarUDFImpl for Canonical {
+    fn name(&self) -> &'static str {
+        "canonical"
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(args.first().map(|arg| arg.schema_name().to_string()).unwrap_or_default())
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match types {
+            [only @ (DataType::Float32 | DataType::Float64)] => Ok(only.clone()),
+            other => plan_err!("canonical takes a floating-point number, not {other:?}"),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let array = args.args[0].to_array(args.number_rows)?;
+        let zeros = self.zeros;
+        let array: ArrayRef = match array.data_type() {
+            DataType::Float32 => {
+                Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(|number| {
+                    match number {
+                        0.0 if zeros => 0.0,
+                        number if number.is_nan() => f32::NAN,
+                        number => number,
+                    }
+                }))
+            }
+            _ => Arc::new(array.as_primitive::<Float64Type>().unary::<_, Float64Type>(|number| {
+                match number {
+                    0.0 if zeros => 0.0,
+                    number if number.is_nan() => f64::NAN,
+                    number => number,
+                }
+            })),
+        };
+        match &args.args[0] {
+            ColumnarValue::Scalar(_) if array.len() == 1 => {
+                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?))
+            }
+            _ => Ok(ColumnarValue::Array(array)),
+        }
+    }
+}
+
+/// A list in which both zeros are, if one of them is.
+pub(crate) fn with_both_zeros(list: InList, data_type: &DataType) -> InList {
+    let InList { expr, list: mut items, negated } = list;
+    if items.iter().any(is_zero) {
+        match data_type {
+            DataType::Float32 => items.extend([lit(0.0f32), lit(-0.0f32)]),
+            DataType::Float64 => items.extend([lit(0.0f64), lit(-0.0f64)]),
+            _ => {}
+        }
+    }
+    InList { expr, list: items, negated }
+}
+
+fn is_zero(expr: &Expr) -> bool {
+    match expr {
+        Expr::Cast(cast) => is_zero(&cast.expr),
+        Expr::Negative(inner) => is_zero(inner),
+        Expr::Literal(scalar, _) => match scalar {
+            ScalarValue::Float32(Some(number)) => *number == 0.0,
+            ScalarValue::Float64(Some(number)) => *number == 0.0,
+            ScalarValue::Int64(Some(number)) => *number == 0,
+            ScalarValue::Decimal128(Some(number), _, _) => *number == 0,
+            // Text that is cast: it says itself what it is.
+            ScalarValue::Utf8(Some(text)) => text.trim().parse::<f64>().is_ok_and(|n| n == 0.0),
+            _ => false,
+        },
+        _ => false,
+    }
+}

@@ -1,0 +1,9 @@
+//! Numbers as PostgreSQL has them: literals, comparisons of two kinds of numbers, and arithmetic that
+//! fails rather than wraps.
+
+pub(crate) mod checked;
+pub(crate) mod common;
+pub(crate) mod float;
+pub(crate) mod literal;
+pub(crate) mod overflow;
+pub(crate) mod sum;

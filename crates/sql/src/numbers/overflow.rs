@@ -1,0 +1,126 @@
+//! What is put in behind DataFusion's choice of types: functions that tell arithmetic that goes beyond
+//! its type, and what makes equal floating-point numbers equal to look-ups by bits.
+
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result};
+use datafusion::config::ConfigOptions;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, Operator, lit};
+use datafusion::optimizer::AnalyzerRule;
+
+use crate::numbers::checked::{Arithmetic, Checked};
+use crate::numbers::float::{canonical, with_both_zeros, with_one_nan};
+
+/// The rule. It comes behind DataFusion's choice of types.
+#[derive(Debug, Default)]
+pub(crate) struct CheckedArithmetic;
+
+impl AnalyzerRule for CheckedArithmetic {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        Ok(plan.transform_up_with_subqueries(rewrite)?.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "checked_arithmetic"
+    }
+}
+
+fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let mut schema = merge_schema(&plan.inputs());
+    if let LogicalPlan::TableScan(scan) = &plan {
+        let source =
+            DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
+        schema.merge(&source);
+    }
+    let names = NamePreserver::new(&plan);
+    plan.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let expr = expr.transform_up(|expr| one(expr, &schema))?;
+        Ok(expr.update_data(|expr| name.restore(expr)))
+    })
+}
+
+fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            let arithmetic = match op {
+                Operator::Plus => Some(Arithmetic::Add),
+                Operator::Minus => Some(Arithmetic::Subtract),
+                Operator::Multiply => Some(Arithmetic::Multiply),
+                _ => None,
+            };
+            let types = (left.get_type(schema)?, right.get_type(schema)?);
+            match arithmetic.filter(|arithmetic| may_overflow(*arithmetic, &types.0, &types.1)) {
+                Some(arithmetic) => Ok(Transformed::yes(call(arithmetic, vec![*left, *right]))),
+                None if op.is_numerical_operators() && types.0.is_floating() => {
+                    let expr = Expr::BinaryExpr(BinaryExpr { left, op, right });
+                    Ok(Transformed::yes(with_one_nan(expr)))
+                }
+                None => Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right }))),
+            }
+        }
+        Expr::Negative(inner) if inner.get_type(schema)?.is_signed_integer() => {
+            Ok(Transformed::yes(call(Arithmetic::Negate, vec![*inner])))
+        }
+        Expr::InList(list) => {
+            let data_type = list.expr.get_type(schema)?;
+            Ok(match data_type.is_floating() {
+                true => Transformed::yes(Expr::InList(with_both_zeros(list, &data_type))),
+                false => Transformed::no(Expr::InList(list)),
+            })
+        }
+        Expr::AggregateFunction(mut call) if call.params.distinct => {
+            for arg in &mut call.params.args {
+                if arg.get_type(schema)?.is_floating() {
+                    *arg = canonical(std::mem::take(arg));
+                }
+            }
+            Ok(Transformed::yes(Expr::AggregateFunction(call)))
+        }
+        Expr::Cast(cast) if is_of_instant(&cast, schema)? => {
+            let to = cast.field.data_type().clone();
+            let text = Expr::Cast(cast);
+            let args = vec![text, lit("T"), lit(" ")];
+            let function = datafusion::functions::string::replace();
+            let spaced = Expr::ScalarFunction(ScalarFunction::new_udf(function, args));
+            Ok(Transformed::yes(datafusion::logical_expr::cast(spaced, to)))
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+/// Whether a cast makes text of a timestamp, which Arrow writes with a T between day and time.
+fn is_of_instant(cast: &Cast, schema: &DFSchema) -> Result<bool> {
+    let is_text = matches!(cast.field.data_type(), DataType::Utf8 | DataType::Utf8View);
+    Ok(is_text && matches!(cast.expr.get_type(schema)?, DataType::Timestamp(_, None)))
+}
+
+fn call(arithmetic: Arithmetic, args: Vec<Expr>) -> Expr {
+    Expr::ScalarFunction(ScalarFunction::new_udf(Checked::udf(arithmetic), args))
+}
+
+/// Whether a result may have no place in the type that it gets.
+fn may_overflow(arithmetic: Arithmetic, left: &DataType, right: &DataType) -> bool {
+    let digits = |data_type: &DataType| match data_type {
+        DataType::Decimal128(p, s) => {
+            Some((i16::from(*p), i16::from(*s), DECIMAL128_MAX_PRECISION))
+        }
+        DataType::Decimal256(p, s) => {
+            Some((i16::from(*p), i16::from(*s), DECIMAL256_MAX_PRECISION))
+        }
+        _ => None,
+    };
+    match (digits(left), digits(right)) {
+        (Some((p1, s1, most)), Some((p2, s2, _))) => {
+            let needed = match arithmetic {
+                Arithmetic::Multiply => p1 + p2 + 1,
+                _ => (p1 - s1).max(p2 - s2) + s1.max(s2) + 1,
+            };
+            needed > i16::from(most)
+        }
+        _ => left.is_integer() && right.is_integer(),
+    }
+}
