@@ -21,6 +21,7 @@ use datafusion::physical_plan::joins::{
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 
 use crate::columnar::exec::{CellScanExec, Part, Partial};
@@ -119,6 +120,11 @@ fn after(plan: &Arc<dyn ExecutionPlan>) -> Option<&'static str> {
     }
     if plan.downcast_ref::<UnionExec>().is_some() {
         return Some("a union");
+    }
+    let is_window = plan.downcast_ref::<WindowAggExec>().is_some()
+        || plan.downcast_ref::<BoundedWindowAggExec>().is_some();
+    if is_window {
+        return Some("a window");
     }
     let is_join = plan.downcast_ref::<HashJoinExec>().is_some()
         || plan.downcast_ref::<NestedLoopJoinExec>().is_some()

@@ -18,7 +18,7 @@ use datafusion::physical_plan::expressions::{
 };
 
 use crate::numbers::checked::{Arithmetic, Checked};
-use crate::words::{own_name, words};
+use crate::words::{own_name, type_name, words};
 
 /// Why an expression is not evaluated on encoded columns.
 pub type Reason = String;
@@ -440,7 +440,8 @@ fn scaled(expr: Expr, by: i16) -> Result<Expr, Reason> {
 /// In words, what in it is not understood.
 pub fn arithmetic(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<(Expr, i8), Reason> {
     let data_type = expr.data_type(schema).map_err(|e| e.to_string())?;
-    let not_whole = || format!("{} is of type {data_type}: evaluated on decoded rows", shown(expr));
+    let type_of = type_name(&data_type);
+    let not_whole = || format!("{} is of type {type_of}: evaluated on decoded rows", shown(expr));
     let scale = scale_of(&data_type).ok_or_else(not_whole)?;
     if let Some(column) = expr.downcast_ref::<Column>() {
         return Ok((Expr::Column(column.index()), scale));
@@ -485,7 +486,7 @@ pub fn arithmetic(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<(Expr
     }
     let binary = expr.downcast_ref::<BinaryExpr>().ok_or_else(not_whole)?;
     if !matches!(data_type, DataType::Decimal128(_, _)) {
-        return Err(format!("{} may overflow {data_type}: evaluated on decoded rows", shown(expr)));
+        return Err(format!("{} may overflow {type_of}: evaluated on decoded rows", shown(expr)));
     }
     of_two(*binary.op(), binary.left(), binary.right(), (scale, schema))
 }

@@ -158,7 +158,7 @@ impl Engine {
         let shown = match options.analyze {
             true => {
                 self.drain(state, &physical).await?;
-                DisplayableExecutionPlan::with_full_metrics(physical.as_ref())
+                DisplayableExecutionPlan::with_metrics(physical.as_ref())
             }
             false => DisplayableExecutionPlan::new(physical.as_ref()),
         };

@@ -232,7 +232,7 @@ fn summary(run: Run, operators: &[(&Operator, usize)], timing: bool) -> String {
         let parts = work.iter().map(|(what, nanos)| (what, share(*nanos)));
         let parts = parts.filter(|(_, share)| *share > 0);
         let parts: Vec<String> =
-            parts.map(|(what, share)| format!("{what} {share}{TOGETHER}%")).collect();
+            parts.map(|(what, share)| format!("{what}{TOGETHER}{share}{TOGETHER}%")).collect();
         text.push_str(&format!("; of all threads' {}: {}", nanos(all), parts.join(", ")));
     }
     if run.memory > 0 {

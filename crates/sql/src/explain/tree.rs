@@ -62,7 +62,8 @@ pub(super) fn seen(plan: &Plan) -> (&Plan, Option<Actual>) {
 fn absorb(into: &mut Option<Actual>, own: Option<Actual>) {
     if let (Some(into), Some(own)) = (into, own) {
         into.nanos += own.nanos;
-        into.memory += own.memory;
+        // Not at the same time, as far as is known.
+        into.memory = into.memory.max(own.memory);
         into.spilled += own.spilled;
     }
 }
