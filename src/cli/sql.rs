@@ -23,6 +23,7 @@ use super::{output, shell};
 #[command(after_help = "Examples:
   cellar sql cellar-demo                    a prompt
   cellar sql cellar-demo -c 'select count(*) from lineitem' --time
+  cellar sql cellar-demo -c 'explain analyze select count(*) from orders'
   cellar sql cellar-demo -f report.sql --format csv > report.csv
 Write cellar.asm_disk for v$asm_disk where a shell would eat the $.")]
 pub struct Args {

@@ -268,3 +268,50 @@ pub(crate) fn of_schema(schema: &Schema) -> impl Fn(&Column) -> String + '_ {
         None => own_name(column),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use datafusion::physical_plan::expressions::{binary, col, in_list, like, lit, not};
+
+    use super::*;
+    use arrow::datatypes::Field;
+
+    fn shown(expr: &Arc<dyn PhysicalExpr>) -> String {
+        words(expr, &own_name)
+    }
+
+    #[test]
+    fn expressions_are_written_as_they_can_be_typed() {
+        let field = |name: &str, data_type| Field::new(name, data_type, true);
+        let schema = Schema::new(vec![
+            field("a", DataType::Int64),
+            field("b", DataType::Int64),
+            field("s", DataType::Utf8),
+        ]);
+        let (a, b) = (col("a", &schema).unwrap(), col("b", &schema).unwrap());
+        let s = col("s", &schema).unwrap();
+        let of = |l: &Arc<dyn PhysicalExpr>, op, r: &Arc<dyn PhysicalExpr>| {
+            binary(Arc::clone(l), op, Arc::clone(r), &schema).unwrap()
+        };
+        let sum = of(&a, Operator::Plus, &b);
+        assert_eq!(shown(&of(&sum, Operator::Multiply, &a)), "(a + b) * a");
+        assert_eq!(shown(&of(&a, Operator::Minus, &of(&a, Operator::Minus, &b))), "a - (a - b)");
+        assert_eq!(shown(&of(&of(&a, Operator::Minus, &b), Operator::Minus, &b)), "a - b - b");
+        let (less, more) = (of(&a, Operator::Lt, &b), of(&sum, Operator::GtEq, &lit(7i64)));
+        let either = of(&less, Operator::Or, &more);
+        assert_eq!(shown(&of(&either, Operator::And, &less)), "(a < b or a + b >= 7) and a < b");
+        assert_eq!(shown(&not(Arc::clone(&either)).unwrap()), "not (a < b or a + b >= 7)");
+        let list = (1..=20i64).map(lit).collect();
+        let list = in_list(Arc::clone(&a), list, &true, &schema).unwrap();
+        assert_eq!(shown(&list), "a not in (1, 2, 3, 4, 5, 6, 7, 8, .. 20 values)");
+        let like = like(false, false, s, lit("it's %"), &schema).unwrap();
+        assert_eq!(shown(&like), "s like 'it''s %'");
+        let date = ScalarValue::Date32(Some(9131));
+        assert_eq!(
+            (constant(&date), constant(&ScalarValue::Null)),
+            ("1995-01-01".into(), "null".into())
+        );
+        let decimal = ScalarValue::Decimal128(Some(-5), 15, 2);
+        assert_eq!(constant(&decimal), "-0.05");
+    }
+}

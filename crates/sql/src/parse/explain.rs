@@ -63,7 +63,12 @@ fn listed(cursor: &mut Cursor<'_>, options: &mut ExplainOptions) -> Result<(), E
     loop {
         let start = cursor.tokens.get(cursor.at).map(|token| position(token.span.start));
         let name = cursor.name("an option of EXPLAIN")?;
-        let value = value(cursor);
+        let ends = cursor.tokens.get(cursor.at + 1).map(|token| &token.token);
+        // What is not closed behind it is no value, but the statement behind a list that is not.
+        let value = match ends {
+            Some(Token::Comma | Token::RParen) => value(cursor),
+            _ => None,
+        };
         let taken = options.take(&name, value.as_deref());
         taken.map_err(|error| match start {
             Some(start) => error.at(start),
