@@ -152,8 +152,7 @@ fn as_many_parts_run_at_once_as_the_parameter_says() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     done(dir, &["init", "db", "--disks", "2", "--disk-size", "64M", "--au-size", "1M"]);
-    let query =
-        "explain select value % 10 as g, count(*) from generate_series(1, 100000) group by 1";
+    let query = "explain verbose select value % 10 as g, count(*) from generate_series(1, 100000) group by 1";
     let plan = |partitions: u32| {
         let set = format!("alter system set target_partitions = {partitions}");
         out(&done(dir, &["sql", "db", "-c", &set, "-c", query]))

@@ -24,6 +24,7 @@ use super::{output, shell};
 #[command(after_help = "Examples:
   cellar sql cellar-demo                    a prompt
   cellar sql cellar-demo -c 'select count(*) from lineitem' --time
+  cellar sql cellar-demo -c 'explain analyze select count(*) from orders'
   cellar sql cellar-demo -f report.sql --format csv > report.csv
 Write cellar.asm_disk for v$asm_disk where a shell would eat the $.")]
 pub struct Args {
@@ -332,6 +333,7 @@ async fn run_and_show(
             }
             writer.finish()?;
         }
+        Outcome::Plan(plan) => plan.write(&mut *out, show.format, output::width())?,
         Outcome::Done { message, notices } => {
             output::notice(&told_where(&message, &show.dir));
             for notice in notices {

@@ -138,6 +138,7 @@ impl Queue {
                 if let Some(states) = known {
                     ScanStats::count(&stats.header_bytes, bytes);
                     ScanStats::count(&stats.header_row_groups, 1);
+                    ScanStats::count(&stats.passed_rows, header.rows.into());
                     join(answered.get_or_insert_default(), Box::default(), states);
                     continue;
                 }
@@ -238,10 +239,11 @@ impl Queue {
         conjuncts
     }
 
-    /// Tells whether a row group had rows that passed.
-    pub fn found(&self, any: bool) {
+    /// Tells how many rows of a row group passed.
+    pub fn found(&self, rows: usize) {
         self.asked.fetch_add(1, Ordering::Relaxed);
-        self.emptied.fetch_add(u64::from(!any), Ordering::Relaxed);
+        self.emptied.fetch_add(u64::from(rows == 0), Ordering::Relaxed);
+        ScanStats::count(&self.stats.passed_rows, rows as u64);
     }
 
     /// Whether the filters' columns are read first and the others only where rows pass. That costs a
@@ -301,6 +303,8 @@ impl Queue {
                     let bytes = self.segment(morsel).bytes_of(morsel.position, &self.all_columns);
                     ScanStats::count(&self.stats.saved_bytes, bytes);
                     ScanStats::count(&self.stats.pruned_row_groups, 1);
+                    // What the others ask was known before: this one would not be here.
+                    ScanStats::count(&self.stats.live_pruned_row_groups, 1);
                     self.state().due.remove(&at);
                     continue;
                 }

@@ -49,12 +49,20 @@ counters! {
     row_groups,
     /// Row groups that the storage index left out.
     pruned_row_groups,
+    /// Row groups among them that only a live filter left out.
+    live_pruned_row_groups,
     /// Row groups that were answered from their headers.
     header_row_groups,
     /// Row groups of which only the columns of the filters were needed.
     filtered_row_groups,
     /// Rows of the row groups that were looked at.
     rows,
+    /// Rows that passed every filter, also of row groups that were answered from their headers.
+    passed_rows,
+    /// Rows that came as far as the live filters.
+    live_rows,
+    /// Rows among them that live filters left out.
+    live_dropped_rows,
     /// Rows, or groups, that were returned.
     returned_rows,
     /// Nanoseconds that filtering and aggregating took.

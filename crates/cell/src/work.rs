@@ -33,6 +33,8 @@ pub struct Worker {
     found: Vec<Found>,
     /// Row groups that it has filtered.
     filtered: u64,
+    /// What the live filters found in the last one: rows that came as far, and those left out.
+    live: (u64, u64),
     groups: Known,
     given: Option<Given>,
     done: bool,
@@ -88,6 +90,7 @@ impl Worker {
             filters: None,
             found: Vec::new(),
             filtered: 0,
+            live: (0, 0),
             groups: Known::default(),
             given: None,
             done: false,
@@ -182,7 +185,7 @@ impl Worker {
                 let rows = self.select(&conjuncts, &columns, morsel)?;
                 // A row group whose other columns are read now is counted when it comes again.
                 if rows.count() == 0 || is_rest_there {
-                    queue.found(rows.count() > 0);
+                    self.count(rows.count());
                 }
                 if rows.count() == 0 {
                     if !is_rest_there {
@@ -308,7 +311,7 @@ impl Worker {
                 rows
             }
         };
-        self.learn(filter.found());
+        self.learn(filter.found(), rows.count());
         if let Some(residual) = residual
             && rows.count() > 0
         {
@@ -319,7 +322,12 @@ impl Worker {
 
     /// Remembers what the filters left; half of what was before counts for nothing any more after
     /// some row groups, so that a change in the data is noticed.
-    fn learn(&mut self, found: &[Found]) {
+    fn learn(&mut self, found: &[Found], passed: usize) {
+        let live = found.get(self.queue.request.conjuncts.len()..).unwrap_or_default();
+        // One that is not asked, or that all rows of a row group pass, leaves none out.
+        let came = live.iter().map(|one| one.asked).max().unwrap_or(0).max(passed as u64);
+        let dropped = live.iter().map(|one| one.asked - one.passed).sum();
+        self.live = if live.is_empty() { (0, 0) } else { (came, dropped) };
         self.found.resize(found.len(), Found::default());
         for (known, found) in self.found.iter_mut().zip(found) {
             known.asked += found.asked;
@@ -329,6 +337,14 @@ impl Worker {
                 known.passed /= 2;
             }
         }
+    }
+
+    /// Counts a row group once all that is wanted of it has been read.
+    fn count(&self, passed: usize) {
+        let stats = &self.queue.stats;
+        ScanStats::count(&stats.live_rows, self.live.0);
+        ScanStats::count(&stats.live_dropped_rows, self.live.1);
+        self.queue.found(passed);
     }
 
     /// Hands the rows that pass to `each`, a block at a time: how many they were.
@@ -349,7 +365,7 @@ impl Worker {
                 let count = rows.mask(block, &mut mask);
                 each(block, &mask, count).map_err(damaged)?;
             }
-            queue.found(rows.count() > 0);
+            self.count(rows.count());
             return Ok(rows.count());
         }
         let mut filter = self.filter(conjuncts, header, columns).map_err(damaged)?;
@@ -359,8 +375,8 @@ impl Worker {
             passed += count;
             each(block, &mask, count).map_err(damaged)?;
         }
-        self.learn(filter.found());
-        queue.found(passed > 0);
+        self.learn(filter.found(), passed);
+        self.count(passed);
         Ok(passed)
     }
 
@@ -398,7 +414,7 @@ impl Worker {
         let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, None, damage);
         if self.groups.rows_differ() {
             let rows = self.select(conjuncts, columns, morsel)?;
-            queue.found(rows.count() > 0);
+            self.count(rows.count());
             if rows.count() == 0 {
                 return Ok(Outcome::Nothing);
             }

@@ -2,6 +2,7 @@
 
 mod columnar;
 mod context;
+mod explain;
 mod external;
 mod open;
 mod tables;
@@ -35,6 +36,7 @@ use object_store::ObjectStore;
 use crate::engine::tables::Tables;
 use crate::engine::write::writes;
 use crate::error::Error;
+use crate::explain::Explained;
 use crate::failure::{from_datafusion, ours};
 use crate::files::csv_format::CsvFormats;
 use crate::files::diagnose::diagnosed;
@@ -71,6 +73,8 @@ pub enum Outcome {
     Rows(SendableRecordBatchStream),
     /// Rows that tell of something, and why it cannot be done.
     Refused(SendableRecordBatchStream, Error),
+    /// What an EXPLAIN says.
+    Plan(Box<Explained>),
     /// A statement without rows.
     Done {
         /// One line: what was done.
@@ -85,6 +89,7 @@ impl std::fmt::Debug for Outcome {
         match self {
             Outcome::Rows(stream) => write!(f, "Rows({:?})", stream.schema()),
             Outcome::Refused(_, error) => write!(f, "Refused({error:?})"),
+            Outcome::Plan(plan) => write!(f, "Plan({plan:?})"),
             Outcome::Done { message, .. } => write!(f, "Done({message})"),
         }
     }
@@ -306,6 +311,7 @@ impl Engine {
                 };
                 self.plan_and_run(*statement).await
             }
+            Statement::Explain(options, statement) => self.explain(&options, *statement).await,
             Statement::Query(statement) => self.query(sql, *statement).await,
         }
     }
@@ -315,10 +321,15 @@ impl Engine {
         self.host.progress()
     }
 
+    /// What comes before a statement is planned, also one that is only explained.
+    async fn prepare(&self, statement: &mut DfStatement) -> Result<(), Error> {
+        allowed::check(statement)?;
+        self.resolve_target(statement)?;
+        self.check_targets(statement).await
+    }
+
     async fn query(&self, sql: &str, mut statement: DfStatement) -> Result<Outcome, Error> {
-        allowed::check(&statement)?;
-        self.resolve_target(&mut statement)?;
-        self.check_targets(&statement).await?;
+        self.prepare(&mut statement).await?;
         match &statement {
             DfStatement::CreateExternalTable(table) => {
                 return self.create_external_table(sql, table.clone()).await;

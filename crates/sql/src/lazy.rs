@@ -103,7 +103,7 @@ fn key_of(join: &HashJoinExec) -> Option<(u64, usize)> {
 
 /// Its input, which begins when the first rows are asked for.
 #[derive(Clone, Debug)]
-struct LazyExec {
+pub(crate) struct LazyExec {
     input: Arc<dyn ExecutionPlan>,
     /// The column of the join's keys, and who wants to know them.
     keys: Option<(usize, Arc<BuildKeys>)>,

@@ -3,6 +3,7 @@
 
 mod away;
 mod disks;
+mod explain;
 mod logfile;
 mod scrub;
 mod table_kind;
@@ -35,6 +36,7 @@ pub fn parse(sql: &str) -> Result<Statement, Error> {
     if let Some(statement) = cursor.own_statement()? {
         return Ok(statement);
     }
+    let explained = explain::take_out(&mut tokens)?;
     table_kind::take_out(&mut tokens)?;
     let mut statements = DFParserBuilder::new(tokens)
         .with_dialect(&CellarDialect)
@@ -50,7 +52,10 @@ pub fn parse(sql: &str) -> Result<Statement, Error> {
         return Err(Error::syntax("more than one statement where one is expected"));
     }
     rewrite(&mut statement)?;
-    Ok(Statement::Query(Box::new(statement)))
+    Ok(match explained {
+        Some(options) => Statement::Explain(options, Box::new(statement)),
+        None => Statement::Query(Box::new(statement)),
+    })
 }
 
 fn position(location: Location) -> Position {

@@ -238,7 +238,7 @@ async fn rows_of(
 
 /// An aggregation of which the results are shared with others.
 #[derive(Clone, Debug)]
-struct SharedExec {
+pub(crate) struct SharedExec {
     input: Arc<dyn ExecutionPlan>,
     results: Arc<Results>,
     /// What is run where there is not enough memory for results: all of this use's partitions.
@@ -248,6 +248,16 @@ struct SharedExec {
 impl SharedExec {
     fn new(input: Arc<dyn ExecutionPlan>, results: Arc<Results>) -> SharedExec {
         SharedExec { input, results, again: Arc::default() }
+    }
+
+    /// The aggregation.
+    pub fn input(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.input
+    }
+
+    /// A number that all uses of the same results have, while there is one.
+    pub fn number(&self) -> usize {
+        Arc::as_ptr(&self.results).addr()
     }
 
     /// The same plan as if it had not been run, once for this use.

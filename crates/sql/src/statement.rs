@@ -5,6 +5,8 @@
 use cellar_instance::diskgroup::ScrubPower;
 use cellar_instance::redo::NewLogfile;
 
+use crate::explain::options::ExplainOptions;
+
 /// A statement, read and sorted by who carries it out.
 #[derive(Clone, Debug)]
 pub enum Statement {
@@ -14,6 +16,8 @@ pub enum Statement {
     ShowParameter(Option<String>),
     /// `EXPLAIN WORK FOR ALTER DISKGROUP ...`: tells what would be done, and does nothing.
     ExplainWork(ExplainWork),
+    /// `EXPLAIN` of a statement for DataFusion.
+    Explain(ExplainOptions, Box<datafusion::sql::parser::Statement>),
     /// For DataFusion.
     Query(Box<datafusion::sql::parser::Statement>),
 }

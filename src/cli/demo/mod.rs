@@ -251,6 +251,7 @@ pub(crate) async fn ask(
             Ok(batches.map_err(|e| cellar_sql::failure::from_datafusion(&e))?)
         }
         Outcome::Refused(_, error) => Err(error.into()),
+        Outcome::Plan(_) => Err(Fault::failed("CELLAR-00600: a plan is no answer")),
         Outcome::Done { message, .. } => Err(Fault::failed(message)),
     }
 }
@@ -389,7 +390,7 @@ async fn ask_done(engine: &Engine, sql: &str) -> Result<(), Fault> {
             Ok(())
         }
         Outcome::Refused(_, error) => Err(error.into()),
-        Outcome::Done { .. } => Ok(()),
+        Outcome::Plan(_) | Outcome::Done { .. } => Ok(()),
     }
 }
 

@@ -11,19 +11,21 @@ use cellar_format::header::Order;
 use cellar_format::packed::is_packed;
 use cellar_format::predicate::Predicate;
 use cellar_instance::cell::{
-    Error as CellError, Item, Live, Output, Request, Residual, Scan, ScanStats, order_of,
+    Error as CellError, Item, Live, Output, Request, Residual, Scan, ScanStats, Totals, order_of,
 };
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{ColumnStatistics, Statistics, internal_err, stats::Precision};
 use datafusion::config::ConfigOptions;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::expressions::Column;
 use datafusion::physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation, PushedDown,
 };
+use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::sort_pushdown::SortOrderPushdownResult;
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -34,9 +36,11 @@ use datafusion::physical_plan::{
 use crate::columnar::groups::{columns_to_batch, to_batch};
 use crate::columnar::keys::BuildKeys;
 use crate::columnar::live::LiveFilter;
+use crate::columnar::metrics::metrics_of;
 use crate::columnar::table::OpenTable;
 use crate::columnar::told::Told;
 use crate::columnar::translate::predicate;
+use crate::words::{of_schema, words};
 
 /// A partial aggregation in the cell.
 #[derive(Clone, Debug)]
@@ -47,8 +51,31 @@ pub struct Partial {
     pub schema: SchemaRef,
     /// Of each column behind the keys, which call it is of, and which part of what is known of it.
     pub parts: Vec<(usize, Part)>,
+    /// Each call that the query makes, in words.
+    pub calls: Vec<String>,
+    /// Each key, in words.
+    pub keys: Vec<String>,
+}
+
+impl Partial {
+    /// The calls, as they are written in a query.
+    pub fn call_words(&self) -> &[String] {
+        &self.calls
+    }
+
+    /// The keys.
+    pub fn key_words(&self) -> &[String] {
+        &self.keys
+    }
+
     /// What it computes, in words.
-    pub text: String,
+    pub fn text(&self) -> String {
+        let calls = self.calls.join(", ");
+        match self.keys.is_empty() {
+            true => calls,
+            false => format!("{calls} group by {}", self.keys.join(", ")).trim_start().to_owned(),
+        }
+    }
 }
 
 /// A part of what is known of a call.
@@ -207,6 +234,60 @@ impl CellScanExec {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).extend(own);
     }
 
+    /// What is aggregated in the cell.
+    pub fn partial(&self) -> Option<&Partial> {
+        self.partial.as_deref()
+    }
+
+    /// The conditions that are known before it runs, and what becomes of each.
+    pub fn told(&self) -> Vec<Told> {
+        self.split().2
+    }
+
+    /// The filters that are known only while it runs, over the columns of the table.
+    pub fn dynamic(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.dynamic
+    }
+
+    /// Which column its row groups come first by, and whether with the greatest values.
+    pub fn first(&self) -> Option<(usize, bool)> {
+        self.first
+    }
+
+    /// What it did so far.
+    pub fn totals(&self) -> Totals {
+        self.stats.totals()
+    }
+
+    /// Row groups of the table that may have rows that pass, as their headers say.
+    pub fn row_groups_left(&self) -> usize {
+        self.table.row_groups_after(&self.split().0)
+    }
+
+    /// The columns of the table that it reads.
+    pub fn columns_read(&self) -> BTreeSet<usize> {
+        let mut columns: BTreeSet<usize> = self
+            .filters
+            .iter()
+            .chain(&self.dynamic)
+            .flat_map(collect_columns)
+            .map(|column| column.index())
+            .collect();
+        match &self.partial {
+            Some(partial) => partial.aggregate.columns(&mut columns),
+            None => columns.extend(&self.projection),
+        }
+        columns
+    }
+
+    /// About how many rows pass the conditions.
+    pub fn rows_expected(&self) -> usize {
+        match self.filters.is_empty() {
+            true => usize::try_from(self.table.rows()).unwrap_or(usize::MAX),
+            false => self.rows_left(),
+        }
+    }
+
     /// Whether its rows come in an order.
     pub fn is_ordered(&self) -> bool {
         self.ordered
@@ -216,15 +297,16 @@ impl CellScanExec {
     fn split(&self) -> (Vec<Predicate>, Vec<Arc<dyn PhysicalExpr>>, Vec<Told>) {
         let (mut conjuncts, mut residual, mut told) = (Vec::new(), Vec::new(), Vec::new());
         for filter in &self.filters {
+            let conjunct = words(filter, &of_schema(self.table.schema()));
             let known = predicate(filter, false, self.table.schema());
             match known.and_then(|known| self.table.fitting(known)) {
                 Ok(known) => {
                     conjuncts.push(known);
-                    told.push(Told { conjunct: filter.to_string(), reason: None });
+                    told.push(Told { conjunct, reason: None });
                 }
                 Err(reason) => {
                     residual.push(Arc::clone(filter));
-                    told.push(Told { conjunct: filter.to_string(), reason: Some(reason) });
+                    told.push(Told { conjunct, reason: Some(reason) });
                 }
             }
         }
@@ -277,7 +359,7 @@ impl CellScanExec {
     fn begin(&self) -> Arc<Scan> {
         let (request, told) = self.request();
         let stats = Arc::clone(&self.stats);
-        self.table.begin_scan(request, told, stats, self.partial.as_ref().map(|p| &*p.text))
+        self.table.begin_scan(request, told, stats, self.partial.as_ref().map(|p| p.text()))
     }
 }
 
@@ -295,7 +377,7 @@ struct Rest {
 
 impl Rest {
     fn new(expr: &Arc<dyn PhysicalExpr>, table: &SchemaRef) -> Rest {
-        use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
+        use datafusion::physical_expr::utils::reassign_expr_columns;
         let mut columns: Vec<usize> = collect_columns(expr).iter().map(Column::index).collect();
         columns.sort_unstable();
         let schema = Arc::new(table.project(&columns).expect("columns of the table"));
@@ -328,7 +410,7 @@ impl DisplayAs for CellScanExec {
         let (_, _, told) = self.split();
         write!(f, "CellScanExec: table={}", self.table.name())?;
         match &self.partial {
-            Some(partial) => write!(f, ", partial aggregate in the cell=[{}]", partial.text)?,
+            Some(partial) => write!(f, ", partial aggregate in the cell=[{}]", partial.text())?,
             None => {
                 let names: Vec<&str> =
                     self.schema.fields().iter().map(|field| field.name().as_str()).collect();
@@ -431,6 +513,10 @@ impl ExecutionPlan for CellScanExec {
             }
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), stream)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(metrics_of(&self.stats.totals()))
     }
 
     fn statistics_from_inputs(

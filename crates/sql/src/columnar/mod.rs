@@ -4,6 +4,7 @@ pub mod exec;
 pub mod groups;
 pub mod keys;
 pub mod live;
+mod metrics;
 pub mod nulls;
 pub mod provider;
 pub mod rule;

@@ -13,14 +13,21 @@ use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::expressions::{CastExpr, Column, Literal};
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::{
+    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec,
+};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
+use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 
 use crate::columnar::exec::{CellScanExec, Part, Partial};
 use crate::columnar::translate::{Reason, arithmetic};
+use crate::words::{call_text, of_schema, words};
 
 /// The rule.
 #[derive(Debug, Default)]
@@ -37,8 +44,8 @@ impl PhysicalOptimizerRule for AggregateInCell {
                 return Ok(Transformed::no(plan));
             };
             match moved(aggregate)? {
-                Some(scan) => Ok(Transformed::yes(scan)),
-                None => Ok(Transformed::no(plan)),
+                Ok(scan) => Ok(Transformed::yes(scan)),
+                Err(_) => Ok(Transformed::no(plan)),
             }
         };
         Ok(plan.transform_down(moved)?.data)
@@ -56,21 +63,22 @@ impl PhysicalOptimizerRule for AggregateInCell {
 /// Expressions.
 type Exprs = Vec<Arc<dyn PhysicalExpr>>;
 
-/// What comes out of a plan, as expressions over a scan below it.
-fn over_scan(plan: &Arc<dyn ExecutionPlan>, exprs: Exprs) -> Result<Option<(CellScanExec, Exprs)>> {
+/// What comes out of a plan, as expressions over a scan below it; or what is between.
+fn over_scan(
+    plan: &Arc<dyn ExecutionPlan>,
+    exprs: Exprs,
+) -> Result<Result<(CellScanExec, Exprs), Reason>> {
     if let Some(scan) = plan.downcast_ref::<CellScanExec>() {
         // Groups come in no order, and somebody may count on that of the rows.
         if scan.is_bound() || scan.is_ordered() {
-            return Ok(None);
+            return Ok(Err("the rows of the scan are bound to an order or a number".to_owned()));
         }
         let exprs = exprs.iter().map(|expr| scan.over_table(expr)).collect::<Result<_>>()?;
-        return Ok(Some((scan.clone(), exprs)));
+        return Ok(Ok((scan.clone(), exprs)));
     }
-    if let Some(repartition) = plan.downcast_ref::<RepartitionExec>() {
-        use datafusion::physical_plan::Partitioning;
-        if !matches!(repartition.partitioning(), Partitioning::RoundRobinBatch(_)) {
-            return Ok(None);
-        }
+    if let Some(repartition) = plan.downcast_ref::<RepartitionExec>()
+        && matches!(repartition.partitioning(), Partitioning::RoundRobinBatch(_))
+    {
         return over_scan(repartition.input(), exprs);
     }
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
@@ -91,23 +99,83 @@ fn over_scan(plan: &Arc<dyn ExecutionPlan>, exprs: Exprs) -> Result<Option<(Cell
         let exprs = exprs.into_iter().map(below).collect::<Result<_>>()?;
         return over_scan(projection.input(), exprs);
     }
-    Ok(None)
+    // What hands rows on as they are: an instrument, for one.
+    if let [below] = plan.children()[..]
+        && Arc::ptr_eq(plan.properties(), below.properties())
+    {
+        return over_scan(below, exprs);
+    }
+    Ok(Err(match after(plan) {
+        Some(what) => format!("it comes after {what}"),
+        None => "it does not come right after a scan".to_owned(),
+    }))
 }
 
-/// The scan that does a partial aggregation itself; `None`: it stays where it is.
-fn moved(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    let group = aggregate.group_expr();
-    let plain = matches!(aggregate.mode(), AggregateMode::Partial)
-        && !group.has_grouping_set()
-        && aggregate.limit_options().is_none()
-        && aggregate.filter_expr().iter().all(Option::is_none)
-        && aggregate
-            .aggr_expr()
-            .iter()
-            .all(|call| !call.is_distinct() && call.order_bys().is_empty() && !call.ignore_nulls());
-    if !plain || (group.is_empty() && aggregate.aggr_expr().is_empty()) {
-        return Ok(None);
+/// What an aggregation comes after, in words.
+fn after(plan: &Arc<dyn ExecutionPlan>) -> Option<&'static str> {
+    if plan.downcast_ref::<AggregateExec>().is_some() {
+        return Some("another aggregation");
     }
+    if plan.downcast_ref::<FilterExec>().is_some() {
+        return Some("a filter");
+    }
+    if plan.downcast_ref::<UnionExec>().is_some() {
+        return Some("a union");
+    }
+    let is_window = plan.downcast_ref::<WindowAggExec>().is_some()
+        || plan.downcast_ref::<BoundedWindowAggExec>().is_some();
+    if is_window {
+        return Some("a window");
+    }
+    let is_join = plan.downcast_ref::<HashJoinExec>().is_some()
+        || plan.downcast_ref::<NestedLoopJoinExec>().is_some()
+        || plan.downcast_ref::<CrossJoinExec>().is_some()
+        || plan.downcast_ref::<SortMergeJoinExec>().is_some();
+    if is_join {
+        return Some("a join");
+    }
+    match plan.children()[..] {
+        [below] => after(below),
+        _ => None,
+    }
+}
+
+/// Why a cell does not do an aggregation that it could be asked for.
+pub(crate) fn why_not(aggregate: &AggregateExec) -> Option<Reason> {
+    moved(aggregate).ok().and_then(Result::err)
+}
+
+/// What an aggregation has that no cell does.
+fn beyond_cells(aggregate: &AggregateExec) -> Option<&'static str> {
+    let calls = aggregate.aggr_expr();
+    let group = aggregate.group_expr();
+    if !matches!(aggregate.mode(), AggregateMode::Partial) {
+        return Some("it is done in one step");
+    }
+    if group.has_grouping_set() {
+        return Some("it has several sets of keys");
+    }
+    if aggregate.limit_options().is_some() {
+        return Some("only some of its groups are wanted");
+    }
+    if aggregate.filter_expr().iter().any(Option::is_some) {
+        return Some("a call has a FILTER of its own");
+    }
+    if calls.iter().any(|call| call.is_distinct()) {
+        return Some("a call is DISTINCT");
+    }
+    if calls.iter().any(|call| !call.order_bys().is_empty() || call.ignore_nulls()) {
+        return Some("a call has an order or ignores nulls");
+    }
+    (group.is_empty() && calls.is_empty()).then_some("it computes nothing")
+}
+
+/// The scan that does a partial aggregation itself; or why it stays where it is.
+fn moved(aggregate: &AggregateExec) -> Result<Result<Arc<dyn ExecutionPlan>, Reason>> {
+    if let Some(reason) = beyond_cells(aggregate) {
+        return Ok(Err(reason.to_owned()));
+    }
+    let group = aggregate.group_expr();
     let mut exprs: Vec<Arc<dyn PhysicalExpr>> =
         group.expr().iter().map(|(expr, _)| Arc::clone(expr)).collect();
     let mut counts = Vec::new();
@@ -116,21 +184,30 @@ fn moved(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         counts.push(arguments.len());
         exprs.extend(arguments);
     }
-    let Some((scan, exprs)) = over_scan(aggregate.input(), exprs)? else { return Ok(None) };
+    let (scan, exprs) = match over_scan(aggregate.input(), exprs)? {
+        Ok(found) => found,
+        Err(reason) => return Ok(Err(reason)),
+    };
     let (keys, mut arguments) = exprs.split_at(group.expr().len());
     let schema = Arc::clone(scan.table().schema());
-    let Some(keys) = keys.iter().map(column_of).collect::<Option<Vec<usize>>>() else {
-        return Ok(None);
-    };
+    let names = of_schema(&schema);
+    if let Some(key) = keys.iter().find(|key| column_of(key).is_none()) {
+        return Ok(Err(format!("the key {} is computed", words(key, &names))));
+    }
+    let keys: Vec<usize> = keys.iter().filter_map(column_of).collect();
     // Of packed values a cell knows only whether they are there.
-    if keys.iter().any(|key| is_packed(schema.field(*key).data_type())) {
-        return Ok(None);
+    if let Some(key) = keys.iter().find(|key| is_packed(schema.field(**key).data_type())) {
+        return Ok(Err(format!("the key {} is packed", schema.field(*key).name())));
     }
     let (mut calls, mut parts, mut texts) = (Vec::new(), Vec::new(), Vec::new());
     for (call, count) in aggregate.aggr_expr().iter().zip(counts) {
         let (own, rest) = arguments.split_at(count);
         arguments = rest;
-        let Ok((own_call, own_parts)) = call_of(call, own, &schema) else { return Ok(None) };
+        let text = call_text(call, own.iter().map(|argument| words(argument, &names)).collect());
+        let (own_call, own_parts) = match call_of(call, own, &schema) {
+            Ok(own) => own,
+            Err(reason) => return Ok(Err(format!("{text}: {reason}"))),
+        };
         let at = match calls.iter().position(|known| *known == own_call) {
             Some(at) => at,
             None => {
@@ -141,24 +218,19 @@ fn moved(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let states = call.state_fields()?;
         let known = states.iter().all(|state| can_be(state.data_type()));
         if states.len() != own_parts.len() || !known {
-            return Ok(None);
+            return Ok(Err(format!("{text} has more digits than a cell sums")));
         }
         parts.extend(own_parts.iter().map(|part| (at, *part)));
-        texts.push(call.name().to_owned());
+        texts.push(text);
     }
     let wanted = Aggregate { keys, calls };
     if !scan.table().fits(&wanted) {
-        return Ok(None);
+        return Ok(Err("a sum may go beyond 128 bits".to_owned()));
     }
-    let keys = &wanted.keys;
-    let names = keys.iter().map(|key| schema.field(*key).name().clone());
-    let by: Vec<String> = names.collect();
-    let mut text = texts.join(", ");
-    if !by.is_empty() {
-        text = format!("{text} group by {}", by.join(", ")).trim_start().to_owned();
-    }
-    let partial = Partial { aggregate: wanted, schema: aggregate.schema(), parts, text };
-    Ok(Some(Arc::new(scan.with_partial(partial))))
+    let keys = wanted.keys.iter().map(|key| schema.field(*key).name().clone()).collect();
+    let schema = aggregate.schema();
+    let partial = Partial { aggregate: wanted, schema, parts, calls: texts, keys };
+    Ok(Ok(Arc::new(scan.with_partial(partial))))
 }
 
 fn column_of(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
@@ -185,7 +257,7 @@ fn call_of(
     arguments: &[Arc<dyn PhysicalExpr>],
     schema: &Schema,
 ) -> Result<(Call, Vec<Part>), Reason> {
-    let other = || format!("{} is computed by DataFusion", call.name());
+    let other = || "no cell computes that".to_owned();
     let [argument] = arguments else { return Err(other()) };
     match call.fun().name() {
         "count" => {

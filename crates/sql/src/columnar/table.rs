@@ -197,13 +197,21 @@ impl OpenTable {
         self.headers().filter(|header| !none(header)).map(|header| u64::from(header.rows)).sum()
     }
 
+    /// Row groups that the storage index does not leave out.
+    pub fn row_groups_after(&self, conjuncts: &[Predicate]) -> usize {
+        let none = |header: &&Header| {
+            conjuncts.iter().any(|conjunct| conjunct.of_header(header) == Verdict::None)
+        };
+        self.headers().filter(|header| !none(header)).count()
+    }
+
     /// Begins a scan, and remembers it for v$cell_scan.
     pub fn begin_scan(
         &self,
         request: Request,
         told: Vec<Told>,
         stats: Arc<ScanStats>,
-        partial: Option<&str>,
+        partial: Option<String>,
     ) -> Arc<Scan> {
         let scans = self.instance.scans();
         let filter = |told: Told| ScanFilter { text: told.conjunct, residual: told.reason };
@@ -213,7 +221,7 @@ impl OpenTable {
             sid: self.session.1,
             began: self.instance.env().wall().unix_nanos,
             filters: told.into_iter().map(filter).collect(),
-            partial: partial.map(str::to_owned),
+            partial,
             stats: Arc::clone(&stats),
         });
         let env = Arc::clone(self.instance.env());

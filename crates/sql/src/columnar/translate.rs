@@ -18,6 +18,7 @@ use datafusion::physical_plan::expressions::{
 };
 
 use crate::numbers::checked::{Arithmetic, Checked};
+use crate::words::{own_name, type_name, words};
 
 /// Why an expression is not evaluated on encoded columns.
 pub type Reason = String;
@@ -61,8 +62,12 @@ pub fn predicate(
     }
     match expr.downcast_ref::<BinaryExpr>() {
         Some(binary) => binary_of(binary, turned, schema),
-        None => Err(format!("{expr} is evaluated on decoded rows")),
+        None => Err(format!("{} is evaluated on decoded rows", shown(expr))),
     }
+}
+
+fn shown(expr: &Arc<dyn PhysicalExpr>) -> String {
+    words(expr, &own_name)
 }
 
 fn test(column: usize, test: Test) -> Predicate {
@@ -72,7 +77,7 @@ fn test(column: usize, test: Test) -> Predicate {
 fn column_of(expr: &Arc<dyn PhysicalExpr>) -> Result<usize, Reason> {
     match expr.downcast_ref::<Column>() {
         Some(column) => Ok(column.index()),
-        None => Err(format!("{expr} is not a column")),
+        None => Err(format!("{} is not a column", shown(expr))),
     }
 }
 
@@ -435,7 +440,8 @@ fn scaled(expr: Expr, by: i16) -> Result<Expr, Reason> {
 /// In words, what in it is not understood.
 pub fn arithmetic(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<(Expr, i8), Reason> {
     let data_type = expr.data_type(schema).map_err(|e| e.to_string())?;
-    let not_whole = || format!("{expr} is of type {data_type}: evaluated on decoded rows");
+    let type_of = type_name(&data_type);
+    let not_whole = || format!("{} is of type {type_of}: evaluated on decoded rows", shown(expr));
     let scale = scale_of(&data_type).ok_or_else(not_whole)?;
     if let Some(column) = expr.downcast_ref::<Column>() {
         return Ok((Expr::Column(column.index()), scale));
@@ -457,7 +463,7 @@ pub fn arithmetic(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<(Expr
             && is_whole(&from_type)
             && (is_decimal || data_type.is_integer()))
         {
-            return Err(format!("{expr} is evaluated on decoded rows"));
+            return Err(format!("{} is evaluated on decoded rows", shown(expr)));
         }
         return Ok((scaled(inner, i16::from(scale) - i16::from(from))?, scale));
     }
@@ -480,7 +486,7 @@ pub fn arithmetic(expr: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<(Expr
     }
     let binary = expr.downcast_ref::<BinaryExpr>().ok_or_else(not_whole)?;
     if !matches!(data_type, DataType::Decimal128(_, _)) {
-        return Err(format!("{expr} may overflow {data_type}: evaluated on decoded rows"));
+        return Err(format!("{} may overflow {type_of}: evaluated on decoded rows", shown(expr)));
     }
     of_two(*binary.op(), binary.left(), binary.right(), (scale, schema))
 }
@@ -521,7 +527,10 @@ fn of_two(
             let is_plus = operator == Operator::Plus;
             Ok((if is_plus { Expr::Add(a, b) } else { Expr::Sub(a, b) }, scale))
         }
-        _ => Err(format!("{left} {operator} {right} is evaluated on decoded rows")),
+        _ => {
+            let (left, right) = (shown(left), shown(right));
+            Err(format!("{left} {operator} {right} is evaluated on decoded rows"))
+        }
     }
 }
 

@@ -2,7 +2,9 @@
 
 use datafusion::common::TableReference;
 use datafusion::logical_expr::dml::InsertOp;
-use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, LogicalPlan, WriteOp};
+use datafusion::logical_expr::{
+    CreateMemoryTable, DdlStatement, DmlStatement, LogicalPlan, WriteOp,
+};
 use datafusion::sql::parser::Statement as DfStatement;
 
 use crate::columnar::table::table_schema;
@@ -43,34 +45,14 @@ impl Engine {
         let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) = plan else {
             return Err(Error::not_yet("this CREATE"));
         };
-        let reference = create.name.clone();
-        let name = reference.table().to_owned();
-        self.check_own(&reference)?;
-        if !is_public(&reference) {
-            let what = format!("a table \"{reference}\" outside the schema public");
-            return Err(Error::not_yet(what).next(format!("create table {name} ...")));
-        }
-        check_plain(&create)?;
-        let known = self.context.table_exist(reference.clone()).unwrap_or(false);
-        if known && create.if_not_exists {
-            return Ok(done(format!("Table {name} is there already.")));
-        }
-        if known {
-            return Err(Error::new(955, "42P07", format!("there is already a table \"{name}\""))
-                .next(format!("drop table {name}; or choose another name")));
-        }
+        let Some(schema) = self.check_create(&create)? else {
+            return Ok(done(format!("Table {} is there already.", create.name.table())));
+        };
+        let name = create.name.table().to_owned();
         let columnar = self.columnar()?;
         let groups = self.host.groups();
         let group = groups.first().ok_or_else(|| super::no_group("DATA", &*self.host))?;
-        names::check_unique(create.input.schema().as_arrow())?;
         let is_empty = matches!(&*create.input, LogicalPlan::EmptyRelation(_));
-        let settled = self.settled(&create.input)?;
-        let schema = table_schema(settled.schema().as_arrow())?;
-        let mut fields = create.input.schema().fields().iter();
-        if let Some(field) = fields.find(|field| is_empty && !field.is_nullable()) {
-            let what = format!("NOT NULL of column \"{}\" of a columnar table", field.name());
-            return Err(Error::not_yet(what).next("leave it out: columnar tables check none"));
-        }
         let batches = match is_empty {
             true => None,
             false => Some(self.batches(create.input.as_ref().clone()).await?),
@@ -81,6 +63,39 @@ impl Engine {
             true => done(format!("Table {name} created.")),
             false => done(format!("Table {name} created, {}.", rows(written.rows))),
         })
+    }
+
+    /// The columns of a table that can be made; `None`: it is there, and that will do.
+    pub(super) fn check_create(
+        &self,
+        create: &CreateMemoryTable,
+    ) -> Result<Option<arrow::datatypes::SchemaRef>, Error> {
+        let (reference, name) = (&create.name, create.name.table());
+        self.check_own(reference)?;
+        if !is_public(reference) {
+            let what = format!("a table \"{reference}\" outside the schema public");
+            return Err(Error::not_yet(what).next(format!("create table {name} ...")));
+        }
+        check_plain(create)?;
+        let known = self.context.table_exist(reference.clone()).unwrap_or(false);
+        if known && create.if_not_exists {
+            return Ok(None);
+        }
+        if known {
+            return Err(Error::new(955, "42P07", format!("there is already a table \"{name}\""))
+                .next(format!("drop table {name}; or choose another name")));
+        }
+        self.columnar()?;
+        names::check_unique(create.input.schema().as_arrow())?;
+        let settled = self.settled(&create.input)?;
+        let schema = table_schema(settled.schema().as_arrow())?;
+        let is_empty = matches!(&*create.input, LogicalPlan::EmptyRelation(_));
+        let mut fields = create.input.schema().fields().iter();
+        if let Some(field) = fields.find(|field| is_empty && !field.is_nullable()) {
+            let what = format!("NOT NULL of column \"{}\" of a columnar table", field.name());
+            return Err(Error::not_yet(what).next("leave it out: columnar tables check none"));
+        }
+        Ok(Some(schema))
     }
 
     /// The same query with the types that its columns have when it runs.
@@ -103,9 +118,7 @@ impl Engine {
         let LogicalPlan::Dml(dml) = plan else {
             return Err(Error::not_yet("this INSERT"));
         };
-        if dml.op != WriteOp::Insert(InsertOp::Append) {
-            return Err(Error::not_yet(format!("{} of a columnar table", dml.op)));
-        }
+        check_append(&dml)?;
         let name = dml.table_name.table().to_owned();
         let columns = dml.target.schema();
         let batches = self.batches(dml.input.as_ref().clone()).await?;
@@ -135,6 +148,14 @@ impl Engine {
             count += columnar.truncate(table).await?;
         }
         Ok(done(format!("Table {} truncated, {} removed.", tables.join(", "), rows(count))))
+    }
+}
+
+/// Refuses what does more than add rows to a columnar table.
+pub(super) fn check_append(dml: &DmlStatement) -> Result<(), Error> {
+    match dml.op {
+        WriteOp::Insert(InsertOp::Append) => Ok(()),
+        _ => Err(Error::not_yet(format!("{} of a columnar table", dml.op))),
     }
 }
 

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
 
 /// The function that gives equal numbers the same bits.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Canonical {
+pub(crate) struct Canonical {
     /// Whether -0 becomes 0 too.
     zeros: bool,
     signature: Signature,

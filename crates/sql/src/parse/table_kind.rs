@@ -30,7 +30,7 @@ pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Error> {
     let start: Vec<String> =
         words_at(tokens, 0, 3).into_iter().filter_map(|(_, word)| word).collect();
     let start: Vec<&str> = start.iter().map(String::as_str).collect();
-    if !matches!(start[..], ["CREATE", "TABLE", ..] | ["EXPLAIN", "CREATE", "TABLE"]) {
+    if !matches!(start[..], ["CREATE", "TABLE", ..]) {
         return Ok(());
     }
     let (mut at, mut depth) = (0, 0);

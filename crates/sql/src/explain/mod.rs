@@ -1,0 +1,141 @@
+//! EXPLAIN: what a statement will do, or did, for people and for programs.
+//!
+//! A plan of DataFusion becomes typed facts (`facts`, made by `tree`); lines of text and JSON are made of
+//! those at the edge. What ran was seen by instruments (`measure`).
+
+pub(crate) mod calls;
+mod details;
+pub mod facts;
+mod json;
+mod leaves;
+pub(crate) mod measure;
+pub(crate) mod names;
+mod numbers;
+mod operation;
+pub mod options;
+mod scans;
+pub(crate) mod tables;
+mod text;
+mod tree;
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema};
+use arrow::error::ArrowError;
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::explain::facts::{Kind, Operator, Plan, Run};
+use crate::explain::options::ExplainOptions;
+use crate::explain::tables::Tables;
+use crate::explain::text::Told;
+use crate::output::{Format, Writer};
+
+/// What an EXPLAIN says.
+#[derive(Clone, Debug)]
+pub struct Explained {
+    said: Said,
+}
+
+#[derive(Clone, Debug)]
+enum Said {
+    /// The facts, for lines as wide as who reads them wants.
+    Facts(Box<Plan>, Told),
+    /// Lines of somebody else.
+    Lines(Vec<String>),
+    /// A document.
+    Document(serde_json::Value),
+}
+
+/// The operators of a plan below what would write its rows, if anything.
+pub(crate) fn operators(
+    plan: &Arc<dyn ExecutionPlan>,
+    tables: &Tables,
+    write: Option<Kind>,
+) -> datafusion::error::Result<Operator> {
+    let first = usize::from(write.is_some());
+    let root = tree::Tree::new(tables, plan, first).of(plan)?;
+    Ok(match write {
+        Some(kind) => {
+            Operator { id: 0, kind, estimated: root.estimated, actual: None, inputs: vec![root] }
+        }
+        None => root,
+    })
+}
+
+impl Explained {
+    /// What operators say, and what their run took.
+    pub(crate) fn new(root: Operator, run: Option<Run>, options: &ExplainOptions) -> Explained {
+        let told = Told {
+            costs: options.costs,
+            timing: options.timing.unwrap_or(true),
+            summary: options.summary.unwrap_or(true),
+        };
+        let plan = Plan { root, run };
+        let said = match options.is_json() {
+            true => Said::Document(json::document(&plan, told)),
+            false => Said::Facts(Box::new(plan), told),
+        };
+        Explained { said }
+    }
+
+    /// What somebody else says.
+    pub(crate) fn of_text(text: &str) -> Explained {
+        Explained { said: Said::Lines(text.lines().map(str::to_owned).collect()) }
+    }
+
+    /// The lines, of so many characters where their words allow it.
+    pub fn lines(&self, width: usize) -> Vec<String> {
+        match &self.said {
+            Said::Facts(plan, told) => text::lines(plan, *told, width),
+            Said::Lines(lines) => lines.clone(),
+            Said::Document(document) => {
+                format!("{document:#}").lines().map(str::to_owned).collect()
+            }
+        }
+    }
+
+    /// The document, if one was asked for.
+    pub fn document(&self) -> Option<&serde_json::Value> {
+        match &self.said {
+            Said::Document(document) => Some(document),
+            _ => None,
+        }
+    }
+
+    /// The same as rows of one column: a row for each line, or one with the document.
+    ///
+    /// # Errors
+    /// None of ours.
+    pub fn batch(&self, width: usize) -> Result<RecordBatch, ArrowError> {
+        let lines = match &self.said {
+            Said::Document(document) => vec![document.to_string()],
+            _ => self.lines(width),
+        };
+        let schema = Arc::new(Schema::new(vec![Field::new("plan", DataType::Utf8, false)]));
+        RecordBatch::try_new(schema, vec![Arc::new(StringArray::from(lines))])
+    }
+
+    /// Writes it: for people the lines as they are, for programs the document as it is or rows.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn write(&self, mut out: impl Write, format: Format, width: usize) -> io::Result<()> {
+        match (format, self.document()) {
+            (Format::Table, _) => {
+                for line in self.lines(width) {
+                    writeln!(out, "{line}")?;
+                }
+            }
+            (Format::Json, Some(document)) => writeln!(out, "{document}")?,
+            (format, _) => {
+                let batch = self.batch(width).map_err(io::Error::other)?;
+                let mut writer = Writer::new(&mut out, format, &batch.schema(), width)?;
+                writer.write(&batch)?;
+                writer.finish()?;
+            }
+        }
+        out.flush()
+    }
+}
