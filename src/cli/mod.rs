@@ -32,7 +32,11 @@ mod inspect;
 #[cfg(feature = "sql")]
 mod load;
 #[cfg(feature = "sql")]
+mod missing;
+#[cfg(feature = "sql")]
 mod outlook;
+#[cfg(feature = "sql")]
+mod quote;
 #[cfg(feature = "sql")]
 mod rescue;
 #[cfg(feature = "sql")]
