@@ -168,9 +168,9 @@ impl Committer {
                 let disk = *no;
                 match d.status {
                     // It is as it left, seen from here.
-                    _ if current.contains(no) => None,
+                    DiskStatus::Offline if current.contains(no) => None,
                     // FORCE may have gone back behind what was known of it.
-                    _ if forced => Some(Op::DiskOffline { disk, at_ns }),
+                    _ if forced && !current.contains(no) => Some(Op::DiskOffline { disk, at_ns }),
                     DiskStatus::Returning => Some(Op::DiskAway { disk, at_ns, life, tried: 0, by }),
                     _ => None,
                 }

@@ -24,7 +24,7 @@ use crate::on_disk::Uuid;
 use crate::on_disk::label::{Label, LabelStatus};
 use crate::on_disk::layout::{AU_START, BLOCK_U64, REGION_BYTES};
 use crate::on_disk::superblock::LogPosition;
-use crate::state::{GroupState, Op};
+use crate::state::{DiskStatus, GroupState, Op};
 
 /// What a mount starts from.
 pub(crate) struct Start {
@@ -154,7 +154,9 @@ pub(crate) async fn start(
         for disk in std::mem::take(&mut current) {
             // As the first mount that may write does it.
             let life = best.end.previous_life;
-            state.apply(&Op::DiskReturning { disk, life }).map_err(|d| misfit(name, d))?;
+            if state.disks.get(&disk).is_some_and(|d| d.status == DiskStatus::Offline) {
+                state.apply(&Op::DiskReturning { disk, life }).map_err(|d| misfit(name, d))?;
+            }
             state.apply(&Op::DiskOnline { disk }).map_err(|d| misfit(name, d))?;
             disks.get(&disk).into_iter().for_each(|here| here.caught_up());
         }

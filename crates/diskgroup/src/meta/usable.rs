@@ -123,7 +123,8 @@ impl Found<'_> {
     /// order, and nothing that is on it was written since.
     fn is_current(&self, no: u16) -> bool {
         let Some(d) = self.state.disks.get(&no) else { return false };
-        let mapped = d.status == DiskStatus::Offline && d.stale == Stale::Mapped;
+        let returning = d.status == DiskStatus::Returning;
+        let mapped = (returning || d.status == DiskStatus::Offline) && d.stale == Stale::Mapped;
         if !mapped || !self.state.clean || self.state.stale_pieces(no) > 0 {
             return false;
         }
@@ -132,6 +133,10 @@ impl Found<'_> {
         let later = own.as_ref().is_some_and(|own| own.refused.is_some());
         let ends = own.map(|own| own.end.epoch);
         let large_enough = l.found.device.geometry().size >= d.bytes;
+        if returning {
+            // A mount that took it back was cut off; its label is that of the mount.
+            return large_enough && !later && !self.refused.contains_key(&no);
+        }
         large_enough && !later && diverged(&d.away, &l.label, ends).is_none()
     }
 
