@@ -328,7 +328,7 @@ fn known_damage_is_not_well() {
     let found = cellar(dir.path(), "validate db");
     assert_eq!(found.code, 1, "{}", found.out);
     assert!(found.out.contains("Next:") && found.fits(), "{}", found.out);
-    assert!(found.flat().contains("cellar asm db cp F +DATA/data"), "{}", found.out);
+    assert!(found.flat().contains("cellar asm db scrub --repair --wait"), "{}", found.out);
     let told = cellar(dir.path(), "status db");
     assert_eq!(told.code, 1, "{}", told.out);
     assert!(told.out.contains("DAMAGED  validate found") && told.fits(), "{}", told.out);
@@ -343,7 +343,7 @@ fn known_damage_is_not_well() {
     assert!(known["action"].as_str().unwrap().contains("cellar validate db"), "{known}");
     holder.kill().unwrap();
     holder.wait().unwrap();
-    // As validate advised.
+    // Written anew it is well, which is known once it was read.
     done(dir.path(), "asm db cp back +DATA/data");
     assert_eq!(status(dir.path(), 1)["state"], "DAMAGED");
     done(dir.path(), "validate db");

@@ -1,13 +1,12 @@
 //! What `validate` found last, kept in DIR/validate.json: damage is known until everything was read
 //! again and found well, whichever process asks.
 
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use cellar_instance::directory::replace_file;
 use cellar_instance::diskgroup::Findings;
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +74,9 @@ pub struct Bad {
     pub metadata: bool,
     /// On which disks.
     pub disks: Vec<String>,
+    /// Whether a scrub may mend all of it.
+    #[serde(default)]
+    pub mendable: bool,
 }
 
 impl Bad {
@@ -83,9 +85,9 @@ impl Bad {
         if !findings.is_bad() && !metadata {
             return None;
         }
-        let mut disks: Vec<String> = findings.places.iter().map(|p| p.disk.clone()).collect();
-        disks.sort();
-        disks.dedup();
+        let disks = findings.bad_disks.keys().cloned().collect();
+        let verdicts = findings.verdicts.values();
+        let mendable = !metadata && verdicts.clone().all(|v| v.away + v.lost == 0);
         Some(Bad {
             found_at: now,
             checksums_wrong: findings.checksums_wrong,
@@ -93,6 +95,7 @@ impl Bad {
             pieces_differing: findings.pieces_differing,
             metadata,
             disks,
+            mendable,
         })
     }
 
@@ -202,18 +205,8 @@ pub fn keep(
     }
     kept.groups.retain(|c| c.group != group);
     kept.groups.push(after);
-    write(dir, &serde_json::to_vec_pretty(&kept)?)
-}
-
-/// Replaces the file as a whole: after a crash it is old or new.
-fn write(dir: &Path, content: &[u8]) -> std::io::Result<()> {
-    let beside = dir.join("validate.json.new");
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    std::fs::rename(&beside, dir.join(FILE_NAME))?;
-    File::open(dir)?.sync_all()
+    let content = serde_json::to_vec_pretty(&kept)?;
+    replace_file(dir, FILE_NAME, &content).map_err(std::io::Error::other)
 }
 
 #[cfg(test)]

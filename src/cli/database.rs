@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cellar_instance::Instance;
-use cellar_instance::database::{Database as InstanceDatabase, OpenMode};
-use cellar_instance::directory::{Directory, Entered, Handler, PATIENCE, Responder};
+use cellar_instance::database::{Database as InstanceDatabase, NoDisk, OpenMode};
+use cellar_instance::directory::{Directory, Entered, Handler, PATIENCE, Responder, Shortcoming};
 use cellar_instance::diskgroup::DiskInfo;
 use cellar_instance::disks::RealDisks;
 use cellar_instance::session::Session;
@@ -172,7 +172,15 @@ pub async fn reach(dir: &Path, place: &Place, opening: Opening) -> Result<Reache
         output::notice(&format!("Notice: {line}"));
     }
     let disks = Arc::new(RealDisks::new(&place.real, instance.parameters()));
-    let (mode, force) = (opening.mode, opening.force.as_deref());
+    let force = opening.force.as_deref();
+    let mut mode = opening.mode;
+    if lock.shortcoming() == Some(Shortcoming::ReadOnly) && !mode.read_only {
+        mode = OpenMode { read_only: true, ..mode };
+        output::notice(&format!(
+            "Notice: {} is on a read-only file system: the database is open only to be read",
+            dir.display()
+        ));
+    }
     let opened = InstanceDatabase::open_forcing(instance, directory, disks, mode, force).await;
     let inner = opened.map_err(|error| or_force(error, dir, force))?;
     remarks(&inner);
@@ -211,15 +219,15 @@ fn or_force(
     dir: &Path,
     force: Option<&str>,
 ) -> cellar_instance::Error {
-    if !error.next_step().is_some_and(|next| next.contains("FORCE")) {
+    if !error.force_helps() && !error.has(INCOMPLETE) {
         return error;
     }
     let name = group_of(&error).unwrap_or_default();
-    match (error.has(NOT_PROVEN), force.is_some_and(|force| name.eq_ignore_ascii_case(force))) {
+    match (error.force_helps(), force.is_some_and(|force| name.eq_ignore_ascii_case(force))) {
         (true, false) => error.hint(offer(&name, dir)),
         (true, true) => error.hint(
-            "bring the missing disks back and try again. FORCE does not choose between disks \
-             that disagree: take away those that are not to be followed",
+            "bring the missing disks back and try again; cellar inspect DISK tells what a disk \
+             holds",
         ),
         (false, _) => error.hint(
             "bring the missing disks back and try again; cellar inspect DISK tells what a disk \
@@ -228,8 +236,8 @@ fn or_force(
     }
 }
 
-/// The number of a mount that cannot show that nothing newer exists elsewhere: FORCE helps.
-const NOT_PROVEN: u32 = 15063;
+/// The number of a mount that lacks the only copy of something: FORCE does not help.
+const INCOMPLETE: u32 = 15040;
 
 /// The command that mounts a group without its missing disks, and what that costs.
 fn offer(name: &str, dir: &Path) -> String {
@@ -265,8 +273,18 @@ pub fn held(
 ) -> Result<Held, Fault> {
     let database = database_of(inner);
     let handler = handler(database.clone(), place.clone());
-    let server = lock.serve(Arc::clone(&place.env), env!("CARGO_PKG_VERSION"), handler)?;
-    Ok(Held { database, server: Some(server), _lock: None })
+    let kept = lock.clone();
+    match lock.serve(Arc::clone(&place.env), env!("CARGO_PKG_VERSION"), handler) {
+        Ok(server) => Ok(Held { database, server: Some(server), _lock: None }),
+        // Nothing of this command depends on it.
+        Err(error) => {
+            let why = error.stack().last().map_or("", |entry| entry.message.as_str());
+            output::notice(&format!(
+                "Notice: other commands have to wait until this one ends: {why}"
+            ));
+            Ok(Held { database, server: None, _lock: Some(kept) })
+        }
+    }
 }
 
 fn database_of(inner: InstanceDatabase) -> Database {
@@ -288,7 +306,7 @@ fn remarks(database: &InstanceDatabase) {
     let mut said: Vec<String> = Vec::new();
     for mounted in database.groups() {
         if !database.is_read_only() {
-            left_out(&mounted.group, database.directory().path());
+            left_out(&mounted.group, database.no_disks(), database.directory().path());
         }
         for remark in mounted.disks.all().iter().flat_map(|d| &d.in_force.remarks) {
             if !said.contains(remark) {
@@ -321,17 +339,31 @@ fn redo_left_out(database: &InstanceDatabase) {
     }
 }
 
-/// Says which disks a group goes on without: whoever writes now leaves them behind.
-fn left_out(group: &cellar_instance::diskgroup::Group, dir: &Path) {
+/// Says which disks a group goes on without, and why: whoever writes now leaves them behind.
+fn left_out(group: &cellar_instance::diskgroup::Group, no_disks: &[NoDisk], dir: &Path) {
     let gone = group.disks().into_iter().filter(|d| !d.in_sync && !d.status.is_leaving());
-    let gone: Vec<String> = gone.map(|d| d.name).collect();
-    if !gone.is_empty() {
-        output::notice(&format!(
-            "Notice: {} goes on without {}; see why: cellar status {}",
-            group.name(),
-            gone.join(", "),
-            shell::path(dir)
-        ));
+    let mut absent = false;
+    let gone: Vec<String> = gone
+        .map(|d| match (d.path, d.refused) {
+            (Some(path), Some(why)) => format!("{} ({path}: {why})", d.name),
+            (path, _) => {
+                absent |= path.is_none();
+                d.name
+            }
+        })
+        .collect();
+    if gone.is_empty() {
+        return;
+    }
+    output::notice(&format!(
+        "Notice: {} goes on without {}; see why: cellar status {}",
+        group.name(),
+        gone.join(", "),
+        shell::path(dir)
+    ));
+    // One of these may be what is missing.
+    for at in no_disks.iter().filter(|_| absent) {
+        output::notice(&format!("Notice: {}", at.why));
     }
 }
 

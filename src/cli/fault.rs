@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use cellar_io::OPEN_FILES;
 #[cfg(feature = "sql")]
 use cellar_io::shell;
 
@@ -157,6 +158,12 @@ impl From<io::Error> for Fault {
     fn from(error: io::Error) -> Fault {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Fault::Closed,
+            _ if error.raw_os_error() == Some(rustix::io::Errno::MFILE.raw_os_error()) => {
+                Fault::Failed(format!(
+                    "CELLAR-70130: {OPEN_FILES}\nNext: nothing was changed. Raise the limit and try \
+                     again: ulimit -n 1024"
+                ))
+            }
             _ => Fault::Failed(format!("CELLAR-27072: {error}")),
         }
     }

@@ -207,9 +207,7 @@ pub async fn make(args: &Args, place: &Place) -> Result<Held, Fault> {
 fn check_dir(dir: &Path) -> Result<(), Fault> {
     let shown = dir.display();
     if dir.symlink_metadata().is_ok() {
-        let text = format!("{shown} exists already");
-        let next = "choose another directory, or remove that one if nobody needs it";
-        return Err(Error::new(70102, text).hint(next).into());
+        return Err(cellar_instance::directory::taken(dir).into());
     }
     let parent = parent(dir);
     let above = parent.display();

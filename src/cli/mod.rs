@@ -34,7 +34,10 @@ mod inspect;
 #[cfg(feature = "sql")]
 mod load;
 #[cfg(feature = "sql")]
+mod missing;
+#[cfg(feature = "sql")]
 mod outlook;
+#[cfg(feature = "sql")]
 #[cfg(feature = "sql")]
 mod rescue;
 #[cfg(feature = "sql")]

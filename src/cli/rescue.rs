@@ -8,14 +8,15 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use cellar_instance::Error;
 use cellar_instance::diskgroup::rescue::{
-    RescueDisk, RescuedGroup, ToldBy, Unsure, read_what_is_there, rescue,
+    RescueDisk, RescuedGroup, ToldBy, Unsure, read_what_is_older, read_what_is_there, rescue,
 };
-use cellar_instance::diskgroup::{File, FoundDisk};
+use cellar_instance::diskgroup::{File, FoundDisk, Group};
 use cellar_io::real::{OpenOptions, open_disk};
 use cellar_io::shell;
 use cellar_wait::{Kind, Waits};
 use serde::Serialize;
 
+use super::clock;
 use super::database::Place;
 use super::fault::Fault;
 use super::output::{self, Format};
@@ -50,6 +51,10 @@ pub struct Args {
     /// Write all files into this directory, which is made.
     #[arg(long, value_name = "DIR")]
     pub extract: Option<PathBuf>,
+    /// Where nothing else is left, take copies that missed what was written since
+    /// their disk left.
+    #[arg(long)]
+    pub stale: bool,
     /// Only of this group.
     #[arg(long, value_name = "NAME")]
     pub group: Option<String>,
@@ -70,9 +75,13 @@ struct Told {
     /// Bytes that only disks have that are not shown to be as they were last, or against a known
     /// checksum.
     doubtful_bytes: u64,
+    /// Bytes that only disks have that missed what was written since they left: of the lost ones,
+    /// unless --stale has them read.
+    stale_bytes: u64,
     /// Ranges of these, once it was read: first byte, and the one behind the last.
     lost: Vec<(u64, u64)>,
     doubtful: Vec<(u64, u64)>,
+    stale: Vec<(u64, u64)>,
     written_to: Option<PathBuf>,
     /// Why it could not be written.
     error: Option<String>,
@@ -85,6 +94,9 @@ struct ToldGroup {
     missing: Vec<String>,
     proven: bool,
     told_on: String,
+    /// Disks that missed what was written since they left, and when that was, seconds since 1970; 0:
+    /// that is not known.
+    stale_disks: Vec<(String, u64)>,
     files: Vec<Told>,
 }
 
@@ -108,7 +120,8 @@ struct ToldAll {
 impl ToldAll {
     /// Whether everything is there as it was last.
     fn is_well(&self) -> bool {
-        let well = |f: &Told| f.lost_bytes == 0 && f.doubtful_bytes == 0 && f.error.is_none();
+        let well =
+            |f: &Told| f.lost_bytes + f.doubtful_bytes + f.stale_bytes == 0 && f.error.is_none();
         self.failed.is_empty() && self.groups.iter().all(|g| g.proven && g.files.iter().all(well))
     }
 }
@@ -141,12 +154,12 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
         let name = group.group.name();
         let twins = rescue.groups.iter().filter(|other| other.group.name() == name).count();
         let files = match &args.extract {
-            None => listed(group),
-            Some(dir) if twins == 1 => extract(group, &dir.join(name), quiet).await?,
+            None => listed(group, args.stale),
+            Some(dir) if twins == 1 => extract(group, &dir.join(name), &args).await?,
             // Two groups of one name: each has a directory of its own.
             Some(dir) => {
                 let own = format!("{name}-{}", group.group.uuid());
-                extract(group, &dir.join(own), quiet).await?
+                extract(group, &dir.join(own), &args).await?
             }
         };
         all.groups.push(ToldGroup {
@@ -155,6 +168,7 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
             missing: group.missing.clone(),
             proven: group.proven,
             told_on: group.told_on.clone(),
+            stale_disks: stale_disks(group),
             files,
         });
     }
@@ -179,7 +193,7 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
 fn open_all(args: &Args, place: &Place) -> Result<(Vec<FoundDisk>, Vec<ToldDisk>), Fault> {
     let mut paths: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
     for pattern in &args.disks {
-        let matching = cellar_instance::disks::glob(pattern);
+        let matching = cellar_instance::disks::glob(pattern)?;
         if matching.is_empty() {
             look(Path::new(pattern), false)?;
         }
@@ -243,8 +257,14 @@ fn told_disk(disk: &RescueDisk, groups: &[RescuedGroup]) -> ToldDisk {
     }
 }
 
-/// The files of a group. A name that somebody gave comes before one that the system made.
-fn listed(group: &RescuedGroup) -> Vec<Told> {
+fn stale_disks(group: &RescuedGroup) -> Vec<(String, u64)> {
+    let disks = group.stale.iter().flat_map(|stale| &stale.disks);
+    disks.map(|(name, ns)| (name.clone(), ns / 1_000_000_000)).collect()
+}
+
+/// The files of a group. A name that somebody gave comes before one that the system made. With `stale`
+/// what is older counts as there.
+fn listed(group: &RescuedGroup, stale: bool) -> Vec<Told> {
     let mut names: BTreeMap<u32, Vec<(bool, String)>> = BTreeMap::new();
     for listed in group.group.list("*", true) {
         if let Some(file) = listed.file {
@@ -259,8 +279,14 @@ fn listed(group: &RescuedGroup) -> Vec<Told> {
         own.dedup_by(|a, b| a.1 == b.1);
         let mut own = own.into_iter().map(|(_, name)| name);
         let Some(path) = own.next() else { continue };
-        let (lost_bytes, doubtful_bytes) = group.lost_of(&path);
+        let (mut lost_bytes, doubtful_bytes) = group.lost_of(&path);
+        let stale_bytes = group.stale_of(&path);
+        if stale {
+            lost_bytes = lost_bytes.saturating_sub(stale_bytes);
+        }
         out.push(Told {
+            stale_bytes,
+            stale: Vec::new(),
             bytes: file.size,
             also: own.filter(|name| *name != path).collect(),
             path,
@@ -277,8 +303,10 @@ fn listed(group: &RescuedGroup) -> Vec<Told> {
 }
 
 /// Writes every file of a group below a directory; one that cannot be written keeps none of the others.
-async fn extract(group: &RescuedGroup, below: &Path, quiet: bool) -> Result<Vec<Told>, Fault> {
-    let mut files = listed(group);
+async fn extract(group: &RescuedGroup, below: &Path, args: &Args) -> Result<Vec<Told>, Fault> {
+    let quiet = args.format == Format::Json;
+    let older = if args.stale { group.stale.as_ref().map(|stale| &stale.group) } else { None };
+    let mut files = listed(group, args.stale);
     let changed: BTreeMap<u32, u64> =
         group.group.files().into_iter().map(|f| (f.number, f.modified_ns)).collect();
     let total = files.iter().map(|file| file.bytes).sum();
@@ -286,7 +314,8 @@ async fn extract(group: &RescuedGroup, below: &Path, quiet: bool) -> Result<Vec<
     let mut before = 0;
     fs::create_dir_all(below).map_err(|e| Error::system("create", below, &e))?;
     for told in &mut files {
-        match extract_one(group, told, below, &changed, &|done| bar.set(before + done)).await {
+        let from = Source { group, older };
+        match extract_one(from, told, below, &changed, &|done| bar.set(before + done)).await {
             Ok(target) => told.written_to = Some(target),
             Err(fault) => told.error = Some(fault.first_line()),
         }
@@ -296,8 +325,16 @@ async fn extract(group: &RescuedGroup, below: &Path, quiet: bool) -> Result<Vec<
     Ok(files)
 }
 
+/// Where files are read from.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    group: &'a RescuedGroup,
+    /// What is read where nothing else is left.
+    older: Option<&'a Group>,
+}
+
 async fn extract_one(
-    group: &RescuedGroup,
+    Source { group, older }: Source<'_>,
     told: &mut Told,
     below: &Path,
     changed: &BTreeMap<u32, u64>,
@@ -306,12 +343,18 @@ async fn extract_one(
     let target = below.join(inside(&told.path)?);
     let file = group.group.open(&told.path)?;
     let doubtful = group.doubtful.open(&told.path)?;
-    let unsure = write((&file, &doubtful), &target, done).await?;
-    (told.lost_bytes, told.doubtful_bytes) = unsure.bytes();
+    let older = older.map(|older| older.open(&told.path)).transpose()?;
+    let unsure = write((&file, &doubtful, older.as_ref()), &target, done).await?;
     let pairs = |ranges: Vec<std::ops::Range<u64>>| -> Vec<(u64, u64)> {
         ranges.into_iter().map(|r| (r.start, r.end.min(told.bytes))).collect()
     };
     (told.lost, told.doubtful) = (pairs(unsure.lost), pairs(unsure.doubtful));
+    told.stale = pairs(unsure.stale);
+    let sum = |ranges: &[(u64, u64)]| ranges.iter().map(|(from, to)| to - from).sum();
+    (told.lost_bytes, told.doubtful_bytes) = (sum(&told.lost), sum(&told.doubtful));
+    if older.is_some() {
+        told.stale_bytes = sum(&told.stale);
+    }
     if let Some(ns) = changed.get(&file.number()) {
         let at = UNIX_EPOCH + Duration::from_nanos(*ns);
         // When it was changed is a kindness, not what was asked for.
@@ -334,7 +377,7 @@ fn inside(path: &str) -> Result<PathBuf, Fault> {
 
 /// Writes a file; where no copy can be read it has zeros.
 async fn write(
-    (file, doubtful): (&File, &File),
+    (file, doubtful, older): (&File, &File, Option<&File>),
     target: &Path,
     done: &(dyn Fn(u64) + Sync),
 ) -> Result<Unsure, Fault> {
@@ -348,7 +391,12 @@ async fn write(
     let mut unsure = Unsure::default();
     for at in (0..size).step_by(STEP as usize) {
         let end = (at + STEP).min(size.next_multiple_of(BLOCK as u64));
-        let bytes = read_what_is_there(file, doubtful, at..end, &mut unsure).await?;
+        let mut found = Unsure::default();
+        let mut bytes = read_what_is_there(file, doubtful, at..end, &mut found).await?;
+        if let Some(older) = older {
+            read_what_is_older(older, at, &mut bytes, &mut found).await?;
+        }
+        unsure.append(found);
         for (i, block) in bytes.chunks(BLOCK).enumerate() {
             let from = at + (i * BLOCK) as u64;
             let length = (size - from.min(size)).min(block.len() as u64) as usize;
@@ -373,14 +421,15 @@ fn in_words(args: &Args, all: &ToldAll) -> String {
         put(&format!("{name}: cannot be read: {error}"));
     }
     for group in &all.groups {
-        put(&group_words(group));
+        put(&group_words(group, args.stale));
         for file in &group.files {
-            put(&file_words(&group.group, file));
+            put(&file_words(&group.group, file, args.stale));
         }
     }
     if args.extract.is_none() && all.groups.iter().any(|g| !g.files.is_empty()) {
         let disks = args.disks.join(",");
-        let next = format!("cellar rescue --disks {} --extract DIR", shell::quoted(&disks));
+        let stale = if args.stale { " --stale" } else { "" };
+        let next = format!("cellar rescue --disks {}{stale} --extract DIR", shell::quoted(&disks));
         text.push_str(&output::labelled("Next:", &next));
     }
     text
@@ -403,7 +452,7 @@ fn disk_words(disk: &ToldDisk) -> String {
     format!("{}{is}{how}{sure}{unused}", disk.path)
 }
 
-fn group_words(group: &ToldGroup) -> String {
+fn group_words(group: &ToldGroup, stale: bool) -> String {
     let sum = |of: fn(&Told) -> u64| group.files.iter().map(of).sum::<u64>();
     let files = show_count(group.files.len() as u64);
     let mut words = format!("{}: {files} files, {}", group.group, show_bytes(sum(|f| f.bytes)));
@@ -423,10 +472,23 @@ fn group_words(group: &ToldGroup) -> String {
     if doubtful > 0 {
         words.push_str(&format!("; {} DOUBTFUL", show_bytes(doubtful)));
     }
+    let older = sum(|f| f.stale_bytes);
+    if older > 0 {
+        let left = group.stale_disks.iter().map(|(name, seconds)| match seconds {
+            0 => format!("{name}, of an earlier time that is not known"),
+            seconds => format!("{name}, as of {}", clock::date(seconds * 1_000_000_000)),
+        });
+        let left = left.collect::<Vec<_>>().join("; ");
+        let bytes = show_bytes(older);
+        words.push_str(&match stale {
+            true => format!("; {bytes} STALE ({left})"),
+            false => format!("; {bytes} of these can be had with --stale ({left})"),
+        });
+    }
     words
 }
 
-fn file_words(group: &str, file: &Told) -> String {
+fn file_words(group: &str, file: &Told, stale: bool) -> String {
     let mut words = format!("  +{group}/{}  {}", file.path, show_bytes(file.bytes));
     if !file.also.is_empty() {
         let also: Vec<String> = file.also.iter().map(|name| format!("+{group}/{name}")).collect();
@@ -450,6 +512,10 @@ fn file_words(group: &str, file: &Told) -> String {
     if file.doubtful_bytes > 0 {
         let (bytes, at) = (show_bytes(file.doubtful_bytes), places(&file.doubtful));
         words.push_str(&format!("  DOUBTFUL {bytes}: may be old{at}"));
+    }
+    if stale && file.stale_bytes > 0 {
+        let (bytes, at) = (show_bytes(file.stale_bytes), places(&file.stale));
+        words.push_str(&format!("  STALE {bytes}: of when its disk left{at}"));
     }
     if let Some(error) = &file.error {
         words.push_str(&format!("  NOT WRITTEN: {error}"));

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cellar_instance::Mounted;
-use cellar_instance::diskgroup::{AwayDisk, DiskInfo, DiskStatus, Group, ScrubResult};
+use cellar_instance::database::NoDisk;
+use cellar_instance::diskgroup::{AwayDisk, DiskInfo, Group, ScrubResult};
 use cellar_instance::scrub::wrong_words;
 use cellar_io::shell;
 use serde::Serialize;
@@ -12,6 +13,7 @@ use serde::Serialize;
 use super::checked::{self, Checked};
 use super::database::{Database, Place};
 use super::fault::{Fault, told_where};
+use super::missing::{self, Seen};
 use super::outlook;
 use super::output::{self, Format};
 use super::redo;
@@ -162,8 +164,9 @@ pub(super) struct Finding {
     pub(super) action: String,
 }
 
-/// How a group is now. `dir` is for the commands it names.
-pub fn of(mounted: &Mounted, dir: &Path) -> GroupStatus {
+/// How a group is now. `no_disks`: where one that it misses may be; `dir` is for the commands it
+/// names.
+pub fn of(mounted: &Mounted, no_disks: &[NoDisk], dir: &Path) -> GroupStatus {
     let group = &mounted.group;
     let info = group.info();
     let disks = group.disks();
@@ -200,7 +203,8 @@ pub fn of(mounted: &Mounted, dir: &Path) -> GroupStatus {
     let operation = group.operation();
     let away = group.away_disks();
     status.work = work(mounted, &away);
-    findings.extend(missing(&status, group, &away, &gone, dir));
+    let seen = Seen { group, away: &away, gone: &gone, no_disks, dir };
+    findings.extend(missing::finding(&status, &seen));
     findings.extend(errors(&status, group, &disks, dir));
     let now = group.env().wall().unix_nanos / 1_000_000_000;
     let known = checked::of(dir, &info.name);
@@ -275,7 +279,7 @@ fn work(mounted: &Mounted, away: &[AwayDisk]) -> Option<String> {
         }
     });
     let all = resync.into_iter().chain(back).chain(rebalance).chain(scrub);
-    let all = all.chain(repair_words(away));
+    let all = all.chain(missing::repair_words(away));
     let all: Vec<String> = all.collect();
     (!all.is_empty()).then(|| all.join("; "))
 }
@@ -304,128 +308,6 @@ fn lost(status: &GroupStatus) -> Option<Finding> {
         state: "DAMAGED",
         words: format!("no copy is left of parts of {}", some(files)),
         action: "bring the missing disks back, or delete these files and load them again".into(),
-    })
-}
-
-fn missing(
-    status: &GroupStatus,
-    group: &Group,
-    left: &[AwayDisk],
-    gone: &[&DiskInfo],
-    dir: &Path,
-) -> Option<Finding> {
-    if gone.is_empty() {
-        return None;
-    }
-    let (operation, disks) = (group.operation(), group.disks().len());
-    let returning = |d: &&DiskInfo| d.status == DiskStatus::Returning;
-    let (back, gone): (Vec<&DiskInfo>, Vec<&DiskInfo>) = gone.iter().copied().partition(returning);
-    let away_for = left.iter().map(|d| d.since).max();
-    let mut words = match (gone.is_empty(), away_for) {
-        (true, _) => format!("{} of {disks} disks on the way back", back.len()),
-        (false, Some(time)) if time >= Duration::from_secs(1) => {
-            format!("{} of {disks} disks missing for {}", gone.len(), show_time(time))
-        }
-        _ => format!("{} of {disks} disks missing", gone.len()),
-    };
-    if status.files_lost.is_empty() {
-        words.push_str("; every byte still has a copy");
-    }
-    if status.files_lowered > 0 {
-        let files = if status.files_lowered == 1 { "file has" } else { "files have" };
-        let lowered = show_count(status.files_lowered as u64);
-        words.push_str(&format!("; {lowered} {files} fewer copies than due"));
-    }
-    // Who is away but was not left out yet has missed nothing.
-    let forced = |d: &&DiskInfo| d.status == DiskStatus::Forcing;
-    let (forcing, gone): (Vec<&DiskInfo>, Vec<&DiskInfo>) = gone.into_iter().partition(forced);
-    let (_left, away): (Vec<&DiskInfo>, Vec<&DiskInfo>) =
-        gone.into_iter().partition(|d| d.offline_ns > 0);
-    let named = |disks: &[&DiskInfo]| {
-        let name = |d: &&DiskInfo| match &d.path {
-            Some(path) => format!("{} ({path})", d.name),
-            None => d.name.clone(),
-        };
-        some(&disks.iter().map(name).collect::<Vec<_>>())
-    };
-    let mut action = Vec::new();
-    if !away.is_empty() {
-        action.push(format!(
-            "bring {} back before anything is written: it has missed nothing yet, and the next \
-             command that may write leaves it out",
-            named(&away)
-        ));
-    }
-    if !forcing.is_empty() {
-        let dir = shell::path(dir);
-        let goes_on = operation.as_ref().is_some_and(|now| now.power > 0 && now.error.is_none());
-        action.push(match goes_on {
-            true => format!(
-                "what {} held is being made again on the others: cellar asm {dir} lsop",
-                named(&forcing)
-            ),
-            false => format!(
-                "what {} held is to be made again on the others: cellar asm {dir} rebal --power 1",
-                named(&forcing)
-            ),
-        });
-    }
-    action.extend(left.iter().map(|away| away_action(group, away, dir)));
-    if !back.is_empty() {
-        let names = some(&back.iter().map(|d| d.name.clone()).collect::<Vec<_>>());
-        action.push(match group.is_read_only() {
-            true => format!(
-                "{names} gets what it missed while the database is open: cellar asm {} lsop",
-                shell::path(dir)
-            ),
-            false => format!("none, {names} is getting what it missed"),
-        });
-    }
-    Some(Finding { state: "DEGRADED", words, action: action.join("; ") })
-}
-
-/// What to do about a disk that left.
-fn away_action(group: &Group, away: &AwayDisk, dir: &Path) -> String {
-    let disks = group.disks();
-    let disk = disks.iter().find(|d| d.number == away.disk);
-    let path = disk.and_then(|d| d.path.as_deref());
-    let named = match path {
-        Some(path) => format!("{} ({path})", away.name),
-        None => away.name.clone(),
-    };
-    let (dir, name) = (shell::path(dir), &away.name);
-    let replace = format!("cellar asm {dir} replace {name} NEWDISK");
-    let within = match &away.stuck {
-        None => format!(" within {}", show_time(away.drop_in)),
-        Some(_) => String::new(),
-    };
-    if away.coming {
-        return format!("none, {name} is about to get what it missed");
-    }
-    if let Some(why) = &away.refused {
-        return format!(
-            "{named} does not come back ({why}): try it again{within}: cellar asm {dir} online -D \
-             {name}; or {replace}"
-        );
-    }
-    match (away.by_command, disk.is_some_and(|d| d.gone || d.path.is_none())) {
-        // It comes back by itself when it is there again.
-        (false, true) => format!("bring {named} back{within}, or now: {replace}"),
-        _ => format!("bring {named} back{within}: cellar asm {dir} online -D {name}; or {replace}"),
-    }
-}
-
-/// What follows when a disk stays away, in words.
-fn repair_words(away: &[AwayDisk]) -> Option<String> {
-    let away = away.iter().filter(|d| !d.coming).min_by_key(|d| d.drop_in)?;
-    let bytes = show_bytes(away.rebuild);
-    Some(match &away.stuck {
-        None => format!(
-            "rebuild of {bytes} begins in {} if {} stays away; there is room for it",
-            show_time(away.drop_in),
-            away.name
-        ),
-        Some(why) => format!("no rebuild of {}: {why}", away.name),
     })
 }
 
@@ -519,15 +401,15 @@ fn found_bad(known: &Checked, scrub: Option<&LastScrub>, now: u64, dir: &Path) -
     if !bad.metadata && scrub.is_some_and(|s| s.ended >= bad.found_at && s.left == 0) {
         return None;
     }
-    let ago = checked::ago(now, bad.found_at);
-    Some(Finding {
-        state: "DAMAGED",
-        words: format!("validate found {ago}: {}", bad.words()),
-        action: format!(
-            "see what to do, and when it is well: cellar validate {}",
-            shell::path(dir)
+    let (ago, dir) = (checked::ago(now, bad.found_at), shell::path(dir));
+    let action = match bad.mendable {
+        true => format!(
+            "mend it: cellar asm {dir} scrub --repair --wait; see the files: cellar validate {dir}"
         ),
-    })
+        false => format!("see what to do, and when it is well: cellar validate {dir}"),
+    };
+    let words = format!("validate found {ago}: {}", bad.words());
+    Some(Finding { state: "DAMAGED", words, action })
 }
 
 /// When all was read last, by a scrub or by `validate`, and when it will be.
@@ -607,7 +489,8 @@ pub async fn run(args: &Args, database: &Database, _place: &Place) -> Result<(),
     let mut groups = database.inner.groups();
     groups.sort_by_key(|m| m.number);
     let dir = database.inner.directory().path();
-    let mut all: Vec<GroupStatus> = groups.iter().map(|m| of(m, dir)).collect();
+    let no_disks = database.inner.no_disks();
+    let mut all: Vec<GroupStatus> = groups.iter().map(|m| of(m, no_disks, dir)).collect();
     let delay = database.inner.hot_spare_delay();
     for (status, mounted) in all.iter_mut().zip(&groups) {
         let spares = database.inner.judged_spares(mounted).await;

@@ -1,12 +1,12 @@
 //! `cellar validate`: reads every copy of everything, compares, writes nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cellar_instance::database::{Mounted, split_group_path};
-use cellar_instance::diskgroup::{Copies, Findings};
+use cellar_instance::diskgroup::{Copies, FileVerdict, Findings};
 use serde_json::{Value, json};
 
 use super::checked::{self, Bad, Extent};
@@ -15,6 +15,7 @@ use super::fault::Fault;
 use super::output::{self, Format};
 use super::progress::Progress;
 use super::size::{show_bytes, show_count, show_duration};
+use super::status::some;
 
 /// Bad places that are named.
 const PLACES_SHOWN: usize = 20;
@@ -59,8 +60,6 @@ struct Report {
     /// Disks that are not there or not in sync.
     absent: Vec<String>,
     took: Duration,
-    /// Files that have one copy of everything.
-    single: BTreeSet<u32>,
     /// Files of which parts have no copy on any disk that is in use: their paths.
     lost: Vec<String>,
 }
@@ -105,7 +104,6 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
             took: place.env.now().since(start),
             lost: lost(group, &part.names),
             names: part.names,
-            single: single(group),
         });
     }
     bar.finish();
@@ -128,11 +126,6 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
         true => Err(Fault::NotWell),
         false => Ok(()),
     }
-}
-
-fn single(group: &cellar_instance::diskgroup::Group) -> BTreeSet<u32> {
-    let files = group.files().into_iter();
-    files.filter(|f| f.attributes.copies < 2).map(|f| f.number).collect()
 }
 
 /// Those of the files that were asked for of which parts are gone.
@@ -159,29 +152,41 @@ fn next(report: &Report, dir: &Path) -> String {
         return String::new();
     }
     let dir = cellar_io::shell::path(dir);
-    let places = &report.findings.places;
+    let f = &report.findings;
     let mut words = Vec::new();
-    let files: BTreeSet<u32> = places.iter().map(|p| p.file).collect();
-    let (mendable, lost): (Vec<u32>, Vec<u32>) =
-        files.into_iter().partition(|file| has_good_copies(report, *file));
-    if let Some(first) = mendable.first() {
-        let name = name_of(report, *first);
-        let of = match mendable.len() {
-            1 => name.clone(),
-            files => format!("{files} files"),
-        };
+    let of = |wanted: &dyn Fn(&FileVerdict) -> bool| -> Vec<String> {
+        let files = f.verdicts.iter().filter(|(_, v)| wanted(v));
+        files.map(|(file, _)| name_of(report, *file)).collect()
+    };
+    let (mendable, undecided) = (of(&|v| v.mendable > 0), of(&|v| v.undecided > 0));
+    let (away, lost) = (of(&|v| v.away > 0), of(&|v| v.lost > 0));
+    let scrub = format!("cellar asm {dir} scrub --repair --wait");
+    if !mendable.is_empty() {
+        let blocks: u64 = f.verdicts.values().map(|v| v.mendable).sum();
         words.push(format!(
-            "what is bad of {of} has a good copy: a read gives that one, and mends a bad one that \
-             it meets. To write all copies anew: cellar asm {dir} cp {name} F, then cellar asm \
-             {dir} cp F {name}"
+            "of {} bad blocks of {} another copy is right: {scrub} writes it over the bad one",
+            show_count(blocks),
+            some(&mendable)
+        ));
+    }
+    if !undecided.is_empty() {
+        words.push(format!(
+            "copies of {} differ, and no checksum tells which is right: {scrub} decides where it \
+             can, and says where it cannot",
+            some(&undecided)
+        ));
+    }
+    if !away.is_empty() {
+        words.push(format!(
+            "the other copy of parts of {} is on {}: bring that back first",
+            some(&away),
+            report.absent.join(", ")
         ));
     }
     if !lost.is_empty() {
-        let names: Vec<String> = lost.iter().map(|file| name_of(report, *file)).collect();
         words.push(format!(
-            "a good copy of everything is not known of {}: put back what you kept of it, or load \
-             it again",
-            names.join(", ")
+            "no copy of parts of {} is right: put back what you kept of it, or load it again",
+            some(&lost)
         ));
     }
     if !report.lost.is_empty() {
@@ -197,38 +202,13 @@ fn next(report: &Report, dir: &Path) -> String {
             report.group
         ));
     }
-    let disks: BTreeSet<&str> =
-        places.iter().filter(|p| p.what != DIFFER).map(|p| p.disk.as_str()).collect();
-    if !disks.is_empty() {
-        let disks = disks.into_iter().collect::<Vec<_>>().join(" and ");
+    if f.checksums_wrong + f.unreadable_bytes > 0 {
+        let disks = f.bad_disks.keys().map(String::as_str).collect::<Vec<_>>().join(" and ");
         words.push(format!("dmesg and smartctl tell of the device below {disks}"));
     }
     words.push(format!("then cellar validate {dir} again: status says DAMAGED until it is well"));
     output::labelled("Next:", &words.join("; "))
 }
-
-/// What `places` call copies that differ; it names one disk of several.
-const DIFFER: &str = "copies differ";
-
-/// Whether every bad place of a file is known to have a good copy: all copies are there to read,
-/// and no place is bad on two disks.
-fn has_good_copies(report: &Report, file: u32) -> bool {
-    let known = report.findings.places.len() < PLACES_KEPT;
-    let of_file = || report.findings.places.iter().filter(|p| p.file == file);
-    let bad: Vec<_> = of_file().filter(|p| p.what != DIFFER).collect();
-    let disks: BTreeSet<&str> = bad.iter().map(|p| p.disk.as_str()).collect();
-    // What is unreadable is told by where its stretch begins, not block by block.
-    let blocks: BTreeSet<u64> = bad.iter().map(|p| p.offset).collect();
-    let apart = bad.iter().all(|p| p.what == WRONG) && blocks.len() == bad.len();
-    let copies = report.findings.absent_bytes == 0 && !report.single.contains(&file);
-    known && copies && !bad.is_empty() && (disks.len() == 1 || apart)
-}
-
-/// What `places` call a block whose checksum is wrong.
-const WRONG: &str = "checksum is wrong";
-
-/// Findings keep so many places at most.
-const PLACES_KEPT: usize = 100;
 
 fn parts(file: Option<&str>, database: &Database) -> Result<Vec<Part>, Fault> {
     let Some(file) = file else {
@@ -340,8 +320,10 @@ fn bad_places(report: &Report) -> String {
             place.offset, place.what, place.disk
         ));
     }
-    if places.len() > PLACES_SHOWN {
-        out.push_str(&format!("  and more: {PLACES_SHOWN} places are shown\n"));
+    let shown = places.len().min(PLACES_SHOWN) as u64;
+    let more = report.findings.places_found.saturating_sub(shown);
+    if more > 0 {
+        out.push_str(&format!("  and {} more places\n", show_count(more)));
     }
     out
 }
@@ -364,6 +346,16 @@ fn as_json(report: &Report) -> Value {
             })
         })
         .collect();
+    let verdicts = f.verdicts.iter().map(|(file, v)| {
+        json!({
+            "file": name_of(report, *file),
+            "mendable_blocks": v.mendable,
+            "undecided_blocks": v.undecided,
+            "away_blocks": v.away,
+            "lost_blocks": v.lost,
+        })
+    });
+    let verdicts: Vec<Value> = verdicts.collect();
     json!({
         "group": report.group,
         "bad": report.is_bad(),
@@ -382,6 +374,8 @@ fn as_json(report: &Report) -> Value {
         "metadata": report.metadata,
         "lost": report.lost,
         "places": places,
+        "places_found": f.places_found,
+        "verdicts": verdicts,
     })
 }
 
@@ -398,7 +392,6 @@ mod tests {
             findings,
             metadata: None,
             absent: vec![],
-            single: BTreeSet::new(),
             lost: vec![],
             took: Duration::from_secs(2),
         }
@@ -439,41 +432,42 @@ mod tests {
         let bad = report(Findings {
             checksums_wrong: 25,
             places: (0..25).map(place).collect(),
+            places_found: 2_500,
             ..Findings::default()
         });
         let text = as_text(&bad, true);
         assert!(bad.is_bad());
         assert!(text.contains("BAD    +DATA/a at 0: checksum is wrong (DATA_0001)\n"), "{text}");
         assert_eq!(text.matches("BAD").count(), 20);
+        assert!(text.contains("and 2 480 more places"), "{text}");
         assert!(text.contains("not compared"));
         assert_eq!(as_json(&bad)["places"].as_array().map(Vec::len), Some(20));
     }
 
     #[test]
     fn what_to_do_depends_on_whether_a_good_copy_is_left() {
-        let place =
-            |disk: &str, offset, what| BadPlace { file: 257, offset, disk: disk.into(), what };
-        let with = |places: Vec<BadPlace>| {
-            report(Findings { checksums_wrong: places.len() as u64, places, ..Findings::default() })
+        let with = |verdict: FileVerdict| {
+            let bad_disks = BTreeMap::from([("A".to_owned(), 1)]);
+            let verdicts = BTreeMap::from([(257, verdict)]);
+            let mut report =
+                report(Findings { checksums_wrong: 1, bad_disks, verdicts, ..Findings::default() });
+            report.absent = vec!["B".to_owned()];
+            report
         };
         let words = |report: &Report| next(report, Path::new("db")).replace("\n         ", " ");
         assert_eq!(words(&report(Findings::default())), "");
-        let one = with(vec![place("A", 0, DIFFER), place("A", 0, WRONG), place("A", 4096, WRONG)]);
-        assert!(words(&one).contains("cellar asm db cp F +DATA/a"), "{}", words(&one));
-        assert!(words(&one).contains("below A"), "{}", words(&one));
-        let apart = with(vec![place("A", 0, WRONG), place("B", 4096, WRONG)]);
-        assert!(words(&apart).contains("has a good copy"), "{}", words(&apart));
-        // Both copies of a block, the only copy, a copy that is not there, one of two that differ.
-        let both = with(vec![place("A", 0, WRONG), place("B", 0, WRONG)]);
-        let unread = with(vec![place("A", 0, "unreadable"), place("B", 4096, WRONG)]);
-        let mut single = with(vec![place("A", 0, WRONG)]);
-        single.single.insert(257);
-        let mut absent = with(vec![place("A", 0, WRONG)]);
-        absent.findings.absent_bytes = 1 << 20;
-        let differ = with(vec![place("A", 0, DIFFER)]);
-        for report in [both, unread, single, absent, differ] {
-            assert!(words(&report).contains("load it again"), "{}", words(&report));
-            assert!(!words(&report).contains("has a good copy"), "{}", words(&report));
+        let none = FileVerdict::default();
+        // However many there are.
+        for mendable in [1, 21, 1001, 1_000_000] {
+            let told = words(&with(FileVerdict { mendable, ..none }));
+            assert!(told.contains("cellar asm db scrub --repair --wait writes it"), "{told}");
+            assert!(told.contains("below A") && !told.contains("load it again"), "{told}");
         }
+        let told = words(&with(FileVerdict { lost: 1, ..none }));
+        assert!(told.contains("load it again") && !told.contains("scrub"), "{told}");
+        let told = words(&with(FileVerdict { away: 1, ..none }));
+        assert!(told.contains("is on B: bring that back"), "{told}");
+        let told = words(&with(FileVerdict { undecided: 1, ..none }));
+        assert!(told.contains("scrub --repair --wait decides"), "{told}");
     }
 }

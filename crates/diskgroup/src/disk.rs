@@ -19,6 +19,7 @@ use futures_util::future::{Either, select};
 use crate::on_disk::Uuid;
 use crate::on_disk::layout::BLOCK;
 use crate::pace::Pace;
+use crate::refused::Refused;
 
 /// Locks a mutex whose critical sections cannot panic half-way.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -71,6 +72,8 @@ pub(crate) struct Disk {
     answered_last: AtomicBool,
     /// Whether FORCE took it for in sync although it is an older image of itself.
     aged: AtomicBool,
+    /// Why it is not used although it is here, as the mount found.
+    refused: OnceLock<Refused>,
     /// Errors when a scrub last left nothing wrong.
     errors_cleared: AtomicU64,
     /// Why it is no longer used, once it is not.
@@ -216,6 +219,7 @@ impl Disk {
             wanted_away: AtomicBool::new(false),
             answered_last: AtomicBool::new(false),
             aged: AtomicBool::new(false),
+            refused: OnceLock::new(),
             errors_cleared: AtomicU64::new(0),
             failed: OnceLock::new(),
             failed_event: Event::new(),
@@ -253,6 +257,20 @@ impl Disk {
     /// Whether it was an older image of itself at the mount.
     pub fn is_aged(&self) -> bool {
         self.aged.load(Ordering::Acquire)
+    }
+
+    /// Nothing is read from it or written to it, for that reason.
+    pub fn refuse(&self, why: Refused) {
+        self.left();
+        // Set once: a disk that is tried again is another `Disk`.
+        let _ = self.refused.set(why);
+        let kind = IoErrorKind::Gone { reason: why.reason() };
+        self.fail(IoError::new(kind, &self.device.geometry().name, Op::Open, 0, 0));
+    }
+
+    /// Why it is not used although it is here.
+    pub fn refused(&self) -> Option<Refused> {
+        self.refused.get().copied()
     }
 
     /// Whether every write goes to the disk, and every flush: it holds every acknowledged write, or

@@ -144,6 +144,15 @@ pub enum Error {
         /// Which members of the metadata set are missing.
         why: String,
     },
+    /// Operator: disks went on apart from each other, and none of their histories is proven, or more
+    /// than one.
+    #[error("disk group \"{group}\": its disks tell different histories: {why}")]
+    Disagree {
+        /// The group.
+        group: String,
+        /// Which disks tell which.
+        why: String,
+    },
     /// Operator: metadata on every member is damaged.
     #[error("disk group \"{group}\" metadata is damaged: {what}: {damage}")]
     Damaged {
@@ -248,6 +257,7 @@ impl Error {
             Error::ReadOnlyAttribute { .. } => 15242,
             Error::Incomplete { .. } => 15040,
             Error::NotProven { .. } => 15063,
+            Error::Disagree { .. } => 70131,
             Error::Damaged { .. } => 15335,
             Error::Corrupt { .. } => 70040,
             Error::NoCopy { .. } | Error::Lost { .. } => 15131,
@@ -288,6 +298,11 @@ impl Error {
             Error::Incomplete { .. } | Error::NotProven { .. } => {
                 "bring the missing disks back; FORCE mounts what is here and may lose what \
                  only the missing disks know"
+                    .into()
+            }
+            Error::Disagree { .. } => {
+                "keep those that are right where they are, and move the others away: nothing is lost \
+                 by that; cellar inspect DISK tells what a disk holds"
                     .into()
             }
             Error::Damaged { .. } => "see the structure: cellar inspect DISK".into(),

@@ -13,6 +13,7 @@ mod meta;
 pub mod names;
 pub mod on_disk;
 mod pace;
+mod refused;
 pub mod rescue;
 pub mod space;
 pub mod state;
@@ -20,7 +21,7 @@ pub mod state;
 pub mod store;
 
 pub use data::scrub::{DiskFaults, Scrubbed};
-pub use data::verify::{BadPlace, Copies, Findings};
+pub use data::verify::{BadPlace, Copies, FileVerdict, Findings};
 pub use error::Error;
 pub use group::{
     AlterDisks, AwayDisk, Copied, DiskInfo, DiskReturn, DropDisk, File, FileInfo, FileSpec, Group,
@@ -32,10 +33,11 @@ pub use group::{
 };
 pub use inspect::{Inspection, inspect};
 pub use meta::create::{CreateGroup, NewDisk, create};
+pub use meta::found::FoundDisk;
 pub use meta::labels::{LabelScan, label_offsets, read_labels};
-pub use meta::mount::FoundDisk;
 pub use meta::rules;
 pub use on_disk::label::{Label, LabelStatus, Redundancy};
+pub use refused::Refused;
 pub use state::DiskStatus;
 #[cfg(feature = "object-store")]
 pub use store::GroupStore;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cellar_io::Device;
 use cellar_io::sched::Scheduled;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// What is in force on a disk, never what was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,7 +106,26 @@ pub trait Disks: Send + Sync + 'static {
     fn check_free(&self, path: &Path, erase: Option<&str>) -> Result<()>;
 
     /// Paths that match patterns with `*` and `?` in the last part.
-    fn find(&self, patterns: &[String]) -> Vec<PathBuf>;
+    fn find(&self, patterns: &[String]) -> Sought;
+}
+
+/// What was found where patterns look.
+#[derive(Clone, Debug, Default)]
+pub struct Sought {
+    /// Paths that match.
+    pub paths: Vec<PathBuf>,
+    /// Why places could not be looked at: others may match.
+    pub problems: Vec<Error>,
+}
+
+impl Sought {
+    /// All that match.
+    ///
+    /// # Errors
+    /// Why it is not known whether others do.
+    pub fn all(self) -> Result<Vec<PathBuf>> {
+        self.problems.into_iter().next().map_or(Ok(self.paths), Err)
+    }
 }
 
 /// The failure group of each disk by the rule of the design: enclosure or path where two or more
@@ -214,6 +233,7 @@ pub fn survives(disks: &[(Option<String>, Below)]) -> &'static str {
 
 #[cfg(feature = "real")]
 mod real {
+    use std::io::ErrorKind;
     use std::path::{Path, PathBuf};
     use std::sync::Arc;
 
@@ -222,10 +242,11 @@ mod real {
         DiskKind, EngineChoice, FilesystemIo, OpenOptions, RealEnv, io_mode, open_disk, probe,
     };
     use cellar_io::sched::{ScheduleOptions, Scheduled};
-    use cellar_io::{Device, SharedEnv, shell};
+    use cellar_io::{Device, IoErrorKind, SharedEnv, shell};
 
-    use super::{Below, Disks, InForce, OpenDisk};
+    use super::{Below, Disks, InForce, OpenDisk, Sought};
     use crate::error::{Error, Result};
+    use crate::owner::denied;
     use crate::parameters::Parameters;
     use crate::parameters::definitions::{
         DISK_ASYNCH_IO, DISK_IO_ENGINE, FILESYSTEMIO_OPTIONS, SCAN_DEPTH,
@@ -269,8 +290,10 @@ mod real {
 
     impl Disks for RealDisks {
         fn open(&self, path: &Path, write: bool) -> Result<OpenDisk> {
-            let metadata = std::fs::metadata(path)
-                .map_err(|error| Error::system("open disk", path, &error))?;
+            let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
+                ErrorKind::PermissionDenied => denied(path, write),
+                _ => Error::system("open disk", path, &error),
+            })?;
             let is_block = {
                 use std::os::unix::fs::FileTypeExt;
                 metadata.file_type().is_block_device()
@@ -279,7 +302,10 @@ mod real {
             let engine = if mode == EngineChoice::Sync { mode } else { self.engine };
             let options =
                 OpenOptions { engine, access, read_only: !write, lock: write, sector: None };
-            let disk = open_disk(&self.env, path, &options)?;
+            let disk = open_disk(&self.env, path, &options).map_err(|error| match error.kind {
+                IoErrorKind::Permission => denied(path, write),
+                _ => Error::from(error),
+            })?;
             let force = disk.in_force().clone();
             let scheduled = Scheduled::new(
                 disk as Arc<dyn Device>,
@@ -311,10 +337,16 @@ mod real {
             may_be_taken(path, &facts.users(), &content, serial, erase)
         }
 
-        fn find(&self, patterns: &[String]) -> Vec<PathBuf> {
-            let mut found: Vec<PathBuf> = patterns.iter().flat_map(|p| glob(p)).collect();
-            found.sort();
-            found.dedup();
+        fn find(&self, patterns: &[String]) -> Sought {
+            let mut found = Sought::default();
+            for pattern in patterns {
+                match glob(pattern) {
+                    Ok(paths) => found.paths.extend(paths),
+                    Err(error) => found.problems.push(error),
+                }
+            }
+            found.paths.sort();
+            found.paths.dedup();
             found
         }
     }
@@ -399,23 +431,41 @@ mod real {
         Below { path: facts.path_to_disk.as_ref().map(text), device, is_file }
     }
 
-    /// Paths that match: `*` and `?` in the last part of one.
-    pub fn glob(pattern: &str) -> Vec<PathBuf> {
+    /// Paths that match: `*` and `?` in the last part of one. None where the directory is not there.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn glob(pattern: &str) -> Result<Vec<PathBuf>> {
         let path = Path::new(pattern);
-        let Some(name) = path.file_name().and_then(|n| n.to_str()) else { return vec![] };
+        let Some(name) = path.file_name().and_then(|n| n.to_str()) else { return Ok(vec![]) };
+        let none = |error: std::io::Error, at: &Path| match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory => Ok(vec![]),
+            ErrorKind::PermissionDenied => Err(denied(at, false)),
+            _ => Err(Error::system("look into", at, &error)),
+        };
         if !name.contains(['*', '?']) {
-            return if path.exists() { vec![path.to_owned()] } else { vec![] };
+            return match path.try_exists() {
+                Ok(true) => Ok(vec![path.to_owned()]),
+                Ok(false) => Ok(vec![]),
+                Err(error) => none(error, path),
+            };
         }
         let parent = match path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        let Ok(entries) = std::fs::read_dir(parent) else { return vec![] };
-        entries
-            .filter_map(|entry| entry.ok())
-            .filter(|entry| entry.file_name().to_str().is_some_and(|n| matches(name, n)))
-            .map(|entry| entry.path())
-            .collect()
+        let entries = match std::fs::read_dir(parent) {
+            Ok(entries) => entries,
+            Err(error) => return none(error, parent),
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| Error::system("look into", parent, &error))?;
+            if entry.file_name().to_str().is_some_and(|n| matches(name, n)) {
+                found.push(entry.path());
+            }
+        }
+        Ok(found)
     }
 
     fn matches(pattern: &str, name: &str) -> bool {

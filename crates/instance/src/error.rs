@@ -1,6 +1,8 @@
 //! Errors as users see them: a stack of Oracle's numbers, an SQLSTATE, and the next step.
 
-use cellar_io::{IoError, IoErrorKind, Op, shell};
+use cellar_io::{IoError, IoErrorKind, MEMORY, OPEN_FILES, OPEN_FILES_OF_ALL, Op, shell};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
 /// What every fallible function of this crate returns.
@@ -39,13 +41,16 @@ pub struct Error {
     /// Somebody else has it locked, who may be about to let go of it.
     #[serde(default)]
     busy: bool,
+    /// FORCE goes on with what is here.
+    #[serde(default)]
+    force_helps: bool,
 }
 
 impl Error {
     /// An error with one entry.
     pub fn new(number: u32, message: impl Into<String>) -> Error {
         let entry = Entry { number, message: message.into() };
-        Error { stack: vec![entry], hint: None, busy: false }
+        Error { stack: vec![entry], hint: None, busy: false, force_helps: false }
     }
 
     /// Puts the statement or step that failed on top of the stack.
@@ -75,6 +80,12 @@ impl Error {
         self.busy
     }
 
+    /// Whether it is a mount that cannot show that nothing newer exists elsewhere: FORCE goes on with
+    /// what is here.
+    pub fn force_helps(&self) -> bool {
+        self.force_helps
+    }
+
     /// The lines, outermost first.
     pub fn stack(&self) -> &[Entry] {
         &self.stack
@@ -100,8 +111,23 @@ impl Error {
         sqlstate_of(self.number())
     }
 
+    /// Whether this process or machine had nothing left of what was needed. It says nothing about
+    /// what it was needed for.
+    pub fn is_exhausted(&self) -> bool {
+        self.has(EXHAUSTED)
+    }
+
     /// A failed system call on a path.
     pub fn system(what: &str, path: &std::path::Path, error: &std::io::Error) -> Error {
+        let lacks = match error.raw_os_error() {
+            Some(code) if code == Errno::MFILE.raw_os_error() => Some(OPEN_FILES),
+            Some(code) if code == Errno::NFILE.raw_os_error() => Some(OPEN_FILES_OF_ALL),
+            Some(code) if code == Errno::NOMEM.raw_os_error() => Some(MEMORY),
+            _ => None,
+        };
+        if let Some(lacks) = lacks {
+            return exhausted(format!("cannot {what} {}: {lacks}", path.display()), lacks);
+        }
         let made = Error::new(70110, format!("cannot {what} {}: {error}", path.display()));
         match error.kind() {
             std::io::ErrorKind::PermissionDenied => made
@@ -128,8 +154,38 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// The number of what was refused because this process or machine had nothing left.
+pub const EXHAUSTED: u32 = 70130;
+
+/// Something that this process or machine had nothing left for, with what helps.
+fn exhausted(text: String, lacks: &str) -> Error {
+    let next = match lacks {
+        OPEN_FILES => {
+            let limit = getrlimit(Resource::Nofile);
+            let shown =
+                |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |l| l.to_string());
+            format!(
+                "nothing was changed. The limit is {}, at most {} for this user, and each disk \
+                 needs one: ulimit -n 1024, by root where that is refused (a service: \
+                 LimitNOFILE=1024), then try again",
+                shown(limit.current),
+                shown(limit.maximum)
+            )
+        }
+        OPEN_FILES_OF_ALL => "nothing was changed. Raise the limit of the machine as root: sysctl \
+                              fs.file-max tells it; then try again"
+            .to_owned(),
+        _ => "nothing was changed. End other programs, or give this one more memory, and try again"
+            .to_owned(),
+    };
+    Error::new(EXHAUSTED, text).hint(next)
+}
+
 impl From<IoError> for Error {
     fn from(error: IoError) -> Error {
+        if let IoErrorKind::Exhausted { what } = error.kind {
+            return exhausted(error.to_string(), what);
+        }
         let opening = error.op == Op::Open;
         let number = match error.kind {
             IoErrorKind::Permission | IoErrorKind::Busy | IoErrorKind::NotFound => 15025,
@@ -164,7 +220,11 @@ impl From<cellar_diskgroup::Error> for Error {
     fn from(error: cellar_diskgroup::Error) -> Error {
         match error {
             cellar_diskgroup::Error::Io(error) => error.into(),
-            error => Error::new(error.number(), error.to_string()).hint(error.next_step()),
+            error => {
+                let force_helps = matches!(error, cellar_diskgroup::Error::NotProven { .. });
+                let made = Error::new(error.number(), error.to_string()).hint(error.next_step());
+                Error { force_helps, ..made }
+            }
         }
     }
 }
@@ -294,6 +354,8 @@ pub const NUMBERS: &[(u32, &str, &str)] = &[
     (70118, "42809", "not possible with a table of this kind"),
     (70119, "XX001", "a file of a columnar table is missing"),
     (70120, "55000", "the disk group of a table is not mounted"),
+    (70130, "53000", "this process or machine has nothing left of what is needed"),
+    (70131, "XX001", "disks of a group tell different histories"),
     (70150, "54000", "record longer than the redo log takes"),
     (70151, "22023", "value for the redo log out of its range"),
     (70152, "40003", "whether a record is durable is not known"),
@@ -338,6 +400,20 @@ mod tests {
         let error: Error = IoError::new(IoErrorKind::Permission, &device, Op::Open, 0, 0).into();
         assert_eq!(error.number(), 15025);
         assert!(error.next_step().unwrap().contains("/dev/sdz"));
+    }
+
+    #[test]
+    fn a_process_without_descriptors_is_told_its_limit() {
+        let device: Arc<str> = "/dev/sdz".into();
+        let kind = IoErrorKind::Exhausted { what: OPEN_FILES };
+        let of_disk: Error = IoError::new(kind, &device, Op::Open, 0, 0).into();
+        let system = std::io::Error::from_raw_os_error(24);
+        let of_file = Error::system("lock", std::path::Path::new("d"), &system);
+        for error in [of_disk, of_file] {
+            assert!(error.is_exhausted(), "{error}");
+            assert!(error.to_string().contains("EMFILE, error 24"), "{error}");
+            assert!(error.next_step().unwrap().contains("ulimit -n 1024"), "{error}");
+        }
     }
 
     #[test]

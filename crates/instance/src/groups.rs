@@ -2,27 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
-use cellar_diskgroup::state::{FileType, Striping};
+use cellar_diskgroup::state::Striping;
 use cellar_diskgroup::{
-    DiskInfo, DiskReturn, DiskStatus, FileInfo, FileSpec, Group, Operation, Pass, PassProgress,
+    DiskInfo, DiskReturn, DiskStatus, FileInfo, Group, Operation, Pass, PassProgress,
 };
-use cellar_io::{DeviceExt, Durability, Io, WallTime};
+use cellar_io::WallTime;
 
-use crate::catalog::{CatalogStore, StoreFuture};
+pub use crate::catalog_file::{CATALOG_PATH, GroupCatalog};
 use crate::disks::OpenDisks;
-use crate::error::Result;
 use crate::instance::GroupViews;
 use crate::views::{
     VAsmAlias, VAsmAttribute, VAsmDisk, VAsmDiskIostat, VAsmDiskgroup, VAsmFile, VAsmOperation,
     VAsmTemplate, VIostatFile,
 };
-
-/// Where the catalog is in its group.
-pub const CATALOG_PATH: &str = "cellar/catalog";
-
-/// Files are read and written in these units, whatever their size.
-const BLOCK: usize = 4096;
 
 /// A mounted group under its number.
 pub struct MountedGroup {
@@ -464,57 +456,6 @@ fn seconds(nanos: u64) -> f64 {
 
 fn time(unix_nanos: u64) -> Option<WallTime> {
     (unix_nanos > 0).then_some(WallTime { unix_nanos })
-}
-
-/// The catalog in a file of a group. A new one is written beside the old one, made durable, and
-/// takes its name: after a crash there is one of both, whole.
-pub struct GroupCatalog(Group);
-
-impl GroupCatalog {
-    /// The catalog in `group`.
-    pub fn new(group: Group) -> GroupCatalog {
-        GroupCatalog(group)
-    }
-
-    async fn read_all(&self) -> Result<Option<Vec<u8>>> {
-        let file = match self.0.open(CATALOG_PATH) {
-            Ok(file) => file,
-            Err(cellar_diskgroup::Error::NoSuchFile { .. }) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let size = usize::try_from(file.size()).unwrap_or(usize::MAX);
-        if size == 0 {
-            return Ok(Some(Vec::new()));
-        }
-        let buffer = file.read_at(Io::FOREGROUND, 0, size.next_multiple_of(BLOCK)).await?;
-        Ok(Some(buffer[..size].to_vec()))
-    }
-
-    async fn write_all(&self, mut bytes: Vec<u8>) -> Result<()> {
-        let size = bytes.len();
-        bytes.resize(size.next_multiple_of(BLOCK), 0);
-        // Whatever a template says of control files: without the catalog no table is known.
-        let spec = FileSpec {
-            template: Some(String::new()),
-            checksums: Some(true),
-            ..FileSpec::new(FileType::Controlfile)
-        };
-        let file = self.0.create_file(&spec).await?;
-        file.set_size(size as u64).await?;
-        file.write_at(Io::COMMIT, 0, Bytes::from(bytes), Durability::Durable).await?;
-        self.0.publish(&file, CATALOG_PATH, true).await?;
-        Ok(())
-    }
-}
-
-impl CatalogStore for GroupCatalog {
-    fn read(&self) -> StoreFuture<'_, Option<Vec<u8>>> {
-        Box::pin(self.read_all())
-    }
-
-    fn replace(&self, bytes: Vec<u8>) -> StoreFuture<'_, ()> {
-        Box::pin(self.write_all(bytes))
-    }
 }
 
 #[cfg(test)]

@@ -8,12 +8,14 @@
 
 pub mod budget;
 pub mod catalog;
+mod catalog_file;
 pub mod database;
 pub mod directory;
 pub mod disks;
 pub mod error;
 pub mod groups;
 mod instance;
+mod owner;
 pub mod parameters;
 pub mod redo;
 pub mod scans;

@@ -71,6 +71,13 @@ pub enum IoErrorKind {
     /// Operator: no such path.
     #[error("no such file or device")]
     NotFound,
+    /// Operator: this process or machine has nothing left of what a request needs. It says nothing
+    /// about the device.
+    #[error("{what}")]
+    Exhausted {
+        /// What ran out, with the system's name for it.
+        what: &'static str,
+    },
     /// The layer below cannot do this at all.
     #[error("not supported here: {what}")]
     Unsupported {
@@ -84,6 +91,13 @@ pub enum IoErrorKind {
     #[error("system error {0}")]
     Os(i32),
 }
+
+/// [`IoErrorKind::Exhausted`]: the limit of this process.
+pub const OPEN_FILES: &str = "this process has too many files open (EMFILE, error 24)";
+/// The same of the machine.
+pub const OPEN_FILES_OF_ALL: &str = "too many files are open on this machine (ENFILE, error 23)";
+/// The same: memory, of the process or of the kernel.
+pub const MEMORY: &str = "there is not enough memory (ENOMEM, error 12)";
 
 /// A failed request, with what it was about.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -117,7 +131,14 @@ impl IoError {
 
     /// Whether the fault is the device's (then a leg may be left out), not the caller's.
     pub fn is_device_fault(&self) -> bool {
-        !matches!(self.kind, IoErrorKind::Misaligned { .. } | IoErrorKind::OutOfRange { .. })
+        let callers =
+            matches!(self.kind, IoErrorKind::Misaligned { .. } | IoErrorKind::OutOfRange { .. });
+        !callers && !self.is_ours()
+    }
+
+    /// Whether this process lacks what it needs to ask: then nothing is known about the device.
+    pub fn is_ours(&self) -> bool {
+        matches!(self.kind, IoErrorKind::Exhausted { .. })
     }
 }
 
@@ -135,5 +156,16 @@ mod tests {
         assert_eq!(told(Op::Flush, 0, 0), "flush of /dev/sdz: permission denied");
         let read = "read of 4096 bytes at 0 on /dev/sdz: permission denied";
         assert_eq!(told(Op::Read, 0, 4096), read);
+    }
+
+    #[test]
+    fn what_this_process_lacks_is_no_fault_of_a_device() {
+        let what = OPEN_FILES;
+        let kind = IoErrorKind::Exhausted { what };
+        let error = IoError::new(kind, &"/dev/sdz".into(), Op::Open, 0, 0);
+        assert!(error.is_ours() && !error.is_device_fault(), "{error}");
+        assert!(error.to_string().contains("EMFILE, error 24"), "{error}");
+        let error = IoError::new(IoErrorKind::Media, &"/dev/sdz".into(), Op::Open, 0, 0);
+        assert!(!error.is_ours() && error.is_device_fault());
     }
 }

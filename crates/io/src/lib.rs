@@ -21,4 +21,4 @@ pub use device::{
     Class, Device, DeviceExt, Discard, Durability, Geometry, Io, IoFuture, Owner, check_request,
 };
 pub use env::{Env, EnvExt, Handle, Instant, SharedEnv, Task, WallTime};
-pub use error::{IoError, IoErrorKind, Op};
+pub use error::{IoError, IoErrorKind, MEMORY, OPEN_FILES, OPEN_FILES_OF_ALL, Op};

@@ -8,6 +8,7 @@ use cellar_instance::groups::{disk_state, mode_status};
 use super::super::clock;
 use super::super::database::Database;
 use super::super::fault::Fault;
+use super::super::missing::reasons;
 use super::super::outlook;
 use super::super::output::{self, Format};
 use super::super::size::show_room;
@@ -163,7 +164,12 @@ pub fn lsdsk(args: &Lsdsk, database: &Database, show: Show) -> Result<(), Fault>
     let groups = chosen(database, args.group.as_deref())?;
     let mut table = Table::new(&columns(args));
     let mut found = false;
+    let mut remarks = String::new();
     for mounted in &groups {
+        for reason in reasons(&mounted.group, database.inner.no_disks()) {
+            remarks.push_str(&output::broken("", "  ", &reason));
+            remarks.push('\n');
+        }
         let redundancy = mounted.group.info().redundancy.short();
         for disk in mounted.group.disks() {
             if args.pattern.as_deref().is_none_or(|p| is_meant(p, &disk)) {
@@ -177,7 +183,12 @@ pub fn lsdsk(args: &Lsdsk, database: &Database, show: Show) -> Result<(), Fault>
         let error = Error::new(15054, text).hint("see which there are: cellar asm lsdsk -k");
         return Err(error.into());
     }
-    table.print(show.format, show.header)
+    table.print(show.format, show.header)?;
+    // Whoever leaves the header out reads columns, and nothing else.
+    match show.header && show.format == Format::Table {
+        true => output::text(&remarks),
+        false => Ok(()),
+    }
 }
 
 /// Whether a pattern names a disk, or its path.

@@ -1,8 +1,9 @@
 //! Reading every copy of everything and comparing, writing nothing: what `cellar validate` does.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cellar_io::{Buffer, Io};
+use cellar_io::{Buffer, Io, IoError, IoErrorKind};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::data::file::FileRuntime;
@@ -43,6 +44,35 @@ pub struct Findings {
     pub dirty_pieces_differing: u64,
     /// The first places where something was wrong, for people.
     pub places: Vec<BadPlace>,
+    /// How many places there are in all.
+    pub places_found: u64,
+    /// On which disks a copy is bad: how many places.
+    pub bad_disks: BTreeMap<String, u64>,
+    /// What can be said of each file of which a copy is bad.
+    pub verdicts: BTreeMap<u32, FileVerdict>,
+}
+
+/// What is left of the blocks of a file of which a copy is bad. Blocks are of 4 KiB, each counted
+/// once, however many copies there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileVerdict {
+    /// Another copy has its checksum: a scrub writes that one over the bad one.
+    pub mendable: u64,
+    /// Copies differ, or the others have no known checksum: a scrub may be able to tell.
+    pub undecided: u64,
+    /// No copy that is here is right; another one is on a disk that is not here.
+    pub away: u64,
+    /// No copy is right.
+    pub lost: u64,
+}
+
+impl FileVerdict {
+    fn add(&mut self, other: FileVerdict) {
+        self.mendable += other.mendable;
+        self.undecided += other.undecided;
+        self.away += other.away;
+        self.lost += other.lost;
+    }
 }
 
 /// Something wrong in one copy.
@@ -75,13 +105,34 @@ impl Findings {
         self.absent_bytes += other.absent_bytes;
         self.dirty_pieces += other.dirty_pieces;
         self.dirty_pieces_differing += other.dirty_pieces_differing;
+        self.places_found += other.places_found;
+        let room = PLACES_MAX.saturating_sub(self.places.len());
+        self.places.extend(other.places.into_iter().take(room));
+        for (disk, count) in other.bad_disks {
+            *self.bad_disks.entry(disk).or_default() += count;
+        }
+        for (file, verdict) in other.verdicts {
+            self.verdicts.entry(file).or_default().add(verdict);
+        }
+    }
+
+    /// Notes something wrong in one copy.
+    fn bad(&mut self, file: &FileRuntime, offset: u64, disk: &str, what: &'static str) {
+        self.places_found += 1;
+        // Of copies that differ any may be the bad one.
+        if what != DIFFER {
+            *self.bad_disks.entry(disk.to_owned()).or_default() += 1;
+        }
         if self.places.len() < PLACES_MAX {
-            self.places.extend(other.places);
+            self.places.push(BadPlace { file: file.number, offset, disk: disk.to_owned(), what });
         }
     }
 }
 
 const PLACES_MAX: usize = 100;
+const DIFFER: &str = "copies differ";
+/// Copies of a block at most.
+const COPIES_MAX: usize = 3;
 /// One read.
 pub(crate) const STEP: u64 = 1 << 20;
 /// Reads in flight for each disk: the lesson of the second seed.
@@ -139,7 +190,6 @@ pub(crate) async fn verify(
             }
         }
     }
-    total.places.truncate(PLACES_MAX);
     Ok(total)
 }
 
@@ -199,41 +249,127 @@ pub(crate) async fn look(
     let reads = legs.iter().map(|leg| async move {
         let disk = inner.disk(leg.disk).filter(|_| there(leg))?;
         let at = au_offset(leg.au, inner.au_size) + s.au_offset;
-        let read = disk.read_at(io, at, s.length as usize).await;
+        let read = read_what_can_be(&disk, io, at, s.length).await;
         Some((disk, read))
     });
-    let mut read: Vec<(Leg, Arc<Disk>, Buffer)> = Vec::new();
+    let mut seen = Seen { read: Vec::new(), absent: false };
     for (leg, result) in legs.iter().zip(futures_util::future::join_all(reads).await) {
         match result {
-            None => found.absent_bytes += s.length,
-            Some((disk, Ok(buffer))) => {
-                found.bytes_read += s.length;
-                read.push((*leg, disk, buffer));
+            None => {
+                found.absent_bytes += s.length;
+                seen.absent = true;
+            }
+            Some((disk, Ok((buffer, unread)))) => {
+                let lacks = unread.iter().filter(|lacks| **lacks).count() as u64 * BLOCK_U64;
+                found.bytes_read += s.length - lacks;
+                found.unreadable_bytes += lacks;
+                let sums = match file.attributes.checksums {
+                    true => expected(inner, &disk, *leg, s).await,
+                    false => vec![UNKNOWN; (s.length / BLOCK_U64) as usize],
+                };
+                seen.read.push(Copy { disk, buffer, unread, sums });
             }
             Some((disk, Err(_))) => {
                 found.unreadable_bytes += s.length;
-                found.places.push(place(file, s.offset, &disk.name, "unreadable"));
+                let (buffer, sums) = (Buffer::new(s.length as usize), Vec::new());
+                let unread = vec![true; (s.length / BLOCK_U64) as usize];
+                seen.read.push(Copy { disk, buffer, unread, sums });
             }
         }
-    }
-    let mut sums = Vec::new();
-    for (leg, disk, _) in &read {
-        sums.push(match file.attributes.checksums {
-            true => expected(inner, disk, *leg, s).await,
-            false => vec![UNKNOWN; (s.length / BLOCK_U64) as usize],
-        });
     }
     for piece in 0..s.length / PIECE_BYTES {
         let at = s.offset + piece * PIECE_BYTES;
         if piece_written(inner, file, at) {
-            look_at_piece(inner, file, s, piece, &read, &sums, &mut found);
+            look_at_piece(inner, file, s, piece, &seen, &mut found);
         }
     }
     Ok(found)
 }
 
-fn place(file: &FileRuntime, offset: u64, disk: &str, what: &'static str) -> BadPlace {
-    BadPlace { file: file.number, offset, disk: disk.to_owned(), what }
+/// One copy of a stretch as it was read.
+struct Copy {
+    disk: Arc<Disk>,
+    buffer: Buffer,
+    /// Which blocks could not be read.
+    unread: Vec<bool>,
+    /// The checksum of each block, where one is known.
+    sums: Vec<u32>,
+}
+
+/// The copies of a stretch.
+struct Seen {
+    read: Vec<Copy>,
+    /// There is another one, on a disk that is not here.
+    absent: bool,
+}
+
+/// What one copy of a block is.
+#[derive(Clone, Copy, PartialEq)]
+enum Block {
+    Right,
+    Wrong,
+    Unread,
+    /// No checksum tells.
+    Unknown,
+}
+
+impl Block {
+    fn is_bad(self) -> bool {
+        matches!(self, Block::Wrong | Block::Unread)
+    }
+}
+
+impl Copy {
+    fn bytes(&self, number: usize) -> &[u8] {
+        &self.buffer[number * BLOCK..(number + 1) * BLOCK]
+    }
+
+    fn block(&self, number: usize) -> Block {
+        match self.sums.get(number).copied().unwrap_or(UNKNOWN) {
+            _ if self.unread[number] => Block::Unread,
+            UNKNOWN => Block::Unknown,
+            wanted if checksum_of(self.bytes(number)) == wanted => Block::Right,
+            _ => Block::Wrong,
+        }
+    }
+}
+
+/// Reads a stretch; where the medium fails, block by block, so that a bad sector is told from what
+/// lies around it.
+async fn read_what_can_be(
+    disk: &Arc<Disk>,
+    io: Io,
+    at: u64,
+    length: u64,
+) -> Result<(Buffer, Vec<bool>), IoError> {
+    let blocks = (length / BLOCK_U64) as usize;
+    match disk.read_at(io, at, length as usize).await {
+        Ok(buffer) => return Ok((buffer, vec![false; blocks])),
+        Err(error) if error.kind != IoErrorKind::Media => return Err(error),
+        Err(_) => {}
+    }
+    let mut bytes = vec![0; length as usize];
+    let mut unread = vec![false; blocks];
+    for piece in (0..length).step_by(PIECE_BYTES as usize) {
+        let end = (piece + PIECE_BYTES).min(length);
+        let (from, to) = (piece as usize, end as usize);
+        match disk.read_at(io, at + piece, to - from).await {
+            Ok(read) => {
+                bytes[from..to].copy_from_slice(&read);
+                continue;
+            }
+            Err(error) if error.kind != IoErrorKind::Media => return Err(error),
+            Err(_) => {}
+        }
+        for block in (from..to).step_by(BLOCK) {
+            match disk.read_at(io, at + block as u64, BLOCK).await {
+                Ok(read) => bytes[block..block + BLOCK].copy_from_slice(&read),
+                Err(error) if error.kind != IoErrorKind::Media => return Err(error),
+                Err(_) => unread[block / BLOCK] = true,
+            }
+        }
+    }
+    Ok((Buffer::copy_of(&bytes, bytes.len()), unread))
 }
 
 fn look_at_piece(
@@ -241,16 +377,22 @@ fn look_at_piece(
     file: &FileRuntime,
     s: &Stretch,
     piece: u64,
-    read: &[(Leg, Arc<Disk>, Buffer)],
-    sums: &[Vec<u32>],
+    seen: &Seen,
     found: &mut Findings,
 ) {
     let at = s.offset + piece * PIECE_BYTES;
-    let range = (piece * PIECE_BYTES) as usize..((piece + 1) * PIECE_BYTES) as usize;
+    let first = (piece * PIECE_BYTES) as usize / BLOCK;
+    let blocks = || first..first + PIECE_BYTES as usize / BLOCK;
     let key = file.key((at / REGION_BYTES) as u32);
     let bit = at / PIECE_BYTES % PIECES_PER_REGION;
     let dirty = inner.data.regions.to_sync(&key) >> bit & 1 == 1;
-    let differ = read.windows(2).any(|pair| pair[0].2[range.clone()] != pair[1].2[range.clone()]);
+    // What cannot be read is told as that.
+    let differs = |number: usize| {
+        let mut readable = seen.read.iter().filter(|copy| !copy.unread[number]);
+        let Some(one) = readable.next() else { return false };
+        readable.any(|other| one.bytes(number) != other.bytes(number))
+    };
+    let differ = blocks().any(differs);
     if dirty {
         found.dirty_pieces += 1;
         found.dirty_pieces_differing += u64::from(differ);
@@ -258,24 +400,80 @@ fn look_at_piece(
     }
     if differ {
         found.pieces_differing += 1;
-        found.places.push(place(file, at, &read[0].1.name, "copies differ"));
     }
-    for ((_, disk, buffer), sums) in read.iter().zip(sums) {
-        let first = range.start / BLOCK;
-        for (i, block) in buffer[range.clone()].chunks_exact(BLOCK).enumerate() {
-            let wanted = sums[first + i];
-            if wanted == UNKNOWN {
-                found.checksums_unknown += 1;
-                if file.attributes.checksums && !inner.read_only {
-                    inner.data.unknown.add(file, at, PIECE_BYTES);
+    let before = found.checksums_wrong;
+    for number in blocks() {
+        let offset = at + (number - first) as u64 * BLOCK_U64;
+        let mut states = [Block::Unknown; COPIES_MAX];
+        for (copy, told) in seen.read.iter().zip(&mut states) {
+            let state = copy.block(number);
+            match state {
+                Block::Right => found.checksums_right += 1,
+                Block::Unread => found.bad(file, offset, &copy.disk.name, "unreadable"),
+                Block::Wrong => {
+                    found.checksums_wrong += 1;
+                    found.bad(file, offset, &copy.disk.name, "checksum is wrong");
                 }
-            } else if checksum_of(block) == wanted {
-                found.checksums_right += 1;
-            } else {
-                found.checksums_wrong += 1;
-                let offset = at + i as u64 * BLOCK_U64;
-                found.places.push(place(file, offset, &disk.name, "checksum is wrong"));
+                Block::Unknown => {
+                    found.checksums_unknown += 1;
+                    if file.attributes.checksums && !inner.read_only {
+                        inner.data.unknown.add(file, at, PIECE_BYTES);
+                    }
+                }
+            }
+            *told = state;
+        }
+        let copies = &states[..seen.read.len().min(COPIES_MAX)];
+        let verdict = verdict(copies, seen.absent, differ && differs(number));
+        if verdict.undecided > 0 && !copies.iter().any(|copy| copy.is_bad()) {
+            for copy in &seen.read {
+                *found.bad_disks.entry(copy.disk.name.clone()).or_default() += 1;
             }
         }
+        if verdict != FileVerdict::default() {
+            found.verdicts.entry(file.number).or_default().add(verdict);
+        }
+    }
+    // A block with a wrong checksum differs, too: that is one finding.
+    if differ && found.checksums_wrong == before {
+        let name = seen.read.first().map_or("", |copy| copy.disk.name.as_str());
+        found.bad(file, at, name, DIFFER);
+    }
+}
+
+/// What can be said of a block whose copies are these.
+fn verdict(copies: &[Block], absent: bool, differ: bool) -> FileVerdict {
+    let none = FileVerdict::default();
+    let bad = copies.iter().any(|copy| copy.is_bad());
+    match () {
+        () if bad && copies.contains(&Block::Right) => FileVerdict { mendable: 1, ..none },
+        () if bad && copies.contains(&Block::Unknown) => FileVerdict { undecided: 1, ..none },
+        () if bad && absent => FileVerdict { away: 1, ..none },
+        () if bad => FileVerdict { lost: 1, ..none },
+        () if differ => FileVerdict { undecided: 1, ..none },
+        () => none,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_lost_only_where_no_copy_can_be_right() {
+        use Block::{Right, Unknown, Unread, Wrong};
+        let of = |copies: &[Block], absent, differ| {
+            let v = verdict(copies, absent, differ);
+            [v.mendable, v.undecided, v.away, v.lost]
+        };
+        assert_eq!(of(&[Right, Right], false, false), [0, 0, 0, 0]);
+        assert_eq!(of(&[Wrong, Right], false, true), [1, 0, 0, 0]);
+        assert_eq!(of(&[Unread, Wrong, Right], false, true), [1, 0, 0, 0]);
+        assert_eq!(of(&[Wrong, Unknown], false, true), [0, 1, 0, 0]);
+        assert_eq!(of(&[Right, Right], false, true), [0, 1, 0, 0]);
+        assert_eq!(of(&[Unknown, Unknown], false, true), [0, 1, 0, 0]);
+        assert_eq!(of(&[Wrong], true, false), [0, 0, 1, 0]);
+        assert_eq!(of(&[Wrong, Unread], false, false), [0, 0, 0, 1]);
+        assert_eq!(of(&[Wrong], false, false), [0, 0, 0, 1]);
     }
 }

@@ -135,6 +135,32 @@ impl File {
         shrink(&self.inner, number, bytes).await
     }
 
+    /// Sets the size, durably, and keeps the room that the file has.
+    ///
+    /// # Errors
+    /// It has less room than that.
+    #[async_recursion]
+    pub async fn set_size_within(&self, bytes: u64) -> Result<(), Error> {
+        let at_ns = self.inner.env.wall().unix_nanos;
+        let number = self.file.number;
+        let set = self.inner.change(|core| {
+            let file = core.state.files.get(&number);
+            let room = file.map(|file| file.allocated(self.inner.au_size));
+            match room {
+                Some(room) if bytes <= room => {
+                    Ok(((), vec![Op::FileSize { number, size: bytes, at_ns }]))
+                }
+                Some(room) => Err(Error::BadValue {
+                    what: "size",
+                    value: format!("{bytes} bytes"),
+                    allowed: format!("at most {room} bytes"),
+                }),
+                None => Err(Error::NoSuchFile { name: self.name.to_string() }),
+            }
+        });
+        set.await
+    }
+
     fn io_error(&self, op: IoOp, offset: u64, length: u64, error: Error) -> IoError {
         let kind = match error {
             Error::Io(error) => return error,

@@ -2,6 +2,7 @@
 
 mod core;
 mod disks;
+mod exchange;
 mod files;
 mod handle;
 pub(crate) mod inner;
@@ -38,10 +39,12 @@ use crate::data::{Data, clean, resync};
 use crate::disk::lock;
 use crate::error::Error;
 use crate::meta::commit::Committer;
+use crate::meta::found::FoundDisk;
 use crate::meta::labels::{relabel, write_labels};
 use crate::meta::marks;
-use crate::meta::mount::{self, FoundDisk, Start, region_cap};
+use crate::meta::mount::{self, Start, region_cap};
 use crate::meta::rules::{self, Candidate};
+use crate::meta::usable::Gone;
 use crate::on_disk::dirty::{ENTRIES_PER_BLOCK, RegionKey};
 use crate::on_disk::label::LabelStatus;
 use crate::state::{GroupState, Op};
@@ -101,6 +104,8 @@ pub struct RescueMount {
     /// What has a known checksum and does not match it is not read, also where a crash may have torn
     /// the checksum.
     pub strict: bool,
+    /// Disks that were away and missed something are read, too: as of when they left.
+    pub stale: bool,
 }
 
 impl Default for MountOptions {
@@ -197,6 +202,7 @@ impl Group {
         let Start {
             position,
             missing,
+            current,
             members,
             lagging,
             committed,
@@ -220,7 +226,8 @@ impl Group {
         // an older image; so it must be one that can be done without.
         let missing = committer.with_unmarked(missing).map_err(stop)?;
         dirty.level(inner).await;
-        committer.new_epoch(&missing, force).await.map_err(stop)?;
+        let gone = Gone { missing: &missing, current: &current };
+        committer.new_epoch(gone, force).await.map_err(stop)?;
         committer.correct_labels(&creating).await;
         // FORCE goes on from a state that may be old: it says nothing about who left.
         if !force {
@@ -231,6 +238,7 @@ impl Group {
             join_all(labelled).await;
         }
         inner.env.spawn("metadata log", Box::pin(committer.run()));
+        self.take_back(&current).await?;
         if !dirty.lost.is_empty() || aged {
             self.resync_all().await?;
         }
@@ -244,6 +252,29 @@ impl Group {
         inner.env.spawn("repair time", Box::pin(repair::run(self.clone())));
         inner.env.spawn("scrub", Box::pin(scrub::run(self.clone())));
         Ok(())
+    }
+
+    /// Brings back disks that missed nothing, and without which something has no copy. Until then the
+    /// group is as clean as it was left, so that a mount that is cut off here does the same again.
+    async fn take_back(&self, current: &[u16]) -> Result<(), Error> {
+        if current.is_empty() {
+            return Ok(());
+        }
+        let away: Vec<(String, FoundDisk)> = {
+            let core = lock(&self.inner.core);
+            let found = |no: &u16| {
+                let here = self.inner.disk(*no)?;
+                let device = Arc::clone(here.device());
+                let name = core.state.disks.get(no)?.name.clone();
+                Some((name, FoundDisk { device, path: here.path.clone() }))
+            };
+            current.iter().filter_map(found).collect()
+        };
+        for (name, found) in away {
+            self.online_disk(&name, found, OnlineHow::default()).await?;
+        }
+        self.wait_returned().await?;
+        self.inner.change_inside(&[Op::Clean { clean: false }]).await
     }
 
     /// No member could tell which regions are dirty: nothing is written to any before all of them

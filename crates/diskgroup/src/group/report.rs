@@ -12,11 +12,11 @@ use crate::data::verify::{self, Copies, Findings};
 use crate::disk::{Disk, TAKEN_OFFLINE, lock};
 use crate::error::Error;
 use crate::group::Group;
-use crate::meta::marks::OUT_OF_DATE;
 use crate::meta::rules;
 use crate::on_disk::Uuid;
 use crate::on_disk::label::Redundancy;
 use crate::on_disk::layout::{PIECE_BYTES, au_count};
+use crate::refused::Refused;
 use crate::state::{DiskStatus, FileAttributes, FileState, FileType, GroupState, Leg};
 
 /// Figures of a group. Megabytes are MiB.
@@ -84,6 +84,8 @@ pub struct DiskInfo {
     pub timed_out: bool,
     /// Why it is not used, if it was here and failed.
     pub failure: Option<String>,
+    /// Why it is not used although it is here, as the mount found.
+    pub refused: Option<Refused>,
     /// Whether it is so much slower than the others that reads avoid it.
     pub slow: bool,
     /// The mean time of its reads of late, in microseconds; 0: nothing is known.
@@ -181,6 +183,11 @@ pub struct Resync {
     pub dirty_regions_cap: usize,
 }
 
+fn failure_words(disk: &Arc<Disk>) -> Option<String> {
+    let why = disk.failure()?;
+    Some(disk.refused().map_or_else(|| why.kind.to_string(), |refused| refused.to_string()))
+}
+
 impl Group {
     /// The group's figures.
     pub fn info(&self) -> GroupInfo {
@@ -228,9 +235,10 @@ impl Group {
                 let (total, free) = core.space.of_disk(*no);
                 let gone = |h: &&Arc<Disk>| {
                     let kind = h.failure().map(|error| &error.kind);
-                    let other = [OUT_OF_DATE, TAKEN_OFFLINE];
                     match kind {
-                        Some(IoErrorKind::Gone { reason }) => !other.contains(reason),
+                        Some(IoErrorKind::Gone { reason }) => {
+                            h.refused().is_none() && *reason != TAKEN_OFFLINE
+                        }
                         // It may answer again, as after a reset of its controller.
                         Some(IoErrorKind::Timeout { .. }) => true,
                         _ => false,
@@ -251,7 +259,8 @@ impl Group {
                         .is_some_and(|error| matches!(error.kind, IoErrorKind::Timeout { .. })),
                     slow: here.is_some_and(|h| h.is_in_sync() && h.is_alive() && h.is_avoided()),
                     mean_us: here.map_or(0, |h| h.pace.mean() / 1000),
-                    failure: here.and_then(|h| h.failure()).map(|e| e.kind.to_string()),
+                    failure: here.and_then(|h| failure_words(h)),
+                    refused: here.and_then(|h| h.refused()),
                     metadata: core.state.members.contains(no),
                     bytes: d.bytes,
                     total_mb: (u64::from(total) * inner.au_size) >> 20,

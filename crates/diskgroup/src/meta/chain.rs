@@ -226,6 +226,14 @@ impl History {
         self.end == other.end
     }
 
+    /// Whether it passed through a place, where it can tell.
+    pub fn passed(&self, at: &LogPosition) -> Option<bool> {
+        if self.end == *at || self.records.iter().any(|r| r.at == *at) {
+            return Some(true);
+        }
+        (self.superblock.position.lsn <= at.lsn).then_some(false)
+    }
+
     /// Whether a disk that ends at a place that is not this history's end can be brought there: the
     /// records that it lacks, from `ring`, which is that of the disk that tells this history. They
     /// take the place of records that only that disk has.

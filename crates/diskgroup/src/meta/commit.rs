@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use cellar_io::IoError;
 use futures_util::future::join_all;
 
 use crate::codec::Writer;
@@ -18,9 +19,9 @@ use crate::group::inner::{Batch, Inner, LogRoom, MakeOps, Request, Wanted};
 use crate::group::report::only_on;
 use crate::meta::checkpoint::{self, Target};
 use crate::meta::labels::relabel;
-use crate::meta::mount::is_out_of_date;
 use crate::meta::ring::{clear_ring, write_to_ring};
 use crate::meta::rules::{self, Candidate};
+use crate::meta::usable::Gone;
 use crate::on_disk::checkpoint::{EncodedCheckpoint, encode};
 use crate::on_disk::label::LabelStatus;
 use crate::on_disk::layout::{BLOCK_U64, LOG_BLOCKS, LOG_CHECKPOINT_AT, RECORD_BLOCKS_MAX};
@@ -131,8 +132,10 @@ impl Committer {
     }
 
     /// The first record of a mount: a new epoch, without the disks that are missing. With `force`
-    /// the members that are here go on, however few they are.
-    pub async fn new_epoch(&mut self, missing: &[u16], force: bool) -> Result<(), String> {
+    /// the members that are here go on, however few they are. Where disks that are away are about to
+    /// come back the group stays as clean as it is.
+    pub async fn new_epoch(&mut self, gone: Gone<'_>, force: bool) -> Result<(), String> {
+        let Gone { missing, current } = gone;
         for no in self.failed_disks() {
             self.forget_member(no);
         }
@@ -156,7 +159,7 @@ impl Committer {
             let mut ops = vec![Op::Epoch { epoch: core.state.epoch + 1 }];
             // Of an older image, and of what others may know, nothing can be said.
             let is_known = |no: &u16| {
-                !forced && self.inner.disk(*no).is_none_or(|disk| !is_out_of_date(&disk))
+                !forced && self.inner.disk(*no).is_none_or(|disk| disk.refused().is_none())
             };
             let by = AwayBy::Itself;
             let disks = core.state.disks.iter();
@@ -164,8 +167,10 @@ impl Committer {
             ops.extend(disks.filter(|(_, d)| away(d.status)).filter_map(|(no, d)| {
                 let disk = *no;
                 match d.status {
+                    // It is as it left, seen from here.
+                    DiskStatus::Offline if current.contains(no) => None,
                     // FORCE may have gone back behind what was known of it.
-                    _ if forced => Some(Op::DiskOffline { disk, at_ns }),
+                    _ if forced && !current.contains(no) => Some(Op::DiskOffline { disk, at_ns }),
                     DiskStatus::Returning => Some(Op::DiskAway { disk, at_ns, life, tried: 0, by }),
                     _ => None,
                 }
@@ -175,7 +180,7 @@ impl Committer {
                 false => Op::DiskOffline { disk: *disk, at_ns },
             }));
             ops.push(Op::Members { members: members.clone() });
-            ops.push(Op::Clean { clean: false });
+            ops.push(Op::Clean { clean: !current.is_empty() });
             let payload = apply_all(&mut core.state, &ops);
             for disk in missing {
                 core.space.set_online(*disk, false);
@@ -189,7 +194,10 @@ impl Committer {
             }
             self.take_out_failed().await?;
             self.regrow().await?;
-            self.confirm();
+            // With disks that come back the first record of that confirms it.
+            if current.is_empty() {
+                self.confirm();
+            }
             Ok(())
         }
         .await;
@@ -493,7 +501,16 @@ impl Committer {
 
     /// A group that would lose the last copy of anything mirrored stops instead: when the disk
     /// comes back nothing is lost. An external group needs every disk that holds anything.
+    ///
+    /// What this process lacked says nothing about a disk: none leaves for that.
     fn check_survivable(&self, failed: &[u16]) -> Result<(), Fatal> {
+        let is_ours = |disk: &Arc<Disk>| disk.failure().is_some_and(IoError::is_ours);
+        if let Some(no) =
+            failed.iter().find(|no| self.inner.disk(**no).is_some_and(|d| is_ours(&d)))
+        {
+            let why = self.lost_words(&[*no]);
+            return Err(Fatal(format!("{why}; that is no fault of the disk, which stays in")));
+        }
         let core = lock(&self.inner.core);
         let state = &core.state;
         let external = state.header.redundancy == crate::on_disk::label::Redundancy::External;

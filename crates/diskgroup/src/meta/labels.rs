@@ -10,7 +10,7 @@ use bytes::Bytes;
 use cellar_io::{Device, DeviceExt, Durability, Io, IoError, IoErrorKind, Op, SharedEnv};
 
 use crate::disk::{Disk, FLUSH_TIMES};
-use crate::meta::mount::within;
+use crate::meta::found::within;
 use crate::on_disk::Damage;
 use crate::on_disk::label::{Label, LabelStatus};
 use crate::on_disk::layout::{BLOCK, BLOCK_U64, DISK_BYTES_MIN, LABEL_HEAD, LABEL_TAIL};
@@ -129,12 +129,17 @@ async fn scan(
     patience: Option<Patience<'_>>,
 ) -> Result<LabelScan, IoError> {
     let size = device.geometry().size;
-    if size < DISK_BYTES_MIN {
+    if size < LABEL_HEAD[0] + BLOCK_U64 {
         return Ok(LabelScan { slots: vec![(0, Err(Damage::Blank))] });
     }
     let mut slots = Vec::new();
     let mut failure = None;
-    for offset in label_offsets(size) {
+    // One that is too small for a disk may have been cut off, and tells who it was.
+    let here = match size < DISK_BYTES_MIN {
+        true => LABEL_HEAD.into_iter().filter(|at| at + BLOCK_U64 <= size).collect(),
+        false => label_offsets(size).to_vec(),
+    };
+    for offset in here {
         let read = device.read_at(Io::FOREGROUND, offset, BLOCK);
         let read = match patience {
             Some(patience) => patience.wait(device, Op::Read, read).await,

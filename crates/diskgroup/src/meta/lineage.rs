@@ -17,9 +17,9 @@ use crate::error::Error;
 use crate::meta::chain::Chain;
 use crate::meta::create::check_sector;
 use crate::meta::labels::{Patience, read_labels_within};
-use crate::meta::marks::OUT_OF_DATE;
 use crate::on_disk::Uuid;
 use crate::on_disk::label::{Label, LabelStatus};
+use crate::refused::Refused;
 use crate::state::{Away, DiskState, Stale};
 
 /// What a disk that came back says of itself.
@@ -73,9 +73,9 @@ pub(crate) async fn look(
 
 /// What tells that a disk with that label, whose newest record has that epoch, is not what it was
 /// when it left.
-fn diverged(away: &Away, label: &Label, newest: Option<u64>) -> Option<String> {
+pub(crate) fn diverged(away: &Away, label: &Label, newest: Option<u64>) -> Option<String> {
     if !label.lives.contains(&away.life) {
-        return Some(OUT_OF_DATE.to_owned());
+        return Some(Refused::OutOfDate.to_string());
     }
     let apart = "it was used apart from the others since it left".to_owned();
     let known = [away.life, away.tried].contains(&label.lives[0]);

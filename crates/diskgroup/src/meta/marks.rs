@@ -27,10 +27,6 @@ use crate::group::watch::goes_on_without;
 use crate::meta::labels::rewrite_label;
 use crate::on_disk::label::Label;
 
-/// Why such a disk is not used.
-pub(crate) const OUT_OF_DATE: &str =
-    "out of date: an older image of the disk, or it was used apart from the others";
-
 /// The marks of the disks found, as a history that ends with the record of one life sees them.
 pub(crate) struct Marks {
     last: u64,

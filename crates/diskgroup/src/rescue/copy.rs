@@ -16,6 +16,8 @@ pub struct Unsure {
     pub lost: Vec<Range<u64>>,
     /// Read from disks that are not shown to be as they were last, or against a known checksum.
     pub doubtful: Vec<Range<u64>>,
+    /// Read from disks that missed what was written since they left.
+    pub stale: Vec<Range<u64>>,
 }
 
 impl Unsure {
@@ -24,6 +26,13 @@ impl Unsure {
             Some(last) => last.end = range.end,
             None => list.push(range),
         }
+    }
+
+    /// Takes in what was found of the part that follows.
+    pub fn append(&mut self, next: Unsure) {
+        next.lost.into_iter().for_each(|range| Unsure::add(&mut self.lost, range));
+        next.doubtful.into_iter().for_each(|range| Unsure::add(&mut self.doubtful, range));
+        next.stale.into_iter().for_each(|range| Unsure::add(&mut self.stale, range));
     }
 
     /// Bytes that are lost, and that are doubtful.
@@ -68,6 +77,30 @@ pub async fn read_what_is_there(
         }
     }
     Ok(out)
+}
+
+/// Reads what is `unsure.lost` of a stretch that begins at `base` from `stale`, the same file as disks
+/// have it that missed what was written since they left.
+///
+/// # Errors
+/// The group has stopped.
+#[async_recursion]
+pub async fn read_what_is_older(
+    stale: &File,
+    base: u64,
+    out: &mut [u8],
+    unsure: &mut Unsure,
+) -> Result<(), Error> {
+    for range in std::mem::take(&mut unsure.lost) {
+        for at in range.clone().step_by(BLOCK_U64 as usize) {
+            let block = at..(at + BLOCK_U64).min(range.end);
+            match read_into(stale, block.clone(), base, out).await? {
+                true => Unsure::add(&mut unsure.stale, block),
+                false => Unsure::add(&mut unsure.lost, block),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Reads a stretch to its place in `out`, which begins at `base`; false if some of it cannot be read.

@@ -23,21 +23,22 @@ use cellar_io::SharedEnv;
 use cellar_wait::Session;
 use futures_util::future::join_all;
 
-pub use copy::{Unsure, read_what_is_there};
+pub use copy::{Unsure, read_what_is_older, read_what_is_there};
 
 use crate::error::Error;
-use crate::group::{Group, MountOptions, RescueMount};
+use crate::group::{DiskInfo, Group, MountOptions, RescueMount};
 use crate::meta::chain::History;
 use crate::meta::create::label_of;
+use crate::meta::found::{FoundDisk, within};
 use crate::meta::labels::label_offsets;
-use crate::meta::marks::OUT_OF_DATE;
-use crate::meta::mount::{FoundDisk, within};
+use crate::meta::lineage::diverged;
 use crate::meta::rules;
 use crate::on_disk::Uuid;
 use crate::on_disk::label::{Label, LabelStatus};
-use crate::on_disk::layout::{BLOCK, SUPERBLOCKS};
+use crate::on_disk::layout::{BLOCK, PIECE_BYTES, PIECES_PER_REGION, REGION_BYTES, SUPERBLOCKS};
 use crate::on_disk::superblock::Superblock;
-use crate::state::GroupState;
+use crate::refused::Refused;
+use crate::state::{DiskStatus, GroupState, Stale, stretches};
 use patched::Patched;
 use search::{Seen, look};
 
@@ -79,6 +80,8 @@ pub struct RescuedGroup {
     pub group: Group,
     /// The same from all disks; `None` where that is no more.
     pub doubtful: Group,
+    /// The same with disks that were away, and missed what was written since; `None`: there is none.
+    pub stale: Option<StaleDisks>,
     /// Disks that it counts on, and that are not here.
     pub missing: Vec<String>,
     /// The disk whose log and checkpoint tell what the group is.
@@ -88,10 +91,25 @@ pub struct RescuedGroup {
     pub proven: bool,
 }
 
+/// Disks that were away, or are older images of themselves.
+#[derive(Clone, Debug)]
+pub struct StaleDisks {
+    /// Mounted, only to be read, with their copies.
+    pub group: Group,
+    /// Their names, and when they left, in nanoseconds since 1970; 0: that is not known.
+    pub disks: Vec<(String, u64)>,
+}
+
 impl RescuedGroup {
+    /// Bytes of a file that only disks have which missed what was written since they left.
+    pub fn stale_of(&self, path: &str) -> u64 {
+        let Some(stale) = &self.stale else { return 0 };
+        let all = without_copy(&self.doubtful, path);
+        all.saturating_sub(without_copy(&stale.group, path))
+    }
+
     /// Bytes of a file of which no disk here has a copy, and those of which only disks have one that
-    /// are not shown to be as they were last; as the map of its extents tells: whole extents, whether or
-    /// not anything was ever written there.
+    /// are not shown to be as they were last; as the maps tell, of what was ever written.
     pub fn lost_of(&self, path: &str) -> (u64, u64) {
         let all = without_copy(&self.doubtful, path);
         (all, without_copy(&self.group, path).saturating_sub(all))
@@ -103,9 +121,24 @@ fn without_copy(group: &Group, path: &str) -> u64 {
     let Ok(file) = group.open(path) else { return 0 };
     let core = crate::disk::lock(&inner.core);
     let Some(state) = core.state.files.get(&file.number()) else { return 0 };
-    let sets = state.legs.chunks(usize::from(state.attributes.copies));
-    let gone = sets.filter(|legs| !legs.iter().any(|leg| inner.is_in_sync(leg.disk)));
-    (gone.count() as u64 * inner.au_size).min(state.size)
+    let mut bytes = 0;
+    let written = (0u64..).zip(&state.pieces).filter(|(_, pieces)| **pieces != 0);
+    for (region, pieces) in written {
+        let start = region * REGION_BYTES;
+        let end = (start + REGION_BYTES).min(state.allocated(inner.au_size));
+        let striping = state.attributes.striping;
+        for s in stretches(striping, inner.au_size, start, end.saturating_sub(start)) {
+            if state.legs_of(s.extent).iter().any(|leg| inner.is_in_sync(leg.disk)) {
+                continue;
+            }
+            for at in (s.offset..s.offset + s.length).step_by(PIECE_BYTES as usize) {
+                let was_written = pieces >> (at / PIECE_BYTES % PIECES_PER_REGION) & 1 == 1;
+                let whole = (at + PIECE_BYTES).min(state.size).saturating_sub(at);
+                bytes += if was_written { whole } else { 0 };
+            }
+        }
+    }
+    bytes
 }
 
 /// What the disks hold.
@@ -264,6 +297,17 @@ fn is_sure(seen: &Seen, group: Uuid, told: &ToldBest) -> bool {
     }
 }
 
+/// Whether a disk that was away has all the same what the others have: it is as it left, the group was
+/// dismounted in order, and nothing that is on it was written since.
+fn missed_nothing(seen: &Seen, group: Uuid, told: &ToldBest, no: u16) -> bool {
+    let state = &told.state;
+    let Some(disk) = state.disks.get(&no) else { return false };
+    let mapped = disk.status == DiskStatus::Offline && disk.stale == Stale::Mapped;
+    let Some(label) = seen.label.as_ref().filter(|_| mapped && state.clean) else { return false };
+    let ends = seen.histories(group).into_iter().map(|(_, history)| history.end.epoch).max();
+    state.stale_pieces(no) == 0 && diverged(&disk.away, label, ends).is_none()
+}
+
 /// How a disk may be one of the group, if it may.
 fn claim(seen: &Seen, group: Uuid, disk: Uuid) -> Option<ToldBy> {
     match (&seen.label, seen.superblocks.first()) {
@@ -290,7 +334,8 @@ fn who(
         let mut claims: Vec<(bool, ToldBy, usize)> = free()
             .filter(|(at, _)| !out.contains_key(at))
             .filter_map(|(at, (_, s))| {
-                Some((!is_sure(s, group, told), claim(s, group, disk.uuid)?, at))
+                let sure = is_sure(s, group, told) || missed_nothing(s, group, told, *no);
+                Some((!sure, claim(s, group, disk.uuid)?, at))
             })
             .collect();
         claims.sort();
@@ -380,7 +425,7 @@ fn options(force: bool, leave_out: BTreeSet<u16>, strict: bool) -> MountOptions 
     MountOptions {
         read_only: true,
         force,
-        rescue: Some(RescueMount { leave_out, strict }),
+        rescue: Some(RescueMount { leave_out, strict, stale: false }),
         disk_timeout: PATIENCE,
         detach_timeout: PATIENCE,
         ..MountOptions::default()
@@ -403,15 +448,22 @@ async fn is_proven(
     let Ok(mounted) = mounted else { return false };
     // A later mount may have written, and its records be elsewhere.
     let life = told.history.end.previous_life;
-    let later = who.keys().filter_map(|at| seen[*at].1.label.as_ref());
+    // The label of a disk that is away is of when it left, as is known.
+    let as_it_left = |at: usize, no: u16| {
+        let label = seen[at].1.label.as_ref();
+        let away = state.disks.get(&no).filter(|d| d.status == DiskStatus::Offline);
+        away.zip(label).is_some_and(|(d, label)| diverged(&d.away, label, None).is_none())
+    };
+    let later = who.iter().filter(|(at, member)| !as_it_left(**at, member.no));
+    let later = later.filter_map(|(at, _)| seen[*at].1.label.as_ref());
     if told.is_shorter || later.into_iter().any(|label| label.lives[0] != life) {
         return false;
     }
-    let newer = |why: &str| why.contains(OUT_OF_DATE);
+    let newer = |why: Refused| why.is_of_another_time();
     let disks = mounted.disks();
     let same = crate::disk::lock(&mounted.inner.core).state == *state;
     mounted.abandon();
-    same && !disks.iter().any(|d| d.failure.as_deref().is_some_and(newer))
+    same && !disks.iter().any(|d| d.refused.is_some_and(newer))
 }
 
 async fn mount(
@@ -436,6 +488,7 @@ async fn mount(
     let group = Group::mount(env, session.clone(), name, found(), sure).await?;
     let all = options(true, BTreeSet::new(), false);
     let doubtful = Group::mount(env, session.clone(), name, found(), all).await?;
+    let stale = mount_stale(env, session, &doubtful, found()).await;
     for mounted in [&group, &doubtful] {
         if crate::disk::lock(&mounted.inner.core).state != *state {
             let why = "its disks tell different histories".to_owned();
@@ -453,15 +506,39 @@ async fn mount(
         told_disk.of = Some((name.clone(), disk.name.clone(), member.by));
         told_disk.sure = member.sure;
         if !disk.in_sync {
-            told_disk.unused = Some(match disk.failure {
-                Some(why) if why.contains(OUT_OF_DATE) => {
+            told_disk.unused = Some(match (disk.refused, disk.failure) {
+                (Some(why), _) if why.is_of_another_time() => {
                     "it is older or newer than what is read".to_owned()
                 }
-                Some(why) => why,
-                None => "it was out of sync".to_owned(),
+                (_, Some(why)) => why,
+                (_, None) => "it was out of sync".to_owned(),
             });
         }
     }
     let told_on = seen[told.source].1.found.path.clone();
-    Ok(RescuedGroup { group, doubtful, missing, told_on, proven })
+    Ok(RescuedGroup { group, doubtful, stale, missing, told_on, proven })
+}
+
+/// Mounts a group once more, with the disks that the one before does not read because they were away
+/// or are older images.
+async fn mount_stale(
+    env: &SharedEnv,
+    session: &Session,
+    before: &Group,
+    found: Vec<FoundDisk>,
+) -> Option<StaleDisks> {
+    let is_stale = |d: &DiskInfo| {
+        let usable = d.failure.is_none() || d.refused.is_some_and(|why| why.is_of_another_time());
+        !d.in_sync && d.path.is_some() && usable
+    };
+    let disks = before.disks().into_iter().filter(is_stale);
+    let disks: Vec<(String, u64)> = disks.map(|d| (d.name, d.offline_ns)).collect();
+    if disks.is_empty() {
+        return None;
+    }
+    let mut with = options(true, BTreeSet::new(), false);
+    with.rescue = Some(RescueMount { stale: true, ..RescueMount::default() });
+    // Where it cannot be had the rest is told all the same.
+    let group = Group::mount(env, session.clone(), before.name(), found, with).await.ok()?;
+    Some(StaleDisks { group, disks })
 }

@@ -11,8 +11,8 @@ use cellar_io::{Device, DeviceExt, Io, IoError};
 
 use crate::codec::Reader;
 use crate::meta::chain::{Chain, History, Ring, follow};
+use crate::meta::found::FoundDisk;
 use crate::meta::labels::read_labels;
-use crate::meta::mount::FoundDisk;
 use crate::on_disk::checkpoint::{self, CHUNK_CONTENT, ChunkHead};
 use crate::on_disk::checksum::ChecksumBlock;
 use crate::on_disk::label::{Label, LabelStatus};

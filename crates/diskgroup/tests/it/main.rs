@@ -20,6 +20,7 @@ mod log;
 mod membership;
 mod model;
 mod moves;
+mod older;
 mod rescue;
 mod reserve;
 mod resize;

@@ -150,7 +150,8 @@ impl Model {
         whole.expect("a group can be mounted")
     }
 
-    /// The members that have the history and those that lag, if it is proven.
+    /// The members that have the history and those that lag, if it is proven. Who knows more, or
+    /// something else, proves nothing.
     fn proven(s: &State, tip: &Tip, here: Mask) -> Result<(Mask, Mask), &'static str> {
         let (mut whole, mut lagging) = (0, 0);
         for d in bits(tip.members & here) {
@@ -159,7 +160,7 @@ impl Model {
                 whole |= 1 << d;
             } else if own.id != 0 && own.place() == tip.place() {
                 return Err("different histories");
-            } else if own.id != 0 {
+            } else if own.id != 0 && own.place() < tip.place() {
                 lagging |= 1 << d;
             }
         }
@@ -195,9 +196,10 @@ impl Model {
     /// A mount begins: where it may go on from.
     fn mount(&self, s: &State, here: Mask) -> Result<Vec<State>, String> {
         let tips = || bits(here).map(|d| s.tips[usize::from(d)]).filter(|t| t.id != 0);
-        let furthest = tips().map(|t| t.place()).max();
-        // Disks may tell the same history and know more or less of what is in doubt.
-        let candidates: BTreeSet<Tip> = tips().filter(|t| Some(t.place()) == furthest).collect();
+        // Disks may tell the same history and know more or less of what is in doubt. A shorter one is
+        // gone on from where the others have parted from it, which these tips do not tell: each that is
+        // proven must have everything.
+        let candidates: BTreeSet<Tip> = tips().collect();
         let mut out = Vec::new();
         for tip in candidates {
             let Ok((whole, lagging)) = Model::proven(s, &tip, here) else { continue };

@@ -87,7 +87,7 @@ pub(super) struct Joining {
 impl Database {
     /// The paths that a pattern with `*` and `?` matches.
     pub fn paths_of(&self, pattern: &str) -> Vec<PathBuf> {
-        self.disks.find(&[pattern.to_owned()]).iter().map(|path| absolute(path)).collect()
+        self.disks.find(&[pattern.to_owned()]).paths.iter().map(|path| absolute(path)).collect()
     }
 
     /// Whether nothing is written here.
@@ -238,7 +238,7 @@ impl Database {
         for request in add {
             check_pattern(&request.path, request.erase.as_deref())?;
             let paths = match request.path.contains(['*', '?']) {
-                true => self.disks.find(std::slice::from_ref(&request.path)),
+                true => self.disks.find(std::slice::from_ref(&request.path)).all()?,
                 false => vec![absolute(Path::new(&request.path))],
             };
             if paths.is_empty() {
@@ -340,7 +340,7 @@ impl Database {
         let members: Vec<DiskInfo> = self.groups().iter().flat_map(|m| m.group.disks()).collect();
         let own: BTreeSet<PathBuf> =
             members.iter().filter_map(|d| Some(absolute(Path::new(d.path.as_deref()?)))).collect();
-        let mut paths = self.disks.find(&patterns(&self.instance, &self.directory));
+        let mut paths = self.disks.find(&patterns(&self.instance, &self.directory)).paths;
         // Those that left while this database was open, whose paths are in disk_string no more.
         paths.extend(self.left().iter().cloned());
         paths.push(PathBuf::from(disk));

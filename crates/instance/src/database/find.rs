@@ -31,12 +31,25 @@ pub(crate) struct Labelled {
     pub label: Label,
 }
 
+/// A path of this database where no disk of a group could be made out.
+#[derive(Clone, Debug)]
+pub struct NoDisk {
+    /// The path.
+    pub path: PathBuf,
+    /// Why.
+    pub why: Error,
+}
+
 /// What was found.
 #[derive(Default)]
 pub(super) struct Found {
     pub labelled: Vec<Labelled>,
     /// Why others could not be opened or read.
     pub problems: Vec<Error>,
+    /// Paths in the directory, or named in disk_string, that may be what a group misses.
+    pub no_disks: Vec<NoDisk>,
+    /// What this process lacked: then nothing is known of the disks that it could not open.
+    exhausted: Option<Error>,
     /// Disks of groups that somebody else did not let go of.
     busy: Vec<(Label, Error)>,
     /// Why disks in the directory, or named in disk_string, could not be opened.
@@ -51,6 +64,12 @@ struct Busy {
 }
 
 impl Found {
+    /// Refuses everything where this process could not look at a disk for reasons of its own: to go
+    /// on without it would leave it out for good.
+    pub fn check_looked(&self) -> Result<()> {
+        self.exhausted.as_ref().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
     /// Refuses a group a disk of which is there and in use: without it what it alone knows is lost.
     pub fn check_free(&self, group: &str) -> Result<()> {
         let held = self.busy.iter().find(|(label, _)| label.group_name == group);
@@ -62,20 +81,52 @@ impl Found {
         self.shut.first().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    async fn take(&mut self, instance: &Instance, path: &Path, disk: OpenDisk) {
-        let Some(Ok(scan)) = labels_of(instance, &disk).await else { return };
+    async fn take(&mut self, instance: &Instance, path: &Path, disk: OpenDisk, own: bool) {
+        let scan = match labels_of(instance, &disk).await {
+            Some(Ok(scan)) => scan,
+            Some(Err(error)) => return self.unreadable(path, own, error.into()),
+            None => {
+                let text = format!("{} does not tell its label in time", path.display());
+                return self.unreadable(path, own, Error::new(15080, text));
+            }
+        };
         if let Some(label) = scan.newest() {
             self.labelled.push(Labelled { disk, label: label.clone() });
-        } else if let Some(damage) = scan.damage()
-            && !matches!(damage, Damage::Blank)
-        {
-            let text = format!("the label of {} cannot be read: {damage}", path.display());
-            self.problems.push(Error::new(15196, text));
+            return;
+        }
+        let size = disk.device().geometry().size;
+        match scan.damage() {
+            Some(damage) if !matches!(damage, Damage::Blank) => {
+                let text = format!("the label of {} cannot be read: {damage}", path.display());
+                let error = Error::new(15196, text);
+                self.problems.push(error.clone());
+                self.unreadable(path, own, error);
+            }
+            _ => {
+                let text = format!("{} has no label: it has {size} bytes", path.display());
+                self.unreadable(path, own, Error::new(15036, text));
+            }
         }
     }
 
-    fn refused(&mut self, own: bool, error: Error) {
-        self.shut.extend(own.then(|| error.clone()));
+    /// A disk that is open and does not say whose it is.
+    fn unreadable(&mut self, path: &Path, own: bool, why: Error) {
+        if why.is_exhausted() {
+            self.exhausted.get_or_insert(why);
+        } else if own {
+            self.no_disks.push(NoDisk { path: path.to_owned(), why });
+        }
+    }
+
+    fn refused(&mut self, path: &Path, own: bool, error: Error) {
+        if error.is_exhausted() {
+            self.exhausted.get_or_insert(error);
+            return;
+        }
+        if own {
+            self.shut.push(error.clone());
+            self.no_disks.push(NoDisk { path: path.to_owned(), why: error.clone() });
+        }
         self.problems.push(error);
     }
 }
@@ -104,12 +155,17 @@ pub(super) async fn find_labelled(
 ) -> Found {
     let mut found = Found::default();
     let mut busy = Vec::new();
-    for path in disks.find(&patterns(instance, directory)) {
+    let sought = disks.find(&patterns(instance, directory));
+    for problem in sought.problems {
+        found.refused(directory.path(), false, problem);
+    }
+    for path in sought.paths {
         if here.contains(&path) {
             continue;
         }
+        let own = is_own(instance, directory, &path);
         match disks.open(&path, write) {
-            Ok(disk) => found.take(instance, &path, disk).await,
+            Ok(disk) => found.take(instance, &path, disk, own).await,
             Err(error) if error.is_busy() => {
                 // Without the lock: only to know whose it is.
                 let label = match disks.open(&path, false) {
@@ -119,7 +175,7 @@ pub(super) async fn find_labelled(
                 let label = label.and_then(|scan| scan.newest().cloned());
                 busy.push(Busy { path, error, label });
             }
-            Err(error) => found.refused(is_own(instance, directory, &path), error),
+            Err(error) => found.refused(&path, own, error),
         }
     }
     wait_for(instance, directory, disks, busy, &mut found).await;
@@ -148,11 +204,11 @@ async fn wait_for(
                 None => Duration::ZERO,
             };
             match disks.open(&b.path, true) {
-                Ok(disk) => found.take(instance, &b.path, disk).await,
+                Ok(disk) => found.take(instance, &b.path, disk, own).await,
                 Err(error) if error.is_busy() && waited < patience => still.push(b),
                 Err(error) => {
                     found.busy.extend(member.map(|label| (label.clone(), b.error.clone())));
-                    found.refused(own, error);
+                    found.refused(&b.path, own, error);
                 }
             }
         }

@@ -79,7 +79,7 @@ impl Database {
         for disk in &request.disks {
             super::alter::check_pattern(&disk.path, disk.erase.as_deref())?;
             let paths = if disk.path.contains(['*', '?']) {
-                self.disks.find(std::slice::from_ref(&disk.path))
+                self.disks.find(std::slice::from_ref(&disk.path)).all()?
             } else {
                 vec![PathBuf::from(&disk.path)]
             };
@@ -191,6 +191,7 @@ impl Database {
         opened: &[(DiskRequest, OpenDisk)],
     ) -> Result<()> {
         let found = find_labelled(&self.instance, &self.directory, &*self.disks, false, &[]).await;
+        found.check_looked()?;
         let requested: Vec<String> =
             opened.iter().map(|(_, o)| absolute(&o.path).to_string_lossy().into_owned()).collect();
         identity::check_free_name(name, &identity::groups_of(&found.labelled), &requested)
@@ -213,7 +214,7 @@ impl Database {
         &self,
         paths: impl Iterator<Item = &'a Path>,
     ) -> Result<Vec<String>> {
-        let known = self.disks.find(&patterns(&self.instance, &self.directory));
+        let known = self.disks.find(&patterns(&self.instance, &self.directory)).paths;
         let known: Vec<PathBuf> = known.iter().map(|p| absolute(p)).collect();
         let new: Vec<String> = paths
             .filter(|p| !known.contains(&absolute(p)))
@@ -283,7 +284,7 @@ impl Database {
     /// After the next start a group whose disks are not found is not there, with all its tables.
     fn check_finds_all(&self, list: &[String]) -> Result<()> {
         let find = |patterns: &[String]| -> Vec<PathBuf> {
-            self.disks.find(patterns).iter().map(|p| absolute(p)).collect()
+            self.disks.find(patterns).paths.iter().map(|p| absolute(p)).collect()
         };
         let before = patterns(&self.instance, &self.directory);
         let mut after = before[..1].to_vec();
@@ -407,7 +408,7 @@ impl Database {
         let found =
             find_labelled(&self.instance, &self.directory, &*self.disks, write, &here).await;
         let one = identity::check_one(&name, &identity::groups_of(&found.labelled));
-        let whole = one.and_then(|()| found.check_free(&name));
+        let whole = one.and_then(|()| found.check_looked()).and_then(|()| found.check_free(&name));
         let whole = if force { whole.and_then(|()| found.check_all_read()) } else { whole };
         whole.map_err(|e| e.under(15017, format!("diskgroup \"{name}\" cannot be mounted")))?;
         let problems = found.problems;
@@ -446,6 +447,7 @@ impl Database {
             mode: self.mode,
             mounted: Arc::clone(&self.mounted),
             unmounted: Arc::clone(&self.unmounted),
+            no_disks: Arc::clone(&self.no_disks),
             left: Arc::clone(&self.left),
             forced: Arc::clone(&self.forced),
             catalog: Arc::clone(&self.catalog),

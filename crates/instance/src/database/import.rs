@@ -36,7 +36,7 @@ pub async fn import(
     let whole: Vec<String> =
         paths.iter().map(|p| absolute(Path::new(p)).to_string_lossy().into_owned()).collect();
     for path in &whole {
-        if disks.find(std::slice::from_ref(path)).is_empty() {
+        if disks.find(std::slice::from_ref(path)).all()?.is_empty() {
             return Err(Error::new(15031, format!("no disk matches '{path}'"))
                 .hint("name the disks of the group, or a pattern: '/dev/disk/by-id/X*'"));
         }

@@ -106,6 +106,7 @@ pub async fn init(
         mode: OpenMode::default(),
         mounted,
         unmounted: Arc::default(),
+        no_disks: Arc::default(),
         left: Arc::default(),
         forced: Arc::default(),
         catalog: Arc::new(SharedCatalog::empty(store)),

@@ -35,6 +35,7 @@ use crate::tables::UnderWay;
 
 pub use alter::{ChangeRequest, Changed, DropRequest, DropTarget};
 pub(crate) use find::Labelled;
+pub use find::NoDisk;
 use find::{Found, find_labelled};
 pub use foretell::{Explained, Known, PROBE_TIME};
 pub use groups::{DiskRequest, GroupRequest};
@@ -43,9 +44,6 @@ pub use init::{InitDisk, InitSpec, Progress, init};
 pub use resize::{ResizeRequest, ResizeTarget};
 pub use returning::AwayTarget;
 pub use spares::Spare;
-
-/// The number of a mount that cannot show that nothing newer exists elsewhere: FORCE helps.
-const NOT_PROVEN: u32 = 15063;
 
 /// How often each disk of a group is looked at, whether or not anybody uses it.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
@@ -115,6 +113,8 @@ pub struct Database {
     mounted: Arc<Mutex<BTreeMap<String, Mounted>>>,
     /// Why groups were not mounted when the database was opened.
     unmounted: Arc<Mutex<Vec<Error>>>,
+    /// Paths of this database where no disk of a group could be made out when it was opened.
+    no_disks: Arc<Vec<NoDisk>>,
     /// Disks that left while the database was open.
     left: Arc<Mutex<Vec<PathBuf>>>,
     /// The group that was mounted by force when the database was opened, until the statement that
@@ -165,6 +165,7 @@ impl Database {
         let mounted = Arc::new(Mutex::new(BTreeMap::new()));
         let store = Arc::new(FirstGroupCatalog { mounted: Arc::clone(&mounted) });
         let found = find_labelled(&instance, &directory, &*disks, !mode.read_only, &[]).await;
+        found.check_looked().map_err(|e| e.under(15017, "no disk group is mounted"))?;
         let (labelled, problems) = (&found.labelled, &found.problems);
         let groups = identity::groups_of(labelled);
         if groups.is_empty() {
@@ -186,6 +187,7 @@ impl Database {
             mode,
             mounted: Arc::clone(&mounted),
             unmounted: Arc::default(),
+            no_disks: Arc::new(found.no_disks.clone()),
             left: Arc::default(),
             forced: Arc::default(),
             catalog: Arc::new(catalog),
@@ -224,6 +226,13 @@ impl Database {
         if !mode.read_only && !mode.force && opened.mounted_by_force().is_none() {
             opened.sweep(&opened.groups()).await;
         }
+        if !mode.read_only {
+            // One that an earlier version wrote has none.
+            let first = opened.groups().into_iter().min_by_key(|mounted| mounted.number);
+            if let Some(first) = first {
+                GroupCatalog::new(first.group).keep_spare().await;
+            }
+        }
         opened.open_redo().await;
         Ok(opened)
     }
@@ -236,7 +245,7 @@ impl Database {
         found: &Found,
     ) -> Result<Mounted> {
         match self.mount_found(name, own.clone()).await {
-            Err(error) if error.has(NOT_PROVEN) => {}
+            Err(error) if error.force_helps() => {}
             mounted => return mounted,
         }
         found.check_all_read()?;
@@ -305,6 +314,12 @@ impl Database {
     /// Groups that could not be mounted when the database was opened, each as an error.
     pub fn not_mounted(&self) -> Vec<Error> {
         self.unmounted().clone()
+    }
+
+    /// Paths of this database where no disk of a group could be made out when it was opened, and
+    /// why: where a group misses a disk, it may be there.
+    pub fn no_disks(&self) -> &[NoDisk] {
+        &self.no_disks
     }
 
     /// The instance.
@@ -453,7 +468,12 @@ impl CatalogStore for FirstGroupCatalog {
     }
 
     fn replace(&self, bytes: Vec<u8>) -> StoreFuture<'_, ()> {
-        Box::pin(async move { GroupCatalog::new(self.group()?).replace(bytes).await })
+        Box::pin(async move {
+            let catalog = GroupCatalog::new(self.group()?);
+            catalog.replace(bytes).await?;
+            catalog.keep_spare().await;
+            Ok(())
+        })
     }
 }
 

@@ -163,6 +163,7 @@ impl Database {
         let here: Vec<PathBuf> =
             self.groups().iter().flat_map(|m| m.disks.all().to_vec()).map(|d| d.path).collect();
         let found = find_labelled(&self.instance, &self.directory, &*self.disks, true, &here).await;
+        found.check_looked()?;
         let group = mounted.group.uuid();
         let is_it = |l: &Labelled| {
             l.label.group == group

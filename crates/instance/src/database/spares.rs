@@ -108,7 +108,7 @@ impl Database {
             .flat_map(|m| m.disks.all().to_vec())
             .map(|disk| absolute(&disk.path))
             .collect();
-        let mut found = self.disks.find(&patterns);
+        let mut found = self.disks.find(&patterns).paths;
         found.retain(|path| {
             !used.contains(&absolute(path)) && self.disks.check_free(path, None).is_ok()
         });

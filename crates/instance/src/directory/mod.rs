@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_recursion::async_recursion;
-use cellar_io::{EnvExt, SharedEnv};
+use cellar_io::{EnvExt, SharedEnv, shell};
 
 pub use client::Client;
 pub use server::{Handler, Responder, Server};
@@ -35,6 +35,91 @@ pub const PATIENCE: Duration = Duration::from_secs(40);
 
 const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 
+/// A name that is a link to something else is not opened: what is written would go there.
+const NO_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+
+/// Refuses a file that is not one of ours alone: a link to another, of either kind.
+fn check_plain(file: &File, shown: &Path) -> Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let about = file.metadata().map_err(|error| Error::system("examine", shown, &error))?;
+    match about.is_file() && about.nlink() <= 1 {
+        true => Ok(()),
+        false => Err(foreign(shown)),
+    }
+}
+
+fn foreign(shown: &Path) -> Error {
+    let text = format!("{} is a link to something else, which is not written to", shown.display());
+    Error::new(70110, text)
+        .hint(format!("see where it leads, and remove it: rm {}", shell::path(shown)))
+}
+
+/// What the system says of a name that may be a link.
+fn no_link(error: &std::io::Error, shown: &Path) -> Error {
+    match error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
+        true => foreign(shown),
+        false => Error::system("lock", shown, error),
+    }
+}
+
+/// Replaces a file of a directory as a whole: after a crash it is old or new. It is written beside,
+/// as a file that was not there before, so that no link leads elsewhere.
+///
+/// # Errors
+/// 70110; the old content stands.
+pub fn replace_file(directory: &Path, name: &str, content: &[u8]) -> Result<()> {
+    let shown = directory.join(name);
+    let write = || -> std::io::Result<()> {
+        let handle = File::open(directory)?;
+        let inside = |name: &str| format!("/proc/self/fd/{}/{name}", handle.as_raw_fd());
+        let beside = inside(&format!("{name}.new"));
+        match std::fs::remove_file(&beside) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut options = OpenOptions::new();
+        let mut file =
+            options.write(true).create_new(true).mode(0o600).custom_flags(NO_LINK).open(&beside)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        std::fs::rename(&beside, inside(name))?;
+        handle.sync_all()
+    };
+    write().map_err(|error| Error::system("write", &shown, &error))
+}
+
+/// Whether a directory has disks in it, as that of a database.
+fn holds_database(path: &Path) -> bool {
+    let mut disks = std::fs::read_dir(path.join("disks")).into_iter().flatten();
+    disks.any(|entry| entry.is_ok())
+}
+
+/// DIR without its parameter file: the data is there all the same.
+fn without_spfile(path: &Path) -> Error {
+    let (shown, plain) = (shell::path(&path.join(SPFILE)), path.display());
+    let text = format!("{plain} holds a database, and its cellar.toml is gone");
+    Error::new(70103, text).hint(format!(
+        "nothing else is lost. Put cellar.toml back; or make an empty one, with which every \
+         parameter has its default: touch {shown}. Disks that are not in {plain}/disks must be named \
+         in it before anything is written: disk_string = ['/dev/..']. cellar status {} tells which \
+         are missing, and writes nothing",
+        shell::path(path)
+    ))
+}
+
+/// That something has the name of a DIR that is to be made.
+pub fn taken(path: &Path) -> Error {
+    let error = Error::new(70102, format!("{} exists already", path.display()));
+    match path.join(SPFILE).exists() || holds_database(path) {
+        true => error.hint(format!(
+            "it holds a database: cellar status {} tells how it is; choose another directory for a \
+             new one",
+            shell::path(path)
+        )),
+        false => error.hint("choose another directory"),
+    }
+}
+
 /// An open DIR.
 #[derive(Clone, Debug)]
 pub struct Directory {
@@ -43,10 +128,32 @@ pub struct Directory {
 }
 
 /// The right to be the one process that uses DIR, until dropped.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Lock {
     directory: Directory,
-    _file: File,
+    /// Shared by clones: it is given back with the last of them.
+    _files: Arc<Vec<File>>,
+    shortcoming: Option<Shortcoming>,
+}
+
+/// Why nothing can be made in DIR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shortcoming {
+    /// Its file system is full.
+    Full,
+    /// Its file system is mounted read-only.
+    ReadOnly,
+}
+
+impl Shortcoming {
+    fn of(error: &std::io::Error) -> Option<Shortcoming> {
+        use std::io::ErrorKind;
+        match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Some(Shortcoming::Full),
+            ErrorKind::ReadOnlyFilesystem => Some(Shortcoming::ReadOnly),
+            _ => None,
+        }
+    }
 }
 
 /// How DIR was entered.
@@ -65,10 +172,7 @@ impl Directory {
     /// 70102 if anything has that name, 70110 if the system refuses.
     pub fn create(path: &Path) -> Result<Directory> {
         DirBuilder::new().mode(0o700).create(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => {
-                Error::new(70102, format!("{} exists already", path.display()))
-                    .hint("choose another directory, or remove that one if nobody needs it")
-            }
+            std::io::ErrorKind::AlreadyExists => taken(path),
             _ => Error::system("create", path, &error),
         })?;
         Spfile::new(path).write()?;
@@ -82,7 +186,7 @@ impl Directory {
     pub fn open(path: &Path) -> Result<Directory> {
         let none = |why: &str| {
             Error::new(70103, format!("{} is not a Cellar directory: {why}", path.display()))
-                .hint(format!("make one: cellar init {}", cellar_io::shell::path(path)))
+                .hint(format!("make one: cellar init {}", shell::path(path)))
         };
         let handle = File::open(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => none("no such directory"),
@@ -93,7 +197,10 @@ impl Directory {
             return Err(none("it is no directory"));
         }
         if !path.join(SPFILE).exists() {
-            return Err(none("it has no cellar.toml"));
+            return Err(match holds_database(path) {
+                true => without_spfile(path),
+                false => none("it has no cellar.toml"),
+            });
         }
         Ok(Directory { path: path.to_owned(), handle: Arc::new(handle) })
     }
@@ -108,33 +215,60 @@ impl Directory {
         PathBuf::from(format!("/proc/self/fd/{}/{name}", self.handle.as_raw_fd()))
     }
 
-    /// Takes the lock; `None` if another process, or another part of this one, has it.
+    /// Takes the lock; `None` if another process, or another part of this one, has it. Where the file
+    /// of the lock cannot be made or written, because the file system is full or read-only, the
+    /// directory itself is the lock.
     ///
     /// # Errors
     /// 70110.
     pub fn try_lock(&self) -> Result<Option<Lock>> {
-        let refused = |error: &std::io::Error| Error::system("lock", &self.path.join(LOCK), error);
-        let mut file = OpenOptions::new()
+        let shown = self.path.join(LOCK);
+        let refused = |error: &std::io::Error| Error::system("lock", &shown, error);
+        // Opened anew: a lock belongs to who opened the file.
+        let own = File::open(self.inside(".")).map_err(|error| refused(&error))?;
+        let mut files = vec![own];
+        let opened = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .open(self.inside(LOCK))
-            .map_err(|error| refused(&error))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Ok(None),
-            Err(TryLockError::Error(error)) => return Err(refused(&error)),
+            .custom_flags(NO_LINK)
+            .open(self.inside(LOCK));
+        let mut shortcoming = None;
+        match opened {
+            Ok(file) => {
+                check_plain(&file, &shown)?;
+                files.push(file);
+            }
+            Err(error) => {
+                let why = Shortcoming::of(&error).ok_or_else(|| no_link(&error, &shown))?;
+                shortcoming = Some(why);
+                let mut look = OpenOptions::new();
+                let there = look.read(true).custom_flags(NO_LINK).open(self.inside(LOCK));
+                files.extend(there.ok());
+            }
         }
-        // Only for the message of whoever comes next.
-        let mut note = || {
-            file.set_len(0)?;
-            file.seek(SeekFrom::Start(0))?;
-            writeln!(file, "{}", std::process::id())
-        };
-        note().map_err(|error| refused(&error))?;
-        Ok(Some(Lock { directory: self.clone(), _file: file }))
+        let several = files.len() > 1;
+        for (at, file) in files.iter().enumerate() {
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                // Not every file system locks directories; then the file alone does.
+                Err(TryLockError::Error(_)) if at == 0 && several => {}
+                Err(TryLockError::Error(error)) => return Err(refused(&error)),
+            }
+        }
+        if let (Some(file), None) = (files.get_mut(1), shortcoming) {
+            // Only for the message of whoever comes next: on a full file system there is no room.
+            let mut note = || {
+                file.set_len(0)?;
+                file.seek(SeekFrom::Start(0))?;
+                writeln!(file, "{}", std::process::id())
+            };
+            let _: std::io::Result<()> = note();
+        }
+        Ok(Some(Lock { directory: self.clone(), _files: Arc::new(files), shortcoming }))
     }
 
     /// Reaches the process that has DIR; `None` if nobody answers.
@@ -181,6 +315,11 @@ impl Directory {
 }
 
 impl Lock {
+    /// Why nothing can be made in the directory, where the lock met that.
+    pub fn shortcoming(&self) -> Option<Shortcoming> {
+        self.shortcoming
+    }
+
     /// The directory that is locked.
     pub fn directory(&self) -> &Directory {
         &self.directory

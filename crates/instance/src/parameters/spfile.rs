@@ -4,14 +4,12 @@
 //! Names that this version does not know are kept as they are.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 
 use super::definitions::{self, Value};
+use crate::directory::replace_file;
 use crate::error::{Error, Result};
 
 /// The name of the file in DIR.
@@ -116,23 +114,9 @@ impl Spfile {
         }
         let text = toml::to_string(&table)
             .map_err(|error| Error::new(crate::error::INTERNAL, format!("cellar.toml: {error}")))?;
-        replace_durably(&self.path, format!("{HEAD}{text}").as_bytes())
+        let directory = self.path.parent().unwrap_or(Path::new("."));
+        replace_file(directory, FILE_NAME, format!("{HEAD}{text}").as_bytes())
     }
-}
-
-/// Replaces a file as a whole: after a crash it is old or new.
-fn replace_durably(path: &Path, content: &[u8]) -> Result<()> {
-    let directory = path.parent().unwrap_or(Path::new("."));
-    let beside = path.with_extension("toml.new");
-    let write = || -> std::io::Result<()> {
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        std::fs::rename(&beside, path)?;
-        File::open(directory)?.sync_all()
-    };
-    write().map_err(|error| Error::system("write", path, &error))
 }
 
 fn line_of(text: &[u8], at: usize) -> usize {

@@ -223,6 +223,11 @@ impl Database {
             files.extend(opened.files);
             problems.extend(opened.problems);
         }
+        // What this process could not open for reasons of its own is not missing: the log would go on
+        // without it.
+        if let Some(error) = problems.iter().find(|error| error.is_exhausted()) {
+            return Err(error.clone().under(70161, "the redo log cannot be opened"));
+        }
         // One that failed and is here takes part again.
         let is_back = |entry: &&cellar_redo::on_disk::control::MediumEntry| {
             let whole =

@@ -2,9 +2,9 @@
 
 use super::names::{TABLES_DIR, holds, plain};
 use super::under_way::Dropping;
+use crate::catalog_file::{CATALOG_PATH, SPARE_PATH};
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::groups::CATALOG_PATH;
 
 impl Database {
     /// Refuses to let a user write over `path` of a group, remove it or rename it, if it is the
@@ -24,6 +24,11 @@ impl Database {
                 format!("file \"+{group}/{CATALOG_PATH}\" holds the catalog of this database");
             let error = Error::new(15028, text);
             return Err(error.hint("leave it: without it no table is known"));
+        }
+        if holds(&path, SPARE_PATH) && !other_group {
+            let text = format!("file \"+{group}/{SPARE_PATH}\" is room for the next catalog");
+            let error = Error::new(15028, text);
+            return Err(error.hint("leave it: with it DROP and TRUNCATE work in a full group"));
         }
         for (own, what) in [
             (crate::redo::CONTROL_PATH, "is the control file of the redo log"),

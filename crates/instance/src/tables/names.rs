@@ -4,7 +4,7 @@
 //! can bear it, its id, which database made it, and a random number. A group may come from another
 //! database: its segments are not ours to sweep.
 
-use crate::groups::CATALOG_PATH;
+use crate::catalog_file::{CATALOG_PATH, SPARE_PATH};
 
 /// Where segments are, in each group.
 pub const TABLES_DIR: &str = "cellar/tables";
@@ -63,7 +63,9 @@ pub(super) fn holds(path: &str, other: &str) -> bool {
 pub fn is_system_file(path: &str) -> bool {
     let path = plain(path);
     !path.is_empty()
-        && (holds(&path, CATALOG_PATH) || holds(&path, TABLES_DIR) || holds(TABLES_DIR, &path))
+        && ([CATALOG_PATH, SPARE_PATH].iter().any(|own| holds(&path, own))
+            || holds(&path, TABLES_DIR)
+            || holds(TABLES_DIR, &path))
 }
 
 #[cfg(test)]
@@ -105,6 +107,7 @@ mod tests {
             "/cellar/",
             "cellar/catalog",
             "cellar//catalog",
+            "cellar/catalog.next",
             "cellar/tables",
             "/cellar//tables/x.seg",
         ] {

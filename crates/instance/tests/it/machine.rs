@@ -9,7 +9,7 @@ use cellar_diskgroup::{File, Redundancy};
 use cellar_instance::catalog::{Segment, Table};
 use cellar_instance::database::{DiskRequest, GroupRequest, InitDisk, InitSpec, init};
 use cellar_instance::directory::Directory;
-use cellar_instance::disks::{Below, Disks, InForce, OpenDisk};
+use cellar_instance::disks::{Below, Disks, InForce, OpenDisk, Sought};
 use cellar_instance::tables::{SegmentFigures, TABLES_DIR};
 use cellar_instance::{Database, Error, Instance, OpenMode};
 use cellar_io::sched::{ScheduleOptions, Scheduled};
@@ -43,13 +43,13 @@ impl Disks for SimDisks {
         Ok(())
     }
 
-    fn find(&self, patterns: &[String]) -> Vec<PathBuf> {
+    fn find(&self, patterns: &[String]) -> Sought {
         let matches = |path: &Path, pattern: &str| match pattern.strip_suffix("/*") {
             Some(folder) => path.parent() == Some(Path::new(folder)),
             None => path == Path::new(pattern),
         };
         let found = self.all.keys().filter(|path| patterns.iter().any(|p| matches(path, p)));
-        found.cloned().collect()
+        Sought { paths: found.cloned().collect(), problems: Vec::new() }
     }
 }
 

@@ -105,7 +105,7 @@ fn a_load_cut_off_anywhere_is_made_or_not_and_leaves_nothing() {
 fn rows_taken_away_are_all_there_or_all_gone() {
     for (change, seed) in [(Change::Truncate, 23), (Change::Drop, 24)] {
         let [before, after, swept] = cut_everywhere(change, seed);
-        assert!(before > 10 && after > 1, "{change:?}: {before} {after}");
+        assert!(before >= 10 && after > 1, "{change:?}: {before} {after}");
         assert!(swept > 1, "{change:?}: none was cut off between the catalog and the files");
     }
 }

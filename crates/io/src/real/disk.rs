@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use crate::buffer::Buffer;
 use crate::device::{Device, Discard, Durability, Geometry, Io, IoFuture, check_request};
-use crate::error::{IoError, IoErrorKind, Op};
+use crate::error::{IoError, IoErrorKind, MEMORY, OPEN_FILES, OPEN_FILES_OF_ALL, Op};
 
 use super::alone::Alone;
 use super::engine::{Call, Engine, Memory, Ticket, Work};
@@ -116,7 +116,9 @@ impl RealDisk {
                     }
                 }
                 error => match -error {
-                    libc::EINTR | libc::EAGAIN | libc::ECANCELED if retries < RETRIES => {
+                    libc::EINTR | libc::EAGAIN | libc::ECANCELED | libc::ENOMEM
+                        if retries < RETRIES =>
+                    {
                         retries += 1;
                     }
                     error => return Err(self.verdict(error)),
@@ -261,6 +263,9 @@ pub(super) fn kind_of(errno: i32) -> IoErrorKind {
         libc::EACCES | libc::EPERM | libc::EROFS => IoErrorKind::Permission,
         libc::EBUSY | libc::ETXTBSY | libc::EWOULDBLOCK => IoErrorKind::Busy,
         libc::ENOENT | libc::ENOTDIR => IoErrorKind::NotFound,
+        libc::EMFILE => IoErrorKind::Exhausted { what: OPEN_FILES },
+        libc::ENFILE => IoErrorKind::Exhausted { what: OPEN_FILES_OF_ALL },
+        libc::ENOMEM => IoErrorKind::Exhausted { what: MEMORY },
         libc::EOPNOTSUPP | libc::ENOSYS => IoErrorKind::Unsupported { what: "this operation" },
         other => IoErrorKind::Os(other),
     }

@@ -8,6 +8,7 @@ mod cache;
 mod clock;
 mod disk;
 pub(crate) mod engine;
+mod limits;
 mod open;
 mod probe;
 mod raw;

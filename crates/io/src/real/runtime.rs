@@ -17,6 +17,7 @@ use super::engine::Engine;
 use super::engine::libaio::LibAio;
 use super::engine::pool::Pool;
 use super::engine::uring::Uring;
+use super::limits;
 use super::timer::Timer;
 
 /// Threads of the synchronous engine; they are its depth.
@@ -56,11 +57,13 @@ struct Engines {
 }
 
 impl Runtime {
-    /// Starts the threads.
+    /// Starts the threads, and lets this process open as many files as its user may.
     ///
     /// # Errors
     /// What the system says when threads or descriptors run out.
     pub fn new(options: &RuntimeOptions) -> io::Result<Runtime> {
+        limits::raise_open_files();
+        limits::check_open_files()?;
         let workers = match options.workers {
             0 => std::thread::available_parallelism().map_or(2, |n| n.get().max(2)),
             n => n,

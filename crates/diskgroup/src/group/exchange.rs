@@ -1,0 +1,38 @@
+//! Two files that exchange their names: what one is to hold next is written to the other, and no
+//! room is needed for that but what both have.
+
+use async_recursion::async_recursion;
+
+use crate::error::Error;
+use crate::group::Group;
+use crate::group::files::parts_of;
+use crate::names::{Entry, NameOp, TreeError};
+use crate::state::Op;
+
+impl Group {
+    /// The files of two names exchange them, in one record: after a crash each name has the one or
+    /// the other, and both are there.
+    ///
+    /// # Errors
+    /// A name is no file's.
+    #[async_recursion]
+    pub async fn exchange(&self, one: &str, other: &str) -> Result<(), Error> {
+        let paths = [(one, parts_of(one)?), (other, parts_of(other)?)];
+        let change = self.inner.change(|core| {
+            let mut found = Vec::new();
+            for (path, parts) in &paths {
+                let at = core.state.names.lookup(parts)?;
+                let (Entry::File(alias), Some(name)) = (at.entry, parts.last()) else {
+                    return Err(TreeError::IsADirectory((*path).to_owned()).into());
+                };
+                found.push((at.parent, name.clone(), alias));
+            }
+            let takes = |at: usize, from: usize| {
+                let (dir, name) = (found[at].0, found[at].1.clone());
+                Op::Name(NameOp::Replace { dir, name, alias: found[from].2 })
+            };
+            Ok(((), vec![takes(0, 1), takes(1, 0)]))
+        });
+        change.await
+    }
+}

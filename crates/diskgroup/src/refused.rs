@@ -1,0 +1,68 @@
+//! Why a disk that is here is not used: what it says of itself, held against what the group knows.
+//! Such a disk counts as one that is missing, for the data and for the proof of what is newest.
+
+use std::fmt;
+
+/// Why a disk is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It is shorter than what the group uses of it.
+    CutOff {
+        /// Bytes that it has.
+        bytes: u64,
+        /// Bytes that the group uses.
+        due: u64,
+    },
+    /// An older image of itself: the group's history goes on where that of the disk ends.
+    Older,
+    /// It was used apart from the others: its history is another one.
+    Apart,
+    /// One of these two: it holds no history of its own that tells which.
+    OutOfDate,
+}
+
+impl Refused {
+    /// In a word, as [`cellar_io::IoErrorKind::Gone`] has it.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Refused::CutOff { .. } => "it was cut off",
+            Refused::Older => "an older image of the disk",
+            Refused::Apart => "it was used apart from the others",
+            Refused::OutOfDate => {
+                "out of date: an older image of the disk, or it was used apart from the others"
+            }
+        }
+    }
+
+    /// Whether what is on it is whole, though not what the group has now.
+    pub fn is_of_another_time(self) -> bool {
+        !matches!(self, Refused::CutOff { .. })
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::CutOff { bytes, due } => {
+                let size = |bytes: u64| match bytes.is_multiple_of(1 << 20) {
+                    true => format!("{} MB", bytes >> 20),
+                    false => format!("{bytes} bytes"),
+                };
+                write!(f, "it was cut off: it has {} of {}", size(*bytes), size(*due))
+            }
+            other => f.write_str(other.reason()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_was_cut_off_tells_both_sizes() {
+        let told = |bytes, due| Refused::CutOff { bytes, due }.to_string();
+        assert_eq!(told(40 << 20, 64 << 20), "it was cut off: it has 40 MB of 64 MB");
+        assert_eq!(told(513, 64 << 20), "it was cut off: it has 513 bytes of 64 MB");
+    }
+}

@@ -1,0 +1,237 @@
+//! Disks that a group does without: why, and what to do about each.
+
+use std::path::Path;
+use std::time::Duration;
+
+use cellar_instance::database::NoDisk;
+use cellar_instance::diskgroup::{AwayDisk, DiskInfo, DiskStatus, Group, Refused};
+use cellar_io::shell;
+
+use super::size::{show_bytes, show_count, show_time};
+use super::status::{Finding, GroupStatus, some};
+
+/// What a group is looked at with.
+pub struct Seen<'a> {
+    pub group: &'a Group,
+    /// Disks that are away, by the metadata.
+    pub away: &'a [AwayDisk],
+    /// Disks that are not in sync.
+    pub gone: &'a [&'a DiskInfo],
+    /// Paths where no disk could be made out.
+    pub no_disks: &'a [NoDisk],
+    pub dir: &'a Path,
+}
+
+/// That disks are missing, refused or on the way back; nothing where none is.
+pub fn finding(status: &GroupStatus, seen: &Seen<'_>) -> Option<Finding> {
+    if seen.gone.is_empty() {
+        return None;
+    }
+    let mut words = counted(seen);
+    if status.files_lost.is_empty() {
+        words.push_str("; every byte still has a copy");
+    }
+    if status.files_lowered > 0 {
+        let files = if status.files_lowered == 1 { "file has" } else { "files have" };
+        let lowered = show_count(status.files_lowered as u64);
+        words.push_str(&format!("; {lowered} {files} fewer copies than due"));
+    }
+    Some(Finding { state: "DEGRADED", words, action: actions(seen).join("; ") })
+}
+
+/// How many of the disks are missing, refused, on the way back.
+fn counted(seen: &Seen<'_>) -> String {
+    let disks = seen.group.disks().len();
+    let is_back = |d: &&DiskInfo| d.status == DiskStatus::Returning;
+    let (back, gone): (Vec<&DiskInfo>, Vec<&DiskInfo>) =
+        seen.gone.iter().copied().partition(is_back);
+    if gone.is_empty() {
+        return format!("{} of {disks} disks on the way back", back.len());
+    }
+    let (refused, missing): (Vec<&DiskInfo>, Vec<&DiskInfo>) =
+        gone.into_iter().partition(|d| d.refused.is_some());
+    let away_for = seen.away.iter().map(|d| d.since).max();
+    let missing = match (missing.len(), away_for) {
+        (0, _) => None,
+        (many, Some(time)) if time >= Duration::from_secs(1) => {
+            Some(format!("{many} of {disks} disks missing for {}", show_time(time)))
+        }
+        (many, _) => Some(format!("{many} of {disks} disks missing")),
+    };
+    let refused =
+        (!refused.is_empty()).then(|| format!("{} of {disks} disks refused", refused.len()));
+    missing.into_iter().chain(refused).collect::<Vec<_>>().join(", ")
+}
+
+/// What to do, in the order of what it concerns.
+fn actions(seen: &Seen<'_>) -> Vec<String> {
+    let (group, dir) = (seen.group, shell::path(seen.dir));
+    let of = |status: DiskStatus| -> Vec<&DiskInfo> {
+        seen.gone.iter().copied().filter(|d| d.status == status).collect()
+    };
+    let (back, forcing) = (of(DiskStatus::Returning), of(DiskStatus::Forcing));
+    // Who is not left out yet: nobody has written since.
+    let still_in = seen.gone.iter().copied().filter(|d| {
+        !matches!(d.status, DiskStatus::Returning | DiskStatus::Forcing) && d.offline_ns == 0
+    });
+    let (refused, absent): (Vec<&DiskInfo>, Vec<&DiskInfo>) =
+        still_in.partition(|d| d.refused.is_some());
+    let mut action: Vec<String> =
+        refused.iter().filter_map(|d| Some(refused_action(d, d.refused?, &dir))).collect();
+    if !absent.is_empty() {
+        action.push(absent_action(&absent, seen));
+    }
+    if !forcing.is_empty() {
+        let operation = group.operation();
+        let goes_on = operation.as_ref().is_some_and(|now| now.power > 0 && now.error.is_none());
+        let held = named(&forcing);
+        action.push(match goes_on {
+            true => {
+                format!("what {held} held is being made again on the others: cellar asm {dir} lsop")
+            }
+            false => format!(
+                "what {held} held is to be made again on the others: cellar asm {dir} rebal \
+                 --power 1"
+            ),
+        });
+    }
+    action.extend(seen.away.iter().map(|away| away_action(group, away, &dir)));
+    if !back.is_empty() {
+        let names = some(&back.iter().map(|d| d.name.clone()).collect::<Vec<_>>());
+        action.push(match group.is_read_only() {
+            true => format!(
+                "{names} gets what it missed while the database is open: cellar asm {dir} lsop"
+            ),
+            false => format!("none, {names} is getting what it missed"),
+        });
+    }
+    action
+}
+
+fn with_path(disk: &DiskInfo) -> String {
+    match &disk.path {
+        Some(path) => format!("{} ({path})", disk.name),
+        None => disk.name.clone(),
+    }
+}
+
+fn named(disks: &[&DiskInfo]) -> String {
+    some(&disks.iter().map(|d| with_path(d)).collect::<Vec<_>>())
+}
+
+/// What to do about disks that are not there, and that nobody has left out yet.
+fn absent_action(absent: &[&DiskInfo], seen: &Seen<'_>) -> String {
+    let names = named(absent);
+    let without = seen.no_disks.iter().take(4).map(|at| {
+        let why = at.why.stack().last().map_or("", |entry| entry.message.as_str());
+        match at.why.next_step() {
+            Some(next) => format!("{why} ({next})"),
+            None => why.to_owned(),
+        }
+    });
+    let without: Vec<String> = without.collect();
+    if without.is_empty() {
+        return format!(
+            "bring {names} back before anything is written: it has missed nothing yet, and the \
+             next command that may write leaves it out"
+        );
+    }
+    let may_be = if absent.len() == 1 && without.len() == 1 { "it is" } else { "it may be" };
+    format!(
+        "{names} is not found; {may_be} here: {}. Mend that before anything is written: it has \
+         missed nothing yet, and the next command that may write leaves it out",
+        without.join("; ")
+    )
+}
+
+/// What to do about a disk that is here and of no use.
+fn refused_action(disk: &DiskInfo, why: Refused, dir: &str) -> String {
+    let (named, again) = (with_path(disk), again(disk, Some(why), dir));
+    match why {
+        Refused::CutOff { .. } => format!(
+            "{named}: {why}; what it had is on the others, and the next command that may write \
+             leaves it out. To use it again after that: {again}"
+        ),
+        _ => format!(
+            "{named}: {why}. Put the disk back as it was last; if there is none, the next command \
+             that may write goes on without it, and after that all of it is copied anew by: \
+             {again}"
+        ),
+    }
+}
+
+/// The commands that make a disk of no use a member again.
+fn again(disk: &DiskInfo, why: Option<Refused>, dir: &str) -> String {
+    let online = format!("cellar asm {dir} online -D {} --force", disk.name);
+    match (why, &disk.path) {
+        (Some(Refused::CutOff { due, .. }), Some(path)) => {
+            format!("truncate -s {due} {}; {online}", shell::path(Path::new(path)))
+        }
+        _ => online,
+    }
+}
+
+/// What to do about a disk that left.
+fn away_action(group: &Group, away: &AwayDisk, dir: &str) -> String {
+    let disks = group.disks();
+    let disk = disks.iter().find(|d| d.number == away.disk);
+    let named = disk.map_or_else(|| away.name.clone(), with_path);
+    let name = &away.name;
+    let replace = format!("cellar asm {dir} replace {name} NEWDISK");
+    let within = match &away.stuck {
+        None => format!(" within {}", show_time(away.drop_in)),
+        Some(_) => String::new(),
+    };
+    if away.coming {
+        return format!("none, {name} is about to get what it missed");
+    }
+    let here = disk.filter(|d| d.path.is_some());
+    let refused = here.and_then(|d| d.refused);
+    if let Some(disk) = here.filter(|_| away.missed.is_none() || refused.is_some()) {
+        let why = refused.map_or("what it lacks is not known".to_owned(), |why| why.to_string());
+        let again = again(disk, refused, dir);
+        return format!("{named}: {why}; copy all of it anew{within}: {again}; or {replace}");
+    }
+    if let Some(why) = &away.refused {
+        return format!(
+            "{named} does not come back ({why}): try it again{within}: cellar asm {dir} online -D \
+             {name}; or {replace}"
+        );
+    }
+    match (away.by_command, disk.is_some_and(|d| d.gone || d.path.is_none())) {
+        // It comes back by itself when it is there again.
+        (false, true) => format!("bring {named} back{within}, or now: {replace}"),
+        _ => format!("bring {named} back{within}: cellar asm {dir} online -D {name}; or {replace}"),
+    }
+}
+
+/// What follows when a disk stays away, in words.
+pub fn repair_words(away: &[AwayDisk]) -> Option<String> {
+    let away = away.iter().filter(|d| !d.coming).min_by_key(|d| d.drop_in)?;
+    let bytes = show_bytes(away.rebuild);
+    Some(match &away.stuck {
+        None => format!(
+            "rebuild of {bytes} begins in {} if {} stays away; there is room for it",
+            show_time(away.drop_in),
+            away.name
+        ),
+        Some(why) => format!("no rebuild of {}: {why}", away.name),
+    })
+}
+
+/// Why disks of a group are not used, a line each; for lists of disks.
+pub fn reasons(group: &Group, no_disks: &[NoDisk]) -> Vec<String> {
+    let disks = group.disks();
+    let why = |d: &DiskInfo| {
+        let why = d.failure.as_ref().filter(|_| !d.in_sync)?;
+        Some(format!("{}: {why}", with_path(d)))
+    };
+    let mut out: Vec<String> = disks.iter().filter_map(why).collect();
+    let absent: Vec<&DiskInfo> = disks.iter().filter(|d| d.path.is_none()).collect();
+    if !absent.is_empty() {
+        out.push(format!("{}: not found", named(&absent)));
+        let message = |at: &NoDisk| at.why.stack().last().map(|entry| entry.message.clone());
+        out.extend(no_disks.iter().filter_map(message));
+    }
+    out
+}
