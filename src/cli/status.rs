@@ -17,7 +17,7 @@ use super::missing::{self, Seen};
 use super::outlook;
 use super::output::{self, Format};
 use super::redo;
-use super::size::{show_bytes, show_count, show_room, show_time};
+use super::size::{show_bytes, show_count, show_room};
 use super::spares::{self, UnfitSpare};
 
 /// Names that are told one by one.

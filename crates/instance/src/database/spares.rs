@@ -45,11 +45,13 @@ impl Database {
         let mut all = Vec::new();
         for pattern in self.instance.parameters().list(HOT_SPARES) {
             let found = self.disks.find(std::slice::from_ref(&pattern));
-            if found.is_empty() {
-                let why_not = Some("nothing is there".to_owned());
+            if found.paths.is_empty() {
+                let problem = found.problems.first().and_then(|error| error.stack().last());
+                let why = problem.map_or("nothing is there", |entry| entry.message.as_str());
+                let why_not = Some(why.to_owned());
                 all.push(Spare { path: pattern.into(), fits: Vec::new(), why_not });
             }
-            for path in found {
+            for path in found.paths {
                 // One that took a place is a spare no longer.
                 if !self.is_open(&path) {
                     all.push(self.judged(mounted, path).await);

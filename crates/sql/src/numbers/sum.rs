@@ -1,18 +1,19 @@
 //! The aggregate function `sum`, of whole numbers and decimals without loss: a sum that goes beyond 38
-//! digits is an error. A sum of bigint is a decimal of 38 digits, as in PostgreSQL; one of smaller whole
-//! numbers is a bigint. All else is DataFusion's sum.
+//! digits is an error. Its type has 38 digits whatever is summed up, so that a sum of sums, which DataFusion
+//! makes of one beside DISTINCT, has the same. All else is DataFusion's sum.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, ArrowNumericType, ArrowPrimitiveType, AsArray, BooleanArray, Decimal128Array,
-    Int64Array, ListArray, PrimitiveArray,
+    ListArray, PrimitiveArray,
 };
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{and, cast, is_not_null};
 use arrow::datatypes::{
-    DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Field, FieldRef, Int64Type, UInt64Type,
+    DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, Decimal128Type, Field, FieldRef,
+    Int64Type, UInt64Type,
 };
 use arrow::error::ArrowError;
 use datafusion::common::{Result, ScalarValue, internal_err};
@@ -43,15 +44,7 @@ impl Sum {
 
 /// Whether a sum is one of whole numbers or decimals, by the type of its result.
 fn is_ours(result: &DataType) -> bool {
-    matches!(result, DataType::Int64 | DataType::Decimal128(_, _))
-}
-
-/// The type that numbers are added up in.
-fn state_type(result: &DataType) -> DataType {
-    match result {
-        DataType::Decimal128(_, scale) => DataType::Decimal128(DECIMAL128_MAX_PRECISION, *scale),
-        _ => DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0),
-    }
+    matches!(result, DataType::Decimal128(_, _))
 }
 
 impl AggregateUDFImpl for Sum {
@@ -83,13 +76,12 @@ impl AggregateUDFImpl for Sum {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match &types[0] {
-            DataType::Int64 | DataType::UInt64 => {
-                Ok(DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0))
+            t if t.is_integer() => Ok(DataType::Decimal128(DECIMAL128_MAX_PRECISION, 0)),
+            DataType::Decimal128(_, scale) => {
+                Ok(DataType::Decimal128(DECIMAL128_MAX_PRECISION, *scale))
             }
-            t if t.is_integer() => Ok(DataType::Int64),
-            DataType::Decimal128(precision, scale) => {
-                let precision = precision.saturating_add(10).min(DECIMAL128_MAX_PRECISION);
-                Ok(DataType::Decimal128(precision, *scale))
+            DataType::Decimal256(_, scale) => {
+                Ok(DataType::Decimal256(DECIMAL256_MAX_PRECISION, *scale))
             }
             other => self.others.return_type(std::slice::from_ref(other)),
         }
@@ -118,7 +110,7 @@ impl AggregateUDFImpl for Sum {
         if !is_ours(result) {
             return self.others.state_fields(args);
         }
-        let state = state_type(result);
+        let state = result.clone();
         Ok(vec![Arc::new(match args.is_distinct {
             true => {
                 let name = format_state_name(args.name, "sum distinct");
@@ -213,16 +205,13 @@ fn each<T: ArrowPrimitiveType + ArrowNumericType>(
 
 /// A sum as its result has it.
 fn finished(sum: i128, result: &DataType) -> Result<ScalarValue> {
-    Ok(match result {
-        DataType::Int64 => ScalarValue::Int64(Some(i64::try_from(sum).map_err(|_| {
-            ArrowError::ArithmeticOverflow(format!("the sum {sum} is beyond a bigint"))
-        })?)),
+    match result {
         DataType::Decimal128(precision, scale) => {
             check(sum)?;
-            ScalarValue::Decimal128(Some(sum), *precision, *scale)
+            Ok(ScalarValue::Decimal128(Some(sum), *precision, *scale))
         }
-        other => return internal_err!("a sum of the type {other}"),
-    })
+        other => internal_err!("a sum of the type {other}"),
+    }
 }
 
 /// Fails where a sum has more than 38 digits.
@@ -247,10 +236,10 @@ impl Total {
         Total { result, sum: 0, count: 0 }
     }
 
-    fn scalar(&self, result: &DataType) -> Result<ScalarValue> {
+    fn scalar(&self) -> Result<ScalarValue> {
         match self.count {
-            0 => ScalarValue::try_from(result),
-            _ => finished(self.sum, result),
+            0 => ScalarValue::try_from(&self.result),
+            _ => finished(self.sum, &self.result),
         }
     }
 }
@@ -299,11 +288,11 @@ impl Accumulator for Total {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        Ok(vec![self.scalar(&state_type(&self.result))?])
+        Ok(vec![self.scalar()?])
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        self.scalar(&self.result)
+        self.scalar()
     }
 
     fn size(&self) -> usize {
@@ -335,7 +324,7 @@ impl Accumulator for Distinct {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let state = state_type(&self.result);
+        let state = self.result.clone();
         let numbers = Decimal128Array::from_iter_values(self.values.iter().copied());
         let numbers = Arc::new(numbers.with_data_type(state.clone()));
         let field = Arc::new(Field::new_list_field(state, true));
@@ -412,15 +401,6 @@ impl GroupsAccumulator for Groups {
         let (sums, nulls) = self.take(emit_to);
         let is_set = |at: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(at));
         let set = sums.iter().enumerate().filter(|(at, _)| is_set(*at));
-        if self.result == DataType::Int64 {
-            let mut narrow = vec![0; sums.len()];
-            for (at, sum) in set {
-                if let ScalarValue::Int64(Some(sum)) = finished(*sum, &self.result)? {
-                    narrow[at] = sum;
-                }
-            }
-            return Ok(Arc::new(Int64Array::try_new(narrow.into(), nulls)?));
-        }
         for (_, sum) in set {
             check(*sum)?;
         }
@@ -431,7 +411,7 @@ impl GroupsAccumulator for Groups {
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
         let (sums, nulls) = self.take(emit_to);
         let sums = Decimal128Array::try_new(sums.into(), nulls)?;
-        Ok(vec![Arc::new(sums.with_data_type(state_type(&self.result)))])
+        Ok(vec![Arc::new(sums.with_data_type(self.result.clone()))])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
@@ -455,7 +435,7 @@ impl GroupsAccumulator for Groups {
             }
         };
         let sums = Decimal128Array::try_new(sums.into(), nulls)?;
-        Ok(vec![Arc::new(sums.with_data_type(state_type(&self.result)))])
+        Ok(vec![Arc::new(sums.with_data_type(self.result.clone()))])
     }
 
     fn size(&self) -> usize {
