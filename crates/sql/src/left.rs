@@ -53,7 +53,13 @@ mod tests {
             "create external table {name} stored as parquet location '{}'",
             location.replace('\'', "''")
         );
-        TableDefinition { name: name.into(), location: location.into(), statement }
+        TableDefinition {
+            name: name.into(),
+            location: location.into(),
+            statement,
+            columns: None,
+            may_be_empty: false,
+        }
     }
 
     #[test]

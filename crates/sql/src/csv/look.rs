@@ -285,10 +285,10 @@ mod tests {
 
     #[test]
     fn a_file_of_another_separator_is_told() {
-        let told = verdict("1;2;3\n4;5;6\n");
-        assert!(told.starts_with("its fields seem to be separated by ';'"), "{told}");
-        let told = verdict("a\tb\n4\t5\n");
-        assert!(told.starts_with("its fields seem to be separated by 'tab'"), "{told}");
+        let said = verdict("1;2;3\n4;5;6\n");
+        assert!(said.starts_with("its fields seem to be separated by ';'"), "{said}");
+        let said = verdict("a\tb\n4\t5\n");
+        assert!(said.starts_with("its fields seem to be separated by 'tab'"), "{said}");
         for text in ["a;b,c\n1,2\n", "\"a,b\"\nx\n", "name\nx;y\n"] {
             assert_eq!(verdict(text), "fine", "{text:?}");
         }
