@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use program::{cellar, command, done, json, out, refused, rows, sql, told};
+use program::{cellar, command, done, hears_hangup, json, out, refused, rows, sql, told};
 
 /// A database of small disks.
 fn small(disks: &[&str]) -> tempfile::TempDir {
@@ -324,8 +324,8 @@ fn ctrl_c_stops_the_demo_in_every_step() {
 fn a_test_of_a_disk_leaves_nothing_whatever_ends_it() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     for name in ["INT", "TERM", "HUP"] {
-        let mut test =
-            command(dir.path(), &["disktest", "."]).stdout(Stdio::null()).spawn().unwrap();
+        let mut test = hears_hangup(&command(dir.path(), &["disktest", "."]));
+        let mut test = test.stdout(Stdio::null()).spawn().unwrap();
         let left = || std::fs::read_dir(dir.path()).unwrap().count();
         while left() == 0 {
             std::thread::sleep(Duration::from_millis(10));

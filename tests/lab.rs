@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![expect(clippy::disallowed_methods, reason = "this test watches a process, by the true clock")]
 
+mod program;
+
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -329,7 +331,7 @@ fn a_run_that_is_stopped_leaves_nothing() {
 fn stopped_by(signal: &str) {
     let dir = scratch();
     let words = "lab run multi-disk --size 256M --rounds 100 --dir .";
-    let mut command = command(dir.path(), words);
+    let mut command = program::hears_hangup(&command(dir.path(), words));
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let scratch_files = || {
         let names = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name());

@@ -127,6 +127,52 @@ fn what_has_no_room_in_memory_goes_to_the_disk_group_and_comes_back() {
 }
 
 #[test]
+fn joins_that_have_no_room_in_memory_spill() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    done(dir, &["init", "db", "--disks", "3", "--disk-size", "512M", "--au-size", "1M"]);
+    done(dir, &["load", "db", "--tpch", "0.1"]);
+    let both = "a.l_orderkey = b.l_orderkey and a.l_linenumber = b.l_linenumber";
+    let texts = "count(*) as n, max(a.l_comment || b.l_shipinstruct) as most, \
+         sum(length(a.l_comment) * length(b.l_comment)) as s";
+    let queries = [
+        format!("select {texts} from lineitem a join lineitem b on {both}"),
+        format!(
+            "select {texts} from lineitem a left join lineitem b on {both} \
+             and a.l_quantity > 10 and b.l_comment > 'c'"
+        ),
+        format!("select {texts} from lineitem a full join lineitem b on {both} and b.l_tax > 0.02"),
+        format!(
+            "select count(*) as n, max(l_comment) as most from lineitem a where exists \
+             (select 1 from lineitem b where {both} and a.l_comment <= b.l_comment \
+             and b.l_comment like '%a%')"
+        ),
+        "select count(*) as n from lineitem where (l_orderkey, l_comment) not in \
+         (select l_orderkey, l_comment from lineitem where l_linenumber > 1)"
+            .to_owned(),
+    ];
+    let wanted: Vec<_> = queries.iter().map(|query| rows(dir, query)).collect();
+    assert_eq!(wanted[0][0]["n"], 600_572);
+    sql(dir, "alter system set memory_target = 96M");
+    for (query, wanted) in queries.iter().zip(&wanted) {
+        assert_eq!(&rows(dir, query), wanted, "{query}");
+    }
+    let plan = out(&done(dir, &["sql", "db", "-c", &format!("explain analyze {}", queries[0])]));
+    assert!(plan.contains("merge join"), "{plan}");
+    // What is made of such rows is whole, too.
+    sql(
+        dir,
+        &format!(
+            "create table made as select a.*, b.l_comment as other from lineitem a join lineitem b on {both}"
+        ),
+    );
+    assert_eq!(
+        rows(dir, "select count(*) as n from made where other = l_comment")[0]["n"],
+        600_572
+    );
+}
+
+#[test]
 fn what_has_room_neither_in_memory_nor_in_the_group_is_refused_in_words() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

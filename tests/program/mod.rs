@@ -27,6 +27,23 @@ pub fn command(dir: &Path, words: &[&str]) -> Command {
     command
 }
 
+/// The same, which hears SIGHUP also where whoever runs the tests does not, as under nohup.
+pub fn hears_hangup(command: &Command) -> Command {
+    let mut hears = Command::new("env");
+    hears.arg("--default-signal=HUP").arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => hears.env(name, value),
+            None => hears.env_remove(name),
+        };
+    }
+    hears.stdin(Stdio::null());
+    if let Some(directory) = command.get_current_dir() {
+        hears.current_dir(directory);
+    }
+    hears
+}
+
 /// Runs it to its end.
 pub fn cellar(dir: &Path, words: &[&str]) -> Output {
     command(dir, words).output().unwrap()

@@ -55,8 +55,8 @@ pub fn is_taken(data_type: &DataType) -> bool {
     use DataType::*;
     !packed::has_codes(data_type)
         && !matches!(data_type, Float16 | Decimal32(_, _) | Decimal64(_, _) | Null)
-        && !(matches!(data_type, Decimal256(_, _))
-            && packed_type(data_type) != column_type(data_type))
+        && (!matches!(data_type, Decimal256(_, _))
+            || packed_type(data_type) == column_type(data_type))
 }
 
 /// How the values of a type are to be understood; `None` as of [`column_type`].

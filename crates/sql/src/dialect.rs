@@ -8,10 +8,10 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{CopyToSource, Statement};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, ExactNumberInfo, Expr, Function, FunctionArg,
-    FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, LimitClause, ObjectName,
-    Query, Select, SelectItem, Statement as SqlStatement, TimezoneInfo, UnaryOperator, Value,
-    VisitMut, VisitorMut,
+    BinaryOperator, CastKind, CharacterLength, DataType, ExactNumberInfo, Expr, Function,
+    FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, LimitClause,
+    ObjectName, Query, Select, SelectItem, Statement as SqlStatement, TimezoneInfo, UnaryOperator,
+    Value, VisitMut, VisitorMut,
 };
 
 use crate::error::Error;
@@ -112,7 +112,20 @@ impl VisitorMut for Rewriter {
             return ControlFlow::Continue(());
         }
         match expr {
-            Expr::Cast { data_type, .. } => or_break(rewrite_type(data_type))?,
+            Expr::Cast { data_type, expr: inner, .. } => {
+                or_break(rewrite_type(data_type))?;
+                if let Some(length) = length_of(data_type) {
+                    let text = Expr::Cast {
+                        kind: CastKind::Cast,
+                        expr: inner.clone(),
+                        data_type: DataType::Varchar(None),
+                        array: false,
+                        format: None,
+                    };
+                    let length = Value::Number(length.to_string(), false);
+                    *expr = call("left", vec![text, Expr::Value(length.into())]);
+                }
+            }
             Expr::TypedString(typed) => or_break(rewrite_type(&mut typed.data_type))?,
             Expr::Function(function) if is_now(function) => *expr = now(),
             Expr::Function(function) => {
@@ -259,7 +272,9 @@ fn rewrite_type(data_type: &mut DataType) -> Result<(), Error> {
     let name = name.to_string().to_ascii_lowercase();
     let number = |at: usize| modifiers.get(at).and_then(|m: &String| m.parse::<i64>().ok());
     let replacement = match name.as_str() {
-        "varchar2" | "nvarchar2" => DataType::Varchar(None),
+        "varchar2" | "nvarchar2" => DataType::Varchar(number(0).map(|length| {
+            CharacterLength::IntegerLength { length: length.unsigned_abs(), unit: None }
+        })),
         "number" => DataType::Decimal(match (number(0), number(1)) {
             (Some(p), Some(s)) => ExactNumberInfo::PrecisionAndScale(p.unsigned_abs(), s),
             (Some(p), None) => ExactNumberInfo::PrecisionAndScale(p.unsigned_abs(), 0),
@@ -270,6 +285,26 @@ fn rewrite_type(data_type: &mut DataType) -> Result<(), Error> {
     check_digits(&replacement)?;
     *data_type = replacement;
     Ok(())
+}
+
+/// The characters that a value of a type has at most, if it says so.
+pub(crate) fn length_of(data_type: &DataType) -> Option<usize> {
+    use DataType as T;
+    let length = match data_type {
+        T::Varchar(length)
+        | T::CharacterVarying(length)
+        | T::CharVarying(length)
+        | T::Nvarchar(length) => (*length)?,
+        // CHAR alone is one of one character.
+        T::Character(length) | T::Char(length) => {
+            (*length).unwrap_or(CharacterLength::IntegerLength { length: 1, unit: None })
+        }
+        _ => return None,
+    };
+    match length {
+        CharacterLength::IntegerLength { length, .. } => usize::try_from(length).ok(),
+        CharacterLength::Max => None,
+    }
 }
 
 /// Refuses decimals of a negative scale, which DataFusion has and cannot compute with.

@@ -4,7 +4,9 @@ mod columnar;
 mod context;
 mod explain;
 mod external;
+mod made;
 mod open;
+mod run;
 mod tables;
 mod targets;
 mod write;
@@ -25,21 +27,21 @@ use datafusion::execution::context::SessionState;
 use datafusion::execution::memory_pool::MemoryLimit;
 use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry};
 use datafusion::logical_expr::{DdlStatement, LogicalPlan};
-use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::prelude::{DataFrame, SessionContext};
+use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{ObjectType, Statement as SqlStatement, TableObject};
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::StreamExt;
 use object_store::ObjectStore;
 
+use crate::engine::made::Made;
+use crate::engine::run::Planned;
 use crate::engine::tables::Tables;
 use crate::engine::write::writes;
 use crate::error::Error;
 use crate::explain::Explained;
 use crate::failure::{from_datafusion, ours};
 use crate::files::csv_format::CsvFormats;
-use crate::files::diagnose::diagnosed;
 use crate::files::host::HostStore;
 use crate::files::parquet_format::ParquetFormats;
 use crate::host::{Host, UnderWay};
@@ -386,32 +388,19 @@ impl Engine {
         state
     }
 
-    /// A plan to run: what only changes the session is done.
-    async fn frame(&self, plan: LogicalPlan) -> Result<DataFrame, DataFusionError> {
-        match plan {
-            LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) => {
-                self.context.execute_logical_plan(plan).await
-            }
-            // The context would plan it with the options that it began with.
-            plan => Ok(DataFrame::new(self.state(), plan)),
-        }
-    }
-
-    /// The rows of a plan. What cannot be read of a file is told with the file.
+    /// The rows of a plan; what only changes the session is done. What cannot be read of a file is told
+    /// with the file.
     async fn stream(
         &self,
         plan: LogicalPlan,
     ) -> Result<SendableRecordBatchStream, DataFusionError> {
-        let frame = self.frame(plan).await?;
-        let context = Arc::new(frame.task_ctx());
-        let plan = frame.create_physical_plan().await?;
-        let stream = execute_stream(Arc::clone(&plan), Arc::clone(&context))?;
-        let schema = stream.schema();
-        let stream = stream.or_else(move |e| {
-            let (plan, runtime) = (Arc::clone(&plan), context.runtime_env());
-            async move { Err(diagnosed(&plan, &runtime, e).await) }
-        });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
+        match plan {
+            LogicalPlan::Ddl(_) | LogicalPlan::Statement(_) => {
+                self.context.execute_logical_plan(plan).await?.execute_stream().await
+            }
+            // The context would plan it with the options that it began with.
+            plan => Planned::of(self.state(), &plan).await?.rows(plan),
+        }
     }
 
     async fn plan_and_run(&self, statement: DfStatement) -> Result<Outcome, Error> {
@@ -426,7 +415,7 @@ impl Engine {
             && !matches!(ddl, DdlStatement::CreateView(_))
         {
             // SELECT ... INTO is one of these.
-            return self.create_of_plan(plan).await;
+            return self.create_of_plan(plan, &Made::default()).await;
         }
         let counted = match &plan {
             LogicalPlan::Copy(copy) => {

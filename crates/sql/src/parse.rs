@@ -6,7 +6,7 @@ mod disks;
 mod explain;
 mod logfile;
 mod scrub;
-mod table_kind;
+pub(crate) mod table_kind;
 mod templates;
 
 use datafusion::sql::parser::DFParserBuilder;

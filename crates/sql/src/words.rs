@@ -112,10 +112,10 @@ fn case_words(case: &CaseExpr, names: Names<'_>) -> String {
     out
 }
 
+type Operand = Arc<dyn PhysicalExpr>;
+
 /// What is computed of two operands, also where a function of ours does it.
-fn operation(
-    expr: &Arc<dyn PhysicalExpr>,
-) -> Option<(&Arc<dyn PhysicalExpr>, Operator, &Arc<dyn PhysicalExpr>)> {
+fn operation(expr: &Operand) -> Option<(&Operand, Operator, &Operand)> {
     if let Some(binary) = expr.downcast_ref::<BinaryExpr>() {
         return Some((binary.left(), *binary.op(), binary.right()));
     }

@@ -233,10 +233,15 @@ impl Inner {
         if self.read_only {
             return Err(Error::ReadOnly { group: self.name.clone() });
         }
-        if self.dismounting.load(Ordering::Acquire) {
+        if self.is_dismounting() {
             return Err(self.being_dismounted());
         }
         Ok(())
+    }
+
+    /// Whether nothing may begin to change any more.
+    pub fn is_dismounting(&self) -> bool {
+        self.dismounting.load(Ordering::Acquire)
     }
 
     pub fn being_dismounted(&self) -> Error {

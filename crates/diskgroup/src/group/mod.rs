@@ -363,6 +363,8 @@ impl Group {
         self.inner.close_to_changes().await?;
         let done = self.dismount_closed().await;
         if done.is_err() && self.check_running().is_ok() {
+            // It goes on, and is not clean any more if it was said to be.
+            self.inner.change_inside(&[Op::Clean { clean: false }]).await?;
             self.inner.open_to_changes();
         }
         done

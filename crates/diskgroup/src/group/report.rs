@@ -259,7 +259,7 @@ impl Group {
                         .is_some_and(|error| matches!(error.kind, IoErrorKind::Timeout { .. })),
                     slow: here.is_some_and(|h| h.is_in_sync() && h.is_alive() && h.is_avoided()),
                     mean_us: here.map_or(0, |h| h.pace.mean() / 1000),
-                    failure: here.and_then(|h| failure_words(h)),
+                    failure: here.and_then(failure_words),
                     refused: here.and_then(|h| h.refused()),
                     metadata: core.state.members.contains(no),
                     bytes: d.bytes,

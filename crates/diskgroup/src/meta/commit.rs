@@ -481,9 +481,12 @@ impl Committer {
     }
 
     /// Queues a record that changes nothing: whoever finds it knows that the change of the set
-    /// before it was committed (see [`rules::is_proven_change`]).
+    /// before it was committed (see [`rules::is_proven_change`]). Only while disks that missed nothing
+    /// are taken back is a mounted group clean, and has to stay so: they are proven by that.
     fn confirm(&self) {
-        let queued = lock(&self.inner.core).enqueue(&[Op::Clean { clean: false }]);
+        let mut core = lock(&self.inner.core);
+        let clean = core.state.clean && !self.inner.is_dismounting();
+        let queued = core.enqueue(&[Op::Clean { clean }]);
         queued.expect("it fits every state");
     }
 

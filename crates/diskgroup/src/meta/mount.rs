@@ -111,6 +111,21 @@ async fn read_all(
     done.fold((0, Duration::ZERO), |all, one| (all.0 + one.0, all.1.max(one.1)))
 }
 
+/// Has disks that missed nothing back in the state, as the first mount that may write does it.
+fn come_back(
+    state: &mut GroupState,
+    disks: &[u16],
+    life: u64,
+) -> Result<(), crate::on_disk::Damage> {
+    for disk in disks.iter().copied() {
+        if state.disks.get(&disk).is_some_and(|d| d.status == DiskStatus::Offline) {
+            state.apply(&Op::DiskReturning { disk, life })?;
+        }
+        state.apply(&Op::DiskOnline { disk })?;
+    }
+    Ok(())
+}
+
 /// Finds the newest provable state among the disks found.
 ///
 /// # Errors
@@ -151,15 +166,9 @@ pub(crate) async fn start(
     let found = Found { env, name, state: &state, labelled: &labelled, refused: &refused };
     let Here { disks, missing, mut current } = found.usable(options)?;
     if options.read_only {
-        for disk in std::mem::take(&mut current) {
-            // As the first mount that may write does it.
-            let life = best.end.previous_life;
-            if state.disks.get(&disk).is_some_and(|d| d.status == DiskStatus::Offline) {
-                state.apply(&Op::DiskReturning { disk, life }).map_err(|d| misfit(name, d))?;
-            }
-            state.apply(&Op::DiskOnline { disk }).map_err(|d| misfit(name, d))?;
-            disks.get(&disk).into_iter().for_each(|here| here.caught_up());
-        }
+        let back = std::mem::take(&mut current);
+        come_back(&mut state, &back, best.end.previous_life).map_err(|d| misfit(name, d))?;
+        back.iter().filter_map(|no| disks.get(no)).for_each(|here| here.caught_up());
     }
     // A disk may tell its history and yet be of no use.
     let is_used = |no: &u16| disks.get(no).is_some_and(|disk| disk.is_in_sync());

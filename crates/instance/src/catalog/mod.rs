@@ -191,6 +191,25 @@ impl Catalog {
         Ok(next)
     }
 
+    /// A segment in the place of those that a table ends with; `None`: it does not end so any more.
+    fn merged(
+        &self,
+        name: &str,
+        id: u64,
+        gone: &[Segment],
+        one: Segment,
+    ) -> Result<Option<Catalog>> {
+        if !self.check_same(name, id)?.segments.ends_with(gone) {
+            return Ok(None);
+        }
+        let mut next = self.next();
+        for table in next.tables.iter_mut().filter(|table| table.name == name) {
+            table.segments.truncate(table.segments.len() - gone.len());
+            table.segments.push(one.clone());
+        }
+        Ok(Some(next))
+    }
+
     fn truncated(&self, name: &str) -> Result<(Catalog, Table)> {
         let before = self.columnar(name)?.clone();
         let mut next = self.next();

@@ -127,6 +127,28 @@ impl SharedCatalog {
         self.change(|catalog| Ok((catalog.appended(name, id, segment)?, ()))).await
     }
 
+    /// Puts a segment in the place of those that a table ends with, whose files are the caller's to
+    /// remove; tells whether the table did end so.
+    ///
+    /// # Errors
+    /// As [`SharedCatalog::append`].
+    #[async_recursion]
+    pub async fn merge(
+        &self,
+        name: &str,
+        id: u64,
+        gone: &[Segment],
+        segment: Segment,
+    ) -> Result<bool> {
+        self.change(|catalog| {
+            Ok(match catalog.merged(name, id, gone, segment)? {
+                Some(next) => (next, true),
+                None => (catalog.clone(), false),
+            })
+        })
+        .await
+    }
+
     /// Takes all rows from a columnar table. Returns the table as it was: its files are the
     /// caller's to remove.
     ///

@@ -24,12 +24,13 @@ use std::future::Future;
 use async_recursion::async_recursion;
 use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{File, FileSpec, Group};
-use cellar_io::{Device, EnvExt, Io};
+use cellar_io::{Device, DeviceExt, EnvExt, Io};
 use futures_util::stream::{self, StreamExt};
 
 use crate::catalog::{Segment, Table, TableKind};
 use crate::database::Database;
 use crate::error::{Error, INTERNAL, Result};
+use crate::scans::scan_error;
 
 pub use names::{TABLES_DIR, is_system_file};
 pub use segment_file::SegmentFile;
@@ -155,6 +156,41 @@ impl Database {
         self.settle(appended, published).await
     }
 
+    /// Puts a file in the place of the segments that a table ends with: it has their rows, and more.
+    /// All of it is durable when this returns. Who reads the old ones reads on. Returns false, and
+    /// changes nothing, if the table does not end with them any more.
+    ///
+    /// # Errors
+    /// As [`Database::append_segment`].
+    #[async_recursion]
+    pub async fn merge_segments(
+        &self,
+        table: &Table,
+        gone: Vec<Segment>,
+        file: File,
+        figures: SegmentFigures,
+    ) -> Result<bool> {
+        let mut old = table.clone();
+        old.segments = gone;
+        let merge = |database: Database| async move {
+            database.check_writable()?;
+            let catalog = database.catalog.current();
+            let same = catalog.check_same(&old.name, old.id)?;
+            let published = database.publish(same, file, figures).await?;
+            let (group, new) = (published.group.clone(), published.segment.clone());
+            let merged =
+                database.catalog.merge(&old.name, old.id, &old.segments, new.clone()).await;
+            let is_merged = merged.as_ref().is_ok_and(|is| *is);
+            database.settle(merged.map(|_| ()), published).await?;
+            match is_merged {
+                true => database.remove_segments(&old).await,
+                false => drop(remove_all(vec![(group, new.file)]).await),
+            }
+            Ok(is_merged)
+        };
+        self.to_the_end(merge).await
+    }
+
     /// Takes all rows from a columnar table; returns it as it was. Who reads them reads on.
     ///
     /// # Errors
@@ -219,6 +255,19 @@ impl Database {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// All bytes of a segment that is small.
+    ///
+    /// # Errors
+    /// As [`Database::open_segment`], or it cannot be read.
+    #[async_recursion]
+    pub async fn read_segment(&self, table: &Table, segment: &Segment) -> Result<Vec<u8>> {
+        let file = self.open_segment(table, segment)?;
+        let length = usize::try_from(segment.bytes).unwrap_or(usize::MAX);
+        let read = file.read_at(Io::FOREGROUND, 0, length).await;
+        let bytes = read.map_err(|e| scan_error(&table.name, &e.into()))?;
+        Ok(bytes.to_vec())
     }
 
     /// The group of a columnar table.

@@ -8,6 +8,8 @@ mod metrics;
 pub mod nulls;
 pub mod provider;
 pub mod rule;
+mod segment;
+mod small;
 pub mod source;
 pub mod table;
 pub mod tables;

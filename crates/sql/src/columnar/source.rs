@@ -3,22 +3,16 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
+use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::error::ArrowError;
-use cellar_format::give_out::{Rows, array_of};
-use cellar_format::group;
-use cellar_format::header::{Header, PAGE, REGION};
-use cellar_format::ints::Damage;
-use cellar_format::segment::{Tail, offset_of};
 use datafusion::error::DataFusionError;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use tokio::sync::mpsc;
 
-use crate::columnar::table::schema_of_text;
+use crate::columnar::segment::segment_rows;
 use crate::columnar::write::Batches;
 use crate::error::Error;
 use crate::failure::from_arrow;
@@ -140,16 +134,17 @@ fn reader(
             });
             Ok((schema, Box::new(told), Vec::new()))
         }
-        SourceFormat::Segment => segment(file).map(|(schema, rows)| (schema, rows, Vec::new())),
+        SourceFormat::Segment => {
+            let length = file.metadata().map_err(|e| io_error(&e))?.len();
+            let read = move |at, length| read_at(&file, at, length);
+            let (schema, rows) = segment_rows(read, length)?;
+            Ok((schema, Box::new(rows), Vec::new()))
+        }
         SourceFormat::Csv { form, rejects } => {
             let CsvFile { schema, batches, notices } = read_csv(file, *form, table, rejects)?;
             Ok((schema, Box::new(batches), notices))
         }
     }
-}
-
-fn damaged(what: &str, damage: Damage) -> Error {
-    Error::new(70124, "XX001", format!("{what} of the segment is damaged: {damage:?}"))
 }
 
 /// A file that has been read as far as that, aligned as columns are.
@@ -159,44 +154,4 @@ fn read_at(file: &File, at: u64, length: usize) -> Result<Vec<u64>, Error> {
     file.read_exact_at(bytes, at)
         .map_err(|e| Error::new(27072, "58030", format!("file I/O: {e}")))?;
     Ok(words)
-}
-
-/// The columns of a segment that is a file, and its rows.
-fn segment(file: File) -> Result<(SchemaRef, Reader), Error> {
-    let length = file.metadata().map_err(|e| Error::new(27037, "58030", e.to_string()))?.len();
-    // A copy may have been filled up behind its end.
-    let length = length / PAGE as u64 * PAGE as u64;
-    let last = read_at(&file, length.saturating_sub(PAGE as u64), PAGE)?;
-    let tail = Tail::decode(bytemuck::cast_slice(&last)).map_err(|e| damaged("the end", e))?;
-    let bytes = tail.directory_bytes();
-    let at = (length - PAGE as u64).checked_sub(bytes);
-    let short = Damage::Length { expected: bytes as usize, found: length as usize };
-    let at = at.ok_or_else(|| damaged("the directory", short))?;
-    let words = read_at(&file, at, bytes as usize)?;
-    let read = tail.read(&bytemuck::cast_slice(&words)[..bytes as usize]);
-    let (headers, schema) = read.map_err(|e| damaged("the directory", e))?;
-    let schema = schema_of_text(&String::from_utf8_lossy(schema))?;
-    if schema.fields().len() != usize::from(tail.columns) {
-        return Err(Error::new(70124, "XX001", "the segment has other columns than it says"));
-    }
-    let own = Arc::clone(&schema);
-    let batches = headers.into_iter().map(move |header| {
-        row_group(&file, &header, &own).map_err(|e| ArrowError::ExternalError(Box::new(e)))
-    });
-    Ok((schema, Box::new(batches)))
-}
-
-fn row_group(file: &File, header: &Header, schema: &SchemaRef) -> Result<RecordBatch, Error> {
-    let used = (header.used as usize).min(REGION);
-    let words = read_at(file, offset_of(header.position), used)?;
-    let bytes = &bytemuck::cast_slice(&words)[..used];
-    let array = |at: usize| {
-        let entry = &header.entries[at];
-        let own = &bytes[entry.offset as usize..][..entry.length as usize];
-        let column = group::column(header, at, own, true)?;
-        array_of(&column, &Rows::All(header.rows as usize), schema.field(at).data_type())
-    };
-    let arrays: Result<Vec<ArrayRef>, Damage> = (0..schema.fields().len()).map(array).collect();
-    let arrays = arrays.map_err(|e| damaged(&format!("row group {}", header.position), e))?;
-    RecordBatch::try_new(Arc::clone(schema), arrays).map_err(|e| from_arrow(&e))
 }

@@ -72,23 +72,51 @@ pub fn table_schema(rows: &Schema) -> Result<SchemaRef, Error> {
     Ok(Arc::new(schema))
 }
 
-/// The columns of a table as the catalog keeps them: names and types of Arrow, as JSON.
+/// The columns of a table as the catalog keeps them: names and types of Arrow, and the characters that
+/// VARCHAR(n) takes, as JSON.
 pub fn schema_text(schema: &Schema) -> String {
     let column = |field: &Arc<Field>| {
-        serde_json::json!({
+        let mut column = serde_json::json!({
             "name": field.name(),
             "type": field.data_type().to_string(),
             "nullable": field.is_nullable(),
-        })
+        });
+        if let Some(length) = length_of(field) {
+            column[LENGTH] = length.into();
+        }
+        column
     };
     serde_json::Value::Array(schema.fields().iter().map(column).collect()).to_string()
 }
 
-/// Reads what [`schema_text`] wrote.
+/// What says in a field, and in the catalog, how many characters a value has at most.
+const LENGTH: &str = "length";
+
+/// The characters that a value of a column has at most, if that is said.
+pub fn length_of(field: &Field) -> Option<usize> {
+    field.metadata().get(LENGTH)?.parse().ok()
+}
+
+/// A field whose values have so many characters at most.
+pub fn with_length(field: Field, length: usize) -> Field {
+    field.with_metadata([(LENGTH.to_owned(), length.to_string())].into())
+}
+
+/// The columns that [`schema_text`] wrote, as queries know them.
 ///
 /// # Errors
 /// 70108 the catalog holds something else.
 pub fn schema_of_text(text: &str) -> Result<SchemaRef, Error> {
+    let checked = checked_schema(text)?;
+    let fields = checked.fields().iter().map(|field| field.as_ref().clone());
+    Ok(Arc::new(Schema::new(fields.map(|f| f.with_metadata([].into())).collect::<Vec<_>>())))
+}
+
+/// The same for who writes rows: with the lengths of [`length_of`].
+///
+/// # Errors
+/// 70108 the catalog holds something else.
+pub fn checked_schema(text: &str) -> Result<SchemaRef, Error> {
     let damaged = |why: &str| {
         Error::new(70108, "XX001", format!("the columns of a table in the catalog: {why}"))
             .next("use the program that wrote it, or newer")
@@ -99,7 +127,12 @@ pub fn schema_of_text(text: &str) -> Result<SchemaRef, Error> {
     let field = |column: &serde_json::Value| {
         let text = |key: &str| column[key].as_str().ok_or_else(|| damaged(key));
         let data_type = text("type")?.parse().map_err(|_| damaged("unknown type"))?;
-        Ok(Field::new(text("name")?, data_type, column["nullable"].as_bool().unwrap_or(true)))
+        let nullable = column["nullable"].as_bool().unwrap_or(true);
+        let field = Field::new(text("name")?, data_type, nullable);
+        Ok(match column[LENGTH].as_u64().and_then(|length| usize::try_from(length).ok()) {
+            Some(length) => with_length(field, length),
+            None => field,
+        })
     };
     let fields: Vec<Field> = columns.iter().map(field).collect::<Result<_, Error>>()?;
     Ok(Arc::new(Schema::new(fields)))

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use cellar_instance::budget::Consumer;
 use cellar_instance::catalog::{Table, TableKind};
@@ -11,7 +12,8 @@ use cellar_instance::tables::SegmentFile;
 use cellar_instance::temp::{TempFile, TempSpace};
 use cellar_wait::{Event, Wait};
 
-use crate::columnar::table::{OpenTable, schema_of_text, schema_text};
+use crate::columnar::small::{Came, rows_of, small_end, together};
+use crate::columnar::table::{OpenTable, checked_schema, schema_of_text, schema_text};
 use crate::columnar::write::{Batches, Tell, Writing, write_segment};
 use crate::error::Error;
 
@@ -170,15 +172,61 @@ impl Columnar {
     ) -> Result<Written, Error> {
         let catalog = self.database.catalog().current();
         let table = catalog.columnar(name)?;
-        let schema = schema_of_text(&table.schema)?;
+        let schema = checked_schema(&table.schema)?;
         check_columns(name, columns, &schema)?;
-        let file = self.database.new_segment(table.group().unwrap_or_default()).await?;
         let writing = self.writing(table.id, &schema, threads, tell);
+        let came = Came::of(rows).await.map_err(|e| crate::failure::from_datafusion(&e))?;
+        if let Came::Few(few) = &came
+            && let Some(written) = self.merged(table, few, &writing).await?
+        {
+            return Ok(written);
+        }
+        let rows = came.rows();
+        let file = self.database.new_segment(table.group().unwrap_or_default()).await?;
         let (file, figures) = write_segment(SegmentFile::new(file), rows, &writing).await?;
         if figures.rows > 0 {
             self.database.append_segment(name, table.id, file, figures).await?;
         }
         Ok(Written { rows: figures.rows, bytes: figures.bytes })
+    }
+
+    /// Adds few rows together with the small segments that a table ends with; `None`: there are none, or
+    /// they cannot be read, or written anew.
+    async fn merged(
+        &self,
+        table: &Table,
+        came: &[RecordBatch],
+        writing: &Writing,
+    ) -> Result<Option<Written>, Error> {
+        let gone = small_end(&table.segments, came);
+        if gone.is_empty() {
+            return Ok(None);
+        }
+        let mut batches = Vec::new();
+        for segment in gone {
+            let Ok(bytes) = self.database.read_segment(table, segment).await else {
+                return Ok(None);
+            };
+            let Ok(rows) = rows_of(bytes).await else { return Ok(None) };
+            batches.extend(rows);
+        }
+        let count =
+            |batches: &[RecordBatch]| batches.iter().map(|b| b.num_rows() as u64).sum::<u64>();
+        let before: u64 = gone.iter().map(|segment| segment.rows).sum();
+        if count(&batches) != before {
+            return Ok(None);
+        }
+        batches.extend_from_slice(came);
+        let Ok(file) = self.database.new_segment(table.group().unwrap_or_default()).await else {
+            return Ok(None);
+        };
+        let rows = together(batches, Arc::clone(&writing.schema));
+        let Ok((file, figures)) = write_segment(SegmentFile::new(file), rows, writing).await else {
+            return Ok(None);
+        };
+        let written = Written { rows: count(came), bytes: figures.bytes };
+        let merged = self.database.merge_segments(table, gone.to_vec(), file, figures).await?;
+        Ok(merged.then_some(written))
     }
 
     /// Takes all rows from a table; how many they were.

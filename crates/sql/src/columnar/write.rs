@@ -18,7 +18,7 @@ use cellar_instance::tables::{SegmentFigures, SegmentFile};
 use datafusion::error::DataFusionError;
 use futures_util::{Stream, TryStreamExt, stream};
 
-use crate::columnar::table::schema_text;
+use crate::columnar::table::{length_of, schema_text};
 use crate::error::Error;
 
 /// Bytes that are gathered at most before they are cut and encoded, beside the batch that goes beyond.
@@ -100,7 +100,7 @@ impl Cutter {
 }
 
 /// Bytes that the rows of a batch take: their own part of what they share with others.
-fn bytes_of(batch: &RecordBatch) -> usize {
+pub(super) fn bytes_of(batch: &RecordBatch) -> usize {
     let own = |array: &ArrayRef| match array.data_type() {
         DataType::Utf8View => array.as_string_view().lengths().map(|length| length as usize).sum(),
         DataType::BinaryView => {
@@ -128,6 +128,9 @@ fn columns_of(batches: &[RecordBatch], schema: &SchemaRef) -> Result<Vec<ArrayRe
                 cast.map_err(|e| in_column(&e, schema.field(at).name()))?
             }
         };
+        if let Some(most) = length_of(schema.field(at)) {
+            check_lengths(&array, most, schema.field(at).name())?;
+        }
         if !is_packed(own) {
             return Ok(array);
         }
@@ -140,8 +143,25 @@ fn columns_of(batches: &[RecordBatch], schema: &SchemaRef) -> Result<Vec<ArrayRe
     (0..schema.fields().len()).map(column).collect()
 }
 
+/// Refuses a text of more characters than its column takes.
+fn check_lengths(array: &ArrayRef, most: usize, name: &str) -> Result<(), Error> {
+    let texts = cast_with_options(array, &DataType::Utf8View, &CastOptions::default());
+    let texts = texts.map_err(|e| in_column(&e, name))?;
+    // Of fewer bytes than `most` none has more characters.
+    let long = texts.as_string_view().iter().flatten().filter(|text| text.len() > most);
+    match long.map(|text| text.chars().count()).find(|count| *count > most) {
+        Some(count) => {
+            let text =
+                format!("column \"{name}\": a value has {count} characters, at most {most} fit");
+            Err(Error::new(12899, "22001", text)
+                .next(format!("make the column longer, or cut it: substr({name}, 1, {most})")))
+        }
+        None => Ok(()),
+    }
+}
+
 /// A value that is none of its column's type.
-fn in_column(error: &ArrowError, name: &str) -> Error {
+pub(super) fn in_column(error: &ArrowError, name: &str) -> Error {
     let mut told = crate::failure::from_arrow(error);
     told.message = format!("column \"{name}\": {}", told.message);
     told

@@ -16,8 +16,11 @@ const TOLD_BY: usize = 6;
 /// A text, as it is read.
 pub(crate) type Text = Box<dyn Read + Send>;
 
+/// A reader with the bytes before it that were looked at.
+type Whole<R> = Chain<Cursor<Vec<u8>>, R>;
+
 /// The first bytes of a reader, and the reader as it was before them.
-fn peeked<R: Read>(mut bytes: R) -> io::Result<(Vec<u8>, Chain<Cursor<Vec<u8>>, R>)> {
+fn peeked<R: Read>(mut bytes: R) -> io::Result<(Vec<u8>, Whole<R>)> {
     let mut first = Vec::with_capacity(TOLD_BY);
     (&mut bytes).take(TOLD_BY as u64).read_to_end(&mut first)?;
     Ok((first.clone(), Cursor::new(first).chain(bytes)))

@@ -10,6 +10,7 @@ use datafusion::sql::parser::Statement as DfStatement;
 use crate::columnar::table::table_schema;
 use crate::columnar::tables::{Columnar, Written};
 use crate::columnar::write::Batches;
+use crate::engine::made::Made;
 use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
 use crate::names;
@@ -32,16 +33,21 @@ impl Engine {
         })
     }
 
-    pub(super) async fn create_table(&self, statement: DfStatement) -> Result<Outcome, Error> {
+    pub(super) async fn create_table(&self, mut statement: DfStatement) -> Result<Outcome, Error> {
+        let made = Made::of(&mut statement);
         let plan = self.state().statement_to_plan(statement.clone()).await;
         match plan {
-            Ok(plan) => self.create_of_plan(plan).await,
+            Ok(plan) => self.create_of_plan(plan, &made).await,
             Err(e) => Err(self.missing_table(&statement).unwrap_or_else(|| self.failure(&e))),
         }
     }
 
     /// `CREATE TABLE` with columns or a query, and `SELECT ... INTO`.
-    pub(super) async fn create_of_plan(&self, plan: LogicalPlan) -> Result<Outcome, Error> {
+    pub(super) async fn create_of_plan(
+        &self,
+        plan: LogicalPlan,
+        made: &Made,
+    ) -> Result<Outcome, Error> {
         let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) = plan else {
             return Err(Error::not_yet("this CREATE"));
         };
@@ -50,8 +56,14 @@ impl Engine {
         };
         let name = create.name.table().to_owned();
         let columnar = self.columnar()?;
+        let schema = made.with_lengths(&schema);
         let groups = self.host.groups();
-        let group = groups.first().ok_or_else(|| super::no_group("DATA", &*self.host))?;
+        let group = match &made.group {
+            Some(named) => groups.iter().find(|group| *group == named),
+            None => groups.first(),
+        };
+        let named = made.group.as_deref().unwrap_or("DATA");
+        let group = group.ok_or_else(|| super::no_group(named, &*self.host))?;
         let is_empty = matches!(&*create.input, LogicalPlan::EmptyRelation(_));
         let batches = match is_empty {
             true => None,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::common::format::ExplainFormat;
+use datafusion::error::DataFusionError;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as LogicalStatement};
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
@@ -12,10 +13,12 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::parser::Statement as DfStatement;
 use futures_util::TryStreamExt;
 
+use crate::engine::made::Made;
+use crate::engine::run::Planned;
 use crate::engine::{Engine, Outcome};
 use crate::error::Error;
 use crate::explain::facts::{Kind, Run};
-use crate::explain::measure::measured;
+use crate::explain::measure::{Held, measured};
 use crate::explain::options::{ExplainOptions, PlanFormat};
 use crate::explain::tables::Tables;
 use crate::explain::{Explained, operators};
@@ -38,6 +41,20 @@ impl Watch {
     }
 }
 
+/// Runs a plan for nobody who wants its rows.
+async fn drain(state: &SessionState, plan: &Arc<dyn ExecutionPlan>) -> Result<(), DataFusionError> {
+    let mut rows = execute_stream(Arc::clone(plan), state.task_ctx())?;
+    while rows.try_next().await?.is_some() {}
+    Ok(())
+}
+
+/// A plan that ran, with what was seen.
+async fn ran(planned: &Planned) -> Result<(Arc<dyn ExecutionPlan>, Arc<Held>), DataFusionError> {
+    let (plan, held) = measured(&planned.plan)?;
+    drain(&planned.state, &plan).await?;
+    Ok((plan, held))
+}
+
 impl Engine {
     /// Tells what a statement would do, or did.
     pub(super) async fn explain(
@@ -47,6 +64,8 @@ impl Engine {
     ) -> Result<Outcome, Error> {
         options.check()?;
         self.prepare(&mut statement).await?;
+        // The group of a table is not in its plan.
+        Made::of(&mut statement);
         let watch = Watch(Time::new());
         let state = self.state();
         let plan = watch.of(state.statement_to_plan(statement.clone())).await;
@@ -63,44 +82,36 @@ impl Engine {
                  query runs that alone",
             ));
         }
-        let physical = watch.of(state.create_physical_plan(&plan)).await;
-        let physical = physical.map_err(|e| self.failure(&e))?;
+        let planned = watch.of(Planned::of(state, &plan)).await;
+        let planned = planned.map_err(|e| self.failure(&e))?;
         let own = match &options.format {
             PlanFormat::Json => false,
             PlanFormat::Text => options.verbose,
             PlanFormat::DataFusion(_) => true,
         };
         if own {
+            let Planned { state, plan: physical } = planned;
             return self.datafusion_text(&state, &plan, physical, options).await;
         }
         let tables = Tables::of(&plan).map_err(|e| self.failure(&e))?;
         let (physical, run) = match options.analyze {
             true => {
-                let (physical, held) = measured(&physical).map_err(|e| self.failure(&e))?;
                 let running = Watch(Time::new());
-                running.of(self.drain(&state, &physical)).await?;
+                let mut ran = running.of(self::ran(&planned)).await;
+                if let Err(e) = &ran
+                    && let Some(instead) = planned.instead(&plan, e).await
+                {
+                    ran = running.of(self::ran(&instead)).await;
+                }
+                let (physical, held) = ran.map_err(|e| self.failure(&e))?;
                 let planning = watch.time();
                 let whole = planning + running.time();
                 (physical, Some(Run { whole, planning, memory: held.most() }))
             }
-            false => (physical, None),
+            false => (planned.plan, None),
         };
         let root = operators(&physical, &tables, write).map_err(|e| self.failure(&e))?;
         Ok(Outcome::Plan(Box::new(Explained::new(root, run, options))))
-    }
-
-    /// Runs a plan for nobody who wants its rows.
-    async fn drain(
-        &self,
-        state: &SessionState,
-        plan: &Arc<dyn ExecutionPlan>,
-    ) -> Result<(), Error> {
-        let run = async {
-            let mut rows = execute_stream(Arc::clone(plan), state.task_ctx())?;
-            while rows.try_next().await?.is_some() {}
-            Ok(())
-        };
-        run.await.map_err(|e| self.failure(&e))
     }
 
     /// The query of a plan, and what would be written of its rows.
@@ -135,8 +146,8 @@ impl Engine {
                 (Arc::unwrap_or_clone(create.input), Some(write))
             }
             LogicalPlan::Statement(LogicalStatement::Execute(_)) => {
-                let frame = self.frame(plan).await.map_err(|e| self.failure(&e))?;
-                (frame.into_unoptimized_plan(), None)
+                let frame = self.context.execute_logical_plan(plan).await;
+                (frame.map_err(|e| self.failure(&e))?.into_unoptimized_plan(), None)
             }
             LogicalPlan::Ddl(DdlStatement::CreateView(_)) => {
                 return Err(refused("CREATE VIEW"));
@@ -157,7 +168,7 @@ impl Engine {
     ) -> Result<Outcome, Error> {
         let shown = match options.analyze {
             true => {
-                self.drain(state, &physical).await?;
+                drain(state, &physical).await.map_err(|e| self.failure(&e))?;
                 DisplayableExecutionPlan::with_metrics(physical.as_ref())
             }
             false => DisplayableExecutionPlan::new(physical.as_ref()),

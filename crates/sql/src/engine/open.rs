@@ -3,31 +3,24 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema, SchemaRef};
-use async_trait::async_trait;
-use datafusion::catalog::Session;
-use datafusion::common::{Constraints, DataFusionError, Result as DataFusionResult};
+use datafusion::common::DataFusionError;
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig};
-use datafusion::datasource::{TableProvider, TableType};
 use datafusion::execution::context::SessionState;
-use datafusion::logical_expr::dml::InsertOp;
-use datafusion::logical_expr::{
-    CreateExternalTable, DdlStatement, Expr, LogicalPlan, TableProviderFilterPushDown,
-};
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::logical_expr::{CreateExternalTable, DdlStatement, LogicalPlan};
 use datafusion::sql::parser::{CreateExternalTable as Parsed, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
-use object_store::ObjectMeta;
 
 use crate::csv::look::CsvSeen;
 use crate::csv::read::schema_of;
 use crate::csv::table::{look_at, other_columns, shown_of, unreadable};
 use crate::error::Error;
 use crate::failure::from_datafusion;
-use crate::files::csv_format::{Csv, external};
+use crate::files::csv_format::Csv;
 use crate::files::csv_options::form_of;
 use crate::files::parquet_format::check_all;
 use crate::files::place::{Place, is_pattern};
+use crate::files::table::{FileTable, Kind, files_of};
 
 /// The name under which files are planned: one that no table has.
 const PLANNED: &str = "files that are opened";
@@ -43,15 +36,6 @@ pub(super) struct Known {
     pub is_new: bool,
 }
 
-/// A table over files that were there when it was opened.
-#[derive(Debug)]
-pub(super) struct FileTable {
-    inner: ListingTable,
-    places: Vec<Place>,
-    kind: Kind,
-    may_be_empty: bool,
-}
-
 /// A table that was opened, and what came of it.
 #[derive(Debug)]
 pub(super) struct Opened {
@@ -62,49 +46,6 @@ pub(super) struct Opened {
     pub has_files: bool,
     /// What the user should know.
     pub notices: Vec<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Parquet,
-    /// Whether each file begins with the names of the columns.
-    Csv {
-        has_header: bool,
-    },
-    Other,
-}
-
-/// Files of a place, each with something in it.
-async fn files_of(
-    state: &SessionState,
-    place: &Place,
-    kind: Kind,
-    may_be_empty: bool,
-) -> Result<Vec<ObjectMeta>, Error> {
-    let files = place.files(state).await?;
-    if files.is_empty() && !may_be_empty {
-        return Err(place.gone());
-    }
-    let (url, _) = place.store(state)?;
-    let needs_bytes = matches!(kind, Kind::Parquet | Kind::Csv { has_header: true });
-    match files.iter().find(|file| file.size == 0 && needs_bytes) {
-        Some(empty) => {
-            let text = "the file is empty: it does not say what its columns are";
-            let error = Error::new(29913, "22P04", text).next("take it away, or write it again");
-            Err(unreadable(&shown_of(&url, &empty.location), error))
-        }
-        None => Ok(files),
-    }
-}
-
-impl FileTable {
-    async fn check(&self, state: &dyn Session) -> Result<(), Error> {
-        let Some(state) = state.as_any().downcast_ref::<SessionState>() else { return Ok(()) };
-        for place in &self.places {
-            files_of(state, place, self.kind, self.may_be_empty).await?;
-        }
-        Ok(())
-    }
 }
 
 /// Opens what a statement describes.
@@ -139,7 +80,7 @@ pub(super) async fn open(
     let mut opened = opening.files(&places, &known, &format).await?;
     let table = opening.table(&places, format, &mut opened).await?;
     Ok(Opened {
-        table: FileTable { inner: table, places, kind, may_be_empty },
+        table: FileTable::new(table, places, kind, may_be_empty),
         found: opened.found,
         has_files: opened.has_files,
         notices: opened.notices,
@@ -306,55 +247,4 @@ impl Opening<'_> {
 
 fn no_place() -> Error {
     Error::new(900, "42601", "a table needs a location")
-}
-
-#[async_trait]
-impl TableProvider for FileTable {
-    fn schema(&self) -> SchemaRef {
-        self.inner.schema()
-    }
-
-    fn constraints(&self) -> Option<&Constraints> {
-        self.inner.constraints()
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-
-    fn get_table_definition(&self) -> Option<&str> {
-        self.inner.get_table_definition()
-    }
-
-    fn get_column_default(&self, column: &str) -> Option<&Expr> {
-        self.inner.get_column_default(column)
-    }
-
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        // A file that is gone is no file without rows.
-        self.check(state).await.map_err(external)?;
-        self.inner.scan(state, projection, filters, limit).await
-    }
-
-    fn supports_filters_pushdown(
-        &self,
-        filters: &[&Expr],
-    ) -> DataFusionResult<Vec<TableProviderFilterPushDown>> {
-        self.inner.supports_filters_pushdown(filters)
-    }
-
-    async fn insert_into(
-        &self,
-        state: &dyn Session,
-        input: Arc<dyn ExecutionPlan>,
-        insert_op: InsertOp,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        self.inner.insert_into(state, input, insert_op).await
-    }
 }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use arrow::array::{RecordBatch, UInt64Array};
+use arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigNonZeroUsize;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::logical_expr::LogicalPlan;
@@ -12,6 +14,7 @@ use datafusion::physical_plan::execute_stream;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures_util::TryStreamExt;
 
+use crate::engine::run::Planned;
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
 use crate::failure::from_store;
@@ -39,6 +42,31 @@ fn count_of(batches: &[RecordBatch]) -> u64 {
         .sum()
 }
 
+/// What a plan wrote: files without names, and the rows that tell of them.
+struct Written {
+    staging: Arc<Staging>,
+    schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+}
+
+impl Written {
+    async fn of(planned: &Planned) -> Result<Written, DataFusionError> {
+        let Planned { state, plan } = planned;
+        let staging = Arc::new(Staging::new(&state.runtime_env().object_store_registry));
+        let runtime = RuntimeEnv {
+            object_store_registry: Arc::clone(&staging) as _,
+            ..state.runtime_env().as_ref().clone()
+        };
+        let context = TaskContext::from(state).with_runtime(Arc::new(runtime));
+        let stream = execute_stream(Arc::clone(plan), Arc::new(context))?;
+        let schema = stream.schema();
+        match stream.try_collect::<Vec<RecordBatch>>().await {
+            Ok(batches) => Ok(Written { staging, schema, batches }),
+            Err(e) => Err(diagnosed(plan, state.runtime_env(), e).await),
+        }
+    }
+}
+
 impl Engine {
     /// Runs a plan that writes; `verb`: what is done with the rows that it counts.
     pub(super) async fn write(
@@ -56,22 +84,17 @@ impl Engine {
         let count = |count| ConfigNonZeroUsize::try_new(count).map_err(|e| self.failure(&e));
         execution.minimum_parallel_output_files = count(1)?;
         execution.soft_max_rows_per_output_file = count(usize::MAX)?;
-        let staging = Arc::new(Staging::new(&state.runtime_env().object_store_registry));
-        let runtime = RuntimeEnv {
-            object_store_registry: Arc::clone(&staging) as _,
-            ..state.runtime_env().as_ref().clone()
+        let failed = |e: DataFusionError| self.failure(&e);
+        let planned = Planned::of(state, &plan).await.map_err(failed)?;
+        let written = match Written::of(&planned).await {
+            Err(e) => match planned.instead(&plan, &e).await {
+                // Nothing of what was staged has a name.
+                Some(instead) => Written::of(&instead).await,
+                None => Err(e),
+            },
+            written => written,
         };
-        let context = TaskContext::from(&state).with_runtime(Arc::new(runtime));
-        let run = async {
-            let plan = state.create_physical_plan(&plan).await?;
-            let stream = execute_stream(Arc::clone(&plan), Arc::new(context))?;
-            let schema = stream.schema();
-            match stream.try_collect::<Vec<RecordBatch>>().await {
-                Ok(batches) => Ok((schema, batches)),
-                Err(e) => Err(diagnosed(&plan, state.runtime_env(), e).await),
-            }
-        };
-        let (schema, batches) = run.await.map_err(|e| self.failure(&e))?;
+        let Written { staging, schema, batches } = written.map_err(failed)?;
         staging.commit().await.map_err(|e| from_store(&e))?;
         let count = count_of(&batches);
         if let Some(name) = target.filter(|_| count > 0) {

@@ -2,11 +2,13 @@
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::datasource::listing::{ListingTable, ListingTableUrl};
+use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source_as_provider;
 use datafusion::error::Result;
 use datafusion::logical_expr::LogicalPlan;
+
+use crate::files::table::FileTable;
 
 /// A table that a query names.
 struct Named {
@@ -29,11 +31,11 @@ impl Tables {
         plan.apply_with_subqueries(|plan| {
             if let LogicalPlan::TableScan(scan) = plan {
                 let provider = source_as_provider(&scan.source).ok();
-                let listing = provider.as_ref().and_then(|p| p.downcast_ref::<ListingTable>());
+                let files = provider.as_ref().and_then(|p| p.downcast_ref::<FileTable>());
                 tables.push(Named {
                     name: scan.table_name.to_string(),
                     schema: scan.source.schema(),
-                    files: listing.map(|table| table.table_paths().clone()).unwrap_or_default(),
+                    files: files.map(|table| table.urls().to_vec()).unwrap_or_default(),
                 });
             }
             Ok(TreeNodeRecursion::Continue)

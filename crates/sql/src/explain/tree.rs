@@ -283,19 +283,21 @@ impl<'a> Tree<'a> {
         let (mut below, mut actual) = (last.input(), actual);
         let ends = !matches!(first, FirstStep::Unknown(_));
         let is_last = matches!(last.mode(), AggregateMode::Final | AggregateMode::FinalPartitioned);
-        while is_last && ends {
-            let (own, more) = seen(below);
-            // What is in the cell is told there.
-            if own.downcast_ref::<CellScanExec>().is_some() {
-                break;
-            }
-            let [next] = own.children()[..] else { break };
-            absorb(&mut actual, more);
-            self.narrows(own, Narrower::Aggregate(id));
-            below = next;
-            let step = own.downcast_ref::<AggregateExec>();
-            if step.is_some_and(|step| *step.mode() == AggregateMode::Partial) {
-                break;
+        if is_last && ends {
+            loop {
+                let (own, more) = seen(below);
+                // What is in the cell is told there.
+                if own.downcast_ref::<CellScanExec>().is_some() {
+                    break;
+                }
+                let [next] = own.children()[..] else { break };
+                absorb(&mut actual, more);
+                self.narrows(own, Narrower::Aggregate(id));
+                below = next;
+                let step = own.downcast_ref::<AggregateExec>();
+                if step.is_some_and(|step| *step.mode() == AggregateMode::Partial) {
+                    break;
+                }
             }
         }
         self.operator(Kind::Aggregate(told), own, actual, &[below])

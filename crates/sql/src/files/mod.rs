@@ -11,4 +11,5 @@ pub(crate) mod parquet_format;
 mod parquet_trust;
 pub(crate) mod place;
 pub(crate) mod staged;
+pub(crate) mod table;
 pub(crate) mod temporary;

@@ -1,7 +1,8 @@
-//! `USING columnar` and `COMPRESS FOR QUERY` of a CREATE TABLE: words that DataFusion's parser does
-//! not know there. They say what every such table is, so they are checked and taken out.
+//! Clauses of a CREATE TABLE that DataFusion's parser does not know there. `USING columnar` and
+//! `COMPRESS FOR QUERY` say what every such table is, so they are checked and taken out. `IN '+GROUP'`
+//! and `TABLESPACE group` become an option that the parser knows: `WITH (tablespace = 'GROUP')`.
 
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
+use datafusion::sql::sqlparser::tokenizer::{Span, Token, TokenWithSpan, Word};
 
 use crate::error::Error;
 
@@ -54,6 +55,14 @@ pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Error> {
                 tokens.drain(at..=end);
                 continue;
             }
+            Some("IN" | "TABLESPACE") if depth == 0 => {
+                if let Some((end, group)) = group_at(tokens, at) {
+                    let option = option_of(&group, tokens[at].span);
+                    at += option.len();
+                    tokens.splice(at - option.len()..=end, option);
+                    continue;
+                }
+            }
             Some("COMPRESS" | "NOCOMPRESS" | "COLUMN") if depth == 0 => {
                 let end = compression(tokens, at)?;
                 if let Some(end) = end {
@@ -68,7 +77,35 @@ pub(super) fn take_out(tokens: &mut Vec<TokenWithSpan>) -> Result<(), Error> {
     Ok(())
 }
 
+/// The option that names the group of a table.
+pub(crate) const TABLESPACE: &str = "tablespace";
+
 const COLUMNAR: &str = "create table ... using columnar as select ...";
+
+/// The group that is named behind the word at `at`, and where its name is; `None`: none is.
+fn group_at(tokens: &[TokenWithSpan], at: usize) -> Option<(usize, String)> {
+    let end = next(tokens, at + 1).next()?;
+    let name = match (&tokens[end].token, word(&tokens[at]).as_deref()) {
+        (Token::SingleQuotedString(text), _) => text.clone(),
+        (Token::Word(name), Some("TABLESPACE")) => name.value.clone(),
+        _ => return None,
+    };
+    Some((end, name.strip_prefix('+').unwrap_or(&name).to_uppercase()))
+}
+
+fn option_of(group: &str, span: Span) -> Vec<TokenWithSpan> {
+    let text = Token::SingleQuotedString(group.to_owned());
+    [
+        Token::make_keyword("WITH"),
+        Token::LParen,
+        Token::make_word(TABLESPACE, None),
+        Token::Eq,
+        text,
+        Token::RParen,
+    ]
+    .map(|token| TokenWithSpan { token, span })
+    .into()
+}
 
 /// Where a compression clause that begins at `at` ends; `None`: it is none.
 fn compression(tokens: &[TokenWithSpan], at: usize) -> Result<Option<usize>, Error> {

@@ -1,0 +1,122 @@
+//! The run of a plan: with hash joins, and where those lack memory again with joins that spill.
+//!
+//! A hash join holds all of its smaller side. One that merges sorted rows holds what has equal keys, and
+//! spills the rest, but takes several times as long: it is for what else would fail.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::context::SessionState;
+use datafusion::execution::memory_pool::MemoryLimit;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use crate::files::diagnose::diagnosed;
+
+/// A plan, and the state that it was made with.
+pub(super) struct Planned {
+    pub state: SessionState,
+    pub plan: Arc<dyn ExecutionPlan>,
+}
+
+impl Planned {
+    /// A plan with the joins that are quick, but where it is known that they have not the memory.
+    pub async fn of(state: SessionState, plan: &LogicalPlan) -> Result<Planned> {
+        let quick = state.create_physical_plan(plan).await?;
+        match is_too_large(&quick, &state) {
+            true => Planned::spilling(&state, plan).await,
+            false => Ok(Planned { state, plan: quick }),
+        }
+    }
+
+    /// A plan whose joins spill.
+    async fn spilling(state: &SessionState, plan: &LogicalPlan) -> Result<Planned> {
+        let mut state = state.clone();
+        let options = state.config_mut().options_mut();
+        options.optimizer.prefer_hash_join = false;
+        // Of one part DataFusion makes hash joins whatever is preferred.
+        let parts = &mut options.execution.target_partitions;
+        *parts = (*parts).max(2);
+        let plan = state.create_physical_plan(plan).await?;
+        Ok(Planned { state, plan })
+    }
+
+    /// What to run in place of a run that ended with `error`: with joins that spill, if it lacked memory
+    /// and that helps.
+    pub async fn instead(&self, plan: &LogicalPlan, error: &DataFusionError) -> Option<Planned> {
+        let lacked = matches!(error.find_root(), DataFusionError::ResourcesExhausted(_));
+        if !lacked || !self.state.config_options().optimizer.prefer_hash_join {
+            return None;
+        }
+        if !has_hash_joins(&self.plan) {
+            return None;
+        }
+        Planned::spilling(&self.state, plan).await.ok()
+    }
+
+    fn begin(&self) -> Result<SendableRecordBatchStream> {
+        let context = Arc::new(self.state.task_ctx());
+        let rows = execute_stream(Arc::clone(&self.plan), Arc::clone(&context))?;
+        let (schema, plan) = (rows.schema(), Arc::clone(&self.plan));
+        let rows = rows.or_else(move |e| {
+            let (plan, runtime) = (Arc::clone(&plan), context.runtime_env());
+            async move { Err(diagnosed(&plan, &runtime, e).await) }
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+    }
+
+    /// The rows of a plan. Until the first of them came it can be begun anew.
+    pub fn rows(self, plan: LogicalPlan) -> Result<SendableRecordBatchStream> {
+        let mut rows = self.begin()?;
+        let schema = rows.schema();
+        let rows = stream::once(async move {
+            let first = rows.next().await;
+            if let Some(Err(error)) = &first
+                && let Some(instead) = self.instead(&plan, error).await
+            {
+                // What it holds is free before the other begins.
+                drop((self, rows));
+                return instead.begin();
+            }
+            let schema = rows.schema();
+            let rows = stream::iter(first).chain(rows);
+            Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)) as SendableRecordBatchStream)
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows.try_flatten())))
+    }
+}
+
+fn hash_join(plan: &Arc<dyn ExecutionPlan>) -> Option<&HashJoinExec> {
+    plan.downcast_ref::<HashJoinExec>().filter(|join| !join.null_aware)
+}
+
+fn any(plan: &Arc<dyn ExecutionPlan>, is: impl Fn(&HashJoinExec) -> bool) -> bool {
+    let mut found = false;
+    // The closure reports no error.
+    let _ = plan.apply(|plan| {
+        found |= hash_join(plan).is_some_and(&is);
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    found
+}
+
+fn has_hash_joins(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    any(plan, |_| true)
+}
+
+/// Whether a hash join would hold more than there is memory, as far as is known.
+fn is_too_large(plan: &Arc<dyn ExecutionPlan>, state: &SessionState) -> bool {
+    let MemoryLimit::Finite(limit) = state.runtime_env().memory_pool.memory_limit() else {
+        return false;
+    };
+    any(plan, |join| {
+        let held = StatisticsContext::new().compute(join.left().as_ref(), &StatisticsArgs::new());
+        held.is_ok_and(|held| held.total_byte_size.get_value().is_some_and(|bytes| *bytes > limit))
+    })
+}
