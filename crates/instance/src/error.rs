@@ -316,6 +316,7 @@ pub const NUMBERS: &[(u32, &str, &str)] = &[
     (15067, "22023", "not possible with this redundancy"),
     (15071, "55000", "disk is being dropped already"),
     (15072, "22023", "more failure groups needed"),
+    (15075, "42704", "disk is not found, or is not the one that left"),
     (15078, "58000", "disk group was dismounted by force"),
     (15080, "58030", "I/O failed"),
     (15081, "58030", "I/O could not be submitted"),

@@ -15,6 +15,7 @@ pub mod disks;
 pub mod error;
 pub mod groups;
 mod instance;
+#[cfg(feature = "real")]
 mod owner;
 pub mod parameters;
 pub mod redo;

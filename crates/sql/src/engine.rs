@@ -467,10 +467,12 @@ impl Engine {
         let mut broken = self.broken_tables();
         let target = made_by(statement);
         let missing = references.into_iter().find(|r| {
+            let is_broken = is_public(r) && broken.contains_key(r.table());
+            // A path is no name in the catalog: what is wrong with it was found when it was opened.
             target.as_deref() != Some(r.table())
+                && (is_broken || !tables::is_file(r.table()))
                 && !state.table_functions().contains_key(r.table())
-                && (!self.context.table_exist(r.clone()).unwrap_or(false)
-                    || (is_public(r) && broken.contains_key(r.table())))
+                && (is_broken || !self.context.table_exist(r.clone()).unwrap_or(false))
         })?;
         let name = missing.to_string();
         if let Some(cause) = broken.remove(missing.table()).map(|e| self.noted(e)) {

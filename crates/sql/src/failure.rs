@@ -156,8 +156,29 @@ pub fn from_store(error: &object_store::Error) -> Error {
         object_store::Error::InvalidPath { source } => {
             Error::new(15124, "22023", source.to_string())
         }
-        other => Error::new(70003, "58030", first_line(&other.to_string())),
+        other => of_system(other)
+            .unwrap_or_else(|| Error::new(70003, "58030", first_line(&other.to_string()))),
     }
+}
+
+/// What the system says of a file.
+fn of_system(error: &object_store::Error) -> Option<Error> {
+    use std::io::ErrorKind as Kind;
+    let first: &(dyn std::error::Error + 'static) = error;
+    let system = std::iter::successors(Some(first), |e| below(*e))
+        .find_map(|e| e.downcast_ref::<std::io::Error>())?;
+    let text = first_line(&error.to_string());
+    Some(match system.kind() {
+        Kind::PermissionDenied => Error::new(15025, "42501", text)
+            .next("give this user the right to read it, or run as its owner"),
+        Kind::StorageFull | Kind::QuotaExceeded => {
+            Error::new(70111, "53100", text).next("make room on that file system")
+        }
+        Kind::ReadOnlyFilesystem => {
+            Error::new(70110, "25006", text).next("name a place that can be written")
+        }
+        _ => return None,
+    })
 }
 
 /// What lies under an error. What an [`std::io::Error`] carries is not what it calls its source.

@@ -111,6 +111,18 @@ async fn read_all(
     done.fold((0, Duration::ZERO), |all, one| (all.0 + one.0, all.1.max(one.1)))
 }
 
+/// The disks whose labels still count them in though they have left, and the labels that they get.
+fn former_of(labelled: &[Labelled], state: &GroupState) -> Vec<(Arc<dyn Device>, Label)> {
+    let is_of =
+        |l: &&Labelled| state.disks.get(&l.label.disk_no).is_some_and(|d| d.uuid == l.label.disk);
+    let members_once = labelled.iter().filter(|l| l.label.status == LabelStatus::Member);
+    let former = members_once.filter(|l| !is_of(l)).map(|l| {
+        let label = Label { status: LabelStatus::Former, ..l.label.clone() };
+        (Arc::clone(&l.found.device), label)
+    });
+    former.collect()
+}
+
 /// Has disks that missed nothing back in the state, as the first mount that may write does it.
 fn come_back(
     state: &mut GroupState,
@@ -157,12 +169,7 @@ pub(crate) async fn start(
         |l: &&Labelled| state.disks.get(&l.label.disk_no).is_some_and(|d| d.uuid == l.label.disk);
     let creating = labelled.iter().filter(|l| l.label.status == LabelStatus::Creating);
     let creating = creating.filter(is_of).map(|l| l.label.disk_no).collect();
-    let members_once = labelled.iter().filter(|l| l.label.status == LabelStatus::Member);
-    let former = members_once.filter(|l| !is_of(l)).map(|l| {
-        let label = Label { status: LabelStatus::Former, ..l.label.clone() };
-        (Arc::clone(&l.found.device), label)
-    });
-    let former = former.collect();
+    let former = former_of(&labelled, &state);
     let found = Found { env, name, state: &state, labelled: &labelled, refused: &refused };
     let Here { disks, missing, mut current } = found.usable(options)?;
     if options.read_only {

@@ -17,6 +17,7 @@ use crate::columnar::write::Batches;
 use crate::error::Error;
 use crate::failure::from_arrow;
 use crate::files::parquet_check;
+use crate::files::unchanged::changed;
 use crate::load::{CsvFile, SourceFormat, from_parquet, io_error, read_csv, stopped};
 use crate::tpch::TpchTable;
 
@@ -74,19 +75,31 @@ pub async fn file(
     let file = open
         .map_err(|_| stopped())?
         .map_err(|e| Error::new(27037, "58P01", format!("cannot open \"{shown}\": {e}")))?;
+    let watched = file.try_clone().map_err(|e| io_error(&e))?;
+    let was = state_of(&watched);
     let reader = tokio::task::spawn_blocking(move || reader(file, format, table.as_deref())).await;
-    let (schema, reader, notices) =
-        reader.map_err(|_| stopped())?.map_err(|e| unreadable(&shown, e))?;
+    let reader = reader.unwrap_or_else(|e| match e.is_panic() {
+        true => Err(Error::new(29913, "XX001", "what it says of its columns makes no sense")),
+        false => Err(stopped()),
+    });
+    let (schema, reader, notices) = reader.map_err(|e| unreadable(&shown, e))?;
     // Small: the disk below is the brake, and what is in the channel is memory.
     let (send, receive) = mpsc::channel(4);
     let reading = tokio::task::spawn_blocking(move || {
         for batch in reader {
-            let batch = batch.map_err(|e| failed(unreadable(&shown, from_arrow(&e))));
+            let batch = batch.map_err(|e| match state_of(&watched) == was {
+                true => failed(unreadable(&shown, from_arrow(&e))),
+                false => failed(changed(&shown)),
+            });
             let is_end = batch.is_err();
             // Nobody may be listening any more.
             if send.blocking_send(batch).is_err() || is_end {
                 return;
             }
+        }
+        if state_of(&watched) != was {
+            // Nobody may be listening any more.
+            let _ = send.blocking_send(Err(failed(changed(&shown))));
         }
     });
     let batches = stream::unfold((receive, Some(reading)), |(mut receive, reading)| async move {
@@ -100,6 +113,12 @@ pub async fn file(
         }
     });
     Ok(FileRows { schema, batches: Box::pin(batches), notices })
+}
+
+/// Size and time of the last change of a file.
+fn state_of(file: &File) -> Option<(u64, std::time::SystemTime)> {
+    let now = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    Some((now.len(), now.modified().ok()?))
 }
 
 fn unreadable(path: &str, error: Error) -> Error {

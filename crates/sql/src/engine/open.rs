@@ -1,5 +1,6 @@
 //! Opens the files that a table reads in place, each time that it is used: they come and go.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema, SchemaRef};
@@ -10,6 +11,7 @@ use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{CreateExternalTable, DdlStatement, LogicalPlan};
 use datafusion::sql::parser::{CreateExternalTable as Parsed, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
+use futures_util::FutureExt;
 
 use crate::csv::look::CsvSeen;
 use crate::csv::read::schema_of;
@@ -165,7 +167,10 @@ impl Opening<'_> {
                     checked.map_err(|e| from_datafusion(&e))?;
                 }
                 if !self.is_named {
-                    let schema = format.infer_schema(self.state, &store, &files).await;
+                    // Of what is damaged Arrow's reader asserts that it is not.
+                    let schema = format.infer_schema(self.state, &store, &files);
+                    let schema = AssertUnwindSafe(schema).catch_unwind().await;
+                    let schema = schema.map_err(|_| damaged(&place.shown))?;
                     schemas.push((place, schema.map_err(|e| from_datafusion(&e))?));
                 }
             }
@@ -227,6 +232,11 @@ impl Opening<'_> {
                 let own = whole.fields().iter().filter(|own| !named.contains(own.name()));
                 Arc::new(Schema::new(own.cloned().collect::<Vec<_>>()))
             }
+            (false, Some(schema)) if schema.fields().is_empty() => {
+                let shown = places.first().map_or("", |place| place.shown.as_str());
+                let text = format!("\"{shown}\" has no columns");
+                return Err(Error::new(29913, "22P04", text).next("look what is in it"));
+            }
             (false, Some(schema)) => schema,
             (false, None) => {
                 return Err(places.first().map_or_else(no_place, Place::gone));
@@ -243,6 +253,11 @@ impl Opening<'_> {
             .with_constraints(self.command.constraints.clone())
             .with_column_defaults(self.command.column_defaults.clone()))
     }
+}
+
+fn damaged(shown: &str) -> Error {
+    let text = format!("\"{shown}\" is damaged: what it says of its columns makes no sense");
+    Error::new(29913, "XX001", text).next("write it again")
 }
 
 fn no_place() -> Error {

@@ -17,7 +17,9 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
+use crate::files::csv_format::external;
 use crate::files::diagnose::diagnosed;
+use crate::files::unchanged::Seen;
 
 /// A plan, and the state that it was made with.
 pub(super) struct Planned {
@@ -64,11 +66,22 @@ impl Planned {
         let context = Arc::new(self.state.task_ctx());
         let rows = execute_stream(Arc::clone(&self.plan), Arc::clone(&context))?;
         let (schema, plan) = (rows.schema(), Arc::clone(&self.plan));
+        let seen = Arc::new(Seen::of(&plan, &context.runtime_env()));
+        let at_end = Arc::clone(&seen);
         let rows = rows.or_else(move |e| {
-            let (plan, runtime) = (Arc::clone(&plan), context.runtime_env());
-            async move { Err(diagnosed(&plan, &runtime, e).await) }
+            let (plan, runtime, seen) =
+                (Arc::clone(&plan), context.runtime_env(), Arc::clone(&seen));
+            async move {
+                match seen.check().await {
+                    Err(changed) => Err(external(changed)),
+                    Ok(()) => Err(diagnosed(&plan, &runtime, e).await),
+                }
+            }
         });
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows)))
+        let end = stream::once(async move { at_end.check().await });
+        let end =
+            end.filter_map(|checked| std::future::ready(checked.err().map(|e| Err(external(e)))));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, rows.chain(end))))
     }
 
     /// The rows of a plan. Until the first of them came it can be begun anew.

@@ -7,6 +7,7 @@ use object_store::ObjectStoreExt;
 
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::files::place::is_pattern;
 use crate::load::ending;
 use crate::{allowed, guard};
 
@@ -48,6 +49,10 @@ impl Engine {
     }
 
     async fn check_copy_target(&self, target: &str) -> Result<(), Error> {
+        if is_pattern(target) {
+            let text = format!("\"{target}\" is a pattern, and one file is written");
+            return Err(Error::new(15124, "22023", text).next("choose a name without * ? and ["));
+        }
         let Some((group, path)) = guard::inside(target) else { return Ok(()) };
         self.host.check_writable(&group, &path)?;
         if !self.exists(&group, &path).await {

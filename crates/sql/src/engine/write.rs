@@ -18,8 +18,10 @@ use crate::engine::run::Planned;
 use crate::engine::{Engine, Outcome, done};
 use crate::error::Error;
 use crate::failure::from_store;
+use crate::files::csv_format::external;
 use crate::files::diagnose::diagnosed;
 use crate::files::staged::Staging;
+use crate::files::unchanged::Seen;
 
 /// Whether a plan that is run writes files, also one whose run is only measured.
 pub(super) fn writes(plan: &LogicalPlan) -> bool {
@@ -60,9 +62,14 @@ impl Written {
         let context = TaskContext::from(state).with_runtime(Arc::new(runtime));
         let stream = execute_stream(Arc::clone(plan), Arc::new(context))?;
         let schema = stream.schema();
-        match stream.try_collect::<Vec<RecordBatch>>().await {
-            Ok(batches) => Ok(Written { staging, schema, batches }),
-            Err(e) => Err(diagnosed(plan, state.runtime_env(), e).await),
+        let seen = Seen::of(plan, state.runtime_env());
+        let batches = stream.try_collect::<Vec<RecordBatch>>().await;
+        seen.check().await.map_err(external)?;
+        match (batches, staging.failure()) {
+            (Ok(batches), _) => Ok(Written { staging, schema, batches }),
+            // What DataFusion makes of it does not say why.
+            (Err(_), Some(why)) => Err(external(why)),
+            (Err(e), None) => Err(diagnosed(plan, state.runtime_env(), e).await),
         }
     }
 }

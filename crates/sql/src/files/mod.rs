@@ -13,3 +13,4 @@ pub(crate) mod place;
 pub(crate) mod staged;
 pub(crate) mod table;
 pub(crate) mod temporary;
+pub(crate) mod unchanged;

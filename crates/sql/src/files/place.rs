@@ -131,8 +131,9 @@ impl Place {
                 let group = path.split('/').next().unwrap_or_default();
                 Error::new(15012, "58P01", text).next(format!("cellar asm ls +{group}"))
             }
-            None => Error::new(27037, "58P01", text)
-                .next("bring the file back, or drop the table if nobody needs it"),
+            None => Error::new(27037, "58P01", text).next(
+                "check the path; if the file is gone for good, so is what a table read of it",
+            ),
         }
     }
 }

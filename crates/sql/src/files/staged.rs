@@ -17,6 +17,9 @@ use object_store::{
     UploadPart,
 };
 
+use crate::error::Error;
+use crate::failure::from_store;
+
 /// A file whose bytes are there and whose name is not.
 #[derive(Debug)]
 struct Nameless {
@@ -28,17 +31,36 @@ struct Nameless {
 /// All of a statement.
 type Held = Arc<Mutex<Vec<Nameless>>>;
 
+/// Why something could not be written, first of all.
+#[derive(Clone, Debug, Default)]
+struct Failed(Arc<Mutex<Option<Error>>>);
+
+impl Failed {
+    fn note<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|e| {
+            let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            first.get_or_insert_with(|| from_store(e));
+        })
+    }
+}
+
 /// The stores of a statement that writes.
 #[derive(Debug)]
 pub(crate) struct Staging {
     stores: Arc<dyn ObjectStoreRegistry>,
     held: Held,
+    failed: Failed,
 }
 
 impl Staging {
     /// Over the stores of the session.
     pub(crate) fn new(stores: &Arc<dyn ObjectStoreRegistry>) -> Staging {
-        Staging { stores: Arc::clone(stores), held: Held::default() }
+        Staging { stores: Arc::clone(stores), held: Held::default(), failed: Failed::default() }
+    }
+
+    /// Why the first of them could not be written.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.failed.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Gives all files their names. One file appears whole or not at all.
@@ -74,7 +96,7 @@ impl ObjectStoreRegistry for Staging {
         url: &url::Url,
     ) -> std::result::Result<Arc<dyn ObjectStore>, DataFusionError> {
         let store = self.stores.get_store(url)?;
-        Ok(Arc::new(Staged { store, held: Arc::clone(&self.held) }))
+        Ok(Arc::new(Staged { store, held: Arc::clone(&self.held), failed: self.failed.clone() }))
     }
 }
 
@@ -83,6 +105,7 @@ impl ObjectStoreRegistry for Staging {
 struct Staged {
     store: Arc<dyn ObjectStore>,
     held: Held,
+    failed: Failed,
 }
 
 impl fmt::Display for Staged {
@@ -110,10 +133,11 @@ impl ObjectStore for Staged {
         location: &Path,
         opts: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
-        let upload = self.store.put_multipart_opts(location, opts).await?;
-        let held = Arc::clone(&self.held);
+        let upload = self.failed.note(self.store.put_multipart_opts(location, opts).await)?;
+        let (held, failed) = (Arc::clone(&self.held), self.failed.clone());
         let (store, location) = (Arc::clone(&self.store), location.clone());
-        Ok(Box::new(StagedUpload { file: Some(Nameless { store, location, upload }), held }))
+        let file = Some(Nameless { store, location, upload });
+        Ok(Box::new(StagedUpload { file, held, failed }))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
@@ -153,6 +177,7 @@ impl ObjectStore for Staged {
 struct StagedUpload {
     file: Option<Nameless>,
     held: Held,
+    failed: Failed,
 }
 
 fn ended() -> object_store::Error {
@@ -163,7 +188,10 @@ fn ended() -> object_store::Error {
 impl MultipartUpload for StagedUpload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
         match &mut self.file {
-            Some(file) => file.upload.put_part(data),
+            Some(file) => {
+                let (part, failed) = (file.upload.put_part(data), self.failed.clone());
+                Box::pin(async move { failed.note(part.await) })
+            }
             None => Box::pin(async { Err(ended()) }),
         }
     }

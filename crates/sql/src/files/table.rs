@@ -54,7 +54,7 @@ pub(crate) async fn files_of(
         return Err(place.gone());
     }
     let (url, _) = place.store(state)?;
-    let needs_bytes = matches!(kind, Kind::Parquet | Kind::Csv { has_header: true });
+    let needs_bytes = kind != Kind::Csv { has_header: false };
     match files.iter().find(|file| file.size == 0 && needs_bytes) {
         Some(empty) => {
             let text = "the file is empty: it does not say what its columns are";

@@ -1,0 +1,69 @@
+//! Whether files of the host are still what they were when a query began: others write to them, and what
+//! is read of two versions is neither.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::datasource::physical_plan::FileScanConfig;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::physical_plan::ExecutionPlan;
+use object_store::path::Path;
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
+
+use crate::error::Error;
+
+/// Files that a plan reads, as they were when it was made.
+#[derive(Default)]
+pub(crate) struct Seen {
+    files: BTreeMap<Path, ObjectMeta>,
+    store: Option<Arc<dyn ObjectStore>>,
+}
+
+impl Seen {
+    /// The files of the host that a plan reads. Those of a group stay what they are for whoever has
+    /// begun to read them.
+    pub(crate) fn of(plan: &Arc<dyn ExecutionPlan>, runtime: &RuntimeEnv) -> Seen {
+        let mut seen = Seen::default();
+        let mut waiting = vec![Arc::clone(plan)];
+        while let Some(plan) = waiting.pop() {
+            waiting.extend(plan.children().into_iter().cloned());
+            let Some(source) = plan.downcast_ref::<DataSourceExec>() else { continue };
+            let config = source.data_source().downcast_ref::<FileScanConfig>();
+            let Some(config) = config else { continue };
+            if !config.object_store_url.as_str().starts_with("file://") {
+                continue;
+            }
+            seen.store = seen.store.or_else(|| runtime.object_store(&config.object_store_url).ok());
+            for file in config.file_groups.iter().flat_map(|group| group.iter()) {
+                seen.files.insert(file.object_meta.location.clone(), file.object_meta.clone());
+            }
+        }
+        seen
+    }
+
+    /// Looks at them again.
+    ///
+    /// # Errors
+    /// 29913 for a file that is another one now.
+    pub(crate) async fn check(&self) -> Result<(), Error> {
+        let Some(store) = &self.store else { return Ok(()) };
+        for (location, was) in &self.files {
+            let is_same = store
+                .head(location)
+                .await
+                .is_ok_and(|now| (now.size, now.last_modified) == (was.size, was.last_modified));
+            if !is_same {
+                return Err(changed(&format!("/{location}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// That a file is not what it was when it was opened.
+pub(crate) fn changed(path: &str) -> Error {
+    let text =
+        format!("\"{path}\" was changed while it was read: what was read of it counts for nothing");
+    Error::new(29913, "55006", text).next("run it again when nobody writes to the file")
+}
