@@ -144,8 +144,17 @@ fn a_file_that_this_user_may_not_open_is_told_with_its_owner() {
     assert!(told.contains("chown nobody"), "{told}");
     let listed = as_nobody("asm db lsdsk").flat();
     assert!(listed.contains("permission denied") && listed.contains("owner root"), "{listed}");
+    // What this user may not do says nothing about the disk: it stays in.
+    let refused = as_nobody("sql db -c select(1)");
+    assert!(!refused.ok && refused.flat().contains("chown nobody"), "{}", refused.flat());
     assert!(run(dir.path(), "bash", &["-c", "chown nobody: db/disks/disk2"]).ok);
     assert!(as_nobody("status db").out.contains("WHOLE"), "nothing was changed");
+    if run(dir.path(), "chattr", &["+i", "db/disks/disk2"]).ok {
+        let refused = as_nobody("sql db -c select(1)");
+        assert!(run(dir.path(), "chattr", &["-i", "db/disks/disk2"]).ok);
+        assert!(!refused.ok && refused.flat().contains("chattr -ia "), "{}", refused.flat());
+        assert!(as_nobody("status db").out.contains("WHOLE"), "nothing was changed");
+    }
 }
 
 #[test]

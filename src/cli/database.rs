@@ -241,10 +241,18 @@ const INCOMPLETE: u32 = 15040;
 
 /// The command that mounts a group without its missing disks, and what that costs.
 fn offer(name: &str, dir: &Path) -> String {
+    let disks = dir.join("disks");
+    let first = match std::fs::read_dir(&disks).is_ok_and(|mut found| found.next().is_some()) {
+        true => format!(
+            "see first what that is (this only reads): cellar rescue --disks {}; then continue",
+            shell::quoted(&format!("{}/*", disks.display()))
+        ),
+        false => "continue".to_owned(),
+    };
     format!(
-        "bring the missing disks back. If they are gone for good, continue permanently without \
-         them; what was written to the missing disks alone is lost: cellar sql {} -c 'alter \
-         diskgroup {} mount force'",
+        "bring the missing disks back. If they are gone for good, what was written to the missing \
+         disks alone is lost; {first} permanently without them: cellar sql {} -c 'alter diskgroup {} \
+         mount force'",
         shell::path(dir),
         name.to_lowercase()
     )

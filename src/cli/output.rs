@@ -182,8 +182,10 @@ fn pieces(words: &str) -> Vec<&str> {
 }
 
 /// What commands and statements begin with that are offered behind a colon, besides our own.
-const OTHERS: [&str; 13] = [
+const OTHERS: [&str; 18] = [
     "alter ",
+    "chattr ",
+    "chmod ",
     "chown ",
     "create ",
     "drop ",
@@ -191,9 +193,12 @@ const OTHERS: [&str; 13] = [
     "fuser ",
     "ls ",
     "mkdir ",
+    "mount ",
+    "mv ",
     "ps ",
     "rm ",
     "select ",
+    "touch ",
     "truncate ",
     "wipefs ",
 ];

@@ -41,6 +41,7 @@ pub struct Error {
     /// Somebody else has it locked, who may be about to let go of it.
     #[serde(default)]
     busy: bool,
+    denied: bool,
     /// FORCE goes on with what is here.
     #[serde(default)]
     force_helps: bool,
@@ -50,7 +51,7 @@ impl Error {
     /// An error with one entry.
     pub fn new(number: u32, message: impl Into<String>) -> Error {
         let entry = Entry { number, message: message.into() };
-        Error { stack: vec![entry], hint: None, busy: false, force_helps: false }
+        Error { stack: vec![entry], hint: None, busy: false, denied: false, force_helps: false }
     }
 
     /// Puts the statement or step that failed on top of the stack.
@@ -73,6 +74,18 @@ impl Error {
     pub fn hint(mut self, next: impl Into<String>) -> Error {
         self.hint = Some(next.into());
         self
+    }
+
+    /// The same, of a path that this process has no right to open.
+    #[must_use]
+    pub(crate) fn of_rights(mut self) -> Error {
+        self.denied = true;
+        self
+    }
+
+    /// Whether this process had no right to open a path, which says nothing about what is there.
+    pub fn is_denied(&self) -> bool {
+        self.denied
     }
 
     /// Whether it may do a moment later: another process has the disk locked.

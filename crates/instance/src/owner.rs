@@ -16,6 +16,13 @@ pub(crate) fn denied(path: &Path, write: bool) -> Error {
         let text = format!("open of {shown}: its file system is mounted read-only");
         return Error::new(15025, text).hint("mount it to be written: mount -o remount,rw");
     }
+    let access = if write { Access::READ_OK | Access::WRITE_OK } else { Access::READ_OK };
+    if accessat(CWD, path, access, AtFlags::EACCESS).is_ok() {
+        // Nobody may write to it, the superuser neither.
+        let text = format!("open of {shown}: it is marked as immutable, or append-only");
+        let next = format!("as root: chattr -ia {}", cellar_io::shell::path(path));
+        return Error::new(15025, text).hint(next).of_rights();
+    }
     let at = refuses(path);
     let place = at.as_deref().unwrap_or(path);
     let me = me();
@@ -37,7 +44,7 @@ pub(crate) fn denied(path: &Path, write: bool) -> Error {
         }
     };
     let text = format!("open of {shown}: permission denied: {what}: {whose}; you are {me}");
-    Error::new(15025, text).hint(next)
+    Error::new(15025, text).hint(next).of_rights()
 }
 
 /// The first directory on the way to it that this user may not search.

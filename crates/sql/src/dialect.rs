@@ -114,6 +114,10 @@ impl VisitorMut for Rewriter {
         match expr {
             Expr::Cast { data_type, expr: inner, .. } => {
                 or_break(rewrite_type(data_type))?;
+                if let (DataType::Bytea, Some(bytes)) = (&*data_type, hex_of(inner)) {
+                    *expr = bytes;
+                    return ControlFlow::Continue(());
+                }
                 if let Some(length) = length_of(data_type) {
                     let text = Expr::Cast {
                         kind: CastKind::Cast,
@@ -285,6 +289,16 @@ fn rewrite_type(data_type: &mut DataType) -> Result<(), Error> {
     check_digits(&replacement)?;
     *data_type = replacement;
     Ok(())
+}
+
+/// `'\x80'` as bytes: what PostgreSQL reads and shows of them.
+fn hex_of(expr: &Expr) -> Option<Expr> {
+    let Expr::Value(value) = expr else { return None };
+    let Value::SingleQuotedString(text) = &value.value else { return None };
+    let digits: String = text.strip_prefix("\\x")?.split_ascii_whitespace().collect();
+    let is_hex =
+        digits.len().is_multiple_of(2) && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    is_hex.then(|| Expr::Value(Value::HexStringLiteral(digits).into()))
 }
 
 /// The characters that a value of a type has at most, if it says so.

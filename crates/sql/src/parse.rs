@@ -32,6 +32,7 @@ pub fn parse(sql: &str) -> Result<Statement, Error> {
     let mut tokens = Tokenizer::new(&CellarDialect, sql)
         .tokenize_with_location()
         .map_err(|e| Error::syntax(e.message.clone()).at(position(e.location)))?;
+    split_signs(&mut tokens);
     let mut cursor = Cursor::new(&tokens);
     if let Some(statement) = cursor.own_statement()? {
         return Ok(statement);
@@ -56,6 +57,43 @@ pub fn parse(sql: &str) -> Result<Statement, Error> {
         Some(options) => Statement::Explain(options, Box::new(statement)),
         None => Statement::Query(Box::new(statement)),
     })
+}
+
+/// Takes signs off operators, as in `a>-1`: as in PostgreSQL an operator ends with one only if it has
+/// another character that no comparison has.
+fn split_signs(tokens: &mut Vec<TokenWithSpan>) {
+    let mut at = 0;
+    while at < tokens.len() {
+        let (span, split) = match &tokens[at].token {
+            Token::CustomBinaryOperator(text) => (tokens[at].span, signs_of(text)),
+            _ => (tokens[at].span, None),
+        };
+        if let Some(split) = split {
+            let split: Vec<_> =
+                split.into_iter().map(|token| TokenWithSpan { token, span }).collect();
+            at += split.len() - 1;
+            tokens.splice(at + 1 - split.len()..=at + 1 - split.len(), split);
+        }
+        at += 1;
+    }
+}
+
+fn signs_of(text: &str) -> Option<Vec<Token>> {
+    let head = text.trim_end_matches(['+', '-']);
+    let own = match head {
+        "<" => Token::Lt,
+        ">" => Token::Gt,
+        "=" => Token::Eq,
+        "<=" => Token::LtEq,
+        ">=" => Token::GtEq,
+        "<>" | "!=" => Token::Neq,
+        "*" => Token::Mul,
+        "/" => Token::Div,
+        _ => return None,
+    };
+    let signs = text[head.len()..].chars();
+    let signs = signs.map(|sign| if sign == '-' { Token::Minus } else { Token::Plus });
+    Some(std::iter::once(own).chain(signs).collect())
 }
 
 fn position(location: Location) -> Position {

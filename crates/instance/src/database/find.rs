@@ -50,6 +50,8 @@ pub(super) struct Found {
     pub no_disks: Vec<NoDisk>,
     /// What this process lacked: then nothing is known of the disks that it could not open.
     exhausted: Option<Error>,
+    /// A disk in the directory, or named in disk_string, that this process has no right to open.
+    denied: Option<Error>,
     /// Disks of groups that somebody else did not let go of.
     busy: Vec<(Label, Error)>,
     /// Why disks in the directory, or named in disk_string, could not be opened.
@@ -68,6 +70,12 @@ impl Found {
     /// on without it would leave it out for good.
     pub fn check_looked(&self) -> Result<()> {
         self.exhausted.as_ref().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// The same for who is to write, of disks that this process has no right to open.
+    pub fn check_allowed(&self, write: bool) -> Result<()> {
+        self.check_looked()?;
+        self.denied.as_ref().filter(|_| write).map_or(Ok(()), |error| Err(error.clone()))
     }
 
     /// Refuses a group a disk of which is there and in use: without it what it alone knows is lost.
@@ -124,6 +132,9 @@ impl Found {
             return;
         }
         if own {
+            if error.is_denied() {
+                self.denied.get_or_insert_with(|| error.clone());
+            }
             self.shut.push(error.clone());
             self.no_disks.push(NoDisk { path: path.to_owned(), why: error.clone() });
         }

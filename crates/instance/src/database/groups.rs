@@ -408,7 +408,8 @@ impl Database {
         let found =
             find_labelled(&self.instance, &self.directory, &*self.disks, write, &here).await;
         let one = identity::check_one(&name, &identity::groups_of(&found.labelled));
-        let whole = one.and_then(|()| found.check_looked()).and_then(|()| found.check_free(&name));
+        let whole =
+            one.and_then(|()| found.check_allowed(write)).and_then(|()| found.check_free(&name));
         let whole = if force { whole.and_then(|()| found.check_all_read()) } else { whole };
         whole.map_err(|e| e.under(15017, format!("diskgroup \"{name}\" cannot be mounted")))?;
         let problems = found.problems;

@@ -165,7 +165,8 @@ impl Database {
         let mounted = Arc::new(Mutex::new(BTreeMap::new()));
         let store = Arc::new(FirstGroupCatalog { mounted: Arc::clone(&mounted) });
         let found = find_labelled(&instance, &directory, &*disks, !mode.read_only, &[]).await;
-        found.check_looked().map_err(|e| e.under(15017, "no disk group is mounted"))?;
+        let looked = found.check_allowed(!mode.read_only);
+        looked.map_err(|e| e.under(15017, "no disk group is mounted"))?;
         let (labelled, problems) = (&found.labelled, &found.problems);
         let groups = identity::groups_of(labelled);
         if groups.is_empty() {

@@ -32,6 +32,14 @@ pub(super) fn rewrite(expr: &Expr) -> Result<Option<Expr>, Error> {
             }
             Ok(any.map(|any| if *negated { not(nested(any)) } else { nested(any) }))
         }
+        // Of what is not known the opposite is not known either.
+        Expr::UnaryOp { op: UnaryOperator::Not, expr } => match in_parentheses(expr) {
+            Expr::InSubquery { expr, subquery, negated } => match values_of(expr) {
+                Some(row) => in_subquery(row, subquery, !negated).map(Some),
+                None => Ok(None),
+            },
+            _ => Ok(None),
+        },
         Expr::InSubquery { expr, subquery, negated } => match values_of(expr) {
             Some(row) => in_subquery(row, subquery, *negated).map(Some),
             None => Ok(None),
@@ -46,6 +54,13 @@ fn values_of(expr: &Expr) -> Option<&[Expr]> {
         Expr::Tuple(values) if values.len() > 1 => Some(values),
         Expr::Nested(inner) => values_of(inner),
         _ => None,
+    }
+}
+
+fn in_parentheses(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Nested(inner) => in_parentheses(inner),
+        other => other,
     }
 }
 

@@ -24,6 +24,7 @@ use crate::lazy::BuildWhenAsked;
 use crate::memory::Memory;
 use crate::noted::Notes;
 use crate::numbers::common::CommonNumbers;
+use crate::numbers::extreme::Extreme;
 use crate::numbers::overflow::CheckedArithmetic;
 use crate::numbers::sum::Sum;
 use crate::set_operation::CountEqualRows;
@@ -91,6 +92,7 @@ pub(super) fn context(
         .build();
     let context = SessionContext::new_with_state(state);
     context.register_udaf(Sum::udaf());
+    Extreme::udafs().into_iter().for_each(|function| context.register_udaf(function));
     context.register_udf(DateTrunc::udf());
     Ok(context)
 }

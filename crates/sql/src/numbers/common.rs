@@ -16,9 +16,11 @@ use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     Between, BinaryExpr, Case, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator,
-    Subquery, Union, Values, cast, col,
+    Subquery, Union, Values, cast, col, lit, when,
 };
 use datafusion::optimizer::AnalyzerRule;
+
+use crate::numbers::float::canonical;
 
 /// Functions whose arguments become one type.
 const UNITING: [&str; 8] =
@@ -186,7 +188,22 @@ fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         Expr::Case(case) => of_case(case, schema),
         Expr::ScalarFunction(ScalarFunction { func, mut args }) => {
-            let changed = UNITING.contains(&func.name()) && unite(&mut args, true, schema)?;
+            let mut changed = UNITING.contains(&func.name()) && unite(&mut args, true, schema)?;
+            if let ("nullif", [left, right]) = (func.name(), &args[..])
+                && left.get_type(schema)?.is_floating()
+            {
+                let null = lit(ScalarValue::try_from(left.get_type(schema)?)?);
+                let case = when(left.clone().eq(right.clone()), null).otherwise(left.clone())?;
+                return Ok(Transformed::yes(case));
+            }
+            if let ("ceil" | "floor", [number]) = (func.name(), &mut args[..])
+                && let DataType::Decimal128(precision @ ..38, scale @ 1..) =
+                    number.get_type(schema)?
+            {
+                // 9.9 is 10, a digit more.
+                *number = cast(std::mem::take(number), DataType::Decimal128(precision + 1, scale));
+                changed = true;
+            }
             let call = Expr::ScalarFunction(ScalarFunction { func, args });
             Ok(Transformed::new_transformed(call, changed))
         }
@@ -228,6 +245,15 @@ fn of_case(case: Case, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         None => None,
     };
+    // A look-up would go by the bits: both zeros, and every NaN, are equal.
+    let expr = match expr {
+        Some(expr) if expr.get_type(schema)?.is_floating() => {
+            whens = whens.into_iter().map(|when| expr.clone().eq(when)).collect();
+            changed = true;
+            None
+        }
+        expr => expr,
+    };
     let has_else = else_expr.is_some();
     thens.extend(else_expr.map(|expr| *expr));
     changed |= unite(&mut thens, true, schema)?;
@@ -247,22 +273,38 @@ fn with_subquery(expr: &mut Expr, subquery: &mut Subquery, schema: &DFSchema) ->
         return Ok(false);
     }
     let types = [expr.get_type(schema)?, inner.field(0).data_type().clone()];
-    let Some(common) = common_of(&types, true) else { return Ok(false) };
-    *expr = to_type(std::mem::take(expr), &common, schema)?;
-    subquery.subquery = projected(&subquery.subquery, &[Some(common)])?;
+    let common = common_of(&types, true);
+    let is_float = common.as_ref().unwrap_or(&types[0]).is_floating();
+    if common.is_none() && !(is_float && types[1].is_floating()) {
+        return Ok(false);
+    }
+    if let Some(common) = &common {
+        *expr = to_type(std::mem::take(expr), common, schema)?;
+    }
+    if is_float {
+        *expr = canonical(std::mem::take(expr));
+    }
+    subquery.subquery = projected(&subquery.subquery, &[common], is_float)?;
     Ok(true)
 }
 
-/// A plan whose columns have these types, where one is given.
-fn projected(plan: &Arc<LogicalPlan>, types: &[Option<DataType>]) -> Result<Arc<LogicalPlan>> {
+/// A plan whose columns have these types, where one is given; as floating-point numbers with the bits
+/// that all equal ones have, if so wanted.
+fn projected(
+    plan: &Arc<LogicalPlan>,
+    types: &[Option<DataType>],
+    is_float: bool,
+) -> Result<Arc<LogicalPlan>> {
     let schema = plan.schema();
-    let columns = schema.columns().into_iter().zip(types).map(|(column, wanted)| match wanted {
-        Some(wanted) => {
-            let name = column.name.clone();
-            let relation = column.relation.clone();
-            cast(col(column), wanted.clone()).alias_qualified(relation, name)
-        }
-        None => col(column),
+    let columns = schema.columns().into_iter().zip(types).map(|(column, wanted)| {
+        let (name, relation) = (column.name.clone(), column.relation.clone());
+        let own = match wanted {
+            Some(wanted) => cast(col(column), wanted.clone()),
+            None if is_float => col(column),
+            None => return col(column),
+        };
+        let own = if is_float { canonical(own) } else { own };
+        own.alias_qualified(relation, name)
     });
     let columns: Vec<Expr> = columns.collect();
     Ok(Arc::new(LogicalPlanBuilder::from(Arc::clone(plan)).project(columns)?.build()?))
@@ -294,7 +336,7 @@ fn unite_inputs(union: Union) -> Result<Union> {
             .map(|(at, wanted)| wanted.clone().filter(|wanted| *wanted != type_at(input, at)))
             .collect();
         if wanted.iter().any(Option::is_some) {
-            *input = projected(input, &wanted)?;
+            *input = projected(input, &wanted, false)?;
         }
     }
     let fields = schema.iter().zip(&common).map(|((relation, field), wanted)| {

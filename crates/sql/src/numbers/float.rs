@@ -6,12 +6,15 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray};
-use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use arrow::datatypes::{ArrowPrimitiveType, DataType, Float16Type, Float32Type, Float64Type};
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::{InList, ScalarFunction};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit,
 };
+
+#[expect(non_camel_case_types, reason = "it is called like the others")]
+type f16 = <Float16Type as ArrowPrimitiveType>::Native;
 
 /// The function that gives equal numbers the same bits.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -52,7 +55,7 @@ impl ScalarUDFImpl for Canonical {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match types {
-            [only @ (DataType::Float32 | DataType::Float64)] => Ok(only.clone()),
+            [only] if only.is_floating() => Ok(only.clone()),
             other => plan_err!("canonical takes a floating-point number, not {other:?}"),
         }
     }
@@ -61,6 +64,15 @@ impl ScalarUDFImpl for Canonical {
         let array = args.args[0].to_array(args.number_rows)?;
         let zeros = self.zeros;
         let array: ArrayRef = match array.data_type() {
+            DataType::Float16 => {
+                Arc::new(array.as_primitive::<Float16Type>().unary::<_, Float16Type>(|number| {
+                    match number {
+                        number if zeros && number == f16::ZERO => f16::ZERO,
+                        number if number.is_nan() => f16::NAN,
+                        number => number,
+                    }
+                }))
+            }
             DataType::Float32 => {
                 Arc::new(array.as_primitive::<Float32Type>().unary::<_, Float32Type>(|number| {
                     match number {

@@ -3,7 +3,10 @@
 
 pub(crate) mod checked;
 pub(crate) mod common;
+pub(crate) mod extreme;
 pub(crate) mod float;
+mod intervals;
 pub(crate) mod literal;
+pub(crate) mod narrow;
 pub(crate) mod overflow;
 pub(crate) mod sum;

@@ -5,7 +5,7 @@ use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataT
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::config::ConfigOptions;
-use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr::{ScalarFunction, Sort as SortExpr};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, Operator, lit};
@@ -13,6 +13,7 @@ use datafusion::optimizer::AnalyzerRule;
 
 use crate::numbers::checked::{Arithmetic, Checked};
 use crate::numbers::float::{canonical, with_both_zeros, with_one_nan};
+use crate::numbers::narrow::{is_narrow, narrow};
 
 /// The rule. It comes behind DataFusion's choice of types.
 #[derive(Debug, Default)]
@@ -29,6 +30,23 @@ impl AnalyzerRule for CheckedArithmetic {
 }
 
 fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let plan = match plan {
+        LogicalPlan::Join(mut join) => {
+            for (left, right) in &mut join.on {
+                if is_float(left, join.left.schema())? {
+                    *left = canonical(std::mem::take(left));
+                    *right = canonical(std::mem::take(right));
+                }
+            }
+            LogicalPlan::Join(join)
+        }
+        // By one key alone both zeros may come in any order.
+        LogicalPlan::Sort(mut sort) if sort.expr.len() > 1 => {
+            sort_as_equal(&mut sort.expr, sort.input.schema())?;
+            LogicalPlan::Sort(sort)
+        }
+        other => other,
+    };
     let mut schema = merge_schema(&plan.inputs());
     if let LogicalPlan::TableScan(scan) = &plan {
         let source =
@@ -43,8 +61,47 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     })
 }
 
+/// Whether an expression that is no literal is a floating-point number.
+fn is_float(expr: &Expr, schema: &DFSchema) -> Result<bool> {
+    Ok(!matches!(expr, Expr::Literal(_, _)) && expr.get_type(schema)?.is_floating())
+}
+
+/// Keys by which equal numbers are equal.
+fn sort_as_equal(keys: &mut [SortExpr], schema: &DFSchema) -> Result<()> {
+    for key in keys {
+        if is_float(&key.expr, schema)? {
+            key.expr = canonical(std::mem::take(&mut key.expr));
+        }
+    }
+    Ok(())
+}
+
 fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match expr {
+        // Also as the keys of a join, whose filters look values up by their bits.
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: op @ (Operator::Eq | Operator::IsNotDistinctFrom),
+            right,
+        }) if is_float(&left, schema)? && is_float(&right, schema)? => {
+            let (left, right) = (canonical(*left).into(), canonical(*right).into());
+            Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right })))
+        }
+        Expr::WindowFunction(mut call) => {
+            for key in &mut call.params.partition_by {
+                if is_float(key, schema)? {
+                    *key = canonical(std::mem::take(key));
+                }
+            }
+            sort_as_equal(&mut call.params.order_by, schema)?;
+            Ok(Transformed::yes(Expr::WindowFunction(call)))
+        }
+        Expr::Cast(cast) if is_narrow(&cast.expr.get_type(schema)?, cast.field.data_type()) => {
+            Ok(Transformed::yes(narrow(*cast.expr, cast.field.data_type(), false)))
+        }
+        Expr::TryCast(cast) if is_narrow(&cast.expr.get_type(schema)?, cast.field.data_type()) => {
+            Ok(Transformed::yes(narrow(*cast.expr, cast.field.data_type(), true)))
+        }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             let arithmetic = match op {
                 Operator::Plus => Some(Arithmetic::Add),

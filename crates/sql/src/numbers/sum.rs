@@ -13,7 +13,7 @@ use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::{and, cast, is_not_null};
 use arrow::datatypes::{
     DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType, Decimal128Type, Field, FieldRef,
-    Int64Type, UInt64Type,
+    Int64Type, IntervalUnit, UInt64Type,
 };
 use arrow::error::ArrowError;
 use datafusion::common::{Result, ScalarValue, internal_err};
@@ -26,6 +26,7 @@ use datafusion::logical_expr::{
 };
 
 use crate::numbers::checked::beyond_digits;
+use crate::numbers::intervals::Intervals;
 
 /// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -45,6 +46,10 @@ impl Sum {
 /// Whether a sum is one of whole numbers or decimals, by the type of its result.
 fn is_ours(result: &DataType) -> bool {
     matches!(result, DataType::Decimal128(_, _))
+}
+
+fn is_interval(result: &DataType) -> bool {
+    *result == DataType::Interval(IntervalUnit::MonthDayNano)
 }
 
 impl AggregateUDFImpl for Sum {
@@ -89,6 +94,9 @@ impl AggregateUDFImpl for Sum {
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         let result = args.return_field.data_type();
+        if is_interval(result) && !args.is_distinct {
+            return Ok(Box::new(Intervals::default()));
+        }
         if !is_ours(result) {
             return self.others.accumulator(args);
         }
@@ -99,6 +107,9 @@ impl AggregateUDFImpl for Sum {
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        if is_interval(args.return_field.data_type()) && !args.is_distinct {
+            return Ok(Box::new(Intervals::default()));
+        }
         match is_ours(args.return_field.data_type()) && !args.is_distinct {
             true => Ok(Box::new(Total::new(args.return_field.data_type().clone()))),
             false => self.others.create_sliding_accumulator(args),
@@ -123,6 +134,7 @@ impl AggregateUDFImpl for Sum {
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
         match is_ours(args.return_field.data_type()) {
             true => !args.is_distinct,
+            false if is_interval(args.return_field.data_type()) => false,
             false => self.others.groups_accumulator_supported(args),
         }
     }

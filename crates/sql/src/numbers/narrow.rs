@@ -1,0 +1,119 @@
+//! Casts of numbers to types in which not all of them have a place: they round as PostgreSQL's do, and fail
+//! where a number has no place.
+//!
+//! DataFusion cuts digits off; and it compares what is below a cast in its place, so that `d::int = 1` is
+//! not what `d::int` says. These are functions to it, and keep the names of columns that casts would have.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    Volatility,
+};
+
+/// A cast as a function.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Narrow {
+    to: DataType,
+    /// Whether what has no place is null, as TRY_CAST says.
+    is_try: bool,
+    signature: Signature,
+}
+
+/// Whether a cast between types of numbers may round, or fail.
+pub(crate) fn is_narrow(from: &DataType, to: &DataType) -> bool {
+    let digits = |data_type: &DataType| match data_type {
+        DataType::Int8 | DataType::UInt8 => Some((2, 0)),
+        DataType::Int16 | DataType::UInt16 => Some((4, 0)),
+        DataType::Int32 | DataType::UInt32 => Some((9, 0)),
+        DataType::Int64 => Some((18, 0)),
+        DataType::UInt64 => Some((19, 0)),
+        DataType::Decimal128(p, s) | DataType::Decimal256(p, s) => {
+            Some((i16::from(*p) - i16::from(*s), i16::from(*s)))
+        }
+        _ => None,
+    };
+    match (digits(from), digits(to)) {
+        _ if from == to => false,
+        (None, Some(_)) => from.is_floating() && to.is_integer(),
+        (Some(_), Some(_)) if from.is_integer() && to.is_integer() => {
+            let is_wider = to.primitive_width() > from.primitive_width();
+            !(is_wider && (to.is_signed_integer() || from.is_unsigned_integer()))
+        }
+        // A whole number has a digit more than its type is sure to hold.
+        (Some((before, behind)), Some((places, scale))) => {
+            before + i16::from(from.is_integer()) > places || behind > scale
+        }
+        _ => false,
+    }
+}
+
+/// A number as one of another type, or an error.
+pub(crate) fn narrow(number: Expr, to: &DataType, is_try: bool) -> Expr {
+    let signature = Signature::any(1, Volatility::Immutable);
+    let function = Narrow { to: to.clone(), is_try, signature };
+    let function = Arc::new(ScalarUDF::new_from_impl(function));
+    Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![number]))
+}
+
+impl Narrow {
+    fn cast(&self, array: &ArrayRef) -> Result<ArrayRef> {
+        let options = CastOptions { safe: self.is_try, ..CastOptions::default() };
+        let rounded: ArrayRef = match array.data_type() {
+            // Halves go to the even neighbour, as PostgreSQL has it.
+            DataType::Float32 if self.to.is_integer() => Arc::new(
+                array.as_primitive::<Float32Type>().unary::<_, Float32Type>(f32::round_ties_even),
+            ),
+            DataType::Float64 if self.to.is_integer() => Arc::new(
+                array.as_primitive::<Float64Type>().unary::<_, Float64Type>(f64::round_ties_even),
+            ),
+            // A cast between decimals rounds, halves away from zero.
+            DataType::Decimal128(p, s) if self.to.is_integer() && *s > 0 => {
+                cast_with_options(array, &DataType::Decimal128(*p, 0), &options)?
+            }
+            DataType::Decimal256(p, s) if self.to.is_integer() && *s > 0 => {
+                cast_with_options(array, &DataType::Decimal256(*p, 0), &options)?
+            }
+            _ => Arc::clone(array),
+        };
+        Ok(cast_with_options(&rounded, &self.to, &options)?)
+    }
+}
+
+impl ScalarUDFImpl for Narrow {
+    fn name(&self) -> &'static str {
+        if self.is_try { "try_cast" } else { "cast" }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(args.first().map(|arg| arg.schema_name().to_string()).unwrap_or_default())
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(self.to.clone())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let nullable = self.is_try || args.arg_fields.iter().any(|field| field.is_nullable());
+        Ok(Arc::new(Field::new(self.name(), self.to.clone(), nullable)))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let array = self.cast(&args.args[0].to_array(args.number_rows)?)?;
+        match &args.args[0] {
+            ColumnarValue::Scalar(_) if !array.is_empty() => {
+                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?))
+            }
+            _ => Ok(ColumnarValue::Array(array)),
+        }
+    }
+}
