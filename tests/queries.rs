@@ -154,7 +154,7 @@ fn joins_that_have_no_room_in_memory_spill() {
     ];
     let wanted: Vec<_> = queries.iter().map(|query| rows(dir, query)).collect();
     assert_eq!(wanted[0][0]["n"], 600_572);
-    sql(dir, "alter system set memory_target = 96M");
+    sql(dir, "alter system set memory_target = 128M");
     for (query, wanted) in queries.iter().zip(&wanted) {
         assert_eq!(&rows(dir, query), wanted, "{query}");
     }

@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::fs::{Access, AtFlags, CWD, StatxFlags, accessat, statx};
 use rustix::io::Errno;
 
 use crate::error::Error;
@@ -16,8 +16,7 @@ pub(crate) fn denied(path: &Path, write: bool) -> Error {
         let text = format!("open of {shown}: its file system is mounted read-only");
         return Error::new(15025, text).hint("mount it to be written: mount -o remount,rw");
     }
-    let access = if write { Access::READ_OK | Access::WRITE_OK } else { Access::READ_OK };
-    if accessat(CWD, path, access, AtFlags::EACCESS).is_ok() {
+    if write && is_immutable(path) {
         // Nobody may write to it, the superuser neither.
         let text = format!("open of {shown}: it is marked as immutable, or append-only");
         let next = format!("as root: chattr -ia {}", cellar_io::shell::path(path));
@@ -45,6 +44,15 @@ pub(crate) fn denied(path: &Path, write: bool) -> Error {
     };
     let text = format!("open of {shown}: permission denied: {what}: {whose}; you are {me}");
     Error::new(15025, text).hint(next).of_rights()
+}
+
+fn is_immutable(path: &Path) -> bool {
+    const IMMUTABLE_OR_APPEND_ONLY: u64 = 0x10 | 0x20;
+    let about = statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS);
+    about.is_ok_and(|about| {
+        let attributes: u64 = about.stx_attributes.bits();
+        attributes & IMMUTABLE_OR_APPEND_ONLY != 0
+    })
 }
 
 /// The first directory on the way to it that this user may not search.

@@ -88,6 +88,7 @@ impl Engine {
             let what = format!("a table \"{reference}\" outside the schema public");
             return Err(Error::not_yet(what).next(format!("create table {name} ...")));
         }
+        check_name(name)?;
         check_plain(create)?;
         let known = self.context.table_exist(reference.clone()).unwrap_or(false);
         if known && create.if_not_exists {
@@ -169,6 +170,14 @@ pub(super) fn check_append(dml: &DmlStatement) -> Result<(), Error> {
         WriteOp::Insert(InsertOp::Append) => Ok(()),
         _ => Err(Error::not_yet(format!("{} of a columnar table", dml.op))),
     }
+}
+
+/// Refuses a path for a name: whoever writes one means a place.
+fn check_name(name: &str) -> Result<(), Error> {
+    let Some(path) = name.strip_prefix('+') else { return Ok(()) };
+    let (group, name) = path.split_once('/').unwrap_or((path, "t"));
+    let text = format!("\"+{path}\" is a place, no name of a table");
+    Err(Error::new(903, "42602", text).next(format!("create table {name} ... in '+{group}'")))
 }
 
 /// Refuses what a columnar table does not keep, rather than forget it.

@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::numbers::float::canonical;
+use crate::numbers::float::key;
 
 /// Functions whose arguments become one type.
 const UNITING: [&str; 8] =
@@ -188,7 +188,7 @@ fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
         }
         Expr::Case(case) => of_case(case, schema),
         Expr::ScalarFunction(ScalarFunction { func, mut args }) => {
-            let mut changed = UNITING.contains(&func.name()) && unite(&mut args, true, schema)?;
+            let changed = UNITING.contains(&func.name()) && unite(&mut args, true, schema)?;
             if let ("nullif", [left, right]) = (func.name(), &args[..])
                 && left.get_type(schema)?.is_floating()
             {
@@ -202,7 +202,8 @@ fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             {
                 // 9.9 is 10, a digit more.
                 *number = cast(std::mem::take(number), DataType::Decimal128(precision + 1, scale));
-                changed = true;
+                let whole = Expr::ScalarFunction(ScalarFunction { func, args });
+                return Ok(Transformed::yes(cast(whole, DataType::Decimal128(precision + 1, 0))));
             }
             let call = Expr::ScalarFunction(ScalarFunction { func, args });
             Ok(Transformed::new_transformed(call, changed))
@@ -282,7 +283,7 @@ fn with_subquery(expr: &mut Expr, subquery: &mut Subquery, schema: &DFSchema) ->
         *expr = to_type(std::mem::take(expr), common, schema)?;
     }
     if is_float {
-        *expr = canonical(std::mem::take(expr));
+        *expr = key(std::mem::take(expr));
     }
     subquery.subquery = projected(&subquery.subquery, &[common], is_float)?;
     Ok(true)
@@ -303,7 +304,7 @@ fn projected(
             None if is_float => col(column),
             None => return col(column),
         };
-        let own = if is_float { canonical(own) } else { own };
+        let own = if is_float { key(own) } else { own };
         own.alias_qualified(relation, name)
     });
     let columns: Vec<Expr> = columns.collect();

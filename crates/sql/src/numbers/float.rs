@@ -21,22 +21,29 @@ type f16 = <Float16Type as ArrowPrimitiveType>::Native;
 pub(crate) struct Canonical {
     /// Whether -0 becomes 0 too.
     zeros: bool,
+    /// Whether it has a name of its own: it may stand beside the number itself.
+    is_key: bool,
     signature: Signature,
 }
 
 /// A floating-point number with the bits that all equal ones have.
 pub(crate) fn canonical(number: Expr) -> Expr {
-    call(number, true)
+    call(number, true, false)
+}
+
+/// The same beside the number itself: as the key of a join, a sort or a window.
+pub(crate) fn key(number: Expr) -> Expr {
+    call(number, true, true)
 }
 
 /// What arithmetic gives, with the one NaN: that which a processor makes of 0/0 is below all numbers.
 pub(crate) fn with_one_nan(number: Expr) -> Expr {
-    call(number, false)
+    call(number, false, false)
 }
 
-fn call(number: Expr, zeros: bool) -> Expr {
+fn call(number: Expr, zeros: bool, is_key: bool) -> Expr {
     let signature = Signature::any(1, Volatility::Immutable);
-    let function = Arc::new(ScalarUDF::new_from_impl(Canonical { zeros, signature }));
+    let function = Arc::new(ScalarUDF::new_from_impl(Canonical { zeros, is_key, signature }));
     Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![number]))
 }
 
@@ -46,7 +53,8 @@ impl ScalarUDFImpl for Canonical {
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(args.first().map(|arg| arg.schema_name().to_string()).unwrap_or_default())
+        let name = args.first().map(|arg| arg.schema_name().to_string()).unwrap_or_default();
+        Ok(if self.is_key { format!("{}({name})", self.name()) } else { name })
     }
 
     fn signature(&self) -> &Signature {

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, LogicalPla
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::numbers::checked::{Arithmetic, Checked};
-use crate::numbers::float::{canonical, with_both_zeros, with_one_nan};
+use crate::numbers::float::{canonical, key, with_both_zeros, with_one_nan};
 use crate::numbers::narrow::{is_narrow, narrow};
 
 /// The rule. It comes behind DataFusion's choice of types.
@@ -34,8 +34,8 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         LogicalPlan::Join(mut join) => {
             for (left, right) in &mut join.on {
                 if is_float(left, join.left.schema())? {
-                    *left = canonical(std::mem::take(left));
-                    *right = canonical(std::mem::take(right));
+                    *left = key(std::mem::take(left));
+                    *right = key(std::mem::take(right));
                 }
             }
             LogicalPlan::Join(join)
@@ -68,9 +68,9 @@ fn is_float(expr: &Expr, schema: &DFSchema) -> Result<bool> {
 
 /// Keys by which equal numbers are equal.
 fn sort_as_equal(keys: &mut [SortExpr], schema: &DFSchema) -> Result<()> {
-    for key in keys {
-        if is_float(&key.expr, schema)? {
-            key.expr = canonical(std::mem::take(&mut key.expr));
+    for own in keys {
+        if is_float(&own.expr, schema)? {
+            own.expr = key(std::mem::take(&mut own.expr));
         }
     }
     Ok(())
@@ -84,13 +84,13 @@ fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             op: op @ (Operator::Eq | Operator::IsNotDistinctFrom),
             right,
         }) if is_float(&left, schema)? && is_float(&right, schema)? => {
-            let (left, right) = (canonical(*left).into(), canonical(*right).into());
+            let (left, right) = (key(*left).into(), key(*right).into());
             Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right })))
         }
         Expr::WindowFunction(mut call) => {
-            for key in &mut call.params.partition_by {
-                if is_float(key, schema)? {
-                    *key = canonical(std::mem::take(key));
+            for own in &mut call.params.partition_by {
+                if is_float(own, schema)? {
+                    *own = key(std::mem::take(own));
                 }
             }
             sort_as_equal(&mut call.params.order_by, schema)?;
