@@ -109,6 +109,10 @@ fn what_is_written_without_blanks_is_read_all_the_same() {
             ),
         ],
     );
+    sql(at, "create table w as select a.*, a.k + 1 as next from (select 1 as k, 2 as l) a");
+    sql(at, "copy (select w.*, next + 1 as third from w) to 'w.csv'");
+    check(at, &[("select k, l, next from w", "1,2,2"), ("select third, l from 'w.csv'", "3,2")]);
+    assert!(refused(at, "create table v as select w.*, 1 as k from w").contains("CELLAR-00957"));
     std::fs::write(at.join("f.csv"), "a,b\n1,2\n").unwrap();
     for (query, wanted) in [
         ("select nocol from 'f.csv'", "no column \"nocol\""),

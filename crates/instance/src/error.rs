@@ -77,6 +77,7 @@ impl Error {
     }
 
     /// The same, of a path that this process has no right to open.
+    #[cfg(feature = "real")]
     #[must_use]
     pub(crate) fn of_rights(mut self) -> Error {
         self.denied = true;

@@ -417,9 +417,12 @@ impl Engine {
             // SELECT ... INTO is one of these.
             return self.create_of_plan(plan, &Made::default()).await;
         }
-        let counted = match &plan {
+        let mut plan = plan;
+        let counted = match &mut plan {
             LogicalPlan::Copy(copy) => {
                 names::check_unique(copy.input.schema().as_arrow())?;
+                let named = names::unmarked(Arc::clone(&copy.input));
+                copy.input = named.map_err(|e| self.failure(&e))?;
                 Some("copied")
             }
             LogicalPlan::Dml(_) => Some("written"),

@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::error::Result as DataFusionResult;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, col};
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, OrderBy, OrderByKind, Query, Select, SelectItem, SetExpr, Statement,
 };
@@ -153,7 +155,8 @@ pub(crate) fn shown_schema(schema: &SchemaRef) -> Option<SchemaRef> {
 /// # Errors
 /// 00957.
 pub(crate) fn check_unique(schema: &Schema) -> Result<(), Error> {
-    match schema.fields().iter().find(|field| field.name().contains(MARK)) {
+    let mut taken = BTreeSet::new();
+    match schema.fields().iter().find(|field| !taken.insert(shown(field.name()))) {
         None => Ok(()),
         Some(field) => {
             let name = shown(field.name());
@@ -161,4 +164,21 @@ pub(crate) fn check_unique(schema: &Schema) -> Result<(), Error> {
                 .next(format!("give one of them another: select ... as {name}_2")))
         }
     }
+}
+
+/// A query whose columns have the names that are shown, which are no two the same.
+pub(crate) fn unmarked(plan: Arc<LogicalPlan>) -> DataFusionResult<Arc<LogicalPlan>> {
+    let schema = plan.schema();
+    if !schema.fields().iter().any(|field| field.name().contains(MARK)) {
+        return Ok(plan);
+    }
+    let columns = schema.columns().into_iter().map(|column| {
+        let name = column.name.clone();
+        match name.contains(MARK) {
+            true => col(column).alias(shown(&name)),
+            false => col(column),
+        }
+    });
+    let columns: Vec<_> = columns.collect();
+    Ok(Arc::new(LogicalPlanBuilder::from(plan).project(columns)?.build()?))
 }

@@ -1,5 +1,7 @@
 //! Statements that make, fill, empty and add to columnar tables.
 
+use std::sync::Arc;
+
 use datafusion::common::TableReference;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{
@@ -100,7 +102,8 @@ impl Engine {
         }
         self.columnar()?;
         names::check_unique(create.input.schema().as_arrow())?;
-        let settled = self.settled(&create.input)?;
+        let named = names::unmarked(Arc::clone(&create.input)).map_err(|e| self.failure(&e))?;
+        let settled = self.settled(&named)?;
         let schema = table_schema(settled.schema().as_arrow())?;
         let is_empty = matches!(&*create.input, LogicalPlan::EmptyRelation(_));
         let mut fields = create.input.schema().fields().iter();
