@@ -133,8 +133,8 @@ fn joins_that_have_no_room_in_memory_spill() {
     done(dir, &["init", "db", "--disks", "3", "--disk-size", "512M", "--au-size", "1M"]);
     done(dir, &["load", "db", "--tpch", "0.1"]);
     let both = "a.l_orderkey = b.l_orderkey and a.l_linenumber = b.l_linenumber";
-    let texts = "count(*) as n, max(a.l_comment || b.l_comment || b.l_shipinstruct || b.l_shipmode) \
-         as most, sum(length(a.l_comment) * length(b.l_comment)) as s";
+    let texts = "count(*) as n, max(a.l_comment || a.l_shipinstruct || a.l_shipmode || \
+         b.l_comment || b.l_shipinstruct || b.l_shipmode) as most, sum(length(a.l_comment) * length(b.l_comment)) as s";
     let queries = [
         format!("select {texts} from lineitem a join lineitem b on {both}"),
         format!(

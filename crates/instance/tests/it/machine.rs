@@ -176,6 +176,13 @@ pub async fn append(database: &Database, name: &str, id: u64, byte: u8) -> Resul
     database.append_segment(name, id, file, figures).await
 }
 
+/// Puts a file in the place of the last segments of a table as it was; whether it still was.
+pub async fn merge(database: &Database, was: &Table, last: usize, byte: u8) -> bool {
+    let (file, figures) = written(database, was.group().unwrap(), byte).await;
+    let gone = was.segments[was.segments.len() - last..].to_vec();
+    database.merge_segments(was, gone, file, figures).await.unwrap()
+}
+
 /// What a file is full of.
 pub async fn byte_of(file: &File) -> u8 {
     assert_eq!(file.size(), BYTES);

@@ -5,13 +5,14 @@ use std::cell::Cell;
 
 use cellar_instance::Database;
 
-use crate::machine::{Machine, append, create, files, free, named, rows};
+use crate::machine::{Machine, append, create, files, free, merge, named, rows};
 
 /// What is done when the power goes.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Create,
     Append,
+    Merge,
     Truncate,
     Drop,
 }
@@ -20,6 +21,10 @@ async fn make(database: &Database, change: Change, id: u64) {
     match change {
         Change::Create => drop(create(database, "new", "MORE", 5).await),
         Change::Append => append(database, "t", id, 6).await.unwrap(),
+        Change::Merge => {
+            let was = database.catalog().current().table("t").unwrap().clone();
+            assert!(merge(database, &was, 1, 6).await);
+        }
         Change::Truncate => drop(database.truncate_columnar("t").await.unwrap()),
         Change::Drop => drop(database.drop_columnar("t").await.unwrap()),
     }
@@ -36,6 +41,7 @@ async fn was_made(database: &Database, change: Change) -> bool {
     let after: &[(&str, &[u8])] = match change {
         Change::Create => &[("new", &[5]), ("t", &[1, 2])],
         Change::Append => &[("t", &[1, 2, 6])],
+        Change::Merge => &[("t", &[1, 6])],
         Change::Truncate => &[("t", &[])],
         Change::Drop => &[],
     };
@@ -99,6 +105,33 @@ fn a_load_cut_off_anywhere_is_made_or_not_and_leaves_nothing() {
         assert!(before > 10 && after > 1, "{change:?}: {before} {after}");
         assert!(swept > 1, "{change:?}: none was cut off between the file and the catalog");
     }
+}
+
+#[test]
+fn segments_that_are_put_together_are_there_once_wherever_it_is_cut_off() {
+    let [before, after, swept] = cut_everywhere(Change::Merge, 25);
+    assert!(before > 10 && after > 1, "{before} {after}");
+    assert!(swept > 1, "none was cut off beside the catalog");
+}
+
+#[test]
+fn segments_are_put_together_only_where_they_are_still_the_end() {
+    let machine = Machine::new(26);
+    machine.run(async {
+        let database = machine.open().await;
+        let id = create(&database, "t", "MORE", 1).await;
+        append(&database, "t", id, 2).await.unwrap();
+        let was = database.catalog().current().table("t").unwrap().clone();
+        append(&database, "t", id, 3).await.unwrap();
+        assert!(!merge(&database, &was, 1, 9).await);
+        assert_eq!(rows(&database, "t").await, [1, 2, 3]);
+        let was = database.catalog().current().table("t").unwrap().clone();
+        assert!(merge(&database, &was, 2, 5).await);
+        assert!(!merge(&database, &was, 2, 9).await, "they are gone");
+        assert_eq!(rows(&database, "t").await, [1, 5]);
+        assert_eq!(files(&database, "MORE"), named(&database, "MORE"));
+        database.close().await.unwrap();
+    });
 }
 
 #[test]
