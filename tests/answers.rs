@@ -104,7 +104,8 @@ fn what_is_written_without_blanks_is_read_all_the_same() {
             ),
             ("select '\\x80ff'::bytea = X'80ff'", "true"),
             (
-                "select count(*) from (values (1, 1), (2, null)) o(x, g) where not ((x, g) in (values (1, null), (2, 2)))",
+                "select count(*) from (values (1, 1), (2, null)) o(x, g) \
+                 where not ((x, g) in (values (1, null), (2, 2)))",
                 "0",
             ),
         ],

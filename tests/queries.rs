@@ -164,7 +164,8 @@ fn joins_that_have_no_room_in_memory_spill() {
     sql(
         dir,
         &format!(
-            "create table made as select a.l_comment, a.l_orderkey, b.l_comment as other from lineitem a join lineitem b on {both}"
+            "create table made as select a.l_comment, a.l_orderkey, b.l_comment as other \
+             from lineitem a join lineitem b on {both}"
         ),
     );
     assert_eq!(
