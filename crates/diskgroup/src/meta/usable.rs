@@ -12,7 +12,7 @@ use crate::meta::found::Labelled;
 use crate::meta::lineage::diverged;
 use crate::on_disk::label::Redundancy;
 use crate::refused::Refused;
-use crate::state::{DiskStatus, GroupState, Stale};
+use crate::state::{DiskStatus, FileState, GroupState, Stale};
 
 /// The disks of the group that are here.
 #[derive(Default)]
@@ -60,7 +60,13 @@ impl Found<'_> {
             current.iter().filter_map(|no| here.disks.get(no)).for_each(|disk| disk.caught_up());
             return Ok(here);
         }
-        let Err(refused) = self.check_complete(&here) else { return Ok(here) };
+        let Err(refused) = self.check_complete(&here) else {
+            // A mount that was cut off counted on disks that it had not taken back yet.
+            if self.state.clean && self.without_copy(&here).is_some() {
+                self.take_current(&mut here, &|_| true);
+            }
+            return Ok(here);
+        };
         self.take_current(&mut here, &|_| true);
         if self.check_complete(&here).is_ok() {
             return Ok(here);
@@ -140,24 +146,30 @@ impl Found<'_> {
         large_enough && !later && diverged(&d.away, &l.label, ends).is_none()
     }
 
-    /// Every mirrored extent must have a copy in sync here; an external group needs every disk that
-    /// holds anything.
-    fn check_complete(&self, here: &Here) -> Result<(), Error> {
-        let Here { disks, missing, current } = here;
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let state = self.state;
-        let in_sync = |disk: u16| disks.get(&disk).is_some_and(|d| d.is_in_sync());
-        let is_here = |disk: u16| in_sync(disk) || current.contains(&disk);
-        let external = state.header.redundancy == Redundancy::External;
-        let lost = state.files.values().find(|f| {
+    /// A file of which something has no copy here.
+    fn without_copy(&self, here: &Here) -> Option<&FileState> {
+        let in_sync = |disk: u16| here.disks.get(&disk).is_some_and(|d| d.is_in_sync());
+        let is_here = |disk: u16| in_sync(disk) || here.current.contains(&disk);
+        let external = self.state.header.redundancy == Redundancy::External;
+        self.state.files.values().find(|f| {
             (external || f.attributes.copies > 1)
                 && !f.attributes.is_medium_of_a_log()
                 && f.legs
                     .chunks(f.attributes.copies.into())
                     .any(|legs| !legs.iter().any(|l| is_here(l.disk)))
-        });
+        })
+    }
+
+    /// Every mirrored extent must have a copy in sync here; an external group needs every disk that
+    /// holds anything.
+    fn check_complete(&self, here: &Here) -> Result<(), Error> {
+        let Here { disks, missing, .. } = here;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let state = self.state;
+        let external = state.header.redundancy == Redundancy::External;
+        let lost = self.without_copy(here);
         let named = |no: &u16| {
             let name = &state.disks.get(no)?.name;
             Some(match disks.get(no).and_then(|d| Some((&d.path, d.refused()?))) {
