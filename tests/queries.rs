@@ -147,10 +147,9 @@ fn joins_that_have_no_room_in_memory_spill() {
              (select 1 from lineitem b where {both} and a.l_comment <= b.l_comment \
              and b.l_comment like '%a%')"
         ),
-        format!(
-            "select count(*) as n from lineitem a right join orders o on a.l_orderkey = o.o_orderkey \
-                 and a.l_comment = o.o_comment"
-        ),
+        "select count(*) as n from lineitem a right join orders o \
+         on a.l_orderkey = o.o_orderkey and a.l_comment = o.o_comment"
+            .to_owned(),
     ];
     let wanted: Vec<_> = queries.iter().map(|query| rows(dir, query)).collect();
     assert_eq!(wanted[0][0]["n"], 600_572);
