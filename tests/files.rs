@@ -2,6 +2,7 @@
 //! source says of itself, empty texts and nulls, CSV in place and loaded, columns of every type.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::disallowed_methods, reason = "this test watches a process, by the true clock")]
 
 mod program;
 

@@ -1,6 +1,8 @@
 //! Troubles of this process, of files and of the system: told as what they are, and no reason to
 //! change what is on the disks.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
