@@ -148,9 +148,10 @@ impl Condition {
             }
             Condition::InTable(a, has_null, negated) => {
                 let a = a.of(row)?;
-                let found = OF_TABLE.iter().fold(Some(false), |any, own| {
-                    or(any, truth(a.compare(&Value::whole(*own)), "="))
-                });
+                let mut found = Some(false);
+                for own in &OF_TABLE {
+                    found = or(found, truth(a.compare(&Value::whole(*own)), "="));
+                }
                 let any = if *has_null { or(found, None) } else { found };
                 if *negated { not(any) } else { any }
             }
