@@ -14,8 +14,8 @@
 //! numbers only count as one.
 //!
 //! Covered are all orders of 6 events without changes, for one to four disks, and of 5 for five (6 are
-//! some ten times as many states, and half an hour). With changes a group
-//! begins mounted and in use. A change adds disks, drops any number of them, or both in one record
+//! some ten times as many states, and half an hour). With changes a group begins mounted and in use. A
+//! change adds disks, drops any number of them, or both in one record
 //! (`DiskJoin`, `DiskLeaving`; then the set follows, record by record), takes drops back, or lets go
 //! of a disk (`DiskGone`), which then is labelled "former" or is unplugged before that and comes back
 //! as it was. Covered are all orders of 4 events for three disks, 3 for four, and for five one change

@@ -10,12 +10,13 @@ use arrow::array::RecordBatch;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::SchemaRef;
 use cellar_instance::catalog::Segment;
-use datafusion::error::{DataFusionError, Result as DataFusionResult};
+use datafusion::error::Result as DataFusionResult;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::columnar::segment::segment_rows;
 use crate::columnar::write::{Batches, bytes_of, in_column};
 use crate::error::Error;
+use crate::files::csv_format::external;
 use crate::load::stopped;
 
 /// Rows and bytes, not compressed, of which it is told that they are few.
@@ -105,10 +106,6 @@ pub(super) async fn rows_of(all: Vec<u8>) -> Result<Vec<RecordBatch>, Error> {
 pub(super) fn together(batches: Vec<RecordBatch>, schema: SchemaRef) -> Batches {
     let as_table = move |batch: RecordBatch| as_table(&batch, &schema).map_err(external);
     Box::pin(stream::iter(batches.into_iter().map(as_table)))
-}
-
-fn external(error: Error) -> DataFusionError {
-    DataFusionError::External(Box::new(error))
 }
 
 fn as_table(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, Error> {

@@ -11,6 +11,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 
+use crate::csv::table::shown_of;
 use crate::error::Error;
 
 /// Files that a plan reads, as they were when it was made.
@@ -54,7 +55,7 @@ impl Seen {
                 .await
                 .is_ok_and(|now| (now.size, now.last_modified) == (was.size, was.last_modified));
             if !is_same {
-                return Err(changed(&format!("/{location}")));
+                return Err(changed(&shown_of("file:///", location)));
             }
         }
         Ok(())
