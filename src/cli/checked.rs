@@ -77,17 +77,21 @@ pub struct Bad {
     /// Whether a scrub may mend all of it.
     #[serde(default)]
     pub mendable: bool,
+    /// Tables whose files are right by their checksums and do not hold what the table holds.
+    #[serde(default)]
+    pub tables: Vec<String>,
 }
 
 impl Bad {
-    /// What findings say; `None` if nothing is bad.
-    pub fn of(findings: &Findings, metadata: bool, now: u64) -> Option<Bad> {
-        if !findings.is_bad() && !metadata {
+    /// What findings say, and the tables that cannot be read; `None` if nothing is bad.
+    pub fn of(findings: &Findings, metadata: bool, tables: Vec<String>, now: u64) -> Option<Bad> {
+        if !findings.is_bad() && !metadata && tables.is_empty() {
             return None;
         }
         let disks = findings.bad_disks.keys().cloned().collect();
         let verdicts = findings.verdicts.values();
-        let mendable = !metadata && verdicts.clone().all(|v| v.away + v.lost == 0);
+        let mendable =
+            !metadata && tables.is_empty() && verdicts.clone().all(|v| v.away + v.lost == 0);
         Some(Bad {
             found_at: now,
             checksums_wrong: findings.checksums_wrong,
@@ -96,6 +100,7 @@ impl Bad {
             metadata,
             disks,
             mendable,
+            tables,
         })
     }
 
@@ -112,14 +117,15 @@ impl Bad {
         if self.pieces_differing > 0 && parts.is_empty() {
             parts.push(format!("{} copies that differ", show_count(self.pieces_differing)));
         }
-        if self.metadata {
-            parts.push("wrong metadata".to_owned());
+        let metadata = self.metadata.then(|| "wrong metadata".to_owned());
+        parts.extend(metadata);
+        if !self.disks.is_empty() {
+            parts = vec![format!("{} on {}", parts.join(", "), self.disks.join(", "))];
         }
-        let on = match self.disks.is_empty() {
-            true => String::new(),
-            false => format!(" on {}", self.disks.join(", ")),
-        };
-        format!("{}{on}", parts.join(", "))
+        if !self.tables.is_empty() {
+            parts.push(format!("tables that cannot be read: {}", self.tables.join(", ")));
+        }
+        parts.join("; ")
     }
 }
 
@@ -285,6 +291,9 @@ mod tests {
             ..Bad::default()
         };
         assert_eq!(bad.words(), "2 wrong checksums on DATA_0001");
+        let lost = Bad { tables: vec!["t".into()], ..bad };
+        let words = "2 wrong checksums on DATA_0001; tables that cannot be read: t";
+        assert_eq!(lost.words(), words);
         assert_eq!(ago(1000, 990), "10 s ago");
         assert_eq!(ago(90_000, 0), "25 h ago");
         assert_eq!(ago(0, 5), "0 s ago");

@@ -21,6 +21,7 @@ use futures_util::StreamExt;
 
 use super::fault::Fault;
 use super::output::{self, Piece, REMOTE, Remote};
+use super::status::some;
 
 /// An open database, and the session of the command that uses it.
 #[derive(Clone)]
@@ -209,7 +210,12 @@ fn forced(database: &InstanceDatabase, name: &str) -> String {
              time"
         )
     });
-    let told: Vec<String> = gone.into_iter().chain(aged).collect();
+    let older = database.group(name).map(|m| m.group.taken_older().files).unwrap_or_default();
+    let older = (!older.is_empty()).then(|| {
+        let paths: Vec<String> = older.iter().map(|path| format!("+{name}/{path}")).collect();
+        format!("has {} files of which that may be so: {}", older.len(), some(&paths))
+    });
+    let told: Vec<String> = gone.into_iter().chain(aged).chain(older).collect();
     format!("Notice: disk group \"{name}\" {}", told.join("; it "))
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cellar_instance::Mounted;
 use cellar_instance::database::NoDisk;
-use cellar_instance::diskgroup::{AwayDisk, DiskInfo, Group, ScrubResult};
+use cellar_instance::diskgroup::{AwayDisk, DiskInfo, Group, OlderFiles, ScrubResult};
 use cellar_instance::scrub::wrong_words;
 use cellar_io::shell;
 use serde::Serialize;
@@ -93,6 +93,8 @@ pub struct GroupStatus {
     pub files_lowered: usize,
     /// Files with extents without any copy.
     pub files_lost: Vec<String>,
+    /// Files that FORCE took from older images of disks.
+    pub files_older: Vec<String>,
     /// Wrong checksums read since the group was mounted.
     pub checksum_errors: u64,
     /// Reads and writes that a disk refused since the group was mounted.
@@ -200,13 +202,16 @@ pub fn of(mounted: &Mounted, no_disks: &[NoDisk], dir: &Path) -> GroupStatus {
         action: "bring the disks back, then run any command: it mounts again".into(),
     }));
     findings.extend(lost(&status));
+    let now = group.env().wall().unix_nanos / 1_000_000_000;
+    let older = group.taken_older();
+    findings.extend(taken_older(&older, &info.name, now, dir));
+    status.files_older = older.files;
     let operation = group.operation();
     let away = group.away_disks();
     status.work = work(mounted, &away);
     let seen = Seen { group, away: &away, gone: &gone, no_disks, dir };
     findings.extend(missing::finding(&status, &seen));
     findings.extend(errors(&status, group, &disks, dir));
-    let now = group.env().wall().unix_nanos / 1_000_000_000;
     let known = checked::of(dir, &info.name);
     let scrub = group.last_scrub();
     status.last_scrub = scrub.as_ref().map(LastScrub::of);
@@ -308,6 +313,31 @@ fn lost(status: &GroupStatus) -> Option<Finding> {
         state: "DAMAGED",
         words: format!("no copy is left of parts of {}", some(files)),
         action: "bring the missing disks back, or delete these files and load them again".into(),
+    })
+}
+
+/// FORCE had but older images of parts of some files.
+fn taken_older(older: &OlderFiles, group: &str, now: u64, dir: &Path) -> Option<Finding> {
+    let (files, dir) = (&older.files, shell::path(dir));
+    if files.is_empty() {
+        return None;
+    }
+    let paths: Vec<String> = files.iter().map(|path| format!("+{group}/{path}")).collect();
+    let more = if older.more > 0 { " at least" } else { "" };
+    let count = show_count(files.len() as u64);
+    let were = if files.len() == 1 { "file was" } else { "files were" };
+    Some(Finding {
+        state: "DAMAGED",
+        words: format!(
+            "FORCE went on with older images of disks {}:{more} {count} {were} only there, and \
+             what was written to them later may be lost: {}",
+            checked::ago(now, older.at),
+            some(&paths)
+        ),
+        action: format!(
+            "see which tables can be read: cellar validate {dir}; compare them with what you \
+             know; a table made anew (CREATE TABLE .. AS, DROP) is out of this list"
+        ),
     })
 }
 

@@ -62,11 +62,14 @@ struct Report {
     took: Duration,
     /// Files of which parts have no copy on any disk that is in use: their paths.
     lost: Vec<String>,
+    /// Tables that cannot be read though the checksums of their files are right, and why.
+    tables: Vec<(String, String)>,
 }
 
 impl Report {
     fn is_bad(&self) -> bool {
-        self.findings.is_bad() || self.metadata.is_some() || !self.lost.is_empty()
+        let files = self.findings.is_bad() || !self.lost.is_empty();
+        files || self.metadata.is_some() || !self.tables.is_empty()
     }
 
     /// How much was read, if it was to be every copy of everything.
@@ -95,6 +98,10 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
         if findings.is_err() {
             bar.finish();
         }
+        let tables = match args.file {
+            None => tables(database, group).await,
+            Some(_) => Vec::new(),
+        };
         let disks = group.disks().into_iter();
         reports.push(Report {
             group: group.name().to_owned(),
@@ -103,6 +110,7 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
             absent: disks.filter(|d| !d.in_sync).map(|d| d.name).collect(),
             took: place.env.now().since(start),
             lost: lost(group, &part.names),
+            tables,
             names: part.names,
         });
     }
@@ -128,6 +136,20 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
     }
 }
 
+/// Tables whose files are right by their checksums and do not hold what the table holds.
+async fn tables(
+    database: &Database,
+    group: &cellar_instance::diskgroup::Group,
+) -> Vec<(String, String)> {
+    let whole = group.taken_older().files;
+    let found = database.inner.check_tables(group.name(), &whole).await.into_iter();
+    found.map(|(table, error)| (table, first_line(&error))).collect()
+}
+
+fn first_line(error: &cellar_instance::Error) -> String {
+    error.stack().first().map_or_else(String::new, |entry| entry.message.clone())
+}
+
 /// Those of the files that were asked for of which parts are gone.
 fn lost(group: &cellar_instance::diskgroup::Group, asked: &BTreeMap<u32, String>) -> Vec<String> {
     let lost = group.copied().lost.into_iter().map(|path| format!("+{}/{path}", group.name()));
@@ -136,7 +158,8 @@ fn lost(group: &cellar_instance::diskgroup::Group, asked: &BTreeMap<u32, String>
 
 /// Keeps what was found for `status`; `all` if every copy of everything was to be read.
 fn keep(report: &Report, dir: &Path, all: bool, now: u64) {
-    let bad = Bad::of(&report.findings, report.metadata.is_some(), now);
+    let tables = report.tables.iter().map(|(table, _)| table.clone()).collect();
+    let bad = Bad::of(&report.findings, report.metadata.is_some(), tables, now);
     let extent = if all { report.extent() } else { Extent::Part };
     if let Err(error) = checked::keep(dir, &report.group, bad, extent, now) {
         output::notice(&format!(
@@ -194,6 +217,10 @@ fn next(report: &Report, dir: &Path) -> String {
             "bring the disks back, or delete and load again what is lost: {}",
             report.lost.join(", ")
         ));
+    }
+    if !report.tables.is_empty() {
+        let names: Vec<String> = report.tables.iter().map(|(table, _)| table.clone()).collect();
+        words.push(format!("DROP TABLE and load again what cannot be read: {}", some(&names)));
     }
     if report.metadata.is_some() {
         words.push(format!(
@@ -298,6 +325,7 @@ fn as_text(report: &Report, primary: bool) -> String {
     if !report.absent.is_empty() {
         lines.push(format!("not in use: {}", report.absent.join(", ")));
     }
+    lines.extend(report.tables.iter().map(|(_, why)| why.clone()));
     if let Some(what) = &report.metadata {
         lines.push(format!("metadata is WRONG: {what}"));
     }
@@ -373,6 +401,8 @@ fn as_json(report: &Report) -> Value {
         "dirty_pieces_differing": f.dirty_pieces_differing,
         "metadata": report.metadata,
         "lost": report.lost,
+        "tables": report.tables.iter().map(|(table, why)| json!({"table": table, "why": why}))
+            .collect::<Vec<_>>(),
         "places": places,
         "places_found": f.places_found,
         "verdicts": verdicts,
@@ -393,6 +423,7 @@ mod tests {
             metadata: None,
             absent: vec![],
             lost: vec![],
+            tables: vec![],
             took: Duration::from_secs(2),
         }
     }

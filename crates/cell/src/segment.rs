@@ -36,7 +36,7 @@ pub(crate) type Pieces = Vec<Option<Piece>>;
 impl Segment {
     /// Opens a segment of `bytes` bytes: reads the headers of all its row groups. Where what stands
     /// behind the row groups cannot be read, each is asked itself. `rows` are those that the segment
-    /// must have: one that has lost some is not opened.
+    /// must have: one that has lost some is not opened. Without `columns` as many as the directory says.
     ///
     /// # Errors
     /// It cannot be read, or is not a segment of `table` with that many columns and rows.
@@ -45,7 +45,7 @@ impl Segment {
         device: Arc<dyn Device>,
         bytes: u64,
         table: u64,
-        columns: usize,
+        columns: Option<usize>,
         rows: u64,
     ) -> Result<Segment, Error> {
         let name = device.geometry().name.to_string();
@@ -54,13 +54,16 @@ impl Segment {
             segment: name.clone(),
             damage,
         };
-        let headers = match read_directory(&*device, bytes).await? {
-            Ok(headers) => headers,
-            Err(damage) => match read_headers(&*device, bytes, columns).await? {
+        let headers = match (read_directory(&*device, bytes).await?, columns) {
+            (Ok(headers), _) => headers,
+            (Err(damage), None) => return Err(damaged(damage)),
+            (Err(damage), Some(columns)) => match read_headers(&*device, bytes, columns).await? {
                 Some(headers) => headers,
                 None => return Err(damaged(damage)),
             },
         };
+        let first = headers.first().map_or(0, |header| header.entries.len());
+        let columns = columns.unwrap_or(first);
         let segment = headers.first().map_or(0, |header| header.segment);
         let other = headers.iter().find(|header| {
             header.table != table || header.segment != segment || header.entries.len() != columns
@@ -76,6 +79,25 @@ impl Segment {
             })),
             None => Ok(Segment { device, headers, segment, summary: OnceLock::new() }),
         }
+    }
+
+    /// Reads all of it, and compares each column with its checksum.
+    ///
+    /// # Errors
+    /// It cannot be read, or is damaged.
+    #[async_recursion]
+    pub async fn verify(&self) -> Result<(), Error> {
+        for (position, header) in self.headers.iter().enumerate() {
+            let all: Vec<usize> = (0..header.entries.len()).collect();
+            for (from, to, columns) in ranges(header, &all) {
+                let start = offset_of(position as u64) + from;
+                let buffer = self.device.read_at(Io::SCAN, start, (to - from) as usize).await?;
+                for column in columns {
+                    drop(self.piece(position, column, from, &buffer)?);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The headers of its row groups.

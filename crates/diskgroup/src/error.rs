@@ -295,7 +295,11 @@ impl Error {
             Error::DiskUnusable { number, disk, .. } => next_step_of_disk(*number, disk),
             Error::ForceNotNeeded { .. } => "leave FORCE out".into(),
             Error::ReadOnlyAttribute { .. } => "create another group with the wanted value".into(),
-            Error::Incomplete { .. } | Error::NotProven { .. } => {
+            Error::Incomplete { .. } => {
+                "bring the missing disks back; cellar rescue reads what is whole on the others"
+                    .into()
+            }
+            Error::NotProven { .. } => {
                 "bring the missing disks back; FORCE mounts what is here and may lose what \
                  only the missing disks know"
                     .into()

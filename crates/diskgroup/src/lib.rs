@@ -25,8 +25,8 @@ pub use data::verify::{BadPlace, Copies, FileVerdict, Findings};
 pub use error::Error;
 pub use group::{
     AlterDisks, AwayDisk, Copied, DiskInfo, DiskReturn, DropDisk, File, FileInfo, FileSpec, Group,
-    GroupInfo, Listed, Loss, MountOptions, OnlineHow, Operation, POWER_DEFAULT, POWER_FULL,
-    POWER_MAX, Pass, PassProgress, ProbeSpec, ProbeTarget, Protection, PublishIf,
+    GroupInfo, Listed, Loss, MountOptions, OlderFiles, OnlineHow, Operation, POWER_DEFAULT,
+    POWER_FULL, POWER_MAX, Pass, PassProgress, ProbeSpec, ProbeTarget, Protection, PublishIf,
     RESYNC_POWER_DEFAULT, Rates, ResizeDisk, Resync, ScrubPower, ScrubResult, ScrubScope,
     ScrubSpec, Scrubbing, Template, TemplateChange, TemplateWords, Work, aus_of, fault_words,
     is_proven, parse_interval, parse_repair_time,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_recursion::async_recursion;
 use cellar_cell::{Cache, Error as CellError, ScanStats, Segment, Totals};
 
-use crate::catalog::Table;
+use crate::catalog::{self, Table};
 use crate::database::Database;
 use crate::error::{Error, Result};
 
@@ -149,7 +149,7 @@ impl Database {
                 continue;
             }
             let file = Arc::new(self.open_segment(table, one)?);
-            let opened = Segment::open(file, one.bytes, table.id, columns, one.rows).await;
+            let opened = Segment::open(file, one.bytes, table.id, Some(columns), one.rows).await;
             let opened = Arc::new(opened.map_err(|error| scan_error(&table.name, &error))?);
             let scans = self.instance().scans();
             scans.known().open.insert(place, Arc::clone(&opened));
@@ -160,6 +160,47 @@ impl Database {
             segments.push(opened);
         }
         Ok(segments)
+    }
+}
+
+impl Database {
+    /// Reads what each segment of the columnar tables of a group says of itself, and all of those
+    /// that `whole` names by their path: what is wrong, by table. For files that are right by their
+    /// checksums and yet not what the table holds, as FORCE may leave them.
+    #[async_recursion]
+    pub async fn check_tables(&self, group: &str, whole: &[String]) -> Vec<(String, Error)> {
+        let catalog = self.catalog().current();
+        let mut found = Vec::new();
+        for table in catalog.columnar_tables().filter(|t| t.group() == Some(group)) {
+            for segment in &table.segments {
+                match self.check_segment(table, segment, whole.contains(&segment.file)).await {
+                    Ok(()) => {}
+                    // It was dropped, or written anew, meanwhile.
+                    Err(_) if self.catalog().current().owner(group, &segment.file).is_none() => {}
+                    Err(error) => {
+                        found.push((table.name.clone(), error));
+                        break;
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    async fn check_segment(
+        &self,
+        table: &Table,
+        one: &catalog::Segment,
+        whole: bool,
+    ) -> Result<()> {
+        let file = Arc::new(self.open_segment(table, one)?);
+        let failed = |error| scan_error(&table.name, &error);
+        let opened = Segment::open(file, one.bytes, table.id, None, one.rows).await;
+        let opened = opened.map_err(failed)?;
+        match whole {
+            true => opened.verify().await.map_err(failed),
+            false => Ok(()),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Oracle's words in statements that are parsed: VARCHAR2, NUMBER, SYSDATE, and paths such as
 //! `+DATA/t.parquet`; and literals that DataFusion would read as something else.
 
+mod interval;
 mod pattern;
 mod rows;
 
@@ -96,6 +97,7 @@ impl VisitorMut for Rewriter {
         {
             *expr = literal::least_bigint();
         }
+        interval::rewrite(expr);
         or_break(pattern::rewrite(expr))?;
         if let Some(other) = or_break(rows::rewrite(expr))? {
             *expr = other;

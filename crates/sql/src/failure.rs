@@ -35,6 +35,7 @@ pub fn from_datafusion(error: &DataFusionError) -> Error {
             Error::new(900, "42000", first_line(m))
         }
         DataFusionError::SQL(e, _) => Error::syntax(e.to_string()),
+        DataFusionError::Execution(m) if is_overflow(m) => overflow(m),
         DataFusionError::Execution(m) => Error::new(70002, "XX000", first_line(m)),
         DataFusionError::ExecutionJoin(_) => {
             Error::new(1013, "57014", "the statement was stopped while it ran")
@@ -115,6 +116,17 @@ fn is_of_range(words: &str) -> bool {
         .any(|beginning| words.starts_with(beginning))
 }
 
+/// Whether a function of DataFusion fails because its result has no place in its type, which some tell by
+/// their words alone. Positions and sizes of texts are no numbers of the user's.
+fn is_overflow(words: &str) -> bool {
+    let words = words.to_ascii_lowercase();
+    words.contains("overflow") && !words.contains("position") && !words.contains("size overflow")
+}
+
+fn overflow(words: &str) -> Error {
+    Error::new(1426, "22003", format!("numeric overflow: {}", first_line(words)))
+}
+
 /// The numbered error for one of Arrow's.
 pub fn from_arrow(error: &ArrowError) -> Error {
     if let Some(ours) = ours(error) {
@@ -122,12 +134,9 @@ pub fn from_arrow(error: &ArrowError) -> Error {
     }
     match error {
         ArrowError::DivideByZero => Error::new(1476, "22012", "division by zero"),
-        ArrowError::ArithmeticOverflow(m) => {
-            Error::new(1426, "22003", format!("numeric overflow: {}", first_line(m)))
-        }
-        ArrowError::CastError(m) if is_of_range(m) => {
-            Error::new(1426, "22003", format!("numeric overflow: {}", first_line(m)))
-        }
+        ArrowError::ArithmeticOverflow(m) => overflow(m),
+        ArrowError::ComputeError(m) if is_overflow(m) => overflow(m),
+        ArrowError::CastError(m) if is_of_range(m) => overflow(m),
         ArrowError::CastError(m) | ArrowError::ParseError(m) => {
             Error::new(1722, "22P02", first_line(m))
         }

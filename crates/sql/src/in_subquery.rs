@@ -10,16 +10,17 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, ExprSchema, Result};
 use datafusion::config::ConfigOptions;
-use datafusion::functions_aggregate::count::count;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Projection,
-    Subquery, lit, not, when,
+    BinaryExpr, Expr, ExprSchemable, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
+    lit, not, when,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
+
+use crate::marks::{Names, has_subquery_in, marked, outside, sorted};
 
 /// The rule. It comes before types are chosen: it puts in comparisons.
 #[derive(Debug, Default)]
@@ -27,7 +28,8 @@ pub(crate) struct ThreeValuedIn;
 
 impl AnalyzerRule for ThreeValuedIn {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        Ok(plan.transform_up_with_subqueries(rewrite)?.data)
+        let mut names = Names::default();
+        Ok(plan.transform_up_with_subqueries(|plan| rewrite(plan, &mut names))?.data)
     }
 
     fn name(&self) -> &'static str {
@@ -35,10 +37,29 @@ impl AnalyzerRule for ThreeValuedIn {
     }
 }
 
-fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+fn rewrite(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     let filter = match plan {
         LogicalPlan::Filter(filter) => filter,
-        LogicalPlan::Projection(projection) => return in_projection(projection),
+        LogicalPlan::Projection(_) | LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) => {
+            return in_values(plan, names);
+        }
+        LogicalPlan::Sort(sort) => {
+            let sorted = sorted(sort, names)?;
+            if !sorted.transformed {
+                return Ok(sorted);
+            }
+            // What is computed before is a projection of its own.
+            return sorted.transform_data(|plan| plan.transform_up(|plan| in_values(plan, names)));
+        }
+        LogicalPlan::Join(join) if has_subquery_in(&join)? => {
+            return match outside(join)? {
+                LogicalPlan::Filter(filter) => rewrite(LogicalPlan::Filter(filter), names),
+                other => other.map_children(|child| match child {
+                    LogicalPlan::Filter(_) => rewrite(child, names),
+                    other => Ok(Transformed::no(other)),
+                }),
+            };
+        }
         other => return Ok(Transformed::no(other)),
     };
     if !has_in(&filter.predicate)? {
@@ -63,46 +84,77 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     Ok(Transformed::yes(LogicalPlan::Filter(Filter::try_new(predicate, filter.input)?)))
 }
 
-/// What a query returns: there DataFusion knows only subqueries of one value, so that rows are counted.
-fn in_projection(projection: Projection) -> Result<Transformed<LogicalPlan>> {
-    let is_own = |expr: &Expr| Ok(matches!(expr, Expr::InSubquery(_) | Expr::Exists(_)));
+/// What a query returns, groups by or aggregates: there DataFusion knows only subqueries of one value.
+fn in_values(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     let mut has_own = false;
-    for expr in &projection.expr {
-        has_own |= expr.exists(is_own)?;
+    for expr in plan.expressions() {
+        has_own |= expr.exists(|e| Ok(matches!(e, Expr::InSubquery(_) | Expr::Exists(_))))?;
     }
+    let [input] = plan.inputs()[..] else { return Ok(Transformed::no(plan)) };
     if !has_own {
-        return Ok(Transformed::no(LogicalPlan::Projection(projection)));
+        return Ok(Transformed::no(plan));
     }
-    let schema = Arc::clone(projection.input.schema());
-    let plan = LogicalPlan::Projection(projection);
-    let names = NamePreserver::new(&plan);
-    let rewritten = plan.map_expressions(|expr| {
-        let name = names.save(&expr);
+    let schema = Arc::clone(input.schema());
+    let preserver = NamePreserver::new(&plan);
+    let three_valued = plan.map_expressions(|expr| {
+        let name = preserver.save(&expr);
         let below = |expr: Expr| match expr {
             Expr::InSubquery(own) => Ok(Transformed::yes(membership(own, Wanted::All, &schema)?)),
             other => Ok(Transformed::no(other)),
         };
-        let expr = expr.transform_down(below)?.data.transform_down(counted)?;
-        Ok(expr.update_data(|expr| name.restore(expr)))
+        Ok(expr.transform_down(below)?.update_data(|expr| name.restore(expr)))
     })?;
-    Ok(Transformed::yes(rewritten.data))
-}
-
-/// `EXISTS (S)` as `(SELECT count(*) FROM S) > 0`.
-fn counted(expr: Expr) -> Result<Transformed<Expr>> {
-    let Expr::Exists(Exists { subquery, negated }) = expr else {
-        return Ok(Transformed::no(expr));
-    };
-    let rows = LogicalPlanBuilder::from(Arc::clone(&subquery.subquery))
-        .aggregate(Vec::<Expr>::new(), [count(lit(1i64))])?
-        .build()?;
-    let count = Expr::ScalarSubquery(Subquery { subquery: Arc::new(rows), ..subquery });
-    let none = count.eq(lit(0i64));
-    Ok(Transformed::yes(if negated { none } else { not(none) }))
+    Ok(Transformed::yes(marked(three_valued.data, names)?.data))
 }
 
 fn has_in(expr: &Expr) -> Result<bool> {
-    expr.exists(|expr| Ok(matches!(expr, Expr::InSubquery(_))))
+    expr.exists(|expr| Ok(matches!(expr, Expr::InSubquery(_)) || RowIn::of(expr).is_some()))
+}
+
+/// What the dialect makes of `(a, b) IN (S)`: `CASE WHEN EXISTS (..) THEN TRUE WHEN EXISTS (..) THEN
+/// NULL .. ELSE FALSE END`.
+struct RowIn<'a> {
+    equal: &'a Exists,
+    maybe: Vec<&'a Exists>,
+    negated: bool,
+}
+
+impl RowIn<'_> {
+    fn of(expr: &Expr) -> Option<RowIn<'_>> {
+        let Expr::Case(case) = expr else { return None };
+        let truth = |expr: &Expr| match expr {
+            Expr::Literal(ScalarValue::Boolean(value), _) => *value,
+            _ => None,
+        };
+        let is_null = |expr: &Expr| matches!(expr, Expr::Literal(value, _) if value.is_null());
+        let otherwise = truth(case.else_expr.as_deref()?)?;
+        let mut whens = case.when_then_expr.iter().map(|(when, then)| match &**when {
+            Expr::Exists(own) if !own.negated => Some((own, &**then)),
+            _ => None,
+        });
+        let (equal, then) = whens.next()??;
+        let mut maybe = Vec::new();
+        for when in whens {
+            let (own, then) = when?;
+            is_null(then).then(|| maybe.push(own))?;
+        }
+        let is_own = case.expr.is_none() && !maybe.is_empty() && truth(then)? != otherwise;
+        is_own.then_some(RowIn { equal, maybe, negated: otherwise })
+    }
+
+    /// As good as it, where the third value counts as one of the others.
+    fn as_condition(&self, wanted: Wanted) -> Option<Expr> {
+        let exists = |own: &Exists| Expr::Exists(own.clone());
+        let none = |own: &Exists| Expr::Exists(Exists { negated: true, ..own.clone() });
+        let all = || std::iter::once(self.equal).chain(self.maybe.iter().copied());
+        match (wanted, self.negated) {
+            (Wanted::All, _) => None,
+            (Wanted::True, false) => Some(exists(self.equal)),
+            (Wanted::False, true) => Some(none(self.equal)),
+            (Wanted::True, true) => all().map(none).reduce(Expr::and),
+            (Wanted::False, false) => all().map(exists).reduce(Expr::or),
+        }
+    }
 }
 
 /// Whether `x NOT IN (S)` is a join that looks for nulls: S is the same for each row, and x is not.
@@ -141,6 +193,10 @@ fn condition(expr: Expr, wanted: Wanted, schema: &DFSchema) -> Result<Expr> {
         }
         Expr::InSubquery(own) => membership(own, wanted, schema),
         other => {
+            let row = RowIn::of(&other).and_then(|row| row.as_condition(wanted));
+            if let Some(row) = row {
+                return Ok(row);
+            }
             let below = |expr: Expr| match expr {
                 Expr::InSubquery(own) => {
                     Ok(Transformed::yes(membership(own, Wanted::All, schema)?))

@@ -409,7 +409,7 @@ async fn read_back(
     // As validate does, for status to know; without it status knows less, and the demo goes on.
     let now = database.inner.env().wall().unix_nanos / 1_000_000_000;
     let any_absent = mounted.group.disks().iter().any(|disk| !disk.in_sync);
-    let (bad, extent) = (Bad::of(&found, false, now), Extent::of(&found, any_absent));
+    let (bad, extent) = (Bad::of(&found, false, Vec::new(), now), Extent::of(&found, any_absent));
     let _ = checked::keep(&args.dir, "DATA", bad, extent, now);
     let checked = found.checksums_right + found.checksums_wrong;
     output::text(&format!(

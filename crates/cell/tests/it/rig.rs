@@ -34,7 +34,7 @@ pub async fn open(
     image: &Image,
 ) -> Result<Arc<Segment>, Error> {
     let columns = table.types.len();
-    Segment::open(device, image.bytes, TABLE, columns, image.rows).await.map(Arc::new)
+    Segment::open(device, image.bytes, TABLE, Some(columns), image.rows).await.map(Arc::new)
 }
 
 /// Opens all segments of a table, each on its disk.

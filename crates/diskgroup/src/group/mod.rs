@@ -63,7 +63,7 @@ pub use progress::{Operation, Pass, PassProgress};
 pub use rebalance::{POWER_DEFAULT, POWER_MAX};
 
 pub use repair::{AwayDisk, parse_time as parse_repair_time};
-pub use report::{Copied, DiskInfo, FileInfo, GroupInfo, Loss, Resync, aus_of};
+pub use report::{Copied, DiskInfo, FileInfo, GroupInfo, Loss, OlderFiles, Resync, aus_of};
 pub use resize::ResizeDisk;
 pub use returning::{OnlineHow, RESYNC_POWER_DEFAULT};
 pub use returns::DiskReturn;

@@ -22,7 +22,6 @@ use crate::group::inner::{Core, Inner};
 use crate::group::meter::Meter;
 use crate::group::pace::Throttle;
 use crate::group::progress::{Operation, Pass, Progress};
-use crate::group::report::paths_of;
 use crate::group::resize;
 use crate::meta::labels::relabel;
 use crate::on_disk::label::LabelStatus;
@@ -475,7 +474,7 @@ async fn finish(inner: &Arc<Inner>, planned: &Plan, wishes: u64) -> Result<(), E
 
 /// Why something that is to move stays where it is.
 fn stuck(inner: &Inner, unplaced: &Unplaced) -> Error {
-    let names = paths_of(&lock(&inner.core).state, unplaced.file);
+    let names = lock(&inner.core).state.paths_of(unplaced.file);
     let file = names
         .first()
         .map_or(format!("file {}", unplaced.file), |path| format!("+{}/{path}", inner.name));

@@ -19,6 +19,17 @@ use crate::on_disk::layout::{PIECE_BYTES, au_count};
 use crate::refused::Refused;
 use crate::state::{DiskStatus, FileAttributes, FileState, FileType, GroupState, Leg};
 
+/// Files that FORCE took from older images of disks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OlderFiles {
+    /// When it did so last, seconds since 1970.
+    pub at: u64,
+    /// Paths of those that are still there.
+    pub files: Vec<String>,
+    /// How many more there were than are kept by name.
+    pub more: u64,
+}
+
 /// Figures of a group. Megabytes are MiB.
 #[derive(Clone, Debug)]
 pub struct GroupInfo {
@@ -282,7 +293,7 @@ impl Group {
             .files
             .values()
             .map(|f| {
-                let names = paths_of(&core.state, f.number);
+                let names = core.state.paths_of(f.number);
                 file_info(f, names, self.inner.au_size, &in_sync)
             })
             .collect()
@@ -356,12 +367,21 @@ impl Group {
                 lost |= present == 0;
             }
             if lost {
-                copied.lost.push(file_name(&core.state, file));
+                copied.lost.push(core.state.name_of(file));
             } else if lowered {
                 copied.lowered += 1;
             }
         }
         copied
+    }
+
+    /// Files that FORCE took from older images and that are still there: what was written to them
+    /// since may be lost. When that was, their paths, and how many more there were.
+    pub fn taken_older(&self) -> OlderFiles {
+        let core = lock(&self.inner.core);
+        let (note, files) = core.state.taken_older();
+        let files: Vec<String> = files.into_iter().map(|file| core.state.name_of(file)).collect();
+        OlderFiles { at: note.at, files, more: note.more }
     }
 
     /// Attributes: those fixed at creation, and those that were set.
@@ -456,12 +476,6 @@ fn counters(disk: &Disk) -> BTreeMap<&'static str, u64> {
     .collect()
 }
 
-/// A file by its path, or its number.
-pub(super) fn file_name(state: &GroupState, file: &FileState) -> String {
-    let name = paths_of(state, file.number).into_iter().next();
-    name.unwrap_or_else(|| format!("{}.{}", file.number, file.incarnation))
-}
-
 /// The first file that has an extent in sync on those disks alone, temporary ones aside.
 pub(crate) fn only_on(state: &GroupState, disks: &[u16]) -> Option<String> {
     let alone = |f: &&FileState| {
@@ -471,7 +485,7 @@ pub(crate) fn only_on(state: &GroupState, disks: &[u16]) -> Option<String> {
         let counts = !f.temporary && !f.attributes.is_medium_of_a_log();
         counts && sets.any(|legs| legs.iter().any(here) && !legs.iter().any(elsewhere))
     };
-    state.files.values().find(alone).map(|file| file_name(state, file))
+    state.files.values().find(alone).map(|file| state.name_of(file))
 }
 
 /// A file of which a disk has extents without another copy, and how many.
@@ -479,19 +493,7 @@ pub(crate) fn single_on(state: &GroupState, disk: u16) -> Option<(String, u64)> 
     let on = |f: &FileState| f.legs.iter().filter(|l| l.disk == disk).count() as u64;
     let mut single = state.files.values().filter(|f| f.attributes.copies == 1);
     let file = single.find(|f| on(f) > 0)?;
-    Some((file_name(state, file), on(file)))
-}
-
-/// The paths of a file from the root of the group.
-pub(super) fn paths_of(state: &GroupState, number: u32) -> Vec<String> {
-    let names = state.names.names_of(crate::names::FileNo(number));
-    names
-        .filter_map(|(dir, name)| {
-            let dirs = state.names.dir_path(dir).ok()?;
-            let prefix: String = dirs.iter().map(|d| format!("{d}/")).collect();
-            Some(format!("{prefix}{name}"))
-        })
-        .collect()
+    Some((state.name_of(file), on(file)))
 }
 
 fn file_info(

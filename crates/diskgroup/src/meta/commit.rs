@@ -21,7 +21,7 @@ use crate::meta::checkpoint::{self, Target};
 use crate::meta::labels::relabel;
 use crate::meta::ring::{clear_ring, write_to_ring};
 use crate::meta::rules::{self, Candidate};
-use crate::meta::usable::Gone;
+use crate::meta::usable::{Gone, note_older};
 use crate::on_disk::checkpoint::{EncodedCheckpoint, encode};
 use crate::on_disk::label::LabelStatus;
 use crate::on_disk::layout::{BLOCK_U64, LOG_BLOCKS, LOG_CHECKPOINT_AT, RECORD_BLOCKS_MAX};
@@ -179,6 +179,7 @@ impl Committer {
                 true => Op::DiskAway { disk: *disk, at_ns, life, tried: tried_by(disk), by },
                 false => Op::DiskOffline { disk: *disk, at_ns },
             }));
+            ops.extend(note_older(&self.inner.disks_in_sync(), &core.state, at_ns));
             ops.push(Op::Members { members: members.clone() });
             ops.push(Op::Clean { clean: !current.is_empty() });
             let payload = apply_all(&mut core.state, &ops);

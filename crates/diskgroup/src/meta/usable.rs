@@ -12,7 +12,10 @@ use crate::meta::found::Labelled;
 use crate::meta::lineage::diverged;
 use crate::on_disk::label::Redundancy;
 use crate::refused::Refused;
-use crate::state::{DiskStatus, FileState, GroupState, Stale};
+use crate::state::{DiskStatus, FileState, GroupState, Op, Stale};
+
+/// Files without a whole copy that are named.
+const FILES_NAMED: usize = 3;
 
 /// The disks of the group that are here.
 #[derive(Default)]
@@ -62,7 +65,7 @@ impl Found<'_> {
         }
         let Err(refused) = self.check_complete(&here) else {
             // A mount that was cut off counted on disks that it had not taken back yet.
-            if self.state.clean && self.without_copy(&here).is_some() {
+            if self.state.clean && !self.without_copy(&here).is_empty() {
                 self.take_current(&mut here, &|_| true);
             }
             return Ok(here);
@@ -146,18 +149,22 @@ impl Found<'_> {
         large_enough && !later && diverged(&d.away, &l.label, ends).is_none()
     }
 
-    /// A file of which something has no copy here.
-    fn without_copy(&self, here: &Here) -> Option<&FileState> {
+    /// Files of which something has no copy here.
+    fn without_copy(&self, here: &Here) -> Vec<&FileState> {
         let in_sync = |disk: u16| here.disks.get(&disk).is_some_and(|d| d.is_in_sync());
-        let is_here = |disk: u16| in_sync(disk) || here.current.contains(&disk);
-        let external = self.state.header.redundancy == Redundancy::External;
-        self.state.files.values().find(|f| {
-            (external || f.attributes.copies > 1)
-                && !f.attributes.is_medium_of_a_log()
-                && f.legs
-                    .chunks(f.attributes.copies.into())
-                    .any(|legs| !legs.iter().any(|l| is_here(l.disk)))
-        })
+        self.state.without_copy(&|disk| in_sync(disk) || here.current.contains(&disk))
+    }
+
+    /// The first of some files and how many there are, with the verb: file +DATA/a has.
+    fn named(&self, files: &[&FileState]) -> String {
+        let paths = files.iter().take(FILES_NAMED);
+        let paths = paths.map(|file| format!("+{}/{}", self.name, self.state.name_of(file)));
+        let paths = paths.collect::<Vec<_>>().join(", ");
+        match files.len() {
+            1 => format!("file {paths} has"),
+            many if many <= FILES_NAMED => format!("{many} files ({paths}) have"),
+            many => format!("{many} files ({paths} and {} more) have", many - FILES_NAMED),
+        }
     }
 
     /// Every mirrored extent must have a copy in sync here; an external group needs every disk that
@@ -179,10 +186,12 @@ impl Found<'_> {
         };
         let names: Vec<String> = missing.iter().filter_map(named).collect();
         let names = names.join(", ");
-        let why = match lost {
-            None => return Ok(()),
-            Some(_) if external => format!("without {names}; external redundancy keeps one copy"),
-            Some(file) => format!("without {names} file {} has no whole copy", file.number),
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let why = match external {
+            true => format!("without {names}; external redundancy keeps one copy"),
+            false => format!("without {names} {} no whole copy", self.named(&lost)),
         };
         Err(Error::Incomplete { group: self.name.to_owned(), why })
     }
@@ -194,4 +203,11 @@ fn words_of(error: Error) -> String {
         Error::Incomplete { why, .. } => why,
         other => other.to_string(),
     }
+}
+
+/// What notes the files of which something is on older images alone, where FORCE goes on with such.
+pub(super) fn note_older(in_sync: &[Arc<Disk>], state: &GroupState, at_ns: u64) -> Option<Op> {
+    in_sync.iter().find(|disk| disk.is_aged())?;
+    let is_newer = |no| in_sync.iter().any(|disk| disk.no == no && !disk.is_aged());
+    state.note_older(&state.without_copy(&is_newer), at_ns / 1_000_000_000)
 }

@@ -6,6 +6,7 @@
 
 mod apply;
 pub mod file;
+mod older;
 mod op;
 pub(crate) mod size;
 mod stale;
@@ -207,6 +208,23 @@ impl GroupState {
     /// Whether new extents may go to a disk.
     pub fn takes_extents(&self, disk: u16) -> bool {
         self.disks.get(&disk).is_some_and(|d| d.status == DiskStatus::Online)
+    }
+
+    /// The paths of a file from the root of the group.
+    pub(crate) fn paths_of(&self, number: u32) -> Vec<String> {
+        let names = self.names.names_of(crate::names::FileNo(number));
+        let path_of = |(dir, name)| {
+            let dirs = self.names.dir_path(dir).ok()?;
+            let prefix: String = dirs.iter().map(|d| format!("{d}/")).collect();
+            Some(format!("{prefix}{name}"))
+        };
+        names.filter_map(path_of).collect()
+    }
+
+    /// A file by its path, or its number.
+    pub(crate) fn name_of(&self, file: &FileState) -> String {
+        let name = self.paths_of(file.number).into_iter().next();
+        name.unwrap_or_else(|| format!("{}.{}", file.number, file.incarnation))
     }
 
     /// The disk with that name.

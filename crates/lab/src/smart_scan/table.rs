@@ -318,7 +318,7 @@ pub(super) async fn make(
     file.flush(Io::COMMIT).await?;
     settle(env, group).await;
     let device = Arc::new(file.clone()) as Arc<dyn Device>;
-    let segment = Segment::open(device, bytes, OWNER.table, column::COUNT, rows).await?;
+    let segment = Segment::open(device, bytes, OWNER.table, Some(column::COUNT), rows).await?;
     Ok(Table { segment: Arc::new(segment), rows, row_groups, bytes })
 }
 

@@ -6,6 +6,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use cellar_instance::budget::Consumer;
 use cellar_instance::catalog::{Table, TableKind};
+use cellar_instance::cell::Segment;
 use cellar_instance::database::Database;
 use cellar_instance::session::Session;
 use cellar_instance::tables::SegmentFile;
@@ -16,6 +17,9 @@ use crate::columnar::small::{Came, rows_of, small_end, together};
 use crate::columnar::table::{OpenTable, checked_schema, schema_of_text, schema_text};
 use crate::columnar::write::{Batches, Tell, Writing, write_segment};
 use crate::error::Error;
+
+/// The number of a table that was dropped, or has lost a segment, since the catalog was asked.
+const DROPPED: u32 = 942;
 
 /// The columnar tables, as one session sees them.
 #[derive(Clone)]
@@ -70,10 +74,7 @@ impl Columnar {
     /// # Errors
     /// There is none, its group is not mounted, a segment is missing or damaged.
     pub async fn open(&self, name: &str) -> Result<Arc<OpenTable>, Error> {
-        let catalog = self.database.catalog().current();
-        let table = catalog.columnar(name)?;
-        let schema = schema_of_text(&table.schema)?;
-        let segments = self.database.segments(table, schema.fields().len()).await?;
+        let (table, schema, segments) = self.whole(name).await?;
         let group = self.database.group(table.group().unwrap_or_default())?;
         Ok(Arc::new(OpenTable::new(
             table.name.clone(),
@@ -83,6 +84,28 @@ impl Columnar {
             Arc::clone(self.database.instance()),
             (self.session.waits().clone(), self.session.sid()),
         )))
+    }
+
+    /// A table as it is now, its columns, and all of its segments, opened.
+    async fn whole(&self, name: &str) -> Result<(Table, SchemaRef, Vec<Arc<Segment>>), Error> {
+        loop {
+            let catalog = self.database.catalog().current();
+            let table = catalog.columnar(name)?;
+            let schema = schema_of_text(&table.schema)?;
+            match self.database.segments(table, schema.fields().len()).await {
+                Ok(segments) => return Ok((table.clone(), schema, segments)),
+                // Rows that came meanwhile were put together with its last ones.
+                Err(error) if error.number() == DROPPED && self.has_changed(table) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Whether a table is still there, with other segments.
+    fn has_changed(&self, before: &Table) -> bool {
+        let catalog = self.database.catalog().current();
+        let now = catalog.columnar(&before.name);
+        now.is_ok_and(|now| now.id == before.id && now.segments != before.segments)
     }
 
     /// An empty file for temporary data.
@@ -170,14 +193,14 @@ impl Columnar {
         rows: Batches,
         (threads, tell): (usize, Option<Tell>),
     ) -> Result<Written, Error> {
-        let catalog = self.database.catalog().current();
-        let table = catalog.columnar(name)?;
+        // No rows go where the others are lost.
+        let (table, ..) = self.whole(name).await?;
         let schema = checked_schema(&table.schema)?;
         check_columns(name, columns, &schema)?;
         let writing = self.writing(table.id, &schema, threads, tell);
         let came = Came::of(rows).await.map_err(|e| crate::failure::from_datafusion(&e))?;
         if let Came::Few(few) = &came
-            && let Some(written) = self.merged(table, few, &writing).await?
+            && let Some(written) = self.merged(&table, few, &writing).await?
         {
             return Ok(written);
         }

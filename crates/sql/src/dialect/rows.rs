@@ -2,9 +2,10 @@
 //!
 //! DataFusion compares structs, in one type each and with other rules for nulls.
 
+use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, Query, SetExpr, TableAliasColumnDef, TableFactor, UnaryOperator,
-    Value,
+    BinaryOperator, CaseWhen, Expr, Ident, Query, SetExpr, TableAlias, TableAliasColumnDef,
+    TableFactor, UnaryOperator, Value,
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
@@ -32,14 +33,6 @@ pub(super) fn rewrite(expr: &Expr) -> Result<Option<Expr>, Error> {
             }
             Ok(any.map(|any| if *negated { not(nested(any)) } else { nested(any) }))
         }
-        // Of what is not known the opposite is not known either.
-        Expr::UnaryOp { op: UnaryOperator::Not, expr } => match in_parentheses(expr) {
-            Expr::InSubquery { expr, subquery, negated } => match values_of(expr) {
-                Some(row) => in_subquery(row, subquery, !negated).map(Some),
-                None => Ok(None),
-            },
-            _ => Ok(None),
-        },
         Expr::InSubquery { expr, subquery, negated } => match values_of(expr) {
             Some(row) => in_subquery(row, subquery, *negated).map(Some),
             None => Ok(None),
@@ -54,13 +47,6 @@ fn values_of(expr: &Expr) -> Option<&[Expr]> {
         Expr::Tuple(values) if values.len() > 1 => Some(values),
         Expr::Nested(inner) => values_of(inner),
         _ => None,
-    }
-}
-
-fn in_parentheses(expr: &Expr) -> &Expr {
-    match expr {
-        Expr::Nested(inner) => in_parentheses(inner),
-        other => other,
     }
 }
 
@@ -122,39 +108,93 @@ fn compare(left: &[Expr], op: &BinaryOperator, right: &[Expr]) -> Result<Option<
     Ok(Some(whole))
 }
 
-/// `EXISTS` over the rows of the subquery that are equal, or for `NOT IN`, that may be.
+/// `(a, b) IN (SELECT ..)` by `EXISTS`, with SQL's three values:
+///
+/// `CASE WHEN EXISTS (equal) THEN TRUE WHEN EXISTS (null here and maybe equal) THEN NULL
+/// WHEN EXISTS (null there and maybe equal) THEN NULL ELSE FALSE END`
+///
+/// Rows that have a null are compared with all others one by one; they are looked for apart, so that
+/// the others are found by their keys.
 fn in_subquery(row: &[Expr], subquery: &Query, negated: bool) -> Result<Expr, Error> {
     let names: Vec<Ident> = (1..=row.len()).map(|at| Ident::new(format!("__in_{at}"))).collect();
-    let pairs = row.iter().zip(&names);
-    let all = pairs.map(|(value, name)| {
-        nested(binary(Expr::Identifier(name.clone()), BinaryOperator::Eq, value.clone()))
-    });
+    let own = || names.iter().cloned().map(Expr::Identifier);
+    let pairs = row.iter().zip(own());
+    let all = pairs.map(|(value, name)| nested(binary(name, BinaryOperator::Eq, value.clone())));
     let all = all.reduce(|all, more| binary(all, BinaryOperator::And, more));
-    let equal = nested(all.unwrap_or_else(|| Expr::Value(Value::Boolean(true).into())));
-    let condition = if negated { Expr::IsNotFalse(Box::new(equal)) } else { equal };
-    let subquery = Box::new(rows_where(subquery, names, condition)?);
-    Ok(Expr::Exists { subquery, negated })
+    let equal = nested(all.unwrap_or_else(|| truth(true)));
+    let maybe = Expr::IsNotFalse(Box::new(equal.clone()));
+    let any_null = |values: &mut dyn Iterator<Item = Expr>| {
+        let nulls = values.map(|value| Expr::IsNull(Box::new(nested(value))));
+        let any = nulls.reduce(|any, more| binary(any, BinaryOperator::Or, more));
+        nested(any.unwrap_or_else(|| truth(false)))
+    };
+    let null_there = binary(any_null(&mut own()), BinaryOperator::And, maybe.clone());
+    // As a key: a row without nulls has none, and is not compared.
+    let key = case(vec![(any_null(&mut row.iter().cloned()), number("1"))], None);
+    let is_asked = binary(Expr::Identifier(Ident::new(ONE)), BinaryOperator::Eq, key);
+    let null_here = binary(is_asked, BinaryOperator::And, maybe);
+    let exists = |condition: Expr| -> Result<Expr, Error> {
+        let subquery = Box::new(rows_where(subquery, names.clone(), condition)?);
+        Ok(Expr::Exists { subquery, negated: false })
+    };
+    let unknown = || Expr::Value(Value::Null.into());
+    let whens = vec![
+        (exists(equal)?, truth(!negated)),
+        (exists(null_there)?, unknown()),
+        (exists(null_here)?, unknown()),
+    ];
+    Ok(nested(case(whens, Some(truth(negated)))))
 }
 
-/// `SELECT 1 FROM (subquery) AS __in (names) WHERE condition`.
+fn truth(value: bool) -> Expr {
+    Expr::Value(Value::Boolean(value).into())
+}
+
+fn number(text: &str) -> Expr {
+    Expr::Value(Value::Number(text.to_owned(), false).into())
+}
+
+fn case(whens: Vec<(Expr, Expr)>, otherwise: Option<Expr>) -> Expr {
+    let conditions = whens.into_iter().map(|(condition, result)| CaseWhen { condition, result });
+    Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: conditions.collect(),
+        else_result: otherwise.map(Box::new),
+    }
+}
+
+/// A column that is always 1.
+const ONE: &str = "__in_one";
+
+/// `SELECT 1 FROM (SELECT __in.*, 1 AS one FROM (subquery) AS __in (names)) AS __in WHERE condition`.
 fn rows_where(subquery: &Query, names: Vec<Ident>, condition: Expr) -> Result<Query, Error> {
-    let template = "SELECT 1 FROM (SELECT 1) AS __in WHERE TRUE";
+    let template = format!(
+        "SELECT 1 FROM (SELECT __in.*, 1 AS {ONE} FROM (SELECT 1) AS __in) AS __in WHERE TRUE"
+    );
     let parsed = Parser::new(&CellarDialect)
-        .try_with_sql(template)
+        .try_with_sql(&template)
         .and_then(|mut parser| parser.parse_query())
         .map_err(|e| Error::syntax(e.to_string()))?;
     let mut query = *parsed;
     if let SetExpr::Select(select) = query.body.as_mut() {
         select.selection = Some(condition);
-        if let Some(TableFactor::Derived { subquery: inner, alias: Some(alias), .. }) =
-            select.from.first_mut().map(|from| &mut from.relation)
-        {
-            **inner = subquery.clone();
-            alias.columns = names
-                .into_iter()
-                .map(|name| TableAliasColumnDef { name, data_type: None })
-                .collect();
-        }
+    }
+    let own = derived(&mut query).and_then(|(with_one, _)| derived(with_one));
+    if let Some((inner, Some(alias))) = own {
+        *inner = subquery.clone();
+        alias.columns =
+            names.into_iter().map(|name| TableAliasColumnDef { name, data_type: None }).collect();
     }
     Ok(query)
+}
+
+/// The subquery that a query is of, and what it is called by.
+fn derived(query: &mut Query) -> Option<(&mut Query, Option<&mut TableAlias>)> {
+    let SetExpr::Select(select) = query.body.as_mut() else { return None };
+    match &mut select.from.first_mut()?.relation {
+        TableFactor::Derived { subquery, alias, .. } => Some((subquery, alias.as_mut())),
+        _ => None,
+    }
 }

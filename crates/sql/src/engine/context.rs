@@ -14,10 +14,13 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 
 use crate::columnar::nulls::PlainAntiJoins;
 use crate::columnar::rule::AggregateInCell;
+use crate::correlated::ForEachRow;
 use crate::engine::{CATALOG, EngineOptions, PUBLIC, Stores};
 use crate::host::Host;
 use crate::in_subquery::ThreeValuedIn;
 use crate::instants::compare::CompareInstants;
+use crate::instants::forms::InstantForms;
+use crate::instants::to_char::ToChar;
 use crate::instants::trunc::DateTrunc;
 use crate::lateral::LateralValues;
 use crate::lazy::BuildWhenAsked;
@@ -94,6 +97,7 @@ pub(super) fn context(
     context.register_udaf(Sum::udaf());
     Extreme::udafs().into_iter().for_each(|function| context.register_udaf(function));
     context.register_udf(DateTrunc::udf());
+    context.register_udf(ToChar::udf());
     Ok(context)
 }
 
@@ -103,7 +107,9 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let at = rules.iter().position(|rule| rule.name() == "type_coercion").unwrap_or(rules.len());
     rules.insert(at, Arc::new(CommonNumbers));
     rules.insert(at, Arc::new(CompareInstants));
+    rules.insert(at, Arc::new(InstantForms));
     rules.insert(at, Arc::new(ThreeValuedIn));
+    rules.insert(at, Arc::new(ForEachRow));
     rules.insert(at, Arc::new(LateralValues));
     rules.insert(at, Arc::new(CountEqualRows));
     rules.push(Arc::new(CheckedArithmetic));

@@ -5,16 +5,14 @@
 //! least; one beyond what the column can hold is compared with its last instant.
 
 use arrow::datatypes::{DataType, TimeUnit};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::expr::InList;
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{
-    Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, TableScan,
-};
+use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
+
+use crate::rules::each_expression;
 
 /// The rule. It comes before DataFusion's choice of types.
 #[derive(Debug, Default)]
@@ -22,25 +20,12 @@ pub(crate) struct CompareInstants;
 
 impl AnalyzerRule for CompareInstants {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        Ok(plan.transform_up_with_subqueries(rewrite)?.data)
+        Ok(plan.transform_up_with_subqueries(|plan| each_expression(plan, one))?.data)
     }
 
     fn name(&self) -> &'static str {
         "compare_instants"
     }
-}
-
-fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
-    let mut schema = merge_schema(&plan.inputs());
-    if let LogicalPlan::TableScan(TableScan { table_name, source, .. }) = &plan {
-        schema.merge(&DFSchema::try_from_qualified_schema(table_name.clone(), &source.schema())?);
-    }
-    let names = NamePreserver::new(&plan);
-    plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        let expr = expr.transform_up(|expr| one(expr, &schema))?;
-        Ok(expr.update_data(|expr| name.restore(expr)))
-    })
 }
 
 fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {

@@ -2,4 +2,8 @@
 //! begin in 1677 and end in 2262.
 
 pub(crate) mod compare;
+pub(crate) mod forms;
+pub(crate) mod from_text;
+mod pattern;
+pub(crate) mod to_char;
 pub(crate) mod trunc;

@@ -8,19 +8,20 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DECIMAL256_MAX_PRECISION, DataType};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::expr::{InList, InSubquery, ScalarFunction, SetComparison};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     Between, BinaryExpr, Case, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator,
     Subquery, Union, Values, cast, col, lit, when,
 };
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::instants::forms::common_instant;
+use crate::numbers::divide::divide;
 use crate::numbers::float::key;
+use crate::rules::each_expression;
 
 /// Functions whose arguments become one type.
 const UNITING: [&str; 8] =
@@ -57,23 +58,15 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         }
         other => other,
     };
-    let mut schema = merge_schema(&plan.inputs());
-    if let LogicalPlan::TableScan(scan) = &plan {
-        let source =
-            DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
-        schema.merge(&source);
-    }
-    let names = NamePreserver::new(&plan);
-    let rewritten = plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        let expr = expr.transform_up(|expr| one(expr, &schema))?;
-        Ok(expr.update_data(|expr| name.restore(expr)))
-    })?;
+    let rewritten = each_expression(plan, one)?;
     Ok(Transformed::yes(rewritten.data.recompute_schema()?))
 }
 
 /// The type for numbers of these types; `None`: whichever DataFusion takes is right.
 fn common_of(types: &[DataType], is_compared: bool) -> Option<DataType> {
+    if let Some(instant) = common_instant(types) {
+        return Some(instant);
+    }
     let numbers: Vec<&DataType> = types.iter().filter(|t| !t.is_null()).collect();
     if numbers.len() < 2 || !numbers.iter().all(|t| t.is_numeric()) {
         return None;
@@ -165,6 +158,13 @@ fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let types = types_of([&*left, &*right], schema)?;
             let common = is_compared(op).and_then(|compared| common_of(&types, compared));
             let Some(common) = common else {
+                let quotient = match op {
+                    Operator::Divide => divide(&left, &right, [&types[0], &types[1]]),
+                    _ => None,
+                };
+                if let Some(quotient) = quotient {
+                    return Ok(Transformed::yes(quotient));
+                }
                 return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })));
             };
             let (left, right) =
@@ -224,13 +224,24 @@ fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
 
 /// Makes numbers of one type of these; whether that changed any.
 fn unite(exprs: &mut [Expr], is_compared: bool, schema: &DFSchema) -> Result<bool> {
-    let Some(common) = common_of(&types_of(&*exprs, schema)?, is_compared) else {
+    let types = types_of(&*exprs, schema)?;
+    let Some(common) = common_of(&types, is_compared).or_else(|| of_texts(exprs, &types)) else {
         return Ok(false);
     };
     for expr in exprs {
         *expr = to_type(std::mem::take(expr), &common, schema)?;
     }
     Ok(true)
+}
+
+/// The type of which constant texts are written, beside values of one type that is none of text.
+fn of_texts(exprs: &[Expr], types: &[DataType]) -> Option<DataType> {
+    let is_constant = |expr: &Expr| matches!(expr, Expr::Literal(_, _));
+    let mut others =
+        exprs.iter().zip(types).filter(|(e, t)| !(t.is_null() || t.is_string() && is_constant(e)));
+    let (_, first) = others.next()?;
+    let is_one = first.is_temporal() && others.all(|(_, other)| other == first);
+    (is_one && types.iter().any(DataType::is_string)).then(|| first.clone())
 }
 
 fn of_case(case: Case, schema: &DFSchema) -> Result<Transformed<Expr>> {

@@ -3,8 +3,10 @@
 
 pub(crate) mod checked;
 pub(crate) mod common;
+mod divide;
 pub(crate) mod extreme;
 pub(crate) mod float;
+mod from_text;
 mod intervals;
 pub(crate) mod literal;
 pub(crate) mod narrow;

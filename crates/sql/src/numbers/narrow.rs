@@ -1,4 +1,4 @@
-//! Casts of numbers to types in which not all of them have a place: they round as PostgreSQL's do, and fail
+//! Casts to types of numbers and timestamps in which not all values have a place: they round as PostgreSQL's do, and fail
 //! where a number has no place.
 //!
 //! DataFusion cuts digits off; and it compares what is below a cast in its place, so that `d::int = 1` is
@@ -6,15 +6,19 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray};
+use arrow::array::{ArrayRef, AsArray, Float32Array, Float64Array};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type};
+use arrow::error::ArrowError;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
+
+use crate::instants::from_text::{instants_of, is_instant_of_text};
+use crate::numbers::from_text::{is_from_text, numbers_of};
 
 /// A cast as a function.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -40,6 +44,8 @@ pub(crate) fn is_narrow(from: &DataType, to: &DataType) -> bool {
     };
     match (digits(from), digits(to)) {
         _ if from == to => false,
+        _ if is_from_text(from, to) || is_instant_of_text(from, to) => true,
+        _ if *from == DataType::Float64 && *to == DataType::Float32 => true,
         (None, Some(_)) => from.is_floating() && to.is_integer(),
         (Some(_), Some(_)) if from.is_integer() && to.is_integer() => {
             let is_wider = to.primitive_width() > from.primitive_width();
@@ -64,6 +70,15 @@ pub(crate) fn narrow(number: Expr, to: &DataType, is_try: bool) -> Expr {
 impl Narrow {
     fn cast(&self, array: &ArrayRef) -> Result<ArrayRef> {
         let options = CastOptions { safe: self.is_try, ..CastOptions::default() };
+        if is_instant_of_text(array.data_type(), &self.to) {
+            return Ok(instants_of(array, &self.to, self.is_try)?);
+        }
+        if is_from_text(array.data_type(), &self.to) {
+            return Ok(numbers_of(array, &self.to, self.is_try)?);
+        }
+        if *array.data_type() == DataType::Float64 && self.to == DataType::Float32 {
+            return Ok(self.single(array.as_primitive::<Float64Type>())?);
+        }
         let rounded: ArrayRef = match array.data_type() {
             // Halves go to the even neighbour, as PostgreSQL has it.
             DataType::Float32 if self.to.is_integer() => Arc::new(
@@ -82,6 +97,24 @@ impl Narrow {
             _ => Arc::clone(array),
         };
         Ok(cast_with_options(&rounded, &self.to, &options)?)
+    }
+}
+
+impl Narrow {
+    /// Single precision: what is finite and too large for it is none.
+    fn single(&self, doubles: &Float64Array) -> Result<ArrayRef, ArrowError> {
+        let one = |double: f64| {
+            let single = double as f32;
+            (!(single.is_infinite() && double.is_finite())).then_some(single)
+        };
+        let singles: Float32Array = match self.is_try {
+            true => doubles.unary_opt(one),
+            false => doubles.try_unary(|double| {
+                let beyond = || format!("{double:e} is beyond the range of REAL");
+                one(double).ok_or_else(|| ArrowError::ArithmeticOverflow(beyond()))
+            })?,
+        };
+        Ok(Arc::new(singles))
     }
 }
 

@@ -2,18 +2,17 @@
 //! its type, and what makes equal floating-point numbers equal to look-ups by bits.
 
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::expr::{ScalarFunction, Sort as SortExpr};
-use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, Operator, lit};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::numbers::checked::{Arithmetic, Checked};
 use crate::numbers::float::{canonical, key, with_both_zeros, with_one_nan};
 use crate::numbers::narrow::{is_narrow, narrow};
+use crate::rules::each_expression;
 
 /// The rule. It comes behind DataFusion's choice of types.
 #[derive(Debug, Default)]
@@ -47,18 +46,7 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         }
         other => other,
     };
-    let mut schema = merge_schema(&plan.inputs());
-    if let LogicalPlan::TableScan(scan) = &plan {
-        let source =
-            DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
-        schema.merge(&source);
-    }
-    let names = NamePreserver::new(&plan);
-    plan.map_expressions(|expr| {
-        let name = names.save(&expr);
-        let expr = expr.transform_up(|expr| one(expr, &schema))?;
-        Ok(expr.update_data(|expr| name.restore(expr)))
-    })
+    each_expression(plan, one)
 }
 
 /// Whether an expression that is no literal is a floating-point number.

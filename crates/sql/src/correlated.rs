@@ -1,0 +1,362 @@
+//! Subqueries of one value whose rows are tied to a row outside by anything but equalities:
+//! `(SELECT count(*) FROM n WHERE n.y < t.x)`, `(SELECT y FROM n WHERE n.y < t.x ORDER BY y LIMIT 1)`, as a
+//! value or behind LATERAL.
+//!
+//! DataFusion groups the rows of a subquery by what they are equal to outside, which here nothing is.
+//! So each row outside gets a number, is joined with its rows, and these are aggregated by the number.
+
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, JoinType, Result, TableReference};
+use datafusion::config::ConfigOptions;
+use datafusion::functions_window::expr_fn::row_number;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{
+    Aggregate, Expr, ExprFunctionExt, FetchType, Join, LogicalPlan, LogicalPlanBuilder, SkipType,
+    SortExpr, Subquery, lit, when,
+};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
+
+use crate::marks::Names;
+
+/// The rule. It comes before types are chosen.
+#[derive(Debug, Default)]
+pub(crate) struct ForEachRow;
+
+impl AnalyzerRule for ForEachRow {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let mut names = Names::default();
+        Ok(plan.transform_up_with_subqueries(|plan| rewrite(plan, &mut names))?.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "for_each_row"
+    }
+}
+
+fn rewrite(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
+    match plan {
+        LogicalPlan::Projection(_) | LogicalPlan::Filter(_) | LogicalPlan::Aggregate(_) => {
+            values(plan, names)
+        }
+        LogicalPlan::Join(join) => lateral(join, names),
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+/// Subqueries of one value among the expressions of a plan.
+fn values(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
+    let [input] = plan.inputs()[..] else { return Ok(Transformed::no(plan)) };
+    let is_own =
+        |expr: &Expr| Ok(matches!(expr, Expr::ScalarSubquery(own) if is_own_subquery(own)));
+    let mut has_own = false;
+    for expr in plan.expressions() {
+        has_own |= expr.exists(is_own)?;
+    }
+    if !has_own {
+        return Ok(Transformed::no(plan));
+    }
+    let mut input = input.clone();
+    let preserver = NamePreserver::new(&plan);
+    let mut exprs = Vec::new();
+    for expr in plan.expressions() {
+        let name = preserver.save(&expr);
+        let expr = expr.transform_down(|expr| match expr {
+            Expr::ScalarSubquery(own) if is_own_subquery(&own) => {
+                let found = for_each_row(&input, &own.subquery, names)?;
+                match found.map(|(plan, values)| (plan, <[Expr; 1]>::try_from(values))) {
+                    Some((plan, Ok([value]))) => {
+                        input = plan;
+                        Ok(Transformed::yes(value))
+                    }
+                    _ => Ok(Transformed::no(Expr::ScalarSubquery(own))),
+                }
+            }
+            other => Ok(Transformed::no(other)),
+        })?;
+        exprs.push(name.restore(expr.data));
+    }
+    let columns = plan.schema().columns();
+    let is_filter = matches!(plan, LogicalPlan::Filter(_));
+    let new = plan.with_new_exprs(exprs, vec![input])?;
+    // A condition passes on all columns that it is over.
+    let new = match is_filter {
+        true => {
+            LogicalPlanBuilder::from(new).project(columns.into_iter().map(Expr::Column))?.build()?
+        }
+        false => new,
+    };
+    Ok(Transformed::yes(new))
+}
+
+/// `FROM t, LATERAL (SELECT count(*) ..)`.
+fn lateral(join: Join, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
+    let (own, alias) = match join.right.as_ref() {
+        LogicalPlan::Subquery(own) => (own, None),
+        LogicalPlan::SubqueryAlias(named) => match named.input.as_ref() {
+            LogicalPlan::Subquery(own) => (own, Some(named.alias.clone())),
+            _ => return Ok(Transformed::no(LogicalPlan::Join(join))),
+        },
+        _ => return Ok(Transformed::no(LogicalPlan::Join(join))),
+    };
+    let is_plain = matches!(join.join_type, JoinType::Inner | JoinType::Left)
+        && join.on.is_empty()
+        && join.filter.as_ref().is_none_or(|filter| *filter == lit(true));
+    if !is_plain || !is_own_subquery(own) {
+        return Ok(Transformed::no(LogicalPlan::Join(join)));
+    }
+    let Some((plan, values)) = for_each_row(&join.left, &own.subquery, names)? else {
+        return Ok(Transformed::no(LogicalPlan::Join(join)));
+    };
+    let mut columns: Vec<Expr> =
+        join.left.schema().columns().into_iter().map(Expr::Column).collect();
+    let named = values.into_iter().zip(join.right.schema().columns());
+    columns.extend(named.map(|(value, own)| value.alias_qualified(alias.clone(), own.name)));
+    Ok(Transformed::yes(LogicalPlanBuilder::from(plan).project(columns)?.build()?))
+}
+
+fn is_own_subquery(own: &Subquery) -> bool {
+    if own.outer_ref_columns.is_empty() {
+        return false;
+    }
+    let mut pull_up = PullUpCorrelatedExpr::new().with_need_handle_count_bug(true);
+    let pulled = (*own.subquery).clone().rewrite(&mut pull_up).data();
+    pulled.is_err() || !pull_up.can_pull_up
+}
+
+/// An aggregation without groups, and what is computed of it.
+fn aggregation_of(plan: &LogicalPlan) -> Option<(Vec<Expr>, &Aggregate)> {
+    match plan {
+        LogicalPlan::Projection(projection) => match projection.input.as_ref() {
+            LogicalPlan::Aggregate(own) => Some((projection.expr.clone(), own)),
+            _ => None,
+        },
+        LogicalPlan::Aggregate(own) => {
+            Some((own.schema.columns().into_iter().map(Expr::Column).collect(), own))
+        }
+        _ => None,
+    }
+    .filter(|(_, own)| own.group_expr.is_empty())
+}
+
+/// The rows of `input` with what the subquery gives for each of them in more columns.
+fn for_each_row(
+    input: &LogicalPlan,
+    subquery: &LogicalPlan,
+    names: &mut Names,
+) -> Result<Option<(LogicalPlan, Vec<Expr>)>> {
+    if let Some(first) = First::of(subquery)? {
+        return first.for_each_row(input, names);
+    }
+    let Some((outputs, own)) = aggregation_of(subquery) else { return Ok(None) };
+    let Some(Pairs { plan, columns, number, inner }) = Pairs::new(input, &own.input, names)? else {
+        return Ok(None);
+    };
+    let mut groups = vec![Expr::Column(Column::new_unqualified(number))];
+    groups.extend(columns.iter().cloned());
+    let mut aggregates = Vec::new();
+    let mut found: Vec<(Column, Expr)> = Vec::new();
+    for (expr, column) in own.aggr_expr.iter().zip(own.schema.columns()) {
+        let name = names.next("aggregate");
+        aggregates.push(inner.of_its_rows(expr.clone())?.alias(name.clone()));
+        found.push((column, Expr::Column(Column::new_unqualified(name))));
+    }
+    let of_found = |expr: Expr| match &expr {
+        Expr::Column(column) => match found.iter().find(|(old, _)| old == column) {
+            Some((_, new)) => Transformed::yes(new.clone()),
+            None => Transformed::no(expr),
+        },
+        _ => from_outside(expr),
+    };
+    let mut all = columns;
+    let mut values = Vec::new();
+    for output in outputs {
+        let name = names.next("value");
+        let output = output.unalias_nested().data.transform_down(|expr| {
+            // What stands for a column outside is none of the aggregation.
+            let new = of_found(expr);
+            Ok(Transformed::new(new.data, new.transformed, jump_if(new.transformed)))
+        })?;
+        all.push(output.data.alias(name.clone()));
+        values.push(Expr::Column(Column::new_unqualified(name)));
+    }
+    let plan =
+        LogicalPlanBuilder::from(plan).aggregate(groups, aggregates)?.project(all)?.build()?;
+    Ok(Some((plan, values)))
+}
+
+fn jump_if(transformed: bool) -> TreeNodeRecursion {
+    if transformed { TreeNodeRecursion::Jump } else { TreeNodeRecursion::Continue }
+}
+
+/// `SELECT expressions FROM .. ORDER BY .. LIMIT 1`.
+struct First<'a> {
+    outputs: &'a [Expr],
+    order: Vec<SortExpr>,
+    input: &'a LogicalPlan,
+}
+
+impl First<'_> {
+    fn of(plan: &LogicalPlan) -> Result<Option<First<'_>>> {
+        let LogicalPlan::Limit(limit) = plan else { return Ok(None) };
+        let is_first = matches!(limit.get_fetch_type()?, FetchType::Literal(Some(1)))
+            && matches!(limit.get_skip_type()?, SkipType::Literal(0));
+        if !is_first {
+            return Ok(None);
+        }
+        let (order, plan) = match limit.input.as_ref() {
+            LogicalPlan::Sort(sort) => (sort.expr.clone(), sort.input.as_ref()),
+            other => (Vec::new(), other),
+        };
+        let LogicalPlan::Projection(own) = plan else { return Ok(None) };
+        // What is sorted by is what the projection gives, or what it is of.
+        let given = own.schema.columns();
+        let of_input = |expr: Expr| match &expr {
+            Expr::Column(column) => match given.iter().position(|own| own == column) {
+                Some(at) => {
+                    let expr = own.expr[at].clone().unalias();
+                    Ok(Transformed::new(expr, true, TreeNodeRecursion::Jump))
+                }
+                None => Ok(Transformed::no(expr)),
+            },
+            _ => Ok(Transformed::no(expr)),
+        };
+        let mut by = Vec::new();
+        for one in order {
+            by.push(SortExpr { expr: one.expr.transform_down(of_input)?.data, ..one });
+        }
+        Ok(Some(First { outputs: &own.expr, order: by, input: &own.input }))
+    }
+
+    fn for_each_row(
+        self,
+        input: &LogicalPlan,
+        names: &mut Names,
+    ) -> Result<Option<(LogicalPlan, Vec<Expr>)>> {
+        let Some(Pairs { plan, columns, number, inner }) = Pairs::new(input, self.input, names)?
+        else {
+            return Ok(None);
+        };
+        let mut by = Vec::new();
+        for one in self.order {
+            by.push(SortExpr { expr: inner.of_pair(one.expr)?, ..one });
+        }
+        let place = names.next("place");
+        let number = Expr::Column(Column::new_unqualified(number));
+        let window = row_number().partition_by(vec![number]).order_by(by).build()?;
+        let first = Expr::Column(Column::new_unqualified(place.clone())).eq(lit(1u64));
+        let (mut all, mut values) = (columns, Vec::new());
+        for output in self.outputs {
+            let name = names.next("value");
+            let output = inner.of_pair(output.clone().unalias())?;
+            let there = inner.column(THERE).is_not_null();
+            all.push(when(there, output).end()?.alias(name.clone()));
+            values.push(Expr::Column(Column::new_unqualified(name)));
+        }
+        let plan = LogicalPlanBuilder::from(plan)
+            .window([window.alias(place)])?
+            .filter(first)?
+            .project(all)?
+            .build()?;
+        Ok(Some((plan, values)))
+    }
+}
+
+/// Each row outside with its rows of a subquery, or none.
+struct Pairs {
+    plan: LogicalPlan,
+    /// What the rows outside have.
+    columns: Vec<Expr>,
+    /// The name of the column that numbers them.
+    number: String,
+    inner: Inner,
+}
+
+impl Pairs {
+    fn new(input: &LogicalPlan, rows: &LogicalPlan, names: &mut Names) -> Result<Option<Pairs>> {
+        let mut pull_up = PullUpCorrelatedExpr::new();
+        let rows = rows.clone().rewrite(&mut pull_up).data()?;
+        if !pull_up.can_pull_up {
+            return Ok(None);
+        }
+        let inner = Inner::new(rows, names.next("rows"));
+        let condition = conjunction(pull_up.join_filters).unwrap_or_else(|| lit(true));
+        let number = names.next("number");
+        let columns = input.schema().columns().into_iter().map(Expr::Column).collect();
+        let plan = LogicalPlanBuilder::from(input.clone())
+            .window([row_number().alias(number.clone())])?
+            .join_on(inner.plan()?, JoinType::Left, [inner.of_pair(condition)?])?
+            .build()?;
+        Ok(Some(Pairs { plan, columns, number, inner }))
+    }
+}
+
+/// Beside the row, what was a reference to it is a column.
+fn from_outside(expr: Expr) -> Transformed<Expr> {
+    match expr {
+        Expr::OuterReferenceColumn(_, column) => Transformed::yes(Expr::Column(column)),
+        other => Transformed::no(other),
+    }
+}
+
+/// The rows of a subquery, under names of their own: the same table may be outside.
+struct Inner {
+    plan: LogicalPlan,
+    alias: TableReference,
+}
+
+/// A column of theirs that is null only where there is no row.
+const THERE: &str = "__there";
+
+impl Inner {
+    fn new(plan: LogicalPlan, alias: String) -> Inner {
+        Inner { plan, alias: TableReference::bare(alias) }
+    }
+
+    fn plan(&self) -> Result<LogicalPlan> {
+        let columns = self.plan.schema().columns().into_iter().enumerate();
+        let mut own: Vec<Expr> =
+            columns.map(|(at, column)| Expr::Column(column).alias(format!("__{at}"))).collect();
+        own.push(lit(true).alias(THERE));
+        LogicalPlanBuilder::from(self.plan.clone()).project(own)?.alias(self.alias.clone())?.build()
+    }
+
+    fn column(&self, name: impl Into<String>) -> Expr {
+        Expr::Column(Column::new(Some(self.alias.clone()), name))
+    }
+
+    /// An expression of a row outside and one of these.
+    fn of_pair(&self, expr: Expr) -> Result<Expr> {
+        let columns = self.plan.schema().columns();
+        let new = |expr: Expr| {
+            let new = match &expr {
+                Expr::Column(column) => match columns.iter().position(|own| own == column) {
+                    Some(at) => Transformed::yes(self.column(format!("__{at}"))),
+                    None => Transformed::no(expr),
+                },
+                _ => from_outside(expr),
+            };
+            Ok(Transformed::new(new.data, new.transformed, jump_if(new.transformed)))
+        };
+        Ok(expr.transform_down(new)?.data)
+    }
+
+    /// Aggregates over these rows alone, where there are none of a row outside too.
+    fn of_its_rows(&self, expr: Expr) -> Result<Expr> {
+        let there = self.column(THERE).is_not_null();
+        let only = |expr: Expr| match expr {
+            Expr::AggregateFunction(mut call) => {
+                let filter = call.params.filter.take();
+                call.params.filter = Some(Box::new(match filter {
+                    Some(filter) => there.clone().and(*filter),
+                    None => there.clone(),
+                }));
+                Ok(Transformed::yes(Expr::AggregateFunction(call)))
+            }
+            other => Ok(Transformed::no(other)),
+        };
+        let expr = self.of_pair(expr.unalias_nested().data)?;
+        Ok(expr.transform_up(only)?.data)
+    }
+}

@@ -1,0 +1,92 @@
+//! Text as a timestamp: also without seconds, with 24:00:00, and of any year that the type holds.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
+use arrow::compute::{CastOptions, cast, cast_with_options};
+use arrow::datatypes::{DataType, Int64Type, TimeUnit};
+use arrow::error::ArrowError;
+
+use crate::csv::time::stamp;
+
+/// Whether a cast makes a timestamp of text.
+pub(crate) fn is_instant_of_text(from: &DataType, to: &DataType) -> bool {
+    from.is_string() && matches!(to, DataType::Timestamp(_, None))
+}
+
+/// Texts as timestamps; with `is_try` those that are none are null.
+///
+/// # Errors
+/// A text that is none.
+pub(crate) fn instants_of(
+    texts: &ArrayRef,
+    to: &DataType,
+    is_try: bool,
+) -> Result<ArrayRef, ArrowError> {
+    let options = CastOptions { safe: true, ..CastOptions::default() };
+    let known = cast_with_options(texts, to, &options)?;
+    if known.null_count() == texts.null_count() {
+        return Ok(known);
+    }
+    let DataType::Timestamp(unit, _) = to else { return Ok(known) };
+    let known = cast(&known, &DataType::Int64)?;
+    let (known, all) = (known.as_primitive::<Int64Type>(), cast(texts, &DataType::Utf8)?);
+    let written = all.as_string::<i32>();
+    let mut values = Vec::with_capacity(known.len());
+    for row in 0..known.len() {
+        if known.is_valid(row) || written.is_null(row) {
+            values.push(known.is_valid(row).then(|| known.value(row)));
+            continue;
+        }
+        let own = value_of(written.value(row), *unit);
+        if own.is_none() && !is_try {
+            // Says what is wrong with it.
+            let strict = CastOptions { safe: false, ..CastOptions::default() };
+            cast_with_options(&texts.slice(row, 1), to, &strict)?;
+        }
+        values.push(own);
+    }
+    cast(&(Arc::new(Int64Array::from(values)) as ArrayRef), to)
+}
+
+fn value_of(text: &str, unit: TimeUnit) -> Option<i64> {
+    let stamp = stamp(with_seconds(text.trim()).as_bytes())?;
+    let (per_second, nanos) = match unit {
+        TimeUnit::Second => (1, 1_000_000_000),
+        TimeUnit::Millisecond => (1_000, 1_000_000),
+        TimeUnit::Microsecond => (1_000_000, 1_000),
+        TimeUnit::Nanosecond => (1_000_000_000, 1),
+    };
+    stamp.seconds.checked_mul(per_second)?.checked_add(i64::from(stamp.nanos) / nanos)
+}
+
+/// `2024-02-29 12:30` with `:00` behind the minutes.
+fn with_seconds(text: &str) -> String {
+    let at = text.find([' ', 'T']).map_or(text.len(), |blank| blank + 1);
+    let clock = &text.as_bytes()[at..];
+    let is_minutes = |clock: &[u8]| matches!(clock, [a, b, b':', c, d] if [a, b, c, d].iter().all(|x| x.is_ascii_digit()));
+    match clock.get(..5).filter(|clock| is_minutes(clock)) {
+        Some(_) if clock.get(5) != Some(&b':') => {
+            format!("{}:00{}", &text[..at + 5], &text[at + 5..])
+        }
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn minutes_are_enough_and_the_end_of_a_day_is_the_next() {
+        let of = |text| value_of(text, TimeUnit::Second);
+        assert_eq!(of("1970-01-01 12:30"), Some(45_000));
+        assert_eq!(of("1970-01-01T12:30Z"), Some(45_000));
+        assert_eq!(of("1970-01-01 14:30+02"), Some(45_000));
+        assert_eq!(of("1970-01-01 24:00:00"), Some(86_400));
+        assert_eq!(of("9999-12-31 23:59"), Some(253_402_300_740));
+        assert_eq!(of("1970-01-01 1:30"), None);
+        assert_eq!(of("1970-01-01 ü"), None);
+        assert_eq!(value_of("9999-12-31 23:59", TimeUnit::Nanosecond), None);
+    }
+}
