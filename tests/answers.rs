@@ -125,3 +125,159 @@ fn what_is_written_without_blanks_is_read_all_the_same() {
         assert!(told.contains(wanted) && !told.contains("CELLAR-00600"), "{query}: {told}");
     }
 }
+
+const PAIRS: &str = "create table t as select * from (values (1, 10), (2, 20), (3, null), (null, 40), \
+     (null, null), (2, 20)) v(x, g)";
+const OTHERS: &str = "create table n as select * from (values (1, 10), (2, 99), (5, null)) v(y, h)";
+
+#[test]
+fn rows_in_subqueries_have_three_values() {
+    let dir = database();
+    let at = dir.path();
+    sql(at, PAIRS);
+    sql(at, OTHERS);
+    let all = "order by x, g";
+    check(
+        at,
+        &[
+            (
+                &format!("select x, g, (x, g) in (select y, h from n) from t {all}"),
+                "1,10,true 2,20,false 2,20,false 3,,false ,40, ,,",
+            ),
+            (
+                &format!("select x, g, (x, g) not in (select y, h from n) from t {all}"),
+                "1,10,false 2,20,true 2,20,true 3,,true ,40, ,,",
+            ),
+            (
+                &format!("select ((x, g) in (select y, h from n)) is null from t {all}"),
+                "false false false false true true",
+            ),
+            (&format!("select x from t where (x, g) not in (select y, h from n) {all}"), "2 2 3"),
+            (&format!("select x from t where not ((x, g) in (select y, h from n)) {all}"), "2 2 3"),
+            ("select x from t where (x, g) not in (select y, h from n where y > 9)", "1 2 3  2"),
+            (
+                "select count(*) from t where case when (x, g) in (select y, h from n) then 1 \
+                 when not ((x, g) in (select y, h from n)) then 2 else 3 end = 3",
+                "2",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn subqueries_stand_wherever_a_value_may() {
+    let dir = database();
+    let at = dir.path();
+    sql(at, PAIRS);
+    sql(at, OTHERS);
+    check(
+        at,
+        &[
+            (
+                "select sum(case when x in (select y from n) then 1 else 0 end), \
+                 count(*) filter (where x not in (select y from n)) from t",
+                "3,1",
+            ),
+            (
+                "select x in (select y from n) b, count(*) from t group by x in (select y from n) \
+                 order by 1",
+                "false,1 true,3 ,2",
+            ),
+            ("select x from t order by x in (select y from n), x limit 4", "3 1 2 2"),
+            (
+                "select t.x, n.y from t left join n on n.y = t.x and n.h not in (select g from t \
+                 where g = 10) where t.x is not null order by 1",
+                "1, 2,2 2,2 3,",
+            ),
+            ("select t.x from t join n on n.y = t.x and t.g in (select h from n) order by 1", "1"),
+            (
+                "select x, exists (select 1 from n where n.y < t.x) from t order by x",
+                "1,false 2,true 2,true 3,true ,false ,false",
+            ),
+            // As many rows as there are outside, also where two of them are the same.
+            (
+                "select x, (select count(*) from n where n.y < t.x) from t order by x",
+                "1,0 2,1 2,1 3,2 ,0 ,0",
+            ),
+            (
+                "select x, (select sum(h) + 1 from n where n.y <= t.x and h < 50) from t \
+                 where x > 0 order by x",
+                "1,11 2,11 2,11 3,11",
+            ),
+            ("select x from t a where (select count(*) from t b where b.x < a.x) = 1", "2 2"),
+            (
+                "select x, (select y from n where n.y <= t.x order by y desc limit 1) from t \
+                 order by x",
+                "1,1 2,2 2,2 3,2 , ,",
+            ),
+            (
+                "select t.x, l.c from t, lateral (select count(*) c from n where n.y < t.x) l \
+                 where l.c > 0 order by 1",
+                "2,1 2,1 3,2",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn quotients_have_digits_enough_and_numbers_keep_theirs() {
+    let dir = database();
+    let at = dir.path();
+    check(
+        at,
+        &[
+            ("select 2.0 / 3, -2.0 / 3", "0.6666666666666667,-0.6666666666666667"),
+            ("select 1 / 3.0, 1e5 / 3", "0.3333333333333333,33333.3333333333333333"),
+            ("select cast('1e5' as decimal(10, 2)), '1.5e-2'::decimal(5, 3)", "100000.00,0.015"),
+            ("select try_cast('1e400' as double) is null, 'inf'::double", "true,inf"),
+        ],
+    );
+    for query in [
+        "select '1e400'::double",
+        "select 1e39::real",
+        "select abs((-32768)::smallint)",
+        "select 1e37 * 1 / 1e-30",
+    ] {
+        let said = refused(at, query);
+        assert!(said.contains("01426"), "{query}: {said}");
+    }
+}
+
+#[test]
+fn points_in_time_are_read_written_and_counted() {
+    let dir = database();
+    let at = dir.path();
+    check(
+        at,
+        &[
+            (
+                "select timestamp '2024-02-01 12:00', timestamp '2024-02-01 24:00:00'",
+                "2024-02-01 12:00:00,2024-02-02 00:00:00",
+            ),
+            (
+                "select date '2024-01-01' + 400000, date '3119-03-02' - 400000",
+                "3119-03-02,2024-01-01",
+            ),
+            ("select to_timestamp(253402300799)", "9999-12-31 23:59:59"),
+            (
+                "select to_char(timestamp '2024-03-05 14:07:09', 'DD.MM.YYYY HH24:MI:SS'), \
+                 to_char(date '2024-03-05', '%Y/%m')",
+                "05.03.2024 14:07:09,2024/03",
+            ),
+            ("select to_date('05.03.2024', 'DD.MM.YYYY')", "2024-03-05"),
+            (
+                "select date '2500-01-01' in (timestamp '2500-01-01'), date '2500-01-01' between \
+                 timestamp '2400-01-01' and timestamp '2600-01-01'",
+                "true,true",
+            ),
+            ("select coalesce(null::date, '2025-01-01') + 1", "2025-01-02"),
+            (
+                "select timestamp '2024-01-01' + interval '1 day 02:03:04' * 2",
+                "2024-01-03 04:06:08",
+            ),
+            ("select interval '90 minutes' / 2 = interval '45 minutes'", "true"),
+        ],
+    );
+    let said = refused(at, "select to_char(date '2024-01-01', 'XX')");
+    assert!(said.contains("stands for no part"), "{said}");
+}

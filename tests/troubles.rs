@@ -200,6 +200,48 @@ fn two_older_images_are_refused_with_a_way_out_that_works() {
 }
 
 #[test]
+fn what_force_took_from_older_images_is_named_and_no_row_goes_there() {
+    let dir = database(4, "64M");
+    for number in [2, 3] {
+        fs::copy(disk(dir.path(), number), dir.path().join(format!("old{number}"))).unwrap();
+    }
+    let made = |table: usize| format!("create table t{table} as select {table} as a");
+    let all: Vec<String> = (0..16).map(made).collect();
+    assert!(sql(dir.path(), &all.join(";")).ok);
+    for number in [2, 3] {
+        fs::copy(dir.path().join(format!("old{number}")), disk(dir.path(), number)).unwrap();
+    }
+    let refused = cellar(dir.path(), "status db").flat();
+    assert!(refused.contains("files (+DATA/"), "the files are named: {refused}");
+    let forced = sql(dir.path(), "alter diskgroup data mount force");
+    assert!(forced.ok, "{}", forced.flat());
+    let status = cellar(dir.path(), "status db");
+    assert!(!status.ok && status.flat().contains("older images of disks"), "{}", status.flat());
+    let said = cellar(dir.path(), "validate db").flat();
+    let mut lost = 0;
+    for table in 0..16 {
+        let is_named = said.contains(&format!("table \"t{table}\" cannot be read"));
+        let read = sql(dir.path(), &format!("select a from t{table}"));
+        assert_eq!(read.ok, !is_named, "t{table}: {} {said}", read.flat());
+        match read.ok {
+            true => assert_eq!(read.out, format!("a\n{table}\n")),
+            false => {
+                let added = sql(dir.path(), &format!("insert into t{table} values (1)"));
+                assert!(added.flat().contains("cannot be read"), "{}", added.flat());
+                assert!(sql(dir.path(), &format!("drop table t{table}")).ok);
+                lost += 1;
+            }
+        }
+    }
+    assert!(lost > 0, "none of 16 tables was on these two alone: {said}");
+    // What validate found is known until it finds all well.
+    let status = cellar(dir.path(), "status db").flat();
+    assert!(status.contains("tables that cannot be read"), "{status}");
+    let said = cellar(dir.path(), "validate db").flat();
+    assert!(!said.contains("cannot be read"), "{said}");
+}
+
+#[test]
 fn one_disk_of_a_copy_is_told_and_the_others_go_on() {
     let dir = database(3, "64M");
     assert!(run(dir.path(), "cp", &["-a", "db", "other"]).ok);

@@ -477,15 +477,24 @@ fn check_room(args: &Args, disks: &[InitDisk]) -> Result<(), Fault> {
     // The file system keeps a little for itself.
     if wanted.saturating_add(64 << 20) > free {
         return Err(Fault::failed(format!(
-            "CELLAR-70111: the disks of {} need {}, the file system of {} has {} free\nNext: give \
-             fewer or smaller disks: --disks N --disk-size 1G",
+            "CELLAR-70111: the disks of {} need {}, the file system of {} has {} free\nNext: {}",
             args.dir.display(),
             show_bytes(wanted),
             parent.display(),
-            show_bytes(free)
+            show_bytes(free),
+            smaller(args, free.saturating_sub(64 << 20) / disks.len().max(1) as u64)
         )));
     }
     Ok(())
+}
+
+/// What to ask for where disks have room for so many bytes each.
+fn smaller(args: &Args, room: u64) -> String {
+    let megabytes = room >> 20;
+    match room >= disk_size_min(args.au_size) {
+        true => format!("give smaller disks: --disk-size {megabytes}M; or fewer: --disks N"),
+        false => "choose a directory of a larger file system".to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -160,6 +160,8 @@ fn finding(
     damaged_parts(found, &mut damaged);
     let has_label = label.is_some() || found.find("disk_bytes").is_some();
     if !has_label {
+        // A file of less than a sector is no empty one.
+        let size = std::fs::metadata(path).map_or(size, |about| about.len().max(size));
         let what = match size {
             0 => "it is empty: this is no disk of a disk group".to_owned(),
             _ => "no label of Cellar can be read: this is no disk of a disk group".to_owned(),

@@ -111,6 +111,9 @@ impl Args {
         if let Some(header) = self.has_header() {
             (form.has_header, form.header_is_sure) = (header, true);
         }
+        if self.append {
+            form.place = cellar_sql::csv::Place::Append;
+        }
         form.delimiter = self.delimiter.unwrap_or(form.delimiter);
         form.types.clone_from(&self.types);
         form.null = self.null.clone().unwrap_or_default();

@@ -60,10 +60,18 @@ pub fn look(path: &Path, write: bool) -> Result<Metadata, Fault> {
 pub fn may_make_in(dir: &Path) -> Result<(), Fault> {
     let access = Access::WRITE_OK | Access::EXEC_OK;
     let at = rustix::fs::CWD;
-    if rustix::fs::accessat(at, dir, access, rustix::fs::AtFlags::EACCESS).is_ok() {
-        return Ok(());
+    let shown = dir.display();
+    match rustix::fs::accessat(at, dir, access, rustix::fs::AtFlags::EACCESS) {
+        Ok(()) => return Ok(()),
+        Err(rustix::io::Errno::ROFS) => {
+            return Err(Fault::failed(format!(
+                "CELLAR-70110: nothing can be made in {shown}: its file system is mounted \
+                 read-only\nNext: choose a directory of another file system"
+            )));
+        }
+        Err(_) => {}
     }
-    let (shown, me) = (dir.display(), me());
+    let me = me();
     let whose = std::fs::metadata(dir).map(|about| whose(&about)).unwrap_or_default();
     Err(Fault::failed(format!(
         "CELLAR-70110: nothing can be made in {shown}: {whose}; you are {me}\nNext: choose a \

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cellar_instance::Mounted;
 use cellar_instance::database::NoDisk;
-use cellar_instance::diskgroup::{AwayDisk, DiskInfo, Group, OlderFiles, ScrubResult};
+use cellar_instance::diskgroup::{AwayDisk, DiskInfo, Group, ScrubResult};
 use cellar_instance::scrub::wrong_words;
 use cellar_io::shell;
 use serde::Serialize;
@@ -203,9 +203,7 @@ pub fn of(mounted: &Mounted, no_disks: &[NoDisk], dir: &Path) -> GroupStatus {
     }));
     findings.extend(lost(&status));
     let now = group.env().wall().unix_nanos / 1_000_000_000;
-    let older = group.taken_older();
-    findings.extend(taken_older(&older, &info.name, now, dir));
-    status.files_older = older.files;
+    findings.extend(taken_older(&mut status, group, now, dir));
     let operation = group.operation();
     let away = group.away_disks();
     status.work = work(mounted, &away);
@@ -317,12 +315,15 @@ fn lost(status: &GroupStatus) -> Option<Finding> {
 }
 
 /// FORCE had but older images of parts of some files.
-fn taken_older(older: &OlderFiles, group: &str, now: u64, dir: &Path) -> Option<Finding> {
-    let (files, dir) = (&older.files, shell::path(dir));
+fn taken_older(status: &mut GroupStatus, group: &Group, now: u64, dir: &Path) -> Option<Finding> {
+    let (older, dir) = (group.taken_older(), shell::path(dir));
+    let paths = older.files.iter().map(|path| format!("+{}/{path}", group.name()));
+    let paths: Vec<String> = paths.collect();
+    status.files_older.clone_from(&paths);
+    let files = &paths;
     if files.is_empty() {
         return None;
     }
-    let paths: Vec<String> = files.iter().map(|path| format!("+{group}/{path}")).collect();
     let more = if older.more > 0 { " at least" } else { "" };
     let count = show_count(files.len() as u64);
     let were = if files.len() == 1 { "file was" } else { "files were" };

@@ -339,6 +339,7 @@ impl Error {
 fn next_step_of_disk(number: u32, disk: &str) -> String {
     match number {
         15010 => "choose another name".into(),
+        15020 => kept_elsewhere(disk),
         15033 => format!(
             "name another disk; if nobody needs that group, see what would be lost: cellar disks \
              --release {}",
@@ -357,5 +358,21 @@ fn next_step_of_disk(number: u32, disk: &str) -> String {
              the others"
         ),
         _ => "see why: cellar disks".into(),
+    }
+}
+
+/// How a disk that is a copy of another, or the same by another path, is left out.
+fn kept_elsewhere(disk: &str) -> String {
+    let path = std::path::Path::new(disk);
+    match path.parent().and_then(std::path::Path::parent) {
+        Some(above) if !path.starts_with("/dev") => format!(
+            "one of the two is a copy: keep it elsewhere, as by mv {} {}",
+            cellar_io::shell::quoted(disk),
+            cellar_io::shell::quoted(match above.as_os_str().is_empty() {
+                true => "./",
+                false => above.to_str().unwrap_or("./"),
+            })
+        ),
+        _ => "have disk_string in cellar.toml find one of the two paths only".into(),
     }
 }

@@ -5,7 +5,10 @@
 //! - **csv**: a header line, then RFC 4180 quoting with `\n`; NULL is an empty field and an empty
 //!   text is `""`. Result sets follow one another, each with its header.
 //! - **json**: one line for each result set: an array of objects. Numbers are exact (decimals keep
-//!   all their digits), dates and other types are texts, NULL, NaN and infinities are `null`.
+//!   all their digits), lists are arrays, structs and maps objects, dates and other types texts; NULL,
+//!   NaN and infinities are `null`.
+
+mod json;
 
 use std::io::{self, BufWriter, Write};
 
@@ -233,17 +236,15 @@ impl<W: Write> Writer<W> {
             if at > 0 {
                 self.out.write_all(b",")?;
             }
-            write!(self.out, "{}:", json_text(&column.name))?;
+            write!(self.out, "{}:", json::text(&column.name))?;
             if cells.is_null(at, row) {
                 self.out.write_all(b"null")?;
                 continue;
             }
-            let text = cells.raw(at, row)?;
-            let boolean = matches!(cells.batch.column(at).data_type(), DataType::Boolean);
-            let text = match text.as_str() {
-                _ if !column.number && !boolean => json_text(&text),
-                "NaN" | "inf" | "-inf" => "null".to_string(),
-                _ => text,
+            let array = cells.batch.column(at);
+            let text = match json::is_nested(array.data_type()) {
+                true => json::value(&**array, row, &options()).map_err(invalid)?,
+                false => json::leaf(cells.raw(at, row)?, array.data_type()),
             };
             self.out.write_all(text.as_bytes())?;
         }
@@ -296,7 +297,10 @@ fn invalid(error: ArrowError) -> io::Error {
 }
 
 fn is_number(data_type: &DataType) -> bool {
-    data_type.is_numeric()
+    match data_type {
+        DataType::Dictionary(_, values) => values.is_numeric(),
+        other => other.is_numeric(),
+    }
 }
 
 /// Columns that a terminal gives to `text`: one for each character.
@@ -325,22 +329,4 @@ fn line(texts: &[&str], widths: &[usize], columns: &[Column]) -> String {
 fn csv_field(text: &str) -> String {
     let plain = !text.is_empty() && !text.contains(['"', ',', '\n', '\r']);
     if plain { text.to_string() } else { format!("\"{}\"", text.replace('"', "\"\"")) }
-}
-
-fn json_text(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            c if c < ' ' => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
 }

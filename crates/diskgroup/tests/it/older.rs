@@ -137,6 +137,7 @@ fn older_images_of_a_majority_are_refused_and_force_goes_on_with_the_newest() {
             assert!(text.contains(word), "{text}");
         }
         assert!(text.contains("newest is told by DATA_0000"), "{text}");
+        assert!(text.contains("file +DATA/f has no whole copy"), "{text}");
         // Nothing was changed by that.
         put(&now);
         let group = rig.mount().await.expect("as it was");
@@ -153,8 +154,13 @@ fn older_images_of_a_majority_are_refused_and_force_goes_on_with_the_newest() {
         }
         drop(file);
         sound(&group).await;
+        assert_eq!(group.taken_older().files, ["f"], "what may be old is named");
+        drop(filled(&group, "g", 5, MB).await);
         group.dismount().await.expect("dismounted");
         let group = rig.mount().await.expect("mounts again");
+        assert_eq!(group.taken_older().files, ["f"], "also by the next mount");
+        group.remove("f").await.expect("deleted");
+        assert_eq!(group.taken_older().files, [""; 0], "until it is made anew");
         group.dismount().await.expect("dismounted");
     });
 }

@@ -110,10 +110,15 @@ pub(super) fn catalog_group(groups: &[FoundGroup], own: &Path) -> Result<String>
                 holders.len(),
                 shown.join("; and ")
             );
-            Err(Error::new(15030, text).hint(
-                "have disk_string in cellar.toml find the disks of this database only; those of \
-                 another one are used through its own directory",
-            ))
+            let few = holders.iter().min_by_key(|group| group.members.len());
+            let paths = few.iter().flat_map(|group| &group.members);
+            let paths: Vec<String> = paths.map(|path| cellar_io::shell::quoted(path)).collect();
+            Err(Error::new(15030, text).hint(format!(
+                "keep the disks of the other database out of this one's reach, as by mv {} {}; or \
+                 have disk_string in cellar.toml find the disks of this one only",
+                paths.join(" "),
+                cellar_io::shell::path(own.parent().unwrap_or(own))
+            )))
         }
     }
 }

@@ -53,6 +53,8 @@ pub enum Place {
     /// `cellar load`.
     #[default]
     Load,
+    /// `cellar load --append`: the types are the table's.
+    Append,
     /// A table that is read in place.
     Table,
 }
@@ -61,7 +63,7 @@ impl Place {
     /// How to say whether the first line names the columns.
     pub(crate) fn header_way(self) -> &'static str {
         match self {
-            Place::Load => "--no-header takes line 1 as a row, --header as names",
+            Place::Load | Place::Append => "--no-header takes line 1 as a row, --header as names",
             Place::Table => {
                 "options ('format.has_header' 'false') takes line 1 as a row, 'true' as names"
             }
@@ -75,6 +77,11 @@ impl Place {
                 "--type {column}=varchar takes the column as text; --reject FILE keeps such rows \
                  in a file and loads the others"
             ),
+            Place::Append => {
+                "--reject FILE keeps such rows in a file and loads the others; into another table \
+                 they go without --append"
+                    .to_owned()
+            }
             Place::Table => format!(
                 "create or replace external table .. options ('format.types' '{column}=varchar') \
                  takes the column as text"
@@ -85,7 +92,9 @@ impl Place {
     /// How to name an encoding.
     pub(crate) fn encoding_way(self) -> &'static str {
         match self {
-            Place::Load => "--encoding NAME, such as latin1, windows-1252, utf-16, shift_jis, gbk",
+            Place::Load | Place::Append => {
+                "--encoding NAME, such as latin1, windows-1252, utf-16, shift_jis, gbk"
+            }
             Place::Table => {
                 "options ('format.encoding' 'NAME'), such as latin1, windows-1252, utf-16, gbk"
             }

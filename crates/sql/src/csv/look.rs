@@ -118,7 +118,7 @@ pub(crate) fn other_width(rows: &Rows, row: usize, width: usize, form: &CsvForm)
         fields(width)
     );
     let set_aside = match form.place {
-        crate::csv::Place::Load => {
+        crate::csv::Place::Load | crate::csv::Place::Append => {
             "; --reject FILE keeps such rows in a file, and loads the others"
         }
         crate::csv::Place::Table if rows.width(row) < width => {

@@ -20,6 +20,8 @@ pub(crate) struct ColumnSeen {
     is_text: bool,
     booleans: bool,
     numbers: Option<Numbers>,
+    /// NaN or infinity, which are numbers beside others alone.
+    not_finite: bool,
     days: bool,
     stamps: Option<Stamps>,
 }
@@ -79,6 +81,16 @@ impl Numbers {
     }
 }
 
+impl Numbers {
+    /// Beside NaN or infinity, which only a double can be.
+    fn with_not_finite(self) -> DataType {
+        match self.padded || self.inexact || self.large {
+            true => DataType::Utf8,
+            false => DataType::Float64,
+        }
+    }
+}
+
 impl Stamps {
     fn with(self, other: Stamps) -> Stamps {
         Stamps {
@@ -120,6 +132,8 @@ impl ColumnSeen {
             self.is_text = true;
         } else if let Some(number) = number(value) {
             self.numbers = Some(self.numbers.map_or(number, |own| own.with(number)));
+        } else if is_not_finite(value) {
+            self.not_finite = true;
         } else if looks_like_day(value) {
             self.days = true;
         } else if let Some((digits, with_offset, year)) = looks_like_stamp(value) {
@@ -132,7 +146,8 @@ impl ColumnSeen {
             self.is_text = true;
         }
         let is_time = self.days || self.stamps.is_some();
-        let kinds = [self.booleans, self.numbers.is_some(), is_time];
+        let is_number = self.numbers.is_some() || self.not_finite;
+        let kinds = [self.booleans, is_number, is_time];
         self.is_text |= kinds.iter().filter(|kind| **kind).count() > 1;
     }
 
@@ -147,6 +162,7 @@ impl ColumnSeen {
             return DataType::Utf8;
         }
         match (self.numbers, self.stamps) {
+            (Some(numbers), _) if self.not_finite => numbers.with_not_finite(),
             (Some(numbers), _) => numbers.data_type(),
             (None, Some(stamps)) => stamps.data_type(self.days),
             (None, None) if self.days => DataType::Date32,
@@ -295,6 +311,12 @@ fn digits(text: &[u8]) -> usize {
     text.iter().take_while(|byte| byte.is_ascii_digit()).count()
 }
 
+/// NaN and the two infinities, as programs write them.
+fn is_not_finite(text: &[u8]) -> bool {
+    let unsigned = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
+    [&b"nan"[..], b"inf", b"infinity"].iter().any(|word| unsigned.eq_ignore_ascii_case(word))
+}
+
 /// What a number has, if the text is one: `-1`, `1.5`, `.5`, `2e10`.
 fn number(text: &[u8]) -> Option<Numbers> {
     let unsigned = text.strip_prefix(b"-").unwrap_or(text);
@@ -396,6 +418,11 @@ mod tests {
             (&["2024-02-29 01:02:03Z"], "Timestamp(s, \"+00:00\")"),
             (&["2024-02-29 01:02:03Z", "2024-02-29 01:02:03"], "Utf8"),
             (&["2024-02-29", "x"], "Utf8"),
+            (&["1.5", "NaN", "-inf", "Infinity"], "Float64"),
+            (&["1", "nan"], "Float64"),
+            (&["NaN"], "Utf8"),
+            (&["NaN", "x"], "Utf8"),
+            (&["12345678901234567890.5", "NaN"], "Utf8"),
             (&["+5"], "Utf8"),
             (&["1", "1-2"], "Utf8"),
         ] {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use datafusion::error::DataFusionError;
-use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::disk_manager::DiskManagerBuilder;
 use datafusion::execution::object_store::DefaultObjectStoreRegistry;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::{FunctionRegistry, SessionStateBuilder};
 use datafusion::optimizer::{Analyzer, AnalyzerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
@@ -18,8 +18,9 @@ use crate::correlated::ForEachRow;
 use crate::engine::{CATALOG, EngineOptions, PUBLIC, Stores};
 use crate::host::Host;
 use crate::in_subquery::ThreeValuedIn;
+use crate::instants::coalesce::Coalesce;
 use crate::instants::compare::CompareInstants;
-use crate::instants::forms::InstantForms;
+use crate::instants::forms::{InstantForms, IntervalTimes};
 use crate::instants::to_char::ToChar;
 use crate::instants::trunc::DateTrunc;
 use crate::lateral::LateralValues;
@@ -98,6 +99,8 @@ pub(super) fn context(
     Extreme::udafs().into_iter().for_each(|function| context.register_udaf(function));
     context.register_udf(DateTrunc::udf());
     context.register_udf(ToChar::udf());
+    context.register_udf(Coalesce::udf());
+    context.state_ref().write().register_expr_planner(Arc::new(IntervalTimes))?;
     Ok(context)
 }
 

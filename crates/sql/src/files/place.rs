@@ -38,10 +38,18 @@ fn parsed(url: &str) -> Result<ListingTableUrl, Error> {
     ListingTableUrl::parse(url).map_err(|e| from_datafusion(&e))
 }
 
+/// The URL of a file of the host, if there is one of that name.
+fn file_url(location: &str) -> Option<String> {
+    let path = std::path::absolute(location).ok().filter(|path| path.is_file())?;
+    Some(url::Url::from_file_path(path).ok()?.into())
+}
+
 /// The URL of a location, which may be a pattern.
 fn url_of(location: &str) -> Result<(String, ListingTableUrl), Error> {
     let Some((group, path)) = inside(location) else {
-        return Ok((location.to_owned(), parsed(location)?));
+        // A file that is called so is meant, whatever else its name may say.
+        let exact = is_pattern(location).then(|| file_url(location)).flatten();
+        return Ok((location.to_owned(), parsed(exact.as_deref().unwrap_or(location))?));
     };
     let ends = if location.ends_with('/') && !path.is_empty() { "/" } else { "" };
     let shown = format!("+{group}/{path}{ends}");

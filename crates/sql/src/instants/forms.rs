@@ -13,11 +13,13 @@ use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
 use datafusion::config::ConfigOptions;
 use datafusion::functions::datetime;
 use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs,
     ScalarUDF, ScalarUDFImpl, Signature, Volatility, cast, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
+use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use crate::instants::pattern::{Pattern, is_strftime};
 use crate::rules::each_expression;
@@ -78,7 +80,6 @@ fn arithmetic(
     right: &Expr,
     types: &(DataType, DataType),
 ) -> Option<Expr> {
-    let is_interval = |data_type: &DataType| matches!(data_type, DataType::Interval(_));
     match (types, op) {
         ((DataType::Date32, days), Operator::Plus | Operator::Minus) if days.is_integer() => {
             Some(later(left, op, right))
@@ -86,17 +87,37 @@ fn arithmetic(
         ((days, DataType::Date32), Operator::Plus) if days.is_integer() => {
             Some(later(right, op, left))
         }
-        ((interval, number), Operator::Multiply | Operator::Divide)
-            if is_interval(interval) && number.is_numeric() =>
-        {
-            Some(times(left, right, op == Operator::Divide))
-        }
-        ((number, interval), Operator::Multiply)
-            if is_interval(interval) && number.is_numeric() =>
-        {
-            Some(times(right, left, false))
-        }
         _ => None,
+    }
+}
+
+/// Intervals times numbers; DataFusion refuses them before any rule sees them.
+#[derive(Debug)]
+pub(crate) struct IntervalTimes;
+
+impl ExprPlanner for IntervalTimes {
+    fn plan_binary_op(
+        &self,
+        own: RawBinaryExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawBinaryExpr>> {
+        let divides = match own.op {
+            BinaryOperator::Multiply => false,
+            BinaryOperator::Divide => true,
+            _ => return Ok(PlannerResult::Original(own)),
+        };
+        // What has no type yet is told by whoever plans it.
+        let (Ok(left), Ok(right)) = (own.left.get_type(schema), own.right.get_type(schema)) else {
+            return Ok(PlannerResult::Original(own));
+        };
+        let is_interval = |data_type: &DataType| matches!(data_type, DataType::Interval(_));
+        if is_interval(&left) && right.is_numeric() {
+            return Ok(PlannerResult::Planned(times(&own.left, &own.right, divides)));
+        }
+        if is_interval(&right) && left.is_numeric() && !divides {
+            return Ok(PlannerResult::Planned(times(&own.right, &own.left, false)));
+        }
+        Ok(PlannerResult::Original(own))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Points in time over the whole range of their unit, where DataFusion computes in nanoseconds, which
 //! begin in 1677 and end in 2262.
 
+pub(crate) mod coalesce;
 pub(crate) mod compare;
 pub(crate) mod forms;
 pub(crate) mod from_text;

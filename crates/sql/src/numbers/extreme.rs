@@ -11,7 +11,7 @@ use arrow::array::{
 };
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type};
-use datafusion::common::{Result, ScalarValue};
+use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
@@ -45,6 +45,9 @@ impl AggregateUDFImpl for Extreme {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        if let Some(unordered) = types.iter().find(|data_type| !has_order(data_type)) {
+            return plan_err!("{} of {unordered}: such values have no order", self.name());
+        }
         self.others.coerce_types(types)
     }
 
@@ -97,6 +100,20 @@ impl AggregateUDFImpl for Extreme {
 
     fn set_monotonicity(&self, data_type: &DataType) -> SetMonotonicity {
         self.others.inner().set_monotonicity(data_type)
+    }
+}
+
+/// Whether DataFusion can say which of two values is the less.
+fn has_order(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Map(_, _) => false,
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item) => !item.data_type().is_nested(),
+        DataType::Struct(fields) => fields.iter().all(|field| has_order(field.data_type())),
+        _ => true,
     }
 }
 
