@@ -206,14 +206,14 @@ pub fn of(mounted: &Mounted, no_disks: &[NoDisk], dir: &Path) -> GroupStatus {
     findings.extend(taken_older(&mut status, group, now, dir));
     let operation = group.operation();
     let away = group.away_disks();
-    status.work = work(mounted, &away);
+    (status.work, status.redo) = (work(mounted, &away), redo::words(mounted));
     let seen = Seen { group, away: &away, gone: &gone, no_disks, dir };
     findings.extend(missing::finding(&status, &seen));
     findings.extend(errors(&status, group, &disks, dir));
     let known = checked::of(dir, &info.name);
     let scrub = group.last_scrub();
-    status.last_scrub = scrub.as_ref().map(LastScrub::of);
-    status.next_scrub = group.next_scrub();
+    (status.last_scrub, status.next_scrub) =
+        (scrub.as_ref().map(LastScrub::of), group.next_scrub());
     findings.extend(found_bad(&known, status.last_scrub.as_ref(), now, dir));
     findings.extend(scrub.and_then(|scrub| left_bad(group, &known, &scrub, now, dir)));
     let last = status.last_scrub.as_ref();
@@ -224,7 +224,6 @@ pub fn of(mounted: &Mounted, no_disks: &[NoDisk], dir: &Path) -> GroupStatus {
     if info.writable_mb == 0 && info.stopped.is_none() {
         findings.push(full(mounted, dir));
     }
-    status.redo = redo::words(mounted);
     findings.extend(redo::finding(mounted));
     status.words = format!("{} disks, all in sync", disks.len());
     if operation.is_some_and(|now| now.power == 0) {
@@ -233,7 +232,7 @@ pub fn of(mounted: &Mounted, no_disks: &[NoDisk], dir: &Path) -> GroupStatus {
             shell::path(dir)
         ));
     }
-    if let Some(worst) = findings.first() {
+    if let [worst, ..] = &findings[..] {
         status.state = worst.state;
         status.states = findings.iter().map(|f| f.state).collect();
         status.words = joined(findings.iter().map(|f| f.words.as_str()));
