@@ -68,6 +68,9 @@ pub(crate) fn decoded(bytes: impl Read + Send + 'static, form: &CsvForm) -> Resu
         [0xef, 0xbb, 0xbf, ..] => Some(encoding_rs::UTF_8),
         [0xff, 0xfe, ..] => Some(encoding_rs::UTF_16LE),
         [0xfe, 0xff, ..] => Some(encoding_rs::UTF_16BE),
+        // Without a mark: no other text has zeros between its letters.
+        [1.., 0, 1.., 0, ..] if form.encoding.is_none() => Some(encoding_rs::UTF_16LE),
+        [0, 1.., 0, 1.., ..] if form.encoding.is_none() => Some(encoding_rs::UTF_16BE),
         _ => None,
     };
     match (told, form.encoding) {
@@ -226,6 +229,7 @@ mod tests {
         let utf16: Vec<u8> =
             format!("\u{feff}{wanted}").encode_utf16().flat_map(u16::to_le_bytes).collect();
         assert_eq!(text(&utf16, &form).unwrap(), wanted);
+        assert_eq!(text(&utf16[2..], &form).unwrap(), wanted, "without a mark");
         let latin: Vec<u8> = wanted.chars().map(|c| u32::from(c) as u8).collect();
         for name in ["latin1", "ISO-8859-1", "windows-1252", "cp1252"] {
             let encoding = Some(encoding_of(name).unwrap());

@@ -2,7 +2,7 @@
 
 use datafusion::common::TableReference;
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{Statement as SqlStatement, TableObject};
+use datafusion::sql::sqlparser::ast::{Statement as SqlStatement, TableObject, Value};
 use object_store::ObjectStoreExt;
 
 use crate::engine::Engine;
@@ -35,8 +35,15 @@ impl Engine {
             DfStatement::CopyTo(copy) => {
                 // What is packed is called by what is in it, too.
                 let ending = ending(copy.target.as_ref());
-                if copy.stored_as.is_none() && ending.starts_with("csv.") {
+                let is_tabs = ending == "tsv" || ending.starts_with("tsv.");
+                if copy.stored_as.is_none() && (ending.starts_with("csv.") || is_tabs) {
                     copy.stored_as = Some("CSV".to_owned());
+                    let names = copy.options.iter().map(|(name, _)| name.to_ascii_lowercase());
+                    // As it is read.
+                    if is_tabs && !names.into_iter().any(|name| name.contains("delimiter")) {
+                        let tab = Value::SingleQuotedString("\t".to_owned());
+                        copy.options.push(("format.delimiter".to_owned(), tab));
+                    }
                 }
                 if !copy.target.contains("://") {
                     copy.target = self.absolute(&copy.target)?;
