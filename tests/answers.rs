@@ -211,6 +211,11 @@ fn subqueries_stand_wherever_a_value_may() {
                 "1,1 2,2 2,2 3,2 , ,",
             ),
             (
+                "select t.x, l.y from t, lateral (select y from n where n.y < t.x order by y desc \
+                 limit 1) l order by 1",
+                "2,1 2,1 3,2",
+            ),
+            (
                 "select t.x, l.c from t, lateral (select count(*) c from n where n.y < t.x) l \
                  where l.c > 0 order by 1",
                 "2,1 2,1 3,2",

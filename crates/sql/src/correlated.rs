@@ -65,7 +65,7 @@ fn values(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPla
         let expr = expr.transform_down(|expr| match expr {
             Expr::ScalarSubquery(own) if is_own_subquery(&own) => {
                 let found = for_each_row(&input, &own.subquery, names)?;
-                match found.map(|(plan, values)| (plan, <[Expr; 1]>::try_from(values))) {
+                match found.map(|own| (own.plan, <[Expr; 1]>::try_from(own.values))) {
                     Some((plan, Ok([value]))) => {
                         input = plan;
                         Ok(Transformed::yes(value))
@@ -106,9 +106,13 @@ fn lateral(join: Join, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     if !is_plain || !is_own_subquery(own) {
         return Ok(Transformed::no(LogicalPlan::Join(join)));
     }
-    let Some((plan, values)) = for_each_row(&join.left, &own.subquery, names)? else {
+    let Some(PerRow { mut plan, values, there }) = for_each_row(&join.left, &own.subquery, names)?
+    else {
         return Ok(Transformed::no(LogicalPlan::Join(join)));
     };
+    if let Some(there) = there.filter(|_| join.join_type == JoinType::Inner) {
+        plan = LogicalPlanBuilder::from(plan).filter(there)?.build()?;
+    }
     let mut columns: Vec<Expr> =
         join.left.schema().columns().into_iter().map(Expr::Column).collect();
     let named = values.into_iter().zip(join.right.schema().columns());
@@ -140,12 +144,22 @@ fn aggregation_of(plan: &LogicalPlan) -> Option<(Vec<Expr>, &Aggregate)> {
     .filter(|(_, own)| own.group_expr.is_empty())
 }
 
+/// Rows with what a subquery gives for each of them.
+struct PerRow {
+    /// The rows, with more columns.
+    plan: LogicalPlan,
+    /// What the subquery gives.
+    values: Vec<Expr>,
+    /// Whether it gives a row; `None`: always.
+    there: Option<Expr>,
+}
+
 /// The rows of `input` with what the subquery gives for each of them in more columns.
 fn for_each_row(
     input: &LogicalPlan,
     subquery: &LogicalPlan,
     names: &mut Names,
-) -> Result<Option<(LogicalPlan, Vec<Expr>)>> {
+) -> Result<Option<PerRow>> {
     if let Some(first) = First::of(subquery)? {
         return first.for_each_row(input, names);
     }
@@ -183,7 +197,7 @@ fn for_each_row(
     }
     let plan =
         LogicalPlanBuilder::from(plan).aggregate(groups, aggregates)?.project(all)?.build()?;
-    Ok(Some((plan, values)))
+    Ok(Some(PerRow { plan, values, there: None }))
 }
 
 fn jump_if(transformed: bool) -> TreeNodeRecursion {
@@ -229,11 +243,7 @@ impl First<'_> {
         Ok(Some(First { outputs: &own.expr, order: by, input: &own.input }))
     }
 
-    fn for_each_row(
-        self,
-        input: &LogicalPlan,
-        names: &mut Names,
-    ) -> Result<Option<(LogicalPlan, Vec<Expr>)>> {
+    fn for_each_row(self, input: &LogicalPlan, names: &mut Names) -> Result<Option<PerRow>> {
         let Some(Pairs { plan, columns, number, inner }) = Pairs::new(input, self.input, names)?
         else {
             return Ok(None);
@@ -254,12 +264,15 @@ impl First<'_> {
             all.push(when(there, output).end()?.alias(name.clone()));
             values.push(Expr::Column(Column::new_unqualified(name)));
         }
+        let is_there = names.next("there");
+        all.push(inner.column(THERE).is_not_null().alias(is_there.clone()));
+        let there = Some(Expr::Column(Column::new_unqualified(is_there)));
         let plan = LogicalPlanBuilder::from(plan)
             .window([window.alias(place)])?
             .filter(first)?
             .project(all)?
             .build()?;
-        Ok(Some((plan, values)))
+        Ok(Some(PerRow { plan, values, there }))
     }
 }
 

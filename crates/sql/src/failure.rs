@@ -28,6 +28,12 @@ pub fn from_datafusion(error: &DataFusionError) -> Error {
             Error::new(4030, "53200", format!("out of memory for this query: {}", first_line(m)))
                 .next("raise memory_target, or ask for less at once")
         }
+        DataFusionError::NotImplemented(m) if is_correlated(m) => Error::new(
+            3001,
+            "0A000",
+            "not in this version: this subquery refers to a column outside where that cannot be a join",
+        )
+        .next("write it as a join with GROUP BY, or with row_number() OVER (PARTITION BY ..)"),
         DataFusionError::NotImplemented(m) => {
             Error::new(3001, "0A000", format!("not in this version: {}", first_line(m)))
         }
@@ -42,6 +48,13 @@ pub fn from_datafusion(error: &DataFusionError) -> Error {
         }
         _ => internal(error),
     }
+}
+
+/// Whether a plan could not be made because of a subquery, of which DataFusion shows its own form.
+fn is_correlated(words: &str) -> bool {
+    ["OuterReferenceColumn(", "ScalarSubquery(", "Exists(", "InSubquery("]
+        .iter()
+        .any(|form| words.contains(form))
 }
 
 /// The numbered error for one of a Parquet reader. What a filter that it evaluates could not compute

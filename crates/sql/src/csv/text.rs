@@ -69,8 +69,8 @@ pub(crate) fn decoded(bytes: impl Read + Send + 'static, form: &CsvForm) -> Resu
         [0xff, 0xfe, ..] => Some(encoding_rs::UTF_16LE),
         [0xfe, 0xff, ..] => Some(encoding_rs::UTF_16BE),
         // Without a mark: no other text has zeros between its letters.
-        [1.., 0, 1.., 0, ..] if form.encoding.is_none() => Some(encoding_rs::UTF_16LE),
-        [0, 1.., 0, 1.., ..] if form.encoding.is_none() => Some(encoding_rs::UTF_16BE),
+        [1..=255, 0, 1..=255, 0, ..] if form.encoding.is_none() => Some(encoding_rs::UTF_16LE),
+        [0, 1..=255, 0, 1..=255, ..] if form.encoding.is_none() => Some(encoding_rs::UTF_16BE),
         _ => None,
     };
     match (told, form.encoding) {

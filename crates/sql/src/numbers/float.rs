@@ -13,6 +13,8 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit,
 };
 
+use crate::numbers::narrow::is_cast;
+
 #[expect(non_camel_case_types, reason = "it is called like the others")]
 type f16 = <Float16Type as ArrowPrimitiveType>::Native;
 
@@ -110,6 +112,10 @@ impl ScalarUDFImpl for Canonical {
 /// A list in which both zeros are, if one of them is.
 pub(crate) fn with_both_zeros(list: InList, data_type: &DataType) -> InList {
     let InList { expr, list: mut items, negated } = list;
+    if !items.iter().all(is_constant) {
+        let items = items.into_iter().map(canonical).collect();
+        return InList { expr: Box::new(canonical(*expr)), list: items, negated };
+    }
     if items.iter().any(is_zero) {
         match data_type {
             DataType::Float32 => items.extend([lit(0.0f32), lit(-0.0f32)]),
@@ -120,9 +126,28 @@ pub(crate) fn with_both_zeros(list: InList, data_type: &DataType) -> InList {
     InList { expr, list: items, negated }
 }
 
-fn is_zero(expr: &Expr) -> bool {
+/// What is cast, if it is.
+fn below_casts(expr: &Expr) -> &Expr {
     match expr {
-        Expr::Cast(cast) => is_zero(&cast.expr),
+        Expr::Cast(cast) => below_casts(&cast.expr),
+        Expr::TryCast(cast) => below_casts(&cast.expr),
+        Expr::ScalarFunction(call) if is_cast(call) => match &call.args[..] {
+            [only] => below_casts(only),
+            _ => expr,
+        },
+        other => other,
+    }
+}
+
+fn is_constant(expr: &Expr) -> bool {
+    match below_casts(expr) {
+        Expr::Negative(inner) => is_constant(inner),
+        other => matches!(other, Expr::Literal(_, _)),
+    }
+}
+
+fn is_zero(expr: &Expr) -> bool {
+    match below_casts(expr) {
         Expr::Negative(inner) => is_zero(inner),
         Expr::Literal(scalar, _) => match scalar {
             ScalarValue::Float32(Some(number)) => *number == 0.0,

@@ -67,6 +67,11 @@ pub(crate) fn narrow(number: Expr, to: &DataType, is_try: bool) -> Expr {
     Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![number]))
 }
 
+/// Whether a function is such a cast.
+pub(super) fn is_cast(call: &ScalarFunction) -> bool {
+    call.func.inner().is::<Narrow>()
+}
+
 impl Narrow {
     fn cast(&self, array: &ArrayRef) -> Result<ArrayRef> {
         let options = CastOptions { safe: self.is_try, ..CastOptions::default() };
