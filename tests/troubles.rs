@@ -212,7 +212,7 @@ fn what_force_took_from_older_images_is_named_and_no_row_goes_there() {
         fs::copy(dir.path().join(format!("old{number}")), disk(dir.path(), number)).unwrap();
     }
     let refused = cellar(dir.path(), "status db").flat();
-    assert!(refused.contains("files (+DATA/"), "the files are named: {refused}");
+    assert!(refused.contains("no whole copy that is current"), "the files are named: {refused}");
     let forced = sql(dir.path(), "alter diskgroup data mount force");
     assert!(forced.ok, "{}", forced.flat());
     let status = cellar(dir.path(), "status db");

@@ -371,5 +371,15 @@ fn unproven(
         ),
         false => String::new(),
     };
-    format!("{readable} of its {all} metadata disks can be believed; {what}{newest}")
+    let is_here = |no: u16| {
+        let disk =
+            state.disks.get(&no).filter(|_| state.is_online(no) && !refused.contains_key(&no));
+        disk.is_some_and(|disk| labelled.iter().any(|l| l.label.disk == disk.uuid))
+    };
+    let lost = state.without_copy(&is_here);
+    let lost = match lost.is_empty() {
+        true => String::new(),
+        false => format!("; with FORCE {} no whole copy that is current", state.named_files(&lost)),
+    };
+    format!("{readable} of its {all} metadata disks can be believed; {what}{newest}{lost}")
 }

@@ -14,9 +14,6 @@ use crate::on_disk::label::Redundancy;
 use crate::refused::Refused;
 use crate::state::{DiskStatus, FileState, GroupState, Op, Stale};
 
-/// Files without a whole copy that are named.
-const FILES_NAMED: usize = 3;
-
 /// The disks of the group that are here.
 #[derive(Default)]
 pub(super) struct Here {
@@ -155,18 +152,6 @@ impl Found<'_> {
         self.state.without_copy(&|disk| in_sync(disk) || here.current.contains(&disk))
     }
 
-    /// The first of some files and how many there are, with the verb: file +DATA/a has.
-    fn named(&self, files: &[&FileState]) -> String {
-        let paths = files.iter().take(FILES_NAMED);
-        let paths = paths.map(|file| format!("+{}/{}", self.name, self.state.name_of(file)));
-        let paths = paths.collect::<Vec<_>>().join(", ");
-        match files.len() {
-            1 => format!("file {paths} has"),
-            many if many <= FILES_NAMED => format!("{many} files ({paths}) have"),
-            many => format!("{many} files ({paths} and {} more) have", many - FILES_NAMED),
-        }
-    }
-
     /// Every mirrored extent must have a copy in sync here; an external group needs every disk that
     /// holds anything.
     fn check_complete(&self, here: &Here) -> Result<(), Error> {
@@ -191,7 +176,7 @@ impl Found<'_> {
         }
         let why = match external {
             true => format!("without {names}; external redundancy keeps one copy"),
-            false => format!("without {names} {} no whole copy", self.named(&lost)),
+            false => format!("without {names} {} no whole copy", self.state.named_files(&lost)),
         };
         Err(Error::Incomplete { group: self.name.to_owned(), why })
     }

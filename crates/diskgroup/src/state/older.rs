@@ -8,6 +8,8 @@ use super::{FileState, GroupState, Op};
 const NAME: &str = "_taken_older";
 /// Files that are kept by number; of those beyond only how many.
 const FILES_MAX: usize = 500;
+/// Files that a message names.
+const FILES_NAMED: usize = 3;
 
 /// Files of which FORCE had only what an older image of a disk holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,6 +78,17 @@ impl GroupState {
         files.truncate(FILES_MAX);
         let value = TakenOlder { at, files, more }.text();
         Some(Op::Attribute { name: NAME.to_owned(), value })
+    }
+
+    /// The first of some files and how many there are, with the verb: file +DATA/a has.
+    pub(crate) fn named_files(&self, files: &[&FileState]) -> String {
+        let path = |file: &&FileState| format!("+{}/{}", self.header.name, self.name_of(file));
+        let paths = files.iter().take(FILES_NAMED).map(path).collect::<Vec<_>>().join(", ");
+        match files.len() {
+            1 => format!("file {paths} has"),
+            many if many <= FILES_NAMED => format!("{many} files ({paths}) have"),
+            many => format!("{many} files ({paths} and {} more) have", many - FILES_NAMED),
+        }
     }
 
     /// Files of which some extent has no copy on the disks that `counts` names: of an external group

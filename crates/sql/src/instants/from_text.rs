@@ -64,7 +64,10 @@ fn value_of(text: &str, unit: TimeUnit) -> Option<i64> {
 fn with_seconds(text: &str) -> String {
     let at = text.find([' ', 'T']).map_or(text.len(), |blank| blank + 1);
     let clock = &text.as_bytes()[at..];
-    let is_minutes = |clock: &[u8]| matches!(clock, [a, b, b':', c, d] if [a, b, c, d].iter().all(|x| x.is_ascii_digit()));
+    let is_minutes = |clock: &[u8]| {
+        let digits = |at: &[usize]| at.iter().all(|at| clock[*at].is_ascii_digit());
+        clock.len() == 5 && clock[2] == b':' && digits(&[0, 1, 3, 4])
+    };
     match clock.get(..5).filter(|clock| is_minutes(clock)) {
         Some(_) if clock.get(5) != Some(&b':') => {
             format!("{}:00{}", &text[..at + 5], &text[at + 5..])

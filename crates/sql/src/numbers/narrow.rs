@@ -1,5 +1,5 @@
-//! Casts to types of numbers and timestamps in which not all values have a place: they round as PostgreSQL's do, and fail
-//! where a number has no place.
+//! Casts to types of numbers and timestamps in which not all values have a place: they round as PostgreSQL's
+//! do, and fail where a value has no place.
 //!
 //! DataFusion cuts digits off; and it compares what is below a cast in its place, so that `d::int = 1` is
 //! not what `d::int` says. These are functions to it, and keep the names of columns that casts would have.
