@@ -286,3 +286,94 @@ fn points_in_time_are_read_written_and_counted() {
     let said = refused(at, "select to_char(date '2024-01-01', 'XX')");
     assert!(said.contains("stands for no part"), "{said}");
 }
+
+#[test]
+fn columns_of_one_name_are_not_taken_for_each_other() {
+    let dir = database();
+    let at = dir.path();
+    sql(at, "create table a1 as select * from (values (1, 10), (2, null), (3, 30)) v(id, y)");
+    sql(at, "create table b1 as select * from (values (1, 10), (2, 20), (4, null)) v(id, y)");
+    sql(at, "create table c1 as select * from (values (7, 1), (8, 3)) v(id, k)");
+    check(
+        at,
+        &[
+            (
+                "select a1.y, b1.y from a1 right join b1 on a1.id = b1.id \
+                 where a1.y is distinct from b1.y",
+                ",20",
+            ),
+            (
+                "select count(*) from a1 right join b1 on a1.id = b1.id \
+                 where coalesce(a1.y, 0) <> coalesce(b1.y, 0)",
+                "1",
+            ),
+            (
+                "select a1.y, b1.y from a1 right join b1 on a1.id = b1.id \
+                 order by b1.y desc nulls last limit 1",
+                ",20",
+            ),
+            (
+                "select id from a1 where exists (select b1.id from b1, c1 where c1.id = a1.id + 6) \
+                 order by id",
+                "1 2",
+            ),
+            (
+                "select id from a1 where exists (select * from b1, c1 where c1.k = b1.id and \
+                 c1.id = a1.id + 6)",
+                "1",
+            ),
+            (
+                "select a1.id, l.id from a1, lateral (select b1.id from b1 join c1 on true \
+                 where c1.id = a1.id + 5) l order by 1, 2",
+                "2,1 2,2 2,4 3,1 3,2 3,4",
+            ),
+            (
+                "select a1.id, l.y from a1, lateral (select b1.id as y from b1 where b1.y = a1.y) l",
+                "1,1",
+            ),
+            (
+                "select id, (select sum(y) from b1 where b1.id = a1.id having count(*) = 0) from a1 \
+                 order by id",
+                "1, 2, 3,",
+            ),
+            ("select id from a1 where (id, id) in (select id, id from b1) order by id", "1 2"),
+            (
+                "select (select b1.y from b1 where b1.id = a1.id limit 1) from a1 order by 1",
+                "10 20 ",
+            ),
+        ],
+    );
+    let said = refused(
+        at,
+        "select a1.id, l.k from a1, lateral (select count(*) over () k from b1 where b1.id = a1.id) l",
+    );
+    assert!(said.contains("03001"), "{said}");
+}
+
+#[test]
+fn intervals_are_compared_by_their_length_and_patterns_by_all_of_a_text() {
+    let dir = database();
+    let at = dir.path();
+    check(
+        at,
+        &[
+            (
+                "select interval '40 days' > interval '1 month', interval '1 day' = interval \
+                 '24 hours', interval '25 hours' between interval '1 day' and interval '2 days'",
+                "true,true,true",
+            ),
+            ("select timestamp '2020-01-10' - timestamp '2020-01-01' > interval '1 day'", "true"),
+            (
+                "select date '2020-01-01' + interval '36 hours', date '2020-01-01' - interval \
+                 '1 minute', date '2020-01-31' + interval '1 month'",
+                "2020-01-02 12:00:00,2019-12-31 23:59:00,2020-02-29",
+            ),
+            (
+                "select 'abc' similar to 'a%', 'abc' similar to 'b', 'a_c' similar to 'a_c', \
+                 'abc' not similar to '(a|b)%', 'a.c' similar to 'a.c'",
+                "true,false,true,false,true",
+            ),
+            ("select sum(x) / 3 from (values (1), (1)) v(x)", "0.666667"),
+        ],
+    );
+}

@@ -514,3 +514,69 @@ fn a_file_of_all_types_that_others_write_is_loaded() {
         assert_eq!(of("types"), of("'types.parquet'"), "{query}");
     }
 }
+
+/// In place, as a table made of that, and loaded.
+fn in_every_way(at: &Path, name: &str) -> [String; 3] {
+    fs::write(at.join("own.parquet"), fixture(name)).unwrap();
+    sql(at, "drop table if exists made");
+    sql(at, "drop table if exists own");
+    sql(at, "create table made as select * from 'own.parquet'");
+    done(at, &["load", "db", "own.parquet"]);
+    ["'own.parquet'", "made", "own"].map(str::to_owned)
+}
+
+#[test]
+fn what_writers_leave_out_or_once_did_wrong_is_not_believed() {
+    let dir = database();
+    let at = dir.path();
+    for table in in_every_way(at, "no_null_count.parquet") {
+        let counts = csv(at, &format!("select count(*) as a, count(i) as b from {table}"));
+        assert_eq!(counts, "a,b\n4,2\n", "{table}");
+        let nulls = csv(at, &format!("select s from {table} where i is null order by s"));
+        assert_eq!(nulls, "s\nb\nd\n", "{table}");
+    }
+    for table in in_every_way(at, "dictionary_of_fixed.parquet") {
+        let hex = csv(at, &format!("select encode(d, 'hex') as d from {table} limit 1"));
+        assert_eq!(hex, "d\n0400000041414141\n", "{table}");
+    }
+    for table in in_every_way(at, "dictionary_of_booleans.parquet") {
+        let rows = csv(at, &format!("select count(*) as a from {table}"));
+        assert_eq!(rows, "a\n2\n", "{table}");
+    }
+    for table in in_every_way(at, "int96.parquet") {
+        let column = csv(at, &format!("select * from {table} limit 2"));
+        let values: Vec<&str> = column.lines().skip(1).collect();
+        assert_eq!(values, ["0001-01-01 00:00:00", "9999-12-31 23:59:59"], "{table}");
+    }
+    for table in in_every_way(at, "old_bounds.parquet") {
+        assert_eq!(csv(at, &format!("select min(u) as u from {table}")), "u\n0\n", "{table}");
+        let zeros = csv(at, &format!("select count(*) as a from {table} where u = 0"));
+        assert_eq!(zeros, "a\n1\n", "{table}");
+    }
+    // Days of years that cannot be written are numbers, and the others are there.
+    for table in in_every_way(at, "far_days.parquet") {
+        let days = csv(at, &format!("select * from {table}"));
+        assert!(days.contains("+10183-09-21") && days.contains("-2147483648"), "{table}: {days}");
+    }
+}
+
+#[test]
+fn damaged_and_odd_files_are_refused_in_words() {
+    let dir = database();
+    let at = dir.path();
+    for (name, words) in [
+        ("column_beyond_end.parquet", "a place outside of it"),
+        ("column_before_begin.parquet", "a place outside of it"),
+        ("footer_too_long.parquet", "too few for the footer"),
+    ] {
+        fs::write(at.join("bad.parquet"), fixture(name)).unwrap();
+        let text = refused(at, "select * from 'bad.parquet'");
+        assert!(text.contains("29913"), "{name}: {text}");
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.contains(words), "{name}: {text}");
+        not_loaded(at, &["bad.parquet"]);
+    }
+    fs::write(at.join("odd.parquet"), fixture("odd_field.parquet")).unwrap();
+    let text = refused(at, "create table odd as select * from 'odd.parquet'");
+    assert!(text.contains("00902"), "a table that could not be opened again: {text}");
+}

@@ -186,7 +186,7 @@ pub async fn reach(dir: &Path, place: &Place, opening: Opening) -> Result<Reache
     let inner = opened.map_err(|error| or_force(error, dir, force))?;
     remarks(&inner);
     if let Some(name) = inner.mounted_by_force() {
-        output::notice(&forced(&inner, &name));
+        forced(&inner, &name).iter().for_each(|line| output::notice(line));
     }
     if opening.alone {
         let (database, _lock) = (database_of(inner), Some(lock));
@@ -195,8 +195,8 @@ pub async fn reach(dir: &Path, place: &Place, opening: Opening) -> Result<Reache
     held(inner, lock, place).map(Reached::Here)
 }
 
-/// What FORCE did, for whoever asked for it.
-fn forced(database: &InstanceDatabase, name: &str) -> String {
+/// What FORCE did, for whoever asked for it; nothing where each disk it does without is told already.
+fn forced(database: &InstanceDatabase, name: &str) -> Option<String> {
     let disks = database.group(name).map(|m| m.group.disks()).unwrap_or_default();
     let named = |wanted: &dyn Fn(&DiskInfo) -> bool| -> Option<String> {
         let names: Vec<&str> = disks.iter().filter(|d| wanted(d)).map(|d| &*d.name).collect();
@@ -216,7 +216,7 @@ fn forced(database: &InstanceDatabase, name: &str) -> String {
         format!("has {} files of which that may be so: {}", older.len(), some(&paths))
     });
     let told: Vec<String> = gone.into_iter().chain(aged).chain(older).collect();
-    format!("Notice: disk group \"{name}\" {}", told.join("; it "))
+    (!told.is_empty()).then(|| format!("Notice: disk group \"{name}\" {}", told.join("; it ")))
 }
 
 /// Offers FORCE where it helps and was not given, with what it may lose.

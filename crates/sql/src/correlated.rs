@@ -6,7 +6,7 @@
 //! So each row outside gets a number, is joined with its rows, and these are aggregated by the number.
 
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, JoinType, Result, TableReference};
+use datafusion::common::{Column, JoinType, Result, TableReference, not_impl_err};
 use datafusion::config::ConfigOptions;
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
@@ -63,6 +63,11 @@ fn values(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPla
     for expr in plan.expressions() {
         let name = preserver.save(&expr);
         let expr = expr.transform_down(|expr| match expr {
+            Expr::ScalarSubquery(own)
+                if !own.outer_ref_columns.is_empty() && has_window(&own.subquery)? =>
+            {
+                not_impl_err!("window functions in a subquery that is tied to a row outside")
+            }
             Expr::ScalarSubquery(own) if is_own_subquery(&own) => {
                 let found = for_each_row(&input, &own.subquery, names)?;
                 match found.map(|own| (own.plan, <[Expr; 1]>::try_from(own.values))) {
@@ -103,7 +108,12 @@ fn lateral(join: Join, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     let is_plain = matches!(join.join_type, JoinType::Inner | JoinType::Left)
         && join.on.is_empty()
         && join.filter.as_ref().is_none_or(|filter| *filter == lit(true));
-    if !is_plain || !is_own_subquery(own) {
+    if has_window(&own.subquery)? && !own.outer_ref_columns.is_empty() {
+        return not_impl_err!(
+            "window functions behind LATERAL, over rows that are tied to another"
+        );
+    }
+    if !is_plain || !is_own_subquery(own) || has_having(own) {
         return Ok(Transformed::no(LogicalPlan::Join(join)));
     }
     let Some(PerRow { mut plan, values, there }) = for_each_row(&join.left, &own.subquery, names)?
@@ -124,16 +134,40 @@ fn is_own_subquery(own: &Subquery) -> bool {
     if own.outer_ref_columns.is_empty() {
         return false;
     }
+    // Of groups that are there DataFusion forgets the HAVING.
+    if has_having(own) {
+        return true;
+    }
     let mut pull_up = PullUpCorrelatedExpr::new().with_need_handle_count_bug(true);
     let pulled = (*own.subquery).clone().rewrite(&mut pull_up).data();
     pulled.is_err() || !pull_up.can_pull_up
 }
 
-/// An aggregation without groups, and what is computed of it.
+fn has_having(own: &Subquery) -> bool {
+    let is_over_filter = matches!(&*own.subquery, LogicalPlan::Projection(projection)
+        if matches!(projection.input.as_ref(), LogicalPlan::Filter(_)));
+    is_over_filter && aggregation_of(&own.subquery).is_some()
+}
+
+/// Whether a window is computed over rows of a subquery, which DataFusion does before it ties them.
+fn has_window(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|plan| Ok(matches!(plan, LogicalPlan::Window(_))))
+}
+
+/// An aggregation without groups, and what is computed of it; with HAVING nothing where that is not true.
 fn aggregation_of(plan: &LogicalPlan) -> Option<(Vec<Expr>, &Aggregate)> {
     match plan {
         LogicalPlan::Projection(projection) => match projection.input.as_ref() {
             LogicalPlan::Aggregate(own) => Some((projection.expr.clone(), own)),
+            LogicalPlan::Filter(having) => match having.input.as_ref() {
+                LogicalPlan::Aggregate(own) => {
+                    let only = |output: &Expr| {
+                        when(having.predicate.clone(), output.clone().unalias()).end().ok()
+                    };
+                    Some((projection.expr.iter().map(only).collect::<Option<_>>()?, own))
+                }
+                _ => None,
+            },
             _ => None,
         },
         LogicalPlan::Aggregate(own) => {
@@ -254,7 +288,8 @@ impl First<'_> {
         }
         let place = names.next("place");
         let number = Expr::Column(Column::new_unqualified(number));
-        let window = row_number().partition_by(vec![number]).order_by(by).build()?;
+        let window = row_number().partition_by(vec![number]);
+        let window = if by.is_empty() { window } else { window.order_by(by) }.build()?;
         let first = Expr::Column(Column::new_unqualified(place.clone())).eq(lit(1u64));
         let (mut all, mut values) = (columns, Vec::new());
         for output in self.outputs {

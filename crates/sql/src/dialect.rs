@@ -99,6 +99,7 @@ impl VisitorMut for Rewriter {
         }
         interval::rewrite(expr);
         or_break(pattern::rewrite(expr))?;
+        or_break(pattern::similar(expr))?;
         if let Some(other) = or_break(rows::rewrite(expr))? {
             *expr = other;
         }

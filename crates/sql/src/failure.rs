@@ -149,6 +149,9 @@ pub fn from_arrow(error: &ArrowError) -> Error {
         ArrowError::DivideByZero => Error::new(1476, "22012", "division by zero"),
         ArrowError::ArithmeticOverflow(m) => overflow(m),
         ArrowError::ComputeError(m) if is_overflow(m) => overflow(m),
+        ArrowError::InvalidArgumentError(m) if m.contains("too large to store in a Decimal") => {
+            overflow(m)
+        }
         ArrowError::CastError(m) if is_of_range(m) => overflow(m),
         ArrowError::CastError(m) | ArrowError::ParseError(m) => {
             Error::new(1722, "22P02", first_line(m))

@@ -37,6 +37,7 @@ mod left;
 mod marks;
 mod memory;
 mod names;
+mod namesakes;
 mod nearest;
 mod noted;
 mod numbers;
@@ -44,6 +45,7 @@ mod rules;
 mod set_operation;
 mod shared;
 mod spill;
+mod tied;
 mod unwind;
 mod words;
 

@@ -14,9 +14,10 @@ use std::io::{self, BufWriter, Write};
 
 use arrow::array::{Array, RecordBatch};
 use arrow::buffer::NullBuffer;
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, Schema};
 use arrow::error::ArrowError;
-use arrow::util::display::{ArrayFormatter, FormatOptions};
+use arrow::util::display::{ArrayFormatter, FormatOptions, array_value_to_string};
 
 /// How results are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -264,7 +265,19 @@ impl Cells<'_> {
     }
 
     fn raw(&self, column: usize, row: usize) -> io::Result<String> {
-        self.formatters[column].value(row).try_to_string().map_err(invalid)
+        let shown = self.formatters[column].value(row).try_to_string();
+        shown.or_else(|error| self.number(column, row).ok_or(error)).map_err(invalid)
+    }
+
+    /// A day or an instant of a year that cannot be written: its number, as it is stored.
+    fn number(&self, column: usize, row: usize) -> Option<String> {
+        let one = self.batch.column(column).slice(row, 1);
+        let is_instant = matches!(
+            one.data_type(),
+            DataType::Timestamp(_, _) | DataType::Date32 | DataType::Date64
+        );
+        let plain = is_instant.then(|| cast(&one, &DataType::Int64).ok())??;
+        array_value_to_string(&plain, 0).ok()
     }
 
     /// As a table shows it: on one line, control characters visible.

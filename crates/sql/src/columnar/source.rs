@@ -3,13 +3,18 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
+use parquet::basic::Type as PhysicalType;
+use parquet::errors::ParquetError;
 use tokio::sync::mpsc;
 
 use crate::columnar::segment::segment_rows;
@@ -17,6 +22,7 @@ use crate::columnar::write::Batches;
 use crate::error::Error;
 use crate::failure::from_arrow;
 use crate::files::parquet_check;
+use crate::files::parquet_trust::believed;
 use crate::files::unchanged::changed;
 use crate::load::{CsvFile, SourceFormat, from_parquet, io_error, read_csv, stopped};
 use crate::tpch::TpchTable;
@@ -135,9 +141,11 @@ fn reader(
     match format {
         SourceFormat::Parquet => {
             let again = file.try_clone().map_err(|e| io_error(&e))?;
-            let builder =
-                ParquetRecordBatchReaderBuilder::try_new(file).map_err(|e| from_parquet(&e))?;
-            parquet_check::footer(builder.metadata())?;
+            let size = file.metadata().map_err(|e| io_error(&e))?.len();
+            let metadata = parquet_types(&file).map_err(|e| from_parquet(&e))?;
+            parquet_check::footer(metadata.metadata())?;
+            parquet_check::extents(metadata.metadata(), size)?;
+            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
             let reader = builder.with_batch_size(BATCH_ROWS).build();
             let reader = reader.map_err(|e| from_parquet(&e))?;
             let schema = arrow::array::RecordBatchReader::schema(&reader);
@@ -164,6 +172,39 @@ fn reader(
             Ok((schema, Box::new(batches), notices))
         }
     }
+}
+
+/// What a Parquet file says of itself, with types that keep its values: the old twelve-byte timestamps
+/// in microseconds, for nanoseconds end in 2262.
+fn parquet_types(file: &File) -> Result<ArrowReaderMetadata, ParquetError> {
+    let told = ArrowReaderMetadata::load(file, ArrowReaderOptions::new())?;
+    let believed = believed(Arc::clone(told.metadata()));
+    let own = ArrowReaderMetadata::try_new(Arc::clone(&believed), ArrowReaderOptions::new())?;
+    let columns = believed.file_metadata().schema_descr();
+    let is_old = |at: usize| {
+        let own = |leaf: &usize| columns.get_column_root_idx(*leaf) == at;
+        let mut leaves = (0..columns.num_columns()).filter(own);
+        let first = leaves.next().map(|leaf| columns.column(leaf));
+        first.is_some_and(|leaf| {
+            leaf.physical_type() == PhysicalType::INT96 && leaf.path().parts().len() == 1
+        })
+    };
+    let fields = own.schema().fields().iter().enumerate();
+    let fields: Vec<Arc<Field>> = fields
+        .map(|(at, field)| match is_old(at) {
+            true => {
+                let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
+                Arc::new(field.as_ref().clone().with_data_type(micros))
+            }
+            false => Arc::clone(field),
+        })
+        .collect();
+    if fields.iter().zip(own.schema().fields()).all(|(new, old)| new == old) {
+        return Ok(own);
+    }
+    let schema = Schema::new_with_metadata(fields, own.schema().metadata().clone());
+    let options = ArrowReaderOptions::new().with_schema(Arc::new(schema));
+    ArrowReaderMetadata::try_new(believed, options)
 }
 
 /// A file that has been read as far as that, aligned as columns are.

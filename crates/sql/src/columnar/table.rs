@@ -89,6 +89,30 @@ pub fn schema_text(schema: &Schema) -> String {
     serde_json::Value::Array(schema.fields().iter().map(column).collect()).to_string()
 }
 
+/// Refuses columns whose types the catalog would not give back as they are.
+///
+/// # Errors
+/// 00902 with the column.
+pub fn check_kept(schema: &Schema) -> Result<(), Error> {
+    let is_kept = |field: &Arc<Field>| {
+        let text = schema_text(&Schema::new(vec![Arc::clone(field)]));
+        let own = field.data_type().to_string();
+        schema_of_text(&text).is_ok_and(|kept| kept.field(0).data_type().to_string() == own)
+    };
+    match schema.fields().iter().find(|field| field.data_type().is_nested() && !is_kept(field)) {
+        None => Ok(()),
+        Some(field) => {
+            let text = format!(
+                "column \"{}\" has fields inside whose names a table cannot keep: empty ones, or \
+                 with quotes or line ends",
+                field.name()
+            );
+            Err(Error::new(902, "42601", text)
+                .next("select the fields one by one, or give them other names"))
+        }
+    }
+}
+
 /// What says in a field, and in the catalog, how many characters a value has at most.
 const LENGTH: &str = "length";
 

@@ -14,7 +14,7 @@ use cellar_instance::temp::{TempFile, TempSpace};
 use cellar_wait::{Event, Wait};
 
 use crate::columnar::small::{Came, rows_of, small_end, together};
-use crate::columnar::table::{OpenTable, checked_schema, schema_of_text, schema_text};
+use crate::columnar::table::{OpenTable, check_kept, checked_schema, schema_of_text, schema_text};
 use crate::columnar::write::{Batches, Tell, Writing, write_segment};
 use crate::error::Error;
 
@@ -165,6 +165,7 @@ impl Columnar {
         (threads, tell): (usize, Option<Tell>),
     ) -> Result<Written, Error> {
         self.database.catalog().current().check_free(name)?;
+        check_kept(schema)?;
         let id = self.database.new_table_id();
         let table = Table::columnar(name, id, group, schema_text(schema));
         let mut written = Written { rows: 0, bytes: 0 };

@@ -1,6 +1,7 @@
-//! Patterns of LIKE with another escape character than the backslash, which alone DataFusion knows.
+//! Patterns of LIKE with another escape character than the backslash, which alone DataFusion knows, and of
+//! SIMILAR TO.
 
-use datafusion::sql::sqlparser::ast::{Expr, Value, ValueWithSpan};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value, ValueWithSpan};
 
 use crate::error::Error;
 
@@ -34,6 +35,58 @@ pub(super) fn rewrite(expr: &mut Expr) -> Result<(), Error> {
     value.value = Value::SingleQuotedString(escaped(text, escape)?);
     *escape_char = None;
     Ok(())
+}
+
+/// Puts a regular expression for the pattern of SIMILAR TO, which is of the whole text, with % and _ as
+/// LIKE has them; DataFusion takes it for a regular expression as it is.
+///
+/// # Errors
+/// 03001 for a pattern that is computed, or another escape character than the backslash.
+pub(super) fn similar(expr: &mut Expr) -> Result<(), Error> {
+    let Expr::SimilarTo { negated, expr: text, pattern, escape_char } = expr else {
+        return Ok(());
+    };
+    let known = match pattern.as_ref() {
+        Expr::Value(value) => text_of(value),
+        _ => None,
+    };
+    let escape = escape_char.as_ref().map(|value| text_of(value).unwrap_or_default());
+    let (Some(known), None | Some("\\")) = (known, escape) else {
+        return Err(Error::not_yet("SIMILAR TO with a computed pattern, or ESCAPE")
+            .next("~ takes a regular expression"));
+    };
+    let regex = Value::SingleQuotedString(regex_of(known));
+    let op = if *negated { BinaryOperator::PGRegexNotMatch } else { BinaryOperator::PGRegexMatch };
+    let right = Box::new(Expr::Value(regex.into()));
+    *expr = Expr::Nested(Box::new(Expr::BinaryOp { left: text.clone(), op, right }));
+    Ok(())
+}
+
+/// `%` is any text, `_` any letter; `| * + ? { } ( ) [ ]` are as in regular expressions; all else is itself.
+fn regex_of(pattern: &str) -> String {
+    let mut out = String::from("^(?s:");
+    let mut letters = pattern.chars();
+    let mut inside = false;
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => {
+                let next = letters.next().unwrap_or('\\');
+                if !next.is_alphanumeric() {
+                    out.push('\\');
+                }
+                out.push(next);
+            }
+            '%' if !inside => out.push_str(".*"),
+            '_' if !inside => out.push('.'),
+            '.' | '^' | '$' if !inside => out.extend(['\\', letter]),
+            _ => {
+                inside = (inside || letter == '[') && letter != ']';
+                out.push(letter);
+            }
+        }
+    }
+    out.push_str(")$");
+    out
 }
 
 fn text_of(value: &ValueWithSpan) -> Option<&str> {

@@ -184,6 +184,8 @@ fn rows_where(subquery: &Query, names: Vec<Ident>, condition: Expr) -> Result<Qu
     let own = derived(&mut query).and_then(|(with_one, _)| derived(with_one));
     if let Some((inner, Some(alias))) = own {
         *inner = subquery.clone();
+        // One column twice is fine: they get names of their own here.
+        crate::names::settle_query(inner);
         alias.columns =
             names.into_iter().map(|name| TableAliasColumnDef { name, data_type: None }).collect();
     }

@@ -26,6 +26,7 @@ use crate::instants::trunc::DateTrunc;
 use crate::lateral::LateralValues;
 use crate::lazy::BuildWhenAsked;
 use crate::memory::Memory;
+use crate::namesakes::Lids;
 use crate::noted::Notes;
 use crate::numbers::common::CommonNumbers;
 use crate::numbers::extreme::Extreme;
@@ -34,6 +35,7 @@ use crate::numbers::sum::Sum;
 use crate::set_operation::CountEqualRows;
 use crate::shared::ShareAggregates;
 use crate::spill::TempFiles;
+use crate::tied::TiedColumns;
 
 /// A build side of a join that has more bytes or rows, as far as is known, is divided among cores.
 const BUILD_BYTES: usize = 128 << 20;
@@ -85,6 +87,8 @@ pub(super) fn context(
     // 0.06 + 0.01 is 0.07 in SQL; as binary floating point it is not, and rows would be lost.
     config.options_mut().sql_parser.parse_float_as_decimal = true;
     config.options_mut().execution.parquet.pushdown_filters = true;
+    // Nanoseconds end in 2262; what Spark and Hive write for the first and the last day does not fit.
+    config.options_mut().execution.parquet.coerce_int96 = Some("us".to_owned());
     // A large CSV file is else cut at line ends for several readers, also at those inside quotes.
     config.options_mut().catalog.newlines_in_values = true;
     let state = SessionStateBuilder::new()
@@ -113,6 +117,7 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules.insert(at, Arc::new(InstantForms));
     rules.insert(at, Arc::new(ThreeValuedIn));
     rules.insert(at, Arc::new(ForEachRow));
+    rules.insert(at, Arc::new(TiedColumns));
     rules.insert(at, Arc::new(LateralValues));
     rules.insert(at, Arc::new(CountEqualRows));
     rules.push(Arc::new(CheckedArithmetic));
@@ -132,5 +137,5 @@ fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     rules.insert(at + 1, Arc::new(ShareAggregates));
     // Filters would not pass what it puts in.
     rules.push(Arc::new(BuildWhenAsked));
-    rules
+    Lids::around(rules)
 }

@@ -8,7 +8,7 @@ pub(crate) mod diagnose;
 pub(crate) mod host;
 pub(crate) mod parquet_check;
 pub(crate) mod parquet_format;
-mod parquet_trust;
+pub(crate) mod parquet_trust;
 pub(crate) mod place;
 pub(crate) mod staged;
 pub(crate) mod table;

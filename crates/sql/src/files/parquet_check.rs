@@ -46,6 +46,35 @@ pub(crate) fn footer(metadata: &ParquetMetaData) -> Result<u64, Error> {
     repeated(&names).map_or(Ok(said.unsigned_abs()), Err)
 }
 
+/// Refuses a footer by which columns lie before or behind the bytes of their file.
+///
+/// # Errors
+/// 29913 with the column.
+pub(crate) fn extents(metadata: &ParquetMetaData, size: u64) -> Result<(), Error> {
+    let size = i64::try_from(size).unwrap_or(i64::MAX);
+    for (at, group) in metadata.row_groups().iter().enumerate() {
+        let is_outside = |column: &&ColumnChunkMetaData| {
+            let start = column.dictionary_page_offset().filter(|offset| *offset > 0);
+            let start = start.unwrap_or(column.data_page_offset());
+            let end = start.checked_add(column.compressed_size());
+            let is_inside = start >= 0
+                && column.data_page_offset() >= 0
+                && column.compressed_size() >= 0
+                && column.uncompressed_size() >= 0
+                && end.is_some_and(|end| end <= size);
+            column.file_path().is_none() && !is_inside
+        };
+        if let Some(column) = group.columns().iter().find(is_outside) {
+            let path = column.column_path().string();
+            let text =
+                format!("its footer tells of a place outside of it: column {path}, row group {at}");
+            return Err(Error::new(29913, "XX001", text)
+                .next("the file is damaged: get another copy of it, or write it again"));
+        }
+    }
+    Ok(())
+}
+
 /// A page that cannot be read, by its column.
 pub(crate) fn in_column(error: &ParquetError, column: &str, group: usize) -> Error {
     let text = format!("column {column}, row group {group}: {}", from_parquet(error).message);
@@ -58,8 +87,10 @@ pub(crate) fn in_column(error: &ParquetError, column: &str, group: usize) -> Err
 /// # Errors
 /// As [`footer`], and 29913 with the column of a page that is damaged.
 pub(crate) fn check(file: File) -> Result<u64, Error> {
+    let size = file.metadata().map_or(u64::MAX, |about| about.len());
     let reader = SerializedFileReader::new(file).map_err(|e| from_parquet(&e))?;
     let rows = footer(reader.metadata())?;
+    extents(reader.metadata(), size)?;
     for group in 0..reader.num_row_groups() {
         let pages = reader.get_row_group(group).map_err(|e| from_parquet(&e))?;
         for column in 0..pages.num_columns() {

@@ -16,14 +16,16 @@ use datafusion::datasource::table_schema::TableSchema;
 use datafusion::physical_expr::{LexOrdering, LexRequirement};
 use datafusion::physical_plan::ExecutionPlan;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use object_store::{ObjectMeta, ObjectStore};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 
 use crate::csv::table::{shown_of, unreadable};
 use crate::error::Error;
 use crate::failure::from_datafusion;
 use crate::files::csv_format::external;
-use crate::files::parquet_check::footer;
-use crate::files::parquet_trust::{distrusting, without_floats};
+use crate::files::parquet_check::{extents, footer};
+use crate::files::parquet_trust::{
+    believed, distrusting, without_floats, without_odd_dictionaries,
+};
 
 /// Makes such formats of a statement's options.
 #[derive(Debug, Default)]
@@ -69,13 +71,52 @@ async fn check(
             .next("take it away, or write it again");
         return Err(external(unreadable(&shown, empty)));
     }
+    check_tail(store, object).await.map_err(|e| external(unreadable(&shown, e)))?;
     // Who plans or reads the file gets it out of the same cache.
     let metadata = DFParquetMetadata::new(store.as_ref(), object)
         .with_file_metadata_cache(Some(cache))
         .fetch_metadata()
         .await
         .map_err(|e| external(unreadable(&shown, from_datafusion(&e))))?;
-    footer(&metadata).map(|_| ()).map_err(|e| external(unreadable(&shown, e)))
+    let checked = footer(&metadata).and_then(|_| extents(&metadata, object.size));
+    checked.map_err(|e| external(unreadable(&shown, e)))
+}
+
+/// Refuses a footer that would begin before its file.
+async fn check_tail(store: &Arc<dyn ObjectStore>, object: &ObjectMeta) -> Result<(), Error> {
+    let from = object.size.saturating_sub(TAIL);
+    let tail = store.get_range(&object.location, from..object.size).await;
+    let tail = tail.map_err(|e| crate::failure::from_any(&e))?;
+    let [a, b, c, d, ..] = tail[..] else { return Err(too_short(object.size)) };
+    let footer = u64::from(u32::from_le_bytes([a, b, c, d]));
+    match tail.len() as u64 == TAIL && footer + TAIL <= object.size {
+        true => Ok(()),
+        false => Err(too_short(object.size)),
+    }
+}
+
+/// Bytes at the end of a file: how long the footer is, and four letters.
+const TAIL: u64 = 8;
+
+fn too_short(size: u64) -> Error {
+    let text = format!("it has {size} bytes, too few for the footer that its end tells of");
+    Error::new(29913, "XX001", text).next("check the file; write it again if it was cut short")
+}
+
+/// What the file says of its columns, as far as it can be believed.
+async fn statistics(
+    state: &dyn Session,
+    store: &Arc<dyn ObjectStore>,
+    schema: &SchemaRef,
+    object: &ObjectMeta,
+) -> Result<Statistics> {
+    let cache = state.runtime_env().cache_manager.get_file_metadata_cache();
+    let metadata = DFParquetMetadata::new(store.as_ref(), object)
+        .with_file_metadata_cache(Some(cache))
+        .fetch_metadata()
+        .await?;
+    let known = DFParquetMetadata::statistics_from_parquet_metadata(&believed(metadata), schema)?;
+    Ok(without_floats(known, schema))
 }
 
 /// Refuses files of which one contradicts itself.
@@ -117,7 +158,8 @@ impl FileFormat for Checked {
         store: &Arc<dyn ObjectStore>,
         objects: &[ObjectMeta],
     ) -> Result<SchemaRef> {
-        self.inner.infer_schema(state, store, objects).await
+        let schema = self.inner.infer_schema(state, store, objects).await?;
+        Ok(without_odd_dictionaries(schema))
     }
 
     async fn infer_stats(
@@ -127,8 +169,7 @@ impl FileFormat for Checked {
         table_schema: SchemaRef,
         object: &ObjectMeta,
     ) -> Result<Statistics> {
-        let known = self.inner.infer_stats(state, store, Arc::clone(&table_schema), object).await?;
-        Ok(without_floats(known, &table_schema))
+        statistics(state, store, &table_schema, object).await
     }
 
     async fn infer_ordering(
@@ -150,7 +191,7 @@ impl FileFormat for Checked {
     ) -> Result<FileMeta> {
         let schema = Arc::clone(&table_schema);
         let mut known = self.inner.infer_stats_and_ordering(state, store, schema, object).await?;
-        known.statistics = without_floats(known.statistics, &table_schema);
+        known.statistics = statistics(state, store, &table_schema, object).await?;
         Ok(known)
     }
 

@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Schema};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use bytes::Bytes;
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Result, Statistics};
@@ -22,8 +22,11 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use parquet::arrow::arrow_reader::ArrowReaderOptions;
 use parquet::arrow::async_reader::AsyncFileReader;
+use parquet::arrow::parquet_to_arrow_schema;
 use parquet::basic::{LogicalType, Type};
-use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
+use parquet::file::metadata::{
+    ColumnChunkMetaData, FileMetaData, ParquetMetaData, ParquetMetaDataBuilder,
+};
 use parquet::file::page_index::column_index::ColumnIndexMetaData;
 
 /// Whether what a column chunk says of its values may mislead.
@@ -43,7 +46,8 @@ fn is_doubtful(column: &ColumnChunkMetaData) -> bool {
 }
 
 /// The same metadata without what may mislead.
-fn believed(metadata: Arc<ParquetMetaData>) -> Arc<ParquetMetaData> {
+pub(crate) fn believed(metadata: Arc<ParquetMetaData>) -> Arc<ParquetMetaData> {
+    let metadata = without_odd_types(metadata);
     let groups = metadata.row_groups();
     if !groups.iter().flat_map(|group| group.columns()).any(is_doubtful) {
         return metadata;
@@ -75,6 +79,67 @@ fn believed(metadata: Arc<ParquetMetaData>) -> Arc<ParquetMetaData> {
         // What was read can be built again; if not, it is as it was, and the reader tells what is wrong.
         Err(_) => metadata,
     }
+}
+
+/// The key under which a writer keeps the Arrow types of the columns.
+const ARROW_TYPES: &str = "ARROW:schema";
+
+/// Without the Arrow types that a writer kept, where some of them are dictionaries that the reader does
+/// not decode, or decodes to other values (fixed-size binary, booleans, decimals): the columns then have
+/// the types that Parquet gives them.
+fn without_odd_types(metadata: Arc<ParquetMetaData>) -> Arc<ParquetMetaData> {
+    let own = metadata.file_metadata();
+    let Some(kept) = own.key_value_metadata() else { return metadata };
+    let has_types = kept.iter().any(|pair| pair.key == ARROW_TYPES);
+    let schema =
+        has_types.then(|| parquet_to_arrow_schema(own.schema_descr(), Some(kept)).ok()).flatten();
+    if !schema.is_some_and(|schema| schema.fields().iter().any(|f| is_odd(f.data_type()))) {
+        return metadata;
+    }
+    let rest = kept.iter().filter(|pair| pair.key != ARROW_TYPES).cloned().collect();
+    let plain = FileMetaData::new(
+        own.version(),
+        own.num_rows(),
+        own.created_by().map(str::to_owned),
+        Some(rest),
+        own.schema_descr_ptr(),
+        own.column_orders().cloned(),
+    );
+    let builder = ParquetMetaDataBuilder::new(plain)
+        .set_row_groups(metadata.row_groups().to_vec())
+        .set_column_index(metadata.column_index().cloned())
+        .set_offset_index(metadata.offset_index().cloned());
+    Arc::new(builder.build())
+}
+
+/// Whether a type has such a dictionary, at any depth.
+fn is_odd(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(_, values) => {
+            values.is_decimal()
+                || matches!(**values, DataType::Boolean | DataType::FixedSizeBinary(_))
+        }
+        DataType::Struct(fields) => fields.iter().any(|field| is_odd(field.data_type())),
+        DataType::List(field)
+        | DataType::LargeList(field)
+        | DataType::FixedSizeList(field, _)
+        | DataType::Map(field, _) => is_odd(field.data_type()),
+        _ => false,
+    }
+}
+
+/// A schema with the values' types in the place of such dictionaries.
+pub(super) fn without_odd_dictionaries(schema: SchemaRef) -> SchemaRef {
+    if !schema.fields().iter().any(|field| is_odd(field.data_type())) {
+        return schema;
+    }
+    let fields = schema.fields().iter().map(|field| match field.data_type() {
+        DataType::Dictionary(_, values) if is_odd(field.data_type()) => {
+            Arc::new(field.as_ref().clone().with_data_type(values.as_ref().clone()))
+        }
+        _ => Arc::clone(field),
+    });
+    Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), schema.metadata().clone()))
 }
 
 /// Statistics of a file without bounds of floating-point numbers, at any depth.

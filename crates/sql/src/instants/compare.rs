@@ -78,7 +78,8 @@ fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     }
 }
 
-fn is_comparison(op: Operator) -> bool {
+/// Whether an operator compares by order.
+pub(super) fn is_comparison(op: Operator) -> bool {
     use Operator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
 }

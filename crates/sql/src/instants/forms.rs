@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array, IntervalMonthDayNanoArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Decimal128Array, Float64Array, IntervalMonthDayNanoArray,
+};
 use arrow::datatypes::{
     DataType, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
 };
@@ -15,12 +17,13 @@ use datafusion::functions::datetime;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator, ScalarFunctionArgs,
-    ScalarUDF, ScalarUDFImpl, Signature, Volatility, cast, lit,
+    Between, BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator,
+    ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, cast, lit,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
+use crate::instants::compare::is_comparison;
 use crate::instants::pattern::{Pattern, is_strftime};
 use crate::rules::each_expression;
 
@@ -67,10 +70,85 @@ fn one(expr: Expr, schema: &DFSchema, config: &ConfigOptions) -> Result<Transfor
             if let Some(other) = arithmetic(&left, op, &right, &types) {
                 return Ok(Transformed::yes(other));
             }
+            if is_comparison(op) && are_intervals(&types) {
+                let (left, right) = (length(*left).into(), length(*right).into());
+                return Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right })));
+            }
             Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })))
+        }
+        Expr::Between(own) if is_interval(&own.expr, schema)? => {
+            let own = Between {
+                expr: Box::new(length(*own.expr)),
+                negated: own.negated,
+                low: Box::new(length(*own.low)),
+                high: Box::new(length(*own.high)),
+            };
+            Ok(Transformed::yes(Expr::Between(own)))
         }
         Expr::ScalarFunction(call) => function(call, schema, config),
         other => Ok(Transformed::no(other)),
+    }
+}
+
+fn is_interval(expr: &Expr, schema: &DFSchema) -> Result<bool> {
+    Ok(matches!(expr.get_type(schema)?, DataType::Interval(_)))
+}
+
+/// Whether one is an interval and the other one too, or the difference of two points in time.
+fn are_intervals(types: &(DataType, DataType)) -> bool {
+    let is_interval = |own: &DataType| matches!(own, DataType::Interval(_));
+    let is_length = |own: &DataType| is_interval(own) || matches!(own, DataType::Duration(_));
+    let (left, right) = types;
+    is_length(left) && is_length(right) && (is_interval(left) || is_interval(right))
+}
+
+/// How long an interval is, with months of thirty days, as PostgreSQL compares them; DataFusion compares
+/// months, then days, then the rest.
+fn length(interval: Expr) -> Expr {
+    let parts = DataType::Interval(IntervalUnit::MonthDayNano);
+    let function = Length { signature: Signature::any(1, Volatility::Immutable) };
+    let function = Arc::new(ScalarUDF::new_from_impl(function));
+    Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![cast(interval, parts)]))
+}
+
+/// The nanoseconds of an interval.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Length {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Length {
+    fn name(&self) -> &'static str {
+        "interval_length"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        Ok(args.first().map(|arg| arg.schema_name().to_string()).unwrap_or_default())
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Decimal128(38, 0))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let array = args.args[0].to_array(args.number_rows)?;
+        let intervals = array.as_primitive::<IntervalMonthDayNanoType>();
+        let nanos_of_day = i128::from(NANOS_OF_DAY as i64);
+        let lengths: Decimal128Array = intervals.unary(|own| {
+            let days = i128::from(own.months) * DAYS_OF_MONTH as i128 + i128::from(own.days);
+            days * nanos_of_day + i128::from(own.nanoseconds)
+        });
+        let lengths = lengths.with_precision_and_scale(38, 0)?;
+        Ok(match &args.args[0] {
+            ColumnarValue::Scalar(_) if !lengths.is_empty() => {
+                ColumnarValue::Scalar(ScalarValue::try_from_array(&lengths, 0)?)
+            }
+            _ => ColumnarValue::Array(Arc::new(lengths)),
+        })
     }
 }
 
@@ -104,6 +182,7 @@ impl ExprPlanner for IntervalTimes {
         let divides = match own.op {
             BinaryOperator::Multiply => false,
             BinaryOperator::Divide => true,
+            BinaryOperator::Plus | BinaryOperator::Minus => return at_time_of_day(own, schema),
             _ => return Ok(PlannerResult::Original(own)),
         };
         // What has no type yet is told by whoever plans it.
@@ -119,6 +198,39 @@ impl ExprPlanner for IntervalTimes {
         }
         Ok(PlannerResult::Original(own))
     }
+}
+
+/// A date and an interval that has hours make a timestamp; DataFusion drops the hours.
+fn at_time_of_day(own: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+    let is_date = |expr: &Expr| {
+        expr.get_type(schema).is_ok_and(|own| matches!(own, DataType::Date32 | DataType::Date64))
+    };
+    let has_hours = |expr: &Expr| match expr {
+        Expr::Literal(ScalarValue::IntervalMonthDayNano(Some(own)), _) => {
+            own.nanoseconds % NANOS_OF_DAY as i64 != 0
+        }
+        Expr::Literal(ScalarValue::IntervalDayTime(Some(own)), _) => {
+            own.milliseconds % 86_400_000 != 0
+        }
+        Expr::Literal(_, _) => false,
+        other => other.get_type(schema).is_ok_and(|own| matches!(own, DataType::Interval(_))),
+    };
+    let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
+    let op = match own.op {
+        BinaryOperator::Plus => Operator::Plus,
+        _ => Operator::Minus,
+    };
+    let sum = |left, right| {
+        let sum = BinaryExpr::new(Box::new(left), op, Box::new(right));
+        Ok(PlannerResult::Planned(Expr::BinaryExpr(sum)))
+    };
+    if is_date(&own.left) && has_hours(&own.right) {
+        return sum(cast(own.left, micros), own.right);
+    }
+    if is_date(&own.right) && has_hours(&own.left) && op == Operator::Plus {
+        return sum(own.left, cast(own.right, micros));
+    }
+    Ok(PlannerResult::Original(own))
 }
 
 /// A date so many days later, or earlier.

@@ -155,9 +155,7 @@ fn check_values<T: DecimalType>(array: &ArrayRef, precision: u8) -> Result<()> {
     let beyond =
         array.iter().flatten().find(|value| !T::is_valid_decimal_precision(*value, precision));
     match beyond {
-        Some(value) => {
-            Err(beyond_digits(&T::format_decimal(value, precision, 0), precision).into())
-        }
+        Some(value) => Err(beyond_digits(&format!("{value:?}"), precision).into()),
         None => Ok(()),
     }
 }

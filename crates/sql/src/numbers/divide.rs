@@ -22,8 +22,9 @@ use crate::numbers::checked::beyond_digits;
 
 /// Digits behind the point of a quotient, where there is room.
 const SCALE: i16 = 16;
-/// Digits that a quotient has more than its dividend in any case.
+/// Digits that a quotient has more than its dividend in any case, and in all.
 const MORE: i16 = 4;
+const LEAST: i16 = 6;
 
 /// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -61,7 +62,7 @@ fn scale_of(left: &DataType, right: &DataType) -> Option<i8> {
     let (p1, s1, s2) = (i16::from(p1), i16::from(s1), i16::from(s2));
     let most = i16::from(DECIMAL128_MAX_PRECISION);
     let room = most - (p1 - s1 + s2);
-    let least = (s1 + MORE).min(most);
+    let least = (s1 + MORE).max(LEAST).min(most);
     Some(room.min(SCALE).max(least) as i8)
 }
 
