@@ -151,7 +151,15 @@ fn has_having(own: &Subquery) -> bool {
 
 /// Whether a window is computed over rows of a subquery, which DataFusion does before it ties them.
 fn has_window(plan: &LogicalPlan) -> Result<bool> {
-    plan.exists(|plan| Ok(matches!(plan, LogicalPlan::Window(_))))
+    // Those put in here count rows that subqueries within it are about.
+    let is_own = |expr: &Expr| {
+        let name = expr.schema_name().to_string();
+        name.starts_with("__number_") || name.starts_with("__place_")
+    };
+    plan.exists(|plan| match plan {
+        LogicalPlan::Window(window) => Ok(!window.window_expr.iter().all(is_own)),
+        _ => Ok(false),
+    })
 }
 
 /// An aggregation without groups, and what is computed of it; with HAVING nothing where that is not true.

@@ -66,6 +66,14 @@ fn scale_of(left: &DataType, right: &DataType) -> Option<i8> {
     Some(room.min(SCALE).max(least) as i8)
 }
 
+/// A number that 38 digits hold.
+fn checked(quotient: i256) -> Result<i128, ArrowError> {
+    let most = DECIMAL128_MAX_PRECISION;
+    let value = quotient.to_i128();
+    let value = value.filter(|v| Decimal128Type::is_valid_decimal_precision(*v, most));
+    value.ok_or_else(|| beyond_digits(&quotient.to_string(), most))
+}
+
 fn quotients(left: &ArrayRef, right: &ArrayRef, scale: i8) -> Result<ArrayRef, ArrowError> {
     let decimals = |array: &ArrayRef| -> Result<(Decimal128Array, i8), ArrowError> {
         match array.data_type() {
@@ -90,17 +98,15 @@ fn quotients(left: &ArrayRef, right: &ArrayRef, scale: i8) -> Result<ArrayRef, A
             let (quotient, rest) = (a / b, (a % b).unsigned_abs());
             let up = rest >= b.unsigned_abs() - rest;
             let sign = if (a < 0) == (b < 0) { 1 } else { -1 };
-            return Ok(if up && rest > 0 { quotient + sign } else { quotient });
+            let quotient = if up && rest > 0 { quotient + sign } else { quotient };
+            return checked(i256::from_i128(quotient));
         }
         let (a, b) = (i256::from_i128(a).wrapping_mul(up), i256::from_i128(b).wrapping_mul(down));
         let (quotient, rest) = (a.wrapping_div(b), a.wrapping_rem(b).wrapping_abs());
         let up = rest >= b.wrapping_abs().wrapping_sub(rest) && rest > i256::ZERO;
         let sign = if (a < i256::ZERO) == (b < i256::ZERO) { i256::ONE } else { i256::MINUS_ONE };
         let quotient = if up { quotient.wrapping_add(sign) } else { quotient };
-        let value = quotient.to_i128();
-        value
-            .filter(|v| Decimal128Type::is_valid_decimal_precision(*v, DECIMAL128_MAX_PRECISION))
-            .ok_or_else(|| beyond_digits(&quotient.to_string(), DECIMAL128_MAX_PRECISION))
+        checked(quotient)
     };
     let quotients: Decimal128Array = arrow::compute::try_binary(&left, &right, one)?;
     Ok(Arc::new(quotients.with_precision_and_scale(DECIMAL128_MAX_PRECISION, scale)?))
