@@ -110,17 +110,26 @@ pub(super) fn catalog_group(groups: &[FoundGroup], own: &Path) -> Result<String>
                 holders.len(),
                 shown.join("; and ")
             );
-            let few = holders.iter().min_by_key(|group| group.members.len());
-            let paths = few.iter().flat_map(|group| &group.members);
-            let paths: Vec<String> = paths.map(|path| cellar_io::shell::quoted(path)).collect();
             Err(Error::new(15030, text).hint(format!(
-                "keep the disks of the other database out of this one's reach, as by mv {} {}; or \
-                 have disk_string in cellar.toml find the disks of this one only",
-                paths.join(" "),
-                cellar_io::shell::path(own.parent().unwrap_or(own))
+                "have disk_string in cellar.toml find the disks of this database only{}; those of \
+                 another one are used through its own directory",
+                moved_away(&below, own)
             )))
         }
     }
+}
+
+/// How files that lie among the disks of this database are taken from there: those of the smallest group,
+/// which is told to be looked at first. Nothing where no file lies there.
+fn moved_away(below: &[&FoundGroup], own: &Path) -> String {
+    let Some(few) = below.iter().min_by_key(|group| group.members.len()) else {
+        return String::new();
+    };
+    let folder = absolute(own);
+    let files = few.members.iter().filter(|path| Path::new(path).starts_with(&folder));
+    let files: Vec<String> = files.map(|path| cellar_io::shell::quoted(path)).collect();
+    let above = cellar_io::shell::path(own.parent().unwrap_or(own));
+    format!(", or, if {} is the other one, mv {} {above}", few.uuid, files.join(" "))
 }
 
 /// Refuses to make a group that would have the name of one that is found and not mounted.
