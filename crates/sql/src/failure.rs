@@ -42,6 +42,7 @@ pub fn from_datafusion(error: &DataFusionError) -> Error {
         }
         DataFusionError::SQL(e, _) => Error::syntax(e.to_string()),
         DataFusionError::Execution(m) if is_overflow(m) => overflow(m),
+        DataFusionError::Execution(m) if is_argument(m) => argument(m),
         DataFusionError::Execution(m) => Error::new(70002, "XX000", first_line(m)),
         DataFusionError::ExecutionJoin(_) => {
             Error::new(1013, "57014", "the statement was stopped while it ran")
@@ -124,6 +125,11 @@ fn from_schema(error: &SchemaError) -> Error {
 /// Whether a cast failed because a number has no place in the other type. Arrow tells that from text that
 /// is no number by its words alone.
 fn is_of_range(words: &str) -> bool {
+    let quoted = words.strip_prefix("Cannot cast string '").and_then(|rest| rest.split_once('\''));
+    if let Some((text, _)) = quoted {
+        let digits = text.trim().trim_start_matches(['+', '-']);
+        return !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    }
     ["Can't cast value", "value of ", "Cannot cast to Decimal"]
         .iter()
         .any(|beginning| words.starts_with(beginning))
@@ -134,6 +140,22 @@ fn is_of_range(words: &str) -> bool {
 fn is_overflow(words: &str) -> bool {
     let words = words.to_ascii_lowercase();
     words.contains("overflow") && !words.contains("position") && !words.contains("size overflow")
+}
+
+/// Whether a function of DataFusion refuses a value of its argument, which it tells by its words alone.
+fn is_argument(words: &str) -> bool {
+    [
+        "square root of a negative",
+        "negative count",
+        "negative substring length",
+        "Unable to parse date from",
+    ]
+    .iter()
+    .any(|part| words.contains(part))
+}
+
+fn argument(words: &str) -> Error {
+    Error::new(1428, "22023", format!("argument out of range: {}", first_line(words)))
 }
 
 fn overflow(words: &str) -> Error {
@@ -149,6 +171,7 @@ pub fn from_arrow(error: &ArrowError) -> Error {
         ArrowError::DivideByZero => Error::new(1476, "22012", "division by zero"),
         ArrowError::ArithmeticOverflow(m) => overflow(m),
         ArrowError::ComputeError(m) if is_overflow(m) => overflow(m),
+        ArrowError::ComputeError(m) if is_argument(m) => argument(m),
         ArrowError::InvalidArgumentError(m) if m.contains("too large to store in a Decimal") => {
             overflow(m)
         }
@@ -238,7 +261,15 @@ pub(crate) fn first_line(text: &str) -> String {
 
 fn without_prefix(line: &str) -> &str {
     let mut line = line;
-    for prefix in ["Error during planning: ", "Arrow error: ", "Parquet error: ", "External: "] {
+    let prefixes = [
+        "Error during planning: ",
+        "Arrow error: ",
+        "Parquet error: ",
+        "External: ",
+        "Compute error: ",
+        "Execution error: ",
+    ];
+    for prefix in prefixes {
         line = line.strip_prefix(prefix).unwrap_or(line);
     }
     line

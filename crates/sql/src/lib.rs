@@ -41,6 +41,8 @@ mod namesakes;
 mod nearest;
 mod noted;
 mod numbers;
+mod offset;
+mod portions;
 mod rules;
 mod set_operation;
 mod shared;

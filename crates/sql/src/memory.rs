@@ -16,7 +16,8 @@ const KEPT: usize = 128 << 20;
 
 /// A pool like DataFusion's fair one, but for three things.
 ///
-/// Some memory is kept for who cannot spill: if others who can have taken all by then, it fails.
+/// Some memory is kept for who cannot spill: if others who can have taken all by then, it fails. Of that
+/// a sort may take half if it has nothing: it cannot spill before it has its first batch.
 ///
 /// Sorts that merge what they have spilled merge as many files at once as there is memory for. They get
 /// no more than they had as sorts, so that something is left for who merges what several sorts give.
@@ -89,18 +90,24 @@ impl Memory {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What each of those who can do with less may have.
+    fn share(&self, state: &State) -> usize {
+        let all = self.limit - self.kept.max(state.by_others).min(self.limit);
+        // A sort is gone when its merge still goes on.
+        all / state.spillers.max(state.merges).max(1)
+    }
+
+    /// What nobody has.
+    fn free(&self, state: &State) -> usize {
+        self.limit.saturating_sub(state.by_spillers + state.by_merges + state.by_others)
+    }
+
     /// What somebody who has `own` bytes may take more.
     fn room(&self, state: &State, who: Who, own: usize) -> usize {
         match who {
-            Who::Spiller | Who::Merge => {
-                let all = self.limit - self.kept.max(state.by_others).min(self.limit);
-                // A sort is gone when its merge still goes on.
-                (all / state.spillers.max(state.merges).max(1)).saturating_sub(own)
-            }
-            Who::Other => {
-                let taken = state.by_spillers + state.by_merges + state.by_others;
-                self.limit.saturating_sub(taken)
-            }
+            Who::Spiller if own == 0 => self.share(state).max(self.free(state) / 2),
+            Who::Spiller | Who::Merge => self.share(state).saturating_sub(own),
+            Who::Other => self.free(state),
             Who::HandedOn => self.most_handed_on.saturating_sub(state.handed_on),
         }
     }
@@ -208,5 +215,15 @@ mod tests {
         two.try_grow(10 << 20).expect("all that is not kept");
         drop((two, rows));
         assert_eq!(pool.reserved(), 0);
+    }
+
+    #[test]
+    fn a_sort_gets_its_first_batch() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(Memory::new(50 << 20));
+        let sorts: Vec<_> = (0..5).map(|_| takes(&pool, "sort", true)).collect();
+        sorts[0].try_grow(8 << 20).expect("twice its share, of what is kept");
+        sorts[0].try_grow(1).expect_err("it can spill what it has");
+        sorts[1].try_grow((21 << 20) + 1).expect_err("half is left for who cannot spill");
+        sorts[1].try_grow(21 << 20).expect("half of what is free");
     }
 }

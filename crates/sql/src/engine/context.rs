@@ -28,10 +28,12 @@ use crate::lazy::BuildWhenAsked;
 use crate::memory::Memory;
 use crate::namesakes::Lids;
 use crate::noted::Notes;
+use crate::numbers::average::Average;
 use crate::numbers::common::CommonNumbers;
 use crate::numbers::extreme::Extreme;
 use crate::numbers::overflow::CheckedArithmetic;
 use crate::numbers::sum::Sum;
+use crate::offset::OffsetAtSort;
 use crate::set_operation::CountEqualRows;
 use crate::shared::ShareAggregates;
 use crate::spill::TempFiles;
@@ -100,6 +102,7 @@ pub(super) fn context(
         .build();
     let context = SessionContext::new_with_state(state);
     context.register_udaf(Sum::udaf());
+    context.register_udaf(Average::udaf());
     Extreme::udafs().into_iter().for_each(|function| context.register_udaf(function));
     context.register_udf(DateTrunc::udf());
     context.register_udf(ToChar::udf());
@@ -128,6 +131,7 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 /// down: an aggregation in the cell needs none of its own, and passes those of joins on.
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
+    rules.insert(0, Arc::new(OffsetAtSort));
     let at = rules.iter().position(|rule| rule.name() == "join_selection");
     rules.insert(at.unwrap_or(0), Arc::new(PlainAntiJoins));
     let at = rules.iter().position(|rule| rule.name() == "EnsureCooperative");

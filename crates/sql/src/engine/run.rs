@@ -1,10 +1,12 @@
-//! The run of a plan: with hash joins, and where those lack memory again with joins that spill.
+//! The run of a plan: with what is quick, and where that lacks memory again with what spills.
 //!
 //! A hash join holds all of its smaller side. One that merges sorted rows holds what has equal keys, and
-//! spills the rest, but takes several times as long: it is for what else would fail.
+//! spills the rest, but takes several times as long. So do sorts of small batches: both are for what else
+//! would fail.
 
 use std::sync::Arc;
 
+use datafusion::common::config::ConfigNonZeroUsize;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
@@ -20,6 +22,10 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use crate::files::csv_format::external;
 use crate::files::diagnose::diagnosed;
 use crate::files::unchanged::Seen;
+use crate::portions;
+
+/// Rows of a batch, where memory is short.
+const FEW_ROWS: usize = 2048;
 
 /// A plan, and the state that it was made with.
 pub(super) struct Planned {
@@ -37,7 +43,7 @@ impl Planned {
         }
     }
 
-    /// A plan whose joins spill.
+    /// A plan whose joins spill, and whose sorts do with little.
     async fn spilling(state: &SessionState, plan: &LogicalPlan) -> Result<Planned> {
         let mut state = state.clone();
         let options = state.config_mut().options_mut();
@@ -45,18 +51,27 @@ impl Planned {
         // Of one part DataFusion makes hash joins whatever is preferred.
         let parts = &mut options.execution.target_partitions;
         *parts = (*parts).max(2);
-        let plan = state.create_physical_plan(plan).await?;
+        let rows = options.execution.batch_size.get().min(FEW_ROWS);
+        options.execution.batch_size = ConfigNonZeroUsize::try_new(rows)?;
+        let plan = portions::below_sorts(state.create_physical_plan(plan).await?)?;
+        if let MemoryLimit::Finite(limit) = state.runtime_env().memory_pool.memory_limit() {
+            let execution = &mut state.config_mut().options_mut().execution;
+            let kept = execution.sort_spill_reservation_bytes;
+            // A fraction of what each sort has.
+            execution.sort_spill_reservation_bytes =
+                kept.min(limit / (12 * portions::sorts(&plan).max(1)));
+        }
         Ok(Planned { state, plan })
     }
 
-    /// What to run in place of a run that ended with `error`: with joins that spill, if it lacked memory
-    /// and that helps.
+    /// What to run in place of a run that ended with `error`: what spills, if it lacked memory and that
+    /// helps.
     pub async fn instead(&self, plan: &LogicalPlan, error: &DataFusionError) -> Option<Planned> {
         let lacked = matches!(error.find_root(), DataFusionError::ResourcesExhausted(_));
         if !lacked || !self.state.config_options().optimizer.prefer_hash_join {
             return None;
         }
-        if !has_hash_joins(&self.plan) {
+        if !has_hash_joins(&self.plan) && portions::sorts(&self.plan) == 0 {
             return None;
         }
         Planned::spilling(&self.state, plan).await.ok()

@@ -29,6 +29,7 @@ use crate::explain::names::{column, over};
 use crate::explain::tables::Tables;
 use crate::explain::{leaves, scans};
 use crate::lazy::LazyExec;
+use crate::portions::PortionsExec;
 use crate::shared::SharedExec;
 use crate::words::sort_key;
 
@@ -75,6 +76,7 @@ fn is_passed(plan: &Plan) -> bool {
         || plan.downcast_ref::<SortPreservingMergeExec>().is_some()
         || plan.downcast_ref::<ProjectionExec>().is_some()
         || plan.downcast_ref::<LazyExec>().is_some()
+        || plan.downcast_ref::<PortionsExec>().is_some()
         || matches!(
             plan.name(),
             "CooperativeExec" | "CoalesceBatchesExec" | "BufferExec" | "OutputRequirementExec"

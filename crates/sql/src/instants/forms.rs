@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, Decimal128Array, Float64Array, IntervalMonthDayNanoArray,
-};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, IntervalMonthDayNanoArray};
 use arrow::datatypes::{
     DataType, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
 };
@@ -24,7 +22,9 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use crate::instants::compare::is_comparison;
+use crate::instants::length::{is_interval, length, of_aggregate, of_window, sorted};
 use crate::instants::pattern::{Pattern, is_strftime};
+use crate::instants::seconds::of_part;
 use crate::rules::each_expression;
 
 /// The rule. It comes before DataFusion's choice of types.
@@ -34,8 +34,9 @@ pub(crate) struct InstantForms;
 impl AnalyzerRule for InstantForms {
     fn analyze(&self, plan: LogicalPlan, config: &ConfigOptions) -> Result<LogicalPlan> {
         let one = |expr: Expr, schema: &DFSchema| one(expr, schema, config);
-        let rewrite =
-            |plan: LogicalPlan| each_expression(plan, one)?.map_data(LogicalPlan::recompute_schema);
+        let rewrite = |plan: LogicalPlan| {
+            each_expression(sorted(plan)?, one)?.map_data(LogicalPlan::recompute_schema)
+        };
         Ok(plan.transform_up_with_subqueries(rewrite)?.data)
     }
 
@@ -86,12 +87,16 @@ fn one(expr: Expr, schema: &DFSchema, config: &ConfigOptions) -> Result<Transfor
             Ok(Transformed::yes(Expr::Between(own)))
         }
         Expr::ScalarFunction(call) => function(call, schema, config),
+        Expr::AggregateFunction(mut own) => {
+            let changed = of_aggregate(&mut own, schema)?;
+            Ok(Transformed::new_transformed(Expr::AggregateFunction(own), changed))
+        }
+        Expr::WindowFunction(mut own) => {
+            let changed = of_window(&mut own, schema)?;
+            Ok(Transformed::new_transformed(Expr::WindowFunction(own), changed))
+        }
         other => Ok(Transformed::no(other)),
     }
-}
-
-fn is_interval(expr: &Expr, schema: &DFSchema) -> Result<bool> {
-    Ok(matches!(expr.get_type(schema)?, DataType::Interval(_)))
 }
 
 /// Whether one is an interval and the other one too, or the difference of two points in time.
@@ -100,56 +105,6 @@ fn are_intervals(types: &(DataType, DataType)) -> bool {
     let is_length = |own: &DataType| is_interval(own) || matches!(own, DataType::Duration(_));
     let (left, right) = types;
     is_length(left) && is_length(right) && (is_interval(left) || is_interval(right))
-}
-
-/// How long an interval is, with months of thirty days, as PostgreSQL compares them; DataFusion compares
-/// months, then days, then the rest.
-fn length(interval: Expr) -> Expr {
-    let parts = DataType::Interval(IntervalUnit::MonthDayNano);
-    let function = Length { signature: Signature::any(1, Volatility::Immutable) };
-    let function = Arc::new(ScalarUDF::new_from_impl(function));
-    Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![cast(interval, parts)]))
-}
-
-/// The nanoseconds of an interval.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Length {
-    signature: Signature,
-}
-
-impl ScalarUDFImpl for Length {
-    fn name(&self) -> &'static str {
-        "interval_length"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(args.first().map(|arg| arg.schema_name().to_string()).unwrap_or_default())
-    }
-
-    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Decimal128(38, 0))
-    }
-
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let array = args.args[0].to_array(args.number_rows)?;
-        let intervals = array.as_primitive::<IntervalMonthDayNanoType>();
-        let nanos_of_day = i128::from(NANOS_OF_DAY as i64);
-        let lengths: Decimal128Array = intervals.unary(|own| {
-            let days = i128::from(own.months) * DAYS_OF_MONTH as i128 + i128::from(own.days);
-            days * nanos_of_day + i128::from(own.nanoseconds)
-        });
-        let lengths = lengths.with_precision_and_scale(38, 0)?;
-        Ok(match &args.args[0] {
-            ColumnarValue::Scalar(_) if !lengths.is_empty() => {
-                ColumnarValue::Scalar(ScalarValue::try_from_array(&lengths, 0)?)
-            }
-            _ => ColumnarValue::Array(Arc::new(lengths)),
-        })
-    }
 }
 
 fn arithmetic(
@@ -255,6 +210,10 @@ fn function(
     config: &ConfigOptions,
 ) -> Result<Transformed<Expr>> {
     match (call.func.name(), &call.args[..]) {
+        ("date_part", [part, instant]) => Ok(match of_part(part, instant, schema)? {
+            Some(seconds) => Transformed::yes(seconds),
+            None => Transformed::no(Expr::ScalarFunction(call)),
+        }),
         ("to_timestamp", [seconds]) if seconds.get_type(schema)?.is_integer() => {
             let function = datetime::to_timestamp_seconds(config);
             let instant = Expr::ScalarFunction(ScalarFunction::new_udf(function, call.args));

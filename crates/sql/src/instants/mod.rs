@@ -5,6 +5,8 @@ pub(crate) mod coalesce;
 pub(crate) mod compare;
 pub(crate) mod forms;
 pub(crate) mod from_text;
+pub(crate) mod length;
 mod pattern;
+mod seconds;
 pub(crate) mod to_char;
 pub(crate) mod trunc;

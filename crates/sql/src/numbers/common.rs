@@ -375,7 +375,11 @@ fn unite_values(values: Values) -> Result<LogicalPlan> {
             other => other.clone(),
         };
         let exprs: Vec<Expr> = rows.iter().map(before).collect();
-        let Some(common) = common_of(&types_of(&exprs, &empty)?, true) else { continue };
+        // A constant text is what stands beside it.
+        let is_text =
+            |expr: &Expr| matches!(expr, Expr::Literal(text, _) if text.data_type().is_string());
+        let typed = types_of(exprs.iter().filter(|expr| !is_text(expr)), &empty)?;
+        let Some(common) = common_of(&typed, true) else { continue };
         if common == *schema.field(at).data_type() {
             continue;
         }

@@ -1,6 +1,6 @@
 //! The aggregate functions `min` and `max`, of floating-point numbers in one order: each NaN is above all
 //! others. DataFusion's begin a group with the largest finite number, which then stands for a group that
-//! has only infinity or NaN. All else is DataFusion's.
+//! has only infinity or NaN. Intervals are ordered by their length. All else is DataFusion's.
 
 use std::cmp::Ordering;
 use std::marker::PhantomData;
@@ -10,7 +10,7 @@ use arrow::array::{
     Array, ArrayRef, ArrowNativeTypeOp, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray,
 };
 use arrow::buffer::NullBuffer;
-use arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type};
+use arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type, IntervalUnit};
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -19,6 +19,8 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF,
     SetMonotonicity, Signature, StatisticsArgs,
 };
+
+use crate::instants::length::ExtremeInterval;
 
 /// One of the two functions.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -56,7 +58,12 @@ impl AggregateUDFImpl for Extreme {
     }
 
     fn accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        self.others.accumulator(args)
+        match args.return_field.data_type() {
+            DataType::Interval(IntervalUnit::MonthDayNano) => {
+                Ok(Box::new(ExtremeInterval::new(self.is_least)))
+            }
+            _ => self.others.accumulator(args),
+        }
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
@@ -68,7 +75,8 @@ impl AggregateUDFImpl for Extreme {
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs) -> bool {
-        self.others.groups_accumulator_supported(args)
+        !matches!(args.return_field.data_type(), DataType::Interval(_))
+            && self.others.groups_accumulator_supported(args)
     }
 
     fn create_groups_accumulator(

@@ -1,6 +1,7 @@
 //! Numbers as PostgreSQL has them: literals, comparisons of two kinds of numbers, and arithmetic that
 //! fails rather than wraps.
 
+pub(crate) mod average;
 pub(crate) mod checked;
 pub(crate) mod common;
 mod divide;
