@@ -235,9 +235,28 @@ fn quotients_have_digits_enough_and_numbers_keep_theirs() {
             ("select 1 / 3.0, 1e5 / 3", "0.3333333333333333,33333.3333333333333333"),
             ("select cast('1e5' as decimal(10, 2)), '1.5e-2'::decimal(5, 3)", "100000.00,0.015"),
             ("select try_cast('1e400' as double) is null, 'inf'::double", "true,inf"),
+            (
+                "select avg(x), avg(-x), avg(distinct x) from (values (1.00), (1.00), (0.00)) v(x)",
+                "0.666667,-0.666667,0.500000",
+            ),
+            (
+                "select g, avg(x) from (values (1, 2.00), (1, 2.00), (1, 1.00), (2, 5.00)) v(g, x) \
+                 group by g order by g",
+                "1,1.666667 2,5.000000",
+            ),
+            (
+                "select avg(x) over (order by n rows 2 preceding) from (values (1, 1.0), (2, 1.0), \
+                 (3, 0.0)) v(n, x) order by n",
+                "1.00000 1.00000 0.66667",
+            ),
+            (
+                "select x, arrow_typeof(x) from (values (1.5::double), (2.5), ('3')) v(x) order by 1",
+                "1.5,Float64 2.5,Float64 3.0,Float64",
+            ),
         ],
     );
     for query in [
+        "select '3000000000'::int",
         "select '1e400'::double",
         "select 1e39::real",
         "select abs((-32768)::smallint)",
@@ -245,6 +264,12 @@ fn quotients_have_digits_enough_and_numbers_keep_theirs() {
     ] {
         let said = refused(at, query);
         assert!(said.contains("01426"), "{query}: {said}");
+    }
+    for query in
+        ["select sqrt(-1.0)", "select make_date(2020, 2, 30)", "select substr('abc', 2, -1)"]
+    {
+        let said = refused(at, query);
+        assert!(said.contains("CELLAR-01428: argument out of range"), "{query}: {said}");
     }
 }
 
@@ -281,6 +306,13 @@ fn points_in_time_are_read_written_and_counted() {
                 "2024-01-03 04:06:08",
             ),
             ("select interval '90 minutes' / 2 = interval '45 minutes'", "true"),
+            (
+                "select extract(second from timestamp '2020-01-01 00:00:05.123456') = 5.123456, \
+                 extract(seconds from interval '1 minute 2.5 seconds'), date_part('second', time \
+                 '10:00:01.25'), extract(ms from timestamp '1969-12-31 23:59:59.5'), \
+                 extract(second from null::timestamp) is null",
+                "true,2.5,1.25,59500.0,true",
+            ),
         ],
     );
     let said = refused(at, "select to_char(date '2024-01-01', 'XX')");
@@ -374,6 +406,44 @@ fn intervals_are_compared_by_their_length_and_patterns_by_all_of_a_text() {
                 "true,false,true,false,true",
             ),
             ("select sum(x) / 3 from (values (1), (1)) v(x)", "0.666667"),
+            (
+                "select i from (values (interval '1 month'), (interval '40 days'), (interval \
+                 '800 hours')) v(i) order by i",
+                "1 mons 800 hours 40 days",
+            ),
+            (
+                "select row_number() over (order by i desc), i from (values (interval '1 month'), \
+                 (interval '40 days')) v(i) order by 1",
+                "1,40 days 2,1 mons",
+            ),
+            (
+                "select max(i), min(i), count(distinct i) from (values (interval '1 month'), \
+                 (interval '40 days'), (interval '30 days'), (interval '800 hours')) v(i)",
+                "40 days,1 mons,3",
+            ),
         ],
     );
+}
+
+#[test]
+fn an_offset_skips_the_first_rows_of_the_order_that_it_follows() {
+    let dir = database();
+    let at = dir.path();
+    sql(at, "create table t as select value as n, 1000 - value as k from generate_series(1, 999)");
+    check(
+        at,
+        &[
+            ("select min(x), max(x) from (select n + 0 as x from t order by k offset 990)", "1,9"),
+            (
+                "select max(x) from (select x from (select n * 2 as x, k from t order by k) offset 998)",
+                "2",
+            ),
+            (
+                "select min(x) from (select n || '' as x from t order by k desc offset 997 limit 1)",
+                "998",
+            ),
+        ],
+    );
+    sql(at, "create table made as select n * 10 as x from t order by k, n offset 996");
+    check(at, &[("select x from made order by x", "10 20 30")]);
 }
