@@ -370,6 +370,10 @@ fn columns_of_one_name_are_not_taken_for_each_other() {
             ),
             ("select id from a1 where (id, id) in (select id, id from b1) order by id", "1 2"),
             (
+                "select id, exists (select 1 from b1 where a1.y = a1.y) from a1 order by id",
+                "1,true 2,false 3,true",
+            ),
+            (
                 "select (select b1.y from b1 where b1.id = a1.id limit 1) from a1 order by 1",
                 "10 20 ",
             ),
@@ -441,6 +445,18 @@ fn an_offset_skips_the_first_rows_of_the_order_that_it_follows() {
             (
                 "select min(x) from (select n || '' as x from t order by k desc offset 997 limit 1)",
                 "998",
+            ),
+            ("select x from (select n + 0 as x from t order by k) limit 2", "999 998"),
+            ("select x from (select n as x, k from t order by k) v limit 2 offset 1", "998 997"),
+            (
+                "with v as (select n as x from t order by k desc) select x from v \
+                 fetch first 2 rows only",
+                "1 2",
+            ),
+            ("select count(*), max(x) from (select n as x from t order by k)", "999,999"),
+            (
+                "select x from (select n as x from t order by k) where x % 100 = 0 limit 2",
+                "900 800",
             ),
         ],
     );

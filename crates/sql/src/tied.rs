@@ -7,10 +7,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, Result};
+use datafusion::common::{Column, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{Expr, Filter, LogicalPlan, LogicalPlanBuilder, Subquery, lit};
+use datafusion::logical_expr::{
+    Expr, Filter, LogicalPlan, LogicalPlanBuilder, Operator, Subquery, lit,
+};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::marks::Names;
@@ -32,12 +34,34 @@ impl AnalyzerRule for TiedColumns {
             }
             other => Ok(Transformed::no(other)),
         };
+        let plan = plan.transform_up_with_subqueries(with_itself)?.data;
         Ok(plan.transform_up_with_subqueries(rewrite)?.data)
     }
 
     fn name(&self) -> &'static str {
         "tied_columns"
     }
+}
+
+/// A condition that a column outside equals itself, which DataFusion leaves out when it makes a join of a
+/// subquery, as what it is for null.
+fn with_itself(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Filter(mut filter) = plan else { return Ok(Transformed::no(plan)) };
+    let spelt_out = |expr: Expr| match expr {
+        Expr::BinaryExpr(own)
+            if own.op == Operator::Eq
+                && own.left == own.right
+                && own.left.contains_outer()
+                && !own.left.is_volatile() =>
+        {
+            let unknown = lit(ScalarValue::Boolean(None));
+            Ok(Transformed::yes(own.left.is_not_null().or(unknown)))
+        }
+        other => Ok(Transformed::no(other)),
+    };
+    let predicate = filter.predicate.transform_up(spelt_out)?;
+    filter.predicate = predicate.data;
+    Ok(Transformed::new_transformed(LogicalPlan::Filter(filter), predicate.transformed))
 }
 
 fn with_own_names(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {

@@ -88,6 +88,8 @@ pub(super) fn context(
     execution.sort_spill_reservation_bytes = kept;
     // 0.06 + 0.01 is 0.07 in SQL; as binary floating point it is not, and rows would be lost.
     config.options_mut().sql_parser.parse_float_as_decimal = true;
+    // The first rows of a subquery's order are asked for by a LIMIT outside, as Oracle's ROWNUM does.
+    config.options_mut().sql_parser.enable_subquery_sort_elimination = false;
     config.options_mut().execution.parquet.pushdown_filters = true;
     // Nanoseconds end in 2262; what Spark and Hive write for the first and the last day does not fit.
     config.options_mut().execution.parquet.coerce_int96 = Some("us".to_owned());
