@@ -7,7 +7,7 @@
 
 mod program;
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -342,4 +342,46 @@ fn what_is_in_memory_is_not_called_durable() {
     let text = out(&output).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("Nothing written here is durable: it is on tmpfs"), "{text}");
     assert!(!text.contains("times a second"), "{text}");
+}
+
+#[test]
+fn commands_are_typed_at_the_prompt_of_asm_and_say_what_is_in_use() {
+    let dir = small(&["--disks", "3"]);
+    let dir = dir.path();
+    sql(dir, "create table t as select * from generate_series(1, 1000)");
+    let typed = |lines: &str| {
+        let mut asm = command(dir, &["asm", "db"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        asm.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+        asm.wait_with_output().unwrap()
+    };
+    let lines = "mkdir '+DATA/a b'\n\nls +DATA --suppressheader\nhelp du\nexit\nls +NOPE\n";
+    let output = typed(lines);
+    assert!(output.status.success(), "{}", told(&output));
+    assert!(out(&output).contains("a b/") && out(&output).contains("cellar asm du"));
+    let wrong = typed("ls +NOPE\nmkdir +DATA/never\n");
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(told(&wrong).contains("CELLAR-15001"), "{}", told(&wrong));
+    assert_eq!(typed("nosuch\n").status.code(), Some(2));
+    let mut holder = holder(dir);
+    holder.stdin.as_mut().unwrap().write_all(b"select count(*) as counted from t;\n").unwrap();
+    let mut lines = BufReader::new(holder.stdout.as_mut().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap() == "1000"), "the rows of t");
+    let there = typed("ls +DATA --suppressheader\nlsof -G data --suppressheader\n");
+    assert!(there.status.success(), "{}", told(&there));
+    let shown = out(&there);
+    assert!(shown.contains("a b/") && !shown.contains("never"), "{shown}");
+    assert!(shown.contains("db ") && shown.contains("+DATA/cellar/tables/t_"), "{shown}");
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
+    let io = &rows(dir, "select * from v$iostat_file where file_name like '%disk1'")[0];
+    let small = io["small_read_reqs"].as_u64().unwrap();
+    assert!(small > 0 && io["small_read_servicetime"].is_u64(), "{io}");
+    let large = io["large_read_reqs"].as_u64().unwrap();
+    let megabytes = io["large_read_megabytes"].as_u64().unwrap();
+    assert!(megabytes >= large / 8, "each is more than 128 KB: {io}");
 }

@@ -101,7 +101,7 @@ fn every_help_has_examples_and_fits() {
     let dir = scratch();
     let commands =
         ["", "demo", "disks", "disktest", "init", "load", "sql", "status", "asm", "validate"];
-    let of_asm = "lsdg lsdsk lsct lsattr setattr lstmpl mktmpl chtmpl rmtmpl lsop mkdg dropdg \
+    let of_asm = "lsdg lsdsk lsct lsof lsattr setattr lstmpl mktmpl chtmpl rmtmpl lsop mkdg dropdg \
                   mount umount rebal offline online replace \
                   scrub migrate iostat ls du find mkdir rm cp md_backup md_restore";
     let of_asm = of_asm.split_whitespace();

@@ -220,6 +220,11 @@ async fn in_directory(command: Command, place: &database::Place) -> Result<ExitC
                     return sql::run_pipe_there(&mut client, args).map(ExitCode::from);
                 }
             }
+            if let Command::Asm(args) = &command
+                && args.wants_prompt()
+            {
+                return asm::run_there(args, &mut client).map(ExitCode::from);
+            }
             let words = std::env::args().skip(1).collect();
             database::forward(&mut client, words).map(ExitCode::from)
         }
@@ -284,7 +289,8 @@ pub async fn answer(
     // A prompt belongs to the terminal of whoever typed, not to this process.
     let here = match &command {
         Command::Sql(args) => !args.wants_prompt(),
-        Command::Load(_) | Command::Status(_) | Command::Asm(_) | Command::Validate(_) => true,
+        Command::Asm(args) => !args.wants_prompt(),
+        Command::Load(_) | Command::Status(_) | Command::Validate(_) => true,
         _ => false,
     };
     if !here {

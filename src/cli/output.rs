@@ -22,6 +22,17 @@ pub enum Format {
     Json,
 }
 
+impl Format {
+    /// The word that `--format` takes for it.
+    #[cfg(feature = "sql")]
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Table => "table",
+            Format::Json => "json",
+        }
+    }
+}
+
 /// A piece of output of a command that runs for another process.
 #[cfg_attr(not(feature = "sql"), expect(dead_code, reason = "the small program has no server"))]
 #[derive(Debug)]

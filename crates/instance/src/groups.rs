@@ -7,6 +7,7 @@ use cellar_diskgroup::{
     DiskInfo, DiskReturn, DiskStatus, FileInfo, Group, Operation, Pass, PassProgress,
 };
 use cellar_io::WallTime;
+use cellar_io::sched::{OpStats, SmallStats};
 
 pub use crate::catalog_file::{CATALOG_PATH, GroupCatalog};
 use crate::disks::OpenDisks;
@@ -410,30 +411,25 @@ impl GroupViews for MountedGroup {
             .iter()
             .map(|d| {
                 let stats = d.scheduled.stats();
-                // Sizes are counted by powers of two: up to 128 KiB is small.
-                let split = |sizes: &[u64]| -> (u64, u64) {
-                    let small: u64 = sizes.iter().take(18).sum();
-                    (small, sizes.iter().skip(18).sum())
-                };
-                let (small_reads, large_reads) = split(&stats.read.sizes);
-                let (small_writes, large_writes) = split(&stats.write.sizes);
+                let (small_reads, large_reads) = by_size(&stats.read);
+                let (small_writes, large_writes) = by_size(&stats.write);
                 VIostatFile {
                     file_no: 0,
                     filetype_id: 0,
                     filetype_name: if d.below.is_file { "File Disk" } else { "Block Disk" }.into(),
                     file_name: Some(d.path.to_string_lossy().into_owned()),
-                    small_read_megabytes: None,
-                    small_write_megabytes: None,
-                    large_read_megabytes: None,
-                    large_write_megabytes: None,
-                    small_read_reqs: Some(small_reads),
-                    small_write_reqs: Some(small_writes),
-                    large_read_reqs: Some(large_reads),
-                    large_write_reqs: Some(large_writes),
-                    small_read_servicetime: None,
-                    small_write_servicetime: None,
-                    large_read_servicetime: None,
-                    large_write_servicetime: None,
+                    small_read_megabytes: Some(small_reads.bytes >> 20),
+                    small_write_megabytes: Some(small_writes.bytes >> 20),
+                    large_read_megabytes: Some(large_reads.bytes >> 20),
+                    large_write_megabytes: Some(large_writes.bytes >> 20),
+                    small_read_reqs: Some(small_reads.requests),
+                    small_write_reqs: Some(small_writes.requests),
+                    large_read_reqs: Some(large_reads.requests),
+                    large_write_reqs: Some(large_writes.requests),
+                    small_read_servicetime: Some(small_reads.nanos / 1_000_000),
+                    small_write_servicetime: Some(small_writes.nanos / 1_000_000),
+                    large_read_servicetime: Some(large_reads.nanos / 1_000_000),
+                    large_write_servicetime: Some(large_writes.nanos / 1_000_000),
                     asynch_io: if d.in_force.engine == "sync" { "ASYNC_OFF" } else { "ASYNC_ON" },
                     access_method: "ASM_MANAGED",
                     direct_io: Some(if d.in_force.direct { "DIRECT" } else { "BUFFERED" }),
@@ -447,6 +443,17 @@ impl GroupViews for MountedGroup {
             })
             .collect()
     }
+}
+
+/// What small requests came to, and all others.
+fn by_size(all: &OpStats) -> (SmallStats, SmallStats) {
+    let small = all.small;
+    let large = SmallStats {
+        requests: all.requests.saturating_sub(small.requests),
+        bytes: all.bytes.saturating_sub(small.bytes),
+        nanos: all.nanos.saturating_sub(small.nanos),
+    };
+    (small, large)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a time for people")]

@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 pub(crate) use self::gate::{Gate, Slot};
 use self::stats::Counters;
-pub use self::stats::{ClassStats, DiskStats, OpStats, SIZE_BUCKETS};
+pub use self::stats::{ClassStats, DiskStats, OpStats, SIZE_BUCKETS, SMALL_BYTES, SmallStats};
 use crate::buffer::Buffer;
 use crate::device::{Class, Device, Discard, Durability, Geometry, Io, IoFuture};
 use crate::env::SharedEnv;

@@ -45,9 +45,55 @@ pub fn end_of_command(text: &str) -> Option<usize> {
     quote.is_none().then_some(text.len())
 }
 
+/// The words of a line as a shell cuts it: at blanks outside quotes. Nothing is expanded. `None`: a quote
+/// is not closed, or a backslash ends the line.
+pub fn words(line: &str) -> Option<Vec<String>> {
+    let (mut words, mut word) = (Vec::new(), None::<String>);
+    let mut chars = line.chars();
+    let mut quote = None;
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (Some(open), _) if open == c => quote = None,
+            (None, '\\') => word.get_or_insert_default().push(chars.next()?),
+            (Some('"'), '\\') => {
+                let next = chars.next()?;
+                let word = word.get_or_insert_default();
+                // Before any other character it is itself.
+                word.extend((!matches!(next, '"' | '\\' | '$' | '`')).then_some('\\'));
+                word.push(next);
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    quote.is_none().then_some(words)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_is_cut_into_the_words_that_a_shell_makes_of_it() {
+        for line in [
+            "ls -l +DATA/a",
+            "  cp 'my file'  +D/x ",
+            r#"a "b \"c\" \d" e"#,
+            r"a\ b '' c",
+            "'it'\\''s'",
+        ] {
+            let command = format!("for w in {line}; do printf '%s\\n' \"$w\"; done");
+            let read = std::process::Command::new("sh").args(["-c", &command]).output().unwrap();
+            let read = String::from_utf8(read.stdout).unwrap();
+            assert_eq!(words(line).unwrap(), read.lines().collect::<Vec<_>>(), "{line}");
+        }
+        assert_eq!((words("a 'b"), words("a \\"), words(" ")), (None, None, Some(vec![])));
+    }
 
     #[test]
     fn what_is_quoted_is_read_back_by_a_shell() {

@@ -7,6 +7,7 @@ mod groups;
 mod iostat;
 mod md;
 mod migrate;
+mod prompt;
 mod scrub;
 mod statements;
 mod table;
@@ -29,16 +30,18 @@ pub use work::left_running;
 
 /// Arguments of `asm`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Commands: lsdg lsdsk lsct lsattr setattr lstmpl mktmpl chtmpl rmtmpl lsop
+#[command(
+    after_help = "Commands: lsdg lsdsk lsct lsof lsattr setattr lstmpl mktmpl chtmpl rmtmpl lsop
           mkdg dropdg mount umount rebal offline online replace scrub migrate
           iostat ls du find mkdir rm cp md_backup md_restore
-Each has its own help: cellar asm ls --help
+Each has its own help: cellar asm ls --help. Without a command there is a prompt, ASMCMD>.
 
 Examples:
   cellar asm cellar-demo lsdg                    room, and what may fail
   cellar asm cellar-demo ls -l '+DATA/*'
   cellar asm cellar-demo cp trips.csv +DATA/in/trips.csv
-  cellar asm cellar-demo iostat --sizes -G DATA")]
+  cellar asm cellar-demo iostat --sizes -G DATA"
+)]
 pub struct Args {
     /// For people or for a program.
     #[arg(long, value_enum)]
@@ -55,6 +58,9 @@ impl Args {
     /// # Errors
     /// Wrong usage: also of what follows the directory, before anything is touched.
     pub fn target(&self) -> Result<(PathBuf, bool), Fault> {
+        if let Some(given) = self.prompts() {
+            return Ok((dir::resolve(given)?, false));
+        }
         let (given, asm) = parse(&self.words)?;
         let only_looks = match &asm.command {
             // Who waits for a rebalance must let it go on.
@@ -62,6 +68,7 @@ impl Args {
             Command::Lsdg(_)
             | Command::Lsattr(_)
             | Command::Lsct(_)
+            | Command::Lsof(_)
             | Command::Lstmpl(_)
             | Command::Ls(_)
             | Command::Du(_)
@@ -90,6 +97,22 @@ impl Args {
         };
         Ok((dir::resolve(given)?, only_looks))
     }
+
+    /// Where there is a directory and no command, that directory if it was given: commands are typed then.
+    fn prompts(&self) -> Option<Option<PathBuf>> {
+        let default = has_default();
+        let (given, rest) = split(&self.words, default, &|word| Path::new(word).is_dir());
+        (rest.is_empty() && (given.is_some() || default)).then_some(given)
+    }
+
+    /// Whether commands are to be typed.
+    pub fn wants_prompt(&self) -> bool {
+        self.prompts().is_some()
+    }
+}
+
+fn has_default() -> bool {
+    std::env::var_os("CELLAR_DIR").is_some_and(|dir| !dir.is_empty())
 }
 
 /// The words behind the directory.
@@ -129,6 +152,9 @@ enum Command {
     /// Who works with the groups now
     #[command(after_help = "Example:\n  cellar asm lsct")]
     Lsct(statements::Lsct),
+    /// Files that are in use now
+    #[command(after_help = "Examples:\n  cellar asm lsof\n  cellar asm lsof -G DATA")]
+    Lsof(statements::Lsof),
     /// Makes a disk group
     #[command(after_help = "Examples:\n  cellar asm mkdg fra /dev/disk/by-id/A /dev/disk/by-id/B
   cellar asm mkdg fra /srv/f1 /srv/f2 --size 2G      files that are made")]
@@ -236,11 +262,35 @@ struct Show {
 /// # Errors
 /// Wrong usage before anything is touched; then a numbered error.
 pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), Fault> {
+    if args.wants_prompt() {
+        return prompt::run(args.format, database, place).await;
+    }
     let (_, asm) = parse(&args.words)?;
-    let format = asm.format.or(args.format).unwrap_or_default();
+    one(asm, args.format, &args.words.join(" "), database, place).await
+}
+
+/// Commands that are typed, for a database that another process has; the exit code.
+///
+/// # Errors
+/// The terminal cannot be read, or the other process went away.
+pub fn run_there(
+    args: &Args,
+    client: &mut cellar_instance::directory::Client,
+) -> Result<u8, Fault> {
+    prompt::run_there(args.format, client)
+}
+
+/// Runs one command, which was written as `statement`.
+async fn one(
+    asm: Asm,
+    format: Option<Format>,
+    statement: &str,
+    database: &Database,
+    place: &Place,
+) -> Result<(), Fault> {
+    let format = asm.format.or(format).unwrap_or_default();
     let show = Show { format, header: !asm.suppressheader };
-    let statement = args.words.join(" ");
-    let _executing = database.session.execute(&statement);
+    let _executing = database.session.execute(statement);
     match asm.command {
         Command::Lsdg(args) => groups::lsdg(&args, database, show),
         Command::Lsdsk(args) => match args.wait.clone() {
@@ -250,6 +300,7 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
         Command::Lsattr(args) => groups::lsattr(&args, database, show),
         Command::Setattr(args) => statements::setattr(&args, database).await,
         Command::Lsct(args) => statements::lsct(&args, database, show),
+        Command::Lsof(args) => statements::lsof(&args, database, show),
         Command::Mkdg(args) => statements::mkdg(&args, database).await,
         Command::Dropdg(args) => statements::dropdg(&args, database).await,
         Command::Mount(args) => statements::mount(&args, "mount", database).await,
@@ -277,11 +328,14 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
     }
 }
 
+/// The words behind the directory.
+fn parsed(words: &[String]) -> Result<Asm, clap::Error> {
+    Asm::try_parse_from(std::iter::once("cellar asm").chain(words.iter().map(String::as_str)))
+}
+
 fn parse(words: &[String]) -> Result<(Option<PathBuf>, Asm), Fault> {
-    let default = std::env::var_os("CELLAR_DIR").is_some_and(|dir| !dir.is_empty());
-    let (given, rest) = split(words, default, &|word| Path::new(word).is_dir());
-    let all = std::iter::once("cellar asm").chain(rest.iter().map(String::as_str));
-    match Asm::try_parse_from(all) {
+    let (given, rest) = split(words, has_default(), &|word| Path::new(word).is_dir());
+    match parsed(rest) {
         Ok(asm) => Ok((given, asm)),
         // Asked for help: told on stdout, and then there is nothing more to do.
         Err(error) if !error.use_stderr() => {

@@ -1,4 +1,4 @@
-//! mkdg, dropdg, mount, umount, setattr, lsct: ASMCMD's words for what statements do.
+//! mkdg, dropdg, mount, umount, setattr, lsct, lsof: ASMCMD's words for what statements do.
 
 use cellar_instance::Error;
 use cellar_sql::Outcome;
@@ -62,6 +62,14 @@ pub struct Setattr {
     name: String,
     /// What it is to be.
     value: String,
+}
+
+/// Arguments of `lsof`.
+#[derive(Debug, clap::Args)]
+pub struct Lsof {
+    /// Of this group.
+    #[arg(short = 'G', value_name = "GROUP")]
+    group: Option<String>,
 }
 
 /// Arguments of `lsct`.
@@ -168,20 +176,43 @@ pub fn lsct(args: &Lsct, database: &Database, show: Show) -> Result<(), Fault> {
         "Instance_Name",
         "Disk_Group",
     ]);
-    let dir = database.inner.directory().path();
-    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
-    let name = dir.file_name().map_or_else(|| dir.to_string_lossy(), |name| name.to_string_lossy());
+    let name = name_of(database);
     for mounted in chosen(database, args.pattern.as_deref())? {
         let sessions = database.inner.instance().sessions().rows();
         for session in sessions.iter().filter(|session| session.user_name.is_some()) {
             table.push(vec![
-                name.as_ref().into(),
+                name.as_str().into(),
                 "CONNECTED".into(),
                 env!("CARGO_PKG_VERSION").into(),
                 Cell::Unknown,
                 session.program.as_str().into(),
                 mounted.group.name().into(),
             ]);
+        }
+    }
+    table.print(show.format, show.header)
+}
+
+/// What a database is called: its directory.
+fn name_of(database: &Database) -> String {
+    let dir = database.inner.directory().path();
+    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
+    let name = dir.file_name().map_or_else(|| dir.to_string_lossy(), |name| name.to_string_lossy());
+    name.into_owned()
+}
+
+/// Files that somebody has open in this instance.
+pub fn lsof(args: &Lsof, database: &Database, show: Show) -> Result<(), Fault> {
+    let mut table = Table::new(&["DB_Name", "Instance_Name", "Path"]);
+    let name = name_of(database);
+    for mounted in chosen(database, args.group.as_deref())? {
+        let group = mounted.group.name();
+        for file in mounted.group.files().into_iter().filter(|file| file.in_use) {
+            let path = match file.names.first() {
+                Some(path) => format!("+{group}/{path}"),
+                None => format!("+{group}.{}.{}", file.number, file.incarnation),
+            };
+            table.push(vec![name.as_str().into(), "cellar".into(), path.as_str().into()]);
         }
     }
     table.print(show.format, show.header)

@@ -140,6 +140,8 @@ pub struct FileInfo {
     pub redundancy_lowered: bool,
     /// Whether it has no name yet, or none any more.
     pub temporary: bool,
+    /// Whether somebody has it open in this process.
+    pub in_use: bool,
     /// Paths from the root of the group.
     pub names: Vec<String>,
     /// AUs on each disk.
@@ -294,7 +296,8 @@ impl Group {
             .values()
             .map(|f| {
                 let names = core.state.paths_of(f.number);
-                file_info(f, names, self.inner.au_size, &in_sync)
+                let in_use = self.inner.data.in_use(f.number);
+                FileInfo { in_use, ..file_info(f, names, self.inner.au_size, &in_sync) }
             })
             .collect()
     }
@@ -516,6 +519,7 @@ fn file_info(
         modified_ns: f.modified_ns,
         redundancy_lowered: aus_by_disk.keys().any(|d| !in_sync(*d)),
         temporary: f.temporary,
+        in_use: false,
         names,
         aus_by_disk,
     }

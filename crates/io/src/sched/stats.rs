@@ -8,6 +8,9 @@ use crate::error::Op;
 /// Buckets of [`OpStats::sizes`]: powers of two up to 2^39.
 pub const SIZE_BUCKETS: usize = 40;
 
+/// A request of so many bytes is the largest that is called small, as in Oracle's V$IOSTAT_FILE.
+pub const SMALL_BYTES: u64 = 128 << 10;
+
 /// Totals of one kind of request since the disk was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpStats {
@@ -21,6 +24,19 @@ pub struct OpStats {
     pub nanos: u64,
     /// `sizes[i]` requests had at least 2^i bytes and less than 2^(i+1).
     pub sizes: [u64; SIZE_BUCKETS],
+    /// Those of [`SMALL_BYTES`] and less.
+    pub small: SmallStats,
+}
+
+/// Totals of small requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SmallStats {
+    /// Requests that were answered.
+    pub requests: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Time from sending to answer, summed.
+    pub nanos: u64,
 }
 
 /// Totals of one class.
@@ -63,6 +79,8 @@ struct OpCounters {
     errors: AtomicU64,
     nanos: AtomicU64,
     sizes: [AtomicU64; SIZE_BUCKETS],
+    /// Requests, bytes and nanoseconds of those that are small.
+    small: [AtomicU64; 3],
 }
 
 impl Default for OpCounters {
@@ -73,6 +91,7 @@ impl Default for OpCounters {
             errors: AtomicU64::new(0),
             nanos: AtomicU64::new(0),
             sizes: [const { AtomicU64::new(0) }; SIZE_BUCKETS],
+            small: [const { AtomicU64::new(0) }; 3],
         }
     }
 }
@@ -128,6 +147,12 @@ impl Counters {
         if let Some(power) = bytes.checked_ilog2() {
             add(&counters.sizes[(power as usize).min(SIZE_BUCKETS - 1)], 1);
         }
+        if bytes <= SMALL_BYTES {
+            let [requests, sum, time] = &counters.small;
+            add(requests, 1);
+            add(sum, bytes);
+            add(time, nanos);
+        }
         let counters = &self.classes[class as usize];
         add(&counters.requests, 1);
         add(&counters.bytes, bytes);
@@ -143,6 +168,10 @@ impl Counters {
                 errors: get(&counters.errors),
                 nanos: get(&counters.nanos),
                 sizes: std::array::from_fn(|i| get(&counters.sizes[i])),
+                small: {
+                    let [requests, bytes, nanos] = &counters.small;
+                    SmallStats { requests: get(requests), bytes: get(bytes), nanos: get(nanos) }
+                },
             }
         };
         let class = |index: usize| {

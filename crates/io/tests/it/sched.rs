@@ -267,6 +267,8 @@ fn what_was_done_is_counted_and_told() {
     assert_eq!((stats.write.requests, stats.write.bytes, stats.write.sizes[13]), (2, 16_384, 2));
     assert_eq!((stats.read.requests, stats.read.errors), (3, 1), "our own mistake is no fault");
     assert_eq!((stats.read.sizes[13], stats.read.sizes[9]), (1, 2), "12 KB counts as 8 to 16");
+    let small = stats.write.small;
+    assert_eq!((small.requests, small.bytes, small.nanos), (2, 16_384, stats.write.nanos));
     assert_eq!((stats.flush.requests, stats.flush.bytes), (1, 0));
     assert_eq!(stats.write.nanos, 200_000);
     assert_eq!((stats.classes[0].queued, stats.classes[0].queued_nanos), (1, 100_000));

@@ -1,15 +1,25 @@
 //! Patterns of LIKE with another escape character than the backslash, which alone DataFusion knows, and of
 //! SIMILAR TO.
 
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, StringBuilder};
+use arrow::datatypes::DataType;
+use datafusion::common::{Result as FusionResult, ScalarValue};
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value, ValueWithSpan};
 
+use super::call;
 use crate::error::Error;
 
-/// Puts backslashes for the escape character of a LIKE.
+/// Puts backslashes for the escape character of a LIKE: when the statement is read, or when it runs if the
+/// pattern is computed.
 ///
 /// # Errors
-/// 01425 for an escape of several characters, 01424 for one before any other, 03001 for a pattern that
-/// is computed.
+/// 01425 for an escape of several characters, 01424 for one that ends the pattern.
 pub(super) fn rewrite(expr: &mut Expr) -> Result<(), Error> {
     let (Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. }) = expr
     else {
@@ -27,9 +37,11 @@ pub(super) fn rewrite(expr: &mut Expr) -> Result<(), Error> {
         return Ok(());
     }
     let Expr::Value(value) = pattern.as_mut() else {
-        return Err(Error::not_yet("ESCAPE of a pattern that is computed").next(
-            "write the pattern as text, or escape it with a backslash and leave ESCAPE out",
-        ));
+        let escape = Value::SingleQuotedString(escape.map(String::from).unwrap_or_default());
+        let computed = std::mem::replace(pattern.as_mut(), Expr::Value(Value::Null.into()));
+        **pattern = call(LIKE_ESCAPE, vec![computed, Expr::Value(escape.into())]);
+        *escape_char = None;
+        return Ok(());
     };
     let Some(text) = text_of(value) else { return Ok(()) };
     value.value = Value::SingleQuotedString(escaped(text, escape)?);
@@ -119,6 +131,61 @@ fn escaped(pattern: &str, escape: Option<char>) -> Result<String, Error> {
         out.push(next);
     }
     Ok(out)
+}
+
+/// What PostgreSQL calls the function.
+const LIKE_ESCAPE: &str = "like_escape";
+
+/// The function `like_escape(pattern, escape)`: the pattern with backslashes for the escape character.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct LikeEscape {
+    signature: Signature,
+}
+
+impl LikeEscape {
+    /// The function, to be registered.
+    pub(crate) fn udf() -> ScalarUDF {
+        let signature = Signature::string(2, Volatility::Immutable);
+        ScalarUDF::new_from_impl(LikeEscape { signature })
+    }
+}
+
+impl ScalarUDFImpl for LikeEscape {
+    fn name(&self) -> &'static str {
+        LIKE_ESCAPE
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> FusionResult<DataType> {
+        Ok(DataType::Utf8)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> FusionResult<ColumnarValue> {
+        let is_scalar = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let rows = if is_scalar { 1 } else { args.number_rows };
+        let texts = |arg: &ColumnarValue| -> FusionResult<ArrayRef> {
+            Ok(arrow::compute::cast(&arg.to_array(rows)?, &DataType::Utf8)?)
+        };
+        let (patterns, escapes) = (texts(&args.args[0])?, texts(&args.args[1])?);
+        let mut out = StringBuilder::new();
+        for (pattern, escape) in patterns.as_string::<i32>().iter().zip(escapes.as_string::<i32>())
+        {
+            let (Some(pattern), Some(escape)) = (pattern, escape) else {
+                out.append_null();
+                continue;
+            };
+            let own = escaped(pattern, escape.chars().next());
+            out.append_value(own.map_err(|e| DataFusionError::External(Box::new(e)))?);
+        }
+        let out: ArrayRef = Arc::new(out.finish());
+        match is_scalar && out.len() == 1 {
+            true => Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&out, 0)?)),
+            false => Ok(ColumnarValue::Array(out)),
+        }
+    }
 }
 
 #[cfg(test)]
