@@ -409,6 +409,11 @@ fn intervals_are_compared_by_their_length_and_patterns_by_all_of_a_text() {
                  'abc' not similar to '(a|b)%', 'a.c' similar to 'a.c'",
                 "true,false,true,false,true",
             ),
+            (
+                "select x like y || '!%' escape '!', x ilike upper(y) || '!%B' escape '!', \
+                 x like y || '\\%' escape '!' from (values ('a%b', 'a')) v(x, y)",
+                "false,true,false",
+            ),
             ("select sum(x) / 3 from (values (1), (1)) v(x)", "0.666667"),
             (
                 "select i from (values (interval '1 month'), (interval '40 days'), (interval \
@@ -427,6 +432,16 @@ fn intervals_are_compared_by_their_length_and_patterns_by_all_of_a_text() {
             ),
         ],
     );
+}
+
+#[test]
+fn a_pattern_may_not_end_with_its_escape() {
+    let dir = database();
+    for pattern in ["'a!'", "y || '!'"] {
+        let query = format!("select x like {pattern} escape '!' from (values ('a', 'a')) v(x, y)");
+        let said = refused(dir.path(), &query);
+        assert!(said.contains("CELLAR-01424"), "{query}: {said}");
+    }
 }
 
 #[test]
@@ -462,4 +477,196 @@ fn an_offset_skips_the_first_rows_of_the_order_that_it_follows() {
     );
     sql(at, "create table made as select n * 10 as x from t order by k, n offset 996");
     check(at, &[("select x from made order by x", "10 20 30")]);
+}
+
+#[test]
+fn functions_of_the_order_take_that_of_a_subquery() {
+    let dir = database();
+    let at = dir.path();
+    // More rows than one part of a plan has.
+    sql(
+        at,
+        "create table t as select (i * 7919) % 300007 as x, i as y from generate_series(1, 300000) g(i)",
+    );
+    check(
+        at,
+        &[
+            (
+                "select min(d), max(d) from \
+                 (select x - lag(x) over () as d from (select x from t order by x) s) q",
+                "1,2",
+            ),
+            (
+                "select first_value(x), last_value(x) from (select x from t order by x) s",
+                "1,300006",
+            ),
+            (
+                "select string_agg(x::text, ';') from \
+                 (select x from t where y < 4 order by y desc) s",
+                "23757;15838;7919",
+            ),
+            (
+                "select array_agg(a) from (select x as a from (select x, y from t order by y) i \
+                 where x < 60000 limit 3) s",
+                "\"[7919, 15838, 23757]\"",
+            ),
+            (
+                "select g, string_agg(y::text, '') from (select y % 2 as g, y from t where y < 7 \
+                 order by y desc) s group by g order by g",
+                "0,642 1,531",
+            ),
+            (
+                "select max(r) from (select rank() over () as r from (select x from t order by x))",
+                "1",
+            ),
+            (
+                "select array_agg(y order by y) from (select y from t where y < 4 order by y desc)",
+                "\"[1, 2, 3]\"",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn what_differs_by_a_cast_or_a_subquery_has_names_of_its_own() {
+    let dir = database();
+    let at = dir.path();
+    sql(at, "create table t as select * from (values (1, 10), (2, 20), (2, 30)) v(x, y)");
+    check(
+        at,
+        &[
+            ("select sum(y), sum(y::double), sum(t.y::numeric(9,1)) from t", "60,60.0,60.0"),
+            (
+                "select x, x::text, count(*), count(x::text) from t group by x, x::text \
+                 having max(x::double) > 1 order by max(x::double) desc",
+                "2,2,2,2",
+            ),
+            (
+                "select x + 1, x::double + 1 from t group by x + 1, x::double + 1 order by 2",
+                "2,2.0 3,3.0",
+            ),
+            (
+                "select lag(y) over (order by y), lag(y::double) over (order by y) from t order by y",
+                ", 10,10.0 20,20.0",
+            ),
+            (
+                "select count(*) filter (where exists (select 1 where x = 1)), \
+                 count(*) filter (where exists (select 1 where x = 2)) from t",
+                "1,2",
+            ),
+            ("select sum((select 1)), sum((select 2)) from t", "3,6"),
+        ],
+    );
+    let explained =
+        out(&done(at, &["sql", "db", "-c", "explain select sum(y), sum(y::double) from t"]));
+    assert!(!explained.contains("__apart"), "{explained}");
+}
+
+#[test]
+fn subqueries_refer_to_queries_further_out() {
+    let dir = database();
+    let at = dir.path();
+    sql(
+        at,
+        "create table s as select * from (values (1), (2), (3)) v(id); \
+         create table p as select * from (values (1), (2)) v(id); \
+         create table sp as select * from (values (1, 1), (1, 2), (2, 1)) v(sid, pid)",
+    );
+    check(
+        at,
+        &[
+            // Who supplies all parts: relational division.
+            (
+                "select id from s where not exists (select 1 from p where not exists \
+                 (select 1 from sp where sp.sid = s.id and sp.pid = p.id)) order by id",
+                "1",
+            ),
+            (
+                "select id, (select count(*) from p where s.id in \
+                 (select sp.sid from sp where sp.pid = p.id)) from s order by id",
+                "1,2 2,1 3,0",
+            ),
+            (
+                "select id from s where exists (select 1 from p where p.id >= all \
+                 (select sp.pid from sp where sp.sid = s.id and sp.pid <> p.id)) order by id",
+                "1 2 3",
+            ),
+            (
+                "select id, exists (select 1 from p where not exists (select 1 from sp) \
+                 or p.id > s.id) from s order by id",
+                "1,true 2,false 3,false",
+            ),
+            (
+                "select id from s where exists (select 1 from p where exists (select 1 from sp \
+                 where exists (select 1 from s s2 where s2.id = s.id and sp.pid = p.id \
+                 and sp.sid = s2.id))) order by id",
+                "1 2",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn lateral_gives_the_first_rows_of_each() {
+    let dir = database();
+    let at = dir.path();
+    sql(
+        at,
+        "create table d as select * from (values (1), (2), (3)) v(id); \
+         create table e as select * from (values (1, 10), (1, 30), (1, 20), (2, 5)) v(dep, pay)",
+    );
+    let of = "lateral (select e.pay from e where e.dep = d.id order by e.pay desc";
+    check(
+        at,
+        &[
+            (&format!("select d.id, t.pay from d, {of} limit 2) t order by 1, 2"), "1,20 1,30 2,5"),
+            (
+                &format!("select d.id, t.pay from d, {of} limit 2 offset 1) t order by 1, 2"),
+                "1,10 1,20",
+            ),
+            (
+                &format!("select d.id, t.pay from d left join {of} limit 1) t on true order by 1"),
+                "1,30 2,5 3,",
+            ),
+            (
+                "select d.id, t.dep from d, lateral (select e.dep from e where e.pay > d.id * 10 \
+                 order by e.pay limit 1) t where d.id > 1 order by 1",
+                "2,1",
+            ),
+            (
+                "select id from d order by (select max(pay) from e where e.dep = d.id) desc nulls last",
+                "1 2 3",
+            ),
+            (
+                "select 1 as one from d order by exists (select 1 from e where e.dep = d.id), id",
+                "1 1 1",
+            ),
+            (
+                "select sum((select max(pay) from e where e.dep = d.id)) over () from d limit 1",
+                "35",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn any_and_all_stand_wherever_a_value_may() {
+    let dir = database();
+    let at = dir.path();
+    sql(at, "create table n as select * from (values (1), (2), (null)) v(x)");
+    check(
+        at,
+        &[
+            ("select 1 = any (select x from n), 3 = any (select x from n)", "true,"),
+            ("select 0 < all (select x from n), 2 < all (select x from n)", ",false"),
+            ("select 5 > all (select x from n where x is not null)", "true"),
+            (
+                "select 5 > all (select x from n where x > 9), 5 > any (select x from n where x > 9)",
+                "true,false",
+            ),
+            ("select count(*) filter (where x <= all (select x from n where x > 0)) from n", "1"),
+            ("select count(*) from n group by x < any (select x from n) order by 1", "1 2"),
+            ("select x from n where x <> all (select x from n where x = 1)", "2"),
+        ],
+    );
 }

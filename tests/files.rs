@@ -580,3 +580,33 @@ fn damaged_and_odd_files_are_refused_in_words() {
     let text = refused(at, "create table odd as select * from 'odd.parquet'");
     assert!(text.contains("00902"), "a table that could not be opened again: {text}");
 }
+
+#[test]
+fn json_has_every_column_key_and_value() {
+    let dir = database();
+    let at = dir.path();
+    sql(
+        at,
+        "copy (select * from (values (1, null, 'nan'::double, 'a\"b', 1.10), \
+         (2, null, '-inf'::double, null, 2.25)) v(id, none, x, s, d) order by id) to 'v.json'",
+    );
+    let lines = fs::read_to_string(at.join("v.json")).unwrap();
+    assert_eq!(
+        lines,
+        "{\"id\":1,\"none\":null,\"x\":\"NaN\",\"s\":\"a\\\"b\",\"d\":1.10}\n\
+         {\"id\":2,\"none\":null,\"x\":\"-Infinity\",\"s\":null,\"d\":2.25}\n"
+    );
+    assert_eq!(csv(at, "select none, s from 'v.json' where id = 2"), "none,s\n,\n");
+    sql(
+        at,
+        "copy (select map(['a', 'b'], [1, null]) as m, [null, 2] as l, \
+         named_struct('p', null::int, 'q', 'z') as s) to 'n.json'",
+    );
+    assert_eq!(
+        fs::read_to_string(at.join("n.json")).unwrap(),
+        "{\"m\":{\"a\":1,\"b\":null},\"l\":[null,2],\"s\":{\"p\":null,\"q\":\"z\"}}\n"
+    );
+    let json =
+        out(&done(at, &["sql", "db", "--format", "json", "-c", "select 'inf'::double as x"]));
+    assert_eq!(json, "[{\"x\":\"Infinity\"}]\n");
+}

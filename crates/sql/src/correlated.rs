@@ -1,24 +1,26 @@
 //! Subqueries of one value whose rows are tied to a row outside by anything but equalities:
 //! `(SELECT count(*) FROM n WHERE n.y < t.x)`, `(SELECT y FROM n WHERE n.y < t.x ORDER BY y LIMIT 1)`, as a
-//! value or behind LATERAL.
+//! value or behind LATERAL; there also of several rows, `(SELECT y FROM n WHERE n.x = t.x LIMIT 3)`.
 //!
 //! DataFusion groups the rows of a subquery by what they are equal to outside, which here nothing is.
 //! So each row outside gets a number, is joined with its rows, and these are aggregated by the number.
+
+use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, JoinType, Result, TableReference, not_impl_err};
 use datafusion::config::ConfigOptions;
 use datafusion::functions_window::expr_fn::row_number;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Aggregate, Expr, ExprFunctionExt, FetchType, Join, LogicalPlan, LogicalPlanBuilder, SkipType,
-    SortExpr, Subquery, lit, when,
+    Aggregate, Expr, ExprFunctionExt, FetchType, Filter, Join, LogicalPlan, LogicalPlanBuilder,
+    SkipType, SortExpr, Subquery, lit, when,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
 
-use crate::marks::Names;
+use crate::marks::{Names, handing_on, outer_columns};
 
 /// The rule. It comes before types are chosen.
 #[derive(Debug, Default)]
@@ -27,6 +29,7 @@ pub(crate) struct ForEachRow;
 impl AnalyzerRule for ForEachRow {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let mut names = Names::default();
+        let plan = plan.transform_down_with_subqueries(narrowed)?.data;
         Ok(plan.transform_up_with_subqueries(|plan| rewrite(plan, &mut names))?.data)
     }
 
@@ -35,14 +38,99 @@ impl AnalyzerRule for ForEachRow {
     }
 }
 
+/// A condition on the rows that a subquery is then computed for, of theirs alone: computed before, as no
+/// rule takes it past the numbers that they get.
+fn narrowed(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Filter(filter) = plan else { return Ok(Transformed::no(plan)) };
+    let lateral = match filter.input.as_ref() {
+        LogicalPlan::Join(join) if is_lateral(join) => Some(join),
+        _ => None,
+    };
+    let rows = lateral.map_or(&filter.input, |join| &join.left);
+    let (mut of_rows, mut others) = (Vec::new(), Vec::new());
+    for conjunct in split_conjunction_owned(filter.predicate.clone()) {
+        let is_theirs = !conjunct.is_volatile()
+            && !conjunct.exists(|expr| Ok(is_subquery(expr)))?
+            && conjunct.column_refs().iter().all(|column| rows.schema().has_column(column));
+        if is_theirs { &mut of_rows } else { &mut others }.push(conjunct);
+    }
+    let (Some(of_rows), is_one) = (conjunction(of_rows), others.is_empty()) else {
+        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    };
+    if lateral.is_none() && is_one {
+        return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+    }
+    let rows = LogicalPlan::Filter(Filter::try_new(of_rows, Arc::clone(rows))?);
+    let rows = match lateral {
+        Some(join) => LogicalPlan::Join(Join { left: Arc::new(rows), ..join.clone() }),
+        None => rows,
+    };
+    Ok(Transformed::yes(match conjunction(others) {
+        Some(others) => LogicalPlan::Filter(Filter::try_new(others, Arc::new(rows))?),
+        None => rows,
+    }))
+}
+
+fn is_subquery(expr: &Expr) -> bool {
+    matches!(expr, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_))
+}
+
+/// Whether a join is one with what a subquery gives for each row on its left.
+fn is_lateral(join: &Join) -> bool {
+    let own = match join.right.as_ref() {
+        LogicalPlan::SubqueryAlias(named) => named.input.as_ref(),
+        other => other,
+    };
+    matches!(own, LogicalPlan::Subquery(own) if !own.outer_ref_columns.is_empty())
+        && matches!(join.join_type, JoinType::Inner | JoinType::Left)
+}
+
 fn rewrite(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     match plan {
         LogicalPlan::Projection(_) | LogicalPlan::Filter(_) | LogicalPlan::Aggregate(_) => {
             values(plan, names)
         }
+        LogicalPlan::Window(_) | LogicalPlan::Sort(_) => computed_before(plan, names),
         LogicalPlan::Join(join) => lateral(join, names),
         other => Ok(Transformed::no(other)),
     }
+}
+
+/// Windows or a sort over subqueries that are tied to a row: these are columns that are computed before,
+/// and left out behind it.
+fn computed_before(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
+    let is_tied = |expr: &Expr| matches!(expr, Expr::ScalarSubquery(own) if !own.outer_ref_columns.is_empty());
+    let mut has_tied = false;
+    for expr in plan.expressions() {
+        has_tied |= expr.exists(|expr| Ok(is_tied(expr)))?;
+    }
+    let [input] = plan.inputs()[..] else { return Ok(Transformed::no(plan)) };
+    if !has_tied {
+        return Ok(Transformed::no(plan));
+    }
+    let mut computed: Vec<Expr> = input.schema().columns().into_iter().map(Expr::Column).collect();
+    let mut tied_to = Vec::new();
+    let preserver = NamePreserver::new(&plan);
+    let mut exprs = Vec::new();
+    for expr in plan.expressions() {
+        let name = preserver.save(&expr);
+        let expr = expr.transform_down(|expr| match expr {
+            Expr::ScalarSubquery(own) if !own.outer_ref_columns.is_empty() => {
+                let name = names.next("computed");
+                tied_to.extend(outer_columns(&Expr::ScalarSubquery(own.clone())));
+                computed.push(Expr::ScalarSubquery(own).alias(name.clone()));
+                Ok(Transformed::yes(Expr::Column(Column::new_unqualified(name))))
+            }
+            other => Ok(Transformed::no(other)),
+        })?;
+        exprs.push(name.restore(expr.data));
+    }
+    let input = handing_on(input.clone(), &tied_to)?;
+    let input = LogicalPlanBuilder::from(input).project(computed)?.build()?;
+    let input = values(input, names)?.data;
+    let columns = plan.schema().columns().into_iter().map(Expr::Column);
+    let new = plan.with_new_exprs(exprs, vec![input])?;
+    Ok(Transformed::yes(LogicalPlanBuilder::from(new).project(columns)?.build()?))
 }
 
 /// Subqueries of one value among the expressions of a plan.
@@ -67,6 +155,9 @@ fn values(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPla
                 if !own.outer_ref_columns.is_empty() && has_window(&own.subquery)? =>
             {
                 not_impl_err!("window functions in a subquery that is tied to a row outside")
+            }
+            Expr::ScalarSubquery(own) if is_own_subquery(&own) && may_be_many(&own.subquery)? => {
+                not_impl_err!("a LIMIT other than 1, or an OFFSET, in a subquery of one value")
             }
             Expr::ScalarSubquery(own) if is_own_subquery(&own) => {
                 let found = for_each_row(&input, &own.subquery, names)?;
@@ -113,6 +204,9 @@ fn lateral(join: Join, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
             "window functions behind LATERAL, over rows that are tied to another"
         );
     }
+    if join.join_type == JoinType::Left && Top::of(&own.subquery)?.is_some_and(|top| top.skip > 0) {
+        return not_impl_err!("an OFFSET behind LEFT JOIN LATERAL");
+    }
     if !is_plain || !is_own_subquery(own) || has_having(own) {
         return Ok(Transformed::no(LogicalPlan::Join(join)));
     }
@@ -147,6 +241,12 @@ fn has_having(own: &Subquery) -> bool {
     let is_over_filter = matches!(&*own.subquery, LogicalPlan::Projection(projection)
         if matches!(projection.input.as_ref(), LogicalPlan::Filter(_)));
     is_over_filter && aggregation_of(&own.subquery).is_some()
+}
+
+/// Whether the limit of a subquery lets more than a row pass, or skips some: a row outside without any
+/// would be lost.
+fn may_be_many(plan: &LogicalPlan) -> Result<bool> {
+    Ok(Top::of(plan)?.is_some_and(|top| top.fetch != 1 || top.skip > 0))
 }
 
 /// Whether a window is computed over rows of a subquery, which DataFusion does before it ties them.
@@ -202,8 +302,8 @@ fn for_each_row(
     subquery: &LogicalPlan,
     names: &mut Names,
 ) -> Result<Option<PerRow>> {
-    if let Some(first) = First::of(subquery)? {
-        return first.for_each_row(input, names);
+    if let Some(top) = Top::of(subquery)? {
+        return top.for_each_row(input, names);
     }
     let Some((outputs, own)) = aggregation_of(subquery) else { return Ok(None) };
     let Some(Pairs { plan, columns, number, inner }) = Pairs::new(input, &own.input, names)? else {
@@ -246,22 +346,32 @@ fn jump_if(transformed: bool) -> TreeNodeRecursion {
     if transformed { TreeNodeRecursion::Jump } else { TreeNodeRecursion::Continue }
 }
 
-/// `SELECT expressions FROM .. ORDER BY .. LIMIT 1`.
-struct First<'a> {
-    outputs: &'a [Expr],
+/// `SELECT expressions FROM .. ORDER BY .. LIMIT n OFFSET m`.
+struct Top<'a> {
+    skip: u64,
+    fetch: u64,
+    outputs: Vec<Expr>,
     order: Vec<SortExpr>,
     input: &'a LogicalPlan,
 }
 
-impl First<'_> {
-    fn of(plan: &LogicalPlan) -> Result<Option<First<'_>>> {
+impl Top<'_> {
+    fn of(plan: &LogicalPlan) -> Result<Option<Top<'_>>> {
         let LogicalPlan::Limit(limit) = plan else { return Ok(None) };
-        let is_first = matches!(limit.get_fetch_type()?, FetchType::Literal(Some(1)))
-            && matches!(limit.get_skip_type()?, SkipType::Literal(0));
-        if !is_first {
+        let (FetchType::Literal(fetch), SkipType::Literal(skip)) =
+            (limit.get_fetch_type()?, limit.get_skip_type()?)
+        else {
             return Ok(None);
-        }
-        let (order, plan) = match limit.input.as_ref() {
+        };
+        let (fetch, skip) = (fetch.map_or(u64::MAX, |rows| rows as u64), skip as u64);
+        // What is sorted by and not selected is left out above the sort.
+        let (chosen, plan) = match limit.input.as_ref() {
+            LogicalPlan::Projection(own) if matches!(*own.input, LogicalPlan::Sort(_)) => {
+                (Some(&own.expr), own.input.as_ref())
+            }
+            other => (None, other),
+        };
+        let (order, plan) = match plan {
             LogicalPlan::Sort(sort) => (sort.expr.clone(), sort.input.as_ref()),
             other => (Vec::new(), other),
         };
@@ -278,11 +388,19 @@ impl First<'_> {
             },
             _ => Ok(Transformed::no(expr)),
         };
+        let outputs = match chosen {
+            Some(chosen) => {
+                let outputs =
+                    chosen.iter().map(|expr| expr.clone().transform_down(of_input).data());
+                outputs.collect::<Result<Vec<_>>>()?
+            }
+            None => own.expr.clone(),
+        };
         let mut by = Vec::new();
         for one in order {
             by.push(SortExpr { expr: one.expr.transform_down(of_input)?.data, ..one });
         }
-        Ok(Some(First { outputs: &own.expr, order: by, input: &own.input }))
+        Ok(Some(Top { skip, fetch, outputs, order: by, input: &own.input }))
     }
 
     fn for_each_row(self, input: &LogicalPlan, names: &mut Names) -> Result<Option<PerRow>> {
@@ -298,11 +416,12 @@ impl First<'_> {
         let number = Expr::Column(Column::new_unqualified(number));
         let window = row_number().partition_by(vec![number]);
         let window = if by.is_empty() { window } else { window.order_by(by) }.build()?;
-        let first = Expr::Column(Column::new_unqualified(place.clone())).eq(lit(1u64));
+        let at = Expr::Column(Column::new_unqualified(place.clone()));
+        let top = at.between(lit(self.skip + 1), lit(self.skip.saturating_add(self.fetch)));
         let (mut all, mut values) = (columns, Vec::new());
         for output in self.outputs {
             let name = names.next("value");
-            let output = inner.of_pair(output.clone().unalias())?;
+            let output = inner.of_pair(output.unalias())?;
             let there = inner.column(THERE).is_not_null();
             all.push(when(there, output).end()?.alias(name.clone()));
             values.push(Expr::Column(Column::new_unqualified(name)));
@@ -312,7 +431,7 @@ impl First<'_> {
         let there = Some(Expr::Column(Column::new_unqualified(is_there)));
         let plan = LogicalPlanBuilder::from(plan)
             .window([window.alias(place)])?
-            .filter(first)?
+            .filter(top)?
             .project(all)?
             .build()?;
         Ok(Some(PerRow { plan, values, there }))

@@ -15,8 +15,10 @@ use datafusion::sql::sqlparser::ast::{
     Value, VisitMut, VisitorMut,
 };
 
+pub(crate) use self::pattern::LikeEscape;
 use crate::error::Error;
 use crate::names;
+use crate::names::apart::tell_apart;
 use crate::numbers::literal;
 use crate::path::to_url;
 
@@ -32,6 +34,7 @@ pub(crate) fn rewrite(statement: &mut Statement) -> Result<(), Error> {
         Statement::Statement(statement) => {
             names::settle(statement);
             rewrite_in(statement.as_mut())?;
+            tell_apart(statement.as_mut());
         }
         Statement::CreateExternalTable(table) => {
             for location in &mut table.locations {
@@ -46,6 +49,7 @@ pub(crate) fn rewrite(statement: &mut Statement) -> Result<(), Error> {
             if let CopyToSource::Query(query) = &mut copy.source {
                 names::settle_query(query);
                 rewrite_in(query.as_mut())?;
+                tell_apart(query.as_mut());
             }
         }
         Statement::Explain(explain) => rewrite(&mut explain.statement)?,
@@ -244,7 +248,7 @@ fn sysdate() -> Expr {
     }
 }
 
-fn call(name: &str, args: Vec<Expr>) -> Expr {
+pub(crate) fn call(name: &str, args: Vec<Expr>) -> Expr {
     let args = args.into_iter().map(|e| FunctionArg::Unnamed(FunctionArgExpr::Expr(e))).collect();
     Expr::Function(Function {
         name: ObjectName::from(vec![Ident::new(name)]),

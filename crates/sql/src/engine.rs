@@ -43,6 +43,7 @@ use crate::explain::Explained;
 use crate::failure::{from_datafusion, ours};
 use crate::files::csv_format::CsvFormats;
 use crate::files::host::HostStore;
+use crate::files::json_format::JsonFormats;
 use crate::files::parquet_format::ParquetFormats;
 use crate::host::{Host, UnderWay};
 use crate::nearest::nearest;
@@ -217,6 +218,7 @@ impl Engine {
         let state = self.context.state_ref();
         let mut state = state.write();
         state.register_file_format(Arc::new(CsvFormats), true)?;
+        state.register_file_format(Arc::new(JsonFormats::default()), true)?;
         state.register_file_format(Arc::new(ParquetFormats::default()), true)
     }
 

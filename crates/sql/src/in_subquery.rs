@@ -251,7 +251,7 @@ fn is_missing(own: &InSubquery, schema: &DFSchema) -> Result<Expr> {
 const VALUE: &str = "__in_value";
 
 /// `EXISTS` over the rows of the subquery of which something is true; `negated`: `NOT EXISTS`.
-fn exists(
+pub(crate) fn exists(
     own: &InSubquery,
     schema: &DFSchema,
     wanted: impl FnOnce(Expr, Expr) -> Expr,

@@ -14,7 +14,8 @@ use datafusion::logical_expr::expr::Exists;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Expr, Filter, Join, LogicalPlan, LogicalPlanBuilder, Sort, SortExpr, Subquery, lit, not,
+    Expr, Filter, Join, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SortExpr, Subquery, lit,
+    not,
 };
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
 
@@ -71,6 +72,8 @@ pub(crate) fn sorted(sort: Sort, names: &mut Names) -> Result<Transformed<Logica
     }
     let columns: Vec<Expr> = sort.input.schema().columns().into_iter().map(Expr::Column).collect();
     let mut computed = columns.clone();
+    let tied_to: Vec<Column> = sort.expr.iter().flat_map(|one| outer_columns(&one.expr)).collect();
+    let input = handing_on(Arc::unwrap_or_clone(sort.input), &tied_to)?;
     let mut by = Vec::new();
     for one in sort.expr {
         if !is_subquery(&one.expr)? {
@@ -81,7 +84,7 @@ pub(crate) fn sorted(sort: Sort, names: &mut Names) -> Result<Transformed<Logica
         computed.push(one.expr.alias(name.clone()));
         by.push(SortExpr { expr: Expr::Column(Column::new_unqualified(name)), ..one });
     }
-    let plan = LogicalPlanBuilder::from(sort.input)
+    let plan = LogicalPlanBuilder::from(input)
         .project(computed)?
         .sort_with_limit(by, sort.fetch)?
         .project(columns)?
@@ -128,8 +131,25 @@ pub(crate) fn outside(mut join: Join) -> Result<LogicalPlan> {
     Ok(Arc::unwrap_or_clone(filtered(Arc::new(LogicalPlan::Join(join)), over)?))
 }
 
-/// The columns from outside that the subqueries of a condition refer to.
-fn outer_columns(expr: &Expr) -> Vec<Column> {
+/// A projection with the columns that subqueries above it refer to besides; any other plan as it is.
+pub(crate) fn handing_on(plan: LogicalPlan, tied_to: &[Column]) -> Result<LogicalPlan> {
+    let LogicalPlan::Projection(own) = &plan else { return Ok(plan) };
+    let mut exprs = own.expr.clone();
+    for outer in tied_to {
+        let column = Expr::Column(outer.clone());
+        let is_missing = !own.schema.has_column(outer) && own.input.schema().has_column(outer);
+        if is_missing && !exprs.contains(&column) {
+            exprs.push(column);
+        }
+    }
+    match exprs.len() == own.expr.len() {
+        true => Ok(plan),
+        false => Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::clone(&own.input))?)),
+    }
+}
+
+/// The columns from outside that the subqueries of an expression refer to.
+pub(crate) fn outer_columns(expr: &Expr) -> Vec<Column> {
     let mut columns = Vec::new();
     let seen = expr.apply(|expr| {
         let subquery = match expr {

@@ -4,6 +4,8 @@
 //! DataFusion calls an expression by a text of its own and refuses a name that is there already. So a
 //! repeated name gets a number behind a character that nobody types, until the rows are shown.
 
+pub(crate) mod apart;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

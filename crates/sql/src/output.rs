@@ -5,14 +5,14 @@
 //! - **csv**: a header line, then RFC 4180 quoting with `\n`; NULL is an empty field and an empty
 //!   text is `""`. Result sets follow one another, each with its header.
 //! - **json**: one line for each result set: an array of objects. Numbers are exact (decimals keep
-//!   all their digits), lists are arrays, structs and maps objects, dates and other types texts; NULL,
-//!   NaN and infinities are `null`.
+//!   all their digits), lists are arrays, structs and maps objects, dates and other types texts; NULL is
+//!   `null`; NaN and infinities, for which JSON has no numbers, are texts as PostgreSQL's `to_json` gives.
 
 mod json;
 
 use std::io::{self, BufWriter, Write};
 
-use arrow::array::{Array, RecordBatch};
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Schema};
@@ -91,15 +91,7 @@ impl<W: Write> Writer<W> {
     /// What `out` says; `InvalidData` for a type that cannot be shown.
     pub fn write(&mut self, batch: &RecordBatch) -> io::Result<()> {
         let options = options();
-        let formatters = batch
-            .columns()
-            .iter()
-            .map(|c| ArrayFormatter::try_new(c.as_ref(), &options))
-            .collect::<Result<Vec<_>, ArrowError>>()
-            .map_err(invalid)?;
-        // Of a column of the type null, or one of codes, the array itself does not say all.
-        let nulls = batch.columns().iter().map(|column| column.logical_nulls()).collect();
-        let cells = Cells { batch, formatters, nulls };
+        let cells = Cells::of(batch, &options).map_err(invalid)?;
         if self.format == Format::Table && self.layout.is_none() && batch.num_rows() > 0 {
             self.layout = Some(self.measure(&cells)?);
             self.header()?;
@@ -232,25 +224,52 @@ impl<W: Write> Writer<W> {
     }
 
     fn json_row(&mut self, cells: &Cells<'_>, row: usize) -> io::Result<()> {
-        self.out.write_all(if self.rows == 0 { b"{" } else { b",{" })?;
-        for (at, column) in self.columns.iter().enumerate() {
-            if at > 0 {
-                self.out.write_all(b",")?;
-            }
-            write!(self.out, "{}:", json::text(&column.name))?;
-            if cells.is_null(at, row) {
-                self.out.write_all(b"null")?;
-                continue;
-            }
-            let array = cells.batch.column(at);
-            let text = match json::is_nested(array.data_type()) {
-                true => json::value(&**array, row, &options()).map_err(invalid)?,
-                false => json::leaf(cells.raw(at, row)?, array.data_type()),
-            };
-            self.out.write_all(text.as_bytes())?;
+        if self.rows > 0 {
+            self.out.write_all(b",")?;
         }
-        self.out.write_all(b"}")
+        let names: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();
+        json_object(cells, &names, row, &mut self.out)
     }
+}
+
+/// Adds each row of `batch` as a JSON object on a line of its own, with every column.
+///
+/// # Errors
+/// `InvalidData` for a type that cannot be shown.
+pub(crate) fn json_lines(batch: &RecordBatch, out: &mut Vec<u8>) -> io::Result<()> {
+    let options = options();
+    let cells = Cells::of(batch, &options).map_err(invalid)?;
+    let schema = batch.schema();
+    let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+    for row in 0..batch.num_rows() {
+        json_object(&cells, &names, row, out)?;
+        out.push(b'\n');
+    }
+    Ok(())
+}
+
+/// A row as a JSON object.
+fn json_object(
+    cells: &Cells<'_>,
+    names: &[&str],
+    row: usize,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    for (at, name) in names.iter().enumerate() {
+        let before = if at == 0 { "{" } else { "," };
+        write!(out, "{before}{}:", json::text(name))?;
+        if cells.is_null(at, row) {
+            out.write_all(b"null")?;
+            continue;
+        }
+        let array = cells.batch.column(at);
+        let text = match json::is_nested(array.data_type()) {
+            true => json::value(&**array, row, &options()).map_err(invalid)?,
+            false => json::leaf(cells.raw(at, row)?, array.data_type()),
+        };
+        out.write_all(text.as_bytes())?;
+    }
+    out.write_all(if names.is_empty() { b"{}" } else { b"}" })
 }
 
 struct Cells<'a> {
@@ -259,7 +278,15 @@ struct Cells<'a> {
     nulls: Vec<Option<NullBuffer>>,
 }
 
-impl Cells<'_> {
+impl<'a> Cells<'a> {
+    fn of(batch: &'a RecordBatch, options: &'a FormatOptions<'a>) -> Result<Self, ArrowError> {
+        let shown = |column: &'a ArrayRef| ArrayFormatter::try_new(column.as_ref(), options);
+        let formatters = batch.columns().iter().map(shown).collect::<Result<Vec<_>, _>>()?;
+        // Of a column of the type null, or one of codes, the array itself does not say all.
+        let nulls = batch.columns().iter().map(|column| column.logical_nulls()).collect();
+        Ok(Cells { batch, formatters, nulls })
+    }
+
     fn is_null(&self, column: usize, row: usize) -> bool {
         self.nulls[column].as_ref().is_some_and(|nulls| nulls.is_null(row))
     }

@@ -15,6 +15,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use crate::columnar::nulls::PlainAntiJoins;
 use crate::columnar::rule::AggregateInCell;
 use crate::correlated::ForEachRow;
+use crate::dialect::LikeEscape;
 use crate::engine::{CATALOG, EngineOptions, PUBLIC, Stores};
 use crate::host::Host;
 use crate::in_subquery::ThreeValuedIn;
@@ -26,7 +27,9 @@ use crate::instants::trunc::DateTrunc;
 use crate::lateral::LateralValues;
 use crate::lazy::BuildWhenAsked;
 use crate::memory::Memory;
+use crate::names::apart::{Apart, NamedApart};
 use crate::namesakes::Lids;
+use crate::nested::NestedSubqueries;
 use crate::noted::Notes;
 use crate::numbers::average::Average;
 use crate::numbers::common::CommonNumbers;
@@ -34,6 +37,8 @@ use crate::numbers::extreme::Extreme;
 use crate::numbers::overflow::CheckedArithmetic;
 use crate::numbers::sum::Sum;
 use crate::offset::OffsetAtSort;
+use crate::ordered::OrderOfSubquery;
+use crate::set_comparison::SetComparisons;
 use crate::set_operation::CountEqualRows;
 use crate::shared::ShareAggregates;
 use crate::spill::TempFiles;
@@ -109,6 +114,8 @@ pub(super) fn context(
     context.register_udf(DateTrunc::udf());
     context.register_udf(ToChar::udf());
     context.register_udf(Coalesce::udf());
+    context.register_udf(LikeEscape::udf());
+    context.register_udf(Apart::udf());
     context.state_ref().write().register_expr_planner(Arc::new(IntervalTimes))?;
     Ok(context)
 }
@@ -125,7 +132,11 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules.insert(at, Arc::new(TiedColumns));
     rules.insert(at, Arc::new(LateralValues));
     rules.insert(at, Arc::new(CountEqualRows));
+    rules.insert(at, Arc::new(OrderOfSubquery));
     rules.push(Arc::new(CheckedArithmetic));
+    rules.insert(0, Arc::new(NestedSubqueries));
+    rules.insert(0, Arc::new(SetComparisons));
+    rules.insert(0, Arc::new(NamedApart));
     rules
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod csv_options;
 pub(crate) mod csv_sink;
 pub(crate) mod diagnose;
 pub(crate) mod host;
+pub(crate) mod json_format;
 pub(crate) mod parquet_check;
 pub(crate) mod parquet_format;
 pub(crate) mod parquet_trust;

@@ -72,7 +72,9 @@ pub(super) fn leaf(shown: String, data_type: &DataType) -> String {
     };
     match shown.as_str() {
         _ if !is_bare => text(&shown),
-        "NaN" | "inf" | "-inf" => "null".to_owned(),
+        "NaN" => text("NaN"),
+        "inf" => text("Infinity"),
+        "-inf" => text("-Infinity"),
         _ => shown,
     }
 }

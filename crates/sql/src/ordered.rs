@@ -1,0 +1,189 @@
+//! The order of a subquery for functions that depend on the order of their rows.
+//!
+//! `SELECT string_agg(x, ',') FROM (SELECT x FROM t ORDER BY y)` gives any order in DataFusion 55, which
+//! takes away a sort that no operator above asks for. PostgreSQL and Oracle keep it, and people rely on it
+//! where no ORDER BY stands in the call or its window.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Column, DFSchema, Result};
+use datafusion::config::ConfigOptions;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{
+    Aggregate, Expr, Filter, Limit, LogicalPlan, LogicalPlanBuilder, Projection, SortExpr,
+    SubqueryAlias, Window, WindowFrameBound, WindowFrameUnits,
+};
+use datafusion::optimizer::AnalyzerRule;
+
+use crate::marks::Names;
+
+/// Aggregates whose result depends on the order of rows.
+const AGGREGATES: [&str; 5] = ["array_agg", "string_agg", "first_value", "last_value", "nth_value"];
+/// Window functions that see which rows are equal in the order: without one, all are.
+const OF_PEERS: [&str; 4] = ["rank", "dense_rank", "percent_rank", "cume_dist"];
+
+/// The rule.
+#[derive(Debug, Default)]
+pub(crate) struct OrderOfSubquery;
+
+impl AnalyzerRule for OrderOfSubquery {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let mut names = Names::default();
+        let rewrite = |plan: LogicalPlan| match plan {
+            LogicalPlan::Aggregate(own) => in_aggregates(own, &mut names),
+            LogicalPlan::Window(own) => in_windows(own, &mut names),
+            other => Ok(Transformed::no(other)),
+        };
+        Ok(plan.transform_up_with_subqueries(rewrite)?.data)
+    }
+
+    fn name(&self) -> &'static str {
+        "order_of_subquery"
+    }
+}
+
+/// Aggregates in the order of the rows below.
+fn in_aggregates(own: Aggregate, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
+    let plan = LogicalPlan::Aggregate(own.clone());
+    if !own.aggr_expr.iter().any(|expr| takes_order(expr.clone().unalias())) {
+        return Ok(Transformed::no(plan));
+    }
+    let Some((input, keys)) = ordered(&own.input, names)? else { return Ok(Transformed::no(plan)) };
+    let preserver = NamePreserver::new(&plan);
+    let change = |expr: Expr| {
+        let name = preserver.save(&expr);
+        let expr = expr.transform_up(|expr| match expr {
+            Expr::AggregateFunction(mut call)
+                if takes_order(Expr::AggregateFunction(call.clone())) =>
+            {
+                call.params.order_by.clone_from(&keys);
+                Ok(Transformed::yes(Expr::AggregateFunction(call)))
+            }
+            other => Ok(Transformed::no(other)),
+        })?;
+        Ok(name.restore(expr.data))
+    };
+    let aggregates = own.aggr_expr.into_iter().map(change).collect::<Result<Vec<_>>>()?;
+    let new = Aggregate::try_new(Arc::new(input), own.group_expr, aggregates)?;
+    Ok(Transformed::yes(LogicalPlan::Aggregate(new)))
+}
+
+fn takes_order(expr: Expr) -> bool {
+    let Expr::AggregateFunction(call) = expr else { return false };
+    let params = &call.params;
+    params.order_by.is_empty() && !params.distinct && AGGREGATES.contains(&call.func.name())
+}
+
+/// Windows without an order in the order of the rows below.
+fn in_windows(own: Window, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
+    let plan = LogicalPlan::Window(own.clone());
+    // Windows of one operator have one order.
+    if !own.window_expr.iter().all(|expr| is_by_position(expr.clone().unalias())) {
+        return Ok(Transformed::no(plan));
+    }
+    let Some((input, keys)) = ordered(&own.input, names)? else { return Ok(Transformed::no(plan)) };
+    let preserver = NamePreserver::new(&plan);
+    let change = |expr: Expr| {
+        let name = preserver.save(&expr);
+        let expr = expr.transform_up(|expr| match expr {
+            Expr::WindowFunction(mut call) => {
+                call.params.order_by.clone_from(&keys);
+                Ok(Transformed::yes(Expr::WindowFunction(call)))
+            }
+            other => Ok(Transformed::no(other)),
+        })?;
+        Ok(name.restore(expr.data))
+    };
+    let windows = own.window_expr.into_iter().map(change).collect::<Result<Vec<_>>>()?;
+    let columns = plan.schema().columns().into_iter().map(Expr::Column);
+    // Windows give all columns of what they are of, also those that only the order needs.
+    let new = LogicalPlanBuilder::from(input).window(windows)?.project(columns)?.build()?;
+    Ok(Transformed::yes(new))
+}
+
+/// Whether a window without an order may have one: it looks at rows by their place, or at all of them.
+fn is_by_position(expr: Expr) -> bool {
+    let Expr::WindowFunction(call) = expr else { return false };
+    let (params, frame) = (&call.params, &call.params.window_frame);
+    let is_whole = matches!(&frame.start_bound, WindowFrameBound::Preceding(by) if by.is_null())
+        && matches!(&frame.end_bound, WindowFrameBound::Following(by) if by.is_null());
+    params.order_by.is_empty()
+        && (is_whole || frame.units == WindowFrameUnits::Rows)
+        && !OF_PEERS.contains(&call.fun.name())
+}
+
+/// A plan that hands on the rows of an ordered subquery, and by what they are ordered, also where that
+/// has to be handed on besides; `None`: it is of no such subquery.
+fn ordered(plan: &LogicalPlan, names: &mut Names) -> Result<Option<(LogicalPlan, Vec<SortExpr>)>> {
+    let found = match plan {
+        LogicalPlan::Sort(sort) => {
+            // Computed again, it would be another order.
+            let is_stable = sort.expr.iter().all(|key| !key.expr.is_volatile());
+            is_stable.then(|| (plan.clone(), sort.expr.clone()))
+        }
+        LogicalPlan::Filter(filter) => match ordered(&filter.input, names)? {
+            Some((input, keys)) => {
+                let filter = Filter::try_new(filter.predicate.clone(), Arc::new(input))?;
+                Some((LogicalPlan::Filter(filter), keys))
+            }
+            None => None,
+        },
+        LogicalPlan::Limit(limit) => ordered(&limit.input, names)?.map(|(input, keys)| {
+            (LogicalPlan::Limit(Limit { input: Arc::new(input), ..limit.clone() }), keys)
+        }),
+        LogicalPlan::SubqueryAlias(own) => match ordered(&own.input, names)? {
+            Some((input, keys)) => {
+                let inner = Arc::clone(input.schema());
+                let alias = SubqueryAlias::try_new(Arc::new(input), own.alias.clone())?;
+                let keys = keys.into_iter().map(|key| renamed(key, &inner, &alias.schema));
+                let keys = keys.collect::<Result<Vec<_>>>()?;
+                Some((LogicalPlan::SubqueryAlias(alias), keys))
+            }
+            None => None,
+        },
+        LogicalPlan::Projection(own) => match ordered(&own.input, names)? {
+            Some((input, keys)) => Some(projected(own, input, keys, names)?),
+            None => None,
+        },
+        _ => None,
+    };
+    Ok(found)
+}
+
+/// A key over the columns that have their names from `outer` instead of from `inner`.
+fn renamed(key: SortExpr, inner: &DFSchema, outer: &DFSchema) -> Result<SortExpr> {
+    let expr = key.expr.transform_up(|expr| match expr {
+        Expr::Column(column) => {
+            let at = inner.index_of_column(&column)?;
+            Ok(Transformed::yes(Expr::Column(Column::from(outer.qualified_field(at)))))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(SortExpr { expr: expr.data, ..key })
+}
+
+/// A projection that hands on the keys as well.
+fn projected(
+    own: &Projection,
+    input: LogicalPlan,
+    keys: Vec<SortExpr>,
+    names: &mut Names,
+) -> Result<(LogicalPlan, Vec<SortExpr>)> {
+    let mut exprs = own.expr.clone();
+    let mut by = Vec::new();
+    for key in keys {
+        let known = own.expr.iter().position(|expr| expr.clone().unalias() == key.expr);
+        let column = match known {
+            Some(at) => Column::from(own.schema.qualified_field(at)),
+            None => {
+                let name = names.next("order");
+                exprs.push(key.expr.alias(name.clone()));
+                Column::new_unqualified(name)
+            }
+        };
+        by.push(SortExpr { expr: Expr::Column(column), ..key });
+    }
+    let new = Projection::try_new(exprs, Arc::new(input))?;
+    Ok((LogicalPlan::Projection(new), by))
+}
