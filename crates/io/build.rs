@@ -1,4 +1,4 @@
-//! Tells the benchmarks how they were optimised, so that they can refuse a debug build.
+//! Build script: tells the benchmarks how they were optimised, so that they can refuse a debug build.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,4 +1,4 @@
-//! What can go wrong with a disk group, sorted by who must act, with Oracle's numbers.
+//! Errors of disk groups, sorted by who must act, with Oracle's numbers.
 
 use std::sync::Arc;
 

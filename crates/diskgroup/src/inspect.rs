@@ -1,5 +1,5 @@
-//! What is on a disk, structure by structure, for people and for tools. Reads only; what is
-//! damaged is shown as damaged, with the reason.
+//! The on-disk structures of a disk, shown one by one, for people and for tools. Reads only; a damaged
+//! structure is shown as damaged, with the reason.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,6 +1,5 @@
-//! How fast a disk answers, against the others of its group: one that is much slower than they are is
-//! *slow*. It keeps every copy and gets every write, but reads turn to other copies as long as there
-//! are any.
+//! Detection of slow disks: one that answers much more slowly than the others of its group is *slow*.
+//! It keeps every copy and gets every write, but reads turn to other copies as long as there are any.
 //!
 //! The measure is the mean time of a read for each 128 KiB begun, over the last few looks; an
 //! unanswered read counts with the time that it has waited so far.

@@ -1,5 +1,5 @@
-//! Why a disk that is here is not used: what it says of itself, held against what the group knows.
-//! Such a disk counts as one that is missing, for the data and for the proof of what is newest.
+//! Reasons to refuse a disk that is present: what it says of itself contradicts what the group knows.
+//! Such a disk counts as missing, for the data and for the proof of the newest history.
 
 use std::fmt;
 

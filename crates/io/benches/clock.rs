@@ -1,4 +1,4 @@
-//! What a reading of each clock costs, and a wait timed by it.
+//! Benchmark of the clocks: the cost of one reading of each, and of a wait timed by it.
 //!
 //! `cargo bench -p cellar-io --profile release --bench clock [-- ROUNDS]`: goal 100 ns for a wait
 //! timed by the system clock, 60 ns by the counter of cycles.

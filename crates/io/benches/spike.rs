@@ -1,4 +1,4 @@
-//! What a request through [`Device`] from a task costs over fio on the same file.
+//! Benchmark of the request path: a request through [`Device`] from a task against fio on the same file.
 //!
 //! `cargo bench -p cellar-io --profile release --bench spike -- --file F`. Ours and fio's runs
 //! alternate; each arm prints the median and the spread of its rounds, then the goals.

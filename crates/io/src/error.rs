@@ -1,4 +1,4 @@
-//! What a device, or the way to it, can do to us.
+//! Errors of devices and of opening them.
 
 use std::sync::Arc;
 

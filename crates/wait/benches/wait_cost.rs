@@ -1,4 +1,4 @@
-//! What one timed wait costs: goal 100 ns with the system clock, 60 ns with a counter of cycles.
+//! Benchmark of one timed wait: goal 100 ns with the system clock, 60 ns with a counter of cycles.
 //!
 //! `cargo bench -p cellar-wait --bench wait_cost [-- ROUNDS]`
 //!

@@ -1,4 +1,4 @@
-//! What the dirty log and the checksums cost, and how long a resync takes.
+//! Benchmark of the dirty log and the checksums: their cost for writes, and the time of a resync.
 
 use std::time::Duration;
 

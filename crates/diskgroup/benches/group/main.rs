@@ -1,4 +1,4 @@
-//! What a disk group costs over the raw disks below it, and against rivals.
+//! Benchmarks of a disk group, against the raw disks below it and against rivals.
 //!
 //! `cargo bench -p cellar-diskgroup --profile release --bench group -- WHAT`
 //! with WHAT one of `read`, `scan`, `shaped`, `write`, `pieces`, `btrfs`, `cost`, `hot`, `resync`, `mount`,

@@ -1,4 +1,4 @@
-//! How long a mount of much disk takes, and what its maps cost.
+//! Benchmark of a mount of large disks: its time, clean and after a crash, and the memory of the maps.
 
 use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{FileSpec, MountOptions, Redundancy};

@@ -1,4 +1,4 @@
-//! What a rebalance costs those who work meanwhile, and how fast it goes when nobody does.
+//! Benchmark of a rebalance: its cost to foreground I/O, and its speed on an idle group.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

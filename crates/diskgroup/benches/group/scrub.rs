@@ -1,4 +1,4 @@
-//! How fast a scrub reads, against the disks themselves; and what it costs those who work meanwhile.
+//! Benchmark of a scrub: its speed against reading the raw disks, and its cost to foreground I/O.
 
 use cellar_diskgroup::{Group, Redundancy, ScrubPower, ScrubResult, ScrubSpec};
 use cellar_io::{DeviceExt, EnvExt, Io};

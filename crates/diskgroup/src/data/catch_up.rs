@@ -1,8 +1,8 @@
-//! Copying to a disk that came back what it missed.
+//! Catch-up of a disk that came back: the copy of what it missed.
 //!
-//! Region by region: each missed piece is read from a copy in sync, its range held, and written to
-//! the disk with its checksums. Then checksum blocks, flush of the disk, and the record that it has
-//! them. A piece that nobody ever wrote, or that is unwritten again, is missed no longer as it is.
+//! Region by region, each missed piece is read from a copy in sync, with its range locked, and written
+//! to the disk with its checksums. Then come the checksum blocks, a flush of the disk, and the record
+//! that it has them. A piece that nobody ever wrote, or that is unwritten again, needs no copy.
 
 use std::sync::Arc;
 

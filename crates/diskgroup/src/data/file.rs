@@ -1,4 +1,4 @@
-//! What is kept in RAM for a file in use.
+//! The runtime state of a file in use, in RAM.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -1,8 +1,8 @@
-//! Making a file's completed writes durable.
+//! Flush of a file: its completed writes become durable.
 //!
-//! Order: checksum blocks of pieces written for the first time, then a flush of every disk (data
-//! and checksums), then the record that these pieces are written. Stopped before the record: the
-//! pieces read as zeros, which is what they were before the unflushed writes.
+//! The order is: checksum blocks of pieces written for the first time, a flush of every disk (data and
+//! checksums), then the record that these pieces are written. After a crash before the record, the
+//! pieces read as zeros, as they did before the unflushed writes.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,11 +1,11 @@
-//! What was written of late, and what a disk that failed may have lost of it.
+//! Recent writes, kept for disks that fail: what such a disk may have lost of them.
 //!
-//! A disk that lost its power, or was reset, may have lost what it had acknowledged as durable: a
-//! cache that lies about its flushes, or dies with its battery, is not rare. When it returns, its
-//! label and its log may be as they should be, as only what came after them is lost. So what was
-//! written in the last [`AGE`] before a disk was last well counts as missed by it when it has failed,
-//! flushed or not; a cache keeps nothing back for longer than that. A disk that somebody takes
-//! offline, and that answers to the end, is believed.
+//! A disk that lost its power, or was reset, may have lost writes that it had acknowledged as durable:
+//! a cache that lies about its flushes, or dies with its battery, is not rare. When the disk returns,
+//! its label and its log may look as they should, since only what came after them is lost. So when a
+//! disk has failed, everything written from [`AGE`] before it was last known to be well counts as
+//! missed by it, flushed or not; no cache holds data back for longer than that. A disk that an operator
+//! takes offline, and that answers to the end, is believed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};

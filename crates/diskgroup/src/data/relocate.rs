@@ -1,11 +1,11 @@
-//! Moving one copy of an extent to another AU while the file is used.
+//! Online move of one copy of an extent to another AU, while the file is used.
 //!
-//! 1. The new place is taken and made known: from then on every write goes there too. 2. Part by
-//!    part, its range held, what was ever written is copied from a copy whose checksums are right.
-//! 3. The checksum blocks of the new place and its disk are flushed. 4. One record says that the copy
-//!    lies there. 5. When everyone has left who may have looked up the old place, it is free.
+//! 1. The new place is allocated and announced: from then on every write goes there too. 2. Part by
+//!    part, with its range locked, everything ever written is copied from a copy whose checksums are
+//!    right. 3. The checksum blocks of the new place and its disk are flushed. 4. One record says that
+//!    the copy lies there. 5. The old place is freed when everyone who may have looked it up has left.
 //!
-//! Stopped before 4, nothing names the new place; after, nothing names the old one.
+//! After a crash before 4 nothing names the new place; after 4 nothing names the old one.
 
 use std::sync::Arc;
 

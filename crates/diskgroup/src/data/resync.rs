@@ -1,10 +1,10 @@
-//! After a crash: making the copies of dirty regions equal again, piece by piece.
+//! Resync after a crash: the copies of dirty regions are made equal again, piece by piece.
 //!
-//! Until a piece is done nobody reads or overwrites it, but by doing it first: so two reads never
-//! differ. Within a piece each unit is taken from one copy, whole: from the one that has its
-//! stored checksums, else from one whose checksums are not known, else from the lowest-numbered
-//! disk. Either is right: a write that was not acknowledged, or was not flushed, may be there or
-//! not. But a copy that has other checksums than its own may have rotted.
+//! Whoever reads or overwrites a piece that is not done yet resyncs it first, so two reads never
+//! differ. Within a piece each unit is taken whole from one copy: from the one that has its stored
+//! checksums, else from one whose checksums are not known, else from the lowest-numbered disk. Either
+//! is right: a write that was not acknowledged, or was not flushed, may be there or not. But a copy
+//! that contradicts its own checksums may have rotted.
 
 use std::ops::Range;
 use std::sync::Arc;

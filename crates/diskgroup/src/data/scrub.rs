@@ -1,9 +1,9 @@
-//! Scrubbing: reading every copy of a stretch, and making right what is wrong.
+//! Scrub of a stretch: every copy is read, and what is wrong is repaired.
 //!
-//! First all copies are read beside whoever writes. Where they are not all right and equal, they are
-//! read again with the range held and after a resync, unit by unit: then nobody writes, and what is
-//! wrong is wrong. The right version of a unit ([`decide`]) is written over the others, flushed, and
-//! read again: a medium that does not keep it is told.
+//! First all copies are read while writes go on. Where they are not all right and equal, they are read
+//! again unit by unit, with the range locked and after a resync: no write is under way then, so a
+//! mismatch is real. The right version of a unit ([`decide`]) is written over the others, flushed, and
+//! read again: a medium that does not keep it is reported.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

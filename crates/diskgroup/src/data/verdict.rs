@@ -1,5 +1,5 @@
-//! Which copy of a unit is right, from the copies as read and the checksums that each disk keeps of
-//! its own.
+//! The choice of the right copy of a unit, from the copies as read and the checksums that each disk
+//! keeps of its own.
 //!
 //! 1. A copy that has all its own checksums is right. If several are, and they are not the same (a
 //!    disk lost a write together with its checksum), more than half of the copies that can be read

@@ -1,4 +1,4 @@
-//! Reading every copy of everything and comparing, writing nothing: what `cellar validate` does.
+//! Validation: every copy of everything is read and compared, and nothing is written (`cellar validate`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

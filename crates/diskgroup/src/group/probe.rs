@@ -1,12 +1,12 @@
-//! How fast a rebalance would go, told by doing it for a while to places that nobody needs.
+//! The rebalance probe: the speed of a rebalance, measured by trial copies to places that nobody needs.
 //!
-//! The extents that a plan moves are read as a move reads them, with as many on their way, at the
-//! same class and pace. They are written to free AUs of the disks they are meant for; a disk that is
-//! not of the group yet, and blank or left a group, gets what it holds written over itself, or, where
-//! a file is still to be made, a scratch file takes its place. A disk that holds more is not written:
-//! somebody may use it, and would find old bytes. Each extent is flushed and followed by a small durable
-//! write beside the metadata, as a move is. Nothing of this is ever looked at: the metadata does not
-//! change, and a probe that is cut off leaves nothing but such a scratch file behind.
+//! The extents that a plan moves are read as a move reads them: as many in flight, in the same class
+//! and at the same pace. They are written to free AUs of their target disks. A disk that is not in the
+//! group yet, and is blank or has left a group, is written with what it already holds; where a file is
+//! still to be made, a scratch file stands in for it. A disk with any other content is not written:
+//! somebody may use it, and would find old bytes. As in a move, each extent is flushed and followed by a
+//! small durable write beside the metadata. Nothing of this is ever read back: the metadata does not
+//! change, and a probe that is cut off leaves nothing behind but such a scratch file.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

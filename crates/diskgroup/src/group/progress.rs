@@ -1,4 +1,4 @@
-//! How far a rebalance is, pass by pass.
+//! Progress of a rebalance, pass by pass.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the group tells about itself.
+//! Figures of a mounted group for views and status: the group, its disks, its files, and possible losses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

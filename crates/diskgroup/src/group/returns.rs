@@ -1,4 +1,4 @@
-//! How far the returns of disks are, and what keeps one from returning.
+//! Progress of disks on their way back online, and the reasons that keep a disk from returning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;

@@ -1,13 +1,14 @@
-//! Whether a disk that was away is what it was when it left: no older image of itself, and not used
-//! apart from the others meanwhile.
+//! The lineage check of a disk that was away: it must be the disk that left, not an older image of it,
+//! and must not have been used apart from the others meanwhile.
 //!
-//! As it left, the others noted the life of the last mount that it took part in, and the epoch that
-//! they went on with ([`Away`]). So
-//! - its label has that life, or else it is older, or another mount used it since ([`super::marks`]);
-//!   and if a mount wrote its label since, then one that is known to have done nothing else;
-//! - no record that it knows has that epoch or a later one, which others than ours wrote.
+//! When it left, the others noted the life of the last mount that it took part in, and the epoch with
+//! which they went on ([`Away`]). So
+//! - its label has that life; otherwise it is older, or another mount has used it since
+//!   ([`super::marks`]). If a mount has written its label since, it must be one that is known to have
+//!   done nothing else;
+//! - its newest record is of an earlier epoch than that: a later one was written apart from the others.
 //!
-//! An image made during the very mount in which the disk left, before that, is not told.
+//! An image made during the very mount in which the disk left, before it left, goes undetected.
 
 use std::sync::Arc;
 

@@ -1,19 +1,19 @@
-//! Which mount a disk was used by last: how an older image of it is told from the disk itself.
+//! Mount marks in disk labels: they tell an older image of a disk from the disk itself, by the mount
+//! that used it last.
 //!
 //! Each mount has a random number, its *life*, which stands in every record of the metadata log that
-//! it writes. Before the first of them it writes into the label of every disk in sync its own life
-//! and that of the mount before. So a disk that was there in the last mount that wrote anything has
-//! that mount's life in its label, wherever a crash came between:
+//! it writes. Before the first of them it writes its own life, and that of the mount before, into the
+//! label of every disk in sync. So a disk that took part in the last mount that wrote anything has that
+//! mount's life in its label, wherever a crash came between:
 //!
 //! - before the record, the label has the new life and the last one, or still the last one alone;
 //! - after it, every disk that the record counts on has the new life.
 //!
-//! A dismount in order does the same with a life that only its last record has, so that an image made
-//! while the group was in use is told, too; after a crash of that very mount it is not.
+//! A clean dismount does the same with a life that only its last record has, so that an image made
+//! while the group was in use is detected, too; after a crash of that very mount it is not.
 //!
-//! A label that lacks the life of the newest record is that of a restored snapshot, or of a disk that
-//! was used apart from the others. Such a disk may lack writes that were acknowledged: it
-//! is taken out.
+//! A label without the life of the newest record belongs to a restored snapshot, or to a disk that was
+//! used apart from the others. Such a disk may lack acknowledged writes: it is taken out.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

@@ -1,5 +1,5 @@
-//! Where a group's metadata lives and how it stays the newest: the set of member disks, the log,
-//! checkpoints, and mounting from what is left of them.
+//! Metadata of a group on its disks: the set of member disks, the log, the checkpoints, and mounting
+//! from what is left of them.
 
 pub(crate) mod areas;
 pub mod chain;

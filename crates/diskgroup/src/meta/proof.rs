@@ -1,9 +1,9 @@
-//! Which history a mount goes on from, and whether it is proven that nothing newer was written.
+//! The choice of the history that a mount continues, and the proof that nothing newer was written.
 //!
-//! A disk tells a history by its checkpoint and its log. One that another disk's history passed
-//! through is a part of that. Where two histories have parted, as of a copy of the group that was
-//! used apart, the one counts that enough of its own metadata set tell. What a disk tells that is
-//! refused (cut off, an older image, used apart) proves nothing: it counts as missing.
+//! A disk tells a history by its checkpoint and its log. A history that another disk's history passed
+//! through is part of that one. Where two histories have diverged, as when a copy of the group was used
+//! apart, the one that enough disks of its own metadata set tell counts. A disk that is refused (cut
+//! off, an older image, used apart) proves nothing: it counts as missing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Who holds the metadata, and when what was found may be believed. Pure; model-checked in
-//! `tests/it/membership.rs` over all orders of up to six events, for one to five disks.
+//! Quorum rules of the metadata: which disks hold it, and when a mount may believe what it found. Pure;
+//! model-checked in `tests/it/membership.rs` over all orders of up to six events, for one to five disks.
 //!
 //! A *set* is one, two, three or five disks. One process writes at a time (each disk is locked),
 //! so the danger is never two writers at once but two writers one after the other, on disks that

@@ -1,4 +1,4 @@
-//! What things in a group are called: disks, failure groups, directories, files and their aliases.
+//! Names in a group: of disks, failure groups, directories, files and their aliases.
 //!
 //! Names of groups, disks and failure groups are stored upper-case; file paths keep their case and
 //! are compared by it. The directory tree changes only by [`NameOp`]s, which the metadata log

@@ -1,4 +1,5 @@
-//! Where everything stands on a disk. Constants only; `docs/format/disk-group.md` draws them.
+//! The layout of a disk: the place of every structure. Constants only; `docs/format/disk-group.md`
+//! draws them.
 
 /// All our structures are written in units of this many bytes, on every disk.
 pub const BLOCK: usize = 4096;

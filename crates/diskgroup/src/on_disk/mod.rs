@@ -1,4 +1,4 @@
-//! Every byte that a disk group puts on a disk, and nothing else knows them.
+//! The on-disk format: every byte that a disk group puts on a disk. No other module knows it.
 //!
 //! The format document is `docs/format/disk-group.md`; the golden test pins what is here to it.
 //! All integers are little-endian. Every structure is written in whole 4,096-byte blocks,

@@ -1,4 +1,4 @@
-//! Reading what is there of a file.
+//! Salvage of a file: the reading of what is left of it.
 
 use std::ops::Range;
 

@@ -1,13 +1,13 @@
-//! Getting files out of a group whose disks have lost their labels or superblocks, or of which too
-//! few are here to mount it. Nothing is written.
+//! Rescue of files from a group whose disks have lost their labels or superblocks, or of which too few
+//! disks are here to mount it. Nothing is written.
 //!
-//! What stood at the ends of a disk is put together again from what lies further in (`search`), and
-//! shown to an ordinary mount by devices that answer those places from RAM (`patched`). So files are
-//! read as always: from copies in sync, held against their checksums.
+//! The structures at the ends of a disk are rebuilt from what lies further in (`search`), and shown to
+//! an ordinary mount by devices that answer those places from RAM (`patched`). So files are read as
+//! always: from copies in sync, checked against their checksums.
 //!
-//! There are two such mounts. The first reads only from disks that are shown to be as they were last,
-//! by their label or by the last record in their own log, and nothing that contradicts a known
-//! checksum. What it cannot read is read from the second, with all disks, and told as doubtful.
+//! There are two such mounts. The first reads only from disks that are shown to be current, by their
+//! label or by the last record in their own log, and nothing that contradicts a known checksum. What it
+//! cannot read is read from the second, which uses all disks, and is reported as doubtful.
 
 mod copy;
 mod patched;

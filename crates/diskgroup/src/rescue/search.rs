@@ -1,8 +1,8 @@
-//! What one disk still tells when its labels or its superblocks are gone.
+//! Search of one disk for metadata when its labels or its superblocks are gone.
 //!
-//! Both stand in the first and the last MiB. Further in there are, of a disk with metadata, the log
-//! ring and two checkpoints, whose chunks name group, place and log position; and on every disk the
-//! checksum blocks of its first area, which name the disk.
+//! Both stand in the first and the last MiB. Further in, a disk with metadata has the log ring and two
+//! checkpoints, whose chunks name group, place and log position; and every disk has the checksum blocks
+//! of its first area, which name the disk.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

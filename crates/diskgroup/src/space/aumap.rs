@@ -1,4 +1,4 @@
-//! Which AUs of one disk are free: one bit an AU and two levels of summary.
+//! The allocation bitmap of one disk: one bit an AU and two levels of summary.
 
 use std::collections::BTreeSet;
 

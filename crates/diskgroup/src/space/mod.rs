@@ -1,4 +1,4 @@
-//! Where extents go: the free AUs of every disk and the choice among them.
+//! Extent allocation: the free AUs of every disk and the choice among them.
 //!
 //! Pure arithmetic in RAM, no I/O: the metadata log records what was chosen here and replays it
 //! with [`Space::take`], so a choice is made once. Three questions are answered:

@@ -1,4 +1,4 @@
-//! Which disks share extents: at most eight partners a disk, so that few pairs are fatal.
+//! Disk partnership: at most eight partners share extents with a disk, so that few pairs are fatal.
 
 use std::collections::{BTreeMap, BTreeSet};
 

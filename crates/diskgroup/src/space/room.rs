@@ -1,4 +1,4 @@
-//! How much fits: Oracle's figures, and honest ones.
+//! Usable room of a group: Oracle's figures, and honest ones.
 //!
 //! With room `c(i)` in failure group `i` and `k` copies, each in another failure group, the most
 //! extent sets that fit is the largest `u` with `sum(min(c(i), u)) >= k * u`: no failure group can

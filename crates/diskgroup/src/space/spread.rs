@@ -1,4 +1,4 @@
-//! How one file lies over the disks, so that its growth goes on evenly.
+//! The spread of one file over the disks, kept so that the file goes on growing evenly.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What each operation changes.
+//! Application of operations to the metadata: the change that each of them makes.
 
 use std::collections::BTreeMap;
 

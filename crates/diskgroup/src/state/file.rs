@@ -1,4 +1,4 @@
-//! What the group knows of one file.
+//! The metadata of one file.
 
 use std::collections::BTreeMap;
 

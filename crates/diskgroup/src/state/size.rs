@@ -1,8 +1,8 @@
-//! How large the content of a checkpoint is, and how large it may become: what the room that is
-//! kept for metadata is measured by.
+//! Size of the content of a checkpoint, now and at most: the room reserved for metadata is measured by
+//! it.
 //!
-//! The content has two parts. The *maps*, legs and pieces, follow what is allocated: their worst
-//! coding is known from the number of legs alone, and is counted in full, so that no write ever
+//! The content has two parts. The *maps*, legs and pieces, follow what is allocated: their worst-case
+//! encoding is known from the number of legs alone, and is reserved in full, so that no write ever
 //! waits for room in a checkpoint. The *base* is all the rest: names, files, disks, attributes.
 
 use super::{FileAttributes, GroupState, Op};

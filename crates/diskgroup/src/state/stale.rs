@@ -1,13 +1,13 @@
-//! What disks that are away have missed, piece by piece.
+//! Stale maps: the pieces that disks which are away have missed.
 //!
 //! A disk leaves with [`Op::DiskAway`]. From then on a written piece of a file that has a copy there
 //! is *stale* on it as soon as
 //! - its first write is recorded ([`Op::Pieces`]): it cannot be on a disk that was away, or
-//! - the region that was written to, or was dirty as the disk left, becomes clean ([`Op::Stale`]):
-//!   until then the dirty log says so of all of it.
+//! - the region that was written to, or was dirty when the disk left, becomes clean ([`Op::Stale`]):
+//!   until then the dirty log names all of it.
 //!
 //! So the maps and the dirty log together always name all that the disk lacks. [`Op::DiskReturning`]
-//! begins its return: writes go to it again, and stale pieces are copied, until [`Op::DiskOnline`].
+//! begins its return: it gets writes again, and stale pieces are copied, until [`Op::DiskOnline`].
 
 use std::collections::BTreeMap;
 

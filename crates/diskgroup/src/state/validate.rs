@@ -1,4 +1,4 @@
-//! What must hold in every state, checked after reading a checkpoint and in tests.
+//! Invariants of the metadata, checked after reading a checkpoint and in tests.
 
 use std::collections::BTreeSet;
 

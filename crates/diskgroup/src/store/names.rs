@@ -1,4 +1,4 @@
-//! What the store needs to know of names: one file, all below a directory, what is directly in it.
+//! Name look-ups for the object store: one file, all below a directory, the entries of a directory.
 
 use cellar_io::EnvExt;
 

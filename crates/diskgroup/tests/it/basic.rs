@@ -1,4 +1,4 @@
-//! What a user of a group sees when nothing goes wrong, and when one disk does.
+//! Basic use of a group: when nothing goes wrong, and when one disk fails.
 
 use std::sync::Arc;
 use std::time::Duration;

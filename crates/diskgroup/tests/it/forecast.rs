@@ -1,4 +1,4 @@
-//! How long a rebalance will take: what a probe foretells, and what is said on the way.
+//! Rebalance time: the forecast of a probe, and the estimate while the rebalance runs.
 
 use std::sync::Arc;
 use std::time::Duration;

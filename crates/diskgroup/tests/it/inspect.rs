@@ -1,4 +1,4 @@
-//! What `inspect` says of a disk.
+//! Tests of `inspect` on a disk.
 
 use std::sync::Arc;
 

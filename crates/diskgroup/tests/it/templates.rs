@@ -1,4 +1,4 @@
-//! What new files are, by their type or by the template they name.
+//! Attributes of new files, by their type or by the template they name.
 
 use cellar_diskgroup::state::{FileType, Striping};
 use cellar_diskgroup::{

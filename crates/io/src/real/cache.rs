@@ -1,4 +1,4 @@
-//! What the page cache of the system holds of a file.
+//! Page cache residency of a file: counting the cached pages, and dropping them.
 
 #![expect(unsafe_code, reason = "system calls that no library wraps")]
 

@@ -1,4 +1,4 @@
-//! What `/sys` says about a block device.
+//! Attributes of a block device, from `/sys`.
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,6 @@
-//! Whether a disk is still the disk that was opened. A write to an unlinked file succeeds in the
-//! kernel and vanishes; so a file disk is compared with its path four times a second, and before
-//! a flush or a durable write is acknowledged.
+//! Identity watch of an open disk: whether its path still leads to it. A write to an unlinked file
+//! succeeds in the kernel and vanishes; so a file disk is compared with its path four times a second,
+//! and before a flush or a durable write is acknowledged.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,5 @@
-//! Who goes next: slots, four queues, and the choice among them.
+//! The admission gate of a disk's scheduler: slots, a queue for each of four classes, and the choice of
+//! the next request by weight.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;

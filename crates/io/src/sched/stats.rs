@@ -1,4 +1,4 @@
-//! What a disk has done, counted without a lock.
+//! Lock-free statistics of a disk, by request class and operation.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

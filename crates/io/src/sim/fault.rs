@@ -1,4 +1,4 @@
-//! What can go wrong with a simulated disk, switched on and off while it runs.
+//! Fault injection for a simulated disk: faults are switched on and off while it runs.
 
 use std::ops::Range;
 

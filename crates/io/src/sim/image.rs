@@ -1,4 +1,4 @@
-//! What a simulated disk holds: sparse 4 KiB blocks, shared until one is changed.
+//! The content of a simulated disk: sparse 4 KiB blocks, copied on write.
 
 use std::collections::BTreeMap;
 

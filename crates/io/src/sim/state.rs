@@ -1,4 +1,4 @@
-//! What a simulated disk holds, and what each request does to it.
+//! The state of a simulated disk, with its write cache, and the effect of each request on it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;

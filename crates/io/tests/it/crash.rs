@@ -1,4 +1,4 @@
-//! What a power cut takes and what it leaves.
+//! Power cuts of a simulated disk: what they take and what they leave.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What the simulator, the scheduler and the shaped device promise, without a real disk.
+//! Integration tests of the simulator, the scheduler and the shaped device, without a real disk.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
 

@@ -1,5 +1,5 @@
-//! What the kernel sees for each of the four `filesystemio_options` x `disk_asynch_io`: the system
-//! calls by strace, direct or not by `O_DIRECT` and by what is left in the page cache.
+//! `filesystemio_options` x `disk_asynch_io` as the kernel sees them: the system calls by strace, direct
+//! I/O by `O_DIRECT` and by what is left in the page cache.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! What `cellar disks` can know.
+//! Tests of the disk probe behind `cellar disks`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! What is written is read, on every engine and access.
+//! Round trips: bytes written are read back, on every engine and access.
 
 use std::sync::Arc;
 

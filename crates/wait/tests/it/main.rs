@@ -1,4 +1,4 @@
-//! What a user of the crate sees: totals over threads, sessions seen from outside.
+//! Tests of the crate as its users see it: totals over threads, sessions seen from outside.
 
 mod sessions;
 mod totals;

@@ -1,4 +1,4 @@
-//! What sessions wait for now is seen from outside, without making them wait.
+//! Observation of sessions: their current waits are seen from outside, without making them wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,8 +1,8 @@
-//! SCRUB: everything is read, once a month by itself, and what is wrong is made right.
+//! SCRUB of a group: everything is read, once a month by default, and what is wrong is repaired.
 //!
-//! A scrub that is wanted is in the metadata, with the place it has come to: it goes on after a
-//! restart. It goes through the files by number and through each by extent, so that a disk reads one
-//! AU after another; our own structures come first.
+//! A requested scrub is recorded in the metadata with its position, so it resumes after a restart. It
+//! reads our own structures first, then the files by number and each file by extent, so that a disk
+//! reads one AU after another.
 
 pub(crate) mod record;
 mod walk;

@@ -1,6 +1,6 @@
-//! What the metadata keeps of a scrub: one that is under way, so that it goes on after a restart, and
-//! the last one of the whole group. Both are attributes of the group with names that nobody can set,
-//! and say `name=value` with spaces between; what is not understood is left out.
+//! Scrub records in the metadata: the scrub under way, which resumes after a restart, and the last one
+//! of the whole group. Both are attributes of the group, with names that nobody can set, and consist of
+//! `name=value` pairs with spaces between; a pair that is not understood is ignored.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

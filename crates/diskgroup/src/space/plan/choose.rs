@@ -1,7 +1,8 @@
-//! Which legs leave, and where they go, as far as they can go directly.
+//! The direct moves of a plan: the legs that leave, and the disks that take them without a detour.
 //!
-//! One pass by file: what the file has too much of leaves disks that have too much, evenly along the
-//! file, for disks where both are short. One pass over all: whatever is still too much.
+//! The first pass goes file by file: legs leave disks that hold more than their target and more than
+//! their share of the file, evenly along the file, for disks that are short of both. The second pass
+//! goes over all files and moves what is still above target.
 
 use super::target::Group;
 use super::{NOWHERE, Work};

@@ -1,4 +1,4 @@
-//! What EXPLAIN WORK foretells: room, redundancy and time after the change.
+//! The forecast of EXPLAIN WORK: room, redundancy and time after the change.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,13 +1,13 @@
-//! How many AUs each disk is to hold.
+//! Target levels of a rebalance: the number of AUs that each disk is to hold.
 //!
-//! All failure groups as full as one another, in parts of their size, is the aim; but an extent set
-//! of `k` copies puts at most one into each, so `r` failure groups together take at most
-//! `rank(r) = sum of min(k, r)` of all sets, and a file confined to one adds to that one alone. Among
-//! all divisions that these limits allow there is one whose levels are the most even in the strict
-//! sense (the lowest raised first; Fujishige, "Lexicographically optimal base of a polymatroid",
-//! 1980). It is found by Newton's method: raise all to one level; if some are over their
-//! limit, lower the level to what the worst of them can reach; those are done; go on with the rest.
-//! All in whole numbers: a level is a fraction, so that nothing depends on rounding.
+//! The aim is to fill all failure groups to the same fraction of their size; but an extent set of `k`
+//! copies puts at most one into each, so `r` failure groups together take at most
+//! `rank(r) = sum of min(k, r)` over all sets, and a file confined to one failure group adds to that one
+//! alone. Among all divisions that these limits allow there is one whose levels are the most even in the
+//! strict sense (the lowest raised first; Fujishige, "Lexicographically optimal base of a polymatroid",
+//! 1980). It is found by Newton's method: raise all to one level; if some are over their limit, lower
+//! the level to what the worst of them can reach; those are done; go on with the rest. All arithmetic is
+//! in whole numbers: a level is a fraction, so that nothing depends on rounding.
 
 use super::{COPIES_MAX, NOWHERE, Work};
 

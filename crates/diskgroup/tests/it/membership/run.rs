@@ -1,4 +1,4 @@
-//! What a mount does, record by record, as `meta/commit.rs` does it.
+//! A model of a mount, record by record, as `meta/commit.rs` does it.
 
 use super::{Event, Mask, Model, Seen, State, Tip, bits, digest, list, masks, may_go_on, subsets};
 

@@ -1,5 +1,5 @@
-//! Where an operation lives while the kernel has it: its memory stays in a slot until the kernel
-//! is done, whatever becomes of the future that asked.
+//! Slots for operations in flight in the kernel: the memory of an operation stays in its slot until the
+//! kernel is done with it, even if the future that asked for it has been dropped.
 
 use std::future::Future;
 use std::pin::Pin;

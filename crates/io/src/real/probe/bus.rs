@@ -1,4 +1,4 @@
-//! Where a disk hangs, as `/sys` tells it: controller, slot, and how an array cuts its data up.
+//! The position of a disk in the machine, from `/sys`: controller, slot, and the stripe of an array.
 
 use std::path::Path;
 

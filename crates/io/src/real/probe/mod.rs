@@ -1,4 +1,4 @@
-//! What a path is, without opening it as a disk: sizes, queue, who uses it, whose mark it bears.
+//! Inspection of a path without opening it as a disk: sizes, queue, users, and the signature on it.
 //! Reads `/sys`, `/proc` and half a megabyte of the disk; never writes.
 
 mod bus;

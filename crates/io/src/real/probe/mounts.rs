@@ -1,4 +1,4 @@
-//! Who uses a disk, as `/proc` tells.
+//! Users of a disk, from `/proc`: mounted file systems and swap.
 
 use std::path::{Path, PathBuf};
 

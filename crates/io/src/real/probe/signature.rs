@@ -1,4 +1,4 @@
-//! Whose bytes are on a disk, by the marks that file systems and volume managers leave.
+//! Signatures on a disk: the magic bytes that file systems and volume managers leave.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
