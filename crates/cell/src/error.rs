@@ -1,4 +1,4 @@
-//! What can go wrong in a scan.
+//! Errors of a scan.
 
 use cellar_format::ints::Damage;
 use cellar_io::IoError;

@@ -1,8 +1,8 @@
-//! What a worker knows of the groups of its row groups, and how it hands that on.
+//! GROUP BY state of a scan's workers, and how they hand it on.
 //!
-//! Few groups are kept together as they come. Many whose keys are whole numbers close to each other have
-//! places that all row groups share (`format::aggregate::dense`), and the workers put theirs together at
-//! the end. Other many are handed on as columns, each row group by itself.
+//! Few groups are kept together as they come. Where there are many, and their keys are whole numbers
+//! close to each other, all row groups share one array of places (`format::aggregate::dense`), and the
+//! workers merge theirs at the end. Otherwise many groups are handed on as columns, per row group.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 

@@ -1,4 +1,4 @@
-//! In which order row groups are looked at, and whether their rows are in order then.
+//! The order in which a scan visits row groups, and whether its rows come out sorted then.
 
 use std::sync::Arc;
 

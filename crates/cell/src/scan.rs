@@ -1,4 +1,4 @@
-//! What a scan is asked, and what it answers.
+//! The scan interface: the request that a scan is given, and the items of its answer.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What scans did, for views and for people who ask where the time went.
+//! Scan statistics, for views and for people who ask where the time went.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! What the headers of a segment say of its columns together.
+//! Per-column summary of a segment, from the headers of its row groups.
 
 use cellar_format::header::{Bounds, Header};
 use cellar_format::value::Value;

@@ -1,4 +1,4 @@
-//! What `chaosdisk` is told, one line each.
+//! Commands of `chaosdisk`, one a line.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What one file holds: durably in a backing file, and in a write cache that a power cut takes.
+//! The content of one file: durable in a backing file, volatile in a write cache that a power cut takes.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! What was done, so that a test can prove that there was something behind it.
+//! Counters of requests, cuts and faults, so that a test can prove that what it is about took place.
 
 use crate::cut::Lost;
 

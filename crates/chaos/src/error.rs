@@ -1,4 +1,4 @@
-//! Why a chaos disk cannot do what it is asked.
+//! Errors of a chaos disk.
 
 use std::path::PathBuf;
 

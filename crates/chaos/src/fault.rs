@@ -1,4 +1,4 @@
-//! What can be wrong with one file, switched on and off while it is used.
+//! Faults of one file, switched on and off while it is used.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -1,5 +1,5 @@
-//! What a chaos disk promises: what was flushed is never lost, what was not may be, and each fault
-//! does what it says.
+//! The contract of a chaos disk: flushed data is never lost, unflushed data may be, and each fault does
+//! what it says.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![expect(clippy::disallowed_methods, reason = "a test with the real clock")]

@@ -1,5 +1,5 @@
-//! How fast the kernels are on one core, on blocks as lineitem's columns give them: the scans of TPC-H's
-//! queries 6 and 1, a count in a range of dates, a sum.
+//! Benchmark of the kernels on one core, on blocks with the values of lineitem's columns: the scans of
+//! TPC-H's queries 6 and 1, a count over a range of dates, a sum.
 //!
 //! `cargo bench -p cellar-format --bench kernels --profile release`
 

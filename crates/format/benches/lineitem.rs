@@ -1,5 +1,5 @@
-//! How many bytes each column of TPC-H's lineitem takes in row groups and how it is encoded, what is
-//! lost between them, and how fast rows are encoded, given out, and asked queries 1 and 6, on one core.
+//! Benchmark of TPC-H's lineitem in row groups: the size and encoding of each column, the space lost
+//! between them, and the speed of encoding, of decoding, and of queries 1 and 6, on one core.
 //!
 //! `cargo bench -p cellar-format --bench lineitem --profile release -- [scale] [bare]`: `bare` is without
 //! comments.

@@ -1,6 +1,5 @@
-//! How fast columns of strings are encoded and decoded on one core, and how small they become:
-//! comments as TPC-H's lineitem and orders have them, in columns as large as a row group's and
-//! larger. And how fast LIKE is asked.
+//! Benchmark of string columns on one core: speed of encoding and decoding, compression, and LIKE, on
+//! comments as TPC-H's lineitem and orders have them, in columns as large as a row group's and larger.
 //!
 //! `cargo bench -p cellar-format --bench text --profile release`
 

@@ -1,5 +1,5 @@
-//! What stands before the columns of a row group: whose it is, where it belongs, and of each column how
-//! it is encoded, where it lies and what is in it. `docs/format/row-group.md` has the bytes.
+//! The header of a row group: its owner and position, and for each column the encoding, the place and
+//! the statistics. `docs/format/row-group.md` has the bytes.
 
 use crate::ints::{ALIGN, Damage, cut};
 

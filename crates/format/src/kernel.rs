@@ -1,6 +1,6 @@
-//! What is done to a block of 1,024 numbers at a time. Each kernel is compiled twice, for any x86-64 (or
-//! other) processor and for one with AVX2, and picks once per call: the loops are plain, and the
-//! compiler makes the widest vector code of them that the processor has.
+//! Kernels over blocks of 1,024 numbers. Each is compiled twice, for the baseline processor and for one
+//! with AVX2, and chooses once per call: the loops are plain, and the compiler turns them into the widest
+//! vector code that the processor has.
 
 mod members;
 mod views;

@@ -1,8 +1,7 @@
-//! What rows are asked for, as far as columns can be asked: and which row groups need not be looked at,
-//! going by what their headers say.
+//! Predicates on columns, and the pruning of row groups by the statistics in their headers.
 //!
-//! A predicate is true or it is not: what SQL calls unknown is not. So there is no "not" of a predicate;
-//! whoever makes one turns it into the tests that hold where it holds.
+//! A predicate is either true or not: what SQL calls unknown counts as not true. So a predicate cannot be
+//! negated; whoever needs a NOT builds the tests that hold where it holds.
 
 use std::ops::Bound;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! What a hint and a limit bring: the row groups that matter come first, and a scan ends when it has
-//! enough.
+//! Hints and limits: the row groups that matter come first, and a scan ends when it has enough.
 
 use std::sync::Arc;
 

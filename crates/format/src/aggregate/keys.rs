@@ -1,4 +1,4 @@
-//! Which group each row of a block belongs to, as a number within its row group.
+//! Group numbers: for each row of a block, the number of its group within the row group.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};

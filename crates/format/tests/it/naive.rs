@@ -1,4 +1,4 @@
-//! What predicates and aggregations mean, row by row, with nothing clever.
+//! A naive reference for predicates and aggregations, row by row, with nothing clever.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;

@@ -1,4 +1,4 @@
-//! What is encoded is given out again, bit for bit.
+//! Round trips: encoded columns are decoded again, bit for bit.
 
 use std::sync::Arc;
 

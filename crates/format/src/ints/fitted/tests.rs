@@ -1,4 +1,4 @@
-//! What is fitted is what it was, and no bytes make it panic.
+//! Tests of fitted columns: they decode to what was encoded, and no bytes make them panic.
 
 use bytemuck::cast_slice;
 use proptest::prelude::*;
