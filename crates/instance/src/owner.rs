@@ -1,4 +1,4 @@
-//! Whose a path is, for messages about what this process may not open.
+//! Ownership and permissions of a path, for messages about what this process may not open.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

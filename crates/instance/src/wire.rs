@@ -1,4 +1,4 @@
-//! What goes through DIR/cellar.sock: frames of a kind, a length and bytes.
+//! The protocol of DIR/cellar.sock: frames of a kind, a length and bytes.
 //!
 //! ```text
 //! +------+----------------+-------------+
@@ -6,8 +6,8 @@
 //! +------+----------------+-------------+
 //! ```
 //!
-//! Who has the directory says hello first, then answers each request with any number of stdout
-//! and stderr frames and one exit frame. A request is its words as a JSON array, preceded by the
+//! The process that holds the directory says hello first, then answers each request with any number of
+//! stdout and stderr frames and one exit frame. A request is its words as a JSON array, preceded by the
 //! array's length as u32 le, then opaque bytes.
 
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! What a commit costs over a raw write of the same size, on real files.
+//! Benchmark of a commit against a raw write of the same size, on real files.
 //!
 //! `cargo bench -p cellar-redo --profile release --bench commit -- --dir DIR`. Arms alternate; each
 //! prints the median and the spread of its rounds, then the goals.

@@ -1,4 +1,4 @@
-//! Where the time of a commit went.
+//! The breakdown of a commit's time into parts.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What can go wrong with the log, sorted by who must act, with Oracle's numbers.
+//! Errors of the log, sorted by who must act, with Oracle's numbers.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What is in bytes of the log, for people and for tools: as text with `Display`, as values with
-//! serde. Takes any bytes; what is damaged is shown as damaged, with the reason.
+//! Inspection of bytes of the log, for people and for tools: as text with `Display`, as values with
+//! serde. Takes any bytes; a damaged structure is shown as damaged, with the reason.
 
 use std::fmt;
 

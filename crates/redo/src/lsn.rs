@@ -1,4 +1,4 @@
-//! Where something is in the log.
+//! Positions in the log: block numbers and LSNs.
 
 use std::fmt;
 

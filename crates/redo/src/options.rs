@@ -1,4 +1,4 @@
-//! What a log is made of, and its parameters.
+//! The configuration of a log: its media and its parameters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

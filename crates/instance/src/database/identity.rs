@@ -1,4 +1,4 @@
-//! Which group a name means: groups are told apart by what their labels say they are, not by name.
+//! Group identity: groups are told apart by what their labels say they are, not by name.
 
 use std::collections::BTreeMap;
 use std::path::Path;

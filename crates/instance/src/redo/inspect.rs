@@ -1,4 +1,4 @@
-//! What is in a file of the log, an archive, or a control file: for `cellar inspect`.
+//! Inspection of a log file, an archive or a control file, for `cellar inspect`.
 
 use cellar_redo::inspect::{Inspection, blocks, describe};
 use cellar_redo::on_disk::HEADER_BYTES;

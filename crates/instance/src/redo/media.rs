@@ -1,4 +1,5 @@
-//! Where redo is kept: files of disk groups, each confined to one failure group, or files of a directory.
+//! Placement of redo media: files of disk groups, each confined to one failure group, or files of a
+//! directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! What a directory says of the files of a medium: a file system that hangs, as over a network, must
-//! stop nobody, and a file of another database's log is not ours to write or to remove.
+//! Checks of a redo medium in a directory. A file system that hangs, as over a network, must stop
+//! nobody, and a log file of another database is not ours to write or to remove.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! What users must not take away: the catalog, segments, and groups that hold tables.
+//! Protection of the catalog, of segments, and of groups that hold tables against users' statements.
 
 use super::names::{TABLES_DIR, holds, plain};
 use super::under_way::Dropping;

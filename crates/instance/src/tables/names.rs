@@ -1,8 +1,8 @@
-//! What the files of segments are called, and which files are of the system.
+//! File names of segments, and the test for files of the system.
 //!
 //! `cellar/tables/orders_00c0ffee12345678_5f3a9c01-7d20be44.seg`: the table's name as far as a file
-//! can bear it, its id, which database made it, and a random number. A group may come from another
-//! database: its segments are not ours to sweep.
+//! name allows it, its id, a mark of the database that made it, and a random number. A group may come
+//! from another database: its segments are not ours to sweep.
 
 use crate::catalog_file::{CATALOG_PATH, SPARE_PATH};
 

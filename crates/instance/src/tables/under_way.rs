@@ -1,5 +1,5 @@
-//! What is half done: segments that have a name and are not in the catalog yet, and groups that are
-//! being dropped. So the sweep leaves the first alone, and neither gets in the way of the other.
+//! Work in progress: segments that have a name and are not in the catalog yet, and groups that are being
+//! dropped. The sweep leaves such segments alone, and neither gets in the way of the other.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};

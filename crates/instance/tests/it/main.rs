@@ -1,4 +1,4 @@
-//! What the floors above see of an instance's foundations.
+//! Integration tests of the instance crate, as the crates above it use it.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 

@@ -1,4 +1,4 @@
-//! Whether `log_block_size = auto` picks the faster block, device by device.
+//! Benchmark of `log_block_size = auto`: whether it picks the faster block, device by device.
 //!
 //! `cargo bench -p cellar-redo --profile release --bench block_size -- --dir DIR`. In each round
 //! auto is asked once, and logs in blocks of 512, of 4096 and of 512 again take commits: the ratio of

@@ -1,4 +1,4 @@
-//! What the benchmarks of the log share.
+//! Helpers shared by the benchmarks of the log.
 
 use std::path::Path;
 use std::sync::Mutex;

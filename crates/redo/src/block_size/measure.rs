@@ -1,12 +1,12 @@
-//! What blocks of 512 cost a device, measured as a log writes.
+//! Measurement of the cost of 512-byte blocks on a device, written as a log writes.
 //!
 //! A log never writes a block twice, and units follow each other: eight blocks of 512 go into the
-//! same page of 4,096. So each size has a stretch of its own, and what is compared are bursts, one
-//! of each size, close to each other in time: the head of a disk, or the page that a flash has in
-//! memory, stays where it is within a burst, and what disturbs disturbs both. The first writes of a
-//! burst bring the disk there and are not counted. A burst that is counted covers a whole page, so
-//! that a cost that comes with each page, or by chance every other time, comes with its share. Of
-//! the ratios of pairs the middle half counts: a write that is late now and then moves nothing.
+//! same page of 4,096. So each size has a stretch of its own, and bursts of both sizes, close to each
+//! other in time, are compared: the head of a disk, or the page that a flash has in memory, stays where
+//! it is within a burst, and a disturbance hits both. The first writes of a burst bring the disk there
+//! and are not counted. A burst that is counted covers a whole page, so that a cost that comes with each
+//! page, or by chance every other time, is counted in proportion. Of the ratios of pairs only the middle
+//! half counts, so an occasional late write does not change the result.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What is chosen on models of devices, in virtual time, and how long it takes.
+//! The choice of the block size on models of devices, in virtual time, and how long it takes.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Every byte that the log puts on a medium, and nothing else knows them.
+//! The on-disk format: every byte that the log puts on a medium. No other module knows it.
 //!
 //! The format document is `docs/format/redo.md`; the golden test pins what is here to it.
 //! All integers are little-endian.

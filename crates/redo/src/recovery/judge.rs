@@ -1,4 +1,4 @@
-//! What each medium is, before any block is read: there, stale, failed or missing.
+//! The standing of each medium before any block is read: present, stale, failed or missing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

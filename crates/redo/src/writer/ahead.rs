@@ -1,6 +1,6 @@
-//! From the queue to the media: a unit is taken, formed without the lock, and launched when a slot
-//! is free. One that cannot grow any more is formed before that, so that a slot that becomes free
-//! is not idle for as long as a megabyte takes to copy and to sum up.
+//! The path from the queue to the media: a unit is taken, formed without the lock, and launched when a
+//! slot is free. A unit that cannot grow any more is formed ahead of that, so that a free slot does not
+//! wait while a megabyte is copied and checksummed.
 
 use std::sync::Arc;
 

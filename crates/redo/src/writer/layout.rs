@@ -1,4 +1,4 @@
-//! Where blocks lie in a file of a group.
+//! Offsets of blocks in a file of a log group.
 
 use crate::on_disk::HEADER_BYTES;
 

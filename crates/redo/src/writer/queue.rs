@@ -1,4 +1,4 @@
-//! How a record gets its place: the open unit, the groups ahead, and when there is no room.
+//! The queue of records: the open unit, the groups ahead, and what happens when there is no room.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,5 +1,5 @@
-//! How a committer gets room: it is delayed a little where the ring is nearly full, and stands in
-//! line where there is none.
+//! Pacing and waiting for room in the ring: a committer is delayed a little where the ring is nearly
+//! full, and queues where it is full.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What the lock of the log guards: the queue, the units on their way, groups and media.
+//! The state behind the lock of the log: the queue, the units in flight, groups and media.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

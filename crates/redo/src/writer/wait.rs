@@ -1,4 +1,4 @@
-//! How a committer waits: it leads where it can, and sees to the writes that it has submitted.
+//! A committer's wait: it leads where it can, and drives the writes that it has submitted.
 
 use std::future::Future;
 use std::pin::Pin;

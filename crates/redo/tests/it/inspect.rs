@@ -1,4 +1,4 @@
-//! What people are shown of bytes of the log, and that any bytes can be shown.
+//! Tests of `inspect` on bytes of the log: each structure is shown, and no bytes make it fail.
 
 use cellar_redo::Abn;
 use cellar_redo::inspect::{archive, blocks, control, describe, header};

@@ -1,4 +1,4 @@
-//! By which rule a unit is acknowledged while media come and go: by that which a recovery would go by.
+//! The quorum rule for a unit while media come and go: it is the one that a recovery would apply.
 
 use std::sync::Arc;
 use std::time::Duration;

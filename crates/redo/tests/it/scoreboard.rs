@@ -1,5 +1,5 @@
-//! What is counted of media: why they were given up, what they had in time, and when the last of
-//! them had a write.
+//! The scoreboard of media: why each was given up, what it had in time, and when the last of them had a
+//! write.
 
 use std::time::Duration;
 

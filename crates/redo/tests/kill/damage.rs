@@ -1,4 +1,4 @@
-//! What happens to media while nobody runs.
+//! Damage done to media between a kill and the recovery.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;

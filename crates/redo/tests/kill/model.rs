@@ -1,4 +1,4 @@
-//! What the parent was told, and whether what is in the log agrees with it.
+//! The model of the parent: what it was told, and whether the log agrees with it.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,4 +1,4 @@
-//! What the archives of a life must hold.
+//! The check of the archives of a life against the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
