@@ -1,5 +1,5 @@
-//! What fio makes of the same disks: somebody else's figure beside ours. It is a program of its own
-//! and never needed.
+//! The fio reference: the rate of the same disks under an independent tool. fio is a program of its own
+//! and never required.
 
 use std::process::{Command, Stdio};
 

@@ -1,4 +1,4 @@
-//! How far an experiment is, told; and whether it is to stop, asked.
+//! Progress and cancellation of an experiment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

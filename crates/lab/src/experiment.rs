@@ -1,4 +1,4 @@
-//! What the command line needs to know of an experiment.
+//! The experiment interface, for the command line.
 //!
 //! To add one: a module with a type that is an [`Experiment`], and a line in [`ALL`]. Its options
 //! are words here ([`OptionSpec`]) and become options of `cellar lab run NAME`; it gets them back as

@@ -1,4 +1,4 @@
-//! What a disk was asked to read, and how long it was busy.
+//! A metering device: it counts the reads that go through it, and the time that the disk was busy.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 

@@ -1,4 +1,4 @@
-//! Where an experiment runs: its clock, its disks.
+//! The place where an experiment runs: its clock and its disks.
 
 pub(crate) mod counters;
 #[cfg(feature = "real")]

@@ -1,4 +1,4 @@
-//! What a run of an experiment leaves: figures with how they came about.
+//! The record of a run of an experiment: its figures, and how they were measured.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How long it took: the only clock here that is not simulated. Nothing that a seed does depends on it.
+//! The stopwatch: the only clock here that is not simulated. Nothing that a seed does depends on it.
 
 use std::time::Duration;
 

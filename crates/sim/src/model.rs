@@ -1,13 +1,12 @@
-//! What a file of a group may hold, sector by sector: the model that simulated runs are held
-//! against.
+//! The model of a file of a group: what each sector may hold. Simulated runs are checked against it.
 //!
-//! Every sector written carries a stamp of file, sector and write, so that what is read tells
+//! Every sector written carries a stamp of file, sector and write, so that a sector that is read tells
 //! which write it came from. A write is *solid* when nothing may take it back: when it completed
 //! (while nothing crashed), or when it was durable before the crash. A sector may hold any write
 //! that no later solid write replaced, or what it held before if there is no solid write at all.
 //!
-//! Where power cuts tear sectors, one that a write was on its way to, or was in a cache, may hold
-//! anything afterwards; what is found there first must be found from then on.
+//! Where power cuts tear sectors, a sector may hold anything after a cut if a write to it was in flight
+//! or in a cache; what is found there first must be found from then on.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What is printed.
+//! The report of a run, as text and as JSON.
 
 use cellar_sim::{FAULTS, Failure, Stats, TAIL};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! From raw rows to arms, tables, noise and a finding in words.
+//! The evaluation of `au-size`: from raw rows to arms, tables, noise and a finding in words.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What may be set, and where each disk is used.
+//! Options of `au-size`, and the layout of its slots on each disk.
 
 use cellar_io::shape::{self, ShapeOptions};
 

@@ -1,4 +1,4 @@
-//! What was found, and what is to be known beside it, in words.
+//! Wording of the finding of `au-size`, and remarks beside it.
 
 use super::answer::{BASE, PLACE, POSITIONS, PUBLISHED};
 use super::{Measured, Options, Position, SCAN_DEPTH, Shift, Way};

@@ -1,4 +1,4 @@
-//! Where a log, what is scanned beside it and its archives lie on each disk.
+//! The layout of each disk: areas for the log, for what is scanned beside it, and for archives.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What was done, as figures by name: kept in the raw rows of a run and read from there.
+//! Figures of a load of commits, by name: kept in the raw rows of a run and read from there.
 
 use std::collections::BTreeMap;
 

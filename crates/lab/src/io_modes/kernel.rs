@@ -1,4 +1,4 @@
-//! What the kernel has counted: of this process, and of the device below a file.
+//! Kernel counters: of this process, and of the device below a file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Measures every load under every setting on one scratch file.
+//! The measurement of `io-modes`: every load under every setting, on one scratch file.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! What is set: the four values of `filesystemio_options`, with `disk_asynch_io` and without.
+//! The settings compared: the four values of `filesystemio_options`, with and without `disk_asynch_io`.
 
 use cellar_io::real::{EngineChoice, FilesystemIo};
 

@@ -1,4 +1,4 @@
-//! What was found, in words that the figures bear.
+//! Wording of the finding of `io-modes`: no more than its figures bear out.
 
 use super::answer::{At, Rows, figure, load_words, seconds};
 use super::job::{ASSUMED, Job, ROWS};

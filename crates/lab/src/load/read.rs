@@ -1,4 +1,4 @@
-//! Whoever reads the file of a group.
+//! Readers of the group's file, one for each way of reading that is compared.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What readers asked in 2006, and what is to be known beside the answer.
+//! Answers to the questions that readers of the post asked in 2006, and remarks beside the finding.
 
 use super::answer::{find, in_words};
 use super::{DEPTHS, Layout, Measured, Options, SCAN_DEPTH, arms, deepest, depth_name, scanned};

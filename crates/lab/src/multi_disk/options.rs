@@ -1,4 +1,4 @@
-//! What may be set, and which layouts there are.
+//! Options of `multi-disk`, and its layouts.
 
 use crate::error::LabError;
 use crate::experiment::{OptionSpec, Words};

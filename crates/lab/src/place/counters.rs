@@ -1,4 +1,4 @@
-//! What the kernel counts of a block device.
+//! Kernel counters of a block device.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What may be set.
+//! Options of `redo-block-size`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What was found, and what is to be known beside it, in words.
+//! Wording of the finding of `redo-block-size`, and remarks beside it.
 
 use super::answer::{PER_SECOND, PER_TRANSACTION, WRITE, sync};
 use super::{Explanation, LAYOUTS, Measured, OTHER, Options, WORKS, Work};

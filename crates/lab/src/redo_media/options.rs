@@ -1,4 +1,4 @@
-//! What may be set, and the jobs that follow from it.
+//! Options of `redo-media`, and the jobs that follow from them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What was found, and what is to be known beside it, in words.
+//! Wording of the finding of `redo-media`, and remarks beside it.
 
 use super::options::{Archive, Job};
 use super::{LAYOUTS, Layout, MEDIA, Measured, ONE_AT_A_TIME, Options, Way};

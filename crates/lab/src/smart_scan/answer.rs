@@ -1,4 +1,4 @@
-//! From raw rows to arms, tables and noise.
+//! The evaluation of `smart-scan`: from raw rows to arms, tables and noise.
 
 use std::collections::BTreeMap;
 

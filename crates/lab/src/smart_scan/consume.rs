@@ -1,5 +1,5 @@
-//! Whoever gets what a cell returns. Without offload the filter and the sums are evaluated here, over
-//! whole columns as a query engine does it.
+//! The consumer of what a cell returns. Without offload it evaluates the filter and the sums itself, over
+//! whole columns as a query engine does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

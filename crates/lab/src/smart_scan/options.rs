@@ -1,4 +1,4 @@
-//! What may be set, and where each disk is used.
+//! Options of `smart-scan`, and the slots that it uses on each disk.
 
 use super::table::Spec;
 use crate::error::LabError;

@@ -1,4 +1,4 @@
-//! What was found, and what is to be known beside it, in words.
+//! Wording of the finding of `smart-scan`, and remarks beside it.
 
 use super::answer::{LINK, pair};
 use super::question::{self, Question, Wanted};

@@ -1,4 +1,4 @@
-//! How a life ends.
+//! The end of a life: writes left under way at the dismount, and the removal of every file.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What was made wrong on a disk, block by block, and what became of it.
+//! The ledger of damage done to disks, block by block, and what became of each.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! How much is done between crashes, and with how large requests.
+//! The load between crashes: how much is done, and how large the requests are.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Everything is read and right, copies agree, checksums are known.
+//! The soundness check: everything can be read and is right, copies agree, checksums are known.
 
 use cellar_diskgroup::DiskStatus;
 

@@ -1,4 +1,4 @@
-//! What was done, and what was done to it.
+//! Statistics of a run: the work done, and the faults injected.
 
 /// One of the kinds of fault that a disk, or the machine, is known for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What is asked of a group: reads, writes, flushes, sizes, files.
+//! The workload of a group: reads, writes, flushes, changes of size, files made and removed.
 
 use super::*;
 
