@@ -1,5 +1,5 @@
-//! Which statements have an effect here that lasts. DataFusion accepts more, in memory, and says
-//! they are done; those are refused.
+//! The list of statements whose effect lasts here. DataFusion accepts more, executes them in memory, and
+//! reports success; those are refused.
 
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{ObjectType, Statement as SqlStatement};

@@ -1,4 +1,4 @@
-//! Keeps files of a disk group that tables read from being taken away or written over.
+//! Protection of a disk group's files that tables read: they are neither removed nor overwritten.
 
 use datafusion::sql::parser::Statement as DfStatement;
 use object_store::path::Path;

@@ -1,4 +1,4 @@
-//! What the engine needs of the instance under it.
+//! The interface of the engine to the instance under it.
 
 use std::sync::Arc;
 

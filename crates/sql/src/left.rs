@@ -1,4 +1,4 @@
-//! What stays when an external table is dropped: its files, and the way to be rid of them.
+//! Notices about files that stay when an external table is dropped, and the way to be rid of them.
 
 use cellar_instance::shell;
 

@@ -1,5 +1,5 @@
-//! Loads Parquet and CSV files and TPC-H's generated rows as Parquet objects into a store. An
-//! object appears whole or not at all; so does a set of them, as far as this process lives on.
+//! The loader: Parquet and CSV files and TPC-H's generated rows become Parquet objects in a store. An
+//! object appears whole or not at all; so does a set of them, as long as this process lives.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};

@@ -1,5 +1,5 @@
-//! Reads a statement: the storage statements by recursive descent, everything else by DataFusion's
-//! parser with the PostgreSQL dialect.
+//! The statement parser: storage statements by recursive descent, everything else by DataFusion's parser
+//! with the PostgreSQL dialect.
 
 mod away;
 mod disks;

@@ -1,4 +1,4 @@
-//! What rules over the expressions of a plan have in common.
+//! Helpers shared by the rules over the expressions of a plan.
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};

@@ -1,7 +1,8 @@
-//! An aggregation that a query asks for several times is computed once.
+//! Shared aggregations: one that a query uses several times is computed once.
 //!
 //! DataFusion plans each use of a WITH query by itself. TPC-H's query 15 sums up three months of lineitem,
-//! to join with them and to know the greatest of them: at scale 1 that took half of its time once more.
+//! to join with the sums and to find the greatest of them: at scale 1 the second computation cost half of
+//! the query's time.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

@@ -1,9 +1,9 @@
-//! What queries have no memory for: DataFusion's spill files as TEMPFILEs of a disk group.
+//! Spill files of queries that exceed their memory: DataFusion's, as TEMPFILEs of a disk group.
 //!
-//! Bytes gather to pieces of 1 MiB. A few of those are on their way to the disks at once while the query
-//! goes on; whoever writes more waits a while. A reader finds what is not on the disks yet in memory: it waits for
-//! reads only, a few of which are ahead of it. Nothing is made durable, as nobody needs it after a crash,
-//! when files without a name go.
+//! Bytes gather into pieces of 1 MiB. A few of those are in flight to the disks while the query goes on;
+//! a writer that is further ahead waits. A reader finds pieces that are not on the disks yet in memory: it
+//! waits for reads only, and a few of these are issued ahead. Nothing is made durable: nobody needs it
+//! after a crash, when files without a name are removed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

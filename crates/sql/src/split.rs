@@ -1,4 +1,4 @@
-//! Cuts a text of many statements at its semicolons, as a shell or `-f FILE` needs it.
+//! The splitter of a text of many statements at its semicolons, for a shell or `-f FILE`.
 
 /// One statement of a text, without its semicolon.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
-//! NOT IN over columns that have no nulls is a plain anti join.
+//! NOT IN over columns without nulls, planned as a plain anti join.
 //!
-//! DataFusion plans `x NOT IN (SELECT y ...)` so that a null on either side is looked for: it keeps all
-//! rows of `x` until those of `y` have passed, in one task. Where no row group has a null that work is for
-//! nothing, and the smaller side may be the one that is kept. TPC-H's query 16 at scale 1: 59 -> 40 ms.
+//! DataFusion plans `x NOT IN (SELECT y ...)` to look for a null on either side: it keeps all rows of `x`
+//! until those of `y` have passed, in one task. Where no row group has a null, that work is for nothing,
+//! and the smaller side may be the one that is kept. TPC-H's query 16 at scale 1: 59 -> 40 ms.
 
 use std::sync::Arc;
 

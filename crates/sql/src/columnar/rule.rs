@@ -1,4 +1,4 @@
-//! Partial aggregations that a cell can do move into the scan below them.
+//! Pushdown of partial aggregations that a cell can do into the scan below them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a scan has to say of itself.
+//! The report of a scan on each condition: pushed down, or why not.
 
 /// A condition of a query, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]

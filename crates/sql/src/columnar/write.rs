@@ -1,4 +1,4 @@
-//! Writes rows as a segment: cut into row groups, encoded beside each other, written in order.
+//! The writer of segments: rows are cut into row groups, encoded in parallel, and written in order.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How a CSV text is written: separators, quotes, what stands for no value, encoding, compression.
+//! The form of a CSV text: separators, quotes, the text for no value, encoding, compression.
 
 use encoding_rs::Encoding;
 

@@ -1,5 +1,5 @@
-//! Whether the first line of a CSV text names its columns or is a row already: a row taken for
-//! names is lost in silence, and the columns get names that nobody gave them.
+//! Header detection: whether the first line of a CSV text names its columns or is a row already. A row
+//! taken for names would be lost in silence, and the columns would get names that nobody gave them.
 
 /// What a value looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

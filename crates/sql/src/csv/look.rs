@@ -1,7 +1,7 @@
-//! What is wrong with a CSV text that a reader would take in silence, and what its columns hold: a
-//! quote that is never closed swallows the rows behind it, of two columns with one name only one can
-//! be asked for, `007` read as a number is 7, and a first row taken for the names of the columns is no
-//! row any more.
+//! The check of a CSV text before it is read, which also finds the types of its columns. It reports
+//! what a reader would take in silence: an unclosed quote swallows the rows behind it; of two columns
+//! with one name only one can be queried; `007` read as a number is 7; a first row taken for the names of
+//! the columns is lost as a row.
 
 use std::io::Read;
 

@@ -1,4 +1,4 @@
-//! Which type a column of a CSV file has: the narrowest that keeps every value of it.
+//! Type inference for the columns of a CSV file: the narrowest type that keeps every value.
 
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, TimeUnit};
 

@@ -1,4 +1,4 @@
-//! What statements are planned and run with: DataFusion's options, memory, rules.
+//! The session context for planning and execution: DataFusion's options, memory, rules.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a CREATE TABLE says of a table beside its columns' names and types: DataFusion knows no place for it.
+//! Properties of a CREATE TABLE that DataFusion has no place for: the disk group, the lengths of columns.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What statements write into: files that no table reads, tables that take rows.
+//! Targets of statements that write: only files that no table reads, and tables that take rows.
 
 use datafusion::common::TableReference;
 use datafusion::sql::parser::Statement as DfStatement;

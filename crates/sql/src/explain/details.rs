@@ -1,4 +1,4 @@
-//! What is told of operators below the tree: what scans filter and read, what is left and why.
+//! Detail lines of an EXPLAIN, below the tree: what scans filter and read, what is left and why.
 
 use crate::explain::facts::{
     Aggregate, CellScan, FileScan, FileTotals, Kind, Narrower, Narrowing, Operator,

@@ -1,4 +1,4 @@
-//! What a plan says of itself, as typed facts. How it is shown is not known here.
+//! A plan as typed facts, independent of how it is shown.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What an EXPLAIN is asked for: its words, or PostgreSQL's list of options in parentheses.
+//! Options of an EXPLAIN: its keywords, or PostgreSQL's list in parentheses.
 
 use datafusion::common::format::ExplainFormat;
 

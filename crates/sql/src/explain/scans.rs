@@ -1,4 +1,4 @@
-//! What scans say of themselves: those of a cell, of files, and of what is in memory.
+//! Facts about scans: those of a cell, of files, and of data in memory.
 
 use std::sync::Arc;
 

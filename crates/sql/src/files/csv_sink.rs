@@ -1,4 +1,4 @@
-//! Writes the rows of COPY and INSERT as CSV files.
+//! The CSV sink: the rows of COPY and INSERT, written as CSV files.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which Parquet file, and which column of it, cannot be read: looked for when a query has failed.
+//! Diagnosis of a failed query over Parquet files: which file, and which column of it, cannot be read.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What a Parquet file says of itself, held against itself: a footer that contradicts its row groups,
-//! columns of one name, pages that are not what was written.
+//! Consistency checks of a Parquet file: a footer that contradicts its row groups, columns with the same
+//! name, pages that are not what was written.
 
 use std::fs::File;
 

@@ -1,9 +1,9 @@
-//! What a Parquet file says of its values, without what cannot be believed.
+//! Trust in the statistics of a Parquet file: those that cannot be believed are left out.
 //!
-//! The format leaves NaN out of the bounds of floating-point numbers, so that a column of 3, NaN, 3 is from
-//! 3 to 3; bounds that old writers left in the deprecated fields compare text and unsigned numbers by signed
-//! bytes; and a count of nulls that is not there is not 0. DataFusion takes all of that for exact. Here a
-//! reader gets such columns without statistics.
+//! The format leaves NaN out of the bounds of floating-point numbers, so a column of 3, NaN, 3 claims to
+//! reach from 3 to 3. Bounds that old writers left in the deprecated fields compare text and unsigned
+//! numbers by signed bytes. And a missing count of nulls is not 0. DataFusion takes all of that as exact.
+//! Here a reader gets such columns without statistics.
 
 use std::ops::Range;
 use std::sync::Arc;

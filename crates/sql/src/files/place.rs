@@ -1,4 +1,4 @@
-//! Where files are: what a location names, on the host or in a group, and the files there now.
+//! Locations of files: the place that a location names, on the host or in a group, and its files now.
 
 use std::sync::Arc;
 

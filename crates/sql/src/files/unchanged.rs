@@ -1,5 +1,5 @@
-//! Whether files of the host are still what they were when a query began: others write to them, and what
-//! is read of two versions is neither.
+//! Detection of host files that change while a query reads them: others may write to them, and a mixture
+//! of two versions is neither.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

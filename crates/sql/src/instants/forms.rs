@@ -1,5 +1,5 @@
-//! What PostgreSQL says of points in time and DataFusion does not: days added to dates of any year,
-//! seconds as a timestamp of any year, an interval times a number, patterns that are no strftime.
+//! PostgreSQL's arithmetic on points in time that DataFusion lacks: days added to dates of any year,
+//! seconds as a timestamp of any year, an interval times a number, patterns other than strftime's.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a statement waits for while it takes long.
+//! Progress of a long statement: what it waits for now, and how far that is.
 
 use std::sync::{Mutex, PoisonError};
 

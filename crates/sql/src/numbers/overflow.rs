@@ -1,5 +1,5 @@
-//! What is put in behind DataFusion's choice of types: functions that tell arithmetic that goes beyond
-//! its type, and what makes equal floating-point numbers equal to look-ups by bits.
+//! Overflow checks, added after DataFusion has chosen types: functions that report arithmetic beyond the
+//! range of its type, and a normal form that makes equal floating-point numbers equal to look-ups by bits.
 
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DECIMAL256_MAX_PRECISION, DataType};
 use datafusion::common::tree_node::Transformed;

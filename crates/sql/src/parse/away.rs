@@ -1,4 +1,4 @@
-//! Reads what `ALTER DISKGROUP` says of disks that leave for a while: OFFLINE, ONLINE, REPLACE.
+//! Parsing of `ALTER DISKGROUP` for disks that leave for a while: OFFLINE, ONLINE, REPLACE.
 
 use datafusion::sql::sqlparser::tokenizer::Token;
 

@@ -1,4 +1,4 @@
-//! Reads what `ALTER DISKGROUP` says of disks: ADD, DROP, RESIZE, UNDROP, RENAME, REBALANCE; and
+//! Parsing of `ALTER DISKGROUP` for disks: ADD, DROP, RESIZE, UNDROP, RENAME, REBALANCE; and of
 //! `EXPLAIN WORK FOR` it.
 
 use datafusion::sql::sqlparser::tokenizer::Token;

@@ -1,4 +1,4 @@
-//! Reads the statements about the redo log.
+//! Parsing of the statements about the redo log.
 
 use cellar_instance::redo::NewLogfile;
 use datafusion::sql::sqlparser::tokenizer::Token;

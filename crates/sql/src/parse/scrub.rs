@@ -1,4 +1,4 @@
-//! Reads `ALTER DISKGROUP ... SCRUB`.
+//! Parsing of `ALTER DISKGROUP ... SCRUB`.
 
 use cellar_instance::diskgroup::ScrubPower;
 

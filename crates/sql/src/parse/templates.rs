@@ -1,4 +1,4 @@
-//! Reads what `ALTER DISKGROUP` says of templates: `ADD | MODIFY TEMPLATE t ATTRIBUTES (...)`,
+//! Parsing of `ALTER DISKGROUP` for templates: `ADD | MODIFY TEMPLATE t ATTRIBUTES (...)`,
 //! `DROP TEMPLATE t, ...`.
 
 use datafusion::sql::sqlparser::tokenizer::Token;

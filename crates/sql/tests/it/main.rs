@@ -1,4 +1,4 @@
-//! What users of the crate see: statements run, files load, results print.
+//! Integration tests of the crate as its users see it: statements run, files load, results print.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
