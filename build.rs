@@ -1,4 +1,5 @@
-//! Tells the program of which source it is made: `CELLAR_COMMIT`, and how: `CELLAR_OPTIMIZATION`.
+//! Build script: tells the program which source it is built from (`CELLAR_COMMIT`), and how
+//! (`CELLAR_OPTIMIZATION`).
 
 use std::process::Command;
 

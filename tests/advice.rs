@@ -1,5 +1,5 @@
-//! What the program advises is done as it stands: each command that an error or a status offers is
-//! taken out of the text and run by a shell, in a directory whose name has a blank and a quote.
+//! Advice of the program, taken at its word: each command that an error or a status offers is cut out of
+//! the text and run by a shell, in a directory whose name has a blank and a quote.
 
 #![cfg(feature = "sql")]
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]

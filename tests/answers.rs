@@ -1,4 +1,4 @@
-//! Answers that other systems have got wrong, or we once had: each query with what it gives.
+//! Answers that databases are known to get wrong: each query with its right result.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 

@@ -1,5 +1,5 @@
-//! What a DBA tries in the first hour: rows for awk, the width of the terminal, who runs what, failure
-//! groups, ASMCMD's words, and a stop by Ctrl-C.
+//! A DBA's first hour: rows for awk, the width of the terminal, who runs what, failure groups, ASMCMD's
+//! words, and a stop by Ctrl-C.
 
 #![cfg(feature = "sql")]
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]

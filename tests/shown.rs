@@ -1,5 +1,5 @@
-//! What the program shows a person: the truth about the state, texts that fit 80 columns, errors
-//! that say what to do, and nothing left behind.
+//! Output for people: the truth about the state, texts that fit 80 columns, errors that say what to do,
+//! and nothing left behind.
 
 #![cfg(feature = "sql")]
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]

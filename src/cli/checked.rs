@@ -1,5 +1,5 @@
-//! What `validate` found last, kept in DIR/validate.json: damage is known until everything was read
-//! again and found well, whichever process asks.
+//! Results of the last `validate`, kept in DIR/validate.json: damage stays known, to every process, until
+//! everything has been read again and found well.
 
 use std::io::ErrorKind;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Which directory a command is about: as given, or `$CELLAR_DIR`.
+//! The directory that a command is about: as given, or `$CELLAR_DIR`.
 
 use std::path::PathBuf;
 

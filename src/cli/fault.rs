@@ -1,4 +1,4 @@
-//! Why a command ends without success, and with which exit code.
+//! Failures of a command, and their exit codes.
 
 use std::fmt;
 use std::io;

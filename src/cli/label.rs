@@ -1,5 +1,4 @@
-//! Which disk group a disk says that it is of: its label, read as any file is, while others may use
-//! the disk.
+//! The label of a disk, which names its disk group: read as any file is, while others may use the disk.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

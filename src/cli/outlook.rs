@@ -1,5 +1,5 @@
-//! What may be lost next, in words: from the state the group is in now, never from what it was made
-//! to stand.
+//! The outlook: what may be lost next, in words, from the state that the group is in now, never from
+//! what it was designed to survive.
 
 use cellar_instance::Mounted;
 use cellar_instance::diskgroup::Loss;

@@ -1,4 +1,4 @@
-//! How far a long piece of work is: a bar on a terminal, plain lines elsewhere. Always on stderr.
+//! Progress of a long piece of work: a bar on a terminal, plain lines elsewhere. Always on stderr.
 
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Drives the real program in a directory of its own.
+//! A driver of the real program, in a directory of its own.
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 

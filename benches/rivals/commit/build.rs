@@ -1,4 +1,4 @@
-//! SQLite without `fdatasync` would be a slower one than people have.
+//! Build script: SQLite without `fdatasync` would be slower than the one that people have.
 
 fn main() {
     println!("cargo:rerun-if-env-changed=LIBSQLITE3_FLAGS");

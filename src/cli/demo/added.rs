@@ -1,4 +1,4 @@
-//! A disk is added: what is to be moved, what was moved, and what the queries felt of it.
+//! The step that adds a disk: what is to be moved, what was moved, and what the queries felt of it.
 
 use std::path::PathBuf;
 use std::sync::Arc;

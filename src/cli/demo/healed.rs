@@ -1,5 +1,5 @@
-//! The disk that died does not come back: after its repair time what it held is made again on the
-//! others, and another one may die.
+//! The step that heals: the dead disk does not come back, so after its repair time its content is
+//! restored on the others, and another one may die.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the demo keeps: seconds of each step, demo.json, where the time went.
+//! The record of a demo: seconds of each step, demo.json, where the time went.
 
 use std::path::{Path, PathBuf};
 

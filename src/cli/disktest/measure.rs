@@ -1,4 +1,4 @@
-//! Measures how long small durable writes to a device take, and finds its true block size.
+//! The measurement of `disktest`: the latency of small durable writes, and the device's true block size.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Opens what `disktest` was given: a directory, a file or a block device.
+//! Opening of the target of `disktest`: a directory, a file or a block device.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

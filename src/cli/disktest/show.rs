@@ -1,4 +1,4 @@
-//! What `disktest` prints: the device, the table, the finding in words.
+//! Output of `disktest`: the device, the table, the finding in words.
 
 use std::fmt::Write;
 

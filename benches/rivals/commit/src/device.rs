@@ -1,4 +1,4 @@
-//! What the disk below a directory has done, by its own count.
+//! I/O counters of the disk below a directory, as the kernel keeps them.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Commits records to one store for some seconds, each durable before the next, and prints what
-//! that gave as a line of JSON. `../commit.py` runs it; each arm is a process of its own.
+//! The commit benchmark of one store: it commits records for some seconds, each durable before the next,
+//! and prints the result as a line of JSON. `../commit.py` runs it; each arm is a process of its own.
 
 #![expect(clippy::disallowed_methods, reason = "rivals know no clock but the real one")]
 
