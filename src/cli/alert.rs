@@ -40,7 +40,7 @@ type Told = BTreeMap<String, Value>;
 /// Reads the time between two looks: 10s, 0.5s, 2m.
 ///
 /// # Errors
-/// What is allowed.
+/// Another text; the message names what is allowed.
 pub fn every(text: &str) -> Result<Duration, String> {
     let wrong = || format!("'{text}' is no time such as 10s or 1m, from 0.1s to 1d");
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

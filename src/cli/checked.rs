@@ -160,8 +160,8 @@ fn read(dir: &Path) -> Kept {
     serde_json::from_slice(&bytes).unwrap_or_default()
 }
 
-/// The same for a change. A file that cannot be understood is moved aside and told, for what it
-/// knew would be lost in silence.
+/// Reads the file to change it. One that cannot be understood is moved aside and reported, so that
+/// what it knew is not lost in silence.
 fn read_to_change(dir: &Path) -> std::io::Result<Kept> {
     let path = dir.join(FILE_NAME);
     let bytes = match std::fs::read(&path) {

@@ -37,7 +37,7 @@ pub struct Database {
 pub struct Place {
     /// Clock, tasks.
     pub env: SharedEnv,
-    /// The same, for opening disks.
+    /// The real environment, for opening disks.
     pub real: Arc<RealEnv>,
 }
 

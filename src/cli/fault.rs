@@ -48,7 +48,7 @@ impl Fault {
         }
     }
 
-    /// The same, with the directory in the commands that it offers.
+    /// This fault, with the directory put into the commands that its text offers.
     #[cfg(feature = "sql")]
     #[must_use]
     pub fn in_directory(self, dir: &Path) -> Fault {

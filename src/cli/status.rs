@@ -132,15 +132,15 @@ pub struct LastScrub {
     pub ended: u64,
     /// How long it worked, in seconds.
     pub took: f64,
-    /// Bytes of copies that were read, and of those that were not there.
+    /// Bytes of copies that were read.
     pub bytes_read: u64,
-    /// Likewise.
+    /// Bytes of copies that were not there to be read.
     pub bytes_absent: u64,
-    /// What was wrong, what of that was repaired, and what was left.
+    /// Faults that were found.
     pub wrong: u64,
-    /// Likewise.
+    /// Faults that were repaired.
     pub repaired: u64,
-    /// Likewise.
+    /// Faults that could not be repaired.
     pub left: u64,
 }
 

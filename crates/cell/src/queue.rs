@@ -405,7 +405,7 @@ struct UnderWay {
 }
 
 impl UnderWay {
-    /// The same, for a task to take along; what stays here counts for nothing any more.
+    /// The count of this row group, for a task to take along; what stays here no longer counts.
     fn take(&mut self, morsel: Morsel) -> UnderWay {
         self.queue.state().in_flight += 1;
         UnderWay { queue: Arc::clone(&self.queue), done: None, promised: Some(morsel) }

@@ -93,7 +93,7 @@ pub enum Item {
     Rows(RecordBatch),
     /// Groups: what is known of one may come in several parts.
     Groups(Groups),
-    /// The same as columns, where there are many.
+    /// Groups as columns, where there are many.
     Columns(Columns),
 }
 

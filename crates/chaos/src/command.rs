@@ -44,7 +44,7 @@ pub enum Command {
     Tear(String),
     /// The end of all faults of a file.
     Heal(String),
-    /// What was done.
+    /// The counters since the file system was mounted.
     Counters,
     /// The commands.
     Help,

@@ -42,7 +42,7 @@ struct Armed {
     cut: Cut,
 }
 
-/// Everything.
+/// All files of a chaos disk, with power and faults.
 pub(crate) struct State {
     dir: PathBuf,
     pub(crate) nodes: BTreeMap<u64, Node>,

@@ -71,9 +71,9 @@ pub enum Error {
     /// User: a value is out of its range.
     #[error("{what} {value} is not allowed: {allowed}")]
     BadValue {
-        /// What was set.
+        /// The attribute or parameter.
         what: &'static str,
-        /// To what.
+        /// The refused value.
         value: String,
         /// What is possible.
         allowed: String,

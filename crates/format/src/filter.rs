@@ -113,7 +113,7 @@ impl<'p, 'c, 'a> Filter<'p, 'c, 'a> {
         })
     }
 
-    /// The same without the conjuncts that `is_out` says: rows pass that they would not let pass.
+    /// This filter without the conjuncts that `is_out` names: rows pass that those would stop.
     #[must_use]
     pub fn without(mut self, is_out: impl Fn(usize) -> bool) -> Filter<'p, 'c, 'a> {
         self.conjuncts.retain(|(at, _)| !is_out(*at));

@@ -49,7 +49,7 @@ impl Rows {
     /// The row that comes behind so many of them.
     ///
     /// # Panics
-    /// There is none.
+    /// There is no such row.
     pub fn row(&self, at: usize) -> u32 {
         match self {
             Rows::All(_) => at as u32,

@@ -38,7 +38,7 @@ pub enum Damage {
     },
     /// A field that nobody wrote so.
     Field {
-        /// Which.
+        /// The name of the field.
         name: &'static str,
         /// What it holds.
         value: u64,

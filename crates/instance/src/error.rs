@@ -76,7 +76,7 @@ impl Error {
         self
     }
 
-    /// The same, of a path that this process has no right to open.
+    /// Marks the error as one of a path that this process has no right to open.
     #[cfg(feature = "real")]
     #[must_use]
     pub(crate) fn of_rights(mut self) -> Error {

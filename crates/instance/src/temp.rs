@@ -59,7 +59,7 @@ impl TempFile {
     /// Makes room for so many bytes in all.
     ///
     /// # Errors
-    /// There is none.
+    /// The group has no room.
     #[async_recursion]
     pub async fn make_room(&self, bytes: u64) -> Result<()> {
         Ok(self.0.allocate(bytes).await?)

@@ -92,11 +92,11 @@ pub enum IoErrorKind {
     Os(i32),
 }
 
-/// [`IoErrorKind::Exhausted`]: the limit of this process.
+/// [`IoErrorKind::Exhausted`]: the limit of open files of this process.
 pub const OPEN_FILES: &str = "this process has too many files open (EMFILE, error 24)";
-/// The same of the machine.
+/// [`IoErrorKind::Exhausted`]: the limit of open files of the machine.
 pub const OPEN_FILES_OF_ALL: &str = "too many files are open on this machine (ENFILE, error 23)";
-/// The same: memory, of the process or of the kernel.
+/// [`IoErrorKind::Exhausted`]: memory, of the process or of the kernel.
 pub const MEMORY: &str = "there is not enough memory (ENOMEM, error 12)";
 
 /// A failed request, with what it was about.

@@ -15,7 +15,7 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// The same of a path. One that begins with `-` would be an option.
+/// `path` as a shell reads it back. One that begins with `-` would be taken for an option.
 pub fn path(path: &Path) -> String {
     let text = path.to_string_lossy();
     match text.starts_with('-') {

@@ -39,7 +39,7 @@ impl<'a> Control<'a> {
         go_on(&self.stop)
     }
 
-    /// The same question for tasks.
+    /// The flag that asks the experiment to stop, for tasks that watch it.
     pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }

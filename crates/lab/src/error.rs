@@ -158,7 +158,7 @@ pub enum LabError {
         number: u64,
         /// Those that there are, in words.
         known: String,
-        /// Where.
+        /// The directory.
         dir: PathBuf,
     },
     /// A kept run that cannot be read.

@@ -157,8 +157,8 @@ pub const NVME_512_PAGE: Preset = Preset {
     limits: "the rewrite is what explains 3.57 ms, and is long for such a disk",
 };
 
-/// The same disk, if sectors of 512 bytes cost it bandwidth however they are written: then the
-/// format decides.
+/// The disk of [`NVME_512_PAGE`], if sectors of 512 bytes cost it bandwidth however they are written:
+/// then the format decides.
 pub const NVME_512_FORMAT: Preset = Preset {
     name: "nvme-512-format",
     shape: ShapeOptions { bytes_per_second: 480_000_000, latency: NVME_LATENCY, ..PLAIN },
@@ -168,7 +168,7 @@ pub const NVME_512_FORMAT: Preset = Preset {
     limits: "the rate is what explains 3.57 ms, and is low for such a disk",
 };
 
-/// The same disk formatted to sectors of 4096 bytes.
+/// The disk of [`NVME_512_PAGE`], formatted to sectors of 4096 bytes.
 pub const NVME_4096: Preset = Preset {
     name: "nvme-4096",
     shape: ShapeOptions { bytes_per_second: NVME_RATE, latency: NVME_LATENCY, ..PLAIN },

@@ -51,7 +51,7 @@ impl Machine {
 pub struct Head {
     /// When, as text.
     pub date: String,
-    /// Where.
+    /// The machine that it ran on.
     pub machine: Machine,
     /// Of which source.
     pub commit: String,

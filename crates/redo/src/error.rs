@@ -22,9 +22,9 @@ pub enum Error {
     /// User: a value is out of its range.
     #[error("{what} {value} is not allowed: {allowed}")]
     BadValue {
-        /// What was set.
+        /// The parameter.
         what: &'static str,
-        /// To what.
+        /// The refused value.
         value: u64,
         /// What is possible.
         allowed: String,

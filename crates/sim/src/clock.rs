@@ -27,7 +27,7 @@ fn read(clock: ClockId) -> Duration {
 }
 
 impl Clock {
-    /// Begins now.
+    /// Starts the clock.
     pub fn start() -> Clock {
         Clock { wall: read(ClockId::Monotonic), cpu: read(ClockId::ThreadCPUTime) }
     }

@@ -166,7 +166,7 @@ fn failure_json(failure: &Failure) -> Value {
     })
 }
 
-/// The same as one object.
+/// Prints the report as one JSON object.
 pub fn json(ran: &Ran) {
     let (all, took) = totals(ran);
     let value = json!({

@@ -64,7 +64,7 @@ impl<W: Write> Writer<W> {
     /// table.
     ///
     /// # Errors
-    /// What `out` says.
+    /// Writing to `out` failed.
     pub fn new(out: W, format: Format, schema: &Schema, width_max: usize) -> io::Result<Self> {
         let columns = schema
             .fields()
@@ -115,7 +115,7 @@ impl<W: Write> Writer<W> {
     /// Ends the result set; how many rows it had.
     ///
     /// # Errors
-    /// What `out` says.
+    /// Writing to `out` failed.
     pub fn finish(mut self) -> io::Result<u64> {
         match self.format {
             Format::Json => writeln!(self.out, "]")?,

@@ -84,7 +84,7 @@ pub enum RedoAction {
     },
     /// `ALTER DATABASE ADD LOGFILE MEMBER 'm', ...`.
     AddMembers {
-        /// Where.
+        /// The new members: disk groups or directories.
         members: Vec<String>,
         /// Files that are there already are taken.
         reuse: bool,
@@ -303,7 +303,7 @@ pub struct Scrub {
 /// What a scrub reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScrubWhat {
-    /// Everything.
+    /// The whole group.
     Group,
     /// A file, by its path.
     File(String),

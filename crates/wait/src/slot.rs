@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, fence};
 use crate::events::Event;
 use crate::registry::add;
 
-/// Who waits.
+/// The kind of a waiter, by which its waits are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Somebody waits for the answer: counted as foreground.

@@ -302,7 +302,7 @@ impl Regions {
         touched.filter(|(_, pieces)| *pieces != 0).collect()
     }
 
-    /// The same of every region that is not clean.
+    /// Pieces that may have been written to, of every region that is not clean.
     pub fn all_touched(&self) -> Vec<(RegionKey, u64)> {
         let state = lock(&self.state);
         let touched = state.map.iter().map(|(key, region)| (*key, region.touched));

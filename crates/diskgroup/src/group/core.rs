@@ -59,7 +59,7 @@ const QUEUE_MAX: usize = PAYLOAD_MAX / 2;
 /// What the metadata log has room for while a checkpoint cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogRoom {
-    /// Everything.
+    /// Any change.
     Plenty,
     /// The disk of a member is full and the metadata does not fit there: only what makes it
     /// smaller.

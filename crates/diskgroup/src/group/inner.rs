@@ -74,7 +74,7 @@ impl LogShared {
         self.written_lsn.load(Ordering::Acquire)
     }
 
-    /// Says so.
+    /// Notes that every member has the records before `lsn`.
     pub fn wrote_upto(&self, lsn: u64) {
         self.written_lsn.store(lsn, Ordering::Release);
     }
@@ -91,7 +91,7 @@ impl Disks {
         self.0.load_full()
     }
 
-    /// The same for a moment: never kept over an await.
+    /// All of them, borrowed for a moment: never kept over an await.
     pub fn look(&self) -> arc_swap::Guard<Arc<BTreeMap<u16, Arc<Disk>>>> {
         self.0.load()
     }
@@ -150,7 +150,8 @@ pub(crate) struct Inner {
     pub cleaner_wanted: Notify,
     /// An I/O unanswered for this long fails its disk.
     pub disk_timeout: Duration,
-    /// The same for a disk that can be done without, while the others answer.
+    /// A request unanswered for this long fails a disk that the group can do without, while the others
+    /// answer.
     pub detach_timeout: Duration,
     /// Being dismounted: nothing may begin to change any more. Set while the core is held, so that
     /// no change that looked before is queued after.
@@ -409,7 +410,7 @@ impl Inner {
         self.change_inside_as(|_| ops.to_vec()).await
     }
 
-    /// The same, with operations that follow from the state as it is when they are queued.
+    /// Such a change, with operations made from the state as it is when they are queued.
     pub async fn change_inside_as(&self, make: impl Fn(&Core) -> Vec<Op>) -> Result<(), Error> {
         let ticket = loop {
             self.wait_for_room().await?;

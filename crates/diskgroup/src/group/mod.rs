@@ -84,7 +84,8 @@ pub struct MountOptions {
     pub rescue: Option<RescueMount>,
     /// A request unanswered for this long fails its disk.
     pub disk_timeout: Duration,
-    /// The same for a disk that can be done without, while the others answer.
+    /// A request unanswered for this long fails a disk that the group can do without, while the others
+    /// answer.
     pub detach_timeout: Duration,
     /// How long a resync after a crash may take: bounds how many regions are dirty at once.
     pub resync_target: Duration,

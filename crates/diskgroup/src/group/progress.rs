@@ -63,7 +63,7 @@ pub struct Operation {
 /// How far one pass is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PassProgress {
-    /// Which.
+    /// The pass.
     pub pass: Pass,
     /// AUs in flight.
     pub actual: u32,

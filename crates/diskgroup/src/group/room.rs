@@ -219,7 +219,7 @@ impl Room {
         self.usable_on(copies, state, &|_| true)
     }
 
-    /// The same, with room only on disks that are `here`.
+    /// The figures of the group for files of `copies` copies, with room only on disks that are `here`.
     pub fn usable_on(&self, copies: u8, state: &GroupState, here: &dyn Fn(u16) -> bool) -> Usable {
         let mut sets = ExtentSets::default();
         for file in state.files.values() {

@@ -123,7 +123,7 @@ struct ChainFaults {
     spare: u64,
 }
 
-/// The same, with the blocks of the ring that cannot be read.
+/// The faults, and the blocks of the ring that cannot be read.
 type ChainLook = (ChainFaults, Vec<u64>);
 
 async fn chain(

@@ -36,7 +36,7 @@ pub enum Redundancy {
 }
 
 impl Redundancy {
-    /// As one says it.
+    /// The word for it in statements and views.
     pub fn name(self) -> &'static str {
         match self {
             Redundancy::External => "external",

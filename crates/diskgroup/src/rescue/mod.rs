@@ -76,11 +76,11 @@ pub struct RescueDisk {
 /// A group that files can be read from.
 #[derive(Clone, Debug)]
 pub struct RescuedGroup {
-    /// Mounted, only to be read, from the disks that are shown to be as they were last.
+    /// Mounted read-only, from the disks that are shown to be current.
     pub group: Group,
-    /// The same from all disks; `None` where that is no more.
+    /// Mounted read-only, from all disks.
     pub doubtful: Group,
-    /// The same with disks that were away, and missed what was written since; `None`: there is none.
+    /// Disks that were away, and missed what was written since; `None`: there is none.
     pub stale: Option<StaleDisks>,
     /// Disks that it counts on, and that are not here.
     pub missing: Vec<String>,

@@ -18,7 +18,7 @@ use crate::parameters::definitions::DISK_STRING;
 /// How long the disks of a process that was killed may take to be let go of: it lets go of the
 /// directory first. To mount without them would leave them out for good.
 const BUSY_OWN: Duration = Duration::from_secs(10);
-/// The same of a disk of a group that is not known to be of this database.
+/// How long, where the disk's group is not known to be of this database.
 const BUSY_OTHER: Duration = Duration::from_secs(1);
 /// How long a disk may take to tell its label: one that never answers must not keep all others.
 const LABELS_WITHIN: Duration = Duration::from_secs(30);
@@ -72,7 +72,8 @@ impl Found {
         self.exhausted.as_ref().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// The same for who is to write, of disks that this process has no right to open.
+    /// Refuses everything as `check_looked` does, and whoever is to write also where
+    /// this process has no right to open a disk.
     pub fn check_allowed(&self, write: bool) -> Result<()> {
         self.check_looked()?;
         self.denied.as_ref().filter(|_| write).map_or(Ok(()), |error| Err(error.clone()))

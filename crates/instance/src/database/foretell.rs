@@ -102,7 +102,7 @@ impl Database {
         })
     }
 
-    /// The same, with the time it would take: both sides are tried for so long.
+    /// What the change would do, with the time it would take: both sides are tried for so long.
     ///
     /// # Errors
     /// As [`Database::alter_disks`].

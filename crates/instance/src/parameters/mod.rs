@@ -20,7 +20,7 @@ pub enum Scope {
     Memory,
     /// At the next start.
     Spfile,
-    /// Both.
+    /// Now and at the next start.
     Both,
 }
 

@@ -86,7 +86,7 @@ impl Place {
 pub struct LogFile {
     /// The file.
     pub device: Arc<dyn Device>,
-    /// The same, to be let go of.
+    /// The handle by which the file is let go of.
     pub own: Arc<HeldFile>,
 }
 
@@ -399,7 +399,7 @@ impl Database {
 pub struct OpenMedium {
     /// Its files.
     pub medium: Medium,
-    /// The same, to be let go of.
+    /// The handles by which the files are let go of.
     pub files: Vec<OwnFile>,
     /// Why others could not be opened.
     pub problems: Vec<Error>,

@@ -19,7 +19,7 @@ pub enum ShapeError {
         /// As typed.
         word: String,
     },
-    /// The same quantity twice.
+    /// One quantity is given twice.
     #[error("\"{word}\": this disk model has already said its {what}")]
     Twice {
         /// The second word, as typed.

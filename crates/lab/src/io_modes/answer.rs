@@ -80,7 +80,7 @@ impl<'a> Rows<'a> {
         self.note(at, "in force")
     }
 
-    /// The same without the reasons: equal ways are the same thing.
+    /// The way in force without the reasons: equal texts mean the same way.
     pub(super) fn way(self, at: At<'a>) -> Option<&'a str> {
         self.in_force(at)?.split(';').next()
     }

@@ -28,7 +28,8 @@ impl Model {
         Model::seeded(preset, 4)
     }
 
-    /// The same, with the order of ready tasks from `seed`: any does, as long as it stays the same.
+    /// A machine with disks like `preset`, whose order of ready tasks comes from `seed`. Any seed does, as
+    /// long as it stays the same.
     pub fn seeded(preset: Preset, seed: u64) -> Model {
         Model::mixed(vec![preset], seed)
     }

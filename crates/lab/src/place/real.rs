@@ -82,19 +82,17 @@ impl<'a> Here<'a> {
         Here { runtime, source, shapes, sector, seen, buffered }
     }
 
-    /// The same, with a model put before each disk.
+    /// Puts a model before each disk.
     pub fn shaped(self, shape: Option<ShapeOptions>) -> Here<'a> {
         self.shaped_each(vec![shape])
     }
 
-    /// The same, with a model put before each disk for which there is one; those behind get the
-    /// last.
+    /// Puts a model before each disk for which there is one; the disks after those get the last.
     pub fn shaped_each(self, shapes: Vec<Option<ShapeOptions>>) -> Here<'a> {
         Here { shapes, ..self }
     }
 
-    /// The same, with logical sectors of so many bytes (512 or 4096), or those of a disk that are
-    /// larger.
+    /// Sets the logical sectors to so many bytes (512 or 4096); a disk with larger ones keeps them.
     pub fn sectors(self, sector: u32) -> Here<'a> {
         Here { sector, ..self }
     }

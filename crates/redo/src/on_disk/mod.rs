@@ -66,7 +66,7 @@ pub enum Damage {
     /// A field has a value that cannot be.
     #[error("its field `{field}` has the impossible value {value}")]
     Field {
-        /// Which field.
+        /// The name of the field.
         field: &'static str,
         /// Its value.
         value: u64,

@@ -52,7 +52,7 @@ pub(crate) struct Place {
     pub blocks: Range<u64>,
 }
 
-/// The same blocks from every medium.
+/// One range of blocks, as read from every medium.
 pub(crate) struct ReadBlocks {
     pub place: Place,
     block_size: usize,

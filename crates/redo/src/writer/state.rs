@@ -65,7 +65,7 @@ pub(crate) struct MediumAt {
     pub health: Health,
     /// When each write that it has not answered was submitted.
     pub outstanding: BTreeMap<u64, u64>,
-    /// The same for headers, which are no reason to hold blocks back.
+    /// When each header write that it has not answered was submitted: no reason to hold blocks back.
     pub headers: BTreeMap<u64, u64>,
     /// When it last answered anything.
     pub answered: u64,
@@ -209,7 +209,7 @@ pub(crate) struct State {
     pub control_dirty: bool,
     /// A bit for each medium whose failure is being written down: either may be what a crash leaves.
     pub recording: u32,
-    /// The same for media that are about to count.
+    /// A bit for each medium that is being recorded as counting: a crash may leave either.
     pub enlisting: u32,
     /// A medium that was catching up is given up: who has it join is to be told.
     pub has_left: bool,

@@ -72,7 +72,7 @@ impl Gate {
         self.judge(behind, Verdict::Passes);
     }
 
-    /// The same, and it fails.
+    /// Fails the write that is so many behind the oldest that waits.
     pub fn fail(&self, behind: usize) {
         self.judge(behind, Verdict::Fails);
     }

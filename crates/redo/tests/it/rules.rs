@@ -79,7 +79,7 @@ fn a_quorum_that_a_unit_had_once_is_not_enough() {
     .unwrap();
 }
 
-/// The same with a medium that comes to count: one was enough, and then two are needed.
+/// A medium that comes to count while a unit is in flight: one was enough, and then two are needed.
 #[test]
 fn a_medium_that_joins_counts_for_units_that_are_on_their_way() {
     let rig = Rig::new(52, Shape { media: 2, blocks: 64, ..Shape::default() });

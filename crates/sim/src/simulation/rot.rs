@@ -62,7 +62,7 @@ fn rot(w: &World, moves: &Moves) {
     rot_from(w, moves, from);
 }
 
-/// The same, behind the given place.
+/// Rots the disk in one of the ways of `rot`, behind the given place.
 pub fn rot_from(w: &World, moves: &Moves, from: u64) {
     let disk = &w.rig.disks[w.rotting.get()];
     let size = disk.geometry().size;

@@ -172,7 +172,7 @@ impl World {
         }
     }
 
-    /// The same for what reads all there is.
+    /// How rarely something is done that reads all there is, where it was to be done once in `n` rounds.
     pub fn hardly_ever(&self, n: u64) -> u64 {
         match self.load {
             Load::Usual => n,

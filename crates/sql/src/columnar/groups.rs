@@ -40,7 +40,7 @@ pub fn to_batch(groups: Groups, partial: &Partial) -> Result<RecordBatch> {
         .map_err(DataFusionError::from)
 }
 
-/// The same of groups that come as columns.
+/// The batch of groups that come as columns.
 pub fn columns_to_batch(groups: Columns, partial: &Partial) -> Result<RecordBatch> {
     let fields = partial.schema.fields();
     let keys = groups.keys.iter().map(|key| match key.data_type() {

@@ -136,7 +136,7 @@ pub fn schema_of_text(text: &str) -> Result<SchemaRef, Error> {
     Ok(Arc::new(Schema::new(fields.map(|f| f.with_metadata([].into())).collect::<Vec<_>>())))
 }
 
-/// The same for who writes rows: with the lengths of [`length_of`].
+/// The columns that [`schema_text`] wrote, for writers of rows: with the lengths of [`length_of`].
 ///
 /// # Errors
 /// 70108 the catalog holds something else.

@@ -17,15 +17,15 @@ use crate::load::io_error;
 pub(crate) struct WriteForm {
     /// Whether every field stands in quotes that has a value.
     pub quote_all: bool,
-    /// How days, times and points in time are written, where not as ISO 8601 has them.
+    /// The pattern for dates, if not that of ISO 8601.
     pub date: Option<String>,
-    /// The same.
+    /// The pattern for dates with a time of day, if not that of ISO 8601.
     pub datetime: Option<String>,
-    /// The same.
+    /// The pattern for timestamps without a time zone, if not that of ISO 8601.
     pub timestamp: Option<String>,
-    /// The same.
+    /// The pattern for timestamps with a time zone, if not that of ISO 8601.
     pub timestamp_tz: Option<String>,
-    /// The same.
+    /// The pattern for times of day, if not that of ISO 8601.
     pub time: Option<String>,
 }
 

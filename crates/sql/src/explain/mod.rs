@@ -104,10 +104,10 @@ impl Explained {
         }
     }
 
-    /// The same as rows of one column: a row for each line, or one with the document.
+    /// The plan as rows of one column: a row for each line, or one with the document.
     ///
     /// # Errors
-    /// None of ours.
+    /// Only an error inside Arrow; none is expected.
     pub fn batch(&self, width: usize) -> Result<RecordBatch, ArrowError> {
         let lines = match &self.said {
             Said::Document(document) => vec![document.to_string()],
@@ -120,7 +120,7 @@ impl Explained {
     /// Writes it: for people the lines as they are, for programs the document as it is or rows.
     ///
     /// # Errors
-    /// What `out` says.
+    /// Writing to `out` failed.
     pub fn write(&self, mut out: impl Write, format: Format, width: usize) -> io::Result<()> {
         match (format, self.document()) {
             (Format::Table, _) => {

@@ -25,7 +25,7 @@ impl Tables {
     /// Those of a plan, also of its subqueries.
     ///
     /// # Errors
-    /// None of ours.
+    /// Only an error inside DataFusion; none is expected.
     pub fn of(plan: &LogicalPlan) -> Result<Tables> {
         let mut tables = Vec::new();
         plan.apply_with_subqueries(|plan| {

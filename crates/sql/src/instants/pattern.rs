@@ -182,7 +182,7 @@ impl Pattern {
         out
     }
 
-    /// The same for strftime, to read text with.
+    /// The pattern in strftime's notation, to read text with.
     ///
     /// # Errors
     /// It has a part by which no text can be read.

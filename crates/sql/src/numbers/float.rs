@@ -33,7 +33,8 @@ pub(crate) fn canonical(number: Expr) -> Expr {
     call(number, true, false)
 }
 
-/// The same beside the number itself: as the key of a join, a sort or a window.
+/// The canonical number under a name of its own, to stand beside the number itself: the key of a join,
+/// a sort or a window.
 pub(crate) fn key(number: Expr) -> Expr {
     call(number, true, true)
 }

@@ -68,9 +68,9 @@ struct Now {
 pub struct Scrubbing {
     /// What is wanted.
     pub spec: ScrubSpec,
-    /// Bytes of files that are done, and of all that are to be looked at.
+    /// Bytes of files that are done.
     pub bytes_done: u64,
-    /// Likewise.
+    /// Bytes of all files that are to be read.
     pub bytes_total: u64,
     /// Bytes a second of late, if that is known.
     pub rate: Option<f64>,
@@ -93,9 +93,9 @@ impl Scrubbing {
 pub struct ScrubResult {
     /// What was wanted.
     pub spec: ScrubSpec,
-    /// When it began and ended, seconds since 1970.
+    /// When it began, in seconds since 1970.
     pub began: u64,
-    /// Likewise.
+    /// When it ended, in seconds since 1970.
     pub ended: u64,
     /// How long it worked.
     pub took: Duration,

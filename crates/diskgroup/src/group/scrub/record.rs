@@ -19,7 +19,7 @@ const DISKS_MAX: usize = 64;
 /// What is scrubbed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScrubScope {
-    /// Everything.
+    /// The whole group.
     #[default]
     Group,
     /// A file, by its number.
@@ -46,7 +46,7 @@ impl ScrubPower {
     const ALL: [ScrubPower; 4] =
         [ScrubPower::Auto, ScrubPower::Low, ScrubPower::High, ScrubPower::Max];
 
-    /// As one says it.
+    /// The word for it in statements and views.
     pub fn name(self) -> &'static str {
         match self {
             ScrubPower::Auto => "AUTO",
