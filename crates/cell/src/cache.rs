@@ -46,7 +46,7 @@ impl Weighter<Key, Piece> for Bytes {
     }
 }
 
-/// The cell's memory. Cheap to clone: clones share it.
+/// The column cache of a cell. Clones are cheap and share it.
 #[derive(Clone)]
 pub struct Cache {
     pieces: Arc<Pieces<Key, Piece, Bytes>>,
@@ -61,7 +61,7 @@ impl std::fmt::Debug for Cache {
 }
 
 impl Cache {
-    /// A cache of so many bytes; of none at 0.
+    /// A cache of so many bytes; at 0 nothing is cached.
     pub fn new(bytes: u64) -> Cache {
         let places = usize::try_from(bytes / USUAL).unwrap_or(usize::MAX).clamp(16, 1 << 24);
         Cache {
@@ -87,27 +87,27 @@ impl Cache {
         self.pieces.insert(key, piece);
     }
 
-    /// Forgets everything: the next scan reads from disks.
+    /// Empties the cache: the next scan reads from disk.
     pub fn clear(&self) {
         self.pieces.clear();
     }
 
-    /// Makes it larger or smaller; what does not fit any more is forgotten.
+    /// Changes the size of the cache; what no longer fits is evicted.
     pub fn resize(&self, bytes: u64) {
         self.pieces.set_capacity(bytes);
     }
 
-    /// Bytes in it.
+    /// Bytes in use.
     pub fn used(&self) -> u64 {
         self.pieces.weight()
     }
 
-    /// Bytes that it may have.
+    /// Bytes that it may use.
     pub fn size(&self) -> u64 {
         self.pieces.capacity()
     }
 
-    /// How often a piece was there, and how often not.
+    /// The counts of hits and misses.
     pub fn hits_and_misses(&self) -> (u64, u64) {
         (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
     }

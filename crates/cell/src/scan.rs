@@ -18,15 +18,15 @@ use crate::segment::Segment;
 use crate::stats::ScanStats;
 use crate::work::Worker;
 
-/// A filter that is evaluated elsewhere, on decoded columns.
+/// A filter that the cell cannot evaluate on encoded data: whoever asks evaluates it on decoded columns.
 pub trait Residual: Send + Sync + 'static {
-    /// The columns of the table that it needs, and the types that they are to have.
+    /// The columns of the table that it needs, and the types in which it needs them.
     fn columns(&self) -> &[(usize, DataType)];
 
     /// Which of `rows` rows pass: true, not false and not null.
     ///
     /// # Errors
-    /// What cannot be computed: whoever asked gets it back.
+    /// The filter cannot be computed; the scan ends with this error.
     fn keep(
         &self,
         columns: Vec<ArrayRef>,
@@ -36,22 +36,22 @@ pub trait Residual: Send + Sync + 'static {
 
 /// A filter that becomes narrower while the scan runs: the keys of a join, the threshold of a top-k.
 pub trait Live: Send + Sync + 'static {
-    /// Counts its changes.
+    /// A counter that grows with each change of the filter.
     fn generation(&self) -> u64;
 
-    /// What it asks now.
+    /// The predicates as they are now.
     fn predicates(&self) -> Vec<Predicate>;
 
-    /// The columns that it may ask.
+    /// The columns that its predicates may refer to.
     fn columns(&self) -> Vec<usize>;
 }
 
-/// What is to be returned.
+/// The kind of result that a scan returns.
 #[derive(Clone, Debug)]
 pub enum Output {
     /// Rows: these columns of the table, as the fields of the schema.
     Rows {
-        /// Which columns.
+        /// The columns, by number in the table.
         columns: Vec<usize>,
         /// Their names and types.
         schema: SchemaRef,
@@ -60,29 +60,29 @@ pub enum Output {
     Groups(Aggregate, SchemaRef),
 }
 
-/// A scan.
+/// The parameters of a scan.
 #[derive(Clone)]
 pub struct Request {
     /// The segments of the table.
     pub segments: Vec<Arc<Segment>>,
-    /// What rows must pass, all of it.
+    /// Predicates that a row must pass, all of them.
     pub conjuncts: Vec<Predicate>,
-    /// What they must pass besides.
+    /// A further filter, for what `conjuncts` cannot express.
     pub residual: Option<Arc<dyn Residual>>,
-    /// What they must pass as far as is known by then.
+    /// Filters that become narrower while the scan runs; a row is tested by what they say at that time.
     pub live: Vec<Arc<dyn Live>>,
-    /// What is returned of them.
+    /// The result: rows or groups.
     pub output: Output,
-    /// Rows that will do, whichever they are.
+    /// The number of rows that is enough, whichever rows they are.
     pub limit: Option<u64>,
     /// Row groups with the greatest (true) or least values of this column come first.
     pub first: Option<(usize, bool)>,
-    /// They are given out in that order, not as they are read: for one worker. Where
-    /// [`order_of`](crate::order_of) knows one, all rows come in it.
+    /// Whether row groups are returned in that order, not as their reads complete; for one worker only.
+    /// Where [`order_of`](crate::order_of) knows an order, all rows come in it.
     pub ordered: bool,
     /// Reads in flight, at most.
     pub depth: usize,
-    /// Whose time it is that workers wait for reads, and under which name.
+    /// The session on which waits for reads are counted, and the event that names them.
     pub waits: Option<(Session, Event)>,
 }
 
@@ -97,7 +97,7 @@ pub enum Item {
     Columns(Columns),
 }
 
-/// A scan that runs. It reads ahead only while somebody asks it for results.
+/// A running scan. It reads ahead only while a worker asks for results.
 pub struct Scan {
     queue: Arc<Queue>,
 }
@@ -109,17 +109,17 @@ impl std::fmt::Debug for Scan {
 }
 
 impl Scan {
-    /// Begins a scan; nothing is read before a worker asks.
+    /// Begins a scan; nothing is read until a worker asks for a result.
     pub fn new(request: Request, cache: Cache, env: SharedEnv, stats: Arc<ScanStats>) -> Scan {
         Scan { queue: Arc::new(Queue::new(request, cache, env, stats)) }
     }
 
-    /// Somebody who works on it: any number may, beside each other.
+    /// A worker for this scan; any number of them may run in parallel.
     pub fn worker(&self) -> Worker {
         Worker::new(Arc::clone(&self.queue))
     }
 
-    /// What it did so far.
+    /// Its statistics so far.
     pub fn stats(&self) -> &Arc<ScanStats> {
         &self.queue.stats
     }

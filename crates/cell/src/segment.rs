@@ -15,7 +15,7 @@ use crate::summary::Summary;
 /// Bytes between two columns that are read rather than left out: a read costs as much as these.
 const GAP: u64 = 64 << 10;
 
-/// A segment that can be scanned. While one is held, what it reads stays where it is.
+/// A segment that is open for scans. While it is held, its data are neither moved nor removed.
 pub struct Segment {
     device: Arc<dyn Device>,
     headers: Vec<Header>,
@@ -34,9 +34,9 @@ impl std::fmt::Debug for Segment {
 pub(crate) type Pieces = Vec<Option<Piece>>;
 
 impl Segment {
-    /// Opens a segment of `bytes` bytes: reads the headers of all its row groups. Where what stands
-    /// behind the row groups cannot be read, each is asked itself. `rows` are those that the segment
-    /// must have: one that has lost some is not opened. Without `columns` as many as the directory says.
+    /// Opens a segment of `bytes` bytes and reads the headers of all its row groups: from the directory
+    /// behind them, or where that cannot be read, from each row group. A segment that does not have
+    /// `rows` rows has lost some and is not opened. Without `columns` the directory gives their number.
     ///
     /// # Errors
     /// It cannot be read, or is not a segment of `table` with that many columns and rows.
@@ -81,7 +81,7 @@ impl Segment {
         }
     }
 
-    /// Reads all of it, and compares each column with its checksum.
+    /// Reads the whole segment and checks each column against its checksum.
     ///
     /// # Errors
     /// It cannot be read, or is damaged.
@@ -105,7 +105,7 @@ impl Segment {
         &self.headers
     }
 
-    /// What they say together.
+    /// The summary of the headers.
     pub fn summary(&self) -> &Summary {
         self.summary.get_or_init(|| Summary::new(&self.headers))
     }

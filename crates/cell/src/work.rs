@@ -24,7 +24,7 @@ use crate::scan::{Item, Output, Residual};
 use crate::segment::Pieces;
 use crate::stats::ScanStats;
 
-/// Somebody who works on a scan.
+/// A worker of a scan.
 pub struct Worker {
     queue: Arc<Queue>,
     asked: Option<Asked>,

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// Why a disk is refused.
+/// The reason why a disk is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// It is shorter than what the group uses of it.
@@ -13,11 +13,11 @@ pub enum Refused {
         /// Bytes that the group uses.
         due: u64,
     },
-    /// An older image of itself: the group's history goes on where that of the disk ends.
+    /// It is an older image of itself: the group's history continues past the end of the disk's.
     Older,
     /// It was used apart from the others: its history is another one.
     Apart,
-    /// One of these two: it holds no history of its own that tells which.
+    /// Either of these two: it holds no history that would tell which.
     OutOfDate,
 }
 
@@ -34,7 +34,7 @@ impl Refused {
         }
     }
 
-    /// Whether what is on it is whole, though not what the group has now.
+    /// Whether its content is consistent, though not the group's current content.
     pub fn is_of_another_time(self) -> bool {
         !matches!(self, Refused::CutOff { .. })
     }

@@ -11,7 +11,7 @@ use crate::header::{Bounds, Entry, Header};
 use crate::like::Like;
 use crate::members::Members;
 
-/// What is asked of a value. A row without one passes none but [`Test::Null`].
+/// A test of a column's value. A row without a value passes none but [`Test::Null`].
 #[derive(Clone, Debug)]
 pub enum Test {
     /// The row has no value.
@@ -32,13 +32,13 @@ pub enum Test {
     StringIn(Vec<Box<[u8]>>),
     /// None of these strings, in ascending order.
     StringNotIn(Vec<Box<[u8]>>),
-    /// A string that is like the pattern.
+    /// A string that matches the LIKE pattern.
     Like(Like),
-    /// A string that is not.
+    /// A string that does not match the LIKE pattern.
     NotLike(Like),
 }
 
-/// How two numbers are to each other.
+/// The comparison of two numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Relation {
@@ -48,36 +48,36 @@ pub enum Relation {
     LessOrEqual,
 }
 
-/// What is asked of a row.
+/// A predicate on a row.
 #[derive(Clone, Debug)]
 pub enum Predicate {
-    /// Nothing: every row passes.
+    /// Always true: every row passes.
     All,
-    /// The impossible.
+    /// Always false: no row passes.
     None,
-    /// All of these.
+    /// All of these are true.
     And(Vec<Predicate>),
-    /// One of these at least.
+    /// At least one of these is true.
     Or(Vec<Predicate>),
-    /// Of a column's value.
+    /// A test of a column's value.
     Test {
-        /// Which column of the table.
+        /// The column, by number in the table.
         column: usize,
-        /// What.
+        /// The test.
         test: Test,
     },
-    /// Of two expressions over whole numbers; false where a column in one has no value.
+    /// A comparison of two expressions over whole numbers; false where a column in one has no value.
     Compare {
-        /// The one.
+        /// The left expression.
         left: Expr,
-        /// How they are to be.
+        /// The comparison.
         relation: Relation,
-        /// The other.
+        /// The right expression.
         right: Expr,
     },
 }
 
-/// What a header says of a predicate.
+/// The verdict of a row group's header on a predicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// No row passes.
@@ -216,7 +216,7 @@ impl Test {
 }
 
 impl Predicate {
-    /// What a row group's header says.
+    /// The verdict of a row group's header, for pruning.
     pub fn of_header(&self, header: &Header) -> Verdict {
         match self {
             Predicate::All => Verdict::All,
@@ -257,7 +257,7 @@ impl Predicate {
         }
     }
 
-    /// Puts the columns that it asks in `out`.
+    /// Adds the columns that it refers to to `out`.
     pub fn columns(&self, out: &mut std::collections::BTreeSet<usize>) {
         match self {
             Predicate::All | Predicate::None => {}

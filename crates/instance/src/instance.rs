@@ -20,8 +20,8 @@ use crate::views::{
     VAsmOperation, VAsmTemplate, VIostatFile, Value, ViewDef,
 };
 
-/// What a mounted disk group, or the search for unmounted disks, tells to the views. All of it is
-/// in memory: nothing here may wait for a disk.
+/// The source of the `v$asm_*` rows of a mounted disk group, or of the search for unmounted disks. All
+/// of it is in memory: nothing here may wait for a disk.
 pub trait GroupViews: Send + Sync + 'static {
     /// Rows of `v$asm_diskgroup`.
     fn diskgroups(&self) -> Vec<VAsmDiskgroup>;
@@ -66,8 +66,7 @@ impl std::fmt::Debug for Instance {
 }
 
 impl Instance {
-    /// An instance with the parameters of `directory`, which the caller has locked, or means
-    /// only to read.
+    /// An instance with the parameters of `directory`, which the caller has locked or only reads.
     ///
     /// # Errors
     /// Those of [`Parameters::load`] and [`Memory::detect`].
@@ -97,12 +96,12 @@ impl Instance {
         }
     }
 
-    /// Where it runs.
+    /// The environment that it runs in.
     pub fn env(&self) -> &SharedEnv {
         &self.env
     }
 
-    /// What its sessions waited for.
+    /// The registry of wait events of its sessions.
     pub fn waits(&self) -> &Waits {
         self.sessions.waits()
     }
@@ -112,7 +111,7 @@ impl Instance {
         &self.sessions
     }
 
-    /// Its memory, divided.
+    /// The division of its memory.
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
@@ -122,7 +121,7 @@ impl Instance {
         &self.scans
     }
 
-    /// What was done with temporary data.
+    /// Temporary space, and its statistics.
     pub fn temp(&self) -> &TempSpace {
         &self.temp
     }
@@ -142,7 +141,7 @@ impl Instance {
         &self.changing
     }
 
-    /// What is set and in force.
+    /// The parameters, as set and as in force.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }

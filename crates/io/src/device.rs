@@ -13,7 +13,7 @@ use crate::error::IoError;
 /// the engine keeps the memory until the kernel is done with it.
 pub type IoFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, IoError>> + Send + 'a>>;
 
-/// Why a request is made. The scheduler of a disk arbitrates between classes.
+/// The class of a request: its purpose. The scheduler of a disk arbitrates between classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Class {
@@ -27,16 +27,16 @@ pub enum Class {
     Background = 3,
 }
 
-/// Who issued a request; 0 is nobody in particular.
+/// The issuer of a request; 0 is nobody in particular.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Owner(pub u32);
 
-/// What travels with each request.
+/// The attributes that travel with each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Io {
-    /// Why the request is made.
+    /// The class, by which it is scheduled.
     pub class: Class,
-    /// Who made it.
+    /// The issuer.
     pub owner: Owner,
 }
 
@@ -55,16 +55,16 @@ impl Io {
     pub const BACKGROUND: Io = Io::of(Class::Background);
 }
 
-/// When a write may be acknowledged.
+/// The moment when a write may be acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Durability {
-    /// When the device has taken it; a later flush makes it durable.
+    /// As soon as the device has accepted it; a later flush makes it durable.
     Cached,
-    /// Forced unit access: when it is durable, even if that costs a flush.
+    /// Forced unit access: only when it is durable, even if that costs a flush.
     Durable,
 }
 
-/// What a discarded range reads as afterwards.
+/// The content of a range after it was discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Discard {
     /// Anything: the contents are forgotten, the room may be given back.
@@ -73,7 +73,7 @@ pub enum Discard {
     Zero,
 }
 
-/// What a device is. Sizes in bytes.
+/// The geometry of a device. Sizes are in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// A short name for messages, usually the path.
@@ -94,7 +94,7 @@ pub struct Geometry {
     pub fast_zero: bool,
 }
 
-/// A thing with numbered bytes. All offsets and lengths are multiples of
+/// A random-access block device. All offsets and lengths are multiples of
 /// `geometry().logical_sector`; anything else, or beyond `geometry().size`, is an error and
 /// touches nothing.
 ///
@@ -103,10 +103,10 @@ pub struct Geometry {
 /// every write that completed before the flush was issued, and nothing else is promised: after a
 /// power cut each sector of a write that was not made durable is old or new, independently.
 pub trait Device: Send + Sync + 'static {
-    /// What the device is. Cheap; may grow while the device is open.
+    /// The geometry. Cheap to call; the size may grow while the device is open.
     fn geometry(&self) -> Geometry;
 
-    /// Fills `buffers`, one after the other, from `offset` on, and gives them back.
+    /// Reads from `offset` on into `buffers`, one after the other, and returns them.
     fn read(&self, io: Io, offset: u64, buffers: Vec<Buffer>) -> IoFuture<'_, Vec<Buffer>>;
 
     /// Writes the slices of `data`, one after the other, from `offset` on. Slices need not be
@@ -130,7 +130,7 @@ pub trait Device: Send + Sync + 'static {
     /// Makes every completed write durable.
     fn flush(&self, io: Io) -> IoFuture<'_, ()>;
 
-    /// Forgets or zeroes a range.
+    /// Discards a range: its content is forgotten, or becomes zeros.
     fn discard(&self, io: Io, offset: u64, length: u64, how: Discard) -> IoFuture<'_, ()>;
 }
 

@@ -31,10 +31,10 @@ pub struct WallTime {
     pub unix_nanos: u64,
 }
 
-/// A boxed task.
+/// A boxed future that runs as a task.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send + 'static>>;
 
-/// Where code runs: its clock, its chance, its tasks.
+/// The environment that code runs in: its clock, its random numbers, its tasks.
 pub trait Env: Send + Sync + 'static {
     /// Now, on a clock that only goes forward.
     fn now(&self) -> Instant;

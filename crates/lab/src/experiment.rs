@@ -42,12 +42,12 @@ pub struct OptionSpec {
     pub value: &'static str,
     /// What it does, for the help, with the allowed values.
     pub help: &'static str,
-    /// What holds where it is left out; in the help too.
+    /// The default, shown in the help.
     pub default: &'static str,
 }
 
 impl OptionSpec {
-    /// One, in the order of the help: name, value, what holds without it, what it does.
+    /// An option, in the order of the help: name, value, default, what it does.
     pub const fn new(
         name: &'static str,
         value: &'static str,
@@ -80,7 +80,7 @@ pub trait Experiment: Sync {
     fn run(&self, request: &Request<'_>) -> Result<Run, LabError>;
 }
 
-/// What was asked for, as words: kept with a run, so that the same can be asked for again.
+/// The request as typed: kept with a run, so that it can be repeated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
     /// Options of the experiment that were given, by name.
@@ -93,13 +93,13 @@ pub struct Asked {
     pub dir: Option<PathBuf>,
 }
 
-/// What an experiment is run with.
+/// The inputs of a run of an experiment.
 pub struct Request<'a> {
-    /// What was asked for.
+    /// The request as typed.
     pub asked: Asked,
-    /// When, where, of which source.
+    /// Date, machine and source.
     pub head: Head,
-    /// Who is told how far it is, and may stop it.
+    /// Progress and cancellation.
     pub control: Control<'a>,
     /// The disks of `--disks`, looked at: what is on them may be lost. Empty without them.
     #[cfg(feature = "real")]

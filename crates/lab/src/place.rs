@@ -32,13 +32,13 @@ pub const DEPTH_MAX: u32 = 64;
 
 /// A disk that an experiment may use up.
 pub struct Disk {
-    /// What it is called in labels and messages.
+    /// Its name in labels and messages.
     pub path: String,
     /// The disk as a group gets it: behind a scheduler, as in a server.
     pub device: Arc<dyn Device>,
     /// The disk without scheduler and meter: what it can do, all else left out.
     pub raw: Arc<dyn Device>,
-    /// What is asked of it.
+    /// The meter of its reads.
     pub meter: Arc<Meter>,
     /// The kernel's name of the device that it is, or is on.
     pub block: Option<String>,
@@ -65,7 +65,7 @@ impl Disk {
     }
 }
 
-/// Whether the first two disks of a place are one underneath.
+/// Whether the first two disks of a place are on one device underneath.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// As far as can be seen they are not.
@@ -90,7 +90,7 @@ impl Needed {
     }
 }
 
-/// Where an experiment runs.
+/// The place where an experiment runs.
 pub trait Place {
     /// Its clock, chance and tasks.
     fn env(&self) -> SharedEnv;
@@ -118,7 +118,7 @@ pub trait Place {
     /// Bytes a second that a disk, or its link, is said to move; 0 if nobody says.
     fn nominal(&self) -> u64;
 
-    /// Whether two disks are one underneath.
+    /// Whether the first two disks are on one device underneath.
     fn sharing(&self) -> Sharing {
         Sharing::Apart
     }

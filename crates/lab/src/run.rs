@@ -8,7 +8,7 @@ use crate::compare::Comparison;
 use crate::experiment::Asked;
 use crate::load::Sample;
 
-/// Which figures a measurement gives.
+/// The column of a report that a measurement fills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Column {
@@ -45,15 +45,15 @@ impl Machine {
     }
 }
 
-/// What the caller knows of a run. Nothing of it comes from a clock here, so that a model run is
-/// the same every time.
+/// Facts about a run that the caller supplies. None of them comes from a clock here, so that a model run
+/// is the same every time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
-    /// When, as text.
+    /// The date, as text.
     pub date: String,
     /// The machine that it ran on.
     pub machine: Machine,
-    /// Of which source.
+    /// The commit of the source that ran.
     pub commit: String,
 }
 
@@ -61,7 +61,7 @@ pub struct Head {
 /// published.
 pub type Figures = Vec<Option<f64>>;
 
-/// One way of doing it, on each layout of the run ([`Run::layouts`]).
+/// One arm: a way of doing it, measured on each layout of the run ([`Run::layouts`]).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Arm {
     /// Its name.
@@ -78,7 +78,7 @@ pub struct Arm {
     pub here: Option<Figures>,
     /// What the experiment compares ([`Run::ratio`]): of here if measured, else of the model.
     pub ratio: Option<f64>,
-    /// Whether the model was made from the published figures of this arm.
+    /// Whether the model was fitted to the published figures of this arm.
     pub fitted: bool,
     /// Largest difference between two rounds of one layout, as a part of the median.
     pub spread: f64,
@@ -87,7 +87,7 @@ pub struct Arm {
 }
 
 impl Arm {
-    /// Whether the model was made to give this row on this layout.
+    /// Whether the model was fitted to this row on this layout.
     pub fn is_fitted(&self, layout: usize) -> bool {
         let published = self.published.as_ref().and_then(|f| *f.get(layout)?);
         self.fitted && published.is_some()
@@ -153,11 +153,11 @@ pub struct Raw {
 pub struct Noise {
     /// Pairs of equal runs.
     pub pairs: u32,
-    /// Largest difference within a pair, as a part of it.
+    /// Largest relative difference within a pair.
     pub spread: f64,
 }
 
-/// What a ratio says beside the noise.
+/// The verdict on a ratio, given the noise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verdict {
     /// More than one.
@@ -166,7 +166,7 @@ pub enum Verdict {
     /// Less than one.
     #[serde(rename = "slower")]
     Slower,
-    /// No further from one than equal runs are from each other.
+    /// No further from one than equal runs are from each other: not distinguishable.
     #[default]
     #[serde(rename = "not distinguishable")]
     NotDistinguishable,
@@ -183,7 +183,7 @@ pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-/// What `ratio` says when equal runs differ by `noise`.
+/// The verdict on `ratio` when equal runs differ by `noise`.
 pub fn verdict(ratio: f64, noise: f64) -> Verdict {
     // A model has no noise at all: a thousandth is still nothing to decide by.
     let noise = noise.max(0.001);

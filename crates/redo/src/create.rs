@@ -15,7 +15,7 @@ use crate::on_disk::{DatabaseId, HEADER_BYTES, MEDIA_MAX};
 use crate::options::{Control, Medium};
 use crate::writer::header_of;
 
-/// A log group to be made.
+/// A log group to create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewGroup {
     /// Its number, from 1.
@@ -24,7 +24,7 @@ pub struct NewGroup {
     pub size: u64,
 }
 
-/// A log to be made.
+/// The parameters of a log to create.
 pub struct CreateLog {
     /// The database that it belongs to.
     pub database: DatabaseId,

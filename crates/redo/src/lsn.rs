@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// LSNs of neighbouring blocks are so far apart, whatever the block size.
+/// The distance between the LSNs of neighbouring blocks, whatever the block size.
 pub const LSN_PER_BLOCK: u64 = 4096;
 
 /// Absolute log block number: counts blocks from the creation of the log and is never reset.
@@ -33,7 +33,7 @@ impl Lsn {
         Abn(self.0 / LSN_PER_BLOCK)
     }
 
-    /// Where in the block, in bytes.
+    /// The offset within the block, in bytes.
     pub fn offset(self) -> u64 {
         self.0 % LSN_PER_BLOCK
     }

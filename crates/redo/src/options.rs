@@ -9,21 +9,21 @@ use cellar_io::{Device, IoFuture};
 use crate::error::Error;
 use crate::on_disk::{UNIT_BYTES_MAX, UNITS_IN_FLIGHT_MAX};
 
-/// Keeps the control data. What a `store` that did not return has done is unknown; after one that
-/// failed the log stops.
+/// The store of the control data. The outcome of a `store` that did not return is unknown; after a
+/// failed one the log stops.
 pub trait Control: Send + Sync + 'static {
     /// The bytes that were stored last.
     fn load(&self) -> IoFuture<'_, Vec<u8>>;
 
-    /// Replaces all of them, durably: afterwards `load` gives these, after a crash within these or
-    /// those before.
+    /// Replaces them all, durably: afterwards `load` returns the new bytes. After a crash meanwhile it
+    /// returns the new or the old ones.
     fn store(&self, bytes: Vec<u8>) -> IoFuture<'_, ()>;
 }
 
 /// A place where redo is written: a file in each log group, all as large as the group's others.
 #[derive(Clone)]
 pub struct Medium {
-    /// What it is called; the control data knows it by that.
+    /// Its name, by which the control data know it.
     pub name: String,
     /// Its files, by number of the group.
     pub files: BTreeMap<u32, Arc<dyn Device>>,
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Medium {
     }
 }
 
-/// Who forms the next unit when one becomes durable and records wait.
+/// The task that forms the next unit when one becomes durable while records wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Successor {
     /// The task that saw the completion; it hands the unit to the first committer in it.
@@ -50,16 +50,16 @@ pub enum Successor {
 pub struct Options {
     /// The longest unit in bytes, at most 1 MiB.
     pub unit_bytes: usize,
-    /// Units on their way at once, at most 4.
+    /// Units in flight at once, at most 4.
     pub units_in_flight: usize,
     /// Bytes of records that wait to be written, before a committer waits for room.
     pub log_buffer: usize,
-    /// What a late medium may lack of acknowledged blocks, in bytes.
+    /// The bytes of acknowledged blocks that a late medium may lack.
     pub exposure_bytes: u64,
     /// How long a late medium may lack an acknowledged block.
     pub exposure_age: Duration,
-    /// A write that is not answered by then has failed, where other media are left. The archiver
-    /// waits no longer for a read.
+    /// A write that is not answered within this time has failed, if other media are left. It is also
+    /// the limit for a read of the archiver.
     pub write_timeout: Duration,
     /// A medium that has answered nothing for so long while commits wait for it alone has failed,
     /// where the others are enough without it. With `auto` they always are; a number of media that

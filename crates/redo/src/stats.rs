@@ -6,7 +6,7 @@ use cellar_wait::Histogram;
 
 use crate::Lsn;
 
-/// Counted since the log was opened.
+/// Statistics of a log since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// `redo entries`: records.
@@ -35,13 +35,13 @@ pub struct Stats {
     pub redo_buffer_allocation_retries: u64,
     /// Commits that were delayed because the ring was nearly full.
     pub paced_commits: u64,
-    /// How long they were, together.
+    /// The total delay of these commits.
     pub paced_time: Duration,
     /// Beacons written.
     pub beacons: u64,
 }
 
-/// How one medium fared since the log was opened.
+/// Statistics of one medium since the log was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MediumStats {
     /// Writes that it completed.
@@ -94,7 +94,7 @@ pub struct Skips {
 }
 
 impl Skips {
-    /// How often for any reason.
+    /// How often it was given up, for any reason.
     pub fn total(&self) -> u64 {
         let Skips { error, silent, behind, exposed, header } = *self;
         error + silent + behind + exposed + header
@@ -104,7 +104,7 @@ impl Skips {
 /// One line of the scoreboard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediumReport {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Whether it takes part.
     pub active: bool,

@@ -60,23 +60,23 @@ const CATALOG: &str = "db";
 const PUBLIC: &str = "public";
 const VIEWS: &str = "cellar";
 
-/// What an engine may use.
+/// Resource limits of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineOptions {
     /// Bytes that queries may hold together; more is spilled into a disk group (into the system's
     /// directory for temporary files where there are no columnar tables) or refused.
     pub memory_limit: usize,
-    /// How many parts of a plan run at once: the cores.
+    /// The number of partitions of a plan that run at once: the cores.
     pub target_partitions: usize,
 }
 
-/// What a statement gave.
+/// The outcome of a statement.
 pub enum Outcome {
-    /// Rows, as they come.
+    /// Rows, as a stream.
     Rows(SendableRecordBatchStream),
-    /// Rows that tell of something, and why it cannot be done.
+    /// Rows that describe a change, and the reason why it cannot be done.
     Refused(SendableRecordBatchStream, Error),
-    /// What an EXPLAIN says.
+    /// The output of an EXPLAIN.
     Plan(Box<Explained>),
     /// A statement without rows.
     Done {
@@ -204,8 +204,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The same engine for somebody who works in `directory`: local paths in statements that do
-    /// not begin at the root count from there.
+    /// This engine with `directory` as its working directory: relative local paths in statements start
+    /// from there.
     #[must_use]
     pub fn in_directory(mut self, directory: PathBuf) -> Engine {
         self.tables.in_directory(directory.clone());
@@ -247,7 +247,7 @@ impl Engine {
         self.tables.broken()
     }
 
-    /// Opens every external table once; those that cannot be, and why.
+    /// Opens every external table once; returns those that cannot be opened, and why.
     #[async_recursion]
     pub async fn check_tables(&self) -> BTreeMap<String, Error> {
         for table in self.host.tables() {
@@ -320,7 +320,7 @@ impl Engine {
         }
     }
 
-    /// How far the long work is that a statement of this engine waits for now, if it does.
+    /// The progress of the long work that a statement of this engine waits for now, if any.
     pub fn progress(&self) -> Option<UnderWay> {
         self.host.progress()
     }

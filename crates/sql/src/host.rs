@@ -28,7 +28,7 @@ pub struct TableDefinition {
     pub may_be_empty: bool,
 }
 
-/// What the instance answers to a [`Command`].
+/// The instance's reply to a [`Command`].
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Reply {
     /// One line: what was done.
@@ -37,25 +37,25 @@ pub struct Reply {
     pub notices: Vec<String>,
 }
 
-/// Rows that the instance made, each with a value for every column.
+/// Rows that the instance produced, each with a value for every column.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rows {
     /// The columns, in order.
     pub columns: &'static [Column],
     /// The values.
     pub rows: Vec<Vec<Value>>,
-    /// Why what they tell of cannot be done, if it cannot.
+    /// Why the change that they describe cannot be done, if it cannot.
     pub refused: Option<Error>,
 }
 
 /// Long work that a statement waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnderWay {
-    /// What is done, in one word.
+    /// The kind of work, in one word.
     pub what: &'static str,
-    /// How much of it.
+    /// The amount done.
     pub done: u64,
-    /// Of how much.
+    /// The amount in all.
     pub total: u64,
 }
 
@@ -73,7 +73,7 @@ pub trait Host: Send + Sync + std::fmt::Debug + 'static {
         None
     }
 
-    /// How many parts of a plan are to run at once from now on, if that is set.
+    /// The number of partitions of a plan to run at once from now on, if it is set.
     fn target_partitions(&self) -> Option<usize> {
         None
     }
@@ -81,16 +81,16 @@ pub trait Host: Send + Sync + std::fmt::Debug + 'static {
     /// The external tables of the catalog.
     fn tables(&self) -> Vec<TableDefinition>;
 
-    /// Keeps a table; one of the same name is replaced. Durable when it returns.
+    /// Adds a table to the catalog; one of the same name is replaced. Durable when it returns.
     async fn put_table(&self, table: TableDefinition) -> Result<(), Error>;
 
-    /// Forgets a table; whether there was one. Durable when it returns.
+    /// Removes a table from the catalog; returns whether there was one. Durable when it returns.
     async fn drop_table(&self, name: &str) -> Result<bool, Error>;
 
-    /// Refuses a file of a group that is not the user's to write over or to take away.
+    /// Refuses a file of a group that the user must not overwrite or remove.
     ///
     /// # Errors
-    /// Which file it is, and for what.
+    /// The file is protected; the error says which file, and what it is for.
     fn check_writable(&self, group: &str, path: &str) -> Result<(), Error> {
         let _ = (group, path);
         Ok(())
@@ -99,13 +99,12 @@ pub trait Host: Send + Sync + std::fmt::Debug + 'static {
     /// What a change of the disks of a group would do. Changes nothing.
     ///
     /// # Errors
-    /// As of the change itself.
+    /// Those of the change itself.
     async fn explain_work(&self, work: ExplainWork) -> Result<Rows, Error> {
         Err(Error::not_yet(format!("EXPLAIN WORK for {}", work.group)))
     }
 
-    /// How far the work is that [`Host::run`] or [`Host::explain_work`] waits for now, if that is
-    /// long.
+    /// The progress of the work that [`Host::run`] or [`Host::explain_work`] waits for now, if it is long.
     fn progress(&self) -> Option<UnderWay> {
         None
     }

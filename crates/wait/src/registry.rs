@@ -14,20 +14,20 @@ use crate::histogram::{BUCKETS, Histogram, bucket_of};
 use crate::session::{Session, Sessions};
 use crate::slot::{Kind, SessionEventTotals, SessionView};
 
-/// All that was counted of one event.
+/// The totals of one event.
 #[derive(Clone, Debug)]
 pub struct EventTotals {
     /// The event.
     pub event: Event,
-    /// How many waits ended.
+    /// The number of waits that ended.
     pub count: u64,
-    /// How many of them ended because their time was up.
+    /// The number of them that timed out.
     pub timeouts: u64,
-    /// How long they took together, in nanoseconds.
+    /// The total time waited, in nanoseconds.
     pub nanos: u64,
     /// The longest, in nanoseconds.
     pub max: u64,
-    /// How long each of them took.
+    /// The distribution of their durations.
     pub histogram: Histogram,
     /// As `count`, of user sessions only.
     pub foreground_count: u64,

@@ -134,12 +134,12 @@ impl Session {
         self.0.session.sid
     }
 
-    /// Tells apart the sessions that had the same number.
+    /// The serial number: it tells apart the sessions that had the same `sid`.
     pub fn serial(&self) -> u32 {
         self.0.session.serial
     }
 
-    /// Who waits.
+    /// The kind of waiter: user or background.
     pub fn kind(&self) -> Kind {
         self.0.session.kind
     }
@@ -202,7 +202,7 @@ impl Wait<'_> {
         self.finish(now, false)
     }
 
-    /// As [`end`](Wait::end), for a wait whose time was up.
+    /// As [`end`](Wait::end), for a wait that timed out.
     #[inline]
     pub fn end_timeout(self, now: u64) -> u64 {
         self.finish(now, true)

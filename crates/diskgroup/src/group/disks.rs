@@ -29,7 +29,7 @@ use crate::space::DiskNo;
 use crate::space::plan::{DiskRole, Forecast, Lack, Plan, PlanDisk, plan};
 use crate::state::{DiskStatus, GroupState, Op};
 
-/// What is to become of the disks of a group; all of it is one change and one rebalance.
+/// A change of the disks of a group; all of it is one change and one rebalance.
 #[derive(Clone, Default)]
 pub struct AlterDisks {
     /// ADD DISK.
@@ -47,14 +47,14 @@ pub struct AlterDisks {
 pub struct DropDisk {
     /// Its name.
     pub name: String,
-    /// It is offline: what it held is made again from the other copies.
+    /// FORCE, for a disk that is offline: its content is rebuilt from the other copies.
     pub force: bool,
 }
 
-/// What a change of the disks would do.
+/// The effect that a change of the disks would have.
 #[derive(Clone, Debug)]
 pub struct Work {
-    /// What moves, and what becomes of each disk.
+    /// The moves, and what becomes of each disk.
     pub plan: Plan,
     /// Room and redundancy afterwards.
     pub forecast: Forecast,
@@ -76,11 +76,11 @@ impl Group {
         Ok(work(&snapshot, self.inner.au_size))
     }
 
-    /// Changes who takes part, and starts the rebalance that follows from it.
+    /// Changes the disks of the group, and starts the rebalance that follows from it.
     ///
     /// # Errors
-    /// A disk, name or power that will not do, or no room for what must move, before anything is
-    /// changed; or a disk that fails.
+    /// A disk, name or power is not allowed, or there is no room for what must move: then nothing has
+    /// changed. Or a disk has failed.
     #[async_recursion]
     pub async fn alter_disks(&self, change: &AlterDisks) -> Result<(), Error> {
         // A task of its own: a caller that goes away must not leave it half-way.
@@ -140,7 +140,8 @@ impl Group {
         Ok(())
     }
 
-    /// UNDROP DISKS: whatever is being dropped stays. FORCE cannot be taken back.
+    /// UNDROP DISKS: disks that are being dropped stay. DROP ... FORCE cannot be undone. Returns how many
+    /// stay.
     ///
     /// # Errors
     /// The group has stopped.

@@ -15,14 +15,14 @@ use async_recursion::async_recursion;
 /// Extent sets in one record of the metadata log.
 const SETS_PER_RECORD: usize = 16_384;
 
-/// What a new file is to be. `None` takes what the template says, or else the group's default.
+/// Attributes of a new file. `None` takes that of the template, or else the group's default.
 #[derive(Clone, Debug)]
 pub struct FileSpec {
-    /// What it is for.
+    /// The type of the file.
     pub file_type: FileType,
     /// Copies: 1, 2 or 3.
     pub copies: Option<u8>,
-    /// How its bytes go round its extents.
+    /// The striping of its bytes over its extents.
     pub striping: Option<Striping>,
     /// The smallest piece that is repaired as one: 4096 or 8192 bytes.
     pub unit: Option<u32>,
@@ -30,7 +30,7 @@ pub struct FileSpec {
     pub checksums: Option<bool>,
     /// Confine it to this failure group; then it has one copy.
     pub placement: Option<String>,
-    /// The template that says the rest; `None` takes that of its type, empty text none at all.
+    /// The template for the rest; `None` takes that of its type, an empty text takes none.
     pub template: Option<String>,
 }
 
@@ -49,7 +49,7 @@ impl FileSpec {
     }
 }
 
-/// When a file may take a name.
+/// The condition under which a file may take a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublishIf {
     /// Whether or not a file has the name; that file loses it.
@@ -110,11 +110,11 @@ pub(crate) fn parts_of(path: &str) -> Result<Vec<PathPart>, Error> {
 }
 
 impl Group {
-    /// Makes a file: empty, without a name, gone after a crash until it is
+    /// Creates an empty file without a name. It does not survive a crash until it is
     /// [published](Group::publish).
     ///
     /// # Errors
-    /// An attribute that will not do, or the group has stopped.
+    /// An attribute is not allowed, or the group has stopped.
     #[async_recursion]
     pub async fn create_file(&self, spec: &FileSpec) -> Result<File, Error> {
         let at_ns = self.inner.env.wall().unix_nanos;

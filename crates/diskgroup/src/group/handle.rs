@@ -106,17 +106,16 @@ impl File {
         core.state.files.get(&self.file.number).map_or(0, |f| f.allocated(self.inner.au_size))
     }
 
-    /// Makes room for `bytes`, durably; the new room reads as zeros.
+    /// Allocates room for `bytes`, durably; the new room reads as zeros.
     ///
     /// # Errors
-    /// No room, and then nothing has changed that was promised.
+    /// There is no room; size and content are as before.
     #[async_recursion]
     pub async fn allocate(&self, bytes: u64) -> Result<(), Error> {
         grow(&self.inner, self.file.number, bytes).await
     }
 
-    /// Sets the size, durably, and gives the file the room for it: more if it grows, less if it
-    /// shrinks.
+    /// Sets the size, durably, and allocates or frees room to match.
     ///
     /// # Errors
     /// No room.
@@ -174,7 +173,7 @@ impl File {
         IoError::new(kind, &self.name, op, offset, length)
     }
 
-    /// Reads, saying what went wrong in the group's words.
+    /// Reads; errors are those of the group.
     ///
     /// # Errors
     /// No copy can be read, or all are damaged.
@@ -202,7 +201,7 @@ impl File {
         result
     }
 
-    /// Writes, saying what went wrong in the group's words.
+    /// Writes; errors are those of the group.
     ///
     /// # Errors
     /// No copy can be written.

@@ -72,7 +72,7 @@ pub use scrub::{
 };
 pub use template::{Protection, Template, TemplateChange, TemplateWords};
 
-/// How to mount.
+/// Options of a mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
     /// Replay the log in RAM, write nothing, resync nothing.
@@ -124,7 +124,7 @@ impl Default for MountOptions {
     }
 }
 
-/// A mounted group. Clones share it.
+/// A mounted disk group. Clones share it.
 #[derive(Clone)]
 pub struct Group {
     pub(crate) inner: Arc<Inner>,
@@ -137,7 +137,7 @@ impl std::fmt::Debug for Group {
 }
 
 impl Group {
-    /// Mounts the group called `name` (upper-case) from those of `found` that belong to it.
+    /// Mounts the group called `name` (upper-case) from those disks among `found` that belong to it.
     ///
     /// `session` is the session on which the group's own waits are counted.
     ///
@@ -328,13 +328,12 @@ impl Group {
         env.spawn("disk watch", Box::pin(task));
     }
 
-    /// Makes everything durable and clean, and lets go of the disks. Waits for writes and for a
-    /// resync that are under way; what comes later is refused. Goes on to its end although the
-    /// caller goes away.
+    /// Dismounts the group: makes everything durable and clean, and releases the disks. Waits for writes
+    /// and for a resync that are under way; later requests are refused. Runs to its end even if the
+    /// future is dropped.
     ///
     /// # Errors
-    /// The group has stopped; then it needs recovery at the next mount. Or it is being dismounted
-    /// already.
+    /// The group has stopped, and needs recovery at the next mount; or it is being dismounted already.
     #[async_recursion]
     pub async fn dismount(&self) -> Result<(), Error> {
         let inner = &self.inner;
@@ -418,14 +417,14 @@ impl Group {
         no_room
     }
 
-    /// Lets go of the disks as a crash would: nothing more is written. For tests and for groups
-    /// that cannot be dismounted in order.
+    /// Releases the disks as a crash would: nothing more is written. For tests, and for groups that cannot
+    /// be dismounted cleanly.
     pub fn abandon(&self) {
         self.inner.stop("abandoned");
         self.inner.end_tasks();
     }
 
-    /// DROP DISKGROUP: labels every disk as one that may be taken, and ends the mount.
+    /// DROP DISKGROUP: labels every disk as free to be taken, and ends the mount.
     ///
     /// # Errors
     /// The group has files and `including_contents` is not set, or a disk fails.
@@ -468,8 +467,8 @@ impl Group {
         labelled.into_iter().collect::<Result<(), _>>().map_err(Error::Io)
     }
 
-    /// Reads a block of every disk in sync, so that one that went away is found although nobody
-    /// wants anything of it. Whether there is still a mount to look after.
+    /// Reads a block of every disk in sync, so that a disk that went away is noticed even if nobody uses
+    /// it. Returns whether the group is still mounted.
     #[async_recursion]
     pub async fn probe_disks(&self) -> bool {
         let inner = &self.inner;
@@ -486,10 +485,10 @@ impl Group {
         !inner.is_ending()
     }
 
-    /// Whether the group has stopped itself, and why.
+    /// Checks that the group has not stopped itself.
     ///
     /// # Errors
-    /// It has stopped.
+    /// It has stopped; the error says why.
     pub fn check_running(&self) -> Result<(), Error> {
         self.inner.check_running()
     }
@@ -499,7 +498,7 @@ impl Group {
         self.inner.uuid
     }
 
-    /// Whether it was mounted only to be looked at: nothing that is under way goes on.
+    /// Whether it was mounted read-only: work that was under way does not resume.
     pub fn is_read_only(&self) -> bool {
         self.inner.read_only
     }
@@ -514,10 +513,10 @@ impl Group {
         &self.inner.env
     }
 
-    /// Sets an attribute that may be set.
+    /// Sets an attribute of the group.
     ///
     /// # Errors
-    /// It is fixed at creation, or unknown, or the value will not do.
+    /// The attribute is fixed at creation, or unknown, or the value is not allowed.
     #[async_recursion]
     pub async fn set_attribute(&self, name: &str, value: &str) -> Result<(), Error> {
         let name = name.to_lowercase();

@@ -41,7 +41,7 @@ pub struct GroupInfo {
     pub sector_size: u32,
     /// Allocation unit in bytes.
     pub au_size: u64,
-    /// Grows with every mount and every change of who takes part.
+    /// The epoch: it grows with every mount and every change of the disks that take part.
     pub epoch: u64,
     /// All room, without our own metadata.
     pub total_mb: u64,
@@ -51,10 +51,10 @@ pub struct GroupInfo {
     pub required_mirror_free_mb: u64,
     /// Oracle's figure: (free - required) / copies; may be negative.
     pub usable_file_mb: i64,
-    /// What can really be written now, as bytes of files.
+    /// What can really be written now, counted in file data.
     pub writable_mb: u64,
-    /// What can be written so that every extent can be mirrored again whichever failure group is
-    /// lost then; negative: too much is there already.
+    /// What can be written so that every extent can still be mirrored again after the loss of any one
+    /// failure group; negative if there is too much already.
     pub writable_and_survive_mb: i64,
     /// Whether enough failure groups would be left to mirror again at all.
     pub can_restore: bool,
@@ -77,7 +77,7 @@ pub struct DiskInfo {
     pub number: u16,
     /// Its identity, as in its label.
     pub uuid: Uuid,
-    /// Whether it failed by not being there any more, or not answering: then it may come back.
+    /// Whether it failed because it went away or did not answer: then it may come back.
     pub gone: bool,
     /// Its name.
     pub name: String,
@@ -85,17 +85,17 @@ pub struct DiskInfo {
     pub failgroup: String,
     /// Its path; `None` when it is not here.
     pub path: Option<String>,
-    /// What the metadata says of it.
+    /// Its status in the metadata.
     pub status: DiskStatus,
     /// Whether it holds every acknowledged write.
     pub in_sync: bool,
-    /// Whether FORCE took it for in sync although it was an older image of itself.
+    /// Whether FORCE accepted it as in sync although it was an older image of itself.
     pub aged: bool,
     /// Whether it failed by not answering.
     pub timed_out: bool,
     /// Why it is not used, if it was here and failed.
     pub failure: Option<String>,
-    /// Why it is not used although it is here, as the mount found.
+    /// Why the mount refused it although it is here.
     pub refused: Option<Refused>,
     /// Whether it is so much slower than the others that reads avoid it.
     pub slow: bool,
@@ -122,7 +122,7 @@ pub struct DiskInfo {
 /// A file of a group.
 #[derive(Clone, Debug)]
 pub struct FileInfo {
-    /// What the metadata says, without the maps.
+    /// Its number.
     pub number: u32,
     /// Incarnation.
     pub incarnation: u32,
@@ -148,20 +148,20 @@ pub struct FileInfo {
     pub aus_by_disk: BTreeMap<u16, u64>,
 }
 
-/// What the loss of one more failure group would cost.
+/// The consequences of losing one more failure group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// The failure group; one with a disk in sync.
+    /// The failure group; it has a disk in sync.
     pub failgroup: String,
     /// Whether some extent has its only copy there.
     pub data: bool,
-    /// Whether that is so of no files but those that are meant to have one copy, in a group that
-    /// keeps more of others.
+    /// Whether that concerns only files that are meant to have one copy, in a group that keeps more
+    /// copies of others.
     pub single: bool,
     /// Whether the group would stop, because too little of its metadata is left.
     pub stops: bool,
-    /// Whether it could not be mounted again without FORCE if the loss comes while nobody has it
-    /// mounted: nothing would show that the metadata left is the newest.
+    /// Whether the group could not be mounted again without FORCE if the loss comes while it is not
+    /// mounted: nothing would prove that the metadata left is the newest.
     pub unproven: bool,
 }
 
@@ -175,24 +175,24 @@ impl Loss {
 /// Files that have fewer copies in sync than they should.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
-    /// How many have lost a copy of some extent, and have another of it.
+    /// How many files have lost a copy of some extent, and have another copy of it.
     pub lowered: usize,
-    /// Those that have an extent without any copy: their paths, or number and incarnation.
+    /// Files that have an extent without any copy: their paths, or number and incarnation.
     pub lost: Vec<String>,
 }
 
 /// A resync under way.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Resync {
-    /// Bytes of file still to be made equal.
+    /// Bytes of files still to be resynced.
     pub bytes_left: u64,
-    /// Bytes of file that the mount found to be made equal.
+    /// Bytes of files that the mount found in need of a resync.
     pub bytes_found: u64,
-    /// How long ago that was.
+    /// The time since that mount.
     pub since: Duration,
     /// Regions that are not clean.
     pub dirty_regions: usize,
-    /// How many may be.
+    /// The cap on the number of dirty regions.
     pub dirty_regions_cap: usize,
 }
 

@@ -34,18 +34,18 @@ pub(crate) const AUS_MIN: u32 = 4;
 /// A request unanswered for this long fails the creation, as it fails a disk of a mounted group.
 const DISK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What to create.
+/// The parameters of a group to create.
 #[derive(Clone)]
 pub struct CreateGroup {
     /// The group's name.
     pub name: String,
-    /// Copies by default.
+    /// The default number of copies.
     pub redundancy: Redundancy,
     /// Allocation unit in bytes: 1, 2, 4, ... 64 MiB.
     pub au_size: u64,
     /// 512 or 4096; `None` takes the largest logical sector among the disks.
     pub sector_size: Option<u32>,
-    /// Attributes to be set at once.
+    /// Attributes to set at creation.
     pub attributes: BTreeMap<String, String>,
     /// Whether an instance keeps its catalog here.
     pub holds_catalog: bool,
@@ -64,9 +64,9 @@ pub struct NewDisk {
     pub name: Option<String>,
     /// Its failure group; `None` makes it one of its own.
     pub failgroup: Option<String>,
-    /// Use fewer bytes of it than it has.
+    /// The bytes to use, if fewer than it has.
     pub size: Option<u64>,
-    /// FORCE: take a disk that carries another group's label.
+    /// FORCE: take the disk even if it carries another group's label.
     pub force: bool,
 }
 

@@ -11,15 +11,15 @@ pub fn is_label(start: &[u8]) -> bool {
     start.starts_with(&MAGIC.to_le_bytes())
 }
 
-/// Is the disk in a group?
+/// The status of a disk, in its label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum LabelStatus {
-    /// CREATE or ADD has begun and not ended; the disk may be taken by another.
+    /// CREATE or ADD has begun and not ended; another group may take the disk.
     Creating = 1,
-    /// A disk of the group.
+    /// The disk is a member of the group.
     Member = 2,
-    /// Left the group for good; may be unplugged or taken.
+    /// The disk has left the group for good; it may be unplugged, or taken by another group.
     Former = 3,
 }
 
@@ -69,12 +69,12 @@ impl Redundancy {
     }
 }
 
-/// What a label says.
+/// The content of a disk label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
     /// Features that must be known to mount the group.
     pub features: u64,
-    /// Counts the writings of this disk's label.
+    /// The generation of this disk's label: it grows with each write.
     pub generation: u64,
     /// The group.
     pub group: Uuid,
@@ -82,7 +82,7 @@ pub struct Label {
     pub disk: Uuid,
     /// Its number in the group.
     pub disk_no: u16,
-    /// In the group, or not.
+    /// The status of this disk.
     pub status: LabelStatus,
     /// The group's redundancy.
     pub redundancy: Redundancy,
@@ -109,7 +109,7 @@ pub struct Label {
 const NAME: usize = 32;
 
 impl Label {
-    /// The block that says so.
+    /// The block that holds this label.
     pub fn encode(&self) -> Block {
         let mut block = Block::default();
         let b = &mut block.0[..];
@@ -144,7 +144,7 @@ impl Label {
     /// Reads a label.
     ///
     /// # Errors
-    /// What is wrong with the block.
+    /// The block is damaged, or no label.
     pub fn decode(b: &[u8]) -> Result<Label, Damage> {
         assert_eq!(b.len(), BLOCK, "a label is one block");
         check_head(b, MAGIC)?;

@@ -48,7 +48,7 @@ pub use spares::Spare;
 /// How often each disk of a group is looked at, whether or not anybody uses it.
 const PROBE_EVERY: Duration = Duration::from_millis(500);
 
-/// How a database is opened.
+/// Options for opening a database.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenMode {
     /// Write nothing: the log is replayed in RAM, nothing is resynced.
@@ -85,7 +85,7 @@ impl Mounted {
         self.disks.keep(|d| here.contains(&*d.path.to_string_lossy()))
     }
 
-    /// What the loss of one failure group leaves standing: device, file or nothing.
+    /// The kind of loss that the group survives: that of a device, of a file, or nothing.
     pub fn survives(&self) -> &'static str {
         if self.group.info().redundancy.copies() < 2 {
             return "nothing";
@@ -255,7 +255,7 @@ impl Database {
         Ok(mounted)
     }
 
-    /// Dismounts every group in order.
+    /// Dismounts every group cleanly.
     ///
     /// # Errors
     /// A group had stopped; the others are dismounted all the same.
@@ -328,12 +328,12 @@ impl Database {
         &self.instance
     }
 
-    /// Its directory.
+    /// The directory of the database.
     pub fn directory(&self) -> &Directory {
         &self.directory
     }
 
-    /// Its tables.
+    /// The catalog of tables.
     pub fn catalog(&self) -> &SharedCatalog {
         &self.catalog
     }
@@ -347,7 +347,7 @@ impl Database {
         self.instance.env()
     }
 
-    /// Its waits.
+    /// The registry of wait events.
     pub fn waits(&self) -> &Waits {
         self.instance.waits()
     }

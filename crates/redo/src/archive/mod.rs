@@ -13,26 +13,26 @@ use cellar_io::IoFuture;
 pub use reader::ArchiveReader;
 pub use writer::Archived;
 
-/// Where archives are kept, by name.
+/// The store of archives, by name.
 pub trait ArchiveStore: Send + Sync + 'static {
-    /// Begins an archive that nobody sees under its name yet. One that was begun under the name
-    /// and not published is forgotten.
+    /// Begins an archive, which is not visible under its name yet. An unpublished one that was begun
+    /// under the same name is discarded.
     fn create<'a>(&'a self, name: &'a str) -> IoFuture<'a, Box<dyn ArchiveFile>>;
 
     /// Bytes of a published archive; fewer than `length`, in bytes, only at its end.
     fn read<'a>(&'a self, name: &'a str, offset: u64, length: usize) -> IoFuture<'a, Bytes>;
 }
 
-/// An archive that is being written. Dropping it gives it up.
+/// An archive that is being written. Dropping it discards it.
 pub trait ArchiveFile: Send {
-    /// Puts bytes behind those that are there.
+    /// Appends bytes.
     fn append(&mut self, bytes: Bytes) -> IoFuture<'_, ()>;
 
-    /// Makes durable what was appended. It is asked for once, and never again after an error.
+    /// Makes all appended bytes durable. It is called once, and never again after an error.
     fn sync(&mut self) -> IoFuture<'_, ()>;
 
-    /// Gives it its name, durably, in place of an archive that has it: after a crash within, one or
-    /// the other is there, whole.
+    /// Gives the archive its name, durably, and replaces one that has it: after a crash meanwhile either
+    /// the old or the new one is there, whole.
     fn publish(self: Box<Self>) -> IoFuture<'static, ()>;
 }
 

@@ -31,7 +31,7 @@ pub(crate) use records::Assembler;
 pub use records::Record;
 use walk::Walk;
 
-/// A log to be opened.
+/// The parameters for opening a log.
 pub struct OpenLog {
     /// Clock, chance and tasks.
     pub env: SharedEnv,
@@ -39,23 +39,23 @@ pub struct OpenLog {
     pub session: Session,
     /// Keeps the control data.
     pub control: Arc<dyn Control>,
-    /// What is there of the media.
+    /// The media that are here.
     pub media: Vec<Medium>,
     /// Parameters.
     pub options: Options,
-    /// Media that failed and are to take part again: what recovery reads is copied to them. All
-    /// writes that they were ever given must have been answered.
+    /// Media that failed and are to take part again: recovery copies to them what it reads. All earlier
+    /// writes to them must have been answered.
     pub returning: Vec<String>,
-    /// Open although media are missing that may alone have acknowledged records: those are lost.
+    /// Open even if missing media may hold the only copy of acknowledged records: those are lost.
     pub force: bool,
 }
 
-/// What recovery did.
+/// The report of a recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// The log ended here; new records follow.
     pub end: Lsn,
-    /// Records that were given out.
+    /// Records that were returned.
     pub records: u64,
     /// Blocks that were read.
     pub blocks: u64,
@@ -65,15 +65,15 @@ pub struct Report {
     pub bad_headers: u32,
     /// Media that are not used from now on.
     pub left_out: Vec<String>,
-    /// What is wrong with files that are here and do not belong here.
+    /// Files that are present and do not belong to this log, each with the reason.
     pub refused: Vec<String>,
     /// Media that have lost blocks which they had acknowledged.
     pub lost_writes: Vec<String>,
-    /// Whether acknowledged records may be lost because it was opened by force.
+    /// Whether acknowledged records may be lost because the log was opened by force.
     pub forced: bool,
 }
 
-/// A log that is being read, to be opened.
+/// A recovery under way: the log is read, and then opened.
 pub struct Recovery {
     env: SharedEnv,
     session: Session,
@@ -143,13 +143,13 @@ impl Recovery {
         })
     }
 
-    /// Where it begins: records before it are not given out.
+    /// The checkpoint where it begins: earlier records are not returned.
     pub fn checkpoint(&self) -> Lsn {
         self.walk.control.checkpoint
     }
 
-    /// What is below `lsn` was read and is durable elsewhere: the opened log begins there. A
-    /// checkpoint never goes back, nor beyond what was read.
+    /// Moves the checkpoint to `lsn`: everything below it was read and is durable elsewhere, and the opened
+    /// log begins there. A checkpoint never goes back, nor beyond what was read.
     ///
     /// # Errors
     /// [`Error::BadValue`] for an LSN that was not read yet.

@@ -23,7 +23,7 @@ use crate::writer::unit::{Context, Shared, form};
 use crate::writer::wait::Waiting;
 use crate::{Abn, Lsn};
 
-/// Where a record was put.
+/// The position of a record that was appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     /// The record begins here.
@@ -43,8 +43,8 @@ pub struct Committed {
     pub anatomy: Anatomy,
 }
 
-/// An open log. Clones are handles of the same one; [`close`](Log::close) ends it in order, and
-/// dropping it is as good as a crash.
+/// An open log. Clones are handles of the same log; [`close`](Log::close) shuts it down cleanly, and
+/// dropping it amounts to a crash.
 #[derive(Clone)]
 pub struct Log(pub(crate) Arc<Inner>);
 
@@ -259,9 +259,9 @@ impl Inner {
 }
 
 impl Log {
-    /// Appends a record and waits until it is durable. `kind` and `flags` are given back by
-    /// recovery. A record whose commit is dropped may be there afterwards, or not. Committers see to the
-    /// writes of all: one that is neither polled nor dropped holds the others up.
+    /// Appends a record and waits until it is durable. Recovery returns `kind` and `flags` with it. If the
+    /// future is dropped, the record may or may not be in the log afterwards. Committers drive the writes
+    /// of all: a future that is neither polled nor dropped holds the others up.
     ///
     /// # Errors
     /// [`Error::RecordTooLong`]; [`Error::Stopped`]; [`Error::OutcomeUnknown`] when the log stops
@@ -337,20 +337,20 @@ impl Log {
         Ok(())
     }
 
-    /// Everything below is durable.
+    /// The LSN below which everything is durable.
     pub fn durable_lsn(&self) -> Lsn {
         self.0.lock().durable().lsn()
     }
 
-    /// The LSN of the next record is not below this.
+    /// The end of the log: the next record begins here or later.
     pub fn end_lsn(&self) -> Lsn {
         let state = self.0.lock();
         let open = state.open.as_ref().map(|unit| unit.first + unit.blocks(self.0.sizes.payload));
         Abn(open.unwrap_or(state.at)).lsn()
     }
 
-    /// Ends the current group and waits until that is durable. Gives the LSN that the log goes on
-    /// at.
+    /// Ends the current group and waits until that is durable. Returns the LSN at which the log
+    /// continues.
     ///
     /// # Errors
     /// [`Error::Stopped`]; [`Error::OutcomeUnknown`].
@@ -373,12 +373,12 @@ impl Log {
         Ok(self.end_lsn())
     }
 
-    /// What was counted since the log was opened.
+    /// The statistics since the log was opened.
     pub fn stats(&self) -> Stats {
         self.0.lock().stats.clone()
     }
 
-    /// How each medium fares.
+    /// The scoreboard: a report on each medium.
     pub fn media(&self) -> Vec<MediumReport> {
         let state = self.0.lock();
         let report = |medium: &crate::writer::state::MediumAt| MediumReport {
@@ -392,14 +392,14 @@ impl Log {
         state.media.iter().filter(|medium| !medium.name.is_empty()).map(report).collect()
     }
 
-    /// How many blocks of the ring are in use, and how many there are: from 80 % on commits are
-    /// delayed, see [`Options::pace_max`].
+    /// The number of blocks of the ring in use, and the number of all its blocks. From 80 % on commits
+    /// are delayed, see [`Options::pace_max`].
     pub fn ring(&self) -> (u64, u64) {
         self.0.lock().ring()
     }
 
-    /// How many blocks recovery would read, and how many the ring has: what whoever decides about
-    /// a checkpoint asks at each commit.
+    /// The number of blocks that recovery would read, and the number of blocks of the ring. Meant to be
+    /// asked at each commit, to decide about a checkpoint.
     pub fn behind(&self) -> (u64, u64) {
         let state = self.0.lock();
         (state.durable.saturating_sub(state.checkpoint), state.ring().1)
@@ -410,17 +410,18 @@ impl Log {
         self.0.lock().poisoned.clone()
     }
 
-    /// Whether something that it asked of a medium, or of the control data, may still happen. Of a log
-    /// that has stopped the next one must not be opened before that is over: what was written last
-    /// could come over what the next one acknowledges.
+    /// Whether a write to a medium, or to the control data, may still be under way. After a log has
+    /// stopped it must not be opened anew before these have ended: a late write could overwrite what the
+    /// new log acknowledges.
     pub fn is_owed(&self) -> bool {
         let state = self.0.lock();
         state.steward || !state.media.iter().all(|medium| medium.is_answered())
     }
 
-    /// Stops the log as the end of its program would: what is queued is never written, and whoever waits
-    /// learns that the outcome is unknown. Returns when all that it asked for is answered, so that the log
-    /// may be opened anew; gives failed media that have not answered in time, which may not return yet.
+    /// Stops the log as the end of its program would: queued records are never written, and their
+    /// committers learn that the outcome is unknown. Returns when all outstanding writes are answered, so
+    /// that the log may be opened anew; returns the failed media that have not answered in time, which
+    /// must not return to the log yet.
     ///
     /// # Errors
     /// [`Error::MediumBusy`] for another one that has not answered in time; [`Error::Stopped`] where
@@ -460,8 +461,8 @@ impl Log {
         Ok(RecordHeader { length: bytes as u32, kind, flags })
     }
 
-    /// The longest record that this log takes, in bytes: what fits when all groups but the current
-    /// one are free.
+    /// The length limit of a record in this log, in bytes: what fits when all groups but the current one
+    /// are free.
     pub fn record_bytes_max(&self) -> u64 {
         let state = self.0.lock();
         let others =
