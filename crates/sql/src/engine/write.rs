@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::failure::from_store;
 use crate::files::csv_format::external;
 use crate::files::diagnose::diagnosed;
+use crate::files::partition::with_values;
 use crate::files::staged::Staging;
 use crate::files::unchanged::Seen;
 
@@ -92,6 +93,7 @@ impl Engine {
         execution.minimum_parallel_output_files = count(1)?;
         execution.soft_max_rows_per_output_file = count(usize::MAX)?;
         let failed = |e: DataFusionError| self.failure(&e);
+        let plan = with_values(plan).map_err(failed)?;
         let planned = Planned::of(state, &plan).await.map_err(failed)?;
         let written = match Written::of(&planned).await {
             Err(e) => match planned.instead(&plan, &e).await {

@@ -10,6 +10,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use bytes::Bytes;
 use datafusion::catalog::Session;
+use datafusion::common::config::JsonOptions;
 use datafusion::common::file_options::json_writer::JsonWriterOptions;
 use datafusion::common::parsers::CompressionTypeVariant;
 use datafusion::common::runtime::SpawnedTask;
@@ -49,11 +50,22 @@ impl FileFormatFactory for JsonFormats {
         state: &dyn Session,
         format_options: &HashMap<String, String>,
     ) -> Result<Arc<dyn FileFormat>> {
-        Ok(Arc::new(Json { inner: self.0.create(state, format_options)? }))
+        Ok(Arc::new(Json { inner: of_all_rows(self.0.create(state, format_options)?) }))
     }
 
     fn default(&self) -> Arc<dyn FileFormat> {
-        Arc::new(Json { inner: self.0.default() })
+        Arc::new(Json { inner: of_all_rows(self.0.default()) })
+    }
+}
+
+/// A format whose types and columns are those of all rows, not of the first thousand, unless that was said.
+fn of_all_rows(format: Arc<dyn FileFormat>) -> Arc<dyn FileFormat> {
+    match format.downcast_ref::<JsonFormat>().map(JsonFormat::options) {
+        Some(options) if options.schema_infer_max_rec.is_none() => {
+            let options = JsonOptions { schema_infer_max_rec: Some(usize::MAX), ..options.clone() };
+            Arc::new(JsonFormat::default().with_options(options))
+        }
+        _ => format,
     }
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod json_format;
 pub(crate) mod parquet_check;
 pub(crate) mod parquet_format;
 pub(crate) mod parquet_trust;
+pub(crate) mod partition;
 pub(crate) mod place;
 pub(crate) mod staged;
 pub(crate) mod table;

@@ -22,7 +22,8 @@ pub(super) fn value(
     row: usize,
     options: &FormatOptions<'_>,
 ) -> Result<String, ArrowError> {
-    if array.is_null(row) {
+    // An array of the type null says of none of its values that it is null.
+    if array.is_null(row) || *array.data_type() == DataType::Null {
         return Ok("null".to_owned());
     }
     let list = |values: ArrayRef| {
