@@ -29,12 +29,30 @@ pub(crate) struct ForEachRow;
 impl AnalyzerRule for ForEachRow {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let mut names = Names::default();
+        let plan = plan.transform_down_with_subqueries(without_limit)?.data;
         let plan = plan.transform_down_with_subqueries(narrowed)?.data;
         Ok(plan.transform_up_with_subqueries(|plan| rewrite(plan, &mut names))?.data)
     }
 
     fn name(&self) -> &'static str {
         "for_each_row"
+    }
+}
+
+/// An aggregation without groups without the limit over its only row.
+fn without_limit(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let LogicalPlan::Limit(limit) = &plan else { return Ok(Transformed::no(plan)) };
+    let is_any = matches!(limit.get_fetch_type()?, FetchType::Literal(rows) if rows != Some(0))
+        && matches!(limit.get_skip_type()?, SkipType::Literal(0));
+    let rows = match limit.input.as_ref() {
+        LogicalPlan::Sort(sort) => &sort.input,
+        _ => &limit.input,
+    };
+    let is_one = matches!(rows.as_ref(), LogicalPlan::Projection(own)
+        if matches!(own.input.as_ref(), LogicalPlan::Aggregate(own) if own.group_expr.is_empty()));
+    match is_any && is_one {
+        true => Ok(Transformed::yes(rows.as_ref().clone())),
+        false => Ok(Transformed::no(plan)),
     }
 }
 
@@ -50,6 +68,7 @@ fn narrowed(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     let (mut of_rows, mut others) = (Vec::new(), Vec::new());
     for conjunct in split_conjunction_owned(filter.predicate.clone()) {
         let is_theirs = !conjunct.is_volatile()
+            && !conjunct.contains_outer()
             && !conjunct.exists(|expr| Ok(is_subquery(expr)))?
             && conjunct.column_refs().iter().all(|column| rows.schema().has_column(column));
         if is_theirs { &mut of_rows } else { &mut others }.push(conjunct);
@@ -417,18 +436,20 @@ impl Top<'_> {
         let window = row_number().partition_by(vec![number]);
         let window = if by.is_empty() { window } else { window.order_by(by) }.build()?;
         let at = Expr::Column(Column::new_unqualified(place.clone()));
-        let top = at.between(lit(self.skip + 1), lit(self.skip.saturating_add(self.fetch)));
+        // Of none, the row outside stays.
+        let last = self.skip.saturating_add(self.fetch.max(1));
+        let top = at.between(lit(self.skip + 1), lit(last));
+        let is_there = || inner.column(THERE).is_not_null().and(lit(self.fetch > 0));
         let (mut all, mut values) = (columns, Vec::new());
         for output in self.outputs {
             let name = names.next("value");
             let output = inner.of_pair(output.unalias())?;
-            let there = inner.column(THERE).is_not_null();
-            all.push(when(there, output).end()?.alias(name.clone()));
+            all.push(when(is_there(), output).end()?.alias(name.clone()));
             values.push(Expr::Column(Column::new_unqualified(name)));
         }
-        let is_there = names.next("there");
-        all.push(inner.column(THERE).is_not_null().alias(is_there.clone()));
-        let there = Some(Expr::Column(Column::new_unqualified(is_there)));
+        let name = names.next("there");
+        all.push(is_there().alias(name.clone()));
+        let there = Some(Expr::Column(Column::new_unqualified(name)));
         let plan = LogicalPlanBuilder::from(plan)
             .window([window.alias(place)])?
             .filter(top)?

@@ -1,24 +1,28 @@
 //! Oracle's words in statements that are parsed: VARCHAR2, NUMBER, SYSDATE, and paths such as
 //! `+DATA/t.parquet`; and literals that DataFusion would read as something else.
 
+mod fetch;
 mod interval;
 mod pattern;
 mod rows;
+mod using;
+mod windows;
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{CopyToSource, Statement};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, CharacterLength, DataType, ExactNumberInfo, Expr, Function,
-    FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, LimitClause,
-    ObjectName, Query, Select, SelectItem, Statement as SqlStatement, TimezoneInfo, UnaryOperator,
-    Value, VisitMut, VisitorMut,
+    AccessExpr, BinaryOperator, CastKind, CharacterLength, DataType, Distinct, ExactNumberInfo,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
+    ObjectName, Query, Select, SelectItem, SetExpr, Statement as SqlStatement, Subscript,
+    TimezoneInfo, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
 pub(crate) use self::pattern::LikeEscape;
 use crate::error::Error;
 use crate::names;
 use crate::names::apart::tell_apart;
+use crate::names::outer;
 use crate::numbers::literal;
 use crate::path::to_url;
 
@@ -35,6 +39,7 @@ pub(crate) fn rewrite(statement: &mut Statement) -> Result<(), Error> {
             names::settle(statement);
             rewrite_in(statement.as_mut())?;
             tell_apart(statement.as_mut());
+            outer::qualify(statement.as_mut());
         }
         Statement::CreateExternalTable(table) => {
             for location in &mut table.locations {
@@ -50,6 +55,7 @@ pub(crate) fn rewrite(statement: &mut Statement) -> Result<(), Error> {
                 names::settle_query(query);
                 rewrite_in(query.as_mut())?;
                 tell_apart(query.as_mut());
+                outer::qualify(query.as_mut());
             }
         }
         Statement::Explain(explain) => rewrite(&mut explain.statement)?,
@@ -92,7 +98,9 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Box<Error>> {
-        or_break(fetch_as_limit(query))
+        or_break(using::rewrite(query))?;
+        or_break(windows::rewrite(query))?;
+        or_break(fetch::rewrite(query))
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Box<Error>> {
@@ -101,6 +109,8 @@ impl VisitorMut for Rewriter {
         {
             *expr = literal::least_bigint();
         }
+        without_order(expr);
+        fields_by_name(expr);
         interval::rewrite(expr);
         or_break(pattern::rewrite(expr))?;
         or_break(pattern::similar(expr))?;
@@ -148,6 +158,28 @@ impl VisitorMut for Rewriter {
             _ => {}
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// The order of rows that are only looked for means nothing, and is in the way of a join.
+fn without_order(expr: &mut Expr) {
+    let (Expr::InSubquery { subquery, .. } | Expr::Exists { subquery, .. }) = expr else { return };
+    let is_of_all = subquery.limit_clause.is_none() && subquery.fetch.is_none();
+    let is_plain = matches!(subquery.body.as_ref(), SetExpr::Select(select)
+        if !matches!(select.distinct, Some(Distinct::On(_))));
+    if is_of_all && is_plain {
+        subquery.order_by = None;
+    }
+}
+
+/// `(s).field` as `s['field']`.
+fn fields_by_name(expr: &mut Expr) {
+    let Expr::CompoundFieldAccess { access_chain, .. } = expr else { return };
+    for access in access_chain {
+        if let AccessExpr::Dot(Expr::Identifier(field)) = access {
+            let index = Value::SingleQuotedString(field.value.clone());
+            *access = AccessExpr::Subscript(Subscript::Index { index: Expr::Value(index.into()) });
+        }
     }
 }
 
@@ -210,29 +242,6 @@ fn now() -> Expr {
         array: false,
         format: None,
     }
-}
-
-/// `FETCH FIRST n ROWS ONLY` as the `LIMIT n` that it is.
-fn fetch_as_limit(query: &mut Query) -> Result<(), Error> {
-    let Some(fetch) = query.fetch.take() else { return Ok(()) };
-    if fetch.with_ties || fetch.percent {
-        let what = if fetch.percent { "FETCH ... PERCENT" } else { "FETCH ... WITH TIES" };
-        return Err(Error::not_yet(what).next("fetch first n rows only"));
-    }
-    let one = Expr::Value(Value::Number("1".to_owned(), false).into());
-    let wanted = fetch.quantity.unwrap_or(one);
-    match &mut query.limit_clause {
-        None => {
-            query.limit_clause = Some(LimitClause::LimitOffset {
-                limit: Some(wanted),
-                offset: None,
-                limit_by: Vec::new(),
-            });
-        }
-        Some(LimitClause::LimitOffset { limit: limit @ None, .. }) => *limit = Some(wanted),
-        Some(_) => return Err(Error::syntax("both LIMIT and FETCH")),
-    }
-    Ok(())
 }
 
 /// `CAST(date_trunc('second', now()) AS TIMESTAMP)`: Oracle's DATE goes to the second.

@@ -21,12 +21,14 @@ pub mod path;
 pub mod reference;
 pub mod split;
 pub mod statement;
+mod statistics;
 pub mod tpch;
 pub mod view;
 
 mod allowed;
 mod correlated;
 mod dialect;
+mod distinct_on;
 mod files;
 mod grammar;
 mod in_subquery;

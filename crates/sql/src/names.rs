@@ -5,6 +5,7 @@
 //! repeated name gets a number behind a character that nobody types, until the rows are shown.
 
 pub(crate) mod apart;
+pub(crate) mod outer;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -128,7 +129,7 @@ fn column_name(expr: &Expr) -> Option<String> {
 }
 
 /// A name as it is looked up: in small letters unless it is quoted.
-fn folded(ident: &Ident) -> String {
+pub(crate) fn folded(ident: &Ident) -> String {
     match ident.quote_style {
         Some(_) => ident.value.clone(),
         None => ident.value.to_lowercase(),

@@ -9,14 +9,15 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Column, DFSchema, Result};
 use datafusion::config::ConfigOptions;
+use datafusion::error::DataFusionError;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
-    Aggregate, Expr, Filter, Limit, LogicalPlan, LogicalPlanBuilder, Projection, SortExpr,
-    SubqueryAlias, Window, WindowFrameBound, WindowFrameUnits,
+    Aggregate, Distinct, DistinctOn, Expr, Filter, Limit, LogicalPlan, LogicalPlanBuilder,
+    Projection, Sort, SortExpr, SubqueryAlias, Window, WindowFrameBound, WindowFrameUnits,
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::marks::Names;
+use crate::marks::{Names, handing_on, outer_columns};
 
 /// Aggregates whose result depends on the order of rows.
 const AGGREGATES: [&str; 5] = ["array_agg", "string_agg", "first_value", "last_value", "nth_value"];
@@ -49,6 +50,10 @@ fn in_aggregates(own: Aggregate, names: &mut Names) -> Result<Transformed<Logica
     if !own.aggr_expr.iter().any(|expr| takes_order(expr.clone().unalias())) {
         return Ok(Transformed::no(plan));
     }
+    // Texts are put together in one order at a time.
+    if own.aggr_expr.iter().any(|expr| has_order(expr.clone().unalias())) {
+        return Ok(Transformed::no(plan));
+    }
     let Some((input, keys)) = ordered(&own.input, names)? else { return Ok(Transformed::no(plan)) };
     let preserver = NamePreserver::new(&plan);
     let change = |expr: Expr| {
@@ -75,11 +80,17 @@ fn takes_order(expr: Expr) -> bool {
     params.order_by.is_empty() && !params.distinct && AGGREGATES.contains(&call.func.name())
 }
 
-/// Windows without an order in the order of the rows below.
+fn has_order(expr: Expr) -> bool {
+    matches!(expr, Expr::AggregateFunction(call)
+        if call.func.name() == "string_agg" && !call.params.order_by.is_empty())
+}
+
+/// Windows without an order in the order of the rows below; others, beside them, stay as they are.
 fn in_windows(own: Window, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     let plan = LogicalPlan::Window(own.clone());
-    // Windows of one operator have one order.
-    if !own.window_expr.iter().all(|expr| is_by_position(expr.clone().unalias())) {
+    let (ordered_by, others): (Vec<Expr>, Vec<Expr>) =
+        own.window_expr.into_iter().partition(|expr| is_by_position(expr.clone().unalias()));
+    if ordered_by.is_empty() {
         return Ok(Transformed::no(plan));
     }
     let Some((input, keys)) = ordered(&own.input, names)? else { return Ok(Transformed::no(plan)) };
@@ -95,11 +106,14 @@ fn in_windows(own: Window, names: &mut Names) -> Result<Transformed<LogicalPlan>
         })?;
         Ok(name.restore(expr.data))
     };
-    let windows = own.window_expr.into_iter().map(change).collect::<Result<Vec<_>>>()?;
+    let windows = ordered_by.into_iter().map(change).collect::<Result<Vec<_>>>()?;
     let columns = plan.schema().columns().into_iter().map(Expr::Column);
+    let mut new = LogicalPlanBuilder::from(input).window(windows)?;
+    if !others.is_empty() {
+        new = new.window(others)?;
+    }
     // Windows give all columns of what they are of, also those that only the order needs.
-    let new = LogicalPlanBuilder::from(input).window(windows)?.project(columns)?.build()?;
-    Ok(Transformed::yes(new))
+    Ok(Transformed::yes(new.project(columns)?.build()?))
 }
 
 /// Whether a window without an order may have one: it looks at rows by their place, or at all of them.
@@ -117,11 +131,8 @@ fn is_by_position(expr: Expr) -> bool {
 /// has to be handed on besides; `None`: it is of no such subquery.
 fn ordered(plan: &LogicalPlan, names: &mut Names) -> Result<Option<(LogicalPlan, Vec<SortExpr>)>> {
     let found = match plan {
-        LogicalPlan::Sort(sort) => {
-            // Computed again, it would be another order.
-            let is_stable = sort.expr.iter().all(|key| !key.expr.is_volatile());
-            is_stable.then(|| (plan.clone(), sort.expr.clone()))
-        }
+        LogicalPlan::Sort(sort) => sorted(sort, names)?,
+        LogicalPlan::Distinct(Distinct::On(own)) => first_of_each(plan, own),
         LogicalPlan::Filter(filter) => match ordered(&filter.input, names)? {
             Some((input, keys)) => {
                 let filter = Filter::try_new(filter.predicate.clone(), Arc::new(input))?;
@@ -142,6 +153,13 @@ fn ordered(plan: &LogicalPlan, names: &mut Names) -> Result<Option<(LogicalPlan,
             }
             None => None,
         },
+        LogicalPlan::Window(own) => match ordered(&own.input, names)? {
+            Some((input, keys)) => {
+                let window = Window::try_new(own.window_expr.clone(), Arc::new(input))?;
+                Some((LogicalPlan::Window(window), keys))
+            }
+            None => None,
+        },
         LogicalPlan::Projection(own) => match ordered(&own.input, names)? {
             Some((input, keys)) => Some(projected(own, input, keys, names)?),
             None => None,
@@ -149,6 +167,50 @@ fn ordered(plan: &LogicalPlan, names: &mut Names) -> Result<Option<(LogicalPlan,
         _ => None,
     };
     Ok(found)
+}
+
+/// A sort, by columns where it is by what a subquery gives: that is not computed again.
+fn sorted(sort: &Sort, names: &mut Names) -> Result<Option<(LogicalPlan, Vec<SortExpr>)>> {
+    let is_plain = |key: &SortExpr| {
+        Ok::<_, DataFusionError>(!key.expr.is_volatile() && !key.expr.exists(|e| Ok(is_query(e)))?)
+    };
+    let mut computed: Vec<Expr> = Vec::new();
+    let mut keys = Vec::new();
+    for key in &sort.expr {
+        if is_plain(key)? {
+            keys.push(key.clone());
+            continue;
+        }
+        let name = names.next("order");
+        computed.push(key.expr.clone().alias(name.clone()));
+        keys.push(SortExpr { expr: Expr::Column(Column::new_unqualified(name)), ..key.clone() });
+    }
+    if computed.is_empty() {
+        return Ok(Some((LogicalPlan::Sort(sort.clone()), keys)));
+    }
+    let tied_to: Vec<Column> = sort.expr.iter().flat_map(|key| outer_columns(&key.expr)).collect();
+    let columns = sort.input.schema().columns().into_iter().map(Expr::Column);
+    let input = handing_on(sort.input.as_ref().clone(), &tied_to)?;
+    let plan = LogicalPlanBuilder::from(input)
+        .project(columns.chain(computed))?
+        .sort_with_limit(keys.clone(), sort.fetch)?
+        .build()?;
+    Ok(Some((plan, keys)))
+}
+
+fn is_query(expr: &Expr) -> bool {
+    matches!(expr, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_))
+}
+
+/// The rows of DISTINCT ON, where what they are sorted by is among them.
+fn first_of_each(plan: &LogicalPlan, own: &DistinctOn) -> Option<(LogicalPlan, Vec<SortExpr>)> {
+    let given = |key: &SortExpr| {
+        let at = own.select_expr.iter().position(|e| e.clone().unalias() == key.expr)?;
+        let column = Column::from(own.schema.qualified_field(at));
+        Some(SortExpr { expr: Expr::Column(column), ..key.clone() })
+    };
+    let keys = own.sort_expr.as_ref()?.iter().map(given).collect::<Option<Vec<_>>>()?;
+    Some((plan.clone(), keys))
 }
 
 /// A key over the columns that have their names from `outer` instead of from `inner`.

@@ -1,10 +1,12 @@
 //! Helpers shared by the rules over the expressions of a plan.
 
+use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::interval_arithmetic::Interval;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, LogicalPlan, TableScan};
+use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDFImpl, TableScan};
 
 /// Changes the expressions of one plan, from below, each with the columns that it is over. What the plan
 /// returns keeps its names.
@@ -17,9 +19,22 @@ pub(crate) fn each_expression(
         schema.merge(&DFSchema::try_from_qualified_schema(table_name.clone(), &source.schema())?);
     }
     let names = NamePreserver::new(&plan);
-    plan.map_expressions(|expr| {
+    let changed = |expr: Expr| {
         let name = names.save(&expr);
         let expr = expr.transform_up(|expr| change(expr, &schema))?;
         Ok(expr.update_data(|expr| name.restore(expr)))
+    };
+    plan.map_expressions(|expr| match expr {
+        // Each member has its name: an alias of the whole is none of its columns.
+        Expr::GroupingSet(_) => expr.map_children(changed),
+        other => changed(other),
     })
+}
+
+/// Bounds of what a function gives, where nothing is known but its type.
+///
+/// DataFusion's own answer has no type, and then refuses to sort by functions of ours in its functions.
+pub(crate) fn unbounded(function: &impl ScalarUDFImpl, inputs: &[&Interval]) -> Result<Interval> {
+    let types: Vec<DataType> = inputs.iter().map(|input| input.data_type()).collect();
+    Interval::make_unbounded(&function.return_type(&types)?)
 }

@@ -7,6 +7,7 @@ use arrow::array::{Array, ArrayRef, AsArray, StringBuilder};
 use arrow::datatypes::DataType;
 use datafusion::common::{Result as FusionResult, ScalarValue};
 use datafusion::error::DataFusionError;
+use datafusion::logical_expr::interval_arithmetic::Interval;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
@@ -14,6 +15,7 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value, ValueWithSpan
 
 use super::call;
 use crate::error::Error;
+use crate::rules::unbounded;
 
 /// Puts backslashes for the escape character of a LIKE: when the statement is read, or when it runs if the
 /// pattern is computed.
@@ -161,6 +163,10 @@ impl ScalarUDFImpl for LikeEscape {
 
     fn return_type(&self, _: &[DataType]) -> FusionResult<DataType> {
         Ok(DataType::Utf8)
+    }
+
+    fn evaluate_bounds(&self, inputs: &[&Interval]) -> FusionResult<Interval> {
+        unbounded(self, inputs)
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> FusionResult<ColumnarValue> {

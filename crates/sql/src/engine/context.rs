@@ -16,6 +16,7 @@ use crate::columnar::nulls::PlainAntiJoins;
 use crate::columnar::rule::AggregateInCell;
 use crate::correlated::ForEachRow;
 use crate::dialect::LikeEscape;
+use crate::distinct_on::KeysOfDistinctOn;
 use crate::engine::{CATALOG, EngineOptions, PUBLIC, Stores};
 use crate::host::Host;
 use crate::in_subquery::ThreeValuedIn;
@@ -42,6 +43,7 @@ use crate::set_comparison::SetComparisons;
 use crate::set_operation::CountEqualRows;
 use crate::shared::ShareAggregates;
 use crate::spill::TempFiles;
+use crate::statistics::OfValues;
 use crate::tied::TiedColumns;
 
 /// A build side of a join that has more bytes or rows, as far as is known, is divided among cores.
@@ -132,6 +134,7 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules.insert(at, Arc::new(TiedColumns));
     rules.insert(at, Arc::new(LateralValues));
     rules.insert(at, Arc::new(CountEqualRows));
+    rules.insert(at, Arc::new(KeysOfDistinctOn));
     rules.insert(at, Arc::new(OrderOfSubquery));
     rules.push(Arc::new(CheckedArithmetic));
     rules.insert(0, Arc::new(NestedSubqueries));
@@ -144,6 +147,9 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
 /// down: an aggregation in the cell needs none of its own, and passes those of joins on.
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let mut rules = PhysicalOptimizer::new().rules;
+    for rule in rules.iter_mut().filter(|rule| rule.name() == "aggregate_statistics") {
+        *rule = Arc::new(OfValues(Arc::clone(rule)));
+    }
     rules.insert(0, Arc::new(OffsetAtSort));
     let at = rules.iter().position(|rule| rule.name() == "join_selection");
     rules.insert(at.unwrap_or(0), Arc::new(PlainAntiJoins));

@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::Result;
+use datafusion::logical_expr::interval_arithmetic::Interval;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
 };
+
+use crate::rules::unbounded;
 
 /// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -64,6 +67,10 @@ impl ScalarUDFImpl for Coalesce {
 
     fn short_circuits(&self) -> bool {
         self.others.short_circuits()
+    }
+
+    fn evaluate_bounds(&self, inputs: &[&Interval]) -> Result<Interval> {
+        unbounded(self, inputs)
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

@@ -13,6 +13,7 @@ use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
 use datafusion::config::ConfigOptions;
 use datafusion::functions::datetime;
 use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::interval_arithmetic::Interval;
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
     Between, BinaryExpr, ColumnarValue, Expr, ExprSchemable, LogicalPlan, Operator,
@@ -25,7 +26,7 @@ use crate::instants::compare::is_comparison;
 use crate::instants::length::{is_interval, length, of_aggregate, of_window, sorted};
 use crate::instants::pattern::{Pattern, is_strftime};
 use crate::instants::seconds::of_part;
-use crate::rules::each_expression;
+use crate::rules::{each_expression, unbounded};
 
 /// The rule. It comes before DataFusion's choice of types.
 #[derive(Debug, Default)]
@@ -301,6 +302,10 @@ impl ScalarUDFImpl for Times {
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Interval(IntervalUnit::MonthDayNano))
+    }
+
+    fn evaluate_bounds(&self, inputs: &[&Interval]) -> Result<Interval> {
+        unbounded(self, inputs)
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

@@ -8,10 +8,13 @@ use arrow::array::{ArrayRef, AsArray, Decimal128Array};
 use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, Sort, WindowFunction};
+use datafusion::logical_expr::interval_arithmetic::Interval;
 use datafusion::logical_expr::{
     Accumulator, ColumnarValue, Expr, ExprSchemable, LogicalPlan, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility, cast,
 };
+
+use crate::rules::unbounded;
 
 /// The nanoseconds of a month of thirty days, and of a day.
 const DAYS_OF_MONTH: i128 = 30;
@@ -86,12 +89,12 @@ impl ScalarUDFImpl for Length {
         &self.signature
     }
 
-    fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(args.first().map(|arg| arg.schema_name().to_string()).unwrap_or_default())
-    }
-
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Decimal128(38, 0))
+    }
+
+    fn evaluate_bounds(&self, inputs: &[&Interval]) -> Result<Interval> {
+        unbounded(self, inputs)
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

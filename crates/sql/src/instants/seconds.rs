@@ -10,10 +10,13 @@ use arrow::datatypes::{
 };
 use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::interval_arithmetic::Interval;
 use datafusion::logical_expr::{
     self as logical, ColumnarValue, Expr, ExprSchemable, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility,
 };
+
+use crate::rules::unbounded;
 
 /// `date_part(part, instant)`, if it asks for what has a fraction.
 pub(super) fn of_part(part: &Expr, instant: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
@@ -95,6 +98,10 @@ impl ScalarUDFImpl for Seconds {
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Float64)
+    }
+
+    fn evaluate_bounds(&self, inputs: &[&Interval]) -> Result<Interval> {
+        unbounded(self, inputs)
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

@@ -11,11 +11,13 @@ use arrow::datatypes::{
 };
 use chrono::{DateTime, NaiveDateTime};
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
+use datafusion::logical_expr::interval_arithmetic::Interval;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
 use crate::instants::pattern::{Pattern, is_strftime};
+use crate::rules::unbounded;
 
 /// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -66,6 +68,10 @@ impl ScalarUDFImpl for ToChar {
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(DataType::Utf8)
+    }
+
+    fn evaluate_bounds(&self, inputs: &[&Interval]) -> Result<Interval> {
+        unbounded(self, inputs)
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

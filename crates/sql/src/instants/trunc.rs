@@ -10,10 +10,13 @@ use arrow::datatypes::{
 };
 use arrow::error::ArrowError;
 use datafusion::common::{Result, ScalarValue, plan_err};
+use datafusion::logical_expr::interval_arithmetic::Interval;
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
 };
+
+use crate::rules::unbounded;
 
 /// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -64,6 +67,10 @@ impl ScalarUDFImpl for DateTrunc {
         let field = args.arg_fields[1].as_ref().clone().with_name(self.name());
         let nullable = args.arg_fields.iter().any(|field| field.is_nullable());
         Ok(Arc::new(field.with_nullable(nullable)))
+    }
+
+    fn evaluate_bounds(&self, inputs: &[&Interval]) -> Result<Interval> {
+        unbounded(self, inputs)
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

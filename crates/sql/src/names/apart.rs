@@ -11,17 +11,20 @@ use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Result, internal_err};
 use datafusion::config::ConfigOptions;
+use datafusion::logical_expr::interval_arithmetic::Interval;
 use datafusion::logical_expr::{
     ColumnarValue, Expr as PlanExpr, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, OrderByKind, Query, SelectItem, SetExpr, Value, VisitMut, VisitorMut,
+    CastKind, Distinct, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Ident,
+    OrderByKind, Query, SelectItem, SetExpr, Value, VisitMut, VisitorMut,
 };
 
+use super::folded;
 use crate::dialect::call;
-use crate::rules::each_expression;
+use crate::rules::{each_expression, unbounded};
 
 /// The function's name.
 const APART: &str = "__apart";
@@ -52,6 +55,7 @@ impl VisitorMut for Queries {
 fn in_selects(body: &mut SetExpr, order: Vec<&mut Expr>) {
     match body {
         SetExpr::Select(select) => {
+            let by_name = named_groups(&select.group_by, &select.projection);
             let mut parts: Vec<&mut Expr> = Vec::new();
             parts.extend(select.projection.iter_mut().filter_map(|item| match item {
                 SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
@@ -61,11 +65,13 @@ fn in_selects(body: &mut SetExpr, order: Vec<&mut Expr>) {
             }));
             parts.extend(select.having.iter_mut().chain(select.qualify.iter_mut()));
             parts.extend(order);
-            let groups = match &mut select.group_by {
-                GroupByExpr::Expressions(groups, _) => groups.as_mut_slice(),
-                GroupByExpr::All(_) => &mut [],
-            };
-            mark(parts, groups);
+            if let Some(Distinct::On(on)) = &mut select.distinct {
+                parts.extend(on.iter_mut());
+            }
+            if let GroupByExpr::Expressions(groups, _) = &mut select.group_by {
+                parts.extend(groups.iter_mut());
+            }
+            mark(parts, &by_name);
         }
         SetExpr::SetOperation { left, right, .. } => {
             in_selects(left, Vec::new());
@@ -75,12 +81,40 @@ fn in_selects(body: &mut SetExpr, order: Vec<&mut Expr>) {
     }
 }
 
-fn mark(mut parts: Vec<&mut Expr>, groups: &mut [Expr]) {
-    let mut named = Named::default();
-    for group in groups.iter() {
-        named.add(group);
+/// What a SELECT is grouped by, also by the place or the name of what is selected.
+fn named_groups(group_by: &GroupByExpr, items: &[SelectItem]) -> Vec<Expr> {
+    let GroupByExpr::Expressions(groups, _) = group_by else { return Vec::new() };
+    let selected = |at: usize| match items.get(at.checked_sub(1)?)? {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+        _ => None,
+    };
+    let mut all = Vec::new();
+    for group in groups {
+        match group {
+            Expr::Rollup(sets) | Expr::Cube(sets) | Expr::GroupingSets(sets) => {
+                all.extend(sets.iter().flatten().cloned());
+            }
+            Expr::Value(value) => {
+                let at = value.value.to_string().parse().ok();
+                all.extend(at.and_then(selected).cloned());
+            }
+            Expr::Identifier(name) => all.extend(items.iter().find_map(|item| match item {
+                SelectItem::ExprWithAlias { expr, alias } if folded(alias) == folded(name) => {
+                    Some(expr.clone())
+                }
+                _ => None,
+            })),
+            _ => {}
+        }
+        all.push(group.clone());
     }
-    for expr in parts.iter_mut().map(|expr| &mut **expr).chain(groups.iter_mut()) {
+    all
+}
+
+fn mark(mut parts: Vec<&mut Expr>, groups: &[Expr]) {
+    let mut named = Named::default();
+    groups.iter().for_each(|group| named.add(group));
+    for expr in &mut parts {
         let _: ControlFlow<()> =
             expr.visit(&mut Within { depth: 0, act: |e: &mut Expr| named.add_call(e) });
     }
@@ -89,16 +123,52 @@ fn mark(mut parts: Vec<&mut Expr>, groups: &mut [Expr]) {
         return;
     }
     let marked = |expr: &mut Expr| {
-        let text = expr.to_string();
+        // The subquery of ANY is no value by itself.
+        if let Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } = expr {
+            bare(right);
+        }
+        let text = canonical(expr);
         if is_left_out(expr) && wanted.contains(&text) {
             let text = Expr::Value(Value::SingleQuotedString(text).into());
             let own = std::mem::replace(expr, Expr::Identifier(Ident::new("")));
             *expr = call(APART, vec![own, text]);
         }
     };
-    for expr in parts.into_iter().chain(groups.iter_mut()) {
+    for expr in parts {
         let _: ControlFlow<()> = expr.visit(&mut Within { depth: 0, act: marked });
     }
+}
+
+/// Takes the mark from an expression.
+fn bare(expr: &mut Expr) {
+    let Expr::Function(function) = expr else { return };
+    let FunctionArguments::List(list) = &mut function.args else { return };
+    let is_mark = matches!(&function.name.0[..], [part]
+        if part.as_ident().is_some_and(|name| name.value == APART));
+    if is_mark && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(own))) = list.args.first_mut()
+    {
+        *expr = std::mem::replace(own, Expr::Identifier(Ident::new("")));
+    }
+}
+
+/// The text of an expression, the same however it is written: `x::text`, `CAST(t.X AS TEXT)`, `(x)::text`.
+fn canonical(expr: &Expr) -> String {
+    let mut own = expr.clone();
+    let act = |expr: &mut Expr| match expr {
+        Expr::Identifier(name) => *name = Ident::new(folded(name)),
+        Expr::CompoundIdentifier(parts) => {
+            if let Some(last) = parts.last() {
+                *expr = Expr::Identifier(Ident::new(folded(last)));
+            }
+        }
+        Expr::Nested(inner) if matches!(**inner, Expr::Identifier(_)) => {
+            *expr = std::mem::replace(inner, Expr::Identifier(Ident::new("")));
+        }
+        Expr::Cast { kind: kind @ CastKind::DoubleColon, .. } => *kind = CastKind::Cast,
+        other => bare(other),
+    };
+    let _: ControlFlow<()> = own.visit(&mut Within { depth: 0, act });
+    own.to_string()
 }
 
 /// What DataFusion's names do not tell of.
@@ -112,7 +182,8 @@ fn is_left_out(expr: &Expr) -> bool {
             | Expr::InSubquery { .. }
             | Expr::AnyOp { .. }
             | Expr::AllOp { .. }
-    )
+    ) || matches!(expr, Expr::Nested(inner)
+        if matches!(**inner, Expr::BinaryOp { .. } | Expr::UnaryOp { .. }))
 }
 
 /// Expressions by what their names would have of them.
@@ -131,13 +202,13 @@ impl Named {
         let mut left_out = BTreeSet::new();
         let act = |expr: &mut Expr| {
             if is_left_out(expr) {
-                left_out.insert(expr.to_string());
+                left_out.insert(canonical(expr));
             }
         };
         let _: ControlFlow<()> = bare.visit(&mut Within { depth: 0, act });
         let _: ControlFlow<()> = bare.visit(&mut Within { depth: 0, act: without });
         let same = self.0.entry(bare.to_string().to_lowercase()).or_default();
-        same.insert(expr.to_string(), left_out);
+        same.insert(canonical(expr), left_out);
     }
 
     /// The texts of what makes the difference between those of one name.
@@ -163,9 +234,10 @@ fn without(expr: &mut Expr) {
 }
 
 /// Acts on the expressions of a SELECT, from below, not on those of its subqueries.
-struct Within<F> {
-    depth: usize,
-    act: F,
+pub(crate) struct Within<F> {
+    /// How many queries further in: 0 to begin with.
+    pub(crate) depth: usize,
+    pub(crate) act: F,
 }
 
 impl<F: FnMut(&mut Expr)> VisitorMut for Within<F> {
@@ -222,6 +294,10 @@ impl ScalarUDFImpl for Apart {
             Some(own) => Ok(FieldRef::clone(own)),
             None => internal_err!("{APART} without an argument"),
         }
+    }
+
+    fn evaluate_bounds(&self, inputs: &[&Interval]) -> Result<Interval> {
+        unbounded(self, inputs)
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

@@ -9,11 +9,13 @@ use arrow::array::{ArrayRef, AsArray};
 use arrow::datatypes::{ArrowPrimitiveType, DataType, Float16Type, Float32Type, Float64Type};
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::expr::{InList, ScalarFunction};
+use datafusion::logical_expr::interval_arithmetic::Interval;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, lit,
 };
 
 use crate::numbers::narrow::is_cast;
+use crate::rules::unbounded;
 
 #[expect(non_camel_case_types, reason = "it is called like the others")]
 type f16 = <Float16Type as ArrowPrimitiveType>::Native;
@@ -69,6 +71,10 @@ impl ScalarUDFImpl for Canonical {
             [only] if only.is_floating() => Ok(only.clone()),
             other => plan_err!("canonical takes a floating-point number, not {other:?}"),
         }
+    }
+
+    fn evaluate_bounds(&self, inputs: &[&Interval]) -> Result<Interval> {
+        unbounded(self, inputs)
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {

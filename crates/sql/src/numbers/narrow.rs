@@ -12,6 +12,7 @@ use arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type};
 use arrow::error::ArrowError;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::interval_arithmetic::Interval;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Volatility,
@@ -19,6 +20,7 @@ use datafusion::logical_expr::{
 
 use crate::instants::from_text::{instants_of, is_instant_of_text};
 use crate::numbers::from_text::{is_from_text, numbers_of};
+use crate::rules::unbounded;
 
 /// A cast as a function.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -133,7 +135,9 @@ impl ScalarUDFImpl for Narrow {
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        Ok(args.first().map(|arg| arg.schema_name().to_string()).unwrap_or_default())
+        // Beside its argument, as where a join computes its keys, it has a name of its own.
+        let name = args.first().map(|arg| arg.schema_name().to_string()).unwrap_or_default();
+        Ok(format!("{}({name} as {})", self.name(), self.to))
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
@@ -143,6 +147,10 @@ impl ScalarUDFImpl for Narrow {
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
         let nullable = self.is_try || args.arg_fields.iter().any(|field| field.is_nullable());
         Ok(Arc::new(Field::new(self.name(), self.to.clone(), nullable)))
+    }
+
+    fn evaluate_bounds(&self, inputs: &[&Interval]) -> Result<Interval> {
+        unbounded(self, inputs)
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
