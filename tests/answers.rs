@@ -4,26 +4,7 @@
 
 mod program;
 
-use std::path::Path;
-
-use program::{done, out, refused, sql};
-
-fn database() -> tempfile::TempDir {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    done(dir.path(), &["init", "db", "--disks", "2", "--disk-size", "96M", "--au-size", "1M"]);
-    dir
-}
-
-fn check(at: &Path, answers: &[(&str, &str)]) {
-    let mut words = vec!["sql", "db", "--format", "csv"];
-    answers.iter().for_each(|(query, _)| words.extend(["-c", query, "-c", "select '--' as mark"]));
-    let text = out(&done(at, &words));
-    let mut found = text.split("mark\n--\n");
-    for (query, wanted) in answers {
-        let rows: Vec<&str> = found.next().unwrap().lines().skip(1).collect();
-        assert_eq!(rows.join(" "), *wanted, "{query}");
-    }
-}
+use program::{answers, database, done, out, refused, sql};
 
 const FLOATS: &str = "(values (1, 'NaN'::double), (1, 2), (2, 'inf'::double), (3, '-inf'::double), \
      (4, 0.0), (4, '-0.0'::double))";
@@ -34,7 +15,7 @@ fn floating_point_numbers_have_one_order_everywhere() {
     let at = dir.path();
     sql(at, &format!("create table f as select * from {FLOATS} t(g, x)"));
     sql(at, "copy (select g as id, x from f) to 'f.parquet'");
-    check(
+    answers(
         at,
         &[
             (
@@ -67,7 +48,7 @@ fn a_cast_is_compared_as_what_it_gives() {
     let dir = database();
     let at = dir.path();
     sql(at, "create table n as select * from (values (1.4, 70000), (1.5, 1), (2.5, -1)) t(d, i)");
-    check(
+    answers(
         at,
         &[
             ("select d::int, d::int = 2 from n order by d", "1,false 2,true 3,false"),
@@ -88,14 +69,14 @@ fn a_cast_is_compared_as_what_it_gives() {
     }
     sql(at, "create table whole (k int)");
     sql(at, "insert into whole values (1.5), (2.4)");
-    check(at, &[("select sum(k) from whole", "4")]);
+    answers(at, &[("select sum(k) from whole", "4")]);
 }
 
 #[test]
 fn what_is_written_without_blanks_is_read_all_the_same() {
     let dir = database();
     let at = dir.path();
-    check(
+    answers(
         at,
         &[
             (
@@ -112,7 +93,7 @@ fn what_is_written_without_blanks_is_read_all_the_same() {
     );
     sql(at, "create table w as select a.*, a.k + 1 as next from (select 1 as k, 2 as l) a");
     sql(at, "copy (select w.*, next + 1 as third from w) to 'w.csv'");
-    check(at, &[("select k, l, next from w", "1,2,2"), ("select third, l from 'w.csv'", "3,2")]);
+    answers(at, &[("select k, l, next from w", "1,2,2"), ("select third, l from 'w.csv'", "3,2")]);
     assert!(refused(at, "create table v as select w.*, 1 as k from w").contains("CELLAR-00957"));
     std::fs::write(at.join("f.csv"), "a,b\n1,2\n").unwrap();
     for (query, wanted) in [
@@ -126,109 +107,11 @@ fn what_is_written_without_blanks_is_read_all_the_same() {
     }
 }
 
-const PAIRS: &str = "create table t as select * from (values (1, 10), (2, 20), (3, null), (null, 40), \
-     (null, null), (2, 20)) v(x, g)";
-const OTHERS: &str = "create table n as select * from (values (1, 10), (2, 99), (5, null)) v(y, h)";
-
-#[test]
-fn rows_in_subqueries_have_three_values() {
-    let dir = database();
-    let at = dir.path();
-    sql(at, PAIRS);
-    sql(at, OTHERS);
-    let all = "order by x, g";
-    check(
-        at,
-        &[
-            (
-                &format!("select x, g, (x, g) in (select y, h from n) from t {all}"),
-                "1,10,true 2,20,false 2,20,false 3,,false ,40, ,,",
-            ),
-            (
-                &format!("select x, g, (x, g) not in (select y, h from n) from t {all}"),
-                "1,10,false 2,20,true 2,20,true 3,,true ,40, ,,",
-            ),
-            (
-                &format!("select ((x, g) in (select y, h from n)) is null from t {all}"),
-                "false false false false true true",
-            ),
-            (&format!("select x from t where (x, g) not in (select y, h from n) {all}"), "2 2 3"),
-            (&format!("select x from t where not ((x, g) in (select y, h from n)) {all}"), "2 2 3"),
-            ("select count(*) from t where (x, g) not in (select y, h from n where y > 9)", "6"),
-            (
-                "select count(*) from t where case when (x, g) in (select y, h from n) then 1 \
-                 when not ((x, g) in (select y, h from n)) then 2 else 3 end = 3",
-                "2",
-            ),
-        ],
-    );
-}
-
-#[test]
-fn subqueries_stand_wherever_a_value_may() {
-    let dir = database();
-    let at = dir.path();
-    sql(at, PAIRS);
-    sql(at, OTHERS);
-    check(
-        at,
-        &[
-            (
-                "select sum(case when x in (select y from n) then 1 else 0 end), \
-                 count(*) filter (where x not in (select y from n)) from t",
-                "3,1",
-            ),
-            (
-                "select x in (select y from n) b, count(*) from t group by x in (select y from n) \
-                 order by 1",
-                "false,1 true,3 ,2",
-            ),
-            ("select x from t order by x in (select y from n), x limit 4", "3 1 2 2"),
-            (
-                "select t.x, n.y from t left join n on n.y = t.x and n.h not in (select g from t \
-                 where g = 10) where t.x is not null order by 1",
-                "1, 2,2 2,2 3,",
-            ),
-            ("select t.x from t join n on n.y = t.x and t.g in (select h from n) order by 1", "1"),
-            (
-                "select x, exists (select 1 from n where n.y < t.x) from t order by x",
-                "1,false 2,true 2,true 3,true ,false ,false",
-            ),
-            // As many rows as there are outside, also where two of them are the same.
-            (
-                "select x, (select count(*) from n where n.y < t.x) from t order by x",
-                "1,0 2,1 2,1 3,2 ,0 ,0",
-            ),
-            (
-                "select x, (select sum(h) + 1 from n where n.y <= t.x and h < 50) from t \
-                 where x > 0 order by x",
-                "1,11 2,11 2,11 3,11",
-            ),
-            ("select x from t a where (select count(*) from t b where b.x < a.x) = 1", "2 2"),
-            (
-                "select x, (select y from n where n.y <= t.x order by y desc limit 1) from t \
-                 order by x",
-                "1,1 2,2 2,2 3,2 , ,",
-            ),
-            (
-                "select t.x, l.y from t, lateral (select y from n where n.y < t.x order by y desc \
-                 limit 1) l order by 1",
-                "2,1 2,1 3,2",
-            ),
-            (
-                "select t.x, l.c from t, lateral (select count(*) c from n where n.y < t.x) l \
-                 where l.c > 0 order by 1",
-                "2,1 2,1 3,2",
-            ),
-        ],
-    );
-}
-
 #[test]
 fn quotients_have_digits_enough_and_numbers_keep_theirs() {
     let dir = database();
     let at = dir.path();
-    check(
+    answers(
         at,
         &[
             ("select 2.0 / 3, -2.0 / 3", "0.6666666666666667,-0.6666666666666667"),
@@ -277,7 +160,7 @@ fn quotients_have_digits_enough_and_numbers_keep_theirs() {
 fn points_in_time_are_read_written_and_counted() {
     let dir = database();
     let at = dir.path();
-    check(
+    answers(
         at,
         &[
             (
@@ -326,7 +209,7 @@ fn columns_of_one_name_are_not_taken_for_each_other() {
     sql(at, "create table a1 as select * from (values (1, 10), (2, null), (3, 30)) v(id, y)");
     sql(at, "create table b1 as select * from (values (1, 10), (2, 20), (4, null)) v(id, y)");
     sql(at, "create table c1 as select * from (values (7, 1), (8, 3)) v(id, k)");
-    check(
+    answers(
         at,
         &[
             (
@@ -390,7 +273,7 @@ fn columns_of_one_name_are_not_taken_for_each_other() {
 fn intervals_are_compared_by_their_length_and_patterns_by_all_of_a_text() {
     let dir = database();
     let at = dir.path();
-    check(
+    answers(
         at,
         &[
             (
@@ -449,7 +332,7 @@ fn an_offset_skips_the_first_rows_of_the_order_that_it_follows() {
     let dir = database();
     let at = dir.path();
     sql(at, "create table t as select value as n, 1000 - value as k from generate_series(1, 999)");
-    check(
+    answers(
         at,
         &[
             ("select min(x), max(x) from (select n + 0 as x from t order by k offset 990)", "1,9"),
@@ -476,55 +359,7 @@ fn an_offset_skips_the_first_rows_of_the_order_that_it_follows() {
         ],
     );
     sql(at, "create table made as select n * 10 as x from t order by k, n offset 996");
-    check(at, &[("select x from made order by x", "10 20 30")]);
-}
-
-#[test]
-fn functions_of_the_order_take_that_of_a_subquery() {
-    let dir = database();
-    let at = dir.path();
-    // More rows than one part of a plan has.
-    sql(
-        at,
-        "create table t as select (i * 7919) % 300007 as x, i as y from generate_series(1, 300000) g(i)",
-    );
-    check(
-        at,
-        &[
-            (
-                "select min(d), max(d) from \
-                 (select x - lag(x) over () as d from (select x from t order by x) s) q",
-                "1,2",
-            ),
-            (
-                "select first_value(x), last_value(x) from (select x from t order by x) s",
-                "1,300006",
-            ),
-            (
-                "select string_agg(x::text, ';') from \
-                 (select x from t where y < 4 order by y desc) s",
-                "23757;15838;7919",
-            ),
-            (
-                "select array_agg(a) from (select x as a from (select x, y from t order by y) i \
-                 where x < 60000 limit 3) s",
-                "\"[7919, 15838, 23757]\"",
-            ),
-            (
-                "select g, string_agg(y::text, '') from (select y % 2 as g, y from t where y < 7 \
-                 order by y desc) s group by g order by g",
-                "0,642 1,531",
-            ),
-            (
-                "select max(r) from (select rank() over () as r from (select x from t order by x))",
-                "1",
-            ),
-            (
-                "select array_agg(y order by y) from (select y from t where y < 4 order by y desc)",
-                "\"[1, 2, 3]\"",
-            ),
-        ],
-    );
+    answers(at, &[("select x from made order by x", "10 20 30")]);
 }
 
 #[test]
@@ -532,7 +367,7 @@ fn what_differs_by_a_cast_or_a_subquery_has_names_of_its_own() {
     let dir = database();
     let at = dir.path();
     sql(at, "create table t as select * from (values (1, 10), (2, 20), (2, 30)) v(x, y)");
-    check(
+    answers(
         at,
         &[
             ("select sum(y), sum(y::double), sum(t.y::numeric(9,1)) from t", "60,60.0,60.0"),
@@ -563,110 +398,171 @@ fn what_differs_by_a_cast_or_a_subquery_has_names_of_its_own() {
 }
 
 #[test]
-fn subqueries_refer_to_queries_further_out() {
+fn ties_of_the_last_row_are_fetched_too() {
     let dir = database();
     let at = dir.path();
     sql(
         at,
-        "create table s as select * from (values (1), (2), (3)) v(id); \
-         create table p as select * from (values (1), (2)) v(id); \
-         create table sp as select * from (values (1, 1), (1, 2), (2, 1)) v(sid, pid)",
+        "create table t as select * from (values (1, 5), (2, 5), (3, 4), (4, 5), (5, 9)) v(id, x)",
     );
-    check(
+    answers(
         at,
         &[
-            // Who supplies all parts: relational division.
             (
-                "select id from s where not exists (select 1 from p where not exists \
-                 (select 1 from sp where sp.sid = s.id and sp.pid = p.id)) order by id",
-                "1",
+                "select id from (select id from t order by x fetch first 2 rows with ties) q order by id",
+                "1 2 3 4",
+            ),
+            ("select id, x as y from t order by y desc fetch first row with ties", "5,9"),
+            ("select x from t order by 1 desc fetch first 2 rows with ties", "9 5 5 5"),
+            ("select x from t order by x offset 1 row fetch next 1 row with ties", "5 5 5"),
+            (
+                "select max(x), min(x) from (select x, count(*) as n from t group by x order by n \
+                 fetch first 1 row with ties) q",
+                "9,4",
             ),
             (
-                "select id, (select count(*) from p where s.id in \
-                 (select sp.sid from sp where sp.pid = p.id)) from s order by id",
-                "1,2 2,1 3,0",
+                "select count(*) from (select id from t order by x fetch first 2 rows with ties)",
+                "4",
+            ),
+        ],
+    );
+    let said = refused(at, "select id from t fetch first 2 rows with ties");
+    assert!(said.contains("WITH TIES without ORDER BY"), "{said}");
+}
+
+#[test]
+fn least_and_greatest_of_a_cast_are_of_what_it_gives() {
+    let dir = database();
+    let at = dir.path();
+    sql(
+        at,
+        "create table m as select * from (values ('9'), ('10'), ('2')) v(t); \
+         create table bad as select * from (values ('9'), ('3abc')) v(t)",
+    );
+    answers(
+        at,
+        &[
+            ("select max(t::int), min(t::int) from m", "10,2"),
+            ("select max(t), min(t) from m", "9,10"),
+        ],
+    );
+    assert!(refused(at, "select max(t::int) from bad").contains("01722"));
+}
+
+#[test]
+fn joins_are_on_what_a_cast_gives() {
+    let dir = database();
+    let at = dir.path();
+    sql(
+        at,
+        "create table t as select * from (values (-2.25::double), (10.0), (0.5), (1.5), (null)) v(f); \
+         create table n as select * from (values (0), (2), (10)) v(k)",
+    );
+    answers(
+        at,
+        &[
+            ("select f, k from t join n on n.k = t.f::int order by k", "0.5,0 1.5,2 10.0,10"),
+            ("select count(*) from t join n on n.k = t.f::bigint", "3"),
+            ("select count(*) from t join n on n.k = t.f::numeric", "1"),
+            ("select count(*) from t where f::int in (select k from n)", "3"),
+            ("select count(*) from t where f::int not in (select k from n)", "1"),
+        ],
+    );
+}
+
+#[test]
+fn a_merged_column_is_that_of_the_side_that_has_all_rows() {
+    let dir = database();
+    let at = dir.path();
+    sql(
+        at,
+        "create table l as select * from (values (1, 'a'), (2, 'b')) v(k, v); \
+         create table a as select * from (values (1, 'x'), (3, 'y')) v(k, w); \
+         create table c as select * from (values (3)) v(k)",
+    );
+    answers(
+        at,
+        &[
+            ("select * from l left join a using (k) order by k", "1,a,x 2,b,"),
+            ("select * from l right join a using (k) order by k", "1,a,x 3,,y"),
+            ("select * from a left join l using (k) order by k", "1,x,a 3,y,"),
+            ("select k, v, w from l full join a using (k) order by 1", "1,a,x 2,b, 3,,y"),
+            (
+                "select k, count(*), max(w) from l full join a using (k) group by k \
+                 having k > 1 order by k desc",
+                "3,1,y 2,1,",
+            ),
+            ("select k + 1 as more from l full join a using (k) where k > 2", "4"),
+            (
+                "select k, c.k is null from l full join a using (k) left join c using (k) order by k",
+                "1,true 2,true 3,false",
+            ),
+            ("select l.*, w from l left join a using (k) order by k", "1,a,x 2,b,"),
+            ("select k as v from l full join a using (k) order by v desc", "3 2 1"),
+        ],
+    );
+    assert!(refused(at, "select * from l natural left join a").contains("say USING"));
+}
+
+#[test]
+fn windows_are_named_once_and_used_often() {
+    let dir = database();
+    let at = dir.path();
+    sql(at, "create table t as select * from (values (1, 'a'), (2, 'a'), (3, 'b')) v(id, g)");
+    answers(
+        at,
+        &[
+            (
+                "select id, row_number() over (w order by id desc), count(*) over w from t \
+                 window w as (partition by g) order by id",
+                "1,2,2 2,1,2 3,1,1",
             ),
             (
-                "select id from s where exists (select 1 from p where p.id >= all \
-                 (select sp.pid from sp where sp.sid = s.id and sp.pid <> p.id)) order by id",
-                "1 2 3",
-            ),
-            (
-                "select id, exists (select 1 from p where not exists (select 1 from sp) \
-                 or p.id > s.id) from s order by id",
-                "1,true 2,false 3,false",
-            ),
-            (
-                "select id from s where exists (select 1 from p where exists (select 1 from sp \
-                 where exists (select 1 from s s2 where s2.id = s.id and sp.pid = p.id \
-                 and sp.sid = s2.id))) order by id",
-                "1 2",
+                "select id from t qualify row_number() over w = 1 \
+                 window w as (partition by g order by id desc) order by id",
+                "2 3",
             ),
         ],
     );
 }
 
 #[test]
-fn lateral_gives_the_first_rows_of_each() {
+fn groups_are_told_apart_however_they_are_written() {
     let dir = database();
     let at = dir.path();
-    sql(
-        at,
-        "create table d as select * from (values (1), (2), (3)) v(id); \
-         create table e as select * from (values (1, 10), (1, 30), (1, 20), (2, 5)) v(dep, pay)",
-    );
-    let of = "lateral (select e.pay from e where e.dep = d.id order by e.pay desc";
-    check(
+    sql(at, "create table t as select * from (values (1, 10), (2, 20), (2, 30)) v(x, y)");
+    let pairs = "1,1.0,1 2,2.0,2";
+    answers(
         at,
         &[
-            (&format!("select d.id, t.pay from d, {of} limit 2) t order by 1, 2"), "1,20 1,30 2,5"),
+            ("select sum((x + y) * 2), sum(x + y * 2) from t", "130,125"),
+            ("select x::text a, x::double b, count(*) from t group by 1, 2 order by 1", pairs),
+            ("select x::text a, x::double b, count(*) from t group by a, b order by 1", pairs),
             (
-                &format!("select d.id, t.pay from d, {of} limit 2 offset 1) t order by 1, 2"),
-                "1,10 1,20",
+                "select cast(x as text), X::double, count(*) from t \
+                 group by t.x::text, (x)::double order by 1",
+                pairs,
             ),
             (
-                &format!("select d.id, t.pay from d left join {of} limit 1) t on true order by 1"),
-                "1,30 2,5 3,",
+                "select x::text, x::double, count(*) from t group by rollup (x::text, x::double) \
+                 order by 1 nulls last, 2 nulls last",
+                "1,1.0,1 1,,1 2,2.0,2 2,,2 ,,3",
             ),
             (
-                "select d.id, t.dep from d, lateral (select e.dep from e where e.pay > d.id * 10 \
-                 order by e.pay limit 1) t where d.id > 1 order by 1",
-                "2,1",
+                "select distinct on (x::text, x::double) y from t \
+                 order by x::text, x::double, y desc",
+                "10 30",
             ),
             (
-                "select id from d order by (select max(pay) from e where e.dep = d.id) desc nulls last",
-                "1 2 3",
+                "select distinct on ((select max(u.y) from t u where u.x = t.x)) y from t \
+                 order by (select max(u.y) from t u where u.x = t.x) desc, y",
+                "20 10",
             ),
             (
-                "select 1 as one from d order by exists (select 1 from e where e.dep = d.id), id",
-                "1 1 1",
+                "select count(*) filter (where x = any (select x from t where y < 20)), \
+                 count(*) filter (where x = any (select x from t where y > 10)) from t",
+                "1,2",
             ),
-            (
-                "select sum((select max(pay) from e where e.dep = d.id)) over () from d limit 1",
-                "35",
-            ),
-        ],
-    );
-}
-
-#[test]
-fn any_and_all_stand_wherever_a_value_may() {
-    let dir = database();
-    let at = dir.path();
-    sql(at, "create table n as select * from (values (1), (2), (null)) v(x)");
-    check(
-        at,
-        &[
-            ("select 1 = any (select x from n), 3 = any (select x from n)", "true,"),
-            ("select 0 < all (select x from n), 2 < all (select x from n)", ",false"),
-            ("select 5 > all (select x from n where x is not null)", "true"),
-            (
-                "select 5 > all (select x from n where x > 9), 5 > any (select x from n where x > 9)",
-                "true,false",
-            ),
-            ("select count(*) filter (where x <= all (select x from n where x > 0)) from n", "1"),
-            ("select count(*) from n group by x < any (select x from n) order by 1", "1 2"),
-            ("select x from n where x <> all (select x from n where x = 1)", "2"),
         ],
     );
 }

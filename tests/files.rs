@@ -11,14 +11,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use program::{cellar, done, out, refused, sql, told};
-
-fn database() -> tempfile::TempDir {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let words = ["init", "db", "--disks", "2", "--disk-size", "96M", "--au-size", "1M"];
-    done(dir.path(), &words);
-    dir
-}
+use program::{cellar, database, done, out, refused, sql, told};
 
 fn csv(dir: &Path, query: &str) -> String {
     out(&done(dir, &["sql", "db", "--format", "csv", "-c", query]))
@@ -608,5 +601,33 @@ fn json_has_every_column_key_and_value() {
     );
     let json =
         out(&done(at, &["sql", "db", "--format", "json", "-c", "select 'inf'::double as x"]));
-    assert_eq!(json, "[{\"x\":\"Infinity\"}]\n");
+    assert_eq!(json, "[{\"x\":\"Infinity\"}]\n");    sql(at, "copy (select [null] as b) to 'l.json'");
+    assert_eq!(fs::read_to_string(at.join("l.json")).unwrap(), "{\"b\":[null]}\n");
+}
+
+#[test]
+fn the_types_of_json_are_those_of_all_rows() {
+    let dir = database();
+    let at = dir.path();
+    let text = "{\"v\":1}\n".repeat(1200) + "{\"v\":2.9}\n";
+    fs::write(at.join("late.json"), text).unwrap();
+    assert_eq!(csv(at, "select max(v), count(*) from 'late.json'"), "max(v),count(*)\n2.9,1201\n");
+}
+
+#[test]
+fn files_are_not_divided_by_what_a_row_does_not_have() {
+    let dir = database();
+    let at = dir.path();
+    let text = refused(
+        at,
+        "copy (select * from (values (1, 10), (2, null)) v(k, x)) to 'p' \
+         stored as parquet partitioned by (x)",
+    );
+    assert!(text.contains("01400") && text.contains("\"x\""), "{text}");
+    sql(
+        at,
+        "copy (select * from (values (1, 10), (2, 20)) v(k, x)) to 'p' \
+         stored as parquet partitioned by (x)",
+    );
+    assert_eq!(names(&at.join("p")), ["x=10", "x=20"]);
 }

@@ -95,6 +95,25 @@ pub fn disks(dir: &Path) -> Vec<Value> {
     json(dir, &["asm", "db", "lsdsk", "-k"])
 }
 
+/// A small database without tables.
+pub fn database() -> tempfile::TempDir {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    done(dir.path(), &["init", "db", "--disks", "2", "--disk-size", "96M", "--au-size", "1M"]);
+    dir
+}
+
+/// Each query gives its rows: values divided by commas, rows by blanks.
+pub fn answers(at: &Path, answers: &[(&str, &str)]) {
+    let mut words = vec!["sql", "db", "--format", "csv"];
+    answers.iter().for_each(|(query, _)| words.extend(["-c", query, "-c", "select '--' as mark"]));
+    let text = out(&done(at, &words));
+    let mut found = text.split("mark\n--\n");
+    for (query, wanted) in answers {
+        let rows: Vec<&str> = found.next().unwrap().lines().skip(1).collect();
+        assert_eq!(rows.join(" "), *wanted, "{query}");
+    }
+}
+
 /// Rows of the table of [`group`].
 pub const ROWS: u64 = 150_000;
 
