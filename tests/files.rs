@@ -601,7 +601,8 @@ fn json_has_every_column_key_and_value() {
     );
     let json =
         out(&done(at, &["sql", "db", "--format", "json", "-c", "select 'inf'::double as x"]));
-    assert_eq!(json, "[{\"x\":\"Infinity\"}]\n");    sql(at, "copy (select [null] as b) to 'l.json'");
+    assert_eq!(json, "[{\"x\":\"Infinity\"}]\n");
+    sql(at, "copy (select [null] as b) to 'l.json'");
     assert_eq!(fs::read_to_string(at.join("l.json")).unwrap(), "{\"b\":[null]}\n");
 }
 
