@@ -566,3 +566,109 @@ fn groups_are_told_apart_however_they_are_written() {
         ],
     );
 }
+
+#[test]
+fn what_leaves_a_window_leaves_nothing_behind() {
+    let dir = database();
+    let at = dir.path();
+    sql(
+        at,
+        "create table w as select * from (values (1, 1e300::double), (2, 1), (3, 2), (4, null), \
+         (5, 'NaN'), (6, 0.25), (7, -0.25)) v(id, v)",
+    );
+    let over = "over (order by id rows 1 preceding)";
+    answers(
+        at,
+        &[
+            (
+                &format!("select id, sum(v) {over} from w"),
+                "1,1e300 2,1e300 3,3.0 4,2.0 5,NaN 6,NaN 7,0.0",
+            ),
+            (
+                &format!("select id, avg(v) {over} from w"),
+                "1,1e300 2,5e299 3,1.5 4,2.0 5,NaN 6,NaN 7,0.0",
+            ),
+            (
+                "select id, sum(v) over (order by id rows between 1 following and 2 following) \
+                 from w order by id",
+                "1,3.0 2,2.0 3,NaN 4,NaN 5,0.0 6,-0.25 7,",
+            ),
+            (&format!("select id, var_pop(v) {over} from w where id in (2, 3)"), "2,0.0 3,0.25"),
+            (
+                &format!(
+                    "select id, bool_and(v > 1) {over}, bit_or(id) {over} from w where id < 4"
+                ),
+                "1,true,1 2,false,3 3,false,3",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_negative_nan_is_above_all_numbers_too() {
+    let dir = database();
+    let numbers = "(values ('NaN'::double), (1), ('inf')) t(v)";
+    answers(
+        dir.path(),
+        &[
+            (&format!("select -v from {numbers} where -v > 'inf'"), "NaN"),
+            (&format!("select max(-v), min(-v) from {numbers}"), "NaN,-inf"),
+            (&format!("select count(*) from {numbers} where -v in ('NaN', 0)"), "1"),
+            (&format!("select count(*) from {numbers} where sin(v) = 'NaN'"), "2"),
+        ],
+    );
+}
+
+#[test]
+fn a_condition_guards_those_behind_it() {
+    let dir = database();
+    let at = dir.path();
+    sql(at, "create table t as select * from (values (0), (2), (5), (null)) v(x)");
+    answers(
+        at,
+        &[
+            ("select x from t where case when x = 0 then false else 10/x > 3 end", "2"),
+            ("select x from t where not case when x = 0 then true else 10/x > 3 end", "5"),
+            (
+                "select count(*) from t where case when x = 0 then null else 10/x > 3 end is null",
+                "2",
+            ),
+            ("select x from t where x = 0 or 10/x > 3 order by x", "0 2"),
+            ("select x from t where (x <> 0 and 10/x > 3) or x = 0 order by x", "0 2"),
+            ("select x, x <> 0 and 10/x > 3 from t order by x", "0,false 2,true 5,false ,"),
+            ("select x from t group by x having case when x = 0 then false else 10/x > 3 end", "2"),
+            (
+                "select s from (values ('7'), ('a')) v(s) \
+                 where case when s = 'a' then false else s::int > 5 end",
+                "7",
+            ),
+        ],
+    );
+    assert!(refused(at, "select x from t where 10/x > 3").contains("01476"));
+}
+
+#[test]
+fn instants_of_all_years_and_rows_are_compared_everywhere() {
+    let dir = database();
+    answers(
+        dir.path(),
+        &[
+            (
+                "select d from (values (date '0001-01-01'), (date '2000-01-01')) v(d) \
+                 where d between timestamp '1999-01-01' and '2020-12-31'",
+                "2000-01-01",
+            ),
+            (
+                "select count(*) from (values (timestamp '0001-01-01')) v(t) \
+                 where t is not distinct from '9999-12-31 23:59:59.999999'",
+                "0",
+            ),
+            (
+                "select (3, null::int, 1) between (1, 1, 1) and (3, 3, 3), \
+                 (1, 2) between (1, 1) and (1, 3), (1, 4) not between (1, 1) and (1, 3)",
+                ",true,true",
+            ),
+            ("select (-2 ^ 2)::int, (-(2 ^ 2))::int, (-2 ^ 3 ^ 2)::int", "4,-4,64"),
+        ],
+    );
+}

@@ -109,6 +109,7 @@ impl VisitorMut for Rewriter {
         {
             *expr = literal::least_bigint();
         }
+        negative_first(expr);
         without_order(expr);
         fields_by_name(expr);
         interval::rewrite(expr);
@@ -159,6 +160,31 @@ impl VisitorMut for Rewriter {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// `-a ^ b` as `(-a) ^ b`, as PostgreSQL reads it.
+fn negative_first(expr: &mut Expr) {
+    let Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner } = expr else { return };
+    let is_power = |expr: &Expr| {
+        matches!(
+            expr,
+            Expr::BinaryOp { op: BinaryOperator::PGExp | BinaryOperator::BitwiseXor, .. }
+        )
+    };
+    if !is_power(inner) {
+        return;
+    }
+    let mut whole = std::mem::replace(inner.as_mut(), Expr::Value(Value::Null.into()));
+    let mut first = &mut whole;
+    while let Expr::BinaryOp {
+        left, op: BinaryOperator::PGExp | BinaryOperator::BitwiseXor, ..
+    } = first
+    {
+        first = left;
+    }
+    let base = std::mem::replace(first, Expr::Value(Value::Null.into()));
+    *first = Expr::UnaryOp { op: UnaryOperator::Minus, expr: Box::new(base) };
+    *expr = whole;
 }
 
 /// The order of rows that are only looked for means nothing, and is in the way of a join.

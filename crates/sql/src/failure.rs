@@ -5,6 +5,7 @@ use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 
 use crate::error::Error;
+use crate::one_row::several_rows;
 
 /// The numbered error for one of DataFusion's.
 pub fn from_datafusion(error: &DataFusionError) -> Error {
@@ -41,6 +42,9 @@ pub fn from_datafusion(error: &DataFusionError) -> Error {
             Error::new(900, "42000", first_line(m))
         }
         DataFusionError::SQL(e, _) => Error::syntax(e.to_string()),
+        DataFusionError::Execution(m) if m.contains("subquery returned more than one row") => {
+            several_rows()
+        }
         DataFusionError::Execution(m) if is_overflow(m) => overflow(m),
         DataFusionError::Execution(m) if is_argument(m) => argument(m),
         DataFusionError::Execution(m) => Error::new(70002, "XX000", first_line(m)),
@@ -242,9 +246,8 @@ fn below<'a>(
 /// The numbered error of ours at any depth under `error`: of this crate, the instance, a disk
 /// group or a device. Whoever wrapped it knows less than it does.
 pub(crate) fn ours(error: &(dyn std::error::Error + 'static)) -> Option<Error> {
-    use cellar_instance::diskgroup;
     std::iter::successors(Some(error), |e| below(*e)).find_map(|e| {
-        let of_group = || e.downcast_ref::<diskgroup::Error>().cloned();
+        let of_group = || e.downcast_ref::<cellar_diskgroup::Error>().cloned();
         let of_instance = || e.downcast_ref::<cellar_instance::Error>().cloned();
         let at_hand = || e.downcast_ref::<Error>().cloned();
         at_hand()
@@ -313,7 +316,7 @@ mod tests {
 
     #[test]
     fn the_error_of_a_disk_group_comes_through_with_its_number_and_next_step() {
-        let full = cellar_instance::diskgroup::Error::NoSpace {
+        let full = cellar_diskgroup::Error::NoSpace {
             group: "DATA".into(),
             wanted_mb: 10,
             why: "0 extents fit".into(),

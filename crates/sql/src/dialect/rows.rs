@@ -24,6 +24,19 @@ pub(super) fn rewrite(expr: &Expr) -> Result<Option<Expr>, Error> {
             };
             compare(left, op, right)
         }
+        Expr::Between { expr, negated, low, high } => {
+            let (Some(row), Some(low), Some(high)) =
+                (values_of(expr), values_of(low), values_of(high))
+            else {
+                return Ok(None);
+            };
+            let above = compare(row, &BinaryOperator::GtEq, low)?;
+            let below = compare(row, &BinaryOperator::LtEq, high)?;
+            let all = above.zip(below).map(|(above, below)| {
+                nested(binary(nested(above), BinaryOperator::And, nested(below)))
+            });
+            Ok(all.map(|all| if *negated { not(all) } else { all }))
+        }
         Expr::InList { expr, list, negated } => {
             let Some(row) = values_of(expr) else { return Ok(None) };
             let mut any = None;

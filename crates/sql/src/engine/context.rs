@@ -18,6 +18,7 @@ use crate::correlated::ForEachRow;
 use crate::dialect::LikeEscape;
 use crate::distinct_on::KeysOfDistinctOn;
 use crate::engine::{CATALOG, EngineOptions, PUBLIC, Stores};
+use crate::guarded::Guarded;
 use crate::host::Host;
 use crate::in_subquery::ThreeValuedIn;
 use crate::instants::coalesce::Coalesce;
@@ -36,8 +37,10 @@ use crate::numbers::average::Average;
 use crate::numbers::common::CommonNumbers;
 use crate::numbers::extreme::Extreme;
 use crate::numbers::overflow::CheckedArithmetic;
+use crate::numbers::sliding::Sliding;
 use crate::numbers::sum::Sum;
 use crate::offset::OffsetAtSort;
+use crate::one_row::{NullWithoutRow, OneRow};
 use crate::ordered::OrderOfSubquery;
 use crate::set_comparison::SetComparisons;
 use crate::set_operation::CountEqualRows;
@@ -112,6 +115,7 @@ pub(super) fn context(
     let context = SessionContext::new_with_state(state);
     context.register_udaf(Sum::udaf());
     context.register_udaf(Average::udaf());
+    Sliding::udafs().into_iter().for_each(|function| context.register_udaf(function));
     Extreme::udafs().into_iter().for_each(|function| context.register_udaf(function));
     context.register_udf(DateTrunc::udf());
     context.register_udf(ToChar::udf());
@@ -126,6 +130,7 @@ pub(super) fn context(
 fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     let mut rules: Vec<Arc<dyn AnalyzerRule + Send + Sync>> = Analyzer::new().rules;
     let at = rules.iter().position(|rule| rule.name() == "type_coercion").unwrap_or(rules.len());
+    rules.insert(at, Arc::new(NullWithoutRow));
     rules.insert(at, Arc::new(CommonNumbers));
     rules.insert(at, Arc::new(CompareInstants));
     rules.insert(at, Arc::new(InstantForms));
@@ -137,7 +142,9 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules.insert(at, Arc::new(KeysOfDistinctOn));
     rules.insert(at, Arc::new(OrderOfSubquery));
     rules.push(Arc::new(CheckedArithmetic));
+    rules.push(Arc::new(Guarded));
     rules.insert(0, Arc::new(NestedSubqueries));
+    rules.insert(0, Arc::new(OneRow));
     rules.insert(0, Arc::new(SetComparisons));
     rules.insert(0, Arc::new(NamedApart));
     rules

@@ -30,7 +30,10 @@ impl AnalyzerRule for CompareInstants {
 
 fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match expr {
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(op) => {
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if is_comparison(op)
+                || matches!(op, Operator::IsDistinctFrom | Operator::IsNotDistinctFrom) =>
+        {
             let types = (left.get_type(schema)?, right.get_type(schema)?);
             let other = if let Some(instant) = instant_of(&types.0, &right) {
                 compared(&left, op, &instant)
@@ -49,8 +52,20 @@ fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let data_type = expr.get_type(schema)?;
             let ends = (instant_of(&data_type, &low), instant_of(&data_type, &high));
             let (Some(low), Some(high)) = ends else {
-                let between = Between { expr, negated, low, high };
-                return Ok(Transformed::no(Expr::Between(between)));
+                let ends = [low.get_type(schema)?, high.get_type(schema)?];
+                let is_mixed = ends.iter().any(|end| with_date(&data_type, end).is_some());
+                if !is_mixed || expr.is_volatile() {
+                    let between = Between { expr, negated, low, high };
+                    return Ok(Transformed::no(Expr::Between(between)));
+                }
+                // Each end in the type that it has in common with the value.
+                let above = one((*expr).clone().gt_eq(*low), schema)?.data;
+                let both = above.and(one(expr.lt_eq(*high), schema)?.data);
+                return Ok(Transformed::yes(if negated {
+                    Expr::Not(Box::new(both))
+                } else {
+                    both
+                }));
             };
             let above = compared(&expr, Operator::GtEq, &low);
             let both = above.and(compared(&expr, Operator::LtEq, &high));

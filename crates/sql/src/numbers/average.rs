@@ -13,6 +13,8 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF, Signature,
 };
 
+use crate::numbers::sliding::Window;
+
 /// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Average {
@@ -64,7 +66,10 @@ impl AggregateUDFImpl for Average {
     }
 
     fn create_sliding_accumulator(&self, args: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        self.accumulator(args)
+        match args.return_field.data_type().is_floating() && !args.is_distinct {
+            true => Ok(Box::new(Window::of(&self.others, &args)?)),
+            false => self.accumulator(args),
+        }
     }
 
     fn state_fields(&self, args: StateFieldsArgs) -> Result<Vec<FieldRef>> {

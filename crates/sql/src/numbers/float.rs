@@ -146,6 +146,11 @@ fn below_casts(expr: &Expr) -> &Expr {
     }
 }
 
+/// Whether an expression is a number as it was typed, cast or not.
+pub(crate) fn is_number(expr: &Expr) -> bool {
+    matches!(below_casts(expr), Expr::Literal(scalar, _) if scalar.data_type().is_numeric())
+}
+
 fn is_constant(expr: &Expr) -> bool {
     match below_casts(expr) {
         Expr::Negative(inner) => is_constant(inner),

@@ -12,4 +12,5 @@ mod intervals;
 pub(crate) mod literal;
 pub(crate) mod narrow;
 pub(crate) mod overflow;
+pub(crate) mod sliding;
 pub(crate) mod sum;

@@ -70,7 +70,7 @@ pub(crate) fn narrow(number: Expr, to: &DataType, is_try: bool) -> Expr {
 }
 
 /// Whether a function is such a cast.
-pub(super) fn is_cast(call: &ScalarFunction) -> bool {
+pub(crate) fn is_cast(call: &ScalarFunction) -> bool {
     call.func.inner().is::<Narrow>()
 }
 

@@ -10,9 +10,15 @@ use datafusion::logical_expr::{BinaryExpr, Cast, Expr, ExprSchemable, LogicalPla
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::numbers::checked::{Arithmetic, Checked};
-use crate::numbers::float::{canonical, key, with_both_zeros, with_one_nan};
+use crate::numbers::float::{canonical, is_number, key, with_both_zeros, with_one_nan};
 use crate::numbers::narrow::{is_narrow, narrow};
 use crate::rules::each_expression;
+
+/// Functions of numbers that may give a processor's own NaN, which is below all numbers.
+const MAY_BE_NAN: [&str; 16] = [
+    "acos", "acosh", "asin", "atanh", "cbrt", "cos", "cot", "exp", "ln", "log", "log10", "log2",
+    "power", "sin", "sqrt", "tan",
+];
 
 /// The rule. It comes behind DataFusion's choice of types.
 #[derive(Debug, Default)]
@@ -124,6 +130,21 @@ fn one(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
                 }
             }
             Ok(Transformed::yes(Expr::AggregateFunction(call)))
+        }
+        other => of_functions(other, schema),
+    }
+}
+
+fn of_functions(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    match expr {
+        Expr::Negative(inner) if is_float(&inner, schema)? && !is_number(&inner) => {
+            Ok(Transformed::yes(with_one_nan(Expr::Negative(inner))))
+        }
+        Expr::ScalarFunction(call)
+            if MAY_BE_NAN.contains(&call.name())
+                && Expr::ScalarFunction(call.clone()).get_type(schema)?.is_floating() =>
+        {
+            Ok(Transformed::yes(with_one_nan(Expr::ScalarFunction(call))))
         }
         Expr::Cast(cast) if is_of_instant(&cast, schema)? => {
             let to = cast.field.data_type().clone();

@@ -27,6 +27,7 @@ use datafusion::logical_expr::{
 
 use crate::numbers::checked::beyond_digits;
 use crate::numbers::intervals::Intervals;
+use crate::numbers::sliding::Window;
 
 /// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -112,6 +113,9 @@ impl AggregateUDFImpl for Sum {
         }
         match is_ours(args.return_field.data_type()) && !args.is_distinct {
             true => Ok(Box::new(Total::new(args.return_field.data_type().clone()))),
+            false if args.return_field.data_type().is_floating() && !args.is_distinct => {
+                Ok(Box::new(Window::of(&self.others, &args)?))
+            }
             false => self.others.create_sliding_accumulator(args),
         }
     }
