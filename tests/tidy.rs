@@ -1,6 +1,9 @@
 //! The tree keeps its own rules: the house's arrows point down, files stay short, words that mean
 //! "later" do not stay, documents have one title.
 
+#[path = "tidy/modules.rs"]
+mod modules;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -167,5 +170,84 @@ fn unsafe_code_is_in_io_and_the_kernels_alone() {
         let may = may.iter().any(|part| path.starts_with(Path::new(part)));
         let word = ["uns", "afe {"].concat();
         assert!(may || !text.contains(&word), "{} has unsafe code", path.display());
+    }
+}
+
+/// Files below `src` of a crate of ours, tests left out.
+fn sources(name: &str) -> BTreeMap<modules::Module, String> {
+    let below = format!("crates/{name}/src/");
+    let files = with_ending("rs").into_iter().filter_map(|(path, text)| {
+        let path = path.to_str()?.strip_prefix(&below)?.to_owned();
+        let is_test = path.ends_with("tests.rs") || path.contains("tests/");
+        (!is_test).then(|| (modules::module_of(&path), text))
+    });
+    files.collect()
+}
+
+/// How many files of a crate reach each other over more than one folder. A number may only fall.
+const CIRCLES: [(&str, usize); 11] = [
+    ("cell", 0),
+    ("chaos", 0),
+    ("diskgroup", 41),
+    ("format", 0),
+    ("instance", 40),
+    ("io", 5),
+    ("lab", 47),
+    ("redo", 30),
+    ("sim", 0),
+    ("sql", 14),
+    ("wait", 0),
+];
+
+#[test]
+fn circles_of_modules_only_become_fewer() {
+    for (name, most) in CIRCLES {
+        let files = sources(name);
+        assert!(!files.is_empty(), "{name} has no sources");
+        let circles = modules::circles(&modules::graph(&files));
+        let count: usize = circles.iter().map(BTreeSet::len).sum();
+        let shown: Vec<String> = circles.iter().flatten().map(|module| module.join("/")).collect();
+        assert_eq!(count, most, "{name}, files in circles: {}", shown.join(" "));
+    }
+}
+
+#[test]
+fn no_crate_hands_on_another() {
+    for (path, text) in with_ending("rs") {
+        for line in text.lines().map(str::trim).filter(|line| line.starts_with("pub use cellar_")) {
+            let path = path.display();
+            assert!(line.contains("::"), "{path}: {line} hands on a crate");
+            let item = line.trim_end_matches(';').rsplit("::").next().unwrap_or_default();
+            let is_type = item.starts_with(|c: char| c.is_uppercase() || c == '{');
+            assert!(is_type, "{path}: {line} hands on a module");
+        }
+    }
+}
+
+#[test]
+fn code_names_only_crates_that_the_table_allows() {
+    let documented = documented();
+    for (path, text) in with_ending("rs") {
+        let parts: Vec<&str> = path.iter().filter_map(|part| part.to_str()).collect();
+        let name = match parts[..] {
+            ["crates", name, "src", ..] => name,
+            ["src", ..] => "db",
+            _ => continue,
+        };
+        let name = name.replace('_', "-");
+        let allowed = documented.get(&name).unwrap_or_else(|| panic!("{name} is not in the table"));
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        // Tests of a module may use what its crate does not.
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let code = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for word in code.flat_map(|line| line.split(|c: char| !is_part(c))) {
+            let Some(other) = word.strip_prefix("cellar_") else { continue };
+            let is_known = documented.contains_key(other) && other != name;
+            assert!(
+                !is_known || allowed.contains(other),
+                "{} names {word}, which {name} does not use by ARCHITECTURE.md",
+                path.display()
+            );
+        }
     }
 }
