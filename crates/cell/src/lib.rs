@@ -1,9 +1,5 @@
-//! A cell: it scans segments of columnar tables beside the blocks. It prunes row groups by what they
-//! say of themselves, reads the columns that are asked for, filters and aggregates them as they are
-//! encoded, and keeps what it has read in memory.
-//!
-//! A scan is a queue of row groups that any number of workers serve: [`Worker::next`] gives the next
-//! result to whoever asks, and keeps the disks busy meanwhile.
+//! A cell: it scans segments of columnar tables beside the blocks.
+#![doc = include_str!("../README.md")]
 
 mod cache;
 mod error;

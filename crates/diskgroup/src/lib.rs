@@ -1,7 +1,5 @@
 //! Disk groups: named, striped, mirrored files out of many devices.
-//!
-//! [`Group`] is a mounted group; [`File`] one of its files, which is a [`cellar_io::Device`]
-//! again. The bytes on disk are in [`on_disk`], and described in `docs/format/disk-group.md`.
+#![doc = include_str!("../README.md")]
 
 pub mod codec;
 mod data;

@@ -1,5 +1,6 @@
 //! Row groups of columnar tables: how columns are encoded, and kernels that filter and aggregate what
 //! is encoded.
+#![doc = include_str!("../README.md")]
 
 pub mod aggregate;
 pub mod bits;

@@ -1,9 +1,5 @@
 //! The redo log: opaque records become durable on several media, and come back after a crash.
-//!
-//! [`create`] makes a log, [`Recovery`] reads what is in it and opens it, [`Log::commit`] appends
-//! a record and returns when enough media have it, [`Log::archive`] keeps what is in a group before
-//! that is written again. A record is bytes; what they mean, the caller knows. The format is in
-//! `docs/format/redo.md`.
+#![doc = include_str!("../README.md")]
 
 mod anatomy;
 mod archive;
