@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use cellar_diskgroup::Findings;
 use cellar_instance::directory::replace_file;
-use cellar_instance::diskgroup::Findings;
 use serde::{Deserialize, Serialize};
 
 use super::output;

@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cellar_diskgroup::DiskInfo;
 use cellar_instance::Instance;
 use cellar_instance::database::{Database as InstanceDatabase, NoDisk, OpenMode};
 use cellar_instance::directory::{Directory, Entered, Handler, PATIENCE, Responder, Shortcoming};
-use cellar_instance::diskgroup::DiskInfo;
 use cellar_instance::disks::RealDisks;
 use cellar_instance::session::Session;
 use cellar_instance::wire::{Frame, Request};
@@ -43,12 +43,12 @@ pub struct Place {
 
 impl From<cellar_instance::Error> for Fault {
     fn from(error: cellar_instance::Error) -> Fault {
-        Fault::Failed(error.to_string())
+        Fault::Refused(Box::new(error))
     }
 }
 
-impl From<cellar_instance::diskgroup::Error> for Fault {
-    fn from(error: cellar_instance::diskgroup::Error) -> Fault {
+impl From<cellar_diskgroup::Error> for Fault {
+    fn from(error: cellar_diskgroup::Error) -> Fault {
         cellar_instance::Error::from(error).into()
     }
 }
@@ -228,7 +228,7 @@ fn or_force(
     if !error.force_helps() && !error.has(INCOMPLETE) {
         return error;
     }
-    let name = group_of(&error).unwrap_or_default();
+    let name = error.group().unwrap_or_default().to_owned();
     match (error.force_helps(), force.is_some_and(|force| name.eq_ignore_ascii_case(force))) {
         (true, false) => error.hint(offer(&name, dir)),
         (true, true) => error.hint(
@@ -262,12 +262,6 @@ fn offer(name: &str, dir: &Path) -> String {
         shell::path(dir),
         name.to_lowercase()
     )
-}
-
-/// The group that an error's first line names.
-fn group_of(error: &cellar_instance::Error) -> Option<String> {
-    let head = &error.stack().first()?.message;
-    Some(head.split_once("disk group \"")?.1.split_once('"')?.0.to_owned())
 }
 
 /// Groups that are not there, each as an error that offers what mounts it.
@@ -354,7 +348,7 @@ fn redo_left_out(database: &InstanceDatabase) {
 }
 
 /// Says which disks a group goes on without, and why: whoever writes now leaves them behind.
-fn left_out(group: &cellar_instance::diskgroup::Group, no_disks: &[NoDisk], dir: &Path) {
+fn left_out(group: &cellar_diskgroup::Group, no_disks: &[NoDisk], dir: &Path) {
     let gone = group.disks().into_iter().filter(|d| !d.in_sync && !d.status.is_leaving());
     let mut absent = false;
     let gone: Vec<String> = gone

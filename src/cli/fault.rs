@@ -19,6 +19,9 @@ pub enum Fault {
     Usage(String),
     /// It failed: exit 1.
     Failed(String),
+    /// The database refused it: exit 1.
+    #[cfg(feature = "sql")]
+    Refused(Box<cellar_instance::Error>),
     /// It worked, and what it found is not well: exit 1 without another word.
     #[cfg_attr(not(feature = "sql"), expect(dead_code, reason = "only status and validate"))]
     NotWell,
@@ -44,6 +47,9 @@ impl Fault {
             Fault::Usage(text) | Fault::Failed(text) => {
                 text.lines().next().unwrap_or_default().to_owned()
             }
+            Fault::Refused(error) => {
+                error.stack().first().map(ToString::to_string).unwrap_or_default()
+            }
             Fault::NotWell | Fault::Closed => String::new(),
         }
     }
@@ -55,6 +61,10 @@ impl Fault {
         match self {
             Fault::Usage(message) => Fault::Usage(with_directory(&message, dir)),
             Fault::Failed(message) => Fault::Failed(with_directory(&message, dir)),
+            Fault::Refused(error) => match error.next_step().map(|next| told_where(next, dir)) {
+                Some(next) => Fault::Refused(Box::new(error.hint(next))),
+                None => Fault::Refused(error),
+            },
             other => other,
         }
     }
@@ -73,6 +83,11 @@ impl Fault {
             }
             Fault::Failed(message) => {
                 output::notice(message);
+                1
+            }
+            #[cfg(feature = "sql")]
+            Fault::Refused(error) => {
+                output::notice(&error.to_string());
                 1
             }
             Fault::NotWell => 1,
@@ -148,6 +163,8 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Usage(m) | Fault::Failed(m) => f.write_str(m),
+            #[cfg(feature = "sql")]
+            Fault::Refused(error) => write!(f, "{error}"),
             Fault::NotWell => f.write_str("not well"),
             Fault::Closed => f.write_str("output closed"),
         }

@@ -4,15 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cellar_diskgroup::Redundancy;
+use cellar_diskgroup::names::{FailGroupName, GroupName};
+use cellar_diskgroup::on_disk::layout::{AU_SIZE_MAX, AU_SIZE_MIN, AU_START, DISK_BYTES_MIN};
 use cellar_instance::database::{InitDisk, InitSpec, import, init};
 use cellar_instance::directory::Directory;
-use cellar_instance::diskgroup::Redundancy;
-use cellar_instance::diskgroup::names::{FailGroupName, GroupName};
-use cellar_instance::diskgroup::on_disk::layout::{
-    AU_SIZE_MAX, AU_SIZE_MIN, AU_START, DISK_BYTES_MIN,
-};
 use cellar_instance::disks::RealDisks;
-use cellar_instance::{Error, size};
+use cellar_instance::{Error, Remedy, size};
 use cellar_io::real::probe;
 use cellar_io::shell;
 
@@ -308,18 +306,12 @@ fn in_options(error: Error) -> Fault {
     if !error.has(15033) {
         return error.into();
     }
-    let mut text = error.stack().last().map(|e| e.message.clone()).unwrap_or_default();
-    if let Some((before, _)) = text.split_once("; FORCE") {
-        text = before.to_owned();
-    }
-    let next = match error.next_step() {
-        Some(next) => match next.strip_prefix("ERASE '").and_then(|rest| rest.split_once('\'')) {
-            Some((serial, _)) => {
-                format!("name another disk; --erase {serial} gives up what is on this one")
-            }
-            None => next.to_owned(),
-        },
-        None => "name another disk".to_owned(),
+    let text = error.stack().last().map(|e| e.message.clone()).unwrap_or_default();
+    let next = match error.remedy() {
+        Some(Remedy::Erase(serial)) => {
+            format!("name another disk; --erase {serial} gives up what is on this one")
+        }
+        _ => error.next_step().unwrap_or("name another disk").to_owned(),
     };
     Error::new(15033, text).hint(next).into()
 }
@@ -499,7 +491,7 @@ fn smaller(args: &Args, room: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use cellar_instance::diskgroup::on_disk::layout::au_count;
+    use cellar_diskgroup::on_disk::layout::au_count;
 
     use super::*;
 
@@ -512,11 +504,8 @@ mod tests {
 
     #[test]
     fn an_error_offers_no_option_that_is_not_there() {
-        let error = Error::new(15033, "disk \"/x\" cannot be used: it is A; FORCE takes it")
-            .hint("see why: cellar disks");
-        let text = in_options(error).to_string();
-        assert!(!text.contains("FORCE"), "{text}");
         let error = Error::new(15033, "disk /x is not empty").hint("ERASE 'S1' gives it up");
+        let error = error.with_remedy(Remedy::Erase("S1".to_owned()));
         let text = in_options(error).to_string();
         assert!(text.contains("--erase S1"), "{text}");
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cellar_instance::diskgroup::{Inspection, Label, inspect};
+use cellar_diskgroup::{Inspection, Label, inspect};
 use cellar_io::real::{OpenOptions, open_disk};
 use cellar_io::{Device, DeviceExt, Io};
 use serde_json::{Value, json};
@@ -94,7 +94,7 @@ fn of_redo(path: &Path) -> Result<Option<Inspection>, Fault> {
     let is_ours = |head: [u8; 8]| REDO_MAGICS.iter().any(|m| head.starts_with(m.as_bytes()));
     // A log file whose first header has rotted has another at its end.
     let mut last = [0; 8];
-    let end = SeekFrom::End(-(cellar_instance::redo_log::on_disk::HEADER_BYTES as i64));
+    let end = SeekFrom::End(-(cellar_redo::on_disk::HEADER_BYTES as i64));
     let has_last = file.seek(end).is_ok() && file.read_exact(&mut last).is_ok();
     if !(is_ours(head) || has_last && is_ours(last)) {
         return Ok(None);
@@ -106,9 +106,9 @@ fn of_redo(path: &Path) -> Result<Option<Inspection>, Fault> {
 }
 
 /// The same tree in the words of disk groups.
-fn like_ours(part: cellar_instance::redo_log::inspect::Inspection) -> Inspection {
+fn like_ours(part: cellar_redo::inspect::Inspection) -> Inspection {
     let parts = part.parts.into_iter().map(like_ours).collect();
-    Inspection { name: part.name, value: part.value, parts }
+    Inspection { name: part.name, value: part.value, damaged: part.damaged, parts }
 }
 
 fn show_redo(found: &Inspection, is_json: bool) -> Result<(), Fault> {
@@ -194,7 +194,7 @@ fn finding(
 }
 
 fn damaged_parts(part: &Inspection, names: &mut Vec<String>) {
-    if part.value.starts_with("DAMAGED") {
+    if part.damaged {
         names.push(part.name.clone());
     }
     part.parts.iter().for_each(|p| damaged_parts(p, names));
@@ -224,8 +224,9 @@ mod tests {
 
     #[test]
     fn a_tree_keeps_its_shape_as_json() {
-        let leaf = Inspection { name: "au_size".into(), value: "4194304".into(), parts: vec![] };
-        let root = Inspection { name: "label".into(), value: String::new(), parts: vec![leaf] };
+        let leaf =
+            Inspection { name: "au_size".into(), value: "4194304".into(), ..Inspection::default() };
+        let root = Inspection { name: "label".into(), parts: vec![leaf], ..Inspection::default() };
         assert_eq!(as_json(&root)["parts"][0]["value"], "4194304");
         let mut text = String::new();
         print(&mut text, &root, 0);
@@ -235,8 +236,8 @@ mod tests {
     #[test]
     fn long_values_go_on_below_and_damage_is_found_at_any_depth() {
         let value = format!("DAMAGED: {}", "word ".repeat(40).trim_end());
-        let leaf = Inspection { name: "block".into(), value, parts: vec![] };
-        let root = Inspection { name: "log".into(), value: String::new(), parts: vec![leaf] };
+        let leaf = Inspection { name: "block".into(), value, ..Inspection::default() };
+        let root = Inspection { name: "log".into(), parts: vec![leaf], ..Inspection::default() };
         let mut text = String::new();
         print(&mut text, &root, 0);
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use cellar_diskgroup::{AwayDisk, DiskInfo, DiskStatus, Group, Refused};
 use cellar_instance::database::NoDisk;
-use cellar_instance::diskgroup::{AwayDisk, DiskInfo, DiskStatus, Group, Refused};
 use cellar_io::shell;
 
 use super::size::{show_bytes, show_count, show_time};

@@ -1,8 +1,8 @@
 //! The outlook: what may be lost next, in words, from the state that the group is in now, never from
 //! what it was designed to survive.
 
+use cellar_diskgroup::Loss;
 use cellar_instance::Mounted;
-use cellar_instance::diskgroup::Loss;
 
 /// Names that are told one by one.
 const NAMES_SHOWN: usize = 6;

@@ -6,11 +6,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use cellar_instance::Error;
-use cellar_instance::diskgroup::rescue::{
+use cellar_diskgroup::rescue::{
     RescueDisk, RescuedGroup, ToldBy, Unsure, read_what_is_older, read_what_is_there, rescue,
 };
-use cellar_instance::diskgroup::{File, FoundDisk, Group};
+use cellar_diskgroup::{File, FoundDisk, Group};
+use cellar_instance::Error;
 use cellar_io::real::{OpenOptions, open_disk};
 use cellar_io::shell;
 use cellar_wait::{Kind, Waits};

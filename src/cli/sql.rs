@@ -272,8 +272,8 @@ pub fn run_there(client: &mut Client, args: &Args) -> Result<u8, Fault> {
 /// A failure with the line of a statement that is not the first.
 fn in_line(fault: Fault, line: u64) -> Fault {
     match fault {
-        Fault::Failed(message) if line > 1 => {
-            Fault::Failed(format!("{message}\nIn the statement that begins in line {line}"))
+        Fault::Failed(_) | Fault::Refused(_) if line > 1 => {
+            Fault::Failed(format!("{fault}\nIn the statement that begins in line {line}"))
         }
         other => other,
     }

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cellar_diskgroup::{AwayDisk, DiskInfo, Group, ScrubResult};
 use cellar_instance::Mounted;
 use cellar_instance::database::NoDisk;
-use cellar_instance::diskgroup::{AwayDisk, DiskInfo, Group, ScrubResult};
+use cellar_instance::error::{Entry, Error};
 use cellar_instance::scrub::wrong_words;
 use cellar_io::shell;
 use serde::Serialize;
@@ -113,6 +114,9 @@ pub struct GroupStatus {
     pub hot_spares: Vec<String>,
     /// Those that are named for it and will not do for every disk, with the reason.
     pub unfit_spares: Vec<UnfitSpare>,
+    /// The numbers of that stack.
+    #[serde(skip)]
+    pub numbers: Vec<String>,
     /// When all was read last, in words.
     #[serde(skip)]
     pub checked_words: String,
@@ -528,7 +532,7 @@ pub async fn run(args: &Args, database: &Database, _place: &Place) -> Result<(),
     }
     let others = super::database::not_mounted(&database.inner);
     all.extend(others.iter().map(|error| {
-        let mut status = not_mounted(&error.to_string());
+        let mut status = not_mounted(error);
         status.action = status.action.map(|action| told_where(&action, dir));
         status
     }));
@@ -558,8 +562,16 @@ fn tell(args: &Args, all: &[GroupStatus]) -> Result<(), Fault> {
 
 /// Tells that the database cannot be opened; the fault that is left to report.
 pub fn not_open(args: &Args, fault: Fault) -> Fault {
-    let Fault::Failed(text) = &fault else { return fault };
-    let status = not_mounted(text);
+    let status = match &fault {
+        Fault::Refused(error) => not_mounted(error),
+        Fault::Failed(text) => GroupStatus {
+            state: "NOT OPEN",
+            words: fault.first_line(),
+            error: Some(text.clone()),
+            ..GroupStatus::default()
+        },
+        _ => return fault,
+    };
     if !args.is_json() && status.group.is_none() {
         return fault;
     }
@@ -570,27 +582,19 @@ pub fn not_open(args: &Args, fault: Fault) -> Fault {
 }
 
 /// A group that is not there, from the error that tells why.
-fn not_mounted(error: &str) -> GroupStatus {
-    let (stack, next): (Vec<&str>, Vec<&str>) =
-        error.lines().partition(|line| !line.starts_with("Next: "));
-    // The number is for the stack; the last line is the cause.
-    let cause = stack.last().copied().unwrap_or_default();
-    let words = cause.split_once(": ").map_or(cause, |(_, words)| words);
-    // The group's name stands before them already.
-    let words = match words.split_once(": ") {
-        Some((head, rest)) if head.starts_with("disk group ") => rest,
-        _ => words,
-    };
-    let named =
-        |line: &&str| Some(line.split_once("disk group \"")?.1.split_once('"')?.0.to_owned());
-    let next = next.first().and_then(|line| line.strip_prefix("Next: "));
-    let group = stack.iter().find_map(named);
+fn not_mounted(error: &Error) -> GroupStatus {
+    // The last line is the cause.
+    let words = error.stack().last().map(Entry::reason).unwrap_or_default();
+    let numbers = error.stack().iter().map(|entry| format!("CELLAR-{:05}", entry.number));
+    let stack = error.stack().iter().map(ToString::to_string);
+    let group = error.group().map(str::to_owned);
     GroupStatus {
         state: if group.is_some() { "NOT MOUNTED" } else { "NOT OPEN" },
         group,
         words: words.to_owned(),
-        action: Some(next.unwrap_or("bring its disks back").to_owned()),
-        error: Some(stack.join("\n")),
+        action: Some(error.next_step().unwrap_or("bring its disks back").to_owned()),
+        error: Some(stack.collect::<Vec<_>>().join("\n")),
+        numbers: numbers.collect(),
         safe: "unknown until it is mounted".to_owned(),
         ..GroupStatus::default()
     }
@@ -603,10 +607,8 @@ pub fn lines(status: &GroupStatus) -> String {
     let mut text = output::labelled(name, &head);
     let mut put = |label: &str, words: &str| text.push_str(&output::labelled(label, words));
     put("action", status.action.as_deref().unwrap_or("none"));
-    if let Some(error) = &status.error {
-        let numbers = error.lines().filter_map(|line| line.split_once(": "));
-        let numbers: Vec<&str> = numbers.map(|(number, _)| number).collect();
-        put("error", &numbers.join(", "));
+    if status.error.is_some() {
+        put("error", &status.numbers.join(", "));
         return text;
     }
     put("work", status.work.as_deref().unwrap_or("none"));
@@ -658,10 +660,13 @@ mod tests {
 
     #[test]
     fn a_group_that_is_not_there_is_told_with_its_cause_and_the_next_step() {
-        let error = "CELLAR-15017: disk group \"DATA\" cannot be mounted\n\
-                     CELLAR-15040: disk group \"DATA\" is incomplete: without A it is not whole\n\
-                     Next: bring A back";
-        let status = not_mounted(error);
+        let why = "without A it is not whole".to_owned();
+        let error = cellar_diskgroup::Error::Incomplete { group: "DATA".to_owned(), why };
+        let error = Error::from(error)
+            .under(15017, "disk group \"DATA\" cannot be mounted")
+            .of_group("DATA")
+            .hint("bring A back");
+        let status = not_mounted(&error);
         assert_eq!((status.group.as_deref(), status.state), (Some("DATA"), "NOT MOUNTED"));
         assert_eq!(status.action.as_deref(), Some("bring A back"));
         let text = lines(&status);

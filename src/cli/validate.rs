@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use cellar_diskgroup::{Copies, FileVerdict, Findings};
 use cellar_instance::database::{Mounted, split_group_path};
-use cellar_instance::diskgroup::{Copies, FileVerdict, Findings};
 use serde_json::{Value, json};
 
 use super::checked::{self, Bad, Extent};
@@ -137,10 +137,7 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
 }
 
 /// Tables whose files are right by their checksums and do not hold what the table holds.
-async fn tables(
-    database: &Database,
-    group: &cellar_instance::diskgroup::Group,
-) -> Vec<(String, String)> {
+async fn tables(database: &Database, group: &cellar_diskgroup::Group) -> Vec<(String, String)> {
     let whole = group.taken_older().files;
     let found = database.inner.check_tables(group.name(), &whole).await.into_iter();
     found.map(|(table, error)| (table, first_line(&error))).collect()
@@ -151,7 +148,7 @@ fn first_line(error: &cellar_instance::Error) -> String {
 }
 
 /// Those of the files that were asked for of which parts are gone.
-fn lost(group: &cellar_instance::diskgroup::Group, asked: &BTreeMap<u32, String>) -> Vec<String> {
+fn lost(group: &cellar_diskgroup::Group, asked: &BTreeMap<u32, String>) -> Vec<String> {
     let lost = group.copied().lost.into_iter().map(|path| format!("+{}/{path}", group.name()));
     lost.filter(|path| asked.values().any(|name| name.eq_ignore_ascii_case(path))).collect()
 }
@@ -411,7 +408,7 @@ fn as_json(report: &Report) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use cellar_instance::diskgroup::BadPlace;
+    use cellar_diskgroup::BadPlace;
 
     use super::*;
 

@@ -270,6 +270,18 @@ impl Error {
         }
     }
 
+    /// What an error about a whole group says, without the group's name.
+    pub fn reason(&self) -> Option<String> {
+        match self {
+            Error::Incomplete { why, .. } | Error::NotProven { why, .. } => Some(why.clone()),
+            Error::Disagree { why, .. } => {
+                Some(format!("its disks tell different histories: {why}"))
+            }
+            Error::Damaged { what, damage, .. } => Some(format!("{what}: {damage}")),
+            _ => None,
+        }
+    }
+
     /// What the reader can do next.
     pub fn next_step(&self) -> String {
         match self {

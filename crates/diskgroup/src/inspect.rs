@@ -34,6 +34,8 @@ pub struct Inspection {
     pub value: String,
     /// Its parts.
     pub parts: Vec<Inspection>,
+    /// Whether it is damaged, apart from its parts.
+    pub damaged: bool,
 }
 
 impl Inspection {
@@ -43,7 +45,20 @@ impl Inspection {
             value.truncate(cut);
             value.push_str(" ...");
         }
-        Inspection { name: name.into(), value, parts: Vec::new() }
+        Inspection { name: name.into(), value, ..Inspection::default() }
+    }
+
+    /// Of something that cannot be read, or was never written.
+    fn damage(name: impl Into<String>, damage: &Damage) -> Inspection {
+        match damage {
+            Damage::Blank => Inspection::leaf(name, "never written"),
+            other => Inspection::leaf(name, format!("DAMAGED: {other}")).marked_damaged(),
+        }
+    }
+
+    fn marked_damaged(mut self) -> Inspection {
+        self.damaged = true;
+        self
     }
 
     fn with(mut self, parts: Vec<Inspection>) -> Inspection {
@@ -72,13 +87,6 @@ impl Inspection {
 impl fmt::Display for Inspection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.print(f, 0)
-    }
-}
-
-fn damaged(damage: &Damage) -> String {
-    match damage {
-        Damage::Blank => "never written".to_owned(),
-        other => format!("DAMAGED: {other}"),
     }
 }
 
@@ -113,7 +121,7 @@ async fn labels(device: &Arc<dyn Device>, size: u64) -> (Vec<Inspection>, Option
         match device.read_at(Io::FOREGROUND, offset, BLOCK).await {
             Err(error) => parts.push(Inspection::leaf(name, error)),
             Ok(block) => match Label::decode(&block) {
-                Err(damage) => parts.push(Inspection::leaf(name, damaged(&damage))),
+                Err(damage) => parts.push(Inspection::damage(name, &damage)),
                 Ok(label) => {
                     let generation = format!("generation {}", label.generation);
                     parts.push(Inspection::leaf(name, generation).with(label_parts(&label)));
@@ -148,7 +156,7 @@ async fn metadata(device: &Arc<dyn Device>, label: &Label, chain: &Chain) -> Vec
     for (offset, slot) in &chain.slots {
         let name = format!("superblock at {offset}");
         parts.push(match slot {
-            Err(damage) => Inspection::leaf(name, damaged(damage)),
+            Err(damage) => Inspection::damage(name, damage),
             Ok(s) => Inspection::leaf(name, format!("generation {}", s.generation))
                 .with(superblock_parts(s)),
         });
@@ -162,7 +170,7 @@ async fn metadata(device: &Arc<dyn Device>, label: &Label, chain: &Chain) -> Vec
     let state = history.state(device, label.au_size.into()).await;
     parts.push(match state {
         Ok(told) => Inspection::leaf("state", "checkpoint and log").with(state_parts(&told.state)),
-        Err(ReadError::Damage(damage)) => Inspection::leaf("state", damaged(&damage)),
+        Err(ReadError::Damage(damage)) => Inspection::damage("state", &damage),
         Err(ReadError::Io(error)) => Inspection::leaf("state", error),
     });
     parts
@@ -203,7 +211,7 @@ fn log(chain: &Chain, label: &Label, from: &Superblock) -> Inspection {
         let ops = match Op::get_all(payload) {
             Ok(ops) => ops,
             Err(damage) => {
-                parts.push(Inspection::leaf(format!("record {}", at.lsn), damaged(&damage)));
+                parts.push(Inspection::damage(format!("record {}", at.lsn), &damage));
                 break "a record that is damaged inside".to_owned();
             }
         };
@@ -288,7 +296,7 @@ async fn dirty_log(device: &Arc<dyn Device>, label: &Label) -> Inspection {
             let name = format!("block {number} at {}", place + u64::from(number) * BLOCK_U64);
             match DirtyBlock::decode(block, label.group, number) {
                 Err(Damage::Blank) => {}
-                Err(damage) => parts.push(Inspection::leaf(name, damaged(&damage))),
+                Err(damage) => parts.push(Inspection::damage(name, &damage)),
                 Ok(b) => {
                     regions += b.entries.len();
                     let value = format!(
@@ -338,7 +346,7 @@ async fn checksums(device: &Arc<dyn Device>, label: &Label) -> Inspection {
                     Err(Damage::Checksum) => {
                         let at = checksum_block_offset(number, au_size);
                         let name = format!("block {number} at {at}");
-                        bad.push(Inspection::leaf(name, damaged(&Damage::Checksum)));
+                        bad.push(Inspection::damage(name, &Damage::Checksum));
                     }
                     // Blank or somebody else's: never written by us.
                     Err(_) => {}

@@ -245,7 +245,7 @@ mod real {
     use cellar_io::{Device, IoErrorKind, SharedEnv, shell};
 
     use super::{Below, Disks, InForce, OpenDisk, Sought};
-    use crate::error::{Error, Result};
+    use crate::error::{Error, Remedy, Result};
     use crate::owner::denied;
     use crate::parameters::Parameters;
     use crate::parameters::definitions::{
@@ -378,13 +378,15 @@ mod real {
             }
             None => {
                 let text = format!("disk {path} is not empty: {}", content.join(", "));
-                let hint = match serial.is_empty() {
-                    true => format!(
+                let error = Error::new(15033, text);
+                Err(match serial.is_empty() {
+                    true => error.hint(format!(
                         "name another disk; if nobody needs what is there, in a shell: {empty_it}"
-                    ),
-                    false => format!("ERASE '{serial}' gives up what is on it"),
-                };
-                Err(Error::new(15033, text).hint(hint))
+                    )),
+                    false => error
+                        .hint(format!("ERASE '{serial}' gives up what is on it"))
+                        .with_remedy(Remedy::Erase(serial.to_owned())),
+                })
             }
         }
     }

@@ -15,6 +15,35 @@ pub struct Entry {
     pub number: u32,
     /// What happened, with the value and the allowed values.
     pub message: String,
+    /// The same without the name of the disk group that it is about, where it begins with one.
+    #[serde(default)]
+    pub reason: Option<String>,
+}
+
+impl Entry {
+    fn new(number: u32, message: impl Into<String>) -> Entry {
+        Entry { number, message: message.into(), reason: None }
+    }
+
+    /// What happened, for a reader who knows the disk group.
+    pub fn reason(&self) -> &str {
+        self.reason.as_deref().unwrap_or(&self.message)
+    }
+}
+
+impl std::fmt::Display for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CELLAR-{:05}: {}", self.number, self.message)
+    }
+}
+
+/// What a statement lacks for it to go on all the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Remedy {
+    /// FORCE, of a mount that cannot show that nothing newer exists elsewhere.
+    Force,
+    /// The serial number of a disk whose content is given up.
+    Erase(String),
 }
 
 /// What went wrong, outermost first.
@@ -42,22 +71,24 @@ pub struct Error {
     #[serde(default)]
     busy: bool,
     denied: bool,
-    /// FORCE goes on with what is here.
     #[serde(default)]
-    force_helps: bool,
+    remedy: Option<Remedy>,
+    /// The disk group that it is about.
+    #[serde(default)]
+    group: Option<String>,
 }
 
 impl Error {
     /// An error with one entry.
     pub fn new(number: u32, message: impl Into<String>) -> Error {
-        let entry = Entry { number, message: message.into() };
-        Error { stack: vec![entry], hint: None, busy: false, denied: false, force_helps: false }
+        let stack = vec![Entry::new(number, message)];
+        Error { stack, hint: None, busy: false, denied: false, remedy: None, group: None }
     }
 
     /// Puts the statement or step that failed on top of the stack.
     #[must_use]
     pub fn under(mut self, number: u32, message: impl Into<String>) -> Error {
-        self.stack.insert(0, Entry { number, message: message.into() });
+        self.stack.insert(0, Entry::new(number, message));
         self
     }
 
@@ -66,6 +97,20 @@ impl Error {
     pub fn over(mut self, cause: Error) -> Error {
         self.stack.extend(cause.stack);
         self.hint = self.hint.or(cause.hint);
+        self
+    }
+
+    /// Says which disk group it is about.
+    #[must_use]
+    pub fn of_group(mut self, name: &str) -> Error {
+        self.group = Some(name.to_owned());
+        self
+    }
+
+    /// Says what the statement lacks for it to go on.
+    #[must_use]
+    pub fn with_remedy(mut self, remedy: Remedy) -> Error {
+        self.remedy = Some(remedy);
         self
     }
 
@@ -94,10 +139,19 @@ impl Error {
         self.busy
     }
 
-    /// Whether it is a mount that cannot show that nothing newer exists elsewhere: FORCE goes on with
-    /// what is here.
+    /// What the statement lacks for it to go on all the same, if that is known.
+    pub fn remedy(&self) -> Option<&Remedy> {
+        self.remedy.as_ref()
+    }
+
+    /// Whether it is a mount that goes on with what is here by FORCE.
     pub fn force_helps(&self) -> bool {
-        self.force_helps
+        self.remedy == Some(Remedy::Force)
+    }
+
+    /// The disk group that it is about, where it is one.
+    pub fn group(&self) -> Option<&str> {
+        self.group.as_deref()
     }
 
     /// The lines, outermost first.
@@ -157,7 +211,7 @@ impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (at, entry) in self.stack.iter().enumerate() {
             let line_break = if at == 0 { "" } else { "\n" };
-            write!(f, "{line_break}CELLAR-{:05}: {}", entry.number, entry.message)?;
+            write!(f, "{line_break}{entry}")?;
         }
         match &self.hint {
             Some(hint) => write!(f, "\nNext: {hint}"),
@@ -235,9 +289,14 @@ impl From<cellar_diskgroup::Error> for Error {
         match error {
             cellar_diskgroup::Error::Io(error) => error.into(),
             error => {
-                let force_helps = matches!(error, cellar_diskgroup::Error::NotProven { .. });
-                let made = Error::new(error.number(), error.to_string()).hint(error.next_step());
-                Error { force_helps, ..made }
+                let not_proven = matches!(error, cellar_diskgroup::Error::NotProven { .. });
+                let entry = Entry {
+                    reason: error.reason(),
+                    ..Entry::new(error.number(), error.to_string())
+                };
+                let made = Error::new(entry.number, "").hint(error.next_step());
+                let remedy = not_proven.then_some(Remedy::Force);
+                Error { stack: vec![entry], remedy, ..made }
             }
         }
     }

@@ -9,6 +9,7 @@
 pub mod budget;
 pub mod catalog;
 mod catalog_file;
+pub mod commands;
 pub mod database;
 pub mod directory;
 pub mod disks;
@@ -28,13 +29,6 @@ pub mod temp;
 pub mod views;
 pub mod wire;
 
-/// The disk groups under an instance, for those who speak of both.
-pub use cellar_cell as cell;
-pub use cellar_diskgroup as diskgroup;
-/// Words for a shell, for those whose errors offer commands.
-pub use cellar_io::shell;
-/// The log itself.
-pub use cellar_redo as redo_log;
 pub use database::{Database, Mounted, OpenMode};
-pub use error::{Error, Result};
+pub use error::{Error, Remedy, Result};
 pub use instance::{GroupViews, Instance};

@@ -31,6 +31,8 @@ pub struct Chosen {
     pub block_size: u32,
     /// As v$log says it.
     pub reason: String,
+    /// What measuring told, where it was measured.
+    pub measured: Option<String>,
     /// What whoever asked for it should know.
     pub warning: Option<String>,
 }
@@ -50,12 +52,17 @@ pub async fn choose(
 ) -> Result<Chosen, IoError> {
     let reported = media.iter().map(|(_, device)| device.geometry().logical_sector).max();
     let reported = reported.unwrap_or(4096);
-    let asked = |block_size, warning| Chosen { block_size, reason: "asked for".into(), warning };
+    let asked = |block_size, warning| Chosen {
+        block_size,
+        reason: "asked for".into(),
+        measured: None,
+        warning,
+    };
     match wanted {
         Some(block) if block >= 4096 || reported > block => return Ok(asked(block, None)),
         None if reported > 512 => {
             let reason = format!("reported {reported}");
-            return Ok(Chosen { block_size: 4096, reason, warning: None });
+            return Ok(Chosen { block_size: 4096, reason, measured: None, warning: None });
         }
         _ => {}
     }
@@ -72,7 +79,8 @@ pub async fn choose(
         return Ok(asked(block, dear.then_some(text)));
     }
     let block_size = if dear { 4096 } else { 512 };
-    Ok(Chosen { block_size, reason: format!("measured: {told}"), warning: None })
+    let reason = format!("measured: {told}");
+    Ok(Chosen { block_size, reason, measured: Some(told), warning: None })
 }
 
 /// What 512 costs a commit.

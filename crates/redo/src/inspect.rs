@@ -22,11 +22,26 @@ pub struct Inspection {
     /// Its parts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Inspection>,
+    /// Whether it is damaged, apart from its parts.
+    pub damaged: bool,
 }
 
 impl Inspection {
     fn leaf(name: impl Into<String>, value: impl ToString) -> Inspection {
-        Inspection { name: name.into(), value: value.to_string(), parts: Vec::new() }
+        Inspection { name: name.into(), value: value.to_string(), ..Inspection::default() }
+    }
+
+    /// Of something that cannot be read, or was never written.
+    fn damage(name: impl Into<String>, damage: &Damage) -> Inspection {
+        match damage {
+            Damage::Blank => Inspection::leaf(name, "never written"),
+            other => Inspection::leaf(name, format!("DAMAGED: {other}")).marked_damaged(),
+        }
+    }
+
+    fn marked_damaged(mut self) -> Inspection {
+        self.damaged = true;
+        self
     }
 
     fn with(mut self, parts: Vec<Inspection>) -> Inspection {
@@ -58,13 +73,6 @@ impl fmt::Display for Inspection {
     }
 }
 
-fn damaged(damage: &Damage) -> String {
-    match damage {
-        Damage::Blank => "never written".to_owned(),
-        other => format!("DAMAGED: {other}"),
-    }
-}
-
 fn state(state: MediumState) -> String {
     match state {
         MediumState::Active => "active".to_owned(),
@@ -84,7 +92,7 @@ pub fn header(bytes: &[u8]) -> Inspection {
     let name = "log header";
     let header = match GroupHeader::decode(bytes) {
         Ok(header) => header,
-        Err(damage) => return Inspection::leaf(name, damaged(&damage)),
+        Err(damage) => return Inspection::damage(name, &damage),
     };
     let h = &header;
     let media = h.media.iter().enumerate();
@@ -109,7 +117,7 @@ pub fn control(bytes: &[u8]) -> Inspection {
     let name = "control data";
     let control = match ControlData::decode(bytes) {
         Ok(control) => control,
-        Err(damage) => return Inspection::leaf(name, damaged(&damage)),
+        Err(damage) => return Inspection::damage(name, &damage),
     };
     let c = &control;
     let media = c.media.iter().map(|m| Inspection::leaf(format!("\"{}\"", m.name), state(m.state)));
@@ -180,7 +188,7 @@ fn block(abn: u64, opened: Result<(BlockHeader, u32), Damage>, bytes: &[u8]) -> 
     let name = format!("block {abn}");
     let (header, crc) = match opened {
         Ok(opened) => opened,
-        Err(damage) => return Inspection::leaf(name, damaged(&damage)),
+        Err(damage) => return Inspection::damage(name, &damage),
     };
     let other = match header.abn.0 == abn {
         true => String::new(),
@@ -225,7 +233,7 @@ fn records(header: &BlockHeader, block: &[u8]) -> Vec<Inspection> {
                 at += RECORD_HEADER + length as usize;
             }
             Err(damage) => {
-                records.push(Inspection::leaf(name, damaged(&damage)));
+                records.push(Inspection::damage(name, &damage));
                 break;
             }
         }
@@ -238,7 +246,7 @@ pub fn archive(bytes: &[u8]) -> Inspection {
     let name = "archive";
     let header = match ArchiveHeader::decode(bytes) {
         Ok(header) => header,
-        Err(damage) => return Inspection::leaf(name, damaged(&damage)),
+        Err(damage) => return Inspection::damage(name, &damage),
     };
     let value = format!("sequence {}, {} bytes", header.sequence, bytes.len());
     let mut parts = vec![
@@ -260,7 +268,7 @@ pub fn archive(bytes: &[u8]) -> Inspection {
                 let name = format!("chunk {} at {at}", chunk.number);
                 match chunk.unpack(rest) {
                     Err(damage) => {
-                        parts.push(Inspection::leaf(name, damaged(&damage)));
+                        parts.push(Inspection::damage(name, &damage));
                         break;
                     }
                     Ok(raw) => {
@@ -275,12 +283,12 @@ pub fn archive(bytes: &[u8]) -> Inspection {
                 parts.push(Inspection::leaf(format!("end at {at}"), value));
                 if rest.len() > PIECE_HEADER {
                     let behind = format!("DAMAGED: {} bytes", rest.len() - PIECE_HEADER);
-                    parts.push(Inspection::leaf("behind the end", behind));
+                    parts.push(Inspection::leaf("behind the end", behind).marked_damaged());
                 }
                 break;
             }
             Err(damage) => {
-                parts.push(Inspection::leaf(format!("piece at {at}"), damaged(&damage)));
+                parts.push(Inspection::damage(format!("piece at {at}"), &damage));
                 break;
             }
         }
@@ -299,7 +307,7 @@ fn unpacked(raw: &[u8], archive: &ArchiveHeader, first: Abn) -> Vec<Inspection> 
                 abn = abn.saturating_add(1);
             }
             Err(damage) => {
-                parts.push(Inspection::leaf(format!("block {abn}"), damaged(&damage)));
+                parts.push(Inspection::damage(format!("block {abn}"), &damage));
                 break;
             }
         }

@@ -67,7 +67,7 @@ impl From<cellar_instance::Error> for Error {
     }
 }
 
-fn group_error(error: cellar_instance::diskgroup::Error) -> Error {
+fn group_error(error: cellar_diskgroup::Error) -> Error {
     Error::from(cellar_instance::Error::from(error))
 }
 
@@ -106,9 +106,9 @@ impl InstanceHost {
         let request = GroupRequest {
             name: c.name,
             redundancy: match c.redundancy {
-                Redundancy::External => cellar_instance::diskgroup::Redundancy::External,
-                Redundancy::Normal => cellar_instance::diskgroup::Redundancy::Normal,
-                Redundancy::High => cellar_instance::diskgroup::Redundancy::High,
+                Redundancy::External => cellar_diskgroup::Redundancy::External,
+                Redundancy::Normal => cellar_diskgroup::Redundancy::Normal,
+                Redundancy::High => cellar_diskgroup::Redundancy::High,
             },
             attributes: c.attributes.into_iter().collect(),
             disks: c.disks.into_iter().map(disk_request).collect(),

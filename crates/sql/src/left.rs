@@ -1,6 +1,6 @@
 //! Notices about files that stay when an external table is dropped, and the way to be rid of them.
 
-use cellar_instance::shell;
+use cellar_instance::commands;
 
 use crate::guard::{files_of, reader_of};
 use crate::host::TableDefinition;
@@ -37,8 +37,9 @@ pub fn files_that_stay(dropped: &[&TableDefinition], others: &[TableDefinition])
 
 fn on_the_host(location: &str) -> String {
     let path = location.strip_prefix("file://").unwrap_or(location);
-    match std::path::Path::new(path).is_file() {
-        true => format!("{path} stays; to remove it, in a shell: rm {}", shell::quoted(path)),
+    let file = std::path::Path::new(path);
+    match file.is_file() {
+        true => format!("{path} stays; to remove it, in a shell: {}", commands::remove(file)),
         // What else is in a directory is not ours to speak of.
         false => format!("{path} stays as it is"),
     }

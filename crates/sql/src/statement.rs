@@ -2,7 +2,7 @@
 //!
 //! Group, disk and failure group names are upper-cased here; file paths keep their case.
 
-use cellar_instance::diskgroup::ScrubPower;
+use cellar_diskgroup::ScrubPower;
 use cellar_instance::redo::NewLogfile;
 
 use crate::explain::options::ExplainOptions;

@@ -1,8 +1,8 @@
 //! offline, online, replace: disks that leave for a while, and come back or are replaced.
 
+use cellar_diskgroup::{AwayDisk, OnlineHow, parse_repair_time};
 use cellar_instance::Error;
 use cellar_instance::database::{AwayTarget, DiskRequest, DropTarget, Mounted};
-use cellar_instance::diskgroup::{AwayDisk, OnlineHow, parse_repair_time};
 
 use super::super::database::{Database, Place};
 use super::super::fault::Fault;

@@ -7,9 +7,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cellar_diskgroup::state::FileType;
+use cellar_diskgroup::{File, FileSpec};
 use cellar_instance::Error;
-use cellar_instance::diskgroup::state::FileType;
-use cellar_instance::diskgroup::{File, FileSpec};
 use cellar_io::{Buffer, Device, Durability, EnvExt, Io, shell};
 use cellar_sql::guard;
 use futures_util::stream::{FuturesUnordered, StreamExt};

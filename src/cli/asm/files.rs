@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cellar_diskgroup::state::Striping;
+use cellar_diskgroup::{FileInfo, Group, Listed};
 use cellar_instance::Error;
-use cellar_instance::diskgroup::state::Striping;
-use cellar_instance::diskgroup::{FileInfo, Group, Listed};
 use cellar_io::shell;
 use cellar_sql::guard;
 

@@ -1,8 +1,8 @@
 //! lsdg, lsdsk, lsattr: what groups and disks say of themselves.
 
+use cellar_diskgroup::{DiskInfo, GroupInfo};
 use cellar_instance::Error;
 use cellar_instance::database::Mounted;
-use cellar_instance::diskgroup::{DiskInfo, GroupInfo};
 use cellar_instance::groups::{disk_state, mode_status};
 
 use super::super::clock;

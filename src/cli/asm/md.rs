@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use cellar_diskgroup::state::Striping;
+use cellar_diskgroup::{Group, Protection, Redundancy, Template, TemplateChange, TemplateWords};
 use cellar_instance::Error;
 use cellar_instance::database::{DiskRequest, GroupRequest, Mounted};
-use cellar_instance::diskgroup::state::Striping;
-use cellar_instance::diskgroup::{
-    Group, Protection, Redundancy, Template, TemplateChange, TemplateWords,
-};
 use serde::{Deserialize, Serialize};
 
 use super::{Show, chosen};

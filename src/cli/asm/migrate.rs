@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cellar_diskgroup::space::plan::Lack;
+use cellar_diskgroup::{DiskInfo, DiskStatus, Loss, Redundancy};
 use cellar_instance::Error;
 use cellar_instance::database::{
     ChangeRequest, DiskRequest, DropRequest, DropTarget, Explained, Known, Mounted,
 };
-use cellar_instance::diskgroup::space::plan::Lack;
-use cellar_instance::diskgroup::{DiskInfo, DiskStatus, Loss, Redundancy};
 use cellar_instance::views::in_words;
 use cellar_io::{EnvExt, shell};
 use serde_json::{Value, json};
@@ -301,10 +301,18 @@ struct Told<'a> {
 
 /// `OLD`, `A and B`, `the 15`.
 fn names(all: &[String]) -> String {
+    joined(all, "and")
+}
+
+fn either(all: &[String]) -> String {
+    joined(all, "or")
+}
+
+fn joined(all: &[String], word: &str) -> String {
     match all {
         [] => "nothing".to_owned(),
         [one] => one.clone(),
-        [one, two] => format!("{one} and {two}"),
+        [one, two] => format!("{one} {word} {two}"),
         more => format!("the {}", more.len()),
     }
 }
@@ -468,7 +476,7 @@ impl Told<'_> {
         let losses = &self.explained.losses;
         if self.explained.info.redundancy == Redundancy::External {
             let one = if from.len() > 2 { "one of " } else { "" };
-            let from = names(&from).replace(" and ", " or ");
+            let from = either(&from);
             return format!(
                 "external redundancy, one copy: {one}{from} failing on the way loses data"
             );
@@ -478,7 +486,7 @@ impl Told<'_> {
         };
         let (critical, single) = (of(&|l| l.stops || (l.data && !l.single)), of(&|l| l.single));
         let copies = self.explained.info.redundancy.copies();
-        let failing = |names: &[String]| self::names(names).replace(" and ", " or ");
+        let failing = either;
         match (critical.is_empty(), single.is_empty()) {
             (true, true) => {
                 format!("{copies} copies: any one disk may fail on the way, nothing is lost")

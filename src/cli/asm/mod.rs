@@ -16,9 +16,9 @@ mod work;
 
 use std::path::{Path, PathBuf};
 
+use cellar_diskgroup::TemplateChange;
 use cellar_instance::Error;
 use cellar_instance::database::{Mounted, split_group_path};
-use cellar_instance::diskgroup::TemplateChange;
 use cellar_sql::guard::{self, TableFile};
 use clap::{CommandFactory, Parser};
 
@@ -419,7 +419,7 @@ fn is_pattern(text: &str) -> bool {
 }
 
 fn matches(pattern: &str, name: &str) -> bool {
-    cellar_instance::diskgroup::names::matches(pattern, name)
+    cellar_diskgroup::names::matches(pattern, name)
 }
 
 #[cfg(test)]

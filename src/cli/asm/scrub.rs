@@ -1,8 +1,8 @@
 //! scrub: everything is read, compared and, if wanted, mended.
 
+use cellar_diskgroup::{ScrubPower, ScrubResult, ScrubScope, ScrubSpec};
 use cellar_instance::Error;
 use cellar_instance::database::Mounted;
-use cellar_instance::diskgroup::{ScrubPower, ScrubResult, ScrubScope, ScrubSpec};
 use cellar_instance::scrub::{disk_number, scrub_words};
 use cellar_io::shell;
 

@@ -96,7 +96,7 @@ async fn run(database: &Database, statement: &str) -> Result<(), Fault> {
 /// A name of a group, which goes into a statement as it is.
 fn group(name: &str) -> Result<&str, Fault> {
     let name = name.trim_start_matches('+').trim_end_matches('/');
-    cellar_instance::diskgroup::names::GroupName::new(name)
+    cellar_diskgroup::names::GroupName::new(name)
         .map_err(|error| Fault::usage(format!("\"{name}\": {error}")))?;
     Ok(name)
 }

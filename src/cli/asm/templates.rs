@@ -1,7 +1,7 @@
 //! lstmpl, mktmpl, chtmpl, rmtmpl: what new files are.
 
-use cellar_instance::diskgroup::state::Striping;
-use cellar_instance::diskgroup::{Protection, TemplateChange, TemplateWords};
+use cellar_diskgroup::state::Striping;
+use cellar_diskgroup::{Protection, TemplateChange, TemplateWords};
 use clap::ValueEnum;
 
 use super::table::Table;

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use cellar_diskgroup::{DiskStatus, Operation};
 use cellar_instance::Error;
 use cellar_instance::database::{ChangeRequest, Mounted};
-use cellar_instance::diskgroup::{DiskStatus, Operation};
 use cellar_instance::groups::{first_pass, pass_state, rebalance_state};
 use cellar_io::{EnvExt, shell};
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cellar_instance::diskgroup::{Copies, Redundancy};
+use cellar_diskgroup::{Copies, Redundancy};
 use cellar_io::{EnvExt, shell};
 use cellar_sql::reference::{self, Answer, Answers};
 use cellar_sql::tpch::TpchTable;
@@ -181,7 +181,7 @@ pub struct Found {
     /// What adding a disk moved.
     pub moved: added::Moved,
     /// What validate found.
-    pub findings: cellar_instance::diskgroup::Findings,
+    pub findings: cellar_diskgroup::Findings,
     /// Waits, by event.
     pub waits: Vec<cellar_wait::EventTotals>,
 }
@@ -398,7 +398,7 @@ async fn read_back(
     args: &Args,
     report: &mut Report,
     database: &Database,
-) -> Result<cellar_instance::diskgroup::Findings, Fault> {
+) -> Result<cellar_diskgroup::Findings, Fault> {
     let dir = shell::path(&args.dir);
     step(7, "Everything is read back", &format!("cellar validate {dir}"))?;
     report.begin("validate");

@@ -65,6 +65,9 @@ pub struct Report {
     pub redo_block: Option<u32>,
     /// Why, as v$log would say it.
     pub redo_block_reason: Option<String>,
+    /// What measuring told of it.
+    #[serde(skip)]
+    pub redo_block_measured: Option<String>,
     /// How many times as long 512 bytes at a random place take as 4096; none where 512 is not legal.
     pub cost_of_512: Option<f64>,
 }
@@ -104,6 +107,7 @@ pub async fn measure(
         cells,
         redo_block: None,
         redo_block_reason: None,
+        redo_block_measured: None,
         cost_of_512: None,
     };
     let p50 = |size| report.cell(size, 1).map(|c| c.p50_us);
@@ -114,6 +118,7 @@ pub async fn measure(
         let chosen = cellar_redo::block_size::choose(env, None, &media, 1).await?;
         report.redo_block = Some(chosen.block_size);
         report.redo_block_reason = Some(chosen.reason);
+        report.redo_block_measured = chosen.measured;
     }
     Ok(report)
 }

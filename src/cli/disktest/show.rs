@@ -116,8 +116,7 @@ fn finding(geometry: &Geometry, report: &Report) -> String {
         None => words.push("Its smallest request is 4096 bytes.".to_string()),
     }
     words.push(format!("Redo block: {block} (auto takes it)."));
-    let reason = report.redo_block_reason.as_deref().and_then(|r| r.strip_prefix("measured: "));
-    if let Some(reason) = reason {
+    if let Some(reason) = &report.redo_block_measured {
         words.push(format!("One block behind the other, as a log writes: {reason}."));
     }
     if let Some(cell) = report.cell(block, 1) {
@@ -203,6 +202,7 @@ mod tests {
             cells,
             redo_block: Some(4096),
             redo_block_reason: Some("measured: 512 costs 4.4x".into()),
+            redo_block_measured: Some("512 costs 4.4x".into()),
             cost_of_512: Some(4.29),
         };
         let used = Used { how: How::OwnFile(256_000_000), in_memory: None };
@@ -219,7 +219,12 @@ mod tests {
         assert!(words.contains("as a log writes: 512 costs 4.4x."), "{text}");
         assert!(text.contains("10 000 times a second"), "a number stays in one line: {text}");
         assert!(words.contains("can commit about 10 000 times a second"), "{text}");
-        let silent = Report { redo_block: None, redo_block_reason: None, ..measured.clone() };
+        let silent = Report {
+            redo_block: None,
+            redo_block_reason: None,
+            redo_block_measured: None,
+            ..measured.clone()
+        };
         let read = Used { how: How::OnlyRead, in_memory: None };
         assert!(report(&geometry, &read, &silent).contains("reads alone"));
         let gone = report(&geometry, &Used { in_memory: Some("tmpfs"), ..used }, &measured);

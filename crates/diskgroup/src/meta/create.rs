@@ -306,8 +306,7 @@ pub(crate) async fn check_label(p: &Planned, patience: Patience<'_>) -> Result<(
             if is_whole && !p.disk.force {
                 let cut_off = if is_member { "" } else { ", whose creation was cut off" };
                 let why = format!(
-                    "it belongs to disk group \"{}\" as \"{}\"{cut_off}; FORCE takes it and \
-                     destroys its data",
+                    "it belongs to disk group \"{}\" as \"{}\"{cut_off}",
                     label.group_name, label.disk_name
                 );
                 return Err(unusable(why, 15033));

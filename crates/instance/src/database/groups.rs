@@ -411,7 +411,10 @@ impl Database {
         let whole =
             one.and_then(|()| found.check_allowed(write)).and_then(|()| found.check_free(&name));
         let whole = if force { whole.and_then(|()| found.check_all_read()) } else { whole };
-        whole.map_err(|e| e.under(15017, format!("diskgroup \"{name}\" cannot be mounted")))?;
+        let failed = |error: Error| {
+            error.under(15017, format!("disk group \"{name}\" cannot be mounted")).of_group(&name)
+        };
+        whole.map_err(failed)?;
         let problems = found.problems;
         let own: Vec<OpenDisk> = found
             .labelled
@@ -421,8 +424,7 @@ impl Database {
             .collect();
         let result = self.with_force(force).mount_found(&name, own).await;
         let mounted = result.map_err(|error| {
-            let error = problems.iter().fold(error, |e, p| e.over(p.clone()));
-            error.under(15017, format!("diskgroup \"{name}\" cannot be mounted"))
+            failed(problems.iter().fold(error, |error, problem| error.over(problem.clone())))
         })?;
         // Tables may have been dropped while it was not here.
         if write && !force {

@@ -211,13 +211,12 @@ impl Database {
                 // The first must be there; without another one the rest is served.
                 Err(error) if not_first => {
                     let text = format!("disk group \"{name}\" cannot be mounted");
-                    opening.unmounted().push(error.under(15017, text));
+                    opening.unmounted().push(error.under(15017, text).of_group(&name));
                 }
                 Err(error) => {
                     let error = problems.iter().fold(error, |e, p| e.over(p.clone()));
-                    return Err(
-                        error.under(15017, format!("disk group \"{name}\" cannot be mounted"))
-                    );
+                    let text = format!("disk group \"{name}\" cannot be mounted");
+                    return Err(error.under(15017, text).of_group(&name));
                 }
             }
         }

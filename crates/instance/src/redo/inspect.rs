@@ -33,7 +33,7 @@ pub fn inspect(bytes: &[u8]) -> Option<Inspection> {
     let mut described = match (is_first, is_second) {
         (false, true) => {
             let mut described = describe(second)?;
-            described.parts.insert(0, leaf("first header", "DAMAGED: this is the second".into()));
+            described.parts.insert(0, damaged("first header", "DAMAGED: this is the second"));
             described
         }
         _ => describe(bytes)?,
@@ -45,14 +45,18 @@ pub fn inspect(bytes: &[u8]) -> Option<Inspection> {
         let block = header.block_size as usize;
         described.parts.push(blocks(inside, header.database, block, header.first));
         if is_first && !is_second && end >= HEADER_BYTES {
-            described.parts.insert(0, leaf("second header", "DAMAGED".into()));
+            described.parts.insert(0, damaged("second header", "DAMAGED"));
         }
     }
     Some(described)
 }
 
 fn leaf(name: &str, value: String) -> Inspection {
-    Inspection { name: name.to_owned(), value, parts: Vec::new() }
+    Inspection { name: name.to_owned(), value, ..Inspection::default() }
+}
+
+fn damaged(name: &str, value: &str) -> Inspection {
+    Inspection { damaged: true, ..leaf(name, value.to_owned()) }
 }
 
 fn is_blank(bytes: &[u8]) -> bool {

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
+use cellar_cell::{
+    Error as CellError, Item, Live, Output, Request, Residual, Scan, ScanStats, Totals, order_of,
+};
 use cellar_format::aggregate::Aggregate;
 use cellar_format::header::Order;
 use cellar_format::packed::is_packed;
 use cellar_format::predicate::Predicate;
-use cellar_instance::cell::{
-    Error as CellError, Item, Live, Output, Request, Residual, Scan, ScanStats, Totals, order_of,
-};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{ColumnStatistics, Statistics, internal_err, stats::Precision};
 use datafusion::config::ConfigOptions;
@@ -490,7 +490,7 @@ impl ExecutionPlan for CellScanExec {
         let (plan, partial) = (self.clone(), self.partial.clone());
         let run = self.run(at);
         // Begun when rows are asked for: by then the other side of a join has said which.
-        let worker = None::<cellar_instance::cell::Worker>;
+        let worker = None::<cellar_cell::Worker>;
         let stream = futures_util::stream::unfold((plan, worker), move |(plan, worker)| {
             let (partial, run) = (partial.clone(), Arc::clone(&run));
             async move {

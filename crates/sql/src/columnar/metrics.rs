@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cellar_instance::cell::Totals;
+use cellar_cell::Totals;
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
 
 /// What a scan did, as metrics of its operator.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
+use cellar_cell::{Request, Scan, ScanStats, Segment};
 use cellar_format::aggregate::Aggregate;
 use cellar_format::header::{COLUMNS_MAX, Header, REGION};
 use cellar_format::predicate::{Predicate, Verdict};
@@ -11,7 +12,6 @@ use cellar_format::take_in::column_type;
 use cellar_format::value::Value;
 use cellar_instance::Instance;
 use cellar_instance::budget::Consumer;
-use cellar_instance::cell::{Request, Scan, ScanStats, Segment};
 use cellar_instance::parameters::definitions::SCAN_DEPTH;
 use cellar_instance::scans::{ScanFilter, ScanRecord, scan_error};
 use cellar_wait::{Event, Session};
@@ -286,7 +286,7 @@ impl OpenTable {
     }
 
     /// What a scan reports, as an error of ours.
-    pub fn failed(&self, error: &cellar_instance::cell::Error) -> Error {
+    pub fn failed(&self, error: &cellar_cell::Error) -> Error {
         Error::from(scan_error(&self.name, error))
     }
 }

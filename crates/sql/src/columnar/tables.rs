@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use cellar_cell::Segment;
 use cellar_instance::budget::Consumer;
 use cellar_instance::catalog::{Table, TableKind};
-use cellar_instance::cell::Segment;
 use cellar_instance::database::Database;
 use cellar_instance::session::Session;
 use cellar_instance::tables::SegmentFile;

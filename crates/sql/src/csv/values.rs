@@ -18,7 +18,7 @@ use crate::csv::CsvForm;
 use crate::csv::records::Rows;
 use crate::csv::text::not_utf8;
 use crate::csv::time::{day, stamp};
-use crate::csv::types::{sql_name, word_of};
+use crate::csv::types::sql_name;
 use crate::error::Error;
 
 /// Characters of a value that a message shows.
@@ -73,7 +73,7 @@ impl Fields<'_> {
         };
         let text =
             format!("line {line}, column {}: {shown:?} {why} {}", self.name, sql_name(data_type));
-        let number = if word_of(data_type).contains("number") { 1722 } else { 1843 };
+        let number = if data_type.is_numeric() { 1722 } else { 1843 };
         let next = self.form.place.type_way(self.name);
         Error::new(number, if number == 1722 { "22P02" } else { "22007" }, text).next(next)
     }

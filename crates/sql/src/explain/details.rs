@@ -5,7 +5,7 @@ use crate::explain::facts::{
 };
 use crate::explain::numbers::{bytes, count, percent};
 use crate::explain::operation::{conditions, operation};
-use cellar_instance::cell::Totals;
+use cellar_cell::Totals;
 
 /// A line, or several where it is long.
 pub(crate) struct Detail(pub String);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cellar_instance::cell::Totals;
+use cellar_cell::Totals;
 use datafusion::common::JoinType;
 
 /// A plan, and what was seen when it ran.

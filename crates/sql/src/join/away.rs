@@ -1,8 +1,8 @@
 //! Disks that leave for a while: OFFLINE, ONLINE and REPLACE as calls of the instance, and in words
 //! what they set going.
 
+use cellar_diskgroup::OnlineHow;
 use cellar_instance::database::{AwayTarget, DropTarget, Mounted};
-use cellar_instance::diskgroup::OnlineHow;
 
 use super::disks::disks;
 use super::waiting::What;

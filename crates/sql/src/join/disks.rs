@@ -4,13 +4,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use cellar_diskgroup::names::DiskName;
+use cellar_diskgroup::space::plan::Lack;
+use cellar_diskgroup::{DiskStatus, Error as GroupError};
+use cellar_instance::commands;
 use cellar_instance::database::{
     ChangeRequest, Changed, Database, DropRequest, DropTarget, Explained, Mounted, PROBE_TIME,
     ResizeRequest, ResizeTarget,
 };
-use cellar_instance::diskgroup::names::DiskName;
-use cellar_instance::diskgroup::space::plan::Lack;
-use cellar_instance::diskgroup::{DiskStatus, Error as GroupError};
 use cellar_instance::views::{Row, WorkRow, work_rows};
 
 use super::waiting::{Waiting, What};
@@ -45,10 +46,15 @@ impl InstanceHost {
                 }
                 let kept = match count {
                     0 => "no disk of it was being dropped".to_owned(),
-                    1 => format!("1 disk stays, {}", self.under_way(mounted)),
-                    _ => format!("{} stay, {}", disks(count), self.under_way(mounted)),
+                    1 => "1 disk stays".to_owned(),
+                    _ => format!("{} stay", disks(count)),
                 };
-                self.waited(mounted, *rebalance, kept).await?
+                let now = match count {
+                    0 => kept.clone(),
+                    _ => format!("{kept}, {}", self.under_way(mounted)),
+                };
+                let then = format!("{kept}; rebalanced");
+                self.waited(mounted, *rebalance, Told { now, then }).await?
             }
             GroupAction::RenameDisks(names) => {
                 let now = group.disks().into_iter().map(|disk| disk.name).collect();
@@ -61,7 +67,7 @@ impl InstanceHost {
             GroupAction::Rebalance(rebalance) => {
                 let power = self.database.power(rebalance.power)?;
                 group.rebalance(power).await.map_err(group_error)?;
-                let told = self.under_way(mounted);
+                let told = Told { now: self.under_way(mounted), then: "rebalanced".to_owned() };
                 self.waited(mounted, *rebalance, told).await?
             }
             GroupAction::ModifyPower(power) => {
@@ -90,16 +96,20 @@ impl InstanceHost {
             )),
             _ => error,
         })?;
-        let mut parts = Vec::new();
-        let mut part = |count: usize, verb: &str| {
-            if count > 0 {
-                parts.push(format!("{} {verb}", disks(count)));
-            }
+        let parts = |dropping: &str| {
+            let counts = [
+                (changed.added.len(), "added"),
+                (changed.dropped.len(), dropping),
+                (changed.resized.len(), "resized"),
+            ];
+            let parts = counts.into_iter().filter(|(count, _)| *count > 0);
+            let parts = parts.map(|(count, verb)| format!("{} {verb}", disks(count)));
+            parts.collect::<Vec<_>>().join(", ")
         };
-        part(changed.added.len(), "added");
-        part(changed.dropped.len(), "being dropped");
-        part(changed.resized.len(), "resized");
-        let told = format!("{}; {}", parts.join(", "), self.moves(&changed));
+        let told = Told {
+            now: format!("{}; {}", parts("being dropped"), self.moves(&changed)),
+            then: format!("{}; rebalanced", parts("dropped")),
+        };
         let told = self.waited(mounted, change.rebalance, told).await?;
         Ok(match changed.sparse.is_empty() {
             true => told,
@@ -137,34 +147,36 @@ impl InstanceHost {
     }
 
     pub(super) fn shows(&self) -> String {
-        format!(
-            "see how far it is: cellar asm {} lsop",
-            cellar_instance::shell::path(self.database.directory().path())
-        )
+        let dir = self.database.directory().path();
+        format!("see how far it is: {}", commands::asm(dir, "lsop"))
     }
 
-    /// `told`, or after the rebalance, where WAIT asks for it, that it is done.
+    /// What is under way, or after the rebalance, where WAIT asks for it, what was done.
     async fn waited(
         &self,
         mounted: &Mounted,
         rebalance: Rebalance,
-        told: String,
+        told: Told,
     ) -> Result<String, Error> {
         if !rebalance.wait {
-            return Ok(told);
+            return Ok(told.now);
         }
         let waiting = self.waiting.for_what(What::Rebalance(mounted.group.clone()));
         mounted.group.wait_rebalanced().await.map_err(group_error)?;
         drop(waiting);
         if mounted.group.operation().is_some() {
-            return Ok(format!("{told} (not waited for: it is stopped)"));
+            return Ok(format!("{} (not waited for: it is stopped)", told.now));
         }
-        let done = told.split("; ").next().unwrap_or_default();
-        match done.contains(" disk") {
-            true => Ok(format!("{}; rebalanced", done.replace("being dropped", "dropped"))),
-            false => Ok("rebalanced".to_owned()),
-        }
+        Ok(told.then)
     }
+}
+
+/// What a statement says of the disks that it changes.
+struct Told {
+    /// While the rebalance is under way.
+    now: String,
+    /// When it is over.
+    then: String,
 }
 
 pub(super) fn disks(count: usize) -> String {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use cellar_instance::commands;
 use cellar_instance::database::Database;
-use cellar_instance::shell;
 
 /// Disks that are files: group and name, and where they are.
 pub(super) type Files = BTreeMap<(String, String), std::path::PathBuf>;
@@ -25,17 +25,17 @@ pub(super) fn members(database: &Database, groups: &[String]) -> Files {
 /// What to tell of those of `before` that are members no more, or soon will not be.
 pub(super) fn told(database: &Database, groups: &[String], before: &Files) -> Vec<String> {
     let after = members(database, groups);
-    let dir = shell::path(database.directory().path());
+    let dir = database.directory().path();
     let gone = before.iter().filter(|(disk, path)| !after.contains_key(*disk) && path.is_file());
     gone.map(|((group, name), path)| {
-        let path = shell::path(path);
+        let remove = commands::remove(path);
         match database.group(group).is_ok() {
             // By its path: who has left has no name any more.
             true => format!(
-                "the file of {name} stays; to remove it when the disk has left: cellar asm {dir} \
-                 lsdsk --wait {path} && rm {path}"
+                "the file of {name} stays; to remove it when the disk has left: {} && {remove}",
+                commands::wait_for_disk(dir, path)
             ),
-            false => format!("the file of {name} stays; to remove it, in a shell: rm {path}"),
+            false => format!("the file of {name} stays; to remove it, in a shell: {remove}"),
         }
     })
     .collect()

@@ -1,7 +1,7 @@
 //! SCRUB as calls of the instance, and in words what it sets going and found.
 
+use cellar_diskgroup::{ScrubScope, ScrubSpec};
 use cellar_instance::database::Mounted;
-use cellar_instance::diskgroup::{ScrubScope, ScrubSpec};
 use cellar_instance::scrub::{disk_number, scrub_words};
 
 use super::waiting::What;

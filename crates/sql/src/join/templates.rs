@@ -1,9 +1,7 @@
 //! Templates: the statements of `ALTER DISKGROUP` as calls of the library.
 
-use cellar_instance::diskgroup::state::Striping;
-use cellar_instance::diskgroup::{
-    Error as GroupError, Group, Protection, TemplateChange, TemplateWords,
-};
+use cellar_diskgroup::state::Striping;
+use cellar_diskgroup::{Error as GroupError, Group, Protection, TemplateChange, TemplateWords};
 
 use crate::statement::{GroupAction, TemplateClause};
 

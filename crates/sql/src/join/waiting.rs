@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use cellar_instance::diskgroup::{DiskReturn, Group};
+use cellar_diskgroup::{DiskReturn, Group};
 
 use crate::host::UnderWay;
 

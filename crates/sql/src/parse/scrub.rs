@@ -1,6 +1,6 @@
 //! Parsing of `ALTER DISKGROUP ... SCRUB`.
 
-use cellar_instance::diskgroup::ScrubPower;
+use cellar_diskgroup::ScrubPower;
 
 use super::Cursor;
 use crate::error::Error;

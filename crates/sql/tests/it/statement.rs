@@ -1,6 +1,6 @@
 //! Statements are read, or refused with the position and the words that would do.
 
-use cellar_instance::diskgroup::ScrubPower;
+use cellar_diskgroup::ScrubPower;
 use cellar_instance::redo::NewLogfile;
 use cellar_sql::parse;
 use cellar_sql::statement::{
