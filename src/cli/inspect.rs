@@ -236,7 +236,8 @@ mod tests {
     #[test]
     fn long_values_go_on_below_and_damage_is_found_at_any_depth() {
         let value = format!("DAMAGED: {}", "word ".repeat(40).trim_end());
-        let leaf = Inspection { name: "block".into(), value, ..Inspection::default() };
+        let leaf =
+            Inspection { name: "block".into(), value, damaged: true, ..Inspection::default() };
         let root = Inspection { name: "log".into(), parts: vec![leaf], ..Inspection::default() };
         let mut text = String::new();
         print(&mut text, &root, 0);
