@@ -6,7 +6,7 @@ use arrow::array::{Array, BooleanArray, Int64Array, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::Schema;
 use cellar_cell::Live;
-use cellar_format::members::Members;
+use cellar_format::key_filter::KeyFilter;
 use cellar_format::predicate::{Predicate, Test};
 use datafusion::common::cast::as_boolean_array;
 use datafusion::logical_expr::Operator;
@@ -167,7 +167,7 @@ fn by_domain(
         }
         from = to + 1;
     }
-    let member = Predicate::Test { column, test: Test::Member(Arc::new(Members::new(&keys))) };
+    let member = Predicate::Test { column, test: Test::Member(Arc::new(KeyFilter::new(&keys))) };
     // A join in which null equals null.
     let null = ask(Int64Array::new_null(1))?;
     match passes(&null, 0) {

@@ -25,17 +25,17 @@ pub fn encode(numbers: &[i128]) -> Vec<u8> {
 
 /// A column as it is encoded.
 #[derive(Clone, Debug)]
-pub struct Wide<'a> {
+pub struct Int128<'a> {
     upper: Ints<'a>,
     lower: Ints<'a>,
 }
 
-impl<'a> Wide<'a> {
+impl<'a> Int128<'a> {
     /// Takes up a column.
     ///
     /// # Errors
     /// The bytes are no such column.
-    pub fn new(bytes: &'a [u8]) -> Result<Wide<'a>, Damage> {
+    pub fn new(bytes: &'a [u8]) -> Result<Int128<'a>, Damage> {
         let header = ints::cut(bytes, 0, ALIGN)?;
         let length = u32::from_le_bytes(header[..4].try_into().expect("four")) as usize;
         let upper = Ints::new(ints::cut(bytes, ALIGN, length)?)?;
@@ -44,7 +44,7 @@ impl<'a> Wide<'a> {
         if upper.rows() != lower.rows() {
             return Err(Damage::Field { name: "rows of the halves", value: lower.rows() as u64 });
         }
-        Ok(Wide { upper, lower })
+        Ok(Int128 { upper, lower })
     }
 
     /// How many rows it has.
@@ -80,7 +80,7 @@ mod tests {
         ) {
             let bytes = encode(&numbers);
             let words = placed(&bytes);
-            let column = Wide::new(&cast_slice(&words)[..bytes.len()]).expect("a column");
+            let column = Int128::new(&cast_slice(&words)[..bytes.len()]).expect("a column");
             prop_assert_eq!(column.rows(), numbers.len());
             for (block, rows) in numbers.chunks(BLOCK).enumerate() {
                 let mut out = [0; BLOCK];
@@ -100,7 +100,7 @@ mod tests {
                 }
             }
             let words = placed(&bytes);
-            if let Ok(column) = Wide::new(&cast_slice(&words)[..bytes.len()]) {
+            if let Ok(column) = Int128::new(&cast_slice(&words)[..bytes.len()]) {
                 column.decode(0, &mut [0; BLOCK]);
             }
         }

@@ -13,10 +13,10 @@ use arrow_schema::{DataType, TimeUnit};
 use crate::bits::BLOCK;
 use crate::column::{Column, Data};
 use crate::dict::Dict;
+use crate::from_arrow::kind_of;
 use crate::ints::{Damage, Ints};
 use crate::kernel::{Mask, Views};
 use crate::packed::{is_packed, unpack};
-use crate::take_in::kind_of;
 use crate::text::{Strings, Text};
 use crate::value::{f32_of_key, f64_of_key};
 
@@ -195,7 +195,7 @@ pub(crate) fn ints_of<T>(
 
 /// The numbers of the rows, of 128 bits.
 fn wide_numbers(column: &Column<'_>, rows: &Rows) -> Result<Vec<i128>, Damage> {
-    let Data::Wide(wide) = column.data() else {
+    let Data::Int128(wide) = column.data() else {
         return numbers(column, rows, i128::from);
     };
     let mut out = Vec::with_capacity(rows.count());
@@ -292,7 +292,7 @@ fn primitive<T: ArrowPrimitiveType>(
 }
 
 /// The rows of a column as an array of `data_type`, which is one that
-/// [`column_type`](crate::take_in::column_type) gave for it.
+/// [`column_type`](crate::from_arrow::column_type) gave for it.
 ///
 /// # Errors
 /// The column is not as it was written, or of another type.

@@ -15,13 +15,13 @@ use crate::aggregate::{Aggregate, Call, Groups, State, join};
 use crate::bits::{BLOCK, Lane};
 use crate::column::{Column, Data};
 use crate::expr::{Out, Program};
-use crate::give_out::{Rows, array_of, numbers_array, views_of};
 use crate::header::{Header, Kind};
+use crate::int128::Int128;
 use crate::ints::{Codes, Damage, Ints, each_lane};
 use crate::kernel::{self, Mask, Views};
 use crate::text::{Reader, Strings};
+use crate::to_arrow::{Rows, array_of, numbers_array, views_of};
 use crate::value::{Value, f32_of_key, f64_of_key};
-use crate::wide::Wide;
 
 /// Groups that are summed one after the other.
 const MASKED_MAX: usize = 16;
@@ -32,7 +32,7 @@ const SUMMED_IN_64: i128 = 1 << 53;
 #[derive(Debug)]
 enum Ends<'c, 'a> {
     Ints(&'c Ints<'a>, Codes),
-    Wide(&'c Wide<'a>),
+    Int128(&'c Int128<'a>),
     Text(Reader<'c, 'a>),
     /// There are no values.
     Nulls,
@@ -73,7 +73,7 @@ struct One<'c, 'a> {
 
 /// An aggregation ready for a row group.
 #[derive(Debug)]
-pub struct Ready<'c, 'a> {
+pub struct Prepared<'c, 'a> {
     program: Program<'c, 'a>,
     calls: Vec<One<'c, 'a>>,
     keys: Option<Keys<'c, 'a>>,
@@ -82,7 +82,7 @@ pub struct Ready<'c, 'a> {
     strings: Strings,
 }
 
-impl<'c, 'a> Ready<'c, 'a> {
+impl<'c, 'a> Prepared<'c, 'a> {
     /// Makes an aggregation ready.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl<'c, 'a> Ready<'c, 'a> {
         aggregate: &Aggregate,
         header: &Header,
         columns: &'c [Option<Column<'a>>],
-    ) -> Result<Ready<'c, 'a>, Damage> {
+    ) -> Result<Prepared<'c, 'a>, Damage> {
         let mut program = Program::default();
         let calls = aggregate.calls.iter().map(|call| one(call, header, columns, &mut program));
         let calls: Vec<One<'c, 'a>> = calls.collect::<Result<_, _>>()?;
@@ -100,8 +100,14 @@ impl<'c, 'a> Ready<'c, 'a> {
             [] => None,
             keys => Some(Keys::new(keys, header, columns)?),
         };
-        let mut ready =
-            Ready { program, calls, keys, rows: Vec::new(), columns, strings: Strings::default() };
+        let mut ready = Prepared {
+            program,
+            calls,
+            keys,
+            rows: Vec::new(),
+            columns,
+            strings: Strings::default(),
+        };
         ready.grow();
         Ok(ready)
     }
@@ -358,7 +364,7 @@ fn one<'c, 'a>(
                 Data::Nulls => Ends::Nulls,
                 Data::Ints(ints) => Ends::Ints(ints, ints.codes()),
                 Data::Dict(dict) => Ends::Ints(dict.codes(), dict.codes().codes()),
-                Data::Wide(wide) => Ends::Wide(wide),
+                Data::Int128(wide) => Ends::Int128(wide),
                 Data::Text(text) => Ends::Text(text.reader()),
             };
             Work::Ends { ends, is_least: matches!(call, Call::Least(_)) }
@@ -499,7 +505,7 @@ impl One<'_, '_> {
                 let is_least = *is_least;
                 return self.ends(places, |row| numbers[row].into(), is_least);
             }
-            Work::Ends { ends: Ends::Wide(wide), is_least } => {
+            Work::Ends { ends: Ends::Int128(wide), is_least } => {
                 let mut numbers = [0; BLOCK];
                 wide.decode(block, &mut numbers);
                 let is_least = *is_least;

@@ -1,4 +1,4 @@
-//! Tests of fitted columns: they decode to what was encoded, and no bytes make them panic.
+//! Tests of patched-delta columns: they decode to what was encoded, and no bytes make them panic.
 
 use bytemuck::cast_slice;
 use proptest::prelude::*;
@@ -56,7 +56,7 @@ proptest! {
     ) {
         let Some(bytes) = encode(&numbers, &ranges_of(&numbers)) else { return Ok(()) };
         let words = placed(&bytes);
-        let column = Ints::fitted(&cast_slice(&words)[..bytes.len()]).expect("a column");
+        let column = Ints::patched_delta(&cast_slice(&words)[..bytes.len()]).expect("a column");
         prop_assert_eq!(column.rows(), numbers.len());
         let low = numbers[at.index(numbers.len())].saturating_add(off);
         let high = low.saturating_add((1i64 << span) - 1);
@@ -88,7 +88,7 @@ proptest! {
             bytes[at.index(most)] = byte;
         }
         let words = placed(&bytes);
-        if let Ok(column) = Ints::fitted(&cast_slice(&words)[..bytes.len()]) {
+        if let Ok(column) = Ints::patched_delta(&cast_slice(&words)[..bytes.len()]) {
             let mut codes = column.codes();
             for block in 0..column.blocks() {
                 column.decode(block, &mut [0; BLOCK]);
@@ -105,7 +105,7 @@ fn changed(numbers: &[i64], change: impl Fn(&mut Vec<u8>)) -> Result<(), Damage>
     let mut bytes = encode(numbers, &ranges_of(numbers)).expect("a column that fits");
     change(&mut bytes);
     let words = placed(&bytes);
-    Ints::fitted(&cast_slice(&words)[..bytes.len()]).map(|_| ())
+    Ints::patched_delta(&cast_slice(&words)[..bytes.len()]).map(|_| ())
 }
 
 #[test]
@@ -155,7 +155,8 @@ fn codes_of_steps_are_never_beyond_what_filters_believe() {
     assert_eq!((bytes[64 + 26], bytes[64 + 24]), (1, 12), "steps, and bits of the largest code");
     bytes[64 + 24] = 4;
     let words = placed(&bytes);
-    let column = Ints::fitted(&cast_slice(&words)[..bytes.len()]).expect("nothing is known of it");
+    let column =
+        Ints::patched_delta(&cast_slice(&words)[..bytes.len()]).expect("nothing is known of it");
     let (mut out, mut mask) = ([0; BLOCK], [0xff; BLOCK]);
     column.decode(0, &mut out);
     column.keep_range(0, 0, 15, &mut mask);
@@ -164,10 +165,10 @@ fn codes_of_steps_are_never_beyond_what_filters_believe() {
 }
 
 /// Encodes numbers; the bytes, and the room for their codes.
-fn fitted(numbers: &[i64]) -> Option<(usize, Codes)> {
+fn patched_delta(numbers: &[i64]) -> Option<(usize, Codes)> {
     let bytes = encode(numbers, &ranges_of(numbers))?;
     let words = placed(&bytes);
-    let column = Ints::fitted(&cast_slice(&words)[..bytes.len()]).expect("a column");
+    let column = Ints::patched_delta(&cast_slice(&words)[..bytes.len()]).expect("a column");
     Some((bytes.len(), column.codes()))
 }
 
@@ -175,7 +176,7 @@ fn fitted(numbers: &[i64]) -> Option<(usize, Codes)> {
 fn what_is_known_is_found() {
     let chance = |row: i64| row.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as i64) >> 40 & 0xff_ffff;
     let rows = || 0..4096i64;
-    let all = |of: &dyn Fn(i64) -> i64| fitted(&rows().map(of).collect::<Vec<_>>());
+    let all = |of: &dyn Fn(i64) -> i64| patched_delta(&rows().map(of).collect::<Vec<_>>());
     let (bytes, codes) = all(&|row| chance(row) % 50 * 100 + 100).expect("a factor");
     assert_eq!(bytes, 64 + 4 * 32 + 4 * 128 * 6);
     assert!(matches!(codes, Codes::U16(_)), "as wide as the numbers");
@@ -185,5 +186,8 @@ fn what_is_known_is_found() {
     let (bytes, _) = all(&far).expect("patches");
     assert!(bytes < 4096 * 5 / 8 + 400, "{bytes}");
     assert!(all(&chance).is_none(), "numbers by chance");
-    assert!(fitted(&[5; 5000]).is_none() && fitted(&[]).is_none(), "nothing to be saved");
+    assert!(
+        patched_delta(&[5; 5000]).is_none() && patched_delta(&[]).is_none(),
+        "nothing to be saved"
+    );
 }

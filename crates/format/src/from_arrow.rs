@@ -83,7 +83,7 @@ fn narrowed<'a>(array: &dyn Array, values: impl Fn(usize) -> i128) -> Values<'a>
         (0..array.len()).map(|row| i64::try_from(value(row))).collect();
     match narrow {
         Ok(narrow) => Values::Ints(narrow),
-        Err(_) => Values::Wide((0..array.len()).map(value).collect()),
+        Err(_) => Values::Int128((0..array.len()).map(value).collect()),
     }
 }
 

@@ -4,13 +4,7 @@ use crate::bits::{BLOCK, Lane};
 use crate::kernel::Mask;
 
 /// Leaves in `mask` those whose number, `base` and a code of at most `most`, has a bit of one in `bits`.
-pub fn keep_members<T: Lane>(
-    codes: &[T; BLOCK],
-    base: i64,
-    most: u64,
-    bits: &[u64],
-    mask: &mut Mask,
-) {
+pub fn keep_keys<T: Lane>(codes: &[T; BLOCK], base: i64, most: u64, bits: &[u64], mask: &mut Mask) {
     if bits.is_empty() {
         return mask.fill(0);
     }
@@ -38,7 +32,7 @@ mod fast {
     use crate::bits::BLOCK;
     use crate::kernel::Mask;
 
-    /// As [`super::keep_members`], of `count` bits; numbers beyond 32 bits come back as some that have none.
+    /// As [`super::keep_keys`], of `count` bits; numbers beyond 32 bits come back as some that have none.
     #[target_feature(enable = "avx2")]
     pub fn keep(codes: &[u32; BLOCK], base: i32, bits: &[u64], count: i32, mask: &mut Mask) {
         assert_eq!(bits.len() * 64, count as usize, "all bits are counted");
@@ -88,7 +82,7 @@ mod tests {
         for base in [0, 3, 120, -9, -1000, 1 << 33].into_iter().chain(ends) {
             let mut mask = [0xff; BLOCK];
             mask[7] = 0;
-            keep_members(codes, base, most, bits, &mut mask);
+            keep_keys(codes, base, most, bits, &mut mask);
             for (row, (code, mask)) in codes.iter().zip(&mask).enumerate() {
                 let at = i128::from(base) + i128::from(code.wide());
                 let word = usize::try_from(at / 64).ok().filter(|_| at >= 0);

@@ -28,7 +28,7 @@ struct One<'c, 'a> {
 
 /// Groups, numbered as they come.
 #[derive(Debug)]
-pub(super) struct ByValue<'c, 'a> {
+pub(super) struct HashAgg<'c, 'a> {
     columns: Vec<One<'c, 'a>>,
     /// By the values of a row as [`One::put`] puts them.
     places: HashMap<Box<[u8]>, u32>,
@@ -36,19 +36,19 @@ pub(super) struct ByValue<'c, 'a> {
     pub known: Vec<Key>,
 }
 
-impl<'c, 'a> ByValue<'c, 'a> {
-    pub fn new(columns: &[&'c Column<'a>]) -> ByValue<'c, 'a> {
+impl<'c, 'a> HashAgg<'c, 'a> {
+    pub fn new(columns: &[&'c Column<'a>]) -> HashAgg<'c, 'a> {
         let one = |column: &&'c Column<'a>| {
             let (block, reader) = match column.data() {
                 Data::Nulls => (Block::Nulls, None),
-                Data::Ints(_) | Data::Wide(_) => (Block::Numbers(Box::new([0; BLOCK])), None),
+                Data::Ints(_) | Data::Int128(_) => (Block::Numbers(Box::new([0; BLOCK])), None),
                 Data::Dict(_) => (Block::Codes(Box::new([0; BLOCK])), None),
                 Data::Text(text) => (Block::Strings(Strings::default()), Some(text.reader())),
             };
             One { column, reader, block }
         };
         let columns = columns.iter().map(one).collect();
-        ByValue { columns, places: HashMap::new(), known: Vec::new() }
+        HashAgg { columns, places: HashMap::new(), known: Vec::new() }
     }
 
     /// The group of each of these rows of a block; the first row of each new one to `firsts`.
@@ -90,7 +90,7 @@ impl One<'_, '_> {
                 ints.decode(block, &mut narrow);
                 out.iter_mut().zip(narrow).for_each(|(out, narrow)| *out = narrow.into());
             }
-            (Data::Wide(wide), Block::Numbers(out)) => wide.decode(block, out),
+            (Data::Int128(wide), Block::Numbers(out)) => wide.decode(block, out),
             (Data::Dict(dict), Block::Codes(out)) => dict.codes().decode(block, out),
             (_, Block::Strings(strings)) => {
                 let mut mask = [0; BLOCK];

@@ -10,7 +10,7 @@ const BITS_SET: u32 = 8;
 
 /// A set of whole numbers that has all that were put in, and perhaps more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Members {
+pub enum KeyFilter {
     /// Exactly these: a bit for each number from `low` on.
     Bits {
         /// The number of the first bit.
@@ -31,9 +31,9 @@ pub enum Members {
     },
 }
 
-impl Members {
+impl KeyFilter {
     /// A set of these numbers: exact if they are not too far from each other.
-    pub fn new(keys: &[i64]) -> Members {
+    pub fn new(keys: &[i64]) -> KeyFilter {
         let (low, high) = (keys.iter().min(), keys.iter().max());
         let (low, high) = (low.copied().unwrap_or(0), high.copied().unwrap_or(-1));
         let span = (high.wrapping_sub(low) as u64).wrapping_add(1);
@@ -43,19 +43,19 @@ impl Members {
                 let at = key.wrapping_sub(low) as usize;
                 bits[at / 64] |= 1 << (at % 64);
             }
-            return Members::Bits { low, high, bits };
+            return KeyFilter::Bits { low, high, bits };
         }
         let mut blocks = vec![[0u32; 8]; (keys.len() * BITS_A_KEY).div_ceil(256).max(1)];
         for key in keys {
             let (block, set) = places(*key, blocks.len());
             blocks[block].iter_mut().zip(set).for_each(|(word, bit)| *word |= bit);
         }
-        Members::Bloom { low, high, blocks }
+        KeyFilter::Bloom { low, high, blocks }
     }
 
     /// The smallest and the largest key; `None`: there is none.
     pub fn range(&self) -> Option<(i64, i64)> {
-        let (Members::Bits { low, high, .. } | Members::Bloom { low, high, .. }) = self;
+        let (KeyFilter::Bits { low, high, .. } | KeyFilter::Bloom { low, high, .. }) = self;
         (low <= high).then_some((*low, *high))
     }
 
@@ -63,11 +63,11 @@ impl Members {
     #[inline]
     pub fn may_have(&self, number: i64) -> bool {
         match self {
-            Members::Bits { low, bits, .. } => {
+            KeyFilter::Bits { low, bits, .. } => {
                 let at = number.wrapping_sub(*low) as u64;
                 bits.get((at / 64) as usize).is_some_and(|word| word >> (at % 64) & 1 == 1)
             }
-            Members::Bloom { low, high, blocks } => {
+            KeyFilter::Bloom { low, high, blocks } => {
                 if number < *low || number > *high {
                     return false;
                 }
@@ -80,8 +80,8 @@ impl Members {
     /// Its bytes in memory.
     pub fn bytes(&self) -> usize {
         match self {
-            Members::Bits { bits, .. } => bits.len() * 8,
-            Members::Bloom { blocks, .. } => blocks.len() * 32,
+            KeyFilter::Bits { bits, .. } => bits.len() * 8,
+            KeyFilter::Bloom { blocks, .. } => blocks.len() * 32,
         }
     }
 }
@@ -120,9 +120,9 @@ mod tests {
             keys in prop::collection::vec(prop_oneof![any::<i64>(), -5000..5000i64], 0..400),
             others in prop::collection::vec(any::<i64>(), 0..50),
         ) {
-            let members = Members::new(&keys);
+            let members = KeyFilter::new(&keys);
             prop_assert!(keys.iter().all(|key| members.may_have(*key)));
-            if let Members::Bits { .. } = members {
+            if let KeyFilter::Bits { .. } = members {
                 let all: std::collections::BTreeSet<i64> = keys.iter().copied().collect();
                 for other in others.iter().copied().chain(-5001..5001) {
                     prop_assert_eq!(members.may_have(other), all.contains(&other));
@@ -136,8 +136,8 @@ mod tests {
     #[test]
     fn few_others_are_taken_for_members() {
         let keys: Vec<i64> = (0..100_000).map(|i| i * 1_000_003).collect();
-        let members = Members::new(&keys);
-        assert!(matches!(members, Members::Bloom { .. }));
+        let members = KeyFilter::new(&keys);
+        assert!(matches!(members, KeyFilter::Bloom { .. }));
         let wrong = (0..100_000).filter(|i| members.may_have(i * 1_000_003 + 1)).count();
         assert!(wrong < 300, "{wrong} of 100000");
     }
