@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The parts of one commit, in order; they sum exactly to the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Anatomy {
+pub struct Breakdown {
     /// Waiting for room: buffer, switch, pacing.
     pub space: Duration,
     /// In the queue until a leader took it, while a slot was free.
@@ -23,7 +23,7 @@ pub struct Anatomy {
     pub wake: Duration,
 }
 
-impl Anatomy {
+impl Breakdown {
     /// The whole commit.
     pub fn total(&self) -> Duration {
         self.parts().iter().map(|(_, part)| *part).sum()
@@ -67,9 +67,9 @@ pub(crate) struct UnitTimes {
 }
 
 impl UnitTimes {
-    /// The anatomy of a commit that asked at `asked`, was queued at `queued` when slots had been
+    /// The breakdown of a commit that asked at `asked`, was queued at `queued` when slots had been
     /// busy for `busy`, and runs again at `now`.
-    pub(crate) fn anatomy(&self, asked: u64, queued: u64, busy: u64, now: u64) -> Anatomy {
+    pub(crate) fn breakdown(&self, asked: u64, queued: u64, busy: u64, now: u64) -> Breakdown {
         // Each instant is at least the one before, so that the parts sum to the whole.
         let mut at = asked;
         let mut until = |instant: u64| {
@@ -82,7 +82,7 @@ impl UnitTimes {
         let queue = until(self.taken);
         let slot = Duration::from_nanos(self.busy.saturating_sub(busy)).min(queue);
         let form = until(self.formed);
-        Anatomy {
+        Breakdown {
             space,
             queue: queue - slot,
             slot: slot + until(self.launched),

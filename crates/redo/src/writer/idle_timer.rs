@@ -1,4 +1,4 @@
-//! The housekeeper: looks after the log every few milliseconds while it is used, writes the beacon
+//! The idle timer: looks after the log every few milliseconds while it is used, writes the heartbeat
 //! when it is not used any more, and ends.
 
 use std::sync::Arc;
@@ -6,28 +6,28 @@ use std::time::Duration;
 
 use cellar_io::EnvExt;
 
-use crate::on_disk::block::BEACON;
+use crate::on_disk::block::HEARTBEAT;
 use crate::on_disk::header::Quorum;
 use crate::options::Options;
 use crate::writer::log::Inner;
 use crate::writer::skip::Skip;
 use crate::writer::state::{MediumAt, State, Tracked};
 
-/// What the housekeeper found.
+/// What the idle timer found.
 enum Look {
     /// Something is on its way, or was a moment ago.
     Busy,
-    /// A beacon was queued.
-    Beacon,
+    /// A heartbeat was queued.
+    Heartbeat,
     /// Nothing will happen unless somebody comes.
     Idle,
 }
 
 impl Inner {
-    pub fn start_housekeeper(self: &Arc<Self>) {
-        // A log that was dropped must not write a beacon where the next one may write already.
+    pub fn start_idle_timer(self: &Arc<Self>) {
+        // A log that was dropped must not write a heartbeat where the next one may write already.
         let (inner, env) = (Arc::downgrade(self), Arc::clone(&self.env));
-        let pause = self.options.beacon_after;
+        let pause = self.options.heartbeat_after;
         let task = async move {
             loop {
                 let before = env.now();
@@ -39,7 +39,7 @@ impl Inner {
                 }
             }
         };
-        self.env.spawn("redo housekeeper", Box::pin(task));
+        self.env.spawn("redo idle timer", Box::pin(task));
     }
 
     /// Looks once, so much later than it wanted; whether there will be something to look after.
@@ -55,7 +55,7 @@ impl Inner {
         self.settle(settled);
         match look {
             Look::Idle => return false,
-            Look::Busy | Look::Beacon => self.lead_for_others(),
+            Look::Busy | Look::Heartbeat => self.lead_for_others(),
         }
         true
     }
@@ -65,26 +65,26 @@ impl State {
     fn look(&mut self, sizes: &crate::writer::queue::Sizes, options: &Options, now: u64) -> Look {
         let pending = self.media.iter().any(|m| m.is_fed() && !m.outstanding.is_empty());
         if self.poisoned.is_some() {
-            self.housekeeper = false;
+            self.idle_timer = false;
             return Look::Idle;
         }
-        // A log whose committers are delayed is not idle: a beacon would take the room they spare.
+        // A log whose committers are delayed is not idle: a heartbeat would take the room they spare.
         if !self.is_quiet() || pending || self.has_failing() || self.paused > 0 {
             return Look::Busy;
         }
-        if self.last_was_beacon || self.closing || self.last_launch == 0 {
-            self.housekeeper = false;
+        if self.last_was_heartbeat || self.closing || self.last_launch == 0 {
+            self.idle_timer = false;
             return Look::Idle;
         }
         let idle = Duration::from_nanos(now.saturating_sub(self.last_ack));
-        if idle < options.beacon_after {
+        if idle < options.heartbeat_after {
             return Look::Busy;
         }
-        match self.flag_unit(sizes, BEACON) {
-            Some(_) => Look::Beacon,
+        match self.flag_unit(sizes, HEARTBEAT) {
+            Some(_) => Look::Heartbeat,
             // The group is full and none is free: the next commit will say so.
             None => {
-                self.housekeeper = false;
+                self.idle_timer = false;
                 Look::Idle
             }
         }
@@ -108,7 +108,7 @@ impl State {
         if unit.is_some_and(|unit| lacks(unit) && suffices(unit)) {
             return true;
         }
-        // The next group, when the steward waits for a header of it.
+        // The next group, when the control writer waits for a header of it.
         let answered = |number: usize| self.media[number].headers.is_empty();
         let waits_for_group = self.front().is_some_and(|unit| !self.groups[unit.group].prepared);
         let the_others =

@@ -1,4 +1,4 @@
-//! The steward: everything that must be durable outside the blocks, one thing after the other.
+//! The control_writer: everything that must be durable outside the blocks, one thing after the other.
 //!
 //! It is a task that lives while there is work: groups that are to be written next, media that
 //! failed, a checkpoint that moved. It alone stores control data and writes headers of an open
@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_io::{Device, Instant};
 use cellar_wait::Event as WaitEvent;
@@ -61,7 +61,7 @@ impl State {
         self.groups.iter().find(skipped).map_or(lsn, |group| Abn(group.end()).lsn())
     }
 
-    pub fn has_steward_work(&self) -> bool {
+    pub fn has_control_work(&self) -> bool {
         self.poisoned.is_none()
             && (self.control_dirty
                 || self.to_join() != 0
@@ -69,8 +69,8 @@ impl State {
     }
 
     fn plan(&mut self) -> Option<Plan> {
-        if !self.has_steward_work() {
-            self.steward = false;
+        if !self.has_control_work() {
+            self.control_writer = false;
             return None;
         }
         self.control_dirty = false;
@@ -240,12 +240,12 @@ pub(crate) fn forget_incarnations(control: &mut ControlData) {
 }
 
 impl Inner {
-    #[async_recursion]
-    pub async fn steward(self: Arc<Inner>) {
+    #[boxed]
+    pub async fn control_writer(self: Arc<Inner>) {
         while let Some(plan) = self.with(State::plan) {
             if let Err(error) = self.control.store(plan.encode()).await {
                 self.with(|state| {
-                    state.steward = false;
+                    state.control_writer = false;
                     state.poison(format!("control data: {error}").into());
                 });
                 return;
@@ -262,7 +262,7 @@ impl Inner {
             });
             self.settle(settled);
             self.room.notify(usize::MAX);
-            self.steward_done.notify(usize::MAX);
+            self.control_written.notify(usize::MAX);
             self.lead_for_others();
         }
     }
@@ -281,7 +281,7 @@ impl Inner {
         let patience = self.options.exposure_age;
         let limit = Instant(since).plus(patience);
         loop {
-            let listener = self.steward_done.listen();
+            let listener = self.control_written.listen();
             let waited = self.env.now().since(Instant(since));
             let done = |state: &mut State| {
                 state.poisoned.is_some() || state.headers_done(&ids, waited, patience)
@@ -289,7 +289,7 @@ impl Inner {
             if self.with(done) {
                 return;
             }
-            let look = self.env.now().plus(self.options.beacon_after);
+            let look = self.env.now().plus(self.options.heartbeat_after);
             let timer =
                 self.env.sleep_until(if waited >= patience { look } else { look.min(limit) });
             if let Either::Right(_) = select(listener, timer).await {
@@ -323,13 +323,13 @@ impl Inner {
             }
         });
         self.settle(settled);
-        self.steward_done.notify(usize::MAX);
+        self.control_written.notify(usize::MAX);
     }
 
     /// Waits until control data of at least that generation is durable.
     pub async fn stored(self: &Arc<Self>, generation: u64) -> Result<(), Error> {
         loop {
-            let listener = self.steward_done.listen();
+            let listener = self.control_written.listen();
             let done = self.with(|state| match &state.poisoned {
                 Some(why) => Err(Error::Stopped { why: Arc::clone(why) }),
                 None => Ok(state.stored >= generation),
@@ -357,7 +357,7 @@ impl Inner {
     /// Waits until the log may be written to.
     pub async fn opened(self: &Arc<Self>) -> Result<(), Error> {
         loop {
-            let listener = self.steward_done.listen();
+            let listener = self.control_written.listen();
             let ready = self.with(|state| match &state.poisoned {
                 Some(why) => Err(Error::Stopped { why: Arc::clone(why) }),
                 None => Ok(state.control.confirmed == self.incarnation
@@ -378,7 +378,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::BadValue`] for an LSN that is not durable yet; [`Error::Stopped`].
-    #[async_recursion]
+    #[boxed]
     pub async fn set_checkpoint(&self, lsn: Lsn) -> Result<(), Error> {
         self.0.with(|state| Inner::stopped(state).map_or(Ok(()), Err))?;
         let durable = self.durable_lsn();
@@ -407,7 +407,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Stopped`].
-    #[async_recursion]
+    #[boxed]
     pub async fn close(self) -> Result<(), Error> {
         self.0.with(|state| state.closing = true);
         self.0.room.notify(usize::MAX);
