@@ -1,7 +1,7 @@
 //! Disks that leave for a while: OFFLINE, ONLINE and REPLACE DISK.
 //!
 //! The return of a disk: 1. it is shown to be the one that left ([`lineage`]). 2. Its dirty log is
-//! emptied, and its label gets the life of this mount. 3. From here on every write and flush goes to
+//! emptied, and its label gets the id of this mount. 3. From here on every write and flush goes to
 //! it. When everyone has left the files who may not know that, what was written before and is not
 //! yet recorded as missed is recorded. 4. DiskReturning. 5. What it missed is copied, piece by piece,
 //! flushed, and no longer counts as missed. 6. When nothing is left, a new epoch says that it is in
@@ -13,15 +13,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_io::{Device, EnvExt, Io};
 use futures_util::future::{join_all, select};
 
-use crate::data::{catch_up, clean};
+use crate::data::{clean, resync_offline};
 use crate::disk::{Disk, DiskIdentity, lock};
 use crate::error::Error;
 use crate::group::Group;
-use crate::group::disks::{blank, check_not_here, no_such_disk, nobodys};
+use crate::group::disks::{blank, check_not_here, mark_former, no_such_disk};
 use crate::group::inner::Inner;
 use crate::group::rebalance::check_power;
 use crate::group::report::single_on;
@@ -32,7 +32,7 @@ use crate::meta::lineage;
 use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::label::{Label, LabelStatus};
 use crate::on_disk::layout::{AU_START, BLOCK, DIRTY_LOG, DIRTY_LOG_BYTES, SUPERBLOCKS};
-use crate::state::{AwayBy, DiskState, DiskStatus, Op, Stale};
+use crate::state::{DiskState, DiskStatus, OfflineBy, Op, Stale};
 
 /// The power of a resync for which none was given: redundancy is worth more than a little latency,
 /// and it still makes way for who waits.
@@ -59,7 +59,7 @@ impl Group {
     ///
     /// # Errors
     /// No such disk, or something would be lost, before anything is changed.
-    #[async_recursion]
+    #[boxed]
     pub async fn offline_disks(
         &self,
         names: &[String],
@@ -128,10 +128,10 @@ impl Group {
     }
 
     /// The names of the disks that are away because they failed or were not found.
-    pub fn away_names(&self) -> Vec<String> {
+    pub fn offline_names(&self) -> Vec<String> {
         let core = lock(&self.inner.core);
         let by_itself =
-            |d: &&DiskState| d.status == DiskStatus::Offline && d.away.by == AwayBy::Itself;
+            |d: &&DiskState| d.status == DiskStatus::Offline && d.offline.by == OfflineBy::Itself;
         core.state.disks.values().filter(by_itself).map(|d| d.name.clone()).collect()
     }
 
@@ -153,7 +153,7 @@ impl Group {
     /// # Errors
     /// No such disk, or it is not away; the device is not it, or is not as it was when it left, or
     /// fails.
-    #[async_recursion]
+    #[boxed]
     pub async fn online_disk(
         &self,
         name: &str,
@@ -204,21 +204,25 @@ impl Group {
             device.flush(Io::FOREGROUND).await
         });
         wait.await.map_err(Error::Io)?;
-        if !anew && known.life == state.away.tried && state.away.tried != state.away.life {
-            // Only one such life is known at a time.
+        if !anew
+            && known.mount_id == state.offline.tried
+            && state.offline.tried != state.offline.mount_id
+        {
+            // Only one such mount id is known at a time.
             let disk = open(inner, no, &state, found);
-            let lives = [state.away.life, 0];
-            rewrite_label(&disk, &state, Some(lives), patience).await.map_err(Error::Io)?;
+            let mount_ids = [state.offline.mount_id, 0];
+            rewrite_label(&disk, &state, Some(mount_ids), patience).await.map_err(Error::Io)?;
         }
         if !anew {
-            // Before the label has it: a life there that nobody knows is that of a mount apart.
-            let op = Op::DiskTried { disk: no, life: inner.life };
+            // Before the label has it: a mount id there that nobody knows is that of a mount apart.
+            let op = Op::DiskTried { disk: no, mount_id: inner.mount_id };
             inner.change(|core| still_away(core, no).map(|()| ((), vec![op]))).await?;
         }
         let disk = open(inner, no, &state, found);
-        let lives = [inner.life, if anew { 0 } else { state.away.life }];
-        rewrite_label(&disk, &state, Some(lives), patience).await.map_err(Error::Io)?;
-        let first = if anew { vec![Op::StaleAll { disk: no, life: inner.life }] } else { vec![] };
+        let mount_ids = [inner.mount_id, if anew { 0 } else { state.offline.mount_id }];
+        rewrite_label(&disk, &state, Some(mount_ids), patience).await.map_err(Error::Io)?;
+        let first =
+            if anew { vec![Op::StaleAll { disk: no, mount_id: inner.mount_id }] } else { vec![] };
         let superblock = if anew { None } else { known.superblock };
         let begun = self.begin_return(&disk, superblock, first, how.power).await;
         drop(labels);
@@ -231,7 +235,7 @@ impl Group {
     ///
     /// # Errors
     /// No such disk, or it is not away; the device will not do or fails.
-    #[async_recursion]
+    #[boxed]
     pub async fn replace_disk(
         &self,
         name: &str,
@@ -266,7 +270,7 @@ impl Group {
         check_not_here(inner, &planned, patience).await?;
         let header = lock(&inner.core).state.header.clone();
         let label = planned.label(&header, LabelStatus::Member, inner.holds_catalog);
-        let label = Label { lives: [inner.life, 0], ..label };
+        let label = Label { mount_ids: [inner.mount_id, 0], ..label };
         let device = &planned.disk.device;
         let written = async {
             blank(device, patience).await?;
@@ -276,12 +280,12 @@ impl Group {
         let found = FoundDisk { device: Arc::clone(device), path: planned.disk.path.clone() };
         let state = DiskState { uuid, ..state };
         let disk = open(inner, no, &state, &found);
-        let first = vec![Op::DiskReplace { disk: no, uuid, life: inner.life }];
+        let first = vec![Op::DiskReplace { disk: no, uuid, mount_id: inner.mount_id }];
         let begun = self.begin_return(&disk, None, first, power).await;
         let taken = lock(&inner.core).state.disks.get(&no).is_some_and(|d| d.uuid == uuid);
         if begun.is_err() && !taken && inner.check_running().is_ok() {
             // It took nobody's place: nobody needs FORCE to take it.
-            nobodys(&[(Arc::clone(&found.device), label)], patience).await;
+            mark_former(&[(Arc::clone(&found.device), label)], patience).await;
         }
         drop(labels);
         drop(working);
@@ -372,7 +376,7 @@ impl Group {
             // Who is inside a file may have looked before the disk was back.
             join_all(inner.data.open_files().iter().map(|file| file.turn_over())).await;
             clean::missed(inner, &self.not_recorded(no), &|away| away == no).await?;
-            let op = Op::DiskReturning { disk: no, life: inner.life };
+            let op = Op::DiskReturning { disk: no, mount_id: inner.mount_id };
             let (all, own) = (Arc::clone(inner), Arc::clone(disk));
             let make = move |core: &mut crate::group::inner::Core| {
                 still_away(core, own.no)?;
@@ -404,7 +408,7 @@ impl Group {
     fn not_recorded(&self, disk: u16) -> Vec<(RegionKey, u64)> {
         let inner = &self.inner;
         let mut pieces = inner.data.regions.all_touched();
-        pieces.extend(inner.data.recent.lacked_by(disk));
+        pieces.extend(inner.data.unflushed.lacked_by(disk));
         for file in inner.data.open_files() {
             let fresh = file.fresh();
             pieces.extend(fresh.into_iter().map(|(region, bits)| (file.key(region), bits)));
@@ -421,7 +425,7 @@ impl Group {
             while disk.is_alive() && disk.is_returning() && !inner.is_ending() {
                 let changed = inner.returning.wanted.listen();
                 if let Some(_working) = inner.returning.begin() {
-                    inner.returning.tried(disk.no, catch_up::run(&inner, &disk).await);
+                    inner.returning.tried(disk.no, resync_offline::run(&inner, &disk).await);
                 }
                 inner.returning.ended.notify(usize::MAX);
                 if disk.is_returning() {
@@ -444,7 +448,7 @@ impl Group {
             let core = lock(&inner.core);
             let comes = |d: &&DiskState| {
                 d.status == DiskStatus::Offline
-                    && d.away.by == AwayBy::Itself
+                    && d.offline.by == OfflineBy::Itself
                     && d.stale == Stale::Mapped
             };
             let disks = core.state.disks.iter().filter(|(_, d)| comes(d));

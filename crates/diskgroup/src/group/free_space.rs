@@ -10,7 +10,7 @@ use crate::space::{
 use crate::state::{DiskState, FileState, GroupState, Leg};
 
 /// Which AUs are free, and how each file lies.
-pub(crate) struct Room {
+pub(crate) struct FreeSpace {
     space: Space,
     failgroups: Vec<String>,
     spreads: BTreeMap<u32, FileSpread>,
@@ -20,11 +20,11 @@ fn space_leg(leg: Leg) -> SpaceLeg {
     SpaceLeg { disk: DiskNo(leg.disk), au: Au(leg.au) }
 }
 
-impl Room {
+impl FreeSpace {
     /// The room that a state leaves. Fails on the first AU that has two owners.
-    pub fn of(state: &GroupState) -> Result<Room, SpaceError> {
+    pub fn of(state: &GroupState) -> Result<FreeSpace, SpaceError> {
         let mut room =
-            Room { space: Space::new(), failgroups: Vec::new(), spreads: BTreeMap::new() };
+            FreeSpace { space: Space::new(), failgroups: Vec::new(), spreads: BTreeMap::new() };
         let au_size = u64::from(state.header.au_size);
         for (no, disk) in &state.disks {
             room.add_disk(*no, disk, au_size)?;
@@ -44,7 +44,7 @@ impl Room {
             room.spreads.insert(file.number, spread);
         }
         for (no, disk) in state.disks.iter().filter(|(_, disk)| disk.shrink_to > 0) {
-            room.fence(*no, au_count(disk.shrink_to, au_size));
+            room.limit_shrink(*no, au_count(disk.shrink_to, au_size));
         }
         Ok(room)
     }
@@ -134,7 +134,7 @@ impl Room {
         self.space.map_mut(DiskNo(disk)).ok()?.reserve(Au(0)).map(|au| au.0)
     }
 
-    /// Gives back an AU that [`Room::reserve`] took.
+    /// Gives back an AU that [`FreeSpace::reserve`] took.
     pub fn unreserve(&mut self, disk: u16, au: u32) {
         let map = self.space.map_mut(DiskNo(disk)).expect("a disk of the group");
         map.unreserve(Au(au)).expect("only what was taken is given back");
@@ -184,11 +184,11 @@ impl Room {
     }
 
     /// A disk is to become smaller: nothing new is taken from `end` on.
-    pub fn fence(&mut self, no: u16, end: u32) {
-        self.map_mut(no).fence(end);
+    pub fn limit_shrink(&mut self, no: u16, end: u32) {
+        self.map_mut(no).limit_shrink(end);
     }
 
-    /// Taken AUs behind the fence of a disk.
+    /// Taken AUs behind the limit of a disk.
     pub fn taken_behind(&self, no: u16) -> u32 {
         self.space.disk(DiskNo(no)).map_or(0, |disk| disk.map().taken_behind())
     }
@@ -204,7 +204,7 @@ impl Room {
         if aus > map.aus() {
             map.grow(aus);
         } else {
-            map.fence(aus);
+            map.limit_shrink(aus);
             map.shrink().expect("nothing is taken behind the new end");
         }
     }

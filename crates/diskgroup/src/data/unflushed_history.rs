@@ -1,4 +1,4 @@
-//! Recent writes, kept for disks that fail: what such a disk may have lost of them.
+//! A history of recent writes, flushed or not, for disks that fail: what such a disk may have lost.
 //!
 //! A disk that lost its power, or was reset, may have lost writes that it had acknowledged as durable:
 //! a cache that lies about its flushes, or dies with its battery, is not rare. When the disk returns,
@@ -38,7 +38,7 @@ const TRY_EVERY: Duration = Duration::from_secs(1);
 type Pieces = BTreeMap<RegionKey, u64>;
 
 /// Pieces written of late.
-pub(crate) struct Recent {
+pub(crate) struct UnflushedHistory {
     state: Mutex<State>,
 }
 
@@ -57,9 +57,9 @@ struct Span {
     pieces: Pieces,
 }
 
-impl Recent {
-    pub fn new() -> Recent {
-        Recent { state: Mutex::new(State::default()) }
+impl UnflushedHistory {
+    pub fn new() -> UnflushedHistory {
+        UnflushedHistory { state: Mutex::new(State::default()) }
     }
 
     /// These pieces are about to be called durable.
@@ -108,7 +108,7 @@ impl Recent {
     /// # Errors
     /// The log has no room for it, or the group has stopped.
     pub async fn record(inner: &Arc<Inner>) -> Result<(), Error> {
-        let recent = &inner.data.recent;
+        let recent = &inner.data.unflushed;
         let next = || lock(&recent.state).left.iter().next().map(|(disk, (id, _))| (*disk, *id));
         while let Some((disk, id)) = next() {
             // Who brings the disk back meanwhile has seen them, and records them himself.
@@ -127,7 +127,7 @@ impl Recent {
         let all = Arc::clone(inner);
         let task = async move {
             let _watched = StopOnPanic(&all);
-            while let Err(Error::NoSpace { .. }) = Recent::record(&all).await {
+            while let Err(Error::NoSpace { .. }) = UnflushedHistory::record(&all).await {
                 if all.is_ending() {
                     break;
                 }
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn what_is_young_enough_when_the_disk_was_last_well_may_be_lost() {
-        let recent = Recent::new();
+        let recent = UnflushedHistory::new();
         recent.written(second(1), [(key(1), 1)]);
         recent.written(second(8), [(key(1), 2), (key(2), 1)]);
         recent.written(second(31), [(key(3), 1)]);
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn nothing_ages_while_nothing_is_written() {
-        let recent = Recent::new();
+        let recent = UnflushedHistory::new();
         recent.written(second(1), [(key(1), 1)]);
         recent.written(second(9000), [(key(2), 1)]);
         recent.left(7, second(2));
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn it_remembers_no_more_than_so_much() {
-        let recent = Recent::new();
+        let recent = UnflushedHistory::new();
         for index in 0..REGIONS_MAX as u32 * 3 {
             let s = u64::from(index) / 1000;
             recent.written(second(s), [(key(index), 1)]);

@@ -1,4 +1,4 @@
-//! The pace of a move: how a rebalance makes way for who reads and writes files.
+//! The throttle of moves: how a rebalance makes way for who reads and writes files.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use cellar_io::{EnvExt, Instant};
 
-use crate::data::relocate::Pace;
+use crate::data::relocate::MovePace;
 use crate::disk::lock;
 use crate::group::inner::Inner;
 use crate::group::progress::Pass;
 use crate::group::rebalance::{may_read, may_work, power_of};
 
-/// The pace of one move. Below `POWER_FULL` it makes way for whoever waits: after each step it rests
+/// The throttle of one move. Below `POWER_FULL` it makes way for whoever waits: after each step it rests
 /// for a multiple of the time that the step took, if anybody wanted anything meanwhile.
 pub(crate) struct Throttle<'a> {
     inner: &'a Inner,
@@ -20,7 +20,7 @@ pub(crate) struct Throttle<'a> {
     step: Mutex<Step>,
 }
 
-/// What a pace is for.
+/// What a throttle is for.
 enum Drive {
     /// A move, at the power of the group, which may change on the way.
     Moving(Pass),
@@ -47,17 +47,17 @@ pub const POWER_FULL: u32 = 11;
 const REST_MAX: Duration = Duration::from_secs(1);
 
 impl<'a> Throttle<'a> {
-    /// The pace of a move.
+    /// The throttle of a move.
     pub(crate) fn new(inner: &'a Inner, pass: Pass) -> Throttle<'a> {
         Throttle::with(inner, Drive::Moving(pass))
     }
 
-    /// The pace that a move would have at that power.
+    /// The throttle that a move would have at that power.
     pub(crate) fn probing(inner: &'a Inner, power: u32) -> Throttle<'a> {
         Throttle::with(inner, Drive::Probing(power))
     }
 
-    /// The pace of a resync at that power.
+    /// The throttle of a resync at that power.
     pub(crate) fn resync(inner: &'a Inner, power: u32) -> Throttle<'a> {
         Throttle::with(inner, Drive::Resync(power))
     }
@@ -111,7 +111,7 @@ impl<'a> Throttle<'a> {
     }
 }
 
-impl Pace for Throttle<'_> {
+impl MovePace for Throttle<'_> {
     fn step(&self) -> u64 {
         // Small steps let others in between; large ones cost less.
         if self.power() < POWER_FULL { 256 << 10 } else { 1 << 20 }

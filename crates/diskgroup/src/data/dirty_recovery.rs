@@ -85,7 +85,7 @@ impl FoundDirty {
         let newest = found.newest.values().map(|b| b.generation).max().unwrap_or(0);
         for number in (0u16..).zip(whole).filter(|(_, whole)| !whole).map(|(number, _)| number) {
             found.lost.push(number);
-            let empty = DirtyBlock { number, generation: 0, life: 0, entries: Vec::new() };
+            let empty = DirtyBlock { number, generation: 0, mount_id: 0, entries: Vec::new() };
             found.newest.entry(number).or_insert(empty).generation = newest + BEYOND;
         }
         for (disk, generations) in own {

@@ -13,14 +13,14 @@ use futures_util::stream::{self, StreamExt};
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::file::FileRuntime;
 use crate::data::read::expected;
-use crate::data::relocate::{Pace, copy_run};
+use crate::data::relocate::{MovePace, copy_run};
 use crate::data::resync::{self, ensure_synced, runs_of, units};
 use crate::data::write::{checksums_of, legs_of, written_pieces};
 use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::group::inner::{Core, Inner};
-use crate::group::pace::Throttle;
-use crate::group::returning::is_current;
+use crate::group::online::is_current;
+use crate::group::throttle::Throttle;
 use crate::on_disk::checksum::UNKNOWN;
 use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::layout::{BLOCK_U64, PIECE_BYTES, REGION_BYTES, au_offset};
@@ -121,7 +121,7 @@ async fn batch(
     let sums: Vec<Entries> = good.iter().flat_map(|copied| copied.sums.clone()).collect();
     // Once more: they may have waited long for the others, and for their checksums.
     let copied = good.iter().map(|copied| (copied.key, copied.pieces));
-    inner.data.recent.written(inner.env.now(), copied);
+    inner.data.unflushed.written(inner.env.now(), copied);
     Checksums::write_back(inner, &sums).await?;
     if let Err(error) = disk.flush(Io::BACKGROUND).await {
         inner.leg_failed(disk, error).await?;
@@ -174,9 +174,9 @@ async fn copy_region(
         found.filter(|f| f.incarnation == key.incarnation).map(|f| inner.data.file(f))
     };
     let Some(file) = file else { return Ok(()) };
-    let pace = Throttle::resync(inner, inner.returning.power_of(disk.no));
+    let throttle = Throttle::resync(inner, inner.returning.power_of(disk.no));
     for (first, count) in runs_of(missed) {
-        if !pace.go_on(u64::from(count) * PIECE_BYTES).await || !may_go_on(inner, disk) {
+        if !throttle.go_on(u64::from(count) * PIECE_BYTES).await || !may_go_on(inner, disk) {
             return Ok(());
         }
         // Who is inside a file is waited for by who cuts or deletes it: a run is short.

@@ -61,7 +61,7 @@ pub struct FileVerdict {
     /// Copies differ, or the others have no known checksum: a scrub may be able to tell.
     pub undecided: u64,
     /// No copy that is here is right; another one is on a disk that is not here.
-    pub away: u64,
+    pub offline: u64,
     /// No copy is right.
     pub lost: u64,
 }
@@ -70,7 +70,7 @@ impl FileVerdict {
     fn add(&mut self, other: FileVerdict) {
         self.mendable += other.mendable;
         self.undecided += other.undecided;
-        self.away += other.away;
+        self.offline += other.offline;
         self.lost += other.lost;
     }
 }
@@ -148,7 +148,7 @@ pub enum Copies {
 }
 
 /// Reads the files with these numbers. `progress` is told the bytes of files that are done.
-pub(crate) async fn verify(
+pub(crate) async fn validate(
     inner: &Arc<Inner>,
     numbers: &[u32],
     copies: Copies,
@@ -448,7 +448,7 @@ fn verdict(copies: &[Block], absent: bool, differ: bool) -> FileVerdict {
     match () {
         () if bad && copies.contains(&Block::Right) => FileVerdict { mendable: 1, ..none },
         () if bad && copies.contains(&Block::Unknown) => FileVerdict { undecided: 1, ..none },
-        () if bad && absent => FileVerdict { away: 1, ..none },
+        () if bad && absent => FileVerdict { offline: 1, ..none },
         () if bad => FileVerdict { lost: 1, ..none },
         () if differ => FileVerdict { undecided: 1, ..none },
         () => none,
@@ -464,7 +464,7 @@ mod tests {
         use Block::{Right, Unknown, Unread, Wrong};
         let of = |copies: &[Block], absent, differ| {
             let v = verdict(copies, absent, differ);
-            [v.mendable, v.undecided, v.away, v.lost]
+            [v.mendable, v.undecided, v.offline, v.lost]
         };
         assert_eq!(of(&[Right, Right], false, false), [0, 0, 0, 0]);
         assert_eq!(of(&[Wrong, Right], false, true), [1, 0, 0, 0]);

@@ -5,14 +5,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_io::Instant;
 use event_listener::Event as Notify;
 
 use crate::disk::lock;
 use crate::error::Error;
 use crate::group::Group;
-use crate::group::returning::RESYNC_POWER_DEFAULT;
+use crate::group::online::RESYNC_POWER_DEFAULT;
 use crate::on_disk::layout::PIECE_BYTES;
 use crate::state::DiskStatus;
 
@@ -100,7 +100,7 @@ impl Returning {
     }
 
     /// Ends what is under way; false if somebody had done so before.
-    #[async_recursion]
+    #[boxed]
     pub async fn close(&self) -> bool {
         let first = !self.closing.swap(true, Ordering::SeqCst);
         self.wake();
@@ -242,7 +242,7 @@ impl Group {
     ///
     /// # Errors
     /// The group has stopped, or one of them cannot go on: why.
-    #[async_recursion]
+    #[boxed]
     pub async fn wait_returned(&self) -> Result<(), Error> {
         let inner = &self.inner;
         loop {

@@ -20,9 +20,9 @@ const SLOW_LOOKS: u32 = 3;
 /// So many more looks must find it well than not before it is.
 const WELL_LOOKS: u32 = 8;
 
-/// The pace of a disk.
+/// The read latency of a disk.
 #[derive(Default)]
-pub(crate) struct Pace {
+pub(crate) struct Latency {
     /// Pieces of work since the last look, and the nanoseconds they took.
     work: AtomicU64,
     ns: AtomicU64,
@@ -34,7 +34,7 @@ pub(crate) struct Pace {
     looks: AtomicU32,
 }
 
-impl Pace {
+impl Latency {
     /// A read of so many bytes was answered after so many nanoseconds.
     pub fn answered(&self, bytes: u64, ns: u64) {
         self.work.fetch_add(1 + bytes / WORK_BYTES, Ordering::Relaxed);
@@ -101,47 +101,47 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn looked(pace: &Pace, ns: u64, usual: u64, looks: u32) -> bool {
+    fn looked(latency: &Latency, ns: u64, usual: u64, looks: u32) -> bool {
         for _ in 0..looks {
-            pace.answered(4096, ns);
-            pace.look(Duration::ZERO);
-            pace.judge(&mut vec![usual, usual]);
+            latency.answered(4096, ns);
+            latency.look(Duration::ZERO);
+            latency.judge(&mut vec![usual, usual]);
         }
-        pace.is_slow()
+        latency.is_slow()
     }
 
     #[test]
     fn much_slower_than_the_others_for_a_while_is_slow() {
-        let pace = Pace::default();
-        assert!(!looked(&pace, 10 * MS, MS, SLOW_LOOKS - 1), "one hiccup is none");
-        assert!(looked(&pace, 10 * MS, MS, 1));
-        assert!(looked(&pace, MS, MS, 3), "it has to be well for a while");
-        assert!(!looked(&pace, MS, MS, 2 * WELL_LOOKS));
+        let latency = Latency::default();
+        assert!(!looked(&latency, 10 * MS, MS, SLOW_LOOKS - 1), "one hiccup is none");
+        assert!(looked(&latency, 10 * MS, MS, 1));
+        assert!(looked(&latency, MS, MS, 3), "it has to be well for a while");
+        assert!(!looked(&latency, MS, MS, 2 * WELL_LOOKS));
     }
 
     #[test]
     fn a_look_that_a_busy_machine_delays_keeps_no_disk_slow() {
-        let pace = Pace::default();
-        looked(&pace, 10 * MS, MS, SLOW_LOOKS);
+        let latency = Latency::default();
+        looked(&latency, 10 * MS, MS, SLOW_LOOKS);
         let mut slow = true;
         for _ in 0..10 {
-            looked(&pace, MS, MS, 6);
-            slow = looked(&pace, 8 * MS, MS, 1);
+            looked(&latency, MS, MS, 6);
+            slow = looked(&latency, 8 * MS, MS, 1);
         }
         assert!(!slow);
         // One that is as often slow as not stays so.
-        looked(&pace, 30 * MS, MS, 20);
+        looked(&latency, 30 * MS, MS, 20);
         assert!((0..40).all(|_| {
-            looked(&pace, 10 * MS, MS, 3);
-            looked(&pace, MS, MS, 3)
+            looked(&latency, 10 * MS, MS, 3);
+            looked(&latency, MS, MS, 3)
         }));
     }
 
     #[test]
     fn as_slow_as_the_others_or_hardly_noticed_is_not_slow() {
-        assert!(!looked(&Pace::default(), 50 * MS, 40 * MS, 100));
-        assert!(!looked(&Pace::default(), MS, MS / 100, 100), "a disk beside two of RAM");
-        let alone = Pace::default();
+        assert!(!looked(&Latency::default(), 50 * MS, 40 * MS, 100));
+        assert!(!looked(&Latency::default(), MS, MS / 100, 100), "a disk beside two of RAM");
+        let alone = Latency::default();
         alone.answered(4096, 1000 * MS);
         alone.look(Duration::ZERO);
         alone.judge(&mut Vec::new());
@@ -150,19 +150,19 @@ mod tests {
 
     #[test]
     fn a_read_that_is_not_answered_counts_with_its_wait() {
-        let pace = Pace::default();
+        let latency = Latency::default();
         for ms in [250, 500, 750] {
-            pace.look(Duration::from_millis(ms));
-            pace.judge(&mut vec![MS]);
+            latency.look(Duration::from_millis(ms));
+            latency.judge(&mut vec![MS]);
         }
-        assert!(pace.is_slow());
+        assert!(latency.is_slow());
     }
 
     #[test]
     fn a_large_read_is_not_slow_for_its_size() {
-        let pace = Pace::default();
-        pace.answered(8 << 20, 65 * MS);
-        pace.look(Duration::ZERO);
-        assert_eq!(pace.mean(), MS);
+        let latency = Latency::default();
+        latency.answered(8 << 20, 65 * MS);
+        latency.look(Duration::ZERO);
+        assert_eq!(latency.mean(), MS);
     }
 }
