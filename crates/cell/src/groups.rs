@@ -113,7 +113,7 @@ impl Known {
             self.draining = put_together(dense, shared);
         }
         let Some(dense) = &mut self.draining else { return Ok(None) };
-        let part = dense.to_arrow(schema, PART)?;
+        let part = dense.next_part(schema, PART)?;
         if part.is_none() {
             self.draining = None;
         }
