@@ -2,7 +2,7 @@
 
 /// A condition of a query, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct FilterOutcome {
     /// The condition, as DataFusion writes it.
     pub conjunct: String,
     /// Why it is evaluated on decoded rows; `None`: it is not.

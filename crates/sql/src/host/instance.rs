@@ -1,9 +1,9 @@
 //! The instance as the engine sees it: groups as object stores, the catalog, statements, views.
 
-mod away;
 mod disks;
 mod left_files;
 mod logfile;
+mod offline;
 mod scrub;
 mod templates;
 mod waiting;

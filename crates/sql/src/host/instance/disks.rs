@@ -54,7 +54,7 @@ impl InstanceHost {
                     _ => format!("{kept}, {}", self.under_way(mounted)),
                 };
                 let then = format!("{kept}; rebalanced");
-                self.waited(mounted, *rebalance, Told { now, then }).await?
+                self.waited(mounted, *rebalance, Message { now, then }).await?
             }
             GroupAction::RenameDisks(names) => {
                 let now = group.disks().into_iter().map(|disk| disk.name).collect();
@@ -67,7 +67,7 @@ impl InstanceHost {
             GroupAction::Rebalance(rebalance) => {
                 let power = self.database.power(rebalance.power)?;
                 group.rebalance(power).await.map_err(group_error)?;
-                let told = Told { now: self.under_way(mounted), then: "rebalanced".to_owned() };
+                let told = Message { now: self.under_way(mounted), then: "rebalanced".to_owned() };
                 self.waited(mounted, *rebalance, told).await?
             }
             GroupAction::ModifyPower(power) => {
@@ -106,7 +106,7 @@ impl InstanceHost {
             let parts = parts.map(|(count, verb)| format!("{} {verb}", disks(count)));
             parts.collect::<Vec<_>>().join(", ")
         };
-        let told = Told {
+        let told = Message {
             now: format!("{}; {}", parts("being dropped"), self.moves(&changed)),
             then: format!("{}; rebalanced", parts("dropped")),
         };
@@ -156,7 +156,7 @@ impl InstanceHost {
         &self,
         mounted: &Mounted,
         rebalance: Rebalance,
-        told: Told,
+        told: Message,
     ) -> Result<String, Error> {
         if !rebalance.wait {
             return Ok(told.now);
@@ -172,7 +172,7 @@ impl InstanceHost {
 }
 
 /// What a statement says of the disks that it changes.
-struct Told {
+struct Message {
     /// While the rebalance is under way.
     now: String,
     /// When it is over.
@@ -272,7 +272,7 @@ pub(super) async fn explain(
         Some(time) => {
             let group = database.group(&work.group)?.group;
             let _probed = waiting.for_what(What::Probe(group));
-            database.foretell_work(&work.group, &request, time).await?
+            database.estimate_work(&work.group, &request, time).await?
         }
         None => database.explain_work(&work.group, &request)?,
     };

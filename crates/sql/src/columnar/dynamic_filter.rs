@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arrow::array::{Array, BooleanArray, Int64Array, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::Schema;
-use cellar_cell::Live;
+use cellar_cell::DynamicFilter;
 use cellar_format::key_filter::KeyFilter;
 use cellar_format::predicate::{Predicate, Test};
 use datafusion::common::cast::as_boolean_array;
@@ -30,7 +30,7 @@ const ASKED_AT_ONCE: usize = 1 << 14;
 
 /// A dynamic filter over the columns of a table.
 #[derive(Debug)]
-pub struct LiveFilter {
+pub struct NarrowingFilter {
     expr: Arc<dyn PhysicalExpr>,
     table: Arc<OpenTable>,
     /// If it is the filter of a join: the keys.
@@ -39,14 +39,14 @@ pub struct LiveFilter {
     known: Mutex<Option<(u64, Vec<Predicate>)>>,
 }
 
-impl LiveFilter {
+impl NarrowingFilter {
     /// A filter over the columns of a table; `keys` if it is that of a join and they will be known.
     pub fn new(
         expr: Arc<dyn PhysicalExpr>,
         table: Arc<OpenTable>,
         keys: Option<Arc<BuildKeys>>,
-    ) -> LiveFilter {
-        LiveFilter { expr, table, keys, known: Mutex::default() }
+    ) -> NarrowingFilter {
+        NarrowingFilter { expr, table, keys, known: Mutex::default() }
     }
 
     /// The keys of a join, if they are of one column of whole numbers.
@@ -59,7 +59,7 @@ impl LiveFilter {
     }
 }
 
-impl Live for LiveFilter {
+impl DynamicFilter for NarrowingFilter {
     fn generation(&self) -> u64 {
         snapshot_generation(&self.expr)
     }

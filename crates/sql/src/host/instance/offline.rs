@@ -2,7 +2,7 @@
 //! what they set going.
 
 use cellar_diskgroup::OnlineHow;
-use cellar_instance::database::{AwayTarget, DropTarget, Mounted};
+use cellar_instance::database::{DropTarget, Mounted, OfflineTarget};
 
 use super::disks::disks;
 use super::waiting::What;
@@ -46,8 +46,8 @@ impl InstanceHost {
 
     async fn online(&self, mounted: &Mounted, online: &OnlineDisks) -> Result<String, Error> {
         let target = match &online.disks {
-            None => AwayTarget::All,
-            Some(disks) => AwayTarget::Some(disks.iter().map(target).collect()),
+            None => OfflineTarget::All,
+            Some(disks) => OfflineTarget::Some(disks.iter().map(target).collect()),
         };
         let how = OnlineHow { force: online.force, power: online.rebalance.power };
         let names = self.database.online_disks(mounted.group.name(), &target, how).await?;

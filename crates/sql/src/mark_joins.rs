@@ -14,8 +14,8 @@ use datafusion::logical_expr::expr::Exists;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Expr, Filter, Join, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SortExpr, Subquery, lit,
-    not,
+    Aggregate, Expr, Filter, Join, LogicalPlan, LogicalPlanBuilder, Projection, Sort, SortExpr,
+    Subquery, lit, not,
 };
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
 
@@ -90,6 +90,56 @@ pub(crate) fn sorted(sort: Sort, names: &mut Names) -> Result<Transformed<Logica
         .project(columns)?
         .build()?;
     Ok(Transformed::yes(plan))
+}
+
+/// An aggregation by, or of, subqueries of one value that are tied to a row: of columns that are
+/// computed before.
+pub(crate) fn grouped(plan: Aggregate, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
+    let is_tied = |expr: &Expr| {
+        expr.exists(|e| {
+            Ok(matches!(e, Expr::ScalarSubquery(own) if !own.outer_ref_columns.is_empty()))
+        })
+    };
+    let all = || plan.group_expr.iter().chain(&plan.aggr_expr);
+    let mut has_any = false;
+    for expr in all() {
+        has_any |= is_tied(expr)?;
+    }
+    if !has_any {
+        return Ok(Transformed::no(LogicalPlan::Aggregate(plan)));
+    }
+    let tied_to: Vec<Column> = all().flat_map(outer_columns).collect();
+    let mut computed: Vec<Expr> =
+        plan.input.schema().columns().into_iter().map(Expr::Column).collect();
+    // The same subquery is computed once: what is grouped by is then what is shown.
+    let mut known: Vec<(Expr, Expr)> = Vec::new();
+    let mut columns_for = |exprs: &[Expr]| -> Result<Vec<Expr>> {
+        let mut column = |expr: Expr| {
+            if !matches!(&expr, Expr::ScalarSubquery(own) if !own.outer_ref_columns.is_empty()) {
+                return Ok(Transformed::no(expr));
+            }
+            if let Some((_, column)) = known.iter().find(|(one, _)| *one == expr) {
+                return Ok(Transformed::yes(column.clone()));
+            }
+            let name = names.next("grouped");
+            computed.push(expr.clone().alias(name.clone()));
+            let column = Expr::Column(Column::new_unqualified(name));
+            known.push((expr, column.clone()));
+            Ok(Transformed::yes(column))
+        };
+        exprs.iter().map(|e| Ok(e.clone().transform_down(&mut column)?.data)).collect()
+    };
+    let (by, of) = (columns_for(&plan.group_expr)?, columns_for(&plan.aggr_expr)?);
+    let input = handing_on(Arc::unwrap_or_clone(plan.input), &tied_to)?;
+    let new = LogicalPlanBuilder::from(input).project(computed)?.aggregate(by, of)?.build()?;
+    let shown = new.schema().columns().into_iter().zip(plan.schema.iter());
+    let shown: Vec<Expr> = shown
+        .map(|(column, (table, field))| {
+            Expr::Column(column).alias_qualified(table.cloned(), field.name())
+        })
+        .collect();
+    let new = LogicalPlanBuilder::from(new).project(shown)?.build()?;
+    Ok(Transformed::yes(new))
 }
 
 fn is_subquery(expr: &Expr) -> Result<bool> {
