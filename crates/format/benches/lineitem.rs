@@ -198,7 +198,7 @@ impl Load {
     fn print(&mut self) {
         let (rows, groups) = (self.rows as f64, self.groups);
         println!("{:16} {:>10} {:>9} {:>10}  encoding", "column", "bytes", "bits/row", "give out");
-        self.to_arrow();
+        self.next_batch();
         for (column, name) in self.columns.iter().zip(NAMES) {
             println!(
                 "{name:16} {:10} {:9.2} {:7.2} ns  {:?}",
@@ -230,7 +230,7 @@ impl Load {
         self.kept.iter().map(|(header, _)| header.rows as usize).sum()
     }
 
-    fn to_arrow(&mut self) {
+    fn next_batch(&mut self) {
         for at in 0..self.columns.len() {
             let run = || {
                 for (header, words) in &self.kept {

@@ -202,7 +202,7 @@ impl Dense {
     ///
     /// # Errors
     /// The schema is of another table.
-    pub fn to_arrow(&mut self, schema: &Schema, most: usize) -> Result<Option<Columns>, Damage> {
+    pub fn next_part(&mut self, schema: &Schema, most: usize) -> Result<Option<Columns>, Damage> {
         let mut places = Vec::with_capacity(most);
         while self.next < self.rows.len() && places.len() < most {
             if self.rows[self.next] > 0 {

@@ -112,7 +112,7 @@ fn check_dense(of: &Aggregate, conjuncts: &[Predicate], groups: &[Group]) -> boo
     let [mut all, other] = both;
     all.join(other);
     let mut found = Groups::default();
-    while let Some(columns) = all.to_arrow(&schema_of(&groups[0]), 7).expect("the same table") {
+    while let Some(columns) = all.next_part(&schema_of(&groups[0]), 7).expect("the same table") {
         assert!(columns.rows <= 7);
         put_in(of, &columns, &mut found);
     }

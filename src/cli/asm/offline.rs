@@ -1,8 +1,8 @@
 //! offline, online, replace: disks that leave for a while, and come back or are replaced.
 
-use cellar_diskgroup::{AwayDisk, OnlineHow, parse_repair_time};
+use cellar_diskgroup::{OfflineDisk, OnlineHow, parse_repair_time};
 use cellar_instance::Error;
-use cellar_instance::database::{AwayTarget, DiskRequest, DropTarget, Mounted};
+use cellar_instance::database::{DiskRequest, DropTarget, Mounted, OfflineTarget};
 
 use super::super::database::{Database, Place};
 use super::super::fault::Fault;
@@ -129,7 +129,7 @@ pub async fn offline(args: &Offline, database: &Database, show: Show) -> Result<
 }
 
 /// What becomes of a disk that is away, in words.
-fn away_words(disk: &AwayDisk) -> String {
+fn away_words(disk: &OfflineDisk) -> String {
     let fate = match &disk.stuck {
         Some(why) => format!("not dropped by itself, as {why}"),
         None => format!("dropped in {} unless it returns", show_time(disk.drop_in)),
@@ -150,8 +150,8 @@ pub async fn online(
 ) -> Result<(), Fault> {
     let targets = args.which.targets();
     let target = match (args.all, targets.is_empty()) {
-        (true, true) => AwayTarget::All,
-        (false, false) => AwayTarget::Some(targets),
+        (true, true) => OfflineTarget::All,
+        (false, false) => OfflineTarget::Some(targets),
         _ => return Err(Fault::usage("name the disks: -D DISK, -F FAILGROUP, or -a for all")),
     };
     let mounted = one(database, args.which.group.as_deref())?;

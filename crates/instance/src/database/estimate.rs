@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_diskgroup::space::plan::PowerTime;
 use cellar_diskgroup::{
     AlterDisks, GroupInfo, Loss, POWER_FULL, ProbeSpec, ProbeTarget, Rates, Work,
@@ -106,8 +106,8 @@ impl Database {
     ///
     /// # Errors
     /// As [`Database::alter_disks`].
-    #[async_recursion]
-    pub async fn foretell_work(
+    #[boxed]
+    pub async fn estimate_work(
         &self,
         group: &str,
         request: &ChangeRequest,
@@ -131,7 +131,7 @@ impl Database {
         }
         let mounted = self.group(group)?;
         if mounted.group.operation().is_some_and(|operation| operation.actual > 0) {
-            // It would compete with what it is to foretell.
+            // It would compete with what it is to estimate.
             return match explained.known {
                 Known::Moved => Ok(explained),
                 _ => unknown("a rebalance is under way; ask again in a while"),
