@@ -1,7 +1,7 @@
 //! Answers held against plain loops: random tables, random questions, of a columnar table, of the same
 //! rows in a Parquet file in place, and of the rows as a loop computes them.
 //!
-//! `SEED=n` asks other questions, `QUESTIONS=n` so many.
+//! `CELLAR_SEED=n` asks other questions, `QUESTIONS=n` so many.
 
 #![cfg(feature = "sql")]
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
@@ -132,7 +132,7 @@ fn plain(field: &str) -> String {
 
 #[test]
 fn answers_are_those_of_plain_loops() {
-    let seed = from_env("SEED", 22);
+    let seed = from_env("CELLAR_SEED", 22);
     let questions = from_env("QUESTIONS", 1_000) as usize;
     let mut chance = Chance(seed);
     let rows = table::rows(&mut chance, ROWS);

@@ -1,4 +1,4 @@
-//! `cellar asm migrate` with the real program: from one disk to three, foretold and done, refused
+//! `cellar asm migrate` with the real program: from one disk to three, estimated and done, refused
 //! where it does not fit or not in time, and gone on with after a kill -9.
 
 #![cfg(feature = "sql")]

@@ -91,7 +91,7 @@ impl Bad {
         let disks = findings.bad_disks.keys().cloned().collect();
         let verdicts = findings.verdicts.values();
         let mendable =
-            !metadata && tables.is_empty() && verdicts.clone().all(|v| v.away + v.lost == 0);
+            !metadata && tables.is_empty() && verdicts.clone().all(|v| v.offline + v.lost == 0);
         Some(Bad {
             found_at: now,
             checksums_wrong: findings.checksums_wrong,

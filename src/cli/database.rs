@@ -14,7 +14,7 @@ use cellar_instance::wire::{Frame, Request};
 use cellar_io::real::RealEnv;
 use cellar_io::shell;
 use cellar_io::{EnvExt, SharedEnv};
-use cellar_sql::join::{InstanceHost, views};
+use cellar_sql::host::instance::{InstanceHost, views};
 use cellar_sql::{Engine, EngineOptions, Host};
 use cellar_wait::Waits;
 use futures_util::StreamExt;

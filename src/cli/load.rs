@@ -253,7 +253,10 @@ fn sources(
     }
     let format = SourceFormat::of(&path).map_err(|e| Fault::usage(e.to_string()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-    let stem = name.strip_suffix(&format!(".{}", load::ending(&path))).unwrap_or(&name).to_owned();
+    let stem = name
+        .strip_suffix(&format!(".{}", cellar_sql::path::ending(&path)))
+        .unwrap_or(&name)
+        .to_owned();
     let table = table.map_or(stem, |t| t.to_lowercase());
     let mut letters = table.chars();
     let legal = letters.next().is_some_and(|c| c.is_ascii_lowercase() || c == '_')

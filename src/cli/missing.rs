@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use cellar_diskgroup::{AwayDisk, DiskInfo, DiskStatus, Group, Refused};
+use cellar_diskgroup::{DiskInfo, DiskStatus, Group, OfflineDisk, Refused};
 use cellar_instance::database::NoDisk;
 use cellar_io::shell;
 
@@ -14,7 +14,7 @@ use super::status::{Finding, GroupStatus, some};
 pub struct Seen<'a> {
     pub group: &'a Group,
     /// Disks that are away, by the metadata.
-    pub away: &'a [AwayDisk],
+    pub offline: &'a [OfflineDisk],
     /// Disks that are not in sync.
     pub gone: &'a [&'a DiskInfo],
     /// Paths where no disk could be made out.
@@ -50,7 +50,7 @@ fn counted(seen: &Seen<'_>) -> String {
     }
     let (refused, missing): (Vec<&DiskInfo>, Vec<&DiskInfo>) =
         gone.into_iter().partition(|d| d.refused.is_some());
-    let away_for = seen.away.iter().map(|d| d.since).max();
+    let away_for = seen.offline.iter().map(|d| d.since).max();
     let missing = match (missing.len(), away_for) {
         (0, _) => None,
         (many, Some(time)) if time >= Duration::from_secs(1) => {
@@ -95,7 +95,7 @@ fn actions(seen: &Seen<'_>) -> Vec<String> {
             ),
         });
     }
-    action.extend(seen.away.iter().map(|away| away_action(group, away, &dir)));
+    action.extend(seen.offline.iter().map(|away| away_action(group, away, &dir)));
     if !back.is_empty() {
         let names = some(&back.iter().map(|d| d.name.clone()).collect::<Vec<_>>());
         action.push(match group.is_read_only() {
@@ -172,7 +172,7 @@ fn again(disk: &DiskInfo, why: Option<Refused>, dir: &str) -> String {
 }
 
 /// What to do about a disk that left.
-fn away_action(group: &Group, away: &AwayDisk, dir: &str) -> String {
+fn away_action(group: &Group, away: &OfflineDisk, dir: &str) -> String {
     let disks = group.disks();
     let disk = disks.iter().find(|d| d.number == away.disk);
     let named = disk.map_or_else(|| away.name.clone(), with_path);
@@ -206,7 +206,7 @@ fn away_action(group: &Group, away: &AwayDisk, dir: &str) -> String {
 }
 
 /// What follows when a disk stays away, in words.
-pub fn repair_words(away: &[AwayDisk]) -> Option<String> {
+pub fn repair_words(away: &[OfflineDisk]) -> Option<String> {
     let away = away.iter().filter(|d| !d.coming).min_by_key(|d| d.drop_in)?;
     let bytes = show_bytes(away.rebuild);
     Some(match &away.stuck {

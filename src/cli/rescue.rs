@@ -1,4 +1,4 @@
-//! `cellar rescue`: files out of a group that cannot be mounted any more. Only reads the disks.
+//! `cellar rescue`: files recovered from an unmountable group. Only reads the disks.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cellar_diskgroup::{AwayDisk, DiskInfo, Group, ScrubResult};
+use cellar_diskgroup::{DiskInfo, Group, OfflineDisk, ScrubResult};
 use cellar_instance::Mounted;
 use cellar_instance::database::NoDisk;
 use cellar_instance::error::{Entry, Error};
@@ -211,7 +211,7 @@ pub fn of(mounted: &Mounted, no_disks: &[NoDisk], dir: &Path) -> GroupStatus {
     let operation = group.operation();
     let away = group.away_disks();
     (status.work, status.redo) = (work(mounted, &away), redo::words(mounted));
-    let seen = Seen { group, away: &away, gone: &gone, no_disks, dir };
+    let seen = Seen { group, offline: &away, gone: &gone, no_disks, dir };
     findings.extend(missing::finding(&status, &seen));
     findings.extend(errors(&status, group, &disks, dir));
     let known = checked::of(dir, &info.name);
@@ -247,7 +247,7 @@ pub fn of(mounted: &Mounted, no_disks: &[NoDisk], dir: &Path) -> GroupStatus {
 }
 
 /// Work under way, in words.
-fn work(mounted: &Mounted, away: &[AwayDisk]) -> Option<String> {
+fn work(mounted: &Mounted, away: &[OfflineDisk]) -> Option<String> {
     let left = mounted.group.resync().bytes_left;
     let resync = (left > 0).then(|| format!("resync after a crash, {} left", show_bytes(left)));
     let rebalance = mounted.group.operation().map(|operation| {

@@ -179,7 +179,7 @@ fn next(report: &Report, dir: &Path) -> String {
         files.map(|(file, _)| name_of(report, *file)).collect()
     };
     let (mendable, undecided) = (of(&|v| v.mendable > 0), of(&|v| v.undecided > 0));
-    let (away, lost) = (of(&|v| v.away > 0), of(&|v| v.lost > 0));
+    let (away, lost) = (of(&|v| v.offline > 0), of(&|v| v.lost > 0));
     let scrub = format!("cellar asm {dir} scrub --repair --wait");
     if !mendable.is_empty() {
         let blocks: u64 = f.verdicts.values().map(|v| v.mendable).sum();
@@ -376,7 +376,7 @@ fn as_json(report: &Report) -> Value {
             "file": name_of(report, *file),
             "mendable_blocks": v.mendable,
             "undecided_blocks": v.undecided,
-            "away_blocks": v.away,
+            "away_blocks": v.offline,
             "lost_blocks": v.lost,
         })
     });
@@ -493,7 +493,7 @@ mod tests {
         }
         let told = words(&with(FileVerdict { lost: 1, ..none }));
         assert!(told.contains("load it again") && !told.contains("scrub"), "{told}");
-        let told = words(&with(FileVerdict { away: 1, ..none }));
+        let told = words(&with(FileVerdict { offline: 1, ..none }));
         assert!(told.contains("is on B: bring that back"), "{told}");
         let told = words(&with(FileVerdict { undecided: 1, ..none }));
         assert!(told.contains("scrub --repair --wait decides"), "{told}");

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cellar_format::aggregate::columns::Columns;
 use cellar_format::aggregate::dense::{Dense, Plan};
-use cellar_format::aggregate::{Aggregate, Groups, Ready};
+use cellar_format::aggregate::{Aggregate, Groups, Prepared};
 use cellar_format::header::Header;
 use cellar_format::ints::Damage;
 
@@ -89,7 +89,7 @@ impl Known {
     /// Takes what a row group knows of its groups, of which `rows` rows passed; what is to be handed on.
     pub fn take(
         &mut self,
-        ready: Ready<'_, '_>,
+        ready: Prepared<'_, '_>,
         aggregate: &Aggregate,
         schema: &Schema,
         rows: usize,
@@ -113,7 +113,7 @@ impl Known {
             self.draining = put_together(dense, shared);
         }
         let Some(dense) = &mut self.draining else { return Ok(None) };
-        let part = dense.give_out(schema, PART)?;
+        let part = dense.next_part(schema, PART)?;
         if part.is_none() {
             self.draining = None;
         }

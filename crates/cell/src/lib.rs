@@ -15,7 +15,7 @@ mod work;
 pub use cache::Cache;
 pub use error::Error;
 pub use order::order_of;
-pub use scan::{Item, Live, Output, Request, Residual, Scan};
+pub use scan::{DynamicFilter, Item, Output, Request, Residual, Scan};
 pub use segment::Segment;
 pub use stats::{ScanStats, Totals};
 pub use summary::{ColumnSummary, Summary};

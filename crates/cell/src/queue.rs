@@ -15,7 +15,7 @@ use crate::cache::Cache;
 use crate::error::Error;
 use crate::groups::Shared;
 use crate::order::rank;
-use crate::scan::{Live, Output, Request};
+use crate::scan::{DynamicFilter, Output, Request};
 use crate::segment::{Pieces, Segment};
 use crate::stats::ScanStats;
 
@@ -232,8 +232,9 @@ impl Queue {
         // Asked before the predicates are: what changes between is asked again.
         let generations = generations();
         let mut conjuncts = self.request.conjuncts.clone();
-        conjuncts
-            .extend(self.request.live.iter().flat_map(|live: &Arc<dyn Live>| live.predicates()));
+        conjuncts.extend(
+            self.request.live.iter().flat_map(|live: &Arc<dyn DynamicFilter>| live.predicates()),
+        );
         let conjuncts = Arc::new(conjuncts);
         *known = Some(Asked { generations, conjuncts: Arc::clone(&conjuncts) });
         conjuncts

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_format::aggregate::columns::Columns;
 use cellar_format::aggregate::{Aggregate, Groups};
 use cellar_format::predicate::Predicate;
@@ -35,7 +35,7 @@ pub trait Residual: Send + Sync + 'static {
 }
 
 /// A filter that becomes narrower while the scan runs: the keys of a join, the threshold of a top-k.
-pub trait Live: Send + Sync + 'static {
+pub trait DynamicFilter: Send + Sync + 'static {
     /// A counter that grows with each change of the filter.
     fn generation(&self) -> u64;
 
@@ -70,7 +70,7 @@ pub struct Request {
     /// A further filter, for what `conjuncts` cannot express.
     pub residual: Option<Arc<dyn Residual>>,
     /// Filters that become narrower while the scan runs; a row is tested by what they say at that time.
-    pub live: Vec<Arc<dyn Live>>,
+    pub live: Vec<Arc<dyn DynamicFilter>>,
     /// The result: rows or groups.
     pub output: Output,
     /// The number of rows that is enough, whichever rows they are.
@@ -130,7 +130,7 @@ impl Worker {
     ///
     /// # Errors
     /// The scan cannot go on; its other workers end too.
-    #[async_recursion]
+    #[boxed]
     pub async fn next(&mut self) -> Option<Result<Item, Error>> {
         self.next_item().await
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_format::group;
 use cellar_format::header::{Header, PAGE, REGION, header_bytes};
 use cellar_format::segment::{Tail, offset_of};
@@ -40,7 +40,7 @@ impl Segment {
     ///
     /// # Errors
     /// It cannot be read, or is not a segment of `table` with that many columns and rows.
-    #[async_recursion]
+    #[boxed]
     pub async fn open(
         device: Arc<dyn Device>,
         bytes: u64,
@@ -85,7 +85,7 @@ impl Segment {
     ///
     /// # Errors
     /// It cannot be read, or is damaged.
-    #[async_recursion]
+    #[boxed]
     pub async fn verify(&self) -> Result<(), Error> {
         for (position, header) in self.headers.iter().enumerate() {
             let all: Vec<usize> = (0..header.entries.len()).collect();

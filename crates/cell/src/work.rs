@@ -5,17 +5,17 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use cellar_format::aggregate::columns::each_row;
-use cellar_format::aggregate::dense::{Plan, Ready as ReadyDense};
-use cellar_format::aggregate::{Aggregate, Key, Ready as ReadyAggregate};
+use cellar_format::aggregate::dense::{Plan, Prepared as PreparedDense};
+use cellar_format::aggregate::{Aggregate, Key, Prepared as PreparedAggregate};
 use cellar_format::bits::BLOCK;
 use cellar_format::column::Column;
 use cellar_format::filter::{Filter, Found};
-use cellar_format::give_out::{Rows, array_of};
 use cellar_format::group;
 use cellar_format::header::Header;
 use cellar_format::ints::Damage;
 use cellar_format::kernel::Mask;
 use cellar_format::predicate::Predicate;
+use cellar_format::to_arrow::{Rows, array_of};
 
 use crate::error::Error;
 use crate::groups::{Known, Part};
@@ -390,7 +390,7 @@ impl Worker {
         let queue = Arc::clone(&self.queue);
         let header = queue.header(morsel);
         let damaged = |damage: Damage| queue.segment(morsel).damaged(morsel.position, None, damage);
-        let mut ready = ReadyDense::new(&plan, header, columns).map_err(damaged)?;
+        let mut ready = PreparedDense::new(&plan, header, columns).map_err(damaged)?;
         let mut groups = std::mem::take(&mut self.groups);
         let dense = groups.dense(plan, &queue.groups);
         let passed = self.pass(conjuncts, columns, morsel, |block, mask, count| {
@@ -420,7 +420,7 @@ impl Worker {
             }
             return Ok(Outcome::Rows(rows));
         }
-        let mut ready = ReadyAggregate::new(aggregate, header, columns).map_err(damaged)?;
+        let mut ready = PreparedAggregate::new(aggregate, header, columns).map_err(damaged)?;
         let passed = self.pass(conjuncts, columns, morsel, |block, mask, count| {
             ready.block(block, mask, count)
         })?;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_io::{
     Buffer, Class, Device, Durability, Instant, Io, IoError, IoErrorKind, Op, SharedEnv,
@@ -16,9 +16,9 @@ use cellar_io::{
 use event_listener::Event;
 use futures_util::future::{Either, select};
 
+use crate::latency::Latency;
 use crate::on_disk::Uuid;
 use crate::on_disk::layout::BLOCK;
-use crate::pace::Pace;
 use crate::refused::Refused;
 
 /// Locks a mutex whose critical sections cannot panic half-way.
@@ -88,7 +88,7 @@ pub(crate) struct Disk {
     written: AtomicU64,
     /// When it last did what it was asked, before it failed.
     well: AtomicU64,
-    pub pace: Pace,
+    pub latency: Latency,
     /// It leaves reads unanswered just now.
     stalled: AtomicBool,
     /// Somebody tries whether it is fast again.
@@ -228,7 +228,7 @@ impl Disk {
             answered: AtomicU64::new(0),
             written: AtomicU64::new(0),
             well: AtomicU64::new(0),
-            pace: Pace::default(),
+            latency: Latency::default(),
             stalled: AtomicBool::new(false),
             tried: AtomicBool::new(false),
             flushes: Flushes::default(),
@@ -434,7 +434,7 @@ impl Disk {
 
     /// Looks at what came since the last time; whether that was anything. Reads that have waited for
     /// longer than `patience` go to another copy, where there is one.
-    pub fn look_at_pace(&self, patience: Duration) -> bool {
+    pub fn look_at_latency(&self, patience: Duration) -> bool {
         let now = self.env.now();
         let (mut oldest, mut leave) = (Duration::ZERO, Vec::new());
         let may_leave = |w: &&mut Waiting| w.read != ReadWait::No && w.read != ReadWait::Stays;
@@ -451,7 +451,7 @@ impl Disk {
             self.stalled.store(true, Ordering::Relaxed);
         }
         leave.into_iter().for_each(Waker::wake);
-        self.pace.look(if stalls { oldest } else { Duration::ZERO })
+        self.latency.look(if stalls { oldest } else { Duration::ZERO })
     }
 
     /// Whether it leaves reads unanswered just now.
@@ -461,13 +461,13 @@ impl Disk {
 
     /// Whether another copy is better read: this disk is slow, or does not answer just now.
     pub fn is_avoided(&self) -> bool {
-        self.pace.is_slow() || self.stalled.load(Ordering::Relaxed)
+        self.latency.is_slow() || self.stalled.load(Ordering::Relaxed)
     }
 
     /// Tries how fast it is, anywhere on it, unless somebody does already: to a slow disk reads do not
     /// come by themselves, and one place it may have in a cache.
-    #[async_recursion]
-    pub async fn try_pace(&self) {
+    #[boxed]
+    pub async fn try_latency(&self) {
         if !self.tried.swap(true, Ordering::SeqCst) {
             let (block, blocks) = (BLOCK as u64, self.device.geometry().size / BLOCK as u64);
             let at = self.env.random() % blocks.max(1) * block;
@@ -475,7 +475,7 @@ impl Disk {
             // What a failure means is noted by the read itself.
             if self.read_at(Io::BACKGROUND, at, BLOCK).await.is_ok() {
                 let took = self.env.now().since(began);
-                self.pace.answered(bytes, took.as_nanos() as u64);
+                self.latency.answered(bytes, took.as_nanos() as u64);
             }
             self.tried.store(false, Ordering::SeqCst);
         }
@@ -526,7 +526,7 @@ impl Disk {
     }
 
     /// Reads into `buffers` from `offset` on.
-    #[async_recursion]
+    #[boxed]
     pub async fn read(
         &self,
         io: Io,
@@ -538,7 +538,7 @@ impl Disk {
 
     /// As [`Disk::read`], by somebody who can read another copy: where the disk leaves this read
     /// unanswered for long it ends with an error, and the disk is as it was.
-    #[async_recursion]
+    #[boxed]
     pub async fn read_or_leave(
         &self,
         io: Io,
@@ -572,7 +572,7 @@ impl Disk {
         }
         let took = self.took(started);
         if result.is_ok() && matches!(io.class, Class::Foreground | Class::Commit) {
-            self.pace.answered(bytes, took);
+            self.latency.answered(bytes, took);
         }
         let c = &self.counters;
         c.reads.fetch_add(1, Ordering::Relaxed);
@@ -593,14 +593,14 @@ impl Disk {
     }
 
     /// Reads `length` bytes at `offset`.
-    #[async_recursion]
+    #[boxed]
     pub async fn read_at(&self, io: Io, offset: u64, length: usize) -> Result<Buffer, IoError> {
         let mut buffers = self.read(io, offset, vec![Buffer::new(length)]).await?;
         Ok(buffers.pop().expect("a read gives back the buffers it was given"))
     }
 
     /// Writes; any fault of the device is the end of the disk (habit: after a failed write, stop).
-    #[async_recursion]
+    #[boxed]
     pub async fn write(
         &self,
         io: Io,
@@ -632,7 +632,7 @@ impl Disk {
 
     /// Makes durable what completed before the call. Callers that come while a flush runs share
     /// the next one.
-    #[async_recursion]
+    #[boxed]
     pub async fn flush(&self, io: Io) -> Result<(), IoError> {
         let wanted = self.flushes.ticket();
         loop {

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_io::{Device, DeviceExt, Io};
 
 use crate::meta::chain::{Chain, ReadError};
@@ -91,7 +91,7 @@ impl fmt::Display for Inspection {
 }
 
 /// Describes everything of ours on a disk.
-#[async_recursion]
+#[boxed]
 pub async fn inspect(device: &Arc<dyn Device>) -> Inspection {
     let geometry = device.geometry();
     let root = Inspection::leaf("disk", format!("{}, {} bytes", geometry.name, geometry.size));
@@ -181,7 +181,7 @@ fn superblock_parts(s: &Superblock) -> Vec<Inspection> {
     vec![
         Inspection::leaf("log begins at", s.position.lsn),
         Inspection::leaf("epoch", s.position.epoch),
-        Inspection::leaf("previous life", format!("{:#018x}", s.position.previous_life)),
+        Inspection::leaf("previous mount id", format!("{:#018x}", s.position.previous_mount)),
         Inspection::leaf("previous crc", format!("{:#010x}", s.position.previous_crc)),
         Inspection::leaf("area", s.area),
         Inspection::leaf("AUs", runs.join(" ")),
@@ -205,8 +205,8 @@ fn log(chain: &Chain, label: &Label, from: &Superblock) -> Inspection {
         };
         let offset = LOG_START + at.lsn % LOG_BLOCKS * BLOCK_U64;
         let value = format!(
-            "at {offset}, {} blocks, epoch {}, life {:#018x}, crc {:#010x}",
-            header.blocks, header.epoch, header.life, header.crc
+            "at {offset}, {} blocks, epoch {}, mount_id {:#018x}, crc {:#010x}",
+            header.blocks, header.epoch, header.mount_id, header.crc
         );
         let ops = match Op::get_all(payload) {
             Ok(ops) => ops,
@@ -300,9 +300,9 @@ async fn dirty_log(device: &Arc<dyn Device>, label: &Label) -> Inspection {
                 Ok(b) => {
                     regions += b.entries.len();
                     let value = format!(
-                        "generation {}, life {:#018x}, {} regions",
+                        "generation {}, mount_id {:#018x}, {} regions",
                         b.generation,
-                        b.life,
+                        b.mount_id,
                         b.entries.len()
                     );
                     let entries = b.entries.iter().map(|k| {

@@ -7,10 +7,10 @@ mod disk;
 mod error;
 mod group;
 mod inspect;
+mod latency;
 mod meta;
 pub mod names;
 pub mod on_disk;
-mod pace;
 mod refused;
 pub mod rescue;
 pub mod space;
@@ -19,11 +19,11 @@ pub mod state;
 pub mod store;
 
 pub use data::scrub::{DiskFaults, Scrubbed};
-pub use data::verify::{BadPlace, Copies, FileVerdict, Findings};
+pub use data::validate::{BadPlace, Copies, FileVerdict, Findings};
 pub use error::Error;
 pub use group::{
-    AlterDisks, AwayDisk, Copied, DiskInfo, DiskReturn, DropDisk, File, FileInfo, FileSpec, Group,
-    GroupInfo, Listed, Loss, MountOptions, OlderFiles, OnlineHow, Operation, POWER_DEFAULT,
+    AlterDisks, Copied, DiskInfo, DiskReturn, DropDisk, File, FileInfo, FileSpec, Group, GroupInfo,
+    Listed, Loss, MountOptions, OfflineDisk, OlderFiles, OnlineHow, Operation, POWER_DEFAULT,
     POWER_FULL, POWER_MAX, Pass, PassProgress, ProbeSpec, ProbeTarget, Protection, PublishIf,
     RESYNC_POWER_DEFAULT, Rates, ResizeDisk, Resync, ScrubPower, ScrubResult, ScrubScope,
     ScrubSpec, Scrubbing, Template, TemplateChange, TemplateWords, Work, aus_of, fault_words,

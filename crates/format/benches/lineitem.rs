@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 
 use arrow_array::{ArrayRef, Date32Array, Decimal128Array, Int32Array, Int64Array, StringArray};
 use bytemuck::{cast_slice, cast_slice_mut};
-use cellar_format::aggregate::{Aggregate, Call, Groups, Ready};
+use cellar_format::aggregate::{Aggregate, Call, Groups, Prepared};
 use cellar_format::bits::BLOCK;
 use cellar_format::expr::Expr;
 use cellar_format::filter::Filter;
-use cellar_format::give_out::{Rows, array_of};
+use cellar_format::from_arrow::column_type;
 use cellar_format::group::{self, Encoded, Owner, Refused, rows_to_try};
 use cellar_format::header::{Header, REGION};
 use cellar_format::predicate::{Predicate, Test};
-use cellar_format::take_in::column_type;
+use cellar_format::to_arrow::{Rows, array_of};
 use tpchgen::generators::{LineItem, LineItemGenerator};
 
 const OWNER: Owner = Owner { table: 7, segment: 9 };
@@ -198,7 +198,7 @@ impl Load {
     fn print(&mut self) {
         let (rows, groups) = (self.rows as f64, self.groups);
         println!("{:16} {:>10} {:>9} {:>10}  encoding", "column", "bytes", "bits/row", "give out");
-        self.give_out();
+        self.next_batch();
         for (column, name) in self.columns.iter().zip(NAMES) {
             println!(
                 "{name:16} {:10} {:9.2} {:7.2} ns  {:?}",
@@ -230,7 +230,7 @@ impl Load {
         self.kept.iter().map(|(header, _)| header.rows as usize).sum()
     }
 
-    fn give_out(&mut self) {
+    fn next_batch(&mut self) {
         for at in 0..self.columns.len() {
             let run = || {
                 for (header, words) in &self.kept {
@@ -289,7 +289,7 @@ fn ask(name: &str, load: &Load, conjuncts: &[Predicate], aggregate: &Aggregate, 
         for (header, words) in &load.kept {
             let columns = taken_up(header, words, wanted);
             let mut filter = Filter::new(conjuncts, header, &columns, &[]).expect("a filter");
-            let mut ready = Ready::new(aggregate, header, &columns).expect("an aggregation");
+            let mut ready = Prepared::new(aggregate, header, &columns).expect("an aggregation");
             let mut mask = [0; BLOCK];
             for block in 0..header.blocks() {
                 let count = filter.block(block, &mut mask).expect("a block");

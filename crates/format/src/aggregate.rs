@@ -1,11 +1,11 @@
 //! Counts, sums, least and greatest values of groups of rows, as far as one row group knows them, and
 //! what several row groups know together.
 
-mod by_value;
 pub mod columns;
 pub mod dense;
+mod hash_agg;
 mod keys;
-mod ready;
+mod prepared;
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,7 +13,7 @@ use crate::expr::Expr;
 use crate::header::{Bounds, Header, Kind};
 use crate::value::Value;
 
-pub use ready::Ready;
+pub use prepared::Prepared;
 
 /// What is wanted of each group.
 #[derive(Clone, Debug, PartialEq, Eq)]

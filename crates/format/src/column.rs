@@ -7,10 +7,10 @@
 use crate::bits::BLOCK;
 use crate::dict::{self, Dict};
 use crate::header::{Bounds, Encoding, Entry, Kind, Order, Prefix};
+use crate::int128::{self, Int128};
 use crate::ints::{self, Damage, Ints, cut};
 use crate::kernel::Mask;
 use crate::text::{self, Text};
-use crate::wide::{self, Wide};
 
 /// Plain bytes of the strings of a column, at most, but for those of which few differ: whoever reads
 /// them makes room for that much.
@@ -22,7 +22,7 @@ pub enum Values<'v> {
     /// Numbers of 64 bits.
     Ints(Vec<i64>),
     /// Numbers of 128 bits.
-    Wide(Vec<i128>),
+    Int128(Vec<i128>),
     /// Strings.
     Strings(Vec<&'v [u8]>),
 }
@@ -73,7 +73,7 @@ impl Input<'_> {
     fn rows(&self) -> usize {
         match &self.values {
             Values::Ints(values) => values.len(),
-            Values::Wide(values) => values.len(),
+            Values::Int128(values) => values.len(),
             Values::Strings(values) => values.len(),
         }
     }
@@ -96,7 +96,7 @@ impl Input<'_> {
                 Some(values.iter().map(|value| i128::from(*value)).fold(0, i128::wrapping_add))
             }
             (Values::Ints(values), Kind::Number) => of(values, self.valid.as_deref()),
-            (Values::Wide(values), Kind::Number) => of(values, self.valid.as_deref()),
+            (Values::Int128(values), Kind::Number) => of(values, self.valid.as_deref()),
             _ => None,
         }
     }
@@ -104,7 +104,7 @@ impl Input<'_> {
     fn order(&self) -> Order {
         match &self.values {
             Values::Ints(values) => Order::of(values),
-            Values::Wide(values) => Order::of(values),
+            Values::Int128(values) => Order::of(values),
             Values::Strings(values) => Order::of(values),
         }
     }
@@ -146,17 +146,17 @@ impl Input<'_> {
             Values::Ints(values) => {
                 fill(values, valid.as_deref());
                 let ranges = ints::ranges_of(values);
-                let (is_fitted, bytes) = ints::encode_best(values, &ranges);
-                entry.encoding = if is_fitted { Encoding::Fitted } else { Encoding::Ints };
+                let (is_patched, bytes) = ints::encode_best(values, &ranges);
+                entry.encoding = if is_patched { Encoding::PatchedDelta } else { Encoding::Ints };
                 let all: Vec<i64> = ranges.iter().flat_map(|(low, high)| [*low, *high]).collect();
                 entry.bounds = ends(&all);
                 out.extend_from_slice(&bytes);
             }
-            Values::Wide(values) => {
+            Values::Int128(values) => {
                 fill(values, valid.as_deref());
-                entry.encoding = Encoding::Wide;
+                entry.encoding = Encoding::Int128;
                 entry.bounds = ends(values);
-                out.extend_from_slice(&wide::encode(values));
+                out.extend_from_slice(&int128::encode(values));
             }
             Values::Strings(values) => {
                 fill(values, valid.as_deref());
@@ -198,7 +198,7 @@ pub enum Data<'a> {
     /// Numbers of 64 bits.
     Ints(Ints<'a>),
     /// Numbers of 128 bits.
-    Wide(Wide<'a>),
+    Int128(Int128<'a>),
     /// Strings of which few differ.
     Dict(Dict<'a>),
     /// Strings of which many differ.
@@ -232,15 +232,15 @@ impl<'a> Column<'a> {
         let data = match entry.encoding {
             Encoding::Nulls => Data::Nulls,
             Encoding::Ints => Data::Ints(Ints::new(values)?),
-            Encoding::Fitted => Data::Ints(Ints::fitted(values)?),
-            Encoding::Wide => Data::Wide(Wide::new(values)?),
+            Encoding::PatchedDelta => Data::Ints(Ints::patched_delta(values)?),
+            Encoding::Int128 => Data::Int128(Int128::new(values)?),
             Encoding::Dict => Data::Dict(Dict::new(values)?),
             Encoding::Text => Data::Text(Text::new(values)?),
         };
         let found = match &data {
             Data::Nulls => rows,
             Data::Ints(data) => data.rows(),
-            Data::Wide(data) => data.rows(),
+            Data::Int128(data) => data.rows(),
             Data::Dict(data) => data.codes().rows(),
             Data::Text(data) => data.rows(),
         };

@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use crate::bits::BLOCK;
 use crate::column::{Column, Data};
 use crate::header::{Bounds, Header, Kind};
+use crate::int128::Int128;
 use crate::ints::{Codes, Damage, Ints, each_lane};
 use crate::kernel;
-use crate::wide::Wide;
 
 /// An expression over the whole numbers of a table's columns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -100,7 +100,7 @@ pub enum Out {
     /// In 64 bits.
     I64(Box<[i64; BLOCK]>),
     /// In 128 bits.
-    Wide(Box<[i128; BLOCK]>),
+    Int128(Box<[i128; BLOCK]>),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -113,7 +113,7 @@ enum Sign {
 #[derive(Debug)]
 enum Op<'c, 'a> {
     Ints(&'c Ints<'a>),
-    Wide(&'c Wide<'a>),
+    Int128(&'c Int128<'a>),
     Constant,
     Both(Sign, usize, usize),
 }
@@ -159,7 +159,7 @@ impl<'c, 'a> Program<'c, 'a> {
             _ if i64::try_from(low).is_ok() && i64::try_from(high).is_ok() => {
                 Out::I64(Box::new([0; BLOCK]))
             }
-            _ => Out::Wide(Box::new([0; BLOCK])),
+            _ => Out::Int128(Box::new([0; BLOCK])),
         };
         let (op, out) = match expr {
             Expr::Constant(number) => (Op::Constant, filled(room(), *number)),
@@ -167,7 +167,7 @@ impl<'c, 'a> Program<'c, 'a> {
                 let unread = Damage::Field { name: "column not read", value: *column as u64 };
                 match columns.get(*column).and_then(Option::as_ref).ok_or(unread)?.data() {
                     Data::Ints(ints) => (Op::Ints(ints), Out::Codes(ints.codes(), 0)),
-                    Data::Wide(wide) => (Op::Wide(wide), Out::Wide(Box::new([0; BLOCK]))),
+                    Data::Int128(wide) => (Op::Int128(wide), Out::Int128(Box::new([0; BLOCK]))),
                     Data::Nulls => (Op::Constant, filled(room(), 0)),
                     _ => return Err(Damage::Field { name: "kind of a column", value: 0 }),
                 }
@@ -197,7 +197,7 @@ impl<'c, 'a> Program<'c, 'a> {
                 (Op::Ints(ints), Out::Codes(codes, base)) => {
                     *base = ints.unpack_codes(block, codes)
                 }
-                (Op::Wide(wide), Out::Wide(out)) => wide.decode(block, out),
+                (Op::Int128(wide), Out::Int128(out)) => wide.decode(block, out),
                 (Op::Both(sign, a, b), out) => {
                     combine(*sign, &before[*a], &before[*b], out);
                 }
@@ -216,7 +216,7 @@ fn filled(mut out: Out, number: i128) -> Out {
     match &mut out {
         Out::U32(out) => out.fill(number as u32),
         Out::I64(out) => out.fill(number as i64),
-        Out::Wide(out) => out.fill(number),
+        Out::Int128(out) => out.fill(number),
         Out::Codes(..) => {}
     }
     out
@@ -232,7 +232,7 @@ impl Out {
             Out::Codes(Codes::U64(codes), base) => (Lanes::U64(codes), *base),
             Out::U32(out) => (Lanes::U32(out), 0),
             Out::I64(out) => (Lanes::U64(bytemuck::cast_ref(&**out)), 0),
-            Out::Wide(_) => return None,
+            Out::Int128(_) => return None,
         })
     }
 
@@ -242,7 +242,7 @@ impl Out {
             Out::I64(out) => return out,
             Out::U32(out) => kernel::widen(out, 0, room),
             Out::Codes(codes, base) => each_lane!(codes, own => kernel::widen(own, *base, room)),
-            Out::Wide(out) => {
+            Out::Int128(out) => {
                 room.iter_mut().zip(&**out).for_each(|(room, out)| *room = *out as i64);
             }
         }
@@ -251,7 +251,7 @@ impl Out {
 
     /// The results in 128 bits.
     pub fn as_wide<'o>(&'o self, room: &'o mut [i128; BLOCK]) -> &'o [i128; BLOCK] {
-        if let Out::Wide(out) = self {
+        if let Out::Int128(out) = self {
             return out;
         }
         let mut narrow = [0; BLOCK];
@@ -325,7 +325,7 @@ fn combine_wide(sign: Sign, a: &Out, b: &Out, out: &mut Out) {
     match out {
         Out::U32(out) => out.iter_mut().zip(results).for_each(|(out, own)| *out = own as u32),
         Out::I64(out) => out.iter_mut().zip(results).for_each(|(out, own)| *out = own as i64),
-        Out::Wide(out) => out.iter_mut().zip(results).for_each(|(out, own)| *out = own),
+        Out::Int128(out) => out.iter_mut().zip(results).for_each(|(out, own)| *out = own),
         Out::Codes(..) => {}
     }
 }

@@ -7,12 +7,12 @@ use crate::bits::{BLOCK, Lane};
 use crate::column::{Column, Data};
 use crate::expr::Program;
 use crate::header::Header;
+use crate::int128::Int128;
 use crate::ints::{Codes, Damage, Ints, each_lane};
 use crate::kernel::{self, Mask};
-use crate::members::Members;
+use crate::key_filter::KeyFilter;
 use crate::predicate::{Predicate, Relation, Test, Verdict};
 use crate::text::{Reader, Strings};
-use crate::wide::Wide;
 
 /// Ranges that are asked one after the other; for more of them rows are looked up one by one.
 const RANGES_MAX: usize = 4;
@@ -36,7 +36,7 @@ enum How<'p, 'c, 'a> {
     /// Numbers, one by one.
     Numbers(&'c Ints<'a>, &'p Test),
     /// Numbers of 128 bits, one by one.
-    Wide(&'c Wide<'a>, &'p Test),
+    Int128(&'c Int128<'a>, &'p Test),
     /// Strings, one by one.
     Text(Reader<'c, 'a>, &'p Test),
 }
@@ -172,7 +172,7 @@ impl<'p, 'c, 'a> How<'p, 'c, 'a> {
         Ok(match (test, column.data()) {
             (Test::Null, _) => How::Nulls,
             (Test::NotNull, _) | (_, Data::Nulls) => How::Valid,
-            (_, Data::Wide(wide)) => How::Wide(wide, test),
+            (_, Data::Int128(wide)) => How::Int128(wide, test),
             (_, Data::Text(text)) => How::Text(text.reader(), test),
             (_, Data::Ints(ints)) => How::of_ints(test, ints),
             (_, Data::Dict(dict)) => {
@@ -218,7 +218,7 @@ impl<'p, 'c, 'a> How<'p, 'c, 'a> {
 
     fn of_ints(test: &'p Test, ints: &'c Ints<'a>) -> How<'p, 'c, 'a> {
         if let Test::Member(members) = test
-            && let Members::Bits { low, bits, .. } = &**members
+            && let KeyFilter::Bits { low, bits, .. } = &**members
         {
             return How::Bits(ints, *low, bits);
         }
@@ -259,7 +259,7 @@ impl<'p, 'c, 'a> How<'p, 'c, 'a> {
             How::Ranges(_, ranges) => 1.0 + ranges.len() as f64,
             How::Table(..) | How::Bits(..) => 8.0,
             How::Numbers(..) => 15.0,
-            How::Wide(..) => 40.0,
+            How::Int128(..) => 40.0,
             How::Text(..) => 200.0,
         }
     }
@@ -294,14 +294,14 @@ impl<'p, 'c, 'a> How<'p, 'c, 'a> {
                 let mut codes = ints.codes();
                 let base = ints.unpack_codes(block, &mut codes).wrapping_sub(*low);
                 let most = ints.most(block);
-                each_lane!(&codes, codes => kernel::keep_members(codes, base, most, bits, mask));
+                each_lane!(&codes, codes => kernel::keep_keys(codes, base, most, bits, mask));
             }
             How::Numbers(ints, test) => {
                 let mut numbers = [0; BLOCK];
                 ints.decode(block, &mut numbers);
                 keep_each(mask, |row| test.of_number(numbers[row].into()));
             }
-            How::Wide(wide, test) => {
+            How::Int128(wide, test) => {
                 let mut numbers = [0; BLOCK];
                 wide.decode(block, &mut numbers);
                 keep_each(mask, |row| test.of_number(numbers[row]));
@@ -427,10 +427,10 @@ impl Comparison<'_, '_> {
         self.nullable.iter().for_each(|column| column.keep_valid(block, mask));
         self.program.run(block);
         let (left, right) = (self.program.out(self.left), self.program.out(self.right));
-        if let crate::expr::Out::Wide(_) = left {
+        if let crate::expr::Out::Int128(_) = left {
             return self.keep_wide(mask);
         }
-        if let crate::expr::Out::Wide(_) = right {
+        if let crate::expr::Out::Int128(_) = right {
             return self.keep_wide(mask);
         }
         let (mut room_a, mut room_b) = ([0; BLOCK], [0; BLOCK]);

@@ -6,9 +6,9 @@ use arrow_array::{Array, ArrayRef};
 
 use crate::bits::BLOCK;
 use crate::column::{Column, PLAIN_MAX};
+use crate::from_arrow::input_of;
 use crate::header::{Header, REGION, ROWS_MAX, header_bytes};
 use crate::ints::{ALIGN, Damage};
-use crate::take_in::input_of;
 
 /// Whose a row group is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -44,18 +44,18 @@ pub enum Encoding {
     Nulls = 0,
     /// Numbers of 64 bits ([`ints`](crate::ints)).
     Ints = 1,
-    /// Numbers of 128 bits ([`wide`](crate::wide)).
-    Wide = 2,
+    /// Numbers of 128 bits ([`int128`](crate::int128)).
+    Int128 = 2,
     /// Strings of which few differ ([`dict`](crate::dict)).
     Dict = 3,
     /// Strings of which many differ ([`text`](crate::text)).
     Text = 4,
-    /// Numbers of 64 bits of which more is known ([`fitted`](crate::ints::fitted)).
-    Fitted = 5,
+    /// Numbers of 64 bits of which more is known ([`patched_delta`](crate::ints::patched_delta)).
+    PatchedDelta = 5,
 }
 
 /// What a reader must know to read a row group with such a column in it; older ones refuse it.
-const FITTED: u32 = 1;
+const PATCHED_DELTA: u32 = 1;
 
 /// The first bytes of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +147,7 @@ impl Bounds {
             Bounds::None => true,
             Bounds::Numbers { min, max } => {
                 let narrow = |number: &i128| i64::try_from(*number).is_ok();
-                min <= max && (encoding == Encoding::Wide || (narrow(min) && narrow(max)))
+                min <= max && (encoding == Encoding::Int128 || (narrow(min) && narrow(max)))
             }
             Bounds::Strings { min, max } => {
                 let cut = |end: &Prefix| end.whole || usize::from(end.length) == PREFIX;
@@ -263,10 +263,10 @@ impl Entry {
         let encoding = match bytes[0] {
             0 => Encoding::Nulls,
             1 => Encoding::Ints,
-            2 => Encoding::Wide,
+            2 => Encoding::Int128,
             3 => Encoding::Dict,
             4 => Encoding::Text,
-            5 => Encoding::Fitted,
+            5 => Encoding::PatchedDelta,
             other => return Err(wrong("encoding", other)),
         };
         let kind = match bytes[1] {
@@ -295,8 +295,8 @@ impl Entry {
         };
         let fits = match encoding {
             Encoding::Nulls => bounds == Bounds::None,
-            Encoding::Ints | Encoding::Fitted => matches!(bounds, Bounds::Numbers { .. }),
-            Encoding::Wide => matches!(bounds, Bounds::Numbers { .. }) && kind == Kind::Number,
+            Encoding::Ints | Encoding::PatchedDelta => matches!(bounds, Bounds::Numbers { .. }),
+            Encoding::Int128 => matches!(bounds, Bounds::Numbers { .. }) && kind == Kind::Number,
             Encoding::Dict | Encoding::Text => matches!(bounds, Bounds::Strings { .. }),
         };
         if !fits {
@@ -347,8 +347,8 @@ impl Entry {
 
 /// What a reader must know.
 fn features_of(entries: &[Entry]) -> u32 {
-    let is_fitted = |entry: &Entry| entry.encoding == Encoding::Fitted;
-    if entries.iter().any(is_fitted) { FITTED } else { 0 }
+    let is_patched = |entry: &Entry| entry.encoding == Encoding::PatchedDelta;
+    if entries.iter().any(is_patched) { PATCHED_DELTA } else { 0 }
 }
 
 impl Header {
@@ -403,7 +403,7 @@ impl Header {
         // Bits of what a reader must know to read it right; those at 64 it may be without.
         let features = number(all, 60);
         let unknown = Damage::Field { name: "features of a row group", value: features.into() };
-        if features & !FITTED != 0 {
+        if features & !PATCHED_DELTA != 0 {
             return Err(unknown);
         }
         let (rows, used) = (number(all, 48), number(all, 52));

@@ -16,7 +16,7 @@
 //! bytes. Rows without a value hold any: whoever reads them knows which those are. A block's smallest
 //! number and its bits bound what it holds, so a block can be passed over, or taken whole, unread.
 
-pub mod fitted;
+pub mod patched_delta;
 
 use bytemuck::{cast_slice, try_cast_slice};
 
@@ -115,9 +115,9 @@ pub fn encode(numbers: &[i64]) -> Vec<u8> {
 }
 
 /// Encodes a column whose blocks have these ranges as it takes fewer bytes: whether that is as
-/// [`fitted`] does.
+/// [`patched_delta`] does.
 pub fn encode_best(numbers: &[i64], ranges: &[(i64, i64)]) -> (bool, Vec<u8>) {
-    match fitted::encode(numbers, ranges) {
+    match patched_delta::encode(numbers, ranges) {
         Some(bytes) => (true, bytes),
         None => (false, encode_ranges(numbers, ranges)),
     }
@@ -181,7 +181,7 @@ struct Block {
     /// Bits of each that is packed.
     packed: u8,
     /// What is to be done when it is unpacked.
-    more: Option<fitted::More>,
+    more: Option<patched_delta::More>,
 }
 
 impl Block {
@@ -235,12 +235,12 @@ impl<'a> Ints<'a> {
         Ok(Ints { rows, lane, product: lane, factor: 1, blocks: own, packed })
     }
 
-    /// Takes up a column that [`fitted`] has encoded.
+    /// Takes up a column that [`patched_delta`] has encoded.
     ///
     /// # Errors
     /// The bytes are no such column.
-    pub fn fitted(bytes: &'a [u8]) -> Result<Ints<'a>, Damage> {
-        fitted::read(bytes)
+    pub fn patched_delta(bytes: &'a [u8]) -> Result<Ints<'a>, Damage> {
+        patched_delta::read(bytes)
     }
 
     /// How many rows it has.

@@ -2,11 +2,11 @@
 //! with AVX2, and chooses once per call: the loops are plain, and the compiler turns them into the widest
 //! vector code that the processor has.
 
-mod members;
+mod key_filter;
 mod views;
 
 use crate::bits::{BLOCK, Lane, keep_inline, unpack_inline};
-pub use members::keep_members;
+pub use key_filter::keep_keys;
 pub use views::Views;
 
 /// Numbers that are added up beside each other.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::expr::Expr;
 use crate::header::{Bounds, Entry, Header};
+use crate::key_filter::KeyFilter;
 use crate::like::Like;
-use crate::members::Members;
 
 /// A test of a column's value. A row without a value passes none but [`Test::Null`].
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub enum Test {
     /// None of these numbers, in ascending order.
     NumberNotIn(Vec<i128>),
     /// A number that may be among these.
-    Member(Arc<Members>),
+    Member(Arc<KeyFilter>),
     /// A string from the first to the second.
     Strings(Bound<Box<[u8]>>, Bound<Box<[u8]>>),
     /// One of these strings, in ascending order.

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_cell::{Cache, Error as CellError, ScanStats, Segment, Totals};
 
 use crate::catalog::{self, Table};
@@ -137,7 +137,7 @@ impl Database {
     ///
     /// # Errors
     /// As [`Database::open_segment`]; 70124 if one is damaged on every copy.
-    #[async_recursion]
+    #[boxed]
     pub async fn segments(&self, table: &Table, columns: usize) -> Result<Vec<Arc<Segment>>> {
         let mut segments = Vec::with_capacity(table.segments.len());
         let group = table.group().unwrap_or_default().to_owned();
@@ -167,7 +167,7 @@ impl Database {
     /// Reads what each segment of the columnar tables of a group says of itself, and all of those
     /// that `whole` names by their path: what is wrong, by table. For files that are right by their
     /// checksums and yet not what the table holds, as FORCE may leave them.
-    #[async_recursion]
+    #[boxed]
     pub async fn check_tables(&self, group: &str, whole: &[String]) -> Vec<(String, Error)> {
         let catalog = self.catalog().current();
         let mut found = Vec::new();

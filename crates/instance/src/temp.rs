@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{File, FileSpec};
@@ -60,7 +60,7 @@ impl TempFile {
     ///
     /// # Errors
     /// The group has no room.
-    #[async_recursion]
+    #[boxed]
     pub async fn make_room(&self, bytes: u64) -> Result<()> {
         Ok(self.0.allocate(bytes).await?)
     }
@@ -69,7 +69,7 @@ impl TempFile {
     ///
     /// # Errors
     /// No copy can be written.
-    #[async_recursion]
+    #[boxed]
     pub async fn write(&self, at: u64, bytes: Bytes) -> Result<()> {
         let written = self.0.write_at(Io::SCAN, at, bytes, Durability::Cached).await;
         written.map_err(|error| failed(&error))
@@ -79,7 +79,7 @@ impl TempFile {
     ///
     /// # Errors
     /// No copy can be read.
-    #[async_recursion]
+    #[boxed]
     pub async fn read(&self, at: u64, length: u64) -> Result<Bytes> {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let buffer = self.0.read_at(Io::SCAN, at, length).await;
@@ -93,7 +93,7 @@ impl Database {
     ///
     /// # Errors
     /// No group is mounted, or the database is open read-only.
-    #[async_recursion]
+    #[boxed]
     pub async fn new_temp_file(&self) -> Result<TempFile> {
         self.check_writable()?;
         let free = |mounted: &Mounted| mounted.group.info().writable_mb.min(MUCH_MB);

@@ -176,7 +176,7 @@ impl<'a> Bench<'a> {
                         let mut parts = [Duration::ZERO; 8];
                         while env.now() < end {
                             let done = log.commit(&session, 0, 0, body.clone()).await.unwrap();
-                            for (sum, (_, part)) in parts.iter_mut().zip(done.anatomy.parts()) {
+                            for (sum, (_, part)) in parts.iter_mut().zip(done.breakdown.parts()) {
                                 *sum += part;
                             }
                             count += 1;
@@ -198,8 +198,8 @@ impl<'a> Bench<'a> {
             }
             let rate = count as f64 / env.now().since(start).as_secs_f64();
             let stats = log.stats();
-            if std::env::var_os("ANATOMY").is_some() {
-                let names = cellar_redo::Anatomy::default().parts();
+            if std::env::var_os("BREAKDOWN").is_some() {
+                let names = cellar_redo::Breakdown::default().parts();
                 for ((name, _), part) in names.iter().zip(parts) {
                     print!("{name} {:.1} us, ", part.as_secs_f64() * 1e6 / count as f64);
                 }

@@ -12,7 +12,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_io::{Device, IoError, SharedEnv};
 
 use self::measure::{Cost, cost_of_512};
@@ -43,7 +43,7 @@ pub struct Chosen {
 ///
 /// # Errors
 /// A write failed.
-#[async_recursion]
+#[boxed]
 pub async fn choose(
     env: &SharedEnv,
     wanted: Option<u32>,

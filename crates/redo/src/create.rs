@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_io::{DeviceExt, Durability, Io, SharedEnv};
 use futures_util::future::try_join_all;
@@ -98,7 +98,7 @@ pub(crate) fn check_file(
 /// # Errors
 /// [`Error::BadValue`], [`Error::GroupExists`], [`Error::FileSize`], [`Error::BlockSize`];
 /// [`Error::Io`] when a device fails.
-#[async_recursion]
+#[boxed]
 pub async fn create(
     _env: &SharedEnv,
     control: &Arc<dyn Control>,

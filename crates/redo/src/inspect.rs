@@ -4,7 +4,7 @@
 use std::fmt;
 
 use crate::on_disk::archive::{ARCHIVE_HEADER, ArchiveHeader, PIECE_HEADER, Piece, restore};
-use crate::on_disk::block::{BEACON, BlockHeader, INCARNATION_START, SWITCH};
+use crate::on_disk::block::{BlockHeader, HEARTBEAT, INCARNATION_START, SWITCH};
 use crate::on_disk::control::ControlData;
 use crate::on_disk::header::{GroupHeader, MediumState, Quorum};
 use crate::on_disk::record::{RECORD_HEADER, RecordHeader};
@@ -213,7 +213,7 @@ fn block(abn: u64, opened: Result<(BlockHeader, u32), Damage>, bytes: &[u8]) -> 
 /// First and last of its unit are told by its place in it.
 fn flags(header: &BlockHeader) -> String {
     let names =
-        [(SWITCH, "switch"), (BEACON, "beacon"), (INCARNATION_START, "first of incarnation")];
+        [(SWITCH, "switch"), (HEARTBEAT, "heartbeat"), (INCARNATION_START, "first of incarnation")];
     let set = names.into_iter().filter(|(flag, _)| header.is(*flag));
     set.map(|(_, name)| format!(", {name}")).collect()
 }

@@ -1,9 +1,9 @@
 //! The redo log: opaque records become durable on several media, and come back after a crash.
 #![doc = include_str!("../README.md")]
 
-mod anatomy;
 mod archive;
 pub mod block_size;
+mod breakdown;
 mod create;
 mod error;
 pub mod inspect;
@@ -14,8 +14,8 @@ mod recovery;
 mod stats;
 mod writer;
 
-pub use anatomy::Anatomy;
 pub use archive::{ArchiveFile, ArchiveReader, ArchiveStore, Archived, archive_name};
+pub use breakdown::Breakdown;
 pub use create::{CreateLog, NewGroup, create};
 pub use error::Error;
 pub use lsn::{Abn, LSN_PER_BLOCK, Lsn};

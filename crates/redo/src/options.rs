@@ -66,8 +66,8 @@ pub struct Options {
     /// is asked for is waited for until [`write_timeout`](Options::write_timeout). One that is slow
     /// and answers something is waited for too. Longer than a write that fails is tried again.
     pub hold_up: Duration,
-    /// After so much idleness a beacon is written; also how often the log looks after itself.
-    pub beacon_after: Duration,
+    /// After so much idleness a heartbeat block is written; also how often the log looks after itself.
+    pub heartbeat_after: Duration,
     /// A completion later than this is an outlier.
     pub outlier: Duration,
     /// How long a commit is delayed when the ring is all in use. From 80 % on a commit is delayed
@@ -89,7 +89,7 @@ impl Default for Options {
             exposure_age: Duration::from_millis(200),
             write_timeout: Duration::from_secs(2),
             hold_up: Duration::from_millis(60),
-            beacon_after: Duration::from_millis(5),
+            heartbeat_after: Duration::from_millis(5),
             outlier: Duration::from_millis(10),
             pace_max: Duration::from_millis(10),
             successor: Successor::default(),
@@ -115,8 +115,8 @@ impl Options {
             let allowed = format!("1 to {UNITS_IN_FLIGHT_MAX}");
             return bad("units in flight", self.units_in_flight, allowed);
         }
-        if self.beacon_after.is_zero() {
-            return bad("beacon after", 0, "more than 0".to_owned());
+        if self.heartbeat_after.is_zero() {
+            return bad("heartbeat after", 0, "more than 0".to_owned());
         }
         Ok(())
     }

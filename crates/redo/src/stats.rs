@@ -37,8 +37,8 @@ pub struct Stats {
     pub paced_commits: u64,
     /// The total delay of these commits.
     pub paced_time: Duration,
-    /// Beacons written.
-    pub beacons: u64,
+    /// Heartbeat blocks written.
+    pub heartbeats: u64,
 }
 
 /// Statistics of one medium since the log was opened.

@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
 
-use crate::marks::{Names, handing_on, outer_columns};
+use crate::mark_joins::{Names, handing_on, outer_columns};
 
 /// The rule. It comes before types are chosen.
 #[derive(Debug, Default)]

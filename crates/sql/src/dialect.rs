@@ -1,6 +1,7 @@
 //! Oracle's words in statements that are parsed: VARCHAR2, NUMBER, SYSDATE, and paths such as
 //! `+DATA/t.parquet`; and literals that DataFusion would read as something else.
 
+pub(crate) mod call;
 mod fetch;
 mod interval;
 mod pattern;
@@ -13,12 +14,13 @@ use std::ops::ControlFlow;
 use datafusion::sql::parser::{CopyToSource, Statement};
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CastKind, CharacterLength, DataType, Distinct, ExactNumberInfo,
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, Query, Select, SelectItem, SetExpr, Statement as SqlStatement, Subscript,
-    TimezoneInfo, UnaryOperator, Value, VisitMut, VisitorMut,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, Select,
+    SelectItem, SetExpr, Statement as SqlStatement, Subscript, TimezoneInfo, UnaryOperator, Value,
+    VisitMut, VisitorMut,
 };
 
 pub(crate) use self::pattern::LikeEscape;
+use crate::dialect::call::call;
 use crate::error::Error;
 use crate::names;
 use crate::names::apart::tell_apart;
@@ -281,24 +283,6 @@ fn sysdate() -> Expr {
         array: false,
         format: None,
     }
-}
-
-pub(crate) fn call(name: &str, args: Vec<Expr>) -> Expr {
-    let args = args.into_iter().map(|e| FunctionArg::Unnamed(FunctionArgExpr::Expr(e))).collect();
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args,
-            clauses: vec![],
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: vec![],
-    })
 }
 
 /// VARCHAR2 is text; NUMBER(p,s) is a decimal, a bare NUMBER has room for 28 digits before the

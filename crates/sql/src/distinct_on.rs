@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::marks::{Names, handing_on, outer_columns};
+use crate::mark_joins::{Names, handing_on, outer_columns};
 
 /// The rule.
 #[derive(Debug, Default)]

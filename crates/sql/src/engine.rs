@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use datafusion::common::TableReference;
 use datafusion::datasource::TableType;
@@ -180,7 +180,7 @@ impl Engine {
     ///
     /// # Errors
     /// When the directory for spilled data cannot be used.
-    #[async_recursion]
+    #[boxed]
     pub async fn open(
         host: Arc<dyn Host>,
         views: Vec<Arc<dyn ViewSource>>,
@@ -248,7 +248,7 @@ impl Engine {
     }
 
     /// Opens every external table once; returns those that cannot be opened, and why.
-    #[async_recursion]
+    #[boxed]
     pub async fn check_tables(&self) -> BTreeMap<String, Error> {
         for table in self.host.tables() {
             let opened = self.tables.open_external(&table).await;
@@ -270,7 +270,7 @@ impl Engine {
     ///
     /// # Errors
     /// A numbered error with the next step; 00600 for a defect.
-    #[async_recursion]
+    #[boxed]
     pub async fn execute(&self, sql: &str) -> Result<Outcome, Error> {
         match caught(self.run(sql)).await? {
             Outcome::Rows(stream) => Ok(Outcome::Rows(caught_stream(stream))),

@@ -3,6 +3,7 @@
 use arrow::error::ArrowError;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
+use parquet::errors::ParquetError;
 
 use crate::error::Error;
 use crate::one_row::several_rows;
@@ -292,6 +293,22 @@ pub(crate) fn distance(a: &str, b: &str) -> usize {
         }
     }
     row[b.len()]
+}
+
+/// An error of a Parquet file.
+pub(crate) fn parquet_error(error: &ParquetError) -> Error {
+    if let Some(ours) = ours(error) {
+        return ours;
+    }
+    Error::new(29913, "XX001", format!("Parquet: {error}"))
+}
+
+/// An error of reading or writing a file.
+pub(crate) fn io_error(error: &std::io::Error) -> Error {
+    match error.get_ref() {
+        Some(inner) => from_any(inner),
+        None => Error::new(27072, "58030", format!("file I/O: {error}")),
+    }
 }
 
 #[cfg(test)]

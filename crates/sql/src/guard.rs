@@ -1,13 +1,12 @@
 //! Protection of a disk group's files that tables read: they are neither removed nor overwritten.
 
 use datafusion::sql::parser::Statement as DfStatement;
-use object_store::path::Path;
 
 use crate::error::Error;
 use crate::files::place::before_pattern;
 use crate::host::TableDefinition;
 use crate::parse::parse;
-use crate::path::GroupPath;
+use crate::path::inside;
 use crate::statement::Statement;
 
 /// What a table reads in a group: a file, or a directory with all that is in it.
@@ -37,13 +36,6 @@ fn files_of_one(table: &TableDefinition) -> Vec<TableFile> {
         Some(TableFile { table: table.name.clone(), group, path })
     };
     create.locations.iter().filter_map(file).collect()
-}
-
-/// The group, upper-case, and the path in it that a URL of ours names.
-pub(crate) fn inside(url: &str) -> Option<(String, String)> {
-    let (group, path) = GroupPath::split_url(url)?;
-    let path = Path::from_url_path(path).ok()?;
-    Some((group, path.to_string()))
 }
 
 fn is_below(path: &str, directory: &str) -> bool {

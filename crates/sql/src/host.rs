@@ -1,5 +1,7 @@
 //! The interface of the engine to the instance under it.
 
+pub mod instance;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;

@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
 
-use crate::marks::{Names, has_subquery_in, marked, outside, sorted};
+use crate::mark_joins::{Names, grouped, has_subquery_in, marked, outside, sorted};
 
 /// The rule. It comes before types are chosen: it puts in comparisons.
 #[derive(Debug, Default)]
@@ -40,8 +40,14 @@ impl AnalyzerRule for ThreeValuedIn {
 fn rewrite(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     let filter = match plan {
         LogicalPlan::Filter(filter) => filter,
-        LogicalPlan::Projection(_) | LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) => {
-            return in_values(plan, names);
+        LogicalPlan::Projection(_) | LogicalPlan::Window(_) => return in_values(plan, names),
+        LogicalPlan::Aggregate(own) => {
+            let grouped = grouped(own, names)?;
+            if !grouped.transformed {
+                return in_values(grouped.data, names);
+            }
+            // What is computed before is a projection of its own.
+            return grouped.transform_data(|plan| plan.transform_up(|plan| in_values(plan, names)));
         }
         LogicalPlan::Sort(sort) => {
             let sorted = sorted(sort, names)?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use object_store::buffered::BufWriter;
@@ -29,8 +29,9 @@ use crate::csv::read::{Batches, Wanted, schema_of};
 use crate::csv::reject::Rejects;
 use crate::csv::text::{Text, decoded};
 use crate::error::Error;
-use crate::failure::{from_any, from_arrow, from_store, ours};
+use crate::failure::{from_arrow, from_store, io_error, parquet_error};
 use crate::files::parquet_check;
+use crate::path::ending;
 use crate::tpch::TpchTable;
 
 /// Rows of a row group, at most.
@@ -100,21 +101,6 @@ pub enum SourceFormat {
     },
 }
 
-/// How a file's name ends, in lower case: with what it is packed by, behind what is in it.
-pub fn ending(path: &FilePath) -> String {
-    let of = |path: &FilePath| {
-        path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase()
-    };
-    let last = of(path);
-    match last.as_str() {
-        "gz" | "zst" => {
-            let inner = of(FilePath::new(path.file_stem().unwrap_or_default()));
-            if inner.is_empty() { last } else { format!("{inner}.{last}") }
-        }
-        _ => last,
-    }
-}
-
 impl SourceFormat {
     /// The format that a file's name promises.
     ///
@@ -158,13 +144,6 @@ fn properties(schema: &Schema) -> WriterProperties {
     properties.build()
 }
 
-pub(crate) fn from_parquet(error: &ParquetError) -> Error {
-    if let Some(ours) = ours(error) {
-        return ours;
-    }
-    Error::new(29913, "XX001", format!("Parquet: {error}"))
-}
-
 pub(crate) fn stopped() -> Error {
     Error::new(1013, "57014", "the load was stopped")
 }
@@ -200,18 +179,11 @@ impl Upload {
     }
 }
 
-pub(crate) fn io_error(error: &std::io::Error) -> Error {
-    match error.get_ref() {
-        Some(inner) => from_any(inner),
-        None => Error::new(27072, "58030", format!("file I/O: {error}")),
-    }
-}
-
 /// Generates TPC-H at `scale` into objects `prefix/table.parquet` of `store`, all eight or none.
 ///
 /// # Errors
 /// Whatever the store says; what was written before is removed.
-#[async_recursion]
+#[boxed]
 pub async fn tpch(
     store: Arc<dyn ObjectStore>,
     prefix: &Path,
@@ -304,8 +276,8 @@ async fn tpch_rows(
     let parts = i32::try_from(total.div_ceil(group_rows).max(1)).unwrap_or(i32::MAX);
     let schema = table.schema();
     let writer = ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties(&schema)))
-        .map_err(|e| from_parquet(&e))?;
-    let (mut writer, factory) = writer.into_serialized_writer().map_err(|e| from_parquet(&e))?;
+        .map_err(|e| parquet_error(&e))?;
+    let (mut writer, factory) = writer.into_serialized_writer().map_err(|e| parquet_error(&e))?;
     let factory = Arc::new(factory);
     // Row groups are encoded beside each other and arrive in order; no more than `threads` exist.
     let mut encoded = futures_util::stream::iter(1..=parts)
@@ -319,15 +291,15 @@ async fn tpch_rows(
         .buffered(threads);
     let mut rows = 0;
     while let Some(part) = encoded.next().await {
-        let (chunks, part_rows) = part.map_err(|_| stopped())?.map_err(|e| from_parquet(&e))?;
-        append(&mut writer, chunks).map_err(|e| from_parquet(&e))?;
+        let (chunks, part_rows) = part.map_err(|_| stopped())?.map_err(|e| parquet_error(&e))?;
+        append(&mut writer, chunks).map_err(|e| parquet_error(&e))?;
         upload.put(std::mem::take(writer.inner_mut()).into()).await?;
         rows += part_rows;
         if let Some(tell) = &options.on_progress {
             tell(Progress { rows: before.rows + rows, bytes: before.bytes + upload.bytes });
         }
     }
-    writer.finish().map_err(|e| from_parquet(&e))?;
+    writer.finish().map_err(|e| parquet_error(&e))?;
     upload.put(std::mem::take(writer.inner_mut()).into()).await?;
     Ok(rows)
 }
@@ -349,7 +321,7 @@ fn append(
 ///
 /// # Errors
 /// When the file is not what `format` says, or the store fails; then there is no object.
-#[async_recursion]
+#[boxed]
 pub async fn file(
     source: &FilePath,
     format: SourceFormat,
@@ -474,18 +446,18 @@ fn encode_csv(
     let CsvFile { schema, batches: reader, .. } = read_csv(file, form, None, rejects)?;
     let mut writer =
         ArrowWriter::try_new(Vec::new(), Arc::clone(&schema), Some(properties(&schema)))
-            .map_err(|e| from_parquet(&e))?;
+            .map_err(|e| parquet_error(&e))?;
     let mut rows = 0;
     for batch in reader {
         let batch = batch.map_err(|e| from_arrow(&e))?;
         rows += batch.num_rows() as u64;
-        writer.write(&batch).map_err(|e| from_parquet(&e))?;
+        writer.write(&batch).map_err(|e| parquet_error(&e))?;
         if writer.inner().len() >= UPLOAD_PART {
             let bytes = std::mem::take(writer.inner_mut());
             send.blocking_send((bytes.into(), rows)).map_err(|_| stopped())?;
         }
     }
-    writer.finish().map_err(|e| from_parquet(&e))?;
+    writer.finish().map_err(|e| parquet_error(&e))?;
     let bytes = std::mem::take(writer.inner_mut());
     send.blocking_send((bytes.into(), rows)).map_err(|_| stopped())?;
     Ok(rows)

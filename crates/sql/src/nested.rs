@@ -20,7 +20,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::marks::Names;
+use crate::mark_joins::Names;
 
 /// The rule. It comes before any subquery becomes a join.
 #[derive(Debug, Default)]

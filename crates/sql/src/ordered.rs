@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::marks::{Names, handing_on, outer_columns};
+use crate::mark_joins::{Names, handing_on, outer_columns};
 
 /// Aggregates whose result depends on the order of rows.
 const AGGREGATES: [&str; 5] = ["array_agg", "string_agg", "first_value", "last_value", "nth_value"];

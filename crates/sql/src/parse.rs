@@ -1,10 +1,10 @@
 //! The statement parser: storage statements by recursive descent, everything else by DataFusion's parser
 //! with the PostgreSQL dialect.
 
-mod away;
 mod disks;
 mod explain;
 mod logfile;
+mod offline;
 mod scrub;
 pub(crate) mod table_kind;
 mod templates;

@@ -1,5 +1,9 @@
 //! Paths into a disk group, `+DATA/dir/file`, and the URLs under which DataFusion sees them.
 
+use std::path::Path as FilePath;
+
+use object_store::path::Path;
+
 use crate::error::Error;
 
 /// The scheme of the URLs of group files.
@@ -73,6 +77,28 @@ pub(crate) fn to_url(text: &str) -> Result<String, Error> {
 /// The group that a URL's host names, upper-case. `$` and `#` arrive escaped.
 pub(crate) fn group_of_host(host: &str) -> String {
     host.replace("%24", "$").replace("%23", "#").to_uppercase()
+}
+
+/// How a file's name ends, in lower case: with what it is packed by, behind what is in it.
+pub fn ending(path: &FilePath) -> String {
+    let of = |path: &FilePath| {
+        path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase()
+    };
+    let last = of(path);
+    match last.as_str() {
+        "gz" | "zst" => {
+            let inner = of(FilePath::new(path.file_stem().unwrap_or_default()));
+            if inner.is_empty() { last } else { format!("{inner}.{last}") }
+        }
+        _ => last,
+    }
+}
+
+/// The group, upper-case, and the path in it that a URL of ours names.
+pub(crate) fn inside(url: &str) -> Option<(String, String)> {
+    let (group, path) = GroupPath::split_url(url)?;
+    let path = Path::from_url_path(path).ok()?;
+    Some((group, path.to_string()))
 }
 
 #[cfg(test)]

@@ -388,7 +388,7 @@ pub struct ExplainWork {
     pub probe: Probe,
 }
 
-/// How long EXPLAIN WORK tries the disks, to foretell the time.
+/// How long EXPLAIN WORK tries the disks, to estimate the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Probe {
     /// As long as usual.

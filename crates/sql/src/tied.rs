@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::marks::Names;
+use crate::mark_joins::Names;
 
 /// The rule. It comes before subqueries become joins.
 #[derive(Debug, Default)]

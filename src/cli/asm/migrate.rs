@@ -120,7 +120,7 @@ pub async fn run(
             let quiet = show.format == Format::Json;
             let bar = Progress::new("tried", args.probe.as_millis() as u64, quiet);
             let since = || wanted.mounted.group.probing().map_or(0, |(since, _)| since.as_millis());
-            let told = database.inner.foretell_work(&group, &wanted.request, args.probe);
+            let told = database.inner.estimate_work(&group, &wanted.request, args.probe);
             bar.during(&place.env, || since() as u64, told).await?
         }
     };
@@ -535,7 +535,7 @@ impl Told<'_> {
             "within_seconds": self.args.within.as_ref().map(|w| w.time.as_secs_f64()),
             "in_time": self.verdict.in_time,
             "power": self.verdict.power,
-            "foretold_seconds": self.verdict.time.map(|time| time.as_secs_f64()),
+            "estimated_seconds": self.verdict.time.map(|time| time.as_secs_f64()),
             "risk": self.risk(),
         })
     }
@@ -578,10 +578,10 @@ async fn do_it(told: &Told<'_>, place: &Place, show: Show) -> Result<(), Fault> 
             former.iter().map(|(name, path)| json!({"name": name, "path": path})).collect();
         return output::json(&all);
     }
-    let foretold = told.verdict.time.filter(|_| told.explained.known == Known::Probed);
-    let foretold = foretold.map_or(String::new(), |t| format!(" (estimated {})", in_words(t)));
+    let estimated = told.verdict.time.filter(|_| told.explained.known == Known::Probed);
+    let estimated = estimated.map_or(String::new(), |t| format!(" (estimated {})", in_words(t)));
     let bytes = aus * told.explained.work.au_size;
-    let mut words = format!("{} moved in {}{foretold}", show_bytes(bytes), in_words(took));
+    let mut words = format!("{} moved in {}{estimated}", show_bytes(bytes), in_words(took));
     if let Some(limit) = told.args.within.as_ref().filter(|limit| took > limit.time) {
         words.push_str(&format!(": {} late", in_words(took - limit.time)));
     }

@@ -1,12 +1,12 @@
 //! `cellar asm`: disk groups and their files, in ASMCMD's words.
 
-mod away;
 mod cp;
 mod files;
 mod groups;
 mod iostat;
 mod md;
 mod migrate;
+mod offline;
 mod prompt;
 mod scrub;
 mod statements;
@@ -192,15 +192,15 @@ enum Command {
     /// Takes disks out for a while; changes are tracked for resync
     #[command(after_help = "Examples:\n  cellar asm offline -D DATA_0002
   cellar asm offline -G DATA -F SHELF1 -t 30m")]
-    Offline(away::Offline),
+    Offline(offline::Offline),
     /// Brings disks back that are offline
     #[command(after_help = "Examples:\n  cellar asm online -a --wait
   cellar asm online -D DATA_0002 --power 64")]
-    Online(away::Online),
+    Online(offline::Online),
     /// Puts another disk in the place of one that is gone
     #[command(after_help = "Examples:\n  cellar asm replace DATA_0002 /dev/disk/by-id/NEW
   cellar asm replace DATA_0002 mydb/disks/disk5 --wait")]
-    Replace(away::Replace),
+    Replace(offline::Replace),
     /// Reads every copy, compares and mends; monthly by itself
     #[command(after_help = "Examples:\n  cellar asm scrub --repair --wait
   cellar asm scrub DATA --power max --wait\n  cellar asm scrub DATA --stop")]
@@ -311,9 +311,9 @@ async fn one(
         Command::Rmtmpl(args) => templates::rmtmpl(&args, database).await,
         Command::Lsop(_) => work::lsop(database, place, show).await,
         Command::Rebal(args) => work::rebal(&args, database, place, show).await,
-        Command::Offline(args) => away::offline(&args, database, show).await,
-        Command::Online(args) => away::online(&args, database, place, show).await,
-        Command::Replace(args) => away::replace(&args, database, place, show).await,
+        Command::Offline(args) => offline::offline(&args, database, show).await,
+        Command::Online(args) => offline::online(&args, database, place, show).await,
+        Command::Replace(args) => offline::replace(&args, database, place, show).await,
         Command::Scrub(args) => scrub::scrub(&args, database, place, show).await,
         Command::Migrate(args) => migrate::run(&args, database, place, show).await,
         Command::Iostat(args) => iostat::run(&args, database, place, show).await,

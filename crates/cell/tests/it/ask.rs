@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use arrow_array::{ArrayRef, BooleanArray};
 use arrow_schema::DataType;
-use cellar_cell::{Item, Live, Output, Request, Residual, Segment};
+use cellar_cell::{DynamicFilter, Item, Output, Request, Residual, Segment};
 use cellar_format::aggregate::{Aggregate, Groups, join};
 use cellar_format::predicate::{Predicate, Test};
 use cellar_format::value::Value;
@@ -99,7 +99,7 @@ impl Narrowing {
     }
 }
 
-impl Live for Narrowing {
+impl DynamicFilter for Narrowing {
     fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -148,7 +148,7 @@ impl Asked {
         });
         request.residual = odd.clone().map(|odd| odd as Arc<dyn Residual>);
         let live = rng.one_in(3).then(|| Arc::new(Narrowing::new(fitting(rng, table, 3))));
-        request.live = live.iter().map(|live| Arc::clone(live) as Arc<dyn Live>).collect();
+        request.live = live.iter().map(|live| Arc::clone(live) as Arc<dyn DynamicFilter>).collect();
         match rng.one_in(3) {
             true => {
                 let of = aggregate(rng, &table.groups);

@@ -1,11 +1,11 @@
 //! Laws that scans keep on simulated disks: they answer what a plain look at every row answers, from
 //! disks that are slow, rotten or gone; they read what they need and no more; and they end.
 //!
-//! `CELLAR_SIM_SEED=n` reruns one seed, `CELLAR_SIM_SEEDS=n` runs so many, `CELLAR_SIM_FROM=n` says
-//! where they begin.
+//! `CELLAR_SEED=n` runs that seed, `CELLAR_SEEDS=n` so many from there on.
 
 mod ask;
 mod broken;
+mod bytes_read;
 mod dropped;
 mod first;
 mod mirrored;
@@ -13,7 +13,6 @@ mod rig;
 mod scans;
 mod slow;
 mod tables;
-mod thrift;
 
 // Random rows and questions, and what they mean row by row, are those that row groups are tested with.
 #[path = "../../../format/tests/it/naive.rs"]
@@ -31,17 +30,13 @@ fn number(name: &str) -> Option<u64> {
 
 /// Runs so many seeds, or what the environment says; the first that fails says how to run it again.
 fn seeds(usual: u64, run: impl Fn(u64)) {
-    let all = match number("CELLAR_SIM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => {
-            let from = number("CELLAR_SIM_FROM").unwrap_or(0);
-            from..from + number("CELLAR_SIM_SEEDS").unwrap_or(usual)
-        }
-    };
-    for seed in all {
+    let seed = number("CELLAR_SEED");
+    let from = seed.unwrap_or(0);
+    let count = number("CELLAR_SEEDS").unwrap_or(if seed.is_some() { 1 } else { usual });
+    for seed in from..from + count {
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(seed)));
         if let Err(panic) = ran {
-            eprintln!("seed {seed} failed: run it again with CELLAR_SIM_SEED={seed}");
+            eprintln!("seed {seed} failed: run it again with CELLAR_SEED={seed}");
             std::panic::resume_unwind(panic);
         }
     }

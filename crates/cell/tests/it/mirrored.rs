@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_cell::{Cache, Error, Live, Segment};
+use cellar_cell::{Cache, DynamicFilter, Error, Segment};
 use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{File, FileSpec, Group, MountOptions};
 use cellar_io::sim::SimDisk;

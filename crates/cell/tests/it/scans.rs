@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cellar_cell::{Cache, Live};
+use cellar_cell::{Cache, DynamicFilter};
 use cellar_io::sim::Sim;
 
 use crate::ask::Asked;

@@ -74,7 +74,7 @@ pub(crate) async fn round(inner: &Arc<Inner>, idle: Duration) -> Result<usize, E
     let runs = checksum_runs(inner, &keys);
     // Before they are flushed: a disk that fails by then, or later, may have lost them. A region that is
     // written to meanwhile does not become clean.
-    inner.data.recent.written(inner.env.now(), inner.data.regions.touched(&keys));
+    inner.data.unflushed.written(inner.env.now(), inner.data.regions.touched(&keys));
     let result = async {
         Checksums::write_back(inner, &runs).await?;
         inner.flush_disks(Io::BACKGROUND).await?;

@@ -11,7 +11,7 @@ use cellar_wait::Event as WaitEvent;
 use event_listener::Event;
 use futures_util::future::try_join_all;
 
-use crate::data::dirty_found::FoundDirty;
+use crate::data::dirty_recovery::FoundDirty;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::group::inner::{Inner, StopOnPanic};
@@ -187,7 +187,7 @@ impl DirtyLog {
             let state = lock(&log.state);
             // What was never written to any member is still to be written to all of them.
             let blocks = (0u16..).zip(&state.blocks).filter(|(_, b)| b.generation > 0);
-            let blocks = blocks.map(|(number, b)| b.encode(number, b.generation, inner.life));
+            let blocks = blocks.map(|(number, b)| b.encode(number, b.generation, inner.mount_id));
             (blocks.collect::<Vec<_>>(), state.lost.clone())
         };
         for block in &blocks {
@@ -241,8 +241,8 @@ impl DirtyLog {
 }
 
 impl Slots {
-    fn encode(&self, number: u16, generation: u64, life: u64) -> DirtyBlock {
-        DirtyBlock { number, generation, life, entries: self.entries.clone() }
+    fn encode(&self, number: u16, generation: u64, mount_id: u64) -> DirtyBlock {
+        DirtyBlock { number, generation, mount_id, entries: self.entries.clone() }
     }
 }
 
@@ -286,7 +286,7 @@ async fn write_cycle(inner: &Arc<Inner>) {
             if std::mem::take(&mut slots.lacking) {
                 slots.changed = false;
                 slots.generation += 1;
-                blocks.push(slots.encode(number, slots.generation, inner.life));
+                blocks.push(slots.encode(number, slots.generation, inner.mount_id));
             }
         }
         (ticket, blocks, state.joining.clone())

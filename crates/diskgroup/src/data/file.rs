@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use event_listener::Event;
 
 use crate::data::range_lock::RangeLocks;
@@ -79,7 +79,7 @@ impl FileRuntime {
     /// Waits until everyone has left who is inside now; those who come meanwhile are let in. After
     /// this nobody uses what he could only have learned before. Callers that come while one waits
     /// share the next turn.
-    #[async_recursion]
+    #[boxed]
     pub async fn turn_over(&self) {
         // A turn that begins from here on sees whoever is inside now.
         let wanted = lock(&self.gate.state).begun + 1;

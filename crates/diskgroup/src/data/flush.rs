@@ -44,7 +44,7 @@ pub(crate) async fn flush_inside(
         Checksums::write_back(inner, &checksum_runs(inner, &keys)).await?;
     }
     let written = fresh.iter().map(|(region, pieces)| (file.key(*region), *pieces));
-    inner.data.recent.written(inner.env.now(), written);
+    inner.data.unflushed.written(inner.env.now(), written);
     inner.flush_disks(io).await?;
     for part in fresh.chunks(REGIONS_PER_CHANGE) {
         let recorded: Mutex<Vec<(u32, u64)>> = Mutex::default();

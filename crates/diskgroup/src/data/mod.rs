@@ -8,22 +8,22 @@
 //! - damage is found: every 4 KiB has a checksum that is durable before its region is clean
 //!   (`checksum`, `clean`).
 
-pub(crate) mod catch_up;
+pub(crate) mod arbitrate;
 pub(crate) mod checksum;
 pub(crate) mod clean;
-pub(crate) mod dirty_found;
 pub(crate) mod dirty_log;
+pub(crate) mod dirty_recovery;
 pub(crate) mod file;
 pub(crate) mod flush;
 pub(crate) mod range_lock;
 pub(crate) mod read;
-pub(crate) mod recent;
 pub(crate) mod region;
 pub(crate) mod relocate;
 pub(crate) mod resync;
+pub(crate) mod resync_offline;
 pub(crate) mod scrub;
-pub(crate) mod verdict;
-pub(crate) mod verify;
+pub(crate) mod unflushed_history;
+pub(crate) mod validate;
 pub(crate) mod write;
 
 use std::collections::BTreeMap;
@@ -35,8 +35,8 @@ use crate::state::{FileState, Leg};
 use checksum::Checksums;
 use dirty_log::DirtyLog;
 use file::FileRuntime;
-use recent::Recent;
 use region::Regions;
+use unflushed_history::UnflushedHistory;
 
 /// Written pieces that a reader found without checksums: a checksum block is written in place, and
 /// one torn by a power cut forgets all its entries.
@@ -70,7 +70,7 @@ pub(crate) struct Data {
     pub checksums: Checksums,
     /// Pieces that hold data whose checksums are not known, to be made known again.
     pub unknown: Unknown,
-    pub recent: Recent,
+    pub unflushed: UnflushedHistory,
     files: Mutex<BTreeMap<u32, Arc<FileRuntime>>>,
 }
 
@@ -81,7 +81,7 @@ impl Data {
             dirty_log,
             checksums,
             unknown: Unknown::default(),
-            recent: Recent::new(),
+            unflushed: UnflushedHistory::new(),
             files: Mutex::new(BTreeMap::new()),
         }
     }

@@ -306,7 +306,7 @@ async fn read_leg(
     if !file.attributes.checksums {
         let read = read.await;
         if read.is_err() {
-            inner.tell_if_dead(&disk);
+            inner.report_if_dead(&disk);
         }
         return read.map_or(LegRead::Bad, LegRead::Good);
     }
@@ -316,14 +316,14 @@ async fn read_leg(
     let (read, wanted) = match select(read, wanted).await {
         // Its checksums may not come either, and are not waited for.
         Either::Left((Err(_), _)) => {
-            inner.tell_if_dead(&disk);
+            inner.report_if_dead(&disk);
             return LegRead::Bad;
         }
         Either::Left((read, wanted)) => (read, wanted.await),
         Either::Right((wanted, read)) => (read.await, wanted),
     };
     let Ok(buffers) = read else {
-        inner.tell_if_dead(&disk);
+        inner.report_if_dead(&disk);
         return LegRead::Bad;
     };
     if wanted.contains(&UNKNOWN) && !inner.read_only {
@@ -504,7 +504,7 @@ async fn repair(
         let sums = checksums_of(std::slice::from_ref(good));
         Checksums::set(inner, &disk, entries, &sums).await;
     }
-    inner.data.recent.copied(inner.env.now(), file, s);
+    inner.data.unflushed.copied(inner.env.now(), file, s);
     let at = au_offset(leg.au, inner.au_size) + s.au_offset;
     let data = vec![good.clone()];
     match disk.write(Io::FOREGROUND, at, data, Durability::Cached).await {

@@ -41,7 +41,7 @@ pub(crate) enum Moved {
 }
 
 /// Who says how fast a move goes, and whether it goes on.
-pub(crate) trait Pace: Send + Sync {
+pub(crate) trait MovePace: Send + Sync {
     /// Bytes to be copied at once: a multiple of 64 KiB that divides an AU.
     fn step(&self) -> u64;
 
@@ -64,7 +64,7 @@ struct Claim {
 pub(crate) async fn relocate(
     inner: &Arc<Inner>,
     wanted: &Move,
-    pace: &impl Pace,
+    throttle: &impl MovePace,
 ) -> Result<Moved, Error> {
     let (file, claim) = {
         let mut core = lock(&inner.core);
@@ -74,7 +74,7 @@ pub(crate) async fn relocate(
             Err(why) => return Ok(why),
         }
     };
-    let copied = copy_all(inner, &file, &claim, pace).await;
+    let copied = copy_all(inner, &file, &claim, throttle).await;
     let switched = match copied {
         Ok(Moved::Done) => switch(inner, &file, &claim).await,
         other => other,
@@ -170,11 +170,11 @@ async fn copy_all(
     inner: &Arc<Inner>,
     file: &Arc<FileRuntime>,
     claim: &Claim,
-    pace: &impl Pace,
+    throttle: &impl MovePace,
 ) -> Result<Moved, Error> {
     let extent = claim.key.1.into();
-    for part in parts_of(file.attributes.striping, inner.au_size, extent, pace.step()) {
-        if !pace.go_on(part.length).await {
+    for part in parts_of(file.attributes.striping, inner.au_size, extent, throttle.step()) {
+        if !throttle.go_on(part.length).await {
             return Ok(Moved::Stopped);
         }
         // Who is inside a file is waited for by who cuts or deletes it: a step is short.
@@ -195,7 +195,7 @@ async fn copy_all(
             copy_run(inner, file, &run, claim.moving.to, &disk).await?;
         }
     }
-    pace.copied();
+    throttle.copied();
     Ok(Moved::Done)
 }
 
@@ -240,7 +240,7 @@ pub(crate) async fn copy_run(
         let (first, count) = (run.au_offset / BLOCK_U64, run.length / BLOCK_U64);
         Checksums::set(inner, disk, Entries { leg: to, first, count }, &sums).await;
     }
-    inner.data.recent.copied(inner.env.now(), file, run);
+    inner.data.unflushed.copied(inner.env.now(), file, run);
     let at = au_offset(to.au, inner.au_size) + run.au_offset;
     match disk.write(Io::BACKGROUND, at, vec![data], Durability::Cached).await {
         Ok(()) => Ok(()),
@@ -272,7 +272,7 @@ async fn switch(
 ) -> Result<Moved, Error> {
     let to = claim.moving.to;
     for s in parts_of(file.attributes.striping, inner.au_size, claim.key.1.into(), REGION_BYTES) {
-        inner.data.recent.copied(inner.env.now(), file, &s);
+        inner.data.unflushed.copied(inner.env.now(), file, &s);
     }
     if file.attributes.checksums {
         let all = Entries { leg: to, first: 0, count: inner.au_size / BLOCK_U64 };

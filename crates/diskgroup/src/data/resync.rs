@@ -15,10 +15,10 @@ use cellar_wait::Event;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
+use crate::data::arbitrate::{UnitCopy, decide};
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::file::FileRuntime;
 use crate::data::read::expected;
-use crate::data::verdict::{UnitCopy, decide};
 use crate::data::write::{checksums_of, legs_of, written_pieces};
 use crate::disk::{Disk, lock};
 use crate::error::Error;
@@ -378,7 +378,7 @@ pub(crate) async fn spread(
         false => Vec::new(),
     };
     let mut changed = Vec::new();
-    inner.data.recent.copied(inner.env.now(), file, s);
+    inner.data.unflushed.copied(inner.env.now(), file, s);
     for copy in copies {
         if copy.bytes.as_ref() != Some(chosen) {
             changed.push(&copy.disk);

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use cellar_io::Io;
 use futures_util::future::join_all;
 
+use crate::data::arbitrate::{CopyFault, Verdict, decide};
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::file::FileRuntime;
 use crate::data::read::expected;
@@ -20,8 +21,7 @@ use crate::data::relocate::{parts_of, written_runs};
 use crate::data::resync::{
     Copy, ensure_synced, is_in_part, make_known, read_copies, spread, unit_copies, units,
 };
-use crate::data::verdict::{CopyFault, Verdict, decide};
-use crate::data::verify::{self, BadPlace, Copies, Findings};
+use crate::data::validate::{self, BadPlace, Copies, Findings};
 use crate::data::write::{legs_of, pieces_of};
 use crate::error::Error;
 use crate::group::inner::Inner;
@@ -126,7 +126,7 @@ pub(crate) async fn step(
         checksum_blocks(&inner, &file, &s, repair, &mut out).await?;
     }
     let Findings { bytes_read, absent_bytes, .. } = {
-        let found = verify::look(&inner, &file, Io::BACKGROUND, &s, Copies::All).await?;
+        let found = validate::look(&inner, &file, Io::BACKGROUND, &s, Copies::All).await?;
         if found.is_bad() {
             mend(&inner, &file, &s, repair, &mut out).await?;
         }
@@ -344,7 +344,7 @@ async fn checksum_blocks(
 }
 
 fn all_of(inner: &Inner, file: &FileRuntime, extent: u64) -> impl Iterator<Item = Stretch> {
-    parts_of(file.attributes.striping, inner.au_size, extent, verify::STEP)
+    parts_of(file.attributes.striping, inner.au_size, extent, validate::STEP)
 }
 
 /// Gives back checksums to every written piece of an extent that lost them.

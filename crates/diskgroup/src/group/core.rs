@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::codec::Writer;
 use crate::error::Error;
-use crate::group::room::Room;
+use crate::group::free_space::FreeSpace;
 use crate::on_disk::Damage;
 use crate::on_disk::layout::au_count;
 use crate::on_disk::record::PAYLOAD_MAX;
@@ -16,7 +16,7 @@ use crate::state::{DiskState, GroupState, Leg, Op};
 pub(crate) struct Core {
     pub state: GroupState,
     /// Which AUs are free; follows from `state` but for extents whose freeing is not yet durable.
-    pub space: Room,
+    pub space: FreeSpace,
     /// Changes applied to `state` and not yet in the log, in order.
     queue: Vec<Queued>,
     /// The ticket of the newest change.
@@ -90,7 +90,7 @@ pub(crate) struct Batch {
 }
 
 impl Core {
-    pub fn new(state: GroupState, space: Room) -> Core {
+    pub fn new(state: GroupState, space: FreeSpace) -> Core {
         let mut core = Core {
             base_bytes: 0,
             legs_max: state.legs_max(),

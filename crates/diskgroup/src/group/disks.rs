@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_io::{Device, Io, IoError, Op as IoOp};
 
 use crate::disk::lock;
@@ -81,7 +81,7 @@ impl Group {
     /// # Errors
     /// A disk, name or power is not allowed, or there is no room for what must move: then nothing has
     /// changed. Or a disk has failed.
-    #[async_recursion]
+    #[boxed]
     pub async fn alter_disks(&self, change: &AlterDisks) -> Result<(), Error> {
         // A task of its own: a caller that goes away must not leave it half-way.
         let (group, change) = (self.clone(), change.clone());
@@ -110,7 +110,7 @@ impl Group {
             .map(|p| {
                 let label = p.label(&header, LabelStatus::Member, inner.holds_catalog);
                 // It is used by this mount from the start.
-                let label = Label { lives: [inner.life, 0], ..label };
+                let label = Label { mount_ids: [inner.mount_id, 0], ..label };
                 (Arc::clone(&p.disk.device), label)
             })
             .collect();
@@ -122,7 +122,7 @@ impl Group {
             Ok(())
         };
         if let Err(error) = written.await {
-            nobodys(&labels, patience).await;
+            mark_former(&labels, patience).await;
             return Err(error);
         }
         let (all, wanted) = (Arc::clone(inner), change.clone());
@@ -131,7 +131,7 @@ impl Group {
             // They did not join: nobody needs FORCE to take them. If the group stopped, the next
             // mount knows better what became of them.
             if inner.check_running().is_ok() {
-                nobodys(&labels, patience).await;
+                mark_former(&labels, patience).await;
             }
             return Err(error);
         }
@@ -145,7 +145,7 @@ impl Group {
     ///
     /// # Errors
     /// The group has stopped.
-    #[async_recursion]
+    #[boxed]
     pub async fn undrop_disks(&self) -> Result<usize, Error> {
         let (told, count) = futures_channel::oneshot::channel();
         let all = Arc::clone(&self.inner);
@@ -163,7 +163,7 @@ impl Group {
                 ops.push(Op::DiskLeaving { disk: *disk, status: DiskStatus::Online });
             }
             if !dropping.is_empty() {
-                all.rebalance.wish();
+                all.rebalance.request();
                 ops.push(Op::Rebalance {
                     power: Some(core.state.rebalance.unwrap_or(POWER_DEFAULT)),
                 });
@@ -181,7 +181,7 @@ impl Group {
     ///
     /// # Errors
     /// No such disk, or the name is taken or not legal.
-    #[async_recursion]
+    #[boxed]
     pub async fn rename_disk(&self, old: &str, new: &str) -> Result<(), Error> {
         let wrong = |why: String| Error::BadName { name: new.to_owned(), why };
         let new = DiskName::new(new).map_err(|e| wrong(e.to_string()))?.as_str().to_owned();
@@ -420,13 +420,13 @@ fn join_and_leave(
         ops.push(Op::DiskLeaving { disk, status });
     }
     ops.extend(resize::begin(core, &resized));
-    inner.rebalance.wish();
+    inner.rebalance.request();
     ops.push(Op::Rebalance { power: Some(power) });
     Ok(ops)
 }
 
 /// Labels disks that were to join and did not: nobody needs FORCE to take them.
-pub(super) async fn nobodys(labels: &[(Arc<dyn Device>, Label)], patience: Patience<'_>) {
+pub(super) async fn mark_former(labels: &[(Arc<dyn Device>, Label)], patience: Patience<'_>) {
     for (device, label) in labels {
         let label = Label { status: LabelStatus::Former, ..label.clone() };
         // One that cannot be written says what it said.

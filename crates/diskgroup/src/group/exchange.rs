@@ -1,7 +1,7 @@
 //! Two files that exchange their names: what one is to hold next is written to the other, and no
 //! room is needed for that but what both have.
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 
 use crate::error::Error;
 use crate::group::Group;
@@ -15,7 +15,7 @@ impl Group {
     ///
     /// # Errors
     /// A name is no file's.
-    #[async_recursion]
+    #[boxed]
     pub async fn exchange(&self, one: &str, other: &str) -> Result<(), Error> {
         let paths = [(one, parts_of(one)?), (other, parts_of(other)?)];
         let change = self.inner.change(|core| {

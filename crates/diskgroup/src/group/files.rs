@@ -10,7 +10,7 @@ use crate::group::{Group, check_attribute, template};
 use crate::names::{Alias, Entry, FileNo, NameOp, PathPart, TreeError};
 use crate::on_disk::layout::REGION_BYTES;
 use crate::state::{FileAttributes, FileState, FileType, Op, Striping};
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 
 /// Extent sets in one record of the metadata log.
 const SETS_PER_RECORD: usize = 16_384;
@@ -115,7 +115,7 @@ impl Group {
     ///
     /// # Errors
     /// An attribute is not allowed, or the group has stopped.
-    #[async_recursion]
+    #[boxed]
     pub async fn create_file(&self, spec: &FileSpec) -> Result<File, Error> {
         let at_ns = self.inner.env.wall().unix_nanos;
         let number = self
@@ -165,7 +165,7 @@ impl Group {
     ///
     /// # Errors
     /// The name is taken, or will not do.
-    #[async_recursion]
+    #[boxed]
     pub async fn publish(&self, file: &File, path: &str, replace: bool) -> Result<(), Error> {
         let condition = match replace {
             true => PublishIf::Always,
@@ -181,7 +181,7 @@ impl Group {
     ///
     /// # Errors
     /// The name is taken although it must be free, or will not do.
-    #[async_recursion]
+    #[boxed]
     pub async fn publish_if(
         &self,
         file: &File,
@@ -240,7 +240,7 @@ impl Group {
     ///
     /// # Errors
     /// No such file.
-    #[async_recursion]
+    #[boxed]
     pub async fn remove(&self, path: &str) -> Result<(), Error> {
         let parts = parts_of(path)?;
         let orphan = self
@@ -264,7 +264,7 @@ impl Group {
     ///
     /// # Errors
     /// No such name, or the new one is taken or will not do.
-    #[async_recursion]
+    #[boxed]
     pub async fn rename(&self, from: &str, to: &str, replace: bool) -> Result<(), Error> {
         let (from_parts, to_parts) = (parts_of(from)?, parts_of(to)?);
         let bad = || Error::BadName { name: to.to_owned(), why: "it names no file".to_owned() };
@@ -306,7 +306,7 @@ impl Group {
     ///
     /// # Errors
     /// No such file, or the name is taken.
-    #[async_recursion]
+    #[boxed]
     pub async fn add_alias(&self, alias: &str, path: &str) -> Result<(), Error> {
         let (alias_parts, parts) = (parts_of(alias)?, parts_of(path)?);
         let (name, dirs) = alias_parts.split_last().ok_or_else(|| Error::BadName {
@@ -331,7 +331,7 @@ impl Group {
     ///
     /// # Errors
     /// The name is taken or will not do.
-    #[async_recursion]
+    #[boxed]
     pub async fn mkdir(&self, path: &str, parents: bool) -> Result<(), Error> {
         let parts = parts_of(path)?;
         self.inner
@@ -347,7 +347,7 @@ impl Group {
     ///
     /// # Errors
     /// It is not there, or not empty.
-    #[async_recursion]
+    #[boxed]
     pub async fn rmdir(&self, path: &str, force: bool) -> Result<(), Error> {
         let parts = parts_of(path)?;
         loop {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_io::{
     Buffer, Device, Discard, Durability, Geometry, Io, IoError, IoErrorKind, IoFuture, Op as IoOp,
@@ -110,7 +110,7 @@ impl File {
     ///
     /// # Errors
     /// There is no room; size and content are as before.
-    #[async_recursion]
+    #[boxed]
     pub async fn allocate(&self, bytes: u64) -> Result<(), Error> {
         grow(&self.inner, self.file.number, bytes).await
     }
@@ -119,7 +119,7 @@ impl File {
     ///
     /// # Errors
     /// No room.
-    #[async_recursion]
+    #[boxed]
     pub async fn set_size(&self, bytes: u64) -> Result<(), Error> {
         grow(&self.inner, self.file.number, bytes).await?;
         let at_ns = self.inner.env.wall().unix_nanos;
@@ -138,7 +138,7 @@ impl File {
     ///
     /// # Errors
     /// It has less room than that.
-    #[async_recursion]
+    #[boxed]
     pub async fn set_size_within(&self, bytes: u64) -> Result<(), Error> {
         let at_ns = self.inner.env.wall().unix_nanos;
         let number = self.file.number;
@@ -177,7 +177,7 @@ impl File {
     ///
     /// # Errors
     /// No copy can be read, or all are damaged.
-    #[async_recursion]
+    #[boxed]
     pub async fn read_group(
         &self,
         io: Io,
@@ -205,7 +205,7 @@ impl File {
     ///
     /// # Errors
     /// No copy can be written.
-    #[async_recursion]
+    #[boxed]
     pub async fn write_group(
         &self,
         io: Io,

@@ -16,10 +16,10 @@ use futures_util::future::Either;
 use crate::data::Data;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
+use crate::group::free_space::FreeSpace;
 use crate::group::rebalance::Rebalance;
 use crate::group::repair::Repair;
-use crate::group::returns::Returning;
-use crate::group::room::Room;
+use crate::group::resync_progress::Returning;
 use crate::group::scrub::Scrub;
 use crate::meta::labels::Patience;
 use crate::on_disk::Uuid;
@@ -130,10 +130,10 @@ pub(crate) struct Inner {
     /// An instance keeps its catalog here.
     pub holds_catalog: bool,
     /// A random number for this mount.
-    pub life: u64,
-    /// The life that log records have: from the end of a dismount in order on, another one.
-    pub log_life: AtomicU64,
-    /// The life that labels may have from the end of a dismount on, before any record has it; or 0.
+    pub mount_id: u64,
+    /// The mount id that log records have: from the end of a dismount in order on, another one.
+    pub log_mount_id: AtomicU64,
+    /// The mount id that labels may have from the end of a dismount on, before any record has it; or 0.
     pub end_life: AtomicU64,
     pub core: Mutex<Core>,
     pub disks: Disks,
@@ -177,12 +177,12 @@ pub(crate) struct InnerParts {
     /// The group's own background session: its waits are counted there.
     pub session: Session,
     pub state: GroupState,
-    pub space: Room,
+    pub space: FreeSpace,
     pub disks: BTreeMap<u16, Arc<Disk>>,
     pub read_only: bool,
     pub strict: bool,
     pub holds_catalog: bool,
-    pub life: u64,
+    pub mount_id: u64,
     pub data: Data,
     pub disk_timeout: Duration,
     pub detach_timeout: Duration,
@@ -201,8 +201,8 @@ impl Inner {
             read_only: parts.read_only,
             strict: parts.strict,
             holds_catalog: parts.holds_catalog,
-            life: parts.life,
-            log_life: AtomicU64::new(parts.life),
+            mount_id: parts.mount_id,
+            log_mount_id: AtomicU64::new(parts.mount_id),
             end_life: AtomicU64::new(0),
             core: Mutex::new(Core::new(parts.state, parts.space)),
             disks: Disks(ArcSwap::from_pointee(parts.disks)),
@@ -593,7 +593,7 @@ impl Inner {
 
     /// A read failed, and goes on with another copy: if it was the end of the disk, its departure
     /// begins, although nobody waits for it.
-    pub fn tell_if_dead(&self, disk: &Disk) {
+    pub fn report_if_dead(&self, disk: &Disk) {
         if !disk.is_alive() {
             self.log.wanted.notify(1);
         }

@@ -4,21 +4,21 @@ mod core;
 mod disks;
 mod exchange;
 mod files;
+pub(crate) mod free_space;
 mod handle;
 pub(crate) mod inner;
 mod meter;
-pub(crate) mod pace;
+pub(crate) mod online;
 mod probe;
 mod progress;
 mod rebalance;
 pub(crate) mod repair;
 pub(crate) mod report;
 mod resize;
-pub(crate) mod returning;
-pub(crate) mod returns;
-pub(crate) mod room;
+pub(crate) mod resync_progress;
 pub(crate) mod scrub;
 mod template;
+pub(crate) mod throttle;
 pub(crate) mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,30 +26,30 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_io::{EnvExt, Io, SharedEnv};
 use cellar_wait::Session;
 use futures_util::future::join_all;
 
 use crate::data::checksum::Checksums;
 use crate::data::dirty_log::DirtyLog;
-use crate::data::recent::Recent;
 use crate::data::region::Regions;
+use crate::data::unflushed_history::UnflushedHistory;
 use crate::data::{Data, clean, resync};
 use crate::disk::lock;
 use crate::error::Error;
 use crate::meta::commit::Committer;
 use crate::meta::found::FoundDisk;
 use crate::meta::labels::{relabel, write_labels};
-use crate::meta::marks;
 use crate::meta::mount::{self, Start, region_cap};
+use crate::meta::mount_history;
 use crate::meta::rules::{self, Candidate};
 use crate::meta::usable::Gone;
 use crate::on_disk::dirty::{ENTRIES_PER_BLOCK, RegionKey};
 use crate::on_disk::label::LabelStatus;
 use crate::state::{GroupState, Op};
+use free_space::FreeSpace;
 use inner::{Inner, InnerParts};
-use room::Room;
 
 pub use disks::{AlterDisks, DropDisk, Work};
 pub(crate) use files::check_attributes;
@@ -57,16 +57,16 @@ pub(crate) use files::check_attributes;
 pub(crate) use files::parts_of;
 pub use files::{FileSpec, Listed, PublishIf};
 pub use handle::File;
-pub use pace::POWER_FULL;
 pub use probe::{ProbeSpec, ProbeTarget, Rates};
 pub use progress::{Operation, Pass, PassProgress};
 pub use rebalance::{POWER_DEFAULT, POWER_MAX};
+pub use throttle::POWER_FULL;
 
-pub use repair::{AwayDisk, parse_time as parse_repair_time};
+pub use online::{OnlineHow, RESYNC_POWER_DEFAULT};
+pub use repair::{OfflineDisk, parse_time as parse_repair_time};
 pub use report::{Copied, DiskInfo, FileInfo, GroupInfo, Loss, OlderFiles, Resync, aus_of};
 pub use resize::ResizeDisk;
-pub use returning::{OnlineHow, RESYNC_POWER_DEFAULT};
-pub use returns::DiskReturn;
+pub use resync_progress::DiskReturn;
 pub use scrub::{
     ScrubPower, ScrubResult, ScrubScope, ScrubSpec, Scrubbing, fault_words, parse_interval,
 };
@@ -144,7 +144,7 @@ impl Group {
     /// # Errors
     /// Disks are missing or damaged beyond what the redundancy covers, or it cannot be proven that
     /// what is here is the newest.
-    #[async_recursion]
+    #[boxed]
     pub async fn mount(
         env: &SharedEnv,
         session: Session,
@@ -179,7 +179,7 @@ impl Group {
             disks: start.disks.clone(),
             read_only: options.read_only,
             holds_catalog: start.holds_catalog,
-            life: env.random(),
+            mount_id: env.random(),
             data,
             strict: options.rescue.as_ref().is_some_and(|rescue| rescue.strict),
             disk_timeout: options.disk_timeout,
@@ -219,10 +219,10 @@ impl Group {
         let stop = |why: String| Error::Stopped { group: inner.name.clone(), why: why.into() };
         committer.catch_up(lagging).await;
         committer.tried_life = tried;
-        // After that: the life of a record is noted on no member that lacks the record.
+        // After that: the mount id of a record is noted on no member that lacks the record.
         let aged = inner.disks_in_sync().iter().any(|disk| disk.is_aged());
         let goes_on = |marked: &_| !force && !aged && committer.may_go_on_with(marked);
-        marks::mark(inner, position.previous_life, &goes_on).await;
+        mount_history::mark(inner, position.previous_mount, &goes_on).await;
         // Who has no mark must be out by the very first record, or the next mount would take it for
         // an older image; so it must be one that can be done without.
         let missing = committer.with_unmarked(missing).map_err(stop)?;
@@ -334,7 +334,7 @@ impl Group {
     ///
     /// # Errors
     /// The group has stopped, and needs recovery at the next mount; or it is being dismounted already.
-    #[async_recursion]
+    #[boxed]
     pub async fn dismount(&self) -> Result<(), Error> {
         let inner = &self.inner;
         if inner.read_only {
@@ -391,7 +391,7 @@ impl Group {
         Checksums::write_back_all(inner).await?;
         inner.flush_disks(Io::FOREGROUND).await?;
         let mut is_clean = true;
-        match Recent::record(inner).await {
+        match UnflushedHistory::record(inner).await {
             // What a disk that failed may lack cannot be noted. Nobody is kept mounted by that.
             Err(error @ Error::NoSpace { .. }) => (no_room, is_clean) = (Err(error), false),
             done => done?,
@@ -402,11 +402,11 @@ impl Group {
         }
         // A region that could not be made clean is dealt with by the next mount.
         if is_clean && inner.data.regions.count() == 0 {
-            marks::mark_end(inner).await;
+            mount_history::mark_end(inner).await;
             inner.change_inside(&[Op::Clean { clean: true }]).await?;
         }
         // A disk may have failed at the last.
-        match Recent::record(inner).await {
+        match UnflushedHistory::record(inner).await {
             Err(error @ Error::NoSpace { .. }) => no_room = Err(error),
             done => done?,
         }
@@ -428,7 +428,7 @@ impl Group {
     ///
     /// # Errors
     /// The group has files and `including_contents` is not set, or a disk fails.
-    #[async_recursion]
+    #[boxed]
     pub async fn drop_group(&self, including_contents: bool) -> Result<(), Error> {
         self.inner.check_writable()?;
         // A task of its own: a caller that goes away must not leave the group closed to changes.
@@ -469,7 +469,7 @@ impl Group {
 
     /// Reads a block of every disk in sync, so that a disk that went away is noticed even if nobody uses
     /// it. Returns whether the group is still mounted.
-    #[async_recursion]
+    #[boxed]
     pub async fn probe_disks(&self) -> bool {
         let inner = &self.inner;
         for disk in inner.disks_taking_part() {
@@ -517,7 +517,7 @@ impl Group {
     ///
     /// # Errors
     /// The attribute is fixed at creation, or unknown, or the value is not allowed.
-    #[async_recursion]
+    #[boxed]
     pub async fn set_attribute(&self, name: &str, value: &str) -> Result<(), Error> {
         let name = name.to_lowercase();
         check_attribute(&name, value)?;
@@ -526,8 +526,8 @@ impl Group {
     }
 }
 
-fn room_of(state: &GroupState) -> Result<Room, Error> {
-    Room::of(state).map_err(|error| Error::Damaged {
+fn room_of(state: &GroupState) -> Result<FreeSpace, Error> {
+    FreeSpace::of(state).map_err(|error| Error::Damaged {
         group: state.header.name.clone(),
         what: format!("the extent map ({error})"),
         damage: crate::on_disk::Damage::Field { field: "leg", value: 0 },

@@ -1,7 +1,7 @@
 //! The rebalance probe: the speed of a rebalance, measured by trial copies to places that nobody needs.
 //!
 //! The extents that a plan moves are read as a move reads them: as many in flight, in the same class
-//! and at the same pace. They are written to free AUs of their target disks. A disk that is not in the
+//! and at the same speed. They are written to free AUs of their target disks. A disk that is not in the
 //! group yet, and is blank or has left a group, is written with what it already holds; where a file is
 //! still to be made, a scratch file stands in for it. A disk with any other content is not written:
 //! somebody may use it, and would find old bytes. As in a move, each extent is flushed and followed by a
@@ -13,20 +13,20 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_io::{Device, Durability, EnvExt, Instant, Io};
 
 use crate::data::read::read_any_copy;
-use crate::data::relocate::{Pace, parts_of, written_runs};
+use crate::data::relocate::{MovePace, parts_of, written_runs};
 use crate::data::write::checksums_of;
 use crate::disk::{Disk, DiskIdentity, lock};
 use crate::error::Error;
 use crate::group::Group;
 use crate::group::disks::{AlterDisks, Leave, after, work};
 use crate::group::inner::Inner;
-use crate::group::pace::{POWER_FULL, Throttle};
 use crate::group::rebalance::{WORKERS_MAX, spread_out};
+use crate::group::throttle::{POWER_FULL, Throttle};
 use crate::meta::create::check_label;
 use crate::meta::labels::{Patience, read_labels_within};
 use crate::meta::rules::{self, Candidate};
@@ -134,7 +134,7 @@ impl Group {
     ///
     /// # Errors
     /// As [`Group::alter_disks`], or a disk that fails.
-    #[async_recursion]
+    #[boxed]
     pub async fn probe(&self, change: &AlterDisks, spec: &ProbeSpec) -> Result<Rates, Error> {
         let (group, change, spec) = (self.clone(), change.clone(), spec.clone());
         let wanted = Arc::new(());
@@ -371,10 +371,10 @@ impl Probe {
         let env = &self.inner.env;
         let (began, mut bytes, mut whole, mut failures) = (env.now(), 0, 0, 0);
         while (env.now() < until || whole == 0) && failures < FAILURES_MAX && self.is_wanted() {
-            let pace = Throttle::probing(&self.inner, power);
+            let throttle = Throttle::probing(&self.inner, power);
             let until = if whole == 0 { None } else { Some(until) };
-            let Some(done) = self.extent(part, &pace, until).await else {
-                if !pace.go_on(0).await {
+            let Some(done) = self.extent(part, &throttle, until).await else {
+                if !throttle.go_on(0).await {
                     break;
                 }
                 failures += 1;
@@ -405,7 +405,12 @@ impl Probe {
     /// that were dealt with; of the reading and the writing alone, those that were read or written.
     /// `None` if it could not be done. As with a move, each step is done inside the file, and at the
     /// end those who are inside are waited for.
-    async fn extent(&self, part: Part, pace: &Throttle<'_>, until: Option<Instant>) -> Option<u64> {
+    async fn extent(
+        &self,
+        part: Part,
+        throttle: &Throttle<'_>,
+        until: Option<Instant>,
+    ) -> Option<u64> {
         let step = self.next_move();
         let sink = self.sinks.get(&step.to.0)?;
         let own = sink.choose();
@@ -417,8 +422,8 @@ impl Probe {
         };
         let mut done = 0;
         let (striping, au_size) = (runtime.attributes.striping, self.inner.au_size);
-        for stretch in parts_of(striping, au_size, step.extent.into(), pace.step()) {
-            if !pace.go_on(stretch.length).await || !self.is_wanted() {
+        for stretch in parts_of(striping, au_size, step.extent.into(), throttle.step()) {
+            if !throttle.go_on(stretch.length).await || !self.is_wanted() {
                 return None;
             }
             if until.is_some_and(|until| self.inner.env.now() >= until) {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_io::{Class, Instant, Io, IoError, IoErrorKind, Op as IoOp};
 use event_listener::Event as Notify;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -20,9 +20,9 @@ use crate::disk::lock;
 use crate::error::Error;
 use crate::group::inner::{Core, Inner};
 use crate::group::meter::Meter;
-use crate::group::pace::Throttle;
 use crate::group::progress::{Operation, Pass, Progress};
 use crate::group::resize;
+use crate::group::throttle::Throttle;
 use crate::meta::labels::relabel;
 use crate::on_disk::label::LabelStatus;
 use crate::on_disk::layout::au_count;
@@ -95,12 +95,12 @@ impl Rebalance {
     /// with the core held.
     pub fn room_came(&self) {
         if lock(&self.progress).error.is_some() {
-            self.wish();
+            self.request();
         }
     }
 
     /// Something more is wanted. Said with the core held.
-    pub fn wish(&self) {
+    pub fn request(&self) {
         self.wishes.fetch_add(1, Ordering::SeqCst);
         lock(&self.progress).error = None;
         self.wanted.notify(usize::MAX);
@@ -108,7 +108,7 @@ impl Rebalance {
 
     /// Keeps the task from moving anything, and waits until nothing is on its way.
     /// False if somebody had closed it before.
-    #[async_recursion]
+    #[boxed]
     pub async fn close(&self) -> bool {
         let first = !self.closing.swap(true, Ordering::SeqCst);
         self.wanted.notify(usize::MAX);
@@ -139,7 +139,7 @@ impl Rebalance {
 
     /// Ends the probes that are under way: what they write to may be somebody's from now on. The
     /// caller holds `labels`, so that none begins meanwhile.
-    #[async_recursion]
+    #[boxed]
     pub async fn end_probes(&self) {
         self.probe_turn.fetch_add(1, Ordering::SeqCst);
         loop {
@@ -508,7 +508,7 @@ async fn let_go(inner: &Arc<Inner>, no: u16) -> Result<(), Error> {
         }
         if holds_anything(&core.state, no) {
             // The next plan moves it.
-            all.rebalance.wish();
+            all.rebalance.request();
             return Ok(Vec::new());
         }
         if core.state.members.contains(&no) {
@@ -569,12 +569,12 @@ impl super::Group {
     ///
     /// # Errors
     /// The power is out of its range, or the group has stopped.
-    #[async_recursion]
+    #[boxed]
     pub async fn rebalance(&self, power: u32) -> Result<(), Error> {
         check_power(power)?;
         let op = Op::Rebalance { power: Some(power) };
         let wish = |_: &mut Core| {
-            self.inner.rebalance.wish();
+            self.inner.rebalance.request();
             Ok(((), vec![op]))
         };
         self.inner.change(wish).await?;
@@ -586,7 +586,7 @@ impl super::Group {
     ///
     /// # Errors
     /// Why it does not go on.
-    #[async_recursion]
+    #[boxed]
     pub async fn wait_rebalanced(&self) -> Result<(), Error> {
         let inner = &self.inner;
         loop {

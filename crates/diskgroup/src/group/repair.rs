@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::group::Group;
 use crate::group::disks::{AlterDisks, DropDisk};
 use crate::group::inner::Inner;
-use crate::group::returning::RESYNC_POWER_DEFAULT;
+use crate::group::online::RESYNC_POWER_DEFAULT;
 use crate::space::plan::Lack;
 use crate::state::{DiskState, DiskStatus, GroupState};
 
@@ -41,7 +41,7 @@ struct Seen {
     offline_ns: u64,
     at: Instant,
     /// For how long it had been away then.
-    away: Duration,
+    offline: Duration,
     before_mount: bool,
     /// Not tried again before.
     next_try: Instant,
@@ -49,7 +49,7 @@ struct Seen {
 
 /// A disk that is away, and what becomes of it.
 #[derive(Clone, Debug)]
-pub struct AwayDisk {
+pub struct OfflineDisk {
     /// Its number.
     pub disk: u16,
     /// Its name.
@@ -86,8 +86,8 @@ pub fn parse_time(text: &str) -> Option<Duration> {
 }
 
 fn repair_time(state: &GroupState, disk: &DiskState) -> Duration {
-    if disk.away.drop_after_s > 0 {
-        return Duration::from_secs(disk.away.drop_after_s.into());
+    if disk.offline.drop_after_s > 0 {
+        return Duration::from_secs(disk.offline.drop_after_s.into());
     }
     let text = state.attributes.get("disk_repair_time").map_or(REPAIR_TIME_DEFAULT, |t| t);
     parse_time(text).unwrap_or(Duration::from_secs(12_960))
@@ -96,12 +96,12 @@ fn repair_time(state: &GroupState, disk: &DiskState) -> Duration {
 impl Seen {
     fn new(inner: &Inner, disk: &DiskState, before_mount: bool) -> Seen {
         let (at, now_ns) = (inner.env.now(), inner.env.wall().unix_nanos);
-        let away = Duration::from_nanos(now_ns.saturating_sub(disk.offline_ns));
-        Seen { offline_ns: disk.offline_ns, at, away, before_mount, next_try: at }
+        let offline = Duration::from_nanos(now_ns.saturating_sub(disk.offline_ns));
+        Seen { offline_ns: disk.offline_ns, at, offline, before_mount, next_try: at }
     }
 
     fn away(&self, now: Instant) -> Duration {
-        self.away + now.since(self.at)
+        self.offline + now.since(self.at)
     }
 
     fn left(&self, time: Duration, now: Instant) -> Duration {
@@ -209,10 +209,10 @@ impl Group {
     }
 
     /// The disks that are away, and what becomes of each.
-    pub fn away_disks(&self) -> Vec<AwayDisk> {
+    pub fn away_disks(&self) -> Vec<OfflineDisk> {
         let inner = &self.inner;
         let now = inner.env.now();
-        let away: Vec<AwayDisk> = {
+        let away: Vec<OfflineDisk> = {
             let core = lock(&inner.core);
             let seen = lock(&inner.repair.seen);
             let state = &core.state;
@@ -223,7 +223,7 @@ impl Group {
                     let s = s.unwrap_or_else(|| Seen::new(inner, d, true));
                     let mapped = d.stale == crate::state::Stale::Mapped;
                     let (coming, refused) = inner.returning.outlook(*no);
-                    AwayDisk {
+                    OfflineDisk {
                         disk: *no,
                         name: d.name.clone(),
                         since: s.away(now),
@@ -232,7 +232,7 @@ impl Group {
                             .then(|| state.stale_pieces(*no) * crate::on_disk::layout::PIECE_BYTES),
                         rebuild: 0,
                         stuck: None,
-                        by_command: d.away.by == crate::state::AwayBy::Command,
+                        by_command: d.offline.by == crate::state::OfflineBy::Command,
                         coming,
                         refused,
                     }
@@ -242,7 +242,7 @@ impl Group {
         away.into_iter()
             .map(|disk| {
                 let (rebuild, stuck) = rebuild(self, &disk.name);
-                AwayDisk { rebuild, stuck, ..disk }
+                OfflineDisk { rebuild, stuck, ..disk }
             })
             .collect()
     }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_io::IoErrorKind;
 
-use crate::data::verify::{self, Copies, Findings};
+use crate::data::validate::{self, Copies, Findings};
 use crate::disk::{Disk, TAKEN_OFFLINE, lock};
 use crate::error::Error;
 use crate::group::Group;
@@ -271,7 +271,7 @@ impl Group {
                         .and_then(|h| h.failure())
                         .is_some_and(|error| matches!(error.kind, IoErrorKind::Timeout { .. })),
                     slow: here.is_some_and(|h| h.is_in_sync() && h.is_alive() && h.is_avoided()),
-                    mean_us: here.map_or(0, |h| h.pace.mean() / 1000),
+                    mean_us: here.map_or(0, |h| h.latency.mean() / 1000),
                     failure: here.and_then(failure_words),
                     refused: here.and_then(|h| h.refused()),
                     metadata: core.state.members.contains(no),
@@ -432,7 +432,7 @@ impl Group {
     ///
     /// # Errors
     /// The group has stopped.
-    #[async_recursion]
+    #[boxed]
     pub async fn validate(
         &self,
         numbers: &[u32],
@@ -440,7 +440,7 @@ impl Group {
         progress: &(dyn Fn(u64) + Send + Sync),
     ) -> Result<Findings, Error> {
         self.inner.check_running()?;
-        verify::verify(&self.inner, numbers, copies, progress).await
+        validate::validate(&self.inner, numbers, copies, progress).await
     }
 
     /// Checks what must hold of the metadata: no AU has two owners.

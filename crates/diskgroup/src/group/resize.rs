@@ -115,12 +115,12 @@ pub(super) fn begin(core: &mut Core, resized: &[Resized]) -> Vec<Op> {
             continue;
         };
         if bytes < now {
-            core.space.fence(disk, au_count(bytes, au_size));
+            core.space.limit_shrink(disk, au_count(bytes, au_size));
             ops.push(Op::DiskShrink { disk, bytes });
             continue;
         }
         // Whatever was wanted of it before: it keeps what it has.
-        core.space.fence(disk, au_count(now, au_size));
+        core.space.limit_shrink(disk, au_count(now, au_size));
         if bytes > now {
             core.space.resize(disk, au_count(bytes, au_size));
             ops.push(Op::DiskSize { disk, bytes });
@@ -208,7 +208,7 @@ async fn cut_off(inner: &Arc<Inner>, no: u16) -> Result<(), Error> {
             return Ok(Vec::new());
         };
         let Some(mut ops) = areas_before(core, &all.name, no, au_count(bytes, all.au_size))? else {
-            all.rebalance.wish();
+            all.rebalance.request();
             return Ok(Vec::new());
         };
         core.space.resize(no, au_count(bytes, all.au_size));

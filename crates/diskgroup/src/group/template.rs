@@ -13,7 +13,7 @@ use crate::group::Group;
 use crate::group::inner::Core;
 use crate::on_disk::label::Redundancy;
 use crate::state::{FileType, GroupState, Op, Striping};
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 
 /// What stands before the name of a template in the name of its attribute.
 pub(super) const PREFIX: &str = "template.";
@@ -294,7 +294,7 @@ impl Group {
     ///
     /// # Errors
     /// A name is taken, or there is no such template, or the group has no such files.
-    #[async_recursion]
+    #[boxed]
     pub async fn set_templates(
         &self,
         change: TemplateChange,
@@ -331,7 +331,7 @@ impl Group {
     ///
     /// # Errors
     /// There is none, or it is one of a file type.
-    #[async_recursion]
+    #[boxed]
     pub async fn drop_templates(&self, names: &[String]) -> Result<(), Error> {
         let names = names.iter().map(|name| name_of(name)).collect::<Result<Vec<_>, _>>()?;
         self.inner

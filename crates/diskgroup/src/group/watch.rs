@@ -52,34 +52,34 @@ impl Watch {
         let alive: Vec<&Arc<Disk>> = disks.iter().filter(|disk| disk.is_alive()).collect();
         // Somebody is held against the others: what they were like some time ago, when the machine was
         // less busy, says nothing.
-        let compared = alive.iter().any(|disk| disk.pace.is_in_doubt());
+        let compared = alive.iter().any(|disk| disk.latency.is_in_doubt());
         for disk in &alive {
             let mut others = means(&alive, disk);
             let usual = others.iter().copied().max().unwrap_or(0);
             let usual = Duration::from_nanos(usual.saturating_mul(PATIENCE_TIMES));
-            let was_read = disk.look_at_pace(PATIENCE_MIN.max(usual));
+            let was_read = disk.look_at_latency(PATIENCE_MIN.max(usual));
             if was_read && now >= self.from {
-                disk.pace.judge(&mut others);
+                disk.latency.judge(&mut others);
             }
             if disk.is_avoided() || compared && !was_read {
                 // Reads do not come by themselves, and nothing else may tell that it answers again.
-                try_pace(inner, disk);
+                try_latency(inner, disk);
             }
         }
     }
 }
 
 /// Reads a block of a disk, so that it is known how long that takes.
-fn try_pace(inner: &Arc<Inner>, disk: &Arc<Disk>) {
+fn try_latency(inner: &Arc<Inner>, disk: &Arc<Disk>) {
     if !inner.is_stopped() {
         let tried = Arc::clone(disk);
-        inner.env.spawn("disk tried", Box::pin(async move { tried.try_pace().await }));
+        inner.env.spawn("disk tried", Box::pin(async move { tried.try_latency().await }));
     }
 }
 
 /// What the other disks are like.
 fn means(disks: &[&Arc<Disk>], own: &Disk) -> Vec<u64> {
-    disks.iter().filter(|disk| disk.no != own.no).map(|disk| disk.pace.mean()).collect()
+    disks.iter().filter(|disk| disk.no != own.no).map(|disk| disk.latency.mean()).collect()
 }
 
 /// Fails disks that leave requests unanswered: soon where all that do can be done without together,
@@ -96,7 +96,7 @@ fn fail_silent(inner: &Arc<Inner>, disks: &[Arc<Disk>]) {
         }
     } else if alive().any(|disk| disk.silent() > short / 2) {
         // Whether it is those disks, or the machine that stands still: the others may be idle.
-        alive().filter(|d| d.silent() <= short / 2).for_each(|disk| try_pace(inner, disk));
+        alive().filter(|d| d.silent() <= short / 2).for_each(|disk| try_latency(inner, disk));
     }
     alive().for_each(|disk| disk.check_timeout(inner.disk_timeout));
 }

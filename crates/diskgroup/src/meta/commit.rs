@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 
 use crate::codec::Writer;
 use crate::data::dirty_log::DirtyLog;
-use crate::data::recent::Recent;
+use crate::data::unflushed_history::UnflushedHistory;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::group::inner::{Batch, Inner, LogRoom, MakeOps, Request, Wanted};
@@ -27,7 +27,7 @@ use crate::on_disk::label::LabelStatus;
 use crate::on_disk::layout::{BLOCK_U64, LOG_BLOCKS, LOG_CHECKPOINT_AT, RECORD_BLOCKS_MAX};
 use crate::on_disk::record;
 use crate::on_disk::superblock::LogPosition;
-use crate::state::{AwayBy, DiskStatus, GroupState, Op};
+use crate::state::{DiskStatus, GroupState, OfflineBy, Op};
 
 /// What the committer knows of the metadata on one disk.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +62,7 @@ pub(crate) struct Committer {
     generations: BTreeMap<u16, (u64, u8)>,
     /// Blocks of the log in use when a checkpoint could last not be written; else 0.
     tried_at: u64,
-    /// The life of a mount that was cut off before its first record, as far as labels tell.
+    /// The id of a mount that was cut off before its first record, as far as labels tell.
     pub tried_life: u64,
 }
 
@@ -148,11 +148,11 @@ impl Committer {
             return Err(format!("only {} of {of} metadata disks can be written", members.len()));
         }
         let at_ns = self.inner.env.wall().unix_nanos;
-        let life = self.position.previous_life;
+        let mount_id = self.position.previous_mount;
         // One that could not be marked whole may have the mark of this mount.
         let failed = self.failed_disks();
         let tried_by =
-            |no: &u16| if failed.contains(no) { self.inner.life } else { self.tried_life };
+            |no: &u16| if failed.contains(no) { self.inner.mount_id } else { self.tried_life };
         let forced = self.committed.is_empty();
         let payload = {
             let mut core = lock(&self.inner.core);
@@ -161,7 +161,7 @@ impl Committer {
             let is_known = |no: &u16| {
                 !forced && self.inner.disk(*no).is_none_or(|disk| disk.refused().is_none())
             };
-            let by = AwayBy::Itself;
+            let by = OfflineBy::Itself;
             let disks = core.state.disks.iter();
             let away = |status| matches!(status, DiskStatus::Offline | DiskStatus::Returning);
             ops.extend(disks.filter(|(_, d)| away(d.status)).filter_map(|(no, d)| {
@@ -171,12 +171,16 @@ impl Committer {
                     DiskStatus::Offline if current.contains(no) => None,
                     // FORCE may have gone back behind what was known of it.
                     _ if forced && !current.contains(no) => Some(Op::DiskOffline { disk, at_ns }),
-                    DiskStatus::Returning => Some(Op::DiskAway { disk, at_ns, life, tried: 0, by }),
+                    DiskStatus::Returning => {
+                        Some(Op::DiskOfflineBy { disk, at_ns, mount_id, tried: 0, by })
+                    }
                     _ => None,
                 }
             }));
             ops.extend(missing.iter().map(|disk| match is_known(disk) {
-                true => Op::DiskAway { disk: *disk, at_ns, life, tried: tried_by(disk), by },
+                true => {
+                    Op::DiskOfflineBy { disk: *disk, at_ns, mount_id, tried: tried_by(disk), by }
+                }
                 false => Op::DiskOffline { disk: *disk, at_ns },
             }));
             ops.extend(note_older(&self.inner.disks_in_sync(), &core.state, at_ns));
@@ -388,16 +392,16 @@ impl Committer {
     /// enough of them do is for [`Committer::take_out_failed`] to say.
     async fn write_record(&mut self, payload: &[u8]) -> Result<bool, Fatal> {
         let epoch = lock(&self.inner.core).state.epoch;
-        let (group, life) = (self.inner.uuid, self.inner.log_life.load(Ordering::SeqCst));
+        let (group, mount_id) = (self.inner.uuid, self.inner.log_mount_id.load(Ordering::SeqCst));
         let bytes_needed = (record::RECORD_HEADER + payload.len()) as u64;
         let left = LOG_BLOCKS - self.position.lsn % LOG_BLOCKS;
         let mut writes: Vec<(u64, Bytes)> = Vec::new();
         if bytes_needed.div_ceil(BLOCK_U64) > left {
-            let (bytes, next) = record::encode_filler(group, self.position, life);
+            let (bytes, next) = record::encode_filler(group, self.position, mount_id);
             writes.push((self.position.lsn, Bytes::from(bytes)));
             self.position = next;
         }
-        let (bytes, next) = record::encode(group, self.position, epoch, life, payload);
+        let (bytes, next) = record::encode(group, self.position, epoch, mount_id, payload);
         writes.push((self.position.lsn, Bytes::from(bytes)));
         self.position = next;
         if self.log_in_use() > LOG_BLOCKS {
@@ -465,10 +469,10 @@ impl Committer {
         self.inner.lost_unflushed(&failed);
         for disk in &gone {
             if let Some(well) = disk.lost_since() {
-                self.inner.data.recent.left(disk.no, well);
+                self.inner.data.unflushed.left(disk.no, well);
             }
         }
-        Recent::start_to_record(&self.inner);
+        UnflushedHistory::start_to_record(&self.inner);
         for disk in &gone {
             disk.left();
             self.inner.data.checksums.forget_disk(disk.no);
@@ -545,13 +549,13 @@ impl Committer {
         let mut core = lock(&self.inner.core);
         let mut ops = vec![Op::Epoch { epoch: core.state.epoch + 1 }];
         let wanted = |no: u16| self.inner.disk(no).is_some_and(|disk| disk.left_as_wanted());
-        let by = |no: u16| if wanted(no) { AwayBy::Command } else { AwayBy::Itself };
-        let life = self.inner.life;
+        let by = |no: u16| if wanted(no) { OfflineBy::Command } else { OfflineBy::Itself };
+        let mount_id = self.inner.mount_id;
         let tried = self.inner.end_life.load(Ordering::SeqCst);
-        ops.extend(failed.iter().map(|no| Op::DiskAway {
+        ops.extend(failed.iter().map(|no| Op::DiskOfflineBy {
             disk: *no,
             at_ns,
-            life,
+            mount_id,
             tried,
             by: by(*no),
         }));
@@ -564,7 +568,7 @@ impl Committer {
         core.moving.retain(|_, moving| !failed.contains(&moving.to.disk));
         // What one of them still had to give away is to come from other copies now.
         if core.state.disks.values().any(|d| d.status == DiskStatus::Forcing) {
-            self.inner.rebalance.wish();
+            self.inner.rebalance.request();
         }
         payload
     }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_io::{Device, IoError, IoErrorKind, Op, SharedEnv};
 
 use crate::disk::{Disk, DiskIdentity, FLUSH_TIMES};
@@ -27,7 +27,7 @@ use crate::on_disk::label::{Label, LabelStatus, Redundancy};
 use crate::on_disk::layout::{AU_SIZE_MAX, AU_SIZE_MIN, BLOCK_U64, DISK_BYTES_MIN, au_count};
 use crate::on_disk::superblock::{AuRun, LogPosition};
 use crate::on_disk::{Damage, Uuid};
-use crate::state::{Away, DiskState, DiskStatus, GroupHeader, GroupState, Stale};
+use crate::state::{DiskState, DiskStatus, GroupHeader, GroupState, Offline, Stale};
 
 /// The smallest number of AUs on a disk: checksums, two checkpoint areas and one for data.
 pub(crate) const AUS_MIN: u32 = 4;
@@ -93,7 +93,7 @@ pub(crate) fn label_of(
         disk_name: disk.name.clone(),
         failgroup: disk.failgroup.clone(),
         holds_catalog,
-        lives: [0, 0],
+        mount_ids: [0, 0],
     }
 }
 
@@ -123,7 +123,7 @@ impl Planned {
             created_ns,
             areas: [1, 2].map(|start| vec![AuRun { start, count: 1 }]),
             shrink_to: 0,
-            away: Away::default(),
+            offline: Offline::default(),
         }
     }
 
@@ -175,7 +175,7 @@ fn bad(what: &'static str, value: impl ToString, allowed: &str) -> Error {
 ///
 /// # Errors
 /// A name, size or disk that will not do, before anything is written; or a disk that fails.
-#[async_recursion]
+#[boxed]
 pub async fn create(env: &SharedEnv, spec: CreateGroup) -> Result<(), Error> {
     let name = GroupName::new(&spec.name)
         .map_err(|e| Error::BadName { name: spec.name.clone(), why: e.to_string() })?;
@@ -338,9 +338,9 @@ async fn write_all(
     planned: &[Planned],
 ) -> Result<(), Error> {
     // As if a mount had come before: an image that is made before the first one is told, too.
-    let life = env.random();
+    let mount_id = env.random();
     let label = |p: &Planned, status| Label {
-        lives: [life, 0],
+        mount_ids: [mount_id, 0],
         ..p.label(&header, status, spec.holds_catalog)
     };
     let patience = Patience::new(env, DISK_TIMEOUT);
@@ -348,7 +348,7 @@ async fn write_all(
         blank_marks(&p.disk.device, patience).await?;
         write_labels(&p.disk.device, &label(p, LabelStatus::Creating), patience).await?;
     }
-    write_metadata(env, &header, spec, planned, life).await?;
+    write_metadata(env, &header, spec, planned, mount_id).await?;
     for p in planned {
         write_labels(&p.disk.device, &label(p, LabelStatus::Member), patience).await?;
     }
@@ -361,7 +361,7 @@ async fn write_metadata(
     header: &GroupHeader,
     spec: &CreateGroup,
     planned: &[Planned],
-    life: u64,
+    mount_id: u64,
 ) -> Result<(), Error> {
     let candidates: Vec<Candidate> = (0u16..)
         .zip(planned)
@@ -373,7 +373,7 @@ async fn write_metadata(
     let au_size = u64::from(header.au_size);
     let mut state = GroupState::new(header.clone(), disks, members.clone());
     state.attributes = spec.attributes.clone();
-    let position = LogPosition { lsn: 0, previous_crc: 0, previous_life: life, epoch: 1 };
+    let position = LogPosition { lsn: 0, previous_crc: 0, previous_mount: mount_id, epoch: 1 };
     let encoded = encode(header.uuid, position.lsn, &state.encode());
     for no in &members {
         let disk = planned[usize::from(*no)].opened(env);

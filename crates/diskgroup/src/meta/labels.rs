@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_io::{Device, DeviceExt, Durability, Io, IoError, IoErrorKind, Op, SharedEnv};
 
@@ -119,7 +119,7 @@ impl<'a> Patience<'a> {
 ///
 /// # Errors
 /// None of the slots can be read.
-#[async_recursion]
+#[boxed]
 pub async fn read_labels(device: &Arc<dyn Device>) -> Result<LabelScan, IoError> {
     scan(device, None).await
 }
@@ -263,7 +263,7 @@ pub(crate) async fn relabel(
     change_label(disk, patience, |label| Label { status, ..label.clone() }).await
 }
 
-/// Lets the label of a disk of a mounted group say its name and size as they are now, and with `lives`
+/// Lets the label of a disk of a mounted group say its name and size as they are now, and with `mount ids`
 /// which mount uses it and which did before, durably.
 ///
 /// # Errors
@@ -271,14 +271,14 @@ pub(crate) async fn relabel(
 pub(crate) async fn rewrite_label(
     disk: &Disk,
     state: &DiskState,
-    lives: Option<[u64; 2]>,
+    mount_ids: Option<[u64; 2]>,
     patience: Patience<'_>,
 ) -> Result<(), IoError> {
     let (disk_bytes, disk_name) = (state.bytes, state.name.clone());
     let rewritten = |label: &Label| Label {
         disk_bytes,
         disk_name,
-        lives: lives.unwrap_or(label.lives),
+        mount_ids: mount_ids.unwrap_or(label.mount_ids),
         ..label.clone()
     };
     change_label(disk, patience, rewritten).await

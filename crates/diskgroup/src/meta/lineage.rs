@@ -1,9 +1,9 @@
 //! The lineage check of a disk that was away: it must be the disk that left, not an older image of it,
 //! and must not have been used apart from the others meanwhile.
 //!
-//! When it left, the others noted the life of the last mount that it took part in, and the epoch with
-//! which they went on ([`Away`]). So
-//! - its label has that life; otherwise it is older, or another mount has used it since
+//! When it left, the others noted the id of the last mount that it took part in, and the epoch with
+//! which they went on ([`Offline`]). So
+//! - its label has that mount id; otherwise it is older, or another mount has used it since
 //!   ([`super::marks`]). If a mount has written its label since, it must be one that is known to have
 //!   done nothing else;
 //! - its newest record is of an earlier epoch than that: a later one was written apart from the others.
@@ -21,14 +21,14 @@ use crate::meta::labels::{Patience, read_labels_within};
 use crate::on_disk::Uuid;
 use crate::on_disk::label::{Label, LabelStatus};
 use crate::refused::Refused;
-use crate::state::{Away, DiskState, Stale};
+use crate::state::{DiskState, Offline, Stale};
 
 /// What a disk that came back says of itself.
 pub(crate) struct Lineage {
     /// Its newest superblock: generation, and the checkpoint area it names.
     pub superblock: Option<(u64, u8)>,
-    /// The life of the mount that wrote its label last.
-    pub life: u64,
+    /// The mount id of the mount that wrote its label last.
+    pub mount_id: u64,
     /// Why it cannot go on from where it left, if so.
     pub diverged: Option<String>,
 }
@@ -66,20 +66,20 @@ pub(crate) async fn look(
     let refused = newest.is_some_and(|h| h.refused.is_some());
     let diverged = match state.stale {
         Stale::Mapped if refused => Some("it has a log record of a later version".to_owned()),
-        Stale::Mapped => diverged(&state.away, label, end),
+        Stale::Mapped => diverged(&state.offline, label, end),
         _ => Some("what it missed is not known".to_owned()),
     };
-    Ok(Lineage { superblock: chain.newest(), life: label.lives[0], diverged })
+    Ok(Lineage { superblock: chain.newest(), mount_id: label.mount_ids[0], diverged })
 }
 
 /// What tells that a disk with that label, whose newest record has that epoch, is not what it was
 /// when it left.
-pub(crate) fn diverged(away: &Away, label: &Label, newest: Option<u64>) -> Option<String> {
-    if !label.lives.contains(&away.life) {
+pub(crate) fn diverged(away: &Offline, label: &Label, newest: Option<u64>) -> Option<String> {
+    if !label.mount_ids.contains(&away.mount_id) {
         return Some(Refused::OutOfDate.to_string());
     }
     let apart = "it was used apart from the others since it left".to_owned();
-    let known = [away.life, away.tried].contains(&label.lives[0]);
+    let known = [away.mount_id, away.tried].contains(&label.mount_ids[0]);
     let ahead = newest.is_some_and(|epoch| epoch >= away.epoch);
     (ahead || !known).then_some(apart)
 }
@@ -88,9 +88,9 @@ pub(crate) fn diverged(away: &Away, label: &Label, newest: Option<u64>) -> Optio
 mod tests {
     use super::*;
     use crate::on_disk::label::Redundancy;
-    use crate::state::AwayBy;
+    use crate::state::OfflineBy;
 
-    fn label(lives: [u64; 2]) -> Label {
+    fn label(mount_ids: [u64; 2]) -> Label {
         Label {
             features: 0,
             generation: 1,
@@ -107,14 +107,15 @@ mod tests {
             disk_name: "D".to_owned(),
             failgroup: "D".to_owned(),
             holds_catalog: false,
-            lives,
+            mount_ids,
         }
     }
 
     #[test]
     fn only_what_left_comes_back() {
-        let away = Away { life: 7, tried: 8, epoch: 9, by: AwayBy::Itself, drop_after_s: 0 };
-        let same = |lives, newest| diverged(&away, &label(lives), newest).is_none();
+        let away =
+            Offline { mount_id: 7, tried: 8, epoch: 9, by: OfflineBy::Itself, drop_after_s: 0 };
+        let same = |mount_ids, newest| diverged(&away, &label(mount_ids), newest).is_none();
         assert!(same([7, 6], None), "a disk without metadata");
         assert!(same([7, 6], Some(8)), "a member");
         assert!(same([7, 6], Some(3)), "a member of long ago");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cellar_io::{Device, DeviceExt, Io, SharedEnv};
 use futures_util::future::join_all;
 
-use crate::data::dirty_found::FoundDirty;
+use crate::data::dirty_recovery::FoundDirty;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::group::MountOptions;
@@ -16,7 +16,7 @@ use crate::meta::chain::Told;
 use crate::meta::commit::{Lagging, MemberState};
 use crate::meta::found::{FoundDisk, Labelled, disks_of, read_chains, within};
 use crate::meta::labels::Patience;
-use crate::meta::marks;
+use crate::meta::mount_history;
 use crate::meta::proof::{Chosen, Proof, choose, newest_states};
 use crate::meta::rules;
 use crate::meta::usable::{Found, Here};
@@ -53,7 +53,7 @@ pub(crate) struct Start {
     pub generations: BTreeMap<u16, (u64, u8)>,
     /// The dirty log as it was found.
     pub dirty: FoundDirty,
-    /// The life of a mount that was cut off before its first record, as labels tell; 0: none.
+    /// The id of a mount that was cut off before its first record, as labels tell; 0: none.
     pub tried: u64,
     /// How many regions a resync can do in a second; 0 for a mount that does none.
     pub regions_per_second: f64,
@@ -127,11 +127,11 @@ fn former_of(labelled: &[Labelled], state: &GroupState) -> Vec<(Arc<dyn Device>,
 fn come_back(
     state: &mut GroupState,
     disks: &[u16],
-    life: u64,
+    mount_id: u64,
 ) -> Result<(), crate::on_disk::Damage> {
     for disk in disks.iter().copied() {
         if state.disks.get(&disk).is_some_and(|d| d.status == DiskStatus::Offline) {
-            state.apply(&Op::DiskReturning { disk, life })?;
+            state.apply(&Op::DiskReturning { disk, mount_id })?;
         }
         state.apply(&Op::DiskOnline { disk })?;
     }
@@ -174,7 +174,7 @@ pub(crate) async fn start(
     let Here { disks, missing, mut current } = found.usable(options)?;
     if options.read_only {
         let back = std::mem::take(&mut current);
-        come_back(&mut state, &back, best.end.previous_life).map_err(|d| misfit(name, d))?;
+        come_back(&mut state, &back, best.end.previous_mount).map_err(|d| misfit(name, d))?;
         back.iter().filter_map(|no| disks.get(no)).for_each(|here| here.caught_up());
     }
     // A disk may tell its history and yet be of no use.
@@ -213,7 +213,7 @@ pub(crate) async fn start(
         generations,
         dirty,
         regions_per_second,
-        tried: marks::tried(labelled.iter().map(|l| &l.label), best.end.previous_life),
+        tried: mount_history::tried(labelled.iter().map(|l| &l.label), best.end.previous_mount),
     })
 }
 

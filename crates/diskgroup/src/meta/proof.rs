@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::meta::chain::{History, ReadError, Told};
 use crate::meta::commit::{Lagging, MemberState};
 use crate::meta::found::{Labelled, within};
-use crate::meta::marks::Marks;
+use crate::meta::mount_history::Marks;
 use crate::meta::rules;
 use crate::on_disk::{Damage, Uuid};
 use crate::refused::Refused;
@@ -240,7 +240,7 @@ fn says(newest: &Newest, labelled: &[Labelled], no: u16) -> Option<Says> {
 /// The disks of the group here that are of no use to that history, and why.
 fn refusals(newest: &Newest, labelled: &[Labelled]) -> BTreeMap<u16, Refused> {
     let best = &newest.history;
-    let marks = Marks::of(labelled.iter().map(|l| &l.label), best.end.previous_life);
+    let marks = Marks::of(labelled.iter().map(|l| &l.label), best.end.previous_mount);
     let mut out = BTreeMap::new();
     for (no, disk) in &newest.told.state.disks {
         let Some(l) = labelled.iter().find(|l| l.label.disk == disk.uuid) else { continue };

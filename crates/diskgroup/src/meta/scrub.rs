@@ -103,12 +103,14 @@ async fn rewrite(inner: &Inner, disk: &Disk) {
         let _ = rewrite_label(disk, &state, None, patience).await;
         return;
     }
-    let life = inner.log_life.load(Ordering::SeqCst);
-    let label =
-        Label { lives: [life, life], ..label_of(&header, disk.no, &state, inner.holds_catalog) };
+    let mount_id = inner.log_mount_id.load(Ordering::SeqCst);
+    let label = Label {
+        mount_ids: [mount_id, mount_id],
+        ..label_of(&header, disk.no, &state, inner.holds_catalog)
+    };
     if let Err(error) = write_labels(disk.device(), &label, patience).await {
         disk.fail(error);
-        inner.tell_if_dead(disk);
+        inner.report_if_dead(disk);
     }
 }
 
@@ -287,7 +289,7 @@ async fn bad_dirty_blocks(
 /// Whether the place of that generation does not hold it, and whether the other place is damaged.
 async fn look_at_dirty(inner: &Inner, disk: &Disk, number: u16, generation: u64) -> (bool, bool) {
     let of = |generation| {
-        let place = DirtyBlock { number, generation, life: 0, entries: Vec::new() }.offset();
+        let place = DirtyBlock { number, generation, mount_id: 0, entries: Vec::new() }.offset();
         async move {
             let block = disk.read_at(Io::BACKGROUND, place, BLOCK).await.map_err(|_| None)?;
             DirtyBlock::decode(&block, inner.uuid, number).map_err(Some)

@@ -30,7 +30,7 @@ pub(super) struct Here {
 pub(crate) struct Gone<'a> {
     /// Missing, or refused.
     pub missing: &'a [u16],
-    /// Away, and as they left: they are about to come back.
+    /// Offline, and as they left: they are about to come back.
     pub current: &'a [u16],
 }
 
@@ -143,7 +143,7 @@ impl Found<'_> {
             // A mount that took it back was cut off; its label is that of the mount.
             return large_enough && !later && !self.refused.contains_key(&no);
         }
-        large_enough && !later && diverged(&d.away, &l.label, ends).is_none()
+        large_enough && !later && diverged(&d.offline, &l.label, ends).is_none()
     }
 
     /// Files of which something has no copy here.

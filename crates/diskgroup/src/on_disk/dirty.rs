@@ -33,7 +33,7 @@ pub struct DirtyBlock {
     /// Counts its writings; the place is it modulo 2.
     pub generation: u64,
     /// The mount that wrote it.
-    pub life: u64,
+    pub mount_id: u64,
     /// The regions.
     pub entries: Vec<RegionKey>,
 }
@@ -53,7 +53,7 @@ impl DirtyBlock {
         b.put_u16(8, self.number);
         b.put_u16(10, u16::try_from(self.entries.len()).expect("at most ENTRIES_PER_BLOCK"));
         b.put_u64(16, self.generation);
-        b.put_u64(24, self.life);
+        b.put_u64(24, self.mount_id);
         b.put_uuid(32, group);
         for (i, key) in self.entries.iter().enumerate() {
             let at = ENTRIES_AT + i * 16;
@@ -93,6 +93,6 @@ impl DirtyBlock {
                 }
             })
             .collect();
-        Ok(DirtyBlock { number, generation: b.u64_at(16), life: b.u64_at(24), entries })
+        Ok(DirtyBlock { number, generation: b.u64_at(16), mount_id: b.u64_at(24), entries })
     }
 }

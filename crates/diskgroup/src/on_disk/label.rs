@@ -103,7 +103,7 @@ pub struct Label {
     /// Whether the catalog and the parameters of an instance live in this group.
     pub holds_catalog: bool,
     /// Lives of the last mount that used the disk, and of the one before; 0: none.
-    pub lives: [u64; 2],
+    pub mount_ids: [u64; 2],
 }
 
 const NAME: usize = 32;
@@ -135,8 +135,8 @@ impl Label {
             128,
             "A disk of a Cellar disk group. Do not write here; see `cellar inspect`.\n",
         );
-        b.put_u64(320, self.lives[0]);
-        b.put_u64(328, self.lives[1]);
+        b.put_u64(320, self.mount_ids[0]);
+        b.put_u64(328, self.mount_ids[1]);
         seal(b, 4);
         block
     }
@@ -191,7 +191,7 @@ impl Label {
             disk_name: text(128)?,
             failgroup: text(160)?,
             holds_catalog: b[14] != 0,
-            lives: [b.u64_at(320), b.u64_at(328)],
+            mount_ids: [b.u64_at(320), b.u64_at(328)],
         })
     }
 }

@@ -1,5 +1,5 @@
 //! A record of the metadata log: a header and a payload of operations, padded to whole blocks.
-//! Records are chained: each names the checksum and the life of the one before it.
+//! Records are chained: each names the checksum and the mount id of the one before it.
 
 use super::layout::{BLOCK, LOG_BLOCKS, RECORD_BLOCKS_MAX};
 use super::superblock::LogPosition;
@@ -19,9 +19,9 @@ pub struct RecordHeader {
     /// The epoch in force after the record.
     pub epoch: u64,
     /// A random number for the mount that wrote it.
-    pub life: u64,
-    /// The life of the record before it.
-    pub previous_life: u64,
+    pub mount_id: u64,
+    /// The mount id of the record before it.
+    pub previous_mount: u64,
     /// The checksum of the record before it.
     pub previous_crc: u32,
     /// Blocks up to the next record; a filler counts to the end of the ring.
@@ -37,7 +37,7 @@ pub fn encode(
     group: Uuid,
     position: LogPosition,
     epoch: u64,
-    life: u64,
+    mount_id: u64,
     payload: &[u8],
 ) -> (Vec<u8>, LogPosition) {
     assert!(payload.len() <= PAYLOAD_MAX, "a batch is cut before it outgrows a record");
@@ -45,17 +45,17 @@ pub fn encode(
     let mut out = vec![0; bytes];
     out[RECORD_HEADER..RECORD_HEADER + payload.len()].copy_from_slice(payload);
     let blocks = (bytes / BLOCK) as u64;
-    finish(&mut out, group, position, epoch, life, blocks, payload.len());
-    let next = behind(&out, position, epoch, life, blocks);
+    finish(&mut out, group, position, epoch, mount_id, blocks, payload.len());
+    let next = behind(&out, position, epoch, mount_id, blocks);
     (out, next)
 }
 
 /// Encodes a filler of one block that stands for everything up to the end of the ring.
-pub fn encode_filler(group: Uuid, position: LogPosition, life: u64) -> (Vec<u8>, LogPosition) {
+pub fn encode_filler(group: Uuid, position: LogPosition, mount_id: u64) -> (Vec<u8>, LogPosition) {
     let blocks = LOG_BLOCKS - position.lsn % LOG_BLOCKS;
     let mut out = vec![0; BLOCK];
-    finish(&mut out, group, position, position.epoch, life, blocks, 0);
-    let next = behind(&out, position, position.epoch, life, blocks);
+    finish(&mut out, group, position, position.epoch, mount_id, blocks, 0);
+    let next = behind(&out, position, position.epoch, mount_id, blocks);
     (out, next)
 }
 
@@ -64,7 +64,7 @@ fn finish(
     group: Uuid,
     position: LogPosition,
     epoch: u64,
-    life: u64,
+    mount_id: u64,
     blocks: u64,
     payload: usize,
 ) {
@@ -73,15 +73,20 @@ fn finish(
     out.put_u32(12, u32::try_from(payload).expect("at most a ring"));
     out.put_u64(16, position.lsn);
     out.put_u64(24, epoch);
-    out.put_u64(32, life);
-    out.put_u64(40, position.previous_life);
+    out.put_u64(32, mount_id);
+    out.put_u64(40, position.previous_mount);
     out.put_u32(48, position.previous_crc);
     out.put_uuid(56, group);
     seal(out, 4);
 }
 
-fn behind(out: &[u8], at: LogPosition, epoch: u64, life: u64, blocks: u64) -> LogPosition {
-    LogPosition { lsn: at.lsn + blocks, previous_crc: out.u32_at(4), previous_life: life, epoch }
+fn behind(out: &[u8], at: LogPosition, epoch: u64, mount_id: u64, blocks: u64) -> LogPosition {
+    LogPosition {
+        lsn: at.lsn + blocks,
+        previous_crc: out.u32_at(4),
+        previous_mount: mount_id,
+        epoch,
+    }
 }
 
 /// Reads the record that should stand at `position`; `ring` is the whole ring as read from a disk.
@@ -96,7 +101,7 @@ pub fn decode(
 ) -> Result<(RecordHeader, &[u8]), Damage> {
     let (header, payload) = whole_at(ring, group, position.lsn)?;
     if header.previous_crc != position.previous_crc
-        || header.previous_life != position.previous_life
+        || header.previous_mount != position.previous_mount
         || header.epoch < position.epoch
     {
         return Err(Damage::Foreign { what: "another history" });
@@ -129,8 +134,8 @@ pub fn whole_at(ring: &[u8], group: Uuid, lsn: u64) -> Result<(RecordHeader, &[u
     let header = RecordHeader {
         lsn: head.u64_at(16),
         epoch: head.u64_at(24),
-        life: head.u64_at(32),
-        previous_life: head.u64_at(40),
+        mount_id: head.u64_at(32),
+        previous_mount: head.u64_at(40),
         previous_crc: head.u32_at(48),
         blocks,
         payload_bytes,
@@ -152,7 +157,7 @@ impl RecordHeader {
         LogPosition {
             lsn: self.lsn + u64::from(self.blocks),
             previous_crc: self.crc,
-            previous_life: self.life,
+            previous_mount: self.mount_id,
             epoch: self.epoch,
         }
     }

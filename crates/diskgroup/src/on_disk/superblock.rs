@@ -44,8 +44,8 @@ pub struct LogPosition {
     pub lsn: u64,
     /// CRC-32C of the record that ends just before it.
     pub previous_crc: u32,
-    /// The life (one mount) in which that record was written.
-    pub previous_life: u64,
+    /// The id of the mount in which that record was written.
+    pub previous_mount: u64,
     /// The epoch in force after that record.
     pub epoch: u64,
 }
@@ -90,7 +90,7 @@ impl Superblock {
         b.put_uuid(48, self.disk);
         b.put_u64(64, self.position.lsn);
         b.put_u64(72, self.position.epoch);
-        b.put_u64(80, self.position.previous_life);
+        b.put_u64(80, self.position.previous_mount);
         b.put_u32(88, self.position.previous_crc);
         b.put_u32(92, self.chunks);
         b.put_u32(96, self.chunks_crc);
@@ -143,7 +143,7 @@ impl Superblock {
             position: LogPosition {
                 lsn: b.u64_at(64),
                 epoch: b.u64_at(72),
-                previous_life: b.u64_at(80),
+                previous_mount: b.u64_at(80),
                 previous_crc: b.u32_at(88),
             },
             area: b[10],

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_io::{Buffer, Io};
 
 use crate::error::Error;
@@ -47,7 +47,7 @@ impl Unsure {
 ///
 /// # Errors
 /// The group has stopped.
-#[async_recursion]
+#[boxed]
 pub async fn read_what_is_there(
     file: &File,
     doubtful: &File,
@@ -84,7 +84,7 @@ pub async fn read_what_is_there(
 ///
 /// # Errors
 /// The group has stopped.
-#[async_recursion]
+#[boxed]
 pub async fn read_what_is_older(
     stale: &File,
     base: u64,

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_io::SharedEnv;
 use cellar_wait::Session;
@@ -153,7 +153,7 @@ pub struct Rescue {
 }
 
 /// Looks what groups the disks hold, and mounts each to be read as far as it can be.
-#[async_recursion]
+#[boxed]
 pub async fn rescue(env: &SharedEnv, session: &Session, found: Vec<FoundDisk>) -> Rescue {
     let mut out = Rescue::default();
     out.disks.extend(found.iter().map(|f| RescueDisk {
@@ -286,12 +286,12 @@ struct Member {
 /// Whether a disk is shown to be as it was last, as the told history sees it: by the mark of the newest
 /// record in its label, or, where a label cannot say so, by that record in its own log.
 fn is_sure(seen: &Seen, group: Uuid, told: &ToldBest) -> bool {
-    let life = told.history.end.previous_life;
+    let mount_id = told.history.end.previous_mount;
     let ends = seen.has_end_of(&told.history, group);
     match &seen.label {
-        Some(label) if life != 0 && label.lives[0] == life => true,
+        Some(label) if mount_id != 0 && label.mount_ids[0] == mount_id => true,
         // Of a later mount: was it cut off before its first record, or are its records elsewhere?
-        Some(label) => label.lives.contains(&life) && ends,
+        Some(label) => label.mount_ids.contains(&mount_id) && ends,
         // One that names several groups or disks was used before; then it cannot be told.
         None => ends && seen.lows.len() <= 1,
     }
@@ -305,7 +305,7 @@ fn missed_nothing(seen: &Seen, group: Uuid, told: &ToldBest, no: u16) -> bool {
     let mapped = disk.status == DiskStatus::Offline && disk.stale == Stale::Mapped;
     let Some(label) = seen.label.as_ref().filter(|_| mapped && state.clean) else { return false };
     let ends = seen.histories(group).into_iter().map(|(_, history)| history.end.epoch).max();
-    state.stale_pieces(no) == 0 && diverged(&disk.away, label, ends).is_none()
+    state.stale_pieces(no) == 0 && diverged(&disk.offline, label, ends).is_none()
 }
 
 /// How a disk may be one of the group, if it may.
@@ -400,11 +400,11 @@ fn is_anchored(
 fn patched(seen: &Seen, member: Member, told: &ToldBest, is_source: bool) -> Option<FoundDisk> {
     let state = &told.state;
     let disk = state.disks.get(&member.no)?;
-    let life = told.history.end.previous_life;
+    let mount_id = told.history.end.previous_mount;
     let made = Label {
         generation: 1,
         status: LabelStatus::Member,
-        lives: [life, 0],
+        mount_ids: [mount_id, 0],
         ..label_of(&state.header, member.no, disk, false)
     };
     let label = seen.label.clone().unwrap_or(made);
@@ -447,16 +447,16 @@ async fn is_proven(
     let mounted = Group::mount(env, session.clone(), &state.header.name, found, plain).await;
     let Ok(mounted) = mounted else { return false };
     // A later mount may have written, and its records be elsewhere.
-    let life = told.history.end.previous_life;
+    let mount_id = told.history.end.previous_mount;
     // The label of a disk that is away is of when it left, as is known.
     let as_it_left = |at: usize, no: u16| {
         let label = seen[at].1.label.as_ref();
         let away = state.disks.get(&no).filter(|d| d.status == DiskStatus::Offline);
-        away.zip(label).is_some_and(|(d, label)| diverged(&d.away, label, None).is_none())
+        away.zip(label).is_some_and(|(d, label)| diverged(&d.offline, label, None).is_none())
     };
     let later = who.iter().filter(|(at, member)| !as_it_left(**at, member.no));
     let later = later.filter_map(|(at, _)| seen[*at].1.label.as_ref());
-    if told.is_shorter || later.into_iter().any(|label| label.lives[0] != life) {
+    if told.is_shorter || later.into_iter().any(|label| label.mount_ids[0] != mount_id) {
         return false;
     }
     let newer = |why: Refused| why.is_of_another_time();

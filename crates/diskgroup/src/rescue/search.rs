@@ -268,12 +268,12 @@ async fn next_au(device: &Arc<dyn Device>, au: u32, au_size: u64, parts: &Parts)
 /// The place in the log behind a checkpoint, as the records around it tell.
 fn position(ring: &[u8], group: Uuid, lsn: u64, epoch: u64) -> LogPosition {
     if let Ok((header, _)) = record::whole_at(ring, group, lsn) {
-        let (previous_crc, previous_life) = (header.previous_crc, header.previous_life);
-        return LogPosition { lsn, previous_crc, previous_life, epoch };
+        let (previous_crc, previous_mount) = (header.previous_crc, header.previous_mount);
+        return LogPosition { lsn, previous_crc, previous_mount, epoch };
     }
     let before = (1..=LOG_BLOCKS.min(lsn)).find_map(|back| {
         let (header, _) = record::whole_at(ring, group, lsn - back).ok()?;
         (header.next().lsn == lsn).then(|| header.next())
     });
-    before.unwrap_or(LogPosition { lsn, previous_crc: 0, previous_life: 0, epoch })
+    before.unwrap_or(LogPosition { lsn, previous_crc: 0, previous_mount: 0, epoch })
 }

@@ -35,7 +35,7 @@ pub enum AuError {
 /// index from 0, for good; checkpoints, dirty logs and maps by [`AuMap::reserve`]. They are counted
 /// apart and are in none of `total`, `used`, `free`. So are free AUs that are *held* for metadata
 /// still to come ([`AuMap::hold`]): only [`AuMap::reserve`] takes them. A disk that is to become
-/// smaller has a *fence* ([`AuMap::fence`]): nothing new is taken at or behind it. Memory: one bit an
+/// smaller has a *shrink limit* ([`AuMap::limit_shrink`]): nothing new is taken at or behind it. Memory: one bit an
 /// AU and 1/64 of that.
 #[derive(Clone, Debug)]
 pub struct AuMap {
@@ -52,8 +52,8 @@ pub struct AuMap {
     checksum_count: u32,
     held: u32,
     /// The new end of a disk that is to become smaller; the end where there is none.
-    fence: u32,
-    /// Free AUs at or behind the fence: counted in `free_count`, and given to nobody.
+    shrink_limit: u32,
+    /// Free AUs at or behind the limit: counted in `free_count`, and given to nobody.
     free_behind: u32,
 }
 
@@ -89,14 +89,14 @@ impl AuMap {
             metadata: BTreeSet::new(),
             checksum_count: 0,
             held: 0,
-            fence: 0,
+            shrink_limit: 0,
             free_behind: 0,
         };
         map.grow(aus);
         map
     }
 
-    /// Makes the disk larger; the new AUs are free, and a fence is gone. A size not above today's
+    /// Makes the disk larger; the new AUs are free, and a limit is gone. A size not above today's
     /// changes nothing.
     pub fn grow(&mut self, aus: u32) {
         let old = self.aus;
@@ -104,7 +104,7 @@ impl AuMap {
             return;
         }
         self.aus = aus;
-        (self.fence, self.free_behind) = (aus, 0);
+        (self.shrink_limit, self.free_behind) = (aus, 0);
         self.free.resize(words(aus as usize), 0);
         self.summary.resize(words(self.free.len()), 0);
         self.top.resize(words(self.summary.len()), 0);
@@ -129,30 +129,33 @@ impl AuMap {
         }
     }
 
-    /// Nothing new is taken from this AU on, until [`AuMap::shrink`] or another fence. One at the end
+    /// Nothing new is taken from this AU on, until [`AuMap::shrink`] or another limit. One at the end
     /// of the disk, or behind it, is none.
-    pub fn fence(&mut self, end: u32) {
-        self.fence = end.min(self.aus);
-        let (words, first) = (self.free.len(), (self.fence / 64) as usize);
+    pub fn limit_shrink(&mut self, end: u32) {
+        self.shrink_limit = end.min(self.aus);
+        let (words, first) = (self.free.len(), (self.shrink_limit / 64) as usize);
         let free = |word: usize| match word == first {
-            true => self.free[word] & (u64::MAX << (self.fence % 64)),
+            true => self.free[word] & (u64::MAX << (self.shrink_limit % 64)),
             false => self.free[word],
         };
         self.free_behind = (first..words).map(|word| free(word).count_ones()).sum();
     }
 
-    /// Taken AUs at or behind the fence that are no checksum AUs: what has to leave first.
+    /// Taken AUs at or behind the limit that are no checksum AUs: what has to leave first.
     #[must_use]
     pub fn taken_behind(&self) -> u32 {
-        self.aus - self.fence - self.free_behind - self.checksums_in(self.fence, self.aus)
+        self.aus
+            - self.shrink_limit
+            - self.free_behind
+            - self.checksums_in(self.shrink_limit, self.aus)
     }
 
-    /// Cuts the disk off at its fence.
+    /// Cuts the disk off at its limit.
     ///
     /// # Errors
     /// An AU behind it is taken.
     pub fn shrink(&mut self) -> Result<(), AuError> {
-        let end = self.fence;
+        let end = self.shrink_limit;
         let is_taken = |au: &u32| !self.is_free(Au(*au)) && !self.is_checksum(*au);
         if self.taken_behind() > 0 {
             let au = (end..self.aus).find(is_taken).unwrap_or(end);
@@ -202,7 +205,7 @@ impl AuMap {
         debug_assert!(self.is_free(Au(au)), "only a free AU can be taken");
         self.free[word] &= !(1 << (au % 64));
         self.free_count -= 1;
-        self.free_behind -= u32::from(au >= self.fence);
+        self.free_behind -= u32::from(au >= self.shrink_limit);
         if self.free[word] == 0 {
             self.summary[word / 64] &= !(1 << (word % 64));
             if self.summary[word / 64] == 0 {
@@ -215,7 +218,7 @@ impl AuMap {
         let word = (au / 64) as usize;
         self.free[word] |= 1 << (au % 64);
         self.free_count += 1;
-        self.free_behind += u32::from(au >= self.fence);
+        self.free_behind += u32::from(au >= self.shrink_limit);
         self.mark_filled(word);
     }
 
@@ -242,9 +245,9 @@ impl AuMap {
         if self.free_for_metadata() == 0 {
             return None;
         }
-        let before_fence = |au: &u32| *au < self.fence;
-        let first = self.first_free_from(hint.0).filter(before_fence);
-        first.or_else(|| self.first_free_from(0).filter(before_fence))
+        let before_limit = |au: &u32| *au < self.shrink_limit;
+        let first = self.first_free_from(hint.0).filter(before_limit);
+        first.or_else(|| self.first_free_from(0).filter(before_limit))
     }
 
     /// Takes the lowest free AU at or behind `hint`, or else the lowest of all.
@@ -275,7 +278,7 @@ impl AuMap {
         self.held.min(self.free_for_metadata())
     }
 
-    /// AUs that our own metadata may still take: all that are free before the fence.
+    /// AUs that our own metadata may still take: all that are free before the limit.
     #[must_use]
     pub fn free_for_metadata(&self) -> u32 {
         self.free_count - self.free_behind
@@ -360,7 +363,7 @@ impl AuMap {
         self.checksum_count + self.metadata.len() as u32
     }
 
-    /// AUs files may use, taken ones included; behind a fence those only that are taken.
+    /// AUs files may use, taken ones included; behind a limit those only that are taken.
     #[must_use]
     pub fn total(&self) -> u32 {
         self.aus - self.free_behind - self.reserved() - self.held()
@@ -451,13 +454,13 @@ mod tests {
             let stride = 17;
             let mut map = AuMap::new(aus, Some(stride));
             let mut list: Vec<u8> = (0..aus).map(|au| u8::from(au % stride == 0) * 2).collect();
-            let mut fence = list.len();
+            let mut limit = list.len();
             for (what, value) in steps {
                 let au = value % (list.len() as u32 + 3);
                 let state = list.get(au as usize).copied();
                 match what {
                     0 => {
-                        let at = |from: usize| (from..fence).find(|&i| list[i] == 0);
+                        let at = |from: usize| (from..limit).find(|&i| list[i] == 0);
                         let expected = at(au as usize).or_else(|| at(0));
                         prop_assert_eq!(map.allocate(Au(au)).map(|a| a.0 as usize), expected);
                         if let Some(i) = expected { list[i] = 1; }
@@ -475,19 +478,19 @@ mod tests {
                         if state == Some(3) { list[au as usize] = 0; }
                     }
                     4 => {
-                        map.fence(au);
-                        fence = list.len().min(au as usize);
+                        map.limit_shrink(au);
+                        limit = list.len().min(au as usize);
                     }
                     5 => {
-                        let taken = list[fence..].iter().filter(|&&s| s % 2 == 1).count();
+                        let taken = list[limit..].iter().filter(|&&s| s % 2 == 1).count();
                         prop_assert_eq!(map.taken_behind() as usize, taken);
                         prop_assert_eq!(map.shrink().is_ok(), taken == 0);
-                        if taken == 0 { list.truncate(fence); }
+                        if taken == 0 { list.truncate(limit); }
                     }
                     _ => {
                         let new = aus + value % (grow + 1);
                         map.grow(new);
-                        if new as usize > list.len() { fence = new as usize; }
+                        if new as usize > list.len() { limit = new as usize; }
                         for au in list.len() as u32..new {
                             list.push(u8::from(au % stride == 0) * 2);
                         }
@@ -496,7 +499,7 @@ mod tests {
             }
             let count = |of: u8| list.iter().filter(|&&s| s == of).count() as u32;
             prop_assert_eq!(map.used(), count(1));
-            let before = list[..fence].iter().filter(|&&s| s == 0).count() as u32;
+            let before = list[..limit].iter().filter(|&&s| s == 0).count() as u32;
             prop_assert_eq!(map.free_count(), before);
             prop_assert_eq!(map.reserved(), count(2) + count(3));
             prop_assert_eq!(map.total(), before + count(1));

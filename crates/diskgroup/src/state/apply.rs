@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Away, DiskState, DiskStatus, FileAttributes, FileState, GroupState, Leg, Op, Stale};
+use super::{
+    DiskState, DiskStatus, FileAttributes, FileState, GroupState, Leg, Offline, Op, Stale,
+};
 use crate::on_disk::Damage;
 use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::layout::{au_count, is_checksum_au};
@@ -30,7 +32,7 @@ impl GroupState {
                 };
                 d.stale = Stale::Everything;
                 d.offline_ns = if d.offline_ns > 0 { d.offline_ns } else { *at_ns };
-                d.away = Away { epoch: self.epoch, ..Away::default() };
+                d.offline = Offline { epoch: self.epoch, ..Offline::default() };
                 self.forget_missed(*disk);
             }
             Op::Members { members } => self.members.clone_from(members),
@@ -52,7 +54,7 @@ impl GroupState {
             | Op::DiskShrink { .. }
             | Op::DiskSize { .. }
             | Op::DiskRename { .. } => self.apply_to_disk(op)?,
-            Op::DiskAway { .. }
+            Op::DiskOfflineBy { .. }
             | Op::DiskReturning { .. }
             | Op::DiskOnline { .. }
             | Op::Stale { .. }

@@ -6,11 +6,11 @@
 
 mod apply;
 pub mod file;
+mod invariants;
 mod older;
 mod op;
 pub(crate) mod size;
 mod stale;
-mod validate;
 
 use std::collections::BTreeMap;
 
@@ -95,7 +95,7 @@ pub enum Stale {
 /// Why a disk is offline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub enum AwayBy {
+pub enum OfflineBy {
     /// It failed, or was not there.
     #[default]
     Itself = 0,
@@ -105,15 +105,15 @@ pub enum AwayBy {
 
 /// How a disk left: what tells it, when it returns, from something else that has its label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Away {
-    /// The life of the last mount that it took part in: its label must have it.
-    pub life: u64,
-    /// The life of a mount that is known to have written its label since, and nothing else; or 0.
+pub struct Offline {
+    /// The id of the last mount that it took part in: its label must have it.
+    pub mount_id: u64,
+    /// The id of a mount that is known to have written its label since, and nothing else; or 0.
     pub tried: u64,
     /// The epoch without it: no record that it knows has that one.
     pub epoch: u64,
     /// Why it left.
-    pub by: AwayBy,
+    pub by: OfflineBy,
     /// Dropped when it was away for so many seconds; 0: as the group's attribute says.
     pub drop_after_s: u32,
 }
@@ -142,7 +142,7 @@ pub struct DiskState {
     /// RESIZE to fewer bytes: what it will have once nothing lies behind them. 0: no such wish.
     pub shrink_to: u64,
     /// How it left, while it is offline or returns.
-    pub away: Away,
+    pub offline: Offline,
 }
 
 impl DiskState {
@@ -366,11 +366,11 @@ impl DiskState {
         }
         w.put_u64(self.shrink_to);
         if version > 2 {
-            w.put_u64(self.away.life);
-            w.put_u64(self.away.tried);
-            w.put_u64(self.away.epoch);
-            w.put_u8(self.away.by as u8);
-            w.put_u32(self.away.drop_after_s);
+            w.put_u64(self.offline.mount_id);
+            w.put_u64(self.offline.tried);
+            w.put_u64(self.offline.epoch);
+            w.put_u8(self.offline.by as u8);
+            w.put_u32(self.offline.drop_after_s);
         }
     }
 
@@ -392,7 +392,7 @@ impl DiskState {
         let (offline_ns, created_ns) = (r.u64()?, r.u64()?);
         let areas = [get_runs(r)?, get_runs(r)?];
         let shrink_to = if version > 1 { r.u64()? } else { 0 };
-        let away = if version > 2 { Away::get(r)? } else { Away::default() };
+        let away = if version > 2 { Offline::get(r)? } else { Offline::default() };
         Ok(DiskState {
             uuid,
             name,
@@ -404,23 +404,23 @@ impl DiskState {
             created_ns,
             areas,
             shrink_to,
-            away,
+            offline: away,
         })
     }
 }
 
-impl Away {
-    fn get(r: &mut Reader<'_>) -> Result<Away, Damage> {
-        let (life, tried, epoch) = (r.u64()?, r.u64()?, r.u64()?);
-        Ok(Away { life, tried, epoch, by: AwayBy::get(r)?, drop_after_s: r.u32()? })
+impl Offline {
+    fn get(r: &mut Reader<'_>) -> Result<Offline, Damage> {
+        let (mount_id, tried, epoch) = (r.u64()?, r.u64()?, r.u64()?);
+        Ok(Offline { mount_id, tried, epoch, by: OfflineBy::get(r)?, drop_after_s: r.u32()? })
     }
 }
 
-impl AwayBy {
-    fn get(r: &mut Reader<'_>) -> Result<AwayBy, Damage> {
+impl OfflineBy {
+    fn get(r: &mut Reader<'_>) -> Result<OfflineBy, Damage> {
         match r.u8()? {
-            0 => Ok(AwayBy::Itself),
-            1 => Ok(AwayBy::Command),
+            0 => Ok(OfflineBy::Itself),
+            1 => Ok(OfflineBy::Command),
             v => Err(Damage::Field { field: "why offline", value: v.into() }),
         }
     }

@@ -1,7 +1,7 @@
 //! The operations that change a group's metadata, as the metadata log records them.
 
 use super::file::{FileAttributes, Leg, get_legs, put_legs};
-use super::{AwayBy, DiskState, DiskStatus, JOIN_VERSION, get_runs, get_text, put_runs};
+use super::{DiskState, DiskStatus, JOIN_VERSION, OfflineBy, get_runs, get_text, put_runs};
 use crate::codec::{Reader, Writer};
 use crate::names::NameOp;
 use crate::on_disk::dirty::RegionKey;
@@ -176,24 +176,24 @@ pub enum Op {
         power: Option<u32>,
     } = 24,
     /// A disk left: from here on it is neither read nor written, and what it misses is mapped.
-    DiskAway {
+    DiskOfflineBy {
         /// The disk.
         disk: u16,
         /// When, nanoseconds since 1970.
         at_ns: u64,
-        /// The life of the last mount that it took part in.
-        life: u64,
+        /// The id of the last mount that it took part in.
+        mount_id: u64,
         /// That of a mount since that may have written its label and nothing else; 0: none.
         tried: u64,
         /// Why.
-        by: AwayBy,
+        by: OfflineBy,
     } = 25,
     /// A disk that was away is written to again.
     DiskReturning {
         /// The disk.
         disk: u16,
-        /// The life of this mount, which is in the disk's label.
-        life: u64,
+        /// The id of this mount, which is in the disk's label.
+        mount_id: u64,
     } = 26,
     /// A disk that returned has all that it missed.
     DiskOnline {
@@ -224,22 +224,22 @@ pub enum Op {
         disk: u16,
         /// The identity of the new device.
         uuid: Uuid,
-        /// The life of this mount, which is in its label.
-        life: u64,
+        /// The id of this mount, which is in its label.
+        mount_id: u64,
     } = 30,
     /// A disk that is away lacks every written piece of which there is another copy.
     StaleAll {
         /// The disk.
         disk: u16,
-        /// The life of this mount, which is in its label.
-        life: u64,
+        /// The id of this mount, which is in its label.
+        mount_id: u64,
     } = 32,
-    /// The label of a disk that is away is about to be written by a mount of that life.
+    /// The label of a disk that is away is about to be written by a mount of that id.
     DiskTried {
         /// The disk.
         disk: u16,
-        /// The life.
-        life: u64,
+        /// The mount id.
+        mount_id: u64,
     } = 33,
     /// A disk that is away is dropped after this time, not after the group's.
     DropAfter {
@@ -277,7 +277,7 @@ impl Op {
             Op::DiskRename { .. } => 22,
             Op::FileMove { .. } => 23,
             Op::Rebalance { .. } => 24,
-            Op::DiskAway { .. } => 25,
+            Op::DiskOfflineBy { .. } => 25,
             Op::DiskReturning { .. } => 26,
             Op::DiskOnline { .. } => 27,
             Op::Stale { .. } => 28,
@@ -306,7 +306,7 @@ impl Op {
             | Op::DiskShrink { .. }
             | Op::DiskSize { .. }
             | Op::Rebalance { .. }
-            | Op::DiskAway { .. }
+            | Op::DiskOfflineBy { .. }
             | Op::DiskReturning { .. }
             | Op::DiskOnline { .. }
             | Op::Synced { .. }
@@ -438,18 +438,18 @@ impl Op {
 
     fn put_of_away(&self, w: &mut Writer) {
         match self {
-            Op::DiskAway { disk, at_ns, life, tried, by } => {
+            Op::DiskOfflineBy { disk, at_ns, mount_id, tried, by } => {
                 w.put_u16(*disk);
                 w.put_u64(*at_ns);
-                w.put_u64(*life);
+                w.put_u64(*mount_id);
                 w.put_u64(*tried);
                 w.put_u8(*by as u8);
             }
-            Op::DiskReturning { disk, life }
-            | Op::StaleAll { disk, life }
-            | Op::DiskTried { disk, life } => {
+            Op::DiskReturning { disk, mount_id }
+            | Op::StaleAll { disk, mount_id }
+            | Op::DiskTried { disk, mount_id } => {
                 w.put_u16(*disk);
-                w.put_u64(*life);
+                w.put_u64(*mount_id);
             }
             Op::DiskOnline { disk } => w.put_u16(*disk),
             Op::Stale { disk, region, pieces } | Op::Synced { disk, region, pieces } => {
@@ -459,11 +459,11 @@ impl Op {
                 w.put_u32(region.index);
                 w.put_u64(*pieces);
             }
-            Op::DiskReplace { disk, uuid, life } => {
+            Op::DiskReplace { disk, uuid, mount_id } => {
                 w.put_u16(*disk);
                 w.put_u64(uuid.0 as u64);
                 w.put_u64((uuid.0 >> 64) as u64);
-                w.put_u64(*life);
+                w.put_u64(*mount_id);
             }
             Op::DropAfter { disk, seconds } => {
                 w.put_u16(*disk);
@@ -538,25 +538,25 @@ impl Op {
 
     fn get_of_away(r: &mut Reader<'_>, code: u8) -> Result<Op, Damage> {
         Ok(match code {
-            25 => Op::DiskAway {
+            25 => Op::DiskOfflineBy {
                 disk: r.u16()?,
                 at_ns: r.u64()?,
-                life: r.u64()?,
+                mount_id: r.u64()?,
                 tried: r.u64()?,
-                by: AwayBy::get(r)?,
+                by: OfflineBy::get(r)?,
             },
-            26 => Op::DiskReturning { disk: r.u16()?, life: r.u64()? },
+            26 => Op::DiskReturning { disk: r.u16()?, mount_id: r.u64()? },
             27 => Op::DiskOnline { disk: r.u16()? },
             28 => Op::Stale { disk: r.u16()?, region: get_region(r)?, pieces: r.u64()? },
             29 => Op::Synced { disk: r.u16()?, region: get_region(r)?, pieces: r.u64()? },
             30 => {
                 let disk = r.u16()?;
                 let uuid = Uuid(u128::from(r.u64()?) | u128::from(r.u64()?) << 64);
-                Op::DiskReplace { disk, uuid, life: r.u64()? }
+                Op::DiskReplace { disk, uuid, mount_id: r.u64()? }
             }
             31 => Op::DropAfter { disk: r.u16()?, seconds: r.u32()? },
-            32 => Op::StaleAll { disk: r.u16()?, life: r.u64()? },
-            33 => Op::DiskTried { disk: r.u16()?, life: r.u64()? },
+            32 => Op::StaleAll { disk: r.u16()?, mount_id: r.u64()? },
+            33 => Op::DiskTried { disk: r.u16()?, mount_id: r.u64()? },
             other => {
                 return Err(Damage::Field { field: "operation", value: other.into() });
             }

@@ -120,7 +120,7 @@ mod tests {
     use crate::on_disk::label::Redundancy;
     use crate::on_disk::superblock::AuRun;
     use crate::state::{
-        AwayBy, DiskState, DiskStatus, FileType, GroupHeader, Leg, Stale, Striping,
+        DiskState, DiskStatus, FileType, GroupHeader, Leg, OfflineBy, Stale, Striping,
     };
 
     fn state(au_size: u32) -> GroupState {
@@ -143,7 +143,7 @@ mod tests {
             created_ns: 0,
             areas: [vec![AuRun { start: 1, count: 1 }], vec![]],
             shrink_to: 0,
-            away: Default::default(),
+            offline: Default::default(),
         };
         GroupState::new(header, BTreeMap::from([(0, disk(0)), (1, disk(1))]), vec![0, 1])
     }
@@ -183,7 +183,13 @@ mod tests {
                 base as u64 + maps - content
             };
             // What is written from here on it has missed.
-            apply(Op::DiskAway { disk: 1, at_ns: 1, life: 1, tried: 0, by: AwayBy::Itself });
+            apply(Op::DiskOfflineBy {
+                disk: 1,
+                at_ns: 1,
+                mount_id: 1,
+                tried: 0,
+                by: OfflineBy::Itself,
+            });
             let dir = DirNo(1);
             let alias = Alias { file: FileNo(300), incarnation: 1, system: false };
             apply(Op::Name(NameOp::MkDir { dir, parent: DirNo::ROOT, name: part("dir") }));

@@ -1,6 +1,6 @@
 //! Stale maps: the pieces that disks which are away have missed.
 //!
-//! A disk leaves with [`Op::DiskAway`]. From then on a written piece of a file that has a copy there
+//! A disk leaves with [`Op::DiskOfflineBy`]. From then on a written piece of a file that has a copy there
 //! is *stale* on it as soon as
 //! - its first write is recorded ([`Op::Pieces`]): it cannot be on a disk that was away, or
 //! - the region that was written to, or was dirty when the disk left, becomes clean ([`Op::Stale`]):
@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use super::file::{Striping, stretches};
-use super::{Away, AwayBy, DiskStatus, FileState, GroupState, Op, Stale};
+use super::{DiskStatus, FileState, GroupState, Offline, OfflineBy, Op, Stale};
 use crate::codec::{Reader, Writer};
 use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::layout::{FINE_WIDTH, PIECE_BYTES, REGION_BYTES};
@@ -181,7 +181,7 @@ impl GroupState {
     pub(super) fn apply_to_away(&mut self, op: &Op) -> Result<(), Damage> {
         let misfit = |field, disk: u16| Damage::Field { field, value: disk.into() };
         match op {
-            Op::DiskAway { disk, at_ns, life, tried, by } => {
+            Op::DiskOfflineBy { disk, at_ns, mount_id, tried, by } => {
                 let epoch = self.epoch;
                 let d = self.disks.get_mut(disk).ok_or(misfit("disk", *disk))?;
                 let was = d.status;
@@ -191,7 +191,7 @@ impl GroupState {
                     return Ok(());
                 }
                 d.status = DiskStatus::Offline;
-                d.away.by = *by;
+                d.offline.by = *by;
                 // From now on, also if it was on its way back: that was no time of its absence.
                 if was != DiskStatus::Offline {
                     d.offline_ns = *at_ns;
@@ -199,15 +199,15 @@ impl GroupState {
                 // One that was on its way back is as far as it was, and so is what tells it.
                 if was.is_in_sync() {
                     d.stale = Stale::Mapped;
-                    let (life, tried) = (*life, *tried);
-                    d.away = Away { life, tried, epoch, by: *by, drop_after_s: 0 };
+                    let (mount_id, tried) = (*mount_id, *tried);
+                    d.offline = Offline { mount_id, tried, epoch, by: *by, drop_after_s: 0 };
                 }
             }
-            Op::DiskTried { disk, life } => {
+            Op::DiskTried { disk, mount_id } => {
                 let d = self.disks.get_mut(disk).ok_or(misfit("disk", *disk))?;
-                d.away.tried = *life;
+                d.offline.tried = *mount_id;
             }
-            Op::DiskReturning { disk, life } => {
+            Op::DiskReturning { disk, mount_id } => {
                 let d = self.disks.get_mut(disk).ok_or(misfit("disk", *disk))?;
                 if d.status != DiskStatus::Offline {
                     return Err(misfit("disk that returns", *disk));
@@ -216,16 +216,16 @@ impl GroupState {
                     return Err(misfit("disk of which nothing is known", *disk));
                 }
                 d.status = DiskStatus::Returning;
-                d.away.life = *life;
+                d.offline.mount_id = *mount_id;
             }
-            Op::StaleAll { disk, life } => {
+            Op::StaleAll { disk, mount_id } => {
                 let d = self.disks.get_mut(disk).ok_or(misfit("disk", *disk))?;
                 if d.status != DiskStatus::Offline {
                     return Err(misfit("disk that is away", *disk));
                 }
                 d.stale = Stale::Mapped;
                 // Whatever it was before, from here on it is what this mount made of it.
-                d.away = Away { life: *life, epoch: u64::MAX, ..d.away };
+                d.offline = Offline { mount_id: *mount_id, epoch: u64::MAX, ..d.offline };
                 self.all_is_stale(*disk);
             }
             Op::DiskOnline { disk } => {
@@ -234,13 +234,13 @@ impl GroupState {
                     return Err(misfit("disk that returned", *disk));
                 }
                 (d.status, d.stale, d.offline_ns) = (DiskStatus::Online, Stale::Nothing, 0);
-                d.away = Away::default();
+                d.offline = Offline::default();
                 self.forget_missed(*disk);
             }
-            Op::DiskReplace { disk, uuid, life } => self.replace(*disk, *uuid, *life)?,
+            Op::DiskReplace { disk, uuid, mount_id } => self.replace(*disk, *uuid, *mount_id)?,
             Op::DropAfter { disk, seconds } => {
                 let d = self.disks.get_mut(disk).ok_or(misfit("disk", *disk))?;
-                d.away.drop_after_s = *seconds;
+                d.offline.drop_after_s = *seconds;
             }
             Op::Stale { disk, region, pieces } => {
                 let au_size = u64::from(self.header.au_size);
@@ -255,7 +255,7 @@ impl GroupState {
     }
 
     /// Another device takes the place of a disk that is away: it has nothing.
-    fn replace(&mut self, disk: u16, uuid: Uuid, life: u64) -> Result<(), Damage> {
+    fn replace(&mut self, disk: u16, uuid: Uuid, mount_id: u64) -> Result<(), Damage> {
         let misfit = |field| Damage::Field { field, value: disk.into() };
         if self.disks.values().any(|d| d.uuid == uuid) {
             return Err(misfit("new disk"));
@@ -265,7 +265,7 @@ impl GroupState {
             return Err(misfit("replaced disk"));
         }
         (d.uuid, d.stale) = (uuid, Stale::Mapped);
-        d.away = Away { life, epoch: u64::MAX, by: AwayBy::Itself, ..d.away };
+        d.offline = Offline { mount_id, epoch: u64::MAX, by: OfflineBy::Itself, ..d.offline };
         self.all_is_stale(disk);
         Ok(())
     }

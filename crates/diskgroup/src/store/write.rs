@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_io::{Buffer, Device, Durability, EnvExt, Io};
 use futures_util::stream::{self, StreamExt, TryStreamExt};
@@ -64,7 +64,7 @@ impl Writing {
 
     /// Makes room. An upload whose end is not known gets some ahead; `set_size` gives back what
     /// was too much.
-    #[async_recursion]
+    #[boxed]
     pub async fn make_room(&self, end: u64, last: bool) -> Result<(), Error> {
         let has = self.file.geometry().size;
         if end <= has {
@@ -78,7 +78,7 @@ impl Writing {
     }
 
     /// Writes bytes at the place they were given.
-    #[async_recursion]
+    #[boxed]
     pub async fn write(&self, offset: u64, payload: PutPayload) -> Result<(), Error> {
         let end = offset + payload.content_length() as u64;
         let chunks: Vec<Bytes> = payload.into_iter().collect();
@@ -160,7 +160,7 @@ impl Writing {
 
     /// Makes it durable and gives it its name. `None`: a part is missing. Else the tag, or nothing
     /// where the condition does not hold.
-    #[async_recursion]
+    #[boxed]
     pub async fn publish(
         &self,
         path: &str,

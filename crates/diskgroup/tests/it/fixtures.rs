@@ -157,7 +157,7 @@ enum Case {
     /// And a disk was being dropped.
     Drop,
     /// A disk is away and has missed writes.
-    Away,
+    Offline,
 }
 
 /// Makes a group, in this version of the format.
@@ -174,7 +174,7 @@ fn make(case: Case, sector: u32) -> Vec<u8> {
         files.push(("later".to_owned(), MB + 4096, 5));
         put(&group, &files[files.len() - 1], false).await;
         more(&group, case, &mut files).await;
-        if matches!(case, Case::Clean | Case::Away) {
+        if matches!(case, Case::Clean | Case::Offline) {
             group.dismount().await.unwrap();
             return files;
         }
@@ -196,7 +196,7 @@ async fn more(group: &Group, case: Case, files: &mut Vec<Expected>) {
             let change = AlterDisks { drop, power: Some(0), ..AlterDisks::default() };
             group.alter_disks(&change).await.unwrap();
         }
-        Case::Away => {
+        Case::Offline => {
             group.offline_disks(&["DATA_0002".to_owned()], None).await.unwrap();
             files.push(("missed".to_owned(), 2 * MB, 6));
             put(group, &files[files.len() - 1], false).await;
@@ -214,7 +214,7 @@ fn fixtures() -> PathBuf {
 #[test]
 fn groups_of_every_version_are_opened_and_read() {
     if let Some(prefix) = std::env::var_os("CELLAR_MAKE_FIXTURES") {
-        for case in [Case::Clean, Case::Crash, Case::Drop, Case::Away] {
+        for case in [Case::Clean, Case::Crash, Case::Drop, Case::Offline] {
             let name = format!("{}-{case:?}.group", prefix.to_string_lossy()).to_lowercase();
             let sector = if case == Case::Crash { 4096 } else { 512 };
             std::fs::write(fixtures().join(name), make(case, sector)).unwrap();

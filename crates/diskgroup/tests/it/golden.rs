@@ -16,13 +16,13 @@ use cellar_diskgroup::on_disk::label::{Label, LabelStatus, Redundancy};
 use cellar_diskgroup::on_disk::superblock::{AuRun, LogPosition, RUNS_MAX, Superblock};
 use cellar_diskgroup::on_disk::{Uuid, checkpoint, layout, record};
 use cellar_diskgroup::state::{
-    Away, AwayBy, DiskState, DiskStatus, FIRST_FILE, FileAttributes, FileType, GroupHeader,
-    GroupState, Leg, Op, Stale, Striping,
+    DiskState, DiskStatus, FIRST_FILE, FileAttributes, FileType, GroupHeader, GroupState, Leg,
+    Offline, OfflineBy, Op, Stale, Striping,
 };
 
 pub const GROUP: Uuid = Uuid(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10);
 pub const DISK: Uuid = Uuid(0x1112_1314_1516_1718_191a_1b1c_1d1e_1f20);
-const LIFE: u64 = 0x00c0_ffee_00c0_ffee;
+const MOUNT: u64 = 0x00c0_ffee_00c0_ffee;
 const NS: u64 = 1_700_000_000_000_000_000;
 
 pub fn label() -> Label {
@@ -42,12 +42,12 @@ pub fn label() -> Label {
         disk_name: "DATA_0001".to_owned(),
         failgroup: "FG1".to_owned(),
         holds_catalog: true,
-        lives: [LIFE, LIFE + 1],
+        mount_ids: [MOUNT, MOUNT + 1],
     }
 }
 
 pub fn position() -> LogPosition {
-    LogPosition { lsn: 1000, previous_crc: 0xdead_beef, previous_life: LIFE, epoch: 7 }
+    LogPosition { lsn: 1000, previous_crc: 0xdead_beef, previous_mount: MOUNT, epoch: 7 }
 }
 
 pub fn superblock() -> Superblock {
@@ -123,15 +123,21 @@ pub fn ops() -> Vec<Op> {
         },
         Op::FileUnpublish { number: 300 },
         Op::FileDelete { number: 300 },
-        Op::StaleAll { disk: 1, life: LIFE },
+        Op::StaleAll { disk: 1, mount_id: MOUNT },
         Op::DropAfter { disk: 1, seconds: 300 },
         Op::Stale { disk: 1, region: old, pieces: 0b1000 },
-        Op::DiskReturning { disk: 1, life: LIFE },
+        Op::DiskReturning { disk: 1, mount_id: MOUNT },
         Op::Synced { disk: 1, region: old, pieces: 0xffff },
         Op::DiskOnline { disk: 1 },
-        Op::DiskTried { disk: 1, life: LIFE },
-        Op::DiskAway { disk: 1, at_ns: NS, life: LIFE, tried: LIFE + 1, by: AwayBy::Command },
-        Op::DiskReplace { disk: 1, uuid: Uuid(DISK.0 + 9), life: LIFE },
+        Op::DiskTried { disk: 1, mount_id: MOUNT },
+        Op::DiskOfflineBy {
+            disk: 1,
+            at_ns: NS,
+            mount_id: MOUNT,
+            tried: MOUNT + 1,
+            by: OfflineBy::Command,
+        },
+        Op::DiskReplace { disk: 1, uuid: Uuid(DISK.0 + 9), mount_id: MOUNT },
         Op::DiskJoin { disk: 2, state: Box::new(joining()) },
         Op::DiskRename { disk: 2, name: "DATA_X".to_owned() },
         Op::DiskShrink { disk: 2, bytes: 40 << 20 },
@@ -155,7 +161,7 @@ fn joining() -> DiskState {
         created_ns: NS,
         areas: [1, 2].map(|start| vec![AuRun { start, count: 1 }]),
         shrink_to: 0,
-        away: Away::default(),
+        offline: Offline::default(),
     }
 }
 
@@ -183,7 +189,7 @@ pub fn state() -> GroupState {
             bytes: 64 << 20,
             status: DiskStatus::Online,
             shrink_to: 0,
-            away: Away::default(),
+            offline: Offline::default(),
             stale: Stale::Nothing,
             offline_ns: 0,
             created_ns: NS,
@@ -214,7 +220,7 @@ pub fn state() -> GroupState {
 
 pub fn dirty_block() -> DirtyBlock {
     let entry = |index| RegionKey { file: 256, incarnation: 1, index };
-    DirtyBlock { number: 3, generation: 5, life: LIFE, entries: vec![entry(0), entry(17)] }
+    DirtyBlock { number: 3, generation: 5, mount_id: MOUNT, entries: vec![entry(0), entry(17)] }
 }
 
 pub fn checksum_block() -> ChecksumBlock {
@@ -287,8 +293,8 @@ fn golden() -> String {
         hex(&mut out, &format!("op {}", &name[..end]), &payload_of(&[op]));
     }
     let payload = payload_of(&ops()[..1]);
-    hex(&mut out, "record", &record::encode(GROUP, position(), 8, LIFE, &payload).0);
-    hex(&mut out, "filler", &record::encode_filler(GROUP, position(), LIFE).0);
+    hex(&mut out, "record", &record::encode(GROUP, position(), 8, MOUNT, &payload).0);
+    hex(&mut out, "filler", &record::encode_filler(GROUP, position(), MOUNT).0);
     let content = state().encode();
     hex(&mut out, "checkpoint content", &content);
     let chunk = checkpoint::encode(GROUP, 1000, &content);

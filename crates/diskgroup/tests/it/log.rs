@@ -205,8 +205,10 @@ fn run(seed: u64, seen: &mut Seen) {
 #[test]
 fn no_crash_loses_a_name_while_the_log_goes_round_and_areas_grow() {
     let mut seen = Seen::default();
-    let seeds = std::env::var("CELLAR_LOG_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(24);
-    let from = std::env::var("CELLAR_LOG_FROM").ok().and_then(|s| s.parse().ok()).unwrap_or(0);
+    let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+    let seed = number("CELLAR_SEED");
+    let from = seed.unwrap_or(0);
+    let seeds = number("CELLAR_SEEDS").unwrap_or(if seed.is_some() { 1 } else { 24 });
     for seed in from..from + seeds {
         eprintln!("seed {seed}");
         run(seed, &mut seen);

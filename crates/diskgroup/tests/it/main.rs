@@ -3,9 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod basic;
-mod callers;
+mod cancelled_calls;
 mod crash_points;
-mod decisive;
 mod dirty;
 mod fixtures;
 mod forecast;
@@ -19,6 +18,7 @@ mod leaving;
 mod log;
 mod membership;
 mod model;
+mod mount_quorum;
 mod moves;
 mod older;
 mod rescue;

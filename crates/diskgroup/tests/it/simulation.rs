@@ -1,8 +1,7 @@
 //! Seeded runs of everything a group does, with crashes at any I/O and one lost leg, held against
 //! a byte-level model: the simulation itself is in `cellar_sim`.
 //!
-//! `CELLAR_SIM_SEED=n` reruns one seed, `CELLAR_SIM_SEEDS=n` runs so many, `CELLAR_SIM_FROM=n`
-//! says where they begin. The program `sim` runs as many as one likes.
+//! `CELLAR_SEED=n` runs that seed, `CELLAR_SEEDS=n` so many from there on. The program `sim` runs as many as one likes.
 
 use std::collections::BTreeSet;
 
@@ -60,12 +59,12 @@ fn no_crash_loses_anything_while_disks_leave_return_come_and_go() {
 }
 
 fn run_seeds(mode: Mode, usual: u64) {
-    if let Some(seed) = number("CELLAR_SIM_SEED") {
+    let (seed, seeds) = (number("CELLAR_SEED"), number("CELLAR_SEEDS"));
+    if let (Some(seed), None) = (seed, seeds) {
         eprintln!("{:?}", run_seed(seed, mode));
         return;
     }
-    let (from, count) =
-        (number("CELLAR_SIM_FROM").unwrap_or(0), number("CELLAR_SIM_SEEDS").unwrap_or(usual));
+    let (from, count) = (seed.unwrap_or(0), seeds.unwrap_or(usual));
     let mut stats = Stats::default();
     let mut failed = Vec::new();
     for seed in from..from + count {

@@ -7,9 +7,9 @@ use crate::aggregate::{Aggregate, Call};
 use crate::bits::BLOCK;
 use crate::column::{Column, Data};
 use crate::expr::Program;
-use crate::give_out::{Rows, array_of};
 use crate::header::{Header, Kind};
 use crate::ints::Damage;
+use crate::to_arrow::{Rows, array_of};
 use crate::value::{f32_of_key, f64_of_key};
 
 /// Groups: their keys, and what is known of them.
@@ -166,5 +166,5 @@ fn floats(
         _ => return Err(Damage::Field { name: "kind of a column", value: at as u64 }),
     };
     let float = |key| if is_64 { f64_of_key(key) } else { f32_of_key(key).into() };
-    Ok(crate::give_out::ints_of(ints, header.rows as usize, rows, float))
+    Ok(crate::to_arrow::ints_of(ints, header.rows as usize, rows, float))
 }

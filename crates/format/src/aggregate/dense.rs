@@ -13,10 +13,10 @@ use crate::aggregate::{Aggregate, Call};
 use crate::bits::BLOCK;
 use crate::column::{Column, Data};
 use crate::expr::Program;
-use crate::give_out::numbers_array;
 use crate::header::{Bounds, Header, Kind};
 use crate::ints::{Damage, Ints};
 use crate::kernel::Mask;
+use crate::to_arrow::numbers_array;
 use crate::value::{f32_of_key, f64_of_key};
 
 /// Places, at most, and the bytes that all of them may take.
@@ -202,7 +202,7 @@ impl Dense {
     ///
     /// # Errors
     /// The schema is of another table.
-    pub fn give_out(&mut self, schema: &Schema, most: usize) -> Result<Option<Columns>, Damage> {
+    pub fn next_part(&mut self, schema: &Schema, most: usize) -> Result<Option<Columns>, Damage> {
         let mut places = Vec::with_capacity(most);
         while self.next < self.rows.len() && places.len() < most {
             if self.rows[self.next] > 0 {
@@ -286,13 +286,13 @@ enum Work<'c, 'a> {
 
 /// The aggregation made ready for a row group.
 #[derive(Debug)]
-pub struct Ready<'c, 'a> {
+pub struct Prepared<'c, 'a> {
     program: Program<'c, 'a>,
     keys: Vec<Counted<'c, 'a>>,
     calls: Vec<(Work<'c, 'a>, Vec<&'c Column<'a>>)>,
 }
 
-impl<'c, 'a> Ready<'c, 'a> {
+impl<'c, 'a> Prepared<'c, 'a> {
     /// Makes it ready.
     ///
     /// # Errors
@@ -301,7 +301,7 @@ impl<'c, 'a> Ready<'c, 'a> {
         plan: &Plan,
         header: &Header,
         columns: &'c [Option<Column<'a>>],
-    ) -> Result<Ready<'c, 'a>, Damage> {
+    ) -> Result<Prepared<'c, 'a>, Damage> {
         let column = |at: usize| {
             let unread = Damage::Field { name: "column not read", value: at as u64 };
             columns.get(at).and_then(Option::as_ref).ok_or(unread)
@@ -333,7 +333,7 @@ impl<'c, 'a> Ready<'c, 'a> {
             };
             calls.push((work, asked));
         }
-        Ok(Ready { program, keys, calls })
+        Ok(Prepared { program, keys, calls })
     }
 
     /// Adds those rows of a block that `mask` has, `count` of them.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use crate::aggregate::Key;
-use crate::aggregate::by_value::ByValue;
+use crate::aggregate::hash_agg::HashAgg;
 use crate::bits::{BLOCK, Lane};
 use crate::column::{Column, Data};
 use crate::header::{Bounds, Header};
@@ -39,7 +39,7 @@ enum How<'c, 'a> {
     /// As with the table.
     Hashed(Vec<Counted<'c, 'a>>, HashMap<u128, u32, Mixed>, Vec<u128>),
     /// The values themselves get groups as they come.
-    Values(Box<ByValue<'c, 'a>>),
+    Values(Box<HashAgg<'c, 'a>>),
 }
 
 /// The groups of a row group.
@@ -235,7 +235,7 @@ impl<'c, 'a> Keys<'c, 'a> {
             places = places.and_then(|places| places.checked_mul(one.span));
         }
         let how = match counted.zip(places) {
-            None => How::Values(Box::new(ByValue::new(&columns))),
+            None => How::Values(Box::new(HashAgg::new(&columns))),
             Some((counted, places)) if places <= DIRECT_MAX => {
                 How::Direct(counted, places as usize)
             }

@@ -7,12 +7,12 @@ use arrow_array::{ArrayRef, Int64Array, PrimitiveArray, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use cellar_format::aggregate::columns::each_row;
 use cellar_format::aggregate::dense::{self, Dense, Plan};
-use cellar_format::aggregate::{Aggregate, Call, Groups, Key, Ready};
+use cellar_format::aggregate::{Aggregate, Call, Groups, Key, Prepared};
 use cellar_format::bits::BLOCK;
 use cellar_format::expr::Expr;
 use cellar_format::filter::Filter;
-use cellar_format::give_out::Rows;
 use cellar_format::predicate::Predicate;
+use cellar_format::to_arrow::Rows;
 use proptest::prelude::*;
 
 use crate::naive::{self, put_in, rows_of, same};
@@ -25,7 +25,7 @@ fn aggregated(of: &Aggregate, conjuncts: &[Predicate], groups: &[Group]) -> Grou
     for group in groups {
         let columns = group.columns();
         let mut filter = Filter::new(conjuncts, &group.header, &columns, &[]).expect("as written");
-        let mut ready = Ready::new(of, &group.header, &columns).expect("as written");
+        let mut ready = Prepared::new(of, &group.header, &columns).expect("as written");
         for block in 0..group.header.blocks() {
             let mut mask = [0; BLOCK];
             let count = filter.block(block, &mut mask).expect("as written");
@@ -72,7 +72,7 @@ fn check_columns(of: &Aggregate, conjuncts: &[Predicate], group: &Group) {
         before += part.count();
     }
     equal(&found, &expected, of, "each row, in parts");
-    let mut ready = Ready::new(of, &group.header, &columns).expect("as written");
+    let mut ready = Prepared::new(of, &group.header, &columns).expect("as written");
     for block in 0..group.header.blocks() {
         let mut mask = [0; BLOCK];
         let count = rows.mask(block, &mut mask);
@@ -102,7 +102,7 @@ fn check_dense(of: &Aggregate, conjuncts: &[Predicate], groups: &[Group]) -> boo
         naive::aggregate(of, group, &rows_of(conjuncts, group), &mut expected);
         let columns = group.columns();
         let mut filter = Filter::new(conjuncts, &group.header, &columns, &[]).expect("as written");
-        let mut ready = dense::Ready::new(&plan, &group.header, &columns).expect("as written");
+        let mut ready = dense::Prepared::new(&plan, &group.header, &columns).expect("as written");
         for block in 0..group.header.blocks() {
             let mut mask = [0; BLOCK];
             let count = filter.block(block, &mut mask).expect("as written");
@@ -112,7 +112,7 @@ fn check_dense(of: &Aggregate, conjuncts: &[Predicate], groups: &[Group]) -> boo
     let [mut all, other] = both;
     all.join(other);
     let mut found = Groups::default();
-    while let Some(columns) = all.give_out(&schema_of(&groups[0]), 7).expect("the same table") {
+    while let Some(columns) = all.next_part(&schema_of(&groups[0]), 7).expect("the same table") {
         assert!(columns.rows <= 7);
         put_in(of, &columns, &mut found);
     }

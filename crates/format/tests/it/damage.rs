@@ -3,16 +3,16 @@
 
 use arrow_schema::DataType;
 use bytemuck::cast_slice;
-use cellar_format::aggregate::{Aggregate, Groups, Ready};
+use cellar_format::aggregate::{Aggregate, Groups, Prepared};
 use cellar_format::bits::BLOCK;
 use cellar_format::column::Column;
 use cellar_format::filter::Filter;
-use cellar_format::give_out::{Rows, array_of};
 use cellar_format::group;
 use cellar_format::header::{Encoding, Entry, Header, header_bytes};
 use cellar_format::ints::Damage;
 use cellar_format::predicate::Predicate;
 use cellar_format::segment::Tail;
+use cellar_format::to_arrow::{Rows, array_of};
 use proptest::prelude::*;
 
 use crate::questions::{aggregate, predicate};
@@ -73,8 +73,8 @@ fn parts(entry: &Entry, rows: usize, bytes: &[u8]) -> Vec<usize> {
     let after = |at: usize| at.next_multiple_of(64);
     let ends = match entry.encoding {
         Encoding::Nulls | Encoding::Ints => vec![64, 128],
-        Encoding::Fitted => vec![64, 64, 88, after(64 + 32 * rows.div_ceil(BLOCK))],
-        Encoding::Wide => vec![64, after(64 + number(0)), after(64 + number(0)) + 64],
+        Encoding::PatchedDelta => vec![64, 64, 88, after(64 + 32 * rows.div_ceil(BLOCK))],
+        Encoding::Int128 => vec![64, after(64 + number(0)), after(64 + number(0)) + 64],
         Encoding::Dict => {
             let strings = after(64 + 4 * number(0) + 4);
             let codes = after(strings + number(4));
@@ -130,7 +130,7 @@ fn use_all(
 }
 
 fn add_up(of: &Aggregate, header: &Header, columns: &[Option<Column<'_>>]) -> Result<(), Damage> {
-    let mut ready = Ready::new(of, header, columns)?;
+    let mut ready = Prepared::new(of, header, columns)?;
     for block in 0..header.blocks() {
         let left = (header.rows as usize - block * BLOCK).min(BLOCK);
         let mut mask = [0xff; BLOCK];
@@ -246,5 +246,5 @@ fn features_that_are_not_known_or_not_needed_are_refused() {
         (group.header.entries[0].encoding, is)
     };
     assert_eq!(features(5), (Encoding::Ints, 0));
-    assert_eq!(features(500), (Encoding::Fitted, 1));
+    assert_eq!(features(500), (Encoding::PatchedDelta, 1));
 }

@@ -32,7 +32,7 @@ fn arrays() -> Vec<ArrayRef> {
 
 /// Of a row group with columns that are fitted: steps with a patch; a factor; steps down that are packed,
 /// with a factor, over two blocks; codes that are patched; steps, where some rows have no value.
-fn fitted() -> Vec<ArrayRef> {
+fn patched_delta() -> Vec<ArrayRef> {
     let all = || 0..1100i64;
     let by_chance = |row: i64| row * 7919 % 1009;
     let keys = all().map(|row| if row < 100 { row } else { row + (1 << 40) });
@@ -85,8 +85,8 @@ fn golden() -> String {
     let (own, bytes) = group::encode(&arrays(), OWNER).expect("few rows").place(0, 0);
     hex(&mut out, "row group", &bytes);
     hex(&mut out, "directory of it", &segment::directory(&[own], 7, 9, b"six columns"));
-    let (_, bytes) = group::encode(&fitted(), OWNER).expect("few rows").place(0, 0);
-    hex(&mut out, "row group with fitted columns", &bytes);
+    let (_, bytes) = group::encode(&patched_delta(), OWNER).expect("few rows").place(0, 0);
+    hex(&mut out, "row group with patched-delta columns", &bytes);
     out
 }
 
@@ -116,7 +116,7 @@ fn every_encoding_is_among_them() {
     let group = Group::of(&arrays());
     let encodings: Vec<Encoding> = group.header.entries.iter().map(|e| e.encoding).collect();
     use Encoding::*;
-    assert_eq!(encodings, [Ints, Dict, Text, Wide, Ints, Nulls]);
-    let group = Group::of(&fitted());
-    assert!(group.header.entries.iter().all(|entry| entry.encoding == Fitted));
+    assert_eq!(encodings, [Ints, Dict, Text, Int128, Ints, Nulls]);
+    let group = Group::of(&patched_delta());
+    assert!(group.header.entries.iter().all(|entry| entry.encoding == PatchedDelta));
 }

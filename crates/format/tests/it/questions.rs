@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cellar_format::aggregate::{Aggregate, Call};
 use cellar_format::expr::Expr;
 use cellar_format::header::Kind;
+use cellar_format::key_filter::KeyFilter;
 use cellar_format::like::Like;
-use cellar_format::members::Members;
 use cellar_format::predicate::{Predicate, Relation, Test};
 use cellar_format::value::Value;
 
@@ -115,7 +115,7 @@ fn test(rng: &mut Rng, group: &Group, column: usize) -> Test {
         2 => {
             let narrow = |rng: &mut Rng| i64::try_from(number(rng, values)).unwrap_or(i64::MAX);
             let keys = list(rng, narrow);
-            let members = Members::new(&keys);
+            let members = KeyFilter::new(&keys);
             assert!(keys.iter().all(|key| members.may_have(*key)), "{keys:?}");
             Test::Member(Arc::new(members))
         }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, BinaryArray, Float64Array, StringArray};
 use arrow_schema::DataType;
-use cellar_format::give_out::{Rows, array_of};
 use cellar_format::group::{Refused, encode, rows_to_try};
 use cellar_format::header::{Encoding, Order, ROWS_MAX};
+use cellar_format::to_arrow::{Rows, array_of};
 use cellar_format::value::Value;
 use proptest::prelude::*;
 
@@ -75,7 +75,7 @@ fn all_encodings_come_about() {
         }
     }
     use Encoding::*;
-    for encoding in [Nulls, Ints, Wide, Dict, Text, Fitted] {
+    for encoding in [Nulls, Ints, Int128, Dict, Text, PatchedDelta] {
         assert!(seen.contains(&encoding), "{encoding:?} never came about");
     }
 }

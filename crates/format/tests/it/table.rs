@@ -9,9 +9,9 @@ use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, TimeUnit};
 use bytemuck::cast_slice;
 use cellar_format::column::Column;
+use cellar_format::from_arrow::column_type;
 use cellar_format::group::{self, Owner, Refused};
 use cellar_format::header::Header;
-use cellar_format::take_in::column_type;
 use cellar_format::value::{Value, key_of_f32, key_of_f64};
 use proptest::prelude::*;
 

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use event_listener::Event;
 
 use super::{Catalog, Segment, Table};
@@ -55,7 +55,7 @@ impl SharedCatalog {
     ///
     /// # Errors
     /// As [`Catalog::decode`], or what the store reports.
-    #[async_recursion]
+    #[boxed]
     pub async fn open(store: Arc<dyn CatalogStore>) -> Result<SharedCatalog> {
         let catalog = SharedCatalog::empty(store);
         let current = catalog.stored().await?.unwrap_or_default();
@@ -85,7 +85,7 @@ impl SharedCatalog {
     ///
     /// # Errors
     /// 00955 if the name is used, or what the store reports; nothing changes then.
-    #[async_recursion]
+    #[boxed]
     pub async fn add(&self, table: Table) -> Result<()> {
         self.change(|catalog| Ok((catalog.with(table, false)?, ()))).await
     }
@@ -95,7 +95,7 @@ impl SharedCatalog {
     /// # Errors
     /// 00955 if that one is columnar: its rows would go with it. Or what the store reports; nothing
     /// changes then.
-    #[async_recursion]
+    #[boxed]
     pub async fn add_or_replace(&self, table: Table) -> Result<()> {
         self.change(|catalog| Ok((catalog.with(table, true)?, ()))).await
     }
@@ -104,7 +104,7 @@ impl SharedCatalog {
     ///
     /// # Errors
     /// As [`SharedCatalog::add`].
-    #[async_recursion]
+    #[boxed]
     pub async fn add_all(&self, tables: Vec<Table>) -> Result<()> {
         let add = |catalog: &Catalog| {
             let serial = catalog.serial + 1;
@@ -122,7 +122,7 @@ impl SharedCatalog {
     /// # Errors
     /// 00942 if the table with this name and id is not there any more, or what the store reports;
     /// nothing changes then.
-    #[async_recursion]
+    #[boxed]
     pub async fn append(&self, name: &str, id: u64, segment: Segment) -> Result<()> {
         self.change(|catalog| Ok((catalog.appended(name, id, segment)?, ()))).await
     }
@@ -132,7 +132,7 @@ impl SharedCatalog {
     ///
     /// # Errors
     /// As [`SharedCatalog::append`].
-    #[async_recursion]
+    #[boxed]
     pub async fn merge(
         &self,
         name: &str,
@@ -155,7 +155,7 @@ impl SharedCatalog {
     /// # Errors
     /// 00942 if there is none, 70118 if it is not columnar, or what the store reports; nothing
     /// changes then.
-    #[async_recursion]
+    #[boxed]
     pub async fn truncate(&self, name: &str) -> Result<Table> {
         self.change(|catalog| catalog.truncated(name)).await
     }
@@ -164,7 +164,7 @@ impl SharedCatalog {
     ///
     /// # Errors
     /// 00942 if there is none, or what the store reports; nothing changes then.
-    #[async_recursion]
+    #[boxed]
     pub async fn drop_table(&self, name: &str) -> Result<Table> {
         self.change(|catalog| catalog.without(name)).await
     }
@@ -173,7 +173,7 @@ impl SharedCatalog {
     ///
     /// # Errors
     /// Also 70118 if it is not columnar.
-    #[async_recursion]
+    #[boxed]
     pub async fn drop_columnar(&self, name: &str) -> Result<Table> {
         self.change(|catalog| {
             catalog.columnar(name)?;

@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_diskgroup::{
     AlterDisks, DiskInfo, DropDisk, Label, LabelStatus, NewDisk, POWER_DEFAULT, POWER_MAX,
@@ -100,7 +100,7 @@ impl Database {
     /// # Errors
     /// A disk, name or power that will not do, or no room for what must move: then nothing has
     /// changed. Or a disk fails.
-    #[async_recursion]
+    #[boxed]
     pub async fn alter_disks(
         &self,
         group: &str,
@@ -334,7 +334,7 @@ impl Database {
 
     /// The path of a disk that has left a group and says so: it is FORMER, and may be unplugged.
     /// `disk` is its name then, in any case, or its path. Gives both.
-    #[async_recursion]
+    #[boxed]
     pub async fn former(&self, disk: &str) -> Option<(String, PathBuf)> {
         let wanted = disk.to_uppercase();
         let members: Vec<DiskInfo> = self.groups().iter().flat_map(|m| m.group.disks()).collect();

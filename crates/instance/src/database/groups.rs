@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_diskgroup::{CreateGroup, LabelStatus, NewDisk, Redundancy, create};
 
 use super::alter::{NewFiles, matches_nothing};
@@ -122,7 +122,7 @@ impl Database {
     ///
     /// # Errors
     /// As of [`cellar_diskgroup::create`], or a disk cannot be opened.
-    #[async_recursion]
+    #[boxed]
     pub async fn create_group(&self, request: &GroupRequest) -> Result<Mounted> {
         let result = self.create_group_inner(request, false).await;
         result.map_err(|e| e.under(15018, "diskgroup cannot be created"))
@@ -245,7 +245,7 @@ impl Database {
     /// # Errors
     /// Also 15014: a disk_string that no longer finds a disk of a mounted group; 15001 and 00096: a
     /// log_archive_dest that will not do.
-    #[async_recursion]
+    #[boxed]
     pub async fn alter_system_set(
         &self,
         name: &str,
@@ -269,7 +269,7 @@ impl Database {
     ///
     /// # Errors
     /// Also 15014 and 00096, as [`Database::alter_system_set`].
-    #[async_recursion]
+    #[boxed]
     pub async fn alter_system_reset(&self, name: &str, scope: Option<Scope>) -> Result<Altered> {
         let _one_at_a_time = self.instance.changing().lock().await;
         if name.eq_ignore_ascii_case(DISK_STRING) {
@@ -313,7 +313,7 @@ impl Database {
     ///
     /// # Errors
     /// It holds the catalog or columnar tables, or has files and `including_contents` is not set.
-    #[async_recursion]
+    #[boxed]
     pub async fn drop_group(&self, name: &str, including_contents: bool) -> Result<()> {
         self.check_writable()?;
         let mounted = self.group(name)?;
@@ -343,7 +343,7 @@ impl Database {
     }
 
     /// The groups whose disks are found and that are not mounted, by name.
-    #[async_recursion]
+    #[boxed]
     pub async fn unmounted_names(&self) -> Vec<String> {
         let here: Vec<PathBuf> =
             self.groups().iter().flat_map(|m| m.disks.all().to_vec()).map(|d| d.path).collect();
@@ -361,7 +361,7 @@ impl Database {
     ///
     /// # Errors
     /// It holds the catalog, or had stopped.
-    #[async_recursion]
+    #[boxed]
     pub async fn dismount_group(&self, name: &str, force: bool) -> Result<()> {
         let mounted = self.group(name)?;
         if mounted.number == 1 {
@@ -393,7 +393,7 @@ impl Database {
     /// # Errors
     /// It is mounted already, or too few of its disks are found. A group that opening the database
     /// mounted by force answers the first MOUNT FORCE as done.
-    #[async_recursion]
+    #[boxed]
     pub async fn mount_group(&self, name: &str, force: bool) -> Result<Mounted> {
         let name = name.to_uppercase();
         if let Ok(mounted) = self.group(&name) {

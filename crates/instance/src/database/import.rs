@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::instance::Instance;
 use crate::parameters::Scope;
 use crate::parameters::definitions::DISK_STRING;
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 
 /// Opens what is on the disks at `paths` (or patterns) by a directory just
 /// [created](Directory::create) and locked. A group that counts on a disk that is not among them is
@@ -20,7 +20,7 @@ use async_recursion::async_recursion;
 ///
 /// # Errors
 /// Nothing of a group is there, a disk is missing, or a group cannot be mounted.
-#[async_recursion]
+#[boxed]
 pub async fn import(
     instance: Arc<Instance>,
     directory: Directory,

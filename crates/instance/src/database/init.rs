@@ -5,7 +5,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_diskgroup::Redundancy;
 use cellar_io::{Buffer, Device, Durability, Io};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -62,7 +62,7 @@ const DEPTH: usize = 8;
 ///
 /// # Errors
 /// No room, a disk that will not do, a value out of its range.
-#[async_recursion]
+#[boxed]
 pub async fn init(
     instance: Arc<Instance>,
     directory: Directory,

@@ -1,8 +1,8 @@
 //! An open database directory: the instance, its mounted groups and its catalog.
 
 mod alter;
+mod estimate;
 mod find;
-mod foretell;
 mod groups;
 mod identity;
 mod import;
@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_diskgroup::{Group, MountOptions};
 use cellar_io::{EnvExt, SharedEnv};
 use cellar_wait::Waits;
@@ -34,15 +34,15 @@ use crate::parameters::definitions::{
 use crate::tables::UnderWay;
 
 pub use alter::{ChangeRequest, Changed, DropRequest, DropTarget};
+pub use estimate::{Explained, Known, PROBE_TIME};
 pub(crate) use find::Labelled;
 pub use find::NoDisk;
 use find::{Found, find_labelled};
-pub use foretell::{Explained, Known, PROBE_TIME};
 pub use groups::{DiskRequest, GroupRequest};
 pub use import::import;
 pub use init::{InitDisk, InitSpec, Progress, init};
 pub use resize::{ResizeRequest, ResizeTarget};
-pub use returning::AwayTarget;
+pub use returning::OfflineTarget;
 pub use spares::Spare;
 
 /// How often each disk of a group is looked at, whether or not anybody uses it.
@@ -138,7 +138,7 @@ impl Database {
     ///
     /// # Errors
     /// The group that holds the catalog cannot be mounted, or the catalog is damaged.
-    #[async_recursion]
+    #[boxed]
     pub async fn open(
         instance: Arc<Instance>,
         directory: Directory,
@@ -154,7 +154,7 @@ impl Database {
     ///
     /// # Errors
     /// As [`Database::open`]; FORCE does not choose between two histories or two groups.
-    #[async_recursion]
+    #[boxed]
     pub async fn open_forcing(
         instance: Arc<Instance>,
         directory: Directory,
@@ -258,7 +258,7 @@ impl Database {
     ///
     /// # Errors
     /// A group had stopped; the others are dismounted all the same.
-    #[async_recursion]
+    #[boxed]
     pub async fn close(&self) -> Result<()> {
         let all: Vec<Mounted> = self.mounted().values().cloned().collect();
         let mut failure = self.close_redo().await;

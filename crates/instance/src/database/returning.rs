@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_diskgroup::{DiskInfo, DiskStatus, FoundDisk, LabelStatus, NewDisk, OnlineHow};
 use cellar_io::EnvExt;
 
@@ -28,7 +28,7 @@ const ROUNDS_MAX: u32 = 120;
 
 /// Which disks an OFFLINE or ONLINE names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AwayTarget {
+pub enum OfflineTarget {
     /// ALL that are away.
     All,
     /// These, and those of these failure groups.
@@ -40,7 +40,7 @@ impl Database {
     ///
     /// # Errors
     /// No such disk, or something would be lost.
-    #[async_recursion]
+    #[boxed]
     pub async fn offline_disks(
         &self,
         group: &str,
@@ -67,19 +67,19 @@ impl Database {
     ///
     /// # Errors
     /// No such disk; its device is not found, or is not as it was. Those before it are back.
-    #[async_recursion]
+    #[boxed]
     pub async fn online_disks(
         &self,
         group: &str,
-        target: &AwayTarget,
+        target: &OfflineTarget,
         how: OnlineHow,
     ) -> Result<Vec<String>> {
         self.check_writable()?;
         let mounted = self.group(group)?;
         let away = |d: &DiskInfo| d.status == DiskStatus::Offline;
         let names = match target {
-            AwayTarget::Some(targets) => named(&mounted, targets, away)?,
-            AwayTarget::All => {
+            OfflineTarget::Some(targets) => named(&mounted, targets, away)?,
+            OfflineTarget::All => {
                 let disks = mounted.group.disks().into_iter().filter(away);
                 disks.map(|d| d.name).collect()
             }
@@ -193,7 +193,7 @@ impl Database {
     ///
     /// # Errors
     /// No such disk, or it is not away; the device will not do.
-    #[async_recursion]
+    #[boxed]
     pub async fn replace_disk(
         &self,
         group: &str,
@@ -268,7 +268,7 @@ impl Database {
 
     /// Looks whether disks that went away by themselves are there again, and brings them back.
     pub(super) async fn return_found(&self, mounted: &Mounted, tried: &mut Tried) {
-        let away = mounted.group.away_names();
+        let away = mounted.group.offline_names();
         for name in away {
             let disks = mounted.group.disks();
             let Some(disk) = disks.iter().find(|d| d.name == name) else { continue };

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_diskgroup::{DiskInfo, LabelStatus};
 use cellar_io::Instant;
 
@@ -40,7 +40,7 @@ pub struct Spare {
 
 impl Database {
     /// Every hot spare that is named, and whether it will do for the disks of a group.
-    #[async_recursion]
+    #[boxed]
     pub async fn judged_spares(&self, mounted: &Mounted) -> Vec<Spare> {
         let mut all = Vec::new();
         for pattern in self.instance.parameters().list(HOT_SPARES) {

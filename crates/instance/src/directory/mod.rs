@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_io::{EnvExt, SharedEnv, shell};
 
 pub use client::Client;
@@ -284,7 +284,7 @@ impl Directory {
     /// # Errors
     /// 70101 if the lock stayed taken and nobody answered, and those of
     /// [`try_lock`](Directory::try_lock) and [`connect`](Directory::connect).
-    #[async_recursion]
+    #[boxed]
     pub async fn enter(&self, env: &SharedEnv, patience: Duration) -> Result<Entered> {
         let deadline = env.now().plus(patience);
         loop {

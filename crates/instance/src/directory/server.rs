@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_io::SharedEnv;
 use event_listener::Event;
 use futures_channel::mpsc;
@@ -60,7 +60,7 @@ impl Departure {
 impl Responder {
     /// Resolves when the client went away, such as by Ctrl-C: what runs a statement waits for
     /// this beside it, and stops where it can be stopped.
-    #[async_recursion]
+    #[boxed]
     pub async fn gone(&self) {
         loop {
             // Listen before looking, or a departure in between is not heard.
@@ -76,7 +76,7 @@ impl Responder {
     ///
     /// # Errors
     /// 70105 if the client went away: the statement may stop.
-    #[async_recursion]
+    #[boxed]
     pub async fn stdout(&mut self, bytes: &[u8]) -> Result<()> {
         for part in bytes.chunks(FRAME_MAX) {
             self.send(Frame::Stdout(part.to_vec())).await?;
@@ -88,7 +88,7 @@ impl Responder {
     ///
     /// # Errors
     /// As [`stdout`](Responder::stdout).
-    #[async_recursion]
+    #[boxed]
     pub async fn stderr(&mut self, bytes: &[u8]) -> Result<()> {
         for part in bytes.chunks(FRAME_MAX) {
             self.send(Frame::Stderr(part.to_vec())).await?;
@@ -195,7 +195,7 @@ impl Server {
     }
 
     /// Waits until no client is connected, and lets none in after that.
-    #[async_recursion]
+    #[boxed]
     pub async fn drain(&self) {
         loop {
             // Listen before looking, or the last one may leave in between.

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{File, FileSpec, Group};
@@ -260,7 +260,7 @@ impl ControlFile {
     ///
     /// # Errors
     /// 00227 damaged, 70109, or it cannot be read.
-    #[async_recursion]
+    #[boxed]
     pub async fn open(group: &Group) -> Result<Option<ControlFile>> {
         let file = match group.open(CONTROL_PATH) {
             Ok(file) => file,
@@ -291,7 +291,7 @@ impl ControlFile {
     ///
     /// # Errors
     /// No room for it.
-    #[async_recursion]
+    #[boxed]
     pub async fn create(group: &Group, notes: Notes) -> Result<ControlFile> {
         let file = new_file(group).await?;
         Ok(ControlFile::new(group, file, Content { notes, ..Content::default() }))
@@ -302,7 +302,7 @@ impl ControlFile {
     ///
     /// # Errors
     /// No room for it, or the group has stopped. Which file has the name then is not known.
-    #[async_recursion]
+    #[boxed]
     pub async fn in_more_copies(&self, group: &Group) -> Result<Option<ControlFile>> {
         if self.copies() >= copies_in(group) {
             return Ok(None);
@@ -320,7 +320,7 @@ impl ControlFile {
     ///
     /// # Errors
     /// The group has stopped.
-    #[async_recursion]
+    #[boxed]
     pub async fn publish(&self, group: &Group) -> Result<()> {
         Ok(group.publish(&self.file, CONTROL_PATH, false).await?)
     }

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_io::{EnvExt, Instant, SharedEnv};
 use cellar_redo::{
-    Anatomy, ArchiveStore, Archived, Committed, GroupReport, GroupStatus, Log, Lsn, Report,
+    ArchiveStore, Archived, Breakdown, Committed, GroupReport, GroupStatus, Log, Lsn, Report,
 };
 use futures_util::future::select;
 
@@ -32,28 +32,28 @@ const SWITCH_LOOKS: usize = 100;
 
 /// Where the time of all commits went, together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AnatomyTotals {
+pub struct BreakdownTotals {
     /// Commits.
     pub commits: u64,
     /// Each part of them all, in the order in which they come.
     pub parts: Vec<(&'static str, Duration)>,
     /// The longest commit.
-    pub longest: Anatomy,
+    pub longest: Breakdown,
 }
 
-impl AnatomyTotals {
+impl BreakdownTotals {
     /// Adds a commit.
-    pub fn add(&mut self, anatomy: &Anatomy) {
+    pub fn add(&mut self, breakdown: &Breakdown) {
         self.commits += 1;
-        let parts = anatomy.parts();
+        let parts = breakdown.parts();
         if self.parts.is_empty() {
             self.parts = parts.iter().map(|(name, _)| (*name, Duration::ZERO)).collect();
         }
         for ((_, sum), (_, part)) in self.parts.iter_mut().zip(parts) {
             *sum += part;
         }
-        if anatomy.total() > self.longest.total() {
-            self.longest = *anatomy;
+        if breakdown.total() > self.longest.total() {
+            self.longest = *breakdown;
         }
     }
 
@@ -78,7 +78,7 @@ pub struct RedoLog {
     returned: Mutex<BTreeMap<String, (Instant, Duration)>>,
     /// The archiver will do nothing more.
     archiver_ended: AtomicBool,
-    anatomy: Mutex<AnatomyTotals>,
+    breakdown: Mutex<BreakdownTotals>,
     checkpointing: AtomicBool,
     /// No checkpoint is made by itself.
     keeps: AtomicBool,
@@ -123,7 +123,7 @@ impl RedoLog {
             files: Mutex::new(files),
             returned: Mutex::default(),
             archiver_ended: AtomicBool::new(false),
-            anatomy: Mutex::default(),
+            breakdown: Mutex::default(),
             checkpointing: AtomicBool::new(false),
             keeps: AtomicBool::new(false),
             archive_error: Mutex::default(),
@@ -153,8 +153,8 @@ impl RedoLog {
     }
 
     /// Where the time of the commits went since it was opened.
-    pub fn anatomy(&self) -> AnatomyTotals {
-        lock(&self.anatomy).clone()
+    pub fn breakdown(&self) -> BreakdownTotals {
+        lock(&self.breakdown).clone()
     }
 
     /// Why the last attempt to archive failed, while it does.
@@ -226,7 +226,7 @@ impl RedoLog {
         record: Bytes,
     ) -> Result<Committed> {
         let committed = self.log.commit(session.waits(), kind, 0, record).await?;
-        lock(&self.anatomy).add(&committed.anatomy);
+        lock(&self.breakdown).add(&committed.breakdown);
         // What lies behind the checkpoint, in blocks: the group that is written to counts as used
         // however short that is.
         let (behind, ring) = self.log.behind();
@@ -256,7 +256,7 @@ impl RedoLog {
     ///
     /// # Errors
     /// The log has stopped.
-    #[async_recursion]
+    #[boxed]
     pub async fn checkpoint(&self) -> Result<Lsn> {
         let durable = self.log.durable_lsn();
         self.note_switches(None).await?;
@@ -268,7 +268,7 @@ impl RedoLog {
     ///
     /// # Errors
     /// The log has stopped.
-    #[async_recursion]
+    #[boxed]
     pub async fn switch(&self, session: &Session) -> Result<Lsn> {
         // The next group may wait for a checkpoint.
         self.checkpoint().await?;
@@ -421,7 +421,7 @@ impl RedoLog {
     ///
     /// # Errors
     /// 00258 the log is not archived; or why the archiver fails.
-    #[async_recursion]
+    #[boxed]
     pub async fn archive_finished(&self) -> Result<u64> {
         if !self.is_archived() {
             let error = Error::new(258, "the redo log is not archived");
@@ -535,10 +535,10 @@ mod tests {
     #[test]
     fn the_parts_of_all_commits_sum_to_the_whole() {
         let micros = Duration::from_micros;
-        let short = Anatomy { queue: micros(3), first: micros(90), ..Anatomy::default() };
-        let long = Anatomy { first: micros(400), wake: micros(7), ..Anatomy::default() };
-        let mut totals = AnatomyTotals::default();
-        [short, long, short].iter().for_each(|anatomy| totals.add(anatomy));
+        let short = Breakdown { queue: micros(3), first: micros(90), ..Breakdown::default() };
+        let long = Breakdown { first: micros(400), wake: micros(7), ..Breakdown::default() };
+        let mut totals = BreakdownTotals::default();
+        [short, long, short].iter().for_each(|breakdown| totals.add(breakdown));
         assert_eq!((totals.commits, totals.longest), (3, long));
         assert_eq!(totals.total(), short.total() * 2 + long.total());
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_redo::Medium;
 
 use super::log::RedoLog;
@@ -31,7 +31,7 @@ impl Database {
     /// 01577 it takes part already; no room; a place that will not do; it failed meanwhile;
     /// 27041 a file system does not answer; 27048 redo of another database is there. Files that were made
     /// for a medium that the log does not know are taken away again.
-    #[async_recursion]
+    #[boxed]
     pub async fn add_log_members(
         &self,
         words: &[String],
@@ -136,7 +136,7 @@ impl Database {
     ///
     /// # Errors
     /// 00360 no such medium; too few would be left for the quorum.
-    #[async_recursion]
+    #[boxed]
     pub async fn drop_log_members(&self, words: &[String]) -> Result<Vec<String>> {
         self.check_writable()?;
         let redo = self.instance().redo();

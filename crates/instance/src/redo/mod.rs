@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use archives::GroupArchives;
 pub use control::{CONTROL_PATH, ControlFile, FILE_BYTES, Notes, SECTOR, Switch};
 pub use inspect::inspect;
-pub use log::{AnatomyTotals, RedoLog};
+pub use log::{BreakdownTotals, RedoLog};
 pub use media::{Place, REDO_DIR};
 pub use statements::NewLogfile;
 

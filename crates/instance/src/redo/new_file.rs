@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_diskgroup::{File, Group};
 use cellar_redo::on_disk::DatabaseId;
 use cellar_redo::on_disk::control::ControlData;
@@ -148,7 +148,7 @@ impl Database {
     ///
     /// # Errors
     /// The group has stopped; the directory does not answer.
-    #[async_recursion]
+    #[boxed]
     pub(super) async fn name_redo_file(&self, new: &mut NewFile) -> Result<()> {
         match &mut new.at {
             MadeAt::Group(made) => {

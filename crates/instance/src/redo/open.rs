@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_diskgroup::Group;
 use cellar_io::{DeviceExt, Io};
@@ -59,7 +59,7 @@ impl Database {
     ///
     /// # Errors
     /// There is no log, it is open already, or it cannot be opened even so.
-    #[async_recursion]
+    #[boxed]
     pub async fn open_redo_forced(&self) -> Result<Arc<RedoLog>> {
         self.check_writable()?;
         let redo = self.instance().redo();
@@ -318,7 +318,7 @@ impl Database {
     ///
     /// # Errors
     /// There is no log, or it cannot be opened again.
-    #[async_recursion]
+    #[boxed]
     pub async fn reread_redo(&self, each: &(dyn Fn(u8, &Bytes) + Send + Sync)) -> Result<()> {
         self.check_writable()?;
         let redo = self.instance().redo();

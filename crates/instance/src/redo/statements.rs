@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_diskgroup::Group;
 use cellar_io::Device;
 use cellar_redo::block_size::{Chosen, choose};
@@ -61,7 +61,7 @@ impl Database {
     /// # Errors
     /// Oracle's refusals: 01184 group exists, 01378 block size, 01567 too few groups; no room; a place
     /// that will not do. Files that were made are taken away again.
-    #[async_recursion]
+    #[boxed]
     pub async fn add_logfiles(
         &self,
         new: &[NewLogfile],
@@ -309,7 +309,7 @@ impl Database {
     /// # Errors
     /// Oracle's refusals: 01567 too few groups left, 01623 current, 01624 needed for recovery, 00350
     /// not archived, 00359 no such group.
-    #[async_recursion]
+    #[boxed]
     pub async fn drop_logfiles(&self, numbers: &[u32]) -> Result<Vec<String>> {
         self.check_writable()?;
         let redo = self.instance().redo();
@@ -334,7 +334,7 @@ impl Database {
     /// # Errors
     /// Oracle's refusals: 01623 current, 01624 needed for recovery, 00350 not archived, also of an older
     /// group than the one that is named, 00359 no such group.
-    #[async_recursion]
+    #[boxed]
     pub async fn clear_logfiles(&self, numbers: &[u32], unarchived: bool) -> Result<Vec<String>> {
         self.check_writable()?;
         let redo = self.instance().redo();
@@ -358,7 +358,7 @@ impl Database {
     /// # Errors
     /// There is no log; the group that has the control file has stopped. Of one whose control file is
     /// damaged the files stay: nobody knows which they were, and nobody needs them.
-    #[async_recursion]
+    #[boxed]
     pub async fn drop_log(&self) -> Result<()> {
         self.check_writable()?;
         let redo = self.instance().redo();
@@ -412,7 +412,7 @@ impl Database {
     ///
     /// # Errors
     /// There is no log, or it has stopped.
-    #[async_recursion]
+    #[boxed]
     pub async fn switch_logfile(&self, session: &Session) -> Result<Lsn> {
         self.check_writable()?;
         self.redo()?.switch(session).await
@@ -422,7 +422,7 @@ impl Database {
     ///
     /// # Errors
     /// There is no log, or it has stopped.
-    #[async_recursion]
+    #[boxed]
     pub async fn checkpoint_redo(&self) -> Result<Lsn> {
         self.check_writable()?;
         self.redo()?.checkpoint().await
@@ -433,7 +433,7 @@ impl Database {
     ///
     /// # Errors
     /// 00258 the log is not archived; why the archiver fails.
-    #[async_recursion]
+    #[boxed]
     pub async fn archive_log_current(&self, session: &Session) -> Result<u64> {
         self.check_writable()?;
         let log = self.redo()?;

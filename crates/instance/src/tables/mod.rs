@@ -21,7 +21,7 @@ mod under_way;
 
 use std::future::Future;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{File, FileSpec, Group};
 use cellar_io::{Device, DeviceExt, EnvExt, Io};
@@ -77,7 +77,7 @@ impl Database {
     ///
     /// # Errors
     /// The group is not mounted, or the database is open read-only.
-    #[async_recursion]
+    #[boxed]
     pub async fn new_segment(&self, group: &str) -> Result<File> {
         self.check_writable()?;
         let group = self.group(group)?.group;
@@ -90,7 +90,7 @@ impl Database {
     /// # Errors
     /// 00955 the name is used; the group is not mounted; what writing reports. There is no table
     /// and no file then.
-    #[async_recursion]
+    #[boxed]
     pub async fn add_columnar(
         &self,
         table: Table,
@@ -128,7 +128,7 @@ impl Database {
     /// # Errors
     /// 00942 if the table was dropped or made anew meanwhile, and what writing reports. Nothing was
     /// added then, and the file is gone.
-    #[async_recursion]
+    #[boxed]
     pub async fn append_segment(
         &self,
         name: &str,
@@ -162,7 +162,7 @@ impl Database {
     ///
     /// # Errors
     /// As [`Database::append_segment`].
-    #[async_recursion]
+    #[boxed]
     pub async fn merge_segments(
         &self,
         table: &Table,
@@ -196,7 +196,7 @@ impl Database {
     /// # Errors
     /// 00942 there is none, 70118 it is not columnar, or the catalog cannot be written; nothing
     /// changes then.
-    #[async_recursion]
+    #[boxed]
     pub async fn truncate_columnar(&self, name: &str) -> Result<Table> {
         let name = name.to_owned();
         self.to_the_end(|database| async move {
@@ -212,7 +212,7 @@ impl Database {
     ///
     /// # Errors
     /// As [`Database::truncate_columnar`].
-    #[async_recursion]
+    #[boxed]
     pub async fn drop_columnar(&self, name: &str) -> Result<Table> {
         let name = name.to_owned();
         self.to_the_end(|database| async move {
@@ -261,7 +261,7 @@ impl Database {
     ///
     /// # Errors
     /// As [`Database::open_segment`], or it cannot be read.
-    #[async_recursion]
+    #[boxed]
     pub async fn read_segment(&self, table: &Table, segment: &Segment) -> Result<Vec<u8>> {
         let file = self.open_segment(table, segment)?;
         let length = usize::try_from(segment.bytes).unwrap_or(usize::MAX);

@@ -1,6 +1,6 @@
 //! A segment while it is written: an unnamed file that grows, with several writes on their way.
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_diskgroup::File;
 use cellar_io::{Device, DeviceExt, Durability, Io, IoError};
@@ -59,7 +59,7 @@ impl SegmentFile {
     ///
     /// # Errors
     /// No room, or a write failed.
-    #[async_recursion]
+    #[boxed]
     pub async fn write(&mut self, at: u64, mut bytes: Vec<u8>) -> Result<()> {
         bytes.resize(bytes.len().next_multiple_of(SECTOR), 0);
         self.make_room(at + bytes.len() as u64).await?;
@@ -81,7 +81,7 @@ impl SegmentFile {
     ///
     /// # Errors
     /// A write failed.
-    #[async_recursion]
+    #[boxed]
     pub async fn finish(mut self) -> Result<File> {
         while !self.writes.is_empty() {
             self.one_done().await?;

@@ -344,7 +344,7 @@ fn described(part: &str) -> &'static str {
 /// The rows of v$redo_commit.
 pub fn redo_commit(redo: &Redo) -> Vec<VRedoCommit> {
     let Some(log) = redo.log() else { return Vec::new() };
-    let totals = log.anatomy();
+    let totals = log.breakdown();
     let (whole, commits) = (totals.total(), totals.commits);
     let longest = totals.longest;
     let of_longest = |name: &str| {
@@ -403,7 +403,7 @@ pub fn statistics(redo: &Redo) -> Vec<(&'static str, u64)> {
         redo_buffer_allocation_retries,
         paced_commits,
         paced_time,
-        beacons,
+        heartbeats,
     } = log.log().stats();
     let cs = |time: Duration| u64::try_from(time.as_millis() / 10).unwrap_or(u64::MAX);
     let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
@@ -424,6 +424,6 @@ pub fn statistics(redo: &Redo) -> Vec<(&'static str, u64)> {
         ("redo buffer allocation retries", redo_buffer_allocation_retries),
         ("redo commits paced", paced_commits),
         ("redo commits paced time (usec)", us(paced_time)),
-        ("redo beacons", beacons),
+        ("redo heartbeats", heartbeats),
     ]
 }

@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_parts_are_those_of_a_commit() {
-        let parts = cellar_redo::Anatomy::default().parts();
+        let parts = cellar_redo::Breakdown::default().parts();
         assert_eq!(parts.map(|(name, _)| name), PARTS);
     }
 }

@@ -324,7 +324,7 @@ impl Job {
             let from = (self.env.random() % (room as u64 + 1)) as usize;
             let body = self.noise.slice(from..from + self.crew.bytes);
             let done = self.log.commit(&self.session, KIND, 0, body).await?;
-            let its = done.anatomy.parts();
+            let its = done.breakdown.parts();
             parts.iter_mut().zip(its).for_each(|(sum, (_, part))| *sum += part);
             commits += 1;
             self.think(false).await;

@@ -378,7 +378,7 @@ pub(super) fn remarks(
     main: &Measured,
     model: Option<&Measured>,
 ) -> Vec<(String, String)> {
-    let mut remarks = vec![("Commit".to_owned(), anatomy(options, main))];
+    let mut remarks = vec![("Commit".to_owned(), breakdown(options, main))];
     remarks.push(("Latency".to_owned(), latency(options, main)));
     if options.jobs().len() > 1 {
         remarks.push(("Beside".to_owned(), beside(options, main)));
@@ -397,7 +397,7 @@ pub(super) fn remarks(
 }
 
 /// The parts of a commit in one line for each layout.
-fn anatomy(options: &Options, main: &Measured) -> String {
+fn breakdown(options: &Options, main: &Measured) -> String {
     let sessions = *options.sessions.last().unwrap_or(&1);
     let block = *options.blocks.last().unwrap_or(&4096);
     let way = Way { job: Job::ALONE, sessions, block };

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cellar_cell::{Live, Output, Request, Segment};
+use cellar_cell::{DynamicFilter, Output, Request, Segment};
 use cellar_format::aggregate::{Aggregate, Call};
 use cellar_format::expr::Expr;
 use cellar_format::predicate::{Predicate, Test};
@@ -173,7 +173,7 @@ impl Question {
         let request = scan.request(conjuncts, self.output());
         match &self.wanted {
             Wanted::Greatest { columns, .. } => {
-                let live = Arc::clone(best) as Arc<dyn Live>;
+                let live = Arc::clone(best) as Arc<dyn DynamicFilter>;
                 Request { live: vec![live], first: Some((columns[0], true)), ..request }
             }
             _ => request,
@@ -308,7 +308,7 @@ impl Best {
     }
 }
 
-impl Live for Best {
+impl DynamicFilter for Best {
     fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }

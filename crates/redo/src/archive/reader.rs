@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use bytes::{Buf, BytesMut};
 use cellar_io::IoErrorKind;
 
@@ -62,7 +62,7 @@ impl ArchiveReader {
     /// # Errors
     /// [`Error::ArchiveMissing`], where a group was cleared before it was archived;
     /// [`Error::ArchiveDamaged`], [`Error::ArchiveForeign`]; [`Error::Archive`] from the store.
-    #[async_recursion]
+    #[boxed]
     pub async fn next(&mut self) -> Result<Option<Record>, Error> {
         loop {
             if let Some(record) = self.records.pop() {

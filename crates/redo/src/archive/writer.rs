@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_io::IoError;
 
@@ -81,7 +81,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.0.with(|state| (state.archiver, state.publishing) = (false, None));
         // Whoever clears the group may wait for it.
-        self.0.steward_done.notify(usize::MAX);
+        self.0.control_written.notify(usize::MAX);
     }
 }
 
@@ -94,7 +94,7 @@ impl Log {
     /// [`Error::NotArchiving`]; [`Error::Damaged`], [`Error::Divergent`], [`Error::Corrupt`] when
     /// the group cannot be read, [`Error::MediaMissing`] when media do not answer that may have
     /// it; [`Error::Archive`] from the store; [`Error::Stopped`].
-    #[async_recursion]
+    #[boxed]
     pub async fn archive(&self, store: &dyn ArchiveStore) -> Result<Option<Archived>, Error> {
         let Some(job) = self.0.with(|state| match Inner::stopped(state) {
             Some(error) => Err(error),
@@ -121,7 +121,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::NotArchiving`]; [`Error::Stopped`], also when the log is closed.
-    #[async_recursion]
+    #[boxed]
     pub async fn archivable(&self) -> Result<(), Error> {
         loop {
             let listener = self.0.finished.listen();

@@ -17,10 +17,10 @@ pub const LAST: u16 = 2;
 /// The last block of its group: the log goes on in the next.
 pub const SWITCH: u16 = 4;
 /// Holds no record; written so that the watermark covers what was written before.
-pub const BEACON: u16 = 8;
+pub const HEARTBEAT: u16 = 8;
 /// The first block of an incarnation.
 pub const INCARNATION_START: u16 = 16;
-const FLAGS_KNOWN: u16 = FIRST | LAST | SWITCH | BEACON | INCARNATION_START;
+const FLAGS_KNOWN: u16 = FIRST | LAST | SWITCH | HEARTBEAT | INCARNATION_START;
 
 /// What the checksums of one incarnation of one database begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Seed {
 /// What a block says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
-    /// `FIRST`, `LAST`, `SWITCH`, `BEACON`, `INCARNATION_START`.
+    /// `FIRST`, `LAST`, `SWITCH`, `HEARTBEAT`, `INCARNATION_START`.
     pub flags: u16,
     /// Its number.
     pub abn: Abn,

@@ -16,7 +16,7 @@ pub(crate) mod walk;
 
 use std::sync::Arc;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_io::SharedEnv;
 use cellar_wait::Session;
 
@@ -101,7 +101,7 @@ impl Recovery {
     /// # Errors
     /// [`Error::ControlDamaged`], [`Error::ControlOld`], [`Error::NoMedium`], [`Error::BadValue`];
     /// [`Error::Io`] when control data cannot be read.
-    #[async_recursion]
+    #[boxed]
     pub async fn start(log: OpenLog) -> Result<Recovery, Error> {
         let OpenLog { env, session, control, media, options, returning, force } = log;
         let bytes = control.load().await?;
@@ -168,7 +168,7 @@ impl Recovery {
     /// # Errors
     /// [`Error::Damaged`], [`Error::MediaMissing`], [`Error::Divergent`], [`Error::Corrupt`]: the
     /// log cannot be opened as it is.
-    #[async_recursion]
+    #[boxed]
     pub async fn next(&mut self) -> Result<Option<Record>, Error> {
         loop {
             if let Some(record) = self.records.pop() {

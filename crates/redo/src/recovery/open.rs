@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_io::{DeviceExt, Durability, Io};
 use futures_util::future::{join_all, try_join_all};
 
@@ -27,7 +27,7 @@ impl Recovery {
     /// # Errors
     /// As [`next`](Recovery::next); [`Error::TooManyOpenings`]; [`Error::Stopped`] when control data or
     /// every medium cannot be written.
-    #[async_recursion]
+    #[boxed]
     pub async fn open(mut self) -> Result<(Log, Report), Error> {
         while self.next().await?.is_some() {}
         self.repair().await;
@@ -111,7 +111,7 @@ impl Recovery {
         forget_incarnations(&mut control);
         control.durable = start.first;
         for (number, medium) in control.media.iter_mut().enumerate() {
-            // One that returns is active when every header is: the steward says so then.
+            // One that returns is active when every header is: the control writer says so then.
             let used = used.contains(&number);
             if medium.state.is_active() && !used {
                 medium.state = MediumState::Failed { since: start.first };
@@ -190,13 +190,13 @@ impl Recovery {
             joins: false,
             adding: 0,
             pin: None,
-            steward: false,
+            control_writer: false,
             archiver: false,
             publishing: None,
             archiver_waits: false,
-            housekeeper: false,
+            idle_timer: false,
             last_ack: 0,
-            last_was_beacon: false,
+            last_was_heartbeat: false,
             last_launch: 0,
             closing: false,
             poisoned: None,

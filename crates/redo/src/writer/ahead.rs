@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::anatomy::UnitTimes;
+use crate::breakdown::UnitTimes;
 use crate::on_disk::block::SWITCH;
 use crate::options::Options;
 use crate::writer::op::Write;

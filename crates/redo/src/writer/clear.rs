@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::writer::log::{Inner, Log};
 use crate::writer::state::{Full, Health, MediumAt, State};
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 
 /// What comes of a look at a group that is to be cleared.
 enum Look {
@@ -26,10 +26,10 @@ impl Log {
     /// while a medium that catches up needs it;
     /// [`Error::NotArchived`], with `unarchived` for an older group than this one;
     /// [`Error::Stopped`]: whether it was cleared is known at the next opening.
-    #[async_recursion]
+    #[boxed]
     pub async fn clear_group(&self, number: u32, unarchived: bool) -> Result<Option<u64>, Error> {
         let (generation, lost) = loop {
-            let listener = self.0.steward_done.listen();
+            let listener = self.0.control_written.listen();
             match self.0.with(|state| state.clear(number, unarchived))? {
                 Look::Cleared(generation, lost) => break (generation, lost),
                 Look::Published => listener.await,

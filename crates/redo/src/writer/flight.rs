@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Abn;
-use crate::anatomy::UnitTimes;
+use crate::breakdown::UnitTimes;
 use crate::error::Error;
 use crate::on_disk::UNIT_BYTES_MAX;
-use crate::on_disk::block::{BEACON, BLOCK_HEADER, SWITCH};
+use crate::on_disk::block::{BLOCK_HEADER, HEARTBEAT, SWITCH};
 use crate::options::Options;
 use crate::writer::ahead::Formed;
 use crate::writer::layout::offset_of;
@@ -49,7 +49,7 @@ impl State {
         self.stats.redo_entries += unit.starts.len() as u64;
         self.stats.redo_wastage +=
             bytes.len() as u64 - blocks * BLOCK_HEADER as u64 - unit.filled as u64;
-        self.stats.beacons += u64::from(unit.flags & BEACON != 0);
+        self.stats.heartbeats += u64::from(unit.flags & HEARTBEAT != 0);
         self.tracked.push_back(Tracked {
             group: unit.group,
             first: unit.first,
@@ -59,7 +59,7 @@ impl State {
             copies: 0,
             last: 0,
             quorum: false,
-            is_beacon: unit.flags & BEACON != 0 && unit.filled == 0,
+            is_heartbeat: unit.flags & HEARTBEAT != 0 && unit.filled == 0,
             times,
             shared: unit.shared,
         });
@@ -234,7 +234,7 @@ impl State {
             self.unacked += 1;
             self.durable = unit.end;
             self.durable_crc = unit.last_crc;
-            self.last_was_beacon = unit.is_beacon;
+            self.last_was_heartbeat = unit.is_heartbeat;
             self.last_ack = now;
             let (bytes, copies) = (unit.bytes, unit.copies);
             settled.push((Arc::clone(&unit.shared), Ok(unit.times)));

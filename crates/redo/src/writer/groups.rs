@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_io::{Device, EnvExt};
 use futures_util::future::join_all;
@@ -16,10 +16,10 @@ use crate::on_disk::control::{GROUPS_MAX, GroupEntry};
 use crate::on_disk::header::capacity_of;
 use crate::options::Medium;
 use crate::stats::{GroupReport, GroupStatus};
+use crate::writer::control_writer::header_of;
 use crate::writer::log::{Inner, Log};
 use crate::writer::op::write_durably;
 use crate::writer::state::{Full, GroupAt, State};
-use crate::writer::steward::header_of;
 
 /// A log needs another group to go on in while one waits for its checkpoint.
 const GROUPS_MIN: usize = 2;
@@ -36,7 +36,7 @@ impl Log {
     /// [`Error::GroupExists`], [`Error::BadValue`], [`Error::FileSize`], [`Error::BlockSize`],
     /// [`Error::NoMedium`]; [`Error::Io`] when a header cannot be written, and nothing is changed;
     /// [`Error::Stopped`].
-    #[async_recursion]
+    #[boxed]
     pub async fn add_group(
         &self,
         group: NewGroup,
@@ -94,10 +94,10 @@ impl Log {
     /// # Errors
     /// [`Error::NoGroup`], [`Error::TooFewGroups`], [`Error::GroupCurrent`],
     /// [`Error::GroupNeeded`], [`Error::NotArchived`]; [`Error::Stopped`].
-    #[async_recursion]
+    #[boxed]
     pub async fn drop_group(&self, number: u32) -> Result<(), Error> {
         let generation = loop {
-            let listener = self.0.steward_done.listen();
+            let listener = self.0.control_written.listen();
             match self.0.with(|state| state.drop_group(number))? {
                 Some(generation) => break generation,
                 None => listener.await,

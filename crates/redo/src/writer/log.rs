@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_io::{EnvExt, SharedEnv};
 use cellar_wait::{Event as WaitEvent, Session};
 use event_listener::Event;
 
-use crate::anatomy::Anatomy;
+use crate::breakdown::Breakdown;
 use crate::error::Error;
 use crate::on_disk::block::{BLOCK_HEADER, SWITCH, Seed};
 use crate::on_disk::record::{RECORD_BYTES_MAX, RECORD_HEADER, RecordHeader};
@@ -40,7 +40,7 @@ pub struct Committed {
     /// Everything below is durable.
     pub end: Lsn,
     /// Where the time went.
-    pub anatomy: Anatomy,
+    pub breakdown: Breakdown,
 }
 
 /// An open log. Clones are handles of the same log; [`close`](Log::close) shuts it down cleanly, and
@@ -66,7 +66,7 @@ impl std::fmt::Debug for Log {
             .field("forming", &state.forming.is_some())
             .field("formed", &state.formed.len())
             .field("media", &state.media.iter().map(|m| &m.health).collect::<Vec<_>>())
-            .field("steward", &state.steward)
+            .field("control_writer", &state.control_writer)
             .field("stopped", &state.poisoned)
             .finish_non_exhaustive()
     }
@@ -87,8 +87,8 @@ pub(crate) struct Inner {
     state: Mutex<State>,
     /// Room may have been made, or the log has stopped.
     pub room: Event,
-    /// The steward has made something durable, a medium has a header, or the log has stopped.
-    pub steward_done: Event,
+    /// The control writer has made something durable, a medium has a header, or the log has stopped.
+    pub control_written: Event,
     /// The log is being closed and owes nothing any more.
     pub quiet: Event,
     /// A finished group is to be archived, or the log has stopped.
@@ -122,7 +122,7 @@ impl Inner {
             incarnation,
             state: Mutex::new(state),
             room: Event::new(),
-            steward_done: Event::new(),
+            control_written: Event::new(),
             quiet: Event::new(),
             finished: Event::new(),
         })
@@ -136,12 +136,12 @@ impl Inner {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Looks at or changes the state, and starts the steward if there is work for it.
+    /// Looks at or changes the state, and starts the control writer if there is work for it.
     pub fn with<T>(self: &Arc<Self>, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         let result = change(&mut state);
-        let steward = !state.steward && state.has_steward_work();
-        state.steward |= steward;
+        let control_writer = !state.control_writer && state.has_control_work();
+        state.control_writer |= control_writer;
         let stopped = state.drain_stopped();
         let has_stopped = state.poisoned.is_some();
         let quiet = state.closing && (has_stopped || state.is_quiet());
@@ -151,22 +151,25 @@ impl Inner {
         let has_left = std::mem::take(&mut state.has_left);
         drop(state);
         if has_left {
-            self.steward_done.notify(usize::MAX);
+            self.control_written.notify(usize::MAX);
         }
         if finished {
             self.finished.notify(usize::MAX);
         }
         if has_stopped {
             self.room.notify(usize::MAX);
-            self.steward_done.notify(usize::MAX);
+            self.control_written.notify(usize::MAX);
             self.settle(stopped);
         }
         if quiet {
             self.quiet.notify(usize::MAX);
         }
-        if steward {
+        if control_writer {
             let inner = Arc::clone(self);
-            self.env.spawn("redo steward", Box::pin(async move { inner.steward().await }));
+            self.env.spawn(
+                "redo control_writer",
+                Box::pin(async move { inner.control_writer().await }),
+            );
         }
         result
     }
@@ -216,8 +219,8 @@ impl Inner {
         if writes.is_empty() {
             return;
         }
-        if !self.with(|state| std::mem::replace(&mut state.housekeeper, true)) {
-            self.start_housekeeper();
+        if !self.with(|state| std::mem::replace(&mut state.idle_timer, true)) {
+            self.start_idle_timer();
         }
         ops.extend(writes.into_iter().map(|write| Op::new(write, &self.env)));
     }
@@ -266,7 +269,7 @@ impl Log {
     /// # Errors
     /// [`Error::RecordTooLong`]; [`Error::Stopped`]; [`Error::OutcomeUnknown`] when the log stops
     /// meanwhile.
-    #[async_recursion]
+    #[boxed]
     pub async fn commit(
         &self,
         session: &Session,
@@ -289,7 +292,7 @@ impl Log {
             state.stats.redo_synch_writes += 1;
             state.stats.redo_synch_time += Duration::from_nanos(waited);
         });
-        Ok(Committed { lsn, end, anatomy: times.anatomy(asked, queued, busy, now) })
+        Ok(Committed { lsn, end, breakdown: times.breakdown(asked, queued, busy, now) })
     }
 
     /// Appends a record and does not wait: it becomes durable with the next one that somebody
@@ -297,7 +300,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::RecordTooLong`]; [`Error::Stopped`].
-    #[async_recursion]
+    #[boxed]
     pub async fn append(
         &self,
         session: &Session,
@@ -310,10 +313,10 @@ impl Log {
         let start = self.0.with(|state| {
             // A closed unit is large enough; the rest waits for company.
             let full = !state.full.is_empty();
-            (full, !std::mem::replace(&mut state.housekeeper, true))
+            (full, !std::mem::replace(&mut state.idle_timer, true))
         });
         if start.1 {
-            self.0.start_housekeeper();
+            self.0.start_idle_timer();
         }
         if start.0 {
             self.0.lead_for_others();
@@ -326,7 +329,7 @@ impl Log {
     /// # Errors
     /// [`Error::OutcomeUnknown`] when the log stops meanwhile; [`Error::BadValue`] when nothing
     /// was appended there yet.
-    #[async_recursion]
+    #[boxed]
     pub async fn wait_durable(&self, session: &Session, lsn: Lsn) -> Result<(), Error> {
         let Some(unit) = self.0.with(|state| state.unit_below(&self.0.sizes, lsn))? else {
             return Ok(());
@@ -354,7 +357,7 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Stopped`]; [`Error::OutcomeUnknown`].
-    #[async_recursion]
+    #[boxed]
     pub async fn switch(&self, session: &Session) -> Result<Lsn, Error> {
         let wait = session.begin(WaitEvent::LOG_FILE_SWITCH_COMPLETION, [0; 3], self.0.now());
         let placed = loop {
@@ -415,7 +418,7 @@ impl Log {
     /// new log acknowledges.
     pub fn is_owed(&self) -> bool {
         let state = self.0.lock();
-        state.steward || !state.media.iter().all(|medium| medium.is_answered())
+        state.control_writer || !state.media.iter().all(|medium| medium.is_answered())
     }
 
     /// Stops the log as the end of its program would: queued records are never written, and their
@@ -426,7 +429,7 @@ impl Log {
     /// # Errors
     /// [`Error::MediumBusy`] for another one that has not answered in time; [`Error::Stopped`] where
     /// control data are still being written.
-    #[async_recursion]
+    #[boxed]
     pub async fn abandon(&self) -> Result<Vec<String>, Error> {
         let inner = &self.0;
         inner.with(|state| state.poison("it was abandoned".into()));
@@ -437,7 +440,10 @@ impl Log {
                 let owes = |m: &&MediumAt| !m.is_answered();
                 let is_failed = |m: &MediumAt| matches!(m.health, Health::Failed);
                 let owing = state.media.iter().filter(owes);
-                (state.steward, owing.map(|m| (m.name.clone(), is_failed(m))).collect::<Vec<_>>())
+                (
+                    state.control_writer,
+                    owing.map(|m| (m.name.clone(), is_failed(m))).collect::<Vec<_>>(),
+                )
             });
             if !works && (owing.is_empty() || is_late && owing.iter().all(|(_, failed)| *failed)) {
                 return Ok(owing.into_iter().map(|(name, _)| name).collect());
@@ -448,7 +454,7 @@ impl Log {
                 let stopped = Error::Stopped { why };
                 return Err(medium.map_or(stopped, |medium| Error::MediumBusy { medium }));
             }
-            inner.env.sleep(inner.options.beacon_after).await;
+            inner.env.sleep(inner.options.heartbeat_after).await;
         }
     }
 

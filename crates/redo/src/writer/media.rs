@@ -8,7 +8,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_io::{Device, Durability, EnvExt, Io, IoError};
 use futures_util::future::try_join_all;
@@ -23,11 +23,11 @@ use crate::recovery::judge::Standing;
 use crate::recovery::read::{Files, LAST, Reader, in_time};
 use crate::recovery::walk::Walk;
 use crate::stats::MediumStats;
+use crate::writer::control_writer::header_of;
 use crate::writer::layout::offset_of;
 use crate::writer::log::{Inner, Log};
 use crate::writer::op::write_durably;
 use crate::writer::state::{GroupAt, Health, MediumAt, State, Tracked};
-use crate::writer::steward::header_of;
 use crate::{Abn, Lsn};
 
 /// What is copied to a medium that joins.
@@ -69,7 +69,7 @@ impl Log {
     /// [`Error::MediumBusy`] while another joins; [`Error::MediumLost`] when it fails meanwhile;
     /// [`Error::Damaged`], [`Error::MediaMissing`] when the others cannot be read;
     /// [`Error::Stopped`].
-    #[async_recursion]
+    #[boxed]
     pub async fn add_medium(&self, medium: Medium) -> Result<(), Error> {
         let inner = &self.0;
         let name = medium.name.clone();
@@ -91,7 +91,7 @@ impl Log {
     /// # Errors
     /// As [`add_medium`](Log::add_medium); [`Error::NoMedium`]; [`Error::MediumBusy`] also for one
     /// that takes part, or that has writes which were never answered: they may yet be done.
-    #[async_recursion]
+    #[boxed]
     pub async fn return_medium(&self, medium: Medium) -> Result<(), Error> {
         let inner = &self.0;
         let name = medium.name.clone();
@@ -130,7 +130,7 @@ impl Log {
     /// [`Error::NoMedium`]; [`Error::LastMedium`] where too few would be left for the quorum;
     /// [`Error::MediumBusy`] while a group is added;
     /// [`Error::Stopped`].
-    #[async_recursion]
+    #[boxed]
     pub async fn drop_medium(&self, name: &str) -> Result<(), Error> {
         let inner = &self.0;
         let number = inner.with(|state| {
@@ -144,7 +144,7 @@ impl Log {
             Ok(number)
         })?;
         loop {
-            let listener = inner.steward_done.listen();
+            let listener = inner.control_written.listen();
             let recorded = inner.with(|state| match Inner::stopped(state) {
                 Some(error) => Err(error),
                 None => Ok(matches!(state.media[number].health, Health::Failed)),
@@ -170,7 +170,7 @@ impl Log {
         // answer is not waited for: it may come back under another name only.
         let until = inner.env.now().plus(inner.options.write_timeout);
         while !inner.with(|state| state.media[number].is_answered()) && inner.env.now() < until {
-            inner.env.sleep(inner.options.beacon_after).await;
+            inner.env.sleep(inner.options.heartbeat_after).await;
         }
         Ok(())
     }
@@ -203,7 +203,7 @@ impl Log {
         });
         inner.room.notify(usize::MAX);
         loop {
-            let listener = inner.steward_done.listen();
+            let listener = inner.control_written.listen();
             let health = inner.with(|state| match Inner::stopped(state) {
                 Some(error) => Err(error),
                 None => Ok(state.media[number].health.clone()),
@@ -312,7 +312,7 @@ impl Inner {
                 at.headers.remove(&id);
                 at.error = done.as_ref().err().cloned().or(at.error.take());
             });
-            inner.steward_done.notify(usize::MAX);
+            inner.control_written.notify(usize::MAX);
             done
         });
         let limit = self.options.write_timeout * LAST;

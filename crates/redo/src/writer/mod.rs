@@ -7,9 +7,10 @@
 
 mod ahead;
 mod clear;
+mod control_writer;
 mod flight;
 mod groups;
-mod housekeeper;
+mod idle_timer;
 mod layout;
 mod log;
 mod media;
@@ -18,13 +19,12 @@ mod queue;
 mod room;
 mod skip;
 mod state;
-mod steward;
 mod unit;
 mod wait;
 
+pub(crate) use control_writer::{forget_incarnations, header_of};
 pub(crate) use layout::offset_of;
 pub use log::{Appended, Committed, Log};
 pub(crate) use log::{Inner, Opening};
 pub(crate) use op::may_pass;
 pub(crate) use state::{GroupAt, Health, MediumAt, State};
-pub(crate) use steward::{forget_incarnations, header_of};

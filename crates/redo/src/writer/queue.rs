@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
-use crate::on_disk::block::{BEACON, BLOCK_HEADER, SWITCH};
+use crate::on_disk::block::{BLOCK_HEADER, HEARTBEAT, SWITCH};
 use crate::on_disk::record::{RECORD_HEADER, RecordHeader};
 use crate::options::Options;
 use crate::writer::state::{Full, State};
@@ -174,7 +174,7 @@ impl State {
             }
         };
         if unit.filled > 0 {
-            unit.flags &= !BEACON;
+            unit.flags &= !HEARTBEAT;
         }
         let records: usize =
             unit.chunks.iter().map(|c| usize::from(c.to - c.from) + c.body.len()).sum();
@@ -195,7 +195,7 @@ impl State {
         let shared = Arc::clone(&unit.shared);
         let end = Abn(unit.first + unit.blocks(sizes.payload)).lsn();
         match flag {
-            BEACON => self.open = Some(unit),
+            HEARTBEAT => self.open = Some(unit),
             _ => self.close(sizes, unit),
         }
         Some(Placed { lsn, end, unit: shared })

@@ -52,7 +52,7 @@ impl State {
         self.give_up(medium, reason);
     }
 
-    /// Stops giving units to a medium. That it has failed is recorded by the steward.
+    /// Stops giving units to a medium. That it has failed is recorded by the control writer.
     pub fn set_aside(&mut self, medium: usize) {
         let lacks = self.tracked.iter().find(|unit| unit.copies & 1 << medium == 0);
         let end = self.tracked.back().map_or(self.durable, |unit| unit.end);

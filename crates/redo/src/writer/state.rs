@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cellar_io::{Device, IoError};
 
-use crate::anatomy::UnitTimes;
+use crate::breakdown::UnitTimes;
 use crate::on_disk::control::ControlData;
 use crate::stats::{MediumStats, Stats};
 use crate::writer::ahead::Formed;
@@ -26,7 +26,7 @@ pub(crate) struct Tracked {
     pub last: u64,
     /// Enough media had it, as the rule was then.
     pub quorum: bool,
-    pub is_beacon: bool,
+    pub is_heartbeat: bool,
     pub times: UnitTimes,
     pub shared: Arc<Shared>,
 }
@@ -198,7 +198,7 @@ pub(crate) struct State {
     pub groups: Vec<GroupAt>,
     pub media: Vec<MediumAt>,
 
-    // What the steward sees to.
+    // What the control writer sees to.
     /// What is to become durable next.
     pub control: ControlData,
     /// Checkpoint and archived-to that are durable.
@@ -219,16 +219,16 @@ pub(crate) struct State {
     pub adding: u32,
     /// Blocks from here on are to be copied to it: their groups are not written again.
     pub pin: Option<u64>,
-    pub steward: bool,
+    pub control_writer: bool,
     /// A finished group is being archived.
     pub archiver: bool,
     /// Its archive is getting its name.
     pub publishing: Option<u64>,
     /// Somebody waits for a finished group.
     pub archiver_waits: bool,
-    pub housekeeper: bool,
+    pub idle_timer: bool,
     pub last_ack: u64,
-    pub last_was_beacon: bool,
+    pub last_was_heartbeat: bool,
     /// When something was last written.
     pub last_launch: u64,
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use cellar_io::Buffer;
 
 use crate::Abn;
-use crate::anatomy::UnitTimes;
+use crate::breakdown::UnitTimes;
 use crate::error::Error;
 use crate::on_disk::block::{self, BLOCK_HEADER, BlockHeader, Seed};
 use crate::on_disk::record::RECORD_HEADER;
@@ -35,7 +35,7 @@ pub(crate) struct OpenUnit {
     pub chunks: Vec<Chunk>,
     /// Where records begin, in bytes of payload.
     pub starts: Vec<u32>,
-    /// `SWITCH` or `BEACON`, or nothing.
+    /// `SWITCH` or `HEARTBEAT`, or nothing.
     pub flags: u16,
     pub shared: Arc<Shared>,
 }

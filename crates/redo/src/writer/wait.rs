@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use cellar_wait::Event as WaitEvent;
 
-use crate::anatomy::UnitTimes;
+use crate::breakdown::UnitTimes;
 use crate::error::Error;
 use crate::options::Successor;
 use crate::writer::log::Inner;

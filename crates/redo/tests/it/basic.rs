@@ -43,7 +43,7 @@ fn what_was_committed_comes_back_after_a_crash() {
 }
 
 #[test]
-fn many_committers_share_units_and_anatomy_sums_to_the_whole() {
+fn many_committers_share_units_and_breakdown_sums_to_the_whole() {
     let rig = Rig::new(3, Shape { blocks: 4096, media: 3, ..Shape::default() });
     rig.run(async {
         rig.create().await.unwrap();
@@ -56,7 +56,7 @@ fn many_committers_share_units_and_anatomy_sums_to_the_whole() {
                     for i in 0..20 {
                         let before = env.now();
                         let done = log.commit(&session, 0, 0, body(task, i)).await.unwrap();
-                        assert_eq!(done.anatomy.total(), env.now().since(before));
+                        assert_eq!(done.breakdown.total(), env.now().since(before));
                     }
                 })
             })
@@ -67,9 +67,9 @@ fn many_committers_share_units_and_anatomy_sums_to_the_whole() {
         let stats = log.stats();
         assert_eq!(stats.redo_entries, 640);
         assert!(stats.redo_writes < 500, "{stats:?}");
-        // Idle now: one beacon, then nothing.
+        // Idle now: one heartbeat, then nothing.
         env.sleep(std::time::Duration::from_secs(1)).await;
-        assert_eq!(log.stats().beacons, 1);
+        assert_eq!(log.stats().heartbeats, 1);
         log.close().await.unwrap();
         let (_, records, report) = rig.open().await.unwrap();
         assert_eq!(records.len(), 640);

@@ -336,7 +336,7 @@ fn check(records: &[Record], placed: &[u8], acknowledged: &[u8]) {
 
 #[test]
 fn every_subset_at_every_crash_point() {
-    let seeds = std::env::var("SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(20);
+    let seeds = std::env::var("CELLAR_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(20);
     let mut recoveries = 0u64;
     for seed in 0..seeds {
         let (images, steps) = workload(seed);

@@ -188,7 +188,7 @@ fn acknowledged_redo_that_is_damaged_everywhere_is_refused_with_its_range() {
                 lsns.push(done.lsn);
             }
             let end = log.durable_lsn();
-            // A beacon covers the last of them.
+            // A heartbeat covers the last of them.
             rig.env().sleep(Duration::from_millis(50)).await;
             let bad = lsns[4].abn();
             let place = 4096 + (bad.0 - 1) * u64::from(rig.shape.block_size);

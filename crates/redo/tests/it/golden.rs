@@ -9,7 +9,7 @@ use cellar_redo::on_disk::archive::{
     ARCHIVE_HEADER, ArchiveEnd, ArchiveHeader, CHUNK_BYTES_MAX, PIECE_HEADER, Piece, pack, restore,
 };
 use cellar_redo::on_disk::block::{
-    BEACON, BLOCK_HEADER, BlockHeader, FIRST, INCARNATION_START, LAST, SWITCH, Seed,
+    BLOCK_HEADER, BlockHeader, FIRST, HEARTBEAT, INCARNATION_START, LAST, SWITCH, Seed,
 };
 use cellar_redo::on_disk::control::{Clean, ControlData, GroupEntry, Incarnation, MediumEntry};
 use cellar_redo::on_disk::header::{FORMAT_VERSION, GroupHeader, MediumState};
@@ -139,7 +139,7 @@ fn text() -> String {
         ("flag first of unit", u64::from(FIRST)),
         ("flag last of unit", u64::from(LAST)),
         ("flag switch", u64::from(SWITCH)),
-        ("flag beacon", u64::from(BEACON)),
+        ("flag heartbeat", u64::from(HEARTBEAT)),
         ("flag incarnation start", u64::from(INCARNATION_START)),
     ];
     for (name, value) in constants {

@@ -18,7 +18,7 @@ fn rig(seed: u64, archiving: bool) -> Rig {
 async fn commit(log: &Log, session: &Session) -> Duration {
     // One block each, with 8 bytes for the header of the record.
     let done = log.commit(session, 0, 0, Bytes::from(vec![1; 464])).await.unwrap();
-    done.anatomy.space
+    done.breakdown.space
 }
 
 fn waits(rig: &Rig, event: Event) -> u64 {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cellar_io::{EnvExt, Handle};
 use cellar_redo::{Error, Log, Lsn, Medium, NewGroup};
 
-use crate::gate::{Gate, Hold, gated};
+use crate::held_writes::{Gate, Hold, gated};
 use crate::support::{Rig, Shape};
 
 /// A log on media with gates.
@@ -44,7 +44,7 @@ async fn fails_and_is_back(rig: &Rig, log: &Log, medium: usize) -> (Medium, Arc<
         env.sleep(Duration::from_micros(50)).await;
     }
     rig.disks[medium].heal();
-    // The beacon is written.
+    // The heartbeat block is written.
     env.sleep(Duration::from_millis(50)).await;
     gated(rig.medium(medium))
 }

@@ -22,7 +22,7 @@ async fn open(rig: &Rig, limits: impl FnOnce(&mut Options)) -> Log {
     for _ in 0..4 {
         commit(rig, &log).await;
     }
-    // The beacon is written too.
+    // The heartbeat block is written too.
     rig.env().sleep(Duration::from_millis(100)).await;
     log
 }

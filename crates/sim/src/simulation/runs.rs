@@ -85,7 +85,7 @@ pub fn run_seed(seed: u64, mode: Mode) -> (Stats, u64) {
                 eprintln!("{line}");
             }
             panic!(
-                "{}\nrerun it with CELLAR_SIM_SEED={seed}, or {}",
+                "{}\nrerun it with CELLAR_SEED={seed}, or {}",
                 failure.message,
                 failure.command()
             );

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow::datatypes::{DataType, SchemaRef};
 use cellar_cell::{
-    Error as CellError, Item, Live, Output, Request, Residual, Scan, ScanStats, Totals, order_of,
+    DynamicFilter, Error as CellError, Item, Output, Request, Residual, Scan, ScanStats, Totals,
+    order_of,
 };
 use cellar_format::aggregate::Aggregate;
 use cellar_format::header::Order;
@@ -33,12 +34,12 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
 
+use crate::columnar::dynamic_filter::NarrowingFilter;
+use crate::columnar::filter_outcome::FilterOutcome;
 use crate::columnar::groups::{columns_to_batch, to_batch};
 use crate::columnar::keys::BuildKeys;
-use crate::columnar::live::LiveFilter;
 use crate::columnar::metrics::metrics_of;
 use crate::columnar::table::OpenTable;
-use crate::columnar::told::Told;
 use crate::columnar::translate::predicate;
 use crate::words::{of_schema, words};
 
@@ -240,7 +241,7 @@ impl CellScanExec {
     }
 
     /// The conditions that are known before it runs, and what becomes of each.
-    pub fn told(&self) -> Vec<Told> {
+    pub fn told(&self) -> Vec<FilterOutcome> {
         self.split().2
     }
 
@@ -294,7 +295,7 @@ impl CellScanExec {
     }
 
     /// What the cell evaluates itself, and what is left: with the reasons.
-    fn split(&self) -> (Vec<Predicate>, Vec<Arc<dyn PhysicalExpr>>, Vec<Told>) {
+    fn split(&self) -> (Vec<Predicate>, Vec<Arc<dyn PhysicalExpr>>, Vec<FilterOutcome>) {
         let (mut conjuncts, mut residual, mut told) = (Vec::new(), Vec::new(), Vec::new());
         for filter in &self.filters {
             let conjunct = words(filter, &of_schema(self.table.schema()));
@@ -302,18 +303,18 @@ impl CellScanExec {
             match known.and_then(|known| self.table.fitting(known)) {
                 Ok(known) => {
                     conjuncts.push(known);
-                    told.push(Told { conjunct, reason: None });
+                    told.push(FilterOutcome { conjunct, reason: None });
                 }
                 Err(reason) => {
                     residual.push(Arc::clone(filter));
-                    told.push(Told { conjunct, reason: Some(reason) });
+                    told.push(FilterOutcome { conjunct, reason: Some(reason) });
                 }
             }
         }
         (conjuncts, residual, told)
     }
 
-    fn request(&self) -> (Request, Vec<Told>) {
+    fn request(&self) -> (Request, Vec<FilterOutcome>) {
         let (conjuncts, residual, told) = self.split();
         let schema = self.table.schema();
         let residual = residual.into_iter().reduce(and);
@@ -321,8 +322,8 @@ impl CellScanExec {
         let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let live = self.dynamic.iter().map(|expr| {
             let keys = expr.expression_id().and_then(|id| keys.get(&id).cloned());
-            Arc::new(LiveFilter::new(Arc::clone(expr), Arc::clone(&self.table), keys))
-                as Arc<dyn Live>
+            Arc::new(NarrowingFilter::new(Arc::clone(expr), Arc::clone(&self.table), keys))
+                as Arc<dyn DynamicFilter>
         });
         let output = match &self.partial {
             Some(partial) => Output::Groups(partial.aggregate.clone(), Arc::clone(schema)),

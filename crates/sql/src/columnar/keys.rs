@@ -9,22 +9,22 @@ use arrow::array::{Array, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
 use arrow::record_batch::RecordBatch;
-use cellar_format::members::Members;
+use cellar_format::key_filter::KeyFilter;
 
 /// More keys than these are not gathered: a set of them is too large for a processor's cache.
 const KEYS_MAX: usize = 2 << 20;
 
 /// The keys of a build side, once all of its rows have passed.
 #[derive(Debug, Default)]
-pub struct BuildKeys(Mutex<Option<Arc<Members>>>);
+pub struct BuildKeys(Mutex<Option<Arc<KeyFilter>>>);
 
 impl BuildKeys {
-    fn state(&self) -> MutexGuard<'_, Option<Arc<Members>>> {
+    fn state(&self) -> MutexGuard<'_, Option<Arc<KeyFilter>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All of them; `None`: they are not known, or not yet.
-    pub fn all(&self) -> Option<Arc<Members>> {
+    pub fn all(&self) -> Option<Arc<KeyFilter>> {
         self.state().clone()
     }
 }
@@ -66,7 +66,7 @@ impl Gather {
     /// All rows have passed.
     pub fn finish(&mut self) {
         if let Some(keys) = self.keys.take() {
-            *self.found.state() = Some(Arc::new(Members::new(&keys)));
+            *self.found.state() = Some(Arc::new(KeyFilter::new(&keys)));
         }
     }
 }

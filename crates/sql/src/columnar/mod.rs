@@ -1,11 +1,12 @@
 //! Columnar tables: written whole by a load or a query, scanned by a cell.
 
+pub mod anti_join;
+pub mod dynamic_filter;
 pub mod exec;
+pub mod filter_outcome;
 pub mod groups;
 pub mod keys;
-pub mod live;
 mod metrics;
-pub mod nulls;
 pub mod provider;
 pub mod rule;
 mod segment;
@@ -13,6 +14,5 @@ mod small;
 pub mod source;
 pub mod table;
 pub mod tables;
-pub mod told;
 pub mod translate;
 pub mod write;

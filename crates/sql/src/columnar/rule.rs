@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
 use cellar_format::aggregate::{Aggregate, Call};
+use cellar_format::from_arrow::kind_of;
 use cellar_format::header::Kind;
 use cellar_format::packed::is_packed;
-use cellar_format::take_in::kind_of;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;

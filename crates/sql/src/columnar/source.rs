@@ -21,10 +21,11 @@ use crate::columnar::segment::segment_rows;
 use crate::columnar::write::Batches;
 use crate::error::Error;
 use crate::failure::from_arrow;
+use crate::failure::{io_error, parquet_error};
 use crate::files::parquet_check;
 use crate::files::parquet_trust::believed;
 use crate::files::unchanged::changed;
-use crate::load::{CsvFile, SourceFormat, from_parquet, io_error, read_csv, stopped};
+use crate::load::{CsvFile, SourceFormat, read_csv, stopped};
 use crate::tpch::TpchTable;
 
 /// Rows that the generator makes at once.
@@ -142,12 +143,12 @@ fn reader(
         SourceFormat::Parquet => {
             let again = file.try_clone().map_err(|e| io_error(&e))?;
             let size = file.metadata().map_err(|e| io_error(&e))?.len();
-            let metadata = parquet_types(&file).map_err(|e| from_parquet(&e))?;
+            let metadata = parquet_types(&file).map_err(|e| parquet_error(&e))?;
             parquet_check::footer(metadata.metadata())?;
             parquet_check::extents(metadata.metadata(), size)?;
             let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
             let reader = builder.with_batch_size(BATCH_ROWS).build();
-            let reader = reader.map_err(|e| from_parquet(&e))?;
+            let reader = reader.map_err(|e| parquet_error(&e))?;
             let schema = arrow::array::RecordBatchReader::schema(&reader);
             // Which column it is that cannot be read is found when one cannot.
             let told = reader.map(move |batch| {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use cellar_cell::{Request, Scan, ScanStats, Segment};
 use cellar_format::aggregate::Aggregate;
+use cellar_format::from_arrow::column_type;
 use cellar_format::header::{COLUMNS_MAX, Header, REGION};
 use cellar_format::predicate::{Predicate, Verdict};
 use cellar_format::segment::SCHEMA_MAX;
-use cellar_format::take_in::column_type;
 use cellar_format::value::Value;
 use cellar_instance::Instance;
 use cellar_instance::budget::Consumer;
@@ -18,8 +18,8 @@ use cellar_wait::{Event, Session};
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, Statistics};
 
+use crate::columnar::filter_outcome::FilterOutcome;
 use crate::columnar::groups::scalar_of;
-use crate::columnar::told::Told;
 use crate::columnar::translate::Reason;
 use crate::error::Error;
 
@@ -266,12 +266,13 @@ impl OpenTable {
     pub fn begin_scan(
         &self,
         request: Request,
-        told: Vec<Told>,
+        told: Vec<FilterOutcome>,
         stats: Arc<ScanStats>,
         partial: Option<String>,
     ) -> Arc<Scan> {
         let scans = self.instance.scans();
-        let filter = |told: Told| ScanFilter { text: told.conjunct, residual: told.reason };
+        let filter =
+            |told: FilterOutcome| ScanFilter { text: told.conjunct, residual: told.reason };
         scans.begin(ScanRecord {
             number: 0,
             table: self.name.clone(),

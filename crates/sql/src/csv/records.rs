@@ -49,7 +49,7 @@ impl From<Fault> for Error {
                      \"\"",
                 )
             }
-            Fault::Io(error) => crate::load::io_error(&error),
+            Fault::Io(error) => crate::failure::io_error(&error),
         }
     }
 }

@@ -6,7 +6,7 @@ use encoding_rs::{Decoder, DecoderResult, Encoding};
 
 use crate::csv::{Compression, CsvForm, Place};
 use crate::error::Error;
-use crate::load::io_error;
+use crate::failure::io_error;
 
 /// Bytes that are decoded at once.
 const DECODED: usize = 64 << 10;

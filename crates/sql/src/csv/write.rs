@@ -10,7 +10,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use crate::csv::{Compression, CsvForm};
 use crate::error::Error;
 use crate::failure::from_arrow;
-use crate::load::io_error;
+use crate::failure::io_error;
 
 /// How CSV is written, beside its form.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]

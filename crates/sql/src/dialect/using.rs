@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, TableWithJoins, VisitMut, WildcardAdditionalOptions,
 };
 
-use super::call;
+use super::call::call;
 use crate::error::Error;
 use crate::names::apart::Within;
 use crate::names::folded;

@@ -22,7 +22,7 @@ use crate::explain::measure::{Held, measured};
 use crate::explain::options::{ExplainOptions, PlanFormat};
 use crate::explain::tables::Tables;
 use crate::explain::{Explained, operators};
-use crate::{guard, names};
+use crate::names;
 
 const TAKES: &str = "EXPLAIN takes SELECT, VALUES, INSERT, CREATE TABLE AS, COPY and EXECUTE";
 
@@ -132,7 +132,7 @@ impl Engine {
             }
             LogicalPlan::Copy(copy) => {
                 names::check_unique(copy.input.schema().as_arrow())?;
-                let place = match guard::inside(&copy.output_url) {
+                let place = match crate::path::inside(&copy.output_url) {
                     Some((group, path)) => format!("+{group}/{path}"),
                     None => copy.output_url.clone(),
                 };

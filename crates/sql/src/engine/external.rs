@@ -8,9 +8,8 @@ use crate::engine::open::{Known, open};
 use crate::engine::{Engine, Outcome, done, is_public};
 use crate::error::Error;
 use crate::failure::from_datafusion;
-use crate::guard;
 use crate::host::TableDefinition;
-use crate::left::files_that_stay;
+use crate::remaining_files::files_that_stay;
 
 impl Engine {
     pub(super) async fn create_external_table(
@@ -42,7 +41,7 @@ impl Engine {
             }
         }
         let location = create.locations.first().cloned().unwrap_or_default();
-        let location = match guard::inside(&location) {
+        let location = match crate::path::inside(&location) {
             Some((group, path)) if location.ends_with('/') => format!("+{group}/{path}/"),
             Some((group, path)) => format!("+{group}/{path}"),
             None => location,

@@ -19,8 +19,8 @@ use crate::columnar::table::schema_of_text;
 use crate::engine::open::{Known, Opened, open};
 use crate::error::Error;
 use crate::host::{Host, TableDefinition};
-use crate::load::ending;
 use crate::parse::parse;
+use crate::path::ending;
 use crate::path::to_url;
 use crate::statement::Statement;
 

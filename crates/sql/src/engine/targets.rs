@@ -8,7 +8,7 @@ use object_store::ObjectStoreExt;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::files::place::is_pattern;
-use crate::load::ending;
+use crate::path::{ending, inside};
 use crate::{allowed, guard};
 
 impl Engine {
@@ -60,7 +60,7 @@ impl Engine {
             let text = format!("\"{target}\" is a pattern, and one file is written");
             return Err(Error::new(15124, "22023", text).next("choose a name without * ? and ["));
         }
-        let Some((group, path)) = guard::inside(target) else { return Ok(()) };
+        let Some((group, path)) = inside(target) else { return Ok(()) };
         self.host.check_writable(&group, &path)?;
         if !self.exists(&group, &path).await {
             return Ok(());

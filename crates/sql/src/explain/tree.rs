@@ -22,15 +22,15 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 
 use crate::columnar::exec::CellScanExec;
 use crate::columnar::rule::why_not;
+use crate::common_aggregates::SharedExec;
 use crate::explain::calls::{FirstStep, calls_of, first_step, keys_of};
 use crate::explain::facts::{Actual, Aggregate, Kind, Narrower, Operator};
 use crate::explain::measure::MeasuredExec;
 use crate::explain::names::{column, over};
 use crate::explain::tables::Tables;
 use crate::explain::{leaves, scans};
-use crate::lazy::LazyExec;
+use crate::lazy_build_side::LazyExec;
 use crate::portions::PortionsExec;
-use crate::shared::SharedExec;
 use crate::words::sort_key;
 
 /// A plan that is looked at.

@@ -9,7 +9,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use crate::csv::look::repeated;
 use crate::error::Error;
-use crate::load::from_parquet;
+use crate::failure::parquet_error;
 
 /// Refuses a footer that contradicts itself; else the rows of the file.
 ///
@@ -77,7 +77,7 @@ pub(crate) fn extents(metadata: &ParquetMetaData, size: u64) -> Result<(), Error
 
 /// A page that cannot be read, by its column.
 pub(crate) fn in_column(error: &ParquetError, column: &str, group: usize) -> Error {
-    let text = format!("column {column}, row group {group}: {}", from_parquet(error).message);
+    let text = format!("column {column}, row group {group}: {}", parquet_error(error).message);
     Error::new(29913, "XX001", text)
         .next("the file is damaged: get another copy of it, or write it again")
 }
@@ -88,11 +88,11 @@ pub(crate) fn in_column(error: &ParquetError, column: &str, group: usize) -> Err
 /// As [`footer`], and 29913 with the column of a page that is damaged.
 pub(crate) fn check(file: File) -> Result<u64, Error> {
     let size = file.metadata().map_or(u64::MAX, |about| about.len());
-    let reader = SerializedFileReader::new(file).map_err(|e| from_parquet(&e))?;
+    let reader = SerializedFileReader::new(file).map_err(|e| parquet_error(&e))?;
     let rows = footer(reader.metadata())?;
     extents(reader.metadata(), size)?;
     for group in 0..reader.num_row_groups() {
-        let pages = reader.get_row_group(group).map_err(|e| from_parquet(&e))?;
+        let pages = reader.get_row_group(group).map_err(|e| parquet_error(&e))?;
         for column in 0..pages.num_columns() {
             let path = pages.metadata().column(column).column_path().string();
             let run = || -> Result<(), ParquetError> {

@@ -9,8 +9,8 @@ use object_store::{ObjectMeta, ObjectStore};
 
 use crate::error::Error;
 use crate::failure::from_datafusion;
-use crate::guard::inside;
 use crate::path::GroupPath;
+use crate::path::inside;
 
 /// A place that files are read from.
 #[derive(Clone, Debug)]

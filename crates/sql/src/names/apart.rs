@@ -23,7 +23,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::folded;
-use crate::dialect::call;
+use crate::dialect::call::call;
 use crate::rules::{each_expression, unbounded};
 
 /// The function's name.

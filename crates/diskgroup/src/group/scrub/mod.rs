@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_recursion::async_recursion;
+use async_recursion::async_recursion as boxed;
 use cellar_io::{EnvExt, Instant};
 use event_listener::Event as Notify;
 use futures_util::future::select;
@@ -120,7 +120,7 @@ impl Scrub {
 
     /// Keeps the task from working, and waits until nothing is on its way; false if somebody had
     /// closed it before.
-    #[async_recursion]
+    #[boxed]
     pub async fn close(&self) -> bool {
         let first = !self.closing.swap(true, Ordering::SeqCst);
         self.wanted.notify(usize::MAX);
@@ -236,7 +236,7 @@ impl Group {
     ///
     /// # Errors
     /// Another one is under way; no such file or disk; the group cannot be written.
-    #[async_recursion]
+    #[boxed]
     pub async fn scrub(&self, spec: ScrubSpec) -> Result<(), Error> {
         let inner = &self.inner;
         let record = Record { spec, began: unix_seconds(inner), ..Record::default() };
@@ -270,7 +270,7 @@ impl Group {
     ///
     /// # Errors
     /// The group cannot be written.
-    #[async_recursion]
+    #[boxed]
     pub async fn stop_scrub(&self) -> Result<bool, Error> {
         let inner = &self.inner;
         let stop = |core: &mut crate::group::inner::Core| {
@@ -330,7 +330,7 @@ impl Group {
     ///
     /// # Errors
     /// The group has stopped.
-    #[async_recursion]
+    #[boxed]
     pub async fn wait_scrubbed(&self) -> Result<Option<ScrubResult>, Error> {
         let inner = &self.inner;
         loop {

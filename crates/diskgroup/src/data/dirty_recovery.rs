@@ -1,0 +1,193 @@
+//! The dirty log as a mount finds it on the members, and bringing it level.
+//!
+//! A mark is acknowledged when every member has it, so one member that can be read whole has every
+//! acknowledged mark, and the newest version of a block on any member has all of that block. A
+//! mark that only some members have was never acknowledged, but the mount takes it for durable: so
+//! the others get it before anybody may rely on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use cellar_io::{DeviceExt, Durability, Io, IoError, IoErrorKind, Op};
+use futures_util::future::join_all;
+
+use crate::disk::{Disk, lock};
+use crate::group::inner::Inner;
+use crate::meta::labels::Patience;
+use crate::on_disk::dirty::{DIRTY_BLOCKS, DirtyBlock};
+use crate::on_disk::layout::{BLOCK, BLOCK_U64, DIRTY_LOG, DIRTY_LOG_BYTES};
+use crate::on_disk::{Damage, Uuid};
+
+/// So far beyond anything found that no version which could not be read is newer.
+const BEYOND: u64 = 1 << 32;
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FoundDirty {
+    /// The newest version of each block.
+    pub newest: BTreeMap<u16, DirtyBlock>,
+    /// Blocks that no member has whole: what they named is not known.
+    pub lost: Vec<u16>,
+    /// Member and block: the member has an older version of it, or none.
+    behind: Vec<(u16, u16)>,
+}
+
+/// One place of a block.
+enum Place {
+    Valid(DirtyBlock),
+    /// Nothing of ours was ever written there.
+    Blank,
+    /// Torn or rotten.
+    Damaged,
+    Unreadable,
+}
+
+impl FoundDirty {
+    /// Reads the dirty logs of the members that are here, of all at once; notes who has `answered` and has
+    /// all of it. One that does not answer fails if it can be done without.
+    pub async fn read(
+        group: Uuid,
+        members: &[&Arc<Disk>],
+        patience: Patience<'_>,
+        answered: &Mutex<BTreeSet<u16>>,
+    ) -> FoundDirty {
+        let mut found = FoundDirty::default();
+        let mut whole = vec![false; DIRTY_BLOCKS];
+        let mut own: Vec<(u16, BTreeMap<u16, u64>)> = Vec::new();
+        let both = members.iter().map(|disk| async {
+            let silent = AtomicBool::new(false);
+            let first = read_half(group, disk, DIRTY_LOG[0], patience, &silent).await;
+            let second = read_half(group, disk, DIRTY_LOG[1], patience, &silent).await;
+            let whole = first.iter().zip(&second).map(|(first, second)| is_whole(first, second));
+            let whole: Vec<bool> = whole.collect();
+            if whole.iter().all(|whole| *whole) {
+                lock(answered).insert(disk.no);
+            }
+            (first, second, whole)
+        });
+        for (disk, (first, second, all_whole)) in members.iter().zip(join_all(both).await) {
+            let mut generations: BTreeMap<u16, u64> = BTreeMap::new();
+            whole.iter_mut().zip(all_whole).for_each(|(any, own)| *any |= own);
+            for (number, pair) in (0u16..).zip(first.into_iter().zip(second)) {
+                for place in [pair.0, pair.1] {
+                    let Place::Valid(block) = place else { continue };
+                    let generation = generations.entry(number).or_default();
+                    *generation = block.generation.max(*generation);
+                    if found.newest.get(&number).is_none_or(|n| n.generation < block.generation) {
+                        found.newest.insert(number, block);
+                    }
+                }
+            }
+            own.push((disk.no, generations));
+        }
+        let newest = found.newest.values().map(|b| b.generation).max().unwrap_or(0);
+        for number in (0u16..).zip(whole).filter(|(_, whole)| !whole).map(|(number, _)| number) {
+            found.lost.push(number);
+            let empty = DirtyBlock { number, generation: 0, mount_id: 0, entries: Vec::new() };
+            found.newest.entry(number).or_insert(empty).generation = newest + BEYOND;
+        }
+        for (disk, generations) in own {
+            let lacks = found.newest.values().filter(|b| {
+                !found.lost.contains(&b.number) && generations.get(&b.number) != Some(&b.generation)
+            });
+            found.behind.extend(lacks.map(|b| (disk, b.number)));
+        }
+        found
+    }
+
+    /// The group was dismounted in order: nothing is dirty, whatever the blocks name.
+    pub fn forget(&mut self) {
+        self.newest.values_mut().for_each(|block| block.entries.clear());
+        self.lost.clear();
+        self.behind.clear();
+    }
+
+    /// Writes to each member the blocks of which it has an older version. Its place holds the
+    /// version before that one, so a torn write costs nothing. A failure fails the disk.
+    pub async fn level(&self, inner: &Inner) {
+        for chunk in self.behind.chunk_by(|a, b| a.0 == b.0) {
+            let Some(disk) = inner.disk(chunk[0].0).filter(|d| d.is_in_sync()) else {
+                continue;
+            };
+            for (_, number) in chunk {
+                let block = &self.newest[number];
+                let bytes = Bytes::from(block.encode(inner.uuid).0.to_vec());
+                let write = disk.write(Io::COMMIT, block.offset(), vec![bytes], Durability::Cached);
+                if write.await.is_err() {
+                    break;
+                }
+            }
+            if disk.is_alive() {
+                let _ = disk.flush(Io::COMMIT).await;
+            }
+        }
+    }
+}
+
+/// Whether everything that the member was told of a block is known. A torn write leaves the other
+/// place as it was; what cannot be read may be newer.
+fn is_whole(first: &Place, second: &Place) -> bool {
+    let unreadable = |place: &Place| matches!(place, Place::Unreadable);
+    let damaged = matches!((first, second), (Place::Damaged, Place::Damaged));
+    !damaged && !unreadable(first) && !unreadable(second)
+}
+
+async fn read_half(
+    group: Uuid,
+    disk: &Disk,
+    at: u64,
+    patience: Patience<'_>,
+    silent: &AtomicBool,
+) -> Vec<Place> {
+    let mut places = Vec::with_capacity(DIRTY_BLOCKS);
+    // It does not answer any more, and is not asked for anything else.
+    let is_silent = |error: &IoError| matches!(error.kind, IoErrorKind::Timeout { .. });
+    let read = |at: u64, length: usize| async move {
+        let device = disk.device();
+        let read = device.read_at(Io::FOREGROUND, at, length);
+        let read = patience.wait(device, Op::Read, read).await;
+        if let Some(error) = read.as_ref().err().filter(|error| is_silent(error)) {
+            silent.store(true, Ordering::Relaxed);
+            // One that is needed is asked again when there is something to be read of it.
+            if patience.does_without() {
+                disk.fail(error.clone());
+            }
+        }
+        read
+    };
+    if silent.load(Ordering::Relaxed) {
+        places.resize_with(DIRTY_BLOCKS, || Place::Unreadable);
+        return places;
+    }
+    match read(at, DIRTY_LOG_BYTES as usize).await {
+        Ok(bytes) => {
+            let blocks = (0u16..).zip(bytes.chunks_exact(BLOCK));
+            places.extend(blocks.map(|(number, block)| place(block, group, number)));
+        }
+        // A bad sector costs one block, not all of them.
+        Err(_) if !silent.load(Ordering::Relaxed) => {
+            for number in 0..DIRTY_BLOCKS as u16 {
+                let at = at + u64::from(number) * BLOCK_U64;
+                match read(at, BLOCK).await {
+                    Ok(block) => places.push(place(&block, group, number)),
+                    Err(_) if !silent.load(Ordering::Relaxed) => places.push(Place::Unreadable),
+                    Err(_) => break,
+                }
+            }
+        }
+        Err(_) => {}
+    }
+    places.resize_with(DIRTY_BLOCKS, || Place::Unreadable);
+    places
+}
+
+fn place(block: &[u8], group: Uuid, number: u16) -> Place {
+    match DirtyBlock::decode(block, group, number) {
+        Ok(block) => Place::Valid(block),
+        // A disk is not emptied when it is taken: what was there before is nothing of ours.
+        Err(Damage::Blank | Damage::Magic { .. } | Damage::Foreign { .. }) => Place::Blank,
+        Err(_) => Place::Damaged,
+    }
+}

@@ -1,0 +1,302 @@
+//! Catch-up of a disk that came back: the copy of what it missed.
+//!
+//! Region by region, each missed piece is read from a copy in sync, with its range locked, and written
+//! to the disk with its checksums. Then come the checksum blocks, a flush of the disk, and the record
+//! that it has them. A piece that nobody ever wrote, or that is unwritten again, needs no copy.
+
+use std::sync::Arc;
+
+use cellar_io::Io;
+use cellar_wait::Event;
+use futures_util::stream::{self, StreamExt};
+
+use crate::data::checksum::{Checksums, Entries};
+use crate::data::file::FileRuntime;
+use crate::data::read::expected;
+use crate::data::relocate::{MovePace, copy_run};
+use crate::data::resync::{self, ensure_synced, runs_of, units};
+use crate::data::write::{checksums_of, legs_of, written_pieces};
+use crate::disk::{Disk, lock};
+use crate::error::Error;
+use crate::group::inner::{Core, Inner};
+use crate::group::online::is_current;
+use crate::group::throttle::Throttle;
+use crate::on_disk::checksum::UNKNOWN;
+use crate::on_disk::dirty::RegionKey;
+use crate::on_disk::layout::{BLOCK_U64, PIECE_BYTES, REGION_BYTES, au_offset};
+use crate::state::{DiskStatus, Leg, Op, Stretch, stretches};
+
+/// Regions that are done before the disk is flushed and they are recorded.
+const REGIONS_AT_ONCE: usize = 64;
+/// Regions in flight at most.
+const WORKERS_MAX: usize = 16;
+
+/// Until the disk has everything and is in sync (true), or leaves or the group ends (false).
+///
+/// # Errors
+/// No copy of something that it missed can be read.
+pub(crate) async fn run(inner: &Arc<Inner>, disk: &Arc<Disk>) -> Result<bool, Error> {
+    let (mut last, mut failure) = (None, None);
+    loop {
+        if !may_go_on(inner, disk) {
+            return Ok(false);
+        }
+        let missed = next_missed(&lock(&inner.core), disk.no, last);
+        let Some((end, _)) = missed.last() else {
+            match (last.take(), failure.take()) {
+                // Once more from the first: some may have been passed over.
+                (Some(_), None) => continue,
+                (_, Some(error)) => return Err(error),
+                (None, None) => {}
+            }
+            match get_in_sync(inner, disk).await? {
+                Some(done) => return Ok(done),
+                None => continue,
+            }
+        };
+        last = Some(*end);
+        let wait = inner.begin(Event::MIRROR_RESYNC);
+        let copied = batch(inner, disk, &missed).await;
+        inner.end(wait);
+        if let Err(error) = copied {
+            if inner.check_running().is_err() || !may_go_on(inner, disk) {
+                return Ok(false);
+            }
+            failure = Some(error);
+        }
+    }
+}
+
+fn may_go_on(inner: &Arc<Inner>, disk: &Arc<Disk>) -> bool {
+    let works = !inner.is_ending() && inner.returning.may_work();
+    works && disk.is_alive() && disk.is_returning() && is_current(inner, disk)
+}
+
+/// The next regions after `last` of which a disk missed something.
+fn next_missed(core: &Core, disk: u16, last: Option<RegionKey>) -> Vec<(RegionKey, u64)> {
+    let first = last.map_or(0, |key| key.file);
+    let mut out = Vec::new();
+    for (number, file) in core.state.files.range(first..) {
+        let Some(map) = file.stale.get(&disk) else { continue };
+        let incarnation = file.incarnation;
+        let from = match last {
+            Some(key) if (key.file, key.incarnation) == (*number, incarnation) => key.index + 1,
+            _ => 0,
+        };
+        for (index, pieces) in map.range(from..) {
+            out.push((RegionKey { file: *number, incarnation, index: *index }, *pieces));
+            if out.len() >= REGIONS_AT_ONCE {
+                return out;
+            }
+        }
+    }
+    out
+}
+
+/// Copies what was missed of some regions, and records it.
+async fn batch(
+    inner: &Arc<Inner>,
+    disk: &Arc<Disk>,
+    missed: &[(RegionKey, u64)],
+) -> Result<(), Error> {
+    let workers = (inner.returning.power_of(disk.no) as usize).clamp(1, WORKERS_MAX);
+    let copies = missed.iter().copied().map(|(key, pieces)| {
+        let (all, disk) = (Arc::clone(inner), Arc::clone(disk));
+        // A task of its own: a write must not be left on its way when this is given up.
+        let copied = async move {
+            let mut copied = Copied { key, pieces: 0, sums: Vec::new() };
+            let result = copy_region(&all, &disk, pieces, &mut copied).await;
+            Ok((copied, result.err()))
+        };
+        inner.run("disk resync", copied)
+    });
+    let results: Vec<Result<(Copied, Option<Error>), Error>> =
+        stream::iter(copies).buffer_unordered(workers).collect().await;
+    let (mut good, mut failure) = (Vec::new(), None);
+    for result in results {
+        let (copied, error) = result?;
+        good.push(copied);
+        failure = failure.or(error);
+    }
+    let sums: Vec<Entries> = good.iter().flat_map(|copied| copied.sums.clone()).collect();
+    // Once more: they may have waited long for the others, and for their checksums.
+    let copied = good.iter().map(|copied| (copied.key, copied.pieces));
+    inner.data.unflushed.written(inner.env.now(), copied);
+    Checksums::write_back(inner, &sums).await?;
+    if let Err(error) = disk.flush(Io::BACKGROUND).await {
+        inner.leg_failed(disk, error).await?;
+        return Ok(());
+    }
+    inner.change_inside_as(|core| synced_ops(inner, core, disk, &good)).await?;
+    for copied in &good {
+        let pieces = u64::from(copied.pieces.count_ones());
+        inner.returning.tell(disk.no, pieces);
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+/// Pieces of a region that a disk has again.
+struct Copied {
+    key: RegionKey,
+    pieces: u64,
+    sums: Vec<Entries>,
+}
+
+fn synced_ops(inner: &Inner, core: &Core, disk: &Arc<Disk>, good: &[Copied]) -> Vec<Op> {
+    let state = core.state.disks.get(&disk.no);
+    // What failed meanwhile may lack what came after; its departure is recorded behind this.
+    let returning = state.is_some_and(|d| d.status == DiskStatus::Returning);
+    if !returning || !disk.is_alive() || !is_current(inner, disk) {
+        return Vec::new();
+    }
+    let au_size = inner.au_size;
+    let of = |copied: &&Copied| {
+        let file = core.state.files.get(&copied.key.file);
+        file.is_some_and(|f| {
+            f.incarnation == copied.key.incarnation
+                && u64::from(copied.key.index) < f.regions(au_size)
+        })
+    };
+    let good = good.iter().filter(of).filter(|copied| copied.pieces != 0);
+    good.map(|c| Op::Synced { disk: disk.no, region: c.key, pieces: c.pieces }).collect()
+}
+
+async fn copy_region(
+    inner: &Arc<Inner>,
+    disk: &Arc<Disk>,
+    missed: u64,
+    copied: &mut Copied,
+) -> Result<(), Error> {
+    let key = copied.key;
+    let file = {
+        let core = lock(&inner.core);
+        let found = core.state.files.get(&key.file);
+        found.filter(|f| f.incarnation == key.incarnation).map(|f| inner.data.file(f))
+    };
+    let Some(file) = file else { return Ok(()) };
+    let throttle = Throttle::resync(inner, inner.returning.power_of(disk.no));
+    for (first, count) in runs_of(missed) {
+        if !throttle.go_on(u64::from(count) * PIECE_BYTES).await || !may_go_on(inner, disk) {
+            return Ok(());
+        }
+        // Who is inside a file is waited for by who cuts or deletes it: a run is short.
+        let Ok(_entered) = file.enter().await else { return Ok(()) };
+        let start = u64::from(key.index) * REGION_BYTES + u64::from(first) * PIECE_BYTES;
+        let length = u64::from(count) * PIECE_BYTES;
+        let bits = (u64::MAX >> (64 - count)) << first;
+        ensure_synced(inner, &file, key, bits).await?;
+        let _held = file.locks.lock(start, start + length).await;
+        let written = written_pieces(inner, &file, key.index) & bits;
+        for (first, count) in runs_of(written) {
+            let start = u64::from(key.index) * REGION_BYTES + u64::from(first) * PIECE_BYTES;
+            let length = u64::from(count) * PIECE_BYTES;
+            copy_pieces(inner, &file, disk, (start, length), &mut copied.sums).await?;
+        }
+        copied.pieces |= bits;
+    }
+    Ok(())
+}
+
+/// Copies a range to its place on the disk. The caller holds the range.
+async fn copy_pieces(
+    inner: &Arc<Inner>,
+    file: &Arc<FileRuntime>,
+    disk: &Arc<Disk>,
+    (start, length): (u64, u64),
+    sums: &mut Vec<Entries>,
+) -> Result<(), Error> {
+    for s in stretches(file.attributes.striping, inner.au_size, start, length) {
+        // A file that was cut has nothing there any more.
+        let Ok(found) = legs_of(inner, file, &s) else { continue };
+        for leg in found.into_iter().filter(|leg| leg.disk == disk.no) {
+            match copy_run(inner, file, &s, leg, disk).await {
+                // What it has itself may be what the others lost.
+                Err(error @ Error::Corrupt { .. }) => {
+                    for part in units(&s, file.attributes.unit.into()) {
+                        let copied = copy_run(inner, file, &part, leg, disk).await;
+                        if copied.is_err() && !has_it(inner, file, &part, leg, disk).await? {
+                            return Err(error);
+                        }
+                    }
+                }
+                copied => copied?,
+            }
+            if file.attributes.checksums {
+                let (first, count) = (s.au_offset / BLOCK_U64, s.length / BLOCK_U64);
+                sums.push(Entries { leg, first, count });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the disk itself holds what those in sync know to be right by its checksum, and lost.
+async fn has_it(
+    inner: &Arc<Inner>,
+    file: &Arc<FileRuntime>,
+    s: &Stretch,
+    own: Leg,
+    disk: &Arc<Disk>,
+) -> Result<bool, Error> {
+    let at = au_offset(own.au, inner.au_size) + s.au_offset;
+    let Ok(bytes) = disk.read_at(Io::BACKGROUND, at, s.length as usize).await else {
+        return Ok(false);
+    };
+    let sums = checksums_of(std::slice::from_ref(&bytes.freeze()));
+    let mut known = false;
+    for leg in legs_of(inner, file, s)?.into_iter().filter(|leg| leg.disk != disk.no) {
+        let Some(other) = inner.disk(leg.disk).filter(|d| d.is_in_sync()) else { continue };
+        let expected = expected(inner, &other, leg, s).await;
+        known |= expected == sums && !sums.contains(&UNKNOWN);
+        if expected != sums {
+            return Ok(false);
+        }
+    }
+    if known {
+        let (first, count) = (s.au_offset / BLOCK_U64, s.length / BLOCK_U64);
+        Checksums::set(inner, disk, Entries { leg: own, first, count }, &sums).await;
+    }
+    Ok(known)
+}
+
+/// Says by an epoch that the disk has everything; `None` if it missed more meanwhile, false if it
+/// left.
+async fn get_in_sync(inner: &Arc<Inner>, disk: &Arc<Disk>) -> Result<Option<bool>, Error> {
+    let (told, done) = futures_channel::oneshot::channel();
+    let (all, own) = (Arc::clone(inner), Arc::clone(disk));
+    let make = move |core: &mut Core| {
+        let no = own.no;
+        let left = core.state.files.values().any(|f| f.stale.contains_key(&no));
+        let returning =
+            core.state.disks.get(&no).is_some_and(|d| d.status == DiskStatus::Returning);
+        let here = returning && own.is_alive() && is_current(&all, &own);
+        // Who asked is still there, or does not want to know.
+        let _ = told.send(if here && left { None } else { Some(here) });
+        if !here || left {
+            return Ok(Vec::new());
+        }
+        core.space.set_online(no, true);
+        // What had its only copy here was not copied: whose it is now is looked up first.
+        let files = &core.state.files;
+        let au_size = all.au_size;
+        all.data.regions.back(|key| {
+            let file = files.get(&key.file).filter(|f| f.incarnation == key.incarnation);
+            let single = file.filter(|f| f.attributes.copies == 1);
+            single
+                .map_or(0, |f| f.pieces_on(no, key.index, au_size) & f.pieces_of(key.index.into()))
+        });
+        // Whoever reads it from now on finds what is right, whatever becomes of the record.
+        own.caught_up();
+        Ok(vec![Op::Epoch { epoch: core.state.epoch + 1 }, Op::DiskOnline { disk: no }])
+    };
+    match inner.change_disks(make).await {
+        Ok(()) => {
+            let done = done.await.unwrap_or(Some(false));
+            if done == Some(true) {
+                inner.env.spawn("resync", Box::pin(resync::run(Arc::clone(inner))));
+            }
+            Ok(done)
+        }
+        Err(error) => Err(error),
+    }
+}

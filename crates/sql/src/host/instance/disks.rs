@@ -1,0 +1,319 @@
+//! Disks that come and go: the statements of `ALTER DISKGROUP` and `EXPLAIN WORK` as calls of the
+//! instance, and in words what they set going.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use cellar_diskgroup::names::DiskName;
+use cellar_diskgroup::space::plan::Lack;
+use cellar_diskgroup::{DiskStatus, Error as GroupError};
+use cellar_instance::commands;
+use cellar_instance::database::{
+    ChangeRequest, Changed, Database, DropRequest, DropTarget, Explained, Mounted, PROBE_TIME,
+    ResizeRequest, ResizeTarget,
+};
+use cellar_instance::views::{Row, WorkRow, work_rows};
+
+use super::waiting::{Waiting, What};
+use super::{InstanceHost, columns_of, disk_request, group_error, value};
+use crate::error::Error;
+use crate::host::Rows;
+use crate::statement::{ChangeDisks, Dropped, ExplainWork, GroupAction, Probe, Rebalance};
+
+/// What helps where a DROP leaves no room.
+const NO_PLACE: &str = "add disks where it may lie in the same statement, drop fewer, or leave \
+                        them larger";
+
+impl InstanceHost {
+    /// Does `action` if it is one on disks; what was done, in words.
+    pub(super) async fn alter_disks(
+        &self,
+        mounted: &Mounted,
+        action: &GroupAction,
+    ) -> Result<Option<String>, Error> {
+        let group = &mounted.group;
+        let told = match action {
+            GroupAction::Disks(change) => self.change_disks(mounted, change).await?,
+            GroupAction::UndropDisks(rebalance) => {
+                // Before anything is done: what stays is not dropped again.
+                let power = self.database.power(rebalance.power)?;
+                let count = group.undrop_disks().await.map_err(group_error)?;
+                if count > 0 {
+                    group.rebalance(power).await.map_err(group_error)?;
+                }
+                if count == 0 {
+                    check_not_forced(mounted)?;
+                }
+                let kept = match count {
+                    0 => "no disk of it was being dropped".to_owned(),
+                    1 => "1 disk stays".to_owned(),
+                    _ => format!("{} stay", disks(count)),
+                };
+                let now = match count {
+                    0 => kept.clone(),
+                    _ => format!("{kept}, {}", self.under_way(mounted)),
+                };
+                let then = format!("{kept}; rebalanced");
+                self.waited(mounted, *rebalance, Message { now, then }).await?
+            }
+            GroupAction::RenameDisks(names) => {
+                let now = group.disks().into_iter().map(|disk| disk.name).collect();
+                check_renames(now, names).map_err(group_error)?;
+                for (old, new) in names {
+                    group.rename_disk(old, new).await.map_err(group_error)?;
+                }
+                return Ok(Some(format!("{}: {} renamed.", group.name(), disks(names.len()))));
+            }
+            GroupAction::Rebalance(rebalance) => {
+                let power = self.database.power(rebalance.power)?;
+                group.rebalance(power).await.map_err(group_error)?;
+                let told = Message { now: self.under_way(mounted), then: "rebalanced".to_owned() };
+                self.waited(mounted, *rebalance, told).await?
+            }
+            GroupAction::ModifyPower(power) => {
+                if group.operation().is_none() {
+                    return Ok(Some(format!("{}: no rebalance is under way.", group.name())));
+                }
+                let power = self.database.power(*power)?;
+                group.rebalance(power).await.map_err(group_error)?;
+                self.under_way(mounted)
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(format!("{}: {told}.", group.name())))
+    }
+
+    async fn change_disks(&self, mounted: &Mounted, change: &ChangeDisks) -> Result<String, Error> {
+        let request = request_of(change.clone());
+        let making = self.waiting.for_what(What::Making(0, 0));
+        let wrote = |done, total| making.now(What::Making(done, total));
+        let made = self.database.alter_disks(mounted.group.name(), &request, &wrote).await;
+        drop(making);
+        let changed = made.map_err(|error| match error.number() {
+            // Dropping files is not the only way out here.
+            15041 => error.hint(format!(
+                "{NO_PLACE}; EXPLAIN WORK FOR the statement tells what lacks a place"
+            )),
+            _ => error,
+        })?;
+        let parts = |dropping: &str| {
+            let counts = [
+                (changed.added.len(), "added"),
+                (changed.dropped.len(), dropping),
+                (changed.resized.len(), "resized"),
+            ];
+            let parts = counts.into_iter().filter(|(count, _)| *count > 0);
+            let parts = parts.map(|(count, verb)| format!("{} {verb}", disks(count)));
+            parts.collect::<Vec<_>>().join(", ")
+        };
+        let told = Message {
+            now: format!("{}; {}", parts("being dropped"), self.moves(&changed)),
+            then: format!("{}; rebalanced", parts("dropped")),
+        };
+        let told = self.waited(mounted, change.rebalance, told).await?;
+        Ok(match changed.sparse.is_empty() {
+            true => told,
+            false => format!(
+                "{told}; {} sparse: the file system has less room than that, and a disk that finds \
+                 none there leaves",
+                changed.sparse.join(", ")
+            ),
+        })
+    }
+
+    fn moves(&self, changed: &Changed) -> String {
+        match (changed.aus, changed.power) {
+            (0, _) => "nothing is to be moved".to_owned(),
+            (aus, 0) => format!(
+                "{aus} AU are to be moved, and power 0 moves none: REBALANCE POWER 1 begins with it"
+            ),
+            (aus, power) => {
+                format!("rebalance of {aus} AU under way at power {power}; {}", self.shows())
+            }
+        }
+    }
+
+    /// What is known of the rebalance that was just asked for.
+    fn under_way(&self, mounted: &Mounted) -> String {
+        match mounted.group.operation() {
+            None => "rebalanced".to_owned(),
+            Some(operation) if operation.power == 0 => {
+                "rebalance stopped until REBALANCE POWER n".to_owned()
+            }
+            Some(operation) => {
+                format!("rebalance under way at power {}; {}", operation.power, self.shows())
+            }
+        }
+    }
+
+    pub(super) fn shows(&self) -> String {
+        let dir = self.database.directory().path();
+        format!("see how far it is: {}", commands::asm(dir, "lsop"))
+    }
+
+    /// What is under way, or after the rebalance, where WAIT asks for it, what was done.
+    async fn waited(
+        &self,
+        mounted: &Mounted,
+        rebalance: Rebalance,
+        told: Message,
+    ) -> Result<String, Error> {
+        if !rebalance.wait {
+            return Ok(told.now);
+        }
+        let waiting = self.waiting.for_what(What::Rebalance(mounted.group.clone()));
+        mounted.group.wait_rebalanced().await.map_err(group_error)?;
+        drop(waiting);
+        if mounted.group.operation().is_some() {
+            return Ok(format!("{} (not waited for: it is stopped)", told.now));
+        }
+        Ok(told.then)
+    }
+}
+
+/// What a statement says of the disks that it changes.
+struct Message {
+    /// While the rebalance is under way.
+    now: String,
+    /// When it is over.
+    then: String,
+}
+
+pub(super) fn disks(count: usize) -> String {
+    if count == 1 { "1 disk".to_owned() } else { format!("{count} disks") }
+}
+
+/// Refuses to take back what cannot be taken back.
+fn check_not_forced(mounted: &Mounted) -> Result<(), Error> {
+    let disks = mounted.group.disks().into_iter();
+    let forced = disks.filter(|disk| disk.status == DiskStatus::Forcing).map(|disk| disk.name);
+    let forced: Vec<String> = forced.collect();
+    if forced.is_empty() {
+        return Ok(());
+    }
+    let text = format!(
+        "{} left with DROP DISK ... FORCE, which cannot be taken back: its copies are being made \
+         again elsewhere",
+        forced.join(", ")
+    );
+    Err(Error::new(15071, "55000", text)
+        .next("wait until it is gone: cellar asm lsop; then ADD DISK '...' FORCE takes it anew"))
+}
+
+/// Whether all of `renames` can be done, one behind the other, to a group whose disks are called
+/// `names`: none is done if one cannot be.
+fn check_renames(
+    mut names: BTreeSet<String>,
+    renames: &[(String, String)],
+) -> Result<(), GroupError> {
+    let unusable = |disk: &str, why: &str, number| {
+        Err(GroupError::DiskUnusable { disk: disk.to_owned(), why: why.to_owned(), number })
+    };
+    for (old, new) in renames {
+        let bad = |e: String| GroupError::BadName { name: new.clone(), why: e };
+        let new = DiskName::new(new).map_err(|e| bad(e.to_string()))?;
+        let old = old.to_uppercase();
+        if !names.contains(&old) {
+            return unusable(&old, "the group has no disk of that name", 15054);
+        }
+        if !names.insert(new.as_str().to_owned()) {
+            let why = "a disk of the group has that name already, or gets it by this statement";
+            return unusable(new.as_str(), why, 15010);
+        }
+        names.remove(&old);
+    }
+    Ok(())
+}
+
+fn request_of(change: ChangeDisks) -> ChangeRequest {
+    let drop = change.drop.into_iter().map(|clause| DropRequest {
+        target: match clause.what {
+            Dropped::Disk(name) => DropTarget::Disk(name),
+            Dropped::FailGroup(name) => DropTarget::FailGroup(name),
+        },
+        force: clause.force,
+    });
+    let resize = change.resize.into_iter().map(|clause| ResizeRequest {
+        target: match clause.what {
+            None => ResizeTarget::All,
+            Some(Dropped::Disk(name)) => ResizeTarget::Disk(name),
+            Some(Dropped::FailGroup(name)) => ResizeTarget::FailGroup(name),
+        },
+        size: clause.size,
+    });
+    ChangeRequest {
+        add: change.add.into_iter().map(disk_request).collect(),
+        drop: drop.collect(),
+        resize: resize.collect(),
+        power: change.rebalance.power,
+    }
+}
+
+/// The plan of a change as rows, with the time it would take.
+pub(super) async fn explain(
+    database: &Database,
+    waiting: &Waiting,
+    work: ExplainWork,
+) -> Result<Rows, Error> {
+    let request = match work.action {
+        GroupAction::Disks(change) => request_of(change),
+        // A rebalance alone changes no disk.
+        GroupAction::Rebalance(rebalance) => {
+            ChangeRequest { power: rebalance.power, ..ChangeRequest::default() }
+        }
+        _ => ChangeRequest::default(),
+    };
+    let time = match work.probe {
+        Probe::No => None,
+        Probe::Usual => Some(PROBE_TIME),
+        Probe::For(ms) => Some(Duration::from_millis(ms)),
+    };
+    let explained = match time {
+        Some(time) => {
+            let group = database.group(&work.group)?.group;
+            let _probed = waiting.for_what(What::Probe(group));
+            database.estimate_work(&work.group, &request, time).await?
+        }
+        None => database.explain_work(&work.group, &request)?,
+    };
+    let rows = work_rows(&explained).into_iter().map(|row| row.values());
+    Ok(Rows {
+        columns: columns_of(WorkRow::VIEW),
+        rows: rows.map(|row| row.into_iter().map(value).collect()).collect(),
+        refused: refused(&work.group, &explained),
+    })
+}
+
+/// What the change itself would be refused with: something that must move has no place.
+fn refused(group: &str, explained: &Explained) -> Option<Error> {
+    let unplaced = explained.work.plan.unplaced.iter().filter(|u| u.lack != Lack::Copy);
+    let aus: u64 = unplaced.map(|u| u.aus).sum();
+    (aus > 0).then(|| {
+        let mb = (aus * explained.work.au_size) >> 20;
+        let text = format!("disk group \"{group}\" has no place for {mb} MB that must move");
+        Error::new(15041, "53100", text).next(NO_PLACE)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renames_are_refused_as_a_whole() {
+        let number = |renames: &[(&str, &str)]| {
+            let names = ["A", "B", "C"].map(str::to_owned).into();
+            let renames: Vec<(String, String)> =
+                renames.iter().map(|(old, new)| ((*old).to_owned(), (*new).to_owned())).collect();
+            check_renames(names, &renames).map_err(|error| error.number())
+        };
+        assert_eq!(number(&[("A", "X"), ("B", "Y")]), Ok(()));
+        assert_eq!(number(&[("B", "X"), ("A", "B")]), Ok(()), "one behind the other");
+        assert_eq!(number(&[("A", "X"), ("D", "Y")]), Err(15054), "no such disk");
+        assert_eq!(number(&[("A", "X"), ("A", "Y")]), Err(15054), "it is called X by then");
+        assert_eq!(number(&[("A", "X"), ("B", "C")]), Err(15010), "taken");
+        assert_eq!(number(&[("A", "X"), ("B", "x")]), Err(15010), "given twice");
+        assert_eq!(number(&[("A", "A")]), Err(15010));
+        assert_eq!(number(&[("A", "X"), ("B", "Y-Z")]), Err(15124), "not a name");
+    }
+}
