@@ -193,9 +193,9 @@ const CIRCLES: [(&str, usize); 11] = [
     ("instance", 40),
     ("io", 5),
     ("lab", 47),
-    ("redo", 30),
+    ("redo", 0),
     ("sim", 0),
-    ("sql", 14),
+    ("sql", 0),
     ("wait", 0),
 ];
 

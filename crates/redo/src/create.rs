@@ -7,8 +7,8 @@ use bytes::Bytes;
 use cellar_io::{DeviceExt, Durability, Io, SharedEnv};
 use futures_util::future::try_join_all;
 
-use crate::Abn;
 use crate::error::Error;
+use crate::lsn::Abn;
 use crate::on_disk::control::{ControlData, GroupEntry, MediumEntry};
 use crate::on_disk::header::{MediumState, Quorum, capacity_of};
 use crate::on_disk::{DatabaseId, HEADER_BYTES, MEDIA_MAX};

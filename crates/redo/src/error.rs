@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cellar_io::IoError;
 
+use crate::lsn::{Abn, Lsn};
 use crate::on_disk::Damage;
-use crate::{Abn, Lsn};
 
 /// A failure of the log.
 #[derive(Clone, Debug, thiserror::Error)]

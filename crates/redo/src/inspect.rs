@@ -3,13 +3,13 @@
 
 use std::fmt;
 
+use crate::lsn::{Abn, Lsn};
 use crate::on_disk::archive::{ARCHIVE_HEADER, ArchiveHeader, PIECE_HEADER, Piece, restore};
 use crate::on_disk::block::{BlockHeader, HEARTBEAT, INCARNATION_START, SWITCH};
 use crate::on_disk::control::ControlData;
 use crate::on_disk::header::{GroupHeader, MediumState, Quorum};
 use crate::on_disk::record::{RECORD_HEADER, RecordHeader};
 use crate::on_disk::{Damage, DatabaseId, Fields};
-use crate::{Abn, Lsn};
 
 /// A name, perhaps a value, and what belongs below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cellar_wait::Histogram;
 
-use crate::Lsn;
+use crate::lsn::Lsn;
 
 /// Statistics of a log since it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -34,6 +34,7 @@ use datafusion::sql::sqlparser::ast::{ObjectType, Statement as SqlStatement, Tab
 use futures_util::StreamExt;
 use object_store::ObjectStore;
 
+use crate::allowed;
 use crate::engine::made::Made;
 use crate::engine::run::Planned;
 use crate::engine::tables::Tables;
@@ -46,6 +47,7 @@ use crate::files::host::HostStore;
 use crate::files::json_format::JsonFormats;
 use crate::files::parquet_format::ParquetFormats;
 use crate::host::{Host, UnderWay};
+use crate::names;
 use crate::nearest::nearest;
 use crate::noted::{Noted, Notes};
 use crate::parse::parse;
@@ -53,7 +55,6 @@ use crate::path::{SCHEME, group_of_host};
 use crate::statement::Statement;
 use crate::unwind::{caught, caught_stream};
 use crate::view::{ViewSource, ViewTable, schema_of, to_batch};
-use crate::{allowed, names};
 
 /// The catalog and the schemas as SQL names them.
 const CATALOG: &str = "db";

@@ -9,13 +9,13 @@ use cellar_io::IoErrorKind;
 
 use crate::archive::{ArchiveStore, archive_name};
 use crate::error::Error;
+use crate::lsn::{Abn, Lsn};
 use crate::on_disk::archive::{
     ARCHIVE_HEADER, ArchiveEnd, ArchiveHeader, ChunkHeader, PIECE_HEADER, Piece, restore,
 };
 use crate::on_disk::block::{BlockHeader, SWITCH};
 use crate::on_disk::{Damage, DatabaseId};
 use crate::recovery::{Assembler, Record};
-use crate::{Abn, Lsn};
 
 /// Bytes of one read.
 const READ_BYTES: usize = 1 << 20;

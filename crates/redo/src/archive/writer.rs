@@ -8,6 +8,7 @@ use cellar_io::IoError;
 
 use crate::archive::{ArchiveFile, ArchiveStore, archive_name};
 use crate::error::Error;
+use crate::lsn::{Abn, Lsn};
 use crate::on_disk::Damage;
 use crate::on_disk::archive::{ArchiveEnd, ArchiveHeader, CHUNK_BYTES_MAX, pack};
 use crate::on_disk::block::BlockHeader;
@@ -16,7 +17,6 @@ use crate::recovery::judge::Standing;
 use crate::recovery::read::{Files, Reader};
 use crate::recovery::walk::Walk;
 use crate::writer::{Inner, Log, State};
-use crate::{Abn, Lsn};
 
 /// A group that was archived.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::block::BLOCK_HEADER;
 use super::header::{FEATURES_KNOWN, FORMAT_VERSION, check_version};
 use super::{Damage, DatabaseId, Fields, check_abn, check_head, crc_without_field, put};
-use crate::Abn;
+use crate::lsn::Abn;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"CLRA");
 const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"CLRK");

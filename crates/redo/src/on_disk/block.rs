@@ -1,7 +1,7 @@
 //! A log block: a header of 40 bytes, then a piece of the stream of records.
 
 use super::{Damage, DatabaseId, Fields, check_abn, put};
-use crate::Abn;
+use crate::lsn::Abn;
 
 /// Bytes of the header.
 pub const BLOCK_HEADER: usize = 40;

@@ -4,7 +4,7 @@ use super::header::{
     FEATURES_KNOWN, FORMAT_VERSION, MediumState, Quorum, check_version, decode_state, encode_state,
 };
 use super::{Damage, DatabaseId, Fields, MEDIA_MAX, check_abn, check_head, crc_without_field, put};
-use crate::{Abn, Lsn};
+use crate::lsn::{Abn, Lsn};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"CLRC");
 /// At most so many groups.

@@ -4,7 +4,7 @@ use super::{
     Damage, DatabaseId, Fields, HEADER_BYTES, MEDIA_MAX, check_abn, check_head, crc_without_field,
     put,
 };
-use crate::Abn;
+use crate::lsn::Abn;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"CLRH");
 /// The version of the format of headers, blocks and control data.

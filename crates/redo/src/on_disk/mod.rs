@@ -133,9 +133,9 @@ pub(crate) fn check_head(bytes: &[u8], magic: u32) -> Result<(), Damage> {
 pub const ABN_MAX: u64 = 1 << 50;
 
 /// Checks a block number that was read.
-pub(crate) fn check_abn(field: &'static str, value: u64) -> Result<crate::Abn, Damage> {
+pub(crate) fn check_abn(field: &'static str, value: u64) -> Result<crate::lsn::Abn, Damage> {
     match value <= ABN_MAX {
-        true => Ok(crate::Abn(value)),
+        true => Ok(crate::lsn::Abn(value)),
         false => Err(Damage::Field { field, value }),
     }
 }

@@ -20,8 +20,8 @@ use async_recursion::async_recursion as boxed;
 use cellar_io::SharedEnv;
 use cellar_wait::Session;
 
-use crate::Lsn;
 use crate::error::Error;
+use crate::lsn::Lsn;
 use crate::on_disk::ABN_MAX;
 use crate::on_disk::control::ControlData;
 use crate::options::{Control, Medium, Options};

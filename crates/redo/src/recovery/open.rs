@@ -6,8 +6,8 @@ use async_recursion::async_recursion as boxed;
 use cellar_io::{DeviceExt, Durability, Io};
 use futures_util::future::{join_all, try_join_all};
 
-use crate::Abn;
 use crate::error::Error;
+use crate::lsn::Abn;
 use crate::on_disk::HEADER_BYTES;
 use crate::on_disk::block::Seed;
 use crate::on_disk::control::{ControlData, INCARNATIONS_MAX, Incarnation};

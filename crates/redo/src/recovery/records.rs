@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 
 use crate::error::Error;
+use crate::lsn::{Abn, Lsn};
 use crate::on_disk::Damage;
 use crate::on_disk::block::{BLOCK_HEADER, BlockHeader, INCARNATION_START};
 use crate::on_disk::record::{RECORD_HEADER, RecordHeader};
-use crate::{Abn, Lsn};
 
 /// A record that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,12 +6,12 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::error::Error;
+use crate::lsn::{Abn, Lsn};
 use crate::on_disk::block::{BlockHeader, SWITCH};
 use crate::on_disk::control::ControlData;
 use crate::on_disk::{UNIT_BYTES_MAX, UNITS_IN_FLIGHT_MAX};
 use crate::recovery::judge::Standing;
 use crate::recovery::read::{Copy, Place, ReadBlocks, Reader};
-use crate::{Abn, Lsn};
 
 /// Where the walk is.
 pub(crate) struct Walk {

@@ -14,6 +14,7 @@ use cellar_wait::Event as WaitEvent;
 use futures_util::future::{Either, select};
 
 use crate::error::Error;
+use crate::lsn::{Abn, Lsn};
 use crate::on_disk::HEADER_BYTES;
 use crate::on_disk::control::{Clean, ControlData, GroupEntry};
 use crate::on_disk::header::{GroupHeader, MediumState};
@@ -21,7 +22,6 @@ use crate::writer::log::{Inner, Log};
 use crate::writer::op::write_durably;
 use crate::writer::skip::Skip;
 use crate::writer::state::{GroupAt, Health, State};
-use crate::{Abn, Lsn};
 
 /// What is to become durable now.
 struct Plan {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::Abn;
 use crate::breakdown::UnitTimes;
 use crate::error::Error;
+use crate::lsn::Abn;
 use crate::on_disk::UNIT_BYTES_MAX;
 use crate::on_disk::block::{BLOCK_HEADER, HEARTBEAT, SWITCH};
 use crate::options::Options;

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use cellar_io::{Device, EnvExt};
 use futures_util::future::join_all;
 
-use crate::Abn;
 use crate::create::{GROUP_BLOCKS_MIN, NewGroup, check_file};
 use crate::error::Error;
+use crate::lsn::Abn;
 use crate::on_disk::HEADER_BYTES;
 use crate::on_disk::control::{GROUPS_MAX, GroupEntry};
 use crate::on_disk::header::capacity_of;

@@ -11,6 +11,7 @@ use event_listener::Event;
 
 use crate::breakdown::Breakdown;
 use crate::error::Error;
+use crate::lsn::{Abn, Lsn};
 use crate::on_disk::block::{BLOCK_HEADER, SWITCH, Seed};
 use crate::on_disk::record::{RECORD_BYTES_MAX, RECORD_HEADER, RecordHeader};
 use crate::options::{Control, Options};
@@ -21,7 +22,6 @@ use crate::writer::queue::Sizes;
 use crate::writer::state::{Health, MediumAt, State};
 use crate::writer::unit::{Context, Shared, form};
 use crate::writer::wait::Waiting;
-use crate::{Abn, Lsn};
 
 /// The position of a record that was appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -482,7 +482,7 @@ impl Log {
 impl State {
     /// The unit that must be durable before all below `lsn` is; `None` if it is already.
     fn unit_below(&self, sizes: &Sizes, lsn: Lsn) -> Result<Option<Arc<Shared>>, Error> {
-        let end = lsn.0.div_ceil(crate::LSN_PER_BLOCK);
+        let end = lsn.0.div_ceil(crate::lsn::LSN_PER_BLOCK);
         if end <= self.durable {
             return Ok(None);
         }

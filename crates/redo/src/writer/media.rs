@@ -15,6 +15,7 @@ use futures_util::future::try_join_all;
 
 use crate::create::check_file;
 use crate::error::Error;
+use crate::lsn::{Abn, Lsn};
 use crate::on_disk::control::{ControlData, GroupEntry, MediumEntry};
 use crate::on_disk::header::{MediumState, Quorum};
 use crate::on_disk::{HEADER_BYTES, MEDIA_MAX, UNIT_BYTES_MAX};
@@ -28,7 +29,6 @@ use crate::writer::layout::offset_of;
 use crate::writer::log::{Inner, Log};
 use crate::writer::op::write_durably;
 use crate::writer::state::{GroupAt, Health, MediumAt, State, Tracked};
-use crate::{Abn, Lsn};
 
 /// What is copied to a medium that joins.
 struct Copying {

@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
+use crate::lsn::{Abn, Lsn};
 use crate::on_disk::block::{BLOCK_HEADER, HEARTBEAT, SWITCH};
 use crate::on_disk::record::{RECORD_HEADER, RecordHeader};
 use crate::options::Options;
 use crate::writer::state::{Full, State};
 use crate::writer::unit::{Chunk, OpenUnit, Shared};
-use crate::{Abn, Lsn};
 
 /// Where a record is, and what its committer waits on.
 pub(crate) struct Placed {

@@ -7,9 +7,9 @@ use std::task::Waker;
 use bytes::Bytes;
 use cellar_io::Buffer;
 
-use crate::Abn;
 use crate::breakdown::UnitTimes;
 use crate::error::Error;
+use crate::lsn::Abn;
 use crate::on_disk::block::{self, BLOCK_HEADER, BlockHeader, Seed};
 use crate::on_disk::record::RECORD_HEADER;
 use crate::writer::op::Op;
