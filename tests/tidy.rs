@@ -192,7 +192,7 @@ const CIRCLES: [(&str, usize); 11] = [
     ("format", 0),
     ("instance", 40),
     ("io", 5),
-    ("lab", 47),
+    ("lab", 0),
     ("redo", 0),
     ("sim", 0),
     ("sql", 0),

@@ -171,7 +171,7 @@ struct Line {
 
 fn list(format: Format) -> Result<(), Fault> {
     let kept = kept()?;
-    let experiments = experiment::ALL
+    let experiments = experiments::ALL
         .iter()
         .map(|e| Question { name: e.name(), question: e.question() })
         .collect();

@@ -15,13 +15,15 @@ use std::sync::Arc;
 pub use self::answer::report;
 pub use self::options::{Options, Position, Shift};
 
+use crate::content::STEP;
 use crate::control::Control;
 use crate::error::LabError;
 use crate::experiment::{Experiment, OptionSpec, Request};
-use crate::load::{Bench, Load, Plan, STEP, Sample, raw};
+use crate::load::{Bench, Load, Plan, raw};
 use crate::place::{Disk, Model, Place, Sharing};
 use crate::preset::Preset;
 use crate::run::{Column, Raw, Run};
+use crate::sample::Sample;
 
 /// The name of the experiment.
 pub const NAME: &str = "au-size";

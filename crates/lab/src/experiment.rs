@@ -1,6 +1,6 @@
 //! The experiment interface, for the command line.
 //!
-//! To add one: a module with a type that is an [`Experiment`], and a line in [`ALL`]. Its options
+//! To add one: a module with a type that is an [`Experiment`], and a line in [`ALL`](crate::experiments::ALL). Its options
 //! are words here ([`OptionSpec`]) and become options of `cellar lab run NAME`; it gets them back as
 //! [`Words`], makes its figures with whatever [`Request`] hands it, and returns a [`Run`]. Keeping,
 //! showing and comparing runs is done for all alike from the fields of [`Run`]: `arms` are the main
@@ -9,29 +9,10 @@
 //! [`Verdict::NotDistinguishable`](crate::Verdict) from [`verdict`](crate::verdict).
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-
-use serde::{Deserialize, Serialize};
 
 use crate::control::Control;
 use crate::error::LabError;
-use crate::run::{Head, Run};
-
-/// Every experiment.
-pub const ALL: &[&dyn Experiment] = &[
-    &crate::multi_disk::MultiDisk,
-    &crate::au_size::AuSize,
-    &crate::smart_scan::SmartScan,
-    &crate::redo_media::RedoMedia,
-    &crate::redo_block_size::RedoBlockSize,
-    #[cfg(feature = "real")]
-    &crate::io_modes::IoModes,
-];
-
-/// The experiment of this name.
-pub fn find(name: &str) -> Option<&'static dyn Experiment> {
-    ALL.iter().copied().find(|e| e.name() == name)
-}
+use crate::run::{Asked, Head, Run};
 
 /// An option of an experiment: `--name VALUE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,19 +59,6 @@ pub trait Experiment: Sync {
     /// # Errors
     /// An option that will not do, a disk that fails, bytes that are not what was written.
     fn run(&self, request: &Request<'_>) -> Result<Run, LabError>;
-}
-
-/// The request as typed: kept with a run, so that it can be repeated.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
-    /// Options of the experiment that were given, by name.
-    pub options: BTreeMap<String, String>,
-    /// `--disks`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub disks: Vec<PathBuf>,
-    /// `--dir`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub dir: Option<PathBuf>,
 }
 
 /// The inputs of a run of an experiment.
@@ -196,17 +164,5 @@ mod tests {
         for bad in ["", "M", "1X", "-1", "99999999T"] {
             assert_eq!(parse_size(bad), None, "{bad}");
         }
-    }
-
-    #[test]
-    fn names_and_options_are_told_apart() {
-        for (i, one) in ALL.iter().enumerate() {
-            assert!(ALL[..i].iter().all(|other| other.name() != one.name()));
-            for (j, option) in one.options().iter().enumerate() {
-                assert!(one.options()[..j].iter().all(|o| o.name != option.name));
-                assert!(!["dir", "disks", "erase", "like", "json", "html"].contains(&option.name));
-            }
-        }
-        assert!(find("nosuch").is_none());
     }
 }

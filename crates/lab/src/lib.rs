@@ -20,10 +20,12 @@
 pub mod au_size;
 mod ceiling;
 mod commit;
-mod compare;
+mod content;
 mod control;
 mod error;
 pub mod experiment;
+pub mod experiments;
+mod group;
 mod html;
 #[cfg(feature = "real")]
 pub mod io_modes;
@@ -37,19 +39,21 @@ pub mod preset;
 pub mod redo_block_size;
 pub mod redo_media;
 mod run;
+mod sample;
 pub mod smart_scan;
+mod table_scan;
 mod text;
 mod wrong;
 
-pub use compare::{Compared, Comparison};
 pub use control::{Control, Tell};
 pub use error::LabError;
-pub use experiment::{Asked, Experiment, OptionSpec, Request, Words};
-pub use load::{DiskUse, Sample};
+pub use experiment::{Experiment, OptionSpec, Request, Words};
 pub use meter::Meter;
 pub use place::Place;
 pub use place::counters::DeviceUse;
+pub use run::compare::{Compared, Comparison};
 pub use run::{
-    Arm, Column, Figures, Head, Machine, Noise, Raw, Run, Table, TableRow, Verdict, settings_hash,
-    verdict,
+    Arm, Asked, Column, Figures, Head, Machine, Noise, Raw, Run, Table, TableRow, Verdict,
+    settings_hash, verdict,
 };
+pub use sample::{DiskUse, Sample};

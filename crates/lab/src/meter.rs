@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bytes::Bytes;
 use cellar_io::{Buffer, Device, Discard, Durability, Geometry, Io, IoFuture, SharedEnv};
 
-use crate::load::DiskUse;
+use crate::sample::DiskUse;
 
 /// A device that counts the reads that go through it.
 pub struct Meter {

@@ -16,13 +16,15 @@ pub use self::answer::report;
 pub use self::options::{Layout, Options};
 
 use crate::ceiling;
+use crate::content::STEP;
 use crate::control::Control;
 use crate::error::LabError;
 use crate::experiment::{Experiment, OptionSpec, Request};
-use crate::load::{Bench, Load, Plan, STEP, Sample, raw};
+use crate::load::{Bench, Load, Plan, raw};
 use crate::place::{Disk, Model, Needed, Place, Sharing};
 use crate::preset::Preset;
 use crate::run::{Column, Raw, Run};
+use crate::sample::Sample;
 
 /// The name of the experiment.
 pub const NAME: &str = "multi-disk";

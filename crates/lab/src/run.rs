@@ -1,12 +1,27 @@
 //! The record of a run of an experiment: its figures, and how they were measured.
 
+pub mod compare;
+
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::compare::Comparison;
-use crate::experiment::Asked;
-use crate::load::Sample;
+use crate::run::compare::Comparison;
+use crate::sample::Sample;
+
+/// The request as typed: kept with a run, so that it can be repeated.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// Options of the experiment that were given, by name.
+    pub options: BTreeMap<String, String>,
+    /// `--disks`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disks: Vec<PathBuf>,
+    /// `--dir`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dir: Option<PathBuf>,
+}
 
 /// The column of a report that a measurement fills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

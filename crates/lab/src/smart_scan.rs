@@ -6,13 +6,8 @@
 //! All four answers must be one.
 
 mod answer;
-mod ask;
-mod consume;
 mod figure;
 mod options;
-mod question;
-pub(crate) mod scanner;
-mod table;
 mod words;
 
 use std::collections::BTreeMap;
@@ -22,20 +17,22 @@ use cellar_cell::Cache;
 use cellar_diskgroup::{Group, Redundancy};
 
 pub use self::answer::report;
-use self::ask::{Asked, Cell};
-use self::consume::Answer;
 pub use self::options::Options;
-use self::question::Question;
-use self::table::Table;
 use crate::control::Control;
 use crate::error::LabError;
 use crate::experiment::{Experiment, OptionSpec, Request};
-use crate::load::{Sample, mounted};
+use crate::group::mounted;
 use crate::place::counters::DeviceUse;
 use crate::place::part::Part;
 use crate::place::{Disk, Model, Needed, Place, Sharing};
 use crate::preset::Preset;
 use crate::run::{Column, Raw, Run};
+use crate::sample::Sample;
+use crate::table_scan::ask::{Asked, Cell};
+use crate::table_scan::consume::Answer;
+use crate::table_scan::question::Question;
+use crate::table_scan::table::Table;
+use crate::table_scan::{question, scanner, table};
 
 /// The name of the experiment.
 pub const NAME: &str = "smart-scan";
@@ -372,8 +369,8 @@ fn sample_of(asked: &Asked) -> Sample {
 
 #[cfg(test)]
 mod tests {
-    use super::consume::Consumer;
     use super::*;
+    use crate::table_scan::consume::Consumer;
 
     #[test]
     fn another_answer_is_no_measurement() {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::compare::Comparison;
+use crate::run::compare::Comparison;
 use crate::run::{Arm, Column, Figures, Run, Table, Verdict};
 
 const WIDTH: usize = 80;

@@ -152,7 +152,7 @@ fn asked(args: &Args, like: Option<&Run>) -> Result<(&'static dyn Experiment, As
         (Some(named), _) => named.name.clone(),
         (None, Some(like)) => like.experiment.clone(),
         (None, None) => {
-            let names: Vec<&str> = experiment::ALL.iter().map(|e| e.name()).collect();
+            let names: Vec<&str> = experiments::ALL.iter().map(|e| e.name()).collect();
             return Err(Fault::usage(format!(
                 "which experiment? there are: {}\nNext: cellar lab run {}",
                 names.join(", "),
@@ -160,7 +160,7 @@ fn asked(args: &Args, like: Option<&Run>) -> Result<(&'static dyn Experiment, As
             )));
         }
     };
-    let found = experiment::find(&name)
+    let found = experiments::find(&name)
         .ok_or_else(|| Fault::failed(format!("CELLAR-70302: this version has no {name}")))?;
     let mut asked = like.map(|run| run.asked.clone()).unwrap_or_default();
     if !asked.disks.is_empty() && args.disks.is_empty() && args.dir.is_none() {

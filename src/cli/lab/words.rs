@@ -30,7 +30,7 @@ impl Subcommand for Named {
     fn augment_subcommands(parent: Command) -> Command {
         // One that is not there is told with those that are, below.
         parent
-            .subcommands(experiment::ALL.iter().map(|e| command(*e)))
+            .subcommands(experiments::ALL.iter().map(|e| command(*e)))
             .allow_external_subcommands(true)
     }
 
@@ -48,8 +48,8 @@ impl FromArgMatches for Named {
         let Some((name, given)) = matches.subcommand() else {
             return Err(Error::raw(ErrorKind::MissingSubcommand, "which experiment?\n"));
         };
-        let Some(found) = experiment::find(name) else {
-            let names: Vec<&str> = experiment::ALL.iter().map(|e| e.name()).collect();
+        let Some(found) = experiments::find(name) else {
+            let names: Vec<&str> = experiments::ALL.iter().map(|e| e.name()).collect();
             let text = format!("no experiment \"{name}\"; there are: {}\n", names.join(", "));
             return Err(Error::raw(ErrorKind::InvalidSubcommand, text));
         };

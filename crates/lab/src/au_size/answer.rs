@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::options::name;
 use super::{Measured, NAME, Options, Position, QUESTION, SCAN_DEPTH, WAYS, Way, words};
-use crate::load::{STEP, Sample};
+use crate::content::STEP;
 use crate::run::{
     Arm, Column, Figures, Head, Noise, Run, Table, TableRow, Verdict, median, settings_hash,
     verdict,
 };
+use crate::sample::Sample;
 
 /// Seconds of the scan of one table of 14.8 GB, by MB of the AU.
 pub(super) const PUBLISHED: [(u64, f64); 3] = [(1, 7.58), (4, 4.32), (8, 7.92)];

@@ -2,9 +2,10 @@
 
 use cellar_io::shape::{self, ShapeOptions};
 
+use crate::content::STEP;
 use crate::error::LabError;
 use crate::experiment::{OptionSpec, Words};
-use crate::load::{SPARE, STEP, Slot};
+use crate::load::{SPARE, Slot};
 use crate::place::Needed;
 use crate::preset::{self, Preset};
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use cellar_io::Device;
 use cellar_redo::{Medium, NewGroup};
 
+use crate::content::STEP;
 use crate::error::LabError;
-use crate::load::STEP;
 use crate::place::part::Part;
 use crate::place::{Disk, Needed};
 

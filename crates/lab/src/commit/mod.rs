@@ -21,9 +21,9 @@ use cellar_wait::{Histogram, Kind, Session, Waits};
 use self::archives::Archives;
 use self::areas::Areas;
 pub(crate) use self::figures::{BUCKETS, PARTS, figure, spread};
+use crate::content::{STEP, noise};
 use crate::control::{Control as Watch, go_on};
 use crate::error::LabError;
-use crate::load::{STEP, noise};
 use crate::place::Disk;
 
 /// The kind of the lab's records; nobody reads them.

@@ -15,8 +15,8 @@ use futures_util::stream::FuturesUnordered;
 use super::group;
 use super::job::Job;
 use super::setting::Setting;
+use crate::content::noise;
 use crate::error::LabError;
-use crate::load::noise;
 
 /// A block of a table, in bytes.
 pub(super) const BLOCK: u64 = 8192;

@@ -9,10 +9,12 @@ use cellar_diskgroup::{Copies, File, Group};
 use cellar_io::{DeviceExt, EnvExt, Io, SharedEnv};
 use futures_util::{StreamExt, TryStreamExt};
 
-use super::{BLOCK, Chance, Done, Load, STAMPED, STEP};
+use super::{BLOCK, Load};
+use crate::content::{Chance, STAMPED, STEP};
 use crate::control::go_on;
 use crate::error::LabError;
-use crate::smart_scan::scanner::Scanner;
+use crate::sample::Done;
+use crate::table_scan::scanner::Scanner;
 
 /// Whether these are the bytes that were written there. The group has compared each block with its
 /// checksum; this tells that they are the right blocks.

@@ -7,12 +7,12 @@ use super::{
     ArmSpec, DEPTHS, Layout, MODEL_BYTES, Measured, NAME, Options, QUESTION, SCAN_DEPTH, arms,
     asked, deepest, depth_name,
 };
-use crate::load::Sample;
 use crate::place::Sharing;
 use crate::run::median;
 use crate::run::{
     Arm, Column, Figures, Head, Noise, Run, Table, TableRow, Verdict, settings_hash, verdict,
 };
+use crate::sample::Sample;
 
 /// Enough of the best rate for more depth to be of no use.
 const ENOUGH: f64 = 0.97;

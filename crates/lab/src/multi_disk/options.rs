@@ -1,10 +1,11 @@
 //! Options of `multi-disk`, and its layouts.
 
+use crate::content::STEP;
 use crate::error::LabError;
 use crate::experiment::{OptionSpec, Words};
-use crate::load::{SPARE, STEP, Slot};
+use crate::load::{SPARE, Slot};
 use crate::preset::{self, Preset};
-use crate::smart_scan::scanner::room;
+use crate::table_scan::table::room;
 
 /// How the file lies on the disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 use super::{Layout, Measured, Options, SCAN_DEPTH};
 use crate::load::Tables;
 use crate::run::Column;
-use crate::smart_scan::scanner::{Spec, workers};
+use crate::table_scan::scanner::workers;
+use crate::table_scan::table::Spec;
 
 /// Its name.
 pub(super) const ARM: &str = "table";

@@ -18,9 +18,9 @@ use super::counters::DeviceUse;
 use super::given::Given;
 use super::scratch::{self, Scratch};
 use super::{Disk, Needed, Place, Sharing};
+use crate::content::noise;
 use crate::control::Control;
 use crate::error::LabError;
-use crate::load::noise;
 use crate::run::Column;
 
 /// How long disks are watched before a run: whoever else uses them is told.

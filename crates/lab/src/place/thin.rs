@@ -9,7 +9,7 @@ use cellar_io::{
     Buffer, Device, Discard, Durability, Geometry, Io, IoError, IoFuture, Op, check_request,
 };
 
-use crate::load::{STAMPED, STEP, noise};
+use crate::content::{STAMPED, STEP, noise};
 
 /// A disk without latency. Nothing is ever lost, and nothing takes time: a model is put before it.
 pub(super) struct Thin {
@@ -169,7 +169,7 @@ impl Device for Thin {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::stamped;
+    use crate::content::stamped;
 
     #[test]
     fn every_byte_comes_back() {

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::options::{AU_SIZE, MODEL_BYTES};
-use super::question::{self, Question};
 use super::{Measured, NAME, Options, QUESTION, SCAN_DEPTH, WAYS, Way, figure, words};
 use crate::run::{
     Arm, Column, Figures, Head, Noise, Run, Table, TableRow, Verdict, median, settings_hash,
     verdict,
 };
+use crate::table_scan::question::{self, Question};
 
 /// A link between cells and those who ask them, in bytes a second: 10 Gbit/s.
 pub(super) const LINK: f64 = 1.25e9;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::ask::Asked;
+use crate::table_scan::ask::Asked;
 
 pub(super) const ELIGIBLE: &str = "cell physical IO bytes eligible for predicate offload";
 pub(super) const SAVED: &str = "cell physical IO bytes saved by storage index";

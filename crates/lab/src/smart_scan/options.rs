@@ -1,10 +1,11 @@
 //! Options of `smart-scan`, and the slots that it uses on each disk.
 
-use super::table::Spec;
+use crate::content::STEP;
 use crate::error::LabError;
 use crate::experiment::{OptionSpec, Words};
-use crate::load::{SPARE, STEP, Slot};
+use crate::load::{SPARE, Slot};
 use crate::preset::{self, Preset};
+use crate::table_scan::table::{Spec, room};
 
 /// The AU of the group, as `cellar init` takes it.
 pub(super) const AU_SIZE: u64 = 4 << 20;
@@ -139,12 +140,6 @@ impl Options {
     pub(super) fn order(&self) -> &'static str {
         if self.clustered { "date" } else { "none" }
     }
-}
-
-/// Bytes that a table may take: with what stands behind the row groups, and row groups that did not
-/// fit and became two.
-pub(crate) fn room(table_bytes: u64) -> u64 {
-    table_bytes + table_bytes / 8
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Wording of the finding of `smart-scan`, and remarks beside it.
 
 use super::answer::{LINK, pair};
-use super::question::{self, Question, Wanted};
 use super::{Measured, Options, SCAN_DEPTH, figure};
 use crate::place::{DEPTH_MAX, Sharing};
 use crate::run::{Arm, Column, Verdict};
+use crate::table_scan::question::{self, Question, Wanted};
 
 /// Bytes in few digits.
 fn bytes(count: f64) -> String {

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::{Arc, LazyLock};
 
 use cellar_io::real::{Runtime, RuntimeOptions};
-use cellar_lab::experiment::find;
+use cellar_lab::experiments::find;
 use cellar_lab::{Asked, Control, Head, LabError, Raw, Request, Run};
 
 /// Where the child below puts its run.

@@ -15,21 +15,22 @@ use cellar_format::segment::{directory, offset_of};
 use cellar_io::{Device, DeviceExt, Durability, EnvExt, Io, SharedEnv};
 use futures_util::{StreamExt, TryStreamExt};
 
+use crate::content::Chance;
 use crate::control::Control;
 use crate::error::LabError;
-use crate::load::{Chance, settle};
+use crate::group::settle;
 
 /// The columns, by number.
-pub(super) mod column {
-    pub(in crate::smart_scan) const ORDERKEY: usize = 0;
-    pub(in crate::smart_scan) const SHIPDATE: usize = 1;
-    pub(in crate::smart_scan) const QUANTITY: usize = 2;
-    pub(in crate::smart_scan) const EXTENDEDPRICE: usize = 3;
-    pub(in crate::smart_scan) const DISCOUNT: usize = 4;
-    pub(in crate::smart_scan) const TAX: usize = 5;
-    pub(in crate::smart_scan) const RETURNFLAG: usize = 6;
-    pub(in crate::smart_scan) const LINESTATUS: usize = 7;
-    pub(in crate::smart_scan) const COUNT: usize = 10;
+pub(crate) mod column {
+    pub(crate) const ORDERKEY: usize = 0;
+    pub(crate) const SHIPDATE: usize = 1;
+    pub(crate) const QUANTITY: usize = 2;
+    pub(crate) const EXTENDEDPRICE: usize = 3;
+    pub(crate) const DISCOUNT: usize = 4;
+    pub(crate) const TAX: usize = 5;
+    pub(crate) const RETURNFLAG: usize = 6;
+    pub(crate) const LINESTATUS: usize = 7;
+    pub(crate) const COUNT: usize = 10;
 }
 
 /// Number of the table and of its segment.
@@ -81,7 +82,7 @@ const WORDS: [&str; 32] = [
 ];
 
 /// A day of these years, counted from 1970: `of_year` from 0.
-pub(super) fn day(year: i128, of_year: i128) -> i128 {
+pub(crate) fn day(year: i128, of_year: i128) -> i128 {
     // Every fourth year from 1972 on has a day more, as far as these tables go.
     365 * (year - 1970) + (year - 1969) / 4 + of_year
 }
@@ -104,7 +105,7 @@ fn field(column: usize) -> Field {
 }
 
 /// Some of the columns, as they are read.
-pub(super) fn schema(columns: &[usize]) -> SchemaRef {
+pub(crate) fn schema(columns: &[usize]) -> SchemaRef {
     Arc::new(Schema::new(columns.iter().map(|column| field(*column)).collect::<Vec<_>>()))
 }
 
@@ -183,11 +184,11 @@ pub(crate) struct Spec {
 }
 
 /// A table that can be scanned.
-pub(super) struct Table {
-    pub(super) segment: Arc<Segment>,
-    pub(super) rows: u64,
-    pub(super) row_groups: u64,
-    pub(super) bytes: u64,
+pub(crate) struct Table {
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) rows: u64,
+    pub(crate) row_groups: u64,
+    pub(crate) bytes: u64,
 }
 
 /// Row groups that are made and written, one after the other.
@@ -281,7 +282,7 @@ impl Writer<'_> {
 
 /// Makes the table in a file of `group`, durable, and waits until the group has nothing more to do
 /// for it. How far it is is told as row groups of `what`.
-pub(super) async fn make(
+pub(crate) async fn make(
     env: &SharedEnv,
     group: &Group,
     spec: &Spec,
@@ -320,6 +321,12 @@ pub(super) async fn make(
     let device = Arc::new(file.clone()) as Arc<dyn Device>;
     let segment = Segment::open(device, bytes, OWNER.table, Some(column::COUNT), rows).await?;
     Ok(Table { segment: Arc::new(segment), rows, row_groups, bytes })
+}
+
+/// Bytes that a table may take: with what stands behind the row groups, and row groups that did not
+/// fit and became two.
+pub(crate) fn room(table_bytes: u64) -> u64 {
+    table_bytes + table_bytes / 8
 }
 
 #[cfg(test)]

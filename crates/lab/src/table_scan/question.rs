@@ -13,11 +13,11 @@ use cellar_wait::{Event, Session};
 use super::table::{self, column};
 
 /// A row of an answer.
-pub(super) type Row = Vec<Option<Value>>;
+pub(crate) type Row = Vec<Option<Value>>;
 
 /// What is wanted of each group.
 #[derive(Clone, Debug)]
-pub(super) enum Sum {
+pub(crate) enum Sum {
     /// How many rows it has.
     Rows,
     /// The sum of an expression.
@@ -26,7 +26,7 @@ pub(super) enum Sum {
 
 /// What is wanted of the rows that pass.
 #[derive(Clone, Debug)]
-pub(super) enum Wanted {
+pub(crate) enum Wanted {
     /// Sums of groups.
     Groups { keys: Vec<usize>, sums: Vec<Sum> },
     /// The rows themselves, these columns of them.
@@ -37,18 +37,18 @@ pub(super) enum Wanted {
 
 /// A question.
 #[derive(Clone, Debug)]
-pub(super) struct Question {
-    pub(super) name: &'static str,
+pub(crate) struct Question {
+    pub(crate) name: &'static str,
     /// What it is, for people: at most 18 characters.
-    pub(super) what: &'static str,
-    pub(super) sql: &'static str,
+    pub(crate) what: &'static str,
+    pub(crate) sql: &'static str,
     /// What rows must pass: a column, and from which number to which.
-    pub(super) ranges: Vec<(usize, i128, i128)>,
-    pub(super) wanted: Wanted,
+    pub(crate) ranges: Vec<(usize, i128, i128)>,
+    pub(crate) wanted: Wanted,
 }
 
 /// The question that reads most of the table and returns next to nothing.
-pub(super) const FLAGS: &str = "flags";
+pub(crate) const FLAGS: &str = "flags";
 
 fn of(column: usize) -> Expr {
     Expr::Column(column)
@@ -59,7 +59,7 @@ fn times(a: Expr, b: Expr) -> Expr {
 }
 
 /// All of them, in the order that a report has them. Decimals are whole hundredths.
-pub(super) fn all() -> Vec<Question> {
+pub(crate) fn all() -> Vec<Question> {
     vec![total(), count(), flags(), few(), top()]
 }
 
@@ -119,7 +119,7 @@ fn flags() -> Question {
 }
 
 /// As [`flags`] without a filter: no header answers it, and no row group is left out.
-pub(super) fn everything() -> Question {
+pub(crate) fn everything() -> Question {
     Question {
         name: "everything",
         what: "sums of all rows",
@@ -164,7 +164,7 @@ fn top() -> Question {
 impl Question {
     /// What a cell is asked with offload: to filter, to sum up, and to leave out what cannot be
     /// among the greatest.
-    pub(super) fn offloaded(&self, scan: &Scanned<'_>, best: &Arc<Best>) -> Request {
+    pub(crate) fn offloaded(&self, scan: &Scanned<'_>, best: &Arc<Best>) -> Request {
         let test = |&(column, low, high): &(usize, i128, i128)| Predicate::Test {
             column,
             test: Test::Numbers(low, high),
@@ -181,7 +181,7 @@ impl Question {
     }
 
     /// What it is asked without: all rows, of the columns that the question names.
-    pub(super) fn plain(&self, scan: &Scanned<'_>) -> Request {
+    pub(crate) fn plain(&self, scan: &Scanned<'_>) -> Request {
         let columns = self.columns();
         let schema = table::schema(&columns);
         scan.request(Vec::new(), Output::Rows { columns, schema })
@@ -205,7 +205,7 @@ impl Question {
     }
 
     /// The columns that it names, by number. Of a count of all rows that pass: those it asks.
-    pub(super) fn columns(&self) -> Vec<usize> {
+    pub(crate) fn columns(&self) -> Vec<usize> {
         let mut columns: std::collections::BTreeSet<usize> =
             self.ranges.iter().map(|(column, ..)| *column).collect();
         match &self.wanted {
@@ -225,7 +225,7 @@ impl Question {
     }
 
     /// What is known of the greatest rows before any was seen.
-    pub(super) fn best(&self) -> Arc<Best> {
+    pub(crate) fn best(&self) -> Arc<Best> {
         let (column, count) = match &self.wanted {
             Wanted::Greatest { columns, count } => (columns[0], *count),
             _ => (0, 0),
@@ -235,10 +235,10 @@ impl Question {
 }
 
 /// What is scanned, and how.
-pub(super) struct Scanned<'a> {
-    pub(super) segment: &'a Arc<Segment>,
-    pub(super) depth: usize,
-    pub(super) session: Session,
+pub(crate) struct Scanned<'a> {
+    pub(crate) segment: &'a Arc<Segment>,
+    pub(crate) depth: usize,
+    pub(crate) session: Session,
 }
 
 impl Scanned<'_> {
@@ -261,7 +261,7 @@ impl Scanned<'_> {
 /// The greatest rows so far, which all who work on a scan know; what is below the least of them
 /// need not come any more.
 #[derive(Debug)]
-pub(super) struct Best {
+pub(crate) struct Best {
     column: usize,
     count: usize,
     /// In their order: the first number descending, what follows ascending.
@@ -283,12 +283,12 @@ impl Best {
     }
 
     /// The number that a row must have at least.
-    pub(super) fn least(&self) -> Option<i128> {
+    pub(crate) fn least(&self) -> Option<i128> {
         self.least_of(&self.rows())
     }
 
     /// Takes rows among which the greatest may be.
-    pub(super) fn take(&self, new: Vec<Row>) {
+    pub(crate) fn take(&self, new: Vec<Row>) {
         if new.is_empty() {
             return;
         }
@@ -303,7 +303,7 @@ impl Best {
     }
 
     /// The greatest rows, when all were seen.
-    pub(super) fn finish(&self) -> Vec<Row> {
+    pub(crate) fn finish(&self) -> Vec<Row> {
         std::mem::take(&mut *self.rows())
     }
 }

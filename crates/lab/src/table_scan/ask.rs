@@ -14,32 +14,32 @@ use crate::error::LabError;
 
 /// Whom it is asked.
 #[derive(Clone)]
-pub(super) struct Cell {
-    pub(super) env: SharedEnv,
-    pub(super) segment: Arc<Segment>,
-    pub(super) cache: Cache,
+pub(crate) struct Cell {
+    pub(crate) env: SharedEnv,
+    pub(crate) segment: Arc<Segment>,
+    pub(crate) cache: Cache,
     /// Reads in flight, at most.
-    pub(super) depth: usize,
+    pub(crate) depth: usize,
     /// Tasks that take results beside each other.
-    pub(super) workers: usize,
-    pub(super) stop: Arc<AtomicBool>,
+    pub(crate) workers: usize,
+    pub(crate) stop: Arc<AtomicBool>,
 }
 
 /// What came of it.
-pub(super) struct Asked {
+pub(crate) struct Asked {
     /// From the question to the whole answer.
-    pub(super) nanos: u64,
-    pub(super) totals: Totals,
+    pub(crate) nanos: u64,
+    pub(crate) totals: Totals,
     /// How often a worker waited for reads, and how long all of them did.
-    pub(super) waits: u64,
-    pub(super) wait_nanos: u64,
-    pub(super) answer: Answer,
+    pub(crate) waits: u64,
+    pub(crate) wait_nanos: u64,
+    pub(crate) answer: Answer,
 }
 
 impl Cell {
     /// Asks with offload: the cell filters and sums up. Without: it returns all rows, of the columns
     /// that the question names, and whoever gets them does.
-    pub(super) async fn ask(
+    pub(crate) async fn ask(
         &self,
         question: &Arc<Question>,
         offload: bool,

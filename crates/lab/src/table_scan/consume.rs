@@ -18,11 +18,11 @@ use crate::error::LabError;
 
 /// What was answered: rows in an order that is always the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Answer(Vec<Row>);
+pub(crate) struct Answer(Vec<Row>);
 
 impl Answer {
     /// In words: the rows where they are few, else how many and a digest.
-    pub(super) fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let value = |value: &Option<Value>| match value {
             None => "null".to_owned(),
             Some(Value::Number(number)) => number.to_string(),
@@ -93,7 +93,7 @@ fn value(array: &ArrayRef, row: usize) -> Result<Option<Value>, LabError> {
 }
 
 /// Somebody who takes what a worker of a cell gives.
-pub(super) struct Consumer {
+pub(crate) struct Consumer {
     question: Arc<Question>,
     best: Arc<Best>,
     offload: bool,
@@ -103,11 +103,11 @@ pub(super) struct Consumer {
 
 impl Consumer {
     /// Of answers to `question`: with `offload` the cell has filtered and summed up.
-    pub(super) fn new(question: Arc<Question>, best: Arc<Best>, offload: bool) -> Consumer {
+    pub(crate) fn new(question: Arc<Question>, best: Arc<Best>, offload: bool) -> Consumer {
         Consumer { question, best, offload, groups: BTreeMap::new(), rows: Vec::new() }
     }
 
-    pub(super) fn take(&mut self, item: Item) -> Result<(), LabError> {
+    pub(crate) fn take(&mut self, item: Item) -> Result<(), LabError> {
         match item {
             Item::Groups(groups) => groups.into_iter().try_for_each(|(key, states)| {
                 let numbers = states.iter().map(number_of).collect::<Result<Vec<_>, _>>()?;
@@ -271,7 +271,7 @@ impl Consumer {
     }
 
     /// The answer of all who worked on a scan.
-    pub(super) fn finish(all: Vec<Consumer>) -> Answer {
+    pub(crate) fn finish(all: Vec<Consumer>) -> Answer {
         let mut all = all.into_iter();
         let Some(mut first) = all.next() else { return Answer::default() };
         for other in all {

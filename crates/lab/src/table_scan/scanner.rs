@@ -7,10 +7,9 @@ use cellar_diskgroup::Group;
 use cellar_io::SharedEnv;
 
 use super::ask::Cell;
-pub(crate) use super::options::room;
 use super::question::{self, Question};
 use super::table;
-pub(crate) use super::table::Spec;
+use super::table::Spec;
 use crate::control::Control;
 use crate::error::LabError;
 use crate::run::Column;
