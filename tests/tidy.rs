@@ -191,7 +191,7 @@ const CIRCLES: [(&str, usize); 11] = [
     ("diskgroup", 41),
     ("format", 0),
     ("instance", 40),
-    ("io", 5),
+    ("io", 0),
     ("lab", 0),
     ("redo", 0),
     ("sim", 0),

@@ -11,11 +11,12 @@ use bytes::Bytes;
 
 use crate::buffer::Buffer;
 use crate::device::{Device, Discard, Durability, Geometry, Io, IoFuture, check_request};
-use crate::error::{IoError, IoErrorKind, MEMORY, OPEN_FILES, OPEN_FILES_OF_ALL, Op};
+use crate::error::{IoError, IoErrorKind, Op};
 
 use super::alone::Alone;
 use super::engine::{Call, Engine, Memory, Ticket, Work};
-use super::open::InForce;
+use super::errno::kind_of;
+use super::in_force::InForce;
 use super::raw;
 use super::watch::{Identity, Watch};
 
@@ -247,27 +248,6 @@ impl RealDisk {
             }
         }
         data
-    }
-}
-
-/// Sorts an errno by who must act.
-pub(super) fn kind_of(errno: i32) -> IoErrorKind {
-    match errno {
-        libc::EIO | libc::EILSEQ | libc::EREMOTEIO | libc::ENODATA | libc::EBADMSG => {
-            IoErrorKind::Media
-        }
-        libc::ENODEV | libc::ENXIO | libc::ENOMEDIUM | libc::ESTALE => {
-            IoErrorKind::Gone { reason: "no such device any more" }
-        }
-        libc::ENOSPC | libc::EDQUOT | libc::EFBIG => IoErrorKind::NoSpace,
-        libc::EACCES | libc::EPERM | libc::EROFS => IoErrorKind::Permission,
-        libc::EBUSY | libc::ETXTBSY | libc::EWOULDBLOCK => IoErrorKind::Busy,
-        libc::ENOENT | libc::ENOTDIR => IoErrorKind::NotFound,
-        libc::EMFILE => IoErrorKind::Exhausted { what: OPEN_FILES },
-        libc::ENFILE => IoErrorKind::Exhausted { what: OPEN_FILES_OF_ALL },
-        libc::ENOMEM => IoErrorKind::Exhausted { what: MEMORY },
-        libc::EOPNOTSUPP | libc::ENOSYS => IoErrorKind::Unsupported { what: "this operation" },
-        other => IoErrorKind::Os(other),
     }
 }
 

@@ -1,6 +1,5 @@
 //! Opening a disk: which engine and access are in force, and why.
 
-use std::fmt;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -18,8 +17,10 @@ use crate::env::{Env, EnvExt};
 use crate::error::{IoError, IoErrorKind, Op};
 
 use super::alone::Alone;
-use super::disk::{RealDisk, kind_of};
+use super::disk::RealDisk;
 use super::engine::Engine;
+use super::errno::kind_of;
+use super::in_force::{EngineChoice, InForce};
 use super::probe::block_of;
 use super::raw;
 use super::runtime::RealEnv;
@@ -31,20 +32,6 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(250);
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// File systems that zero a range without writing it: ext4, xfs, btrfs, tmpfs.
 const FAST_ZERO_MAGICS: [u64; 4] = [0xEF53, 0x5846_5342, 0x9123_683E, TMPFS_MAGIC];
-
-/// How operations are handed to the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum EngineChoice {
-    /// The first of those below that works.
-    #[default]
-    Auto,
-    /// io_uring.
-    IoUring,
-    /// `io_submit`, as Oracle does.
-    LibAio,
-    /// A pool of threads that block in `preadv` and `pwritev`.
-    Sync,
-}
 
 /// Whether the page cache of the system is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -101,39 +88,6 @@ pub struct OpenOptions {
     pub lock: bool,
     /// Use this logical sector size (512 or 4096) instead of the disk's own.
     pub sector: Option<u32>,
-}
-
-/// What is really used to reach a disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InForce {
-    /// Never [`EngineChoice::Auto`].
-    pub engine: EngineChoice,
-    /// Whether the page cache is passed by.
-    pub direct: bool,
-    /// Where it is not what was asked for: why, for people.
-    pub remarks: Vec<String>,
-}
-
-impl fmt::Display for EngineChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            EngineChoice::Auto => "auto",
-            EngineChoice::IoUring => "io_uring",
-            EngineChoice::LibAio => "libaio",
-            EngineChoice::Sync => "sync",
-        })
-    }
-}
-
-impl fmt::Display for InForce {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let access = if self.direct { "direct" } else { "buffered" };
-        write!(f, "{}, {access}", self.engine)?;
-        for remark in &self.remarks {
-            write!(f, "; {remark}")?;
-        }
-        Ok(())
-    }
 }
 
 /// Opens a regular file or block device.

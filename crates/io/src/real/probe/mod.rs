@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{IoError, IoErrorKind, Op};
 
-use super::disk::kind_of;
+use super::errno::kind_of;
 use super::raw;
 use super::sysfs::{Block, names, read};
 

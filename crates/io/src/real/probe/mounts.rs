@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 
 /// One line of `/proc/self/mountinfo`.
-pub(in crate::real) struct Mount {
+pub(crate) struct Mount {
     /// The number of the file system's device, which may be anonymous.
-    pub(in crate::real) number: u64,
-    pub(in crate::real) point: PathBuf,
-    pub(in crate::real) source: PathBuf,
+    pub(crate) number: u64,
+    pub(crate) point: PathBuf,
+    pub(crate) source: PathBuf,
 }
 
 /// All mounts that this process sees.
-pub(in crate::real) fn mounts() -> Vec<Mount> {
+pub(crate) fn mounts() -> Vec<Mount> {
     let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     text.lines().filter_map(parse_mount).collect()
 }

@@ -1,0 +1,50 @@
+//! The way in which a disk is reached: the engine, and past the page cache or through it.
+
+use std::fmt;
+
+/// How operations are handed to the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum EngineChoice {
+    /// The first of those below that works.
+    #[default]
+    Auto,
+    /// io_uring.
+    IoUring,
+    /// `io_submit`, as Oracle does.
+    LibAio,
+    /// A pool of threads that block in `preadv` and `pwritev`.
+    Sync,
+}
+
+/// What is really used to reach a disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InForce {
+    /// Never [`EngineChoice::Auto`].
+    pub engine: EngineChoice,
+    /// Whether the page cache is passed by.
+    pub direct: bool,
+    /// Where it is not what was asked for: why, for people.
+    pub remarks: Vec<String>,
+}
+
+impl fmt::Display for EngineChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            EngineChoice::Auto => "auto",
+            EngineChoice::IoUring => "io_uring",
+            EngineChoice::LibAio => "libaio",
+            EngineChoice::Sync => "sync",
+        })
+    }
+}
+
+impl fmt::Display for InForce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let access = if self.direct { "direct" } else { "buffered" };
+        write!(f, "{}, {access}", self.engine)?;
+        for remark in &self.remarks {
+            write!(f, "; {remark}")?;
+        }
+        Ok(())
+    }
+}
