@@ -441,6 +441,21 @@ fn a_subquery_looks_up_the_one_row_of_each() {
                 "select id, (select (select name from d where d.id = e.did)) from e order by id",
                 "1,a 2,b 3, 4,",
             ),
+            (
+                "select upper((select name from d where d.id = e.did)) n, count(*), \
+                 max((select name from d where d.id = e.did)) from e group by 1 order by 1",
+                "A,1,a B,1,b ,2,",
+            ),
+            (
+                "select (select name from d where d.id = e.did) n, sum(id) from e group by 1 \
+                 having sum(id) > 1 order by 1",
+                "b,2 ,7",
+            ),
+            // The value is wider than the column, which also ties the subquery.
+            (
+                "select id from e where did * 1 in (select d.id from d where d.id = e.did) order by id",
+                "1 2",
+            ),
         ],
     );
     let two = refused(at, "select id, (select name from d where d.id <> e.did) from e");

@@ -222,7 +222,7 @@ fn membership(own: InSubquery, wanted: Wanted, schema: &DFSchema) -> Result<Expr
     }
     let negated = own.negated;
     match (wanted, negated) {
-        (Wanted::True, false) => Ok(Expr::InSubquery(own)),
+        (Wanted::True, false) => Ok(Expr::InSubquery(apart(own, schema)?)),
         (Wanted::True, true) => is_missing(&own, schema),
         (Wanted::False, false) => Ok(not(is_missing(&own, schema)?)),
         (Wanted::False, true) => Ok(not(is_there(&own, schema)?)),
@@ -233,6 +233,21 @@ fn membership(own: InSubquery, wanted: Wanted, schema: &DFSchema) -> Result<Expr
                 .otherwise(unknown)
         }
     }
+}
+
+/// The subquery with a name of its own for its column, where the value has another type: a cast would
+/// have the column's name, and the column is needed beside it where it is what ties the subquery.
+fn apart(own: InSubquery, schema: &DFSchema) -> Result<InSubquery> {
+    let inner = &own.subquery.subquery;
+    let (relation, field) = inner.schema().qualified_field(0);
+    let is_tied = !own.subquery.outer_ref_columns.is_empty();
+    if !is_tied || own.expr.get_type(schema)? == *field.data_type() {
+        return Ok(own);
+    }
+    let column = Expr::Column(Column::new(relation.cloned(), field.name()));
+    let plan = LogicalPlanBuilder::from(Arc::clone(inner)).project([column.alias(VALUE)])?;
+    let subquery = own.subquery.with_plan(Arc::new(plan.build()?));
+    Ok(InSubquery { subquery, ..own })
 }
 
 /// Whether some row of the subquery is the value.
