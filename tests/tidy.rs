@@ -190,7 +190,7 @@ const CIRCLES: [(&str, usize); 11] = [
     ("chaos", 0),
     ("diskgroup", 41),
     ("format", 0),
-    ("instance", 40),
+    ("instance", 28),
     ("io", 0),
     ("lab", 0),
     ("redo", 0),

@@ -128,8 +128,9 @@ struct Made<'a> {
 fn show(args: &Args, held: &Held) -> Result<(), Fault> {
     let groups = held.database.inner.groups();
     let mounted = groups.first().ok_or_else(|| Fault::failed("CELLAR-00600: no group"))?;
+    let redo = held.database.inner.instance().redo();
     let info = mounted.group.info();
-    let survives = outlook::survives(mounted);
+    let survives = outlook::survives(mounted, redo);
     if args.format == Format::Json {
         return output::json(&Made {
             dir: &args.dir,
@@ -155,7 +156,7 @@ fn show(args: &Args, held: &Held) -> Result<(), Fault> {
     output::text(&format!(
         "{}\n{}\n{}",
         output::broken("", "  ", &head),
-        output::broken("  ", "  ", &outlook::safe(mounted)),
+        output::broken("  ", "  ", &outlook::safe(mounted, redo)),
         output::labelled("Next:", &next),
     ))
 }

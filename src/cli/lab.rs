@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use cellar_io::real::Runtime;
 use cellar_lab::kept::{Kept, write_whole};
-use cellar_lab::{LabError, Run, experiment};
+use cellar_lab::{LabError, Run, experiments};
 use serde::Serialize;
 
 use super::fault::Fault;

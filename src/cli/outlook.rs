@@ -3,6 +3,7 @@
 
 use cellar_diskgroup::Loss;
 use cellar_instance::Mounted;
+use cellar_instance::redo::Redo;
 
 /// Names that are told one by one.
 const NAMES_SHOWN: usize = 6;
@@ -21,8 +22,8 @@ fn either(names: &[&str]) -> String {
 }
 
 /// What the loss of one more failure group leaves standing: device, file or nothing.
-pub fn survives(mounted: &Mounted) -> &'static str {
-    let losses = losses(mounted);
+pub fn survives(mounted: &Mounted, redo: &Redo) -> &'static str {
+    let losses = losses(mounted, redo);
     match losses.iter().any(|l| l.data || l.stops) {
         true => "nothing",
         false => mounted.survives(),
@@ -30,13 +31,13 @@ pub fn survives(mounted: &Mounted) -> &'static str {
 }
 
 /// Which failure groups may be lost now, and what the loss of the others would cost.
-pub fn safe(mounted: &Mounted) -> String {
-    words(mounted.survives(), &losses(mounted))
+pub fn safe(mounted: &Mounted, redo: &Redo) -> String {
+    words(mounted.survives(), &losses(mounted, redo))
 }
 
 /// What the loss of each failure group would cost, commits included.
-pub fn losses(mounted: &Mounted) -> Vec<Loss> {
-    let redo = mounted.instance.redo().at_risk(mounted.group.name());
+pub fn losses(mounted: &Mounted, redo: &Redo) -> Vec<Loss> {
+    let redo = redo.at_risk(mounted.group.name());
     let mut losses = mounted.group.losses();
     losses.iter_mut().for_each(|loss| loss.data |= redo.contains(&loss.failgroup));
     losses

@@ -1,7 +1,7 @@
 //! The redo log as `status` tells it.
 
 use cellar_instance::Mounted;
-use cellar_instance::redo::RedoLog;
+use cellar_instance::redo::{Redo, RedoLog};
 use cellar_instance::views;
 use cellar_io::shell;
 
@@ -9,8 +9,7 @@ use super::status::Finding;
 
 /// Where the log is and what a commit waits for; `None`: there is none, or it is not this group's to
 /// tell.
-pub fn words(mounted: &Mounted) -> Option<String> {
-    let redo = mounted.instance.redo();
+pub fn words(mounted: &Mounted, redo: &Redo) -> Option<String> {
     let groups = views::log(redo);
     let group = groups.first().filter(|_| mounted.number == 1)?;
     let (count, members) = (groups.len(), group.members);
@@ -27,11 +26,10 @@ pub fn words(mounted: &Mounted) -> Option<String> {
 }
 
 /// What of it needs a look.
-pub fn finding(mounted: &Mounted) -> Option<Finding> {
+pub fn finding(mounted: &Mounted, redo: &Redo) -> Option<Finding> {
     if mounted.number != 1 {
         return None;
     }
-    let redo = mounted.instance.redo();
     if let Some(problem) = redo.problem() {
         let words = problem.stack().iter().map(|entry| entry.message.as_str());
         return Some(Finding {

@@ -7,6 +7,7 @@ use cellar_diskgroup::{DiskInfo, Group, OfflineDisk, ScrubResult};
 use cellar_instance::Mounted;
 use cellar_instance::database::NoDisk;
 use cellar_instance::error::{Entry, Error};
+use cellar_instance::redo::Redo;
 use cellar_instance::scrub::wrong_words;
 use cellar_io::shell;
 use serde::Serialize;
@@ -172,13 +173,13 @@ pub(super) struct Finding {
 
 /// How a group is now. `no_disks`: where one that it misses may be; `dir` is for the commands it
 /// names.
-pub fn of(mounted: &Mounted, no_disks: &[NoDisk], dir: &Path) -> GroupStatus {
+pub fn of(mounted: &Mounted, redo: &Redo, no_disks: &[NoDisk], dir: &Path) -> GroupStatus {
     let group = &mounted.group;
     let info = group.info();
     let disks = group.disks();
     let gone: Vec<&DiskInfo> = disks.iter().filter(|d| !d.in_sync).collect();
     let resync = group.resync();
-    let losses = outlook::losses(mounted);
+    let losses = outlook::losses(mounted, redo);
     let harmless = losses.iter().filter(|l| l.is_harmless() && info.redundancy.copies() > 1);
     let copied = group.copied();
     // What a disk did that has left is told by its leaving.
@@ -187,7 +188,7 @@ pub fn of(mounted: &Mounted, no_disks: &[NoDisk], dir: &Path) -> GroupStatus {
     let mut status = GroupStatus {
         group: Some(info.name.clone()),
         state: "WHOLE",
-        safe: outlook::safe(mounted),
+        safe: outlook::safe(mounted, redo),
         disks_missing: gone.iter().map(|d| d.name.clone()).collect(),
         disks_slow: disks.iter().filter(|d| d.slow).map(|d| d.name.clone()).collect(),
         may_be_lost: harmless.map(|l| l.failgroup.clone()).collect(),
@@ -210,7 +211,7 @@ pub fn of(mounted: &Mounted, no_disks: &[NoDisk], dir: &Path) -> GroupStatus {
     findings.extend(taken_older(&mut status, group, now, dir));
     let operation = group.operation();
     let away = group.away_disks();
-    (status.work, status.redo) = (work(mounted, &away), redo::words(mounted));
+    (status.work, status.redo) = (work(mounted, &away), redo::words(mounted, redo));
     let seen = Seen { group, offline: &away, gone: &gone, no_disks, dir };
     findings.extend(missing::finding(&status, &seen));
     findings.extend(errors(&status, group, &disks, dir));
@@ -228,7 +229,7 @@ pub fn of(mounted: &Mounted, no_disks: &[NoDisk], dir: &Path) -> GroupStatus {
     if info.writable_mb == 0 && info.stopped.is_none() {
         findings.push(full(mounted, dir));
     }
-    findings.extend(redo::finding(mounted));
+    findings.extend(redo::finding(mounted, redo));
     status.words = format!("{} disks, all in sync", disks.len());
     if operation.is_some_and(|now| now.power == 0) {
         status.action = Some(format!(
@@ -524,7 +525,8 @@ pub async fn run(args: &Args, database: &Database, _place: &Place) -> Result<(),
     groups.sort_by_key(|m| m.number);
     let dir = database.inner.directory().path();
     let no_disks = database.inner.no_disks();
-    let mut all: Vec<GroupStatus> = groups.iter().map(|m| of(m, no_disks, dir)).collect();
+    let redo = database.inner.instance().redo();
+    let mut all: Vec<GroupStatus> = groups.iter().map(|m| of(m, redo, no_disks, dir)).collect();
     let delay = database.inner.hot_spare_delay();
     for (status, mounted) in all.iter_mut().zip(&groups) {
         let spares = database.inner.judged_spares(mounted).await;

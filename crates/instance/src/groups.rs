@@ -12,7 +12,7 @@ use cellar_io::sched::{OpStats, SmallStats};
 pub use crate::catalog_file::{CATALOG_PATH, GroupCatalog};
 use crate::disks::OpenDisks;
 use crate::instance::GroupViews;
-use crate::views::{
+use crate::views::asm::{
     VAsmAlias, VAsmAttribute, VAsmDisk, VAsmDiskIostat, VAsmDiskgroup, VAsmFile, VAsmOperation,
     VAsmTemplate, VIostatFile,
 };

@@ -20,6 +20,7 @@ mod instance;
 mod owner;
 pub mod parameters;
 pub mod redo;
+pub mod replace;
 pub mod scans;
 pub mod scrub;
 pub mod session;

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use cellar_io::{Instant, SharedEnv, WallTime};
 use cellar_wait::{Event, Kind, Waits};
 
-use crate::views::{self, VSession, WaitColumns};
+use crate::views::instance::VSession;
+use crate::views::waits::{WaitColumns, kind_name};
 
 struct Shared {
     env: SharedEnv,
@@ -118,7 +119,7 @@ impl Inner {
             user_name: self.user.clone(),
             status: if call.statement.is_some() { "ACTIVE" } else { "INACTIVE" },
             program: self.program.clone(),
-            kind: views::kind_name(self.wait.kind()),
+            kind: kind_name(self.wait.kind()),
             sql_text: call.statement.clone(),
             logon_time: self.logon,
             last_call_et: now.since(call.since).as_secs(),

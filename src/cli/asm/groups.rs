@@ -90,6 +90,7 @@ pub fn lsdg(args: &Lsdg, database: &Database, show: Show) -> Result<(), Fault> {
     let chosen = chosen(database, args.pattern.as_deref())?;
     let mut remarks = String::new();
     let mut json = Vec::new();
+    let redo = database.inner.instance().redo();
     for mounted in &chosen {
         let info = mounted.group.info();
         let busy = mounted.group.resync().bytes_left > 0 || mounted.group.operation().is_some();
@@ -107,8 +108,8 @@ pub fn lsdg(args: &Lsdg, database: &Database, show: Show) -> Result<(), Fault> {
             (info.offline_disks as u64).into(),
             info.name.as_str().into(),
         ]);
-        let survives = outlook::survives(mounted);
-        remarks.push_str(&honest(&info, survives, &outlook::safe(mounted)));
+        let survives = outlook::survives(mounted, redo);
+        remarks.push_str(&honest(&info, survives, &outlook::safe(mounted, redo)));
         json.push((info, survives));
     }
     if show.format == Format::Table {

@@ -79,7 +79,12 @@ pub async fn run(
         tally.failed,
         tally.wrong,
     ))?;
-    output::text(&status::lines(&status::of(&mounted, &[], &args.dir)))?;
+    output::text(&status::lines(&status::of(
+        &mounted,
+        database.inner.instance().redo(),
+        &[],
+        &args.dir,
+    )))?;
     output::text("\n")?;
     let ms = |took: Option<Duration>| took.map_or(f64::NAN, |t| t.as_secs_f64() * 1e3);
     let (q6_alone_ms, q6_meanwhile_ms) = (ms(alone), ms(meanwhile));

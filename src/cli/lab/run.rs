@@ -1,4 +1,4 @@
-//! `cellar lab run`: words to a checked request, the experiment, then the run is told and kept.
+//! `cellar lab run`: words to a checked request, the experiments, then the run is told and kept.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use cellar_io::{EnvExt, shell};
 use cellar_lab::kept::Kept;
 use cellar_lab::place::given;
 use cellar_lab::{
-    Asked, Comparison, Control, Experiment, Head, LabError, Machine, Request, Run, experiment,
+    Asked, Comparison, Control, Experiment, Head, LabError, Machine, Request, Run, experiments,
 };
 
 use super::super::clock;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use cellar_lab::{Experiment, experiment};
+use cellar_lab::{Experiment, experiments};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Command, Error, FromArgMatches, Subcommand};
 

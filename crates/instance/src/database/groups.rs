@@ -338,7 +338,7 @@ impl Database {
     }
 
     fn forget(&self, name: &str) {
-        self.mounted().remove(name);
+        self.mounted.remove(name);
         self.instance.remove_group(name);
     }
 
@@ -448,7 +448,7 @@ impl Database {
             directory: self.directory.clone(),
             disks: Arc::clone(&self.disks),
             mode: self.mode,
-            mounted: Arc::clone(&self.mounted),
+            mounted: self.mounted.clone(),
             unmounted: Arc::clone(&self.unmounted),
             no_disks: Arc::clone(&self.no_disks),
             left: Arc::clone(&self.left),

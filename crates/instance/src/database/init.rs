@@ -11,7 +11,7 @@ use cellar_io::{Buffer, Device, Durability, Io};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::groups::{DiskRequest, GroupRequest};
-use super::{Database, FirstGroupCatalog, OpenMode};
+use super::{Database, FirstGroupCatalog, MountedGroups, OpenMode};
 use crate::catalog::SharedCatalog;
 use crate::directory::Directory;
 use crate::disks::Disks;
@@ -97,8 +97,8 @@ pub async fn init(
             })
             .collect(),
     };
-    let mounted = Arc::new(std::sync::Mutex::new(std::collections::BTreeMap::new()));
-    let store = Arc::new(FirstGroupCatalog { mounted: Arc::clone(&mounted) });
+    let mounted = MountedGroups::default();
+    let store = Arc::new(FirstGroupCatalog(mounted.clone()));
     let database = Database {
         instance,
         directory,

@@ -7,11 +7,11 @@ mod groups;
 mod identity;
 mod import;
 pub(crate) mod init;
+pub(crate) mod mounted;
 mod resize;
 mod returning;
 mod spares;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use cellar_wait::Waits;
 use crate::budget::Consumer;
 use crate::catalog::{CatalogStore, SharedCatalog, StoreFuture};
 use crate::directory::Directory;
-use crate::disks::{Disks, OpenDisk, OpenDisks, survives};
+use crate::disks::{Disks, OpenDisk, OpenDisks};
 use crate::error::{Error, Result};
 use crate::groups::{GroupCatalog, MountedGroup};
 use crate::instance::Instance;
@@ -41,6 +41,7 @@ use find::{Found, find_labelled};
 pub use groups::{DiskRequest, GroupRequest};
 pub use import::import;
 pub use init::{InitDisk, InitSpec, Progress, init};
+pub use mounted::{Mounted, MountedGroups, split_group_path};
 pub use resize::{ResizeRequest, ResizeTarget};
 pub use returning::OfflineTarget;
 pub use spares::Spare;
@@ -57,60 +58,13 @@ pub struct OpenMode {
     pub force: bool,
 }
 
-/// A mounted group and its disks.
-#[derive(Clone)]
-pub struct Mounted {
-    /// Its number in this instance, from 1.
-    pub number: u32,
-    /// The group.
-    pub group: Group,
-    /// Its disks as they are open here.
-    pub disks: OpenDisks,
-    /// The instance that has mounted it.
-    pub instance: Arc<Instance>,
-}
-
-impl Mounted {
-    /// The group's files as an object store, its waits counted on `session`.
-    #[cfg(feature = "object-store")]
-    pub fn store(&self, session: &crate::session::Session) -> Arc<dyn object_store::ObjectStore> {
-        let store = cellar_diskgroup::store::GroupStore::new(self.group.clone());
-        Arc::new(store.for_session(session.waits().clone()))
-    }
-
-    /// Closes the disks that have left the group; their paths.
-    fn close_gone(&self) -> Vec<PathBuf> {
-        let here: std::collections::BTreeSet<String> =
-            self.group.disks().into_iter().filter_map(|d| d.path).collect();
-        self.disks.keep(|d| here.contains(&*d.path.to_string_lossy()))
-    }
-
-    /// The kind of loss that the group survives: that of a device, of a file, or nothing.
-    pub fn survives(&self) -> &'static str {
-        if self.group.info().redundancy.copies() < 2 {
-            return "nothing";
-        }
-        let disks: Vec<_> = self
-            .group
-            .disks()
-            .into_iter()
-            .filter_map(|d| {
-                let path = d.path?;
-                let open = self.disks.find(&path)?;
-                Some((Some(d.failgroup), open.below))
-            })
-            .collect();
-        survives(&disks)
-    }
-}
-
 /// An open database directory.
 pub struct Database {
     instance: Arc<Instance>,
     directory: Directory,
     disks: Arc<dyn Disks>,
     mode: OpenMode,
-    mounted: Arc<Mutex<BTreeMap<String, Mounted>>>,
+    mounted: MountedGroups,
     /// Why groups were not mounted when the database was opened.
     unmounted: Arc<Mutex<Vec<Error>>>,
     /// Paths of this database where no disk of a group could be made out when it was opened.
@@ -162,8 +116,8 @@ impl Database {
         mode: OpenMode,
         force: Option<&str>,
     ) -> Result<Database> {
-        let mounted = Arc::new(Mutex::new(BTreeMap::new()));
-        let store = Arc::new(FirstGroupCatalog { mounted: Arc::clone(&mounted) });
+        let mounted = MountedGroups::default();
+        let store = Arc::new(FirstGroupCatalog(mounted.clone()));
         let found = find_labelled(&instance, &directory, &*disks, !mode.read_only, &[]).await;
         let looked = found.check_allowed(!mode.read_only);
         looked.map_err(|e| e.under(15017, "no disk group is mounted"))?;
@@ -186,7 +140,7 @@ impl Database {
             directory: directory.clone(),
             disks: Arc::clone(&disks),
             mode,
-            mounted: Arc::clone(&mounted),
+            mounted: mounted.clone(),
             unmounted: Arc::default(),
             no_disks: Arc::new(found.no_disks.clone()),
             left: Arc::default(),
@@ -228,8 +182,7 @@ impl Database {
         }
         if !mode.read_only {
             // One that an earlier version wrote has none.
-            let first = opened.groups().into_iter().min_by_key(|mounted| mounted.number);
-            if let Some(first) = first {
+            if let Some(first) = opened.mounted.first() {
                 GroupCatalog::new(first.group).keep_spare().await;
             }
         }
@@ -260,7 +213,7 @@ impl Database {
     /// A group had stopped; the others are dismounted all the same.
     #[boxed]
     pub async fn close(&self) -> Result<()> {
-        let all: Vec<Mounted> = self.mounted().values().cloned().collect();
+        let all = self.mounted.all();
         let mut failure = self.close_redo().await;
         for mounted in all {
             self.let_go(&mounted).await;
@@ -270,12 +223,8 @@ impl Database {
             }
             self.instance.remove_group(mounted.group.name());
         }
-        self.mounted().clear();
+        self.mounted.clear();
         failure
-    }
-
-    fn mounted(&self) -> MutexGuard<'_, BTreeMap<String, Mounted>> {
-        self.mounted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn unmounted(&self) -> MutexGuard<'_, Vec<Error>> {
@@ -351,9 +300,14 @@ impl Database {
         self.instance.waits()
     }
 
+    /// The handle by which others find the mounted groups.
+    pub(crate) fn mounted(&self) -> &MountedGroups {
+        &self.mounted
+    }
+
     /// The mounted groups, by name.
     pub fn groups(&self) -> Vec<Mounted> {
-        self.mounted().values().cloned().collect()
+        self.mounted.all()
     }
 
     /// A mounted group by its name, in any case.
@@ -361,13 +315,7 @@ impl Database {
     /// # Errors
     /// 15001 with the names of those that are mounted.
     pub fn group(&self, name: &str) -> Result<Mounted> {
-        let wanted = name.to_uppercase();
-        let mounted = self.mounted();
-        mounted.get(&wanted).cloned().ok_or_else(|| {
-            let known: Vec<&str> = mounted.keys().map(String::as_str).collect();
-            Error::new(15001, format!("disk group \"{wanted}\" does not exist or is not mounted"))
-                .hint(format!("mounted here: {}", known.join(", ")))
-        })
+        self.mounted.get(name)
     }
 
     async fn mount_found(&self, name: &str, found: Vec<OpenDisk>) -> Result<Mounted> {
@@ -400,13 +348,7 @@ impl Database {
             .into_iter()
             .filter(|d| own.iter().any(|p| *p == d.path.to_string_lossy()))
             .collect();
-        let number = {
-            let taken = self.mounted();
-            let used: Vec<u32> = taken.values().map(|m| m.number).collect();
-            (1..).find(|n| !used.contains(n)).unwrap_or(1)
-        };
-        let instance = Arc::clone(&self.instance);
-        let mounted = Mounted { number, group, disks: OpenDisks::new(disks), instance };
+        let mounted = self.mounted.add(name, group, OpenDisks::new(disks));
         if !self.mode.read_only {
             let (mounted, env) = (mounted.clone(), Arc::clone(env));
             let this = self.with_force(self.mode.force);
@@ -424,8 +366,7 @@ impl Database {
             };
             self.instance.env().spawn("disk probe", Box::pin(probe));
         }
-        self.mounted().insert(name.to_owned(), mounted.clone());
-        let rows = MountedGroup::new(mounted.group.clone(), number, "cellar")
+        let rows = MountedGroup::new(mounted.group.clone(), mounted.number, "cellar")
             .with_disks(mounted.disks.clone());
         self.instance.add_group(name, Arc::new(rows));
         Ok(mounted)
@@ -448,17 +389,12 @@ fn nothing_found(instance: &Instance, directory: &Directory, problems: &[Error])
 }
 
 /// The catalog in the group that was mounted first, once one is.
-struct FirstGroupCatalog {
-    mounted: Arc<Mutex<BTreeMap<String, Mounted>>>,
-}
+struct FirstGroupCatalog(MountedGroups);
 
 impl FirstGroupCatalog {
     fn group(&self) -> Result<Group> {
-        let mounted = self.mounted.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = mounted.values().min_by_key(|m| m.number);
-        first
-            .map(|m| m.group.clone())
-            .ok_or_else(|| Error::new(15001, "no disk group is mounted that holds the catalog"))
+        let first = self.0.first().map(|mounted| mounted.group);
+        first.ok_or_else(|| Error::new(15001, "no disk group is mounted that holds the catalog"))
     }
 }
 
@@ -475,13 +411,6 @@ impl CatalogStore for FirstGroupCatalog {
             Ok(())
         })
     }
-}
-
-/// What a path of the command line or of a statement names: `+GROUP/path`.
-pub fn split_group_path(path: &str) -> Option<(String, String)> {
-    let rest = path.strip_prefix('+')?;
-    let (group, path) = rest.split_once('/').unwrap_or((rest, ""));
-    Some((group.to_uppercase(), path.to_owned()))
 }
 
 /// An absolute form of a path, as labels and cellar.toml keep it.

@@ -24,6 +24,7 @@ pub use server::{Handler, Responder, Server};
 use crate::error::{Error, Result};
 use crate::parameters::Spfile;
 use crate::parameters::spfile::FILE_NAME as SPFILE;
+use crate::replace::NO_LINK;
 
 const LOCK: &str = "cellar.lock";
 const SOCKET: &str = "cellar.sock";
@@ -34,9 +35,6 @@ const SOCKET: &str = "cellar.sock";
 pub const PATIENCE: Duration = Duration::from_secs(40);
 
 const BETWEEN_TRIES: Duration = Duration::from_millis(50);
-
-/// A name that is a link to something else is not opened: what is written would go there.
-const NO_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
 
 /// Refuses a file that is not one of ours alone: a link to another, of either kind.
 fn check_plain(file: &File, shown: &Path) -> Result<()> {
@@ -60,32 +58,6 @@ fn no_link(error: &std::io::Error, shown: &Path) -> Error {
         true => foreign(shown),
         false => Error::system("lock", shown, error),
     }
-}
-
-/// Replaces a file of a directory as a whole: after a crash it is old or new. It is written beside,
-/// as a file that was not there before, so that no link leads elsewhere.
-///
-/// # Errors
-/// 70110; the old content stands.
-pub fn replace_file(directory: &Path, name: &str, content: &[u8]) -> Result<()> {
-    let shown = directory.join(name);
-    let write = || -> std::io::Result<()> {
-        let handle = File::open(directory)?;
-        let inside = |name: &str| format!("/proc/self/fd/{}/{name}", handle.as_raw_fd());
-        let beside = inside(&format!("{name}.new"));
-        match std::fs::remove_file(&beside) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut options = OpenOptions::new();
-        let mut file =
-            options.write(true).create_new(true).mode(0o600).custom_flags(NO_LINK).open(&beside)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        std::fs::rename(&beside, inside(name))?;
-        handle.sync_all()
-    };
-    write().map_err(|error| Error::system("write", &shown, &error))
 }
 
 /// Whether a directory has disks in it, as that of a database.

@@ -11,7 +11,7 @@ pub use definitions::{DEFINITIONS, Definition, Kind, Value};
 pub use spfile::Spfile;
 
 use crate::error::{Error, Result};
-use crate::views::VParameter;
+use crate::views::instance::VParameter;
 
 /// Where a change takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

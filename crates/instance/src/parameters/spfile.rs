@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 
 use super::definitions::{self, Value};
-use crate::directory::replace_file;
 use crate::error::{Error, Result};
+use crate::replace::replace_file;
 
 /// The name of the file in DIR.
 pub const FILE_NAME: &str = "cellar.toml";

@@ -8,6 +8,9 @@ use cellar_diskgroup::{File, FileSpec, Group};
 use cellar_io::{Device, DeviceExt, Durability, Io, IoError, IoErrorKind, IoFuture, Op};
 use cellar_redo::{ArchiveFile, ArchiveStore};
 
+use crate::database::mounted::{MountedGroups, split_group_path};
+use crate::error::{Error, Result};
+
 /// A file is read and written in these.
 const SECTOR: usize = 4096;
 /// Bytes are gathered until there are so many.
@@ -24,6 +27,21 @@ impl GroupArchives {
     /// Archives in `directory` of `group`.
     pub fn new(group: Group, directory: &str) -> GroupArchives {
         GroupArchives { group, directory: directory.trim_matches('/').to_owned() }
+    }
+
+    /// Archives in a place as the notes of the log name it; `None`: it names none.
+    ///
+    /// # Errors
+    /// 00096 for what is no disk group, 15001 for one that is not mounted.
+    pub fn in_place(groups: &MountedGroups, place: &str) -> Result<Option<GroupArchives>> {
+        if place.is_empty() {
+            return Ok(None);
+        }
+        let (group, directory) = split_group_path(place).ok_or_else(|| {
+            Error::new(96, format!("redo cannot be archived to \"{place}\""))
+                .hint("name a disk group: log_archive_dest = '+DATA'")
+        })?;
+        Ok(Some(GroupArchives::new(groups.get(&group)?.group, &directory)))
     }
 
     fn path(&self, name: &str) -> String {
@@ -99,7 +117,7 @@ struct NewArchive {
 
 impl NewArchive {
     /// Writes what was gathered, in whole sectors; the end filled up with zeros.
-    async fn write_out(&mut self, to_the_end: bool) -> Result<(), IoError> {
+    async fn write_out(&mut self, to_the_end: bool) -> std::result::Result<(), IoError> {
         let whole = self.rest.len() / SECTOR * SECTOR;
         let length = if to_the_end { self.rest.len() } else { whole };
         if length == 0 {

@@ -13,9 +13,10 @@ use cellar_redo::{
 };
 use futures_util::future::select;
 
+use super::archives::GroupArchives;
 use super::control::{ControlFile, Notes, Switch};
 use super::media::{OwnFile, Place};
-use crate::database::Database;
+use crate::database::mounted::MountedGroups;
 use crate::error::{Error, Result};
 use crate::session::Session;
 
@@ -70,8 +71,8 @@ pub struct RedoLog {
     env: SharedEnv,
     /// In v$session for as long as the log is open.
     _session: Session,
-    /// For finding the disk group of the archives at each attempt; `None`: it is not archived.
-    archiving: Option<Database>,
+    /// Where the disk group of the archives is looked for at each attempt; `None`: it is not archived.
+    archiving: Option<MountedGroups>,
     report: Report,
     files: Mutex<Vec<OwnFile>>,
     /// For each place, when its failed medium was last asked to return, and the pause after that.
@@ -105,7 +106,7 @@ pub(super) struct Parts {
     pub control: Arc<ControlFile>,
     pub env: SharedEnv,
     pub session: Session,
-    pub archiving: Option<Database>,
+    pub archiving: Option<MountedGroups>,
     pub report: Report,
     pub files: Vec<OwnFile>,
 }
@@ -394,7 +395,7 @@ impl RedoLog {
     /// Corrects what the history says of archives that are there. A statement that was cut off may have
     /// said that a group would be cleared, and the program may have ended between the naming of its
     /// archive and the note of it.
-    pub(super) async fn look_for_archives(&self, database: &Database) -> Result<()> {
+    pub(super) async fn look_for_archives(&self, groups: &MountedGroups) -> Result<()> {
         let (notes, gaps) = (self.control.notes(), self.gaps());
         for switch in notes.history.iter().filter(|switch| gaps.contains(&switch.sequence)) {
             let name = cellar_redo::archive_name(switch.sequence);
@@ -402,7 +403,7 @@ impl RedoLog {
             let other = (own != notes.archive_dest).then_some(notes.archive_dest.as_str());
             for place in std::iter::once(own).chain(other) {
                 // One in a disk group that is not mounted is looked for at the next opening.
-                let Ok(Some(store)) = database.archives_in(place) else { continue };
+                let Ok(Some(store)) = GroupArchives::in_place(groups, place) else { continue };
                 // Only a whole archive has a name.
                 if store.read(&name, 0, 1).await.is_ok_and(|found| !found.is_empty()) {
                     let is_there = |notes: &mut Notes| {
@@ -472,9 +473,9 @@ impl RedoLog {
     }
 
     async fn archive_one(&self, place: &str) -> Result<Option<Archived>> {
-        let Some(database) = &self.archiving else { return Ok(None) };
+        let Some(groups) = &self.archiving else { return Ok(None) };
         // Its group may have been mounted anew since the last time.
-        match database.archives_in(place)? {
+        match GroupArchives::in_place(groups, place)? {
             Some(store) => {
                 let archived = self.log.archive(&store).await;
                 let archived = archived.map_err(|error| self.not_archived(error))?;

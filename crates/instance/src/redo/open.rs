@@ -12,7 +12,6 @@ use cellar_redo::on_disk::control::ControlData;
 use cellar_redo::on_disk::header::GroupHeader;
 use cellar_redo::{OpenLog, Options, Recovery};
 
-use super::archives::GroupArchives;
 use super::control::ControlFile;
 use super::log::{Parts, RedoLog};
 use super::media::{Place, REDO_DIR, groups_of};
@@ -114,7 +113,7 @@ impl Database {
     /// Corrects what is known of archives, and has the log be archived to where it is to be now. What
     /// cannot be done now is tried again at the next opening.
     async fn see_to_archives(&self, log: &RedoLog) {
-        let _ = log.look_for_archives(self).await;
+        let _ = log.look_for_archives(self.mounted()).await;
         let _ = self.apply_archive_dest(log).await;
     }
 
@@ -236,7 +235,7 @@ impl Database {
             !entry.state.is_active() && !owes && media.iter().any(|m| whole(&m))
         };
         let returning = data.media.iter().filter(is_back).map(|m| m.name.clone()).collect();
-        let archiving = data.archiving.then(|| self.handle());
+        let archiving = data.archiving.then(|| self.mounted().clone());
         let (control, env) = (Arc::new(control), Arc::clone(self.env()));
         let session = self.instance().sessions().background("redo log");
         let log_buffer = self.instance().parameters().integer(LOG_BUFFER);
@@ -278,18 +277,6 @@ impl Database {
             self.env().spawn("redo switch", Box::pin(switch));
         }
         Ok(opened)
-    }
-
-    /// Archives in a place as the notes of the log name it; `None`: it names none.
-    pub(super) fn archives_in(&self, place: &str) -> Result<Option<GroupArchives>> {
-        if place.is_empty() {
-            return Ok(None);
-        }
-        let (group, directory) = split_group_path(place).ok_or_else(|| {
-            Error::new(96, format!("redo cannot be archived to \"{place}\""))
-                .hint("name a disk group: log_archive_dest = '+DATA'")
-        })?;
-        Ok(Some(GroupArchives::new(self.group(&group)?.group, &directory)))
     }
 
     /// The log.

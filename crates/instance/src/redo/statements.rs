@@ -12,6 +12,7 @@ use cellar_redo::on_disk::control::GROUPS_MAX;
 use cellar_redo::on_disk::header::Quorum;
 use cellar_redo::{CreateLog, Lsn, Medium, NewGroup};
 
+use super::archives::GroupArchives;
 use super::control::{CONTROL_PATH, ControlFile, Notes};
 use super::log::RedoLog;
 use super::media::Place;
@@ -209,7 +210,7 @@ impl Database {
             dest => archive_dest(&dest, database),
         };
         let notes = Notes { archive_dest, ..Notes::default() };
-        self.archives_in(&notes.archive_dest)?;
+        GroupArchives::in_place(self.mounted(), &notes.archive_dest)?;
         let quorum = self.quorum(places.len())?;
         let owner = Owner::new(database);
         let made = self.make_log_files(&settled, &places, &owner, progress).await?;

@@ -2,7 +2,7 @@
 
 use cellar_io::WallTime;
 
-use super::view;
+use super::row::view;
 
 view! {
     /// A disk group that was found or is mounted

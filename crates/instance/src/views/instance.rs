@@ -2,7 +2,7 @@
 
 use cellar_io::WallTime;
 
-use super::view;
+use super::row::view;
 
 view! {
     /// A parameter and what is in force

@@ -7,7 +7,7 @@ use cellar_redo::on_disk::control::{ControlData, GroupEntry, MediumEntry};
 use cellar_redo::{GroupReport, GroupStatus, MediumReport, Stats};
 use cellar_wait::Histogram;
 
-use super::view;
+use super::row::view;
 use crate::redo::{FILE_BYTES, Notes, Place, Redo, SECTOR};
 
 view! {

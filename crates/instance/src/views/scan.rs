@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cellar_io::WallTime;
 
-use super::view;
+use super::row::view;
 use crate::redo::Redo;
 use crate::scans::{ScanRecord, Scans};
 use crate::temp::TempSpace;

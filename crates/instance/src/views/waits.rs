@@ -2,7 +2,7 @@
 
 use cellar_wait::{Event, EventTotals, Kind, SessionView, WaitState, Waits};
 
-use super::view;
+use super::row::view;
 
 const NANOS_PER_MICRO: u64 = 1_000;
 const NANOS_PER_CENTI: u64 = 10_000_000;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cellar_diskgroup::space::plan::{DiskPlan, Lack};
 
-use super::view;
+use super::row::view;
 use crate::database::{Explained, Known};
 
 view! {
