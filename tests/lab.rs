@@ -58,8 +58,11 @@ fn arm<'a>(run: &'a Value, name: &str) -> &'a Value {
 }
 
 fn fits(text: &str) -> bool {
-    // A path stays in one piece, however long it is.
-    let long = |line: &str| line.split_whitespace().any(|word| word.chars().count() > 60);
+    // A path and a command stay in one piece, however long they are.
+    let long = |line: &str| {
+        line.trim_start().starts_with("cellar ")
+            || line.split_whitespace().any(|word| word.chars().count() > 60)
+    };
     text.lines().all(|line| line.chars().count() <= 80 || long(line))
 }
 

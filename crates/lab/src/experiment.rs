@@ -1,7 +1,7 @@
 //! The experiment interface, for the command line.
 //!
-//! To add one: a module with a type that is an [`Experiment`], and a line in [`ALL`](crate::experiments::ALL). Its options
-//! are words here ([`OptionSpec`]) and become options of `cellar lab run NAME`; it gets them back as
+//! To add one: a module with a type that is an [`Experiment`], and a line in
+//! [`ALL`](crate::experiments::ALL). Its options are words here ([`OptionSpec`]) and become options of `cellar lab run NAME`; it gets them back as
 //! [`Words`], makes its figures with whatever [`Request`] hands it, and returns a [`Run`]. Keeping,
 //! showing and comparing runs is done for all alike from the fields of [`Run`]: `arms` are the main
 //! table (any number of [`Run::layouts`]), `tables` what is beside it, `raw` every measurement,

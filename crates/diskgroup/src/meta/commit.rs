@@ -7,12 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use cellar_io::IoError;
 use futures_util::future::join_all;
 
 use crate::codec::Writer;
 use crate::data::dirty_log::DirtyLog;
-use crate::data::unflushed_history::UnflushedHistory;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::group::inner::{Batch, Inner, LogRoom, MakeOps, Request, Wanted};
@@ -53,10 +51,10 @@ pub(crate) struct Committer {
     pub(super) inner: Arc<Inner>,
     position: LogPosition,
     /// The disks that get every record: the newest set, committed or not yet.
-    members: BTreeMap<u16, MemberState>,
+    pub(super) members: BTreeMap<u16, MemberState>,
     /// The set that is committed; until the first record of a mount came through, each set that may
     /// be (see [`rules::may_go_on`]).
-    committed: Vec<Vec<u16>>,
+    pub(super) committed: Vec<Vec<u16>>,
     /// The newest superblocks of disks that are not members now: generation, and the checkpoint
     /// area that it names.
     generations: BTreeMap<u16, (u64, u8)>,
@@ -85,7 +83,7 @@ impl Drop for StopUnlessEnded {
 }
 
 /// The group cannot go on.
-struct Fatal(String);
+pub(super) struct Fatal(pub String);
 
 impl Committer {
     pub fn new(
@@ -423,159 +421,20 @@ impl Committer {
 
     /// Writes a record that names the set. From then on, if all of it have the record, that set is
     /// the committed one.
-    async fn write_set(&mut self, payload: &[u8], members: Vec<u16>) -> Result<(), Fatal> {
+    pub(super) async fn write_set(
+        &mut self,
+        payload: &[u8],
+        members: Vec<u16>,
+    ) -> Result<(), Fatal> {
         if self.write_record(payload).await? {
             self.committed = vec![members];
         }
         Ok(())
     }
 
-    /// Disks that take part by the committed epoch and no longer answer.
-    fn failed_disks(&self) -> Vec<u16> {
-        self.inner.disks_taking_part().iter().filter(|d| !d.is_alive()).map(|d| d.no).collect()
-    }
-
-    /// Takes failed disks out by a committed epoch, then brings the metadata set back to size.
-    /// Returns whether any disk left.
-    async fn take_out_failed(&mut self) -> Result<bool, Fatal> {
-        // These very disks: a number may be another's by the time they have left.
-        let failing = |inner: &Inner| -> Vec<Arc<Disk>> {
-            inner.disks_taking_part().into_iter().filter(|d| !d.is_alive()).collect()
-        };
-        let mut gone = failing(&self.inner);
-        if gone.is_empty() {
-            return Ok(false);
-        }
-        let mut failed: Vec<u16>;
-        loop {
-            failed = gone.iter().map(|d| d.no).collect();
-            self.check_survivable(&failed)?;
-            for no in &failed {
-                self.forget_member(*no);
-            }
-            let left: Vec<u16> = self.members.keys().copied().collect();
-            if !rules::may_go_on(&self.committed, &left) {
-                let why = self.lost_words(&failed);
-                return Err(Fatal(format!("too few metadata disks are left: {why}")));
-            }
-            let payload = self.offline_ops(&failed, &left);
-            self.write_set(&payload, left).await?;
-            let again = failing(&self.inner);
-            if again.len() == gone.len() {
-                break;
-            }
-            gone = again;
-        }
-        self.inner.lost_unflushed(&failed);
-        for disk in &gone {
-            if let Some(well) = disk.lost_since() {
-                self.inner.data.unflushed.left(disk.no, well);
-            }
-        }
-        UnflushedHistory::start_to_record(&self.inner);
-        for disk in &gone {
-            disk.left();
-            self.inner.data.checksums.forget_disk(disk.no);
-            self.inner.returning.came(disk.no, None);
-        }
-        self.inner.returning.wake();
-        self.inner.log.moved.notify(usize::MAX);
-        self.regrow().await?;
-        self.confirm();
-        Ok(true)
-    }
-
-    /// Queues a record that changes nothing: whoever finds it knows that the change of the set
-    /// before it was committed (see [`rules::is_proven_change`]). Only while disks that missed nothing
-    /// are taken back is a mounted group clean, and has to stay so: they are proven by that.
-    fn confirm(&self) {
-        let mut core = lock(&self.inner.core);
-        let clean = core.state.clean && !self.inner.is_dismounting();
-        let queued = core.enqueue(&[Op::Clean { clean }]);
-        queued.expect("it fits every state");
-    }
-
-    fn lost_words(&self, failed: &[u16]) -> String {
-        let words: Vec<String> = failed
-            .iter()
-            .filter_map(|no| self.inner.disk(*no))
-            .map(|disk| match disk.failure() {
-                Some(why) => format!("{} ({why})", disk.name),
-                None => disk.name.clone(),
-            })
-            .collect();
-        words.join(", ")
-    }
-
-    /// A group that would lose the last copy of anything mirrored stops instead: when the disk
-    /// comes back nothing is lost. An external group needs every disk that holds anything.
-    ///
-    /// What this process lacked says nothing about a disk: none leaves for that.
-    fn check_survivable(&self, failed: &[u16]) -> Result<(), Fatal> {
-        let is_ours = |disk: &Arc<Disk>| disk.failure().is_some_and(IoError::is_ours);
-        if let Some(no) =
-            failed.iter().find(|no| self.inner.disk(**no).is_some_and(|d| is_ours(&d)))
-        {
-            let why = self.lost_words(&[*no]);
-            return Err(Fatal(format!("{why}; that is no fault of the disk, which stays in")));
-        }
-        let core = lock(&self.inner.core);
-        let state = &core.state;
-        let external = state.header.redundancy == crate::on_disk::label::Redundancy::External;
-        let alive = |disk: u16| state.is_online(disk) && !failed.contains(&disk);
-        let lost = state.files.values().find(|f| {
-            (external || f.attributes.copies > 1)
-                && !f.attributes.is_medium_of_a_log()
-                && f.legs
-                    .chunks(f.attributes.copies.into())
-                    .any(|legs| !legs.iter().any(|leg| alive(leg.disk)))
-        });
-        let number = lost.map(|f| f.number);
-        drop(core);
-        match number {
-            Some(file) => Err(Fatal(format!(
-                "file {file} would lose its last copy with {}",
-                self.lost_words(failed)
-            ))),
-            None => Ok(()),
-        }
-    }
-
-    /// Applies the departure and encodes it. The queue is not touched: its order relative to this
-    /// record does not matter. No queued change speaks of who takes part; read back behind this
-    /// record, a first write that was queued before it counts as missed, which is one copy too many.
-    fn offline_ops(&self, failed: &[u16], left: &[u16]) -> Vec<u8> {
-        let at_ns = self.inner.env.wall().unix_nanos;
-        let mut core = lock(&self.inner.core);
-        let mut ops = vec![Op::Epoch { epoch: core.state.epoch + 1 }];
-        let wanted = |no: u16| self.inner.disk(no).is_some_and(|disk| disk.left_as_wanted());
-        let by = |no: u16| if wanted(no) { OfflineBy::Command } else { OfflineBy::Itself };
-        let mount_id = self.inner.mount_id;
-        let tried = self.inner.end_life.load(Ordering::SeqCst);
-        ops.extend(failed.iter().map(|no| Op::DiskOfflineBy {
-            disk: *no,
-            at_ns,
-            mount_id,
-            tried,
-            by: by(*no),
-        }));
-        ops.push(Op::Members { members: left.to_vec() });
-        let payload = apply_all(&mut core.state, &ops);
-        for disk in failed {
-            core.space.set_online(*disk, false);
-        }
-        // What was on its way there would lack all that comes while the disk is away.
-        core.moving.retain(|_, moving| !failed.contains(&moving.to.disk));
-        // What one of them still had to give away is to come from other copies now.
-        if core.state.disks.values().any(|d| d.status == DiskStatus::Forcing) {
-            self.inner.rebalance.request();
-        }
-        payload
-    }
-
     /// Brings the set back to its size onto disks in sync: first their own checkpoint, then a
     /// record that old and new members have. A disk without room for a checkpoint is passed over.
-    async fn regrow(&mut self) -> Result<(), Fatal> {
+    pub(super) async fn regrow(&mut self) -> Result<(), Fatal> {
         let mut full: Vec<u16> = Vec::new();
         loop {
             let (redundancy, current) = {
@@ -677,7 +536,7 @@ impl Committer {
         }
     }
 
-    fn forget_member(&mut self, no: u16) {
+    pub(super) fn forget_member(&mut self, no: u16) {
         if let Some(member) = self.members.remove(&no) {
             self.generations.insert(no, (member.generation, member.area));
         }
@@ -790,7 +649,7 @@ impl Committer {
 }
 
 /// Applies operations of the committer's own and encodes them.
-fn apply_all(state: &mut GroupState, ops: &[Op]) -> Vec<u8> {
+pub(super) fn apply_all(state: &mut GroupState, ops: &[Op]) -> Vec<u8> {
     let mut w = Writer::new();
     for op in ops {
         state.apply(op).expect("disks and members exist");

@@ -6,6 +6,7 @@ pub mod chain;
 pub mod checkpoint;
 pub mod commit;
 pub mod create;
+mod departures;
 pub(crate) mod found;
 pub mod labels;
 pub(crate) mod lineage;
