@@ -151,6 +151,7 @@ fn lower_crates_know_neither_tokio_nor_datafusion_nor_each_other() {
         "cellar-diskgroup",
         "cellar-redo",
         "cellar-format",
+        "cellar-storage",
         "cellar-instance",
         "cellar-lab",
     ] {
@@ -185,7 +186,7 @@ fn sources(name: &str) -> BTreeMap<modules::Module, String> {
 }
 
 /// How many files of a crate reach each other over more than one folder. A number may only fall.
-const CIRCLES: [(&str, usize); 11] = [
+const CIRCLES: [(&str, usize); 12] = [
     ("cell", 0),
     ("chaos", 0),
     ("diskgroup", 41),
@@ -196,6 +197,7 @@ const CIRCLES: [(&str, usize); 11] = [
     ("redo", 0),
     ("sim", 0),
     ("sql", 0),
+    ("storage", 0),
     ("wait", 0),
 ];
 

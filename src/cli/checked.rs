@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use cellar_diskgroup::Findings;
-use cellar_instance::replace::replace_file;
+use cellar_storage::replace::replace_file;
 use serde::{Deserialize, Serialize};
 
 use super::output;

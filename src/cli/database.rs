@@ -8,7 +8,6 @@ use cellar_diskgroup::DiskInfo;
 use cellar_instance::Instance;
 use cellar_instance::database::{Database as InstanceDatabase, NoDisk, OpenMode};
 use cellar_instance::directory::{Directory, Entered, Handler, PATIENCE, Responder, Shortcoming};
-use cellar_instance::disks::RealDisks;
 use cellar_instance::session::Session;
 use cellar_instance::wire::{Frame, Request};
 use cellar_io::real::RealEnv;
@@ -16,6 +15,7 @@ use cellar_io::shell;
 use cellar_io::{EnvExt, SharedEnv};
 use cellar_sql::host::instance::{InstanceHost, views};
 use cellar_sql::{Engine, EngineOptions, Host};
+use cellar_storage::disks::RealDisks;
 use cellar_wait::Waits;
 use futures_util::StreamExt;
 

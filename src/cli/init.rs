@@ -9,10 +9,11 @@ use cellar_diskgroup::names::{FailGroupName, GroupName};
 use cellar_diskgroup::on_disk::layout::{AU_SIZE_MAX, AU_SIZE_MIN, AU_START, DISK_BYTES_MIN};
 use cellar_instance::database::{InitDisk, InitSpec, import, init};
 use cellar_instance::directory::Directory;
-use cellar_instance::disks::RealDisks;
-use cellar_instance::{Error, Remedy, size};
+use cellar_instance::{Error, Remedy};
 use cellar_io::real::probe;
 use cellar_io::shell;
+use cellar_storage::disks::RealDisks;
+use cellar_storage::size;
 
 use super::database::{self, Held, Place};
 use super::fault::Fault;

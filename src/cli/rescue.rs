@@ -193,7 +193,7 @@ pub async fn run(args: Args, place: &Place) -> Result<(), Fault> {
 fn open_all(args: &Args, place: &Place) -> Result<(Vec<FoundDisk>, Vec<ToldDisk>), Fault> {
     let mut paths: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
     for pattern in &args.disks {
-        let matching = cellar_instance::disks::glob(pattern)?;
+        let matching = cellar_storage::disks::glob(pattern)?;
         if matching.is_empty() {
             look(Path::new(pattern), false)?;
         }

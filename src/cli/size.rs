@@ -73,7 +73,7 @@ pub fn show_time(time: Duration) -> String {
 /// What is wrong, for the usage message.
 #[cfg(feature = "sql")]
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    cellar_instance::size::parse(text)
+    cellar_storage::size::parse(text)
         .filter(|bytes| *bytes > 0)
         .ok_or_else(|| format!("\"{text}\" is no size; write it as 512M, 2G or 4194304"))
 }

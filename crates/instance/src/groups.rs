@@ -10,12 +10,12 @@ use cellar_io::WallTime;
 use cellar_io::sched::{OpStats, SmallStats};
 
 pub use crate::catalog_file::{CATALOG_PATH, GroupCatalog};
-use crate::disks::OpenDisks;
 use crate::instance::GroupViews;
 use crate::views::asm::{
     VAsmAlias, VAsmAttribute, VAsmDisk, VAsmDiskIostat, VAsmDiskgroup, VAsmFile, VAsmOperation,
     VAsmTemplate, VIostatFile,
 };
+use cellar_storage::disks::OpenDisks;
 
 /// A mounted group under its number.
 pub struct MountedGroup {

@@ -3,7 +3,7 @@
 //! The principal type is [`Database`]: an open directory with its [`Instance`] and mounted groups.
 //! Each module is one room: [`parameters`] and the file they live in, the [`directory`] with its
 //! lock and its socket, the memory [`budget`], [`session`]s, the [`catalog`], columnar [`tables`],
-//! [`disks`], the [`redo`] log, and the typed rows of every `v$` view in [`views`]. Errors are Oracle's
+//! the [`redo`] log, and the typed rows of every `v$` view in [`views`]. Errors are Oracle's
 //! stacks ([`error`]).
 
 pub mod budget;
@@ -12,15 +12,11 @@ mod catalog_file;
 pub mod commands;
 pub mod database;
 pub mod directory;
-pub mod disks;
 pub mod error;
 pub mod groups;
 mod instance;
-#[cfg(feature = "real")]
-mod owner;
 pub mod parameters;
 pub mod redo;
-pub mod replace;
 pub mod scans;
 pub mod scrub;
 pub mod session;
@@ -30,6 +26,6 @@ pub mod temp;
 pub mod views;
 pub mod wire;
 
+pub use cellar_storage::{Error, Remedy, Result};
 pub use database::{Database, Mounted, OpenMode};
-pub use error::{Error, Remedy, Result};
 pub use instance::{GroupViews, Instance};

@@ -122,7 +122,7 @@ pub fn lstmpl(args: &Lstmpl, database: &Database, show: Show) -> Result<(), Faul
 /// Makes a template, or changes one.
 pub async fn set(change: TemplateChange, args: &Settmpl, database: &Database) -> Result<(), Fault> {
     let wrong = |text: &str| Fault::usage(format!("\"{text}\" is no size; --unit takes 4K or 8K"));
-    let size = |text: &str| cellar_instance::size::parse(text).ok_or_else(|| wrong(text));
+    let size = |text: &str| cellar_storage::size::parse(text).ok_or_else(|| wrong(text));
     let unit = args.unit.as_deref().map(size).transpose()?;
     let words = TemplateWords {
         protection: args.redundancy.map(|copies| match copies {

@@ -148,7 +148,7 @@ async fn make_group(report: &mut Report, init: &init::Args, place: &Place) -> Re
     step(
         1,
         "A mirrored disk group",
-        &format!("cellar init {dir} --disk-size {}", cellar_instance::size::exact(init.disk_size)),
+        &format!("cellar init {dir} --disk-size {}", cellar_storage::size::exact(init.disk_size)),
     )?;
     report.begin("init");
     let held = init::make(init, place).await?;

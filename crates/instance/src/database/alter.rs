@@ -23,9 +23,9 @@ use futures_util::StreamExt;
 use super::init::{make_file, prewrite_all};
 use super::resize::{ResizeRequest, resized};
 use super::{Database, DiskRequest, Mounted, absolute, patterns};
-use crate::disks::{Below, OpenDisk, Standing, joining_failgroups};
 use crate::error::{Error, Result};
 use crate::parameters::definitions::ASM_POWER_LIMIT;
+use cellar_storage::disks::{Below, OpenDisk, Standing, joining_failgroups};
 
 /// The disks that come and go in one ALTER DISKGROUP.
 #[derive(Clone, Debug, Default)]

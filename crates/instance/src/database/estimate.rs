@@ -20,8 +20,8 @@ use cellar_io::Device;
 use super::alter::{ChangeRequest, Joining, numbered};
 use super::init::{make_file, prewrite_all};
 use super::{Database, Mounted};
-use crate::disks::OpenDisk;
 use crate::error::Result;
+use cellar_storage::disks::OpenDisk;
 
 /// How long a probe takes where nobody says.
 pub const PROBE_TIME: Duration = Duration::from_secs(30);

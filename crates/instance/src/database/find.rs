@@ -10,10 +10,10 @@ use futures_util::future::{Either, select};
 
 use super::patterns;
 use crate::directory::Directory;
-use crate::disks::{Disks, OpenDisk};
 use crate::error::{Error, Result};
 use crate::instance::Instance;
 use crate::parameters::definitions::DISK_STRING;
+use cellar_storage::disks::{Disks, OpenDisk};
 
 /// How long the disks of a process that was killed may take to be let go of: it lets go of the
 /// directory first. To mount without them would leave them out for good.

@@ -11,10 +11,10 @@ use super::alter::{NewFiles, matches_nothing};
 use super::find::find_labelled;
 use super::init::prewrite_all;
 use super::{Database, Mounted, absolute, identity, patterns};
-use crate::disks::{OpenDisk, default_failgroups};
 use crate::error::{Error, Result};
 use crate::parameters::definitions::{self, DISK_STRING};
 use crate::parameters::{Altered, Scope, Value};
+use cellar_storage::disks::{OpenDisk, default_failgroups};
 
 /// CREATE DISKGROUP, parsed.
 #[derive(Clone, Debug)]

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use super::{Database, OpenMode, absolute};
 use crate::directory::Directory;
-use crate::disks::Disks;
 use crate::error::{Error, Result};
 use crate::instance::Instance;
 use crate::parameters::Scope;
 use crate::parameters::definitions::DISK_STRING;
 use async_recursion::async_recursion as boxed;
+use cellar_storage::disks::Disks;
 
 /// Opens what is on the disks at `paths` (or patterns) by a directory just
 /// [created](Directory::create) and locked. A group that counts on a disk that is not among them is

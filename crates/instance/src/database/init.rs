@@ -14,9 +14,9 @@ use super::groups::{DiskRequest, GroupRequest};
 use super::{Database, FirstGroupCatalog, MountedGroups, OpenMode};
 use crate::catalog::SharedCatalog;
 use crate::directory::Directory;
-use crate::disks::Disks;
 use crate::error::{Error, Result};
 use crate::instance::Instance;
+use cellar_storage::disks::Disks;
 
 /// Told how many bytes of how many are pre-written.
 pub type Progress<'a> = dyn Fn(u64, u64) + Send + Sync + 'a;

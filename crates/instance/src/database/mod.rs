@@ -24,7 +24,6 @@ use cellar_wait::Waits;
 use crate::budget::Consumer;
 use crate::catalog::{CatalogStore, SharedCatalog, StoreFuture};
 use crate::directory::Directory;
-use crate::disks::{Disks, OpenDisk, OpenDisks};
 use crate::error::{Error, Result};
 use crate::groups::{GroupCatalog, MountedGroup};
 use crate::instance::Instance;
@@ -32,6 +31,7 @@ use crate::parameters::definitions::{
     DISK_DETACH_TIMEOUT, DISK_STRING, DISK_TIMEOUT, RESYNC_TARGET,
 };
 use crate::tables::UnderWay;
+use cellar_storage::disks::{Disks, OpenDisk, OpenDisks};
 
 pub use alter::{ChangeRequest, Changed, DropRequest, DropTarget};
 pub use estimate::{Explained, Known, PROBE_TIME};

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cellar_diskgroup::Group;
 
-use crate::disks::{OpenDisks, survives};
 use crate::error::{Error, Result};
+use cellar_storage::disks::{OpenDisks, survives};
 
 /// A mounted group and its disks.
 #[derive(Clone)]

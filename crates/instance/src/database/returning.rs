@@ -15,8 +15,8 @@ use cellar_io::EnvExt;
 use super::alter::{DropTarget, no_failgroup};
 use super::find::{Labelled, find_labelled};
 use super::{Database, DiskRequest, Mounted, absolute};
-use crate::disks::OpenDisk;
 use crate::error::{Error, Result};
+use cellar_storage::disks::OpenDisk;
 
 /// How long a device that was closed may take to be let go of by who still uses it.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);

@@ -14,8 +14,8 @@ use cellar_io::Instant;
 
 use super::groups::DiskRequest;
 use super::{Database, Mounted, absolute};
-use crate::disks::OpenDisk;
 use crate::parameters::definitions::{HOT_SPARE_DELAY, HOT_SPARES};
+use cellar_storage::disks::OpenDisk;
 
 /// How often one that could not be replaced is tried again.
 const TRY_EVERY: Duration = Duration::from_secs(60);

@@ -24,7 +24,7 @@ pub use server::{Handler, Responder, Server};
 use crate::error::{Error, Result};
 use crate::parameters::Spfile;
 use crate::parameters::spfile::FILE_NAME as SPFILE;
-use crate::replace::NO_LINK;
+use cellar_storage::replace::NO_LINK;
 
 const LOCK: &str = "cellar.lock";
 const SOCKET: &str = "cellar.sock";

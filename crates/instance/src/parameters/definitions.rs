@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::size;
+use cellar_storage::settings;
 
 /// What a parameter may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,7 +224,7 @@ const fn integer(min: u64, max: u64, unit: &'static str) -> Kind {
 }
 
 macro_rules! parameters {
-    ($($(#[doc = $doc:literal])* $constant:ident = $name:literal, $kind:expr, $default:literal,
+    ($($(#[doc = $doc:literal])* $constant:ident = $name:expr, $kind:expr, $default:literal,
         $when:ident;)*) => {
         $(
             $(#[doc = $doc])*
@@ -248,41 +249,41 @@ parameters! {
     /// Milliseconds between looks at whether a file disk is still the file that was opened
     DISK_WATCH_INTERVAL = "_disk_watch_interval", integer(10, 60_000, "ms"), "250", fixed;
     /// Power of a rebalance that names none; 0 stops it
-    ASM_POWER_LIMIT = "asm_power_limit", integer(0, 1024, ""), "1", dynamic;
+    ASM_POWER_LIMIT = settings::ASM_POWER_LIMIT, integer(0, 1024, ""), "1", dynamic;
     /// Processors to use; 0 means all there are
     CPU_COUNT = "cpu_count", integer(0, 4096, ""), "0", fixed;
     /// Whether block devices and disk groups are read and written asynchronously
-    DISK_ASYNCH_IO = "disk_asynch_io", Kind::Bool, "true", fixed;
+    DISK_ASYNCH_IO = settings::DISK_ASYNCH_IO, Kind::Bool, "true", fixed;
     /// Seconds before an unresponsive disk is taken offline if the group can run without it
-    DISK_DETACH_TIMEOUT = "disk_detach_timeout", integer(1, 3600, "s"), "10", dynamic;
+    DISK_DETACH_TIMEOUT = settings::DISK_DETACH_TIMEOUT, integer(1, 3600, "s"), "10", dynamic;
     /// The way to the kernel for asynchronous I/O; auto takes the best that works here
-    DISK_IO_ENGINE = "disk_io_engine", Kind::Choice(&["auto", "io_uring", "libaio", "sync"]),
+    DISK_IO_ENGINE = settings::DISK_IO_ENGINE, Kind::Choice(&["auto", "io_uring", "libaio", "sync"]),
         "auto", fixed;
     /// Where disks are looked for: paths, with * and ? in the last part
-    DISK_STRING = "disk_string", Kind::List, "", dynamic;
+    DISK_STRING = settings::DISK_STRING, Kind::List, "", dynamic;
     /// Seconds after which a disk that does not answer is taken offline
-    DISK_TIMEOUT = "disk_timeout", integer(1, 3600, "s"), "30", dynamic;
+    DISK_TIMEOUT = settings::DISK_TIMEOUT, integer(1, 3600, "s"), "30", dynamic;
     /// How disks that are files are opened: asynchronous, direct, both or neither
-    FILESYSTEMIO_OPTIONS = "filesystemio_options",
+    FILESYSTEMIO_OPTIONS = settings::FILESYSTEMIO_OPTIONS,
         Kind::Choice(&["none", "asynch", "directio", "setall"]), "setall", fixed;
     /// Seconds after which a hot spare takes the place of a disk that failed
-    HOT_SPARE_DELAY = "hot_spare_delay", integer(1, 2592000, "s"), "600", dynamic;
+    HOT_SPARE_DELAY = settings::HOT_SPARE_DELAY, integer(1, 2592000, "s"), "600", dynamic;
     /// Disks that wait to take the place of one that fails: paths, with * and ? in the last part
-    HOT_SPARES = "hot_spares", Kind::List, "", dynamic;
+    HOT_SPARES = settings::HOT_SPARES, Kind::List, "", dynamic;
     /// Where finished redo groups are archived: a disk group; a log made while it is empty never is
-    LOG_ARCHIVE_DEST = "log_archive_dest", Kind::GroupPath, "", dynamic;
+    LOG_ARCHIVE_DEST = settings::LOG_ARCHIVE_DEST, Kind::GroupPath, "", dynamic;
     /// Bytes of a block of a redo log made afterwards; auto measures which is faster
-    LOG_BLOCK_SIZE = "log_block_size", Kind::Choice(&["auto", "512", "4096"]), "auto", dynamic;
+    LOG_BLOCK_SIZE = settings::LOG_BLOCK_SIZE, Kind::Choice(&["auto", "512", "4096"]), "auto", dynamic;
     /// Bytes of redo that may wait to be written before a commit waits for room
-    LOG_BUFFER = "log_buffer", Kind::Size { min: 1 << 20, max: 1 << 30, zero: false }, "16M", fixed;
+    LOG_BUFFER = settings::LOG_BUFFER, Kind::Size { min: 1 << 20, max: 1 << 30, zero: false }, "16M", fixed;
     /// Memory of the instance; 0 means a quarter of what this machine or container has
     MEMORY_TARGET = "memory_target", Kind::Size { min: 16 << 20, max: 1 << 50, zero: true }, "0", dynamic;
     /// Media that must have a commit, of a redo log made afterwards, or all that are left; auto: 1 of 1, else 2
-    REDO_QUORUM = "redo_quorum", Kind::Choice(&["auto", "1", "2", "3"]), "auto", dynamic;
+    REDO_QUORUM = settings::REDO_QUORUM, Kind::Choice(&["auto", "1", "2", "3"]), "auto", dynamic;
     /// Seconds of copying that are enough to make all mirrors agree after a crash
-    RESYNC_TARGET = "resync_target", integer(1, 3600, "s"), "5", dynamic;
+    RESYNC_TARGET = settings::RESYNC_TARGET, integer(1, 3600, "s"), "5", dynamic;
     /// Reads of 1 MB that a scan keeps in flight on each disk
-    SCAN_DEPTH = "scan_depth", integer(1, 1024, ""), "32", dynamic;
+    SCAN_DEPTH = settings::SCAN_DEPTH, integer(1, 1024, ""), "32", dynamic;
     /// Parts of a query that run at the same time; 0 means cpu_count
     TARGET_PARTITIONS = "target_partitions", integer(0, 4096, ""), "0", dynamic;
 }

@@ -1,6 +1,7 @@
 //! The parameters of an instance: what is in force, what the file says, `ALTER SYSTEM SET`.
 
 pub mod definitions;
+mod settings;
 pub mod spfile;
 
 use std::collections::BTreeMap;

@@ -10,7 +10,7 @@ use toml::Spanned;
 
 use super::definitions::{self, Value};
 use crate::error::{Error, Result};
-use crate::replace::replace_file;
+use cellar_storage::replace::replace_file;
 
 /// The name of the file in DIR.
 pub const FILE_NAME: &str = "cellar.toml";

@@ -17,8 +17,8 @@ use super::open::{decoded, no_log};
 use super::place::{CHANGE_PATIENCE, foreign, is_of_another};
 use crate::database::init::{Progress, prewrite_all};
 use crate::database::{Database, absolute};
-use crate::disks::OpenDisk;
 use crate::error::{Error, Result};
+use cellar_storage::disks::OpenDisk;
 
 /// The directory of a disk group that has the files of the log.
 pub const REDO_DIR: &str = "cellar/redo";

@@ -127,9 +127,3 @@ impl Redo {
         self.state().seen.clone()
     }
 }
-
-impl From<cellar_redo::Error> for Error {
-    fn from(error: cellar_redo::Error) -> Error {
-        Error::new(error.number(), error.to_string()).hint(error.next_step())
-    }
-}

@@ -14,8 +14,8 @@ use super::media::{LogFile, Place, REDO_DIR};
 use super::place::{CHANGE_PATIENCE, Content, PATIENCE, check_foreign, content_of, foreign};
 use crate::database::Database;
 use crate::database::init::make_file;
-use crate::disks::Disks;
 use crate::error::{Error, Result};
+use cellar_storage::disks::Disks;
 
 /// The log for which files are made, and what it has.
 #[derive(Clone, Debug)]

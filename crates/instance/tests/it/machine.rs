@@ -9,12 +9,12 @@ use cellar_diskgroup::{File, Redundancy};
 use cellar_instance::catalog::{Segment, Table};
 use cellar_instance::database::{DiskRequest, GroupRequest, InitDisk, InitSpec, init};
 use cellar_instance::directory::Directory;
-use cellar_instance::disks::{Below, Disks, InForce, OpenDisk, Sought};
 use cellar_instance::tables::{SegmentFigures, TABLES_DIR};
 use cellar_instance::{Database, Error, Instance, OpenMode};
 use cellar_io::sched::{ScheduleOptions, Scheduled};
 use cellar_io::sim::{Sim, SimDisk, SimDiskOptions};
 use cellar_io::{Device, DeviceExt, Durability, Io, SharedEnv};
+use cellar_storage::disks::{Below, Disks, InForce, OpenDisk, Sought};
 use cellar_wait::Waits;
 
 /// Bytes of a segment in these tests: not a whole number of blocks.

@@ -7,12 +7,12 @@ use std::time::Duration;
 use cellar_diskgroup::Redundancy;
 use cellar_instance::database::{InitDisk, InitSpec, init};
 use cellar_instance::directory::Directory;
-use cellar_instance::disks::RealDisks;
 use cellar_instance::redo::NewLogfile;
 use cellar_instance::{Database, Instance, OpenMode};
 use cellar_io::EnvExt;
 use cellar_io::real::{Runtime, RuntimeOptions};
 use cellar_redo::on_disk::HEADER_BYTES;
+use cellar_storage::disks::RealDisks;
 use cellar_wait::Waits;
 
 use super::{logfile, session, statuses};

@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 
 /// A name that is a link to something else is not opened: what is written would go there.
-pub(crate) const NO_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+pub const NO_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
 
 /// Replaces a file of a directory as a whole: after a crash it is old or new. It is written beside,
 /// as a file that was not there before, so that no link leads elsewhere.

@@ -1,4 +1,4 @@
-//! Disks as an instance opens them: found by path, with a scheduler in front, and a report of what
+//! Disks as storage opens them: found by path, with a scheduler in front, and a report of what
 //! is in force.
 
 #[cfg(feature = "real")]

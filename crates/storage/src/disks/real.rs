@@ -14,10 +14,7 @@ use cellar_io::{Device, IoErrorKind, SharedEnv, shell};
 use super::{Below, Disks, InForce, OpenDisk, Sought};
 use crate::error::{Error, Remedy, Result};
 use crate::owner::denied;
-use crate::parameters::Parameters;
-use crate::parameters::definitions::{
-    DISK_ASYNCH_IO, DISK_IO_ENGINE, FILESYSTEMIO_OPTIONS, SCAN_DEPTH,
-};
+use crate::settings::{DISK_ASYNCH_IO, DISK_IO_ENGINE, FILESYSTEMIO_OPTIONS, SCAN_DEPTH, Settings};
 
 /// The disks of this machine, opened as the parameters say.
 pub struct RealDisks {
@@ -30,15 +27,15 @@ pub struct RealDisks {
 }
 
 impl RealDisks {
-    /// Disks opened as `parameters` say now.
-    pub fn new(env: &Arc<RealEnv>, parameters: &Parameters) -> RealDisks {
-        let filesystemio = match parameters.choice(FILESYSTEMIO_OPTIONS) {
+    /// Disks opened as `settings` say now.
+    pub fn new(env: &Arc<RealEnv>, settings: &dyn Settings) -> RealDisks {
+        let filesystemio = match settings.choice(FILESYSTEMIO_OPTIONS) {
             "none" => FilesystemIo::None,
             "asynch" => FilesystemIo::Asynch,
             "directio" => FilesystemIo::DirectIo,
             _ => FilesystemIo::SetAll,
         };
-        let engine = match parameters.choice(DISK_IO_ENGINE) {
+        let engine = match settings.choice(DISK_IO_ENGINE) {
             "io_uring" => EngineChoice::IoUring,
             "libaio" => EngineChoice::LibAio,
             "sync" => EngineChoice::Sync,
@@ -48,9 +45,9 @@ impl RealDisks {
             env: Arc::clone(env),
             shared: Arc::clone(env) as SharedEnv,
             filesystemio,
-            asynch: parameters.flag(DISK_ASYNCH_IO),
+            asynch: settings.flag(DISK_ASYNCH_IO),
             engine,
-            scan_depth: u32::try_from(parameters.integer(SCAN_DEPTH)).unwrap_or(32),
+            scan_depth: u32::try_from(settings.integer(SCAN_DEPTH)).unwrap_or(32),
         }
     }
 }
