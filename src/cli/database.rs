@@ -185,7 +185,7 @@ pub async fn reach(dir: &Path, place: &Place, opening: Opening) -> Result<Reache
     let opened = InstanceDatabase::open_forcing(instance, directory, disks, mode, force).await;
     let inner = opened.map_err(|error| or_force(error, dir, force))?;
     remarks(&inner);
-    if let Some(name) = inner.mounted_by_force() {
+    if let Some(name) = inner.storage().groups().mounted_by_force() {
         forced(&inner, &name).iter().for_each(|line| output::notice(line));
     }
     if opening.alone {
@@ -267,7 +267,13 @@ fn offer(name: &str, dir: &Path) -> String {
 /// Groups that are not there, each as an error that offers what mounts it.
 pub fn not_mounted(database: &InstanceDatabase) -> Vec<cellar_instance::Error> {
     let dir = database.directory().path();
-    database.not_mounted().into_iter().map(|error| or_force(error, dir, None)).collect()
+    database
+        .storage()
+        .groups()
+        .not_mounted()
+        .into_iter()
+        .map(|error| or_force(error, dir, None))
+        .collect()
 }
 
 /// Puts a database that was just opened at the service of other processes.
@@ -314,7 +320,11 @@ fn remarks(database: &InstanceDatabase) {
     let mut said: Vec<String> = Vec::new();
     for mounted in database.groups() {
         if !database.is_read_only() {
-            left_out(&mounted.group, database.no_disks(), database.directory().path());
+            left_out(
+                &mounted.group,
+                database.storage().groups().no_disks(),
+                database.directory().path(),
+            );
         }
         for remark in mounted.disks.all().iter().flat_map(|d| &d.in_force.remarks) {
             if !said.contains(remark) {

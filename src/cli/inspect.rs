@@ -102,7 +102,7 @@ fn of_redo(path: &Path) -> Result<Option<Inspection>, Fault> {
     file.rewind()?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
-    Ok(cellar_instance::redo::inspect(&bytes).map(like_ours))
+    Ok(cellar_storage::redo::inspect(&bytes).map(like_ours))
 }
 
 /// The same tree in the words of disk groups.

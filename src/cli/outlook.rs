@@ -3,7 +3,7 @@
 
 use cellar_diskgroup::Loss;
 use cellar_instance::Mounted;
-use cellar_instance::redo::Redo;
+use cellar_storage::redo::Redo;
 
 /// Names that are told one by one.
 const NAMES_SHOWN: usize = 6;

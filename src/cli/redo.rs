@@ -1,9 +1,9 @@
 //! The redo log as `status` tells it.
 
 use cellar_instance::Mounted;
-use cellar_instance::redo::{Redo, RedoLog};
 use cellar_instance::views;
 use cellar_io::shell;
+use cellar_storage::redo::{Redo, RedoLog};
 
 use super::status::Finding;
 

@@ -7,9 +7,9 @@ use cellar_diskgroup::{DiskInfo, Group, OfflineDisk, ScrubResult};
 use cellar_instance::Mounted;
 use cellar_instance::database::NoDisk;
 use cellar_instance::error::{Entry, Error};
-use cellar_instance::redo::Redo;
 use cellar_instance::scrub::wrong_words;
 use cellar_io::shell;
+use cellar_storage::redo::Redo;
 use serde::Serialize;
 
 use super::checked::{self, Checked};
@@ -524,12 +524,12 @@ pub async fn run(args: &Args, database: &Database, _place: &Place) -> Result<(),
     let mut groups = database.inner.groups();
     groups.sort_by_key(|m| m.number);
     let dir = database.inner.directory().path();
-    let no_disks = database.inner.no_disks();
+    let no_disks = database.inner.storage().groups().no_disks();
     let redo = database.inner.instance().redo();
     let mut all: Vec<GroupStatus> = groups.iter().map(|m| of(m, redo, no_disks, dir)).collect();
-    let delay = database.inner.hot_spare_delay();
+    let delay = database.inner.storage().groups().hot_spare_delay();
     for (status, mounted) in all.iter_mut().zip(&groups) {
-        let spares = database.inner.judged_spares(mounted).await;
+        let spares = database.inner.storage().groups().judged_spares(mounted).await;
         spares::note(status, mounted, &spares, delay);
     }
     let others = super::database::not_mounted(&database.inner);

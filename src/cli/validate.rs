@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cellar_diskgroup::{Copies, FileVerdict, Findings};
-use cellar_instance::database::{Mounted, split_group_path};
+use cellar_instance::Mounted;
+use cellar_storage::split_group_path;
 use serde_json::{Value, json};
 
 use super::checked::{self, Bad, Extent};

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cellar_io::SharedEnv;
+use cellar_storage::Settings;
+use cellar_storage::redo::Redo;
 use cellar_wait::Waits;
 
 use crate::budget::{Budget, Consumer, Memory};
@@ -11,7 +13,6 @@ use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::parameters::definitions::MEMORY_TARGET;
 use crate::parameters::{Altered, Parameters, Scope};
-use crate::redo::Redo;
 use crate::scans::Scans;
 use crate::session::Sessions;
 use crate::temp::TempSpace;
@@ -47,13 +48,12 @@ pub trait GroupViews: Send + Sync + 'static {
 /// mounted group.
 pub struct Instance {
     env: SharedEnv,
-    parameters: Parameters,
+    parameters: Arc<Parameters>,
     memory: Memory,
     budget: Budget,
     sessions: Sessions,
     /// By the name under which they were added.
     groups: Mutex<BTreeMap<String, Arc<dyn GroupViews>>>,
-    changing: futures_util::lock::Mutex<()>,
     scans: Scans,
     temp: TempSpace,
     redo: Redo,
@@ -80,16 +80,14 @@ impl Instance {
         let budget = Budget::new(memory.target(parameters.integer(MEMORY_TARGET)));
         let sessions = Sessions::new(Arc::clone(&env), waits);
         let groups = Mutex::default();
-        let changing = futures_util::lock::Mutex::default();
         let scans = Scans::new(budget.limit(Consumer::CellCache));
         Instance {
             env,
-            parameters,
+            parameters: Arc::new(parameters),
             memory,
             budget,
             sessions,
             groups,
-            changing,
             scans,
             temp: TempSpace::default(),
             redo: Redo::default(),
@@ -136,14 +134,14 @@ impl Instance {
         &self.memory
     }
 
-    /// Held by who changes the disks of a group and disk_string with them.
-    pub(crate) fn changing(&self) -> &futures_util::lock::Mutex<()> {
-        &self.changing
-    }
-
     /// The parameters, as set and as in force.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
+    }
+
+    /// The parameters, as storage reads them.
+    pub(crate) fn settings(&self) -> Arc<dyn Settings> {
+        Arc::clone(&self.parameters) as Arc<dyn Settings>
     }
 
     /// `ALTER SYSTEM SET name = value SCOPE = scope`, with its effect on this instance.

@@ -1,10 +1,10 @@
-//! The database of Cellar: what joins disk groups, waits, memory and names into one instance.
+//! The database of Cellar: what joins storage, waits, memory and names into one instance.
 //!
-//! The principal type is [`Database`]: an open directory with its [`Instance`] and mounted groups.
-//! Each module is one room: [`parameters`] and the file they live in, the [`directory`] with its
-//! lock and its socket, the memory [`budget`], [`session`]s, the [`catalog`], columnar [`tables`],
-//! the [`redo`] log, and the typed rows of every `v$` view in [`views`]. Errors are Oracle's
-//! stacks ([`error`]).
+//! The principal type is [`Database`]: an open directory with its [`Instance`], its
+//! [storage](cellar_storage::Storage) and its catalog. Each module is one room: [`parameters`] and the
+//! file they live in, the [`directory`] with its lock and its socket, the memory [`budget`],
+//! [`session`]s, the [`catalog`], columnar [`tables`], and the typed rows of every `v$` view in
+//! [`views`]. Errors are Oracle's stacks ([`error`]).
 
 pub mod budget;
 pub mod catalog;
@@ -16,7 +16,6 @@ pub mod error;
 pub mod groups;
 mod instance;
 pub mod parameters;
-pub mod redo;
 pub mod scans;
 pub mod scrub;
 pub mod session;

@@ -9,7 +9,9 @@ use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{File, FileSpec};
 use cellar_io::{DeviceExt, Durability, Io, IoError};
 
-use crate::database::{Database, Mounted};
+use cellar_storage::Mounted;
+
+use crate::database::Database;
 use crate::error::{Error, Result};
 
 /// Bytes of a block, in which v$sysstat counts.

@@ -3,7 +3,7 @@
 //! Group, disk and failure group names are upper-cased here; file paths keep their case.
 
 use cellar_diskgroup::ScrubPower;
-use cellar_instance::redo::NewLogfile;
+use cellar_instance::database::NewLogfile;
 
 use crate::explain::options::ExplainOptions;
 

@@ -1,15 +1,32 @@
 //! The floor of Cellar as one thing that is opened: disks are found, groups mounted, spares kept, redo
 //! placed. It knows no tables, sessions or SQL: what it needs of those above, they give it.
 //!
-//! Errors are Oracle's stacks ([`error`]).
+//! The principal type is [`Storage`], a handle of parts that each own their state: the
+//! [`DiskFinder`](finder::DiskFinder), the [`Groups`](groups::Groups) and the
+//! [`RedoManager`](redo::RedoManager). Whoever opens it is its [`Host`], and gives it the parameters that
+//! it obeys as [`Settings`]. Errors are Oracle's stacks ([`error`]).
 
 pub mod disks;
 pub mod error;
+mod files;
+pub mod finder;
+pub mod groups;
+mod host;
+mod init;
+mod mounted;
 #[cfg(feature = "real")]
 mod owner;
+pub mod redo;
 pub mod replace;
 pub mod settings;
 pub mod size;
+mod storage;
+pub mod words;
 
 pub use error::{Error, Remedy, Result};
+pub use files::{Progress, absolute};
+pub use host::{Background, Host, Surroundings};
+pub use init::{InitDisk, InitSpec, init};
+pub use mounted::{Mounted, MountedGroups, split_group_path};
 pub use settings::Settings;
+pub use storage::{OpenStorage, Storage};

@@ -3,7 +3,7 @@
 use cellar_diskgroup::{DiskInfo, GroupInfo};
 use cellar_instance::Error;
 use cellar_instance::database::Mounted;
-use cellar_instance::groups::{disk_state, mode_status};
+use cellar_storage::words::{disk_state, mode_status};
 
 use super::super::clock;
 use super::super::database::Database;
@@ -167,7 +167,7 @@ pub fn lsdsk(args: &Lsdsk, database: &Database, show: Show) -> Result<(), Fault>
     let mut found = false;
     let mut remarks = String::new();
     for mounted in &groups {
-        for reason in reasons(&mounted.group, database.inner.no_disks()) {
+        for reason in reasons(&mounted.group, database.inner.storage().groups().no_disks()) {
             remarks.push_str(&output::broken("", "  ", &reason));
             remarks.push('\n');
         }

@@ -124,7 +124,7 @@ fn absolute(path: &Path) -> String {
 /// Writes what the groups are to a file.
 pub fn backup(args: &MdBackup, database: &Database, show: Show) -> Result<(), Fault> {
     if args.group.is_none()
-        && let Some(error) = database.inner.not_mounted().into_iter().next()
+        && let Some(error) = database.inner.storage().groups().not_mounted().into_iter().next()
     {
         return Err(error.under(15001, "a disk group would be missing in the backup").into());
     }
@@ -193,7 +193,7 @@ pub async fn restore(args: &MdRestore, database: &Database) -> Result<(), Fault>
         let name = renamed.get(&old.name).unwrap_or(&old.name);
         let mounted = match args.nodg {
             true => database.inner.group(name)?,
-            false => database.inner.create_group(&request(old, name)?).await?,
+            false => database.inner.storage().groups().create(&request(old, name)?).await?,
         };
         fill(&mounted.group, old).await?;
         let made = if args.nodg { "restored what belongs to" } else { "made" };

@@ -113,14 +113,18 @@ pub async fn run(
     let wanted = wanted(args, database)?;
     let group = wanted.mounted.group.name().to_owned();
     let explained = match args.no_probe {
-        true => database.inner.explain_work(&group, &wanted.request)?,
+        true => database.inner.storage().groups().explain_work(&group, &wanted.request)?,
         false => {
             let time = in_words(args.probe);
             output::notice(&format!("Both sides are tried for {time}; nothing changes."));
             let quiet = show.format == Format::Json;
             let bar = Progress::new("tried", args.probe.as_millis() as u64, quiet);
             let since = || wanted.mounted.group.probing().map_or(0, |(since, _)| since.as_millis());
-            let told = database.inner.estimate_work(&group, &wanted.request, args.probe);
+            let told = database.inner.storage().groups().estimate_work(
+                &group,
+                &wanted.request,
+                args.probe,
+            );
             bar.during(&place.env, || since() as u64, told).await?
         }
     };
@@ -216,7 +220,7 @@ fn wanted(args: &Migrate, database: &Database) -> Result<Wanted, Fault> {
 /// and others.
 fn check_stay(target: &str, members: &[DiskInfo], database: &Database) -> Result<(), Fault> {
     let on_disk = match target.contains(['*', '?']) {
-        true => database.inner.paths_of(target),
+        true => database.inner.storage().finder().paths_of(target),
         false => Vec::new(),
     };
     let is_member = |path: &PathBuf| {
@@ -263,7 +267,7 @@ impl Verdict {
             .into_iter()
             .filter_map(|(time, _)| Some((time.power, time.time?)))
             .collect();
-        let given = database.inner.power(wanted.request.power)?;
+        let given = database.inner.storage().groups().power(wanted.request.power)?;
         let nothing = explained.work.plan.moves.is_empty() && lacking == 0;
         let time_at = |power: u32| match nothing {
             true => Some(Duration::ZERO),
@@ -550,7 +554,8 @@ async fn do_it(told: &Told<'_>, place: &Place, show: Show) -> Result<(), Fault> 
     let making = Progress::new("pre-written", new.max(1), quiet || new == 0);
     let made = |done: u64, _: u64| making.set(done);
     let start = place.env.now();
-    let changed = database.inner.alter_disks(mounted.group.name(), &request, &made).await;
+    let changed =
+        database.inner.storage().groups().alter_disks(mounted.group.name(), &request, &made).await;
     making.finish();
     let aus = changed?.aus;
     let moving = place.env.now();

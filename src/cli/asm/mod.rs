@@ -18,8 +18,9 @@ use std::path::{Path, PathBuf};
 
 use cellar_diskgroup::TemplateChange;
 use cellar_instance::Error;
-use cellar_instance::database::{Mounted, split_group_path};
+use cellar_instance::Mounted;
 use cellar_sql::guard::{self, TableFile};
+use cellar_storage::split_group_path;
 use clap::{CommandFactory, Parser};
 
 use super::database::{Database, Place};

@@ -113,7 +113,8 @@ pub async fn offline(args: &Offline, database: &Database, show: Show) -> Result<
     let drop_after = args.drop_after.as_deref().map(time).transpose()?;
     let mounted = one(database, args.which.group.as_deref())?;
     let group = &mounted.group;
-    let names = database.inner.offline_disks(group.name(), &targets, drop_after).await?;
+    let names =
+        database.inner.storage().groups().offline_disks(group.name(), &targets, drop_after).await?;
     let away = group.away_disks();
     let mut table = Table::new(&["Name", "Mode_Stat", "Repair_Timer"]);
     let mut words = String::new();
@@ -156,7 +157,8 @@ pub async fn online(
     };
     let mounted = one(database, args.which.group.as_deref())?;
     let how = OnlineHow { force: args.force, power: args.power };
-    let names = database.inner.online_disks(mounted.group.name(), &target, how).await?;
+    let names =
+        database.inner.storage().groups().online_disks(mounted.group.name(), &target, how).await?;
     returned(&mounted, &names, args.wait, place, show).await
 }
 
@@ -186,7 +188,12 @@ pub async fn replace(
         progress.get_or_init(new).set(done);
     };
     let group = mounted.group.name();
-    let replaced = database.inner.replace_disk(group, &name, &with, args.power, &wrote).await;
+    let replaced = database
+        .inner
+        .storage()
+        .groups()
+        .replace_disk(group, &name, &with, args.power, &wrote)
+        .await;
     progress.get().into_iter().for_each(Progress::finish);
     replaced?;
     returned(&mounted, &[name], args.wait, place, show).await
@@ -217,7 +224,7 @@ async fn returned(
     let mut table = Table::new(&["Name", "Mode_Stat", "Missed_MB"]);
     let mut words = String::new();
     for disk in group.disks().iter().filter(|d| names.contains(&d.name)) {
-        let mode = cellar_instance::groups::mode_status(disk);
+        let mode = cellar_storage::words::mode_status(disk);
         let bytes = missed(&disk.name);
         table.push(vec![disk.name.as_str().into(), mode.into(), bytes.div_ceil(1 << 20).into()]);
         let told = match (mode, bytes) {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use cellar_diskgroup::{DiskStatus, Operation};
 use cellar_instance::Error;
 use cellar_instance::database::{ChangeRequest, Mounted};
-use cellar_instance::groups::{first_pass, pass_state, rebalance_state};
 use cellar_io::{EnvExt, shell};
+use cellar_storage::words::{first_pass, pass_state, rebalance_state};
 
 use super::super::database::{Database, Place};
 use super::super::fault::Fault;
@@ -147,14 +147,14 @@ pub async fn rebal(
     place: &Place,
     show: Show,
 ) -> Result<(), Fault> {
-    let power = database.inner.power(args.power)?;
+    let power = database.inner.storage().groups().power(args.power)?;
     let mut table = Table::new(&["Group_Name", "State", "Power", "AU", "MB", "Seconds"]);
     let mut words = String::new();
     let dir = shell::path(database.inner.directory().path());
     for mounted in chosen(database, args.group.as_deref())? {
         let (group, name) = (&mounted.group, mounted.group.name().to_owned());
         let change = ChangeRequest { power: Some(power), ..ChangeRequest::default() };
-        let plan = database.inner.explain_work(&name, &change)?.work.plan;
+        let plan = database.inner.storage().groups().explain_work(&name, &change)?.work.plan;
         let (aus, bytes) = (plan.moves.len() as u64, plan.bytes(group.info().au_size));
         let start = place.env.now();
         group.rebalance(power).await?;
@@ -214,7 +214,7 @@ pub async fn wait_former(
         found = found.or(disks.find(|d| super::groups::is_named(wanted, d)).map(|d| (mounted, d)));
     }
     let Some((mounted, disk)) = found else {
-        return match database.inner.former(wanted).await {
+        return match database.inner.storage().groups().former(wanted).await {
             Some((name, path)) => {
                 // Names are given again: this is one that is here, and not of any that was lost.
                 if name.eq_ignore_ascii_case(wanted) {
@@ -266,7 +266,7 @@ pub async fn wait_label(
     path: &str,
 ) -> Result<(), Fault> {
     let asked = place.env.now();
-    while database.inner.former(path).await.is_none() {
+    while database.inner.storage().groups().former(path).await.is_none() {
         if place.env.now().since(asked) > LABEL {
             let text = format!("{name} left the group, but its label at {path} does not say so");
             return Err(Error::new(15080, text)

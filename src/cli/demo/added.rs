@@ -55,12 +55,12 @@ pub async fn run(
     step(6, "A disk is added", "alter diskgroup data add disk ...")?;
     report.begin("disk added");
     let request = request(path, disk_size(args.scale));
-    let work = database.inner.explain_work("DATA", &request)?.work;
+    let work = database.inner.storage().groups().explain_work("DATA", &request)?.work;
     let (plan_au, least_au) = (work.plan.moves.len() as u64, work.plan.minimum);
     let queries = Queries::start(engine, answers, place);
     place.env.sleep(ALONE).await;
     let began = place.env.now();
-    database.inner.alter_disks("DATA", &request, &|_, _| {}).await?;
+    database.inner.storage().groups().alter_disks("DATA", &request, &|_, _| {}).await?;
     output::text(&format!(
         "      plan    {plan_au} AU ({}){}, at power {POWER}\n",
         show_bytes(plan_au * work.au_size),

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_instance::redo::RedoLog;
 use cellar_instance::views;
 use cellar_io::{EnvExt, Handle, Instant};
 use cellar_sql::Engine;
+use cellar_storage::redo::RedoLog;
 
 use super::report::Report;
 use super::{Args, ask_done, step};
@@ -68,7 +68,7 @@ pub async fn run(
         format!("alter database add logfile ({media}) size {size}M, size {size}M, size {size}M");
     output::text("      > alter database add logfile ('+DATA.DATA_0000', ...) size ...\n")?;
     ask_done(engine, &statement).await?;
-    let log = database.inner.redo()?;
+    let log = database.inner.storage().redo().log()?;
     let mut commits = Commits::default();
     for clients in CLIENTS {
         let run = measured(&log, database, clients, place).await?;
@@ -141,7 +141,7 @@ async fn measured(
             let mut times = Vec::new();
             while env.now() < until {
                 let asked = env.now();
-                log.commit(&session, 1, record.clone()).await?;
+                log.commit(session.waits(), 1, record.clone()).await?;
                 times.push(env.now().since(asked));
             }
             Ok::<_, cellar_instance::Error>(times)
@@ -200,7 +200,7 @@ impl Drop for Client {
 impl Client {
     /// Begins to commit, each 5 ms.
     pub fn start(database: &Database, place: &Place) -> Result<Client, Fault> {
-        let log = database.inner.redo()?;
+        let log = database.inner.storage().redo().log()?;
         // What it commits is to be found in the log afterwards.
         log.keep_records(true);
         let stop = Arc::new(AtomicBool::new(false));
@@ -211,7 +211,7 @@ impl Client {
             let mut number = 0;
             while !stopped.load(Ordering::Acquire) {
                 let asked: Instant = env.now();
-                match log.commit(&session, KNOWN, known(number)).await {
+                match log.commit(session.waits(), KNOWN, known(number)).await {
                     Ok(_) => known_to_be.records.push(number),
                     Err(error) => {
                         known_to_be.error = Some(error.to_string());
@@ -247,7 +247,7 @@ impl Client {
                 all.insert(u64::from_le_bytes(number), record.clone());
             }
         };
-        database.inner.reread_redo(&gather).await?;
+        database.inner.storage().redo().reread(&gather).await?;
         let found = found.lock().unwrap_or_else(PoisonError::into_inner);
         let is_lost = |number: &&u64| found.get(number) != Some(&known(**number));
         commits.while_a_disk_died = acknowledged.records.len() as u64;

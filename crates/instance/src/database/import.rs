@@ -4,13 +4,14 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Database, OpenMode, absolute};
+use super::{Database, OpenMode};
 use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::instance::Instance;
 use crate::parameters::Scope;
 use crate::parameters::definitions::DISK_STRING;
 use async_recursion::async_recursion as boxed;
+use cellar_storage::absolute;
 use cellar_storage::disks::Disks;
 
 /// Opens what is on the disks at `paths` (or patterns) by a directory just
@@ -54,7 +55,7 @@ pub async fn import(
     let database = open(OpenMode::default(), force).await?;
     // Somebody may have taken a disk meanwhile, or had it all the time: who only looks is not told.
     let all = async {
-        for error in database.not_mounted() {
+        for error in database.storage().groups().not_mounted() {
             match force
                 .filter(|name| error.to_string().contains(&format!("\"{}\"", name.to_uppercase())))
             {
@@ -88,7 +89,9 @@ fn complete(seen: &Database, force: Option<&str>) -> Result<()> {
     let named = |error: &Error| {
         force.is_some_and(|f| error.to_string().contains(&format!("\"{}\"", f.to_uppercase())))
     };
-    if let Some(error) = seen.not_mounted().into_iter().find(|error| !named(error)) {
+    if let Some(error) =
+        seen.storage().groups().not_mounted().into_iter().find(|error| !named(error))
+    {
         return Err(by_option(error, None));
     }
     for mounted in seen.groups() {

@@ -31,8 +31,8 @@ impl Database {
             return Err(error.hint("leave it: with it DROP and TRUNCATE work in a full group"));
         }
         for (own, what) in [
-            (crate::redo::CONTROL_PATH, "is the control file of the redo log"),
-            (crate::redo::REDO_DIR, "is where the redo log is kept"),
+            (cellar_storage::redo::CONTROL_PATH, "is the control file of the redo log"),
+            (cellar_storage::redo::REDO_DIR, "is where the redo log is kept"),
         ] {
             // Of a log that is not there any more files may be left in a group that was not.
             if !self.instance().redo().is_there() {

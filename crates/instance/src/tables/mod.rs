@@ -365,7 +365,7 @@ impl Database {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let done = self.env().run("change of a table", work(self.handle()));
+        let done = self.env().run("change of a table", work(self.clone()));
         done.await.unwrap_or_else(|| {
             Err(Error::new(INTERNAL, "the change of a table stopped half-way")
                 .hint("open the database again: the table is as before, or as after"))

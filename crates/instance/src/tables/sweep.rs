@@ -5,7 +5,9 @@ use cellar_diskgroup::Group;
 
 use super::names::{TABLES_DIR, is_segment_of};
 use super::remove_all;
-use crate::database::{Database, Mounted};
+use cellar_storage::Mounted;
+
+use crate::database::Database;
 
 impl Database {
     /// Removes the segments in `groups` that this database made and no table names. Does nothing if

@@ -8,7 +8,7 @@ use cellar_redo::{GroupReport, GroupStatus, MediumReport, Stats};
 use cellar_wait::Histogram;
 
 use super::row::view;
-use crate::redo::{FILE_BYTES, Notes, Place, Redo, SECTOR};
+use cellar_storage::redo::{FILE_BYTES, Notes, Place, Redo, SECTOR};
 
 view! {
     /// The control file of the redo log
@@ -226,10 +226,10 @@ pub fn log_history(redo: &Redo) -> Vec<VLogHistory> {
         (None, Some((data, notes))) => (notes, data.archived),
         (None, None) => return Vec::new(),
     };
-    let is_archived = |switch: &crate::redo::Switch| {
+    let is_archived = |switch: &cellar_storage::redo::Switch| {
         switch.sequence <= archived && !switch.cleared && !notes.archive_dest.is_empty()
     };
-    let row = |switch: &crate::redo::Switch| VLogHistory {
+    let row = |switch: &cellar_storage::redo::Switch| VLogHistory {
         sequence: switch.sequence,
         thread: 1,
         group: switch.group,

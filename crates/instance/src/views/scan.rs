@@ -5,9 +5,9 @@ use std::time::Duration;
 use cellar_io::WallTime;
 
 use super::row::view;
-use crate::redo::Redo;
 use crate::scans::{ScanRecord, Scans};
 use crate::temp::TempSpace;
+use cellar_storage::redo::Redo;
 
 view! {
     /// A scan of a columnar table: one of the last hundred

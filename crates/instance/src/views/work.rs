@@ -5,7 +5,7 @@ use std::time::Duration;
 use cellar_diskgroup::space::plan::{DiskPlan, Lack};
 
 use super::row::view;
-use crate::database::{Explained, Known};
+use cellar_storage::groups::{Explained, Known};
 
 view! {
     /// A line of what a change of disks would do

@@ -75,7 +75,7 @@ impl Machine {
         let machine = Machine { sim, directory, disks, _parent: parent };
         machine.run(async {
             let database = machine.init().await;
-            database.create_group(&machine.more()).await.unwrap();
+            database.storage().groups().create(&machine.more()).await.unwrap();
             database.close().await.unwrap();
         });
         machine

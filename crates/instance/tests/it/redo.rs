@@ -12,10 +12,10 @@ use cellar_diskgroup::FileSpec;
 use cellar_diskgroup::state::FileType;
 use cellar_instance::Database;
 use cellar_instance::database::DropTarget;
-use cellar_instance::redo::{CONTROL_PATH, FILE_BYTES, NewLogfile, RedoLog};
 use cellar_instance::session::Session;
 use cellar_instance::views::{log, redo_commit, redo_medium};
 use cellar_io::{DeviceExt, Durability, EnvExt, Io};
+use cellar_storage::redo::{CONTROL_PATH, FILE_BYTES, NewLogfile, RedoLog};
 
 use crate::machine::Machine;
 
@@ -38,7 +38,7 @@ const MEDIA: [&str; 3] = ["+DATA.DATA_0000", "+DATA.DATA_0001", "+DATA.DATA_0002
 
 async fn make(database: &Database, media: &[&str]) {
     let new = [logfile(Some(1), media), logfile(Some(2), &[])];
-    database.add_logfiles(&new, &|_, _| {}).await.unwrap();
+    database.storage().redo().add_logfiles(&new, &|_, _| {}).await.unwrap();
 }
 
 fn record(number: u64) -> Bytes {
@@ -48,20 +48,20 @@ fn record(number: u64) -> Bytes {
 }
 
 async fn commit(log: &Arc<RedoLog>, session: &Session, number: u64) -> bool {
-    log.commit(session, 7, record(number)).await.is_ok()
+    log.commit(session.waits(), 7, record(number)).await.is_ok()
 }
 
 /// The records that an opening finds: by number, how often.
 async fn found(database: &Database) -> BTreeMap<u64, usize> {
     let all: Arc<Mutex<BTreeMap<u64, usize>>> = Arc::default();
-    database.redo().unwrap().keep_records(true);
+    database.storage().redo().log().unwrap().keep_records(true);
     let gathered = Arc::clone(&all);
     let gather = move |kind: u8, bytes: &Bytes| {
         let number = u64::from_le_bytes(bytes[..8].try_into().unwrap());
         assert!(kind == 7 && *bytes == record(number), "other bytes than were committed");
         *gathered.lock().unwrap().entry(number).or_default() += 1;
     };
-    database.reread_redo(&gather).await.unwrap();
+    database.storage().redo().reread(&gather).await.unwrap();
     std::mem::take(&mut all.lock().unwrap())
 }
 
@@ -79,11 +79,18 @@ async fn carry_out(database: &Database, change: Change) {
     match change {
         Change::Make => make(database, &MEDIA).await,
         Change::Add => {
-            database.add_logfiles(&[logfile(Some(9), &[])], &|_, _| {}).await.unwrap();
+            database
+                .storage()
+                .redo()
+                .add_logfiles(&[logfile(Some(9), &[])], &|_, _| {})
+                .await
+                .unwrap();
         }
-        Change::Drop => drop(database.drop_logfiles(&[3]).await.unwrap()),
-        Change::Switch => drop(database.switch_logfile(&session(database)).await.unwrap()),
-        Change::DropAll => database.drop_log().await.unwrap(),
+        Change::Drop => drop(database.storage().redo().drop_logfiles(&[3]).await.unwrap()),
+        Change::Switch => {
+            database.storage().redo().switch_logfile(session(database).waits()).await.unwrap();
+        }
+        Change::DropAll => database.storage().redo().drop_log().await.unwrap(),
     }
 }
 
@@ -107,9 +114,9 @@ async fn check(database: &Database, change: Change, acknowledged: &[u64], contex
     }
     let groups: Vec<u32> = log(redo).iter().map(|row| row.group).collect();
     assert_eq!(log_files(database).len(), 3 * groups.len(), "{context}: {:?}", log_files(database));
-    let opened = database.redo().unwrap();
+    let opened = database.storage().redo().log().unwrap();
     assert!(commit(&opened, &session(database), 1000).await, "{context}");
-    database.switch_logfile(&session(database)).await.unwrap();
+    database.storage().redo().switch_logfile(session(database).waits()).await.unwrap();
     assert!(commit(&opened, &session(database), 1001).await, "{context}");
 }
 
@@ -123,8 +130,13 @@ fn cut_everywhere(change: Change, seed: u64) {
             let database = machine.open().await;
             if change != Change::Make {
                 make(&database, &MEDIA).await;
-                database.add_logfiles(&[logfile(Some(3), &[])], &|_, _| {}).await.unwrap();
-                let opened = database.redo().unwrap();
+                database
+                    .storage()
+                    .redo()
+                    .add_logfiles(&[logfile(Some(3), &[])], &|_, _| {})
+                    .await
+                    .unwrap();
+                let opened = database.storage().redo().log().unwrap();
                 opened.keep_records(true);
                 for number in 0..3 {
                     let is_durable = commit(&opened, &session(&database), number).await;
@@ -137,7 +149,7 @@ fn cut_everywhere(change: Change, seed: u64) {
             under_way.set(true);
             machine.sim.crash_after(point);
             carry_out(&database, change).await;
-            if let Ok(opened) = database.redo() {
+            if let Ok(opened) = database.storage().redo().log() {
                 opened.keep_records(true);
                 if commit(&opened, &session(&database), 100).await {
                     acknowledged.borrow_mut().push(100);
@@ -155,7 +167,7 @@ fn cut_everywhere(change: Change, seed: u64) {
             let context = format!("{change:?} cut off at {point}");
             let acknowledged = acknowledged.borrow().clone();
             check(&database, change, &acknowledged, &context).await;
-            database.drop_log().await.unwrap();
+            database.storage().redo().drop_log().await.unwrap();
             assert!(log_files(&database).is_empty(), "{context}");
             database.close().await.unwrap();
         });
@@ -192,7 +204,7 @@ fn an_opening_removes_what_a_statement_left_and_nothing_of_anybody_else() {
         let mut left = log_files(&database);
         left.retain(|path| !own.contains(path));
         assert_eq!(left, ["cellar/redo/group_9.DATA_0001"], "what is in it is not ours to judge");
-        assert!(commit(&database.redo().unwrap(), &session(&database), 1).await);
+        assert!(commit(&database.storage().redo().log().unwrap(), &session(&database), 1).await);
         database.close().await.unwrap();
     });
 }
@@ -207,7 +219,7 @@ fn a_power_cut_anywhere_in_a_statement_loses_nothing() {
 
 /// Commits until the time is up; the longest gap between two acknowledgements.
 async fn commits(database: &Database, from: u64, time: Duration) -> (Vec<u64>, Duration) {
-    let (opened, session) = (database.redo().unwrap(), session(database));
+    let (opened, session) = (database.storage().redo().log().unwrap(), session(database));
     let env = Arc::clone(database.env());
     let until = env.now().plus(time);
     let (mut numbers, mut last, mut gap) = (Vec::new(), env.now(), Duration::ZERO);
@@ -263,7 +275,7 @@ fn dies(seed: u64, die: impl Fn(&Machine), slowest: Duration) {
     machine.run(async {
         let database = machine.open().await;
         make(&database, &MEDIA).await;
-        database.redo().unwrap().keep_records(true);
+        database.storage().redo().log().unwrap().keep_records(true);
         let (mut all, _) = commits(&database, 0, Duration::from_millis(60)).await;
         die(&machine);
         let (more, gap) = commits(&database, 1000, Duration::from_millis(300)).await;
@@ -308,9 +320,9 @@ fn a_control_file_that_is_damaged_is_no_dead_end() {
     let machine = Machine::new(63);
     let damage = async |halves: std::ops::Range<usize>| {
         let database = machine.open().await;
-        database.drop_log().await.unwrap_or_default();
+        database.storage().redo().drop_log().await.unwrap_or_default();
         make(&database, &MEDIA).await;
-        assert!(commit(&database.redo().unwrap(), &session(&database), 1).await);
+        assert!(commit(&database.storage().redo().log().unwrap(), &session(&database), 1).await);
         database.close().await.unwrap();
         let database = machine.open().await;
         let file = database.group("DATA").unwrap().group.open(CONTROL_PATH).unwrap();
@@ -332,18 +344,18 @@ fn a_control_file_that_is_damaged_is_no_dead_end() {
     machine.sim.restart();
     machine.run(async {
         let database = machine.open().await;
-        assert!(commit(&database.redo().unwrap(), &session(&database), 2).await);
+        assert!(commit(&database.storage().redo().log().unwrap(), &session(&database), 2).await);
         database.close().await.unwrap();
     });
     assert!(machine.sim.run(damage(0..2)).is_none());
     machine.sim.restart();
     machine.run(async {
         let database = machine.open().await;
-        assert_eq!(database.redo().unwrap_err().number(), 227);
-        database.drop_log().await.unwrap();
-        assert_eq!(database.redo().unwrap_err().number(), 70160);
+        assert_eq!(database.storage().redo().log().unwrap_err().number(), 227);
+        database.storage().redo().drop_log().await.unwrap();
+        assert_eq!(database.storage().redo().log().unwrap_err().number(), 70160);
         make(&database, &MEDIA).await;
-        assert!(commit(&database.redo().unwrap(), &session(&database), 3).await);
+        assert!(commit(&database.storage().redo().log().unwrap(), &session(&database), 3).await);
         database.close().await.unwrap();
     });
 }
@@ -358,14 +370,14 @@ fn disks_with_media_do_not_leave_one_after_the_other() {
         let offline = async |disks: &[&str]| {
             let targets = disks.iter().map(|disk| DropTarget::Disk(disk.to_string()));
             let targets: Vec<DropTarget> = targets.collect();
-            database.offline_disks("DATA", &targets, None).await
+            database.storage().groups().offline_disks("DATA", &targets, None).await
         };
         let refused = offline(&["DATA_0000", "DATA_0001"]).await.unwrap_err();
         assert_eq!(refused.number(), 15066, "{refused}");
         offline(&["DATA_0000"]).await.unwrap();
         let refused = offline(&["DATA_0001"]).await.unwrap_err();
         assert_eq!(refused.number(), 15066, "{refused}");
-        assert!(commit(&database.redo().unwrap(), &session(&database), 1).await);
+        assert!(commit(&database.storage().redo().log().unwrap(), &session(&database), 1).await);
         database.close().await.unwrap();
     });
 }

@@ -259,7 +259,7 @@ fn a_table_whose_group_is_away_says_so_and_can_be_dropped() {
         let id = create(&database, "t", "MORE", 1).await;
         create(&database, "u", "MORE", 2).await;
         let late = written(&database, "MORE", 3).await;
-        database.dismount_group("MORE", false).await.unwrap();
+        database.storage().groups().dismount("MORE", false).await.unwrap();
 
         let catalog = database.catalog().current();
         let table = catalog.table("t").unwrap();

@@ -113,7 +113,7 @@ impl InstanceHost {
             attributes: c.attributes.into_iter().collect(),
             disks: c.disks.into_iter().map(disk_request).collect(),
         };
-        let mounted = self.database.create_group(&request).await?;
+        let mounted = self.database.storage().groups().create(&request).await?;
         let info = mounted.group.info();
         done(format!(
             "Diskgroup created. {}: {} disks, room for {} MB.",
@@ -140,7 +140,13 @@ impl InstanceHost {
             return Ok(None);
         }
         if let GroupAction::Dismount { force } = action {
-            return Ok(self.database.dismount_group(group, *force).await.map(|()| None)?);
+            return Ok(self
+                .database
+                .storage()
+                .groups()
+                .dismount(group, *force)
+                .await
+                .map(|()| None)?);
         }
         let mounted = self.database.group(group)?;
         if let Some(told) = self.alter_disks(&mounted, action).await? {
@@ -243,7 +249,7 @@ fn inside(group: &str, path: &str) -> Result<String, Error> {
 #[async_trait]
 impl Host for InstanceHost {
     fn store(&self, group: &str) -> Option<Arc<dyn ObjectStore>> {
-        Some(self.database.group(group).ok()?.store(&self.session))
+        Some(self.database.group(group).ok()?.store(self.session.waits()))
     }
 
     fn groups(&self) -> Vec<String> {
@@ -324,7 +330,7 @@ impl Host for InstanceHost {
                     (Groups::Named(names), _) => names,
                     // Those that are mounted are so already, which is what was wanted.
                     (Groups::All, GroupAction::Mount { .. }) => {
-                        self.database.unmounted_names().await
+                        self.database.storage().groups().unmounted_names().await
                     }
                     (Groups::All, _) => self.groups(),
                 };

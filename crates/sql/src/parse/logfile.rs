@@ -1,6 +1,6 @@
 //! Parsing of the statements about the redo log.
 
-use cellar_instance::redo::NewLogfile;
+use cellar_instance::database::NewLogfile;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::Cursor;

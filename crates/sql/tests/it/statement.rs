@@ -1,7 +1,7 @@
 //! Statements are read, or refused with the position and the words that would do.
 
 use cellar_diskgroup::ScrubPower;
-use cellar_instance::redo::NewLogfile;
+use cellar_instance::database::NewLogfile;
 use cellar_sql::parse;
 use cellar_sql::statement::{
     ChangeDisks, Command, Contents, CreateDiskgroup, DiskClause, DropClause, Dropped, GroupAction,

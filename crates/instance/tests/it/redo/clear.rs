@@ -16,8 +16,8 @@ use crate::machine::Machine;
 /// the archiver came to it.
 async fn damaged(database: &Database) {
     make(database, &MEDIA).await;
-    database.add_logfiles(&[logfile(Some(3), &[])], &|_, _| {}).await.unwrap();
-    let opened = database.redo().unwrap();
+    database.storage().redo().add_logfiles(&[logfile(Some(3), &[])], &|_, _| {}).await.unwrap();
+    let opened = database.storage().redo().log().unwrap();
     for number in 0..3 {
         assert!(commit(&opened, &session(database), number).await);
     }
@@ -29,14 +29,14 @@ async fn damaged(database: &Database) {
         let rubbish = Bytes::from(vec![0xA5; 4096]);
         file.write_at(Io::FOREGROUND, 4096, rubbish, Durability::Durable).await.unwrap();
     }
-    database.switch_logfile(&session(database)).await.unwrap();
+    database.storage().redo().switch_logfile(session(database).waits()).await.unwrap();
     assert!(commit(&opened, &session(database), 3).await);
-    database.checkpoint_redo().await.unwrap();
+    database.storage().redo().checkpoint().await.unwrap();
 }
 
 /// The number of the first refusal.
 async fn refused(database: &Database, group: u32, unarchived: bool) -> u32 {
-    database.clear_logfiles(&[group], unarchived).await.unwrap_err().number()
+    database.storage().redo().clear_logfiles(&[group], unarchived).await.unwrap_err().number()
 }
 
 /// Sequences that the history shows, and which of them have an archive.
@@ -53,7 +53,7 @@ fn commits_go_on_when_the_group_that_cannot_be_archived_is_cleared() {
         let database = machine.open().await;
         database.alter_system_set("log_archive_dest", "+DATA/arch", None).await.unwrap();
         damaged(&database).await;
-        let opened = database.redo().unwrap();
+        let opened = database.storage().redo().log().unwrap();
         let (other, user) = (Arc::clone(&opened), session(&database));
         let committer = database.env().run("committer", async move {
             for number in 100..1100 {
@@ -64,7 +64,12 @@ fn commits_go_on_when_the_group_that_cannot_be_archived_is_cleared() {
         let stuck = opened.log().durable_lsn();
         database.env().sleep(Duration::from_secs(60)).await;
         assert_eq!(opened.log().durable_lsn(), stuck, "all groups are full");
-        let error = database.archive_log_current(&session(&database)).await.unwrap_err();
+        let error = database
+            .storage()
+            .redo()
+            .archive_log_current(session(&database).waits())
+            .await
+            .unwrap_err();
         assert_eq!(error.number(), 353, "{error}");
         let next = error.next_step().unwrap();
         assert!(
@@ -77,12 +82,17 @@ fn commits_go_on_when_the_group_that_cannot_be_archived_is_cleared() {
         assert_eq!(refused(&database, 1, false).await, 350);
         assert_eq!(refused(&database, 2, true).await, 350);
         assert_eq!(opened.gaps(), [0; 0]);
-        let notices = database.clear_logfiles(&[1], true).await.unwrap();
+        let notices = database.storage().redo().clear_logfiles(&[1], true).await.unwrap();
         assert!(notices.len() == 1 && notices[0].contains("sequence 1 "), "{notices:?}");
         assert_eq!(committer.await, Some(()));
         assert!(opened.log().durable_lsn() > stuck);
 
-        let last = database.archive_log_current(&session(&database)).await.unwrap();
+        let last = database
+            .storage()
+            .redo()
+            .archive_log_current(session(&database).waits())
+            .await
+            .unwrap();
         assert!(last > 4, "{last}");
         assert!(opened.archive_error().is_none());
         let all: Vec<u64> = (1..=last).collect();
@@ -92,23 +102,23 @@ fn commits_go_on_when_the_group_that_cannot_be_archived_is_cleared() {
         database.close().await.unwrap();
         let database = machine.open().await;
         assert_eq!(history(&database).1[0], 2);
-        assert_eq!(database.redo().unwrap().gaps(), [1]);
+        assert_eq!(database.storage().redo().log().unwrap().gaps(), [1]);
         // One that was archived: there is nothing more to be said.
         let rows = log(database.instance().redo());
         let old = rows.iter().find(|row| row.status == "INACTIVE").unwrap().group;
-        assert!(database.clear_logfiles(&[old], false).await.unwrap().is_empty());
+        assert!(database.storage().redo().clear_logfiles(&[old], false).await.unwrap().is_empty());
         let rows = log(database.instance().redo());
         let row = rows.iter().find(|row| row.group == old).unwrap();
         assert_eq!((row.status, row.sequence, row.archived), ("UNUSED", 0, "NO"));
-        assert_eq!(database.redo().unwrap().gaps(), [1]);
+        assert_eq!(database.storage().redo().log().unwrap().gaps(), [1]);
         // As after a crash between the naming of an archive and the note that it is there after all.
-        let control = Arc::clone(database.redo().unwrap().control());
+        let control = Arc::clone(database.storage().redo().log().unwrap().control());
         control.note(|notes| notes.set_cleared(2, true)).await.unwrap();
-        assert_eq!(database.redo().unwrap().gaps(), [1, 2]);
+        assert_eq!(database.storage().redo().log().unwrap().gaps(), [1, 2]);
         drop(control);
         database.close().await.unwrap();
         let database = machine.open().await;
-        assert_eq!(database.redo().unwrap().gaps(), [1]);
+        assert_eq!(database.storage().redo().log().unwrap().gaps(), [1]);
         assert_eq!(history(&database).1[0], 2);
         database.close().await.unwrap();
     });
@@ -124,16 +134,21 @@ async fn check(database: &Database, is_cleared: bool, acknowledged: &[u64], cont
     assert_eq!(log_files(database).len(), 9, "{context}");
     let has = log(redo).iter().any(|row| row.sequence == 1);
     assert!(!(has && is_cleared), "{context}: it was cleared and is there again");
-    database.checkpoint_redo().await.unwrap();
-    let opened = database.redo().unwrap();
+    database.storage().redo().checkpoint().await.unwrap();
+    let opened = database.storage().redo().log().unwrap();
     if has {
         assert_eq!(opened.gaps(), [0; 0], "{context}");
         assert_eq!(refused(database, 1, false).await, 350, "{context}");
-        assert_eq!(database.clear_logfiles(&[1], true).await.unwrap().len(), 1, "{context}");
+        assert_eq!(
+            database.storage().redo().clear_logfiles(&[1], true).await.unwrap().len(),
+            1,
+            "{context}"
+        );
     }
     assert_eq!(opened.gaps(), [1], "{context}");
     assert!(commit(&opened, &session(database), 1000).await, "{context}");
-    let last = database.archive_log_current(&session(database)).await.unwrap();
+    let last =
+        database.storage().redo().archive_log_current(session(database).waits()).await.unwrap();
     let all: Vec<u64> = (1..=last).collect();
     assert_eq!(history(database), (all.clone(), all[1..].to_vec()), "{context}");
 }
@@ -154,9 +169,9 @@ fn a_power_cut_anywhere_in_clearing_leaves_the_group_or_a_gap_that_is_known() {
             damaged(&database).await;
             machine.sim.crash_after(point);
             // A statement that the power cuts off never ends.
-            database.clear_logfiles(&[1], true).await.unwrap();
+            database.storage().redo().clear_logfiles(&[1], true).await.unwrap();
             is_cleared.set(true);
-            let opened = database.redo().unwrap();
+            let opened = database.storage().redo().log().unwrap();
             opened.keep_records(true);
             if commit(&opened, &session(&database), 100).await {
                 acknowledged.borrow_mut().push(100);
@@ -172,7 +187,7 @@ fn a_power_cut_anywhere_in_clearing_leaves_the_group_or_a_gap_that_is_known() {
             let context = format!("cut off at {point}");
             let acknowledged = acknowledged.borrow().clone();
             check(&database, is_cleared.get(), &acknowledged, &context).await;
-            database.drop_log().await.unwrap();
+            database.storage().redo().drop_log().await.unwrap();
             database.close().await.unwrap();
         });
         if done.is_some() {

@@ -25,7 +25,7 @@ fn made_with_two(machine: &Machine) {
         database.env().sleep(Duration::from_secs(60)).await;
         assert_eq!(database.group("DATA").unwrap().group.info().offline_disks, 1);
         make(&database, &MEDIA[..2]).await;
-        let opened = database.redo().unwrap();
+        let opened = database.storage().redo().log().unwrap();
         opened.keep_records(true);
         assert!(commit(&opened, &session(&database), 1).await);
         assert_eq!(copies(&database), 2);
@@ -36,7 +36,7 @@ fn made_with_two(machine: &Machine) {
     machine.data_disk(2).heal();
     machine.run(async {
         let database = machine.open().await;
-        database.redo().unwrap().keep_records(true);
+        database.storage().redo().log().unwrap().keep_records(true);
         database.env().sleep(Duration::from_secs(60)).await;
         assert_eq!(database.group("DATA").unwrap().group.info().offline_disks, 0);
         database.close().await.unwrap();
@@ -53,7 +53,7 @@ fn the_control_file_gets_the_copies_that_it_could_not_have_and_a_power_cut_loses
         let done = machine.sim.run(async {
             machine.sim.crash_after(point);
             let database = machine.open().await;
-            let opened = database.redo().unwrap();
+            let opened = database.storage().redo().log().unwrap();
             opened.keep_records(true);
             assert_eq!(copies(&database), 3);
             if commit(&opened, &session(&database), 2).await {
@@ -72,7 +72,7 @@ fn the_control_file_gets_the_copies_that_it_could_not_have_and_a_power_cut_loses
             let redo = database.instance().redo();
             assert!(redo.problem().is_none(), "{context}: {:?}", redo.problem());
             assert_eq!(copies(&database), 3, "{context}");
-            let opened = database.redo().unwrap();
+            let opened = database.storage().redo().log().unwrap();
             opened.keep_records(true);
             assert!(commit(&opened, &session(&database), 3).await, "{context}");
             drop(opened);
@@ -83,7 +83,7 @@ fn the_control_file_gets_the_copies_that_it_could_not_have_and_a_power_cut_loses
             let all = database.group("DATA").unwrap().group.list("cellar/*", true);
             let named = all.iter().filter(|listed| listed.path.contains("redo.control")).count();
             assert_eq!(named, 1, "{context}");
-            database.drop_log().await.unwrap();
+            database.storage().redo().drop_log().await.unwrap();
             database.close().await.unwrap();
         });
         if done.is_some() {

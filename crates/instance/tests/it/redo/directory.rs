@@ -7,12 +7,12 @@ use std::time::Duration;
 use cellar_diskgroup::Redundancy;
 use cellar_instance::database::{InitDisk, InitSpec, init};
 use cellar_instance::directory::Directory;
-use cellar_instance::redo::NewLogfile;
 use cellar_instance::{Database, Instance, OpenMode};
 use cellar_io::EnvExt;
 use cellar_io::real::{Runtime, RuntimeOptions};
 use cellar_redo::on_disk::HEADER_BYTES;
 use cellar_storage::disks::RealDisks;
+use cellar_storage::redo::NewLogfile;
 use cellar_wait::Waits;
 
 use super::{logfile, session, statuses};
@@ -72,16 +72,16 @@ impl Place {
 
 async fn make(database: &Database, media: &[&str]) -> u32 {
     let new = [logfile(Some(1), media), logfile(Some(2), &[])];
-    number(database.add_logfiles(&new, &|_, _| {}).await)
+    number(database.storage().redo().add_logfiles(&new, &|_, _| {}).await)
 }
 
 async fn add_member(database: &Database, word: &str, reuse: bool) -> u32 {
-    number(database.add_log_members(&[word.to_owned()], reuse, &|_, _| {}).await)
+    number(database.storage().redo().add_log_members(&[word.to_owned()], reuse, &|_, _| {}).await)
 }
 
 async fn add_group(database: &Database, group: u32, reuse: bool) -> u32 {
     let new = NewLogfile { reuse, ..logfile(Some(group), &[]) };
-    number(database.add_logfiles(&[new], &|_, _| {}).await)
+    number(database.storage().redo().add_logfiles(&[new], &|_, _| {}).await)
 }
 
 /// The number of a refusal; 0: it was done.
@@ -117,7 +117,15 @@ fn a_medium_that_is_refused_leaves_nothing_and_can_be_named_again() {
             .into_iter()
             .map(|name| (flash.join(&name), std::fs::read(flash.join(&name)).unwrap()))
             .collect();
-        assert!(database.drop_log_members(std::slice::from_ref(&word)).await.unwrap().is_empty());
+        assert!(
+            database
+                .storage()
+                .redo()
+                .drop_log_members(std::slice::from_ref(&word))
+                .await
+                .unwrap()
+                .is_empty()
+        );
         assert_eq!(files(&flash), [""; 0]);
         left.iter().for_each(|(path, bytes)| std::fs::write(path, bytes).unwrap());
         assert_eq!(add_member(&database, &word, false).await, 0, "its own, and of no medium");
@@ -180,7 +188,7 @@ fn redo_of_another_database_is_not_taken_whatever_is_said() {
         assert!(std::fs::read(own.join("group_3.redo")).unwrap() == theirs);
         second.close().await.unwrap();
         let first = place.open("first").await;
-        first.switch_logfile(&session(&first)).await.unwrap();
+        first.storage().redo().switch_logfile(session(&first).waits()).await.unwrap();
         first.close().await.unwrap();
     });
 }

@@ -41,8 +41,8 @@ fn archives(database: &Database) -> Vec<String> {
 }
 
 async fn archive(database: &Database, number: u64) {
-    assert!(commit(&database.redo().unwrap(), &session(database), number).await);
-    database.archive_log_current(&session(database)).await.unwrap();
+    assert!(commit(&database.storage().redo().log().unwrap(), &session(database), number).await);
+    database.storage().redo().archive_log_current(session(database).waits()).await.unwrap();
 }
 
 #[test]
@@ -65,10 +65,15 @@ fn what_a_parameter_cannot_do_for_the_log_is_refused_or_said() {
         let notices = database.alter_system_reset("redo_quorum", None).await.unwrap().notices;
         assert_eq!(notices.len(), 1, "{notices:?}");
         database.alter_system_reset("log_archive_dest", None).await.unwrap();
-        let error = database.archive_log_current(&session(&database)).await.unwrap_err();
+        let error = database
+            .storage()
+            .redo()
+            .archive_log_current(session(&database).waits())
+            .await
+            .unwrap_err();
         assert_eq!(error.number(), 258, "it is not archived");
 
-        database.drop_log().await.unwrap();
+        database.storage().redo().drop_log().await.unwrap();
         database.alter_system_set("log_archive_dest", "+DATA", None).await.unwrap();
         make(&database, &MEDIA).await;
         refused(&database, Some(""), 96).await;
@@ -76,7 +81,7 @@ fn what_a_parameter_cannot_do_for_the_log_is_refused_or_said() {
         refused(&database, Some("+NOSUCH"), 15001).await;
         archive(&database, 1).await;
         assert_eq!(archives(&database), ["+DATA"]);
-        database.drop_log().await.unwrap();
+        database.storage().redo().drop_log().await.unwrap();
         database.alter_system_reset("log_archive_dest", None).await.unwrap();
         database.close().await.unwrap();
     });
@@ -100,7 +105,7 @@ fn archives_are_known_where_they_are_and_a_change_for_the_next_start_is_in_force
         archive(&database, 3).await;
         assert_eq!(archives(&database), ["+DATA", "+DATA", "+MORE"]);
         // As after a crash between the naming of an archive and the note that it is there.
-        let control = database.redo().unwrap().control().clone();
+        let control = database.storage().redo().log().unwrap().control().clone();
         control.note(|notes| notes.set_cleared(1, true)).await.unwrap();
         assert_eq!(archives(&database), ["+DATA", "+MORE"]);
         drop(control);
@@ -110,7 +115,7 @@ fn archives_are_known_where_they_are_and_a_change_for_the_next_start_is_in_force
 
         let database = machine.open().await;
         assert_eq!(archives(&database), ["+DATA", "+DATA", "+MORE", "+DATA"]);
-        assert_eq!(database.redo().unwrap().gaps(), [0; 0]);
+        assert_eq!(database.storage().redo().log().unwrap().gaps(), [0; 0]);
         database.close().await.unwrap();
     });
 }
@@ -123,10 +128,15 @@ fn archiving_goes_on_at_once_where_the_place_is_changed() {
         database.alter_system_set("log_archive_dest", "+MORE", None).await.unwrap();
         make(&database, &MEDIA).await;
         archive(&database, 1).await;
-        database.dismount_group("MORE", true).await.unwrap();
-        let opened = database.redo().unwrap();
+        database.storage().groups().dismount("MORE", true).await.unwrap();
+        let opened = database.storage().redo().log().unwrap();
         assert!(commit(&opened, &session(&database), 2).await);
-        database.archive_log_current(&session(&database)).await.unwrap_err();
+        database
+            .storage()
+            .redo()
+            .archive_log_current(session(&database).waits())
+            .await
+            .unwrap_err();
         assert!(opened.archive_error().is_some());
         let before = database.env().now();
         database.alter_system_set("log_archive_dest", "+DATA", None).await.unwrap();

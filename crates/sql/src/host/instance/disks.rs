@@ -36,7 +36,7 @@ impl InstanceHost {
             GroupAction::Disks(change) => self.change_disks(mounted, change).await?,
             GroupAction::UndropDisks(rebalance) => {
                 // Before anything is done: what stays is not dropped again.
-                let power = self.database.power(rebalance.power)?;
+                let power = self.database.storage().groups().power(rebalance.power)?;
                 let count = group.undrop_disks().await.map_err(group_error)?;
                 if count > 0 {
                     group.rebalance(power).await.map_err(group_error)?;
@@ -65,7 +65,7 @@ impl InstanceHost {
                 return Ok(Some(format!("{}: {} renamed.", group.name(), disks(names.len()))));
             }
             GroupAction::Rebalance(rebalance) => {
-                let power = self.database.power(rebalance.power)?;
+                let power = self.database.storage().groups().power(rebalance.power)?;
                 group.rebalance(power).await.map_err(group_error)?;
                 let told = Message { now: self.under_way(mounted), then: "rebalanced".to_owned() };
                 self.waited(mounted, *rebalance, told).await?
@@ -74,7 +74,7 @@ impl InstanceHost {
                 if group.operation().is_none() {
                     return Ok(Some(format!("{}: no rebalance is under way.", group.name())));
                 }
-                let power = self.database.power(*power)?;
+                let power = self.database.storage().groups().power(*power)?;
                 group.rebalance(power).await.map_err(group_error)?;
                 self.under_way(mounted)
             }
@@ -87,7 +87,12 @@ impl InstanceHost {
         let request = request_of(change.clone());
         let making = self.waiting.for_what(What::Making(0, 0));
         let wrote = |done, total| making.now(What::Making(done, total));
-        let made = self.database.alter_disks(mounted.group.name(), &request, &wrote).await;
+        let made = self
+            .database
+            .storage()
+            .groups()
+            .alter_disks(mounted.group.name(), &request, &wrote)
+            .await;
         drop(making);
         let changed = made.map_err(|error| match error.number() {
             // Dropping files is not the only way out here.
@@ -272,9 +277,9 @@ pub(super) async fn explain(
         Some(time) => {
             let group = database.group(&work.group)?.group;
             let _probed = waiting.for_what(What::Probe(group));
-            database.estimate_work(&work.group, &request, time).await?
+            database.storage().groups().estimate_work(&work.group, &request, time).await?
         }
-        None => database.explain_work(&work.group, &request)?,
+        None => database.storage().groups().explain_work(&work.group, &request)?,
     };
     let rows = work_rows(&explained).into_iter().map(|row| row.values());
     Ok(Rows {

@@ -8,41 +8,42 @@ use crate::statement::RedoAction;
 
 impl InstanceHost {
     pub(super) async fn redo(&self, action: RedoAction) -> Result<Reply, Error> {
+        let redo = self.database.storage().redo();
         match action {
             RedoAction::AddLogfiles(new) => {
                 let making = self.waiting.for_what(What::Making(0, 0));
                 let wrote = |done, total| making.now(What::Making(done, total));
-                let notices = self.database.add_logfiles(&new, &wrote).await?;
+                let notices = redo.add_logfiles(&new, &wrote).await?;
                 drop(making);
                 let mut reply = done("Database altered.")?;
                 reply.notices = notices;
                 Ok(reply)
             }
             RedoAction::DropLogfiles(numbers) => {
-                let notices = self.database.drop_logfiles(&numbers).await?;
+                let notices = redo.drop_logfiles(&numbers).await?;
                 Ok(Reply { notices, ..done("Database altered.")? })
             }
             RedoAction::ClearLogfiles { numbers, unarchived } => {
-                let notices = self.database.clear_logfiles(&numbers, unarchived).await?;
+                let notices = redo.clear_logfiles(&numbers, unarchived).await?;
                 Ok(Reply { notices, ..done("Database altered.")? })
             }
             RedoAction::AddMembers { members, reuse, groups } => {
-                self.database.check_log_groups(&groups)?;
+                redo.check_log_groups(&groups)?;
                 let making = self.waiting.for_what(What::Making(0, 0));
                 let wrote = |done, total| making.now(What::Making(done, total));
-                self.database.add_log_members(&members, reuse, &wrote).await?;
+                redo.add_log_members(&members, reuse, &wrote).await?;
                 done("Database altered.")
             }
             RedoAction::DropMembers(members) => {
-                let notices = self.database.drop_log_members(&members).await?;
+                let notices = redo.drop_log_members(&members).await?;
                 Ok(Reply { notices, ..done("Database altered.")? })
             }
             RedoAction::DropLog => {
-                self.database.drop_log().await?;
+                redo.drop_log().await?;
                 done("Database altered: it has no redo log now.")
             }
             RedoAction::RecoverForce => {
-                let log = self.database.open_redo_forced().await?;
+                let log = redo.open_forced().await?;
                 let report = log.report();
                 let lost = if report.forced { "; what only missing media had is lost" } else { "" };
                 let (end, records) = (report.end, report.records);
@@ -51,17 +52,16 @@ impl InstanceHost {
                 done(text)
             }
             RedoAction::Switch => {
-                let next = self.database.switch_logfile(&self.session).await?;
+                let next = redo.switch_logfile(self.session.waits()).await?;
                 done(format!("System altered: the next log group begins at LSN {next}."))
             }
             RedoAction::Checkpoint => {
-                let lsn = self.database.checkpoint_redo().await?;
+                let lsn = redo.checkpoint().await?;
                 done(format!("System altered: recovery begins at LSN {lsn}."))
             }
             RedoAction::ArchiveCurrent => {
-                let archived = self.database.archive_log_current(&self.session).await?;
-                let gaps: Vec<String> =
-                    self.database.redo()?.gaps().iter().map(u64::to_string).collect();
+                let archived = redo.archive_log_current(self.session.waits()).await?;
+                let gaps: Vec<String> = redo.log()?.gaps().iter().map(u64::to_string).collect();
                 let mut text =
                     format!("System altered: log sequences up to {archived} are archived");
                 if !gaps.is_empty() {

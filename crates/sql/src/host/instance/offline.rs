@@ -29,7 +29,12 @@ impl InstanceHost {
     async fn offline(&self, mounted: &Mounted, offline: &OfflineDisks) -> Result<String, Error> {
         let targets: Vec<DropTarget> = offline.disks.iter().map(target).collect();
         let group = &mounted.group;
-        let names = self.database.offline_disks(group.name(), &targets, offline.drop_after).await?;
+        let names = self
+            .database
+            .storage()
+            .groups()
+            .offline_disks(group.name(), &targets, offline.drop_after)
+            .await?;
         if names.is_empty() {
             return Ok("no disk of it was online".to_owned());
         }
@@ -50,7 +55,12 @@ impl InstanceHost {
             Some(disks) => OfflineTarget::Some(disks.iter().map(target).collect()),
         };
         let how = OnlineHow { force: online.force, power: online.rebalance.power };
-        let names = self.database.online_disks(mounted.group.name(), &target, how).await?;
+        let names = self
+            .database
+            .storage()
+            .groups()
+            .online_disks(mounted.group.name(), &target, how)
+            .await?;
         if names.is_empty() {
             return Ok("no disk of it was offline".to_owned());
         }
@@ -65,7 +75,11 @@ impl InstanceHost {
             let making = self.waiting.for_what(What::Making(0, 0));
             let wrote = |done, total| making.now(What::Making(done, total));
             let power = replace.rebalance.power;
-            self.database.replace_disk(group, name, &request, power, &wrote).await?;
+            self.database
+                .storage()
+                .groups()
+                .replace_disk(group, name, &request, power, &wrote)
+                .await?;
         }
         let what = format!("{} replaced", disks(replace.names.len()));
         self.returned(mounted, replace.rebalance, &replace.names, what).await

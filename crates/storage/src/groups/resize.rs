@@ -10,9 +10,10 @@ use std::sync::Arc;
 use cellar_diskgroup::{DiskInfo, ResizeDisk};
 use cellar_io::{Device, Io};
 
-use super::init::prewrite_all;
-use super::{Database, Mounted};
+use super::Groups;
 use crate::error::{Error, Result};
+use crate::files::prewrite_all;
+use crate::mounted::Mounted;
 
 /// A RESIZE.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ pub(super) fn resized(
     Ok(all)
 }
 
-impl Database {
+impl Groups {
     /// Makes the files larger of which a group is to use more than they have, written with zeros.
     /// A file that was made larger stays so: what is behind the group's part is used by nobody.
     ///

@@ -12,11 +12,14 @@ use async_recursion::async_recursion as boxed;
 use cellar_diskgroup::{DiskInfo, DiskStatus, FoundDisk, LabelStatus, NewDisk, OnlineHow};
 use cellar_io::EnvExt;
 
+use super::Groups;
 use super::alter::{DropTarget, no_failgroup};
-use super::find::{Labelled, find_labelled};
-use super::{Database, DiskRequest, Mounted, absolute};
+use super::create::DiskRequest;
+use crate::disks::OpenDisk;
 use crate::error::{Error, Result};
-use cellar_storage::disks::OpenDisk;
+use crate::files::absolute;
+use crate::finder::Labelled;
+use crate::mounted::Mounted;
 
 /// How long a device that was closed may take to be let go of by who still uses it.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
@@ -35,7 +38,7 @@ pub enum OfflineTarget {
     Some(Vec<DropTarget>),
 }
 
-impl Database {
+impl Groups {
     /// OFFLINE DISK: they leave for a while. Gives their names.
     ///
     /// # Errors
@@ -48,13 +51,13 @@ impl Database {
         drop_after: Option<u32>,
     ) -> Result<Vec<String>> {
         self.check_writable()?;
-        let mounted = self.group(group)?;
+        let mounted = self.get(group)?;
         let online = |d: &DiskInfo| matches!(d.status, DiskStatus::Online | DiskStatus::Returning);
         let names = named(&mounted, targets, online)?;
         let disks = mounted.group.disks();
         let leave = disks.iter().filter(|disk| names.contains(&disk.name));
         let failgroups = leave.map(|disk| disk.failgroup.clone()).collect();
-        if self.redo_is_lost_without(mounted.group.name(), &failgroups) {
+        if self.redo().redo_is_lost_without(mounted.group.name(), &failgroups) {
             let text = format!("acknowledged commits may be on {} alone", names.join(", "));
             return Err(Error::new(15066, text)
                 .hint("add another medium for redo first, or bring a failed one back"));
@@ -75,7 +78,7 @@ impl Database {
         how: OnlineHow,
     ) -> Result<Vec<String>> {
         self.check_writable()?;
-        let mounted = self.group(group)?;
+        let mounted = self.get(group)?;
         let away = |d: &DiskInfo| d.status == DiskStatus::Offline;
         let names = match target {
             OfflineTarget::Some(targets) => named(&mounted, targets, away)?,
@@ -94,12 +97,12 @@ impl Database {
     }
 
     async fn online_disk(&self, mounted: &Mounted, name: &str, how: OnlineHow) -> Result<()> {
-        let (this, mounted) = (self.with_force(self.mode.force), mounted.clone());
+        let (this, mounted) = (self.clone(), mounted.clone());
         let name = name.to_owned();
         let (told, answer) = futures_channel::oneshot::channel();
         // To its end although the caller goes away: the path must stay what it is.
         let task = async move {
-            let _one_at_a_time = this.instance.changing().lock().await;
+            let _one_at_a_time = this.finder().changing().lock().await;
             // Who asked may be gone.
             let _ = told.send(this.online_locked(&mounted, &name, how).await);
         };
@@ -161,8 +164,8 @@ impl Database {
     /// The device with a disk's label, opened.
     async fn device_of(&self, mounted: &Mounted, disk: &DiskInfo) -> Result<OpenDisk> {
         let here: Vec<PathBuf> =
-            self.groups().iter().flat_map(|m| m.disks.all().to_vec()).map(|d| d.path).collect();
-        let found = find_labelled(&self.instance, &self.directory, &*self.disks, true, &here).await;
+            self.all().iter().flat_map(|m| m.disks.all().to_vec()).map(|d| d.path).collect();
+        let found = self.finder().find_labelled(true, &here).await;
         found.check_looked()?;
         let group = mounted.group.uuid();
         let is_it = |l: &Labelled| {
@@ -203,14 +206,14 @@ impl Database {
         progress: &(dyn Fn(u64, u64) + Send + Sync),
     ) -> Result<()> {
         self.check_writable()?;
-        let mounted = self.group(group)?;
+        let mounted = self.get(group)?;
         let name = name.to_uppercase();
         mounted.group.check_away(&name)?;
         let old = mounted.group.disks().into_iter().find(|d| d.name == name);
         let bytes = old.as_ref().map(|d| d.bytes);
         if let Some(old) = &old {
             // The new one may be in the same place.
-            let _one_at_a_time = self.instance.changing().lock().await;
+            let _one_at_a_time = self.finder().changing().lock().await;
             self.close_away(&mounted, old).await;
         }
         let with = DiskRequest { size: with.size.or(bytes), ..with.clone() };
@@ -220,13 +223,14 @@ impl Database {
             return Err(Error::new(15031, text).hint("name one disk by its path"));
         };
         let files = self.made_files(&mut joining, progress).await?;
-        let (this, force) = (self.with_force(self.mode.force), with.force);
+        let (this, force) = (self.clone(), with.force);
         let (told, answer) = futures_channel::oneshot::channel();
         let task = async move {
-            let _one_at_a_time = this.instance.changing().lock().await;
+            let _one_at_a_time = this.finder().changing().lock().await;
             let mut files = files;
             let result = async {
-                let remembered = this.remember(joining.iter().map(|j| j.path.as_path()))?;
+                let remembered =
+                    this.finder().remember(joining.iter().map(|j| j.path.as_path()))?;
                 let Some(open) = joining.pop().and_then(|j| j.open) else {
                     return Err(Error::new(15031, "the new disk is not there"));
                 };
@@ -248,14 +252,14 @@ impl Database {
                         return Err(error.into());
                     }
                     files.keep(false);
-                    let undone = this.forget_paths(&remembered);
+                    let undone = this.finder().forget_paths(&remembered);
                     return Err(undone.err().into_iter().fold(error.into(), Error::over));
                 }
                 mounted.disks.add(open);
                 // The path of the one that it replaced is of no group any more.
                 let kept = |path: &String| mounted.disks.find(path).is_some();
                 if let Some(path) = old.and_then(|d| d.path).filter(|path| !kept(path)) {
-                    this.forget_disks(std::iter::once(Path::new(&path)))?;
+                    this.finder().forget_disks(std::iter::once(Path::new(&path)))?;
                 }
                 Ok(())
             };

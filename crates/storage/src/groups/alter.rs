@@ -12,20 +12,22 @@ use std::sync::Arc;
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_diskgroup::{
-    AlterDisks, DiskInfo, DropDisk, Label, LabelStatus, NewDisk, POWER_DEFAULT, POWER_MAX,
-    Redundancy, read_labels,
+    AlterDisks, DiskInfo, DropDisk, LabelStatus, NewDisk, POWER_DEFAULT, POWER_MAX, Redundancy,
 };
 use cellar_io::{
     Buffer, Device, Discard, Durability, Geometry, Io, IoError, IoErrorKind, IoFuture, Op,
 };
 use futures_util::StreamExt;
 
-use super::init::{make_file, prewrite_all};
+use super::Groups;
+use super::create::DiskRequest;
 use super::resize::{ResizeRequest, resized};
-use super::{Database, DiskRequest, Mounted, absolute, patterns};
+use crate::disks::{Below, OpenDisk, Standing, joining_failgroups};
 use crate::error::{Error, Result};
-use crate::parameters::definitions::ASM_POWER_LIMIT;
-use cellar_storage::disks::{Below, OpenDisk, Standing, joining_failgroups};
+use crate::files::absolute;
+use crate::files::{make_file, prewrite_all};
+use crate::mounted::Mounted;
+use crate::settings::ASM_POWER_LIMIT;
 
 /// The disks that come and go in one ALTER DISKGROUP.
 #[derive(Clone, Debug, Default)]
@@ -84,17 +86,7 @@ pub(super) struct Joining {
     below: Below,
 }
 
-impl Database {
-    /// The paths that a pattern with `*` and `?` matches.
-    pub fn paths_of(&self, pattern: &str) -> Vec<PathBuf> {
-        self.disks.find(&[pattern.to_owned()]).paths.iter().map(|path| absolute(path)).collect()
-    }
-
-    /// Whether nothing is written here.
-    pub fn is_read_only(&self) -> bool {
-        self.mode.read_only
-    }
-
+impl Groups {
     /// ADD and DROP: one change of the metadata, one rebalance, which this does not wait for.
     ///
     /// # Errors
@@ -108,7 +100,7 @@ impl Database {
         progress: &(dyn Fn(u64, u64) + Send + Sync),
     ) -> Result<Changed> {
         self.check_writable()?;
-        let mounted = self.group(group)?;
+        let mounted = self.get(group)?;
         self.let_go(&mounted).await;
         let mut joining = self.joining(&mounted, &request.add, true)?;
         // Most of what is wrong is found before gigabytes are written.
@@ -117,7 +109,7 @@ impl Database {
         let mut files = NewFiles::default();
         self.make_files(&mut joining, &mut files, progress).await?;
         let change = self.change_of(&mounted, request, &joining)?;
-        let this = self.with_force(self.mode.force);
+        let this = self.clone();
         let (told, answer) = futures_channel::oneshot::channel();
         let (say, mut heard) = futures_channel::mpsc::unbounded();
         let task = async move {
@@ -143,13 +135,13 @@ impl Database {
         mut files: NewFiles,
         progress: &(dyn Fn(u64, u64) + Send + Sync),
     ) -> Result<Changed> {
-        let _one_at_a_time = self.instance.changing().lock().await;
+        let _one_at_a_time = self.finder().changing().lock().await;
         let group = &mounted.group;
         // Held until it is in use: zeros of one RESIZE must not come over the data of another.
         let sparse = self.make_larger(mounted, &change.resize, progress).await?;
         let aus = group.explain_work(&change)?.plan.moves.len() as u64;
         let before: BTreeSet<u16> = group.disks().iter().map(|d| d.number).collect();
-        let remembered = self.remember(joining.iter().map(|j| j.path.as_path()))?;
+        let remembered = self.finder().remember(joining.iter().map(|j| j.path.as_path()))?;
         // If this ends in the middle, nobody knows whether they joined.
         files.kept = true;
         if let Err(error) = group.alter_disks(&change).await {
@@ -159,7 +151,7 @@ impl Database {
             }
             files.kept = false;
             // A path that stays would bring the disks of another database here.
-            let undone = self.forget_paths(&remembered);
+            let undone = self.finder().forget_paths(&remembered);
             return Err(undone.err().into_iter().fold(error.into(), Error::over));
         }
         joining.into_iter().filter_map(|j| j.open).for_each(|open| mounted.disks.add(open));
@@ -219,7 +211,7 @@ impl Database {
     /// # Errors
     /// 15238: it is out of its range.
     pub fn power(&self, given: Option<u32>) -> Result<u32> {
-        let limit = self.instance.parameters().integer(ASM_POWER_LIMIT);
+        let limit = self.settings().integer(ASM_POWER_LIMIT);
         match given.unwrap_or(u32::try_from(limit).unwrap_or(POWER_DEFAULT)) {
             power if power <= POWER_MAX => Ok(power),
             power => Err(Error::new(15238, format!("POWER {power} is out of its range"))
@@ -238,7 +230,7 @@ impl Database {
         for request in add {
             check_pattern(&request.path, request.erase.as_deref())?;
             let paths = match request.path.contains(['*', '?']) {
-                true => self.disks.find(std::slice::from_ref(&request.path)).all()?,
+                true => self.disks().find(std::slice::from_ref(&request.path)).all()?,
                 false => vec![absolute(Path::new(&request.path))],
             };
             if paths.is_empty() {
@@ -253,8 +245,8 @@ impl Database {
                 }
                 let new = match path.exists() {
                     true => {
-                        self.disks.check_free(&path, request.erase.as_deref())?;
-                        let open = self.disks.open(&path, write)?;
+                        self.disks().check_free(&path, request.erase.as_deref())?;
+                        let open = self.disks().open(&path, write)?;
                         let below = open.below.clone();
                         Joining { request: request.clone(), path, open: Some(open), below }
                     }
@@ -269,7 +261,7 @@ impl Database {
     /// Refuses a disk that is one of a mounted group already, by whatever path: a link to it, too.
     pub(super) fn check_not_member(&self, path: &Path) -> Result<()> {
         let wanted = Place::of(path);
-        for mounted in self.groups() {
+        for mounted in self.all() {
             let is_it = |d: &DiskInfo| {
                 let own = d.path.as_deref().map(Path::new);
                 own.is_some_and(|own| {
@@ -297,7 +289,7 @@ impl Database {
         Ok(())
     }
 
-    /// As [`Database::make_files`]; they go with what this gives back.
+    /// As [`Groups::make_files`]; they go with what this gives back.
     pub(super) async fn made_files(
         &self,
         joining: &mut [Joining],
@@ -322,7 +314,7 @@ impl Database {
             // Whoever opens it first has it: from then on it is not ours to take away.
             let id = made.metadata().map(|m| (m.dev(), m.ino())).ok();
             drop(made);
-            let open = self.disks.open(&j.path, true)?;
+            let open = self.disks().open(&j.path, true)?;
             files.made.extend(id.map(|id| (j.path.clone(), id)));
             new.push((open.device(), 0..size));
             j.below = open.below.clone();
@@ -337,27 +329,21 @@ impl Database {
     #[boxed]
     pub async fn former(&self, disk: &str) -> Option<(String, PathBuf)> {
         let wanted = disk.to_uppercase();
-        let members: Vec<DiskInfo> = self.groups().iter().flat_map(|m| m.group.disks()).collect();
+        let members: Vec<DiskInfo> = self.all().iter().flat_map(|m| m.group.disks()).collect();
         let own: BTreeSet<PathBuf> =
             members.iter().filter_map(|d| Some(absolute(Path::new(d.path.as_deref()?)))).collect();
-        let mut paths = self.disks.find(&patterns(&self.instance, &self.directory)).paths;
+        let mut paths = self.disks().find(&self.finder().patterns()).paths;
         // Those that left while this database was open, whose paths are in disk_string no more.
-        paths.extend(self.left().iter().cloned());
+        paths.extend(self.finder().left().iter().cloned());
         paths.push(PathBuf::from(disk));
         for path in paths.into_iter().map(|p| absolute(&p)).filter(|p| !own.contains(p)) {
-            let Some(label) = self.label(&path).await else { continue };
+            let Some(label) = self.finder().label(&path).await else { continue };
             let is_it = label.disk_name == wanted || path == absolute(Path::new(disk));
             if is_it && label.status == LabelStatus::Former {
                 return Some((label.disk_name, path));
             }
         }
         None
-    }
-
-    pub(super) async fn label(&self, path: &Path) -> Option<Label> {
-        let disk = self.disks.open(path, false).ok()?;
-        let scan = read_labels(&disk.device()).await.ok()?;
-        scan.newest().cloned()
     }
 }
 

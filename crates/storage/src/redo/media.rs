@@ -11,14 +11,14 @@ use cellar_io::Device;
 use cellar_redo::Medium;
 use cellar_redo::on_disk::DatabaseId;
 
+use super::RedoManager;
 use super::log_file::HeldFile;
 use super::new_file::{NewFile, Owner, Take};
 use super::open::{decoded, no_log};
 use super::place::{CHANGE_PATIENCE, foreign, is_of_another};
-use crate::database::init::{Progress, prewrite_all};
-use crate::database::{Database, absolute};
+use crate::disks::OpenDisk;
 use crate::error::{Error, Result};
-use cellar_storage::disks::OpenDisk;
+use crate::files::{Progress, absolute, prewrite_all};
 
 /// The directory of a disk group that has the files of the log.
 pub const REDO_DIR: &str = "cellar/redo";
@@ -97,10 +97,10 @@ impl LogFile {
     }
 }
 
-impl Database {
+impl RedoManager {
     /// The places that the words of a statement mean: `+DATA` as many as the group keeps copies,
     /// each in a failure group of its own; `+DATA.FG` that failure group; else a directory, which
-    /// [`check_directories`](Database::check_directories) asks.
+    /// [`check_directories`](RedoManager::check_directories) asks.
     ///
     /// # Errors
     /// No such disk group or failure group; two media in one place.
@@ -108,7 +108,7 @@ impl Database {
         self.places_beside(Vec::new(), words, None)
     }
 
-    /// As [`redo_places`](Database::redo_places), beside others that are taken; `each`: how many a disk
+    /// As [`redo_places`](RedoManager::redo_places), beside others that are taken; `each`: how many a disk
     /// group means, if not as many as it keeps copies.
     pub(super) fn places_beside(
         &self,
@@ -346,7 +346,7 @@ impl Database {
 
     /// What the log has, open or about to be.
     fn redo_owner(&self) -> Result<Owner> {
-        let redo = self.instance().redo();
+        let redo = self.shared();
         match (redo.seen(), redo.log()) {
             (Some((data, _)), _) => Ok(Owner::of(&data)),
             (None, Some(log)) => Ok(Owner::of(&decoded(log.control())?)),
@@ -370,7 +370,7 @@ impl Database {
     /// Whether acknowledged commits may be lost where these failure groups of a disk group go, together
     /// and with those that are away already: a log that nothing is written to does not notice that.
     pub(crate) fn redo_is_lost_without(&self, group: &str, failgroups: &BTreeSet<String>) -> bool {
-        let Some((quorum, active)) = self.instance().redo().counting() else { return false };
+        let Some((quorum, active)) = self.shared().counting() else { return false };
         let places: Vec<Place> = active.iter().map(|name| Place::of_name(name)).collect();
         let goes = |place: &Place| {
             matches!(place, Place::Group { group: own, failgroup }

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use async_recursion::async_recursion as boxed;
 use cellar_redo::Medium;
 
+use super::RedoManager;
 use super::log::RedoLog;
 use super::media::{OpenMedium, Place};
 use super::new_file::NewFile;
 use super::open::decoded;
-use crate::database::{Database, Mounted, Progress, absolute};
 use crate::error::{Error, Result};
+use crate::files::{Progress, absolute};
+use crate::mounted::Mounted;
 
 /// Where the files of a medium come from.
 #[derive(Clone, Copy)]
@@ -22,7 +24,7 @@ struct Files {
     reuse: bool,
 }
 
-impl Database {
+impl RedoManager {
     /// `ALTER DATABASE ADD LOGFILE MEMBER`: each gets a file for every log group, and counts for the quorum
     /// when it has all that the others have. One that failed and is named takes part again. With `reuse`
     /// files of a directory that are there already are taken, and what is in them is lost.
@@ -39,11 +41,11 @@ impl Database {
         progress: &Progress<'_>,
     ) -> Result<()> {
         self.check_writable()?;
-        let redo = self.instance().redo();
-        let own = decoded(self.redo()?.control())?.database;
+        let redo = self.shared();
+        let own = decoded(self.log()?.control())?.database;
         self.check_directories(words, Some(own)).await?;
         let _changing = redo.changing.lock().await;
-        let log = self.redo()?;
+        let log = self.log()?;
         let media = log.log().media();
         let active = media.iter().filter(|medium| medium.active);
         let active: Vec<Place> = active.map(|medium| Place::of_name(&medium.name)).collect();
@@ -79,7 +81,7 @@ impl Database {
     /// # Errors
     /// 00359 for the first of them; there is no log, or it is not open.
     pub fn check_log_groups(&self, numbers: &[u32]) -> Result<()> {
-        let groups = self.redo()?.log().groups();
+        let groups = self.log()?.log().groups();
         let unknown = numbers.iter().find(|number| groups.iter().all(|g| g.group != **number));
         match unknown {
             Some(group) => Err(cellar_redo::Error::NoGroup { group: *group }.into()),
@@ -139,9 +141,9 @@ impl Database {
     #[boxed]
     pub async fn drop_log_members(&self, words: &[String]) -> Result<Vec<String>> {
         self.check_writable()?;
-        let redo = self.instance().redo();
+        let redo = self.shared();
         let _changing = redo.changing.lock().await;
-        let log = self.redo()?;
+        let log = self.log()?;
         let own = decoded(log.control())?.database;
         let mut left = Vec::new();
         for word in words {
@@ -158,7 +160,7 @@ impl Database {
     /// Has media that failed take part again where their place in this group is well, or is a directory
     /// that still has files of theirs.
     pub(crate) async fn return_failed_media(&self, mounted: &Mounted) {
-        let redo = self.instance().redo();
+        let redo = self.shared();
         let Some(log) = redo.log() else { return };
         let may_be_here = |place: &Place| match place {
             Place::Group { group, .. } => group == mounted.group.name() && self.is_well(place),
@@ -172,9 +174,9 @@ impl Database {
         if places.is_empty() {
             return;
         }
-        let this = self.handle();
+        let this = self.clone();
         let work = async move {
-            let redo = this.instance().redo();
+            let redo = this.shared();
             let groups: Vec<u32> = log.log().groups().iter().map(|group| group.group).collect();
             let Ok(data) = decoded(log.control()) else { return };
             let mut back = Vec::new();

@@ -14,10 +14,11 @@ use cellar_redo::on_disk::{DatabaseId, HEADER_BYTES};
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
 
+use super::RedoManager;
 use super::media::{OpenMedium, Place, check_directory};
 use super::new_file::Owner;
-use crate::database::{Database, absolute};
 use crate::error::{Error, Result};
+use crate::files::absolute;
 
 /// A file system that takes longer to say what is in some files is done without.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
@@ -210,7 +211,7 @@ fn silent(place: &str) -> Error {
     Error::new(27041, text).hint("look at its server or its device")
 }
 
-impl Database {
+impl RedoManager {
     /// What `work` finds in a directory, or does there, in a thread of its own.
     ///
     /// # Errors
@@ -221,7 +222,7 @@ impl Database {
         patience: Duration,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let asked = &self.instance().redo().asked;
+        let asked = &self.shared().asked;
         let answer = asked.run(self.env(), directory, patience, work).await;
         answer.unwrap_or_else(|| Err(silent(&directory.display().to_string())))
     }
@@ -264,7 +265,7 @@ impl Database {
                     own: files.iter().any(|file| is_own(file, own)),
                     foreign: files.into_iter().find(|file| is_of_another(file, Some(own))),
                 };
-                let asked = &self.instance().redo().asked;
+                let asked = &self.shared().asked;
                 asked.run(self.env(), path, PATIENCE, look).await
             }
         }
@@ -285,7 +286,7 @@ impl Database {
         }
     }
 
-    /// As [`open_medium`](Database::open_medium), with no file where the place does not answer, or has
+    /// As [`open_medium`](RedoManager::open_medium), with no file where the place does not answer, or has
     /// files of another database.
     pub(super) async fn open_medium_checked(
         &self,

@@ -12,6 +12,7 @@ use cellar_redo::on_disk::control::GROUPS_MAX;
 use cellar_redo::on_disk::header::Quorum;
 use cellar_redo::{CreateLog, Lsn, Medium, NewGroup};
 
+use super::RedoManager;
 use super::archives::GroupArchives;
 use super::control::{CONTROL_PATH, ControlFile, Notes};
 use super::log::RedoLog;
@@ -19,10 +20,10 @@ use super::media::Place;
 use super::members::with_more;
 use super::new_file::{NewFile, Owner, Take};
 use super::open::decoded;
-use crate::database::{Database, Progress, absolute};
 use crate::error::{Error, Result};
-use crate::parameters::definitions::{LOG_ARCHIVE_DEST, LOG_BLOCK_SIZE, REDO_QUORUM};
-use crate::session::Session;
+use crate::files::{Progress, absolute};
+use crate::settings::{LOG_ARCHIVE_DEST, LOG_BLOCK_SIZE, REDO_QUORUM};
+use cellar_wait::Session;
 
 /// Bytes of a log group whose size is not said.
 const SIZE_DEFAULT: u64 = 64 << 20;
@@ -55,7 +56,7 @@ struct Settled {
 /// New files: for each log group, those of the media.
 type Made = Vec<(u32, Vec<(Place, NewFile)>)>;
 
-impl Database {
+impl RedoManager {
     /// `ALTER DATABASE ADD LOGFILE`. The first one makes the log, of two groups or more. Returns what
     /// the user should also know.
     ///
@@ -69,7 +70,7 @@ impl Database {
         progress: &Progress<'_>,
     ) -> Result<Vec<String>> {
         self.check_writable()?;
-        let redo = self.instance().redo();
+        let redo = self.shared();
         if !redo.is_there() {
             for logfile in new {
                 self.check_directories(&logfile.media, None).await?;
@@ -204,7 +205,7 @@ impl Database {
         // Files of a log that did not come to be, or was given up, belong to nobody.
         let database =
             DatabaseId(u128::from(self.env().random()) << 64 | u128::from(self.env().random()));
-        let archive_dest = match self.instance().parameters().text(LOG_ARCHIVE_DEST) {
+        let archive_dest = match self.settings().text(LOG_ARCHIVE_DEST) {
             none if none.is_empty() => none,
             // Archives of a log that was given up stay beside those of this one.
             dest => archive_dest(&dest, database),
@@ -246,7 +247,7 @@ impl Database {
         let control = ControlFile::open(&group).await?.ok_or_else(super::open::no_log)?;
         let data = decoded(&control)?;
         let opened = self.open_log(control, &data, false, &[], &|_, _| {}).await?;
-        self.instance().redo().state().open = Some(opened);
+        self.shared().state().open = Some(opened);
         Ok(chosen.warning.into_iter().chain(one_of_many(quorum, &places)).collect())
     }
 
@@ -262,7 +263,7 @@ impl Database {
             let text = "all groups of a log have blocks of one size";
             return Err(Error::new(1378, text).hint("say BLOCKSIZE once"));
         }
-        let parameter = self.instance().parameters().choice(LOG_BLOCK_SIZE).parse().ok();
+        let parameter = self.settings().choice(LOG_BLOCK_SIZE).parse().ok();
         let wanted = asked.first().copied().or(parameter);
         let files = made.first().map(|(_, files)| files.as_slice()).unwrap_or_default();
         let media: Vec<(String, Arc<dyn Device>)> =
@@ -272,7 +273,7 @@ impl Database {
 
     /// What `redo_quorum` says for so many media.
     fn quorum(&self, media: usize) -> Result<Quorum> {
-        let word = self.instance().parameters().choice(REDO_QUORUM);
+        let word = self.settings().choice(REDO_QUORUM);
         let Ok(k) = word.parse::<u8>() else { return Ok(Quorum::Auto) };
         if usize::from(k) > media {
             let text = format!("redo_quorum is {k}, and the log would have {media} media");
@@ -313,9 +314,9 @@ impl Database {
     #[boxed]
     pub async fn drop_logfiles(&self, numbers: &[u32]) -> Result<Vec<String>> {
         self.check_writable()?;
-        let redo = self.instance().redo();
+        let redo = self.shared();
         let _changing = redo.changing.lock().await;
-        let log = self.redo()?;
+        let log = self.log()?;
         let (places, own) = (log.places(), decoded(log.control())?.database);
         let mut left = Vec::new();
         for number in numbers {
@@ -338,9 +339,9 @@ impl Database {
     #[boxed]
     pub async fn clear_logfiles(&self, numbers: &[u32], unarchived: bool) -> Result<Vec<String>> {
         self.check_writable()?;
-        let redo = self.instance().redo();
+        let redo = self.shared();
         let _changing = redo.changing.lock().await;
-        let log = self.redo()?;
+        let log = self.log()?;
         let mut notices = Vec::new();
         for number in numbers {
             let lost = log.clear(*number, unarchived).await?;
@@ -362,7 +363,7 @@ impl Database {
     #[boxed]
     pub async fn drop_log(&self) -> Result<()> {
         self.check_writable()?;
-        let redo = self.instance().redo();
+        let redo = self.shared();
         let _changing = redo.changing.lock().await;
         let group = self.first_group()?;
         match ControlFile::open(&group).await {
@@ -416,7 +417,7 @@ impl Database {
     #[boxed]
     pub async fn switch_logfile(&self, session: &Session) -> Result<Lsn> {
         self.check_writable()?;
-        self.redo()?.switch(session).await
+        self.log()?.switch(session).await
     }
 
     /// `ALTER SYSTEM CHECKPOINT`: the LSN before which recovery needs nothing.
@@ -424,9 +425,9 @@ impl Database {
     /// # Errors
     /// There is no log, or it has stopped.
     #[boxed]
-    pub async fn checkpoint_redo(&self) -> Result<Lsn> {
+    pub async fn checkpoint(&self) -> Result<Lsn> {
         self.check_writable()?;
-        self.redo()?.checkpoint().await
+        self.log()?.checkpoint().await
     }
 
     /// `ALTER SYSTEM ARCHIVE LOG CURRENT`: ends the current group and waits until it is archived. The
@@ -437,7 +438,7 @@ impl Database {
     #[boxed]
     pub async fn archive_log_current(&self, session: &Session) -> Result<u64> {
         self.check_writable()?;
-        let log = self.redo()?;
+        let log = self.log()?;
         if !log.is_archived() {
             return log.archive_finished().await;
         }
@@ -454,7 +455,7 @@ fn device(new: &NewFile) -> Arc<dyn Device> {
 }
 
 /// Where a log archives to: a directory of its own in what was set.
-pub(crate) fn archive_dest(set: &str, log: DatabaseId) -> String {
+pub(super) fn archive_dest(set: &str, log: DatabaseId) -> String {
     let set = set.trim_end_matches('/');
     let directory = if set.contains('/') { "" } else { "/archivelog" };
     format!("{set}{directory}/{:08x}", log.0 >> 96)

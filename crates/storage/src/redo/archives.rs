@@ -8,8 +8,8 @@ use cellar_diskgroup::{File, FileSpec, Group};
 use cellar_io::{Device, DeviceExt, Durability, Io, IoError, IoErrorKind, IoFuture, Op};
 use cellar_redo::{ArchiveFile, ArchiveStore};
 
-use crate::database::mounted::{MountedGroups, split_group_path};
 use crate::error::{Error, Result};
+use crate::mounted::{MountedGroups, split_group_path};
 
 /// A file is read and written in these.
 const SECTOR: usize = 4096;

@@ -16,9 +16,10 @@ use futures_util::future::select;
 use super::archives::GroupArchives;
 use super::control::{ControlFile, Notes, Switch};
 use super::media::{OwnFile, Place};
-use crate::database::mounted::MountedGroups;
 use crate::error::{Error, Result};
-use crate::session::Session;
+use crate::host::Background;
+use crate::mounted::MountedGroups;
+use cellar_wait::Session;
 
 /// An archiver that failed tries again after this.
 const ARCHIVE_RETRY: Duration = Duration::from_secs(5);
@@ -70,7 +71,7 @@ pub struct RedoLog {
     control: Arc<ControlFile>,
     env: SharedEnv,
     /// In v$session for as long as the log is open.
-    _session: Session,
+    _session: Background,
     /// Where the disk group of the archives is looked for at each attempt; `None`: it is not archived.
     archiving: Option<MountedGroups>,
     report: Report,
@@ -105,7 +106,7 @@ pub(super) struct Parts {
     pub log: Log,
     pub control: Arc<ControlFile>,
     pub env: SharedEnv,
-    pub session: Session,
+    pub session: Background,
     pub archiving: Option<MountedGroups>,
     pub report: Report,
     pub files: Vec<OwnFile>,
@@ -226,7 +227,7 @@ impl RedoLog {
         kind: u8,
         record: Bytes,
     ) -> Result<Committed> {
-        let committed = self.log.commit(session.waits(), kind, 0, record).await?;
+        let committed = self.log.commit(session, kind, 0, record).await?;
         lock(&self.breakdown).add(&committed.breakdown);
         // What lies behind the checkpoint, in blocks: the group that is written to counts as used
         // however short that is.
@@ -273,7 +274,7 @@ impl RedoLog {
     pub async fn switch(&self, session: &Session) -> Result<Lsn> {
         // The next group may wait for a checkpoint.
         self.checkpoint().await?;
-        let next = self.log.switch(session.waits()).await?;
+        let next = self.log.switch(session).await?;
         self.note_switches(Some(next)).await?;
         // The next group is entered with the first block that is written to it: at the latest the one
         // that follows some idleness.

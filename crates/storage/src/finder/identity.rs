@@ -6,14 +6,15 @@ use std::path::Path;
 use cellar_diskgroup::LabelStatus;
 use cellar_diskgroup::on_disk::Uuid;
 
-use super::{Labelled, absolute};
+use super::Labelled;
 use crate::error::{Error, Result};
+use crate::files::absolute;
 
 /// Paths that a message names of one group; more are counted.
 const PATHS_SHOWN: usize = 4;
 
 /// A group as the labels of its disks tell it.
-pub(super) struct FoundGroup {
+pub(crate) struct FoundGroup {
     pub name: String,
     pub holds_catalog: bool,
     uuid: Uuid,
@@ -38,7 +39,7 @@ impl FoundGroup {
 
 /// The groups of the labels found, by name; each name and identity once. A group that nobody
 /// finished making counts only where none of its name is whole.
-pub(super) fn groups_of(labelled: &[Labelled]) -> Vec<FoundGroup> {
+pub(crate) fn groups_of(labelled: &[Labelled]) -> Vec<FoundGroup> {
     let mut groups: BTreeMap<(String, Uuid), FoundGroup> = BTreeMap::new();
     let whole = |name: &str| {
         labelled.iter().any(|l| l.label.group_name == name && l.label.status == LabelStatus::Member)
@@ -65,7 +66,7 @@ pub(super) fn groups_of(labelled: &[Labelled]) -> Vec<FoundGroup> {
 ///
 /// # Errors
 /// 15030 with the disks of each.
-pub(super) fn check_one(name: &str, groups: &[FoundGroup]) -> Result<()> {
+pub(crate) fn check_one(name: &str, groups: &[FoundGroup]) -> Result<()> {
     let same: Vec<String> =
         groups.iter().filter(|g| g.name == name).map(FoundGroup::shown).collect();
     if same.len() < 2 {
@@ -88,7 +89,7 @@ pub(super) fn check_one(name: &str, groups: &[FoundGroup]) -> Result<()> {
 /// # Errors
 /// 15063 if there is none, 15030 if that leaves more than one: no catalog, or that of another
 /// database, would be taken for ours.
-pub(super) fn catalog_group(groups: &[FoundGroup], own: &Path) -> Result<String> {
+pub(crate) fn catalog_group(groups: &[FoundGroup], own: &Path) -> Result<String> {
     let holders: Vec<&FoundGroup> = groups.iter().filter(|g| g.holds_catalog).collect();
     let below: Vec<&FoundGroup> = holders.iter().copied().filter(|g| g.is_below(own)).collect();
     match (holders.as_slice(), below.as_slice()) {
@@ -136,7 +137,7 @@ fn moved_away(below: &[&FoundGroup], own: &Path) -> String {
 ///
 /// # Errors
 /// 15030 with the disks of that group that `requested` does not take.
-pub(super) fn check_free_name(
+pub(crate) fn check_free_name(
     name: &str,
     groups: &[FoundGroup],
     requested: &[String],

@@ -10,12 +10,12 @@ use cellar_diskgroup::{File, Group};
 use cellar_redo::on_disk::DatabaseId;
 use cellar_redo::on_disk::control::ControlData;
 
+use super::RedoManager;
 use super::media::{LogFile, Place, REDO_DIR};
 use super::place::{CHANGE_PATIENCE, Content, PATIENCE, check_foreign, content_of, foreign};
-use crate::database::Database;
-use crate::database::init::make_file;
+use crate::disks::Disks;
 use crate::error::{Error, Result};
-use cellar_storage::disks::Disks;
+use crate::files::make_file;
 
 /// The log for which files are made, and what it has.
 #[derive(Clone, Debug)]
@@ -143,7 +143,7 @@ impl NewFile {
     }
 }
 
-impl Database {
+impl RedoManager {
     /// Gives a new file its name, if it has none, so that it outlives a power cut.
     ///
     /// # Errors

@@ -5,36 +5,29 @@ use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
-use cellar_diskgroup::Group;
 use cellar_io::{DeviceExt, Io};
 use cellar_redo::on_disk::HEADER_BYTES;
 use cellar_redo::on_disk::control::ControlData;
 use cellar_redo::on_disk::header::GroupHeader;
 use cellar_redo::{OpenLog, Options, Recovery};
 
+use super::RedoManager;
 use super::control::ControlFile;
 use super::log::{Parts, RedoLog};
 use super::media::{Place, REDO_DIR, groups_of};
-use crate::database::{Database, split_group_path};
 use crate::error::{Error, Result};
-use crate::parameters::definitions::LOG_BUFFER;
+use crate::mounted::split_group_path;
+use crate::settings::LOG_BUFFER;
 
 /// Openings within the groups that are not archived, of the 4,096 that control data can hold.
 const OPENINGS_MANY: usize = 2048;
 
-impl Database {
-    /// The group that has the catalog, and so the control file.
-    pub(super) fn first_group(&self) -> Result<Group> {
-        let first = self.groups().into_iter().min_by_key(|mounted| mounted.number);
-        first.map(|mounted| mounted.group).ok_or_else(|| {
-            Error::new(15001, "no disk group is mounted that could have the control file")
-        })
-    }
-
+impl RedoManager {
     /// Opens the log, if there is one and it may be written. One that cannot be opened is told by
     /// whoever asks for it: tables do not need it.
-    pub(crate) async fn open_redo(&self) {
-        let redo = self.instance().redo();
+    #[boxed]
+    pub async fn open(&self) {
+        let redo = self.shared();
         let _changing = redo.changing.lock().await;
         // One that still waits for its writes stays as it is, and says so.
         if self.end_stopped().is_err() {
@@ -53,15 +46,28 @@ impl Database {
         }
     }
 
+    /// A group was mounted: perhaps it is what the log lacked.
+    #[boxed]
+    pub async fn group_is_here(&self) {
+        let redo = self.shared();
+        let stopped = redo.log().is_some_and(|log| log.log().stopped().is_some());
+        if stopped || redo.problem().is_some() {
+            self.open().await;
+        } else if let Some(log) = redo.log().filter(|_| !self.is_read_only()) {
+            // Perhaps it is where the log is to be archived; if not, that was told before.
+            let _ = self.apply_archive_dest(&log).await;
+        }
+    }
+
     /// Opens a log that does not open as it is, also where acknowledged records may be lost: those that
     /// are only on media which are not here. Gives what was found.
     ///
     /// # Errors
     /// There is no log, it is open already, or it cannot be opened even so.
     #[boxed]
-    pub async fn open_redo_forced(&self) -> Result<Arc<RedoLog>> {
+    pub async fn open_forced(&self) -> Result<Arc<RedoLog>> {
         self.check_writable()?;
-        let redo = self.instance().redo();
+        let redo = self.shared();
         let _changing = redo.changing.lock().await;
         self.end_stopped()?;
         if redo.log().is_some() {
@@ -93,7 +99,7 @@ impl Database {
     /// Ends a log that has stopped, which is as good as closed: it lets go of its files, so that they can be
     /// opened anew.
     fn end_stopped(&self) -> Result<()> {
-        let redo = self.instance().redo();
+        let redo = self.shared();
         let Some(log) = redo.log().filter(|log| log.log().stopped().is_some()) else {
             return Ok(());
         };
@@ -127,7 +133,7 @@ impl Database {
             let place = Place::of_name(&medium.name);
             known.extend(groups.iter().map(|group| place.file_name(group.group)));
         }
-        for mounted in self.groups() {
+        for mounted in self.mounted().all() {
             let group = &mounted.group;
             for listed in group.list(&format!("{REDO_DIR}/*"), true) {
                 let path = format!("+{}/{}", group.name(), listed.path);
@@ -163,13 +169,13 @@ impl Database {
         }
         let (data, notes) = (decoded(&control)?, control.notes());
         {
-            let mut state = self.instance().redo().state();
+            let mut state = self.shared().state();
             state.seen = Some((data.clone(), notes));
             state.control = Some((control.name(), control.copies()));
         }
         if self.is_read_only() {
             let missing = self.media_missing(&data).await;
-            self.instance().redo().state().missing = missing;
+            self.shared().state().missing = missing;
             return Ok(None);
         }
         match control.in_more_copies(&group).await {
@@ -237,8 +243,8 @@ impl Database {
         let returning = data.media.iter().filter(is_back).map(|m| m.name.clone()).collect();
         let archiving = data.archiving.then(|| self.mounted().clone());
         let (control, env) = (Arc::new(control), Arc::clone(self.env()));
-        let session = self.instance().sessions().background("redo log");
-        let log_buffer = self.instance().parameters().integer(LOG_BUFFER);
+        let session = self.host().background("redo log");
+        let log_buffer = self.settings().integer(LOG_BUFFER);
         let options = Options {
             log_buffer: usize::try_from(log_buffer).unwrap_or(usize::MAX),
             ..Options::default()
@@ -283,8 +289,8 @@ impl Database {
     ///
     /// # Errors
     /// There is none, or it could not be opened, with the reason.
-    pub fn redo(&self) -> Result<Arc<RedoLog>> {
-        let redo = self.instance().redo();
+    pub fn log(&self) -> Result<Arc<RedoLog>> {
+        let redo = self.shared();
         match (redo.log(), redo.problem()) {
             (Some(log), _) => Ok(log),
             (None, Some(problem)) => Err(problem),
@@ -306,11 +312,11 @@ impl Database {
     /// # Errors
     /// There is no log, or it cannot be opened again.
     #[boxed]
-    pub async fn reread_redo(&self, each: &(dyn Fn(u8, &Bytes) + Send + Sync)) -> Result<()> {
+    pub async fn reread(&self, each: &(dyn Fn(u8, &Bytes) + Send + Sync)) -> Result<()> {
         self.check_writable()?;
-        let redo = self.instance().redo();
+        let redo = self.shared();
         let _changing = redo.changing.lock().await;
-        let log = self.redo()?;
+        let log = self.log()?;
         // Where this fails it stays what it is, a log that has stopped: what it owes may yet come over
         // what the next one acknowledges.
         let owing = log.log().abandon().await?;
@@ -335,8 +341,8 @@ impl Database {
     }
 
     /// Closes the log, so that its groups can be dismounted.
-    pub(crate) async fn close_redo(&self) -> Result<()> {
-        let redo = self.instance().redo();
+    pub(crate) async fn close(&self) -> Result<()> {
+        let redo = self.shared();
         let _changing = redo.changing.lock().await;
         let open = redo.state().open.take();
         match open {
@@ -350,7 +356,7 @@ impl Database {
     /// # Errors
     /// `number` with what is kept there and the next step.
     pub(crate) fn check_no_redo(&self, group: &str, number: u32, what: &str) -> Result<()> {
-        let redo = self.instance().redo();
+        let redo = self.shared();
         let (places, dest): (Vec<Place>, String) = match (redo.log(), redo.seen()) {
             (Some(log), _) => {
                 let media = log.log().media();

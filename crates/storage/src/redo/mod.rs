@@ -7,6 +7,7 @@ mod failed;
 mod inspect;
 mod log;
 mod log_file;
+mod manager;
 mod media;
 mod members;
 mod new_file;
@@ -22,6 +23,8 @@ pub use archives::GroupArchives;
 pub use control::{CONTROL_PATH, ControlFile, FILE_BYTES, Notes, SECTOR, Switch};
 pub use inspect::inspect;
 pub use log::{BreakdownTotals, RedoLog};
+pub use manager::RedoManager;
+pub(crate) use manager::check_writable;
 pub use media::{Place, REDO_DIR};
 pub use statements::NewLogfile;
 
@@ -29,12 +32,12 @@ use cellar_redo::on_disk::control::ControlData;
 
 use crate::error::Error;
 
-/// The redo log as an instance has it.
-#[derive(Debug, Default)]
+/// What is known of the redo log of a database, be it open or not. Clones are the same.
+#[derive(Clone, Debug, Default)]
 pub struct Redo {
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
     /// Held by who opens, changes or closes the log.
-    changing: futures_util::lock::Mutex<()>,
+    changing: Arc<futures_util::lock::Mutex<()>>,
     /// Directories of media that do not answer.
     asked: place::Asked,
 }
@@ -74,7 +77,7 @@ impl Redo {
     }
 
     /// How many media have each acknowledged commit at the least, and the names of those that count.
-    pub(crate) fn counting(&self) -> Option<(usize, Vec<String>)> {
+    pub fn counting(&self) -> Option<(usize, Vec<String>)> {
         let (data, active): (ControlData, Vec<String>) = match (self.log(), self.seen()) {
             (Some(log), _) => {
                 let data = ControlData::decode(&log.control().redo()).ok()?;
@@ -123,7 +126,7 @@ impl Redo {
     }
 
     /// What is known of a log that is not open.
-    pub(crate) fn seen(&self) -> Option<(ControlData, Notes)> {
+    pub fn seen(&self) -> Option<(ControlData, Notes)> {
         self.state().seen.clone()
     }
 }

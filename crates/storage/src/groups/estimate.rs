@@ -17,11 +17,13 @@ use cellar_diskgroup::{
 };
 use cellar_io::Device;
 
+use super::Groups;
 use super::alter::{ChangeRequest, Joining, numbered};
-use super::init::{make_file, prewrite_all};
-use super::{Database, Mounted};
+use crate::disks::OpenDisk;
 use crate::error::Result;
-use cellar_storage::disks::OpenDisk;
+use crate::files::{make_file, prewrite_all};
+use crate::mounted::Mounted;
+use crate::words::disk_state;
 
 /// How long a probe takes where nobody says.
 pub const PROBE_TIME: Duration = Duration::from_secs(30);
@@ -76,13 +78,13 @@ impl Explained {
     }
 }
 
-impl Database {
-    /// What [`Database::alter_disks`] would do. Changes nothing, and tries nothing.
+impl Groups {
+    /// What [`Groups::alter_disks`] would do. Changes nothing, and tries nothing.
     ///
     /// # Errors
     /// As that, but for what only the disks themselves can tell.
     pub fn explain_work(&self, group: &str, request: &ChangeRequest) -> Result<Explained> {
-        let mounted = self.group(group)?;
+        let mounted = self.get(group)?;
         let joining = self.joining(&mounted, &request.add, false)?;
         let change = self.change_of(&mounted, request, &joining)?;
         let work = mounted.group.explain_work(&change)?;
@@ -105,7 +107,7 @@ impl Database {
     /// What the change would do, with the time it would take: both sides are tried for so long.
     ///
     /// # Errors
-    /// As [`Database::alter_disks`].
+    /// As [`Groups::alter_disks`].
     #[boxed]
     pub async fn estimate_work(
         &self,
@@ -122,14 +124,14 @@ impl Database {
         if !plan.unplaced.is_empty() {
             return unknown("it cannot be done");
         }
-        if self.mode.read_only {
+        if self.is_read_only() {
             return unknown("the database is open read-only");
         }
         // What other hosts may use is not written, although it would be the same again.
         if request.add.iter().any(|disk| disk.force || disk.erase.is_some()) {
             return unknown("a disk with FORCE or ERASE is not written before it joins");
         }
-        let mounted = self.group(group)?;
+        let mounted = self.get(group)?;
         if mounted.group.operation().is_some_and(|operation| operation.actual > 0) {
             // It would compete with what it is to estimate.
             return match explained.known {
@@ -185,7 +187,7 @@ impl Database {
         let made = make_file(&path, size)?;
         // The lock of a disk is its own.
         drop(made);
-        match self.disks.open(&path, true) {
+        match self.disks().open(&path, true) {
             Ok(open) => Ok(Scratch { open, path }),
             Err(error) => {
                 let _ = std::fs::remove_file(&path);
@@ -242,7 +244,7 @@ fn disks_of(
         let state = match leaving.contains(disk.name.as_str()) {
             true if disk.in_sync => "DROPPING",
             true => "FORCING",
-            false => crate::groups::disk_state(&mounted.group, &disk),
+            false => disk_state(&mounted.group, &disk),
         };
         disks.insert(disk.number, (disk.name, state));
     }

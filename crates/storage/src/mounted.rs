@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cellar_diskgroup::Group;
 
+use crate::disks::{OpenDisks, survives};
 use crate::error::{Error, Result};
-use cellar_storage::disks::{OpenDisks, survives};
 
 /// A mounted group and its disks.
 #[derive(Clone)]
@@ -23,9 +23,9 @@ pub struct Mounted {
 impl Mounted {
     /// The group's files as an object store, its waits counted on `session`.
     #[cfg(feature = "object-store")]
-    pub fn store(&self, session: &crate::session::Session) -> Arc<dyn object_store::ObjectStore> {
+    pub fn store(&self, session: &cellar_wait::Session) -> Arc<dyn object_store::ObjectStore> {
         let store = cellar_diskgroup::store::GroupStore::new(self.group.clone());
-        Arc::new(store.for_session(session.waits().clone()))
+        Arc::new(store.for_session(session.clone()))
     }
 
     /// Closes the disks that have left the group; their paths.

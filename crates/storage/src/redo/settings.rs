@@ -1,24 +1,26 @@
 //! ALTER SYSTEM SET and RESET of parameters about the log, and log_archive_dest when it is opened.
 
+use async_recursion::async_recursion as boxed;
+
+use super::RedoManager;
 use super::log::RedoLog;
 use super::open::decoded;
 use super::statements::archive_dest;
-use crate::database::{Database, split_group_path};
 use crate::error::{Error, Result};
-use crate::parameters::definitions::{LOG_ARCHIVE_DEST, LOG_BLOCK_SIZE, REDO_QUORUM};
-use crate::parameters::{Altered, Value};
+use crate::mounted::split_group_path;
+use crate::settings::{LOG_ARCHIVE_DEST, LOG_BLOCK_SIZE, REDO_QUORUM};
 
 /// The longest log_archive_dest: of a thousand archives each may be in another place, and the control
 /// file has room for their names.
 const DEST_BYTES_MAX: usize = 128;
 
-impl Database {
+impl RedoManager {
     /// Refuses a log_archive_dest that no log can be archived to, and none for a log that is archived.
     /// A value that is not legal is refused by whoever sets it.
     ///
     /// # Errors
     /// 15001 no such group is mounted, or 00096, under 02097.
-    pub(crate) fn check_archive_parameter(&self, name: &str, value: Option<&str>) -> Result<()> {
+    pub fn check_archive_parameter(&self, name: &str, value: Option<&str>) -> Result<()> {
         if !name.eq_ignore_ascii_case(LOG_ARCHIVE_DEST) {
             return Ok(());
         }
@@ -49,43 +51,41 @@ impl Database {
 
     /// Whether groups of the log are archived, be it open or not.
     fn is_redo_archived(&self) -> bool {
-        let redo = self.instance().redo();
+        let redo = self.shared();
         match (redo.log(), redo.seen()) {
             (Some(log), _) => log.is_archived(),
             (None, seen) => seen.is_some_and(|(data, _)| data.archiving),
         }
     }
 
-    /// Does what a changed parameter means for the log, and says what it does not mean.
+    /// Does what a changed parameter means for the log, and gives a notice of what it does not mean.
+    /// `is_set`: it has a value that is not empty, now or after the next start.
     ///
     /// # Errors
     /// The control file cannot be written.
-    pub(crate) async fn redo_parameter_changed(&self, altered: &mut Altered) -> Result<()> {
-        let redo = self.instance().redo();
-        let is_set = |value: &Value| !matches!(value, Value::Text(text) if text.is_empty());
-        let is_later = match altered.name {
+    #[boxed]
+    pub async fn parameter_changed(&self, name: &str, is_set: bool) -> Result<Option<String>> {
+        let redo = self.shared();
+        let is_later = match name {
             LOG_ARCHIVE_DEST => {
                 if let Some(log) = redo.log() {
                     self.apply_archive_dest(&log).await?;
                 }
-                let is_set = is_set(&altered.in_force) || is_set(&altered.after_restart);
                 is_set && redo.is_there() && !self.is_redo_archived()
             }
             REDO_QUORUM | LOG_BLOCK_SIZE => redo.is_there(),
             _ => false,
         };
-        if is_later {
-            let now = match altered.name {
-                LOG_ARCHIVE_DEST => "the redo log is not archived, and stays so",
-                _ => "the redo log stays as it was made",
-            };
-            altered.notices.push(format!(
-                "{now}: {} is in force for one made afterwards (ALTER DATABASE DROP LOGFILE ALL, \
-                 then ALTER DATABASE ADD LOGFILE)",
-                altered.name
-            ));
-        }
-        Ok(())
+        let now = match name {
+            LOG_ARCHIVE_DEST => "the redo log is not archived, and stays so",
+            _ => "the redo log stays as it was made",
+        };
+        Ok(is_later.then(|| {
+            format!(
+                "{now}: {name} is in force for one made afterwards (ALTER DATABASE DROP LOGFILE ALL, \
+                 then ALTER DATABASE ADD LOGFILE)"
+            )
+        }))
     }
 
     /// Has a log that is archived go on in the place that log_archive_dest names, if that is mounted. It
@@ -94,7 +94,7 @@ impl Database {
     /// # Errors
     /// That group is not mounted; the control file cannot be written.
     pub(crate) async fn apply_archive_dest(&self, log: &RedoLog) -> Result<()> {
-        let set = self.instance().parameters().text(LOG_ARCHIVE_DEST);
+        let set = self.settings().text(LOG_ARCHIVE_DEST);
         if set.is_empty() || !log.is_archived() {
             return Ok(());
         }

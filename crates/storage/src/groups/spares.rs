@@ -12,10 +12,12 @@ use async_recursion::async_recursion as boxed;
 use cellar_diskgroup::{DiskInfo, LabelStatus};
 use cellar_io::Instant;
 
-use super::groups::DiskRequest;
-use super::{Database, Mounted, absolute};
-use crate::parameters::definitions::{HOT_SPARE_DELAY, HOT_SPARES};
-use cellar_storage::disks::OpenDisk;
+use super::Groups;
+use super::create::DiskRequest;
+use crate::disks::OpenDisk;
+use crate::files::absolute;
+use crate::mounted::Mounted;
+use crate::settings::{HOT_SPARE_DELAY, HOT_SPARES};
 
 /// How often one that could not be replaced is tried again.
 const TRY_EVERY: Duration = Duration::from_secs(60);
@@ -38,13 +40,13 @@ pub struct Spare {
     pub why_not: Option<String>,
 }
 
-impl Database {
+impl Groups {
     /// Every hot spare that is named, and whether it will do for the disks of a group.
     #[boxed]
     pub async fn judged_spares(&self, mounted: &Mounted) -> Vec<Spare> {
         let mut all = Vec::new();
-        for pattern in self.instance.parameters().list(HOT_SPARES) {
-            let found = self.disks.find(std::slice::from_ref(&pattern));
+        for pattern in self.settings().list(HOT_SPARES) {
+            let found = self.disks().find(std::slice::from_ref(&pattern));
             if found.paths.is_empty() {
                 let problem = found.problems.first().and_then(|error| error.stack().last());
                 let why = problem.map_or("nothing is there", |entry| entry.message.as_str());
@@ -63,14 +65,14 @@ impl Database {
 
     fn is_open(&self, path: &Path) -> bool {
         let path = absolute(path);
-        self.groups().iter().any(|m| m.disks.all().iter().any(|d| absolute(&d.path) == path))
+        self.all().iter().any(|m| m.disks.all().iter().any(|d| absolute(&d.path) == path))
     }
 
     async fn judged(&self, mounted: &Mounted, path: PathBuf) -> Spare {
         let unfit =
             |path: PathBuf, why: String| Spare { path, fits: Vec::new(), why_not: Some(why) };
         let opened =
-            self.disks.check_free(&path, None).and_then(|()| self.disks.open(&path, false));
+            self.disks().check_free(&path, None).and_then(|()| self.disks().open(&path, false));
         let open = match opened {
             Ok(open) => open,
             Err(error) => {
@@ -78,7 +80,8 @@ impl Database {
                 return unfit(path, why);
             }
         };
-        let label = self.label(&path).await.filter(|label| label.status == LabelStatus::Member);
+        let label =
+            self.finder().label(&path).await.filter(|label| label.status == LabelStatus::Member);
         if let Some(label) = label {
             let why = format!("it is {} of disk group {}", label.disk_name, label.group_name);
             return unfit(path, why);
@@ -103,28 +106,28 @@ impl Database {
 
     /// The hot spares that could be taken now: there, and of no group that is mounted.
     pub fn hot_spares(&self) -> Vec<PathBuf> {
-        let patterns = self.instance.parameters().list(HOT_SPARES);
+        let patterns = self.settings().list(HOT_SPARES);
         let used: Vec<PathBuf> = self
-            .groups()
+            .all()
             .iter()
             .flat_map(|m| m.disks.all().to_vec())
             .map(|disk| absolute(&disk.path))
             .collect();
-        let mut found = self.disks.find(&patterns).paths;
+        let mut found = self.disks().find(&patterns).paths;
         found.retain(|path| {
-            !used.contains(&absolute(path)) && self.disks.check_free(path, None).is_ok()
+            !used.contains(&absolute(path)) && self.disks().check_free(path, None).is_ok()
         });
         found
     }
 
     /// How long a disk is away before a hot spare takes its place.
     pub fn hot_spare_delay(&self) -> Duration {
-        Duration::from_secs(self.instance.parameters().integer(HOT_SPARE_DELAY))
+        Duration::from_secs(self.settings().integer(HOT_SPARE_DELAY))
     }
 
     /// Puts hot spares in the places of disks that have been away for long enough.
     pub(super) async fn take_spares(&self, mounted: &Mounted, tried: &mut SparesTried) {
-        if self.instance.parameters().list(HOT_SPARES).is_empty() {
+        if self.settings().list(HOT_SPARES).is_empty() {
             return;
         }
         let delay = self.hot_spare_delay();
@@ -143,7 +146,7 @@ impl Database {
             let old = disks.iter().find(|d| d.name == disk.name);
             for spare in self.hot_spares() {
                 // Before anything is done to the disk: what does not fit must not disturb it.
-                let open = self.disks.open(&spare, false);
+                let open = self.disks().open(&spare, false);
                 let fits =
                     open.is_ok_and(|open| old.is_some_and(|old| is_large_enough(&open, old)));
                 if fits && self.take_spare(mounted, &disk.name, &spare).await {

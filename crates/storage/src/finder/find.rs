@@ -8,12 +8,10 @@ use cellar_diskgroup::{Label, LabelScan, LabelStatus, read_labels};
 use cellar_io::{EnvExt, IoError};
 use futures_util::future::{Either, select};
 
-use super::patterns;
-use crate::directory::Directory;
+use super::DiskFinder;
+use crate::disks::OpenDisk;
 use crate::error::{Error, Result};
-use crate::instance::Instance;
-use crate::parameters::definitions::DISK_STRING;
-use cellar_storage::disks::{Disks, OpenDisk};
+use crate::settings::DISK_STRING;
 
 /// How long the disks of a process that was killed may take to be let go of: it lets go of the
 /// directory first. To mount without them would leave them out for good.
@@ -42,7 +40,7 @@ pub struct NoDisk {
 
 /// What was found.
 #[derive(Default)]
-pub(super) struct Found {
+pub(crate) struct Found {
     pub labelled: Vec<Labelled>,
     /// Why others could not be opened or read.
     pub problems: Vec<Error>,
@@ -90,8 +88,8 @@ impl Found {
         self.shut.first().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    async fn take(&mut self, instance: &Instance, path: &Path, disk: OpenDisk, own: bool) {
-        let scan = match labels_of(instance, &disk).await {
+    async fn take(&mut self, finder: &DiskFinder, path: &Path, disk: OpenDisk, own: bool) {
+        let scan = match finder.labels_of(&disk).await {
             Some(Ok(scan)) => scan,
             Some(Err(error)) => return self.unreadable(path, own, error.into()),
             None => {
@@ -143,97 +141,83 @@ impl Found {
     }
 }
 
-/// The labels of a disk; nothing if it does not answer in time.
-async fn labels_of(
-    instance: &Instance,
-    disk: &OpenDisk,
-) -> Option<std::result::Result<LabelScan, IoError>> {
-    let device = disk.device();
-    let read = std::pin::pin!(read_labels(&device));
-    match select(read, instance.env().sleep(LABELS_WITHIN)).await {
-        Either::Left((scan, _)) => Some(scan),
-        Either::Right(_) => None,
-    }
-}
-
-/// Opens every disk that carries a label; says which could not be opened. Leaves out those that are
-/// open `here` already.
-pub(super) async fn find_labelled(
-    instance: &Instance,
-    directory: &Directory,
-    disks: &dyn Disks,
-    write: bool,
-    here: &[PathBuf],
-) -> Found {
-    let mut found = Found::default();
-    let mut busy = Vec::new();
-    let sought = disks.find(&patterns(instance, directory));
-    for problem in sought.problems {
-        found.refused(directory.path(), false, problem);
-    }
-    for path in sought.paths {
-        if here.contains(&path) {
-            continue;
+impl DiskFinder {
+    /// The labels of a disk; nothing if it does not answer in time.
+    async fn labels_of(&self, disk: &OpenDisk) -> Option<std::result::Result<LabelScan, IoError>> {
+        let device = disk.device();
+        let read = std::pin::pin!(read_labels(&device));
+        match select(read, self.env().sleep(LABELS_WITHIN)).await {
+            Either::Left((scan, _)) => Some(scan),
+            Either::Right(_) => None,
         }
-        let own = is_own(instance, directory, &path);
-        match disks.open(&path, write) {
-            Ok(disk) => found.take(instance, &path, disk, own).await,
-            Err(error) if error.is_busy() => {
-                // Without the lock: only to know whose it is.
-                let label = match disks.open(&path, false) {
-                    Ok(disk) => labels_of(instance, &disk).await.and_then(|scan| scan.ok()),
-                    Err(_) => None,
-                };
-                let label = label.and_then(|scan| scan.newest().cloned());
-                busy.push(Busy { path, error, label });
+    }
+
+    /// Opens every disk that carries a label; says which could not be opened. Leaves out those that are
+    /// open `here` already.
+    pub(crate) async fn find_labelled(&self, write: bool, here: &[PathBuf]) -> Found {
+        let mut found = Found::default();
+        let mut busy = Vec::new();
+        let sought = self.disks().find(&self.patterns());
+        for problem in sought.problems {
+            found.refused(&self.0.directory, false, problem);
+        }
+        for path in sought.paths {
+            if here.contains(&path) {
+                continue;
             }
-            Err(error) => found.refused(&path, own, error),
+            let own = self.is_own(&path);
+            match self.disks().open(&path, write) {
+                Ok(disk) => found.take(self, &path, disk, own).await,
+                Err(error) if error.is_busy() => {
+                    // Without the lock: only to know whose it is.
+                    let label = match self.disks().open(&path, false) {
+                        Ok(disk) => self.labels_of(&disk).await.and_then(|scan| scan.ok()),
+                        Err(_) => None,
+                    };
+                    let label = label.and_then(|scan| scan.newest().cloned());
+                    busy.push(Busy { path, error, label });
+                }
+                Err(error) => found.refused(&path, own, error),
+            }
         }
+        self.wait_for(busy, &mut found).await;
+        found
     }
-    wait_for(instance, directory, disks, busy, &mut found).await;
-    found
-}
 
-/// Opens disks when whoever has them lets go of them, if that comes in time.
-async fn wait_for(
-    instance: &Instance,
-    directory: &Directory,
-    disks: &dyn Disks,
-    mut busy: Vec<Busy>,
-    found: &mut Found,
-) {
-    let began = instance.env().now();
-    while !busy.is_empty() {
-        let known: Vec<Uuid> = found.labelled.iter().map(|l| l.label.group).collect();
-        let waited = instance.env().now().since(began);
-        let mut still = Vec::new();
-        for b in busy {
-            let member = b.label.as_ref().filter(|label| label.status != LabelStatus::Former);
-            let own = is_own(instance, directory, &b.path);
-            let patience = match member {
-                Some(label) if own || known.contains(&label.group) => BUSY_OWN,
-                Some(_) => BUSY_OTHER,
-                None => Duration::ZERO,
-            };
-            match disks.open(&b.path, true) {
-                Ok(disk) => found.take(instance, &b.path, disk, own).await,
-                Err(error) if error.is_busy() && waited < patience => still.push(b),
-                Err(error) => {
-                    found.busy.extend(member.map(|label| (label.clone(), b.error.clone())));
-                    found.refused(&b.path, own, error);
+    /// Opens disks when whoever has them lets go of them, if that comes in time.
+    async fn wait_for(&self, mut busy: Vec<Busy>, found: &mut Found) {
+        let began = self.env().now();
+        while !busy.is_empty() {
+            let known: Vec<Uuid> = found.labelled.iter().map(|l| l.label.group).collect();
+            let waited = self.env().now().since(began);
+            let mut still = Vec::new();
+            for b in busy {
+                let member = b.label.as_ref().filter(|label| label.status != LabelStatus::Former);
+                let own = self.is_own(&b.path);
+                let patience = match member {
+                    Some(label) if own || known.contains(&label.group) => BUSY_OWN,
+                    Some(_) => BUSY_OTHER,
+                    None => Duration::ZERO,
+                };
+                match self.disks().open(&b.path, true) {
+                    Ok(disk) => found.take(self, &b.path, disk, own).await,
+                    Err(error) if error.is_busy() && waited < patience => still.push(b),
+                    Err(error) => {
+                        found.busy.extend(member.map(|label| (label.clone(), b.error.clone())));
+                        found.refused(&b.path, own, error);
+                    }
                 }
             }
-        }
-        busy = still;
-        if !busy.is_empty() {
-            instance.env().sleep(BUSY_EVERY).await;
+            busy = still;
+            if !busy.is_empty() {
+                self.env().sleep(BUSY_EVERY).await;
+            }
         }
     }
-}
 
-/// Whether a disk lies in the directory or is named in disk_string, not only matched there.
-fn is_own(instance: &Instance, directory: &Directory, path: &Path) -> bool {
-    let listed = instance.parameters().list(DISK_STRING);
-    path.starts_with(directory.path().join("disks"))
-        || listed.iter().any(|own| Path::new(own) == path)
+    /// Whether a disk lies in the directory or is named in disk_string, not only matched there.
+    fn is_own(&self, path: &Path) -> bool {
+        let listed = self.settings().list(DISK_STRING);
+        path.starts_with(self.folder()) || listed.iter().any(|own| Path::new(own) == path)
+    }
 }

@@ -1,0 +1,61 @@
+//! The surroundings of storage: what it is given by whoever opens it, and tells them.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use cellar_io::SharedEnv;
+use cellar_wait::Session;
+
+use crate::disks::Disks;
+use crate::mounted::Mounted;
+use crate::settings::Settings;
+
+/// Who opens storage, as far as it has to do with them. Nothing here may wait.
+pub trait Host: Send + Sync + 'static {
+    /// Begins a session of storage's own, under this name.
+    fn background(&self, program: &str) -> Background;
+
+    /// Bytes that the checksums of a group may have in memory.
+    fn checksum_bytes(&self) -> u64;
+
+    /// A group is mounted, under this name.
+    fn mounted(&self, name: &str, mounted: &Mounted);
+
+    /// A group is about to go, or has gone: what is open of it is let go of.
+    fn let_go(&self, name: &str);
+
+    /// A group has gone.
+    fn gone(&self, name: &str);
+}
+
+/// A session of storage's own: it ends when this is dropped.
+pub struct Background {
+    waits: Session,
+    /// Keeps it for whoever shows sessions.
+    _shown: Box<dyn Any + Send + Sync>,
+}
+
+impl Background {
+    /// A session with these waits, shown as long as `shown` is kept.
+    pub fn new(waits: Session, shown: Box<dyn Any + Send + Sync>) -> Background {
+        Background { waits, _shown: shown }
+    }
+
+    /// The handle on which its waits begin.
+    pub fn waits(&self) -> &Session {
+        &self.waits
+    }
+}
+
+/// What storage is given.
+#[derive(Clone)]
+pub struct Surroundings {
+    /// Time, chance and tasks.
+    pub env: SharedEnv,
+    /// How disks are opened and found.
+    pub disks: Arc<dyn Disks>,
+    /// The parameters that it obeys.
+    pub settings: Arc<dyn Settings>,
+    /// Who opens it.
+    pub host: Arc<dyn Host>,
+}
