@@ -191,7 +191,7 @@ const CIRCLES: [(&str, usize); 12] = [
     ("chaos", 0),
     ("diskgroup", 41),
     ("format", 0),
-    ("instance", 11),
+    ("instance", 0),
     ("io", 0),
     ("lab", 0),
     ("redo", 0),

@@ -140,7 +140,7 @@ pub async fn run(args: Args, database: &Database, place: &Place) -> Result<(), F
 /// Tables whose files are right by their checksums and do not hold what the table holds.
 async fn tables(database: &Database, group: &cellar_diskgroup::Group) -> Vec<(String, String)> {
     let whole = group.taken_older().files;
-    let found = database.inner.check_tables(group.name(), &whole).await.into_iter();
+    let found = database.inner.tables().check_tables(group.name(), &whole).await.into_iter();
     found.map(|(table, error)| (table, first_line(&error))).collect()
 }
 

@@ -54,7 +54,7 @@ pub struct Instance {
     sessions: Sessions,
     /// By the name under which they were added.
     groups: Mutex<BTreeMap<String, Arc<dyn GroupViews>>>,
-    scans: Scans,
+    scans: Arc<Scans>,
     temp: TempSpace,
     redo: Redo,
 }
@@ -80,7 +80,7 @@ impl Instance {
         let budget = Budget::new(memory.target(parameters.integer(MEMORY_TARGET)));
         let sessions = Sessions::new(Arc::clone(&env), waits);
         let groups = Mutex::default();
-        let scans = Scans::new(budget.limit(Consumer::CellCache));
+        let scans = Arc::new(Scans::new(budget.limit(Consumer::CellCache)));
         Instance {
             env,
             parameters: Arc::new(parameters),
@@ -115,7 +115,7 @@ impl Instance {
     }
 
     /// The cell of this process, which scans columnar tables.
-    pub fn scans(&self) -> &Scans {
+    pub fn scans(&self) -> &Arc<Scans> {
         &self.scans
     }
 

@@ -4,12 +4,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use async_recursion::async_recursion as boxed;
 use cellar_cell::{Cache, Error as CellError, ScanStats, Segment, Totals};
 
-use crate::catalog::{self, Table};
-use crate::database::Database;
-use crate::error::{Error, Result};
+use crate::error::Error;
 
 /// Scans that are remembered after their end.
 const REMEMBERED: usize = 100;
@@ -43,7 +40,7 @@ pub struct ScanRecord {
 }
 
 /// The group and the path of a segment's file.
-type Place = (String, String);
+pub(crate) type Place = (String, String);
 
 #[derive(Default)]
 struct Known {
@@ -74,6 +71,16 @@ impl Scans {
 
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A segment that is open.
+    pub(crate) fn opened(&self, place: &Place) -> Option<Arc<Segment>> {
+        self.known().open.get(place).cloned()
+    }
+
+    /// Keeps a segment open.
+    pub(crate) fn keep(&self, place: Place, segment: &Arc<Segment>) {
+        self.known().open.insert(place, Arc::clone(segment));
     }
 
     /// Its memory.
@@ -129,78 +136,6 @@ impl Scans {
             !gone
         });
         drop(dropped);
-    }
-}
-
-impl Database {
-    /// The segments of a columnar table with that many columns, opened as far as they are not yet.
-    ///
-    /// # Errors
-    /// As [`Database::open_segment`]; 70124 if one is damaged on every copy.
-    #[boxed]
-    pub async fn segments(&self, table: &Table, columns: usize) -> Result<Vec<Arc<Segment>>> {
-        let mut segments = Vec::with_capacity(table.segments.len());
-        let group = table.group().unwrap_or_default().to_owned();
-        for one in &table.segments {
-            let place = (group.clone(), one.file.clone());
-            let open = self.instance().scans().known().open.get(&place).cloned();
-            if let Some(open) = open {
-                segments.push(open);
-                continue;
-            }
-            let file = Arc::new(self.open_segment(table, one)?);
-            let opened = Segment::open(file, one.bytes, table.id, Some(columns), one.rows).await;
-            let opened = Arc::new(opened.map_err(|error| scan_error(&table.name, &error))?);
-            let scans = self.instance().scans();
-            scans.known().open.insert(place, Arc::clone(&opened));
-            // Who dropped the table meanwhile may have looked here before it was put in.
-            if self.catalog().current().owner(&group, &one.file).is_none() {
-                scans.let_go(&group, Some(&[&one.file]));
-            }
-            segments.push(opened);
-        }
-        Ok(segments)
-    }
-}
-
-impl Database {
-    /// Reads what each segment of the columnar tables of a group says of itself, and all of those
-    /// that `whole` names by their path: what is wrong, by table. For files that are right by their
-    /// checksums and yet not what the table holds, as FORCE may leave them.
-    #[boxed]
-    pub async fn check_tables(&self, group: &str, whole: &[String]) -> Vec<(String, Error)> {
-        let catalog = self.catalog().current();
-        let mut found = Vec::new();
-        for table in catalog.columnar_tables().filter(|t| t.group() == Some(group)) {
-            for segment in &table.segments {
-                match self.check_segment(table, segment, whole.contains(&segment.file)).await {
-                    Ok(()) => {}
-                    // It was dropped, or written anew, meanwhile.
-                    Err(_) if self.catalog().current().owner(group, &segment.file).is_none() => {}
-                    Err(error) => {
-                        found.push((table.name.clone(), error));
-                        break;
-                    }
-                }
-            }
-        }
-        found
-    }
-
-    async fn check_segment(
-        &self,
-        table: &Table,
-        one: &catalog::Segment,
-        whole: bool,
-    ) -> Result<()> {
-        let file = Arc::new(self.open_segment(table, one)?);
-        let failed = |error| scan_error(&table.name, &error);
-        let opened = Segment::open(file, one.bytes, table.id, None, one.rows).await;
-        let opened = opened.map_err(failed)?;
-        match whole {
-            true => opened.verify().await.map_err(failed),
-            false => Ok(()),
-        }
     }
 }
 

@@ -10,8 +10,8 @@ use cellar_diskgroup::{File, FileSpec};
 use cellar_io::{DeviceExt, Durability, Io, IoError};
 
 use cellar_storage::Mounted;
+use cellar_storage::groups::Groups;
 
-use crate::database::Database;
 use crate::error::{Error, Result};
 
 /// Bytes of a block, in which v$sysstat counts.
@@ -53,6 +53,27 @@ fn failed(error: &IoError) -> Error {
 }
 
 impl TempFile {
+    /// An empty TEMPFILE without a name, in the first group that has room: where none has much, in the one
+    /// that has most.
+    ///
+    /// # Errors
+    /// No group is mounted, or the database is open read-only.
+    #[boxed]
+    pub async fn make(groups: &Groups) -> Result<TempFile> {
+        groups.check_writable()?;
+        let free = |mounted: &Mounted| mounted.group.info().writable_mb.min(MUCH_MB);
+        let all = groups.all().into_iter();
+        let best = all.max_by_key(|mounted| (free(mounted), Reverse(mounted.number)));
+        let Some(best) = best else {
+            return Err(Error::new(
+                1652,
+                "no disk group is mounted that could take temporary data",
+            )
+            .hint("mount one: ALTER DISKGROUP name MOUNT"));
+        };
+        Ok(TempFile(best.group.create_file(&FileSpec::new(FileType::Tempfile)).await?))
+    }
+
     /// Its number in the disk group.
     pub fn number(&self) -> u32 {
         self.0.number()
@@ -86,28 +107,5 @@ impl TempFile {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let buffer = self.0.read_at(Io::SCAN, at, length).await;
         Ok(buffer.map_err(|error| failed(&error))?.freeze())
-    }
-}
-
-impl Database {
-    /// An empty TEMPFILE without a name, in the first group that has room: where none has much, in the one
-    /// that has most.
-    ///
-    /// # Errors
-    /// No group is mounted, or the database is open read-only.
-    #[boxed]
-    pub async fn new_temp_file(&self) -> Result<TempFile> {
-        self.check_writable()?;
-        let free = |mounted: &Mounted| mounted.group.info().writable_mb.min(MUCH_MB);
-        let groups = self.groups().into_iter();
-        let best = groups.max_by_key(|mounted| (free(mounted), Reverse(mounted.number)));
-        let Some(best) = best else {
-            return Err(Error::new(
-                1652,
-                "no disk group is mounted that could take temporary data",
-            )
-            .hint("mount one: ALTER DISKGROUP name MOUNT"));
-        };
-        Ok(TempFile(best.group.create_file(&FileSpec::new(FileType::Tempfile)).await?))
     }
 }

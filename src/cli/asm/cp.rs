@@ -185,7 +185,7 @@ async fn into_group(
         (true, dir) => format!("{dir}/{name}"),
         (false, path) => path.to_owned(),
     };
-    database.inner.check_user_file(group.name(), &path)?;
+    database.inner.tables().check_user_file(group.name(), &path)?;
     if group.list_dir(&path).is_ok() {
         let text = format!("\"{}\" is a directory", spot.name_of(&path));
         return Err(Error::new(15124, text).hint("give the copy another name").into());

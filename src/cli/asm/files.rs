@@ -328,7 +328,7 @@ fn check_removable(
     database: &Database,
 ) -> Result<(), Fault> {
     let group = spot.mounted.group.name();
-    database.inner.check_user_file(group, &entry.path)?;
+    database.inner.tables().check_user_file(group, &entry.path)?;
     if entry.file.is_some() {
         return Ok(());
     }
@@ -339,7 +339,7 @@ fn check_removable(
         return Err(error.hint(hint).into());
     }
     for below in spot.mounted.group.list(&entry.path, true) {
-        database.inner.check_user_file(group, &below.path)?;
+        database.inner.tables().check_user_file(group, &below.path)?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use crate::catalog_file::GroupCatalog;
 use crate::directory::Directory;
 use crate::error::Result;
 use crate::instance::Instance;
-use crate::tables::UnderWay;
+use crate::tables::Tables;
 
 pub use cellar_storage::finder::NoDisk;
 pub use cellar_storage::groups::{
@@ -39,10 +39,7 @@ pub struct Database {
     instance: Arc<Instance>,
     directory: Directory,
     storage: Storage,
-    /// Also for tasks that change tables.
-    pub(crate) catalog: Arc<SharedCatalog>,
-    /// Segments that are not in the catalog yet.
-    pub(crate) under_way: Arc<UnderWay>,
+    tables: Tables,
 }
 
 impl std::fmt::Debug for Database {
@@ -89,7 +86,7 @@ impl Database {
         // A group mounted by force may have a catalog older than its tables.
         let groups = opened.storage.groups();
         if !mode.read_only && !mode.force && groups.mounted_by_force().is_none() {
-            opened.sweep(&opened.groups()).await;
+            opened.tables.sweep(&opened.groups()).await;
         }
         if !mode.read_only {
             // One that an earlier version wrote has none.
@@ -107,8 +104,10 @@ impl Database {
         storage: Storage,
         catalog: SharedCatalog,
     ) -> Database {
-        let (catalog, under_way) = (Arc::new(catalog), Arc::default());
-        Database { instance, directory, storage, catalog, under_way }
+        let (env, scans) = (Arc::clone(instance.env()), Arc::clone(instance.scans()));
+        let (groups, redo) = (storage.groups().clone(), instance.redo().clone());
+        let tables = Tables::new(env, groups, redo, scans, catalog);
+        Database { instance, directory, storage, tables }
     }
 
     /// Dismounts every group cleanly.
@@ -137,7 +136,12 @@ impl Database {
 
     /// The catalog of tables.
     pub fn catalog(&self) -> &SharedCatalog {
-        &self.catalog
+        self.tables.catalog()
+    }
+
+    /// The tables in its groups.
+    pub fn tables(&self) -> &Tables {
+        &self.tables
     }
 
     /// The environment it runs in.
@@ -173,10 +177,6 @@ impl Database {
         !self.is_read_only()
     }
 
-    pub(crate) fn check_writable(&self) -> Result<()> {
-        self.storage.groups().check_writable()
-    }
-
     /// DROP DISKGROUP.
     ///
     /// # Errors
@@ -185,7 +185,7 @@ impl Database {
     pub async fn drop_group(&self, name: &str, including_contents: bool) -> Result<()> {
         let groups = self.storage.groups();
         let mounted = groups.check_drop(name)?;
-        let _dropping = self.drop_without_tables(mounted.group.name())?;
+        let _dropping = self.tables.drop_without_tables(mounted.group.name())?;
         groups.drop_group(&mounted, including_contents).await
     }
 
@@ -203,7 +203,7 @@ impl Database {
         let mounted = groups.mount(name, force).await?;
         // Tables may have been dropped while it was not here.
         if self.is_writable() && !force {
-            self.sweep(std::slice::from_ref(&mounted)).await;
+            self.tables.sweep(std::slice::from_ref(&mounted)).await;
         }
         self.storage.redo().group_is_here().await;
         Ok(mounted)

@@ -1,12 +1,12 @@
 //! Protection of the catalog, of segments, and of groups that hold tables against users' statements.
 
+use super::Tables;
 use super::names::{TABLES_DIR, holds, plain};
 use super::under_way::Dropping;
 use crate::catalog_file::{CATALOG_PATH, SPARE_PATH};
-use crate::database::Database;
 use crate::error::{Error, Result};
 
-impl Database {
+impl Tables {
     /// Refuses to let a user write over `path` of a group, remove it or rename it, if it is the
     /// system's or a directory that holds what is the system's.
     ///
@@ -18,7 +18,7 @@ impl Database {
             return Ok(());
         }
         // Only the first group has the catalog; one that is not mounted may be the first elsewhere.
-        let other_group = self.group(&group).is_ok_and(|mounted| mounted.number != 1);
+        let other_group = self.groups.get(&group).is_ok_and(|mounted| mounted.number != 1);
         if holds(&path, CATALOG_PATH) && !other_group {
             let text =
                 format!("file \"+{group}/{CATALOG_PATH}\" holds the catalog of this database");
@@ -35,7 +35,7 @@ impl Database {
             (cellar_storage::redo::REDO_DIR, "is where the redo log is kept"),
         ] {
             // Of a log that is not there any more files may be left in a group that was not.
-            if !self.instance().redo().is_there() {
+            if !self.redo.is_there() {
                 break;
             }
             if holds(&path, own) || holds(own, &path) {
@@ -48,7 +48,7 @@ impl Database {
         if !holds(&path, TABLES_DIR) && !holds(TABLES_DIR, &path) {
             return Ok(());
         }
-        let catalog = self.catalog().current();
+        let catalog = self.catalog.current();
         Err(match catalog.owner(&group, &path) {
             Some(table) => {
                 let text =
@@ -72,7 +72,7 @@ impl Database {
         let refused = |error: Error| error.under(15039, "diskgroup not dropped");
         let dropping = self.under_way.drop_group(group).map_err(refused)?;
         // Asked only now: a load has reached the catalog, or it is refused from here on.
-        let catalog = self.catalog().current();
+        let catalog = self.catalog.current();
         let here = catalog.tables.iter().filter(|table| table.is_in(group));
         let tables: Vec<&str> = here.map(|table| table.name.as_str()).collect();
         if tables.is_empty() {

@@ -1,7 +1,7 @@
 //! Columnar tables: their rows lie in segments, files of a disk group that are never changed.
 //!
 //! A segment is made by one load. It is written without a name, made durable, named, and then the
-//! catalog says that it is part of its table: [`Database::append_segment`] and the others here keep
+//! catalog says that it is part of its table: [`Tables::append_segment`] and the others here keep
 //! this order, the other way round where a table loses segments. So each change of a table is one
 //! replacement of the catalog. Stopped at each step, a file is left as follows:
 //!
@@ -15,32 +15,48 @@
 
 mod guard;
 mod names;
+mod open;
 mod segment_file;
 mod sweep;
 mod under_way;
 
 use std::future::Future;
+use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
 use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{File, FileSpec, Group};
-use cellar_io::{Device, DeviceExt, EnvExt, Io};
+use cellar_io::{Device, DeviceExt, EnvExt, Io, SharedEnv};
+use cellar_storage::groups::Groups;
+use cellar_storage::redo::Redo;
 use futures_util::stream::{self, StreamExt};
 
-use crate::catalog::{Segment, Table, TableKind};
-use crate::database::Database;
+use crate::catalog::{Segment, SharedCatalog, Table, TableKind};
 use crate::error::{Error, INTERNAL, Result};
-use crate::scans::scan_error;
+use crate::scans::{Scans, scan_error};
 
 pub use names::{TABLES_DIR, is_system_file};
 pub use segment_file::SegmentFile;
-pub(crate) use under_way::UnderWay;
+use under_way::UnderWay;
 
 /// So many files are removed at once: their records share writes of the metadata log.
 const REMOVED_AT_ONCE: usize = 16;
 
 /// So many names are tried; of 2^32 the first is as good as always free.
 const NAMES_TRIED: u32 = 8;
+
+/// The tables of a database. Clones are the same.
+#[derive(Clone)]
+pub struct Tables {
+    env: SharedEnv,
+    groups: Groups,
+    redo: Redo,
+    /// The cell that has their segments open.
+    scans: Arc<Scans>,
+    catalog: Arc<SharedCatalog>,
+    /// Segments that are not in the catalog yet.
+    under_way: Arc<UnderWay>,
+}
 
 /// What whoever wrote a segment knows of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,12 +76,35 @@ struct Published {
     _under_way: under_way::Publishing,
 }
 
-impl Database {
+impl std::fmt::Debug for Tables {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tables({:?})", self.groups)
+    }
+}
+
+impl Tables {
+    /// The tables of this catalog, in these groups.
+    pub fn new(
+        env: SharedEnv,
+        groups: Groups,
+        redo: Redo,
+        scans: Arc<Scans>,
+        catalog: SharedCatalog,
+    ) -> Tables {
+        let (catalog, under_way) = (Arc::new(catalog), Arc::default());
+        Tables { env, groups, redo, scans, catalog, under_way }
+    }
+
+    /// The catalog that names them.
+    pub fn catalog(&self) -> &SharedCatalog {
+        &self.catalog
+    }
+
     /// The id of a new columnar table: random, and of no other table.
     pub fn new_table_id(&self) -> u64 {
-        let catalog = self.catalog().current();
+        let catalog = self.catalog.current();
         loop {
-            let id = self.env().random();
+            let id = self.env.random();
             if id != 0 && catalog.columnar_tables().all(|table| table.id != id) {
                 return id;
             }
@@ -79,8 +118,8 @@ impl Database {
     /// The group is not mounted, or the database is open read-only.
     #[boxed]
     pub async fn new_segment(&self, group: &str) -> Result<File> {
-        self.check_writable()?;
-        let group = self.group(group)?.group;
+        self.groups.check_writable()?;
+        let group = self.groups.get(group)?.group;
         Ok(group.create_file(&FileSpec::new(FileType::Datafile)).await?)
     }
 
@@ -96,7 +135,7 @@ impl Database {
         table: Table,
         segment: Option<(File, SegmentFigures)>,
     ) -> Result<()> {
-        self.to_the_end(|database| async move { database.add_now(table, segment).await }).await
+        self.to_the_end(|tables| async move { tables.add_now(table, segment).await }).await
     }
 
     async fn add_now(
@@ -104,7 +143,7 @@ impl Database {
         mut table: Table,
         segment: Option<(File, SegmentFigures)>,
     ) -> Result<()> {
-        self.check_writable()?;
+        self.groups.check_writable()?;
         if table.kind != TableKind::Columnar || !table.segments.is_empty() {
             let text = format!("table \"{}\" is not a new columnar table", table.name);
             return Err(Error::new(INTERNAL, text));
@@ -138,7 +177,7 @@ impl Database {
     ) -> Result<()> {
         let name = name.to_owned();
         let append =
-            |database: Database| async move { database.append_now(&name, id, file, figures).await };
+            |tables: Tables| async move { tables.append_now(&name, id, file, figures).await };
         self.to_the_end(append).await
     }
 
@@ -149,7 +188,7 @@ impl Database {
         file: File,
         figures: SegmentFigures,
     ) -> Result<()> {
-        self.check_writable()?;
+        self.groups.check_writable()?;
         let catalog = self.catalog.current();
         let published = self.publish(catalog.check_same(name, id)?, file, figures).await?;
         let appended = self.catalog.append(name, id, published.segment.clone()).await;
@@ -161,7 +200,7 @@ impl Database {
     /// changes nothing, if the table does not end with them any more.
     ///
     /// # Errors
-    /// As [`Database::append_segment`].
+    /// As [`Tables::append_segment`].
     #[boxed]
     pub async fn merge_segments(
         &self,
@@ -172,18 +211,17 @@ impl Database {
     ) -> Result<bool> {
         let mut old = table.clone();
         old.segments = gone;
-        let merge = |database: Database| async move {
-            database.check_writable()?;
-            let catalog = database.catalog.current();
+        let merge = |tables: Tables| async move {
+            tables.groups.check_writable()?;
+            let catalog = tables.catalog.current();
             let same = catalog.check_same(&old.name, old.id)?;
-            let published = database.publish(same, file, figures).await?;
+            let published = tables.publish(same, file, figures).await?;
             let (group, new) = (published.group.clone(), published.segment.clone());
-            let merged =
-                database.catalog.merge(&old.name, old.id, &old.segments, new.clone()).await;
+            let merged = tables.catalog.merge(&old.name, old.id, &old.segments, new.clone()).await;
             let is_merged = merged.as_ref().is_ok_and(|is| *is);
-            database.settle(merged.map(|_| ()), published).await?;
+            tables.settle(merged.map(|_| ()), published).await?;
             match is_merged {
-                true => database.remove_segments(&old).await,
+                true => tables.remove_segments(&old).await,
                 false => drop(remove_all(vec![(group, new.file)]).await),
             }
             Ok(is_merged)
@@ -199,10 +237,10 @@ impl Database {
     #[boxed]
     pub async fn truncate_columnar(&self, name: &str) -> Result<Table> {
         let name = name.to_owned();
-        self.to_the_end(|database| async move {
-            database.check_writable()?;
-            let before = database.catalog.truncate(&name).await?;
-            database.remove_segments(&before).await;
+        self.to_the_end(|tables| async move {
+            tables.groups.check_writable()?;
+            let before = tables.catalog.truncate(&name).await?;
+            tables.remove_segments(&before).await;
             Ok(before)
         })
         .await
@@ -211,14 +249,14 @@ impl Database {
     /// Drops a columnar table; returns it as it was. Who reads its rows reads on.
     ///
     /// # Errors
-    /// As [`Database::truncate_columnar`].
+    /// As [`Tables::truncate_columnar`].
     #[boxed]
     pub async fn drop_columnar(&self, name: &str) -> Result<Table> {
         let name = name.to_owned();
-        self.to_the_end(|database| async move {
-            database.check_writable()?;
-            let before = database.catalog.drop_columnar(&name).await?;
-            database.remove_segments(&before).await;
+        self.to_the_end(|tables| async move {
+            tables.groups.check_writable()?;
+            let before = tables.catalog.drop_columnar(&name).await?;
+            tables.remove_segments(&before).await;
             Ok(before)
         })
         .await
@@ -260,7 +298,7 @@ impl Database {
     /// All bytes of a segment that is small.
     ///
     /// # Errors
-    /// As [`Database::open_segment`], or it cannot be read.
+    /// As [`Tables::open_segment`], or it cannot be read.
     #[boxed]
     pub async fn read_segment(&self, table: &Table, segment: &Segment) -> Result<Vec<u8>> {
         let file = self.open_segment(table, segment)?;
@@ -276,7 +314,7 @@ impl Database {
             let text = format!("table \"{}\" has no disk group: it is external", table.name);
             return Err(Error::new(INTERNAL, text));
         };
-        let found = self.group(name).map(|mounted| mounted.group);
+        let found = self.groups.get(name).map(|mounted| mounted.group);
         found.map_err(|error| {
             let text = format!("table \"{}\" is in a disk group that is not here", table.name);
             error.under(70120, text).hint(format!("mount it first: ALTER DISKGROUP {name} MOUNT"))
@@ -286,7 +324,7 @@ impl Database {
     /// Tells the segments of this database from those of another one: by the group that has the
     /// catalog, which is the same as long as the database lives.
     fn mark(&self) -> Option<u32> {
-        let groups = self.groups();
+        let groups = self.groups.all();
         let first = groups.iter().min_by_key(|mounted| mounted.number)?;
         let [.., a, b, c, d] = first.group.uuid().0.to_be_bytes();
         Some(u32::from_be_bytes([a, b, c, d]))
@@ -313,7 +351,7 @@ impl Database {
         let mark = self.mark().unwrap_or_default();
         let mut tried = 0;
         loop {
-            let [a, b, c, d, ..] = self.env().random().to_be_bytes();
+            let [a, b, c, d, ..] = self.env.random().to_be_bytes();
             let number = u32::from_be_bytes([a, b, c, d]);
             let path = names::segment_path(&table.name, table.id, mark, number);
             let under_way = self.under_way.publish(group.name(), &path)?;
@@ -323,7 +361,7 @@ impl Database {
                 Err(error) => return Err(error.into()),
                 Ok(()) => {
                     let SegmentFigures { rows, row_groups, bytes } = figures;
-                    let created = self.env().wall().unix_nanos;
+                    let created = self.env.wall().unix_nanos;
                     let segment = Segment { file: path, rows, row_groups, bytes, created };
                     return Ok(Published { segment, group, _under_way: under_way });
                 }
@@ -353,19 +391,19 @@ impl Database {
     async fn remove_segments(&self, table: &Table) {
         let Ok(group) = self.group_of(table) else { return };
         let paths: Vec<&str> = table.segments.iter().map(|segment| segment.file.as_str()).collect();
-        self.instance().scans().let_go(group.name(), Some(&paths));
+        self.scans.let_go(group.name(), Some(&paths));
         let files = table.segments.iter().map(|segment| (group.clone(), segment.file.clone()));
         remove_all(files.collect()).await;
     }
 
     /// Runs `work` in a task of its own: a caller that goes away half-way must not leave a file
     /// without a table, or a catalog in RAM that is not the one on disk.
-    async fn to_the_end<T, F>(&self, work: impl FnOnce(Database) -> F) -> Result<T>
+    async fn to_the_end<T, F>(&self, work: impl FnOnce(Tables) -> F) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let done = self.env().run("change of a table", work(self.clone()));
+        let done = self.env.run("change of a table", work(self.clone()));
         done.await.unwrap_or_else(|| {
             Err(Error::new(INTERNAL, "the change of a table stopped half-way")
                 .hint("open the database again: the table is as before, or as after"))

@@ -58,7 +58,7 @@ pub(super) fn holds(path: &str, other: &str) -> bool {
 
 /// Whether a path in a group is the system's, or a directory that holds what is the system's: the
 /// catalog, or segments of columnar tables. Users read such files; they neither write over them nor
-/// remove them. [`Database::check_user_file`](crate::Database::check_user_file) also knows in which
+/// remove them. [`Tables::check_user_file`](super::Tables::check_user_file) also knows in which
 /// group the catalog is, and says why not.
 pub fn is_system_file(path: &str) -> bool {
     let path = plain(path);

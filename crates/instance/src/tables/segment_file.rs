@@ -36,7 +36,7 @@ fn failed(error: &IoError) -> Error {
 }
 
 impl SegmentFile {
-    /// Writes into a file that [`new_segment`](crate::Database::new_segment) gave.
+    /// Writes into a file that [`new_segment`](super::Tables::new_segment) gave.
     pub fn new(file: File) -> SegmentFile {
         SegmentFile { file, room: 0, writes: FuturesUnordered::new() }
     }

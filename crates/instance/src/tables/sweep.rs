@@ -4,12 +4,10 @@
 use cellar_diskgroup::Group;
 
 use super::names::{TABLES_DIR, is_segment_of};
-use super::remove_all;
+use super::{Tables, remove_all};
 use cellar_storage::Mounted;
 
-use crate::database::Database;
-
-impl Database {
+impl Tables {
     /// Removes the segments in `groups` that this database made and no table names. Does nothing if
     /// the catalog cannot be read, or is not there: then nobody knows what is named. What cannot be
     /// removed now is tried again when the group is next mounted.

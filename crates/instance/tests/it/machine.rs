@@ -150,7 +150,7 @@ pub fn figures() -> SegmentFigures {
 
 /// A segment full of `byte`, written and not flushed, with more room than it needs.
 pub async fn written(database: &Database, group: &str, byte: u8) -> (File, SegmentFigures) {
-    let file = database.new_segment(group).await.unwrap();
+    let file = database.tables().new_segment(group).await.unwrap();
     file.allocate(3 << 20).await.unwrap();
     let data = vec![byte; usize::try_from(BYTES).unwrap().next_multiple_of(4096)];
     file.write_at(Io::FOREGROUND, 0, data.into(), Durability::Cached).await.unwrap();
@@ -158,7 +158,7 @@ pub async fn written(database: &Database, group: &str, byte: u8) -> (File, Segme
 }
 
 pub fn new_table(database: &Database, name: &str, group: &str) -> Table {
-    Table::columnar(name, database.new_table_id(), group, "{\"columns\":[]}")
+    Table::columnar(name, database.tables().new_table_id(), group, "{\"columns\":[]}")
 }
 
 /// CREATE TABLE AS SELECT of rows that are all `byte`; its id.
@@ -166,21 +166,21 @@ pub async fn create(database: &Database, name: &str, group: &str, byte: u8) -> u
     let table = new_table(database, name, group);
     let id = table.id;
     let segment = written(database, group, byte).await;
-    database.add_columnar(table, Some(segment)).await.unwrap();
+    database.tables().add_columnar(table, Some(segment)).await.unwrap();
     id
 }
 
 pub async fn append(database: &Database, name: &str, id: u64, byte: u8) -> Result<(), Error> {
     let group = database.catalog().current().table(name).unwrap().group().unwrap().to_owned();
     let (file, figures) = written(database, &group, byte).await;
-    database.append_segment(name, id, file, figures).await
+    database.tables().append_segment(name, id, file, figures).await
 }
 
 /// Puts a file in the place of the last segments of a table as it was; whether it still was.
 pub async fn merge(database: &Database, was: &Table, last: usize, byte: u8) -> bool {
     let (file, figures) = written(database, was.group().unwrap(), byte).await;
     let gone = was.segments[was.segments.len() - last..].to_vec();
-    database.merge_segments(was, gone, file, figures).await.unwrap()
+    database.tables().merge_segments(was, gone, file, figures).await.unwrap()
 }
 
 /// What a file is full of.
@@ -198,7 +198,7 @@ pub async fn rows(database: &Database, name: &str) -> Vec<u8> {
     let table = catalog.table(name).unwrap();
     let mut bytes = Vec::new();
     for segment in &table.segments {
-        bytes.push(byte_of(&database.open_segment(table, segment).unwrap()).await);
+        bytes.push(byte_of(&database.tables().open_segment(table, segment).unwrap()).await);
     }
     bytes
 }

@@ -25,8 +25,8 @@ async fn make(database: &Database, change: Change, id: u64) {
             let was = database.catalog().current().table("t").unwrap().clone();
             assert!(merge(database, &was, 1, 6).await);
         }
-        Change::Truncate => drop(database.truncate_columnar("t").await.unwrap()),
-        Change::Drop => drop(database.drop_columnar("t").await.unwrap()),
+        Change::Truncate => drop(database.tables().truncate_columnar("t").await.unwrap()),
+        Change::Drop => drop(database.tables().drop_columnar("t").await.unwrap()),
     }
 }
 
@@ -57,7 +57,7 @@ fn cut_everywhere(change: Change, seed: u64) -> [usize; 3] {
     let empty = machine.run(async {
         let database = machine.open().await;
         create(&database, "warm", "MORE", 0).await;
-        database.drop_columnar("warm").await.unwrap();
+        database.tables().drop_columnar("warm").await.unwrap();
         let empty = free(&database, "MORE");
         database.close().await.unwrap();
         empty
@@ -82,10 +82,10 @@ fn cut_everywhere(change: Change, seed: u64) -> [usize; 3] {
         machine.run(async {
             let database = machine.open().await;
             counts[usize::from(was_made(&database, change).await)] += 1;
-            counts[2] += database.swept();
+            counts[2] += database.tables().swept();
             assert_eq!(files(&database, "MORE"), named(&database, "MORE"), "{change:?} {point}");
             for table in &database.catalog().current().tables {
-                database.drop_columnar(&table.name).await.unwrap();
+                database.tables().drop_columnar(&table.name).await.unwrap();
             }
             assert_eq!(free(&database, "MORE"), empty, "{change:?} cut off at {point}");
             database.close().await.unwrap();

@@ -92,7 +92,7 @@ impl Columnar {
             let catalog = self.database.catalog().current();
             let table = catalog.columnar(name)?;
             let schema = schema_of_text(&table.schema)?;
-            match self.database.segments(table, schema.fields().len()).await {
+            match self.database.tables().segments(table, schema.fields().len()).await {
                 Ok(segments) => return Ok((table.clone(), schema, segments)),
                 // Rows that came meanwhile were put together with its last ones.
                 Err(error) if error.number() == DROPPED && self.has_changed(table) => {}
@@ -113,7 +113,7 @@ impl Columnar {
     /// # Errors
     /// No group is mounted, or the database is open read-only.
     pub async fn temp_file(&self) -> Result<TempFile, Error> {
-        Ok(self.database.new_temp_file().await?)
+        Ok(TempFile::make(self.database.storage().groups()).await?)
     }
 
     /// Whether temporary data can be kept in its groups.
@@ -166,12 +166,12 @@ impl Columnar {
     ) -> Result<Written, Error> {
         self.database.catalog().current().check_free(name)?;
         check_kept(schema)?;
-        let id = self.database.new_table_id();
+        let id = self.database.tables().new_table_id();
         let table = Table::columnar(name, id, group, schema_text(schema));
         let mut written = Written { rows: 0, bytes: 0 };
         let mut segment = None;
         if let Some(rows) = rows {
-            let file = self.database.new_segment(group).await?;
+            let file = self.database.tables().new_segment(group).await?;
             let writing = self.writing(id, schema, threads, tell);
             let (file, figures) = write_segment(SegmentFile::new(file), rows, &writing).await?;
             if figures.rows > 0 {
@@ -179,7 +179,7 @@ impl Columnar {
                 segment = Some((file, figures));
             }
         }
-        self.database.add_columnar(table, segment).await?;
+        self.database.tables().add_columnar(table, segment).await?;
         Ok(written)
     }
 
@@ -206,10 +206,10 @@ impl Columnar {
             return Ok(written);
         }
         let rows = came.rows();
-        let file = self.database.new_segment(table.group().unwrap_or_default()).await?;
+        let file = self.database.tables().new_segment(table.group().unwrap_or_default()).await?;
         let (file, figures) = write_segment(SegmentFile::new(file), rows, &writing).await?;
         if figures.rows > 0 {
-            self.database.append_segment(name, table.id, file, figures).await?;
+            self.database.tables().append_segment(name, table.id, file, figures).await?;
         }
         Ok(Written { rows: figures.rows, bytes: figures.bytes })
     }
@@ -228,7 +228,7 @@ impl Columnar {
         }
         let mut batches = Vec::new();
         for segment in gone {
-            let Ok(bytes) = self.database.read_segment(table, segment).await else {
+            let Ok(bytes) = self.database.tables().read_segment(table, segment).await else {
                 return Ok(None);
             };
             let Ok(rows) = rows_of(bytes).await else { return Ok(None) };
@@ -241,7 +241,8 @@ impl Columnar {
             return Ok(None);
         }
         batches.extend_from_slice(came);
-        let Ok(file) = self.database.new_segment(table.group().unwrap_or_default()).await else {
+        let Ok(file) = self.database.tables().new_segment(table.group().unwrap_or_default()).await
+        else {
             return Ok(None);
         };
         let rows = together(batches, Arc::clone(&writing.schema));
@@ -249,7 +250,8 @@ impl Columnar {
             return Ok(None);
         };
         let written = Written { rows: count(came), bytes: figures.bytes };
-        let merged = self.database.merge_segments(table, gone.to_vec(), file, figures).await?;
+        let merged =
+            self.database.tables().merge_segments(table, gone.to_vec(), file, figures).await?;
         Ok(merged.then_some(written))
     }
 
@@ -258,7 +260,7 @@ impl Columnar {
     /// # Errors
     /// There is no such table.
     pub async fn truncate(&self, name: &str) -> Result<u64, Error> {
-        Ok(self.database.truncate_columnar(name).await?.rows())
+        Ok(self.database.tables().truncate_columnar(name).await?.rows())
     }
 }
 

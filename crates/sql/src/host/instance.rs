@@ -291,7 +291,7 @@ impl Host for InstanceHost {
     async fn drop_table(&self, name: &str) -> Result<bool, Error> {
         match self.database.catalog().current().table(name).map(|table| table.kind) {
             None => return Ok(false),
-            Some(TableKind::Columnar) => self.database.drop_columnar(name).await?,
+            Some(TableKind::Columnar) => self.database.tables().drop_columnar(name).await?,
             Some(TableKind::External) => self.database.catalog().drop_table(name).await?,
         };
         Ok(true)
@@ -302,7 +302,7 @@ impl Host for InstanceHost {
     }
 
     fn check_writable(&self, group: &str, path: &str) -> Result<(), Error> {
-        Ok(self.database.check_user_file(group, path)?)
+        Ok(self.database.tables().check_user_file(group, path)?)
     }
 
     async fn explain_work(&self, work: ExplainWork) -> Result<Rows, Error> {
