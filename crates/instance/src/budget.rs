@@ -8,8 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use cellar_storage::size;
+
 use crate::error::{Error, Result};
-use crate::size;
 use crate::views::instance::VMemoryBudget;
 
 /// Who uses memory.

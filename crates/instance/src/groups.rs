@@ -6,6 +6,8 @@ use cellar_diskgroup::state::Striping;
 use cellar_diskgroup::{DiskInfo, DiskReturn, FileInfo, Group, PassProgress};
 use cellar_io::WallTime;
 use cellar_io::sched::{OpStats, SmallStats};
+use cellar_storage::disks::OpenDisks;
+use cellar_storage::words::{disk_state, first_pass, mode_status, pass_state};
 
 pub use crate::catalog_file::{CATALOG_PATH, GroupCatalog};
 use crate::instance::GroupViews;
@@ -13,8 +15,6 @@ use crate::views::asm::{
     VAsmAlias, VAsmAttribute, VAsmDisk, VAsmDiskIostat, VAsmDiskgroup, VAsmFile, VAsmOperation,
     VAsmTemplate, VIostatFile,
 };
-use cellar_storage::disks::OpenDisks;
-use cellar_storage::words::{disk_state, first_pass, mode_status, pass_state};
 
 /// A mounted group under its number.
 pub struct MountedGroup {

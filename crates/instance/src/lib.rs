@@ -19,7 +19,6 @@ pub mod parameters;
 pub mod scans;
 pub mod scrub;
 pub mod session;
-pub mod size;
 pub mod tables;
 pub mod temp;
 pub mod views;

@@ -7,6 +7,7 @@ use cellar_io::SharedEnv;
 use cellar_wait::Session;
 
 use crate::disks::Disks;
+use crate::error::{Error, Result};
 use crate::mounted::Mounted;
 use crate::settings::Settings;
 
@@ -44,6 +45,25 @@ impl Background {
     /// The handle on which its waits begin.
     pub fn waits(&self) -> &Session {
         &self.waits
+    }
+}
+
+/// How storage is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenMode {
+    /// Write nothing: the log is replayed in RAM, nothing is resynced.
+    pub read_only: bool,
+    /// Mount although it cannot be proven that nothing newer exists elsewhere.
+    pub force: bool,
+}
+
+impl OpenMode {
+    /// Refuses to write where nothing is to be written.
+    pub(crate) fn check_writable(self) -> Result<()> {
+        match self.read_only {
+            true => Err(Error::new(70041, "the database is open read-only")),
+            false => Ok(()),
+        }
     }
 }
 

@@ -25,7 +25,7 @@ pub mod words;
 
 pub use error::{Error, Remedy, Result};
 pub use files::{Progress, absolute};
-pub use host::{Background, Host, Surroundings};
+pub use host::{Background, Host, OpenMode, Surroundings};
 pub use init::{InitDisk, InitSpec, init};
 pub use mounted::{Mounted, MountedGroups, split_group_path};
 pub use settings::Settings;

@@ -6,8 +6,8 @@ use async_recursion::async_recursion as boxed;
 
 use crate::error::Result;
 use crate::finder::DiskFinder;
-use crate::groups::{Groups, OpenMode};
-use crate::host::Surroundings;
+use crate::groups::Groups;
+use crate::host::{OpenMode, Surroundings};
 use crate::mounted::MountedGroups;
 use crate::redo::{Redo, RedoManager};
 
@@ -38,7 +38,7 @@ impl Storage {
         let OpenStorage { around, directory, mode, redo } = open;
         let mounted = MountedGroups::default();
         let finder = DiskFinder::new(around.clone(), directory, mode.read_only);
-        let redo = RedoManager::new(around.clone(), mounted.clone(), redo, mode.read_only);
+        let redo = RedoManager::new(around.clone(), mounted.clone(), redo, mode);
         let groups = Groups::new(around, mode, mounted, finder.clone(), redo.clone());
         Storage { finder, groups, redo }
     }

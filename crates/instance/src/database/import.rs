@@ -4,15 +4,16 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
+use cellar_storage::absolute;
+use cellar_storage::disks::Disks;
+
 use super::{Database, OpenMode};
 use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::instance::Instance;
 use crate::parameters::Scope;
 use crate::parameters::definitions::DISK_STRING;
-use async_recursion::async_recursion as boxed;
-use cellar_storage::absolute;
-use cellar_storage::disks::Disks;
 
 /// Opens what is on the disks at `paths` (or patterns) by a directory just
 /// [created](Directory::create) and locked. A group that counts on a disk that is not among them is

@@ -24,10 +24,10 @@ use crate::tables::Tables;
 pub use cellar_storage::finder::NoDisk;
 pub use cellar_storage::groups::{
     ChangeRequest, Changed, DiskRequest, DropRequest, DropTarget, Explained, GroupRequest, Known,
-    OfflineTarget, OpenMode, PROBE_TIME, ResizeRequest, ResizeTarget, Spare,
+    OfflineTarget, PROBE_TIME, ResizeRequest, ResizeTarget, Spare,
 };
-pub use cellar_storage::redo::{NewLogfile, Redo, RedoLog};
-pub use cellar_storage::{InitDisk, InitSpec, Mounted, Progress, split_group_path};
+pub use cellar_storage::redo::NewLogfile;
+pub use cellar_storage::{InitDisk, InitSpec, Mounted, OpenMode, Progress, split_group_path};
 pub use import::import;
 pub use init::init;
 

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
 use cellar_io::{EnvExt, SharedEnv, shell};
+use cellar_storage::replace::NO_LINK;
 
 pub use client::Client;
 pub use server::{Handler, Responder, Server};
@@ -24,7 +25,6 @@ pub use server::{Handler, Responder, Server};
 use crate::error::{Error, Result};
 use crate::parameters::Spfile;
 use crate::parameters::spfile::FILE_NAME as SPFILE;
-use cellar_storage::replace::NO_LINK;
 
 const LOCK: &str = "cellar.lock";
 const SOCKET: &str = "cellar.sock";

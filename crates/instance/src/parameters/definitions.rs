@@ -1,8 +1,9 @@
 //! The parameters that exist: name, type, allowed values, default, when a change takes effect.
 
-use crate::error::{Error, Result};
-use crate::size;
 use cellar_storage::settings;
+use cellar_storage::size;
+
+use crate::error::{Error, Result};
 
 /// What a parameter may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use cellar_storage::replace::replace_file;
 use toml::Spanned;
 
 use super::definitions::{self, Value};
 use crate::error::{Error, Result};
-use cellar_storage::replace::replace_file;
 
 /// The name of the file in DIR.
 pub const FILE_NAME: &str = "cellar.toml";

@@ -2,10 +2,10 @@
 //! what could not be removed when its table was dropped.
 
 use cellar_diskgroup::Group;
+use cellar_storage::Mounted;
 
 use super::names::{TABLES_DIR, is_segment_of};
 use super::{Tables, remove_all};
-use cellar_storage::Mounted;
 
 impl Tables {
     /// Removes the segments in `groups` that this database made and no table names. Does nothing if

@@ -5,10 +5,10 @@ use std::time::Duration;
 use cellar_io::WallTime;
 use cellar_redo::on_disk::control::{ControlData, GroupEntry, MediumEntry};
 use cellar_redo::{GroupReport, GroupStatus, MediumReport, Stats};
+use cellar_storage::redo::{FILE_BYTES, Notes, Place, Redo, SECTOR};
 use cellar_wait::Histogram;
 
 use super::row::view;
-use cellar_storage::redo::{FILE_BYTES, Notes, Place, Redo, SECTOR};
 
 view! {
     /// The control file of the redo log

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use cellar_io::WallTime;
+use cellar_storage::redo::Redo;
 
 use super::row::view;
 use crate::scans::{ScanRecord, Scans};
 use crate::temp::TempSpace;
-use cellar_storage::redo::Redo;
 
 view! {
     /// A scan of a columnar table: one of the last hundred

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use cellar_diskgroup::space::plan::{DiskPlan, Lack};
+use cellar_storage::groups::{Explained, Known};
 
 use super::row::view;
-use cellar_storage::groups::{Explained, Known};
 
 view! {
     /// A line of what a change of disks would do

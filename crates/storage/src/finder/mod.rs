@@ -41,7 +41,7 @@ impl std::fmt::Debug for DiskFinder {
 
 impl DiskFinder {
     /// A finder for the database in `directory`; `read_only`: nothing is remembered or forgotten.
-    pub fn new(around: Surroundings, directory: PathBuf, read_only: bool) -> DiskFinder {
+    pub(crate) fn new(around: Surroundings, directory: PathBuf, read_only: bool) -> DiskFinder {
         let (left, changing) = (Mutex::default(), futures_util::lock::Mutex::default());
         DiskFinder(Arc::new(Inner { around, directory, read_only, left, changing }))
     }

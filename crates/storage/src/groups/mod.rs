@@ -23,19 +23,10 @@ pub use spares::Spare;
 use crate::disks::Disks;
 use crate::error::{Error, Result};
 use crate::finder::{DiskFinder, NoDisk};
-use crate::host::{Host, Surroundings};
+use crate::host::{Host, OpenMode, Surroundings};
 use crate::mounted::{Mounted, MountedGroups};
-use crate::redo::{RedoManager, check_writable};
+use crate::redo::RedoManager;
 use crate::settings::Settings;
-
-/// How storage is opened.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct OpenMode {
-    /// Write nothing: the log is replayed in RAM, nothing is resynced.
-    pub read_only: bool,
-    /// Mount although it cannot be proven that nothing newer exists elsewhere.
-    pub force: bool,
-}
 
 /// The groups of a database. Clones are the same.
 #[derive(Clone)]
@@ -64,7 +55,7 @@ impl std::fmt::Debug for Groups {
 
 impl Groups {
     /// No groups yet, on disks that `finder` finds; `redo` is of the log that they may have.
-    pub fn new(
+    pub(crate) fn new(
         around: Surroundings,
         mode: OpenMode,
         mounted: MountedGroups,
@@ -111,7 +102,7 @@ impl Groups {
     /// # Errors
     /// 70041.
     pub fn check_writable(&self) -> Result<()> {
-        check_writable(self.is_read_only())
+        self.mode().check_writable()
     }
 
     /// The group that was mounted by force when it was opened, until an ALTER DISKGROUP ... MOUNT FORCE of

@@ -11,6 +11,7 @@ use cellar_io::{EnvExt, Instant, SharedEnv};
 use cellar_redo::{
     ArchiveStore, Archived, Breakdown, Committed, GroupReport, GroupStatus, Log, Lsn, Report,
 };
+use cellar_wait::Session;
 use futures_util::future::select;
 
 use super::archives::GroupArchives;
@@ -19,7 +20,6 @@ use super::media::{OwnFile, Place};
 use crate::error::{Error, Result};
 use crate::host::Background;
 use crate::mounted::MountedGroups;
-use cellar_wait::Session;
 
 /// An archiver that failed tries again after this.
 const ARCHIVE_RETRY: Duration = Duration::from_secs(5);

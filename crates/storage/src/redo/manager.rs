@@ -8,7 +8,7 @@ use cellar_io::SharedEnv;
 use super::Redo;
 use crate::disks::Disks;
 use crate::error::{Error, Result};
-use crate::host::{Host, Surroundings};
+use crate::host::{Host, OpenMode, Surroundings};
 use crate::mounted::{Mounted, MountedGroups};
 use crate::settings::Settings;
 
@@ -18,7 +18,7 @@ pub struct RedoManager {
     around: Surroundings,
     mounted: MountedGroups,
     redo: Redo,
-    read_only: bool,
+    mode: OpenMode,
 }
 
 impl std::fmt::Debug for RedoManager {
@@ -29,13 +29,13 @@ impl std::fmt::Debug for RedoManager {
 
 impl RedoManager {
     /// A manager of a log with media on these groups; what it knows is in `redo`.
-    pub fn new(
+    pub(crate) fn new(
         around: Surroundings,
         mounted: MountedGroups,
         redo: Redo,
-        read_only: bool,
+        mode: OpenMode,
     ) -> RedoManager {
-        RedoManager { around, mounted, redo, read_only }
+        RedoManager { around, mounted, redo, mode }
     }
 
     /// What is known of the log.
@@ -76,18 +76,10 @@ impl RedoManager {
     }
 
     pub(super) fn is_read_only(&self) -> bool {
-        self.read_only
+        self.mode.read_only
     }
 
     pub(super) fn check_writable(&self) -> Result<()> {
-        check_writable(self.read_only)
-    }
-}
-
-/// Refuses to write where nothing is to be written.
-pub(crate) fn check_writable(read_only: bool) -> Result<()> {
-    match read_only {
-        true => Err(Error::new(70041, "the database is open read-only")),
-        false => Ok(()),
+        self.mode.check_writable()
     }
 }

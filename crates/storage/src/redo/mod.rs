@@ -24,7 +24,6 @@ pub use control::{CONTROL_PATH, ControlFile, FILE_BYTES, Notes, SECTOR, Switch};
 pub use inspect::inspect;
 pub use log::{BreakdownTotals, RedoLog};
 pub use manager::RedoManager;
-pub(crate) use manager::check_writable;
 pub use media::{Place, REDO_DIR};
 pub use statements::NewLogfile;
 

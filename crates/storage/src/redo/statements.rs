@@ -11,6 +11,7 @@ use cellar_redo::on_disk::DatabaseId;
 use cellar_redo::on_disk::control::GROUPS_MAX;
 use cellar_redo::on_disk::header::Quorum;
 use cellar_redo::{CreateLog, Lsn, Medium, NewGroup};
+use cellar_wait::Session;
 
 use super::RedoManager;
 use super::archives::GroupArchives;
@@ -23,7 +24,6 @@ use super::open::decoded;
 use crate::error::{Error, Result};
 use crate::files::{Progress, absolute};
 use crate::settings::{LOG_ARCHIVE_DEST, LOG_BLOCK_SIZE, REDO_QUORUM};
-use cellar_wait::Session;
 
 /// Bytes of a log group whose size is not said.
 const SIZE_DEFAULT: u64 = 64 << 20;

@@ -1,3 +1,0 @@
-//! Sizes as people type them, for those who know no storage.
-
-pub use cellar_storage::size::{exact, parse};
