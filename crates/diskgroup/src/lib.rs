@@ -23,16 +23,18 @@ pub use data::validate::{BadPlace, Copies, FileVerdict, Findings};
 pub use error::Error;
 pub use group::{
     AlterDisks, Copied, DiskInfo, DiskReturn, DropDisk, File, FileInfo, FileSpec, Group, GroupInfo,
-    Listed, Loss, MountOptions, OfflineDisk, OlderFiles, OnlineHow, Operation, POWER_DEFAULT,
-    POWER_FULL, POWER_MAX, Pass, PassProgress, ProbeSpec, ProbeTarget, Protection, PublishIf,
+    Listed, Loss, OfflineDisk, OlderFiles, OnlineHow, Operation, POWER_DEFAULT, POWER_FULL,
+    POWER_MAX, Pass, PassProgress, ProbeSpec, ProbeTarget, Protection, PublishIf,
     RESYNC_POWER_DEFAULT, Rates, ResizeDisk, Resync, ScrubPower, ScrubResult, ScrubScope,
     ScrubSpec, Scrubbing, Template, TemplateChange, TemplateWords, Work, aus_of, fault_words,
-    is_proven, parse_interval, parse_repair_time,
+    is_proven,
 };
 pub use inspect::{Inspection, inspect};
+pub use meta::attributes::{parse_interval, parse_repair_time};
 pub use meta::create::{CreateGroup, NewDisk, create};
 pub use meta::found::FoundDisk;
 pub use meta::labels::{LabelScan, label_offsets, read_labels};
+pub use meta::options::MountOptions;
 pub use meta::rules;
 pub use on_disk::label::{Label, LabelStatus, Redundancy};
 pub use refused::Refused;

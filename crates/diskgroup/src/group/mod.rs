@@ -21,7 +21,7 @@ mod template;
 pub(crate) mod throttle;
 pub(crate) mod watch;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -38,21 +38,22 @@ use crate::data::unflushed_history::UnflushedHistory;
 use crate::data::{Data, clean, resync};
 use crate::disk::lock;
 use crate::error::Error;
+use crate::meta::attributes::check_attribute;
 use crate::meta::commit::Committer;
 use crate::meta::found::FoundDisk;
 use crate::meta::labels::{relabel, write_labels};
 use crate::meta::mount::{self, Start, region_cap};
 use crate::meta::mount_history;
-use crate::meta::rules::{self, Candidate};
+use crate::meta::options::MountOptions;
+use crate::meta::rules;
 use crate::meta::usable::Gone;
-use crate::on_disk::dirty::{ENTRIES_PER_BLOCK, RegionKey};
+use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::label::LabelStatus;
 use crate::state::{GroupState, Op};
 use free_space::FreeSpace;
 use inner::{Inner, InnerParts};
 
 pub use disks::{AlterDisks, DropDisk, Work};
-pub(crate) use files::check_attributes;
 #[cfg(feature = "object-store")]
 pub(crate) use files::parts_of;
 pub use files::{FileSpec, Listed, PublishIf};
@@ -63,66 +64,12 @@ pub use rebalance::{POWER_DEFAULT, POWER_MAX};
 pub use throttle::POWER_FULL;
 
 pub use online::{OnlineHow, RESYNC_POWER_DEFAULT};
-pub use repair::{OfflineDisk, parse_time as parse_repair_time};
+pub use repair::OfflineDisk;
 pub use report::{Copied, DiskInfo, FileInfo, GroupInfo, Loss, OlderFiles, Resync, aus_of};
 pub use resize::ResizeDisk;
 pub use resync_progress::DiskReturn;
-pub use scrub::{
-    ScrubPower, ScrubResult, ScrubScope, ScrubSpec, Scrubbing, fault_words, parse_interval,
-};
+pub use scrub::{ScrubPower, ScrubResult, ScrubScope, ScrubSpec, Scrubbing, fault_words};
 pub use template::{Protection, Template, TemplateChange, TemplateWords};
-
-/// Options of a mount.
-#[derive(Clone, Debug)]
-pub struct MountOptions {
-    /// Replay the log in RAM, write nothing, resync nothing.
-    pub read_only: bool,
-    /// Mount although it cannot be proven that nothing newer exists elsewhere.
-    pub force: bool,
-    /// Mount to get out what can be had, although some extents have no copy here; only to be read.
-    #[doc(hidden)]
-    pub rescue: Option<RescueMount>,
-    /// A request unanswered for this long fails its disk.
-    pub disk_timeout: Duration,
-    /// A request unanswered for this long fails a disk that the group can do without, while the others
-    /// answer.
-    pub detach_timeout: Duration,
-    /// How long a resync after a crash may take: bounds how many regions are dirty at once.
-    pub resync_target: Duration,
-    /// RAM for checksum blocks, in bytes.
-    pub checksum_cache_bytes: usize,
-    /// Regions in a block of the dirty log; fewer than fit only in tests, to have many blocks.
-    #[doc(hidden)]
-    pub dirty_block_entries: usize,
-}
-
-/// How a mount that rescues differs from others.
-#[doc(hidden)]
-#[derive(Clone, Debug, Default)]
-pub struct RescueMount {
-    /// Disks, by number, of which nothing is read although they are here.
-    pub leave_out: BTreeSet<u16>,
-    /// What has a known checksum and does not match it is not read, also where a crash may have torn
-    /// the checksum.
-    pub strict: bool,
-    /// Disks that were away and missed something are read, too: as of when they left.
-    pub stale: bool,
-}
-
-impl Default for MountOptions {
-    fn default() -> Self {
-        MountOptions {
-            read_only: false,
-            force: false,
-            rescue: None,
-            disk_timeout: Duration::from_secs(30),
-            detach_timeout: Duration::from_secs(10),
-            resync_target: Duration::from_secs(5),
-            checksum_cache_bytes: 64 << 20,
-            dirty_block_entries: ENTRIES_PER_BLOCK,
-        }
-    }
-}
 
 /// A mounted disk group. Clones share it.
 #[derive(Clone)]
@@ -561,34 +508,6 @@ fn all_pieces(state: &GroupState) -> BTreeMap<RegionKey, u64> {
         .collect()
 }
 
-/// Checks a change of an attribute.
-pub(crate) fn check_attribute(name: &str, value: &str) -> Result<(), Error> {
-    let bad = |allowed: &str| {
-        Err(Error::BadValue {
-            what: "attribute value",
-            value: value.to_owned(),
-            allowed: allowed.to_owned(),
-        })
-    };
-    match name {
-        "au_size" | "sector_size" => Err(Error::ReadOnlyAttribute { name: name.to_owned() }),
-        "content.type" => match value {
-            "data" | "recovery" | "system" => Ok(()),
-            _ => bad("data, recovery or system"),
-        },
-        "content.checksum" => match value {
-            "true" | "false" => Ok(()),
-            _ => bad("true or false"),
-        },
-        "disk_repair_time" => repair::check_time(value),
-        "scrub_interval" => scrub::check_interval(value),
-        _ => Err(Error::UnknownAttribute {
-            name: name.to_owned(),
-            known: "content.checksum, content.type, disk_repair_time, scrub_interval",
-        }),
-    }
-}
-
 /// Stops a group whose mount ends any other way than well, so that its tasks let go of the disks.
 struct StopUnlessMounted<'a>(Option<&'a Inner>);
 
@@ -649,18 +568,6 @@ impl Inner {
 
     pub fn is_ending(&self) -> bool {
         self.log.end.load(Ordering::Acquire) || self.is_stopped()
-    }
-}
-
-impl Committer {
-    /// Candidates for the metadata set among the disks that are here and in sync.
-    pub(crate) fn candidates(inner: &Inner) -> Vec<Candidate> {
-        let disks = inner.disks_in_sync().into_iter();
-        let core = lock(&inner.core);
-        disks
-            .filter(|d| d.is_alive() && core.state.takes_extents(d.no))
-            .map(|d| Candidate { disk: d.no, failgroup: d.failgroup.clone() })
-            .collect()
     }
 }
 

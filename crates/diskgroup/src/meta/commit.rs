@@ -14,8 +14,8 @@ use crate::data::dirty_log::DirtyLog;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::group::inner::{Batch, Inner, LogRoom, MakeOps, Request, Wanted};
-use crate::group::report::only_on;
 use crate::meta::checkpoint::{self, Target};
+use crate::meta::departures::only_on;
 use crate::meta::labels::relabel;
 use crate::meta::ring::{clear_ring, write_to_ring};
 use crate::meta::rules::{self, Candidate};
@@ -498,6 +498,16 @@ impl Committer {
                 Box::pin(self.take_out_failed()).await?;
             }
         }
+    }
+
+    /// Candidates for the metadata set among the disks that are here and in sync.
+    fn candidates(inner: &Inner) -> Vec<Candidate> {
+        let disks = inner.disks_in_sync().into_iter();
+        let core = lock(&inner.core);
+        disks
+            .filter(|d| d.is_alive() && core.state.takes_extents(d.no))
+            .map(|d| Candidate { disk: d.no, failgroup: d.failgroup.clone() })
+            .collect()
     }
 
     /// The members that are here, in sync and being dropped.

@@ -15,7 +15,7 @@ use cellar_io::{Device, IoError, IoErrorKind, Op, SharedEnv};
 
 use crate::disk::{Disk, DiskIdentity, FLUSH_TIMES};
 use crate::error::Error;
-use crate::group::check_attributes;
+use crate::meta::attributes::check_attributes;
 use crate::meta::chain::has_metadata;
 use crate::meta::checkpoint::{self, Target};
 use crate::meta::found::within;

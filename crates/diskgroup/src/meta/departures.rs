@@ -11,7 +11,7 @@ use crate::disk::{Disk, lock};
 use crate::group::inner::Inner;
 use crate::meta::commit::{Committer, Fatal, apply_all};
 use crate::meta::rules;
-use crate::state::{DiskStatus, OfflineBy, Op};
+use crate::state::{DiskStatus, FileState, GroupState, Leg, OfflineBy, Op};
 
 impl Committer {
     /// Disks that take part by the committed epoch and no longer answer.
@@ -156,4 +156,16 @@ impl Committer {
         }
         payload
     }
+}
+
+/// The first file that has an extent in sync on those disks alone, temporary ones aside.
+pub(super) fn only_on(state: &GroupState, disks: &[u16]) -> Option<String> {
+    let alone = |f: &&FileState| {
+        let here = |l: &Leg| state.is_online(l.disk) && disks.contains(&l.disk);
+        let elsewhere = |l: &Leg| state.is_online(l.disk) && !disks.contains(&l.disk);
+        let mut sets = f.legs.chunks(f.attributes.copies.into());
+        let counts = !f.temporary && !f.attributes.is_medium_of_a_log();
+        counts && sets.any(|legs| legs.iter().any(here) && !legs.iter().any(elsewhere))
+    };
+    state.files.values().find(alone).map(|file| state.name_of(file))
 }

@@ -23,8 +23,8 @@ use futures_util::future::join_all;
 
 use crate::disk::lock;
 use crate::group::inner::Inner;
-use crate::group::watch::goes_on_without;
 use crate::meta::labels::rewrite_label;
+use crate::meta::rules::goes_on_without;
 use crate::on_disk::label::Label;
 
 /// The marks of the disks found, as a history that ends with the record of one mount sees them.

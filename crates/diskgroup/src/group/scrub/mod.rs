@@ -22,6 +22,7 @@ use crate::error::Error;
 use crate::group::Group;
 use crate::group::disks::no_such_disk;
 use crate::group::inner::{Inner, StopOnPanic};
+use crate::meta::attributes::{INTERVAL_DEFAULT, INTERVAL_MIN, parse_interval};
 use crate::state::{GroupState, Op};
 use record::{LAST, Record, STOPPED, UNDER_WAY, kept};
 
@@ -32,10 +33,6 @@ pub use record::{ScrubPower, ScrubScope, ScrubSpec};
 const MOUNTED_MIN: Duration = Duration::from_secs(60);
 /// How often the task looks whether a scrub is due.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// The time between scrubs of a group for which none was set.
-pub(crate) const INTERVAL_DEFAULT: &str = "30d";
-/// The shortest time between scrubs that can be set.
-const INTERVAL_MIN: Duration = Duration::from_secs(3600);
 /// One that was stopped does not come by itself again for so long.
 const STOPPED_FOR: Duration = Duration::from_secs(86_400);
 
@@ -145,37 +142,6 @@ impl Scrub {
 
 fn unix_seconds(inner: &Inner) -> u64 {
     inner.env.wall().unix_nanos / 1_000_000_000
-}
-
-/// Reads a time between scrubs: 30d, 12h, or 0 for never.
-pub fn parse_interval(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let at = text.len().checked_sub(1).filter(|at| text.is_char_boundary(*at))?;
-    let (digits, unit) = text.split_at(at);
-    let number = digits.parse::<f64>().ok().filter(|v| *v >= 0.0 && *v < 1e6)?;
-    let seconds = match unit {
-        "h" | "H" => 3600.0,
-        "d" | "D" => 86_400.0,
-        _ => return None,
-    };
-    Some(Duration::from_secs_f64(number * seconds))
-}
-
-/// Checks a value of scrub_interval.
-///
-/// # Errors
-/// It is no time.
-pub(crate) fn check_interval(value: &str) -> Result<(), Error> {
-    match parse_interval(value) {
-        Some(interval) if interval.is_zero() || interval >= INTERVAL_MIN => Ok(()),
-        _ => Err(Error::BadValue {
-            what: "attribute value",
-            value: value.to_owned(),
-            allowed: "a number and d or h, as 30d, at least 1h; 0 is never".to_owned(),
-        }),
-    }
 }
 
 /// When the next scrub is due, seconds since 1970; `None`: never. A clock that was ahead does not
@@ -376,19 +342,4 @@ pub fn fault_words(faults: DiskFaults) -> Vec<(u64, &'static str)> {
         (own, "blocks of metadata"),
     ];
     all.into_iter().filter(|(count, _)| *count > 0).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn intervals_are_days_or_hours() {
-        assert_eq!(parse_interval("30d"), Some(Duration::from_secs(30 * 86_400)));
-        assert_eq!(parse_interval("12H"), Some(Duration::from_secs(12 * 3600)));
-        assert_eq!(parse_interval("0"), Some(Duration::ZERO));
-        for wrong in ["", "d", "30", "-1d", "1e9d", "3s", "ä"] {
-            assert_eq!(parse_interval(wrong), None, "{wrong}");
-        }
-    }
 }
