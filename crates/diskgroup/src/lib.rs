@@ -1,6 +1,7 @@
 //! Disk groups: named, striped, mirrored files out of many devices.
 #![doc = include_str!("../README.md")]
 
+mod base;
 pub mod codec;
 mod data;
 mod disk;

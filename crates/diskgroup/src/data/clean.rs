@@ -12,11 +12,13 @@ use std::time::Duration;
 
 use cellar_io::{EnvExt, Io};
 
+use crate::base::StopOnPanic;
+use crate::base::core::Core;
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::dirty_log::DirtyLog;
 use crate::disk::lock;
 use crate::error::Error;
-use crate::group::inner::{Core, Inner, StopOnPanic};
+use crate::group::inner::Inner;
 use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::layout::{BLOCK_U64, REGION_BYTES};
 use crate::state::{DiskState, DiskStatus, Op, Stale, stretches};
@@ -28,14 +30,14 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Starts a round of cleaning unless one runs.
 pub(crate) fn start(inner: &Inner) {
-    inner.cleaner_wanted.notify(1);
+    inner.data.cleaner_wanted.notify(1);
 }
 
 /// The cleaner's task, until the group is dismounted.
 pub(crate) async fn run(inner: Arc<Inner>) {
     let _watched = StopOnPanic(&inner);
     while !inner.is_ending() {
-        let listener = inner.cleaner_wanted.listen();
+        let listener = inner.data.cleaner_wanted.listen();
         match round(&inner, IDLE).await {
             // What was missed has no room in the log now: they stay dirty until it has. Nobody who
             // wants room may make this go round and round.

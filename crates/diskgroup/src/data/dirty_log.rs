@@ -11,10 +11,11 @@ use cellar_wait::Event as WaitEvent;
 use event_listener::Event;
 use futures_util::future::try_join_all;
 
+use crate::base::StopOnPanic;
 use crate::data::dirty_recovery::FoundDirty;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
-use crate::group::inner::{Inner, StopOnPanic};
+use crate::group::inner::Inner;
 use crate::on_disk::dirty::{DIRTY_BLOCKS, DirtyBlock, ENTRIES_PER_BLOCK, RegionKey};
 use crate::on_disk::layout::BLOCK;
 

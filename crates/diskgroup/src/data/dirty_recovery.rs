@@ -13,9 +13,9 @@ use bytes::Bytes;
 use cellar_io::{DeviceExt, Durability, Io, IoError, IoErrorKind, Op};
 use futures_util::future::join_all;
 
+use crate::base::patience::Patience;
 use crate::disk::{Disk, lock};
 use crate::group::inner::Inner;
-use crate::meta::labels::Patience;
 use crate::on_disk::dirty::{DIRTY_BLOCKS, DirtyBlock};
 use crate::on_disk::layout::{BLOCK, BLOCK_U64, DIRTY_LOG, DIRTY_LOG_BYTES};
 use crate::on_disk::{Damage, Uuid};

@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex};
 
 use cellar_io::Io;
 
+use crate::base::core::Core;
 use crate::data::checksum::Checksums;
 use crate::data::clean::checksum_runs;
 use crate::data::file::FileRuntime;
 use crate::disk::lock;
 use crate::error::Error;
-use crate::group::inner::{Core, Inner};
+use crate::group::inner::Inner;
 use crate::on_disk::dirty::RegionKey;
 use crate::state::{Leg, Op, stretches};
 

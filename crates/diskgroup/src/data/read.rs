@@ -30,7 +30,7 @@ pub(crate) async fn read_file(
     buffers: Vec<Buffer>,
 ) -> Result<Vec<Buffer>, Error> {
     inner.check_running()?;
-    inner.rebalance.asked(io);
+    inner.data.asked(io);
     let _entered = file.enter().await?;
     read_inside(inner, file, io, offset, buffers).await
 }

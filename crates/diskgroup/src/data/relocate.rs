@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use cellar_io::{Durability, Io};
 
+use crate::base::core::{Core, Moving};
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::file::FileRuntime;
 use crate::data::read::{expected, read_any_copy};
@@ -18,7 +19,7 @@ use crate::data::resync::{ensure_synced, make_known};
 use crate::data::write::{checksums_of, pieces_of, written_pieces};
 use crate::disk::{Disk, lock};
 use crate::error::Error;
-use crate::group::inner::{Core, Inner, Moving};
+use crate::group::inner::Inner;
 use crate::on_disk::checksum::UNKNOWN;
 use crate::on_disk::layout::{
     BLOCK_U64, FINE_CHUNK_BYTES, FINE_WIDTH, PIECE_BYTES, PIECES_PER_REGION, REGION_BYTES,

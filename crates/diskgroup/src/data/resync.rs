@@ -15,6 +15,7 @@ use cellar_wait::Event;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
+use crate::base::StopOnPanic;
 use crate::data::arbitrate::{UnitCopy, decide};
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::file::FileRuntime;
@@ -22,7 +23,7 @@ use crate::data::read::expected;
 use crate::data::write::{checksums_of, legs_of, written_pieces};
 use crate::disk::{Disk, lock};
 use crate::error::Error;
-use crate::group::inner::{Inner, StopOnPanic};
+use crate::group::inner::Inner;
 use crate::on_disk::checksum::{UNKNOWN, checksum_of};
 use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::layout::{BLOCK, BLOCK_U64, PIECE_BYTES, REGION_BYTES, au_offset};

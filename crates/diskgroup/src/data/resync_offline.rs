@@ -10,6 +10,7 @@ use cellar_io::Io;
 use cellar_wait::Event;
 use futures_util::stream::{self, StreamExt};
 
+use crate::base::core::Core;
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::file::FileRuntime;
 use crate::data::read::expected;
@@ -18,7 +19,7 @@ use crate::data::resync::{self, ensure_synced, runs_of, units};
 use crate::data::write::{checksums_of, legs_of, written_pieces};
 use crate::disk::{Disk, lock};
 use crate::error::Error;
-use crate::group::inner::{Core, Inner};
+use crate::group::inner::Inner;
 use crate::group::online::is_current;
 use crate::group::throttle::Throttle;
 use crate::on_disk::checksum::UNKNOWN;

@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use cellar_io::{EnvExt, Instant};
 
+use crate::base::StopOnPanic;
 use crate::data::clean::missed;
 use crate::data::file::FileRuntime;
 use crate::data::write::pieces_of;
 use crate::disk::lock;
 use crate::error::Error;
-use crate::group::inner::{Inner, StopOnPanic};
+use crate::group::inner::Inner;
 use crate::on_disk::dirty::RegionKey;
 use crate::state::Stretch;
 

@@ -59,7 +59,7 @@ pub(crate) async fn write_file(
     durability: Durability,
 ) -> Result<(), Error> {
     inner.check_writable()?;
-    inner.rebalance.asked(io);
+    inner.data.asked(io);
     let total: u64 = data.iter().map(|d| d.len() as u64).sum();
     let mut rest = Slices::new(data);
     let mut at = offset;

@@ -12,15 +12,17 @@ use std::sync::Arc;
 use async_recursion::async_recursion as boxed;
 use cellar_io::{Device, Io, IoError, Op as IoOp};
 
+use crate::base::core::Core;
+use crate::base::patience::Patience;
 use crate::disk::lock;
 use crate::error::Error;
 use crate::group::Group;
-use crate::group::inner::{Core, Inner};
+use crate::group::inner::Inner;
 use crate::group::rebalance::{POWER_DEFAULT, Snapshot, check_power};
 use crate::group::resize::{self, ResizeDisk};
 use crate::meta::create::{NewDisk, Planned, check_label, check_sector, plan_disks};
 use crate::meta::labels::{
-    MARKS_BYTES, Patience, blank_marks, blank_range, read_labels_within, write_labels,
+    MARKS_BYTES, blank_marks, blank_range, read_labels_within, write_labels,
 };
 use crate::names::{DiskName, GroupName};
 use crate::on_disk::label::{Label, LabelStatus};
@@ -93,7 +95,7 @@ impl Group {
         let inner = &self.inner;
         let power = change.power.unwrap_or(POWER_DEFAULT);
         check_power(power)?;
-        let _labels = inner.rebalance.labels.lock().await;
+        let _labels = inner.labels.lock().await;
         inner.check_writable()?;
         inner.rebalance.end_probes().await;
         let planned = self.plan_new(change)?;
@@ -187,7 +189,7 @@ impl Group {
         let new = DiskName::new(new).map_err(|e| wrong(e.to_string()))?.as_str().to_owned();
         let old = old.to_uppercase();
         let inner = &self.inner;
-        let _labels = inner.rebalance.labels.lock().await;
+        let _labels = inner.labels.lock().await;
         let renamed = inner
             .change(|core| {
                 let (disk, _) = core.state.disk_named(&old).ok_or_else(|| no_such_disk(&old))?;

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use crate::base::core::Core;
 use crate::disk::lock;
 use crate::error::Error;
 use crate::group::handle::File;
-use crate::group::inner::{Core, Inner};
+use crate::group::inner::Inner;
 use crate::group::{Group, template};
 use crate::names::{Alias, Entry, FileNo, NameOp, PathPart, TreeError};
 use crate::on_disk::layout::REGION_BYTES;

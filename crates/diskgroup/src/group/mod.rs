@@ -1,10 +1,8 @@
 //! A mounted disk group: its files, its disks, its figures.
 
-mod core;
 mod disks;
 mod exchange;
 mod files;
-pub(crate) mod free_space;
 mod handle;
 pub(crate) mod inner;
 mod meter;
@@ -31,6 +29,8 @@ use cellar_io::{EnvExt, Io, SharedEnv};
 use cellar_wait::Session;
 use futures_util::future::join_all;
 
+use crate::base::free_space::FreeSpace;
+use crate::base::{Base, BaseParts};
 use crate::data::checksum::Checksums;
 use crate::data::dirty_log::DirtyLog;
 use crate::data::region::Regions;
@@ -50,8 +50,7 @@ use crate::meta::usable::Gone;
 use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::label::LabelStatus;
 use crate::state::{GroupState, Op};
-use free_space::FreeSpace;
-use inner::{Inner, InnerParts};
+use inner::Inner;
 
 pub use disks::{AlterDisks, DropDisk, Work};
 #[cfg(feature = "object-store")]
@@ -113,12 +112,7 @@ impl Group {
         }
         let cap = region_cap(start.regions_per_second, options.resync_target);
         let now = env.now();
-        let data = Data::new(
-            Regions::new(cap, &dirty, now),
-            dirty_log,
-            Checksums::new(options.checksum_cache_bytes),
-        );
-        let inner = Arc::new(Inner::new(InnerParts {
+        let base = Arc::new(Base::new(BaseParts {
             env: Arc::clone(env),
             session,
             state: start.state.clone(),
@@ -127,11 +121,16 @@ impl Group {
             read_only: options.read_only,
             holds_catalog: start.holds_catalog,
             mount_id: env.random(),
-            data,
             strict: options.rescue.as_ref().is_some_and(|rescue| rescue.strict),
             disk_timeout: options.disk_timeout,
             detach_timeout: options.detach_timeout,
         }));
+        let inner = Inner::new(Data::new(
+            base,
+            Regions::new(cap, &dirty, now),
+            dirty_log,
+            Checksums::new(options.checksum_cache_bytes),
+        ));
         let group = Group { inner };
         // From here on a disk that does not answer is failed, also while the mount goes on.
         group.watch();
@@ -294,7 +293,7 @@ impl Group {
         let dismounted = inner.run("dismount", async move {
             let closed = group.inner.close_work().await;
             // A disk that is being added has joined, or has not.
-            let _labels = group.inner.rebalance.labels.lock().await;
+            let _labels = group.inner.labels.lock().await;
             let done = group.dismount_quiet().await;
             if done.is_err() && group.check_running().is_ok() {
                 group.inner.open_work(&closed);
@@ -307,7 +306,7 @@ impl Group {
     /// Nothing is moved any more.
     async fn dismount_quiet(&self) -> Result<(), Error> {
         self.delete_temporaries().await?;
-        self.inner.close_to_changes().await?;
+        self.inner.data.close_to_changes().await?;
         let done = self.dismount_closed().await;
         if done.is_err() && self.check_running().is_ok() {
             // It goes on, and is not clean any more if it was said to be.
@@ -360,7 +359,7 @@ impl Group {
         inner.end_tasks();
         // The committer ends when nothing is left to write.
         inner.wait_stopped().await;
-        inner.wait_left().await;
+        inner.data.wait_left().await;
         no_room
     }
 
@@ -384,9 +383,9 @@ impl Group {
             let closed = group.inner.close_work().await;
             // Nobody labels a disk that comes or goes meanwhile. Only now: who lets go of a disk
             // wants this too, and is waited for above.
-            let _labels = group.inner.rebalance.labels.lock().await;
+            let _labels = group.inner.labels.lock().await;
             let refused = |_: &Error| group.inner.open_work(&closed);
-            group.inner.close_to_changes().await.inspect_err(refused)?;
+            group.inner.data.close_to_changes().await.inspect_err(refused)?;
             let done = group.drop_closed(including_contents).await;
             if done.is_err() && group.check_running().is_ok() {
                 group.inner.open_to_changes();
@@ -405,7 +404,7 @@ impl Group {
         }
         inner.stop("dropped");
         inner.end_tasks();
-        inner.wait_left().await;
+        inner.data.wait_left().await;
         // All of them, whatever becomes of one: as few as can be still say that they are members.
         let patience = inner.patience();
         let all = inner.disks.all();
@@ -559,15 +558,11 @@ impl Inner {
     pub fn end_tasks(&self) {
         self.log.end.store(true, Ordering::Release);
         self.log.wanted.notify(usize::MAX);
-        self.cleaner_wanted.notify(usize::MAX);
+        self.data.cleaner_wanted.notify(usize::MAX);
         self.data.unknown.found.notify(usize::MAX);
         self.rebalance.wake();
         self.returning.wake();
         self.scrub.wake();
-    }
-
-    pub fn is_ending(&self) -> bool {
-        self.log.end.load(Ordering::Acquire) || self.is_stopped()
     }
 }
 

@@ -17,6 +17,7 @@ use async_recursion::async_recursion as boxed;
 use cellar_io::{Device, EnvExt, Io};
 use futures_util::future::{join_all, select};
 
+use crate::base::patience::within;
 use crate::data::{clean, resync_offline};
 use crate::disk::{Disk, DiskIdentity, lock};
 use crate::error::Error;
@@ -26,7 +27,7 @@ use crate::group::inner::Inner;
 use crate::group::rebalance::check_power;
 use crate::group::report::single_on;
 use crate::meta::create::{NewDisk, Planned, check_label, check_sector};
-use crate::meta::found::{FoundDisk, within};
+use crate::meta::found::FoundDisk;
 use crate::meta::labels::{blank_range, rewrite_label, write_labels};
 use crate::meta::lineage;
 use crate::on_disk::dirty::RegionKey;
@@ -76,7 +77,7 @@ impl Group {
         drop_after: Option<u32>,
     ) -> Result<(), Error> {
         let inner = &self.inner;
-        let _labels = inner.rebalance.labels.lock().await;
+        let _labels = inner.labels.lock().await;
         inner.check_writable()?;
         let mut disks = Vec::new();
         {
@@ -182,7 +183,7 @@ impl Group {
     ) -> Result<(), Error> {
         let inner = &self.inner;
         let Some(working) = inner.returning.begin() else { return Err(inner.being_dismounted()) };
-        let labels = inner.rebalance.labels.lock().await;
+        let labels = inner.labels.lock().await;
         inner.check_writable()?;
         let (no, state) = self.away(name)?;
         self.has_left(no).await?;
@@ -256,7 +257,7 @@ impl Group {
     ) -> Result<(), Error> {
         let inner = &self.inner;
         let Some(working) = inner.returning.begin() else { return Err(inner.being_dismounted()) };
-        let labels = inner.rebalance.labels.lock().await;
+        let labels = inner.labels.lock().await;
         inner.check_writable()?;
         inner.rebalance.end_probes().await;
         let (no, state) = self.away(name)?;
@@ -360,7 +361,7 @@ impl Group {
         inner.returning.forget(no);
         if !first.is_empty() {
             let replaces = first.iter().any(|op| matches!(op, Op::DiskReplace { .. }));
-            let plan = |core: &mut crate::group::inner::Core| {
+            let plan = |core: &mut crate::base::core::Core| {
                 still_away(core, no)?;
                 if replaces {
                     check_not_single(core, no)?;
@@ -378,7 +379,7 @@ impl Group {
             clean::missed(inner, &self.not_recorded(no), &|away| away == no).await?;
             let op = Op::DiskReturning { disk: no, mount_id: inner.mount_id };
             let (all, own) = (Arc::clone(inner), Arc::clone(disk));
-            let make = move |core: &mut crate::group::inner::Core| {
+            let make = move |core: &mut crate::base::core::Core| {
                 still_away(core, own.no)?;
                 match own.is_alive() && own.is_returning() && is_current(&all, &own) {
                     true => Ok(vec![op]),
@@ -413,7 +414,7 @@ impl Group {
             let fresh = file.fresh();
             pieces.extend(fresh.into_iter().map(|(region, bits)| (file.key(region), bits)));
         }
-        inner.forget_unflushed(disk);
+        inner.data.forget_unflushed(disk);
         pieces
     }
 
@@ -476,7 +477,7 @@ impl Group {
     }
 }
 
-fn still_away(core: &crate::group::inner::Core, disk: u16) -> Result<(), Error> {
+fn still_away(core: &crate::base::core::Core, disk: u16) -> Result<(), Error> {
     match core.state.disks.get(&disk) {
         Some(d) if d.status == DiskStatus::Offline => Ok(()),
         Some(d) => Err(Error::DiskUnusable {
@@ -489,7 +490,7 @@ fn still_away(core: &crate::group::inner::Core, disk: u16) -> Result<(), Error> 
 }
 
 /// A disk with the only copy of anything cannot be replaced: that would be read from the new device.
-fn check_not_single(core: &crate::group::inner::Core, disk: u16) -> Result<(), Error> {
+fn check_not_single(core: &crate::base::core::Core, disk: u16) -> Result<(), Error> {
     match single_on(&core.state, disk) {
         Some((file, aus)) => Err(Error::Lost { file, aus }),
         None => Ok(()),

@@ -17,6 +17,7 @@ use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_io::{Device, Durability, EnvExt, Instant, Io};
 
+use crate::base::patience::Patience;
 use crate::data::read::read_any_copy;
 use crate::data::relocate::{MovePace, parts_of, written_runs};
 use crate::data::write::checksums_of;
@@ -28,7 +29,7 @@ use crate::group::inner::Inner;
 use crate::group::rebalance::{WORKERS_MAX, spread_out};
 use crate::group::throttle::{POWER_FULL, Throttle};
 use crate::meta::create::check_label;
-use crate::meta::labels::{Patience, read_labels_within};
+use crate::meta::labels::read_labels_within;
 use crate::meta::rules::{self, Candidate};
 use crate::on_disk::Uuid;
 use crate::on_disk::label::LabelStatus;
@@ -156,7 +157,7 @@ impl Group {
         let inner = &self.inner;
         inner.check_writable()?;
         // Nobody joins while it is found out who may be written to; who does later ends this first.
-        let labels = inner.rebalance.labels.lock().await;
+        let labels = inner.labels.lock().await;
         let Some(_probing) = inner.rebalance.begin_probe(inner.env.now(), spec.time) else {
             return Ok(Rates::default());
         };

@@ -11,14 +11,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
-use cellar_io::{Class, Instant, Io, IoError, IoErrorKind, Op as IoOp};
+use cellar_io::{Instant, IoError, IoErrorKind, Op as IoOp};
 use event_listener::Event as Notify;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
+use crate::base::core::Core;
 use crate::data::relocate::{self, Moved};
 use crate::disk::lock;
 use crate::error::Error;
-use crate::group::inner::{Core, Inner};
+use crate::group::inner::Inner;
 use crate::group::meter::Meter;
 use crate::group::progress::{Operation, Pass, Progress};
 use crate::group::resize;
@@ -52,13 +53,8 @@ pub(crate) struct Rebalance {
     closing: AtomicBool,
     /// Whether the task is at work.
     working: AtomicBool,
-    /// Held by who writes labels of disks that come or go: a disk that was let go of and is added
-    /// again must not get the label of before after the one of now.
-    pub labels: futures_util::lock::Mutex<()>,
     /// Counts the wishes, with the core held: one that came after a plan is not met by it.
     wishes: AtomicU64,
-    /// Reads and writes of files that somebody waits for, since the mount.
-    pub(super) asked: AtomicU64,
     /// Probes under way: they write to free AUs.
     probes: AtomicUsize,
     /// Grows when probes are to end.
@@ -74,16 +70,6 @@ impl Rebalance {
     pub fn wake(&self) {
         self.wanted.notify(usize::MAX);
         self.ended.notify(usize::MAX);
-    }
-
-    /// Somebody reads or writes a file.
-    pub fn asked(&self, io: Io) {
-        self.asked.fetch_add(u64::from(io.class != Class::Background), Ordering::Relaxed);
-    }
-
-    /// How often somebody did so.
-    pub fn asked_count(&self) -> u64 {
-        self.asked.load(Ordering::Relaxed)
     }
 
     /// Whether it does not go on.
@@ -496,7 +482,7 @@ fn holds_anything(state: &GroupState, no: u16) -> bool {
 
 /// Takes an empty disk out of the group, then labels it as one that may be unplugged.
 async fn let_go(inner: &Arc<Inner>, no: u16) -> Result<(), Error> {
-    let _labels = inner.rebalance.labels.lock().await;
+    let _labels = inner.labels.lock().await;
     let disk = inner.disk(no);
     let (all, told) = (Arc::clone(inner), Arc::new(AtomicBool::new(false)));
     let gone = Arc::clone(&told);

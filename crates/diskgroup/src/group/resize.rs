@@ -12,10 +12,11 @@ use std::time::Duration;
 
 use cellar_io::{Discard, EnvExt, Io};
 
+use crate::base::core::Core;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::group::disks::no_such_disk;
-use crate::group::inner::{Core, Inner};
+use crate::group::inner::Inner;
 use crate::group::rebalance::Snapshot;
 use crate::meta::create::AUS_MIN;
 use crate::meta::labels::{label_offsets, rewrite_label};
@@ -178,7 +179,7 @@ const TRY_AGAIN: Duration = Duration::from_millis(50);
 const CHECKPOINTS: usize = 3;
 
 async fn cut_off(inner: &Arc<Inner>, no: u16) -> Result<(), Error> {
-    let _labels = inner.rebalance.labels.lock().await;
+    let _labels = inner.labels.lock().await;
     let reaches_behind = || {
         let core = lock(&inner.core);
         let Some(bytes) = wanted_end(&core.state, no) else { return false };

@@ -1,7 +1,6 @@
 //! The throttle of moves: how a rebalance makes way for who reads and writes files.
 
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cellar_io::{EnvExt, Instant};
@@ -147,5 +146,5 @@ impl MovePace for Throttle<'_> {
 }
 
 fn foreground_of(inner: &Inner) -> u64 {
-    inner.rebalance.asked.load(Ordering::Relaxed)
+    inner.data.asked_count()
 }

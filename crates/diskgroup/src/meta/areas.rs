@@ -1,7 +1,7 @@
 //! Room for checkpoints: the AUs of an area.
 
+use crate::base::core::Core;
 use crate::disk::lock;
-use crate::group::inner::Core;
 use crate::meta::commit::Committer;
 use crate::on_disk::checkpoint::chunks_for;
 use crate::on_disk::layout::{CHUNK_BYTES, au_count};

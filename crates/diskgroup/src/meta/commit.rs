@@ -9,11 +9,13 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use futures_util::future::join_all;
 
+use crate::base::core::{Batch, LogRoom};
+use crate::base::log::{MakeOps, Request, Wanted};
 use crate::codec::Writer;
 use crate::data::dirty_log::DirtyLog;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
-use crate::group::inner::{Batch, Inner, LogRoom, MakeOps, Request, Wanted};
+use crate::group::inner::Inner;
 use crate::meta::checkpoint::{self, Target};
 use crate::meta::departures::only_on;
 use crate::meta::labels::relabel;

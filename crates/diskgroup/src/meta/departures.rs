@@ -50,7 +50,7 @@ impl Committer {
             }
             gone = again;
         }
-        self.inner.lost_unflushed(&failed);
+        self.inner.data.lost_unflushed(&failed);
         for disk in &gone {
             if let Some(well) = disk.lost_since() {
                 self.inner.data.unflushed.left(disk.no, well);
@@ -60,9 +60,8 @@ impl Committer {
         for disk in &gone {
             disk.left();
             self.inner.data.checksums.forget_disk(disk.no);
-            self.inner.returning.came(disk.no, None);
         }
-        self.inner.returning.wake();
+        self.inner.above.tell(|above| above.left(&failed));
         self.inner.log.moved.notify(usize::MAX);
         self.regrow().await?;
         self.confirm();
@@ -152,7 +151,7 @@ impl Committer {
         core.moving.retain(|_, moving| !failed.contains(&moving.to.disk));
         // What one of them still had to give away is to come from other copies now.
         if core.state.disks.values().any(|d| d.status == DiskStatus::Forcing) {
-            self.inner.rebalance.request();
+            self.inner.above.tell(|above| above.has_to_move());
         }
         payload
     }

@@ -7,13 +7,14 @@ use std::time::Duration;
 use cellar_io::{Device, DeviceExt, Io, SharedEnv};
 use futures_util::future::join_all;
 
+use crate::base::patience::Patience;
+use crate::base::patience::within;
 use crate::data::dirty_recovery::FoundDirty;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::meta::chain::Told;
 use crate::meta::commit::{Lagging, MemberState};
-use crate::meta::found::{FoundDisk, Labelled, disks_of, read_chains, within};
-use crate::meta::labels::Patience;
+use crate::meta::found::{FoundDisk, Labelled, disks_of, read_chains};
 use crate::meta::mount_history;
 use crate::meta::options::MountOptions;
 use crate::meta::proof::{Chosen, Proof, choose, newest_states};

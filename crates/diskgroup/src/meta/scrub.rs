@@ -59,7 +59,7 @@ pub(crate) async fn disk(
 
 async fn labels(inner: &Arc<Inner>, disk: &Arc<Disk>, repair: bool, out: &mut Scrubbed) {
     // Nobody else writes them meanwhile.
-    let _labels = inner.rebalance.labels.lock().await;
+    let _labels = inner.labels.lock().await;
     let Some(bad) = bad_labels(inner, disk).await else { return };
     out.bytes_read += LABELS as u64 * BLOCK_U64;
     let mut left = bad;

@@ -25,11 +25,12 @@ use futures_util::future::join_all;
 
 pub use copy::{Unsure, read_what_is_older, read_what_is_there};
 
+use crate::base::patience::within;
 use crate::error::Error;
 use crate::group::{DiskInfo, Group};
 use crate::meta::chain::History;
 use crate::meta::create::label_of;
-use crate::meta::found::{FoundDisk, within};
+use crate::meta::found::FoundDisk;
 use crate::meta::labels::label_offsets;
 use crate::meta::lineage::diverged;
 use crate::meta::options::{MountOptions, RescueMount};

@@ -16,12 +16,13 @@ use cellar_io::{EnvExt, Instant};
 use event_listener::Event as Notify;
 use futures_util::future::select;
 
+use crate::base::StopOnPanic;
 use crate::data::scrub::{DiskFaults, Scrubbed};
 use crate::disk::lock;
 use crate::error::Error;
 use crate::group::Group;
 use crate::group::disks::no_such_disk;
-use crate::group::inner::{Inner, StopOnPanic};
+use crate::group::inner::Inner;
 use crate::meta::attributes::{INTERVAL_DEFAULT, INTERVAL_MIN, parse_interval};
 use crate::state::{GroupState, Op};
 use record::{LAST, Record, STOPPED, UNDER_WAY, kept};
@@ -206,7 +207,7 @@ impl Group {
     pub async fn scrub(&self, spec: ScrubSpec) -> Result<(), Error> {
         let inner = &self.inner;
         let record = Record { spec, began: unix_seconds(inner), ..Record::default() };
-        let wish = |core: &mut crate::group::inner::Core| {
+        let wish = |core: &mut crate::base::core::Core| {
             let state = &core.state;
             match kept(&state.attributes, UNDER_WAY) {
                 // What is wanted is being done.
@@ -239,7 +240,7 @@ impl Group {
     #[boxed]
     pub async fn stop_scrub(&self) -> Result<bool, Error> {
         let inner = &self.inner;
-        let stop = |core: &mut crate::group::inner::Core| {
+        let stop = |core: &mut crate::base::core::Core| {
             let Some(record) = kept(&core.state.attributes, UNDER_WAY) else {
                 return Ok((None, Vec::new()));
             };

@@ -95,12 +95,8 @@ struct Extent {
 pub(super) async fn scrub(inner: &Arc<Inner>, turn: u64, record: Record) -> Result<(), Error> {
     let now = inner.env.now();
     let (done, spec) = (record.done, record.spec);
-    let clock = Clock {
-        saved: now,
-        worked: now,
-        looked: None,
-        asked: (inner.rebalance.asked_count(), None),
-    };
+    let clock =
+        Clock { saved: now, worked: now, looked: None, asked: (inner.data.asked_count(), None) };
     let walk = Mutex::new(Walk::default());
     let job = Job { inner, turn, spec, clock: Mutex::new(clock), walk };
     *lock(&inner.scrub.now) = Some(Now { record, since: (now, done), waits: None });
@@ -281,7 +277,7 @@ impl Job<'_> {
 
     /// Whether somebody else reads or writes, so that this has to make way.
     fn is_beside(&self) -> bool {
-        let (count, now) = (self.inner.rebalance.asked_count(), self.inner.env.now());
+        let (count, now) = (self.inner.data.asked_count(), self.inner.env.now());
         let mut clock = lock(&self.clock);
         if count != clock.asked.0 {
             clock.asked = (count, Some(now));
