@@ -20,7 +20,6 @@ pub(crate) mod read;
 pub(crate) mod region;
 pub(crate) mod relocate;
 pub(crate) mod resync;
-pub(crate) mod resync_offline;
 pub(crate) mod scrub;
 pub(crate) mod unflushed_history;
 pub(crate) mod validate;

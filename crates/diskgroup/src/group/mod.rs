@@ -13,6 +13,7 @@ mod rebalance;
 pub(crate) mod repair;
 pub(crate) mod report;
 mod resize;
+mod resync_offline;
 pub(crate) mod resync_progress;
 pub(crate) mod scrub;
 mod template;
@@ -160,8 +161,8 @@ impl Group {
             tried,
             ..
         } = start;
-        let inner_too = Arc::clone(inner);
-        let mut committer = Committer::new(inner_too, position, members, committed, generations);
+        let data = Arc::clone(&inner.data);
+        let mut committer = Committer::new(data, position, members, committed, generations);
         let stop = |why: String| Error::Stopped { group: inner.name.clone(), why: why.into() };
         committer.catch_up(lagging).await;
         committer.tried_life = tried;
@@ -172,7 +173,7 @@ impl Group {
         // Who has no mark must be out by the very first record, or the next mount would take it for
         // an older image; so it must be one that can be done without.
         let missing = committer.with_unmarked(missing).map_err(stop)?;
-        dirty.level(inner).await;
+        dirty.level(&inner.data).await;
         let gone = Gone { missing: &missing, current: &current };
         committer.new_epoch(gone, force).await.map_err(stop)?;
         committer.correct_labels(&creating).await;
@@ -190,9 +191,9 @@ impl Group {
             self.resync_all().await?;
         }
         self.delete_temporaries().await?;
-        inner.env.spawn("cleaner", Box::pin(clean::run(Arc::clone(inner))));
-        inner.env.spawn("resync", Box::pin(resync::run(Arc::clone(inner))));
-        let rebuild = Box::pin(resync::run_rebuild(Arc::clone(inner)));
+        inner.env.spawn("cleaner", Box::pin(clean::run(Arc::clone(&inner.data))));
+        inner.env.spawn("resync", Box::pin(resync::run(Arc::clone(&inner.data))));
+        let rebuild = Box::pin(resync::run_rebuild(Arc::clone(&inner.data)));
         inner.env.spawn("rebuild checksums", rebuild);
         inner.env.spawn("rebalance", Box::pin(rebalance::run(Arc::clone(inner))));
         self.return_all();
@@ -228,7 +229,7 @@ impl Group {
     /// are known to be clean.
     async fn resync_all(&self) -> Result<(), Error> {
         let inner = &self.inner;
-        resync::run(Arc::clone(inner)).await;
+        resync::run(Arc::clone(&inner.data)).await;
         self.clean_all().await?;
         inner.check_running()?;
         let held = inner.data.regions.all_held();
@@ -243,14 +244,14 @@ impl Group {
                 return Err(Error::Stopped { group: inner.name.clone(), why });
             }
         }
-        DirtyLog::found_again(inner).await
+        DirtyLog::found_again(&inner.data).await
     }
 
     /// Cleans every region that can be cleaned.
     async fn clean_all(&self) -> Result<(), Error> {
         let inner = &self.inner;
         loop {
-            while clean::round(inner, Duration::ZERO).await? > 0 {}
+            while clean::round(&inner.data, Duration::ZERO).await? > 0 {}
             // Those that the cleaner is at are its, or left by it.
             inner.data.regions.not_cleaning().await;
             if !inner.data.regions.may_clean() {
@@ -319,13 +320,13 @@ impl Group {
     /// Nobody writes any more: what is left is made durable and clean.
     async fn dismount_closed(&self) -> Result<(), Error> {
         let inner = &self.inner;
-        resync::run(Arc::clone(inner)).await;
-        resync::rebuild(inner).await?;
+        resync::run(Arc::clone(&inner.data)).await;
+        resync::rebuild(&inner.data).await?;
         let mut no_room = Ok(());
         for file in inner.data.open_files() {
             // A file that is gone needs no flush.
             let Ok(_entered) = file.enter().await else { continue };
-            match crate::data::flush::flush_inside(inner, &file, Io::FOREGROUND).await {
+            match crate::data::flush::flush_inside(&inner.data, &file, Io::FOREGROUND).await {
                 // What has no copy any more is not made durable by staying mounted.
                 Ok(()) | Err(Error::NoCopy { .. } | Error::WritesLost { .. }) => {}
                 // Nor what there is no room to note; the rest is let go of in order.
@@ -334,17 +335,17 @@ impl Group {
             }
         }
         self.clean_all().await?;
-        Checksums::write_back_all(inner).await?;
+        Checksums::write_back_all(&inner.data).await?;
         inner.flush_disks(Io::FOREGROUND).await?;
         let mut is_clean = true;
-        match UnflushedHistory::record(inner).await {
+        match UnflushedHistory::record(&inner.data).await {
             // What a disk that failed may lack cannot be noted. Nobody is kept mounted by that.
             Err(error @ Error::NoSpace { .. }) => (no_room, is_clean) = (Err(error), false),
             done => done?,
         }
         if inner.data.dirty_log.is_behind() {
             let ticket = inner.data.dirty_log.ticket();
-            DirtyLog::sync(inner, ticket).await?;
+            DirtyLog::sync(&inner.data, ticket).await?;
         }
         // A region that could not be made clean is dealt with by the next mount.
         if is_clean && inner.data.regions.count() == 0 {
@@ -352,7 +353,7 @@ impl Group {
             inner.change_inside(&[Op::Clean { clean: true }]).await?;
         }
         // A disk may have failed at the last.
-        match UnflushedHistory::record(inner).await {
+        match UnflushedHistory::record(&inner.data).await {
             Err(error @ Error::NoSpace { .. }) => no_room = Err(error),
             done => done?,
         }

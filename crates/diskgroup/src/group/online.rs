@@ -5,7 +5,7 @@
 //! it. When everyone has left the files who may not know that, what was written before and is not
 //! yet recorded as missed is recorded. 4. DiskReturning. 5. What it missed is copied, piece by piece,
 //! flushed, and no longer counts as missed. 6. When nothing is left, a new epoch says that it is in
-//! sync ([`crate::data::catch_up`]).
+//! sync ([`crate::group::resync_offline`]).
 //!
 //! Stopped before 4 it is away as before. Stopped after, the next mount notes that it is away, with
 //! what is still missed, and begins again.
@@ -18,7 +18,7 @@ use cellar_io::{Device, EnvExt, Io};
 use futures_util::future::{join_all, select};
 
 use crate::base::patience::within;
-use crate::data::{clean, resync_offline};
+use crate::data::clean;
 use crate::disk::{Disk, DiskIdentity, lock};
 use crate::error::Error;
 use crate::group::Group;
@@ -26,6 +26,7 @@ use crate::group::disks::{blank, check_not_here, mark_former, no_such_disk};
 use crate::group::inner::Inner;
 use crate::group::rebalance::check_power;
 use crate::group::report::single_on;
+use crate::group::resync_offline;
 use crate::meta::create::{NewDisk, Planned, check_label, check_sector};
 use crate::meta::found::FoundDisk;
 use crate::meta::labels::{blank_range, rewrite_label, write_labels};
@@ -100,7 +101,7 @@ impl Group {
             }
         }
         // What is clean when they leave need not be copied when they return.
-        match clean::round(inner, Duration::ZERO).await {
+        match clean::round(&inner.data, Duration::ZERO).await {
             Ok(_) | Err(Error::NoSpace { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -376,7 +377,7 @@ impl Group {
         let begun = async {
             // Who is inside a file may have looked before the disk was back.
             join_all(inner.data.open_files().iter().map(|file| file.turn_over())).await;
-            clean::missed(inner, &self.not_recorded(no), &|away| away == no).await?;
+            clean::missed(&inner.data, &self.not_recorded(no), &|away| away == no).await?;
             let op = Op::DiskReturning { disk: no, mount_id: inner.mount_id };
             let (all, own) = (Arc::clone(inner), Arc::clone(disk));
             let make = move |core: &mut crate::base::core::Core| {

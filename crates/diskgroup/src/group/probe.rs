@@ -432,7 +432,7 @@ impl Probe {
             }
             let _entered = runtime.enter().await.ok()?;
             let mut bytes = 0;
-            for run in written_runs(&self.inner, &runtime, &stretch) {
+            for run in written_runs(&self.inner.data, &runtime, &stretch) {
                 bytes += run.length;
                 let data = match part {
                     Part::Write => self.filler(run.length),
@@ -463,7 +463,7 @@ impl Probe {
         let read = {
             // Not longer than for the reading: what is written is not for the file.
             let _held = file.locks.lock(run.offset, run.offset + run.length).await;
-            read_any_copy(&self.inner, file, Io::BACKGROUND, run).await
+            read_any_copy(&self.inner.data, file, Io::BACKGROUND, run).await
         };
         let data = read.ok()?.freeze();
         if file.attributes.checksums {

@@ -391,7 +391,7 @@ async fn move_all(inner: &Arc<Inner>, moves: Vec<Move>) -> Result<u64, Error> {
             let all = Arc::clone(inner);
             let task = inner.run("rebalance", async move {
                 let throttle = Throttle::new(&all, Pass::of(&next));
-                let moved = relocate::relocate(&all, &next, &throttle).await;
+                let moved = relocate::relocate(&all.data, &next, &throttle).await;
                 throttle.end(matches!(moved, Ok(Moved::Done)));
                 moved
             });

@@ -441,7 +441,7 @@ impl Group {
         progress: &(dyn Fn(u64) + Send + Sync),
     ) -> Result<Findings, Error> {
         self.inner.check_running()?;
-        validate::validate(&self.inner, numbers, copies, progress).await
+        validate::validate(&self.inner.data, numbers, copies, progress).await
     }
 
     /// Checks what must hold of the metadata: no AU has two owners.

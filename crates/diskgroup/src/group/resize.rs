@@ -200,7 +200,7 @@ async fn cut_off(inner: &Arc<Inner>, no: u16) -> Result<(), Error> {
     let ticket = lock(&inner.core).newest_ticket();
     inner.wait_durable(ticket).await?;
     // Checksums of what lay there are written nowhere else any more.
-    crate::data::checksum::Checksums::write_back_all(inner).await?;
+    crate::data::checksum::Checksums::write_back_all(&inner.data).await?;
     let (all, told) = (Arc::clone(inner), Arc::new(AtomicBool::new(false)));
     let ended = Arc::clone(&told);
     let cut = inner.change_disks(move |core| {

@@ -164,7 +164,7 @@ impl Job<'_> {
             if !self.turn().await? {
                 return Ok(false);
             }
-            let found = meta::scrub::disk(self.inner, &disk, self.spec.repair).await?;
+            let found = meta::scrub::disk(&self.inner.data, &disk, self.spec.repair).await?;
             self.tell(|record| record.found.add(found));
         }
         self.tell(|record| record.own_done = true);
@@ -253,14 +253,14 @@ impl Job<'_> {
             let mut runs = Vec::new();
             for _ in 0..count {
                 let Some(part) = next_part(&mut parts, most) else { break };
-                runs.extend(written_runs(self.inner, file, &part));
+                runs.extend(written_runs(&self.inner.data, file, &part));
             }
             if runs.is_empty() {
                 continue;
             }
             let steps = runs.into_iter().map(|s| {
                 let (all, own, repair) =
-                    (Arc::clone(self.inner), Arc::clone(file), self.spec.repair);
+                    (Arc::clone(&self.inner.data), Arc::clone(file), self.spec.repair);
                 let head = std::mem::take(&mut head);
                 // A task of its own: a repair must not be left half-way when this is given up.
                 let work = async move { data::step(all, own, s, head, repair).await };
@@ -528,6 +528,6 @@ fn has_data(inner: &Inner, file: &FileRuntime, extent: u64) -> bool {
 fn is_in(inner: &Inner, file: &FileRuntime, scope: ScrubScope, extent: u64) -> bool {
     let ScrubScope::Disk(no) = scope else { return true };
     let first = parts_of(file.attributes.striping, inner.au_size, extent, STEP_BESIDE).next();
-    let legs = first.and_then(|s| legs_of(inner, file, &s).ok()).unwrap_or_default();
+    let legs = first.and_then(|s| legs_of(&inner.data, file, &s).ok()).unwrap_or_default();
     legs.iter().any(|leg| leg.disk == no)
 }

@@ -123,7 +123,7 @@ async fn batch(
     // Once more: they may have waited long for the others, and for their checksums.
     let copied = good.iter().map(|copied| (copied.key, copied.pieces));
     inner.data.unflushed.written(inner.env.now(), copied);
-    Checksums::write_back(inner, &sums).await?;
+    Checksums::write_back(&inner.data, &sums).await?;
     if let Err(error) = disk.flush(Io::BACKGROUND).await {
         inner.leg_failed(disk, error).await?;
         return Ok(());
@@ -185,9 +185,9 @@ async fn copy_region(
         let start = u64::from(key.index) * REGION_BYTES + u64::from(first) * PIECE_BYTES;
         let length = u64::from(count) * PIECE_BYTES;
         let bits = (u64::MAX >> (64 - count)) << first;
-        ensure_synced(inner, &file, key, bits).await?;
+        ensure_synced(&inner.data, &file, key, bits).await?;
         let _held = file.locks.lock(start, start + length).await;
-        let written = written_pieces(inner, &file, key.index) & bits;
+        let written = written_pieces(&inner.data, &file, key.index) & bits;
         for (first, count) in runs_of(written) {
             let start = u64::from(key.index) * REGION_BYTES + u64::from(first) * PIECE_BYTES;
             let length = u64::from(count) * PIECE_BYTES;
@@ -208,13 +208,13 @@ async fn copy_pieces(
 ) -> Result<(), Error> {
     for s in stretches(file.attributes.striping, inner.au_size, start, length) {
         // A file that was cut has nothing there any more.
-        let Ok(found) = legs_of(inner, file, &s) else { continue };
+        let Ok(found) = legs_of(&inner.data, file, &s) else { continue };
         for leg in found.into_iter().filter(|leg| leg.disk == disk.no) {
-            match copy_run(inner, file, &s, leg, disk).await {
+            match copy_run(&inner.data, file, &s, leg, disk).await {
                 // What it has itself may be what the others lost.
                 Err(error @ Error::Corrupt { .. }) => {
                     for part in units(&s, file.attributes.unit.into()) {
-                        let copied = copy_run(inner, file, &part, leg, disk).await;
+                        let copied = copy_run(&inner.data, file, &part, leg, disk).await;
                         if copied.is_err() && !has_it(inner, file, &part, leg, disk).await? {
                             return Err(error);
                         }
@@ -245,9 +245,9 @@ async fn has_it(
     };
     let sums = checksums_of(std::slice::from_ref(&bytes.freeze()));
     let mut known = false;
-    for leg in legs_of(inner, file, s)?.into_iter().filter(|leg| leg.disk != disk.no) {
+    for leg in legs_of(&inner.data, file, s)?.into_iter().filter(|leg| leg.disk != disk.no) {
         let Some(other) = inner.disk(leg.disk).filter(|d| d.is_in_sync()) else { continue };
-        let expected = expected(inner, &other, leg, s).await;
+        let expected = expected(&inner.data, &other, leg, s).await;
         known |= expected == sums && !sums.contains(&UNKNOWN);
         if expected != sums {
             return Ok(false);
@@ -255,7 +255,7 @@ async fn has_it(
     }
     if known {
         let (first, count) = (s.au_offset / BLOCK_U64, s.length / BLOCK_U64);
-        Checksums::set(inner, disk, Entries { leg: own, first, count }, &sums).await;
+        Checksums::set(&inner.data, disk, Entries { leg: own, first, count }, &sums).await;
     }
     Ok(known)
 }
@@ -294,7 +294,7 @@ async fn get_in_sync(inner: &Arc<Inner>, disk: &Arc<Disk>) -> Result<Option<bool
         Ok(()) => {
             let done = done.await.unwrap_or(Some(false));
             if done == Some(true) {
-                inner.env.spawn("resync", Box::pin(resync::run(Arc::clone(inner))));
+                inner.env.spawn("resync", Box::pin(resync::run(Arc::clone(&inner.data))));
             }
             Ok(done)
         }
