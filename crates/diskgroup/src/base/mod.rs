@@ -246,6 +246,11 @@ impl Base {
         self.disks.look().get(&no).cloned()
     }
 
+    /// Whether the group uses this very disk under its number.
+    pub fn is_current(&self, disk: &Arc<Disk>) -> bool {
+        self.disk(disk.no).is_some_and(|now| Arc::ptr_eq(&now, disk))
+    }
+
     /// Whether the disk with that number holds every acknowledged write.
     pub fn is_in_sync(&self, no: u16) -> bool {
         self.disks.look().get(&no).is_some_and(|disk| disk.is_in_sync())

@@ -18,12 +18,13 @@ use crate::disk::lock;
 use crate::error::Error;
 use crate::group::Group;
 use crate::group::inner::Inner;
-use crate::group::rebalance::{POWER_DEFAULT, Snapshot, check_power};
 use crate::group::resize::{self, ResizeDisk};
 use crate::meta::create::{NewDisk, Planned, check_label, check_sector, plan_disks};
 use crate::meta::labels::{
     MARKS_BYTES, blank_marks, blank_range, read_labels_within, write_labels,
 };
+use crate::moves::rebalance::{POWER_DEFAULT, Snapshot, check_power};
+use crate::moves::shrink;
 use crate::names::{DiskName, GroupName};
 use crate::on_disk::label::{Label, LabelStatus};
 use crate::on_disk::layout::{AU_START, CHECKSUM_RUN_AUS, au_count};
@@ -137,7 +138,7 @@ impl Group {
             }
             return Err(error);
         }
-        resize::rewrite_labels(inner, resized.iter().map(|(no, _)| *no)).await;
+        shrink::rewrite_labels(inner, resized.iter().map(|(no, _)| *no)).await;
         inner.rebalance.wake();
         Ok(())
     }
@@ -199,7 +200,7 @@ impl Group {
                 Ok((disk, vec![Op::DiskRename { disk, name: new.clone() }]))
             })
             .await?;
-        resize::rewrite_labels(inner, std::iter::once(renamed)).await;
+        shrink::rewrite_labels(inner, std::iter::once(renamed)).await;
         Ok(())
     }
 

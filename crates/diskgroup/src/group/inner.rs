@@ -6,17 +6,17 @@ use std::sync::Arc;
 use crate::base::Base;
 use crate::base::above::Above;
 use crate::data::Data;
-use crate::group::rebalance::Rebalance;
 use crate::group::repair::Repair;
-use crate::group::resync_progress::Returning;
 use crate::group::scrub::Scrub;
+use crate::moves::rebalance::Rebalance;
+use crate::returning::Returning;
 
 /// A mounted group.
 pub(crate) struct Inner {
     pub data: Arc<Data>,
-    pub rebalance: Rebalance,
+    pub rebalance: Arc<Rebalance>,
     /// Disks on their way back.
-    pub returning: Returning,
+    pub returning: Arc<Returning>,
     /// Disks that are away, and for how long.
     pub repair: Repair,
     /// The scrub that is wanted.
@@ -34,10 +34,12 @@ impl Deref for Inner {
 impl Inner {
     /// The group over its data path, which it is told by what happens.
     pub fn new(data: Arc<Data>) -> Arc<Inner> {
+        let rebalance = Rebalance::new(Arc::clone(&data));
+        let returning = Returning::new(&rebalance);
         let inner = Arc::new(Inner {
             data,
-            rebalance: Rebalance::default(),
-            returning: Returning::default(),
+            rebalance,
+            returning,
             repair: Repair::default(),
             scrub: Scrub::default(),
         });
@@ -48,17 +50,6 @@ impl Inner {
 
 impl Above for Inner {
     fn stopped(&self) {
-        self.rebalance.wake();
-        self.returning.wake();
         self.scrub.wake();
-    }
-
-    fn left(&self, disks: &[u16]) {
-        disks.iter().for_each(|disk| self.returning.came(*disk, None));
-        self.returning.wake();
-    }
-
-    fn has_to_move(&self) {
-        self.rebalance.request();
     }
 }

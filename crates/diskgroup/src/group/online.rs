@@ -5,7 +5,7 @@
 //! it. When everyone has left the files who may not know that, what was written before and is not
 //! yet recorded as missed is recorded. 4. DiskReturning. 5. What it missed is copied, piece by piece,
 //! flushed, and no longer counts as missed. 6. When nothing is left, a new epoch says that it is in
-//! sync ([`crate::group::resync_offline`]).
+//! sync ([`crate::returning`]).
 //!
 //! Stopped before 4 it is away as before. Stopped after, the next mount notes that it is away, with
 //! what is still missed, and begins again.
@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
-use cellar_io::{Device, EnvExt, Io};
-use futures_util::future::{join_all, select};
+use cellar_io::{Device, Io};
+use futures_util::future::join_all;
 
 use crate::base::patience::within;
 use crate::data::clean;
@@ -24,27 +24,20 @@ use crate::error::Error;
 use crate::group::Group;
 use crate::group::disks::{blank, check_not_here, mark_former, no_such_disk};
 use crate::group::inner::Inner;
-use crate::group::rebalance::check_power;
 use crate::group::report::single_on;
-use crate::group::resync_offline;
 use crate::meta::create::{NewDisk, Planned, check_label, check_sector};
 use crate::meta::found::FoundDisk;
 use crate::meta::labels::{blank_range, rewrite_label, write_labels};
 use crate::meta::lineage;
+use crate::moves::rebalance::check_power;
 use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::label::{Label, LabelStatus};
 use crate::on_disk::layout::{AU_START, BLOCK, DIRTY_LOG, DIRTY_LOG_BYTES, SUPERBLOCKS};
+use crate::returning::RESYNC_POWER_DEFAULT;
 use crate::state::{DiskState, DiskStatus, OfflineBy, Op, Stale};
-
-/// The power of a resync for which none was given: redundancy is worth more than a little latency,
-/// and it still makes way for who waits.
-pub const RESYNC_POWER_DEFAULT: u32 = 8;
 
 /// How long a disk that is taken offline has to show that it is there.
 const ASKED_FOR: Duration = Duration::from_secs(2);
-
-/// How often a resync that cannot go on is tried again.
-const TRY_EVERY: Duration = Duration::from_secs(10);
 
 /// How a disk is to come back.
 #[derive(Clone, Copy, Debug, Default)]
@@ -183,7 +176,9 @@ impl Group {
         how: OnlineHow,
     ) -> Result<(), Error> {
         let inner = &self.inner;
-        let Some(working) = inner.returning.begin() else { return Err(inner.being_dismounted()) };
+        let Some(working) = inner.returning.begin_return() else {
+            return Err(inner.being_dismounted());
+        };
         let labels = inner.labels.lock().await;
         inner.check_writable()?;
         let (no, state) = self.away(name)?;
@@ -257,7 +252,9 @@ impl Group {
         power: Option<u32>,
     ) -> Result<(), Error> {
         let inner = &self.inner;
-        let Some(working) = inner.returning.begin() else { return Err(inner.being_dismounted()) };
+        let Some(working) = inner.returning.begin_return() else {
+            return Err(inner.being_dismounted());
+        };
         let labels = inner.labels.lock().await;
         inner.check_writable()?;
         inner.rebalance.end_probes().await;
@@ -382,7 +379,7 @@ impl Group {
             let (all, own) = (Arc::clone(inner), Arc::clone(disk));
             let make = move |core: &mut crate::base::core::Core| {
                 still_away(core, own.no)?;
-                match own.is_alive() && own.is_returning() && is_current(&all, &own) {
+                match own.is_alive() && own.is_returning() && all.is_current(&own) {
                     true => Ok(vec![op]),
                     false => Err(failure_of(&own)),
                 }
@@ -401,7 +398,7 @@ impl Group {
         let power = power.unwrap_or(RESYNC_POWER_DEFAULT);
         inner.returning.start(no, inner.env.now(), power, total);
         inner.returning.came(no, None);
-        self.spawn_catch_up(disk);
+        inner.returning.spawn_catch_up(disk);
         Ok(())
     }
 
@@ -417,29 +414,6 @@ impl Group {
         }
         inner.data.forget_unflushed(disk);
         pieces
-    }
-
-    fn spawn_catch_up(&self, disk: &Arc<Disk>) {
-        let (inner, disk) = (Arc::clone(&self.inner), Arc::clone(disk));
-        let task = async move {
-            // Again and again, until the disk is in sync or gone: what could not be read may be
-            // written anew, and a dismount may be given up.
-            while disk.is_alive() && disk.is_returning() && !inner.is_ending() {
-                let changed = inner.returning.wanted.listen();
-                if let Some(_working) = inner.returning.begin() {
-                    inner.returning.tried(disk.no, resync_offline::run(&inner, &disk).await);
-                }
-                inner.returning.ended.notify(usize::MAX);
-                if disk.is_returning() {
-                    select(changed, inner.env.sleep(TRY_EVERY)).await;
-                }
-            }
-            if inner.disk(disk.no).is_none_or(|now| Arc::ptr_eq(&now, &disk)) {
-                inner.returning.forget(disk.no);
-            }
-            inner.returning.ended.notify(usize::MAX);
-        };
-        self.inner.env.spawn("disk resync", Box::pin(task));
     }
 
     /// After a mount: disks that are away, and whose devices are here as they were when they left,
@@ -496,11 +470,6 @@ fn check_not_single(core: &crate::base::core::Core, disk: u16) -> Result<(), Err
         Some((file, aus)) => Err(Error::Lost { file, aus }),
         None => Ok(()),
     }
-}
-
-/// Whether the group uses this very disk under its number.
-pub(crate) fn is_current(inner: &Inner, disk: &Arc<Disk>) -> bool {
-    inner.disk(disk.no).is_some_and(|now| Arc::ptr_eq(&now, disk))
 }
 
 fn failure_of(disk: &Disk) -> Error {

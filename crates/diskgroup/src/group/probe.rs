@@ -26,11 +26,11 @@ use crate::error::Error;
 use crate::group::Group;
 use crate::group::disks::{AlterDisks, Leave, after, work};
 use crate::group::inner::Inner;
-use crate::group::rebalance::{WORKERS_MAX, spread_out};
-use crate::group::throttle::{POWER_FULL, Throttle};
 use crate::meta::create::check_label;
 use crate::meta::labels::read_labels_within;
 use crate::meta::rules::{self, Candidate};
+use crate::moves::rebalance::{WORKERS_MAX, spread_out};
+use crate::moves::throttle::{POWER_FULL, Throttle};
 use crate::on_disk::Uuid;
 use crate::on_disk::label::LabelStatus;
 use crate::on_disk::layout::{AU_START, BLOCK_U64, au_offset};
@@ -372,7 +372,7 @@ impl Probe {
         let env = &self.inner.env;
         let (began, mut bytes, mut whole, mut failures) = (env.now(), 0, 0, 0);
         while (env.now() < until || whole == 0) && failures < FAILURES_MAX && self.is_wanted() {
-            let throttle = Throttle::probing(&self.inner, power);
+            let throttle = Throttle::probing(&self.inner.rebalance, power);
             let until = if whole == 0 { None } else { Some(until) };
             let Some(done) = self.extent(part, &throttle, until).await else {
                 if !throttle.go_on(0).await {

@@ -16,8 +16,8 @@ use crate::disk::lock;
 use crate::group::Group;
 use crate::group::disks::{AlterDisks, DropDisk};
 use crate::group::inner::Inner;
-use crate::group::online::RESYNC_POWER_DEFAULT;
 use crate::meta::attributes::{REPAIR_TIME_DEFAULT, parse_repair_time};
+use crate::returning::RESYNC_POWER_DEFAULT;
 use crate::space::plan::Lack;
 use crate::state::{DiskState, DiskStatus, GroupState};
 
