@@ -16,6 +16,7 @@ pub mod on_disk;
 mod refused;
 pub mod rescue;
 mod returning;
+mod scrub;
 pub mod space;
 pub mod state;
 #[cfg(feature = "object-store")]
@@ -27,8 +28,7 @@ pub use error::Error;
 pub use group::{
     AlterDisks, Copied, DiskInfo, DropDisk, File, FileInfo, FileSpec, Group, GroupInfo, Listed,
     Loss, OfflineDisk, OlderFiles, OnlineHow, ProbeSpec, ProbeTarget, Protection, PublishIf, Rates,
-    ResizeDisk, Resync, ScrubPower, ScrubResult, ScrubScope, ScrubSpec, Scrubbing, Template,
-    TemplateChange, TemplateWords, Work, aus_of, fault_words, is_proven,
+    ResizeDisk, Resync, Template, TemplateChange, TemplateWords, Work, aus_of, is_proven,
 };
 pub use inspect::{Inspection, inspect};
 pub use meta::attributes::{parse_interval, parse_repair_time};
@@ -43,6 +43,7 @@ pub use moves::throttle::POWER_FULL;
 pub use on_disk::label::{Label, LabelStatus, Redundancy};
 pub use refused::Refused;
 pub use returning::{DiskReturn, RESYNC_POWER_DEFAULT};
+pub use scrub::{ScrubPower, ScrubResult, ScrubScope, ScrubSpec, Scrubbing, fault_words};
 pub use state::DiskStatus;
 #[cfg(feature = "object-store")]
 pub use store::GroupStore;

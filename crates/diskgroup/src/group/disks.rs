@@ -15,7 +15,7 @@ use cellar_io::{Device, Io, IoError, Op as IoOp};
 use crate::base::core::Core;
 use crate::base::patience::Patience;
 use crate::disk::lock;
-use crate::error::Error;
+use crate::error::{Error, no_such_disk};
 use crate::group::Group;
 use crate::group::inner::Inner;
 use crate::group::resize::{self, ResizeDisk};
@@ -227,14 +227,6 @@ fn name_taken(name: &str) -> Error {
         disk: name.to_owned(),
         why: "a disk of the group has that name already".to_owned(),
         number: 15010,
-    }
-}
-
-pub(super) fn no_such_disk(name: &str) -> Error {
-    Error::DiskUnusable {
-        disk: name.to_owned(),
-        why: "the group has no disk of that name".to_owned(),
-        number: 15054,
     }
 }
 

@@ -4,12 +4,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::base::Base;
-use crate::base::above::Above;
 use crate::data::Data;
 use crate::group::repair::Repair;
-use crate::group::scrub::Scrub;
 use crate::moves::rebalance::Rebalance;
 use crate::returning::Returning;
+use crate::scrub::Scrub;
 
 /// A mounted group.
 pub(crate) struct Inner {
@@ -20,7 +19,7 @@ pub(crate) struct Inner {
     /// Disks that are away, and for how long.
     pub repair: Repair,
     /// The scrub that is wanted.
-    pub scrub: Scrub,
+    pub scrub: Arc<Scrub>,
 }
 
 impl Deref for Inner {
@@ -32,24 +31,11 @@ impl Deref for Inner {
 }
 
 impl Inner {
-    /// The group over its data path, which it is told by what happens.
-    pub fn new(data: Arc<Data>) -> Arc<Inner> {
+    /// The group over its data path.
+    pub fn new(data: Arc<Data>) -> Inner {
         let rebalance = Rebalance::new(Arc::clone(&data));
         let returning = Returning::new(&rebalance);
-        let inner = Arc::new(Inner {
-            data,
-            rebalance,
-            returning,
-            repair: Repair::default(),
-            scrub: Scrub::default(),
-        });
-        inner.above.add(&inner);
-        inner
-    }
-}
-
-impl Above for Inner {
-    fn stopped(&self) {
-        self.scrub.wake();
+        let scrub = Scrub::new(&rebalance, &returning);
+        Inner { data, rebalance, returning, repair: Repair::default(), scrub }
     }
 }

@@ -11,7 +11,6 @@ mod probe;
 pub(crate) mod repair;
 pub(crate) mod report;
 mod resize;
-pub(crate) mod scrub;
 mod template;
 pub(crate) mod watch;
 
@@ -46,6 +45,7 @@ use crate::meta::usable::Gone;
 use crate::moves::rebalance;
 use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::label::LabelStatus;
+use crate::scrub;
 use crate::state::{GroupState, Op};
 use inner::Inner;
 
@@ -60,7 +60,6 @@ pub use online::OnlineHow;
 pub use repair::OfflineDisk;
 pub use report::{Copied, DiskInfo, FileInfo, GroupInfo, Loss, OlderFiles, Resync, aus_of};
 pub use resize::ResizeDisk;
-pub use scrub::{ScrubPower, ScrubResult, ScrubScope, ScrubSpec, Scrubbing, fault_words};
 pub use template::{Protection, Template, TemplateChange, TemplateWords};
 
 /// A mounted disk group. Clones share it.
@@ -118,12 +117,12 @@ impl Group {
             disk_timeout: options.disk_timeout,
             detach_timeout: options.detach_timeout,
         }));
-        let inner = Inner::new(Data::new(
+        let inner = Arc::new(Inner::new(Data::new(
             base,
             Regions::new(cap, &dirty, now),
             dirty_log,
             Checksums::new(options.checksum_cache_bytes),
-        ));
+        )));
         let group = Group { inner };
         // From here on a disk that does not answer is failed, also while the mount goes on.
         group.watch();
@@ -190,7 +189,7 @@ impl Group {
         inner.env.spawn("rebalance", Box::pin(rebalance::run(Arc::clone(&inner.rebalance))));
         self.return_all();
         inner.env.spawn("repair time", Box::pin(repair::run(self.clone())));
-        inner.env.spawn("scrub", Box::pin(scrub::run(self.clone())));
+        inner.env.spawn("scrub", Box::pin(scrub::run(Arc::clone(&inner.scrub))));
         Ok(())
     }
 

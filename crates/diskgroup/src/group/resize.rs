@@ -10,8 +10,7 @@ use cellar_io::Io;
 
 use crate::base::core::Core;
 use crate::disk::lock;
-use crate::error::Error;
-use crate::group::disks::no_such_disk;
+use crate::error::{Error, no_such_disk};
 use crate::group::inner::Inner;
 use crate::meta::create::AUS_MIN;
 use crate::moves::rebalance::Snapshot;
