@@ -188,7 +188,7 @@ fn sources(name: &str) -> BTreeMap<modules::Module, String> {
 const CIRCLES: [(&str, usize); 11] = [
     ("cell", 0),
     ("chaos", 0),
-    ("diskgroup", 41),
+    ("diskgroup", 0),
     ("format", 0),
     ("instance", 28),
     ("io", 0),
