@@ -189,7 +189,7 @@ fn sources(name: &str) -> BTreeMap<modules::Module, String> {
 const CIRCLES: [(&str, usize); 12] = [
     ("cell", 0),
     ("chaos", 0),
-    ("diskgroup", 41),
+    ("diskgroup", 0),
     ("format", 0),
     ("instance", 0),
     ("io", 0),

@@ -388,3 +388,12 @@ fn kept_elsewhere(disk: &str) -> String {
         _ => "have disk_string in cellar.toml find one of the two paths only".into(),
     }
 }
+
+/// No disk has that name.
+pub(crate) fn no_such_disk(name: &str) -> Error {
+    Error::DiskUnusable {
+        disk: name.to_owned(),
+        why: "the group has no disk of that name".to_owned(),
+        number: 15054,
+    }
+}

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use cellar_io::{Buffer, Durability, Io};
 use cellar_wait::Event;
 
+use crate::data::Data;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
-use crate::group::inner::Inner;
 use crate::on_disk::Damage;
 use crate::on_disk::checksum::ChecksumBlock;
 use crate::on_disk::layout::{BLOCK, BLOCK_U64, checksum_block_offset, checksum_place};
@@ -105,18 +105,18 @@ impl Checksums {
         Arc::clone(slot)
     }
 
-    async fn get(inner: &Inner, disk: &Disk, number: u64) -> Arc<Cached> {
-        let sums = &inner.data.checksums;
+    async fn get(data: &Data, disk: &Disk, number: u64) -> Arc<Cached> {
+        let sums = &data.checksums;
         let slot = sums.slot((disk.no, number));
         if slot.loaded.load(Ordering::Acquire) {
             return slot;
         }
         let held = slot.loading.lock().await;
         if !slot.loaded.load(Ordering::Acquire) {
-            let wait = inner.begin(Event::CHECKSUM_BLOCK_READ);
-            let at = checksum_block_offset(number, inner.au_size);
+            let wait = data.begin(Event::CHECKSUM_BLOCK_READ);
+            let at = checksum_block_offset(number, data.au_size);
             let read = disk.read_at(Io::FOREGROUND, at, BLOCK).await;
-            inner.end(wait);
+            data.end(wait);
             // A block that cannot be read knows nothing; data stays readable without it.
             let block = match read {
                 Ok(bytes) => match ChecksumBlock::decode(&bytes, disk.uuid, number) {
@@ -145,20 +145,20 @@ impl Checksums {
     }
 
     /// Reads a run of entries into `out`.
-    pub async fn read(inner: &Inner, disk: &Disk, entries: Entries, out: &mut Vec<u32>) {
-        for part in parts(entries, inner.au_size) {
-            let slot = Self::get(inner, disk, part.number).await;
+    pub async fn read(data: &Data, disk: &Disk, entries: Entries, out: &mut Vec<u32>) {
+        for part in parts(entries, data.au_size) {
+            let slot = Self::get(data, disk, part.number).await;
             let content = lock(&slot.content);
             out.extend_from_slice(&content.block.entries[part.first..part.first + part.count]);
         }
     }
 
     /// Sets a run of entries. They reach the disk with [`Checksums::write_back`].
-    pub async fn set(inner: &Inner, disk: &Disk, entries: Entries, sums: &[u32]) {
+    pub async fn set(data: &Data, disk: &Disk, entries: Entries, sums: &[u32]) {
         assert_eq!(sums.len() as u64, entries.count, "a checksum for each block");
         let mut done = 0;
-        for part in parts(entries, inner.au_size) {
-            let slot = Self::get(inner, disk, part.number).await;
+        for part in parts(entries, data.au_size) {
+            let slot = Self::get(data, disk, part.number).await;
             let mut content = lock(&slot.content);
             content.block.entries[part.first..part.first + part.count]
                 .copy_from_slice(&sums[done..done + part.count]);
@@ -169,70 +169,70 @@ impl Checksums {
 
     /// Writes those of the checksum blocks that cover `runs` and have changed. Durable after the
     /// next flush of their disks.
-    pub async fn write_back(inner: &Arc<Inner>, runs: &[Entries]) -> Result<(), Error> {
+    pub async fn write_back(data: &Arc<Data>, runs: &[Entries]) -> Result<(), Error> {
         let mut wanted: Vec<Key> = runs
             .iter()
-            .flat_map(|run| parts(*run, inner.au_size).map(|part| (run.leg.disk, part.number)))
+            .flat_map(|run| parts(*run, data.au_size).map(|part| (run.leg.disk, part.number)))
             .collect();
         wanted.sort_unstable();
         wanted.dedup();
-        Self::write_changed(inner, wanted).await
+        Self::write_changed(data, wanted).await
     }
 
     /// Writes every changed checksum block.
-    pub async fn write_back_all(inner: &Arc<Inner>) -> Result<(), Error> {
-        let keys: Vec<Key> = lock(&inner.data.checksums.blocks).keys().copied().collect();
-        Self::write_changed(inner, keys).await
+    pub async fn write_back_all(data: &Arc<Data>) -> Result<(), Error> {
+        let keys: Vec<Key> = lock(&data.checksums.blocks).keys().copied().collect();
+        Self::write_changed(data, keys).await
     }
 
     /// As [`Checksums::write_keys`], to its end although the caller goes away: a block that was
     /// taken to be written and was not would count as written.
-    async fn write_changed(inner: &Arc<Inner>, keys: Vec<Key>) -> Result<(), Error> {
+    async fn write_changed(data: &Arc<Data>, keys: Vec<Key>) -> Result<(), Error> {
         {
-            let blocks = lock(&inner.data.checksums.blocks);
+            let blocks = lock(&data.checksums.blocks);
             if !keys.iter().any(|key| blocks.get(key).is_some_and(|slot| slot.may_write())) {
                 return Ok(());
             }
         }
-        let all = Arc::clone(inner);
+        let all = Arc::clone(data);
         let task = async move { Self::write_keys(&all, &keys).await };
-        inner.run("checksum blocks", task).await
+        data.run("checksum blocks", task).await
     }
 
     /// Writes those of the blocks that have changed, neighbours together. `keys` ascend.
-    async fn write_keys(inner: &Inner, keys: &[Key]) -> Result<(), Error> {
+    async fn write_keys(data: &Data, keys: &[Key]) -> Result<(), Error> {
         let follows = |a: &Key, b: &Key| {
-            let offset = |key: &Key| checksum_block_offset(key.1, inner.au_size);
+            let offset = |key: &Key| checksum_block_offset(key.1, data.au_size);
             a.0 == b.0 && offset(a) + BLOCK_U64 == offset(b)
         };
         let mut writes = Vec::new();
         for run in keys.chunk_by(follows).flat_map(|run| run.chunks(RUN_MAX)) {
-            let Some(disk) = inner.disk(run[0].0).filter(|d| d.takes_part()) else {
+            let Some(disk) = data.disk(run[0].0).filter(|d| d.takes_part()) else {
                 continue;
             };
             let slots: Vec<(u64, Arc<Cached>)> = {
-                let blocks = lock(&inner.data.checksums.blocks);
+                let blocks = lock(&data.checksums.blocks);
                 let slot = |key: &Key| Some((key.1, Arc::clone(blocks.get(key)?)));
                 run.iter().filter_map(slot).collect()
             };
             let changed = slots.iter().any(|(_, slot)| slot.may_write());
             if changed {
-                writes.push(Self::write_run(inner, disk, slots));
+                writes.push(Self::write_run(data, disk, slots));
             }
         }
         if writes.is_empty() {
             return Ok(());
         }
-        let wait = inner.begin(Event::CHECKSUM_BLOCK_WRITE);
+        let wait = data.begin(Event::CHECKSUM_BLOCK_WRITE);
         let results = futures_util::future::join_all(writes).await;
-        inner.end(wait);
+        data.end(wait);
         results.into_iter().collect()
     }
 
     /// Writes the changed ones of some neighbours. The slots are kept until the write is done: a
     /// block that is on its way must not be forgotten and read back as it was.
     async fn write_run(
-        inner: &Inner,
+        data: &Data,
         disk: Arc<Disk>,
         slots: Vec<(u64, Arc<Cached>)>,
     ) -> Result<(), Error> {
@@ -256,11 +256,11 @@ impl Checksums {
                 at += 1;
                 continue;
             }
-            let data = vec![Buffer::copy_of(&bytes, bytes.len()).freeze()];
-            let offset = checksum_block_offset(first, inner.au_size);
-            let write = disk.write(Io::BACKGROUND, offset, data, Durability::Cached);
+            let bytes = vec![Buffer::copy_of(&bytes, bytes.len()).freeze()];
+            let offset = checksum_block_offset(first, data.au_size);
+            let write = disk.write(Io::BACKGROUND, offset, bytes, Durability::Cached);
             if let Err(error) = write.await {
-                inner.leg_failed(&disk, error).await?;
+                data.leg_failed(&disk, error).await?;
             }
         }
         drop(held);
@@ -271,24 +271,24 @@ impl Checksums {
     /// the disk `disk`, whatever is in RAM; how many of them are not what was written there last. With
     /// `again` those are written again by the next [`Checksums::write_back`]; what of them was not in
     /// RAM is not known any more, and is to be [made known](super::resync::make_known).
-    pub async fn bad_on_disk(inner: &Inner, disk: &Disk, runs: &[Entries], again: bool) -> u64 {
-        let covering = runs.iter().flat_map(|run| parts(*run, inner.au_size));
+    pub async fn bad_on_disk(data: &Data, disk: &Disk, runs: &[Entries], again: bool) -> u64 {
+        let covering = runs.iter().flat_map(|run| parts(*run, data.au_size));
         let mut numbers: Vec<u64> = covering.map(|part| part.number).collect();
         numbers.sort_unstable();
         numbers.dedup();
         let mut bad = 0;
         for number in numbers {
-            bad += u64::from(Self::is_bad_on_disk(inner, disk, number, again).await);
+            bad += u64::from(Self::is_bad_on_disk(data, disk, number, again).await);
         }
         bad
     }
 
-    async fn is_bad_on_disk(inner: &Inner, disk: &Disk, number: u64, again: bool) -> bool {
-        let slot = inner.data.checksums.slot((disk.no, number));
+    async fn is_bad_on_disk(data: &Data, disk: &Disk, number: u64, again: bool) -> bool {
+        let slot = data.checksums.slot((disk.no, number));
         // Nobody loads it, or writes it, while it is read.
         let loading = slot.loading.lock().await;
         let writing = slot.writing.lock().await;
-        let at = checksum_block_offset(number, inner.au_size);
+        let at = checksum_block_offset(number, data.au_size);
         let read = disk.read_at(Io::BACKGROUND, at, BLOCK).await;
         let found = read.ok().and_then(|b| ChecksumBlock::decode(&b, disk.uuid, number).ok());
         let mut content = lock(&slot.content);

@@ -12,11 +12,13 @@ use std::time::Duration;
 
 use cellar_io::{EnvExt, Io};
 
+use crate::base::StopOnPanic;
+use crate::base::core::Core;
+use crate::data::Data;
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::dirty_log::DirtyLog;
 use crate::disk::lock;
 use crate::error::Error;
-use crate::group::inner::{Core, Inner, StopOnPanic};
 use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::layout::{BLOCK_U64, REGION_BYTES};
 use crate::state::{DiskState, DiskStatus, Op, Stale, stretches};
@@ -27,24 +29,24 @@ const IDLE: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Starts a round of cleaning unless one runs.
-pub(crate) fn start(inner: &Inner) {
-    inner.cleaner_wanted.notify(1);
+pub(crate) fn start(data: &Data) {
+    data.cleaner_wanted.notify(1);
 }
 
 /// The cleaner's task, until the group is dismounted.
-pub(crate) async fn run(inner: Arc<Inner>) {
-    let _watched = StopOnPanic(&inner);
-    while !inner.is_ending() {
-        let listener = inner.cleaner_wanted.listen();
-        match round(&inner, IDLE).await {
+pub(crate) async fn run(data: Arc<Data>) {
+    let _watched = StopOnPanic(&data);
+    while !data.is_ending() {
+        let listener = data.cleaner_wanted.listen();
+        match round(&data, IDLE).await {
             // What was missed has no room in the log now: they stay dirty until it has. Nobody who
             // wants room may make this go round and round.
-            Err(Error::NoSpace { .. }) => inner.env.sleep(LOOK_EVERY).await,
+            Err(Error::NoSpace { .. }) => data.env.sleep(LOOK_EVERY).await,
             Ok(0) => {
-                if forget_marks(&inner).await.is_err() {
+                if forget_marks(&data).await.is_err() {
                     return;
                 }
-                let pause = inner.env.sleep(LOOK_EVERY);
+                let pause = data.env.sleep(LOOK_EVERY);
                 futures_util::future::select(listener, pause).await;
             }
             Ok(_) => {}
@@ -56,46 +58,46 @@ pub(crate) async fn run(inner: Arc<Inner>) {
 
 /// Marks that were taken away leave the disks with the next write of their block. When nothing is
 /// dirty any more there may be none for long, and a crash would resync what is clean.
-async fn forget_marks(inner: &Arc<Inner>) -> Result<(), Error> {
-    let log = &inner.data.dirty_log;
-    if inner.data.regions.count() > 0 || !log.is_behind() {
+async fn forget_marks(data: &Arc<Data>) -> Result<(), Error> {
+    let log = &data.dirty_log;
+    if data.regions.count() > 0 || !log.is_behind() {
         return Ok(());
     }
     let ticket = log.ticket();
-    DirtyLog::sync(inner, ticket).await
+    DirtyLog::sync(data, ticket).await
 }
 
 /// Cleans what is due; returns how many regions were chosen.
-pub(crate) async fn round(inner: &Arc<Inner>, idle: Duration) -> Result<usize, Error> {
-    let keys = inner.data.regions.choose_to_clean(inner.env.now(), idle);
+pub(crate) async fn round(data: &Arc<Data>, idle: Duration) -> Result<usize, Error> {
+    let keys = data.regions.choose_to_clean(data.env.now(), idle);
     if keys.is_empty() {
         return Ok(0);
     }
-    let runs = checksum_runs(inner, &keys);
+    let runs = checksum_runs(data, &keys);
     // Before they are flushed: a disk that fails by then, or later, may have lost them. A region that is
     // written to meanwhile does not become clean.
-    inner.data.unflushed.written(inner.env.now(), inner.data.regions.touched(&keys));
+    data.unflushed.written(data.env.now(), data.regions.touched(&keys));
     let result = async {
-        Checksums::write_back(inner, &runs).await?;
-        inner.flush_disks(Io::BACKGROUND).await?;
-        missed(inner, &inner.data.regions.touched(&keys), &|_| true).await
+        Checksums::write_back(data, &runs).await?;
+        data.flush_disks(Io::BACKGROUND).await?;
+        missed(data, &data.regions.touched(&keys), &|_| true).await
     }
     .await;
     match result {
         Ok(()) => {
             let touched: BTreeMap<RegionKey, u64> =
-                inner.data.regions.touched(&keys).into_iter().collect();
+                data.regions.touched(&keys).into_iter().collect();
             let (alone, keys): (Vec<_>, Vec<_>) = {
-                let core = lock(&inner.core);
+                let core = lock(&data.core);
                 let pieces = |key: &RegionKey| touched.get(key).copied().unwrap_or(0);
-                keys.into_iter().partition(|key| has_no_copy(inner, &core, key, pieces(key)))
+                keys.into_iter().partition(|key| has_no_copy(data, &core, key, pieces(key)))
             };
-            inner.data.regions.held(&alone);
-            inner.data.regions.cleaned(&inner.data.dirty_log, &keys);
+            data.regions.held(&alone);
+            data.regions.cleaned(&data.dirty_log, &keys);
             Ok(keys.len() + alone.len())
         }
         Err(error) => {
-            inner.data.regions.not_cleaned(&keys);
+            data.regions.not_cleaned(&keys);
             Err(error)
         }
     }
@@ -103,11 +105,11 @@ pub(crate) async fn round(inner: &Arc<Inner>, idle: Duration) -> Result<usize, E
 
 /// Whether some pieces of a region have their only copies on disks that are away: what was written
 /// there last, and its checksums, may be there or not. It stays dirty until they are back.
-fn has_no_copy(inner: &Inner, core: &Core, key: &RegionKey, pieces: u64) -> bool {
+fn has_no_copy(data: &Data, core: &Core, key: &RegionKey, pieces: u64) -> bool {
     let found = core.state.files.get(&key.file);
     let Some(file) = found.filter(|f| f.incarnation == key.incarnation) else { return false };
-    let here = core.state.disks.keys().filter(|disk| inner.is_in_sync(**disk));
-    let kept = here.fold(0, |kept, disk| kept | file.pieces_on(*disk, key.index, inner.au_size));
+    let here = core.state.disks.keys().filter(|disk| data.is_in_sync(**disk));
+    let kept = here.fold(0, |kept, disk| kept | file.pieces_on(*disk, key.index, data.au_size));
     let written = pieces & file.pieces_of(key.index.into());
     written & !kept != 0
 }
@@ -117,31 +119,31 @@ const MISSED_AT_ONCE: usize = 1024;
 
 /// Records that disks which are away, those that `wanted` says, have missed these pieces.
 pub(crate) async fn missed(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     touched: &[(RegionKey, u64)],
     wanted: &(dyn Fn(u16) -> bool + Sync),
 ) -> Result<(), Error> {
     {
-        let core = lock(&inner.core);
+        let core = lock(&data.core);
         if !core.state.disks.values().any(is_mapped) {
             return Ok(());
         }
     }
     for part in touched.chunks(MISSED_AT_ONCE) {
         // As the files are when it is queued: one may be gone by then.
-        inner.change_inside_as(|core| missed_ops(core, part, wanted)).await?;
+        data.change_inside_as(|core| missed_ops(core, part, wanted)).await?;
     }
     Ok(())
 }
 
 /// Refuses to wait for clean regions while the log has no room for what disks that are away missed.
-pub(crate) fn check_log(inner: &Inner) -> Result<(), Error> {
-    let mut core = lock(&inner.core);
+pub(crate) fn check_log(data: &Data) -> Result<(), Error> {
+    let mut core = lock(&data.core);
     let Some(disk) = core.state.disks.iter().find(|(_, d)| is_mapped(d)).map(|(no, _)| *no) else {
         return Ok(());
     };
     let region = RegionKey { file: 0, incarnation: 0, index: 0 };
-    core.check_log_room(&inner.name, &[Op::Stale { disk, region, pieces: 0 }])
+    core.check_log_room(&data.name, &[Op::Stale { disk, region, pieces: 0 }])
 }
 
 fn is_mapped(disk: &DiskState) -> bool {
@@ -173,8 +175,8 @@ fn missed_ops(core: &Core, touched: &[(RegionKey, u64)], wanted: &dyn Fn(u16) ->
 }
 
 /// The checksum entries of all legs under some regions.
-pub(crate) fn checksum_runs(inner: &Inner, keys: &[RegionKey]) -> Vec<Entries> {
-    let core = lock(&inner.core);
+pub(crate) fn checksum_runs(data: &Data, keys: &[RegionKey]) -> Vec<Entries> {
+    let core = lock(&data.core);
     let mut runs = Vec::new();
     for key in keys {
         let Some(file) = core.state.files.get(&key.file) else {
@@ -184,11 +186,11 @@ pub(crate) fn checksum_runs(inner: &Inner, keys: &[RegionKey]) -> Vec<Entries> {
             continue;
         }
         let start = u64::from(key.index) * REGION_BYTES;
-        let end = (start + REGION_BYTES).min(file.allocated(inner.au_size));
+        let end = (start + REGION_BYTES).min(file.allocated(data.au_size));
         if start >= end {
             continue;
         }
-        for s in stretches(file.attributes.striping, inner.au_size, start, end - start) {
+        for s in stretches(file.attributes.striping, data.au_size, start, end - start) {
             let moving = core.moving_to(key.file, s.extent);
             for leg in file.legs_of(s.extent).iter().copied().chain(moving) {
                 runs.push(Entries {

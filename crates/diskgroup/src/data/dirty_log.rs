@@ -11,10 +11,11 @@ use cellar_wait::Event as WaitEvent;
 use event_listener::Event;
 use futures_util::future::try_join_all;
 
+use crate::base::StopOnPanic;
+use crate::data::Data;
 use crate::data::dirty_recovery::FoundDirty;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
-use crate::group::inner::{Inner, StopOnPanic};
 use crate::on_disk::dirty::{DIRTY_BLOCKS, DirtyBlock, ENTRIES_PER_BLOCK, RegionKey};
 use crate::on_disk::layout::BLOCK;
 
@@ -141,28 +142,28 @@ impl DirtyLog {
     }
 
     /// Waits until the marks up to `ticket` are durable on every member.
-    pub async fn sync(inner: &Arc<Inner>, ticket: u64) -> Result<(), Error> {
-        let log = &inner.data.dirty_log;
+    pub async fn sync(data: &Arc<Data>, ticket: u64) -> Result<(), Error> {
+        let log = &data.dirty_log;
         if log.durable.load(Ordering::Acquire) >= ticket {
             return Ok(());
         }
-        let wait = inner.begin(WaitEvent::DIRTY_REGION_LOG_WRITE);
+        let wait = data.begin(WaitEvent::DIRTY_REGION_LOG_WRITE);
         loop {
             let listener = log.moved.listen();
             if log.durable.load(Ordering::Acquire) >= ticket {
-                inner.end(wait);
+                data.end(wait);
                 return Ok(());
             }
-            inner.check_running()?;
+            data.check_running()?;
             let lead = {
                 let mut state = lock(&log.state);
                 !std::mem::replace(&mut state.writing, true)
             };
             if lead {
                 // A task of its own: the marks of others must not hang on this caller.
-                let inner = Arc::clone(inner);
-                let env = Arc::clone(&inner.env);
-                env.spawn("dirty region log", Box::pin(async move { write_cycle(&inner).await }));
+                let data = Arc::clone(data);
+                let env = Arc::clone(&data.env);
+                env.spawn("dirty region log", Box::pin(async move { write_cycle(&data).await }));
             }
             listener.await;
         }
@@ -170,31 +171,31 @@ impl DirtyLog {
 
     /// From now on `disk` gets every mark; then everything marked so far is written to it. False
     /// if another disk failed meanwhile, which has to be dealt with first, or the group stopped.
-    pub async fn join(inner: &Arc<Inner>, disk: &Arc<Disk>) -> Result<bool, cellar_io::IoError> {
-        let log = &inner.data.dirty_log;
+    pub async fn join(data: &Arc<Data>, disk: &Arc<Disk>) -> Result<bool, cellar_io::IoError> {
+        let log = &data.dirty_log;
         lock(&log.state).joining.push(disk.no);
         // A cycle that began before may not have the disk among its targets: wait it out. But a
         // cycle that met a failed disk waits for the committer, which is who calls this. And none
         // may begin meanwhile: it could write a block before this writes an older version of it.
         while std::mem::replace(&mut lock(&log.state).writing, true) {
-            if inner.is_stopped() || inner.disks_in_sync().iter().any(|d| !d.is_alive()) {
+            if data.is_stopped() || data.disks_in_sync().iter().any(|d| !d.is_alive()) {
                 return Ok(false);
             }
-            inner.env.sleep(JOIN_POLL).await;
+            data.env.sleep(JOIN_POLL).await;
         }
         let _turn = Turn(log);
         let (blocks, lost) = {
             let state = lock(&log.state);
             // What was never written to any member is still to be written to all of them.
             let blocks = (0u16..).zip(&state.blocks).filter(|(_, b)| b.generation > 0);
-            let blocks = blocks.map(|(number, b)| b.encode(number, b.generation, inner.mount_id));
+            let blocks = blocks.map(|(number, b)| b.encode(number, b.generation, data.mount_id));
             (blocks.collect::<Vec<_>>(), state.lost.clone())
         };
         for block in &blocks {
             if lost.contains(&block.number) {
-                write_lost(inner, disk, block).await?;
+                write_lost(data, disk, block).await?;
             } else {
-                write_block(inner, disk, block, Durability::Cached).await?;
+                write_block(data, disk, block, Durability::Cached).await?;
             }
         }
         disk.flush(Io::COMMIT).await?;
@@ -202,21 +203,21 @@ impl DirtyLog {
     }
 
     /// Every region that the lost blocks may have named is clean: from here on they count again.
-    pub async fn found_again(inner: &Arc<Inner>) -> Result<(), Error> {
-        let log = &inner.data.dirty_log;
+    pub async fn found_again(data: &Arc<Data>) -> Result<(), Error> {
+        let log = &data.dirty_log;
         let lost = std::mem::take(&mut lock(&log.state).lost);
-        DirtyLog::rewrite(inner, &lost).await
+        DirtyLog::rewrite(data, &lost).await
     }
 
     /// Writes blocks again, twice: which is to both places.
-    pub async fn rewrite(inner: &Arc<Inner>, blocks: &[u16]) -> Result<(), Error> {
-        let log = &inner.data.dirty_log;
+    pub async fn rewrite(data: &Arc<Data>, blocks: &[u16]) -> Result<(), Error> {
+        let log = &data.dirty_log;
         for _ in 0..2 {
             for number in blocks {
                 lock(&log.state).blocks[usize::from(*number)].changed = true;
             }
             let ticket = log.ticket();
-            DirtyLog::sync(inner, ticket).await?;
+            DirtyLog::sync(data, ticket).await?;
         }
         Ok(())
     }
@@ -247,25 +248,25 @@ impl Slots {
 }
 
 async fn write_block(
-    inner: &Inner,
+    data: &Data,
     disk: &Disk,
     block: &DirtyBlock,
     durability: Durability,
 ) -> Result<(), cellar_io::IoError> {
-    let bytes = Bytes::from(block.encode(inner.uuid).0.to_vec());
+    let bytes = Bytes::from(block.encode(data.uuid).0.to_vec());
     disk.write(Io::COMMIT, block.offset(), vec![bytes], durability).await
 }
 
 /// Writes a block that was lost as one that is damaged, to both places: until it is found again no
 /// member must look as if it knew what the block named.
 async fn write_lost(
-    inner: &Inner,
+    data: &Data,
     disk: &Disk,
     block: &DirtyBlock,
 ) -> Result<(), cellar_io::IoError> {
     for generation in [block.generation, block.generation + 1] {
         let block = DirtyBlock { generation, ..block.clone() };
-        let mut bytes = block.encode(inner.uuid).0.to_vec();
+        let mut bytes = block.encode(data.uuid).0.to_vec();
         bytes[BLOCK - 1] ^= 1;
         disk.write(Io::COMMIT, block.offset(), vec![Bytes::from(bytes)], Durability::Cached)
             .await?;
@@ -274,9 +275,9 @@ async fn write_lost(
 }
 
 /// Writes every changed block to every member, once.
-async fn write_cycle(inner: &Arc<Inner>) {
-    let _watched = StopOnPanic(inner);
-    let log = &inner.data.dirty_log;
+async fn write_cycle(data: &Arc<Data>) {
+    let _watched = StopOnPanic(data);
+    let log = &data.dirty_log;
     let turn = Turn(log);
     let (ticket, blocks, joining) = {
         let mut state = lock(&log.state);
@@ -286,12 +287,12 @@ async fn write_cycle(inner: &Arc<Inner>) {
             if std::mem::take(&mut slots.lacking) {
                 slots.changed = false;
                 slots.generation += 1;
-                blocks.push(slots.encode(number, slots.generation, inner.mount_id));
+                blocks.push(slots.encode(number, slots.generation, data.mount_id));
             }
         }
         (ticket, blocks, state.joining.clone())
     };
-    let written = write_to_members(inner, &blocks, &joining).await;
+    let written = write_to_members(data, &blocks, &joining).await;
     // An error means that the group has stopped; those who wait find that out.
     if written.is_ok() {
         log.durable.fetch_max(ticket, Ordering::AcqRel);
@@ -300,25 +301,25 @@ async fn write_cycle(inner: &Arc<Inner>) {
 }
 
 async fn write_to_members(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     blocks: &[DirtyBlock],
     joining: &[u16],
 ) -> Result<(), Error> {
-    let members = lock(&inner.core).state.members.clone();
-    let disks = inner.disks_in_sync();
+    let members = lock(&data.core).state.members.clone();
+    let disks = data.disks_in_sync();
     let targets = disks.iter().filter(|d| members.contains(&d.no) || joining.contains(&d.no));
     let writes = targets.map(|disk| async move {
         let durability = if blocks.len() == 1 { Durability::Durable } else { Durability::Cached };
         let result = async {
             for block in blocks {
-                write_block(inner, disk, block, durability).await?;
+                write_block(data, disk, block, durability).await?;
             }
             if blocks.len() == 1 { Ok(()) } else { disk.flush(Io::COMMIT).await }
         }
         .await;
         match result {
             Ok(()) => Ok(()),
-            Err(error) => inner.leg_failed(disk, error).await,
+            Err(error) => data.leg_failed(disk, error).await,
         }
     });
     try_join_all(writes).await?;

@@ -13,9 +13,9 @@ use bytes::Bytes;
 use cellar_io::{DeviceExt, Durability, Io, IoError, IoErrorKind, Op};
 use futures_util::future::join_all;
 
+use crate::base::patience::Patience;
+use crate::data::Data;
 use crate::disk::{Disk, lock};
-use crate::group::inner::Inner;
-use crate::meta::labels::Patience;
 use crate::on_disk::dirty::{DIRTY_BLOCKS, DirtyBlock};
 use crate::on_disk::layout::{BLOCK, BLOCK_U64, DIRTY_LOG, DIRTY_LOG_BYTES};
 use crate::on_disk::{Damage, Uuid};
@@ -106,14 +106,14 @@ impl FoundDirty {
 
     /// Writes to each member the blocks of which it has an older version. Its place holds the
     /// version before that one, so a torn write costs nothing. A failure fails the disk.
-    pub async fn level(&self, inner: &Inner) {
+    pub async fn level(&self, data: &Data) {
         for chunk in self.behind.chunk_by(|a, b| a.0 == b.0) {
-            let Some(disk) = inner.disk(chunk[0].0).filter(|d| d.is_in_sync()) else {
+            let Some(disk) = data.disk(chunk[0].0).filter(|d| d.is_in_sync()) else {
                 continue;
             };
             for (_, number) in chunk {
                 let block = &self.newest[number];
-                let bytes = Bytes::from(block.encode(inner.uuid).0.to_vec());
+                let bytes = Bytes::from(block.encode(data.uuid).0.to_vec());
                 let write = disk.write(Io::COMMIT, block.offset(), vec![bytes], Durability::Cached);
                 if write.await.is_err() {
                     break;

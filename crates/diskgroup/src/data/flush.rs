@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex};
 
 use cellar_io::Io;
 
+use crate::base::core::Core;
+use crate::data::Data;
 use crate::data::checksum::Checksums;
 use crate::data::clean::checksum_runs;
 use crate::data::file::FileRuntime;
 use crate::disk::lock;
 use crate::error::Error;
-use crate::group::inner::{Core, Inner};
 use crate::on_disk::dirty::RegionKey;
 use crate::state::{Leg, Op, stretches};
 
@@ -21,36 +22,32 @@ use crate::state::{Leg, Op, stretches};
 const REGIONS_PER_CHANGE: usize = 4096;
 
 /// Makes every write to `file` that completed before the call durable.
-pub(crate) async fn flush_file(
-    inner: &Arc<Inner>,
-    file: &FileRuntime,
-    io: Io,
-) -> Result<(), Error> {
+pub(crate) async fn flush_file(data: &Arc<Data>, file: &FileRuntime, io: Io) -> Result<(), Error> {
     let _entered = file.enter().await?;
     // Asked inside: who is inside is waited for by a dismount.
-    inner.check_writable()?;
-    flush_inside(inner, file, io).await
+    data.check_writable()?;
+    flush_inside(data, file, io).await
 }
 
 /// Flushes for somebody who has entered the file.
 pub(crate) async fn flush_inside(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
 ) -> Result<(), Error> {
     let (ended, fresh) = (file.ended(), file.fresh().into_iter().collect::<Vec<_>>());
     if file.attributes.checksums && !fresh.is_empty() {
         let keys: Vec<RegionKey> = fresh.iter().map(|(region, _)| file.key(*region)).collect();
-        Checksums::write_back(inner, &checksum_runs(inner, &keys)).await?;
+        Checksums::write_back(data, &checksum_runs(data, &keys)).await?;
     }
     let written = fresh.iter().map(|(region, pieces)| (file.key(*region), *pieces));
-    inner.data.unflushed.written(inner.env.now(), written);
-    inner.flush_disks(io).await?;
+    data.unflushed.written(data.env.now(), written);
+    data.flush_disks(io).await?;
     for part in fresh.chunks(REGIONS_PER_CHANGE) {
         let recorded: Mutex<Vec<(u32, u64)>> = Mutex::default();
         let ops = |core: &Core| {
             let flushed = part.iter().map(|(region, pieces)| {
-                let lost = lost_of(inner, core, file, *region);
+                let lost = lost_of(data, core, file, *region);
                 (*region, pieces & file.fresh_of(*region) & !lost)
             });
             let flushed: Vec<(u32, u64)> = flushed.filter(|(_, pieces)| *pieces != 0).collect();
@@ -58,12 +55,12 @@ pub(crate) async fn flush_inside(
             let op = |(region, pieces)| Op::Pieces { region: file.key(region), pieces };
             flushed.into_iter().map(op).collect()
         };
-        inner.change_inside_as(ops).await?;
+        data.change_inside_as(ops).await?;
         for (region, pieces) in lock(&recorded).iter() {
             file.remove_fresh(*region, *pieces);
         }
     }
-    check_copies(inner, file)?;
+    check_copies(data, file)?;
     match file.flushed(ended) {
         true => Ok(()),
         false => Err(Error::WritesLost { file: file.number }),
@@ -72,33 +69,33 @@ pub(crate) async fn flush_inside(
 
 /// The pieces of a region whose only copy is on a disk that left: they are not written, as nobody
 /// flushed them.
-fn lost_of(inner: &Inner, core: &Core, file: &FileRuntime, region: u32) -> u64 {
+fn lost_of(data: &Data, core: &Core, file: &FileRuntime, region: u32) -> u64 {
     if file.attributes.copies > 1 {
         return 0;
     }
-    let disks = inner.disks.look();
+    let disks = data.disks.look();
     let found = core.state.files.get(&file.number);
     let Some(state) = found.filter(|f| f.incarnation == file.incarnation) else { return 0 };
     let here = |disk: &u16| disks.get(disk).is_some_and(|d| d.is_in_sync() && d.is_alive());
     let gone = core.state.disks.keys().filter(|disk| !here(disk));
-    gone.fold(0, |lost, disk| lost | state.pieces_on(*disk, region, inner.au_size))
+    gone.fold(0, |lost, disk| lost | state.pieces_on(*disk, region, data.au_size))
 }
 
 /// Every extent must still have a copy in sync: only the disks that are in sync were flushed, and
 /// what was written to one that left is lost if there is no other copy. A group that would lose
 /// the last copy of a mirrored extent stops itself.
-fn check_copies(inner: &Inner, file: &FileRuntime) -> Result<(), Error> {
-    if file.attributes.copies > 1 || inner.disks.all().values().all(|disk| disk.is_in_sync()) {
+fn check_copies(data: &Data, file: &FileRuntime) -> Result<(), Error> {
+    if file.attributes.copies > 1 || data.disks.all().values().all(|disk| disk.is_in_sync()) {
         return Ok(());
     }
-    let core = lock(&inner.core);
+    let core = lock(&data.core);
     let Some(state) = core.state.files.get(&file.number) else {
         return Ok(());
     };
-    let in_sync = |leg: &Leg| inner.is_in_sync(leg.disk);
+    let in_sync = |leg: &Leg| data.is_in_sync(leg.disk);
     let is_lost = |extent: u64| !state.legs_of(extent).iter().any(in_sync);
-    let allocated = state.allocated(inner.au_size);
-    let mut all = stretches(state.attributes.striping, inner.au_size, 0, allocated);
+    let allocated = state.allocated(data.au_size);
+    let mut all = stretches(state.attributes.striping, data.au_size, 0, allocated);
     match all.find(|s| is_lost(s.extent)) {
         Some(s) => Err(Error::NoCopy { file: file.number, offset: s.offset }),
         None => Ok(()),

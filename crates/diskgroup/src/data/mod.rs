@@ -20,18 +20,24 @@ pub(crate) mod read;
 pub(crate) mod region;
 pub(crate) mod relocate;
 pub(crate) mod resync;
-pub(crate) mod resync_offline;
 pub(crate) mod scrub;
 pub(crate) mod unflushed_history;
 pub(crate) mod validate;
 pub(crate) mod write;
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use cellar_io::{Class, Io};
+
+use crate::base::Base;
+use crate::base::above::Above;
 use crate::disk::lock;
+use crate::error::Error;
 use crate::on_disk::dirty::RegionKey;
-use crate::state::{FileState, Leg};
+use crate::state::FileState;
 use checksum::Checksums;
 use dirty_log::DirtyLog;
 use file::FileRuntime;
@@ -65,25 +71,65 @@ impl Unknown {
 
 /// What the data path keeps in RAM for a mounted group.
 pub(crate) struct Data {
+    base: Arc<Base>,
     pub regions: Regions,
     pub dirty_log: DirtyLog,
     pub checksums: Checksums,
     /// Pieces that hold data whose checksums are not known, to be made known again.
     pub unknown: Unknown,
     pub unflushed: UnflushedHistory,
+    /// Too many regions are dirty.
+    pub cleaner_wanted: event_listener::Event,
+    /// Reads and writes of files that somebody waits for, since the mount.
+    asked: AtomicU64,
     files: Mutex<BTreeMap<u32, Arc<FileRuntime>>>,
 }
 
+impl Deref for Data {
+    type Target = Arc<Base>;
+
+    fn deref(&self) -> &Arc<Base> {
+        &self.base
+    }
+}
+
+impl Above for Data {
+    fn stopped(&self) {
+        self.wake_all();
+    }
+}
+
 impl Data {
-    pub fn new(regions: Regions, dirty_log: DirtyLog, checksums: Checksums) -> Data {
-        Data {
+    /// The data path over `base`, which it is told by what happens.
+    pub fn new(
+        base: Arc<Base>,
+        regions: Regions,
+        dirty_log: DirtyLog,
+        checksums: Checksums,
+    ) -> Arc<Data> {
+        let data = Arc::new(Data {
+            base,
             regions,
             dirty_log,
             checksums,
             unknown: Unknown::default(),
             unflushed: UnflushedHistory::new(),
+            cleaner_wanted: event_listener::Event::new(),
+            asked: AtomicU64::new(0),
             files: Mutex::new(BTreeMap::new()),
-        }
+        });
+        data.above.add(&data);
+        data
+    }
+
+    /// Somebody reads or writes a file.
+    pub fn asked(&self, io: Io) {
+        self.asked.fetch_add(u64::from(io.class != Class::Background), Ordering::Relaxed);
+    }
+
+    /// How often somebody did so.
+    pub fn asked_count(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
     }
 
     /// The runtime part of a file, made on first use.
@@ -104,7 +150,7 @@ impl Data {
     /// Whether somebody has a handle to the file.
     pub fn in_use(&self, number: u32) -> bool {
         let files = lock(&self.files);
-        files.get(&number).is_some_and(|f| f.users.load(std::sync::atomic::Ordering::Acquire) > 0)
+        files.get(&number).is_some_and(|f| f.users.load(Ordering::Acquire) > 0)
     }
 
     /// Whether a file was used since the mount.
@@ -125,10 +171,46 @@ impl Data {
         lock(&self.files).remove(&number);
     }
 
-    /// AUs were freed: nothing that is remembered about them holds any more.
-    pub fn forget_aus(&self, _legs: &[Leg]) {
-        // Checksums of freed AUs are overwritten by the first write of each piece; nothing reads
-        // a piece before that.
+    /// From here on nobody but the dismount changes anything: what has entered a file is waited
+    /// for, what comes later is refused.
+    pub async fn close_to_changes(&self) -> Result<(), Error> {
+        self.begin_dismount()?;
+        for file in self.open_files() {
+            // One that is gone is used by nobody.
+            let _ = file.close().await;
+        }
+        Ok(())
+    }
+
+    /// After the group has stopped: waits for those who still read, as a read may repair a copy.
+    /// What they do to the disks must not come after what others do there.
+    pub async fn wait_left(&self) {
+        for file in self.open_files() {
+            let _ = file.close().await;
+        }
+    }
+
+    /// Disks leave. What was written where they have the only copy, and was not flushed, may be lost:
+    /// the next flush of its file says so.
+    pub fn lost_unflushed(&self, disks: &[u16]) {
+        for file in self.open_files().iter().filter(|f| f.attributes.copies == 1) {
+            let core = lock(&self.core);
+            let Some(state) = core.state.files.get(&file.number) else { continue };
+            if state.legs.iter().any(|leg| disks.contains(&leg.disk)) {
+                file.lost_copy();
+            }
+        }
+    }
+
+    /// A disk is back. What had its only copy there, and was not flushed, was never written.
+    pub fn forget_unflushed(&self, disk: u16) {
+        for file in self.open_files().iter().filter(|f| f.attributes.copies == 1) {
+            let core = lock(&self.core);
+            let Some(state) = core.state.files.get(&file.number) else { continue };
+            for region in file.fresh().into_keys() {
+                file.remove_fresh(region, state.pieces_on(disk, region, self.au_size));
+            }
+        }
     }
 
     /// The group stopped: whoever waits here must look again.

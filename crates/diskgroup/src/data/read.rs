@@ -8,13 +8,13 @@ use bytes::Bytes;
 use cellar_io::{Buffer, Durability, Io};
 use futures_util::future::{Either, select, try_join_all};
 
+use crate::data::Data;
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::file::FileRuntime;
 use crate::data::resync;
 use crate::data::write::{checksums_of, legs_of, pieces_of, written_pieces};
 use crate::disk::{Disk, lock};
 use crate::error::Error;
-use crate::group::inner::Inner;
 use crate::on_disk::checksum::{UNKNOWN, checksum_of};
 use crate::on_disk::layout::{
     BLOCK, BLOCK_U64, PIECE_BYTES, PIECES_PER_REGION, REGION_BYTES, au_offset,
@@ -23,22 +23,22 @@ use crate::state::{Leg, Stretch, stretches};
 
 /// Fills `buffers` from `offset` on.
 pub(crate) async fn read_file(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
     offset: u64,
     buffers: Vec<Buffer>,
 ) -> Result<Vec<Buffer>, Error> {
-    inner.check_running()?;
-    inner.rebalance.asked(io);
+    data.check_running()?;
+    data.asked(io);
     let _entered = file.enter().await?;
-    read_inside(inner, file, io, offset, buffers).await
+    read_inside(data, file, io, offset, buffers).await
 }
 
 /// Reads for somebody who has entered the file. Entering twice would wait for oneself when a
 /// shrink came between.
 async fn read_inside(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
     offset: u64,
@@ -46,20 +46,20 @@ async fn read_inside(
 ) -> Result<Vec<Buffer>, Error> {
     if buffers.len() == 1
         && let length = buffers[0].len()
-        && let Some((part, leg)) = in_one(inner, file, offset, length as u64)
+        && let Some((part, leg)) = in_one(data, file, offset, length as u64)
     {
-        match read_leg(inner, file, io, &part, leg, buffers).await {
+        match read_leg(data, file, io, &part, leg, buffers).await {
             LegRead::Good(buffers) => return Ok(buffers),
             LegRead::Bad => buffers = vec![Buffer::new(length)],
         }
     }
     // Apart, so that the common case does not carry the room that this needs.
-    Box::pin(read_parts(inner, file, io, offset, buffers)).await
+    Box::pin(read_parts(data, file, io, offset, buffers)).await
 }
 
 /// Reads whatever the range needs: several extents or copies, a resync first, edges of blocks.
 async fn read_parts(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
     offset: u64,
@@ -69,22 +69,22 @@ async fn read_parts(
     let total: u64 = lengths.iter().map(|l| *l as u64).sum();
     // Who may not write leaves them as they are.
     let touched =
-        if inner.read_only { Default::default() } else { pieces_of(offset, offset + total) };
+        if data.read_only { Default::default() } else { pieces_of(offset, offset + total) };
     for (region, pieces) in touched {
-        resync::ensure_synced(inner, file, file.key(region), pieces).await?;
+        resync::ensure_synced(data, file, file.key(region), pieces).await?;
     }
     // With checksums, whole blocks are read: the edges of a smaller read come from a copy.
     let edges = file.attributes.checksums
         && !(offset.is_multiple_of(BLOCK_U64) && lengths.iter().all(|l| l.is_multiple_of(BLOCK)));
     if edges {
-        return read_through_copy(inner, file, io, offset, buffers).await;
+        return read_through_copy(data, file, io, offset, buffers).await;
     }
     let mut queue = Cut(buffers.into());
     let mut parts = Vec::new();
-    for s in stretches(file.attributes.striping, inner.au_size, offset, total) {
-        for (part, holds) in runs(inner, file, s) {
+    for s in stretches(file.attributes.striping, data.au_size, offset, total) {
+        for (part, holds) in runs(data, file, s) {
             let pieces = queue.take(part.length as usize);
-            parts.push(read_part(inner, file, io, part, holds, pieces));
+            parts.push(read_part(data, file, io, part, holds, pieces));
         }
     }
     let parts = if parts.len() == 1 {
@@ -98,7 +98,7 @@ async fn read_parts(
 /// The common case at little cost: whole blocks of one extent, all of them known as written and
 /// equal. Gives the stretch, the less busy of its copies, and whether there are others.
 fn in_one(
-    inner: &Inner,
+    data: &Data,
     file: &FileRuntime,
     offset: u64,
     length: u64,
@@ -109,18 +109,18 @@ fn in_one(
     if length == 0 || last / REGION_BYTES != region || !whole {
         return None;
     }
-    let s = stretches(file.attributes.striping, inner.au_size, offset, length).next()?;
+    let s = stretches(file.attributes.striping, data.au_size, offset, length).next()?;
     if s.length != length {
         return None;
     }
     let first = offset / PIECE_BYTES % PIECES_PER_REGION;
     let count = last / PIECE_BYTES % PIECES_PER_REGION - first + 1;
     let pieces = (u64::MAX >> (PIECES_PER_REGION - count)) << first;
-    if inner.data.regions.to_sync(&file.key(region as u32)) & pieces != 0 {
+    if data.regions.to_sync(&file.key(region as u32)) & pieces != 0 {
         return None;
     }
-    let disks = inner.disks.look();
-    let core = lock(&inner.core);
+    let disks = data.disks.look();
+    let core = lock(&data.core);
     let state = core.state.files.get(&file.number)?;
     if state.incarnation != file.incarnation
         || state.pieces_of(region) & pieces != pieces
@@ -138,7 +138,7 @@ fn in_one(
 }
 
 async fn read_through_copy(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
     offset: u64,
@@ -148,7 +148,7 @@ async fn read_through_copy(
     let start = offset / BLOCK_U64 * BLOCK_U64;
     let end = (offset + total).next_multiple_of(BLOCK_U64);
     let whole = Buffer::new((end - start) as usize);
-    let whole = Box::pin(read_inside(inner, file, io, start, vec![whole])).await?;
+    let whole = Box::pin(read_inside(data, file, io, start, vec![whole])).await?;
     let mut at = (offset - start) as usize;
     for buffer in &mut buffers {
         let length = buffer.len();
@@ -168,7 +168,7 @@ enum Holds {
 }
 
 /// Cuts a stretch where pieces hold something else.
-fn runs(inner: &Inner, file: &FileRuntime, s: Stretch) -> Vec<(Stretch, Holds)> {
+fn runs(data: &Data, file: &FileRuntime, s: Stretch) -> Vec<(Stretch, Holds)> {
     let mut out: Vec<(Stretch, Holds)> = Vec::new();
     let mut at = s.offset;
     let end = s.offset + s.length;
@@ -178,9 +178,9 @@ fn runs(inner: &Inner, file: &FileRuntime, s: Stretch) -> Vec<(Stretch, Holds)> 
         let this = (at / REGION_BYTES) as u32;
         if this != region {
             region = this;
-            written = written_pieces(inner, file, region);
-            if inner.read_only {
-                differing = inner.data.regions.to_sync(&file.key(region));
+            written = written_pieces(data, file, region);
+            if data.read_only {
+                differing = data.regions.to_sync(&file.key(region));
             }
         }
         let bit = 1u64 << (at / PIECE_BYTES % PIECES_PER_REGION);
@@ -208,7 +208,7 @@ fn runs(inner: &Inner, file: &FileRuntime, s: Stretch) -> Vec<(Stretch, Holds)> 
 }
 
 async fn read_part(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
     part: Stretch,
@@ -222,14 +222,14 @@ async fn read_part(
             return Ok(buffers);
         }
         Holds::Either => {
-            let whole = resync::read_as_synced(inner, file, io, &part).await?;
+            let whole = resync::read_as_synced(data, file, io, &part).await?;
             return Ok(copy_out(&whole, &lengths));
         }
         Holds::Data => {}
     }
-    let legs = legs_in_order(inner, file, &part)?;
+    let legs = legs_in_order(data, file, &part)?;
     let leg = (legs[0], legs.len() > 1);
-    match read_leg(inner, file, io, &part, leg, buffers).await {
+    match read_leg(data, file, io, &part, leg, buffers).await {
         LegRead::Good(buffers) => Ok(buffers),
         LegRead::Bad => {
             // Perhaps a write passed by; perhaps the copy is bad. With the range held, nobody
@@ -238,12 +238,12 @@ async fn read_part(
             let (start, end) = (part.offset / block * block, part.offset + part.length);
             let end = end.next_multiple_of(block);
             // A task of its own: it may write, and the range is held until that is done.
-            let (all, file) = (Arc::clone(inner), file.stay());
+            let (all, file) = (Arc::clone(data), file.stay());
             let task = async move {
                 let _held = file.locks.lock(start, end).await;
                 read_any_copy(&all, &file, io, &part).await
             };
-            let whole = inner.run("read and repair", task).await?;
+            let whole = data.run("read and repair", task).await?;
             Ok(copy_out(&whole, &lengths))
         }
     }
@@ -251,24 +251,24 @@ async fn read_part(
 
 /// One block, by somebody who holds its range.
 pub(crate) async fn read_block(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
     offset: u64,
 ) -> Result<Bytes, Error> {
-    let s = stretches(file.attributes.striping, inner.au_size, offset, BLOCK_U64)
+    let s = stretches(file.attributes.striping, data.au_size, offset, BLOCK_U64)
         .next()
         .expect("a block has a stretch");
-    Ok(read_any_copy(inner, file, io, &s).await?.freeze())
+    Ok(read_any_copy(data, file, io, &s).await?.freeze())
 }
 
 /// The copies of a stretch that may be read, at least one: the least busy first, those on slow disks
 /// last.
-fn legs_in_order(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Result<Vec<Leg>, Error> {
-    let mut legs: Vec<((bool, usize), Leg)> = legs_of(inner, file, s)?
+fn legs_in_order(data: &Data, file: &FileRuntime, s: &Stretch) -> Result<Vec<Leg>, Error> {
+    let mut legs: Vec<((bool, usize), Leg)> = legs_of(data, file, s)?
         .into_iter()
         .filter_map(|leg| {
-            let disk = inner.disk(leg.disk)?;
+            let disk = data.disk(leg.disk)?;
             (disk.is_in_sync() && disk.is_alive()).then(|| ((disk.is_avoided(), disk.load()), leg))
         })
         .collect();
@@ -286,7 +286,7 @@ enum LegRead {
 }
 
 async fn read_leg(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
     s: &Stretch,
@@ -294,10 +294,10 @@ async fn read_leg(
     buffers: Vec<Buffer>,
 ) -> LegRead {
     // It may have left since it was chosen, and another device be there that lacks something.
-    let Some(disk) = inner.disk(leg.disk).filter(|d| d.is_in_sync()) else {
+    let Some(disk) = data.disk(leg.disk).filter(|d| d.is_in_sync()) else {
         return LegRead::Bad;
     };
-    let at = au_offset(leg.au, inner.au_size) + s.au_offset;
+    let at = au_offset(leg.au, data.au_size) + s.au_offset;
     // By somebody who turns to another copy where this one does not come.
     let read = match others {
         true => Either::Left(disk.read_or_leave(io, at, buffers)),
@@ -306,29 +306,29 @@ async fn read_leg(
     if !file.attributes.checksums {
         let read = read.await;
         if read.is_err() {
-            inner.report_if_dead(&disk);
+            data.report_if_dead(&disk);
         }
         return read.map_or(LegRead::Bad, LegRead::Good);
     }
     // Looked up while the device works. A write that comes between makes them differ, as it would
     // in the other order; the reader then asks again with the range held.
-    let (read, wanted) = (std::pin::pin!(read), std::pin::pin!(expected(inner, &disk, leg, s)));
+    let (read, wanted) = (std::pin::pin!(read), std::pin::pin!(expected(data, &disk, leg, s)));
     let (read, wanted) = match select(read, wanted).await {
         // Its checksums may not come either, and are not waited for.
         Either::Left((Err(_), _)) => {
-            inner.report_if_dead(&disk);
+            data.report_if_dead(&disk);
             return LegRead::Bad;
         }
         Either::Left((read, wanted)) => (read, wanted.await),
         Either::Right((wanted, read)) => (read.await, wanted),
     };
     let Ok(buffers) = read else {
-        inner.report_if_dead(&disk);
+        data.report_if_dead(&disk);
         return LegRead::Bad;
     };
-    if wanted.contains(&UNKNOWN) && !inner.read_only {
+    if wanted.contains(&UNKNOWN) && !data.read_only {
         for (at, _) in (s.offset..).step_by(BLOCK).zip(&wanted).filter(|(_, w)| **w == UNKNOWN) {
-            inner.data.unknown.add(file, at, BLOCK_U64);
+            data.unknown.add(file, at, BLOCK_U64);
         }
     }
     let blocks = || buffers.iter().flat_map(|b| b.chunks_exact(BLOCK)).zip(&wanted);
@@ -337,7 +337,7 @@ async fn read_leg(
         return LegRead::Bad;
     }
     if wanted.contains(&UNKNOWN) && file.attributes.copies > 1 {
-        let others = known_by_others(inner, file, s, leg).await;
+        let others = known_by_others(data, file, s, leg).await;
         let right = blocks().zip(&others).all(|((b, own), others)| is_right(b, *own, others));
         if !right {
             return LegRead::Bad;
@@ -348,20 +348,15 @@ async fn read_leg(
 
 /// What the other disks know of the checksums of each block of a stretch: where one disk has lost its
 /// checksums, what it holds is still not believed against those.
-async fn known_by_others(
-    inner: &Inner,
-    file: &FileRuntime,
-    s: &Stretch,
-    own: Leg,
-) -> Vec<Vec<u32>> {
+async fn known_by_others(data: &Data, file: &FileRuntime, s: &Stretch, own: Leg) -> Vec<Vec<u32>> {
     let mut known = vec![Vec::new(); s.length.div_ceil(BLOCK_U64) as usize];
-    let legs = legs_of(inner, file, s).unwrap_or_default();
+    let legs = legs_of(data, file, s).unwrap_or_default();
     for leg in legs.into_iter().filter(|leg| *leg != own) {
         let answers = |d: &Arc<Disk>| d.is_in_sync() && d.is_alive() && !d.is_stalled();
-        let Some(disk) = inner.disk(leg.disk).filter(answers) else {
+        let Some(disk) = data.disk(leg.disk).filter(answers) else {
             continue;
         };
-        let sums = expected(inner, &disk, leg, s).await;
+        let sums = expected(data, &disk, leg, s).await;
         for (known, sum) in known.iter_mut().zip(sums).filter(|(_, sum)| *sum != UNKNOWN) {
             known.push(sum);
         }
@@ -379,23 +374,23 @@ fn is_right(block: &[u8], own: u32, others: &[u32]) -> bool {
 }
 
 /// The checksums that a stretch of a leg should have.
-pub(crate) async fn expected(inner: &Inner, disk: &Disk, leg: Leg, s: &Stretch) -> Vec<u32> {
+pub(crate) async fn expected(data: &Data, disk: &Disk, leg: Leg, s: &Stretch) -> Vec<u32> {
     let entries = Entries { leg, first: s.au_offset / BLOCK_U64, count: s.length / BLOCK_U64 };
     let mut wanted = Vec::with_capacity(entries.count as usize);
-    Checksums::read(inner, disk, entries, &mut wanted).await;
+    Checksums::read(data, disk, entries, &mut wanted).await;
     wanted
 }
 
 /// Reads a stretch from whichever copies are good, and repairs the others. The caller holds the
 /// range. Where no copy can be read whole, each unit of it is read from one that has it.
 pub(crate) async fn read_any_copy(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
     s: &Stretch,
 ) -> Result<Buffer, Error> {
     let unit = u64::from(file.attributes.unit);
-    match read_good_copy(inner, file, io, s).await {
+    match read_good_copy(data, file, io, s).await {
         Err(Error::Io(_)) if s.length > unit => {}
         other => return other,
     }
@@ -408,29 +403,29 @@ pub(crate) async fn read_any_copy(
             offset: s.offset + at,
             length,
         };
-        let read = read_good_copy(inner, file, io, &part).await?;
+        let read = read_good_copy(data, file, io, &part).await?;
         whole[at as usize..(at + length) as usize].copy_from_slice(&read);
     }
     Ok(whole)
 }
 
 async fn read_good_copy(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
     s: &Stretch,
 ) -> Result<Buffer, Error> {
-    let legs = legs_in_order(inner, file, s)?;
+    let legs = legs_in_order(data, file, s)?;
     let mut whole = Buffer::new(s.length as usize);
     let blocks = s.length.div_ceil(BLOCK_U64) as usize;
     let mut good = vec![false; blocks];
     let mut bad_legs: Vec<Leg> = Vec::new();
     let mut device_error = None;
     for leg in &legs {
-        let Some(disk) = inner.disk(leg.disk).filter(|d| d.is_in_sync()) else {
+        let Some(disk) = data.disk(leg.disk).filter(|d| d.is_in_sync()) else {
             continue;
         };
-        let at = au_offset(leg.au, inner.au_size) + s.au_offset;
+        let at = au_offset(leg.au, data.au_size) + s.au_offset;
         let read = match disk.read_at(io, at, s.length as usize).await {
             Ok(read) => read,
             Err(error) => {
@@ -440,11 +435,11 @@ async fn read_good_copy(
             }
         };
         let wanted = match file.attributes.checksums {
-            true => expected(inner, &disk, *leg, s).await,
+            true => expected(data, &disk, *leg, s).await,
             false => vec![UNKNOWN; blocks],
         };
         let others = match file.attributes.checksums && wanted.contains(&UNKNOWN) {
-            true => known_by_others(inner, file, s, *leg).await,
+            true => known_by_others(data, file, s, *leg).await,
             false => vec![Vec::new(); blocks],
         };
         let mut all = true;
@@ -478,7 +473,7 @@ async fn read_good_copy(
     }
     let whole = whole.freeze();
     for leg in bad_legs {
-        repair(inner, file, s, leg, &whole).await?;
+        repair(data, file, s, leg, &whole).await?;
     }
     let mut copy = Buffer::new(whole.len());
     copy.copy_from_slice(&whole);
@@ -487,32 +482,32 @@ async fn read_good_copy(
 
 /// Writes good data over a bad copy, in place. A disk that cannot take it leaves.
 async fn repair(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     s: &Stretch,
     leg: Leg,
     good: &Bytes,
 ) -> Result<(), Error> {
-    if inner.read_only {
+    if data.read_only {
         return Ok(());
     }
-    let Some(disk) = inner.disk(leg.disk).filter(|d| d.is_alive() && d.is_in_sync()) else {
+    let Some(disk) = data.disk(leg.disk).filter(|d| d.is_alive() && d.is_in_sync()) else {
         return Ok(());
     };
     if file.attributes.checksums {
         let entries = Entries { leg, first: s.au_offset / BLOCK_U64, count: s.length / BLOCK_U64 };
         let sums = checksums_of(std::slice::from_ref(good));
-        Checksums::set(inner, &disk, entries, &sums).await;
+        Checksums::set(data, &disk, entries, &sums).await;
     }
-    inner.data.unflushed.copied(inner.env.now(), file, s);
-    let at = au_offset(leg.au, inner.au_size) + s.au_offset;
-    let data = vec![good.clone()];
-    match disk.write(Io::FOREGROUND, at, data, Durability::Cached).await {
+    data.unflushed.copied(data.env.now(), file, s);
+    let at = au_offset(leg.au, data.au_size) + s.au_offset;
+    let bytes = vec![good.clone()];
+    match disk.write(Io::FOREGROUND, at, bytes, Durability::Cached).await {
         Ok(()) => {
             disk.counters.repaired.fetch_add(1, Ordering::Relaxed);
             Ok(())
         }
-        Err(error) => inner.leg_failed(&disk, error).await,
+        Err(error) => data.leg_failed(&disk, error).await,
     }
 }
 

@@ -9,10 +9,10 @@ use std::time::Duration;
 use cellar_io::Instant;
 use event_listener::Event;
 
+use crate::data::Data;
 use crate::data::dirty_log::DirtyLog;
 use crate::disk::lock;
 use crate::error::Error;
-use crate::group::inner::Inner;
 use crate::on_disk::dirty::{DIRTY_REGIONS_MAX, RegionKey};
 
 /// At least so many regions may be dirty, whatever the resync target says.
@@ -64,13 +64,13 @@ struct Region {
 /// A write under way in some regions; they stay dirty while it lasts.
 pub(crate) struct WriteGuard<'a> {
     regions: &'a Regions,
-    inner: &'a Inner,
+    data: &'a Data,
     keys: Vec<RegionKey>,
 }
 
 impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
-        let now = self.inner.env.now();
+        let now = self.data.env.now();
         let mut state = lock(&self.regions.state);
         for key in &self.keys {
             if let Some(region) = state.map.get_mut(key) {
@@ -181,20 +181,20 @@ impl Regions {
     /// `None` if too many regions are dirty: then the caller lets go of what it holds, as a resync
     /// may want that first, and comes again when there is [room](Regions::room).
     pub async fn begin_write(
-        inner: &Arc<Inner>,
+        data: &Arc<Data>,
         touches: Vec<(RegionKey, u64)>,
     ) -> Result<Option<WriteGuard<'_>>, Error> {
-        let regions = &inner.data.regions;
-        let mut guard = WriteGuard { regions, inner, keys: Vec::new() };
+        let regions = &data.regions;
+        let mut guard = WriteGuard { regions, data, keys: Vec::new() };
         for (key, pieces) in touches {
             // Who is in with one region may overshoot with the others: the dirty log has room.
-            let entered = regions.enter(inner, (key, pieces), !guard.keys.is_empty());
+            let entered = regions.enter(data, (key, pieces), !guard.keys.is_empty());
             let Enter::In(ticket) = entered else {
                 return Ok(None);
             };
             guard.keys.push(key);
             if let Some(ticket) = ticket {
-                DirtyLog::sync(inner, ticket).await?;
+                DirtyLog::sync(data, ticket).await?;
                 regions.now_marked(&key);
             }
         }
@@ -202,8 +202,8 @@ impl Regions {
     }
 
     /// Waits until another region may be dirty.
-    pub async fn room(inner: &Inner) -> Result<(), Error> {
-        let regions = &inner.data.regions;
+    pub async fn room(data: &Data) -> Result<(), Error> {
+        let regions = &data.regions;
         loop {
             let listener = regions.moved.listen();
             {
@@ -212,16 +212,16 @@ impl Regions {
                     return Ok(());
                 }
             }
-            inner.check_running()?;
+            data.check_running()?;
             // Nothing becomes clean before what disks that are away missed is recorded.
-            super::clean::check_log(inner)?;
-            super::clean::start(inner);
+            super::clean::check_log(data)?;
+            super::clean::start(data);
             listener.await;
         }
     }
 
-    fn enter(&self, inner: &Inner, (key, pieces): (RegionKey, u64), overshoot: bool) -> Enter {
-        let now = inner.env.now();
+    fn enter(&self, data: &Data, (key, pieces): (RegionKey, u64), overshoot: bool) -> Enter {
+        let now = data.env.now();
         let mut state = lock(&self.state);
         let (len, cap) = (state.counted(), state.cap);
         if let Some(region) = state.map.get_mut(&key) {
@@ -237,7 +237,7 @@ impl Regions {
                 return Enter::Full;
             }
             // The cap is half of what the log holds, but more may have been found at the mount.
-            let Some(ticket) = inner.data.dirty_log.add(key) else {
+            let Some(ticket) = data.dirty_log.add(key) else {
                 return Enter::Full;
             };
             let region = Region {
@@ -252,12 +252,12 @@ impl Regions {
             state.map.insert(key, region);
             if is_pressed(len + 1, cap) {
                 // In time, so that the cap is not met before there is room again.
-                super::clean::start(inner);
+                super::clean::start(data);
             }
             return Enter::In(Some(ticket));
         }
         // Somebody else's mark, not durable yet.
-        let ticket = inner.data.dirty_log.add(key).expect("it is in the log since it is dirty");
+        let ticket = data.dirty_log.add(key).expect("it is in the log since it is dirty");
         Enter::In(Some(ticket))
     }
 

@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 use cellar_io::{Durability, Io};
 
+use crate::base::core::{Core, Moving};
+use crate::data::Data;
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::file::FileRuntime;
 use crate::data::read::{expected, read_any_copy};
@@ -18,7 +20,6 @@ use crate::data::resync::{ensure_synced, make_known};
 use crate::data::write::{checksums_of, pieces_of, written_pieces};
 use crate::disk::{Disk, lock};
 use crate::error::Error;
-use crate::group::inner::{Core, Inner, Moving};
 use crate::on_disk::checksum::UNKNOWN;
 use crate::on_disk::layout::{
     BLOCK_U64, FINE_CHUNK_BYTES, FINE_WIDTH, PIECE_BYTES, PIECES_PER_REGION, REGION_BYTES,
@@ -54,7 +55,7 @@ pub(crate) trait MovePace: Send + Sync {
 
 /// A move under way: what it moves, and from where.
 struct Claim {
-    inner: Arc<Inner>,
+    data: Arc<Data>,
     key: (u32, u32),
     moving: Moving,
     from: Leg,
@@ -62,43 +63,43 @@ struct Claim {
 
 /// Moves one copy, to its end or not at all.
 pub(crate) async fn relocate(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     wanted: &Move,
     throttle: &impl MovePace,
 ) -> Result<Moved, Error> {
     let (file, claim) = {
-        let mut core = lock(&inner.core);
-        inner.check_writable()?;
-        match claim(inner, &mut core, wanted) {
+        let mut core = lock(&data.core);
+        data.check_writable()?;
+        match claim(data, &mut core, wanted) {
             Ok(claimed) => claimed,
             Err(why) => return Ok(why),
         }
     };
-    let copied = copy_all(inner, &file, &claim, throttle).await;
+    let copied = copy_all(data, &file, &claim, throttle).await;
     let switched = match copied {
-        Ok(Moved::Done) => switch(inner, &file, &claim).await,
+        Ok(Moved::Done) => switch(data, &file, &claim).await,
         other => other,
     };
     let given_up = match &switched {
         Ok(Moved::Done) => claim.from,
         _ => {
-            let mut core = lock(&inner.core);
+            let mut core = lock(&data.core);
             if core.moving.get(&claim.key) == Some(&claim.moving) {
                 core.moving.remove(&claim.key);
             }
             claim.moving.to
         }
     };
-    inner.check_running()?;
+    data.check_running()?;
     // Whoever looked the place up is in the file; nobody who comes now sees it.
     file.turn_over().await;
-    lock(&inner.core).space.free(given_up);
+    lock(&data.core).space.free(given_up);
     switched
 }
 
 /// Checks a move against what is, and takes the new place.
 fn claim(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     core: &mut Core,
     wanted: &Move,
 ) -> Result<(Arc<FileRuntime>, Claim), Moved> {
@@ -108,7 +109,7 @@ fn claim(
         && u64::from(wanted.extent) < file.extents()
         && wanted.leg < file.attributes.copies;
     let target = core.state.disks.get(&to_disk).ok_or(Moved::Obsolete)?;
-    if !same || !core.state.takes_extents(to_disk) || !inner.is_in_sync(to_disk) {
+    if !same || !core.state.takes_extents(to_disk) || !data.is_in_sync(to_disk) {
         return Err(Moved::Obsolete);
     }
     let legs = file.legs_of(wanted.extent.into());
@@ -125,11 +126,11 @@ fn claim(
     if core.moving.contains_key(&key) || groups.any(|group| group == Some(&target.failgroup)) {
         return Err(Moved::NotYet);
     }
-    let runtime = inner.data.file(file);
+    let runtime = data.file(file);
     let to = core.space.take_on(to_disk).ok_or(Moved::NotYet)?;
     let moving = Moving { incarnation: wanted.incarnation, leg: wanted.leg, to };
     core.moving.insert(key, moving);
-    Ok((runtime, Claim { inner: Arc::clone(inner), key, moving, from }))
+    Ok((runtime, Claim { data: Arc::clone(data), key, moving, from }))
 }
 
 impl Claim {
@@ -138,7 +139,7 @@ impl Claim {
         let to = self.moving.to.disk;
         // A disk that failed, and whose departure is on its way, is no place to move to: who asks
         // whether everything survives that departure may have asked already.
-        let good = self.inner.disk(to).is_some_and(|d| d.is_in_sync() && d.is_alive());
+        let good = self.data.disk(to).is_some_and(|d| d.is_in_sync() && d.is_alive());
         good && core.state.takes_extents(to) && core.moving.get(&self.key) == Some(&self.moving)
     }
 }
@@ -167,13 +168,13 @@ pub(crate) fn parts_of(
 }
 
 async fn copy_all(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &Arc<FileRuntime>,
     claim: &Claim,
     throttle: &impl MovePace,
 ) -> Result<Moved, Error> {
     let extent = claim.key.1.into();
-    for part in parts_of(file.attributes.striping, inner.au_size, extent, throttle.step()) {
+    for part in parts_of(file.attributes.striping, data.au_size, extent, throttle.step()) {
         if !throttle.go_on(part.length).await {
             return Ok(Moved::Stopped);
         }
@@ -182,17 +183,17 @@ async fn copy_all(
             return Ok(Moved::Obsolete);
         };
         for (region, pieces) in pieces_of(part.offset, part.offset + part.length) {
-            ensure_synced(inner, file, file.key(region), pieces).await?;
+            ensure_synced(data, file, file.key(region), pieces).await?;
         }
         let _held = file.locks.lock(part.offset, part.offset + part.length).await;
-        if !claim.holds(&lock(&inner.core)) {
+        if !claim.holds(&lock(&data.core)) {
             return Ok(Moved::Obsolete);
         }
-        let Some(disk) = inner.disk(claim.moving.to.disk) else {
+        let Some(disk) = data.disk(claim.moving.to.disk) else {
             return Ok(Moved::Obsolete);
         };
-        for run in written_runs(inner, file, &part) {
-            copy_run(inner, file, &run, claim.moving.to, &disk).await?;
+        for run in written_runs(data, file, &part) {
+            copy_run(data, file, &run, claim.moving.to, &disk).await?;
         }
     }
     throttle.copied();
@@ -200,12 +201,12 @@ async fn copy_all(
 }
 
 /// The parts of a stretch that hold data.
-pub(crate) fn written_runs(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Vec<Stretch> {
+pub(crate) fn written_runs(data: &Data, file: &FileRuntime, s: &Stretch) -> Vec<Stretch> {
     let mut runs: Vec<Stretch> = Vec::new();
     for at in (0..s.length).step_by(PIECE_BYTES as usize) {
         let offset = s.offset + at;
         let bit = offset / PIECE_BYTES % PIECES_PER_REGION;
-        let written = written_pieces(inner, file, (offset / REGION_BYTES) as u32);
+        let written = written_pieces(data, file, (offset / REGION_BYTES) as u32);
         if written >> bit & 1 == 0 {
             continue;
         }
@@ -224,40 +225,40 @@ pub(crate) fn written_runs(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Ve
 
 /// Copies a run to its new place. The caller holds its range.
 pub(crate) async fn copy_run(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &Arc<FileRuntime>,
     run: &Stretch,
     to: Leg,
     disk: &Arc<Disk>,
 ) -> Result<(), Error> {
-    if file.attributes.checksums && has_unknown(inner, file, run).await {
+    if file.attributes.checksums && has_unknown(data, file, run).await {
         // What one copy knows must be asked before another copy is believed.
-        make_known(inner, file, Io::BACKGROUND, run).await?;
+        make_known(data, file, Io::BACKGROUND, run).await?;
     }
-    let data = read_any_copy(inner, file, Io::BACKGROUND, run).await?.freeze();
+    let bytes = read_any_copy(data, file, Io::BACKGROUND, run).await?.freeze();
     if file.attributes.checksums {
-        let sums = checksums_of(std::slice::from_ref(&data));
+        let sums = checksums_of(std::slice::from_ref(&bytes));
         let (first, count) = (run.au_offset / BLOCK_U64, run.length / BLOCK_U64);
-        Checksums::set(inner, disk, Entries { leg: to, first, count }, &sums).await;
+        Checksums::set(data, disk, Entries { leg: to, first, count }, &sums).await;
     }
-    inner.data.unflushed.copied(inner.env.now(), file, run);
-    let at = au_offset(to.au, inner.au_size) + run.au_offset;
-    match disk.write(Io::BACKGROUND, at, vec![data], Durability::Cached).await {
+    data.unflushed.copied(data.env.now(), file, run);
+    let at = au_offset(to.au, data.au_size) + run.au_offset;
+    match disk.write(Io::BACKGROUND, at, vec![bytes], Durability::Cached).await {
         Ok(()) => Ok(()),
         // It leaves the group; that the move is obsolete is seen at its next step.
-        Err(error) => inner.leg_failed(disk, error).await,
+        Err(error) => data.leg_failed(disk, error).await,
     }
 }
 
-async fn has_unknown(inner: &Arc<Inner>, file: &FileRuntime, run: &Stretch) -> bool {
-    let Ok(legs) = crate::data::write::legs_of(inner, file, run) else {
+async fn has_unknown(data: &Arc<Data>, file: &FileRuntime, run: &Stretch) -> bool {
+    let Ok(legs) = crate::data::write::legs_of(data, file, run) else {
         return false;
     };
     for leg in legs {
-        let Some(disk) = inner.disk(leg.disk).filter(|d| d.is_in_sync()) else {
+        let Some(disk) = data.disk(leg.disk).filter(|d| d.is_in_sync()) else {
             continue;
         };
-        if expected(inner, &disk, leg, run).await.contains(&UNKNOWN) {
+        if expected(data, &disk, leg, run).await.contains(&UNKNOWN) {
             return true;
         }
     }
@@ -265,47 +266,43 @@ async fn has_unknown(inner: &Arc<Inner>, file: &FileRuntime, run: &Stretch) -> b
 }
 
 /// Makes the new place durable, then says that the copy lies there.
-async fn switch(
-    inner: &Arc<Inner>,
-    file: &Arc<FileRuntime>,
-    claim: &Claim,
-) -> Result<Moved, Error> {
+async fn switch(data: &Arc<Data>, file: &Arc<FileRuntime>, claim: &Claim) -> Result<Moved, Error> {
     let to = claim.moving.to;
-    for s in parts_of(file.attributes.striping, inner.au_size, claim.key.1.into(), REGION_BYTES) {
-        inner.data.unflushed.copied(inner.env.now(), file, &s);
+    for s in parts_of(file.attributes.striping, data.au_size, claim.key.1.into(), REGION_BYTES) {
+        data.unflushed.copied(data.env.now(), file, &s);
     }
     if file.attributes.checksums {
-        let all = Entries { leg: to, first: 0, count: inner.au_size / BLOCK_U64 };
-        Checksums::write_back(inner, &[all]).await?;
+        let all = Entries { leg: to, first: 0, count: data.au_size / BLOCK_U64 };
+        Checksums::write_back(data, &[all]).await?;
     }
-    let Some(disk) = inner.disk(to.disk) else {
+    let Some(disk) = data.disk(to.disk) else {
         return Ok(Moved::Obsolete);
     };
     if let Err(error) = disk.flush(Io::BACKGROUND).await {
-        inner.leg_failed(&disk, error).await?;
+        data.leg_failed(&disk, error).await?;
         return Ok(Moved::Obsolete);
     }
-    inner.wait_for_room().await?;
+    data.wait_for_room().await?;
     let ticket = {
-        let mut core = lock(&inner.core);
-        inner.check_writable()?;
+        let mut core = lock(&data.core);
+        data.check_writable()?;
         if !claim.holds(&core) {
             return Ok(Moved::Obsolete);
         }
         let (number, extent) = claim.key;
         let Moving { incarnation, leg, to } = claim.moving;
         let ops = [Op::FileMove { number, incarnation, extent, leg, to }];
-        core.check_log_room(&inner.name, &ops)?;
+        core.check_log_room(&data.name, &ops)?;
         let legs_now =
             |core: &Core| -> Vec<Leg> { core.state.files[&number].legs_of(extent.into()).to_vec() };
         let before = legs_now(&core);
-        let ticket = inner.enqueue(&mut core, &ops)?;
+        let ticket = data.enqueue(&mut core, &ops)?;
         let after = legs_now(&core);
         core.moving.remove(&claim.key);
         core.space.moved(number, &before, &after);
         ticket
     };
-    inner.log.wanted.notify(1);
-    inner.wait_durable(ticket).await?;
+    data.log.wanted.notify(1);
+    data.wait_durable(ticket).await?;
     Ok(Moved::Done)
 }

@@ -15,6 +15,8 @@ use cellar_wait::Event;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
+use crate::base::StopOnPanic;
+use crate::data::Data;
 use crate::data::arbitrate::{UnitCopy, decide};
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::file::FileRuntime;
@@ -22,7 +24,6 @@ use crate::data::read::expected;
 use crate::data::write::{checksums_of, legs_of, written_pieces};
 use crate::disk::{Disk, lock};
 use crate::error::Error;
-use crate::group::inner::{Inner, StopOnPanic};
 use crate::on_disk::checksum::{UNKNOWN, checksum_of};
 use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::layout::{BLOCK, BLOCK_U64, PIECE_BYTES, REGION_BYTES, au_offset};
@@ -55,60 +56,60 @@ fn mask(first: u32, count: u32) -> u64 {
 
 /// Makes those of `pieces` equal that are not yet.
 pub(crate) async fn ensure_synced(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     key: RegionKey,
     pieces: u64,
 ) -> Result<(), Error> {
-    let todo = inner.data.regions.to_sync(&key) & pieces;
+    let todo = data.regions.to_sync(&key) & pieces;
     if todo == 0 {
         return Ok(());
     }
-    let wait = inner.begin(Event::MIRROR_RESYNC_REGION);
+    let wait = data.begin(Event::MIRROR_RESYNC_REGION);
     // A task of its own: who goes away must not let go of the range while it is written.
-    let (all, file) = (Arc::clone(inner), file.stay());
+    let (all, file) = (Arc::clone(data), file.stay());
     let task = async move {
         for run in runs_of(todo) {
             sync_run(&all, &file, Io::FOREGROUND, key, run).await?;
         }
         Ok(())
     };
-    let result = inner.run("resync", task).await;
-    inner.end(wait);
+    let result = data.run("resync", task).await;
+    data.end(wait);
     result
 }
 
 /// The background task: every dirty region found at the mount, then it ends.
-pub(crate) async fn run(inner: Arc<Inner>) {
-    let _watched = StopOnPanic(&inner);
+pub(crate) async fn run(data: Arc<Data>) {
+    let _watched = StopOnPanic(&data);
     let mut running = FuturesUnordered::new();
     let mut last = None;
     let mut failed = false;
     loop {
-        while running.len() < REGIONS_AT_ONCE && !failed && !inner.is_ending() {
-            let Some((key, pieces)) = inner.data.regions.next_to_sync(last) else { break };
+        while running.len() < REGIONS_AT_ONCE && !failed && !data.is_ending() {
+            let Some((key, pieces)) = data.regions.next_to_sync(last) else { break };
             last = Some(key);
-            running.push(sync_region(&inner, key, pieces));
+            running.push(sync_region(&data, key, pieces));
         }
         match running.next().await {
             // The others to their end: what they write may still be on its way.
             Some(result) => failed |= result.is_err(),
             // Once more from the first, in case one was passed over.
-            None if last.take().is_some() && !failed && !inner.is_ending() => {}
+            None if last.take().is_some() && !failed && !data.is_ending() => {}
             None => return,
         }
     }
 }
 
 /// The task that gives back checksums to pieces that lost them, until the group is dismounted.
-pub(crate) async fn run_rebuild(inner: Arc<Inner>) {
-    let _watched = StopOnPanic(&inner);
-    while !inner.is_ending() {
-        let listener = inner.data.unknown.found.listen();
-        if rebuild(&inner).await.is_err() {
+pub(crate) async fn run_rebuild(data: Arc<Data>) {
+    let _watched = StopOnPanic(&data);
+    while !data.is_ending() {
+        let listener = data.unknown.found.listen();
+        if rebuild(&data).await.is_err() {
             return;
         }
-        if !inner.is_ending() {
+        if !data.is_ending() {
             listener.await;
         }
     }
@@ -116,12 +117,12 @@ pub(crate) async fn run_rebuild(inner: Arc<Inner>) {
 
 /// Compares the copies of pieces without checksums, makes them equal if they are not, and
 /// remembers their checksums.
-pub(crate) async fn rebuild(inner: &Arc<Inner>) -> Result<(), Error> {
-    while let Some((key, pieces)) = inner.data.unknown.take() {
+pub(crate) async fn rebuild(data: &Arc<Data>) -> Result<(), Error> {
+    while let Some((key, pieces)) = data.unknown.take() {
         let file = {
-            let core = lock(&inner.core);
+            let core = lock(&data.core);
             let found = core.state.files.get(&key.file);
-            found.filter(|f| f.incarnation == key.incarnation).map(|f| inner.data.file(f))
+            found.filter(|f| f.incarnation == key.incarnation).map(|f| data.file(f))
         };
         let Some(file) = file else { continue };
         for bit in (0..64u32).filter(|bit| pieces >> bit & 1 == 1) {
@@ -131,12 +132,12 @@ pub(crate) async fn rebuild(inner: &Arc<Inner>) -> Result<(), Error> {
             };
             let start = u64::from(key.index) * REGION_BYTES + u64::from(bit) * PIECE_BYTES;
             let _held = file.locks.lock(start, start + PIECE_BYTES).await;
-            let to_sync = inner.data.regions.to_sync(&key) >> bit & 1 == 1;
-            let written = written_pieces(inner, &file, key.index) >> bit & 1 == 1;
+            let to_sync = data.regions.to_sync(&key) >> bit & 1 == 1;
+            let written = written_pieces(data, &file, key.index) >> bit & 1 == 1;
             // Resync does the same to what it has before it.
-            if written && !to_sync && !inner.read_only {
-                for s in stretches(file.attributes.striping, inner.au_size, start, PIECE_BYTES) {
-                    make_known(inner, &file, Io::BACKGROUND, &s).await?;
+            if written && !to_sync && !data.read_only {
+                for s in stretches(file.attributes.striping, data.au_size, start, PIECE_BYTES) {
+                    make_known(data, &file, Io::BACKGROUND, &s).await?;
                 }
             }
         }
@@ -144,14 +145,14 @@ pub(crate) async fn rebuild(inner: &Arc<Inner>) -> Result<(), Error> {
     Ok(())
 }
 
-async fn sync_region(inner: &Arc<Inner>, key: RegionKey, pieces: u64) -> Result<(), Error> {
+async fn sync_region(data: &Arc<Data>, key: RegionKey, pieces: u64) -> Result<(), Error> {
     let file = {
-        let core = lock(&inner.core);
+        let core = lock(&data.core);
         let found = core.state.files.get(&key.file);
-        found.filter(|f| f.incarnation == key.incarnation).map(|f| inner.data.file(f))
+        found.filter(|f| f.incarnation == key.incarnation).map(|f| data.file(f))
     };
     let Some(file) = file else {
-        inner.data.regions.forget(&inner.data.dirty_log, key.file, key.incarnation, 0);
+        data.regions.forget(&data.dirty_log, key.file, key.incarnation, 0);
         return Ok(());
     };
     let _entered = match file.enter().await {
@@ -159,49 +160,49 @@ async fn sync_region(inner: &Arc<Inner>, key: RegionKey, pieces: u64) -> Result<
         // Deleted meanwhile; its regions went with it.
         Err(_) => return Ok(()),
     };
-    let wait = inner.begin(Event::MIRROR_RESYNC);
-    let runs = runs_of(pieces).map(|run| sync_run(inner, &file, Io::BACKGROUND, key, run));
+    let wait = data.begin(Event::MIRROR_RESYNC);
+    let runs = runs_of(pieces).map(|run| sync_run(data, &file, Io::BACKGROUND, key, run));
     // All of them to their end: one that was dropped could still have a write on its way.
     let results = join_all(runs).await;
-    inner.end(wait);
+    data.end(wait);
     results.into_iter().collect()
 }
 
 /// Makes a run of pieces equal, as far as they are not.
 async fn sync_run(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
     key: RegionKey,
     (first, count): (u32, u32),
 ) -> Result<(), Error> {
-    if inner.data.regions.to_sync(&key) & mask(first, count) == 0 {
+    if data.regions.to_sync(&key) & mask(first, count) == 0 {
         return Ok(());
     }
     let place = |bit: u32| u64::from(key.index) * REGION_BYTES + u64::from(bit) * PIECE_BYTES;
     let _held = file.locks.lock(place(first), place(first + count)).await;
-    let todo = inner.data.regions.to_sync(&key) & mask(first, count);
+    let todo = data.regions.to_sync(&key) & mask(first, count);
     if todo == 0 {
         return Ok(());
     }
-    if !inner.read_only {
-        for (first, count) in runs_of(todo & written_pieces(inner, file, key.index)) {
+    if !data.read_only {
+        for (first, count) in runs_of(todo & written_pieces(data, file, key.index)) {
             let length = u64::from(count) * PIECE_BYTES;
-            for s in stretches(file.attributes.striping, inner.au_size, place(first), length) {
-                make_equal(inner, file, io, &s).await?;
+            for s in stretches(file.attributes.striping, data.au_size, place(first), length) {
+                make_equal(data, file, io, &s).await?;
             }
         }
     }
     // Who may not write makes nothing equal: a read chooses anew each time.
-    if !inner.read_only {
-        inner.data.regions.synced(&key, todo);
+    if !data.read_only {
+        data.regions.synced(&key, todo);
     }
     Ok(())
 }
 
 /// What a resync would make of a stretch, in RAM only: for a mount that may not write.
 pub(crate) async fn read_as_synced(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
     s: &Stretch,
@@ -216,17 +217,17 @@ pub(crate) async fn read_as_synced(
         offset: s.offset - before,
         length,
     };
-    let mut copies = read_copies(inner, file, io, &whole).await?;
-    if whole.length > unit && (inner.strict || is_in_part(&copies)) {
+    let mut copies = read_copies(data, file, io, &whole).await?;
+    if whole.length > unit && (data.strict || is_in_part(&copies)) {
         let mut joined = Vec::with_capacity(whole.length as usize);
         for part in units(&whole, unit) {
-            joined.extend_from_slice(&Box::pin(read_as_synced(inner, file, io, &part)).await?);
+            joined.extend_from_slice(&Box::pin(read_as_synced(data, file, io, &part)).await?);
         }
         return Ok(Bytes::from(joined).slice(before as usize..(before + s.length) as usize));
     }
-    if inner.strict && file.attributes.checksums {
+    if data.strict && file.attributes.checksums {
         for copy in &mut copies {
-            let known = expected(inner, &copy.disk, copy.leg, &whole).await;
+            let known = expected(data, &copy.disk, copy.leg, &whole).await;
             let is_wrong = |bytes: &Bytes| {
                 let blocks = bytes.chunks(BLOCK).zip(&known);
                 blocks.into_iter().any(|(b, w)| *w != UNKNOWN && checksum_of(b) != *w)
@@ -237,7 +238,7 @@ pub(crate) async fn read_as_synced(
     if copies.iter().all(|c| c.bytes.is_none()) {
         return Err(Error::NoCopy { file: file.number, offset: s.offset });
     }
-    let chosen = choose(inner, file, &whole, &copies).await;
+    let chosen = choose(data, file, &whole, &copies).await;
     Ok(chosen.slice(before as usize..(before + s.length) as usize))
 }
 
@@ -266,19 +267,19 @@ pub(crate) struct Copy {
 
 /// Reads the copies of a stretch that are in sync, the lowest disk first, older images last.
 pub(crate) async fn read_copies(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
     s: &Stretch,
 ) -> Result<Vec<Copy>, Error> {
-    let mut legs = legs_of(inner, file, s)?;
+    let mut legs = legs_of(data, file, s)?;
     legs.sort_by_key(|l| l.disk);
     let here = legs.into_iter().filter_map(|leg| {
-        let disk = inner.disk(leg.disk)?;
+        let disk = data.disk(leg.disk)?;
         (disk.is_in_sync() && disk.is_alive()).then_some((disk, leg))
     });
     let reads = here.map(|(disk, leg)| async move {
-        let at = au_offset(leg.au, inner.au_size) + s.au_offset;
+        let at = au_offset(leg.au, data.au_size) + s.au_offset;
         let bytes = disk.read_at(io, at, s.length as usize).await.ok().map(Buffer::freeze);
         Copy { disk, leg, bytes }
     });
@@ -288,17 +289,17 @@ pub(crate) async fn read_copies(
 }
 
 async fn make_equal(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
     s: &Stretch,
 ) -> Result<(), Error> {
-    let copies = read_copies(inner, file, io, s).await?;
+    let copies = read_copies(data, file, io, s).await?;
     let unit = u64::from(file.attributes.unit);
     if s.length > unit && is_in_part(&copies) {
         // One bad sector must not decide for its neighbours.
         for part in units(s, unit) {
-            Box::pin(make_equal(inner, file, io, &part)).await?;
+            Box::pin(make_equal(data, file, io, &part)).await?;
         }
         return Ok(());
     }
@@ -308,33 +309,33 @@ async fn make_equal(
         for copy in copies.iter().filter(|_| file.attributes.checksums) {
             let (first, count) = (s.au_offset / BLOCK_U64, s.length / BLOCK_U64);
             let entries = Entries { leg: copy.leg, first, count };
-            Checksums::set(inner, &copy.disk, entries, &vec![UNKNOWN; count as usize]).await;
+            Checksums::set(data, &copy.disk, entries, &vec![UNKNOWN; count as usize]).await;
         }
         return Ok(());
     }
-    let chosen = choose(inner, file, s, &copies).await;
-    spread(inner, file, io, s, &copies, &chosen).await
+    let chosen = choose(data, file, s, &copies).await;
+    spread(data, file, io, s, &copies, &chosen).await
 }
 
 /// Gives back checksums to a stretch outside dirty regions, where the copies should be equal and
 /// what one copy knows holds for the others. A unit of which nobody can tell what is right is left as
 /// it is: rot, or what a lost write left behind, must not get the checksum of what is right.
 pub(crate) async fn make_known(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
     s: &Stretch,
 ) -> Result<(), Error> {
-    let copies = read_copies(inner, file, io, s).await?;
+    let copies = read_copies(data, file, io, s).await?;
     let mut known: Vec<Vec<u32>> = Vec::new();
     for copy in &copies {
-        known.push(expected(inner, &copy.disk, copy.leg, s).await);
+        known.push(expected(data, &copy.disk, copy.leg, s).await);
     }
     for part in units(s, file.attributes.unit.into()) {
         let told = decide(&unit_copies(s, &part, &copies, &known));
         let Some(right) = told.right else { continue };
         let of_part: Vec<Copy> = copies.iter().map(|copy| copy.part(s, &part)).collect();
-        spread(inner, file, io, &part, &of_part, &right).await?;
+        spread(data, file, io, &part, &of_part, &right).await?;
     }
     Ok(())
 }
@@ -366,7 +367,7 @@ pub(crate) fn unit_copies(
 
 /// Writes what was chosen to the copies that do not have it, with its checksums.
 pub(crate) async fn spread(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
     s: &Stretch,
@@ -378,33 +379,33 @@ pub(crate) async fn spread(
         false => Vec::new(),
     };
     let mut changed = Vec::new();
-    inner.data.unflushed.copied(inner.env.now(), file, s);
+    data.unflushed.copied(data.env.now(), file, s);
     for copy in copies {
         if copy.bytes.as_ref() != Some(chosen) {
             changed.push(&copy.disk);
-            let at = au_offset(copy.leg.au, inner.au_size) + s.au_offset;
-            let runs = differing(copy.bytes.as_deref(), chosen, inner.written_at_once() as usize);
+            let at = au_offset(copy.leg.au, data.au_size) + s.au_offset;
+            let runs = differing(copy.bytes.as_deref(), chosen, data.written_at_once() as usize);
             let writes = runs.into_iter().map(|run| {
                 let place = at + run.start as u64;
                 copy.disk.write(io, place, vec![chosen.slice(run)], Durability::Cached)
             });
             let written: Result<(), IoError> = join_all(writes).await.into_iter().collect();
             if let Err(error) = written {
-                inner.leg_failed(&copy.disk, error).await?;
+                data.leg_failed(&copy.disk, error).await?;
                 continue;
             }
         }
-        if file.attributes.checksums && expected(inner, &copy.disk, copy.leg, s).await != sums {
+        if file.attributes.checksums && expected(data, &copy.disk, copy.leg, s).await != sums {
             let (first, count) = (s.au_offset / BLOCK_U64, s.length / BLOCK_U64);
             let entries = Entries { leg: copy.leg, first, count };
-            Checksums::set(inner, &copy.disk, entries, &sums).await;
+            Checksums::set(data, &copy.disk, entries, &sums).await;
         }
     }
     // Once somebody has read what was chosen it must stay, even if the copy that had it is lost
     // together with the power.
     for disk in changed {
         if let Err(error) = disk.flush(io).await {
-            inner.leg_failed(disk, error).await?;
+            data.leg_failed(disk, error).await?;
         }
     }
     Ok(())
@@ -428,7 +429,7 @@ fn differing(copy: Option<&[u8]>, chosen: &[u8], sector: usize) -> Vec<Range<usi
 }
 
 /// Unit by unit, the copy to be taken.
-async fn choose(inner: &Arc<Inner>, file: &FileRuntime, s: &Stretch, copies: &[Copy]) -> Bytes {
+async fn choose(data: &Arc<Data>, file: &FileRuntime, s: &Stretch, copies: &[Copy]) -> Bytes {
     let mut readable: Vec<&Copy> = copies.iter().filter(|c| c.bytes.is_some()).collect();
     // What an older image says of itself may be right of it, and is not what was written last.
     let newer = readable.iter().take_while(|c| !c.disk.is_aged()).count();
@@ -442,7 +443,7 @@ async fn choose(inner: &Arc<Inner>, file: &FileRuntime, s: &Stretch, copies: &[C
     let mut sums: Vec<Vec<u32>> = Vec::new();
     for copy in &readable {
         sums.push(match file.attributes.checksums {
-            true => expected(inner, &copy.disk, copy.leg, s).await,
+            true => expected(data, &copy.disk, copy.leg, s).await,
             false => vec![UNKNOWN; (s.length / BLOCK_U64) as usize],
         });
     }

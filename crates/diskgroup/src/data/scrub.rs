@@ -13,6 +13,7 @@ use bytes::Bytes;
 use cellar_io::Io;
 use futures_util::future::join_all;
 
+use crate::data::Data;
 use crate::data::arbitrate::{CopyFault, Verdict, decide};
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::file::FileRuntime;
@@ -24,7 +25,6 @@ use crate::data::resync::{
 use crate::data::validate::{self, BadPlace, Copies, Findings};
 use crate::data::write::{legs_of, pieces_of};
 use crate::error::Error;
-use crate::group::inner::Inner;
 use crate::on_disk::checksum::UNKNOWN;
 use crate::on_disk::layout::BLOCK_U64;
 use crate::state::Stretch;
@@ -113,7 +113,7 @@ impl Scrubbed {
 /// Scrubs a stretch inside an extent, of whole pieces of which some are written. `head`: it is the
 /// first of its extent, and the checksum blocks of its AUs are looked at, too.
 pub(crate) async fn step(
-    inner: Arc<Inner>,
+    data: Arc<Data>,
     file: Arc<FileRuntime>,
     s: Stretch,
     head: bool,
@@ -123,12 +123,12 @@ pub(crate) async fn step(
     // Deleted meanwhile: nothing is left to look at.
     let Ok(_entered) = file.enter().await else { return Ok(out) };
     if head && file.attributes.checksums {
-        checksum_blocks(&inner, &file, &s, repair, &mut out).await?;
+        checksum_blocks(&data, &file, &s, repair, &mut out).await?;
     }
     let Findings { bytes_read, absent_bytes, .. } = {
-        let found = validate::look(&inner, &file, Io::BACKGROUND, &s, Copies::All).await?;
+        let found = validate::look(&data, &file, Io::BACKGROUND, &s, Copies::All).await?;
         if found.is_bad() {
-            mend(&inner, &file, &s, repair, &mut out).await?;
+            mend(&data, &file, &s, repair, &mut out).await?;
         }
         found
     };
@@ -139,34 +139,34 @@ pub(crate) async fn step(
 
 /// Looks again at what is written of a stretch, nobody writing, and mends it.
 async fn mend(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &Arc<FileRuntime>,
     s: &Stretch,
     repair: bool,
     out: &mut Scrubbed,
 ) -> Result<(), Error> {
     for (region, pieces) in pieces_of(s.offset, s.offset + s.length) {
-        ensure_synced(inner, file, file.key(region), pieces).await?;
+        ensure_synced(data, file, file.key(region), pieces).await?;
     }
     let _held = file.locks.lock(s.offset, s.offset + s.length).await;
-    for part in written(inner, file, s) {
-        mend_run(inner, file, &part, repair, out).await?;
+    for part in written(data, file, s) {
+        mend_run(data, file, &part, repair, out).await?;
     }
     Ok(())
 }
 
 /// The runs of a stretch that hold data, but those that wait for a resync.
-fn written(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Vec<Stretch> {
+fn written(data: &Data, file: &FileRuntime, s: &Stretch) -> Vec<Stretch> {
     let synced = |run: &Stretch| {
         let mut touched = pieces_of(run.offset, run.offset + run.length).into_iter();
-        touched.all(|(region, pieces)| inner.data.regions.to_sync(&file.key(region)) & pieces == 0)
+        touched.all(|(region, pieces)| data.regions.to_sync(&file.key(region)) & pieces == 0)
     };
-    written_runs(inner, file, s).into_iter().filter(synced).collect()
+    written_runs(data, file, s).into_iter().filter(synced).collect()
 }
 
 /// Decides about each unit of a run, and mends what can be. The caller holds the range.
 async fn mend_run(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     s: &Stretch,
     repair: bool,
@@ -174,20 +174,20 @@ async fn mend_run(
 ) -> Result<(), Error> {
     let unit = u64::from(file.attributes.unit);
     // The extent may have gone, when the file was cut.
-    let Ok(mut copies) = read_copies(inner, file, Io::BACKGROUND, s).await else { return Ok(()) };
+    let Ok(mut copies) = read_copies(data, file, Io::BACKGROUND, s).await else { return Ok(()) };
     // A disk that died meanwhile leaves; that is no fault of what it holds.
     copies.retain(|copy| copy.bytes.is_some() || copy.disk.is_alive());
     if s.length > unit && is_in_part(&copies) {
         // One bad sector must not decide for its neighbours.
         for part in units(s, unit) {
-            Box::pin(mend_run(inner, file, &part, repair, out)).await?;
+            Box::pin(mend_run(data, file, &part, repair, out)).await?;
         }
         return Ok(());
     }
     let mut sums = Vec::new();
     for copy in &copies {
         sums.push(match file.attributes.checksums {
-            true => expected(inner, &copy.disk, copy.leg, s).await,
+            true => expected(data, &copy.disk, copy.leg, s).await,
             false => vec![UNKNOWN; (s.length / BLOCK_U64) as usize],
         });
     }
@@ -209,7 +209,7 @@ async fn mend_run(
             match right.filter(|_| repair) {
                 Some(right) => {
                     let right = Bytes::from(right.concat());
-                    write(inner, file, (s, &part), &copies, run, &right, out).await?;
+                    write(data, file, (s, &part), &copies, run, &right, out).await?;
                 }
                 None => out.left += faults_of(run).count() as u64,
             }
@@ -265,7 +265,7 @@ fn tell(file: &FileRuntime, run: &[&(Stretch, Verdict)], copies: &[Copy], out: &
 
 /// Writes what is right over the copies that are not, and reads it again.
 async fn write(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     (whole, part): (&Stretch, &Stretch),
     copies: &[Copy],
@@ -274,13 +274,13 @@ async fn write(
     out: &mut Scrubbed,
 ) -> Result<(), Error> {
     let of_part: Vec<Copy> = copies.iter().map(|copy| copy.part(whole, part)).collect();
-    spread(inner, file, Io::BACKGROUND, part, &of_part, right).await?;
+    spread(data, file, Io::BACKGROUND, part, &of_part, right).await?;
     if file.attributes.checksums {
         let (first, count) = (part.au_offset / BLOCK_U64, part.length / BLOCK_U64);
         let entries = of_part.iter().map(|copy| Entries { leg: copy.leg, first, count });
-        Checksums::write_back(inner, &entries.collect::<Vec<_>>()).await?;
+        Checksums::write_back(data, &entries.collect::<Vec<_>>()).await?;
     }
-    let Ok(now) = read_copies(inner, file, Io::BACKGROUND, part).await else { return Ok(()) };
+    let Ok(now) = read_copies(data, file, Io::BACKGROUND, part).await else { return Ok(()) };
     for (i, copy) in copies.iter().enumerate() {
         let faults = run.iter().filter(|(_, v)| v.faults[i].is_some()).count() as u64;
         // A disk that did not take it has left, and what was wrong there with it.
@@ -300,17 +300,17 @@ async fn write(
 /// Looks at the checksum blocks of the AUs of an extent, as they are on the disks; makes them again
 /// where they are not what they were written as.
 async fn checksum_blocks(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &Arc<FileRuntime>,
     s: &Stretch,
     repair: bool,
     out: &mut Scrubbed,
 ) -> Result<(), Error> {
-    let Ok(legs) = legs_of(inner, file, s) else { return Ok(()) };
+    let Ok(legs) = legs_of(data, file, s) else { return Ok(()) };
     let runs: Vec<Stretch> =
-        all_of(inner, file, s.extent).flat_map(|part| written(inner, file, &part)).collect();
+        all_of(data, file, s.extent).flat_map(|part| written(data, file, &part)).collect();
     let here = legs.into_iter().filter_map(|leg| {
-        let disk = inner.disk(leg.disk)?;
+        let disk = data.disk(leg.disk)?;
         let of = |run: &Stretch| {
             let (first, count) = (run.au_offset / BLOCK_U64, run.length / BLOCK_U64);
             Entries { leg, first, count }
@@ -319,7 +319,7 @@ async fn checksum_blocks(
         here.then(|| (disk, runs.iter().map(of).collect::<Vec<_>>()))
     });
     let looks = here.map(|(disk, entries)| async move {
-        let bad = Checksums::bad_on_disk(inner, &disk, &entries, repair).await;
+        let bad = Checksums::bad_on_disk(data, &disk, &entries, repair).await;
         (disk, entries, bad)
     });
     for (disk, entries, bad) in join_all(looks).await {
@@ -329,12 +329,12 @@ async fn checksum_blocks(
         }
         let mut left = bad;
         if repair {
-            make_all_known(inner, file, s.extent, out).await?;
-            Checksums::write_back(inner, &entries).await?;
+            make_all_known(data, file, s.extent, out).await?;
+            Checksums::write_back(data, &entries).await?;
             if let Err(error) = disk.flush(Io::BACKGROUND).await {
-                inner.leg_failed(&disk, error).await?;
+                data.leg_failed(&disk, error).await?;
             }
-            left = Checksums::bad_on_disk(inner, &disk, &entries, false).await.min(bad);
+            left = Checksums::bad_on_disk(data, &disk, &entries, false).await.min(bad);
         }
         disk.counters.checksum_errors.fetch_add(bad, Ordering::Relaxed);
         disk.counters.repaired.fetch_add(bad - left, Ordering::Relaxed);
@@ -343,23 +343,23 @@ async fn checksum_blocks(
     Ok(())
 }
 
-fn all_of(inner: &Inner, file: &FileRuntime, extent: u64) -> impl Iterator<Item = Stretch> {
-    parts_of(file.attributes.striping, inner.au_size, extent, validate::STEP)
+fn all_of(data: &Data, file: &FileRuntime, extent: u64) -> impl Iterator<Item = Stretch> {
+    parts_of(file.attributes.striping, data.au_size, extent, validate::STEP)
 }
 
 /// Gives back checksums to every written piece of an extent that lost them.
 async fn make_all_known(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &Arc<FileRuntime>,
     extent: u64,
     out: &mut Scrubbed,
 ) -> Result<(), Error> {
-    for part in all_of(inner, file, extent) {
+    for part in all_of(data, file, extent) {
         // What else is wrong there is told before it is made right.
-        mend(inner, file, &part, true, out).await?;
+        mend(data, file, &part, true, out).await?;
         let _held = file.locks.lock(part.offset, part.offset + part.length).await;
-        for run in written(inner, file, &part) {
-            make_known(inner, file, Io::BACKGROUND, &run).await?;
+        for run in written(data, file, &part) {
+            make_known(data, file, Io::BACKGROUND, &run).await?;
         }
     }
     Ok(())

@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use cellar_io::{EnvExt, Instant};
 
+use crate::base::StopOnPanic;
+use crate::data::Data;
 use crate::data::clean::missed;
 use crate::data::file::FileRuntime;
 use crate::data::write::pieces_of;
 use crate::disk::lock;
 use crate::error::Error;
-use crate::group::inner::{Inner, StopOnPanic};
 use crate::on_disk::dirty::RegionKey;
 use crate::state::Stretch;
 
@@ -107,12 +108,12 @@ impl UnflushedHistory {
     ///
     /// # Errors
     /// The log has no room for it, or the group has stopped.
-    pub async fn record(inner: &Arc<Inner>) -> Result<(), Error> {
-        let recent = &inner.data.unflushed;
+    pub async fn record(data: &Arc<Data>) -> Result<(), Error> {
+        let recent = &data.unflushed;
         let next = || lock(&recent.state).left.iter().next().map(|(disk, (id, _))| (*disk, *id));
         while let Some((disk, id)) = next() {
             // Who brings the disk back meanwhile has seen them, and records them himself.
-            missed(inner, &recent.lacked_by(disk), &|away| away == disk).await?;
+            missed(data, &recent.lacked_by(disk), &|away| away == disk).await?;
             let mut state = lock(&recent.state);
             // It may have come back and failed again.
             if state.left.get(&disk).is_some_and(|(now, _)| *now == id) {
@@ -123,8 +124,8 @@ impl UnflushedHistory {
     }
 
     /// Records it beside whatever else goes on, again and again until it is done or the group ends.
-    pub fn start_to_record(inner: &Arc<Inner>) {
-        let all = Arc::clone(inner);
+    pub fn start_to_record(data: &Arc<Data>) {
+        let all = Arc::clone(data);
         let task = async move {
             let _watched = StopOnPanic(&all);
             while let Err(Error::NoSpace { .. }) = UnflushedHistory::record(&all).await {
@@ -134,7 +135,7 @@ impl UnflushedHistory {
                 all.env.sleep(TRY_EVERY).await;
             }
         };
-        inner.env.spawn("missed pieces", Box::pin(task));
+        data.env.spawn("missed pieces", Box::pin(task));
     }
 }
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use cellar_io::{Buffer, Io, IoError, IoErrorKind};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
+use crate::data::Data;
 use crate::data::file::FileRuntime;
 use crate::data::read::expected;
 use crate::data::relocate::written_runs;
 use crate::data::write::written_pieces;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
-use crate::group::inner::Inner;
 use crate::on_disk::checksum::{UNKNOWN, checksum_of};
 use crate::on_disk::layout::{
     BLOCK, BLOCK_U64, PIECE_BYTES, PIECES_PER_REGION, REGION_BYTES, au_offset,
@@ -149,35 +149,35 @@ pub enum Copies {
 
 /// Reads the files with these numbers. `progress` is told the bytes of files that are done.
 pub(crate) async fn validate(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     numbers: &[u32],
     copies: Copies,
     progress: &(dyn Fn(u64) + Send + Sync),
 ) -> Result<Findings, Error> {
     let mut total = Findings::default();
     let width = match copies {
-        Copies::Primary => DEPTH_PER_DISK * inner.disks.all().len(),
+        Copies::Primary => DEPTH_PER_DISK * data.disks.all().len(),
         // A step reads all copies at once.
-        Copies::All => DEPTH_PER_DISK * inner.disks.all().len() / 2,
+        Copies::All => DEPTH_PER_DISK * data.disks.all().len() / 2,
     };
     for number in numbers {
         let found = {
-            let core = lock(&inner.core);
-            core.state.files.get(number).map(|f| (inner.data.file(f), f.allocated(inner.au_size)))
+            let core = lock(&data.core);
+            core.state.files.get(number).map(|f| (data.file(f), f.allocated(data.au_size)))
         };
         let Some((file, allocated)) = found else {
             continue;
         };
         total.files += 1;
-        let mut steps = stretches(file.attributes.striping, inner.au_size, 0, allocated)
+        let mut steps = stretches(file.attributes.striping, data.au_size, 0, allocated)
             .flat_map(cut)
-            .flat_map(|s| written_runs(inner, &file, &s));
+            .flat_map(|s| written_runs(data, &file, &s));
         let mut running = FuturesUnordered::new();
         loop {
             while running.len() < width.max(1) {
                 let Some(s) = steps.next() else { break };
-                let task = step(Arc::clone(inner), Arc::clone(&file), s, copies);
-                let handle = cellar_io::EnvExt::run(&*inner.env, "validate", task);
+                let task = step(Arc::clone(data), Arc::clone(&file), s, copies);
+                let handle = cellar_io::EnvExt::run(&*data.env, "validate", task);
                 running.push(async move { (s.length, handle.await) });
             }
             match running.next().await {
@@ -185,7 +185,7 @@ pub(crate) async fn validate(
                     total.add(found?);
                     progress(length);
                 }
-                Some((_, None)) => inner.check_running()?,
+                Some((_, None)) => data.check_running()?,
                 None => break,
             }
         }
@@ -203,13 +203,13 @@ fn cut(s: Stretch) -> impl Iterator<Item = Stretch> {
     })
 }
 
-fn piece_written(inner: &Inner, file: &FileRuntime, at: u64) -> bool {
-    let map = written_pieces(inner, file, (at / REGION_BYTES) as u32);
+fn piece_written(data: &Data, file: &FileRuntime, at: u64) -> bool {
+    let map = written_pieces(data, file, (at / REGION_BYTES) as u32);
     map >> (at / PIECE_BYTES % PIECES_PER_REGION) & 1 == 1
 }
 
 async fn step(
-    inner: Arc<Inner>,
+    data: Arc<Data>,
     file: Arc<FileRuntime>,
     s: Stretch,
     copies: Copies,
@@ -217,13 +217,13 @@ async fn step(
     let Ok(_entered) = file.enter().await else {
         return Ok(Findings::default());
     };
-    let found = look(&inner, &file, Io::SCAN, &s, copies).await?;
+    let found = look(&data, &file, Io::SCAN, &s, copies).await?;
     if !found.is_bad() {
         return Ok(found);
     }
     // A write may have passed by: look again with the range held.
     let _held = file.locks.lock(s.offset, s.offset + s.length).await;
-    look(&inner, &file, Io::SCAN, &s, copies).await
+    look(&data, &file, Io::SCAN, &s, copies).await
 }
 
 /// Reads the copies of a stretch and compares.
@@ -231,7 +231,7 @@ async fn step(
 /// # Errors
 /// None at present: what cannot be read is a finding.
 pub(crate) async fn look(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
     s: &Stretch,
@@ -239,16 +239,16 @@ pub(crate) async fn look(
 ) -> Result<Findings, Error> {
     let mut found = Findings::default();
     // The extent may have gone since the steps were laid out: then there is nothing to look at.
-    let Ok(mut legs) = super::write::legs_of(inner, file, s) else {
+    let Ok(mut legs) = super::write::legs_of(data, file, s) else {
         return Ok(found);
     };
-    let there = |leg: &Leg| inner.disk(leg.disk).is_some_and(|d| d.is_in_sync() && d.is_alive());
+    let there = |leg: &Leg| data.disk(leg.disk).is_some_and(|d| d.is_in_sync() && d.is_alive());
     if copies == Copies::Primary {
         legs = legs.into_iter().find(there).into_iter().collect();
     }
     let reads = legs.iter().map(|leg| async move {
-        let disk = inner.disk(leg.disk).filter(|_| there(leg))?;
-        let at = au_offset(leg.au, inner.au_size) + s.au_offset;
+        let disk = data.disk(leg.disk).filter(|_| there(leg))?;
+        let at = au_offset(leg.au, data.au_size) + s.au_offset;
         let read = read_what_can_be(&disk, io, at, s.length).await;
         Some((disk, read))
     });
@@ -264,7 +264,7 @@ pub(crate) async fn look(
                 found.bytes_read += s.length - lacks;
                 found.unreadable_bytes += lacks;
                 let sums = match file.attributes.checksums {
-                    true => expected(inner, &disk, *leg, s).await,
+                    true => expected(data, &disk, *leg, s).await,
                     false => vec![UNKNOWN; (s.length / BLOCK_U64) as usize],
                 };
                 seen.read.push(Copy { disk, buffer, unread, sums });
@@ -279,8 +279,8 @@ pub(crate) async fn look(
     }
     for piece in 0..s.length / PIECE_BYTES {
         let at = s.offset + piece * PIECE_BYTES;
-        if piece_written(inner, file, at) {
-            look_at_piece(inner, file, s, piece, &seen, &mut found);
+        if piece_written(data, file, at) {
+            look_at_piece(data, file, s, piece, &seen, &mut found);
         }
     }
     Ok(found)
@@ -373,7 +373,7 @@ async fn read_what_can_be(
 }
 
 fn look_at_piece(
-    inner: &Inner,
+    data: &Data,
     file: &FileRuntime,
     s: &Stretch,
     piece: u64,
@@ -385,7 +385,7 @@ fn look_at_piece(
     let blocks = || first..first + PIECE_BYTES as usize / BLOCK;
     let key = file.key((at / REGION_BYTES) as u32);
     let bit = at / PIECE_BYTES % PIECES_PER_REGION;
-    let dirty = inner.data.regions.to_sync(&key) >> bit & 1 == 1;
+    let dirty = data.regions.to_sync(&key) >> bit & 1 == 1;
     // What cannot be read is told as that.
     let differs = |number: usize| {
         let mut readable = seen.read.iter().filter(|copy| !copy.unread[number]);
@@ -416,8 +416,8 @@ fn look_at_piece(
                 }
                 Block::Unknown => {
                     found.checksums_unknown += 1;
-                    if file.attributes.checksums && !inner.read_only {
-                        inner.data.unknown.add(file, at, PIECE_BYTES);
+                    if file.attributes.checksums && !data.read_only {
+                        data.unknown.add(file, at, PIECE_BYTES);
                     }
                 }
             }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use cellar_io::{Buffer, Durability, Io, IoError};
 use futures_util::future::join_all;
 
+use crate::data::Data;
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::file::FileRuntime;
 use crate::data::range_lock::RangeGuard;
@@ -14,7 +15,6 @@ use crate::data::region::Regions;
 use crate::data::{flush, read, resync};
 use crate::disk::{Disk, lock};
 use crate::error::Error;
-use crate::group::inner::Inner;
 use crate::on_disk::checksum::{UNKNOWN, checksum_of};
 use crate::on_disk::layout::{
     BLOCK, BLOCK_U64, PIECE_BYTES, PIECES_PER_REGION, REGION_BYTES, au_offset,
@@ -38,8 +38,8 @@ pub(crate) fn pieces_of(offset: u64, end: u64) -> BTreeMap<u32, u64> {
 }
 
 /// Pieces of a region that hold data: durable ones and those whose first write completed.
-pub(crate) fn written_pieces(inner: &Inner, file: &FileRuntime, region: u32) -> u64 {
-    let durable = lock(&inner.core)
+pub(crate) fn written_pieces(data: &Data, file: &FileRuntime, region: u32) -> u64 {
+    let durable = lock(&data.core)
         .state
         .files
         .get(&file.number)
@@ -51,85 +51,85 @@ pub(crate) fn written_pieces(inner: &Inner, file: &FileRuntime, region: u32) -> 
 /// Writes `data` at `offset`: any lengths that are multiples of the group's sector, inside the
 /// file's extents.
 pub(crate) async fn write_file(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
     offset: u64,
-    data: Vec<Bytes>,
+    bytes: Vec<Bytes>,
     durability: Durability,
 ) -> Result<(), Error> {
-    inner.check_writable()?;
-    inner.rebalance.asked(io);
-    let total: u64 = data.iter().map(|d| d.len() as u64).sum();
-    let mut rest = Slices::new(data);
+    data.check_writable()?;
+    data.asked(io);
+    let total: u64 = bytes.iter().map(|d| d.len() as u64).sum();
+    let mut rest = Slices::new(bytes);
     let mut at = offset;
     let end = offset + total;
     while at < end {
         let length = (end - at).min(WRITE_BYTES_MAX - at % PIECE_BYTES);
-        write_part(inner, file, io, at, rest.take(length as usize), durability).await?;
+        write_part(data, file, io, at, rest.take(length as usize), durability).await?;
         at += length;
     }
     Ok(())
 }
 
 async fn write_part(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
     offset: u64,
-    data: Vec<Bytes>,
+    bytes: Vec<Bytes>,
     durability: Durability,
 ) -> Result<(), Error> {
-    while !try_write_part(inner, file, io, offset, &data, durability).await? {
+    while !try_write_part(data, file, io, offset, &bytes, durability).await? {
         // With nothing held: what makes room may want the very range.
-        Regions::room(inner).await?;
+        Regions::room(data).await?;
     }
     Ok(())
 }
 
 /// False, with nothing done, if too many regions are dirty.
 async fn try_write_part(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
     offset: u64,
-    data: &[Bytes],
+    bytes: &[Bytes],
     durability: Durability,
 ) -> Result<bool, Error> {
     let entered = file.enter().await?;
     // For each part, and inside: who is inside is waited for by a dismount.
-    inner.check_writable()?;
-    let end = offset + data.iter().map(|d| d.len() as u64).sum::<u64>();
+    data.check_writable()?;
+    let end = offset + bytes.iter().map(|d| d.len() as u64).sum::<u64>();
     // Widened to whole blocks where checksums are kept, to whole pieces where a piece is new.
-    let block = if file.attributes.checksums { BLOCK_U64 } else { u64::from(inner.sector_size) };
+    let block = if file.attributes.checksums { BLOCK_U64 } else { u64::from(data.sector_size) };
     let narrow = (offset / block * block, end.next_multiple_of(block));
     // Before the lock: resync takes it too. Pieces once made equal stay so.
     for (region, pieces) in pieces_of(narrow.0, narrow.1) {
-        resync::ensure_synced(inner, file, file.key(region), pieces).await?;
+        resync::ensure_synced(data, file, file.key(region), pieces).await?;
     }
-    let (range, locked) = lock_widened(inner, file, narrow).await;
+    let (range, locked) = lock_widened(data, file, narrow).await;
     if file.attributes.copies == 1 {
         // Before a region is marked that nothing could make clean again.
-        check_copies(inner, file, range)?;
+        check_copies(data, file, range)?;
     }
     let touched = pieces_of(range.0, range.1);
     let mut written = BTreeMap::new();
     let mut marks = Vec::new();
     for (region, pieces) in &touched {
-        let have = written_pieces(inner, file, *region) & pieces;
+        let have = written_pieces(data, file, *region) & pieces;
         written.insert(*region, have);
         if have != 0 && file.is_tracked() {
             marks.push((file.key(*region), have));
         }
     }
-    let Some(dirty) = Regions::begin_write(inner, marks).await? else {
+    let Some(dirty) = Regions::begin_write(data, marks).await? else {
         return Ok(false);
     };
-    let data = fill_up(inner, file, io, (offset, end), range, data.to_vec(), &written).await?;
+    let bytes = fill_up(data, file, io, (offset, end), range, bytes.to_vec(), &written).await?;
     let changed = match (offset, end) == range {
         true => range,
         false => {
-            let unit = inner.written_at_once();
+            let unit = data.written_at_once();
             let wanted = (offset / unit * unit, end.next_multiple_of(unit));
             changed_of(wanted, range, &written)
         }
@@ -143,7 +143,7 @@ async fn try_write_part(
         Durability::Cached
     };
     let cached = (direct == Durability::Cached).then(|| file.begin_cached());
-    write_legs(inner, file, io, (range.0, data), changed, direct).await?;
+    write_legs(data, file, io, (range.0, bytes), changed, direct).await?;
     for (region, pieces) in &fresh {
         file.add_fresh(*region, *pieces);
     }
@@ -154,16 +154,16 @@ async fn try_write_part(
     drop(locked);
     drop(entered);
     if durability == Durability::Durable && direct == Durability::Cached {
-        flush::flush_file(inner, file, io).await?;
+        flush::flush_file(data, file, io).await?;
     }
     Ok(true)
 }
 
 /// Every extent of a range must have a copy in sync.
-fn check_copies(inner: &Inner, file: &FileRuntime, range: (u64, u64)) -> Result<(), Error> {
+fn check_copies(data: &Data, file: &FileRuntime, range: (u64, u64)) -> Result<(), Error> {
     let (striping, length) = (file.attributes.striping, range.1 - range.0);
-    for s in stretches(striping, inner.au_size, range.0, length) {
-        if !legs_of(inner, file, &s)?.iter().any(|leg| inner.is_in_sync(leg.disk)) {
+    for s in stretches(striping, data.au_size, range.0, length) {
+        if !legs_of(data, file, &s)?.iter().any(|leg| data.is_in_sync(leg.disk)) {
             return Err(Error::NoCopy { file: file.number, offset: s.offset });
         }
     }
@@ -172,7 +172,7 @@ fn check_copies(inner: &Inner, file: &FileRuntime, range: (u64, u64)) -> Result<
 
 /// Holds a range, widened to whole pieces where they are new.
 async fn lock_widened<'a>(
-    inner: &Inner,
+    data: &Data,
     file: &'a FileRuntime,
     narrow: (u64, u64),
 ) -> ((u64, u64), RangeGuard<'a>) {
@@ -181,7 +181,7 @@ async fn lock_widened<'a>(
         let guard = file.locks.lock(range.0, range.1).await;
         // From the narrow range each time: another may have written the new piece meanwhile, and
         // what he wrote must not be taken for part of this write.
-        let wide = widen(inner, file, narrow);
+        let wide = widen(data, file, narrow);
         if wide == range {
             return (range, guard);
         }
@@ -195,10 +195,10 @@ fn has_fresh(file: &FileRuntime, touched: &BTreeMap<u32, u64>) -> bool {
 }
 
 /// Widens a range to whole pieces at an end that lies in a piece never written.
-fn widen(inner: &Inner, file: &FileRuntime, range: (u64, u64)) -> (u64, u64) {
+fn widen(data: &Data, file: &FileRuntime, range: (u64, u64)) -> (u64, u64) {
     let unwritten = |at: u64| {
         let bit = 1u64 << (at / PIECE_BYTES % PIECES_PER_REGION);
-        written_pieces(inner, file, (at / REGION_BYTES) as u32) & bit == 0
+        written_pieces(data, file, (at / REGION_BYTES) as u32) & bit == 0
     };
     let start = if unwritten(range.0) { range.0 / PIECE_BYTES * PIECE_BYTES } else { range.0 };
     let end = if unwritten(range.1 - 1) { range.1.next_multiple_of(PIECE_BYTES) } else { range.1 };
@@ -223,61 +223,61 @@ fn changed_of(wanted: (u64, u64), range: (u64, u64), written: &BTreeMap<u32, u64
 /// A block that is about to be changed in part, by somebody who holds its range. What is wrong with a copy
 /// of it is mended first: afterwards its old checksum would not tell any more.
 async fn edge_block(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
     offset: u64,
 ) -> Result<Bytes, Error> {
-    if inner.written_at_once() >= BLOCK_U64 {
+    if data.written_at_once() >= BLOCK_U64 {
         // All of it is written to every copy.
-        return read::read_block(inner, file, io, offset).await;
+        return read::read_block(data, file, io, offset).await;
     }
-    let s = stretches(file.attributes.striping, inner.au_size, offset, BLOCK_U64)
+    let s = stretches(file.attributes.striping, data.au_size, offset, BLOCK_U64)
         .next()
         .expect("a block has a stretch");
-    let copies = resync::read_copies(inner, file, io, &s).await?;
+    let copies = resync::read_copies(data, file, io, &s).await?;
     if let Some(first) = copies.first()
         && let Some(bytes) = &first.bytes
         && copies.iter().all(|copy| copy.bytes.as_ref() == Some(bytes))
     {
-        let expected = read::expected(inner, &first.disk, first.leg, &s).await;
+        let expected = read::expected(data, &first.disk, first.leg, &s).await;
         if expected == [UNKNOWN] || expected == checksums_of(std::slice::from_ref(bytes)) {
             return Ok(bytes.clone());
         }
     }
-    let good = read::read_block(inner, file, io, offset).await?;
-    resync::spread(inner, file, io, &s, &copies, &good).await?;
+    let good = read::read_block(data, file, io, offset).await?;
+    resync::spread(data, file, io, &s, &copies, &good).await?;
     Ok(good)
 }
 
 /// Puts zeros (in new pieces) or the old content (in a block written before) around the data.
 async fn fill_up(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
     wanted: (u64, u64),
     range: (u64, u64),
-    data: Vec<Bytes>,
+    bytes: Vec<Bytes>,
     written: &BTreeMap<u32, u64>,
 ) -> Result<Vec<Bytes>, Error> {
     if wanted == range {
-        return Ok(data);
+        return Ok(bytes);
     }
-    let mut all = Vec::with_capacity(data.len() + 2);
+    let mut all = Vec::with_capacity(bytes.len() + 2);
     if range.0 < wanted.0 {
         let length = (wanted.0 - range.0) as usize;
         all.push(if is_written(written, range.0) {
-            let block = edge_block(inner, file, io, range.0).await?;
+            let block = edge_block(data, file, io, range.0).await?;
             block.slice(..length)
         } else {
             Buffer::zeroed(length).freeze()
         });
     }
-    all.extend(data);
+    all.extend(bytes);
     if wanted.1 < range.1 {
         let length = (range.1 - wanted.1) as usize;
         all.push(if is_written(written, range.1 - 1) {
-            let block = edge_block(inner, file, io, range.1 - BLOCK_U64).await?;
+            let block = edge_block(data, file, io, range.1 - BLOCK_U64).await?;
             block.slice(BLOCK - length..)
         } else {
             Buffer::zeroed(length).freeze()
@@ -287,8 +287,8 @@ async fn fill_up(
 }
 
 /// The legs of a stretch, as they are now.
-pub(crate) fn legs_of(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Result<Vec<Leg>, Error> {
-    let core = lock(&inner.core);
+pub(crate) fn legs_of(data: &Data, file: &FileRuntime, s: &Stretch) -> Result<Vec<Leg>, Error> {
+    let core = lock(&data.core);
     match core.state.files.get(&file.number) {
         Some(f) if f.incarnation == file.incarnation && s.extent < f.extents() => {
             Ok(f.legs_of(s.extent).to_vec())
@@ -301,8 +301,8 @@ pub(crate) fn legs_of(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Result<
 type Places = (Vec<Leg>, Option<Leg>);
 
 /// The legs of a stretch, and where one of them is on its way to, if it is.
-fn places_of(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Result<Places, Error> {
-    let core = lock(&inner.core);
+fn places_of(data: &Data, file: &FileRuntime, s: &Stretch) -> Result<Places, Error> {
+    let core = lock(&data.core);
     match core.state.files.get(&file.number) {
         Some(f) if f.incarnation == file.incarnation && s.extent < f.extents() => {
             Ok((f.legs_of(s.extent).to_vec(), core.moving_to(file.number, s.extent)))
@@ -314,20 +314,20 @@ fn places_of(inner: &Inner, file: &FileRuntime, s: &Stretch) -> Result<Places, E
 /// Writes what is `changed` of a range, which is of whole blocks where checksums are kept, to every
 /// copy in sync; waits for the epoch without those that failed.
 pub(crate) async fn write_legs(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
-    (offset, data): (u64, Vec<Bytes>),
+    (offset, bytes): (u64, Vec<Bytes>),
     changed: (u64, u64),
     durability: Durability,
 ) -> Result<(), Error> {
-    let length: u64 = data.iter().map(|d| d.len() as u64).sum();
-    let mut rest = Slices::new(data);
+    let length: u64 = bytes.iter().map(|d| d.len() as u64).sum();
+    let mut rest = Slices::new(bytes);
     let mut writes = Vec::new();
     // All extents are there before the first checksum is changed.
     let stretches_seen: Vec<(Stretch, Places)> =
-        stretches(file.attributes.striping, inner.au_size, offset, length)
-            .map(|s| places_of(inner, file, &s).map(|places| (s, places)))
+        stretches(file.attributes.striping, data.au_size, offset, length)
+            .map(|s| places_of(data, file, &s).map(|places| (s, places)))
             .collect::<Result<_, _>>()?;
     for (s, (legs, moving)) in &stretches_seen {
         let part = rest.take(s.length as usize);
@@ -338,14 +338,14 @@ pub(crate) async fn write_legs(
         part.take(before as usize);
         let part = part.take((end - start) as usize);
         for leg in legs.iter().chain(moving) {
-            let Some(disk) = inner.disk(leg.disk).filter(|d| d.takes_part()) else {
+            let Some(disk) = data.disk(leg.disk).filter(|d| d.takes_part()) else {
                 continue;
             };
             if file.attributes.checksums {
                 let (first, count) = (s.au_offset / BLOCK_U64, s.length / BLOCK_U64);
-                Checksums::set(inner, &disk, Entries { leg: *leg, first, count }, &sums).await;
+                Checksums::set(data, &disk, Entries { leg: *leg, first, count }, &sums).await;
             }
-            let at = au_offset(leg.au, inner.au_size) + s.au_offset + before;
+            let at = au_offset(leg.au, data.au_size) + s.au_offset + before;
             let part = part.clone();
             writes.push(async move {
                 let written = disk.write(io, at, part, durability).await;
@@ -356,13 +356,13 @@ pub(crate) async fn write_legs(
     let results: Vec<(Arc<Disk>, Result<(), IoError>)> = join_all(writes).await;
     for (disk, result) in results {
         if let Err(error) = result {
-            inner.leg_failed(&disk, error).await?;
+            data.leg_failed(&disk, error).await?;
         }
     }
     // Every extent must have a copy that is in sync after all that left have left.
     for (s, _) in stretches_seen {
         // As they are now: one of them may have moved meanwhile.
-        if !legs_of(inner, file, &s)?.iter().any(|l| inner.is_in_sync(l.disk)) {
+        if !legs_of(data, file, &s)?.iter().any(|l| data.is_in_sync(l.disk)) {
             return Err(Error::NoCopy { file: file.number, offset: s.offset });
         }
     }
@@ -384,8 +384,8 @@ struct Slices {
 }
 
 impl Slices {
-    fn new(data: Vec<Bytes>) -> Slices {
-        Slices { rest: data.into() }
+    fn new(bytes: Vec<Bytes>) -> Slices {
+        Slices { rest: bytes.into() }
     }
 
     fn take(&mut self, mut length: usize) -> Vec<Bytes> {
@@ -408,7 +408,7 @@ impl Slices {
 /// Makes a range read as zeros. Pieces never written already do; others are overwritten, so that
 /// a crash in the middle leaves old or zero in each sector, as with any write.
 pub(crate) async fn zero_file(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     file: &FileRuntime,
     io: Io,
     offset: u64,
@@ -420,9 +420,9 @@ pub(crate) async fn zero_file(
     while at < end {
         let part = (end - at).min(PIECE_BYTES - at % PIECE_BYTES);
         let bit = 1u64 << (at / PIECE_BYTES % PIECES_PER_REGION);
-        if written_pieces(inner, file, (at / REGION_BYTES) as u32) & bit != 0 {
-            let data = vec![zeros.slice(..part as usize)];
-            write_file(inner, file, io, at, data, Durability::Cached).await?;
+        if written_pieces(data, file, (at / REGION_BYTES) as u32) & bit != 0 {
+            let bytes = vec![zeros.slice(..part as usize)];
+            write_file(data, file, io, at, bytes, Durability::Cached).await?;
         }
         at += part;
     }
@@ -473,13 +473,13 @@ mod tests {
             let group = group(&sim).await;
             let file = group.create_file(&FileSpec::new(FileType::Datafile)).await.expect("made");
             file.set_size(1 << 20).await.expect("room");
-            let inner = Arc::clone(&group.inner);
+            let data = Arc::clone(&group.inner.data);
             let runtime = {
-                let core = lock(&inner.core);
-                inner.data.file(&core.state.files[&file.number()])
+                let core = lock(&data.core);
+                data.file(&core.state.files[&file.number()])
             };
             let other = runtime.locks.lock(32 << 10, 36 << 10).await;
-            let (all, own) = (Arc::clone(&inner), Arc::clone(&runtime));
+            let (all, own) = (Arc::clone(&data), Arc::clone(&runtime));
             let waiting = sim.env().run("writer", async move {
                 let (range, _guard) = lock_widened(&all, &own, (4096, 8192)).await;
                 range

@@ -12,16 +12,19 @@ use std::sync::Arc;
 use async_recursion::async_recursion as boxed;
 use cellar_io::{Device, Io, IoError, Op as IoOp};
 
+use crate::base::core::Core;
+use crate::base::patience::Patience;
 use crate::disk::lock;
-use crate::error::Error;
+use crate::error::{Error, no_such_disk};
 use crate::group::Group;
-use crate::group::inner::{Core, Inner};
-use crate::group::rebalance::{POWER_DEFAULT, Snapshot, check_power};
+use crate::group::inner::Inner;
 use crate::group::resize::{self, ResizeDisk};
 use crate::meta::create::{NewDisk, Planned, check_label, check_sector, plan_disks};
 use crate::meta::labels::{
-    MARKS_BYTES, Patience, blank_marks, blank_range, read_labels_within, write_labels,
+    MARKS_BYTES, blank_marks, blank_range, read_labels_within, write_labels,
 };
+use crate::moves::rebalance::{POWER_DEFAULT, Snapshot, check_power};
+use crate::moves::shrink;
 use crate::names::{DiskName, GroupName};
 use crate::on_disk::label::{Label, LabelStatus};
 use crate::on_disk::layout::{AU_START, CHECKSUM_RUN_AUS, au_count};
@@ -93,7 +96,7 @@ impl Group {
         let inner = &self.inner;
         let power = change.power.unwrap_or(POWER_DEFAULT);
         check_power(power)?;
-        let _labels = inner.rebalance.labels.lock().await;
+        let _labels = inner.labels.lock().await;
         inner.check_writable()?;
         inner.rebalance.end_probes().await;
         let planned = self.plan_new(change)?;
@@ -135,7 +138,7 @@ impl Group {
             }
             return Err(error);
         }
-        resize::rewrite_labels(inner, resized.iter().map(|(no, _)| *no)).await;
+        shrink::rewrite_labels(inner, resized.iter().map(|(no, _)| *no)).await;
         inner.rebalance.wake();
         Ok(())
     }
@@ -187,7 +190,7 @@ impl Group {
         let new = DiskName::new(new).map_err(|e| wrong(e.to_string()))?.as_str().to_owned();
         let old = old.to_uppercase();
         let inner = &self.inner;
-        let _labels = inner.rebalance.labels.lock().await;
+        let _labels = inner.labels.lock().await;
         let renamed = inner
             .change(|core| {
                 let (disk, _) = core.state.disk_named(&old).ok_or_else(|| no_such_disk(&old))?;
@@ -197,7 +200,7 @@ impl Group {
                 Ok((disk, vec![Op::DiskRename { disk, name: new.clone() }]))
             })
             .await?;
-        resize::rewrite_labels(inner, std::iter::once(renamed)).await;
+        shrink::rewrite_labels(inner, std::iter::once(renamed)).await;
         Ok(())
     }
 
@@ -224,14 +227,6 @@ fn name_taken(name: &str) -> Error {
         disk: name.to_owned(),
         why: "a disk of the group has that name already".to_owned(),
         number: 15010,
-    }
-}
-
-pub(super) fn no_such_disk(name: &str) -> Error {
-    Error::DiskUnusable {
-        disk: name.to_owned(),
-        why: "the group has no disk of that name".to_owned(),
-        number: 15054,
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::base::core::Core;
 use crate::disk::lock;
 use crate::error::Error;
 use crate::group::handle::File;
-use crate::group::inner::{Core, Inner};
-use crate::group::{Group, check_attribute, template};
+use crate::group::inner::Inner;
+use crate::group::{Group, template};
 use crate::names::{Alias, Entry, FileNo, NameOp, PathPart, TreeError};
 use crate::on_disk::layout::REGION_BYTES;
 use crate::state::{FileAttributes, FileState, FileType, Op, Striping};
@@ -689,14 +690,4 @@ pub(crate) async fn delete_file(inner: &Arc<Inner>, number: u32) -> Result<(), E
     inner.data.forget_file(number);
     inner.log.wanted.notify(1);
     inner.wait_durable(ticket).await
-}
-
-/// Checks attributes given at creation.
-///
-/// # Errors
-/// One is unknown or has a value that will not do.
-pub(crate) fn check_attributes(
-    attributes: &std::collections::BTreeMap<String, String>,
-) -> Result<(), Error> {
-    attributes.iter().try_for_each(|(name, value)| check_attribute(name, value))
 }

@@ -194,7 +194,7 @@ impl File {
             let p = [self.file.number.into(), offset / 4096, bytes as u64 / 4096];
             session.begin_owned(event, p, self.inner.env.now().0)
         });
-        let result = read::read_file(&self.inner, &self.file, io, offset, buffers).await;
+        let result = read::read_file(&self.inner.data, &self.file, io, offset, buffers).await;
         if let Some(wait) = wait {
             wait.end(self.inner.env.now().0);
         }
@@ -221,8 +221,9 @@ impl File {
         // A task of its own: a caller that goes away half-way must not let go of the range and the
         // regions while the devices still have the write.
         let (inner, file) = (Arc::clone(&self.inner), Arc::clone(&self.file));
-        let task =
-            async move { write::write_file(&inner, &file, io, offset, data, durability).await };
+        let task = async move {
+            write::write_file(&inner.data, &file, io, offset, data, durability).await
+        };
         let result = self.inner.run("write", task).await;
         if let Some(wait) = wait {
             wait.end(self.inner.env.now().0);
@@ -271,7 +272,7 @@ impl Device for File {
 
     fn flush(&self, io: Io) -> IoFuture<'_, ()> {
         Box::pin(async move {
-            let result = flush::flush_file(&self.inner, &self.file, io).await;
+            let result = flush::flush_file(&self.inner.data, &self.file, io).await;
             result.map_err(|e| self.io_error(IoOp::Flush, 0, 0, e))
         })
     }
@@ -285,7 +286,8 @@ impl Device for File {
             }
             // A task of its own, as a write is.
             let (inner, file) = (Arc::clone(&self.inner), Arc::clone(&self.file));
-            let task = async move { write::zero_file(&inner, &file, io, offset, length).await };
+            let task =
+                async move { write::zero_file(&inner.data, &file, io, offset, length).await };
             let result = self.inner.run("discard", task).await;
             result.map_err(|e| self.io_error(IoOp::Discard, offset, length, e))
         })

@@ -1,27 +1,20 @@
 //! A mounted disk group: its files, its disks, its figures.
 
-mod core;
 mod disks;
 mod exchange;
 mod files;
-pub(crate) mod free_space;
 mod handle;
 pub(crate) mod inner;
-mod meter;
-pub(crate) mod online;
+mod online;
+mod operations;
 mod probe;
-mod progress;
-mod rebalance;
 pub(crate) mod repair;
 pub(crate) mod report;
 mod resize;
-pub(crate) mod resync_progress;
-pub(crate) mod scrub;
 mod template;
-pub(crate) mod throttle;
 pub(crate) mod watch;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -31,6 +24,8 @@ use cellar_io::{EnvExt, Io, SharedEnv};
 use cellar_wait::Session;
 use futures_util::future::join_all;
 
+use crate::base::free_space::FreeSpace;
+use crate::base::{Base, BaseParts};
 use crate::data::checksum::Checksums;
 use crate::data::dirty_log::DirtyLog;
 use crate::data::region::Regions;
@@ -38,91 +33,34 @@ use crate::data::unflushed_history::UnflushedHistory;
 use crate::data::{Data, clean, resync};
 use crate::disk::lock;
 use crate::error::Error;
+use crate::meta::attributes::check_attribute;
 use crate::meta::commit::Committer;
 use crate::meta::found::FoundDisk;
 use crate::meta::labels::{relabel, write_labels};
 use crate::meta::mount::{self, Start, region_cap};
 use crate::meta::mount_history;
-use crate::meta::rules::{self, Candidate};
+use crate::meta::options::MountOptions;
+use crate::meta::rules;
 use crate::meta::usable::Gone;
-use crate::on_disk::dirty::{ENTRIES_PER_BLOCK, RegionKey};
+use crate::moves::rebalance;
+use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::label::LabelStatus;
+use crate::scrub;
 use crate::state::{GroupState, Op};
-use free_space::FreeSpace;
-use inner::{Inner, InnerParts};
+use inner::Inner;
 
 pub use disks::{AlterDisks, DropDisk, Work};
-pub(crate) use files::check_attributes;
 #[cfg(feature = "object-store")]
 pub(crate) use files::parts_of;
 pub use files::{FileSpec, Listed, PublishIf};
 pub use handle::File;
 pub use probe::{ProbeSpec, ProbeTarget, Rates};
-pub use progress::{Operation, Pass, PassProgress};
-pub use rebalance::{POWER_DEFAULT, POWER_MAX};
-pub use throttle::POWER_FULL;
 
-pub use online::{OnlineHow, RESYNC_POWER_DEFAULT};
-pub use repair::{OfflineDisk, parse_time as parse_repair_time};
+pub use online::OnlineHow;
+pub use repair::OfflineDisk;
 pub use report::{Copied, DiskInfo, FileInfo, GroupInfo, Loss, OlderFiles, Resync, aus_of};
 pub use resize::ResizeDisk;
-pub use resync_progress::DiskReturn;
-pub use scrub::{
-    ScrubPower, ScrubResult, ScrubScope, ScrubSpec, Scrubbing, fault_words, parse_interval,
-};
 pub use template::{Protection, Template, TemplateChange, TemplateWords};
-
-/// Options of a mount.
-#[derive(Clone, Debug)]
-pub struct MountOptions {
-    /// Replay the log in RAM, write nothing, resync nothing.
-    pub read_only: bool,
-    /// Mount although it cannot be proven that nothing newer exists elsewhere.
-    pub force: bool,
-    /// Mount to get out what can be had, although some extents have no copy here; only to be read.
-    #[doc(hidden)]
-    pub rescue: Option<RescueMount>,
-    /// A request unanswered for this long fails its disk.
-    pub disk_timeout: Duration,
-    /// A request unanswered for this long fails a disk that the group can do without, while the others
-    /// answer.
-    pub detach_timeout: Duration,
-    /// How long a resync after a crash may take: bounds how many regions are dirty at once.
-    pub resync_target: Duration,
-    /// RAM for checksum blocks, in bytes.
-    pub checksum_cache_bytes: usize,
-    /// Regions in a block of the dirty log; fewer than fit only in tests, to have many blocks.
-    #[doc(hidden)]
-    pub dirty_block_entries: usize,
-}
-
-/// How a mount that rescues differs from others.
-#[doc(hidden)]
-#[derive(Clone, Debug, Default)]
-pub struct RescueMount {
-    /// Disks, by number, of which nothing is read although they are here.
-    pub leave_out: BTreeSet<u16>,
-    /// What has a known checksum and does not match it is not read, also where a crash may have torn
-    /// the checksum.
-    pub strict: bool,
-    /// Disks that were away and missed something are read, too: as of when they left.
-    pub stale: bool,
-}
-
-impl Default for MountOptions {
-    fn default() -> Self {
-        MountOptions {
-            read_only: false,
-            force: false,
-            rescue: None,
-            disk_timeout: Duration::from_secs(30),
-            detach_timeout: Duration::from_secs(10),
-            resync_target: Duration::from_secs(5),
-            checksum_cache_bytes: 64 << 20,
-            dirty_block_entries: ENTRIES_PER_BLOCK,
-        }
-    }
-}
 
 /// A mounted disk group. Clones share it.
 #[derive(Clone)]
@@ -166,12 +104,7 @@ impl Group {
         }
         let cap = region_cap(start.regions_per_second, options.resync_target);
         let now = env.now();
-        let data = Data::new(
-            Regions::new(cap, &dirty, now),
-            dirty_log,
-            Checksums::new(options.checksum_cache_bytes),
-        );
-        let inner = Arc::new(Inner::new(InnerParts {
+        let base = Arc::new(Base::new(BaseParts {
             env: Arc::clone(env),
             session,
             state: start.state.clone(),
@@ -180,11 +113,16 @@ impl Group {
             read_only: options.read_only,
             holds_catalog: start.holds_catalog,
             mount_id: env.random(),
-            data,
             strict: options.rescue.as_ref().is_some_and(|rescue| rescue.strict),
             disk_timeout: options.disk_timeout,
             detach_timeout: options.detach_timeout,
         }));
+        let inner = Arc::new(Inner::new(Data::new(
+            base,
+            Regions::new(cap, &dirty, now),
+            dirty_log,
+            Checksums::new(options.checksum_cache_bytes),
+        )));
         let group = Group { inner };
         // From here on a disk that does not answer is failed, also while the mount goes on.
         group.watch();
@@ -214,8 +152,8 @@ impl Group {
             tried,
             ..
         } = start;
-        let inner_too = Arc::clone(inner);
-        let mut committer = Committer::new(inner_too, position, members, committed, generations);
+        let data = Arc::clone(&inner.data);
+        let mut committer = Committer::new(data, position, members, committed, generations);
         let stop = |why: String| Error::Stopped { group: inner.name.clone(), why: why.into() };
         committer.catch_up(lagging).await;
         committer.tried_life = tried;
@@ -226,7 +164,7 @@ impl Group {
         // Who has no mark must be out by the very first record, or the next mount would take it for
         // an older image; so it must be one that can be done without.
         let missing = committer.with_unmarked(missing).map_err(stop)?;
-        dirty.level(inner).await;
+        dirty.level(&inner.data).await;
         let gone = Gone { missing: &missing, current: &current };
         committer.new_epoch(gone, force).await.map_err(stop)?;
         committer.correct_labels(&creating).await;
@@ -244,14 +182,14 @@ impl Group {
             self.resync_all().await?;
         }
         self.delete_temporaries().await?;
-        inner.env.spawn("cleaner", Box::pin(clean::run(Arc::clone(inner))));
-        inner.env.spawn("resync", Box::pin(resync::run(Arc::clone(inner))));
-        let rebuild = Box::pin(resync::run_rebuild(Arc::clone(inner)));
+        inner.env.spawn("cleaner", Box::pin(clean::run(Arc::clone(&inner.data))));
+        inner.env.spawn("resync", Box::pin(resync::run(Arc::clone(&inner.data))));
+        let rebuild = Box::pin(resync::run_rebuild(Arc::clone(&inner.data)));
         inner.env.spawn("rebuild checksums", rebuild);
-        inner.env.spawn("rebalance", Box::pin(rebalance::run(Arc::clone(inner))));
+        inner.env.spawn("rebalance", Box::pin(rebalance::run(Arc::clone(&inner.rebalance))));
         self.return_all();
         inner.env.spawn("repair time", Box::pin(repair::run(self.clone())));
-        inner.env.spawn("scrub", Box::pin(scrub::run(self.clone())));
+        inner.env.spawn("scrub", Box::pin(scrub::run(Arc::clone(&inner.scrub))));
         Ok(())
     }
 
@@ -282,7 +220,7 @@ impl Group {
     /// are known to be clean.
     async fn resync_all(&self) -> Result<(), Error> {
         let inner = &self.inner;
-        resync::run(Arc::clone(inner)).await;
+        resync::run(Arc::clone(&inner.data)).await;
         self.clean_all().await?;
         inner.check_running()?;
         let held = inner.data.regions.all_held();
@@ -297,14 +235,14 @@ impl Group {
                 return Err(Error::Stopped { group: inner.name.clone(), why });
             }
         }
-        DirtyLog::found_again(inner).await
+        DirtyLog::found_again(&inner.data).await
     }
 
     /// Cleans every region that can be cleaned.
     async fn clean_all(&self) -> Result<(), Error> {
         let inner = &self.inner;
         loop {
-            while clean::round(inner, Duration::ZERO).await? > 0 {}
+            while clean::round(&inner.data, Duration::ZERO).await? > 0 {}
             // Those that the cleaner is at are its, or left by it.
             inner.data.regions.not_cleaning().await;
             if !inner.data.regions.may_clean() {
@@ -347,7 +285,7 @@ impl Group {
         let dismounted = inner.run("dismount", async move {
             let closed = group.inner.close_work().await;
             // A disk that is being added has joined, or has not.
-            let _labels = group.inner.rebalance.labels.lock().await;
+            let _labels = group.inner.labels.lock().await;
             let done = group.dismount_quiet().await;
             if done.is_err() && group.check_running().is_ok() {
                 group.inner.open_work(&closed);
@@ -360,7 +298,7 @@ impl Group {
     /// Nothing is moved any more.
     async fn dismount_quiet(&self) -> Result<(), Error> {
         self.delete_temporaries().await?;
-        self.inner.close_to_changes().await?;
+        self.inner.data.close_to_changes().await?;
         let done = self.dismount_closed().await;
         if done.is_err() && self.check_running().is_ok() {
             // It goes on, and is not clean any more if it was said to be.
@@ -373,13 +311,13 @@ impl Group {
     /// Nobody writes any more: what is left is made durable and clean.
     async fn dismount_closed(&self) -> Result<(), Error> {
         let inner = &self.inner;
-        resync::run(Arc::clone(inner)).await;
-        resync::rebuild(inner).await?;
+        resync::run(Arc::clone(&inner.data)).await;
+        resync::rebuild(&inner.data).await?;
         let mut no_room = Ok(());
         for file in inner.data.open_files() {
             // A file that is gone needs no flush.
             let Ok(_entered) = file.enter().await else { continue };
-            match crate::data::flush::flush_inside(inner, &file, Io::FOREGROUND).await {
+            match crate::data::flush::flush_inside(&inner.data, &file, Io::FOREGROUND).await {
                 // What has no copy any more is not made durable by staying mounted.
                 Ok(()) | Err(Error::NoCopy { .. } | Error::WritesLost { .. }) => {}
                 // Nor what there is no room to note; the rest is let go of in order.
@@ -388,17 +326,17 @@ impl Group {
             }
         }
         self.clean_all().await?;
-        Checksums::write_back_all(inner).await?;
+        Checksums::write_back_all(&inner.data).await?;
         inner.flush_disks(Io::FOREGROUND).await?;
         let mut is_clean = true;
-        match UnflushedHistory::record(inner).await {
+        match UnflushedHistory::record(&inner.data).await {
             // What a disk that failed may lack cannot be noted. Nobody is kept mounted by that.
             Err(error @ Error::NoSpace { .. }) => (no_room, is_clean) = (Err(error), false),
             done => done?,
         }
         if inner.data.dirty_log.is_behind() {
             let ticket = inner.data.dirty_log.ticket();
-            DirtyLog::sync(inner, ticket).await?;
+            DirtyLog::sync(&inner.data, ticket).await?;
         }
         // A region that could not be made clean is dealt with by the next mount.
         if is_clean && inner.data.regions.count() == 0 {
@@ -406,14 +344,14 @@ impl Group {
             inner.change_inside(&[Op::Clean { clean: true }]).await?;
         }
         // A disk may have failed at the last.
-        match UnflushedHistory::record(inner).await {
+        match UnflushedHistory::record(&inner.data).await {
             Err(error @ Error::NoSpace { .. }) => no_room = Err(error),
             done => done?,
         }
         inner.end_tasks();
         // The committer ends when nothing is left to write.
         inner.wait_stopped().await;
-        inner.wait_left().await;
+        inner.data.wait_left().await;
         no_room
     }
 
@@ -437,9 +375,9 @@ impl Group {
             let closed = group.inner.close_work().await;
             // Nobody labels a disk that comes or goes meanwhile. Only now: who lets go of a disk
             // wants this too, and is waited for above.
-            let _labels = group.inner.rebalance.labels.lock().await;
+            let _labels = group.inner.labels.lock().await;
             let refused = |_: &Error| group.inner.open_work(&closed);
-            group.inner.close_to_changes().await.inspect_err(refused)?;
+            group.inner.data.close_to_changes().await.inspect_err(refused)?;
             let done = group.drop_closed(including_contents).await;
             if done.is_err() && group.check_running().is_ok() {
                 group.inner.open_to_changes();
@@ -458,7 +396,7 @@ impl Group {
         }
         inner.stop("dropped");
         inner.end_tasks();
-        inner.wait_left().await;
+        inner.data.wait_left().await;
         // All of them, whatever becomes of one: as few as can be still say that they are members.
         let patience = inner.patience();
         let all = inner.disks.all();
@@ -561,34 +499,6 @@ fn all_pieces(state: &GroupState) -> BTreeMap<RegionKey, u64> {
         .collect()
 }
 
-/// Checks a change of an attribute.
-pub(crate) fn check_attribute(name: &str, value: &str) -> Result<(), Error> {
-    let bad = |allowed: &str| {
-        Err(Error::BadValue {
-            what: "attribute value",
-            value: value.to_owned(),
-            allowed: allowed.to_owned(),
-        })
-    };
-    match name {
-        "au_size" | "sector_size" => Err(Error::ReadOnlyAttribute { name: name.to_owned() }),
-        "content.type" => match value {
-            "data" | "recovery" | "system" => Ok(()),
-            _ => bad("data, recovery or system"),
-        },
-        "content.checksum" => match value {
-            "true" | "false" => Ok(()),
-            _ => bad("true or false"),
-        },
-        "disk_repair_time" => repair::check_time(value),
-        "scrub_interval" => scrub::check_interval(value),
-        _ => Err(Error::UnknownAttribute {
-            name: name.to_owned(),
-            known: "content.checksum, content.type, disk_repair_time, scrub_interval",
-        }),
-    }
-}
-
 /// Stops a group whose mount ends any other way than well, so that its tasks let go of the disks.
 struct StopUnlessMounted<'a>(Option<&'a Inner>);
 
@@ -640,27 +550,11 @@ impl Inner {
     pub fn end_tasks(&self) {
         self.log.end.store(true, Ordering::Release);
         self.log.wanted.notify(usize::MAX);
-        self.cleaner_wanted.notify(usize::MAX);
+        self.data.cleaner_wanted.notify(usize::MAX);
         self.data.unknown.found.notify(usize::MAX);
         self.rebalance.wake();
         self.returning.wake();
         self.scrub.wake();
-    }
-
-    pub fn is_ending(&self) -> bool {
-        self.log.end.load(Ordering::Acquire) || self.is_stopped()
-    }
-}
-
-impl Committer {
-    /// Candidates for the metadata set among the disks that are here and in sync.
-    pub(crate) fn candidates(inner: &Inner) -> Vec<Candidate> {
-        let disks = inner.disks_in_sync().into_iter();
-        let core = lock(&inner.core);
-        disks
-            .filter(|d| d.is_alive() && core.state.takes_extents(d.no))
-            .map(|d| Candidate { disk: d.no, failgroup: d.failgroup.clone() })
-            .collect()
     }
 }
 

@@ -5,7 +5,7 @@
 //! it. When everyone has left the files who may not know that, what was written before and is not
 //! yet recorded as missed is recorded. 4. DiskReturning. 5. What it missed is copied, piece by piece,
 //! flushed, and no longer counts as missed. 6. When nothing is left, a new epoch says that it is in
-//! sync ([`crate::data::catch_up`]).
+//! sync ([`crate::returning`]).
 //!
 //! Stopped before 4 it is away as before. Stopped after, the next mount notes that it is away, with
 //! what is still missed, and begins again.
@@ -14,35 +14,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
-use cellar_io::{Device, EnvExt, Io};
-use futures_util::future::{join_all, select};
+use cellar_io::{Device, Io};
+use futures_util::future::join_all;
 
-use crate::data::{clean, resync_offline};
+use crate::base::patience::within;
+use crate::data::clean;
 use crate::disk::{Disk, DiskIdentity, lock};
-use crate::error::Error;
+use crate::error::{Error, no_such_disk};
 use crate::group::Group;
-use crate::group::disks::{blank, check_not_here, mark_former, no_such_disk};
+use crate::group::disks::{blank, check_not_here, mark_former};
 use crate::group::inner::Inner;
-use crate::group::rebalance::check_power;
 use crate::group::report::single_on;
 use crate::meta::create::{NewDisk, Planned, check_label, check_sector};
-use crate::meta::found::{FoundDisk, within};
+use crate::meta::found::FoundDisk;
 use crate::meta::labels::{blank_range, rewrite_label, write_labels};
 use crate::meta::lineage;
+use crate::moves::rebalance::check_power;
 use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::label::{Label, LabelStatus};
 use crate::on_disk::layout::{AU_START, BLOCK, DIRTY_LOG, DIRTY_LOG_BYTES, SUPERBLOCKS};
+use crate::returning::RESYNC_POWER_DEFAULT;
 use crate::state::{DiskState, DiskStatus, OfflineBy, Op, Stale};
-
-/// The power of a resync for which none was given: redundancy is worth more than a little latency,
-/// and it still makes way for who waits.
-pub const RESYNC_POWER_DEFAULT: u32 = 8;
 
 /// How long a disk that is taken offline has to show that it is there.
 const ASKED_FOR: Duration = Duration::from_secs(2);
-
-/// How often a resync that cannot go on is tried again.
-const TRY_EVERY: Duration = Duration::from_secs(10);
 
 /// How a disk is to come back.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,7 +71,7 @@ impl Group {
         drop_after: Option<u32>,
     ) -> Result<(), Error> {
         let inner = &self.inner;
-        let _labels = inner.rebalance.labels.lock().await;
+        let _labels = inner.labels.lock().await;
         inner.check_writable()?;
         let mut disks = Vec::new();
         {
@@ -99,7 +94,7 @@ impl Group {
             }
         }
         // What is clean when they leave need not be copied when they return.
-        match clean::round(inner, Duration::ZERO).await {
+        match clean::round(&inner.data, Duration::ZERO).await {
             Ok(_) | Err(Error::NoSpace { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -181,8 +176,10 @@ impl Group {
         how: OnlineHow,
     ) -> Result<(), Error> {
         let inner = &self.inner;
-        let Some(working) = inner.returning.begin() else { return Err(inner.being_dismounted()) };
-        let labels = inner.rebalance.labels.lock().await;
+        let Some(working) = inner.returning.begin_return() else {
+            return Err(inner.being_dismounted());
+        };
+        let labels = inner.labels.lock().await;
         inner.check_writable()?;
         let (no, state) = self.away(name)?;
         self.has_left(no).await?;
@@ -255,8 +252,10 @@ impl Group {
         power: Option<u32>,
     ) -> Result<(), Error> {
         let inner = &self.inner;
-        let Some(working) = inner.returning.begin() else { return Err(inner.being_dismounted()) };
-        let labels = inner.rebalance.labels.lock().await;
+        let Some(working) = inner.returning.begin_return() else {
+            return Err(inner.being_dismounted());
+        };
+        let labels = inner.labels.lock().await;
         inner.check_writable()?;
         inner.rebalance.end_probes().await;
         let (no, state) = self.away(name)?;
@@ -360,7 +359,7 @@ impl Group {
         inner.returning.forget(no);
         if !first.is_empty() {
             let replaces = first.iter().any(|op| matches!(op, Op::DiskReplace { .. }));
-            let plan = |core: &mut crate::group::inner::Core| {
+            let plan = |core: &mut crate::base::core::Core| {
                 still_away(core, no)?;
                 if replaces {
                     check_not_single(core, no)?;
@@ -375,12 +374,12 @@ impl Group {
         let begun = async {
             // Who is inside a file may have looked before the disk was back.
             join_all(inner.data.open_files().iter().map(|file| file.turn_over())).await;
-            clean::missed(inner, &self.not_recorded(no), &|away| away == no).await?;
+            clean::missed(&inner.data, &self.not_recorded(no), &|away| away == no).await?;
             let op = Op::DiskReturning { disk: no, mount_id: inner.mount_id };
             let (all, own) = (Arc::clone(inner), Arc::clone(disk));
-            let make = move |core: &mut crate::group::inner::Core| {
+            let make = move |core: &mut crate::base::core::Core| {
                 still_away(core, own.no)?;
-                match own.is_alive() && own.is_returning() && is_current(&all, &own) {
+                match own.is_alive() && own.is_returning() && all.is_current(&own) {
                     true => Ok(vec![op]),
                     false => Err(failure_of(&own)),
                 }
@@ -399,7 +398,7 @@ impl Group {
         let power = power.unwrap_or(RESYNC_POWER_DEFAULT);
         inner.returning.start(no, inner.env.now(), power, total);
         inner.returning.came(no, None);
-        self.spawn_catch_up(disk);
+        inner.returning.spawn_catch_up(disk);
         Ok(())
     }
 
@@ -413,31 +412,8 @@ impl Group {
             let fresh = file.fresh();
             pieces.extend(fresh.into_iter().map(|(region, bits)| (file.key(region), bits)));
         }
-        inner.forget_unflushed(disk);
+        inner.data.forget_unflushed(disk);
         pieces
-    }
-
-    fn spawn_catch_up(&self, disk: &Arc<Disk>) {
-        let (inner, disk) = (Arc::clone(&self.inner), Arc::clone(disk));
-        let task = async move {
-            // Again and again, until the disk is in sync or gone: what could not be read may be
-            // written anew, and a dismount may be given up.
-            while disk.is_alive() && disk.is_returning() && !inner.is_ending() {
-                let changed = inner.returning.wanted.listen();
-                if let Some(_working) = inner.returning.begin() {
-                    inner.returning.tried(disk.no, resync_offline::run(&inner, &disk).await);
-                }
-                inner.returning.ended.notify(usize::MAX);
-                if disk.is_returning() {
-                    select(changed, inner.env.sleep(TRY_EVERY)).await;
-                }
-            }
-            if inner.disk(disk.no).is_none_or(|now| Arc::ptr_eq(&now, &disk)) {
-                inner.returning.forget(disk.no);
-            }
-            inner.returning.ended.notify(usize::MAX);
-        };
-        self.inner.env.spawn("disk resync", Box::pin(task));
     }
 
     /// After a mount: disks that are away, and whose devices are here as they were when they left,
@@ -476,7 +452,7 @@ impl Group {
     }
 }
 
-fn still_away(core: &crate::group::inner::Core, disk: u16) -> Result<(), Error> {
+fn still_away(core: &crate::base::core::Core, disk: u16) -> Result<(), Error> {
     match core.state.disks.get(&disk) {
         Some(d) if d.status == DiskStatus::Offline => Ok(()),
         Some(d) => Err(Error::DiskUnusable {
@@ -489,16 +465,11 @@ fn still_away(core: &crate::group::inner::Core, disk: u16) -> Result<(), Error> 
 }
 
 /// A disk with the only copy of anything cannot be replaced: that would be read from the new device.
-fn check_not_single(core: &crate::group::inner::Core, disk: u16) -> Result<(), Error> {
+fn check_not_single(core: &crate::base::core::Core, disk: u16) -> Result<(), Error> {
     match single_on(&core.state, disk) {
         Some((file, aus)) => Err(Error::Lost { file, aus }),
         None => Ok(()),
     }
-}
-
-/// Whether the group uses this very disk under its number.
-pub(crate) fn is_current(inner: &Inner, disk: &Arc<Disk>) -> bool {
-    inner.disk(disk.no).is_some_and(|now| Arc::ptr_eq(&now, disk))
 }
 
 fn failure_of(disk: &Disk) -> Error {

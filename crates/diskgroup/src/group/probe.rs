@@ -17,6 +17,7 @@ use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_io::{Device, Durability, EnvExt, Instant, Io};
 
+use crate::base::patience::Patience;
 use crate::data::read::read_any_copy;
 use crate::data::relocate::{MovePace, parts_of, written_runs};
 use crate::data::write::checksums_of;
@@ -25,11 +26,11 @@ use crate::error::Error;
 use crate::group::Group;
 use crate::group::disks::{AlterDisks, Leave, after, work};
 use crate::group::inner::Inner;
-use crate::group::rebalance::{WORKERS_MAX, spread_out};
-use crate::group::throttle::{POWER_FULL, Throttle};
 use crate::meta::create::check_label;
-use crate::meta::labels::{Patience, read_labels_within};
+use crate::meta::labels::read_labels_within;
 use crate::meta::rules::{self, Candidate};
+use crate::moves::rebalance::{WORKERS_MAX, spread_out};
+use crate::moves::throttle::{POWER_FULL, Throttle};
 use crate::on_disk::Uuid;
 use crate::on_disk::label::LabelStatus;
 use crate::on_disk::layout::{AU_START, BLOCK_U64, au_offset};
@@ -156,7 +157,7 @@ impl Group {
         let inner = &self.inner;
         inner.check_writable()?;
         // Nobody joins while it is found out who may be written to; who does later ends this first.
-        let labels = inner.rebalance.labels.lock().await;
+        let labels = inner.labels.lock().await;
         let Some(_probing) = inner.rebalance.begin_probe(inner.env.now(), spec.time) else {
             return Ok(Rates::default());
         };
@@ -371,7 +372,7 @@ impl Probe {
         let env = &self.inner.env;
         let (began, mut bytes, mut whole, mut failures) = (env.now(), 0, 0, 0);
         while (env.now() < until || whole == 0) && failures < FAILURES_MAX && self.is_wanted() {
-            let throttle = Throttle::probing(&self.inner, power);
+            let throttle = Throttle::probing(&self.inner.rebalance, power);
             let until = if whole == 0 { None } else { Some(until) };
             let Some(done) = self.extent(part, &throttle, until).await else {
                 if !throttle.go_on(0).await {
@@ -431,7 +432,7 @@ impl Probe {
             }
             let _entered = runtime.enter().await.ok()?;
             let mut bytes = 0;
-            for run in written_runs(&self.inner, &runtime, &stretch) {
+            for run in written_runs(&self.inner.data, &runtime, &stretch) {
                 bytes += run.length;
                 let data = match part {
                     Part::Write => self.filler(run.length),
@@ -462,7 +463,7 @@ impl Probe {
         let read = {
             // Not longer than for the reading: what is written is not for the file.
             let _held = file.locks.lock(run.offset, run.offset + run.length).await;
-            read_any_copy(&self.inner, file, Io::BACKGROUND, run).await
+            read_any_copy(&self.inner.data, file, Io::BACKGROUND, run).await
         };
         let data = read.ok()?.freeze();
         if file.attributes.checksums {

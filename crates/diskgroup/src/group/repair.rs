@@ -13,11 +13,11 @@ use std::time::Duration;
 use cellar_io::{EnvExt, Instant};
 
 use crate::disk::lock;
-use crate::error::Error;
 use crate::group::Group;
 use crate::group::disks::{AlterDisks, DropDisk};
 use crate::group::inner::Inner;
-use crate::group::online::RESYNC_POWER_DEFAULT;
+use crate::meta::attributes::{REPAIR_TIME_DEFAULT, parse_repair_time};
+use crate::returning::RESYNC_POWER_DEFAULT;
 use crate::space::plan::Lack;
 use crate::state::{DiskState, DiskStatus, GroupState};
 
@@ -26,8 +26,6 @@ const AGAIN_MIN: Duration = Duration::from_secs(300);
 /// How often the task looks, and how often it tries again what was refused.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const TRY_EVERY: Duration = Duration::from_secs(60);
-/// The repair time of a group for which none was set, as Oracle has it.
-pub(crate) const REPAIR_TIME_DEFAULT: &str = "3.6h";
 
 /// What is known of disks that are away.
 #[derive(Default)]
@@ -72,25 +70,12 @@ pub struct OfflineDisk {
     pub refused: Option<String>,
 }
 
-/// Reads a repair time: 3.6h, 300m.
-pub fn parse_time(text: &str) -> Option<Duration> {
-    let at = text.len().checked_sub(1).filter(|at| text.is_char_boundary(*at))?;
-    let (digits, unit) = text.split_at(at);
-    let number = digits.parse::<f64>().ok().filter(|v| *v >= 0.0 && *v < 1e9)?;
-    let seconds = match unit {
-        "m" | "M" => 60.0,
-        "h" | "H" => 3600.0,
-        _ => return None,
-    };
-    Some(Duration::from_secs_f64(number * seconds))
-}
-
 fn repair_time(state: &GroupState, disk: &DiskState) -> Duration {
     if disk.offline.drop_after_s > 0 {
         return Duration::from_secs(disk.offline.drop_after_s.into());
     }
     let text = state.attributes.get("disk_repair_time").map_or(REPAIR_TIME_DEFAULT, |t| t);
-    parse_time(text).unwrap_or(Duration::from_secs(12_960))
+    parse_repair_time(text).unwrap_or(Duration::from_secs(12_960))
 }
 
 impl Seen {
@@ -245,35 +230,5 @@ impl Group {
                 OfflineDisk { rebuild, stuck, ..disk }
             })
             .collect()
-    }
-}
-
-/// Checks a value of disk_repair_time.
-///
-/// # Errors
-/// It is no time.
-pub(crate) fn check_time(value: &str) -> Result<(), Error> {
-    match parse_time(value) {
-        Some(_) => Ok(()),
-        None => Err(Error::BadValue {
-            what: "attribute value",
-            value: value.to_owned(),
-            allowed: "a number and m or h, as 3.6h".to_owned(),
-        }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_minutes_or_hours() {
-        assert_eq!(parse_time("3.6h"), Some(Duration::from_secs(12_960)));
-        assert_eq!(parse_time("300m"), Some(Duration::from_secs(18_000)));
-        assert_eq!(parse_time("0M"), Some(Duration::ZERO));
-        for wrong in ["", "h", "3.6", "-1h", "1e300h", "3s", "ä"] {
-            assert_eq!(parse_time(wrong), None, "{wrong}");
-        }
     }
 }

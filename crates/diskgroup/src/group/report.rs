@@ -12,12 +12,13 @@ use crate::data::validate::{self, Copies, Findings};
 use crate::disk::{Disk, TAKEN_OFFLINE, lock};
 use crate::error::Error;
 use crate::group::Group;
+use crate::meta::attributes::INTERVAL_DEFAULT;
 use crate::meta::rules;
 use crate::on_disk::Uuid;
 use crate::on_disk::label::Redundancy;
 use crate::on_disk::layout::{PIECE_BYTES, au_count};
 use crate::refused::Refused;
-use crate::state::{DiskStatus, FileAttributes, FileState, FileType, GroupState, Leg};
+use crate::state::{DiskStatus, FileAttributes, FileState, FileType, GroupState};
 
 /// Files that FORCE took from older images of disks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -391,7 +392,7 @@ impl Group {
     pub fn attributes(&self) -> BTreeMap<String, (String, bool)> {
         let core = lock(&self.inner.core);
         let mut all: BTreeMap<String, (String, bool)> = BTreeMap::new();
-        let interval = ("scrub_interval", super::scrub::INTERVAL_DEFAULT);
+        let interval = ("scrub_interval", INTERVAL_DEFAULT);
         let repair_time = ("disk_repair_time", "3.6h");
         for (name, value) in
             [("content.checksum", "true"), ("content.type", "data"), repair_time, interval]
@@ -440,7 +441,7 @@ impl Group {
         progress: &(dyn Fn(u64) + Send + Sync),
     ) -> Result<Findings, Error> {
         self.inner.check_running()?;
-        validate::validate(&self.inner, numbers, copies, progress).await
+        validate::validate(&self.inner.data, numbers, copies, progress).await
     }
 
     /// Checks what must hold of the metadata: no AU has two owners.
@@ -477,18 +478,6 @@ fn counters(disk: &Disk) -> BTreeMap<&'static str, u64> {
     .into_iter()
     .map(|(name, counter)| (name, counter.load(Ordering::Relaxed)))
     .collect()
-}
-
-/// The first file that has an extent in sync on those disks alone, temporary ones aside.
-pub(crate) fn only_on(state: &GroupState, disks: &[u16]) -> Option<String> {
-    let alone = |f: &&FileState| {
-        let here = |l: &Leg| state.is_online(l.disk) && disks.contains(&l.disk);
-        let elsewhere = |l: &Leg| state.is_online(l.disk) && !disks.contains(&l.disk);
-        let mut sets = f.legs.chunks(f.attributes.copies.into());
-        let counts = !f.temporary && !f.attributes.is_medium_of_a_log();
-        counts && sets.any(|legs| legs.iter().any(here) && !legs.iter().any(elsewhere))
-    };
-    state.files.values().find(alone).map(|file| state.name_of(file))
 }
 
 /// A file of which a disk has extents without another copy, and how many.

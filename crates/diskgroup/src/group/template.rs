@@ -7,10 +7,10 @@
 
 use std::collections::BTreeMap;
 
+use crate::base::core::Core;
 use crate::disk::lock;
 use crate::error::Error;
 use crate::group::Group;
-use crate::group::inner::Core;
 use crate::on_disk::label::Redundancy;
 use crate::state::{FileType, GroupState, Op, Striping};
 use async_recursion::async_recursion as boxed;

@@ -7,8 +7,7 @@ use cellar_io::{Instant, IoError, IoErrorKind, Op};
 
 use crate::disk::{Disk, lock};
 use crate::group::inner::Inner;
-use crate::meta::rules;
-use crate::state::GroupState;
+use crate::meta::rules::goes_on_without;
 
 /// How often the group looks.
 pub(super) const EVERY: Duration = Duration::from_millis(250);
@@ -114,17 +113,4 @@ fn can_detach(inner: &Inner, disks: &[Arc<Disk>], silent: &[&Arc<Disk>]) -> bool
         return false;
     }
     goes_on_without(&lock(&inner.core).state, goes)
-}
-
-/// Whether every file and the metadata are there without these disks; a log has the other copies of its
-/// media elsewhere.
-pub(crate) fn goes_on_without(state: &GroupState, goes: impl Fn(u16) -> bool) -> bool {
-    let stays = |no: u16| state.is_online(no) && !goes(no);
-    let left = state.members.iter().filter(|no| stays(**no)).count();
-    let goes_on = left == state.members.len() || rules::may_continue(state.members.len(), left);
-    goes_on
-        && state.files.values().filter(|file| !file.attributes.is_medium_of_a_log()).all(|file| {
-            let mut sets = file.legs.chunks(file.attributes.copies.into());
-            sets.all(|legs| legs.iter().any(|leg| stays(leg.disk)))
-        })
 }

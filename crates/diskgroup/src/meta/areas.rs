@@ -1,7 +1,7 @@
 //! Room for checkpoints: the AUs of an area.
 
+use crate::base::core::Core;
 use crate::disk::lock;
-use crate::group::inner::Core;
 use crate::meta::commit::Committer;
 use crate::on_disk::checkpoint::chunks_for;
 use crate::on_disk::layout::{CHUNK_BYTES, au_count};
@@ -47,11 +47,11 @@ impl AreaWants {
 impl Committer {
     /// Whether the area of each disk's next checkpoint holds that many bytes.
     pub(super) fn areas_hold(&self, disks: &[u16], bytes: u64) -> bool {
-        let core = lock(&self.inner.core);
+        let core = lock(&self.data.core);
         disks.iter().all(|no| {
             let (_, area) = self.next_checkpoint(*no);
             let runs = &core.state.disks[no].areas[usize::from(area)];
-            u64::from(aus_in(runs)) * self.inner.au_size >= bytes
+            u64::from(aus_in(runs)) * self.data.au_size >= bytes
         })
     }
 
@@ -59,7 +59,7 @@ impl Committer {
     /// grow. The operations are queued, so they are in the log before the area is named. Returns
     /// the disks that have the room.
     pub(super) fn make_areas(&mut self, disks: &[u16]) -> Vec<u16> {
-        let mut core = lock(&self.inner.core);
+        let mut core = lock(&self.data.core);
         // The state grows a little by the very operations queued here, and by what others queue
         // until the snapshot: an eighth and 64 KiB on top covers both.
         let content = core.state.encode().len() as u64;
@@ -73,9 +73,9 @@ impl Committer {
             let had = disk.areas[usize::from(area)].clone();
             // What the other area lacks is left to it, as long as this one can do without.
             let left = needed.saturating_sub(aus_in(&disk.areas[1 - usize::from(area)]));
-            let wants = AreaWants { wanted, least, left, au_size: self.inner.au_size };
+            let wants = AreaWants { wanted, least, left, au_size: self.data.au_size };
             // Of a disk that becomes smaller nothing behind its new end, if that will do.
-            let end = au_count(disk.bytes_wanted(), self.inner.au_size);
+            let end = au_count(disk.bytes_wanted(), self.data.au_size);
             let before = runs_before(&had, end);
             let made = wants.make(&mut core, *no, before);
             let made = made.or_else(|| wants.make(&mut core, *no, had.clone()));

@@ -9,13 +9,15 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use futures_util::future::join_all;
 
+use crate::base::core::{Batch, LogRoom};
+use crate::base::log::{MakeOps, Request, Wanted};
 use crate::codec::Writer;
+use crate::data::Data;
 use crate::data::dirty_log::DirtyLog;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
-use crate::group::inner::{Batch, Inner, LogRoom, MakeOps, Request, Wanted};
-use crate::group::report::only_on;
 use crate::meta::checkpoint::{self, Target};
+use crate::meta::departures::only_on;
 use crate::meta::labels::relabel;
 use crate::meta::ring::{clear_ring, write_to_ring};
 use crate::meta::rules::{self, Candidate};
@@ -48,7 +50,7 @@ pub(crate) struct Lagging {
 
 /// The task's own state.
 pub(crate) struct Committer {
-    pub(super) inner: Arc<Inner>,
+    pub(super) data: Arc<Data>,
     position: LogPosition,
     /// The disks that get every record: the newest set, committed or not yet.
     pub(super) members: BTreeMap<u16, MemberState>,
@@ -70,14 +72,14 @@ const TRY_AGAIN_AFTER: u64 = 4;
 /// Stops the group when the committer ends in any way but in order: nobody else tells those who
 /// wait for it.
 struct StopUnlessEnded {
-    inner: Arc<Inner>,
+    data: Arc<Data>,
     in_order: bool,
 }
 
 impl Drop for StopUnlessEnded {
     fn drop(&mut self) {
         if !self.in_order {
-            self.inner.stop("the metadata log task ended");
+            self.data.stop("the metadata log task ended");
         }
     }
 }
@@ -87,16 +89,16 @@ pub(super) struct Fatal(pub String);
 
 impl Committer {
     pub fn new(
-        inner: Arc<Inner>,
+        data: Arc<Data>,
         position: LogPosition,
         members: BTreeMap<u16, MemberState>,
         committed: Vec<Vec<u16>>,
         generations: BTreeMap<u16, (u64, u8)>,
     ) -> Committer {
         for (no, member) in &members {
-            inner.disk(*no).into_iter().for_each(|d| d.wrote_superblock(member.generation));
+            data.disk(*no).into_iter().for_each(|d| d.wrote_superblock(member.generation));
         }
-        Committer { inner, position, members, committed, generations, tried_at: 0, tried_life: 0 }
+        Committer { data, position, members, committed, generations, tried_at: 0, tried_life: 0 }
     }
 
     /// Brings members that lag behind the newest history up to date, before anything is written
@@ -145,19 +147,19 @@ impl Committer {
             let of = self.committed.iter().map(Vec::len).max().unwrap_or(0);
             return Err(format!("only {} of {of} metadata disks can be written", members.len()));
         }
-        let at_ns = self.inner.env.wall().unix_nanos;
+        let at_ns = self.data.env.wall().unix_nanos;
         let mount_id = self.position.previous_mount;
         // One that could not be marked whole may have the mark of this mount.
         let failed = self.failed_disks();
         let tried_by =
-            |no: &u16| if failed.contains(no) { self.inner.mount_id } else { self.tried_life };
+            |no: &u16| if failed.contains(no) { self.data.mount_id } else { self.tried_life };
         let forced = self.committed.is_empty();
         let payload = {
-            let mut core = lock(&self.inner.core);
+            let mut core = lock(&self.data.core);
             let mut ops = vec![Op::Epoch { epoch: core.state.epoch + 1 }];
             // Of an older image, and of what others may know, nothing can be said.
             let is_known = |no: &u16| {
-                !forced && self.inner.disk(*no).is_none_or(|disk| disk.refused().is_none())
+                !forced && self.data.disk(*no).is_none_or(|disk| disk.refused().is_none())
             };
             let by = OfflineBy::Itself;
             let disks = core.state.disks.iter();
@@ -181,7 +183,7 @@ impl Committer {
                 }
                 false => Op::DiskOffline { disk: *disk, at_ns },
             }));
-            ops.extend(note_older(&self.inner.disks_in_sync(), &core.state, at_ns));
+            ops.extend(note_older(&self.data.disks_in_sync(), &core.state, at_ns));
             ops.push(Op::Members { members: members.clone() });
             ops.push(Op::Clean { clean: !current.is_empty() });
             let payload = apply_all(&mut core.state, &ops);
@@ -192,7 +194,7 @@ impl Committer {
         };
         let result = async {
             self.write_set(&payload, members).await?;
-            for disk in missing.iter().filter_map(|no| self.inner.disk(*no)) {
+            for disk in missing.iter().filter_map(|no| self.data.disk(*no)) {
                 disk.left();
             }
             self.take_out_failed().await?;
@@ -211,8 +213,8 @@ impl Committer {
     /// before anything of the group's users is on these disks: nobody may take them without FORCE.
     /// A disk that cannot be labelled in time fails, and leaves.
     pub async fn correct_labels(&self, creating: &[u16]) {
-        let patience = self.inner.patience();
-        let disks = creating.iter().filter_map(|no| self.inner.disk(*no));
+        let patience = self.data.patience();
+        let disks = creating.iter().filter_map(|no| self.data.disk(*no));
         let relabelled = disks.map(|disk| async move {
             let _ = relabel(&disk, LabelStatus::Member, patience).await;
         });
@@ -221,22 +223,22 @@ impl Committer {
 
     /// Runs until the group is dismounted or cannot go on.
     pub async fn run(mut self) {
-        let mut ends = StopUnlessEnded { inner: Arc::clone(&self.inner), in_order: false };
+        let mut ends = StopUnlessEnded { data: Arc::clone(&self.data), in_order: false };
         loop {
-            let listener = self.inner.log.wanted.listen();
-            if self.inner.is_stopped() {
+            let listener = self.data.log.wanted.listen();
+            if self.data.is_stopped() {
                 return;
             }
             match self.step().await {
                 Ok(true) => {}
-                Ok(false) if self.inner.log.end.load(Ordering::Acquire) => {
+                Ok(false) if self.data.log.end.load(Ordering::Acquire) => {
                     ends.in_order = true;
-                    self.inner.stop("dismounted");
+                    self.data.stop("dismounted");
                     return;
                 }
                 Ok(false) => listener.await,
                 Err(Fatal(why)) => {
-                    self.inner.stop(why);
+                    self.data.stop(why);
                     return;
                 }
             }
@@ -246,15 +248,15 @@ impl Committer {
     /// Does what is due; false when nothing was.
     async fn step(&mut self) -> Result<bool, Fatal> {
         let mut worked = self.take_out_failed().await?;
-        let batch = lock(&self.inner.core).take_batch();
+        let batch = lock(&self.data.core).take_batch();
         if let Some(batch) = batch {
             self.write_record(&batch.payload).await?;
             // Members that failed meanwhile are taken out before anybody is told.
             self.take_out_failed().await?;
-            self.inner.made_durable(batch.ticket);
+            self.data.made_durable(batch.ticket);
             worked = true;
         }
-        let request = lock(&self.inner.log.requests).pop_front();
+        let request = lock(&self.data.log.requests).pop_front();
         if let Some(request) = request {
             self.change_disks(request).await?;
             worked = true;
@@ -301,7 +303,7 @@ impl Committer {
             }
             Err(Fatal(why)) => {
                 // Before he is let go, who would take it for refused: the record may be written.
-                self.inner.stop(why.clone());
+                self.data.stop(why.clone());
                 Err(Fatal(why))
             }
         }
@@ -311,8 +313,8 @@ impl Committer {
     /// would be lost, or the group could not go on.
     async fn take_out_wanted(&mut self, wanted: &[u16]) -> Result<Result<(), Error>, Fatal> {
         self.take_out_failed().await?;
-        let refused = |why: String| Error::CannotOffline { group: self.inner.name.clone(), why };
-        let disks: Vec<Arc<Disk>> = wanted.iter().filter_map(|no| self.inner.disk(*no)).collect();
+        let refused = |why: String| Error::CannotOffline { group: self.data.name.clone(), why };
+        let disks: Vec<Arc<Disk>> = wanted.iter().filter_map(|no| self.data.disk(*no)).collect();
         if let Err(Fatal(why)) = self.check_survivable(wanted) {
             return Ok(Err(refused(why)));
         }
@@ -323,7 +325,7 @@ impl Committer {
         }
         {
             // In one step: nothing is put there that would have no other copy.
-            let mut core = lock(&self.inner.core);
+            let mut core = lock(&self.data.core);
             if let Some(file) = only_on(&core.state, wanted) {
                 return Ok(Err(refused(format!("{file} has its only copy there"))));
             }
@@ -338,15 +340,15 @@ impl Committer {
 
     async fn change_and_follow(&mut self, make: MakeOps) -> Result<Result<(), Error>, Fatal> {
         let (batches, result) = {
-            let mut core = lock(&self.inner.core);
+            let mut core = lock(&self.data.core);
             let batches: Vec<Batch> = std::iter::from_fn(|| core.take_batch()).collect();
             // Before it takes anything: a ring that is nearly full is for who takes part alone.
             let result = core
-                .check_log_room(&self.inner.name, &[Op::Rebalance { power: None }])
+                .check_log_room(&self.data.name, &[Op::Rebalance { power: None }])
                 .and_then(|()| make(&mut core))
                 .and_then(|ops| match ops.is_empty() {
                     true => Ok(None),
-                    false => self.inner.enqueue(&mut core, &ops).map(Some),
+                    false => self.data.enqueue(&mut core, &ops).map(Some),
                 });
             (batches, result)
         };
@@ -355,15 +357,15 @@ impl Committer {
         }
         // It is the first that is queued now. A disk that failed is taken out after this record,
         // which may be the one that it joined with.
-        let own = lock(&self.inner.core).take_batch();
+        let own = lock(&self.data.core).take_batch();
         if let Some(own) = &own {
             self.write_record(&own.payload).await?;
         }
         self.take_out_failed().await?;
         if let Some(last) = own.as_ref().or(batches.last()) {
-            self.inner.made_durable(last.ticket);
+            self.data.made_durable(last.ticket);
         }
-        self.inner.check_running().map_err(|error| Fatal(error.to_string()))?;
+        self.data.check_running().map_err(|error| Fatal(error.to_string()))?;
         if let Ok(Some(_)) = result {
             self.regrow().await?;
             self.confirm();
@@ -378,19 +380,19 @@ impl Committer {
 
     /// A member, or a disk that becomes one: of the group for certain.
     fn disk(&self, no: u16) -> Arc<Disk> {
-        self.inner.disk(no).expect("members are disks of the group")
+        self.data.disk(no).expect("members are disks of the group")
     }
 
     /// The disk with that number, if it is in sync and answers.
     fn in_sync(&self, no: u16) -> Option<Arc<Disk>> {
-        self.inner.disk(no).filter(|disk| disk.is_in_sync() && disk.is_alive())
+        self.data.disk(no).filter(|disk| disk.is_in_sync() && disk.is_alive())
     }
 
     /// Writes one record to every member that still answers. Returns whether all have it; whether
     /// enough of them do is for [`Committer::take_out_failed`] to say.
     async fn write_record(&mut self, payload: &[u8]) -> Result<bool, Fatal> {
-        let epoch = lock(&self.inner.core).state.epoch;
-        let (group, mount_id) = (self.inner.uuid, self.inner.log_mount_id.load(Ordering::SeqCst));
+        let epoch = lock(&self.data.core).state.epoch;
+        let (group, mount_id) = (self.data.uuid, self.data.log_mount_id.load(Ordering::SeqCst));
         let bytes_needed = (record::RECORD_HEADER + payload.len()) as u64;
         let left = LOG_BLOCKS - self.position.lsn % LOG_BLOCKS;
         let mut writes: Vec<(u64, Bytes)> = Vec::new();
@@ -415,7 +417,7 @@ impl Committer {
                 came_through = false;
             }
         }
-        self.inner.log.wrote_upto(self.position.lsn);
+        self.data.log.wrote_upto(self.position.lsn);
         Ok(came_through)
     }
 
@@ -438,10 +440,10 @@ impl Committer {
         let mut full: Vec<u16> = Vec::new();
         loop {
             let (redundancy, current) = {
-                let core = lock(&self.inner.core);
+                let core = lock(&self.data.core);
                 (core.state.header.redundancy, core.state.members.clone())
             };
-            let mut candidates = Committer::candidates(&self.inner);
+            let mut candidates = Committer::candidates(&self.data);
             candidates.retain(|c| !full.contains(&c.disk));
             let leaving = self.leaving_members(&current);
             let wanted = rules::next_set(redundancy, &current, &candidates, &leaving);
@@ -461,7 +463,7 @@ impl Committer {
             let mut has_marks = true;
             for no in &new {
                 let joined = match self.in_sync(*no) {
-                    Some(disk) => DirtyLog::join(&self.inner, &disk).await,
+                    Some(disk) => DirtyLog::join(&self.data, &disk).await,
                     None => Ok(false),
                 };
                 has_marks &= matches!(joined, Ok(true));
@@ -470,7 +472,7 @@ impl Committer {
             let here = new.iter().all(|no| self.in_sync(*no).is_some());
             if failed || !here || !has_marks || !self.all_members(&new) || self.set() != current {
                 self.not_joined(&new, &mut full);
-                if self.inner.is_stopped() {
+                if self.data.is_stopped() {
                     return Ok(());
                 }
                 if failed {
@@ -482,7 +484,7 @@ impl Committer {
                 continue;
             }
             let payload = {
-                let mut core = lock(&self.inner.core);
+                let mut core = lock(&self.data.core);
                 let epoch = core.state.epoch + 1;
                 let members = wanted.clone();
                 apply_all(&mut core.state, &[Op::Epoch { epoch }, Op::Members { members }])
@@ -492,7 +494,7 @@ impl Committer {
                 self.forget_member(*no);
             }
             for no in &new {
-                self.inner.data.dirty_log.joined(*no);
+                self.data.dirty_log.joined(*no);
             }
             if !self.failed_disks().is_empty() {
                 Box::pin(self.take_out_failed()).await?;
@@ -500,10 +502,20 @@ impl Committer {
         }
     }
 
+    /// Candidates for the metadata set among the disks that are here and in sync.
+    fn candidates(data: &Data) -> Vec<Candidate> {
+        let disks = data.disks_in_sync().into_iter();
+        let core = lock(&data.core);
+        disks
+            .filter(|d| d.is_alive() && core.state.takes_extents(d.no))
+            .map(|d| Candidate { disk: d.no, failgroup: d.failgroup.clone() })
+            .collect()
+    }
+
     /// The members that are here, in sync and being dropped.
     fn leaving_members(&self, current: &[u16]) -> Vec<Candidate> {
-        let disks = self.inner.disks_in_sync();
-        let core = lock(&self.inner.core);
+        let disks = self.data.disks_in_sync();
+        let core = lock(&self.data.core);
         let goes = |no: &u16| core.state.disks.get(no).is_some_and(|d| d.status.is_leaving());
         disks
             .iter()
@@ -514,7 +526,7 @@ impl Committer {
 
     /// The newest set, as the state has it.
     fn set(&self) -> Vec<u16> {
-        lock(&self.inner.core).state.members.clone()
+        lock(&self.data.core).state.members.clone()
     }
 
     fn all_members(&self, disks: &[u16]) -> bool {
@@ -532,7 +544,7 @@ impl Committer {
             if !set.contains(no) {
                 self.forget_member(*no);
             }
-            self.inner.data.dirty_log.joined(*no);
+            self.data.dirty_log.joined(*no);
         }
     }
 
@@ -545,7 +557,7 @@ impl Committer {
     /// Moves the beginning of the log up. If the metadata does not fit the room that a member has
     /// for it, only what makes it smaller is allowed until it does.
     async fn checkpoint_all(&mut self) -> Result<(), Fatal> {
-        lock(&self.inner.core).gate = true;
+        lock(&self.data.core).gate = true;
         let members: Vec<u16> = self.members.keys().copied().collect();
         let written = self.checkpoint(&members).await;
         let taken_out = match written {
@@ -555,7 +567,7 @@ impl Committer {
         let in_use = self.log_in_use();
         let stuck = in_use > LOG_CHECKPOINT_AT;
         self.tried_at = if stuck { in_use } else { 0 };
-        let mut core = lock(&self.inner.core);
+        let mut core = lock(&self.data.core);
         core.gate = false;
         core.log_room = match stuck {
             false => LogRoom::Plenty,
@@ -563,7 +575,7 @@ impl Committer {
             true => LogRoom::Nothing,
         };
         drop(core);
-        self.inner.log.moved.notify(usize::MAX);
+        self.data.log.moved.notify(usize::MAX);
         taken_out.map(|_| ())
     }
 
@@ -575,8 +587,8 @@ impl Committer {
         // moment.
         let (encoded, position) = loop {
             let (batches, content) = {
-                let mut core = lock(&self.inner.core);
-                if core.is_broken() || self.inner.core.is_poisoned() {
+                let mut core = lock(&self.data.core);
+                if core.is_broken() || self.data.core.is_poisoned() {
                     return Err(Fatal("a change of the metadata was left half-way".into()));
                 }
                 let batches: Vec<Batch> = std::iter::from_fn(|| core.take_batch()).collect();
@@ -592,13 +604,13 @@ impl Committer {
                 // Told nobody yet; taking the failed out comes first. That writes records of its
                 // own, which the content taken above lacks: it must be taken again.
                 let again = Box::pin(self.take_out_failed()).await?;
-                self.inner.made_durable(last.ticket);
+                self.data.made_durable(last.ticket);
                 if again {
                     disks.retain(|no| self.in_sync(*no).is_some());
                     continue;
                 }
             }
-            let encoded = encode(self.inner.uuid, self.position.lsn, &content);
+            let encoded = encode(self.data.uuid, self.position.lsn, &content);
             if self.areas_hold(&disks, encoded.bytes.len() as u64) {
                 break (encoded, self.position);
             }
@@ -618,7 +630,7 @@ impl Committer {
             Some(member) => Some((member.generation, member.area)),
             // What a disk that came back says of itself, or what was written to it since.
             None => {
-                let own = self.inner.disk(no).and_then(|disk| disk.superblock());
+                let own = self.data.disk(no).and_then(|disk| disk.superblock());
                 self.generations.get(&no).copied().max(own)
             }
         };
@@ -630,13 +642,13 @@ impl Committer {
         let Some(disk) = self.in_sync(no) else { return };
         let (generation, area) = self.next_checkpoint(no);
         let runs = {
-            let core = lock(&self.inner.core);
+            let core = lock(&self.data.core);
             core.state.disks[&no].areas[usize::from(area)].clone()
         };
         let target = Target {
             disk: &disk,
-            group: self.inner.uuid,
-            au_size: self.inner.au_size,
+            group: self.data.uuid,
+            au_size: self.data.au_size,
             area,
             runs: &runs,
             generation,

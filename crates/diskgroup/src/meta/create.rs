@@ -13,13 +13,14 @@ use std::time::Duration;
 use async_recursion::async_recursion as boxed;
 use cellar_io::{Device, IoError, IoErrorKind, Op, SharedEnv};
 
+use crate::base::patience::Patience;
+use crate::base::patience::within;
 use crate::disk::{Disk, DiskIdentity, FLUSH_TIMES};
 use crate::error::Error;
-use crate::group::check_attributes;
+use crate::meta::attributes::check_attributes;
 use crate::meta::chain::has_metadata;
 use crate::meta::checkpoint::{self, Target};
-use crate::meta::found::within;
-use crate::meta::labels::{Patience, blank_marks, read_labels_within, write_labels};
+use crate::meta::labels::{blank_marks, read_labels_within, write_labels};
 use crate::meta::rules::{self, Candidate};
 use crate::names::{DiskName, FailGroupName, GroupName};
 use crate::on_disk::checkpoint::encode;

@@ -1,13 +1,12 @@
 //! The disks that a mount is given: whose they are, and the metadata that each of them holds.
 
-use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cellar_io::{Device, EnvExt, SharedEnv};
-use futures_util::future::{Either, join_all, select};
+use cellar_io::{Device, SharedEnv};
+use futures_util::future::join_all;
 
+use crate::base::patience::within;
 use crate::error::Error;
 use crate::meta::chain::{Chain, History};
 use crate::meta::labels::read_labels;
@@ -34,18 +33,6 @@ impl Labelled {
     /// The furthest history that the disk tells.
     pub fn history(&self) -> Option<History> {
         self.chain.as_ref()?.histories(self.label.group).into_iter().next()
-    }
-}
-
-/// What `future` says, unless it says nothing for `limit`.
-pub(crate) async fn within<T>(
-    env: &SharedEnv,
-    limit: Duration,
-    future: impl Future<Output = T>,
-) -> Option<T> {
-    match select(pin!(future), env.sleep(limit)).await {
-        Either::Left((value, _)) => Some(value),
-        Either::Right(_) => None,
     }
 }
 

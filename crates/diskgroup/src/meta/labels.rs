@@ -1,16 +1,14 @@
 //! Reading and writing the labels of a disk.
 
-use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
-use cellar_io::{Device, DeviceExt, Durability, Io, IoError, IoErrorKind, Op, SharedEnv};
+use cellar_io::{Device, DeviceExt, Durability, Io, IoError, IoErrorKind, Op};
 
-use crate::disk::{Disk, FLUSH_TIMES};
-use crate::meta::found::within;
+use crate::base::patience::Patience;
+use crate::disk::Disk;
 use crate::on_disk::Damage;
 use crate::on_disk::label::{Label, LabelStatus};
 use crate::on_disk::layout::{BLOCK, BLOCK_U64, DISK_BYTES_MIN, LABEL_HEAD, LABEL_TAIL};
@@ -51,68 +49,6 @@ impl LabelScan {
 pub fn label_offsets(size: u64) -> [u64; 4] {
     let end = size / BLOCK_U64 * BLOCK_U64;
     [LABEL_HEAD[0], LABEL_HEAD[1], end - LABEL_TAIL[0], end - LABEL_TAIL[1]]
-}
-
-/// How long one request to a disk may go unanswered, as on the data path; a flush may take so many
-/// times longer.
-#[derive(Clone, Copy)]
-pub(crate) struct Patience<'a> {
-    env: &'a SharedEnv,
-    limit: Duration,
-    sooner: Option<(Duration, &'a (dyn Fn() -> bool + Send + Sync))>,
-}
-
-/// A timer that fires so much later than it should: the machine stood still.
-const LATE: Duration = Duration::from_millis(250);
-
-impl<'a> Patience<'a> {
-    pub fn new(env: &'a SharedEnv, limit: Duration) -> Patience<'a> {
-        Patience { env, limit, sooner: None }
-    }
-
-    /// It ends already after `limit` if `may` says so then: the disk can be done without.
-    pub fn sooner(
-        self,
-        limit: Duration,
-        may: &'a (dyn Fn() -> bool + Send + Sync),
-    ) -> Patience<'a> {
-        Patience { sooner: Some((limit.min(self.limit), may)), ..self }
-    }
-
-    /// Whether a disk that did not answer can be done without.
-    pub fn does_without(self) -> bool {
-        self.sooner.is_some_and(|(_, may)| may())
-    }
-
-    /// Waits for `request`, but not past the limit.
-    pub async fn wait<T>(
-        self,
-        device: &Arc<dyn Device>,
-        op: Op,
-        request: impl Future<Output = Result<T, IoError>>,
-    ) -> Result<T, IoError> {
-        let times = if op == Op::Flush { FLUSH_TIMES } else { 1 };
-        let timeout = |limit: Duration| {
-            let after_ms = limit.as_millis() as u64;
-            let name = &device.geometry().name;
-            Err(IoError::new(IoErrorKind::Timeout { after_ms }, name, op, 0, 0))
-        };
-        let mut request = std::pin::pin!(request);
-        let mut left = self.limit;
-        if let Some((limit, may)) = self.sooner {
-            let began = self.env.now();
-            let answer = within(self.env, limit * times, request.as_mut()).await;
-            // Where the machine stood still the disk has not had that time.
-            let late = self.env.now().since(began) > limit * times + LATE;
-            match answer {
-                Some(result) => return result,
-                None if !late && may() => return timeout(limit),
-                None => left -= limit,
-            }
-        }
-        let answer = within(self.env, left * times, request).await;
-        answer.unwrap_or_else(|| timeout(self.limit))
-    }
 }
 
 /// Reads all label slots. A slot that cannot be read counts as damaged: the others may do.

@@ -14,10 +14,11 @@ use std::sync::Arc;
 
 use cellar_io::Device;
 
+use crate::base::patience::Patience;
 use crate::error::Error;
 use crate::meta::chain::Chain;
 use crate::meta::create::check_sector;
-use crate::meta::labels::{Patience, read_labels_within};
+use crate::meta::labels::read_labels_within;
 use crate::on_disk::Uuid;
 use crate::on_disk::label::{Label, LabelStatus};
 use crate::refused::Refused;

@@ -2,6 +2,7 @@
 //! from what is left of them.
 
 pub(crate) mod areas;
+pub mod attributes;
 pub mod chain;
 pub mod checkpoint;
 pub mod commit;
@@ -12,6 +13,7 @@ pub mod labels;
 pub(crate) mod lineage;
 pub mod mount;
 pub mod mount_history;
+pub mod options;
 pub(crate) mod proof;
 pub(crate) mod ring;
 pub mod rules;

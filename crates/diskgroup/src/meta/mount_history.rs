@@ -21,10 +21,10 @@ use std::sync::atomic::Ordering;
 
 use futures_util::future::join_all;
 
+use crate::base::Base;
 use crate::disk::lock;
-use crate::group::inner::Inner;
-use crate::group::watch::goes_on_without;
 use crate::meta::labels::rewrite_label;
+use crate::meta::rules::goes_on_without;
 use crate::on_disk::label::Label;
 
 /// The marks of the disks found, as a history that ends with the record of one mount sees them.
@@ -64,8 +64,8 @@ pub(crate) fn tried<'a>(labels: impl Iterator<Item = &'a Label>, last: u64) -> u
 
 /// Marks every disk in sync as used by this mount, durably. One that does not take it fails, and
 /// leaves with the first record. `goes_on` says whether the mount can with those that are marked.
-pub(crate) async fn mark(inner: &Inner, last: u64, goes_on: GoesOn<'_>) {
-    mark_all(inner, [inner.mount_id, last], goes_on).await;
+pub(crate) async fn mark(base: &Base, last: u64, goes_on: GoesOn<'_>) {
+    mark_all(base, [base.mount_id, last], goes_on).await;
 }
 
 /// Whether these disks are enough.
@@ -73,20 +73,20 @@ type GoesOn<'a> = &'a (dyn Fn(&BTreeSet<u16>) -> bool + Send + Sync);
 
 /// Marks every disk in sync as one that was there to the end of this mount; the record that ends it
 /// comes after.
-pub(crate) async fn mark_end(inner: &Inner) {
-    let end = inner.env.random();
-    inner.end_life.store(end, Ordering::SeqCst);
-    mark_all(inner, [end, inner.mount_id], &|_| true).await;
+pub(crate) async fn mark_end(base: &Base) {
+    let end = base.env.random();
+    base.end_life.store(end, Ordering::SeqCst);
+    mark_all(base, [end, base.mount_id], &|_| true).await;
     // One that did not take it has the id of this mount, which the last record then has, too.
-    if inner.disks_in_sync().iter().all(|disk| disk.is_alive()) {
-        inner.log_mount_id.store(end, Ordering::SeqCst);
+    if base.disks_in_sync().iter().all(|disk| disk.is_alive()) {
+        base.log_mount_id.store(end, Ordering::SeqCst);
     }
 }
 
-async fn mark_all(inner: &Inner, mount_ids: [u64; 2], goes_on: GoesOn<'_>) {
-    let states = lock(&inner.core).state.disks.clone();
+async fn mark_all(base: &Base, mount_ids: [u64; 2], goes_on: GoesOn<'_>) {
+    let states = lock(&base.core).state.disks.clone();
     // One that failed lacks what came before, and is out by the next record.
-    let disks = inner.disks_in_sync();
+    let disks = base.disks_in_sync();
     let disks: Vec<_> = disks.into_iter().filter(|disk| disk.is_alive()).collect();
     let known = disks.iter().filter_map(|disk| Some((disk, states.get(&disk.no)?)));
     // One that hangs is let go of as soon as on the data path, where the others have been marked by then.
@@ -94,9 +94,9 @@ async fn mark_all(inner: &Inner, mount_ids: [u64; 2], goes_on: GoesOn<'_>) {
     let may = || {
         let marked = lock(&marked);
         let goes = |no| !marked.contains(&no);
-        !marked.is_empty() && goes_on(&marked) && goes_on_without(&lock(&inner.core).state, goes)
+        !marked.is_empty() && goes_on(&marked) && goes_on_without(&lock(&base.core).state, goes)
     };
-    let patience = inner.patience().sooner(inner.detach_timeout, &may);
+    let patience = base.patience().sooner(base.detach_timeout, &may);
     let marks = known.map(|(disk, state)| async {
         // What went wrong is known to the disk itself.
         if rewrite_label(disk, state, Some(mount_ids), patience).await.is_ok() {

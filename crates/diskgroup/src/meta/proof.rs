@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use cellar_io::{IoError, IoErrorKind, Op, SharedEnv};
 
+use crate::base::patience::within;
 use crate::error::Error;
 use crate::meta::chain::{History, ReadError, Told};
 use crate::meta::commit::{Lagging, MemberState};
-use crate::meta::found::{Labelled, within};
+use crate::meta::found::Labelled;
 use crate::meta::mount_history::Marks;
 use crate::meta::rules;
 use crate::on_disk::{Damage, Uuid};

@@ -12,6 +12,7 @@
 //!   are there ([`is_proven`]): then no later record can exist only on disks that are missing.
 
 use crate::on_disk::label::Redundancy;
+use crate::state::GroupState;
 
 /// How many members a group should have, given how many failure groups have a disk in sync.
 pub fn target_size(redundancy: Redundancy, failgroups: usize) -> usize {
@@ -125,6 +126,19 @@ pub fn next_set(
     }
     let in_sync: Vec<Candidate> = stay.iter().chain(go_later).cloned().collect();
     choose(redundancy, current, &in_sync)
+}
+
+/// Whether every file and the metadata are there without these disks; a log has the other copies of its
+/// media elsewhere.
+pub(crate) fn goes_on_without(state: &GroupState, goes: impl Fn(u16) -> bool) -> bool {
+    let stays = |no: u16| state.is_online(no) && !goes(no);
+    let left = state.members.iter().filter(|no| stays(**no)).count();
+    let goes_on = left == state.members.len() || may_continue(state.members.len(), left);
+    goes_on
+        && state.files.values().filter(|file| !file.attributes.is_medium_of_a_log()).all(|file| {
+            let mut sets = file.legs.chunks(file.attributes.copies.into());
+            sets.all(|legs| legs.iter().any(|leg| stays(leg.disk)))
+        })
 }
 
 #[cfg(test)]

@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use cellar_io::{EnvExt, Io};
 
+use crate::data::Data;
 use crate::data::dirty_log::DirtyLog;
 use crate::data::scrub::Scrubbed;
 use crate::disk::{Disk, lock};
 use crate::error::Error;
-use crate::group::inner::Inner;
 use crate::meta::chain::{Chain, History, follow};
 use crate::meta::create::label_of;
 use crate::meta::labels::{read_labels_within, rewrite_label, write_labels};
@@ -41,31 +41,31 @@ const LOOKS_MAX: usize = 20;
 /// # Errors
 /// The group has stopped.
 pub(crate) async fn disk(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     disk: &Arc<Disk>,
     repair: bool,
 ) -> Result<Scrubbed, Error> {
     let mut out = Scrubbed::default();
-    labels(inner, disk, repair, &mut out).await;
-    if !lock(&inner.core).state.members.contains(&disk.no) {
+    labels(data, disk, repair, &mut out).await;
+    if !lock(&data.core).state.members.contains(&disk.no) {
         return Ok(out);
     }
-    chain(inner, disk, repair, &mut out).await?;
-    dirty_log(inner, disk, repair, &mut out).await?;
+    chain(data, disk, repair, &mut out).await?;
+    dirty_log(data, disk, repair, &mut out).await?;
     Ok(out)
 }
 
 // --- labels ---
 
-async fn labels(inner: &Arc<Inner>, disk: &Arc<Disk>, repair: bool, out: &mut Scrubbed) {
+async fn labels(data: &Arc<Data>, disk: &Arc<Disk>, repair: bool, out: &mut Scrubbed) {
     // Nobody else writes them meanwhile.
-    let _labels = inner.rebalance.labels.lock().await;
-    let Some(bad) = bad_labels(inner, disk).await else { return };
+    let _labels = data.labels.lock().await;
+    let Some(bad) = bad_labels(data, disk).await else { return };
     out.bytes_read += LABELS as u64 * BLOCK_U64;
     let mut left = bad;
     if bad > 0 && repair {
-        rewrite(inner, disk).await;
-        match bad_labels(inner, disk).await {
+        rewrite(data, disk).await;
+        match bad_labels(data, disk).await {
             Some(still) => left = still.min(bad),
             // It did not take them, and has left.
             None => return,
@@ -75,8 +75,8 @@ async fn labels(inner: &Arc<Inner>, disk: &Arc<Disk>, repair: bool, out: &mut Sc
 }
 
 /// How many of the four slots do not hold the newest label; `None` if the disk does not answer.
-async fn bad_labels(inner: &Inner, disk: &Disk) -> Option<u64> {
-    let patience = inner.patience();
+async fn bad_labels(data: &Data, disk: &Disk) -> Option<u64> {
+    let patience = data.patience();
     let all = LABELS;
     if !disk.is_alive() || !disk.is_in_sync() {
         return None;
@@ -89,10 +89,10 @@ async fn bad_labels(inner: &Inner, disk: &Disk) -> Option<u64> {
     Some((all - good.count()) as u64)
 }
 
-async fn rewrite(inner: &Inner, disk: &Disk) {
-    let patience = inner.patience();
+async fn rewrite(data: &Data, disk: &Disk) {
+    let patience = data.patience();
     let (header, state) = {
-        let core = lock(&inner.core);
+        let core = lock(&data.core);
         let Some(state) = core.state.disks.get(&disk.no).cloned() else { return };
         (core.state.header.clone(), state)
     };
@@ -103,14 +103,14 @@ async fn rewrite(inner: &Inner, disk: &Disk) {
         let _ = rewrite_label(disk, &state, None, patience).await;
         return;
     }
-    let mount_id = inner.log_mount_id.load(Ordering::SeqCst);
+    let mount_id = data.log_mount_id.load(Ordering::SeqCst);
     let label = Label {
         mount_ids: [mount_id, mount_id],
-        ..label_of(&header, disk.no, &state, inner.holds_catalog)
+        ..label_of(&header, disk.no, &state, data.holds_catalog)
     };
     if let Err(error) = write_labels(disk.device(), &label, patience).await {
         disk.fail(error);
-        inner.report_if_dead(disk);
+        data.report_if_dead(disk);
     }
 }
 
@@ -129,12 +129,12 @@ struct ChainFaults {
 type ChainLook = (ChainFaults, Vec<u64>);
 
 async fn chain(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     disk: &Arc<Disk>,
     repair: bool,
     out: &mut Scrubbed,
 ) -> Result<(), Error> {
-    let Some(found) = chain_faults(inner, disk, out).await? else { return Ok(()) };
+    let Some(found) = chain_faults(data, disk, out).await? else { return Ok(()) };
     let needed = found.0.needed;
     let mut now = found;
     // Each checkpoint takes the slot and the area that the newest one does not have.
@@ -142,11 +142,11 @@ async fn chain(
         if now.0 == ChainFaults::default() || !repair {
             break;
         }
-        inner.checkpoint_now().await?;
+        data.checkpoint_now().await?;
         if !now.1.is_empty() {
-            inner.clear_log(disk.no, now.1).await?;
+            data.clear_log(disk.no, now.1).await?;
         }
-        match chain_faults(inner, disk, out).await? {
+        match chain_faults(data, disk, out).await? {
             Some(again) => now = again,
             None => return Ok(()),
         }
@@ -158,19 +158,19 @@ async fn chain(
 /// What is wrong, and still is after a while; `None` if the disk is no member any more, or cannot be
 /// looked at in peace.
 async fn chain_faults(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     disk: &Arc<Disk>,
     out: &mut Scrubbed,
 ) -> Result<Option<ChainLook>, Error> {
     let mut last = None;
     for _ in 0..LOOKS_MAX {
-        inner.check_running()?;
-        let member = lock(&inner.core).state.members.contains(&disk.no);
+        data.check_running()?;
+        let member = lock(&data.core).state.members.contains(&disk.no);
         if !member || !disk.is_alive() || !disk.is_in_sync() {
             return Ok(None);
         }
-        let (generation, lsn) = (disk.newest_superblock(), inner.log.written_lsn());
-        let found = look_at_chain(inner, disk, generation, lsn).await;
+        let (generation, lsn) = (disk.newest_superblock(), data.log.written_lsn());
+        let found = look_at_chain(data, disk, generation, lsn).await;
         out.bytes_read += LOG_BLOCKS * BLOCK_U64;
         let same = disk.newest_superblock() == generation;
         match found {
@@ -179,14 +179,14 @@ async fn chain_faults(
             Some(look) if same => last = Some(look),
             _ => last = None,
         }
-        inner.env.sleep(AGAIN_AFTER).await;
+        data.env.sleep(AGAIN_AFTER).await;
     }
     Ok(None)
 }
 
 /// What is wrong with the metadata of a disk whose newest superblock has that generation, and which
 /// has the log at least up to `lsn`. `None` if it does not answer in time.
-async fn look_at_chain(inner: &Inner, disk: &Disk, generation: u64, lsn: u64) -> Option<ChainLook> {
+async fn look_at_chain(data: &Data, disk: &Disk, generation: u64, lsn: u64) -> Option<ChainLook> {
     // By the disk: one that does not answer fails, and then this ends.
     let read = |at, length| disk.read_at(Io::BACKGROUND, at, length);
     let mut faults = ChainFaults::default();
@@ -212,12 +212,12 @@ async fn look_at_chain(inner: &Inner, disk: &Disk, generation: u64, lsn: u64) ->
     let mut unreadable = Vec::new();
     match Chain::read_ring(read).await {
         Ok(ring) => {
-            let history: History = follow(&ring.bytes, inner.uuid, newest);
+            let history: History = follow(&ring.bytes, data.uuid, newest);
             faults.needed += u64::from(history.end.lsn < lsn);
             faults.spare += ring.unreadable.len() as u64;
             unreadable.extend(ring.unreadable.into_keys());
             let size = disk.device().geometry().size;
-            let checkpoint = history.checkpoint(size, inner.au_size, read);
+            let checkpoint = history.checkpoint(size, data.au_size, read);
             faults.needed += u64::from(checkpoint.await.is_err());
         }
         Err(_) if !disk.is_alive() => return None,
@@ -229,18 +229,18 @@ async fn look_at_chain(inner: &Inner, disk: &Disk, generation: u64, lsn: u64) ->
 // --- the dirty log ---
 
 async fn dirty_log(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     disk: &Arc<Disk>,
     repair: bool,
     out: &mut Scrubbed,
 ) -> Result<(), Error> {
-    let (bad, torn) = bad_dirty_blocks(inner, disk, out).await?;
+    let (bad, torn) = bad_dirty_blocks(data, disk, out).await?;
     if repair && !(bad.is_empty() && torn.is_empty()) {
         let all: Vec<u16> = bad.iter().chain(&torn).copied().collect();
-        DirtyLog::rewrite(inner, &all).await?;
+        DirtyLog::rewrite(data, &all).await?;
     }
     let left = match repair && !bad.is_empty() {
-        true => bad_dirty_blocks(inner, disk, out).await?.0,
+        true => bad_dirty_blocks(data, disk, out).await?.0,
         false => bad.clone(),
     };
     if disk.is_alive() && disk.is_in_sync() {
@@ -251,26 +251,26 @@ async fn dirty_log(
 
 /// The blocks whose newest version is not what was written, and those whose older one is damaged.
 async fn bad_dirty_blocks(
-    inner: &Arc<Inner>,
+    data: &Arc<Data>,
     disk: &Disk,
     out: &mut Scrubbed,
 ) -> Result<(Vec<u16>, Vec<u16>), Error> {
     let (mut bad, mut torn) = (Vec::new(), Vec::new());
-    for number in inner.data.dirty_log.written() {
+    for number in data.dirty_log.written() {
         let mut last = None;
         for _ in 0..LOOKS_MAX {
-            inner.check_running()?;
+            data.check_running()?;
             if !disk.is_alive() || !disk.is_in_sync() {
                 return Ok((bad, torn));
             }
-            let Some(generation) = inner.data.dirty_log.generation(number) else {
-                inner.env.sleep(AGAIN_AFTER).await;
+            let Some(generation) = data.dirty_log.generation(number) else {
+                data.env.sleep(AGAIN_AFTER).await;
                 continue;
             };
-            let found = look_at_dirty(inner, disk, number, generation).await;
+            let found = look_at_dirty(data, disk, number, generation).await;
             out.bytes_read += 2 * BLOCK_U64;
-            let same = inner.data.dirty_log.generation(number) == Some(generation);
-            if !lock(&inner.core).state.members.contains(&disk.no) {
+            let same = data.dirty_log.generation(number) == Some(generation);
+            if !lock(&data.core).state.members.contains(&disk.no) {
                 // It got no version since it left the set.
                 return Ok((Vec::new(), Vec::new()));
             }
@@ -280,19 +280,19 @@ async fn bad_dirty_blocks(
                 break;
             }
             last = same.then_some(found);
-            inner.env.sleep(AGAIN_AFTER).await;
+            data.env.sleep(AGAIN_AFTER).await;
         }
     }
     Ok((bad, torn))
 }
 
 /// Whether the place of that generation does not hold it, and whether the other place is damaged.
-async fn look_at_dirty(inner: &Inner, disk: &Disk, number: u16, generation: u64) -> (bool, bool) {
+async fn look_at_dirty(data: &Data, disk: &Disk, number: u16, generation: u64) -> (bool, bool) {
     let of = |generation| {
         let place = DirtyBlock { number, generation, mount_id: 0, entries: Vec::new() }.offset();
         async move {
             let block = disk.read_at(Io::BACKGROUND, place, BLOCK).await.map_err(|_| None)?;
-            DirtyBlock::decode(&block, inner.uuid, number).map_err(Some)
+            DirtyBlock::decode(&block, data.uuid, number).map_err(Some)
         }
     };
     let newest = of(generation).await;

@@ -7,9 +7,9 @@ use cellar_io::SharedEnv;
 
 use crate::disk::{Disk, DiskIdentity};
 use crate::error::Error;
-use crate::group::MountOptions;
 use crate::meta::found::Labelled;
 use crate::meta::lineage::diverged;
+use crate::meta::options::MountOptions;
 use crate::on_disk::label::Redundancy;
 use crate::refused::Refused;
 use crate::state::{DiskStatus, FileState, GroupState, Op, Stale};

@@ -25,13 +25,15 @@ use futures_util::future::join_all;
 
 pub use copy::{Unsure, read_what_is_older, read_what_is_there};
 
+use crate::base::patience::within;
 use crate::error::Error;
-use crate::group::{DiskInfo, Group, MountOptions, RescueMount};
+use crate::group::{DiskInfo, Group};
 use crate::meta::chain::History;
 use crate::meta::create::label_of;
-use crate::meta::found::{FoundDisk, within};
+use crate::meta::found::FoundDisk;
 use crate::meta::labels::label_offsets;
 use crate::meta::lineage::diverged;
+use crate::meta::options::{MountOptions, RescueMount};
 use crate::meta::rules;
 use crate::on_disk::Uuid;
 use crate::on_disk::label::{Label, LabelStatus};

@@ -1,33 +1,31 @@
 //! The throttle of moves: how a rebalance makes way for who reads and writes files.
 
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cellar_io::{EnvExt, Instant};
 
 use crate::data::relocate::MovePace;
 use crate::disk::lock;
-use crate::group::inner::Inner;
-use crate::group::progress::Pass;
-use crate::group::rebalance::{may_read, may_work, power_of};
+use crate::moves::progress::Pass;
+use crate::moves::rebalance::{Rebalance, may_read, may_work, power_of};
 
 /// The throttle of one move. Below `POWER_FULL` it makes way for whoever waits: after each step it rests
 /// for a multiple of the time that the step took, if anybody wanted anything meanwhile.
 pub(crate) struct Throttle<'a> {
-    inner: &'a Inner,
-    drive: Drive,
+    moves: &'a Rebalance,
+    drive: Drive<'a>,
     step: Mutex<Step>,
 }
 
 /// What a throttle is for.
-enum Drive {
+enum Drive<'a> {
     /// A move, at the power of the group, which may change on the way.
     Moving(Pass),
     /// A probe at this power.
     Probing(u32),
-    /// A disk that came back gets what it missed, at this power.
-    Resync(u32),
+    /// A disk that came back gets what it missed, at this power and as long as that may go on.
+    Resync(u32, &'a (dyn Fn() -> bool + Send + Sync)),
 }
 
 /// The last step of a move.
@@ -48,44 +46,48 @@ const REST_MAX: Duration = Duration::from_secs(1);
 
 impl<'a> Throttle<'a> {
     /// The throttle of a move.
-    pub(crate) fn new(inner: &'a Inner, pass: Pass) -> Throttle<'a> {
-        Throttle::with(inner, Drive::Moving(pass))
+    pub(crate) fn new(moves: &'a Rebalance, pass: Pass) -> Throttle<'a> {
+        Throttle::with(moves, Drive::Moving(pass))
     }
 
     /// The throttle that a move would have at that power.
-    pub(crate) fn probing(inner: &'a Inner, power: u32) -> Throttle<'a> {
-        Throttle::with(inner, Drive::Probing(power))
+    pub(crate) fn probing(moves: &'a Rebalance, power: u32) -> Throttle<'a> {
+        Throttle::with(moves, Drive::Probing(power))
     }
 
-    /// The throttle of a resync at that power.
-    pub(crate) fn resync(inner: &'a Inner, power: u32) -> Throttle<'a> {
-        Throttle::with(inner, Drive::Resync(power))
+    /// The throttle of a resync at that power, while it may go on.
+    pub(crate) fn resync(
+        moves: &'a Rebalance,
+        power: u32,
+        may: &'a (dyn Fn() -> bool + Send + Sync),
+    ) -> Throttle<'a> {
+        Throttle::with(moves, Drive::Resync(power, may))
     }
 
-    fn with(inner: &'a Inner, drive: Drive) -> Throttle<'a> {
-        let (began, foreground) = (inner.env.now(), foreground_of(inner));
+    fn with(moves: &'a Rebalance, drive: Drive<'a>) -> Throttle<'a> {
+        let (began, foreground) = (moves.env.now(), foreground_of(moves));
         let step = Mutex::new(Step { began, foreground, bytes: 0, told: 0 });
-        Throttle { inner, drive, step }
+        Throttle { moves, drive, step }
     }
 
     fn power(&self) -> u32 {
         match self.drive {
-            Drive::Moving(_) => power_of(self.inner),
-            Drive::Probing(power) | Drive::Resync(power) => power,
+            Drive::Moving(_) => power_of(self.moves),
+            Drive::Probing(power) | Drive::Resync(power, _) => power,
         }
     }
 
     fn may_work(&self) -> bool {
         match self.drive {
-            Drive::Moving(_) => may_work(self.inner),
-            Drive::Probing(_) => may_read(self.inner),
-            Drive::Resync(_) => !self.inner.is_ending() && self.inner.returning.may_work(),
+            Drive::Moving(_) => may_work(self.moves),
+            Drive::Probing(_) => may_read(self.moves),
+            Drive::Resync(_, may) => !self.moves.is_ending() && may(),
         }
     }
 
     /// How long to rest now.
     fn rest(&self) -> Duration {
-        let (now, foreground) = (self.inner.env.now(), foreground_of(self.inner));
+        let (now, foreground) = (self.moves.env.now(), foreground_of(self.moves));
         let step = lock(&self.step);
         let power = self.power().max(1);
         if power >= POWER_FULL || foreground == step.foreground {
@@ -99,14 +101,14 @@ impl<'a> Throttle<'a> {
     pub(crate) fn end(&self, moved: bool) {
         let Drive::Moving(pass) = self.drive else { return };
         let told = lock(&self.step).told;
-        let (au_size, now) = (self.inner.au_size, self.inner.env.now());
-        lock(&self.inner.rebalance.progress).end(pass, told, moved, au_size, now);
+        let (au_size, now) = (self.moves.au_size, self.moves.env.now());
+        lock(&self.moves.progress).end(pass, told, moved, au_size, now);
     }
 
     /// So many bytes more were copied.
     fn tell(&self, bytes: u64) {
         if let Drive::Moving(pass) = self.drive {
-            lock(&self.inner.rebalance.progress).of(pass).part += bytes;
+            lock(&self.moves.progress).of(pass).part += bytes;
         }
     }
 }
@@ -120,11 +122,11 @@ impl MovePace for Throttle<'_> {
     async fn go_on(&self, bytes: u64) -> bool {
         let rest = self.rest();
         if rest > Duration::ZERO && self.may_work() {
-            let changed = self.inner.rebalance.wanted.listen();
-            let pause = self.inner.env.sleep(rest);
+            let changed = self.moves.wanted.listen();
+            let pause = self.moves.env.sleep(rest);
             futures_util::future::select(changed, pause).await;
         }
-        let (began, foreground) = (self.inner.env.now(), foreground_of(self.inner));
+        let (began, foreground) = (self.moves.env.now(), foreground_of(self.moves));
         let copied = {
             let mut step = lock(&self.step);
             let copied = step.bytes - step.bytes / 2 + bytes / 2;
@@ -146,6 +148,6 @@ impl MovePace for Throttle<'_> {
     }
 }
 
-fn foreground_of(inner: &Inner) -> u64 {
-    inner.rebalance.asked.load(Ordering::Relaxed)
+fn foreground_of(moves: &Rebalance) -> u64 {
+    moves.data.asked_count()
 }

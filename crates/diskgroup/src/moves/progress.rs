@@ -5,7 +5,7 @@ use std::time::Duration;
 use cellar_io::Instant;
 
 use crate::error::Error;
-use crate::group::meter::Meter;
+use crate::moves::meter::Meter;
 use crate::space::plan::Move;
 
 /// A part of a rebalance: they are done in this order, the last of one beside the first of the next.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::base::free_space::FreeSpace;
 use crate::codec::Writer;
 use crate::error::Error;
-use crate::group::free_space::FreeSpace;
 use crate::on_disk::Damage;
 use crate::on_disk::layout::au_count;
 use crate::on_disk::record::PAYLOAD_MAX;

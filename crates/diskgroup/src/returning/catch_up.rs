@@ -10,6 +10,7 @@ use cellar_io::Io;
 use cellar_wait::Event;
 use futures_util::stream::{self, StreamExt};
 
+use crate::base::core::Core;
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::file::FileRuntime;
 use crate::data::read::expected;
@@ -18,12 +19,11 @@ use crate::data::resync::{self, ensure_synced, runs_of, units};
 use crate::data::write::{checksums_of, legs_of, written_pieces};
 use crate::disk::{Disk, lock};
 use crate::error::Error;
-use crate::group::inner::{Core, Inner};
-use crate::group::online::is_current;
-use crate::group::throttle::Throttle;
+use crate::moves::throttle::Throttle;
 use crate::on_disk::checksum::UNKNOWN;
 use crate::on_disk::dirty::RegionKey;
 use crate::on_disk::layout::{BLOCK_U64, PIECE_BYTES, REGION_BYTES, au_offset};
+use crate::returning::Returning;
 use crate::state::{DiskStatus, Leg, Op, Stretch, stretches};
 
 /// Regions that are done before the disk is flushed and they are recorded.
@@ -35,13 +35,13 @@ const WORKERS_MAX: usize = 16;
 ///
 /// # Errors
 /// No copy of something that it missed can be read.
-pub(crate) async fn run(inner: &Arc<Inner>, disk: &Arc<Disk>) -> Result<bool, Error> {
+pub(crate) async fn run(returning: &Arc<Returning>, disk: &Arc<Disk>) -> Result<bool, Error> {
     let (mut last, mut failure) = (None, None);
     loop {
-        if !may_go_on(inner, disk) {
+        if !may_go_on(returning, disk) {
             return Ok(false);
         }
-        let missed = next_missed(&lock(&inner.core), disk.no, last);
+        let missed = next_missed(&lock(&returning.core), disk.no, last);
         let Some((end, _)) = missed.last() else {
             match (last.take(), failure.take()) {
                 // Once more from the first: some may have been passed over.
@@ -49,17 +49,17 @@ pub(crate) async fn run(inner: &Arc<Inner>, disk: &Arc<Disk>) -> Result<bool, Er
                 (_, Some(error)) => return Err(error),
                 (None, None) => {}
             }
-            match get_in_sync(inner, disk).await? {
+            match get_in_sync(returning, disk).await? {
                 Some(done) => return Ok(done),
                 None => continue,
             }
         };
         last = Some(*end);
-        let wait = inner.begin(Event::MIRROR_RESYNC);
-        let copied = batch(inner, disk, &missed).await;
-        inner.end(wait);
+        let wait = returning.begin(Event::MIRROR_RESYNC);
+        let copied = batch(returning, disk, &missed).await;
+        returning.end(wait);
         if let Err(error) = copied {
-            if inner.check_running().is_err() || !may_go_on(inner, disk) {
+            if returning.check_running().is_err() || !may_go_on(returning, disk) {
                 return Ok(false);
             }
             failure = Some(error);
@@ -67,9 +67,9 @@ pub(crate) async fn run(inner: &Arc<Inner>, disk: &Arc<Disk>) -> Result<bool, Er
     }
 }
 
-fn may_go_on(inner: &Arc<Inner>, disk: &Arc<Disk>) -> bool {
-    let works = !inner.is_ending() && inner.returning.may_work();
-    works && disk.is_alive() && disk.is_returning() && is_current(inner, disk)
+fn may_go_on(returning: &Arc<Returning>, disk: &Arc<Disk>) -> bool {
+    let works = !returning.is_ending() && returning.may_work();
+    works && disk.is_alive() && disk.is_returning() && returning.is_current(disk)
 }
 
 /// The next regions after `last` of which a disk missed something.
@@ -95,20 +95,20 @@ fn next_missed(core: &Core, disk: u16, last: Option<RegionKey>) -> Vec<(RegionKe
 
 /// Copies what was missed of some regions, and records it.
 async fn batch(
-    inner: &Arc<Inner>,
+    returning: &Arc<Returning>,
     disk: &Arc<Disk>,
     missed: &[(RegionKey, u64)],
 ) -> Result<(), Error> {
-    let workers = (inner.returning.power_of(disk.no) as usize).clamp(1, WORKERS_MAX);
+    let workers = (returning.power_of(disk.no) as usize).clamp(1, WORKERS_MAX);
     let copies = missed.iter().copied().map(|(key, pieces)| {
-        let (all, disk) = (Arc::clone(inner), Arc::clone(disk));
+        let (all, disk) = (Arc::clone(returning), Arc::clone(disk));
         // A task of its own: a write must not be left on its way when this is given up.
         let copied = async move {
             let mut copied = Copied { key, pieces: 0, sums: Vec::new() };
             let result = copy_region(&all, &disk, pieces, &mut copied).await;
             Ok((copied, result.err()))
         };
-        inner.run("disk resync", copied)
+        returning.run("disk resync", copied)
     });
     let results: Vec<Result<(Copied, Option<Error>), Error>> =
         stream::iter(copies).buffer_unordered(workers).collect().await;
@@ -121,16 +121,16 @@ async fn batch(
     let sums: Vec<Entries> = good.iter().flat_map(|copied| copied.sums.clone()).collect();
     // Once more: they may have waited long for the others, and for their checksums.
     let copied = good.iter().map(|copied| (copied.key, copied.pieces));
-    inner.data.unflushed.written(inner.env.now(), copied);
-    Checksums::write_back(inner, &sums).await?;
+    returning.data.unflushed.written(returning.env.now(), copied);
+    Checksums::write_back(&returning.data, &sums).await?;
     if let Err(error) = disk.flush(Io::BACKGROUND).await {
-        inner.leg_failed(disk, error).await?;
+        returning.leg_failed(disk, error).await?;
         return Ok(());
     }
-    inner.change_inside_as(|core| synced_ops(inner, core, disk, &good)).await?;
+    returning.change_inside_as(|core| synced_ops(returning, core, disk, &good)).await?;
     for copied in &good {
         let pieces = u64::from(copied.pieces.count_ones());
-        inner.returning.tell(disk.no, pieces);
+        returning.tell(disk.no, pieces);
     }
     failure.map_or(Ok(()), Err)
 }
@@ -142,14 +142,14 @@ struct Copied {
     sums: Vec<Entries>,
 }
 
-fn synced_ops(inner: &Inner, core: &Core, disk: &Arc<Disk>, good: &[Copied]) -> Vec<Op> {
+fn synced_ops(returning: &Returning, core: &Core, disk: &Arc<Disk>, good: &[Copied]) -> Vec<Op> {
     let state = core.state.disks.get(&disk.no);
     // What failed meanwhile may lack what came after; its departure is recorded behind this.
-    let returning = state.is_some_and(|d| d.status == DiskStatus::Returning);
-    if !returning || !disk.is_alive() || !is_current(inner, disk) {
+    let is_back = state.is_some_and(|d| d.status == DiskStatus::Returning);
+    if !is_back || !disk.is_alive() || !returning.is_current(disk) {
         return Vec::new();
     }
-    let au_size = inner.au_size;
+    let au_size = returning.au_size;
     let of = |copied: &&Copied| {
         let file = core.state.files.get(&copied.key.file);
         file.is_some_and(|f| {
@@ -162,21 +162,22 @@ fn synced_ops(inner: &Inner, core: &Core, disk: &Arc<Disk>, good: &[Copied]) -> 
 }
 
 async fn copy_region(
-    inner: &Arc<Inner>,
+    returning: &Arc<Returning>,
     disk: &Arc<Disk>,
     missed: u64,
     copied: &mut Copied,
 ) -> Result<(), Error> {
     let key = copied.key;
     let file = {
-        let core = lock(&inner.core);
+        let core = lock(&returning.core);
         let found = core.state.files.get(&key.file);
-        found.filter(|f| f.incarnation == key.incarnation).map(|f| inner.data.file(f))
+        found.filter(|f| f.incarnation == key.incarnation).map(|f| returning.data.file(f))
     };
     let Some(file) = file else { return Ok(()) };
-    let throttle = Throttle::resync(inner, inner.returning.power_of(disk.no));
+    let may = || returning.may_work();
+    let throttle = Throttle::resync(&returning.moves, returning.power_of(disk.no), &may);
     for (first, count) in runs_of(missed) {
-        if !throttle.go_on(u64::from(count) * PIECE_BYTES).await || !may_go_on(inner, disk) {
+        if !throttle.go_on(u64::from(count) * PIECE_BYTES).await || !may_go_on(returning, disk) {
             return Ok(());
         }
         // Who is inside a file is waited for by who cuts or deletes it: a run is short.
@@ -184,13 +185,13 @@ async fn copy_region(
         let start = u64::from(key.index) * REGION_BYTES + u64::from(first) * PIECE_BYTES;
         let length = u64::from(count) * PIECE_BYTES;
         let bits = (u64::MAX >> (64 - count)) << first;
-        ensure_synced(inner, &file, key, bits).await?;
+        ensure_synced(&returning.data, &file, key, bits).await?;
         let _held = file.locks.lock(start, start + length).await;
-        let written = written_pieces(inner, &file, key.index) & bits;
+        let written = written_pieces(&returning.data, &file, key.index) & bits;
         for (first, count) in runs_of(written) {
             let start = u64::from(key.index) * REGION_BYTES + u64::from(first) * PIECE_BYTES;
             let length = u64::from(count) * PIECE_BYTES;
-            copy_pieces(inner, &file, disk, (start, length), &mut copied.sums).await?;
+            copy_pieces(returning, &file, disk, (start, length), &mut copied.sums).await?;
         }
         copied.pieces |= bits;
     }
@@ -199,22 +200,22 @@ async fn copy_region(
 
 /// Copies a range to its place on the disk. The caller holds the range.
 async fn copy_pieces(
-    inner: &Arc<Inner>,
+    returning: &Arc<Returning>,
     file: &Arc<FileRuntime>,
     disk: &Arc<Disk>,
     (start, length): (u64, u64),
     sums: &mut Vec<Entries>,
 ) -> Result<(), Error> {
-    for s in stretches(file.attributes.striping, inner.au_size, start, length) {
+    for s in stretches(file.attributes.striping, returning.au_size, start, length) {
         // A file that was cut has nothing there any more.
-        let Ok(found) = legs_of(inner, file, &s) else { continue };
+        let Ok(found) = legs_of(&returning.data, file, &s) else { continue };
         for leg in found.into_iter().filter(|leg| leg.disk == disk.no) {
-            match copy_run(inner, file, &s, leg, disk).await {
+            match copy_run(&returning.data, file, &s, leg, disk).await {
                 // What it has itself may be what the others lost.
                 Err(error @ Error::Corrupt { .. }) => {
                     for part in units(&s, file.attributes.unit.into()) {
-                        let copied = copy_run(inner, file, &part, leg, disk).await;
-                        if copied.is_err() && !has_it(inner, file, &part, leg, disk).await? {
+                        let copied = copy_run(&returning.data, file, &part, leg, disk).await;
+                        if copied.is_err() && !has_it(returning, file, &part, leg, disk).await? {
                             return Err(error);
                         }
                     }
@@ -232,21 +233,21 @@ async fn copy_pieces(
 
 /// Whether the disk itself holds what those in sync know to be right by its checksum, and lost.
 async fn has_it(
-    inner: &Arc<Inner>,
+    returning: &Arc<Returning>,
     file: &Arc<FileRuntime>,
     s: &Stretch,
     own: Leg,
     disk: &Arc<Disk>,
 ) -> Result<bool, Error> {
-    let at = au_offset(own.au, inner.au_size) + s.au_offset;
+    let at = au_offset(own.au, returning.au_size) + s.au_offset;
     let Ok(bytes) = disk.read_at(Io::BACKGROUND, at, s.length as usize).await else {
         return Ok(false);
     };
     let sums = checksums_of(std::slice::from_ref(&bytes.freeze()));
     let mut known = false;
-    for leg in legs_of(inner, file, s)?.into_iter().filter(|leg| leg.disk != disk.no) {
-        let Some(other) = inner.disk(leg.disk).filter(|d| d.is_in_sync()) else { continue };
-        let expected = expected(inner, &other, leg, s).await;
+    for leg in legs_of(&returning.data, file, s)?.into_iter().filter(|leg| leg.disk != disk.no) {
+        let Some(other) = returning.disk(leg.disk).filter(|d| d.is_in_sync()) else { continue };
+        let expected = expected(&returning.data, &other, leg, s).await;
         known |= expected == sums && !sums.contains(&UNKNOWN);
         if expected != sums {
             return Ok(false);
@@ -254,22 +255,21 @@ async fn has_it(
     }
     if known {
         let (first, count) = (s.au_offset / BLOCK_U64, s.length / BLOCK_U64);
-        Checksums::set(inner, disk, Entries { leg: own, first, count }, &sums).await;
+        Checksums::set(&returning.data, disk, Entries { leg: own, first, count }, &sums).await;
     }
     Ok(known)
 }
 
 /// Says by an epoch that the disk has everything; `None` if it missed more meanwhile, false if it
 /// left.
-async fn get_in_sync(inner: &Arc<Inner>, disk: &Arc<Disk>) -> Result<Option<bool>, Error> {
+async fn get_in_sync(returning: &Arc<Returning>, disk: &Arc<Disk>) -> Result<Option<bool>, Error> {
     let (told, done) = futures_channel::oneshot::channel();
-    let (all, own) = (Arc::clone(inner), Arc::clone(disk));
+    let (all, own) = (Arc::clone(returning), Arc::clone(disk));
     let make = move |core: &mut Core| {
         let no = own.no;
         let left = core.state.files.values().any(|f| f.stale.contains_key(&no));
-        let returning =
-            core.state.disks.get(&no).is_some_and(|d| d.status == DiskStatus::Returning);
-        let here = returning && own.is_alive() && is_current(&all, &own);
+        let is_back = core.state.disks.get(&no).is_some_and(|d| d.status == DiskStatus::Returning);
+        let here = is_back && own.is_alive() && all.is_current(&own);
         // Who asked is still there, or does not want to know.
         let _ = told.send(if here && left { None } else { Some(here) });
         if !here || left {
@@ -289,11 +289,11 @@ async fn get_in_sync(inner: &Arc<Inner>, disk: &Arc<Disk>) -> Result<Option<bool
         own.caught_up();
         Ok(vec![Op::Epoch { epoch: core.state.epoch + 1 }, Op::DiskOnline { disk: no }])
     };
-    match inner.change_disks(make).await {
+    match returning.change_disks(make).await {
         Ok(()) => {
             let done = done.await.unwrap_or(Some(false));
             if done == Some(true) {
-                inner.env.spawn("resync", Box::pin(resync::run(Arc::clone(inner))));
+                returning.env.spawn("resync", Box::pin(resync::run(Arc::clone(&returning.data))));
             }
             Ok(done)
         }

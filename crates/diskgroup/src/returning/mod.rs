@@ -1,24 +1,38 @@
 //! Progress of disks on their way back online, and the reasons that keep a disk from returning.
 
+mod catch_up;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Mutex;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
-use cellar_io::Instant;
+use cellar_io::{EnvExt, Instant};
 use event_listener::Event as Notify;
+use futures_util::future::select;
 
-use crate::disk::lock;
+use crate::base::above::Above;
+use crate::data::Data;
+use crate::disk::{Disk, lock};
 use crate::error::Error;
-use crate::group::Group;
-use crate::group::online::RESYNC_POWER_DEFAULT;
+use crate::moves::rebalance::Rebalance;
 use crate::on_disk::layout::PIECE_BYTES;
 use crate::state::DiskStatus;
 
+/// The power of a resync for which none was given: redundancy is worth more than a little latency,
+/// and it still makes way for who waits.
+pub const RESYNC_POWER_DEFAULT: u32 = 8;
+
+/// How often a resync that cannot go on is tried again.
+const TRY_EVERY: Duration = Duration::from_secs(10);
+
 /// Disks on their way back.
-#[derive(Default)]
 pub(crate) struct Returning {
+    pub data: Arc<Data>,
+    /// Beside which it copies.
+    moves: Arc<Rebalance>,
     /// A disk left, or the group ends.
     pub(super) wanted: Notify,
     /// A disk came back, or does not.
@@ -83,7 +97,43 @@ impl DiskReturn {
     }
 }
 
+impl Deref for Returning {
+    type Target = Arc<Data>;
+
+    fn deref(&self) -> &Arc<Data> {
+        &self.data
+    }
+}
+
+impl Above for Returning {
+    fn stopped(&self) {
+        self.wake();
+    }
+
+    fn left(&self, disks: &[u16]) {
+        disks.iter().for_each(|disk| self.came(*disk, None));
+        self.wake();
+    }
+}
+
 impl Returning {
+    /// The disks that return to a data path; told by it what happens.
+    pub fn new(moves: &Arc<Rebalance>) -> Arc<Returning> {
+        let returning = Arc::new(Returning {
+            data: Arc::clone(&moves.data),
+            moves: Arc::clone(moves),
+            wanted: Notify::new(),
+            ended: Notify::new(),
+            closing: AtomicBool::new(false),
+            working: AtomicUsize::new(0),
+            progress: Mutex::default(),
+            coming: Mutex::default(),
+            refused: Mutex::default(),
+        });
+        returning.above.add(&returning);
+        returning
+    }
+
     pub fn wake(&self) {
         self.wanted.notify(usize::MAX);
         self.ended.notify(usize::MAX);
@@ -119,7 +169,7 @@ impl Returning {
     }
 
     /// A return may begin; it has ended when what this gives back is dropped.
-    pub(super) fn begin(&self) -> Option<Working<'_>> {
+    pub fn begin_return(&self) -> Option<Working<'_>> {
         self.working.fetch_add(1, Ordering::SeqCst);
         let working = Working(self);
         // Said before it is asked: who closes first tells, and then looks whether anybody works.
@@ -209,14 +259,37 @@ impl Drop for Working<'_> {
     }
 }
 
-impl Group {
+impl Returning {
+    /// Copies to a disk that is back what it missed, in a task.
+    pub fn spawn_catch_up(self: &Arc<Self>, disk: &Arc<Disk>) {
+        let (returning, disk) = (Arc::clone(self), Arc::clone(disk));
+        let task = async move {
+            // Again and again, until the disk is in sync or gone: what could not be read may be
+            // written anew, and a dismount may be given up.
+            while disk.is_alive() && disk.is_returning() && !returning.is_ending() {
+                let changed = returning.wanted.listen();
+                if let Some(_working) = returning.begin_return() {
+                    returning.tried(disk.no, catch_up::run(&returning, &disk).await);
+                }
+                returning.ended.notify(usize::MAX);
+                if disk.is_returning() {
+                    select(changed, returning.env.sleep(TRY_EVERY)).await;
+                }
+            }
+            if returning.disk(disk.no).is_none_or(|now| Arc::ptr_eq(&now, &disk)) {
+                returning.forget(disk.no);
+            }
+            returning.ended.notify(usize::MAX);
+        };
+        self.env.spawn("disk resync", Box::pin(task));
+    }
+
     /// Disks on their way back, and those about to be.
-    pub fn returns(&self) -> Vec<DiskReturn> {
-        let inner = &self.inner;
-        let now = inner.env.now();
-        let core = lock(&inner.core);
-        let progress = lock(&inner.returning.progress);
-        let back = core.state.disks.iter().filter(|(no, d)| inner.returning.awaits(**no, d.status));
+    pub fn list(&self) -> Vec<DiskReturn> {
+        let now = self.env.now();
+        let core = lock(&self.core);
+        let progress = lock(&self.progress);
+        let back = core.state.disks.iter().filter(|(no, d)| self.awaits(**no, d.status));
         back.map(|(no, d)| {
             let left = core.state.stale_pieces(*no);
             let p = progress.get(no);
@@ -242,23 +315,21 @@ impl Group {
     ///
     /// # Errors
     /// The group has stopped, or one of them cannot go on: why.
-    #[boxed]
-    pub async fn wait_returned(&self) -> Result<(), Error> {
-        let inner = &self.inner;
+    pub async fn wait(&self) -> Result<(), Error> {
         loop {
-            let listener = inner.returning.ended.listen();
-            inner.check_running()?;
+            let listener = self.ended.listen();
+            self.check_running()?;
             let returning: Vec<u16> = {
-                let core = lock(&inner.core);
+                let core = lock(&self.core);
                 let disks = core.state.disks.iter();
-                let back = disks.filter(|(no, d)| inner.returning.awaits(**no, d.status));
+                let back = disks.filter(|(no, d)| self.awaits(**no, d.status));
                 back.map(|(no, _)| *no).collect()
             };
             if returning.is_empty() {
                 return Ok(());
             }
             let stuck = {
-                let progress = lock(&inner.returning.progress);
+                let progress = lock(&self.progress);
                 returning.iter().find_map(|no| progress.get(no)?.error.clone())
             };
             if let Some(error) = stuck {

@@ -6,24 +6,27 @@
 //! the AUs that were on their way.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
-use cellar_io::{Class, Instant, Io, IoError, IoErrorKind, Op as IoOp};
+use cellar_io::{Instant, IoError, IoErrorKind, Op as IoOp};
 use event_listener::Event as Notify;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
+use crate::base::above::Above;
+use crate::base::core::Core;
+use crate::data::Data;
 use crate::data::relocate::{self, Moved};
 use crate::disk::lock;
 use crate::error::Error;
-use crate::group::inner::{Core, Inner};
-use crate::group::meter::Meter;
-use crate::group::progress::{Operation, Pass, Progress};
-use crate::group::resize;
-use crate::group::throttle::Throttle;
 use crate::meta::labels::relabel;
+use crate::moves::meter::Meter;
+use crate::moves::progress::{Operation, Pass, Progress};
+use crate::moves::shrink;
+use crate::moves::throttle::Throttle;
 use crate::on_disk::label::LabelStatus;
 use crate::on_disk::layout::au_count;
 use crate::space::plan::{
@@ -42,8 +45,8 @@ const WAITING_MAX: usize = 256;
 pub const POWER_DEFAULT: u32 = 1;
 
 /// What the task and everybody else tell each other.
-#[derive(Default)]
 pub(crate) struct Rebalance {
+    pub data: Arc<Data>,
     /// There may be something to do, or to leave.
     pub(super) wanted: Notify,
     /// A round of the task ended.
@@ -52,13 +55,8 @@ pub(crate) struct Rebalance {
     closing: AtomicBool,
     /// Whether the task is at work.
     working: AtomicBool,
-    /// Held by who writes labels of disks that come or go: a disk that was let go of and is added
-    /// again must not get the label of before after the one of now.
-    pub labels: futures_util::lock::Mutex<()>,
     /// Counts the wishes, with the core held: one that came after a plan is not met by it.
     wishes: AtomicU64,
-    /// Reads and writes of files that somebody waits for, since the mount.
-    pub(super) asked: AtomicU64,
     /// Probes under way: they write to free AUs.
     probes: AtomicUsize,
     /// Grows when probes are to end.
@@ -70,20 +68,47 @@ pub(crate) struct Rebalance {
     made: Mutex<BTreeMap<u32, (f64, Duration)>>,
 }
 
+impl Deref for Rebalance {
+    type Target = Arc<Data>;
+
+    fn deref(&self) -> &Arc<Data> {
+        &self.data
+    }
+}
+
+impl Above for Rebalance {
+    fn stopped(&self) {
+        self.wake();
+    }
+
+    fn has_to_move(&self) {
+        self.request();
+    }
+}
+
 impl Rebalance {
+    /// The rebalance over a data path, which it is told by what happens.
+    pub fn new(data: Arc<Data>) -> Arc<Rebalance> {
+        let rebalance = Arc::new(Rebalance {
+            data,
+            wanted: Notify::new(),
+            ended: Notify::new(),
+            closing: AtomicBool::new(false),
+            working: AtomicBool::new(false),
+            wishes: AtomicU64::new(0),
+            probes: AtomicUsize::new(0),
+            probe_turn: AtomicU64::new(0),
+            progress: Mutex::default(),
+            probed: Mutex::default(),
+            made: Mutex::default(),
+        });
+        rebalance.above.add(&rebalance);
+        rebalance
+    }
+
     pub fn wake(&self) {
         self.wanted.notify(usize::MAX);
         self.ended.notify(usize::MAX);
-    }
-
-    /// Somebody reads or writes a file.
-    pub fn asked(&self, io: Io) {
-        self.asked.fetch_add(u64::from(io.class != Class::Background), Ordering::Relaxed);
-    }
-
-    /// How often somebody did so.
-    pub fn asked_count(&self) -> u64 {
-        self.asked.load(Ordering::Relaxed)
     }
 
     /// Whether it does not go on.
@@ -195,17 +220,17 @@ impl Drop for Probing<'_> {
     }
 }
 
-pub(super) fn power_of(inner: &Inner) -> u32 {
-    lock(&inner.core).state.rebalance.unwrap_or(0)
+pub(super) fn power_of(moves: &Rebalance) -> u32 {
+    lock(&moves.core).state.rebalance.unwrap_or(0)
 }
 
-pub(super) fn may_work(inner: &Inner) -> bool {
-    may_read(inner) && power_of(inner) > 0
+pub(super) fn may_work(moves: &Rebalance) -> bool {
+    may_read(moves) && power_of(moves) > 0
 }
 
 /// Whether the group is neither stopped nor being dismounted.
-pub(super) fn may_read(inner: &Inner) -> bool {
-    !inner.is_ending() && !inner.rebalance.closing.load(Ordering::SeqCst)
+pub(super) fn may_read(moves: &Rebalance) -> bool {
+    !moves.is_ending() && !moves.closing.load(Ordering::SeqCst)
 }
 
 /// The files of a group as a plan needs them, copied out so that nobody waits for the planner.
@@ -284,33 +309,33 @@ fn group_no(groups: &mut BTreeMap<String, FailGroupNo>, name: &str) -> FailGroup
 }
 
 /// The task, until the group is dismounted.
-pub(crate) async fn run(inner: Arc<Inner>) {
+pub(crate) async fn run(moves: Arc<Rebalance>) {
     loop {
-        let listener = inner.rebalance.wanted.listen();
-        if inner.is_ending() {
+        let listener = moves.wanted.listen();
+        if moves.is_ending() {
             return;
         }
-        let stuck = lock(&inner.rebalance.progress).error.is_some();
+        let stuck = lock(&moves.progress).error.is_some();
         // Said before it is asked: who closes first tells, and then looks whether we work.
-        inner.rebalance.working.store(true, Ordering::SeqCst);
-        let works = !stuck && may_work(&inner);
-        let wishes = inner.rebalance.wishes.load(Ordering::SeqCst);
-        let result = if works { round(&inner).await } else { Ok(()) };
-        if !works && !stuck && may_read(&inner) {
-            plan_only(&inner);
+        moves.working.store(true, Ordering::SeqCst);
+        let works = !stuck && may_work(&moves);
+        let wishes = moves.wishes.load(Ordering::SeqCst);
+        let result = if works { round(&moves).await } else { Ok(()) };
+        if !works && !stuck && may_read(&moves) {
+            plan_only(&moves);
         }
-        inner.rebalance.working.store(false, Ordering::SeqCst);
+        moves.working.store(false, Ordering::SeqCst);
         if let Err(error) = result {
-            let mut progress = lock(&inner.rebalance.progress);
+            let mut progress = lock(&moves.progress);
             // What came meanwhile deserves a try of its own.
-            if inner.rebalance.wishes.load(Ordering::SeqCst) == wishes {
+            if moves.wishes.load(Ordering::SeqCst) == wishes {
                 progress.error = Some(error);
             }
         }
         if !works {
-            inner.rebalance.stop_meter(inner.au_size, inner.env.now());
+            moves.stop_meter(moves.au_size, moves.env.now());
         }
-        inner.rebalance.ended.notify(usize::MAX);
+        moves.ended.notify(usize::MAX);
         if !works {
             listener.await;
         }
@@ -318,43 +343,43 @@ pub(crate) async fn run(inner: Arc<Inner>) {
 }
 
 /// Tells what a rebalance that was stopped would do.
-fn plan_only(inner: &Inner) {
-    let wishes = inner.rebalance.wishes.load(Ordering::SeqCst);
+fn plan_only(moves: &Rebalance) {
+    let wishes = moves.wishes.load(Ordering::SeqCst);
     let snapshot = {
-        let core = lock(&inner.core);
-        let known = lock(&inner.rebalance.progress).told_for == Some(wishes);
+        let core = lock(&moves.core);
+        let known = lock(&moves.progress).told_for == Some(wishes);
         if core.state.rebalance != Some(0) || known {
             return;
         }
         Snapshot::of(&core)
     };
-    let moves = plan(&snapshot.input()).moves;
-    let mut progress = lock(&inner.rebalance.progress);
-    progress.plan(&moves);
+    let planned = plan(&snapshot.input());
+    let mut progress = lock(&moves.progress);
+    progress.plan(&planned.moves);
     progress.told_for = Some(wishes);
 }
 
 /// Plans and moves; when nothing is left to move, lets go of what is empty.
-async fn round(inner: &Arc<Inner>) -> Result<(), Error> {
+async fn round(moves: &Arc<Rebalance>) -> Result<(), Error> {
     let (planned, wishes) = {
         let (snapshot, wishes) = {
-            let core = lock(&inner.core);
-            (Snapshot::of(&core), inner.rebalance.wishes.load(Ordering::SeqCst))
+            let core = lock(&moves.core);
+            (Snapshot::of(&core), moves.wishes.load(Ordering::SeqCst))
         };
         let mut planned = plan(&snapshot.input());
         spread_out(&mut planned);
         (planned, wishes)
     };
     if planned.moves.is_empty() {
-        return finish(inner, &planned, wishes).await;
+        return finish(moves, &planned, wishes).await;
     }
-    lock(&inner.rebalance.progress).plan(&planned.moves);
-    let moved = move_all(inner, planned.moves).await?;
-    if moved == 0 && may_work(inner) {
+    lock(&moves.progress).plan(&planned.moves);
+    let moved = move_all(moves, planned.moves).await?;
+    if moved == 0 && may_work(moves) {
         let why = "the moves that are left wait for one another, and no disk has a free AU";
         return Err(Error::NoSpace {
-            group: inner.name.clone(),
-            wanted_mb: inner.au_size >> 20,
+            group: moves.name.clone(),
+            wanted_mb: moves.au_size >> 20,
             why: why.to_owned(),
         });
     }
@@ -386,34 +411,34 @@ pub(crate) fn spread_out(plan: &mut Plan) {
 
 /// Does the moves of a plan, as many at once as the power allows. Returns how many came to their
 /// end or turned out to be obsolete.
-async fn move_all(inner: &Arc<Inner>, moves: Vec<Move>) -> Result<u64, Error> {
-    let mut todo: VecDeque<Move> = moves.into();
+async fn move_all(moves: &Arc<Rebalance>, wanted: Vec<Move>) -> Result<u64, Error> {
+    let mut todo: VecDeque<Move> = wanted.into();
     let mut waiting: VecDeque<Move> = VecDeque::new();
     let mut running = FuturesUnordered::new();
     let (mut settled, mut failure) = (0, None);
     loop {
-        let power = power_of(inner);
+        let power = power_of(moves);
         let workers = (power as usize).min(WORKERS_MAX);
         if power > 0 {
-            inner.rebalance.start_meter(inner.au_size, power, inner.env.now());
+            moves.start_meter(moves.au_size, power, moves.env.now());
         }
-        while running.len() < workers && may_work(inner) {
+        while running.len() < workers && may_work(moves) {
             if waiting.len() >= WAITING_MAX && !running.is_empty() {
                 break;
             }
             let Some(next) = todo.pop_front() else { break };
-            let all = Arc::clone(inner);
-            let task = inner.run("rebalance", async move {
+            let all = Arc::clone(moves);
+            let task = moves.run("rebalance", async move {
                 let throttle = Throttle::new(&all, Pass::of(&next));
-                let moved = relocate::relocate(&all, &next, &throttle).await;
+                let moved = relocate::relocate(&all.data, &next, &throttle).await;
                 throttle.end(matches!(moved, Ok(Moved::Done)));
                 moved
             });
-            lock(&inner.rebalance.progress).of(Pass::of(&next)).in_flight += 1;
+            lock(&moves.progress).of(Pass::of(&next)).in_flight += 1;
             running.push(async move { (next, task.await) });
         }
         let Some((step, result)) = running.next().await else { break };
-        lock(&inner.rebalance.progress).of(Pass::of(&step)).in_flight -= 1;
+        lock(&moves.progress).of(Pass::of(&step)).in_flight -= 1;
         match result {
             Ok(Moved::Done) => {
                 settled += 1;
@@ -422,14 +447,14 @@ async fn move_all(inner: &Arc<Inner>, moves: Vec<Move>) -> Result<u64, Error> {
             }
             Ok(Moved::Obsolete) => {
                 settled += 1;
-                lock(&inner.rebalance.progress).of(Pass::of(&step)).total -= 1;
+                lock(&moves.progress).of(Pass::of(&step)).total -= 1;
             }
             Ok(Moved::NotYet) => waiting.push_back(step),
             Ok(Moved::Stopped) => {}
             // One extent that cannot be read must not keep the others where they are.
             Err(error) => failure = failure.or(Some(error)),
         }
-        inner.check_running()?;
+        moves.check_running()?;
     }
     match failure {
         Some(error) => Err(error),
@@ -439,45 +464,45 @@ async fn move_all(inner: &Arc<Inner>, moves: Vec<Move>) -> Result<u64, Error> {
 
 /// Nothing is left to move: disks that are empty and leaving are let go of, and the rebalance is
 /// over.
-async fn finish(inner: &Arc<Inner>, planned: &Plan, wishes: u64) -> Result<(), Error> {
+async fn finish(moves: &Arc<Rebalance>, planned: &Plan, wishes: u64) -> Result<(), Error> {
     let leaving: Vec<u16> = {
-        let core = lock(&inner.core);
+        let core = lock(&moves.core);
         let disks = core.state.disks.iter();
         disks.filter(|(_, d)| d.status.is_leaving()).map(|(no, _)| *no).collect()
     };
     let mut kept = Ok(());
     for no in leaving {
-        if !holds_anything(&lock(&inner.core).state, no) {
+        if !holds_anything(&lock(&moves.core).state, no) {
             // One that cannot go keeps no other.
-            kept = kept.and(let_go(inner, no).await);
+            kept = kept.and(let_go(moves, no).await);
         }
     }
     kept?;
-    resize::finish(inner).await?;
-    if inner.rebalance.wishes.load(Ordering::SeqCst) != wishes {
+    shrink::finish(moves).await?;
+    if moves.wishes.load(Ordering::SeqCst) != wishes {
         return Ok(());
     }
     if let Some(unplaced) = planned.unplaced.first() {
-        return Err(stuck(inner, unplaced));
+        return Err(stuck(moves, unplaced));
     }
-    let over = inner.change(|core| {
-        let met = inner.rebalance.wishes.load(Ordering::SeqCst) == wishes;
+    let over = moves.change(|core| {
+        let met = moves.wishes.load(Ordering::SeqCst) == wishes;
         let over = met && core.state.rebalance.is_some();
         Ok((over, if over { vec![Op::Rebalance { power: None }] } else { vec![] }))
     });
     if over.await? {
-        inner.rebalance.stop_meter(inner.au_size, inner.env.now());
-        *lock(&inner.rebalance.progress) = Progress::default();
+        moves.stop_meter(moves.au_size, moves.env.now());
+        *lock(&moves.progress) = Progress::default();
     }
     Ok(())
 }
 
 /// Why something that is to move stays where it is.
-fn stuck(inner: &Inner, unplaced: &Unplaced) -> Error {
-    let names = lock(&inner.core).state.paths_of(unplaced.file);
+fn stuck(moves: &Rebalance, unplaced: &Unplaced) -> Error {
+    let names = lock(&moves.core).state.paths_of(unplaced.file);
     let file = names
         .first()
-        .map_or(format!("file {}", unplaced.file), |path| format!("+{}/{path}", inner.name));
+        .map_or(format!("file {}", unplaced.file), |path| format!("+{}/{path}", moves.name));
     let aus = unplaced.aus;
     let why = match unplaced.lack {
         Lack::Copy => return Error::Lost { file, aus },
@@ -486,8 +511,8 @@ fn stuck(inner: &Inner, unplaced: &Unplaced) -> Error {
             format!("{aus} extents of {file} need more failure groups than there are")
         }
     };
-    let wanted_mb = (aus * inner.au_size) >> 20;
-    Error::NoSpace { group: inner.name.clone(), wanted_mb, why }
+    let wanted_mb = (aus * moves.au_size) >> 20;
+    Error::NoSpace { group: moves.name.clone(), wanted_mb, why }
 }
 
 fn holds_anything(state: &GroupState, no: u16) -> bool {
@@ -495,12 +520,12 @@ fn holds_anything(state: &GroupState, no: u16) -> bool {
 }
 
 /// Takes an empty disk out of the group, then labels it as one that may be unplugged.
-async fn let_go(inner: &Arc<Inner>, no: u16) -> Result<(), Error> {
-    let _labels = inner.rebalance.labels.lock().await;
-    let disk = inner.disk(no);
-    let (all, told) = (Arc::clone(inner), Arc::new(AtomicBool::new(false)));
+async fn let_go(moves: &Arc<Rebalance>, no: u16) -> Result<(), Error> {
+    let _labels = moves.labels.lock().await;
+    let disk = moves.disk(no);
+    let (all, told) = (Arc::clone(moves), Arc::new(AtomicBool::new(false)));
     let gone = Arc::clone(&told);
-    let leave = inner.change_disks(move |core| {
+    let leave = moves.change_disks(move |core| {
         let wanted = core.state.disks.get(&no).is_some_and(|d| d.status.is_leaving());
         if !wanted {
             // Somebody changed his mind.
@@ -508,7 +533,7 @@ async fn let_go(inner: &Arc<Inner>, no: u16) -> Result<(), Error> {
         }
         if holds_anything(&core.state, no) {
             // The next plan moves it.
-            all.rebalance.request();
+            all.request();
             return Ok(Vec::new());
         }
         if core.state.members.contains(&no) {
@@ -524,10 +549,10 @@ async fn let_go(inner: &Arc<Inner>, no: u16) -> Result<(), Error> {
     let Some(disk) = disk.filter(|_| told.load(Ordering::SeqCst)) else { return Ok(()) };
     // Nobody looks after it any more: whoever still waits for it is told that it left.
     disk.left();
-    inner.log.moved.notify(usize::MAX);
-    inner.data.checksums.forget_disk(no);
+    moves.log.moved.notify(usize::MAX);
+    moves.data.checksums.forget_disk(no);
     if disk.is_alive() {
-        let patience = inner.patience();
+        let patience = moves.patience();
         // If this does not come through, the next mount does it.
         let _ = relabel(&disk, LabelStatus::Former, patience).await;
     }
@@ -536,31 +561,28 @@ async fn let_go(inner: &Arc<Inner>, no: u16) -> Result<(), Error> {
     Ok(())
 }
 
-impl super::Group {
+impl Rebalance {
     /// The rebalance that is wanted, if one is.
     pub fn operation(&self) -> Option<Operation> {
-        let inner = &self.inner;
-        let power = lock(&inner.core).state.rebalance?;
-        let progress = lock(&inner.rebalance.progress);
-        Some(progress.operation(power, inner.au_size, inner.env.now()))
+        let power = lock(&self.core).state.rebalance?;
+        let progress = lock(&self.progress);
+        Some(progress.operation(power, self.au_size, self.env.now()))
     }
 
     /// How long a probe has been under way, and how long it may take.
     pub fn probing(&self) -> Option<(Duration, Duration)> {
-        let rebalance = &self.inner.rebalance;
-        let (began, time) = (*lock(&rebalance.probed)).filter(|_| rebalance.is_probed())?;
-        Some((self.inner.env.now().since(began), time))
+        let (began, time) = (*lock(&self.probed)).filter(|_| self.is_probed())?;
+        Some((self.env.now().since(began), time))
     }
 
     /// Bytes a second that were moved since the mount, by power: of moves that have been made.
-    pub fn rates_of_moves(&self) -> Vec<(u32, u64)> {
-        let inner = &self.inner;
-        let mut rates: BTreeMap<u32, u64> = lock(&inner.rebalance.made)
+    pub fn rates(&self) -> Vec<(u32, u64)> {
+        let mut rates: BTreeMap<u32, u64> = lock(&self.made)
             .iter()
             .map(|(power, (bytes, time))| (*power, (bytes / time.as_secs_f64().max(1e-9)) as u64))
             .collect();
-        let power = power_of(inner);
-        let now = lock(&inner.rebalance.progress).rate(inner.au_size, power, inner.env.now());
+        let power = power_of(self);
+        let now = lock(&self.progress).rate(self.au_size, power, self.env.now());
         rates.extend(now.map(|rate| (power, rate as u64)));
         rates.into_iter().filter(|(_, rate)| *rate > 0).collect()
     }
@@ -569,16 +591,15 @@ impl super::Group {
     ///
     /// # Errors
     /// The power is out of its range, or the group has stopped.
-    #[boxed]
-    pub async fn rebalance(&self, power: u32) -> Result<(), Error> {
+    pub async fn wish(&self, power: u32) -> Result<(), Error> {
         check_power(power)?;
         let op = Op::Rebalance { power: Some(power) };
         let wish = |_: &mut Core| {
-            self.inner.rebalance.request();
+            self.request();
             Ok(((), vec![op]))
         };
-        self.inner.change(wish).await?;
-        self.inner.rebalance.wake();
+        self.change(wish).await?;
+        self.wake();
         Ok(())
     }
 
@@ -586,19 +607,17 @@ impl super::Group {
     ///
     /// # Errors
     /// Why it does not go on.
-    #[boxed]
-    pub async fn wait_rebalanced(&self) -> Result<(), Error> {
-        let inner = &self.inner;
+    pub async fn wait(&self) -> Result<(), Error> {
         loop {
-            let listener = inner.rebalance.ended.listen();
-            inner.check_running()?;
-            if power_of(inner) == 0 {
+            let listener = self.ended.listen();
+            self.check_running()?;
+            if power_of(self) == 0 {
                 return Ok(());
             }
-            if inner.read_only {
-                return Err(Error::ReadOnly { group: inner.name.clone() });
+            if self.read_only {
+                return Err(Error::ReadOnly { group: self.name.clone() });
             }
-            if let Some(error) = lock(&inner.rebalance.progress).error.clone() {
+            if let Some(error) = lock(&self.progress).error.clone() {
                 return Err(error);
             }
             listener.await;

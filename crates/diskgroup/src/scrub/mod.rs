@@ -7,6 +7,7 @@
 pub(crate) mod record;
 mod walk;
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,12 +17,16 @@ use cellar_io::{EnvExt, Instant};
 use event_listener::Event as Notify;
 use futures_util::future::select;
 
+use crate::base::above::Above;
+use crate::base::core::Core;
+use crate::base::{Base, StopOnPanic};
+use crate::data::Data;
 use crate::data::scrub::{DiskFaults, Scrubbed};
 use crate::disk::lock;
-use crate::error::Error;
-use crate::group::Group;
-use crate::group::disks::no_such_disk;
-use crate::group::inner::{Inner, StopOnPanic};
+use crate::error::{Error, no_such_disk};
+use crate::meta::attributes::{INTERVAL_DEFAULT, INTERVAL_MIN, parse_interval};
+use crate::moves::rebalance::Rebalance;
+use crate::returning::Returning;
 use crate::state::{GroupState, Op};
 use record::{LAST, Record, STOPPED, UNDER_WAY, kept};
 
@@ -32,16 +37,15 @@ pub use record::{ScrubPower, ScrubScope, ScrubSpec};
 const MOUNTED_MIN: Duration = Duration::from_secs(60);
 /// How often the task looks whether a scrub is due.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
-/// The time between scrubs of a group for which none was set.
-pub(crate) const INTERVAL_DEFAULT: &str = "30d";
-/// The shortest time between scrubs that can be set.
-const INTERVAL_MIN: Duration = Duration::from_secs(3600);
 /// One that was stopped does not come by itself again for so long.
 const STOPPED_FOR: Duration = Duration::from_secs(86_400);
 
 /// What the task and everybody else tell each other.
-#[derive(Default)]
 pub(crate) struct Scrub {
+    pub data: Arc<Data>,
+    /// What comes before it.
+    moves: Arc<Rebalance>,
+    returning: Arc<Returning>,
     wanted: Notify,
     ended: Notify,
     /// The group is being dismounted.
@@ -112,7 +116,40 @@ impl ScrubResult {
     }
 }
 
+impl Deref for Scrub {
+    type Target = Arc<Data>;
+
+    fn deref(&self) -> &Arc<Data> {
+        &self.data
+    }
+}
+
+impl Above for Scrub {
+    fn stopped(&self) {
+        self.wake();
+    }
+}
+
 impl Scrub {
+    /// The scrub of a data path, which makes way for moves and for disks that return; told by it what
+    /// happens.
+    pub fn new(moves: &Arc<Rebalance>, returning: &Arc<Returning>) -> Arc<Scrub> {
+        let scrub = Arc::new(Scrub {
+            data: Arc::clone(&moves.data),
+            moves: Arc::clone(moves),
+            returning: Arc::clone(returning),
+            wanted: Notify::new(),
+            ended: Notify::new(),
+            closing: AtomicBool::new(false),
+            working: AtomicBool::new(false),
+            turn: AtomicU64::new(0),
+            now: Mutex::default(),
+            result: Mutex::default(),
+        });
+        scrub.above.add(&scrub);
+        scrub
+    }
+
     pub fn wake(&self) {
         self.wanted.notify(usize::MAX);
         self.ended.notify(usize::MAX);
@@ -143,39 +180,8 @@ impl Scrub {
     }
 }
 
-fn unix_seconds(inner: &Inner) -> u64 {
-    inner.env.wall().unix_nanos / 1_000_000_000
-}
-
-/// Reads a time between scrubs: 30d, 12h, or 0 for never.
-pub fn parse_interval(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let at = text.len().checked_sub(1).filter(|at| text.is_char_boundary(*at))?;
-    let (digits, unit) = text.split_at(at);
-    let number = digits.parse::<f64>().ok().filter(|v| *v >= 0.0 && *v < 1e6)?;
-    let seconds = match unit {
-        "h" | "H" => 3600.0,
-        "d" | "D" => 86_400.0,
-        _ => return None,
-    };
-    Some(Duration::from_secs_f64(number * seconds))
-}
-
-/// Checks a value of scrub_interval.
-///
-/// # Errors
-/// It is no time.
-pub(crate) fn check_interval(value: &str) -> Result<(), Error> {
-    match parse_interval(value) {
-        Some(interval) if interval.is_zero() || interval >= INTERVAL_MIN => Ok(()),
-        _ => Err(Error::BadValue {
-            what: "attribute value",
-            value: value.to_owned(),
-            allowed: "a number and d or h, as 30d, at least 1h; 0 is never".to_owned(),
-        }),
-    }
+fn unix_seconds(base: &Base) -> u64 {
+    base.env.wall().unix_nanos / 1_000_000_000
 }
 
 /// When the next scrub is due, seconds since 1970; `None`: never. A clock that was ahead does not
@@ -192,60 +198,57 @@ fn due_at(state: &GroupState, now: u64) -> Option<u64> {
 }
 
 /// The task, until the group is dismounted.
-pub(crate) async fn run(group: Group) {
-    let inner = Arc::clone(&group.inner);
-    let _watched = StopOnPanic(&inner);
-    let mounted = inner.env.now();
-    while !inner.is_ending() {
-        let changed = inner.scrub.wanted.listen();
+pub(crate) async fn run(scrub: Arc<Scrub>) {
+    let _watched = StopOnPanic(&scrub);
+    let mounted = scrub.env.now();
+    while !scrub.is_ending() {
+        let changed = scrub.wanted.listen();
         // Said before it is asked: who closes first tells, and then looks whether we work.
-        inner.scrub.working.store(true, Ordering::SeqCst);
+        scrub.working.store(true, Ordering::SeqCst);
         let mut worked = false;
-        if !inner.scrub.is_closing() {
-            let settled = inner.env.now().since(mounted) >= MOUNTED_MIN;
+        if !scrub.is_closing() {
+            let settled = scrub.env.now().since(mounted) >= MOUNTED_MIN;
             // One that cannot be begun now is due still.
-            if settled && is_due(&inner) {
-                let _ = group.scrub(ScrubSpec::default()).await;
+            if settled && is_due(&scrub) {
+                let _ = scrub.wish(ScrubSpec::default()).await;
             }
             // In this order: one that is stopped from here on is seen to be.
-            let turn = inner.scrub.turn.load(Ordering::SeqCst);
-            let wanted = kept(&lock(&inner.core).state.attributes, UNDER_WAY);
+            let turn = scrub.turn.load(Ordering::SeqCst);
+            let wanted = kept(&lock(&scrub.core).state.attributes, UNDER_WAY);
             if let Some(record) = wanted {
-                worked = walk::scrub(&inner, turn, record).await.is_ok();
+                worked = walk::run(&scrub, turn, record).await.is_ok();
             }
         }
-        *lock(&inner.scrub.now) = None;
-        inner.scrub.working.store(false, Ordering::SeqCst);
-        inner.scrub.ended.notify(usize::MAX);
-        if !worked || inner.scrub.is_closing() {
-            select(changed, inner.env.sleep(LOOK_EVERY)).await;
+        *lock(&scrub.now) = None;
+        scrub.working.store(false, Ordering::SeqCst);
+        scrub.ended.notify(usize::MAX);
+        if !worked || scrub.is_closing() {
+            select(changed, scrub.env.sleep(LOOK_EVERY)).await;
         }
     }
 }
 
-fn is_due(inner: &Inner) -> bool {
-    let core = lock(&inner.core);
+fn is_due(scrub: &Scrub) -> bool {
+    let core = lock(&scrub.core);
     let none = kept(&core.state.attributes, UNDER_WAY).is_none();
-    let now = unix_seconds(inner);
+    let now = unix_seconds(scrub);
     none && due_at(&core.state, now).is_some_and(|due| due <= now)
 }
 
-impl Group {
+impl Scrub {
     /// SCRUB: wanted from here on. Survives restarts. One that is under way and wanted in the same way
     /// goes on.
     ///
     /// # Errors
     /// Another one is under way; no such file or disk; the group cannot be written.
-    #[boxed]
-    pub async fn scrub(&self, spec: ScrubSpec) -> Result<(), Error> {
-        let inner = &self.inner;
-        let record = Record { spec, began: unix_seconds(inner), ..Record::default() };
-        let wish = |core: &mut crate::group::inner::Core| {
+    pub async fn wish(&self, spec: ScrubSpec) -> Result<(), Error> {
+        let record = Record { spec, began: unix_seconds(self), ..Record::default() };
+        let wish = |core: &mut Core| {
             let state = &core.state;
             match kept(&state.attributes, UNDER_WAY) {
                 // What is wanted is being done.
                 Some(record) if record.spec == spec => return Ok(((), Vec::new())),
-                Some(_) => return Err(Error::ScrubUnderWay { group: inner.name.clone() }),
+                Some(_) => return Err(Error::ScrubUnderWay { group: self.name.clone() }),
                 None => {}
             }
             match spec.scope {
@@ -257,12 +260,12 @@ impl Group {
                 }
                 _ => {}
             }
-            *lock(&inner.scrub.result) = None;
+            *lock(&self.result) = None;
             let op = Op::Attribute { name: UNDER_WAY.to_owned(), value: record.text() };
             Ok(((), vec![op]))
         };
-        inner.change(wish).await?;
-        inner.scrub.wanted.notify(usize::MAX);
+        self.change(wish).await?;
+        self.wanted.notify(usize::MAX);
         Ok(())
     }
 
@@ -270,15 +273,13 @@ impl Group {
     ///
     /// # Errors
     /// The group cannot be written.
-    #[boxed]
-    pub async fn stop_scrub(&self) -> Result<bool, Error> {
-        let inner = &self.inner;
-        let stop = |core: &mut crate::group::inner::Core| {
+    pub async fn give_up(&self) -> Result<bool, Error> {
+        let stop = |core: &mut Core| {
             let Some(record) = kept(&core.state.attributes, UNDER_WAY) else {
                 return Ok((None, Vec::new()));
             };
-            let under_way = lock(&inner.scrub.now).as_ref().map(|now| now.record.clone());
-            let record = Record { ended: unix_seconds(inner), ..under_way.unwrap_or(record) };
+            let under_way = lock(&self.now).as_ref().map(|now| now.record.clone());
+            let record = Record { ended: unix_seconds(self), ..under_way.unwrap_or(record) };
             let none = Op::Attribute { name: UNDER_WAY.to_owned(), value: String::new() };
             let mut ops = vec![none];
             // One of the whole group is not begun again by itself at once; where there is no room to
@@ -288,22 +289,21 @@ impl Group {
                 ops.push(note);
             }
             // With the core held: one that is begun from here on is another.
-            inner.scrub.turn.fetch_add(1, Ordering::SeqCst);
+            self.turn.fetch_add(1, Ordering::SeqCst);
             Ok((Some(record), ops))
         };
-        let Some(record) = inner.change(stop).await? else { return Ok(false) };
-        *lock(&inner.scrub.result) = Some(ScrubResult::of(&record, true));
-        inner.scrub.wake();
+        let Some(record) = self.change(stop).await? else { return Ok(false) };
+        *lock(&self.result) = Some(ScrubResult::of(&record, true));
+        self.wake();
         Ok(true)
     }
 
     /// The scrub that is wanted, if one is, and how far it is.
-    pub fn scrubbing(&self) -> Option<Scrubbing> {
-        let inner = &self.inner;
-        let kept = kept(&lock(&inner.core).state.attributes, UNDER_WAY)?;
-        let at = inner.env.now();
+    pub fn under_way(&self) -> Option<Scrubbing> {
+        let kept = kept(&lock(&self.core).state.attributes, UNDER_WAY)?;
+        let at = self.env.now();
         // Not held any longer: who has the core may want it.
-        let now = lock(&inner.scrub.now).as_ref().map(|n| (n.record.clone(), n.since, n.waits));
+        let now = lock(&self.now).as_ref().map(|n| (n.record.clone(), n.since, n.waits));
         let (record, since, waits) = match now {
             Some((record, since, waits)) => (record, Some(since), waits),
             None => (kept, None, None),
@@ -313,7 +313,7 @@ impl Group {
             (bytes > 0 && seconds > 0.0 && waits.is_none()).then(|| bytes as f64 / seconds)
         });
         let total = match record.total {
-            0 => walk::files_from(inner, record.spec.scope, (0, 0, 0)).2,
+            0 => walk::files_from(self, record.spec.scope, (0, 0, 0)).2,
             total => total,
         };
         Some(Scrubbing {
@@ -330,39 +330,31 @@ impl Group {
     ///
     /// # Errors
     /// The group has stopped.
-    #[boxed]
-    pub async fn wait_scrubbed(&self) -> Result<Option<ScrubResult>, Error> {
-        let inner = &self.inner;
+    pub async fn wait(&self) -> Result<Option<ScrubResult>, Error> {
         loop {
-            let listener = inner.scrub.ended.listen();
-            inner.check_running()?;
-            if kept(&lock(&inner.core).state.attributes, UNDER_WAY).is_none()
-                && !inner.scrub.working.load(Ordering::SeqCst)
+            let listener = self.ended.listen();
+            self.check_running()?;
+            if kept(&lock(&self.core).state.attributes, UNDER_WAY).is_none()
+                && !self.working.load(Ordering::SeqCst)
             {
-                return Ok(lock(&inner.scrub.result).clone());
+                return Ok(lock(&self.result).clone());
             }
-            if inner.read_only {
-                return Err(Error::ReadOnly { group: inner.name.clone() });
+            if self.read_only {
+                return Err(Error::ReadOnly { group: self.name.clone() });
             }
             listener.await;
         }
     }
 
     /// The last scrub of the whole group that came to its end.
-    pub fn last_scrub(&self) -> Option<ScrubResult> {
-        let record = kept(&lock(&self.inner.core).state.attributes, LAST)?;
+    pub fn last(&self) -> Option<ScrubResult> {
+        let record = kept(&lock(&self.core).state.attributes, LAST)?;
         Some(ScrubResult::of(&record, false))
     }
 
     /// When the next scrub is due, seconds since 1970; `None`: never by itself.
-    pub fn next_scrub(&self) -> Option<u64> {
-        due_at(&lock(&self.inner.core).state, unix_seconds(&self.inner))
-    }
-
-    /// Wrong checksums, differing copies and failed requests of a disk since the last scrub that
-    /// found or left nothing wrong, and at the earliest since the mount.
-    pub fn errors_since_scrub(&self, disk: u16) -> u64 {
-        self.inner.disk(disk).map_or(0, |disk| disk.errors_since_cleared())
+    pub fn next(&self) -> Option<u64> {
+        due_at(&lock(&self.core).state, unix_seconds(self))
     }
 }
 
@@ -376,19 +368,4 @@ pub fn fault_words(faults: DiskFaults) -> Vec<(u64, &'static str)> {
         (own, "blocks of metadata"),
     ];
     all.into_iter().filter(|(count, _)| *count > 0).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn intervals_are_days_or_hours() {
-        assert_eq!(parse_interval("30d"), Some(Duration::from_secs(30 * 86_400)));
-        assert_eq!(parse_interval("12H"), Some(Duration::from_secs(12 * 3600)));
-        assert_eq!(parse_interval("0"), Some(Duration::ZERO));
-        for wrong in ["", "d", "30", "-1d", "1e9d", "3s", "ä"] {
-            assert_eq!(parse_interval(wrong), None, "{wrong}");
-        }
-    }
 }

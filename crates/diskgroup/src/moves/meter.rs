@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cellar_io::Instant;
 
-use crate::group::rebalance::WORKERS_MAX;
+use crate::moves::rebalance::WORKERS_MAX;
 
 /// What is older says nothing about the load of now.
 const LONGEST: Duration = Duration::from_secs(600);

@@ -16,15 +16,16 @@ use futures_util::future::{join_all, select};
 
 use super::record::{LAST, Record, UNDER_WAY, kept};
 use super::{Now, ScrubPower, ScrubResult, ScrubScope, ScrubSpec, unix_seconds};
+use crate::base::Base;
 use crate::data::file::FileRuntime;
 use crate::data::relocate::{parts_of, written_runs};
 use crate::data::scrub as data;
 use crate::data::write::legs_of;
 use crate::disk::lock;
 use crate::error::Error;
-use crate::group::inner::Inner;
 use crate::meta;
 use crate::on_disk::layout::{FINE_WIDTH, REGION_BYTES};
+use crate::scrub::Scrub;
 use crate::state::{DiskStatus, Op, Stretch, Striping};
 
 /// How often the place it has come to is written down.
@@ -46,7 +47,7 @@ const SKIPPED_MAX: u32 = 256;
 
 /// A scrub under way, as its task has it.
 struct Job<'a> {
-    inner: &'a Arc<Inner>,
+    scrub: &'a Arc<Scrub>,
     turn: u64,
     spec: ScrubSpec,
     clock: Mutex<Clock>,
@@ -92,18 +93,14 @@ struct Extent {
 }
 
 /// Scrubs until the end, or until it is to stop.
-pub(super) async fn scrub(inner: &Arc<Inner>, turn: u64, record: Record) -> Result<(), Error> {
-    let now = inner.env.now();
+pub(super) async fn run(scrub: &Arc<Scrub>, turn: u64, record: Record) -> Result<(), Error> {
+    let now = scrub.env.now();
     let (done, spec) = (record.done, record.spec);
-    let clock = Clock {
-        saved: now,
-        worked: now,
-        looked: None,
-        asked: (inner.rebalance.asked_count(), None),
-    };
+    let clock =
+        Clock { saved: now, worked: now, looked: None, asked: (scrub.data.asked_count(), None) };
     let walk = Mutex::new(Walk::default());
-    let job = Job { inner, turn, spec, clock: Mutex::new(clock), walk };
-    *lock(&inner.scrub.now) = Some(Now { record, since: (now, done), waits: None });
+    let job = Job { scrub, turn, spec, clock: Mutex::new(clock), walk };
+    *lock(&scrub.now) = Some(Now { record, since: (now, done), waits: None });
     // Asked of each part: who closes and opens again at once must not make a part count as done.
     if job.own_structures().await? && job.files().await? {
         return job.end().await;
@@ -113,19 +110,19 @@ pub(super) async fn scrub(inner: &Arc<Inner>, turn: u64, record: Record) -> Resu
 
 impl Job<'_> {
     fn may_work(&self) -> bool {
-        let scrub = &self.inner.scrub;
+        let scrub = self.scrub;
         let wanted = scrub.turn.load(Ordering::SeqCst) == self.turn;
-        wanted && !scrub.is_closing() && !self.inner.is_ending()
+        wanted && !scrub.is_closing() && !self.scrub.is_ending()
     }
 
     fn tell<T>(&self, tell: impl FnOnce(&mut Record) -> T) -> Option<T> {
-        lock(&self.inner.scrub.now).as_mut().map(|now| tell(&mut now.record))
+        lock(&self.scrub.now).as_mut().map(|now| tell(&mut now.record))
     }
 
     /// Waits for what has to come first; false if it is to stop.
     async fn turn(&self) -> Result<bool, Error> {
         while self.may_work() {
-            let now = self.inner.env.now();
+            let now = self.scrub.env.now();
             let (looked, saved) = {
                 let clock = lock(&self.clock);
                 (clock.looked.is_some_and(|at| now.since(at) < WAIT_EVERY), clock.saved)
@@ -133,10 +130,10 @@ impl Job<'_> {
             if looked {
                 return Ok(true);
             }
-            let waits = if self.spec.force { None } else { waits_for(self.inner) };
-            if let Some(now) = lock(&self.inner.scrub.now).as_mut() {
+            let waits = if self.spec.force { None } else { waits_for(self.scrub) };
+            if let Some(now) = lock(&self.scrub.now).as_mut() {
                 if now.waits.is_some() && waits.is_none() {
-                    now.since = (self.inner.env.now(), now.record.done);
+                    now.since = (self.scrub.env.now(), now.record.done);
                 }
                 now.waits = waits;
             }
@@ -147,8 +144,8 @@ impl Job<'_> {
                 }
                 return Ok(true);
             }
-            let changed = self.inner.scrub.wanted.listen();
-            select(changed, self.inner.env.sleep(WAIT_EVERY)).await;
+            let changed = self.scrub.wanted.listen();
+            select(changed, self.scrub.env.sleep(WAIT_EVERY)).await;
         }
         Ok(false)
     }
@@ -161,14 +158,14 @@ impl Job<'_> {
         if self.tell(|record| record.own_done) == Some(true) {
             return Ok(true);
         }
-        for disk in self.inner.disks_in_sync() {
+        for disk in self.scrub.disks_in_sync() {
             if matches!(self.spec.scope, ScrubScope::Disk(no) if no != disk.no) {
                 continue;
             }
             if !self.turn().await? {
                 return Ok(false);
             }
-            let found = meta::scrub::disk(self.inner, &disk, self.spec.repair).await?;
+            let found = meta::scrub::disk(&self.scrub.data, &disk, self.spec.repair).await?;
             self.tell(|record| record.found.add(found));
         }
         self.tell(|record| record.own_done = true);
@@ -178,7 +175,7 @@ impl Job<'_> {
     /// All files; false if it is to stop before the end.
     async fn files(&self) -> Result<bool, Error> {
         let at = self.tell(|record| record.at).unwrap_or_default();
-        let (files, before, total) = files_from(self.inner, self.spec.scope, at);
+        let (files, before, total) = files_from(self.scrub, self.spec.scope, at);
         self.tell(|record| (record.done, record.total) = (before, total));
         {
             let mut walk = lock(&self.walk);
@@ -187,7 +184,7 @@ impl Job<'_> {
             walk.done = before;
             walk.files = files.into();
         }
-        let disks = self.inner.disks.all().len();
+        let disks = self.scrub.disks.all().len();
         let lanes = (0..(disks * LANES_PER_DISK).max(1)).map(|lane| self.lane(lane));
         let mut whole = true;
         // All of them to their end: what one has begun may still write.
@@ -199,14 +196,14 @@ impl Job<'_> {
 
     /// One extent after another; false if it is to stop before the end.
     async fn lane(&self, lane: usize) -> Result<bool, Error> {
-        let copies = usize::from(lock(&self.inner.core).state.header.redundancy.copies());
-        let beside_max = (self.inner.disks.all().len() / copies.max(1)).max(1);
+        let copies = usize::from(lock(&self.scrub.core).state.header.redundancy.copies());
+        let beside_max = (self.scrub.disks.all().len() / copies.max(1)).max(1);
         loop {
             // Where there is nothing left, it ends as the others do.
             let rests = || self.is_beside() && self.may_work() && !lock(&self.walk).is_over();
             while lane >= beside_max && rests() {
-                let changed = self.inner.scrub.wanted.listen();
-                select(changed, self.inner.env.sleep(WAIT_EVERY)).await;
+                let changed = self.scrub.wanted.listen();
+                select(changed, self.scrub.env.sleep(WAIT_EVERY)).await;
             }
             if !self.turn().await? {
                 return Ok(false);
@@ -221,7 +218,7 @@ impl Job<'_> {
             drop(extent);
             if new {
                 // The last lane at it lets go of it.
-                self.inner.data.forget_idle(file);
+                self.scrub.data.forget_idle(file);
             }
         }
     }
@@ -230,13 +227,13 @@ impl Job<'_> {
     async fn next_extent(&self) -> Option<Extent> {
         let mut skipped = 0;
         while self.may_work() {
-            match lock(&self.walk).step(self.inner, self.spec.scope) {
+            match lock(&self.walk).step(self.scrub, self.spec.scope) {
                 Step::Work(extent) => return Some(extent),
                 Step::End => return None,
                 Step::Skipped => skipped += 1,
             }
             if skipped % SKIPPED_MAX == 0 {
-                self.inner.env.sleep(Duration::from_micros(1)).await;
+                self.scrub.env.sleep(Duration::from_micros(1)).await;
             }
         }
         None
@@ -244,7 +241,7 @@ impl Job<'_> {
 
     /// All of an extent; false if it is to stop before the end.
     async fn extent(&self, extent: &Extent) -> Result<bool, Error> {
-        let (file, au_size) = (&extent.file, self.inner.au_size);
+        let (file, au_size) = (&extent.file, self.scrub.au_size);
         let mut parts: VecDeque<Stretch> =
             parts_of(file.attributes.striping, au_size, extent.extent, STEP_BESIDE).collect();
         let mut head = true;
@@ -252,23 +249,23 @@ impl Job<'_> {
             if !self.turn().await? {
                 return Ok(false);
             }
-            let (beside, began) = (self.is_beside(), self.inner.env.now());
+            let (beside, began) = (self.is_beside(), self.scrub.env.now());
             let (most, count) = if beside { (0, 1) } else { (STEP_ALONE, STEPS_PER_LANE) };
             let mut runs = Vec::new();
             for _ in 0..count {
                 let Some(part) = next_part(&mut parts, most) else { break };
-                runs.extend(written_runs(self.inner, file, &part));
+                runs.extend(written_runs(&self.scrub.data, file, &part));
             }
             if runs.is_empty() {
                 continue;
             }
             let steps = runs.into_iter().map(|s| {
                 let (all, own, repair) =
-                    (Arc::clone(self.inner), Arc::clone(file), self.spec.repair);
+                    (Arc::clone(&self.scrub.data), Arc::clone(file), self.spec.repair);
                 let head = std::mem::take(&mut head);
                 // A task of its own: a repair must not be left half-way when this is given up.
                 let work = async move { data::step(all, own, s, head, repair).await };
-                self.inner.run("scrub", work)
+                self.scrub.run("scrub", work)
             });
             for found in join_all(steps).await {
                 let found = found?;
@@ -281,7 +278,7 @@ impl Job<'_> {
 
     /// Whether somebody else reads or writes, so that this has to make way.
     fn is_beside(&self) -> bool {
-        let (count, now) = (self.inner.rebalance.asked_count(), self.inner.env.now());
+        let (count, now) = (self.scrub.data.asked_count(), self.scrub.env.now());
         let mut clock = lock(&self.clock);
         if count != clock.asked.0 {
             clock.asked = (count, Some(now));
@@ -304,10 +301,10 @@ impl Job<'_> {
             ScrubPower::Auto => 9,
             ScrubPower::Low => 19,
         };
-        let rest = (self.inner.env.now().since(began) * times).min(REST_MAX);
-        let changed = self.inner.scrub.wanted.listen();
+        let rest = (self.scrub.env.now().since(began) * times).min(REST_MAX);
+        let changed = self.scrub.wanted.listen();
         if self.may_work() {
-            select(changed, self.inner.env.sleep(rest)).await;
+            select(changed, self.scrub.env.sleep(rest)).await;
         }
     }
 
@@ -316,9 +313,9 @@ impl Job<'_> {
     async fn save(&self) -> Result<(), Error> {
         self.count_time();
         let Some(text) = self.tell(|record| record.text()) else { return Ok(()) };
-        let (inner, turn) = (self.inner, self.turn);
-        let save = inner.change_inside_as(|core| {
-            let wanted = inner.scrub.turn.load(Ordering::SeqCst) == turn;
+        let (scrub, turn) = (self.scrub, self.turn);
+        let save = scrub.change_inside_as(|core| {
+            let wanted = scrub.turn.load(Ordering::SeqCst) == turn;
             let under_way = kept(&core.state.attributes, UNDER_WAY).is_some();
             let op = Op::Attribute { name: UNDER_WAY.to_owned(), value: text.clone() };
             if wanted && under_way { vec![op] } else { Vec::new() }
@@ -330,7 +327,7 @@ impl Job<'_> {
     }
 
     fn count_time(&self) {
-        let now = self.inner.env.now();
+        let now = self.scrub.env.now();
         let more = {
             let mut clock = lock(&self.clock);
             let more = now.since(clock.worked);
@@ -343,8 +340,8 @@ impl Job<'_> {
     /// It has come to its end: what it found is kept.
     async fn end(self) -> Result<(), Error> {
         self.count_time();
-        let inner = self.inner;
-        let ended = unix_seconds(inner);
+        let scrub = self.scrub;
+        let ended = unix_seconds(scrub);
         let Some(record) = self.tell(|record| {
             (record.ended, record.done) = (ended, record.total);
             record.clone()
@@ -354,8 +351,8 @@ impl Job<'_> {
         let text = record.text();
         let wanted = Mutex::new(false);
         let over = || {
-            inner.change_inside_as(|core| {
-                let same = inner.scrub.turn.load(Ordering::SeqCst) == self.turn;
+            scrub.change_inside_as(|core| {
+                let same = scrub.turn.load(Ordering::SeqCst) == self.turn;
                 let is_wanted = same && kept(&core.state.attributes, UNDER_WAY).is_some();
                 *lock(&wanted) = is_wanted;
                 if !is_wanted {
@@ -372,7 +369,7 @@ impl Job<'_> {
         let mut noted = over().await;
         while matches!(noted, Err(Error::NoSpace { .. })) && self.may_work() {
             // A full group: there may be room soon.
-            select(inner.scrub.wanted.listen(), inner.env.sleep(SAVE_EVERY)).await;
+            select(scrub.wanted.listen(), scrub.env.sleep(SAVE_EVERY)).await;
             noted = over().await;
         }
         match noted {
@@ -383,9 +380,9 @@ impl Job<'_> {
             return Ok(());
         }
         if record.spec.scope == ScrubScope::Group && record.found.left == 0 {
-            inner.disks.all().values().for_each(|disk| disk.clear_errors());
+            scrub.disks.all().values().for_each(|disk| disk.clear_errors());
         }
-        *lock(&inner.scrub.result) = Some(ScrubResult::of(&record, false));
+        *lock(&scrub.result) = Some(ScrubResult::of(&record, false));
         Ok(())
     }
 }
@@ -405,17 +402,17 @@ fn next_part(parts: &mut VecDeque<Stretch>, most: u64) -> Option<Stretch> {
 }
 
 /// What keeps a scrub from working, in words.
-fn waits_for(inner: &Inner) -> Option<&'static str> {
-    if inner.data.regions.pieces_to_sync() > 0 {
+fn waits_for(scrub: &Scrub) -> Option<&'static str> {
+    if scrub.data.regions.pieces_to_sync() > 0 {
         return Some("resync");
     }
-    let core = lock(&inner.core);
+    let core = lock(&scrub.core);
     let returning = |(no, d): (&u16, &crate::state::DiskState)| {
-        d.status == DiskStatus::Returning && !inner.returning.is_stuck(*no)
+        d.status == DiskStatus::Returning && !scrub.returning.is_stuck(*no)
     };
     let returning = core.state.disks.iter().any(returning);
     let moving = core.state.rebalance.is_some_and(|power| power > 0);
-    match (returning, moving && !inner.rebalance.is_stuck()) {
+    match (returning, moving && !scrub.moves.is_stuck()) {
         (true, _) => Some("disks that return"),
         (_, true) => Some("rebalance"),
         _ => None,
@@ -425,20 +422,20 @@ fn waits_for(inner: &Inner) -> Option<&'static str> {
 /// Files from a place on, in order; bytes of those before it, and of all.
 type Files = (Vec<(u32, u32)>, u64, u64);
 
-pub(super) fn files_from(inner: &Inner, scope: ScrubScope, at: Place) -> Files {
-    let core = lock(&inner.core);
+pub(super) fn files_from(base: &Base, scope: ScrubScope, at: Place) -> Files {
+    let core = lock(&base.core);
     let wanted = |number: u32| !matches!(scope, ScrubScope::File(one) if one != number);
     let files = core.state.files.values().filter(|f| wanted(f.number));
     let (mut rest, mut before, mut total) = (Vec::new(), 0, 0);
     for file in files {
-        let bytes = file.allocated(inner.au_size);
+        let bytes = file.allocated(base.au_size);
         total += bytes;
         match (file.number, file.incarnation).cmp(&(at.0, at.1)) {
             std::cmp::Ordering::Less => {
                 before += bytes;
                 continue;
             }
-            std::cmp::Ordering::Equal => before += at.2.saturating_mul(inner.au_size).min(bytes),
+            std::cmp::Ordering::Equal => before += at.2.saturating_mul(base.au_size).min(bytes),
             std::cmp::Ordering::Greater => {}
         }
         rest.push((file.number, file.incarnation));
@@ -455,23 +452,23 @@ enum Step {
 
 impl Walk {
     /// Gives out the extent that comes next.
-    fn step(&mut self, inner: &Inner, scope: ScrubScope) -> Step {
+    fn step(&mut self, scrub: &Scrub, scope: ScrubScope) -> Step {
         let Some((file, extents)) = &mut self.current else {
-            return self.next_file(inner);
+            return self.next_file(scrub);
         };
         let Some(extent) = extents.next() else {
             if let Some((file, _)) = self.current.take().filter(|_| self.new) {
                 // Lanes that are at it still have it.
                 let number = file.number;
                 drop(file);
-                inner.data.forget_idle(number);
+                scrub.data.forget_idle(number);
             }
             return Step::Skipped;
         };
         let place = (file.number, file.incarnation, extent);
         let before = self.done;
-        self.done += inner.au_size;
-        if !has_data(inner, file, extent) || !is_in(inner, file, scope, extent) {
+        self.done += scrub.au_size;
+        if !has_data(scrub, file, extent) || !is_in(scrub, file, scope, extent) {
             return Step::Skipped;
         }
         let (number, file) = (self.next, Arc::clone(file));
@@ -485,15 +482,15 @@ impl Walk {
         self.files.is_empty() && self.current.is_none()
     }
 
-    fn next_file(&mut self, inner: &Inner) -> Step {
+    fn next_file(&mut self, scrub: &Scrub) -> Step {
         let Some((number, incarnation)) = self.files.pop_front() else { return Step::End };
         let from = std::mem::take(&mut self.from);
-        self.new = !inner.data.knows(number);
-        let core = lock(&inner.core);
+        self.new = !scrub.data.knows(number);
+        let core = lock(&scrub.core);
         let file = core.state.files.get(&number).filter(|f| f.incarnation == incarnation);
         if let Some(file) = file {
             let extents = from.min(file.extents())..file.extents();
-            self.current = Some((inner.data.file(file), extents));
+            self.current = Some((scrub.data.file(file), extents));
         }
         Step::Skipped
     }
@@ -512,26 +509,26 @@ impl Walk {
 }
 
 /// Whether any piece of an extent, or of its stripe, was ever written.
-fn has_data(inner: &Inner, file: &FileRuntime, extent: u64) -> bool {
+fn has_data(scrub: &Scrub, file: &FileRuntime, extent: u64) -> bool {
     let bytes = match file.attributes.striping {
-        Striping::Coarse => extent * inner.au_size..(extent + 1) * inner.au_size,
+        Striping::Coarse => extent * scrub.au_size..(extent + 1) * scrub.au_size,
         Striping::Fine => {
-            let stripe = inner.au_size * FINE_WIDTH;
+            let stripe = scrub.au_size * FINE_WIDTH;
             let first = extent / FINE_WIDTH * stripe;
             first..first + stripe
         }
     };
     let mut regions = bytes.start / REGION_BYTES..bytes.end.div_ceil(REGION_BYTES);
-    let core = lock(&inner.core);
+    let core = lock(&scrub.core);
     let state = core.state.files.get(&file.number);
     let state = state.filter(|f| f.incarnation == file.incarnation);
     let durable = state.is_some_and(|f| regions.clone().any(|region| f.pieces_of(region) != 0));
     durable || regions.any(|region| file.fresh_of(region as u32) != 0)
 }
 
-fn is_in(inner: &Inner, file: &FileRuntime, scope: ScrubScope, extent: u64) -> bool {
+fn is_in(scrub: &Scrub, file: &FileRuntime, scope: ScrubScope, extent: u64) -> bool {
     let ScrubScope::Disk(no) = scope else { return true };
-    let first = parts_of(file.attributes.striping, inner.au_size, extent, STEP_BESIDE).next();
-    let legs = first.and_then(|s| legs_of(inner, file, &s).ok()).unwrap_or_default();
+    let first = parts_of(file.attributes.striping, scrub.au_size, extent, STEP_BESIDE).next();
+    let legs = first.and_then(|s| legs_of(&scrub.data, file, &s).ok()).unwrap_or_default();
     legs.iter().any(|leg| leg.disk == no)
 }
