@@ -1,4 +1,4 @@
-//! Disks that somebody adds, drops and wants back, as `group/disks.rs`, `group/rebalance.rs` and
+//! Disks that somebody adds, drops and wants back, as `group/disks.rs`, `moves/rebalance.rs` and
 //! `meta/commit.rs` do it.
 
 use super::{Event, Mask, Model, Phase, Run, State, bits, size, subsets, target_size};
