@@ -1,10 +1,11 @@
 //! The experiment interface, for the command line.
 //!
 //! To add one: a module with a type that is an [`Experiment`], and a line in
-//! [`ALL`](crate::experiments::ALL). Its options are words here ([`OptionSpec`]) and become options of `cellar lab run NAME`; it gets them back as
-//! [`Words`], makes its figures with whatever [`Request`] hands it, and returns a [`Run`]. Keeping,
-//! showing and comparing runs is done for all alike from the fields of [`Run`]: `arms` are the main
-//! table (any number of [`Run::layouts`]), `tables` what is beside it, `raw` every measurement,
+//! [`ALL`](crate::experiments::ALL). Its options are words here ([`OptionSpec`]) and become options of
+//! `cellar lab run NAME`; it gets them back as [`Words`], makes its figures with whatever [`Request`]
+//! hands it, and returns a [`Run`]. Keeping, showing and comparing runs is done for all alike from the
+//! fields of [`Run`]: `arms` are the main table (any number of [`Run::layouts`]), `tables` what is
+//! beside it, `raw` every measurement,
 //! `finding` the answer in words. A ratio inside the A/A spread gets
 //! [`Verdict::NotDistinguishable`](crate::Verdict) from [`verdict`](crate::verdict).
 

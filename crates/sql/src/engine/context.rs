@@ -143,6 +143,8 @@ fn analyzer_rules() -> Vec<Arc<dyn AnalyzerRule + Send + Sync>> {
     rules.insert(at, Arc::new(OrderOfSubquery));
     rules.push(Arc::new(CheckedArithmetic));
     rules.push(Arc::new(Guarded));
+    // A second time: what stood alone stands beside rows from outside by then.
+    rules.insert(0, Arc::new(OneRow));
     rules.insert(0, Arc::new(NestedSubqueries));
     rules.insert(0, Arc::new(OneRow));
     rules.insert(0, Arc::new(SetComparisons));
