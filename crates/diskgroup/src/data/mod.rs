@@ -4,7 +4,7 @@
 //! - copies agree after a crash: a region is in the dirty log before a written piece of it is
 //!   overwritten (`region`, `dirty_log`), and resync makes dirty regions equal (`resync`);
 //! - what was never written reads as zeros: a piece counts as written only once its first write,
-//!   filled up with zeros, is durable on every copy (`piece`, `write`, `flush`);
+//!   filled up with zeros, is durable on every copy (`region`, `write`, `flush`);
 //! - damage is found: every 4 KiB has a checksum that is durable before its region is clean
 //!   (`checksum`, `clean`).
 
