@@ -5,9 +5,8 @@
 //! `cellar lab run NAME`; it gets them back as [`Words`], makes its figures with whatever [`Request`]
 //! hands it, and returns a [`Run`]. Keeping, showing and comparing runs is done for all alike from the
 //! fields of [`Run`]: `arms` are the main table (any number of [`Run::layouts`]), `tables` what is
-//! beside it, `raw` every measurement,
-//! `finding` the answer in words. A ratio inside the A/A spread gets
-//! [`Verdict::NotDistinguishable`](crate::Verdict) from [`verdict`](crate::verdict).
+//! beside it, `raw` every measurement, `finding` the answer in words. A ratio inside the A/A spread
+//! gets [`Verdict::NotDistinguishable`](crate::Verdict) from [`verdict`](crate::verdict).
 
 use std::collections::BTreeMap;
 

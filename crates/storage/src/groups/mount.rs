@@ -1,6 +1,5 @@
 //! MOUNT and DISMOUNT of groups: all that are found when storage is opened, then each by a statement.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -180,9 +179,7 @@ impl Groups {
     /// The groups whose disks are found and that are not mounted, by name.
     #[boxed]
     pub async fn unmounted_names(&self) -> Vec<String> {
-        let here: Vec<PathBuf> =
-            self.all().iter().flat_map(|m| m.disks.all().to_vec()).map(|d| d.path).collect();
-        let found = self.finder().find_labelled(false, &here).await;
+        let found = self.finder().find_labelled(false, &self.here()).await;
         let members = found.labelled.into_iter().filter(|l| l.label.status == LabelStatus::Member);
         let mut names: Vec<String> = members.map(|l| l.label.group_name).collect();
         names.sort_unstable();
