@@ -206,6 +206,13 @@ fn a_disk_that_was_taken_offline_comes_back_by_what_status_says() {
     place.done(&["asm", DB, "offline", "-D", "DATA_0001"]);
     place.sql("create table two as select 2 as a");
     let text = place.fails(&["status", DB]);
+    // The view says the same.
+    let view = "select name, state, action from v$health";
+    let view = place.done(&["sql", DB, "--format", "json", "-c", view]);
+    let view: Value = serde_json::from_str(view.trim()).unwrap();
+    let status = place.status();
+    assert_eq!((&view[0]["name"], &view[0]["state"]), (&"DATA".into(), &status["state"]));
+    assert_eq!(view[0]["action"], status["action"], "{view}");
     place.follow(&text, "cellar asm ");
     place.done(&["asm", DB, "online", "-a", "--wait"]);
     assert_eq!(place.status()["state"], "WHOLE");

@@ -5,23 +5,27 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cellar_diskgroup::DiskInfo;
-use cellar_instance::Instance;
-use cellar_instance::database::{Database as InstanceDatabase, NoDisk, OpenMode};
+use cellar_instance::database::Database as InstanceDatabase;
 use cellar_instance::directory::{Directory, Entered, Handler, PATIENCE, Responder, Shortcoming};
 use cellar_instance::session::Session;
 use cellar_instance::wire::{Frame, Request};
+use cellar_instance::{Instance, health};
 use cellar_io::real::RealEnv;
 use cellar_io::shell;
 use cellar_io::{EnvExt, SharedEnv};
+#[cfg(feature = "sql")]
 use cellar_sql::host::instance::{InstanceHost, views};
+#[cfg(feature = "sql")]
 use cellar_sql::{Engine, EngineOptions, Host};
+use cellar_storage::OpenMode;
 use cellar_storage::disks::RealDisks;
+use cellar_storage::finder::NoDisk;
 use cellar_wait::Waits;
 use futures_util::StreamExt;
 
 use super::fault::Fault;
 use super::output::{self, Piece, REMOTE, Remote};
-use super::status::some;
+use cellar_storage::words::some;
 
 /// An open database, and the session of the command that uses it.
 #[derive(Clone)]
@@ -53,6 +57,7 @@ impl From<cellar_diskgroup::Error> for Fault {
     }
 }
 
+#[cfg(feature = "sql")]
 impl Database {
     /// What SQL needs of the database.
     pub fn host(&self) -> Arc<dyn Host> {
@@ -75,6 +80,7 @@ impl Database {
 }
 
 /// Cores this process may use.
+#[cfg(feature = "sql")]
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, usize::from)
 }
@@ -183,7 +189,7 @@ pub async fn reach(dir: &Path, place: &Place, opening: Opening) -> Result<Reache
         ));
     }
     let opened = InstanceDatabase::open_forcing(instance, directory, disks, mode, force).await;
-    let inner = opened.map_err(|error| or_force(error, dir, force))?;
+    let inner = opened.map_err(|error| health::or_force(error, dir, force))?;
     remarks(&inner);
     if let Some(name) = inner.storage().groups().mounted_by_force() {
         forced(&inner, &name).iter().for_each(|line| output::notice(line));
@@ -217,63 +223,6 @@ fn forced(database: &InstanceDatabase, name: &str) -> Option<String> {
     });
     let told: Vec<String> = gone.into_iter().chain(aged).chain(older).collect();
     (!told.is_empty()).then(|| format!("Notice: disk group \"{name}\" {}", told.join("; it ")))
-}
-
-/// Offers FORCE where it helps and was not given, with what it may lose.
-fn or_force(
-    error: cellar_instance::Error,
-    dir: &Path,
-    force: Option<&str>,
-) -> cellar_instance::Error {
-    if !error.force_helps() && !error.has(INCOMPLETE) {
-        return error;
-    }
-    let name = error.group().unwrap_or_default().to_owned();
-    match (error.force_helps(), force.is_some_and(|force| name.eq_ignore_ascii_case(force))) {
-        (true, false) => error.hint(offer(&name, dir)),
-        (true, true) => error.hint(
-            "bring the missing disks back and try again; cellar inspect DISK tells what a disk \
-             holds",
-        ),
-        (false, _) => error.hint(
-            "bring the missing disks back and try again; cellar inspect DISK tells what a disk \
-             holds",
-        ),
-    }
-}
-
-/// The number of a mount that lacks the only copy of something: FORCE does not help.
-const INCOMPLETE: u32 = 15040;
-
-/// The command that mounts a group without its missing disks, and what that costs.
-fn offer(name: &str, dir: &Path) -> String {
-    let disks = dir.join("disks");
-    let first = match std::fs::read_dir(&disks).is_ok_and(|mut found| found.next().is_some()) {
-        true => format!(
-            "see first what that is (this only reads): cellar rescue --disks {}; then continue",
-            shell::quoted(&format!("{}/*", disks.display()))
-        ),
-        false => "continue".to_owned(),
-    };
-    format!(
-        "bring the missing disks back. If they are gone for good, what was written to the missing \
-         disks alone is lost; {first} permanently without them: cellar sql {} -c 'alter diskgroup {} \
-         mount force'",
-        shell::path(dir),
-        name.to_lowercase()
-    )
-}
-
-/// Groups that are not there, each as an error that offers what mounts it.
-pub fn not_mounted(database: &InstanceDatabase) -> Vec<cellar_instance::Error> {
-    let dir = database.directory().path();
-    database
-        .storage()
-        .groups()
-        .not_mounted()
-        .into_iter()
-        .map(|error| or_force(error, dir, None))
-        .collect()
 }
 
 /// Puts a database that was just opened at the service of other processes.
@@ -313,7 +262,7 @@ fn user() -> String {
 
 /// Says which groups are not there, and once, by name, where disks are not opened as asked.
 fn remarks(database: &InstanceDatabase) {
-    for error in not_mounted(database) {
+    for error in health::not_mounted(database) {
         output::notice(&format!("Notice: {error}"));
     }
     redo_left_out(database);

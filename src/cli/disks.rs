@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::fault::Fault;
 use super::label::{self, Owner};
 use super::output::{self, Format};
-use super::size::show_bytes;
+use cellar_storage::size::show_bytes;
 
 pub use release::run as release;
 

@@ -2,12 +2,10 @@
 
 use std::fmt;
 use std::io;
-#[cfg(feature = "sql")]
 use std::path::Path;
 use std::process::ExitCode;
 
 use cellar_io::OPEN_FILES;
-#[cfg(feature = "sql")]
 use cellar_io::shell;
 
 use super::output;
@@ -20,10 +18,8 @@ pub enum Fault {
     /// It failed: exit 1.
     Failed(String),
     /// The database refused it: exit 1.
-    #[cfg(feature = "sql")]
     Refused(Box<cellar_instance::Error>),
     /// It worked, and what it found is not well: exit 1 without another word.
-    #[cfg_attr(not(feature = "sql"), expect(dead_code, reason = "only status and validate"))]
     NotWell,
     /// The reader of our output went away: that is its right, exit 0.
     Closed,
@@ -41,7 +37,6 @@ impl Fault {
     }
 
     /// The first line of what it tells.
-    #[cfg(feature = "sql")]
     pub fn first_line(&self) -> String {
         match self {
             Fault::Usage(text) | Fault::Failed(text) => {
@@ -55,7 +50,6 @@ impl Fault {
     }
 
     /// This fault, with the directory put into the commands that its text offers.
-    #[cfg(feature = "sql")]
     #[must_use]
     pub fn in_directory(self, dir: &Path) -> Fault {
         match self {
@@ -85,7 +79,6 @@ impl Fault {
                 output::notice(message);
                 1
             }
-            #[cfg(feature = "sql")]
             Fault::Refused(error) => {
                 output::notice(&error.to_string());
                 1
@@ -97,11 +90,9 @@ impl Fault {
 }
 
 /// Commands that are told a directory first.
-#[cfg(feature = "sql")]
 const IN_DIRECTORY: [&str; 5] = ["load", "sql", "status", "validate", "asm"];
 
 /// Puts the directory into the commands of the next step, where whoever wrote it did not know it.
-#[cfg(feature = "sql")]
 fn with_directory(message: &str, dir: &Path) -> String {
     let Some(at) = message.find("Next: ") else { return message.to_owned() };
     let (head, next) = message.split_at(at);
@@ -109,7 +100,6 @@ fn with_directory(message: &str, dir: &Path) -> String {
 }
 
 /// `text` with the directory in its commands: for `DIR`, and where one says none.
-#[cfg(feature = "sql")]
 pub fn told_where(text: &str, dir: &Path) -> String {
     let dir = shell::path(dir);
     let mut out = String::new();
@@ -131,13 +121,11 @@ pub fn told_where(text: &str, dir: &Path) -> String {
 }
 
 /// Whether a word ends where `rest` begins.
-#[cfg(feature = "sql")]
 fn ends(rest: &str) -> bool {
     !rest.starts_with(|c: char| c.is_alphanumeric() || "-_'".contains(c))
 }
 
 /// A command that `text` begins with, up to its directory, and how much of the text that is.
-#[cfg(feature = "sql")]
 fn command_at(text: &str, dir: &str) -> Option<(String, usize)> {
     let named = |name: &&str| {
         let rest = text.strip_prefix("cellar ")?.strip_prefix(name)?;
@@ -153,7 +141,6 @@ fn command_at(text: &str, dir: &str) -> Option<(String, usize)> {
 }
 
 /// The placeholder that `text` begins with, where it does not stand for a directory to be made.
-#[cfg(feature = "sql")]
 fn placeholder_at(text: &str, before: &str, dir: &str) -> Option<(String, usize)> {
     let rest = text.strip_prefix("DIR")?;
     (ends(rest) && !before.ends_with("init ")).then(|| (dir.to_owned(), "DIR".len()))
@@ -163,7 +150,6 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Usage(m) | Fault::Failed(m) => f.write_str(m),
-            #[cfg(feature = "sql")]
             Fault::Refused(error) => write!(f, "{error}"),
             Fault::NotWell => f.write_str("not well"),
             Fault::Closed => f.write_str("output closed"),
@@ -199,7 +185,7 @@ impl From<cellar_sql::Error> for Fault {
     }
 }
 
-#[cfg(all(test, feature = "sql"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -12,7 +12,7 @@ use super::database::Place;
 use super::fault::Fault;
 use super::output::{self, Format};
 use super::path::look;
-use super::size::show_bytes;
+use cellar_storage::size::show_bytes;
 
 /// Bytes of a label.
 const LABEL: usize = 4096;

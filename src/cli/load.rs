@@ -24,7 +24,7 @@ use super::dir;
 use super::fault::Fault;
 use super::output::{self, Format};
 use super::progress::Progress;
-use super::size::{show_bytes, show_count, show_duration};
+use cellar_storage::size::{show_bytes, show_count, show_duration};
 
 /// Arguments of `load`.
 #[derive(Debug, clap::Args)]

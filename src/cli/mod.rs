@@ -1,54 +1,33 @@
 //! The command line: words to checked arguments, then one call. Nothing is touched before all
 //! arguments are checked.
 
-mod clock;
-mod disks;
-mod disktest;
-mod fault;
-mod lab;
-mod label;
-mod output;
-mod path;
-mod progress;
-#[cfg(feature = "sql")]
-mod redo;
-mod signals;
-mod size;
-
-#[cfg(feature = "sql")]
 mod alert;
-#[cfg(feature = "sql")]
 mod asm;
-#[cfg(feature = "sql")]
-mod checked;
-#[cfg(feature = "sql")]
+mod clock;
 mod database;
 #[cfg(feature = "sql")]
 mod demo;
-#[cfg(feature = "sql")]
 mod dir;
-#[cfg(feature = "sql")]
+mod disks;
+mod disktest;
+mod fault;
 mod init;
-#[cfg(feature = "sql")]
 mod inspect;
+mod lab;
+mod label;
 #[cfg(feature = "sql")]
 mod load;
-#[cfg(feature = "sql")]
-mod missing;
-#[cfg(feature = "sql")]
-mod outlook;
-#[cfg(feature = "sql")]
-#[cfg(feature = "sql")]
+mod output;
+mod path;
+mod progress;
 mod rescue;
 #[cfg(feature = "sql")]
 mod shell;
-#[cfg(feature = "sql")]
-mod spares;
+mod signals;
+mod size;
 #[cfg(feature = "sql")]
 mod sql;
-#[cfg(feature = "sql")]
 mod status;
-#[cfg(feature = "sql")]
 mod validate;
 
 use std::process::ExitCode;
@@ -92,7 +71,6 @@ enum Command {
     /// Questions about disks, answered with evidence: are two twice one?
     Lab(lab::Args),
     /// A directory with a mirrored disk group in it
-    #[cfg(feature = "sql")]
     Init(init::Args),
     /// Parquet, CSV or generated data into tables
     #[cfg(feature = "sql")]
@@ -101,19 +79,14 @@ enum Command {
     #[cfg(feature = "sql")]
     Sql(sql::Args),
     /// State, one action line, what may fail next; exit 0 well, 1 not
-    #[cfg(feature = "sql")]
     Status(status::Args),
     /// Disk groups and their files, in ASMCMD's words
-    #[cfg(feature = "sql")]
     Asm(asm::Args),
     /// Reads every copy of everything and compares; exit 1 if any is bad
-    #[cfg(feature = "sql")]
     Validate(validate::Args),
     /// What is written on a disk: labels, superblocks, log, checkpoints
-    #[cfg(feature = "sql")]
     Inspect(inspect::Args),
     /// Recover files from an unmountable group (read-only)
-    #[cfg(feature = "sql")]
     Rescue(rescue::Args),
 }
 
@@ -165,19 +138,14 @@ fn run(command: Command) -> Result<ExitCode, Fault> {
     if let Command::Lab(args) = command {
         return lab::run(args, &runtime).map(|()| ExitCode::SUCCESS);
     }
-    #[cfg(feature = "sql")]
-    {
-        let place = database::Place { env, real };
-        runtime.block_on(at(command, &place))
-    }
-    #[cfg(not(feature = "sql"))]
-    unreachable!("without SQL there are only disks, disktest and lab")
+    let place = database::Place { env, real };
+    runtime.block_on(at(command, &place))
 }
 
-#[cfg(feature = "sql")]
 async fn at(command: Command, place: &database::Place) -> Result<ExitCode, Fault> {
     let done = |()| ExitCode::SUCCESS;
     match command {
+        #[cfg(feature = "sql")]
         Command::Demo(args) => demo::run(args, place).await.map(done),
         Command::Init(args) => init::run(args, place).await.map(done),
         Command::Inspect(args) => inspect::run(args, place).await.map(done),
@@ -191,7 +159,6 @@ async fn at(command: Command, place: &database::Place) -> Result<ExitCode, Fault
 }
 
 /// A command that needs an open database: here, or in the process that has it.
-#[cfg(feature = "sql")]
 async fn in_directory(command: Command, place: &database::Place) -> Result<ExitCode, Fault> {
     use database::Reached;
     let (dir, opening) = target(&command)?;
@@ -208,6 +175,7 @@ async fn in_directory(command: Command, place: &database::Place) -> Result<ExitC
             result.and(closed).map(|()| ExitCode::SUCCESS).map_err(|f| f.in_directory(&dir))
         }
         Reached::There(mut client) => {
+            #[cfg(feature = "sql")]
             if let Command::Sql(args) = &command {
                 if args.wants_prompt() {
                     shell::run_there(&mut client, args)?;
@@ -232,15 +200,16 @@ async fn in_directory(command: Command, place: &database::Place) -> Result<ExitC
 }
 
 /// The directory that a command is about, and how the database is opened for it.
-#[cfg(feature = "sql")]
 fn target(command: &Command) -> Result<(std::path::PathBuf, database::Opening), Fault> {
-    use cellar_instance::OpenMode;
+    use cellar_storage::OpenMode;
     use database::Opening;
     let mode = OpenMode { read_only: true, force: false };
     let look = Opening { mode, force: None, alone: false };
     let work = Opening::default();
     Ok(match command {
+        #[cfg(feature = "sql")]
         Command::Load(args) => (args.directory()?, work),
+        #[cfg(feature = "sql")]
         Command::Sql(args) => {
             let force = args.forces();
             (dir::resolve(args.dir.clone())?, Opening { force, ..work })
@@ -255,14 +224,15 @@ fn target(command: &Command) -> Result<(std::path::PathBuf, database::Opening), 
     })
 }
 
-#[cfg(feature = "sql")]
 async fn on(
     command: Command,
     database: &database::Database,
     place: &database::Place,
 ) -> Result<(), Fault> {
     match command {
+        #[cfg(feature = "sql")]
         Command::Load(args) => load::run(args, database, place.env.clone()).await,
+        #[cfg(feature = "sql")]
         Command::Sql(args) => sql::run(args, database, place.env.clone()).await,
         Command::Status(args) => status::run(&args, database, place).await,
         Command::Asm(args) => asm::run(args, database, place).await,
@@ -272,7 +242,6 @@ async fn on(
 }
 
 /// Runs the words of a command that another process sent; its exit code.
-#[cfg(feature = "sql")]
 pub async fn answer(
     words: Vec<String>,
     database: database::Database,
@@ -288,9 +257,12 @@ pub async fn answer(
     };
     // A prompt belongs to the terminal of whoever typed, not to this process.
     let here = match &command {
+        #[cfg(feature = "sql")]
         Command::Sql(args) => !args.wants_prompt(),
+        #[cfg(feature = "sql")]
+        Command::Load(_) => true,
         Command::Asm(args) => !args.wants_prompt(),
-        Command::Load(_) | Command::Status(_) | Command::Validate(_) => true,
+        Command::Status(_) | Command::Validate(_) => true,
         _ => false,
     };
     if !here {

@@ -2,7 +2,6 @@
 //! that another process sent to DIR/cellar.sock writes to that process instead.
 
 use std::io::Write;
-#[cfg(feature = "sql")]
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -24,7 +23,6 @@ pub enum Format {
 
 impl Format {
     /// The word that `--format` takes for it.
-    #[cfg(feature = "sql")]
     pub fn name(self) -> &'static str {
         match self {
             Format::Table => "table",
@@ -34,7 +32,6 @@ impl Format {
 }
 
 /// A piece of output of a command that runs for another process.
-#[cfg_attr(not(feature = "sql"), expect(dead_code, reason = "the small program has no server"))]
 #[derive(Debug)]
 pub enum Piece {
     /// For its stdout.
@@ -44,7 +41,6 @@ pub enum Piece {
 }
 
 /// The process that a command runs for, when it is not this one.
-#[cfg_attr(not(feature = "sql"), expect(dead_code, reason = "the small program has no server"))]
 #[derive(Clone, Debug)]
 pub struct Remote {
     /// Where its output goes.
@@ -247,7 +243,6 @@ pub fn is_remote() -> bool {
 }
 
 /// A path of the command line, from the directory of whoever typed it.
-#[cfg(feature = "sql")]
 pub fn path(path: &Path) -> PathBuf {
     REMOTE.try_with(|remote| remote.cwd.join(path)).unwrap_or_else(|_| path.to_owned())
 }
@@ -262,7 +257,7 @@ pub fn json(value: &impl Serialize) -> Result<(), Fault> {
     text(&format!("{line}\n"))
 }
 
-/// Standard output as a writer.
+/// Standard output as a writer, for rows.
 #[cfg(feature = "sql")]
 #[derive(Debug)]
 pub struct Out;

@@ -56,7 +56,6 @@ pub fn look(path: &Path, write: bool) -> Result<Metadata, Fault> {
 ///
 /// # Errors
 /// Whose it is, and which user may not.
-#[cfg(feature = "sql")]
 pub fn may_make_in(dir: &Path) -> Result<(), Fault> {
     let access = Access::WRITE_OK | Access::EXEC_OK;
     let at = rustix::fs::CWD;

@@ -4,14 +4,11 @@ use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-#[cfg(feature = "sql")]
 use cellar_io::{EnvExt, SharedEnv};
-#[cfg(feature = "sql")]
 use futures_util::future::{Either, select};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// How often work under way is looked at.
-#[cfg(feature = "sql")]
 pub const LOOK: Duration = Duration::from_millis(100);
 
 /// Shared by the threads that do the work.
@@ -57,7 +54,6 @@ impl Progress {
     }
 
     /// Does `work`, and looks now and then how much of it is done. The bar goes at its end.
-    #[cfg(feature = "sql")]
     pub async fn during<T>(
         &self,
         env: &SharedEnv,

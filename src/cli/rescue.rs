@@ -22,7 +22,7 @@ use super::fault::Fault;
 use super::output::{self, Format};
 use super::path::look;
 use super::progress::Progress;
-use super::size::{show_bytes, show_count};
+use cellar_storage::size::{show_bytes, show_count};
 
 /// What is read at once.
 const STEP: u64 = 1 << 20;

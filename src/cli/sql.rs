@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use cellar_instance::administration::Command;
 use cellar_instance::directory::Client;
 use cellar_instance::session::Session;
 use cellar_io::{EnvExt, SharedEnv};
 use cellar_sql::output::{Format, Writer};
-use cellar_sql::statement::{Command, GroupAction, Groups, Statement};
+use cellar_sql::statement::Statement;
 use cellar_sql::{Engine, Open, Outcome, Split, parse, split};
+use cellar_storage::request::{GroupAction, GroupSelection};
 use futures_util::TryStreamExt;
 use futures_util::future::{Either, select};
 
@@ -87,7 +89,7 @@ impl Args {
         let first = cut.complete.first().or(cut.rest.as_ref())?;
         match parse(first.sql) {
             Ok(Statement::Command(Command::AlterDiskgroup {
-                groups: Groups::Named(names),
+                groups: GroupSelection::Named(names),
                 action: GroupAction::Mount { force: true },
             })) if names.len() == 1 => names.into_iter().next(),
             _ => None,

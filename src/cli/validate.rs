@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cellar_diskgroup::{Copies, FileVerdict, Findings};
-use cellar_instance::Mounted;
+use cellar_storage::Mounted;
 use cellar_storage::split_group_path;
 use serde_json::{Value, json};
 
-use super::checked::{self, Bad, Extent};
 use super::database::{Database, Place};
 use super::fault::Fault;
 use super::output::{self, Format};
 use super::progress::Progress;
-use super::size::{show_bytes, show_count, show_duration};
-use super::status::some;
+use cellar_instance::health::checked::{self, Bad, Extent};
+use cellar_storage::size::{show_bytes, show_count, show_duration};
+use cellar_storage::words::some;
 
 /// Bad places that are named.
 const PLACES_SHOWN: usize = 20;
@@ -159,11 +159,14 @@ fn keep(report: &Report, dir: &Path, all: bool, now: u64) {
     let tables = report.tables.iter().map(|(table, _)| table.clone()).collect();
     let bad = Bad::of(&report.findings, report.metadata.is_some(), tables, now);
     let extent = if all { report.extent() } else { Extent::Part };
-    if let Err(error) = checked::keep(dir, &report.group, bad, extent, now) {
-        output::notice(&format!(
+    match checked::keep(dir, &report.group, bad, extent, now) {
+        Ok(notice) => {
+            notice.into_iter().for_each(|notice| output::notice(&format!("Notice: {notice}")));
+        }
+        Err(error) => output::notice(&format!(
             "Notice: status will not know of this: {}/validate.json: {error}",
             dir.display()
-        ));
+        )),
     }
 }
 

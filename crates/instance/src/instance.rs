@@ -199,7 +199,8 @@ impl Instance {
         views::values(groups.iter().flat_map(|group| rows(&**group)))
     }
 
-    /// The rows of a view as they are now, each with one value for each of its columns.
+    /// The rows of a view as they are now, each with one value for each of its columns. Those of v$health are
+    /// the [database](crate::Database::rows)'s to know.
     ///
     /// # Errors
     /// 00942 if no instance fills the view.

@@ -6,6 +6,7 @@
 //! [`session`]s, the [`catalog`], columnar [`tables`], and the typed rows of every `v$` view in
 //! [`views`]. Errors are Oracle's stacks ([`error`]).
 
+pub mod administration;
 pub mod budget;
 pub mod catalog;
 mod catalog_file;
@@ -14,6 +15,7 @@ pub mod database;
 pub mod directory;
 pub mod error;
 pub mod groups;
+pub mod health;
 mod instance;
 pub mod parameters;
 pub mod scans;
@@ -25,5 +27,5 @@ pub mod views;
 pub mod wire;
 
 pub use cellar_storage::{Error, Remedy, Result};
-pub use database::{Database, Mounted, OpenMode};
+pub use database::Database;
 pub use instance::{GroupViews, Instance};

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, RecordBatchOptions, StringArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_recursion::async_recursion as boxed;
+use cellar_instance::administration::UnderWay;
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider};
 use datafusion::common::TableReference;
 use datafusion::datasource::TableType;
@@ -46,7 +47,7 @@ use crate::files::csv_format::CsvFormats;
 use crate::files::host::HostStore;
 use crate::files::json_format::JsonFormats;
 use crate::files::parquet_format::ParquetFormats;
-use crate::host::{Host, UnderWay};
+use crate::host::Host;
 use crate::names;
 use crate::nearest::nearest;
 use crate::noted::{Noted, Notes};
@@ -292,7 +293,7 @@ impl Engine {
                 Ok(Outcome::Done { message: reply.message, notices: reply.notices })
             }
             Statement::ExplainWork(mut work) => {
-                for disk in work.action.new_disks() {
+                for disk in &mut work.change.add {
                     disk.path = self.absolute(&disk.path)?;
                 }
                 let found = self.host.explain_work(work).await?;

@@ -5,12 +5,14 @@ pub mod instance;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use cellar_instance::administration::{Command, Reply, UnderWay};
+use cellar_instance::tables::external::ExternalFiles;
+use cellar_storage::request::WorkRequest;
 use object_store::ObjectStore;
 use serde::{Deserialize, Serialize};
 
 use crate::columnar::tables::Columnar;
 use crate::error::Error;
-use crate::statement::{Command, ExplainWork};
 use crate::view::{Column, Value};
 
 /// An external table as the catalog keeps it.
@@ -20,6 +22,9 @@ pub struct TableDefinition {
     pub name: String,
     /// Where its files are, for people: `+DATA/t.parquet` or a path.
     pub location: String,
+    /// Where else they are, in the same form.
+    #[serde(default)]
+    pub more_locations: Vec<String>,
     /// The `CREATE EXTERNAL TABLE` statement that makes it.
     pub statement: String,
     /// The columns that were found in its files, where that takes reading all of them.
@@ -30,13 +35,13 @@ pub struct TableDefinition {
     pub may_be_empty: bool,
 }
 
-/// The instance's reply to a [`Command`].
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Reply {
-    /// One line: what was done.
-    pub message: String,
-    /// What the user should also know, for stderr.
-    pub notices: Vec<String>,
+impl TableDefinition {
+    /// Adds what it reads in disk groups.
+    pub(crate) fn add_to(&self, files: &mut ExternalFiles) {
+        let first = std::iter::once(&self.location);
+        let locations: Vec<String> = first.chain(&self.more_locations).cloned().collect();
+        files.add(&self.name, &locations);
+    }
 }
 
 /// Rows that the instance produced, each with a value for every column.
@@ -48,17 +53,6 @@ pub struct Rows {
     pub rows: Vec<Vec<Value>>,
     /// Why the change that they describe cannot be done, if it cannot.
     pub refused: Option<Error>,
-}
-
-/// Long work that a statement waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnderWay {
-    /// The kind of work, in one word.
-    pub what: &'static str,
-    /// The amount done.
-    pub done: u64,
-    /// The amount in all.
-    pub total: u64,
 }
 
 /// The instance, as the engine sees it.
@@ -102,7 +96,7 @@ pub trait Host: Send + Sync + std::fmt::Debug + 'static {
     ///
     /// # Errors
     /// Those of the change itself.
-    async fn explain_work(&self, work: ExplainWork) -> Result<Rows, Error> {
+    async fn explain_work(&self, work: WorkRequest) -> Result<Rows, Error> {
         Err(Error::not_yet(format!("EXPLAIN WORK for {}", work.group)))
     }
 

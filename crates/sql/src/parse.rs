@@ -9,16 +9,17 @@ mod scrub;
 pub(crate) mod table_kind;
 mod templates;
 
+use cellar_diskgroup::Redundancy;
+use cellar_instance::administration::Command;
+use cellar_instance::parameters::Scope;
+use cellar_storage::request::{Contents, DiskRequest, GroupAction, GroupRequest, GroupSelection};
 use datafusion::sql::parser::DFParserBuilder;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Word};
 
 use crate::dialect::rewrite;
 use crate::error::{Error, Position};
 use crate::grammar::CellarDialect;
-use crate::statement::{
-    Command, Contents, CreateDiskgroup, DiskClause, GroupAction, Groups, Redundancy, Scope,
-    Statement,
-};
+use crate::statement::Statement;
 
 /// How deep parentheses may nest; more would threaten the stack.
 const RECURSION_MAX: usize = 64;
@@ -280,11 +281,11 @@ impl<'a> Cursor<'a> {
         } else if self.at < self.tokens.len() && !self.accept(&Token::SemiColon) {
             return Err(self.expected("FAILGROUP, DISK, ATTRIBUTE or the end of the statement"));
         }
-        Ok(Statement::Command(Command::CreateDiskgroup(CreateDiskgroup {
+        Ok(Statement::Command(Command::CreateDiskgroup(GroupRequest {
             name,
             redundancy,
             disks,
-            attributes,
+            attributes: attributes.into_iter().collect(),
         })))
     }
 
@@ -326,7 +327,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn disk(&mut self, failgroup: Option<&String>) -> Result<DiskClause, Error> {
+    fn disk(&mut self, failgroup: Option<&String>) -> Result<DiskRequest, Error> {
         let path = self.text("the path of a disk")?;
         let name = match self.accept_word("NAME") {
             true => Some(self.storage_name("the name of the disk")?),
@@ -338,7 +339,7 @@ impl<'a> Cursor<'a> {
             true => Some(self.text("the serial number of the disk")?),
             false => None,
         };
-        Ok(DiskClause { path, name, failgroup: failgroup.cloned(), size, force, erase })
+        Ok(DiskRequest { path, name, failgroup: failgroup.cloned(), size, force, erase })
     }
 
     fn attribute(&mut self) -> Result<(String, String), Error> {
@@ -370,17 +371,17 @@ impl<'a> Cursor<'a> {
 
     fn alter_diskgroup(&mut self) -> Result<Statement, Error> {
         let groups = if self.accept_word("ALL") {
-            Groups::All
+            GroupSelection::All
         } else {
             let mut names = vec![self.storage_name("the name of the disk group, or ALL")?];
             while self.accept(&Token::Comma) {
                 names.push(self.storage_name("the name of a disk group")?);
             }
-            Groups::Named(names)
+            GroupSelection::Named(names)
         };
         let start = self.at;
         let action = self.group_action()?;
-        let several = !matches!(&groups, Groups::Named(names) if names.len() == 1);
+        let several = !matches!(&groups, GroupSelection::Named(names) if names.len() == 1);
         let for_several = matches!(
             action,
             GroupAction::Mount { .. }
@@ -562,16 +563,16 @@ impl<'a> Cursor<'a> {
         Ok(value)
     }
 
-    fn scope(&mut self) -> Result<Scope, Error> {
+    fn scope(&mut self) -> Result<Option<Scope>, Error> {
         if !self.accept_word("SCOPE") {
-            return Ok(Scope::Default);
+            return Ok(None);
         }
         if !self.accept(&Token::Eq) {
             return Err(self.expected("="));
         }
         [("MEMORY", Scope::Memory), ("SPFILE", Scope::Spfile), ("BOTH", Scope::Both)]
             .into_iter()
-            .find_map(|(word, scope)| self.accept_word(word).then_some(scope))
+            .find_map(|(word, scope)| self.accept_word(word).then_some(Some(scope)))
             .ok_or_else(|| self.expected("MEMORY, SPFILE or BOTH"))
     }
 

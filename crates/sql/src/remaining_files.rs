@@ -1,24 +1,26 @@
 //! Notices about files that stay when an external table is dropped, and the way to be rid of them.
 
 use cellar_instance::commands;
+use cellar_instance::tables::external::ExternalFiles;
 
-use crate::guard::{files_of, reader_of};
 use crate::host::TableDefinition;
 
 /// What to tell of the files of `dropped`, which the tables of `others` may read too.
 pub fn files_that_stay(dropped: &[&TableDefinition], others: &[TableDefinition]) -> Vec<String> {
-    let others = files_of(others);
+    let mut read = ExternalFiles::default();
+    others.iter().for_each(|table| table.add_to(&mut read));
     let mut told = Vec::new();
     for table in dropped {
-        let in_groups = files_of(std::slice::from_ref(*table));
-        if in_groups.is_empty() {
+        let mut in_groups = ExternalFiles::default();
+        table.add_to(&mut in_groups);
+        if in_groups.all().is_empty() {
             told.push(on_the_host(&table.location));
             continue;
         }
-        for file in &in_groups {
+        for file in in_groups.all() {
             let (group, path) = (&file.group, &file.path);
             let shown = format!("+{group}/{path}");
-            told.push(match reader_of(&others, group, path) {
+            told.push(match read.reader_of(group, path) {
                 Some(other) => format!("{shown} stays: table {other} reads it"),
                 None => {
                     let what = if table.location.ends_with('/') { "directory" } else { "file" };
@@ -57,6 +59,7 @@ mod tests {
         TableDefinition {
             name: name.into(),
             location: location.into(),
+            more_locations: Vec::new(),
             statement,
             columns: None,
             may_be_empty: false,

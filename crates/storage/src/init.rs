@@ -12,7 +12,7 @@ use cellar_io::Device;
 use crate::disks::Disks;
 use crate::error::{Error, Result};
 use crate::files::{Progress, absolute, make_file, prewrite_all};
-use crate::groups::{DiskRequest, GroupRequest};
+use crate::request::{DiskRequest, GroupRequest};
 use crate::storage::{OpenStorage, Storage};
 
 /// A disk for a new database.

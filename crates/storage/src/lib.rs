@@ -18,6 +18,7 @@ mod mounted;
 mod owner;
 pub mod redo;
 pub mod replace;
+pub mod request;
 pub mod settings;
 pub mod size;
 mod storage;

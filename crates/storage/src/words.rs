@@ -1,6 +1,19 @@
-//! Words for the states of disks and rebalances, as the v$asm views have them.
+//! Words for the states of disks and rebalances, as the v$asm views have them; and for many names.
 
 use cellar_diskgroup::{DiskInfo, DiskStatus, Group, Operation, Pass, PassProgress};
+
+/// Names that are told one by one.
+const NAMES_SHOWN: usize = 4;
+
+/// The first names of many.
+pub fn some(names: &[String]) -> String {
+    match names.len() > NAMES_SHOWN {
+        true => {
+            format!("{} and {} more", names[..NAMES_SHOWN].join(", "), names.len() - NAMES_SHOWN)
+        }
+        false => names.join(", "),
+    }
+}
 
 /// MODE_STATUS of v$asm_disk: ONLINE, OFFLINE, or SYNCING while it gets what it missed.
 pub fn mode_status(disk: &DiskInfo) -> &'static str {

@@ -11,15 +11,14 @@ use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{File, FileSpec};
 use cellar_instance::Error;
 use cellar_io::{Buffer, Device, Durability, EnvExt, Io, shell};
-use cellar_sql::guard;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::super::database::{Database, Place};
 use super::super::fault::Fault;
 use super::super::output::{self, Format};
 use super::super::progress::Progress;
-use super::super::size::{show_bytes, show_duration};
-use super::{Show, Spot, spot, table_files};
+use super::{Show, Spot, spot};
+use cellar_storage::size::{show_bytes, show_duration};
 
 /// One read and one write.
 const STEP: u64 = 1 << 20;
@@ -191,7 +190,7 @@ async fn into_group(
         return Err(Error::new(15124, text).hint("give the copy another name").into());
     }
     if group.open(&path).is_ok() {
-        guard::check_replaceable(&table_files(database), group.name(), &path)?;
+        database.inner.tables().external_files().check_replaceable(group.name(), &path)?;
     }
     let file = group.create_file(spec).await?.for_session(database.session.waits());
     // All room first: a copy that does not fit fails before a byte is copied.

@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use cellar_diskgroup::state::Striping;
 use cellar_diskgroup::{FileInfo, Group, Listed};
 use cellar_instance::Error;
+use cellar_instance::tables::external::ExternalFiles;
 use cellar_io::shell;
-use cellar_sql::guard;
 
 use super::super::clock;
 use super::super::database::Database;
 use super::super::fault::Fault;
 use super::super::output;
 use super::table::{Cell, Table};
-use super::{Show, Spot, is_pattern, matches, spot, table_files};
+use super::{Show, Spot, is_pattern, matches, spot};
 
 /// Arguments of `ls`.
 #[derive(Debug, clap::Args)]
@@ -272,7 +272,7 @@ pub async fn mkdir(args: &Mkdir, database: &Database) -> Result<(), Fault> {
 /// Deletes files, and directories if asked. Everything is looked at before anything is deleted.
 pub async fn rm(args: &Rm, database: &Database) -> Result<(), Fault> {
     let mut doomed: Vec<(Spot, Vec<Listed>)> = Vec::new();
-    let files = table_files(database);
+    let files = database.inner.tables().external_files();
     for text in &args.paths {
         let spot = spot(database, text)?;
         if spot.path.is_empty() {
@@ -287,7 +287,8 @@ pub async fn rm(args: &Rm, database: &Database) -> Result<(), Fault> {
         };
         for entry in &found {
             check_removable(&spot, entry, args.recursive, database)?;
-            guard::check_removable(&files, spot.mounted.group.name(), &entry.path)
+            files
+                .check_removable(spot.mounted.group.name(), &entry.path)
                 .map_err(|error| without(error, &files, &spot, &entry.path))?;
         }
         doomed.push((spot, found));
@@ -308,17 +309,12 @@ pub async fn rm(args: &Rm, database: &Database) -> Result<(), Fault> {
 }
 
 /// What a table reads is dropped by SQL, which is a command here.
-fn without(
-    error: cellar_sql::Error,
-    files: &[guard::TableFile],
-    spot: &Spot,
-    path: &str,
-) -> cellar_sql::Error {
-    let Some(table) = guard::reader_of(files, spot.mounted.group.name(), path) else {
+fn without(error: Error, files: &ExternalFiles, spot: &Spot, path: &str) -> Error {
+    let Some(table) = files.reader_of(spot.mounted.group.name(), path) else {
         return error;
     };
     let statement = shell::quoted(&format!("drop table {table}"));
-    error.next(format!("drop the table first, if nobody needs it: cellar sql DIR -c {statement}"))
+    error.hint(format!("drop the table first, if nobody needs it: cellar sql DIR -c {statement}"))
 }
 
 fn check_removable(

@@ -2,18 +2,17 @@
 
 use cellar_diskgroup::{DiskInfo, GroupInfo};
 use cellar_instance::Error;
-use cellar_instance::database::Mounted;
+use cellar_storage::Mounted;
 use cellar_storage::words::{disk_state, mode_status};
 
 use super::super::clock;
 use super::super::database::Database;
 use super::super::fault::Fault;
-use super::super::missing::reasons;
-use super::super::outlook;
 use super::super::output::{self, Format};
-use super::super::size::show_room;
 use super::table::{Cell, Table};
 use super::{Show, chosen, is_pattern, matches};
+use cellar_instance::health::{outlook, reasons};
+use cellar_storage::size::show_room;
 
 /// Arguments of `lsdg`.
 #[derive(Debug, clap::Args)]

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use cellar_diskgroup::state::Striping;
 use cellar_diskgroup::{Group, Protection, Redundancy, Template, TemplateChange, TemplateWords};
 use cellar_instance::Error;
-use cellar_instance::database::{DiskRequest, GroupRequest, Mounted};
+use cellar_storage::Mounted;
+use cellar_storage::request::{DiskRequest, GroupRequest};
 use serde::{Deserialize, Serialize};
 
 use super::{Show, chosen};

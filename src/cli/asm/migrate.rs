@@ -6,20 +6,21 @@ use std::time::Duration;
 use cellar_diskgroup::space::plan::Lack;
 use cellar_diskgroup::{DiskInfo, DiskStatus, Loss, Redundancy};
 use cellar_instance::Error;
-use cellar_instance::database::{
-    ChangeRequest, DiskRequest, DropRequest, DropTarget, Explained, Known, Mounted,
-};
 use cellar_instance::views::in_words;
 use cellar_io::{EnvExt, shell};
+use cellar_storage::Mounted;
+use cellar_storage::groups::{Explained, Known};
+use cellar_storage::request::{ChangeRequest, DiskRequest, DiskTarget, DropRequest, Rebalance};
 use serde_json::{Value, json};
 
 use super::super::database::{Database, Place};
 use super::super::fault::Fault;
 use super::super::output::{self, Format};
 use super::super::progress::{LOOK, Progress};
-use super::super::size::{parse_size, show_bytes, show_count};
+use super::super::size::parse_size;
 use super::groups::is_meant;
 use super::{Show, chosen, work};
+use cellar_storage::size::{show_bytes, show_count};
 
 /// Arguments of `migrate`.
 #[derive(Debug, clap::Args)]
@@ -210,9 +211,13 @@ fn wanted(args: &Migrate, database: &Database) -> Result<Wanted, Fault> {
     }
     let drop = from
         .iter()
-        .map(|disk| DropRequest { target: DropTarget::Disk(disk.name.clone()), force: false });
-    let request =
-        ChangeRequest { add, drop: drop.collect(), power: args.power, ..ChangeRequest::default() };
+        .map(|disk| DropRequest { target: DiskTarget::Disk(disk.name.clone()), force: false });
+    let request = ChangeRequest {
+        add,
+        drop: drop.collect(),
+        rebalance: Rebalance::at(args.power),
+        ..ChangeRequest::default()
+    };
     Ok(Wanted { mounted, from, stay, request })
 }
 
@@ -267,7 +272,7 @@ impl Verdict {
             .into_iter()
             .filter_map(|(time, _)| Some((time.power, time.time?)))
             .collect();
-        let given = database.inner.storage().groups().power(wanted.request.power)?;
+        let given = database.inner.storage().groups().power(wanted.request.rebalance.power)?;
         let nothing = explained.work.plan.moves.is_empty() && lacking == 0;
         let time_at = |power: u32| match nothing {
             true => Some(Duration::ZERO),
@@ -549,7 +554,8 @@ impl Told<'_> {
 async fn do_it(told: &Told<'_>, place: &Place, show: Show) -> Result<(), Fault> {
     let (database, mounted) = (told.database, &told.wanted.mounted);
     let quiet = show.format == Format::Json;
-    let request = ChangeRequest { power: Some(told.verdict.power), ..told.wanted.request.clone() };
+    let rebalance = Rebalance::at(Some(told.verdict.power));
+    let request = ChangeRequest { rebalance, ..told.wanted.request.clone() };
     let new: u64 = request.add.iter().filter_map(|disk| disk.size).sum();
     let making = Progress::new("pre-written", new.max(1), quiet || new == 0);
     let made = |done: u64, _: u64| making.set(done);

@@ -18,8 +18,7 @@ use std::path::{Path, PathBuf};
 
 use cellar_diskgroup::TemplateChange;
 use cellar_instance::Error;
-use cellar_instance::Mounted;
-use cellar_sql::guard::{self, TableFile};
+use cellar_storage::Mounted;
 use cellar_storage::split_group_path;
 use clap::{CommandFactory, Parser};
 
@@ -304,8 +303,8 @@ async fn one(
         Command::Lsof(args) => statements::lsof(&args, database, show),
         Command::Mkdg(args) => statements::mkdg(&args, database).await,
         Command::Dropdg(args) => statements::dropdg(&args, database).await,
-        Command::Mount(args) => statements::mount(&args, "mount", database).await,
-        Command::Umount(args) => statements::mount(&args, "dismount", database).await,
+        Command::Mount(args) => statements::mount(&args, database).await,
+        Command::Umount(args) => statements::umount(&args, database).await,
         Command::Lstmpl(args) => templates::lstmpl(&args, database, show),
         Command::Mktmpl(args) => templates::set(TemplateChange::Add, &args, database).await,
         Command::Chtmpl(args) => templates::set(TemplateChange::Modify, &args, database).await,
@@ -379,11 +378,6 @@ impl Spot {
     fn name_of(&self, path: &str) -> String {
         format!("+{}/{path}", self.mounted.group.name())
     }
-}
-
-/// What tables read, for what would take it away.
-fn table_files(database: &Database) -> Vec<TableFile> {
-    guard::files_of(&database.host().tables())
 }
 
 /// Reads `+GROUP/path`.

@@ -1,16 +1,17 @@
 //! offline, online, replace: disks that leave for a while, and come back or are replaced.
 
-use cellar_diskgroup::{OfflineDisk, OnlineHow, parse_repair_time};
+use cellar_diskgroup::{OfflineDisk, parse_repair_time};
 use cellar_instance::Error;
-use cellar_instance::database::{DiskRequest, DropTarget, Mounted, OfflineTarget};
+use cellar_storage::Mounted;
+use cellar_storage::request::{DiskRequest, DiskTarget, OfflineRequest, OnlineRequest, Rebalance};
 
 use super::super::database::{Database, Place};
 use super::super::fault::Fault;
 use super::super::output::{self, Format};
 use super::super::progress::Progress;
-use super::super::size::{show_bytes, show_time};
 use super::table::Table;
 use super::{Show, chosen};
+use cellar_storage::size::{show_bytes, show_time};
 
 /// Which disks.
 #[derive(Debug, clap::Args)]
@@ -80,9 +81,9 @@ pub struct Replace {
 }
 
 impl Which {
-    fn targets(&self) -> Vec<DropTarget> {
-        let disks = self.disk.iter().map(|name| DropTarget::Disk(name.clone()));
-        let groups = self.failgroup.iter().map(|name| DropTarget::FailGroup(name.clone()));
+    fn targets(&self) -> Vec<DiskTarget> {
+        let disks = self.disk.iter().map(|name| DiskTarget::Disk(name.clone()));
+        let groups = self.failgroup.iter().map(|name| DiskTarget::FailGroup(name.clone()));
         disks.chain(groups).collect()
     }
 }
@@ -111,10 +112,10 @@ pub async fn offline(args: &Offline, database: &Database, show: Show) -> Result<
         return Err(Fault::usage("name the disks: -D DISK or -F FAILGROUP"));
     }
     let drop_after = args.drop_after.as_deref().map(time).transpose()?;
+    let request = OfflineRequest { disks: targets, drop_after };
     let mounted = one(database, args.which.group.as_deref())?;
     let group = &mounted.group;
-    let names =
-        database.inner.storage().groups().offline_disks(group.name(), &targets, drop_after).await?;
+    let names = database.inner.storage().groups().offline_disks(group.name(), &request).await?;
     let away = group.away_disks();
     let mut table = Table::new(&["Name", "Mode_Stat", "Repair_Timer"]);
     let mut words = String::new();
@@ -150,15 +151,16 @@ pub async fn online(
     show: Show,
 ) -> Result<(), Fault> {
     let targets = args.which.targets();
-    let target = match (args.all, targets.is_empty()) {
-        (true, true) => OfflineTarget::All,
-        (false, false) => OfflineTarget::Some(targets),
+    let disks = match (args.all, targets.is_empty()) {
+        (true, true) => None,
+        (false, false) => Some(targets),
         _ => return Err(Fault::usage("name the disks: -D DISK, -F FAILGROUP, or -a for all")),
     };
     let mounted = one(database, args.which.group.as_deref())?;
-    let how = OnlineHow { force: args.force, power: args.power };
+    let rebalance = Rebalance::at(args.power);
+    let request = OnlineRequest { disks, force: args.force, rebalance };
     let names =
-        database.inner.storage().groups().online_disks(mounted.group.name(), &target, how).await?;
+        database.inner.storage().groups().online_disks(mounted.group.name(), &request).await?;
     returned(&mounted, &names, args.wait, place, show).await
 }
 

@@ -2,17 +2,17 @@
 
 use cellar_diskgroup::{ScrubPower, ScrubResult, ScrubScope, ScrubSpec};
 use cellar_instance::Error;
-use cellar_instance::database::Mounted;
 use cellar_instance::scrub::{disk_number, scrub_words};
 use cellar_io::shell;
+use cellar_storage::Mounted;
 
 use super::super::database::{Database, Place};
 use super::super::fault::Fault;
 use super::super::output::{self, Format};
 use super::super::progress::Progress;
-use super::super::size::show_bytes;
 use super::table::Table;
 use super::{Show, chosen, spot};
+use cellar_storage::size::show_bytes;
 
 /// Arguments of `scrub`.
 #[derive(Debug, clap::Args)]

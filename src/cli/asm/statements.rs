@@ -1,11 +1,16 @@
 //! mkdg, dropdg, mount, umount, setattr, lsct, lsof: ASMCMD's words for what statements do.
 
+use std::sync::Arc;
+
+use cellar_diskgroup::Redundancy;
 use cellar_instance::Error;
-use cellar_sql::Outcome;
+use cellar_instance::administration::{Administrator, Command};
+use cellar_storage::request::{Contents, DiskRequest, GroupAction, GroupRequest, GroupSelection};
 
 use super::super::database::Database;
 use super::super::fault::Fault;
 use super::super::output;
+use super::super::size::parse_size;
 use super::table::{Cell, Table};
 use super::{Show, chosen};
 
@@ -18,14 +23,21 @@ pub struct Mkdg {
     #[arg(required = true, value_name = "DISK")]
     disks: Vec<String>,
     /// Copies: external (1), normal (2) or high (3).
-    #[arg(long, default_value = "normal", value_parser = ["external", "normal", "high"])]
-    redundancy: String,
+    #[arg(long, value_enum, default_value = "normal")]
+    redundancy: Copies,
     /// The allocation unit: 1M to 64M.
     #[arg(long, value_name = "SIZE")]
     au_size: Option<String>,
     /// The size of files that are made.
-    #[arg(long, value_name = "SIZE", value_parser = checked_size)]
-    size: Option<String>,
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    size: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Copies {
+    External,
+    Normal,
+    High,
 }
 
 /// Arguments of `dropdg`.
@@ -79,91 +91,97 @@ pub struct Lsct {
     pattern: Option<String>,
 }
 
-fn checked_size(text: &str) -> Result<String, String> {
-    super::super::size::parse_size(text).map(|_| text.to_owned())
-}
-
-/// Runs a statement and tells what it told.
-async fn run(database: &Database, statement: &str) -> Result<(), Fault> {
-    let engine = database.engine().await?;
-    if let Outcome::Done { message, notices } = engine.execute(statement).await? {
-        output::notice(&message);
-        notices.iter().for_each(|notice| output::notice(&format!("Notice: {notice}")));
-    }
+/// Carries out a command and tells what it told.
+async fn run(database: &Database, command: Command) -> Result<(), Fault> {
+    let administrator = Administrator::new(Arc::clone(&database.inner), database.session.clone());
+    let reply = administrator.run(command).await?;
+    output::notice(&reply.message);
+    reply.notices.iter().for_each(|notice| output::notice(&format!("Notice: {notice}")));
     Ok(())
 }
 
-/// A name of a group, which goes into a statement as it is.
-fn group(name: &str) -> Result<&str, Fault> {
+/// The name of a group, upper-case.
+fn group(name: &str) -> Result<String, Fault> {
     let name = name.trim_start_matches('+').trim_end_matches('/');
     cellar_diskgroup::names::GroupName::new(name)
         .map_err(|error| Fault::usage(format!("\"{name}\": {error}")))?;
-    Ok(name)
-}
-
-/// Text as SQL quotes it.
-fn text(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
+    Ok(name.to_uppercase())
 }
 
 /// Makes a group.
 pub async fn mkdg(args: &Mkdg, database: &Database) -> Result<(), Fault> {
-    let size = args.size.as_ref().map_or(String::new(), |size| format!(" size {size}"));
     let disk = |path: &String| {
         let path = match path.contains(['*', '?']) {
             // A pattern is matched there; where it begins is a matter of who typed it.
             true => output::path(std::path::Path::new(path)),
             false => std::path::absolute(output::path(std::path::Path::new(path)))?,
         };
-        Ok(format!("{}{size}", text(&path.to_string_lossy())))
+        Ok(DiskRequest {
+            path: path.to_string_lossy().into_owned(),
+            name: None,
+            failgroup: None,
+            size: args.size,
+            force: false,
+            erase: None,
+        })
     };
-    let disks = args.disks.iter().map(disk).collect::<Result<Vec<_>, Fault>>()?;
-    let au = args
-        .au_size
-        .as_ref()
-        .map_or(String::new(), |au| format!(" attribute 'au_size' = {}", text(au)));
-    let statement = format!(
-        "create diskgroup {} {} redundancy disk {}{au}",
-        group(&args.name)?,
-        args.redundancy,
-        disks.join(", ")
-    );
-    run(database, &statement).await
+    let au_size = args.au_size.iter().map(|au| ("au_size".to_owned(), au.clone()));
+    let request = GroupRequest {
+        name: group(&args.name)?,
+        redundancy: match args.redundancy {
+            Copies::External => Redundancy::External,
+            Copies::Normal => Redundancy::Normal,
+            Copies::High => Redundancy::High,
+        },
+        attributes: au_size.collect(),
+        disks: args.disks.iter().map(disk).collect::<Result<_, Fault>>()?,
+    };
+    run(database, Command::CreateDiskgroup(request)).await
 }
 
 /// Drops a group.
 pub async fn dropdg(args: &Dropdg, database: &Database) -> Result<(), Fault> {
-    let contents = if args.contents { " including contents" } else { "" };
-    run(database, &format!("drop diskgroup {}{contents}", group(&args.name)?)).await
+    let contents = match args.contents {
+        true => Contents::Including { force: false },
+        false => Contents::Excluding,
+    };
+    run(database, Command::DropDiskgroup { name: group(&args.name)?, contents }).await
 }
 
-/// Mounts groups, or dismounts them.
-pub async fn mount(args: &Mount, verb: &str, database: &Database) -> Result<(), Fault> {
-    let force = if args.force { " force" } else { "" };
+/// Mounts groups.
+pub async fn mount(args: &Mount, database: &Database) -> Result<(), Fault> {
+    alter(args, GroupAction::Mount { force: args.force }, database).await
+}
+
+/// Dismounts groups.
+pub async fn umount(args: &Mount, database: &Database) -> Result<(), Fault> {
+    alter(args, GroupAction::Dismount { force: args.force }, database).await
+}
+
+async fn alter(args: &Mount, action: GroupAction, database: &Database) -> Result<(), Fault> {
     if args.all {
-        return run(database, &format!("alter diskgroup all {verb}{force}")).await;
+        let groups = GroupSelection::All;
+        return run(database, Command::AlterDiskgroup { groups, action }).await;
     }
     for name in &args.names {
-        run(database, &format!("alter diskgroup {} {verb}{force}", group(name)?)).await?;
+        let groups = GroupSelection::Named(vec![group(name)?]);
+        run(database, Command::AlterDiskgroup { groups, action: action.clone() }).await?;
     }
     Ok(())
 }
 
 /// Sets an attribute of a group.
 pub async fn setattr(args: &Setattr, database: &Database) -> Result<(), Fault> {
-    let mounted = database.inner.group(group(&args.group)?)?;
+    let mounted = database.inner.group(&group(&args.group)?)?;
     let known = mounted.group.attributes();
     if !known.contains_key(&args.name.to_lowercase()) {
         let words = format!("there is no attribute \"{}\"", args.name);
         return Err(Error::new(15238, words).hint("see all: cellar asm lsattr -l").into());
     }
-    let statement = format!(
-        "alter diskgroup {} set attribute {} = {}",
-        mounted.group.name(),
-        text(&args.name.to_lowercase()),
-        text(&args.value)
-    );
-    run(database, &statement).await
+    let (name, value) = (args.name.to_lowercase(), args.value.clone());
+    let groups = GroupSelection::Named(vec![mounted.group.name().to_owned()]);
+    let action = GroupAction::SetAttribute { name, value };
+    run(database, Command::AlterDiskgroup { groups, action }).await
 }
 
 /// Who works with the groups now: the sessions of this instance.

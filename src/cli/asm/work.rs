@@ -5,18 +5,19 @@ use std::time::Duration;
 
 use cellar_diskgroup::{DiskStatus, Operation};
 use cellar_instance::Error;
-use cellar_instance::database::{ChangeRequest, Mounted};
 use cellar_io::{EnvExt, shell};
+use cellar_storage::Mounted;
+use cellar_storage::request::{ChangeRequest, Rebalance};
 use cellar_storage::words::{first_pass, pass_state, rebalance_state};
 
 use super::super::database::{Database, Place};
 use super::super::fault::Fault;
 use super::super::output::{self, Format};
 use super::super::progress::{LOOK, Progress};
-use super::super::size::{show_bytes, show_count};
 use super::groups::Lsdsk;
 use super::table::{Cell, Table};
 use super::{Show, chosen};
+use cellar_storage::size::{show_bytes, show_count};
 
 /// Arguments of `lsop`.
 #[derive(Debug, clap::Args)]
@@ -153,7 +154,8 @@ pub async fn rebal(
     let dir = shell::path(database.inner.directory().path());
     for mounted in chosen(database, args.group.as_deref())? {
         let (group, name) = (&mounted.group, mounted.group.name().to_owned());
-        let change = ChangeRequest { power: Some(power), ..ChangeRequest::default() };
+        let change =
+            ChangeRequest { rebalance: Rebalance::at(Some(power)), ..ChangeRequest::default() };
         let plan = database.inner.storage().groups().explain_work(&name, &change)?.work.plan;
         let (aus, bytes) = (plan.moves.len() as u64, plan.bytes(group.info().au_size));
         let start = place.env.now();

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cellar_instance::Mounted;
-use cellar_instance::database::{ChangeRequest, DiskRequest};
 use cellar_io::{EnvExt, Instant};
 use cellar_sql::Engine;
 use cellar_sql::reference::Answers;
+use cellar_storage::Mounted;
+use cellar_storage::request::{ChangeRequest, DiskRequest, Rebalance};
 
 use super::load_run::{Queries, Query, Tally};
 use super::report::Report;
@@ -17,8 +17,8 @@ use crate::cli::database::{Database, Place};
 use crate::cli::fault::Fault;
 use crate::cli::output;
 use crate::cli::progress::Progress;
-use crate::cli::size::show_bytes;
 use crate::cli::status;
+use cellar_storage::size::show_bytes;
 
 /// Of the rebalance: it makes way for the queries.
 const POWER: u32 = 4;
@@ -100,7 +100,7 @@ fn request(path: PathBuf, size: u64) -> ChangeRequest {
         force: false,
         erase: None,
     };
-    ChangeRequest { add: vec![disk], power: Some(POWER), ..Default::default() }
+    ChangeRequest { add: vec![disk], rebalance: Rebalance::at(Some(POWER)), ..Default::default() }
 }
 
 /// Until nothing is left to move; when that was.

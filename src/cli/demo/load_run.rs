@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use arrow::record_batch::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use cellar_instance::Mounted;
 use cellar_io::{EnvExt, Handle, Instant};
 use cellar_sql::Engine;
 use cellar_sql::reference::{self, Answers};
+use cellar_storage::Mounted;
 
 use super::ask;
 use crate::cli::database::Place;

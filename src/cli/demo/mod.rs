@@ -18,15 +18,15 @@ use cellar_sql::tpch::TpchTable;
 use cellar_sql::{Engine, Outcome};
 use futures_util::TryStreamExt;
 
-use super::checked::{self, Bad, Extent};
 use super::database::{Database, Held, Place, cores};
 use super::fault::Fault;
 use super::init;
 use super::load::{self, Source};
 use super::output;
 use super::signals::End;
-use super::size::{show_bytes, show_count, show_room};
 use super::status;
+use cellar_instance::health::checked::{self, Bad, Extent};
+use cellar_storage::size::{show_bytes, show_count, show_room};
 use report::Report;
 
 /// Arguments of `demo`.

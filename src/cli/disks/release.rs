@@ -14,7 +14,7 @@ use crate::cli::fault::Fault;
 use crate::cli::label::{Owner, owner};
 use crate::cli::output::{self, Format};
 use crate::cli::path::look;
-use crate::cli::size::show_bytes;
+use cellar_storage::size::show_bytes;
 
 /// A disk that is to be free.
 struct Doomed {

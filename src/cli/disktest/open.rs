@@ -11,7 +11,7 @@ use super::{Args, FILE_SIZE, run as measure_and_print};
 use crate::cli::fault::Fault;
 use crate::cli::path;
 use crate::cli::signals::End;
-use crate::cli::size::show_bytes;
+use cellar_storage::size::show_bytes;
 
 /// Bytes of one write while the file is filled.
 const FILL: usize = 1 << 20;

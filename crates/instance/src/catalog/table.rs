@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+/// The option with the locations of an external table behind its first, as a JSON array.
+const MORE_LOCATIONS: &str = "more_locations";
+
 /// What a table is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -97,6 +100,28 @@ impl Table {
             id,
             segments: Vec::new(),
         }
+    }
+
+    /// Notes that it reads files at several locations, of which the first is [`Table::location`].
+    ///
+    /// # Panics
+    /// There are none.
+    pub fn set_locations(&mut self, locations: &[String]) {
+        assert_eq!(locations.first(), Some(&self.location), "a table has its first location");
+        if let [_, more @ ..] = locations
+            && !more.is_empty()
+        {
+            let listed = serde_json::Value::from(more.to_vec()).to_string();
+            self.options.insert(MORE_LOCATIONS.to_owned(), listed);
+        }
+    }
+
+    /// Where an external table reads its files.
+    pub fn locations(&self) -> Vec<String> {
+        let more = self.options.get(MORE_LOCATIONS);
+        let more: Vec<String> =
+            more.and_then(|listed| serde_json::from_str(listed).ok()).unwrap_or_default();
+        std::iter::once(self.location.clone()).chain(more).collect()
     }
 
     /// The group of a columnar table.

@@ -18,16 +18,12 @@ use crate::catalog::SharedCatalog;
 use crate::catalog_file::GroupCatalog;
 use crate::directory::Directory;
 use crate::error::Result;
+use crate::health;
 use crate::instance::Instance;
 use crate::tables::Tables;
+use crate::views::{self, Row, VHealth, Value, ViewDef};
 
-pub use cellar_storage::finder::NoDisk;
-pub use cellar_storage::groups::{
-    ChangeRequest, Changed, DiskRequest, DropRequest, DropTarget, Explained, GroupRequest, Known,
-    OfflineTarget, PROBE_TIME, ResizeRequest, ResizeTarget, Spare,
-};
-pub use cellar_storage::redo::NewLogfile;
-pub use cellar_storage::{InitDisk, InitSpec, Mounted, OpenMode, Progress, split_group_path};
+use cellar_storage::{Mounted, OpenMode};
 pub use import::import;
 pub use init::init;
 
@@ -152,6 +148,19 @@ impl Database {
     /// The registry of wait events.
     pub fn waits(&self) -> &Waits {
         self.instance.waits()
+    }
+
+    /// The rows of a view as they are now, each with one value for each of its columns.
+    ///
+    /// # Errors
+    /// 00942 if nothing fills the view.
+    pub fn rows(&self, view: &ViewDef) -> Result<Vec<Vec<Value>>> {
+        if view.name != VHealth::VIEW.name {
+            return self.instance.rows(view);
+        }
+        let mut all = health::mounted(self);
+        all.extend(health::not_mounted(self).iter().map(health::of_unmounted));
+        Ok(views::values(views::health(all)))
     }
 
     /// The mounted groups, by name.

@@ -13,6 +13,7 @@
 //!
 //! Who reads a segment holds its [`File`]: one that lost its name goes with its last handle.
 
+pub mod external;
 mod guard;
 mod names;
 mod open;

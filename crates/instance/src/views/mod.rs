@@ -5,6 +5,7 @@
 //! `cellar.name`, for shells eat the dollar sign.
 
 pub(crate) mod asm;
+mod health;
 pub(crate) mod instance;
 mod redo;
 pub(crate) mod row;
@@ -16,6 +17,7 @@ pub use asm::{
     VAsmAlias, VAsmAttribute, VAsmDisk, VAsmDiskIostat, VAsmDiskgroup, VAsmFile, VAsmOperation,
     VAsmTemplate, VIostatFile,
 };
+pub use health::{VHealth, health};
 pub use instance::{VMemoryBudget, VParameter, VSession};
 pub use redo::{
     VControlfile, VLog, VLogHistory, VLogfile, VRedoCommit, VRedoMedium, controlfile, log,
@@ -46,6 +48,7 @@ pub const VIEWS: &[&ViewDef] = &[
     VControlfile::VIEW,
     VEventHistogramMicro::VIEW,
     VEventName::VIEW,
+    VHealth::VIEW,
     VIostatFile::VIEW,
     VLog::VIEW,
     VLogHistory::VIEW,

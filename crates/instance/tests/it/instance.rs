@@ -70,7 +70,8 @@ fn every_view_has_an_answer() {
     let instance = instance();
     instance.add_group("G1", Arc::new(OneGroup(1)));
     let _session = instance.sessions().user("test", "anna");
-    for view in VIEWS {
+    // Health is of a database, not of its instance.
+    for view in VIEWS.iter().filter(|view| view.name != "v$health") {
         for row in instance.rows(view).unwrap() {
             assert_eq!(row.len(), view.columns.len(), "{}", view.name);
         }

@@ -7,14 +7,17 @@ use std::sync::Arc;
 
 use cellar_diskgroup::{File, Redundancy};
 use cellar_instance::catalog::{Segment, Table};
-use cellar_instance::database::{DiskRequest, GroupRequest, InitDisk, InitSpec, init};
+use cellar_instance::database::init;
 use cellar_instance::directory::Directory;
 use cellar_instance::tables::{SegmentFigures, TABLES_DIR};
-use cellar_instance::{Database, Error, Instance, OpenMode};
+use cellar_instance::{Database, Error, Instance};
 use cellar_io::sched::{ScheduleOptions, Scheduled};
 use cellar_io::sim::{Sim, SimDisk, SimDiskOptions};
 use cellar_io::{Device, DeviceExt, Durability, Io, SharedEnv};
+use cellar_storage::OpenMode;
 use cellar_storage::disks::{Below, Disks, InForce, OpenDisk, Sought};
+use cellar_storage::request::{DiskRequest, GroupRequest};
+use cellar_storage::{InitDisk, InitSpec};
 use cellar_wait::Waits;
 
 /// Bytes of a segment in these tests: not a whole number of blocks.

@@ -11,11 +11,12 @@ use bytes::Bytes;
 use cellar_diskgroup::FileSpec;
 use cellar_diskgroup::state::FileType;
 use cellar_instance::Database;
-use cellar_instance::database::DropTarget;
 use cellar_instance::session::Session;
 use cellar_instance::views::{log, redo_commit, redo_medium};
 use cellar_io::{DeviceExt, Durability, EnvExt, Io};
-use cellar_storage::redo::{CONTROL_PATH, FILE_BYTES, NewLogfile, RedoLog};
+use cellar_storage::redo::{CONTROL_PATH, FILE_BYTES, RedoLog};
+use cellar_storage::request::NewLogfile;
+use cellar_storage::request::{DiskTarget, OfflineRequest};
 
 use crate::machine::Machine;
 
@@ -368,9 +369,10 @@ fn disks_with_media_do_not_leave_one_after_the_other() {
         let database = machine.open().await;
         make(&database, &MEDIA[..2]).await;
         let offline = async |disks: &[&str]| {
-            let targets = disks.iter().map(|disk| DropTarget::Disk(disk.to_string()));
-            let targets: Vec<DropTarget> = targets.collect();
-            database.storage().groups().offline_disks("DATA", &targets, None).await
+            let targets = disks.iter().map(|disk| DiskTarget::Disk(disk.to_string()));
+            let targets: Vec<DiskTarget> = targets.collect();
+            let request = OfflineRequest { disks: targets, drop_after: None };
+            database.storage().groups().offline_disks("DATA", &request).await
         };
         let refused = offline(&["DATA_0000", "DATA_0001"]).await.unwrap_err();
         assert_eq!(refused.number(), 15066, "{refused}");

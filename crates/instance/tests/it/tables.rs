@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use cellar_diskgroup::FileSpec;
 use cellar_diskgroup::state::FileType;
+use cellar_instance::Database;
 use cellar_instance::catalog::{Segment, Table};
 use cellar_instance::tables::{TABLES_DIR, is_system_file};
-use cellar_instance::{Database, OpenMode};
 use cellar_io::EnvExt;
+use cellar_storage::OpenMode;
 use futures_util::FutureExt;
 use futures_util::future::join;
 

@@ -40,17 +40,20 @@ impl Engine {
                 }
             }
         }
-        let location = create.locations.first().cloned().unwrap_or_default();
-        let location = match crate::path::inside(&location) {
+        let shown = |location: &String| match crate::path::inside(location) {
             Some((group, path)) if location.ends_with('/') => format!("+{group}/{path}/"),
             Some((group, path)) => format!("+{group}/{path}"),
-            None => location,
+            None => location.clone(),
         };
+        let mut locations = create.locations.iter().map(shown);
+        let location = locations.next().unwrap_or_default();
+        let more_locations = locations.collect();
         let new = Known { is_new: true, ..Known::default() };
         let opened = open(&self.state(), create, new).await.map_err(|e| self.noted(e))?;
         let table = TableDefinition {
             name: name.clone(),
             location,
+            more_locations,
             statement: sql.to_string(),
             columns: opened.found.as_deref().map(schema_text),
             may_be_empty: !opened.has_files,

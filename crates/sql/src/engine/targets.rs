@@ -1,15 +1,16 @@
 //! Targets of statements that write: only files that no table reads, and tables that take rows.
 
+use cellar_instance::tables::external::ExternalFiles;
 use datafusion::common::TableReference;
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{Statement as SqlStatement, TableObject, Value};
 use object_store::ObjectStoreExt;
 
+use crate::allowed;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::files::place::is_pattern;
 use crate::path::{ending, inside};
-use crate::{allowed, guard};
 
 impl Engine {
     /// Refuses a statement, also one that is only explained, that would write over what a table
@@ -65,7 +66,9 @@ impl Engine {
         if !self.exists(&group, &path).await {
             return Ok(());
         }
-        guard::check_replaceable(&guard::files_of(&self.host.tables()), &group, &path)
+        let mut files = ExternalFiles::default();
+        self.host.tables().iter().for_each(|table| table.add_to(&mut files));
+        Ok(files.check_replaceable(&group, &path)?)
     }
 
     async fn exists(&self, group: &str, path: &str) -> bool {

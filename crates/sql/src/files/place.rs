@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cellar_instance::tables::external::before_pattern;
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::context::SessionState;
 use futures_util::TryStreamExt;
@@ -24,14 +25,6 @@ pub(crate) struct Place {
 /// Letters by which a path is a pattern.
 pub(crate) fn is_pattern(path: &str) -> bool {
     path.contains(['*', '?', '['])
-}
-
-/// The part of a path that is no pattern: a directory, or all of it.
-pub(crate) fn before_pattern(path: &str) -> &str {
-    match path.find(['*', '?', '[']) {
-        Some(at) => &path[..path[..at].rfind('/').map_or(0, |slash| slash + 1)],
-        None => path,
-    }
 }
 
 fn parsed(url: &str) -> Result<ListingTableUrl, Error> {

@@ -1,14 +1,15 @@
 //! Parsing of `ALTER DISKGROUP` for disks: ADD, DROP, RESIZE, UNDROP, RENAME, REBALANCE; and of
 //! `EXPLAIN WORK FOR` it.
 
+use cellar_storage::request::{
+    ChangeRequest, DiskTarget, DropRequest, GroupAction, Probe, Rebalance, ResizeRequest,
+    WorkRequest,
+};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::Cursor;
 use crate::error::Error;
-use crate::statement::{
-    ChangeDisks, DropClause, Dropped, ExplainWork, GroupAction, Probe, Rebalance, ResizeClause,
-    Statement,
-};
+use crate::statement::Statement;
 
 /// What may follow ADD or DROP where disks are meant.
 const OF_DISKS: &str = "DISK|DISKS|FAILGROUP|REGULAR|QUORUM";
@@ -43,7 +44,7 @@ impl Cursor<'_> {
 
     /// ADD, DROP and RESIZE in any order, with commas between them or not.
     fn change_disks(&mut self) -> Result<GroupAction, Error> {
-        let mut change = ChangeDisks::default();
+        let mut change = ChangeRequest::default();
         loop {
             if self.accept_word("ADD") {
                 self.add_disks(&mut change)?;
@@ -64,7 +65,7 @@ impl Cursor<'_> {
         Ok(GroupAction::Disks(change))
     }
 
-    fn add_disks(&mut self, change: &mut ChangeDisks) -> Result<(), Error> {
+    fn add_disks(&mut self, change: &mut ChangeRequest) -> Result<(), Error> {
         loop {
             let failgroup = self.failgroup()?;
             self.word("DISK")?;
@@ -82,7 +83,7 @@ impl Cursor<'_> {
         }
     }
 
-    fn drop_disks(&mut self, change: &mut ChangeDisks) -> Result<(), Error> {
+    fn drop_disks(&mut self, change: &mut ChangeRequest) -> Result<(), Error> {
         if self.accept_word("QUORUM") {
             return Err(Error::not_yet("a QUORUM failure group"));
         }
@@ -97,11 +98,11 @@ impl Cursor<'_> {
             false
         };
         loop {
-            let what = match of_failgroup {
-                true => Dropped::FailGroup(self.storage_name("the name of a failure group")?),
-                false => Dropped::Disk(self.disk_name()?),
+            let target = match of_failgroup {
+                true => DiskTarget::FailGroup(self.storage_name("the name of a failure group")?),
+                false => DiskTarget::Disk(self.disk_name()?),
             };
-            change.drop.push(DropClause { what, force: self.force() });
+            change.drop.push(DropRequest { target, force: self.force() });
             if !self.comma_before(|cursor, at| !cursor.changes_disks_at(at)) {
                 return Ok(());
             }
@@ -113,10 +114,10 @@ impl Cursor<'_> {
         self.accept_word("SIZE").then(|| self.size()).transpose()
     }
 
-    fn resize_disks(&mut self, change: &mut ChangeDisks) -> Result<(), Error> {
+    fn resize_disks(&mut self, change: &mut ChangeRequest) -> Result<(), Error> {
         if self.accept_word("ALL") {
             let size = self.optional_size()?;
-            change.resize.push(ResizeClause { what: None, size });
+            change.resize.push(ResizeRequest { target: None, size });
             return Ok(());
         }
         let of_failgroup = self.accept_word("DISKS");
@@ -127,12 +128,12 @@ impl Cursor<'_> {
             self.word("DISK")?;
         }
         loop {
-            let what = match of_failgroup {
-                true => Dropped::FailGroup(self.storage_name("the name of a failure group")?),
-                false => Dropped::Disk(self.disk_name()?),
+            let target = match of_failgroup {
+                true => DiskTarget::FailGroup(self.storage_name("the name of a failure group")?),
+                false => DiskTarget::Disk(self.disk_name()?),
             };
             let size = self.optional_size()?;
-            change.resize.push(ResizeClause { what: Some(what), size });
+            change.resize.push(ResizeRequest { target: Some(target), size });
             if !self.comma_before(|cursor, at| !cursor.changes_disks_at(at)) {
                 return Ok(());
             }
@@ -258,13 +259,14 @@ impl Cursor<'_> {
         self.word("ALTER")?;
         self.word("DISKGROUP")?;
         let group = self.storage_name("the name of the disk group")?;
-        let action = self.disk_action()?;
-        match action {
-            Some(action @ (GroupAction::Disks(_) | GroupAction::Rebalance(_))) => {
-                Ok(Statement::ExplainWork(ExplainWork { group, action, probe }))
+        let change = match self.disk_action()? {
+            Some(GroupAction::Disks(change)) => change,
+            Some(GroupAction::Rebalance(rebalance)) => {
+                ChangeRequest { rebalance, ..ChangeRequest::default() }
             }
-            _ => Err(self.expected("ADD DISK, DROP DISK, RESIZE or REBALANCE")),
-        }
+            _ => return Err(self.expected("ADD DISK, DROP DISK, RESIZE or REBALANCE")),
+        };
+        Ok(Statement::ExplainWork(WorkRequest { group, change, probe }))
     }
 
     /// `PROBE n SECONDS`, `NO PROBE`, or nothing.

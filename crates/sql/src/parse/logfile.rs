@@ -1,11 +1,12 @@
 //! Parsing of the statements about the redo log.
 
-use cellar_instance::database::NewLogfile;
+use cellar_instance::administration::Command;
+use cellar_storage::request::{NewLogfile, RedoAction};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::Cursor;
 use crate::error::Error;
-use crate::statement::{Command, RedoAction, Statement};
+use crate::statement::Statement;
 
 fn redo(action: RedoAction) -> Statement {
     Statement::Command(Command::Redo(action))

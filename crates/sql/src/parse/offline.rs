@@ -1,10 +1,12 @@
 //! Parsing of `ALTER DISKGROUP` for disks that leave for a while: OFFLINE, ONLINE, REPLACE.
 
+use cellar_storage::request::{
+    DiskTarget, GroupAction, OfflineRequest, OnlineRequest, ReplaceRequest,
+};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::Cursor;
 use crate::error::Error;
-use crate::statement::{Dropped, GroupAction, OfflineDisks, OnlineDisks, ReplaceDisks};
 
 impl Cursor<'_> {
     /// An action on disks that leave or return, if one comes next.
@@ -22,7 +24,7 @@ impl Cursor<'_> {
     }
 
     /// `DISK d, ...` or `DISKS IN FAILGROUP f, ...`.
-    fn disks_or_failgroups(&mut self) -> Result<Vec<Dropped>, Error> {
+    fn disks_or_failgroups(&mut self) -> Result<Vec<DiskTarget>, Error> {
         if self.accept_word("QUORUM") {
             return Err(Error::not_yet("a QUORUM failure group"));
         }
@@ -38,8 +40,8 @@ impl Cursor<'_> {
         let mut named = Vec::new();
         loop {
             named.push(match of_failgroup {
-                true => Dropped::FailGroup(self.storage_name("the name of a failure group")?),
-                false => Dropped::Disk(self.disk_name()?),
+                true => DiskTarget::FailGroup(self.storage_name("the name of a failure group")?),
+                false => DiskTarget::Disk(self.disk_name()?),
             });
             if !self.accept(&Token::Comma) {
                 return Ok(named);
@@ -47,14 +49,14 @@ impl Cursor<'_> {
         }
     }
 
-    fn offline(&mut self) -> Result<OfflineDisks, Error> {
+    fn offline(&mut self) -> Result<OfflineRequest, Error> {
         let disks = self.disks_or_failgroups()?;
         let mut drop_after = None;
         if self.accept_word("DROP") {
             self.word("AFTER")?;
             drop_after = Some(self.repair_time()?);
         }
-        Ok(OfflineDisks { disks, drop_after })
+        Ok(OfflineRequest { disks, drop_after })
     }
 
     /// `5m`, `3.6h`; in seconds.
@@ -74,22 +76,22 @@ impl Cursor<'_> {
         seconds.map(|seconds| seconds as u32).ok_or(wrong)
     }
 
-    fn online(&mut self) -> Result<OnlineDisks, Error> {
+    fn online(&mut self) -> Result<OnlineRequest, Error> {
         let disks = match self.accept_word("ALL") {
             true => None,
             false => Some(self.disks_or_failgroups()?),
         };
         let force = self.force();
-        Ok(OnlineDisks { disks, force, rebalance: self.power_and_wait()? })
+        Ok(OnlineRequest { disks, force, rebalance: self.power_and_wait()? })
     }
 
-    fn replace(&mut self) -> Result<ReplaceDisks, Error> {
+    fn replace(&mut self) -> Result<ReplaceRequest, Error> {
         self.word("DISK")?;
-        let mut replace = ReplaceDisks::default();
+        let mut replace = ReplaceRequest::default();
         loop {
-            replace.names.push(self.disk_name()?);
+            let name = self.disk_name()?;
             self.word("WITH")?;
-            replace.with.push(self.disk(None)?);
+            replace.disks.push((name, self.disk(None)?));
             if !self.accept(&Token::Comma) {
                 break;
             }

@@ -1,10 +1,10 @@
 //! Parsing of `ALTER DISKGROUP ... SCRUB`.
 
 use cellar_diskgroup::ScrubPower;
+use cellar_storage::request::{GroupAction, ScrubRequest, ScrubTarget};
 
 use super::Cursor;
 use crate::error::Error;
-use crate::statement::{GroupAction, Scrub, ScrubWhat};
 
 impl Cursor<'_> {
     /// `SCRUB STOP | SCRUB [FILE 'f' | DISK d] [REPAIR | NOREPAIR] [POWER p] [WAIT | NOWAIT]
@@ -16,12 +16,12 @@ impl Cursor<'_> {
         if self.accept_word("STOP") {
             return Ok(Some(GroupAction::StopScrub));
         }
-        let what = if self.accept_word("FILE") {
-            ScrubWhat::File(self.text("the path of a file")?)
+        let target = if self.accept_word("FILE") {
+            ScrubTarget::File(self.text("the path of a file")?)
         } else if self.accept_word("DISK") {
-            ScrubWhat::Disk(self.disk_name()?)
+            ScrubTarget::Disk(self.disk_name()?)
         } else {
-            ScrubWhat::Group
+            ScrubTarget::Group
         };
         // Oracle's default: who wants anything written says so.
         let repair = !self.accept_word("NOREPAIR") && self.accept_word("REPAIR");
@@ -31,7 +31,7 @@ impl Cursor<'_> {
         };
         let wait = !self.accept_word("NOWAIT") && self.accept_word("WAIT");
         let force = !self.accept_word("NOFORCE") && self.force();
-        Ok(Some(GroupAction::Scrub(Scrub { what, repair, power, wait, force })))
+        Ok(Some(GroupAction::Scrub(ScrubRequest { target, repair, power, wait, force })))
     }
 
     fn scrub_power(&mut self) -> Result<ScrubPower, Error> {

@@ -1,11 +1,13 @@
 //! Parsing of `ALTER DISKGROUP` for templates: `ADD | MODIFY TEMPLATE t ATTRIBUTES (...)`,
 //! `DROP TEMPLATE t, ...`.
 
+use cellar_diskgroup::state::Striping;
+use cellar_diskgroup::{Protection, TemplateWords};
+use cellar_storage::request::GroupAction;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 use super::Cursor;
 use crate::error::Error;
-use crate::statement::{GroupAction, TemplateClause};
 
 /// What stands in the brackets.
 const ALLOWED: &str = "MIRROR, HIGH or UNPROTECTED; COARSE or FINE; UNIT 4K or 8K; CHECKSUM or \
@@ -46,39 +48,47 @@ impl Cursor<'_> {
     }
 
     /// `name [ATTRIBUTE | ATTRIBUTES] (word, ...)`.
-    fn template(&mut self) -> Result<TemplateClause, Error> {
-        let mut clause = TemplateClause { name: self.template_name()?, ..Default::default() };
+    fn template(&mut self) -> Result<(String, TemplateWords), Error> {
+        let name = self.template_name()?;
+        let mut words = TemplateWords::default();
         let _ = self.accept_word("ATTRIBUTES") || self.accept_word("ATTRIBUTE");
         if !self.accept(&Token::LParen) {
             return Err(self.expected("ATTRIBUTES (...)"));
         }
         while !self.accept(&Token::RParen) {
-            self.template_word(&mut clause)?;
+            self.template_word(&mut words)?;
             self.accept(&Token::Comma);
         }
-        Ok(clause)
+        Ok((name, words))
     }
 
-    fn template_word(&mut self, clause: &mut TemplateClause) -> Result<(), Error> {
+    fn template_word(&mut self, words: &mut TemplateWords) -> Result<(), Error> {
         // Where disks have no outer and inner tracks to choose from there is nothing to say.
         if self.is_word_at(self.at, "HOT|COLD|MIRRORHOT|MIRRORCOLD") {
             return Err(Error::not_yet("HOT and COLD regions of disks").next(ALLOWED));
         }
-        if self.is_word_at(self.at, "MIRROR|HIGH|UNPROTECTED") {
-            clause.protection = Some(self.name(ALLOWED)?.to_lowercase());
-        } else if self.is_word_at(self.at, "COARSE|FINE") {
-            clause.striping = Some(self.name(ALLOWED)?.to_lowercase());
+        let protections = [
+            ("MIRROR", Protection::Mirror),
+            ("HIGH", Protection::High),
+            ("UNPROTECTED", Protection::Unprotected),
+        ];
+        let stripings = [("COARSE", Striping::Coarse), ("FINE", Striping::Fine)];
+        if let Some((_, protection)) = protections.into_iter().find(|(w, _)| self.accept_word(w)) {
+            words.protection = Some(protection);
+        } else if let Some((_, striping)) = stripings.into_iter().find(|(w, _)| self.accept_word(w))
+        {
+            words.striping = Some(striping);
         } else if self.accept_word("UNIT") {
-            clause.unit = Some(self.size()?);
+            words.unit = Some(u32::try_from(self.size()?).unwrap_or(u32::MAX));
         } else if self.accept_word("CHECKSUM") {
-            clause.checksums = Some(true);
+            words.checksums = Some(true);
         } else if self.accept_word("NOCHECKSUM") {
-            clause.checksums = Some(false);
+            words.checksums = Some(false);
         } else if self.accept_word("FAILGROUP") {
-            clause.failgroup = Some(self.storage_name("the name of a failure group")?);
+            words.failgroup = Some(self.storage_name("the name of a failure group")?);
         } else if self.accept_word("ANY") {
             self.word("FAILGROUP")?;
-            clause.failgroup = Some(String::new());
+            words.failgroup = Some(String::new());
         } else {
             return Err(self.expected(ALLOWED));
         }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
+use cellar_instance::administration::{Command, Reply};
 use cellar_sql::output::{Format, Writer};
-use cellar_sql::statement::Command;
 use cellar_sql::view::{Column, Kind, Value, ViewSource};
-use cellar_sql::{Engine, EngineOptions, Error, Host, Outcome, Reply, TableDefinition};
+use cellar_sql::{Engine, EngineOptions, Error, Host, Outcome, TableDefinition};
 use futures_util::TryStreamExt;
 use object_store::ObjectStore;
 use object_store::local::LocalFileSystem;

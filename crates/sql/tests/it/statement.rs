@@ -1,12 +1,15 @@
 //! Statements are read, or refused with the position and the words that would do.
 
-use cellar_diskgroup::ScrubPower;
-use cellar_instance::database::NewLogfile;
+use cellar_diskgroup::state::Striping;
+use cellar_diskgroup::{Protection, Redundancy, ScrubPower, TemplateWords};
+use cellar_instance::administration::Command;
+use cellar_instance::parameters::Scope;
 use cellar_sql::parse;
-use cellar_sql::statement::{
-    ChangeDisks, Command, Contents, CreateDiskgroup, DiskClause, DropClause, Dropped, GroupAction,
-    Groups, OfflineDisks, OnlineDisks, Rebalance, RedoAction, Redundancy, ReplaceDisks,
-    ResizeClause, Scope, Scrub, ScrubWhat, Statement, TemplateClause,
+use cellar_sql::statement::Statement;
+use cellar_storage::request::{
+    ChangeRequest, Contents, DiskRequest, DiskTarget, DropRequest, GroupAction, GroupRequest,
+    GroupSelection, NewLogfile, OfflineRequest, OnlineRequest, Rebalance, RedoAction,
+    ReplaceRequest, ResizeRequest, ScrubRequest, ScrubTarget,
 };
 use proptest::prelude::*;
 
@@ -24,8 +27,8 @@ fn refusal(sql: &str) -> String {
     }
 }
 
-fn disk(path: &str) -> DiskClause {
-    DiskClause {
+fn disk(path: &str) -> DiskRequest {
+    DiskRequest {
         path: path.into(),
         name: None,
         failgroup: None,
@@ -42,26 +45,28 @@ fn create_diskgroup_takes_everything_the_grammar_has() {
         failgroup fg2 disk '/dev/sdx' erase 'SN 1'  -- a comment
         disk '/d/c'
         attribute 'au_size' = '4M', 'Sector_Size'='4096';";
-    let expected = CreateDiskgroup {
+    let expected = GroupRequest {
         name: "DATA2".into(),
         redundancy: Redundancy::High,
         disks: vec![
-            DiskClause {
+            DiskRequest {
                 name: Some("A1".into()),
                 failgroup: Some("FG1".into()),
                 size: Some(2 << 30),
                 force: true,
                 ..disk("/d/a")
             },
-            DiskClause { failgroup: Some("FG1".into()), ..disk("/d/b") },
-            DiskClause {
+            DiskRequest { failgroup: Some("FG1".into()), ..disk("/d/b") },
+            DiskRequest {
                 failgroup: Some("FG2".into()),
                 erase: Some("SN 1".into()),
                 ..disk("/dev/sdx")
             },
             disk("/d/c"),
         ],
-        attributes: vec![("au_size".into(), "4M".into()), ("sector_size".into(), "4096".into())],
+        attributes: [("au_size", "4M"), ("sector_size", "4096")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into(),
     };
     assert_eq!(command(sql), Command::CreateDiskgroup(expected));
     let plain = command("CREATE DISKGROUP D DISK 'x'");
@@ -78,7 +83,7 @@ fn other_storage_statements_are_read() {
     );
     let alter = |sql: &str, expected: GroupAction| {
         let Command::AlterDiskgroup { groups, action } = command(sql) else { panic!("{sql}") };
-        assert_eq!(groups, Groups::Named(vec!["DATA".into()]));
+        assert_eq!(groups, GroupSelection::Named(vec!["DATA".into()]));
         assert_eq!(action, expected);
     };
     alter("alter diskgroup data mount", GroupAction::Mount { force: false });
@@ -103,7 +108,7 @@ fn other_storage_statements_are_read() {
     alter("alter diskgroup data check repair", GroupAction::Check { repair: true });
     assert!(matches!(
         command("alter diskgroup all dismount"),
-        Command::AlterDiskgroup { groups: Groups::All, .. }
+        Command::AlterDiskgroup { groups: GroupSelection::All, .. }
     ));
 }
 
@@ -113,35 +118,29 @@ fn templates_are_read() {
         Command::AlterDiskgroup { action, .. } => action,
         other => panic!("{sql}: {other:?}"),
     };
-    let a = TemplateClause {
-        name: "A".into(),
-        protection: Some("unprotected".into()),
-        striping: Some("fine".into()),
+    let a = TemplateWords {
+        protection: Some(Protection::Unprotected),
+        striping: Some(Striping::Fine),
         unit: Some(8192),
         checksums: Some(false),
         failgroup: None,
     };
-    let b = TemplateClause {
-        name: "B".into(),
-        failgroup: Some("FG1".into()),
-        ..TemplateClause::default()
-    };
+    let b = TemplateWords { failgroup: Some("FG1".into()), ..TemplateWords::default() };
     assert_eq!(
         action(
             "add template a attributes (unprotected fine unit 8k, nochecksum), b attribute \
              (failgroup fg1)"
         ),
-        GroupAction::AddTemplates(vec![a, b])
+        GroupAction::AddTemplates(vec![("A".into(), a), ("B".into(), b)])
     );
-    let any = TemplateClause {
-        name: "DATAFILE".into(),
+    let any = TemplateWords {
         failgroup: Some(String::new()),
         checksums: Some(true),
-        ..TemplateClause::default()
+        ..TemplateWords::default()
     };
     assert_eq!(
         action("modify template datafile attributes (any failgroup checksum)"),
-        GroupAction::ModifyTemplates(vec![any])
+        GroupAction::ModifyTemplates(vec![("DATAFILE".into(), any)])
     );
     let names = vec!["A".to_owned(), "B".to_owned()];
     assert_eq!(action("drop template a, b"), GroupAction::DropTemplates(names));
@@ -153,15 +152,15 @@ fn sizes_go_together_with_disks_that_come_and_go() {
         Command::AlterDiskgroup { action: GroupAction::Disks(change), .. } => change,
         other => panic!("{sql}: {other:?}"),
     };
-    let to = |what, size| ResizeClause { what, size };
-    let disk = |name: &str| Some(Dropped::Disk(name.into()));
+    let to = |target, size| ResizeRequest { target, size };
+    let disk = |name: &str| Some(DiskTarget::Disk(name.into()));
     assert_eq!(resize("resize all size 4G").resize, [to(None, Some(4 << 30))]);
     assert_eq!(resize("resize all").resize, [to(None, None)]);
     let all = resize(
         "resize disk data_0000 size 2G, 'data_0001' drop disk x resize disks in failgroup fg2 size 1G
          rebalance power 4 wait",
     );
-    let fg = Some(Dropped::FailGroup("FG2".into()));
+    let fg = Some(DiskTarget::FailGroup("FG2".into()));
     let expected =
         [to(disk("DATA_0000"), Some(2 << 30)), to(disk("DATA_0001"), None), to(fg, Some(1 << 30))];
     assert_eq!(all.resize, expected);
@@ -174,24 +173,26 @@ fn disks_leave_for_a_while_and_return_or_are_replaced() {
         Command::AlterDiskgroup { action, .. } => action,
         other => panic!("{sql}: {other:?}"),
     };
-    let named = |name: &str| Dropped::Disk(name.into());
-    let offline = |disks, drop_after| GroupAction::Offline(OfflineDisks { disks, drop_after });
+    let named = |name: &str| DiskTarget::Disk(name.into());
+    let offline = |disks, drop_after| GroupAction::Offline(OfflineRequest { disks, drop_after });
     let both = vec![named("DATA_0001"), named("ODD ONE")];
     assert_eq!(action("offline disk data_0001, 'odd one'"), offline(both.clone(), None));
-    let fg = vec![Dropped::FailGroup("FG1".into())];
+    let fg = vec![DiskTarget::FailGroup("FG1".into())];
     for time in ["30m", "30 M", "0.5h", "0.5 H"] {
         let sql = format!("offline disks in failgroup fg1 drop after {time}");
         assert_eq!(action(&sql), offline(fg.clone(), Some(1800)), "{sql}");
     }
     let online =
-        |disks, force, rebalance| GroupAction::Online(OnlineDisks { disks, force, rebalance });
+        |disks, force, rebalance| GroupAction::Online(OnlineRequest { disks, force, rebalance });
     let waits = Rebalance { power: Some(8), wait: true };
     assert_eq!(action("online all power 8 wait"), online(None, false, waits));
     let plain = Rebalance::default();
     assert_eq!(action("online disk data_0001, 'odd one' force"), online(Some(both), true, plain));
-    let replace = GroupAction::Replace(ReplaceDisks {
-        names: vec!["DATA_0001".into(), "B".into()],
-        with: vec![DiskClause { size: Some(2 << 30), ..disk("/x") }, disk("/y")],
+    let replace = GroupAction::Replace(ReplaceRequest {
+        disks: vec![
+            ("DATA_0001".into(), DiskRequest { size: Some(2 << 30), ..disk("/x") }),
+            ("B".into(), disk("/y")),
+        ],
         rebalance: waits,
     });
     let sql = "replace disk data_0001 with '/x' size 2G, disk b with '/y' power 8 wait";
@@ -204,8 +205,8 @@ fn a_scrub_says_what_it_reads_and_how() {
         Command::AlterDiskgroup { action, .. } => action,
         other => panic!("{sql}: {other:?}"),
     };
-    let plain = Scrub {
-        what: ScrubWhat::Group,
+    let plain = ScrubRequest {
+        target: ScrubTarget::Group,
         repair: false,
         power: ScrubPower::Auto,
         wait: false,
@@ -213,8 +214,8 @@ fn a_scrub_says_what_it_reads_and_how() {
     };
     assert_eq!(action("scrub"), GroupAction::Scrub(plain.clone()));
     assert_eq!(action("scrub norepair nowait noforce"), GroupAction::Scrub(plain.clone()));
-    let all = Scrub {
-        what: ScrubWhat::Disk("DATA_0001".into()),
+    let all = ScrubRequest {
+        target: ScrubTarget::Disk("DATA_0001".into()),
         repair: true,
         power: ScrubPower::Max,
         wait: true,
@@ -222,7 +223,7 @@ fn a_scrub_says_what_it_reads_and_how() {
     };
     let sql = "scrub disk data_0001 repair power max wait force";
     assert_eq!(action(sql), GroupAction::Scrub(all));
-    let file = Scrub { what: ScrubWhat::File("+DATA/f".into()), ..plain };
+    let file = ScrubRequest { target: ScrubTarget::File("+DATA/f".into()), ..plain };
     assert_eq!(action("scrub file '+DATA/f'"), GroupAction::Scrub(file));
     assert_eq!(action("scrub stop"), GroupAction::StopScrub);
 }
@@ -233,18 +234,18 @@ fn disks_that_come_and_go_are_one_change_in_one_statement() {
         Command::AlterDiskgroup { action, .. } => action,
         other => panic!("{sql}: {other:?}"),
     };
-    let gone = |name: &str, force| DropClause { what: Dropped::Disk(name.into()), force };
-    let expected = GroupAction::Disks(ChangeDisks {
+    let gone = |name: &str, force| DropRequest { target: DiskTarget::Disk(name.into()), force };
+    let expected = GroupAction::Disks(ChangeRequest {
         add: vec![
-            DiskClause { name: Some("A1".into()), size: Some(2 << 30), ..disk("/d/a") },
-            DiskClause { force: true, ..disk("/d/b") },
-            DiskClause { failgroup: Some("FG2".into()), ..disk("/d/c") },
-            DiskClause { failgroup: Some("FG2".into()), ..disk("/d/d") },
+            DiskRequest { name: Some("A1".into()), size: Some(2 << 30), ..disk("/d/a") },
+            DiskRequest { force: true, ..disk("/d/b") },
+            DiskRequest { failgroup: Some("FG2".into()), ..disk("/d/c") },
+            DiskRequest { failgroup: Some("FG2".into()), ..disk("/d/d") },
         ],
         drop: vec![
             gone("DATA_0000", false),
             gone("ODD ONE", true),
-            DropClause { what: Dropped::FailGroup("FG9".into()), force: false },
+            DropRequest { target: DiskTarget::FailGroup("FG9".into()), force: false },
         ],
         resize: vec![],
         rebalance: Rebalance { power: Some(8), wait: true },
@@ -275,11 +276,14 @@ fn disks_that_come_and_go_are_one_change_in_one_statement() {
     let sql = "explain work for alter diskgroup data drop disk a";
     let Ok(Statement::ExplainWork(work)) = parse(sql) else { panic!("{sql}") };
     assert_eq!(work.group, "DATA");
-    let change = ChangeDisks { drop: vec![gone("A", false)], ..ChangeDisks::default() };
-    assert_eq!(work.action, GroupAction::Disks(change));
+    let change = ChangeRequest { drop: vec![gone("A", false)], ..ChangeRequest::default() };
+    assert_eq!(work.change, change);
     assert!(matches!(
         command("alter diskgroup all undrop disks"),
-        Command::AlterDiskgroup { groups: Groups::All, action: GroupAction::UndropDisks(_) }
+        Command::AlterDiskgroup {
+            groups: GroupSelection::All,
+            action: GroupAction::UndropDisks(_)
+        }
     ));
 }
 
@@ -291,11 +295,11 @@ fn parameters_keep_their_units_and_scope() {
     };
     assert_eq!(
         set("ALTER SYSTEM SET Filesystemio_Options=setall SCOPE=SPFILE"),
-        ("filesystemio_options".into(), "setall".into(), Scope::Spfile, None)
+        ("filesystemio_options".into(), "setall".into(), Some(Scope::Spfile), None)
     );
     assert_eq!(
         set("alter system set memory_target = 512M comment = 'small' scope = both"),
-        ("memory_target".into(), "512M".into(), Scope::Both, Some("small".into()))
+        ("memory_target".into(), "512M".into(), Some(Scope::Both), Some("small".into()))
     );
     assert_eq!(set("alter system set a = -1").1, "-1");
     assert_eq!(set("alter system set a = 'x, y', z").1, "x, y,z");

@@ -20,45 +20,14 @@ use cellar_io::{
 use futures_util::StreamExt;
 
 use super::Groups;
-use super::create::DiskRequest;
-use super::resize::{ResizeRequest, resized};
+use super::resize::resized;
 use crate::disks::{Below, OpenDisk, Standing, joining_failgroups};
 use crate::error::{Error, Result};
 use crate::files::absolute;
 use crate::files::{make_file, prewrite_all};
 use crate::mounted::Mounted;
+use crate::request::{ChangeRequest, DiskRequest, DiskTarget, DropRequest};
 use crate::settings::ASM_POWER_LIMIT;
-
-/// The disks that come and go in one ALTER DISKGROUP.
-#[derive(Clone, Debug, Default)]
-pub struct ChangeRequest {
-    /// ADD DISK. A path where nothing is yet becomes a file of its SIZE.
-    pub add: Vec<DiskRequest>,
-    /// DROP DISK.
-    pub drop: Vec<DropRequest>,
-    /// RESIZE. A file that is to be larger than it is is made so.
-    pub resize: Vec<ResizeRequest>,
-    /// REBALANCE POWER; `None` takes asm_power_limit.
-    pub power: Option<u32>,
-}
-
-/// A DROP.
-#[derive(Clone, Debug)]
-pub struct DropRequest {
-    /// Which disks.
-    pub target: DropTarget,
-    /// FORCE.
-    pub force: bool,
-}
-
-/// What a DROP names, in any case.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DropTarget {
-    /// DISK name.
-    Disk(String),
-    /// DISKS IN FAILGROUP name.
-    FailGroup(String),
-}
 
 /// What a change of disks set going.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -202,7 +171,7 @@ impl Groups {
             add: add.collect(),
             drop: leaving(mounted.group.name(), &members, &request.drop)?,
             resize: resized(mounted.group.name(), &members, &request.resize)?,
-            power: Some(self.power(request.power)?),
+            power: Some(self.power(request.rebalance.power)?),
         })
     }
 
@@ -463,8 +432,8 @@ fn leaving(group: &str, members: &[DiskInfo], drop: &[DropRequest]) -> Result<Ve
     for request in drop {
         let force = request.force;
         match &request.target {
-            DropTarget::Disk(name) => all.push(DropDisk { name: name.to_uppercase(), force }),
-            DropTarget::FailGroup(name) => {
+            DiskTarget::Disk(name) => all.push(DropDisk { name: name.to_uppercase(), force }),
+            DiskTarget::FailGroup(name) => {
                 let wanted = name.to_uppercase();
                 let of_it = members.iter().filter(|d| d.failgroup == wanted);
                 let before = all.len();

@@ -1,6 +1,5 @@
 //! CREATE and DROP of groups.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use async_recursion::async_recursion as boxed;
@@ -14,36 +13,7 @@ use crate::files::absolute;
 use crate::files::prewrite_all;
 use crate::finder::identity;
 use crate::mounted::Mounted;
-
-/// CREATE DISKGROUP, parsed.
-#[derive(Clone, Debug)]
-pub struct GroupRequest {
-    /// The group's name.
-    pub name: String,
-    /// Copies by default.
-    pub redundancy: Redundancy,
-    /// Attributes, `au_size` and `sector_size` among them, names in lower case.
-    pub attributes: BTreeMap<String, String>,
-    /// Disks in order.
-    pub disks: Vec<DiskRequest>,
-}
-
-/// A disk of CREATE DISKGROUP.
-#[derive(Clone, Debug)]
-pub struct DiskRequest {
-    /// Its path, or a pattern that matches several.
-    pub path: String,
-    /// Its name.
-    pub name: Option<String>,
-    /// Its failure group.
-    pub failgroup: Option<String>,
-    /// Use fewer bytes than it has.
-    pub size: Option<u64>,
-    /// FORCE.
-    pub force: bool,
-    /// ERASE: gives up what is on the disk with this serial number.
-    pub erase: Option<String>,
-}
+use crate::request::{DiskRequest, GroupRequest};
 
 /// Reads 1M, 512K, 4194304.
 fn bytes(what: &'static str, text: &str) -> Result<u64> {

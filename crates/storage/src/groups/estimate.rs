@@ -18,11 +18,12 @@ use cellar_diskgroup::{
 use cellar_io::Device;
 
 use super::Groups;
-use super::alter::{ChangeRequest, Joining, numbered};
+use super::alter::{Joining, numbered};
 use crate::disks::OpenDisk;
 use crate::error::Result;
 use crate::files::{make_file, prewrite_all};
 use crate::mounted::Mounted;
+use crate::request::ChangeRequest;
 use crate::words::disk_state;
 
 /// How long a probe takes where nobody says.
@@ -144,7 +145,7 @@ impl Groups {
         let change = self.change_of(&mounted, request, &joining)?;
         let (targets, _open) = self.targets(&joining).await?;
         let mut powers = POWERS.to_vec();
-        powers.extend(request.power.filter(|power| *power > 0));
+        powers.extend(request.rebalance.power.filter(|power| *power > 0));
         powers.sort_unstable();
         powers.dedup();
         let rates = mounted.group.probe(&change, &ProbeSpec { time, powers, targets }).await?;

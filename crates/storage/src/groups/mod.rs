@@ -13,11 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cellar_io::SharedEnv;
 
-pub use alter::{ChangeRequest, Changed, DropRequest, DropTarget};
-pub use create::{DiskRequest, GroupRequest};
+pub use alter::Changed;
 pub use estimate::{Explained, Known, PROBE_TIME};
-pub use resize::{ResizeRequest, ResizeTarget};
-pub use returning::OfflineTarget;
 pub use spares::Spare;
 
 use crate::disks::Disks;

@@ -14,26 +14,7 @@ use super::Groups;
 use crate::error::{Error, Result};
 use crate::files::prewrite_all;
 use crate::mounted::Mounted;
-
-/// A RESIZE.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResizeRequest {
-    /// Which disks.
-    pub target: ResizeTarget,
-    /// SIZE in bytes; `None` takes all that the disk has.
-    pub size: Option<u64>,
-}
-
-/// What a RESIZE names, in any case.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ResizeTarget {
-    /// ALL.
-    All,
-    /// DISK name.
-    Disk(String),
-    /// DISKS IN FAILGROUP name.
-    FailGroup(String),
-}
+use crate::request::{DiskTarget, ResizeRequest};
 
 /// The disks that a change resizes, by name. One that is offline or leaving is passed over where
 /// not it but all were named.
@@ -47,11 +28,11 @@ pub(super) fn resized(
         let takes_part = |d: &&DiskInfo| d.status == cellar_diskgroup::DiskStatus::Online;
         let of = |d: &DiskInfo| ResizeDisk { name: d.name.clone(), bytes: *size };
         match target {
-            ResizeTarget::All => all.extend(members.iter().filter(takes_part).map(of)),
-            ResizeTarget::Disk(name) => {
+            None => all.extend(members.iter().filter(takes_part).map(of)),
+            Some(DiskTarget::Disk(name)) => {
                 all.push(ResizeDisk { name: name.to_uppercase(), bytes: *size });
             }
-            ResizeTarget::FailGroup(name) => {
+            Some(DiskTarget::FailGroup(name)) => {
                 let wanted = name.to_uppercase();
                 let of_it = members.iter().filter(|d| d.failgroup == wanted);
                 if of_it.clone().next().is_none() {

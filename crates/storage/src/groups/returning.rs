@@ -13,13 +13,13 @@ use cellar_diskgroup::{DiskInfo, DiskStatus, FoundDisk, LabelStatus, NewDisk, On
 use cellar_io::EnvExt;
 
 use super::Groups;
-use super::alter::{DropTarget, no_failgroup};
-use super::create::DiskRequest;
+use super::alter::no_failgroup;
 use crate::disks::OpenDisk;
 use crate::error::{Error, Result};
 use crate::files::absolute;
 use crate::finder::Labelled;
 use crate::mounted::Mounted;
+use crate::request::{DiskRequest, DiskTarget, OfflineRequest, OnlineRequest};
 
 /// How long a device that was closed may take to be let go of by who still uses it.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
@@ -28,15 +28,6 @@ const CLOSED_EVERY: Duration = Duration::from_millis(20);
 const HUNG_ROUNDS_MAX: u32 = 7200;
 /// Rounds of the probe after which a disk that is away is tried again at the latest: a minute.
 const ROUNDS_MAX: u32 = 120;
-
-/// Which disks an OFFLINE or ONLINE names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OfflineTarget {
-    /// ALL that are away.
-    All,
-    /// These, and those of these failure groups.
-    Some(Vec<DropTarget>),
-}
 
 impl Groups {
     /// OFFLINE DISK: they leave for a while. Gives their names.
@@ -47,13 +38,12 @@ impl Groups {
     pub async fn offline_disks(
         &self,
         group: &str,
-        targets: &[DropTarget],
-        drop_after: Option<u32>,
+        request: &OfflineRequest,
     ) -> Result<Vec<String>> {
         self.check_writable()?;
         let mounted = self.get(group)?;
         let online = |d: &DiskInfo| matches!(d.status, DiskStatus::Online | DiskStatus::Returning);
-        let names = named(&mounted, targets, online)?;
+        let names = named(&mounted, &request.disks, online)?;
         let disks = mounted.group.disks();
         let leave = disks.iter().filter(|disk| names.contains(&disk.name));
         let failgroups = leave.map(|disk| disk.failgroup.clone()).collect();
@@ -62,7 +52,7 @@ impl Groups {
             return Err(Error::new(15066, text)
                 .hint("add another medium for redo first, or bring a failed one back"));
         }
-        mounted.group.offline_disks(&names, drop_after).await?;
+        mounted.group.offline_disks(&names, request.drop_after).await?;
         Ok(names)
     }
 
@@ -71,18 +61,14 @@ impl Groups {
     /// # Errors
     /// No such disk; its device is not found, or is not as it was. Those before it are back.
     #[boxed]
-    pub async fn online_disks(
-        &self,
-        group: &str,
-        target: &OfflineTarget,
-        how: OnlineHow,
-    ) -> Result<Vec<String>> {
+    pub async fn online_disks(&self, group: &str, request: &OnlineRequest) -> Result<Vec<String>> {
         self.check_writable()?;
+        let how = OnlineHow { force: request.force, power: request.rebalance.power };
         let mounted = self.get(group)?;
         let away = |d: &DiskInfo| d.status == DiskStatus::Offline;
-        let names = match target {
-            OfflineTarget::Some(targets) => named(&mounted, targets, away)?,
-            OfflineTarget::All => {
+        let names = match &request.disks {
+            Some(targets) => named(&mounted, targets, away)?,
+            None => {
                 let disks = mounted.group.disks().into_iter().filter(away);
                 disks.map(|d| d.name).collect()
             }
@@ -315,15 +301,15 @@ struct Wait {
 /// The names of the disks that are named, each once.
 fn named(
     mounted: &Mounted,
-    targets: &[DropTarget],
+    targets: &[DiskTarget],
     of_group: impl Fn(&DiskInfo) -> bool,
 ) -> Result<Vec<String>> {
     let members = mounted.group.disks();
     let mut names: Vec<String> = Vec::new();
     for target in targets {
         match target {
-            DropTarget::Disk(name) => names.push(name.to_uppercase()),
-            DropTarget::FailGroup(name) => {
+            DiskTarget::Disk(name) => names.push(name.to_uppercase()),
+            DiskTarget::FailGroup(name) => {
                 let wanted = name.to_uppercase();
                 let mut of_it = members.iter().filter(|d| d.failgroup == wanted).peekable();
                 if of_it.peek().is_none() {

@@ -13,10 +13,10 @@ use cellar_diskgroup::{DiskInfo, LabelStatus};
 use cellar_io::Instant;
 
 use super::Groups;
-use super::create::DiskRequest;
 use crate::disks::OpenDisk;
 use crate::files::absolute;
 use crate::mounted::Mounted;
+use crate::request::DiskRequest;
 use crate::settings::{HOT_SPARE_DELAY, HOT_SPARES};
 
 /// How often one that could not be replaced is tried again.

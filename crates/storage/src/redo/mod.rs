@@ -25,7 +25,6 @@ pub use inspect::inspect;
 pub use log::{BreakdownTotals, RedoLog};
 pub use manager::RedoManager;
 pub use media::{Place, REDO_DIR};
-pub use statements::NewLogfile;
 
 use cellar_redo::on_disk::control::ControlData;
 

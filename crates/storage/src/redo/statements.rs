@@ -23,6 +23,7 @@ use super::new_file::{NewFile, Owner, Take};
 use super::open::decoded;
 use crate::error::{Error, Result};
 use crate::files::{Progress, absolute};
+use crate::request::NewLogfile;
 use crate::settings::{LOG_ARCHIVE_DEST, LOG_BLOCK_SIZE, REDO_QUORUM};
 
 /// Bytes of a log group whose size is not said.
@@ -30,21 +31,6 @@ const SIZE_DEFAULT: u64 = 64 << 20;
 /// The least and the most.
 const SIZE_MIN: u64 = 1 << 20;
 const SIZE_MAX: u64 = 1 << 40;
-
-/// A log group of `ALTER DATABASE ADD LOGFILE`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NewLogfile {
-    /// `GROUP n`; else the first number that is free.
-    pub number: Option<u32>,
-    /// Where its files are to be; empty: where those of the others are.
-    pub media: Vec<String>,
-    /// `SIZE` in bytes.
-    pub size: Option<u64>,
-    /// `BLOCKSIZE`.
-    pub block_size: Option<u32>,
-    /// `REUSE`: files that are there already are taken.
-    pub reuse: bool,
-}
 
 /// A log group whose number and size are settled.
 #[derive(Clone, Copy)]

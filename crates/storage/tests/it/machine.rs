@@ -10,8 +10,8 @@ use cellar_io::sched::{ScheduleOptions, Scheduled};
 use cellar_io::sim::{Sim, SimDisk, SimDiskOptions};
 use cellar_io::{Device, SharedEnv};
 use cellar_storage::disks::{Below, Disks, InForce, OpenDisk, Sought};
-use cellar_storage::groups::{DiskRequest, GroupRequest};
 use cellar_storage::redo::Redo;
+use cellar_storage::request::{DiskRequest, GroupRequest};
 use cellar_storage::settings::{DISK_STRING, LOG_BUFFER};
 use cellar_storage::{
     Background, Error, Host, InitDisk, InitSpec, Mounted, OpenMode, OpenStorage, Settings, Storage,

@@ -1,7 +1,7 @@
 //! Storage that is made, opened, changed and closed without a database above it.
 
 use bytes::Bytes;
-use cellar_storage::redo::NewLogfile;
+use cellar_storage::request::NewLogfile;
 
 use crate::machine::Machine;
 

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cellar_diskgroup::Redundancy;
-use cellar_instance::database::{InitDisk, InitSpec, init};
+use cellar_instance::database::init;
 use cellar_instance::directory::Directory;
-use cellar_instance::{Database, Instance, OpenMode};
+use cellar_instance::{Database, Instance};
 use cellar_io::EnvExt;
 use cellar_io::real::{Runtime, RuntimeOptions};
 use cellar_redo::on_disk::HEADER_BYTES;
+use cellar_storage::OpenMode;
 use cellar_storage::disks::RealDisks;
-use cellar_storage::redo::NewLogfile;
+use cellar_storage::request::NewLogfile;
+use cellar_storage::{InitDisk, InitSpec};
 use cellar_wait::Waits;
 
 use super::{logfile, session, statuses};

@@ -1,13 +1,13 @@
-//! The statements about the redo log as calls of the instance, and what they did in words.
+//! The statements about the redo log as calls of storage, and what they did in words.
+
+use cellar_storage::request::RedoAction;
 
 use super::waiting::What;
-use super::{InstanceHost, done};
-use crate::error::Error;
-use crate::host::Reply;
-use crate::statement::RedoAction;
+use super::{Administrator, Reply, done};
+use crate::error::Result;
 
-impl InstanceHost {
-    pub(super) async fn redo(&self, action: RedoAction) -> Result<Reply, Error> {
+impl Administrator {
+    pub(super) async fn redo(&self, action: RedoAction) -> Result<Reply> {
         let redo = self.database.storage().redo();
         match action {
             RedoAction::AddLogfiles(new) => {
@@ -15,32 +15,32 @@ impl InstanceHost {
                 let wrote = |done, total| making.now(What::Making(done, total));
                 let notices = redo.add_logfiles(&new, &wrote).await?;
                 drop(making);
-                let mut reply = done("Database altered.")?;
+                let mut reply = done("Database altered.");
                 reply.notices = notices;
                 Ok(reply)
             }
             RedoAction::DropLogfiles(numbers) => {
                 let notices = redo.drop_logfiles(&numbers).await?;
-                Ok(Reply { notices, ..done("Database altered.")? })
+                Ok(Reply { notices, ..done("Database altered.") })
             }
             RedoAction::ClearLogfiles { numbers, unarchived } => {
                 let notices = redo.clear_logfiles(&numbers, unarchived).await?;
-                Ok(Reply { notices, ..done("Database altered.")? })
+                Ok(Reply { notices, ..done("Database altered.") })
             }
             RedoAction::AddMembers { members, reuse, groups } => {
                 redo.check_log_groups(&groups)?;
                 let making = self.waiting.for_what(What::Making(0, 0));
                 let wrote = |done, total| making.now(What::Making(done, total));
                 redo.add_log_members(&members, reuse, &wrote).await?;
-                done("Database altered.")
+                Ok(done("Database altered."))
             }
             RedoAction::DropMembers(members) => {
                 let notices = redo.drop_log_members(&members).await?;
-                Ok(Reply { notices, ..done("Database altered.")? })
+                Ok(Reply { notices, ..done("Database altered.") })
             }
             RedoAction::DropLog => {
                 redo.drop_log().await?;
-                done("Database altered: it has no redo log now.")
+                Ok(done("Database altered: it has no redo log now."))
             }
             RedoAction::RecoverForce => {
                 let log = redo.open_forced().await?;
@@ -49,15 +49,15 @@ impl InstanceHost {
                 let (end, records) = (report.end, report.records);
                 let mut text = format!("Database altered: the redo log is open from LSN {end} on,");
                 text += &format!(" {records} records were found{lost}.");
-                done(text)
+                Ok(done(text))
             }
             RedoAction::Switch => {
                 let next = redo.switch_logfile(self.session.waits()).await?;
-                done(format!("System altered: the next log group begins at LSN {next}."))
+                Ok(done(format!("System altered: the next log group begins at LSN {next}.")))
             }
             RedoAction::Checkpoint => {
                 let lsn = redo.checkpoint().await?;
-                done(format!("System altered: recovery begins at LSN {lsn}."))
+                Ok(done(format!("System altered: recovery begins at LSN {lsn}.")))
             }
             RedoAction::ArchiveCurrent => {
                 let archived = redo.archive_log_current(self.session.waits()).await?;
@@ -68,7 +68,7 @@ impl InstanceHost {
                     text +=
                         &format!(", without {}, which CLEAR UNARCHIVED gave up", gaps.join(", "));
                 }
-                done(text + ".")
+                Ok(done(text + "."))
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Disks that come and go: the statements of `ALTER DISKGROUP` and `EXPLAIN WORK` as calls of the
-//! instance, and in words what they set going.
+//! Disks that come and go: `ALTER DISKGROUP` and `EXPLAIN WORK` as calls of storage, and in words what
+//! they set going.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,92 +7,77 @@ use std::time::Duration;
 use cellar_diskgroup::names::DiskName;
 use cellar_diskgroup::space::plan::Lack;
 use cellar_diskgroup::{DiskStatus, Error as GroupError};
-use cellar_instance::commands;
-use cellar_instance::database::{
-    ChangeRequest, Changed, Database, DropRequest, DropTarget, Explained, Mounted, PROBE_TIME,
-    ResizeRequest, ResizeTarget,
-};
-use cellar_instance::views::{Row, WorkRow, work_rows};
+use cellar_storage::Mounted;
+use cellar_storage::groups::{Changed, Explained, PROBE_TIME};
+use cellar_storage::request::{ChangeRequest, Probe, Rebalance, WorkRequest};
 
+use super::Administrator;
 use super::waiting::{Waiting, What};
-use super::{InstanceHost, columns_of, disk_request, group_error, value};
-use crate::error::Error;
-use crate::host::Rows;
-use crate::statement::{ChangeDisks, Dropped, ExplainWork, GroupAction, Probe, Rebalance};
+use crate::commands;
+use crate::database::Database;
+use crate::error::{Error, Result};
 
 /// What helps where a DROP leaves no room.
 const NO_PLACE: &str = "add disks where it may lie in the same statement, drop fewer, or leave \
                         them larger";
 
-impl InstanceHost {
-    /// Does `action` if it is one on disks; what was done, in words.
-    pub(super) async fn alter_disks(
+impl Administrator {
+    pub(super) async fn undrop_disks(
         &self,
         mounted: &Mounted,
-        action: &GroupAction,
-    ) -> Result<Option<String>, Error> {
+        rebalance: Rebalance,
+    ) -> Result<String> {
         let group = &mounted.group;
-        let told = match action {
-            GroupAction::Disks(change) => self.change_disks(mounted, change).await?,
-            GroupAction::UndropDisks(rebalance) => {
-                // Before anything is done: what stays is not dropped again.
-                let power = self.database.storage().groups().power(rebalance.power)?;
-                let count = group.undrop_disks().await.map_err(group_error)?;
-                if count > 0 {
-                    group.rebalance(power).await.map_err(group_error)?;
-                }
-                if count == 0 {
-                    check_not_forced(mounted)?;
-                }
-                let kept = match count {
-                    0 => "no disk of it was being dropped".to_owned(),
-                    1 => "1 disk stays".to_owned(),
-                    _ => format!("{} stay", disks(count)),
-                };
-                let now = match count {
-                    0 => kept.clone(),
-                    _ => format!("{kept}, {}", self.under_way(mounted)),
-                };
-                let then = format!("{kept}; rebalanced");
-                self.waited(mounted, *rebalance, Message { now, then }).await?
-            }
-            GroupAction::RenameDisks(names) => {
-                let now = group.disks().into_iter().map(|disk| disk.name).collect();
-                check_renames(now, names).map_err(group_error)?;
-                for (old, new) in names {
-                    group.rename_disk(old, new).await.map_err(group_error)?;
-                }
-                return Ok(Some(format!("{}: {} renamed.", group.name(), disks(names.len()))));
-            }
-            GroupAction::Rebalance(rebalance) => {
-                let power = self.database.storage().groups().power(rebalance.power)?;
-                group.rebalance(power).await.map_err(group_error)?;
-                let told = Message { now: self.under_way(mounted), then: "rebalanced".to_owned() };
-                self.waited(mounted, *rebalance, told).await?
-            }
-            GroupAction::ModifyPower(power) => {
-                if group.operation().is_none() {
-                    return Ok(Some(format!("{}: no rebalance is under way.", group.name())));
-                }
-                let power = self.database.storage().groups().power(*power)?;
-                group.rebalance(power).await.map_err(group_error)?;
-                self.under_way(mounted)
-            }
-            _ => return Ok(None),
+        // Before anything is done: what stays is not dropped again.
+        let power = self.groups().power(rebalance.power)?;
+        let count = group.undrop_disks().await?;
+        if count > 0 {
+            group.rebalance(power).await?;
+        }
+        if count == 0 {
+            check_not_forced(mounted)?;
+        }
+        let kept = match count {
+            0 => "no disk of it was being dropped".to_owned(),
+            1 => "1 disk stays".to_owned(),
+            _ => format!("{} stay", disks(count)),
         };
-        Ok(Some(format!("{}: {told}.", group.name())))
+        let now = match count {
+            0 => kept.clone(),
+            _ => format!("{kept}, {}", self.under_way(mounted)),
+        };
+        let then = format!("{kept}; rebalanced");
+        self.waited(mounted, rebalance, Message { now, then }).await
     }
 
-    async fn change_disks(&self, mounted: &Mounted, change: &ChangeDisks) -> Result<String, Error> {
-        let request = request_of(change.clone());
+    pub(super) async fn rebalance(&self, mounted: &Mounted, how: Rebalance) -> Result<String> {
+        let power = self.groups().power(how.power)?;
+        mounted.group.rebalance(power).await?;
+        let told = Message { now: self.under_way(mounted), then: "rebalanced".to_owned() };
+        self.waited(mounted, how, told).await
+    }
+
+    pub(super) async fn modify_power(
+        &self,
+        mounted: &Mounted,
+        power: Option<u32>,
+    ) -> Result<String> {
+        if mounted.group.operation().is_none() {
+            return Ok("no rebalance is under way".to_owned());
+        }
+        let power = self.groups().power(power)?;
+        mounted.group.rebalance(power).await?;
+        Ok(self.under_way(mounted))
+    }
+
+    pub(super) async fn change_disks(
+        &self,
+        mounted: &Mounted,
+        change: &ChangeRequest,
+    ) -> Result<String> {
         let making = self.waiting.for_what(What::Making(0, 0));
         let wrote = |done, total| making.now(What::Making(done, total));
-        let made = self
-            .database
-            .storage()
-            .groups()
-            .alter_disks(mounted.group.name(), &request, &wrote)
-            .await;
+        let made = self.groups().alter_disks(mounted.group.name(), change, &wrote).await;
         drop(making);
         let changed = made.map_err(|error| match error.number() {
             // Dropping files is not the only way out here.
@@ -157,17 +142,17 @@ impl InstanceHost {
     }
 
     /// What is under way, or after the rebalance, where WAIT asks for it, what was done.
-    async fn waited(
+    pub(super) async fn waited(
         &self,
         mounted: &Mounted,
         rebalance: Rebalance,
         told: Message,
-    ) -> Result<String, Error> {
+    ) -> Result<String> {
         if !rebalance.wait {
             return Ok(told.now);
         }
         let waiting = self.waiting.for_what(What::Rebalance(mounted.group.clone()));
-        mounted.group.wait_rebalanced().await.map_err(group_error)?;
+        mounted.group.wait_rebalanced().await?;
         drop(waiting);
         if mounted.group.operation().is_some() {
             return Ok(format!("{} (not waited for: it is stopped)", told.now));
@@ -177,19 +162,30 @@ impl InstanceHost {
 }
 
 /// What a statement says of the disks that it changes.
-struct Message {
+pub(super) struct Message {
     /// While the rebalance is under way.
-    now: String,
+    pub now: String,
     /// When it is over.
-    then: String,
+    pub then: String,
 }
 
 pub(super) fn disks(count: usize) -> String {
     if count == 1 { "1 disk".to_owned() } else { format!("{count} disks") }
 }
 
+/// `RENAME DISK`: all of them, or none.
+pub(super) async fn rename_disks(mounted: &Mounted, names: &[(String, String)]) -> Result<String> {
+    let group = &mounted.group;
+    let now = group.disks().into_iter().map(|disk| disk.name).collect();
+    check_renames(now, names)?;
+    for (old, new) in names {
+        group.rename_disk(old, new).await?;
+    }
+    Ok(format!("{} renamed", disks(names.len())))
+}
+
 /// Refuses to take back what cannot be taken back.
-fn check_not_forced(mounted: &Mounted) -> Result<(), Error> {
+fn check_not_forced(mounted: &Mounted) -> Result<()> {
     let disks = mounted.group.disks().into_iter();
     let forced = disks.filter(|disk| disk.status == DiskStatus::Forcing).map(|disk| disk.name);
     let forced: Vec<String> = forced.collect();
@@ -201,8 +197,8 @@ fn check_not_forced(mounted: &Mounted) -> Result<(), Error> {
          again elsewhere",
         forced.join(", ")
     );
-    Err(Error::new(15071, "55000", text)
-        .next("wait until it is gone: cellar asm lsop; then ADD DISK '...' FORCE takes it anew"))
+    Err(Error::new(15071, text)
+        .hint("wait until it is gone: cellar asm lsop; then ADD DISK '...' FORCE takes it anew"))
 }
 
 /// Whether all of `renames` can be done, one behind the other, to a group whose disks are called
@@ -210,7 +206,7 @@ fn check_not_forced(mounted: &Mounted) -> Result<(), Error> {
 fn check_renames(
     mut names: BTreeSet<String>,
     renames: &[(String, String)],
-) -> Result<(), GroupError> {
+) -> std::result::Result<(), GroupError> {
     let unusable = |disk: &str, why: &str, number| {
         Err(GroupError::DiskUnusable { disk: disk.to_owned(), why: why.to_owned(), number })
     };
@@ -230,73 +226,30 @@ fn check_renames(
     Ok(())
 }
 
-fn request_of(change: ChangeDisks) -> ChangeRequest {
-    let drop = change.drop.into_iter().map(|clause| DropRequest {
-        target: match clause.what {
-            Dropped::Disk(name) => DropTarget::Disk(name),
-            Dropped::FailGroup(name) => DropTarget::FailGroup(name),
-        },
-        force: clause.force,
-    });
-    let resize = change.resize.into_iter().map(|clause| ResizeRequest {
-        target: match clause.what {
-            None => ResizeTarget::All,
-            Some(Dropped::Disk(name)) => ResizeTarget::Disk(name),
-            Some(Dropped::FailGroup(name)) => ResizeTarget::FailGroup(name),
-        },
-        size: clause.size,
-    });
-    ChangeRequest {
-        add: change.add.into_iter().map(disk_request).collect(),
-        drop: drop.collect(),
-        resize: resize.collect(),
-        power: change.rebalance.power,
-    }
-}
-
-/// The plan of a change as rows, with the time it would take.
+/// The plan of a change, with the time it would take.
 pub(super) async fn explain(
     database: &Database,
     waiting: &Waiting,
-    work: ExplainWork,
-) -> Result<Rows, Error> {
-    let request = match work.action {
-        GroupAction::Disks(change) => request_of(change),
-        // A rebalance alone changes no disk.
-        GroupAction::Rebalance(rebalance) => {
-            ChangeRequest { power: rebalance.power, ..ChangeRequest::default() }
-        }
-        _ => ChangeRequest::default(),
-    };
+    work: &WorkRequest,
+) -> Result<Explained> {
+    let groups = database.storage().groups();
     let time = match work.probe {
-        Probe::No => None,
-        Probe::Usual => Some(PROBE_TIME),
-        Probe::For(ms) => Some(Duration::from_millis(ms)),
+        Probe::No => return groups.explain_work(&work.group, &work.change),
+        Probe::Usual => PROBE_TIME,
+        Probe::For(ms) => Duration::from_millis(ms),
     };
-    let explained = match time {
-        Some(time) => {
-            let group = database.group(&work.group)?.group;
-            let _probed = waiting.for_what(What::Probe(group));
-            database.storage().groups().estimate_work(&work.group, &request, time).await?
-        }
-        None => database.storage().groups().explain_work(&work.group, &request)?,
-    };
-    let rows = work_rows(&explained).into_iter().map(|row| row.values());
-    Ok(Rows {
-        columns: columns_of(WorkRow::VIEW),
-        rows: rows.map(|row| row.into_iter().map(value).collect()).collect(),
-        refused: refused(&work.group, &explained),
-    })
+    let _probed = waiting.for_what(What::Probe(database.group(&work.group)?.group));
+    groups.estimate_work(&work.group, &work.change, time).await
 }
 
 /// What the change itself would be refused with: something that must move has no place.
-fn refused(group: &str, explained: &Explained) -> Option<Error> {
+pub fn refusal(group: &str, explained: &Explained) -> Option<Error> {
     let unplaced = explained.work.plan.unplaced.iter().filter(|u| u.lack != Lack::Copy);
     let aus: u64 = unplaced.map(|u| u.aus).sum();
     (aus > 0).then(|| {
         let mb = (aus * explained.work.au_size) >> 20;
         let text = format!("disk group \"{group}\" has no place for {mb} MB that must move");
-        Error::new(15041, "53100", text).next(NO_PLACE)
+        Error::new(15041, text).hint(NO_PLACE)
     })
 }
 

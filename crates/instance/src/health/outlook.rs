@@ -2,7 +2,7 @@
 //! what it was designed to survive.
 
 use cellar_diskgroup::Loss;
-use cellar_instance::Mounted;
+use cellar_storage::Mounted;
 use cellar_storage::redo::Redo;
 
 /// Names that are told one by one.

@@ -4,7 +4,16 @@ use std::sync::{Mutex, PoisonError};
 
 use cellar_diskgroup::{DiskReturn, Group};
 
-use crate::host::UnderWay;
+/// Long work that a command waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnderWay {
+    /// The kind of work, in one word.
+    pub what: &'static str,
+    /// The amount done.
+    pub done: u64,
+    /// The amount in all.
+    pub total: u64,
+}
 
 /// What the statement of this session waits for now.
 #[derive(Default)]

@@ -10,8 +10,8 @@ use cellar_diskgroup::Findings;
 use cellar_storage::replace::replace_file;
 use serde::{Deserialize, Serialize};
 
-use super::output;
-use super::size::{show_bytes, show_count};
+use super::LastScrub;
+use cellar_storage::size::{show_bytes, show_count};
 
 const FILE_NAME: &str = "validate.json";
 /// Where a file goes that cannot be understood.
@@ -162,29 +162,32 @@ fn read(dir: &Path) -> Kept {
 
 /// Reads the file to change it. One that cannot be understood is moved aside and reported, so that
 /// what it knew is not lost in silence.
-fn read_to_change(dir: &Path) -> std::io::Result<Kept> {
+fn read_to_change(dir: &Path) -> std::io::Result<(Kept, Option<String>)> {
     let path = dir.join(FILE_NAME);
     let bytes = match std::fs::read(&path) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Kept::default()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok((Kept::default(), None)),
         Err(error) => return Err(error),
     };
-    serde_json::from_slice(&bytes).or_else(|error| {
-        let aside = dir.join(BAD_NAME);
-        std::fs::rename(&path, &aside)?;
-        output::notice(&format!(
-            "Notice: {} cannot be understood ({error}): it is now {}, and status no longer knows \
-             what it said; find it again: cellar validate {}",
-            path.display(),
-            aside.display(),
-            cellar_io::shell::path(dir)
-        ));
-        Ok(Kept::default())
-    })
+    match serde_json::from_slice(&bytes) {
+        Ok(kept) => Ok((kept, None)),
+        Err(error) => {
+            let aside = dir.join(BAD_NAME);
+            std::fs::rename(&path, &aside)?;
+            let notice = format!(
+                "{} cannot be understood ({error}): it is now {}, and status no longer knows what it \
+                 said; find it again: cellar validate {}",
+                path.display(),
+                aside.display(),
+                cellar_io::shell::path(dir)
+            );
+            Ok((Kept::default(), Some(notice)))
+        }
+    }
 }
 
 /// Keeps what a run found of a group. A run that did not read every copy of everything takes back
-/// nothing that an earlier one found.
+/// nothing that an earlier one found. Returns what the user should know besides.
 ///
 /// # Errors
 /// The file cannot be read or written.
@@ -194,9 +197,9 @@ pub fn keep(
     bad: Option<Bad>,
     extent: Extent,
     now: u64,
-) -> std::io::Result<()> {
+) -> std::io::Result<Option<String>> {
     let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut kept = read_to_change(dir)?;
+    let (mut kept, notice) = read_to_change(dir)?;
     let before = in_kept(&kept, group);
     let known = before.bad.clone().or_else(|| bad.clone());
     let after = match extent {
@@ -207,17 +210,75 @@ pub fn keep(
         Extent::Part => Checked { bad: known, ..before.clone() },
     };
     if after == before {
-        return Ok(());
+        return Ok(notice);
     }
     kept.groups.retain(|c| c.group != group);
     kept.groups.push(after);
     let content = serde_json::to_vec_pretty(&kept)?;
-    replace_file(dir, FILE_NAME, &content).map_err(std::io::Error::other)
+    replace_file(dir, FILE_NAME, &content).map_err(std::io::Error::other)?;
+    Ok(notice)
+}
+
+/// When all was read last, by a scrub or by `validate`, and when it will be.
+pub(super) fn words(
+    known: &Checked,
+    scrub: Option<&LastScrub>,
+    next: Option<u64>,
+    now: u64,
+) -> String {
+    let validated = known.rest_read_at.max(known.all_read_at).unwrap_or(0);
+    let last = match scrub.filter(|scrub| scrub.ended >= validated) {
+        None => validated_words(known, now),
+        Some(scrub) => {
+            let (ago, bytes) = (ago(now, scrub.ended), show_bytes(scrub.bytes_read));
+            let repaired = match (scrub.repaired, scrub.left) {
+                (0, 0) => String::new(),
+                (repaired, 0) => format!(", {} repaired", show_count(repaired)),
+                (repaired, left) => {
+                    format!(", {} repaired, {} left", show_count(repaired), show_count(left))
+                }
+            };
+            let absent = match scrub.bytes_absent {
+                0 => String::new(),
+                bytes => format!(", and {} not there", show_bytes(bytes)),
+            };
+            let wrong = show_count(scrub.wrong);
+            format!("last scrub {ago}, {wrong} wrong of {bytes}{absent}{repaired}")
+        }
+    };
+    match next {
+        None => format!("{last}; no scrub by itself: scrub_interval is 0"),
+        Some(next) if next <= now => format!("{last}; a scrub is due"),
+        Some(next) => format!("{last}; next scrub in {}", from_now(now, next)),
+    }
+}
+
+fn validated_words(known: &Checked, now: u64) -> String {
+    let none_bad = if known.bad.is_none() { ", none bad" } else { "" };
+    match (known.rest_read_at, known.all_read_at) {
+        (Some(rest), _) => {
+            format!("read {}{none_bad}, but not the copies that were missing", ago(now, rest))
+        }
+        (None, Some(all)) => format!("every copy read {}{none_bad}", ago(now, all)),
+        (None, None) => "validate has not read every copy yet".to_owned(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_copy_is_said_only_if_none_was_missing() {
+        let words = |rest_read_at, all_read_at| {
+            validated_words(&Checked { rest_read_at, all_read_at, ..Checked::default() }, 100)
+        };
+        assert_eq!(words(None, None), "validate has not read every copy yet");
+        assert_eq!(words(None, Some(90)), "every copy read 10 s ago, none bad");
+        let rest = "read 5 s ago, none bad, but not the copies that were missing";
+        assert_eq!(words(Some(95), Some(90)), rest);
+        assert_eq!(words(Some(95), None), rest);
+    }
 
     #[test]
     fn damage_is_known_until_everything_was_found_well() {

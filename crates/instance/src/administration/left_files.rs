@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use cellar_instance::commands;
-use cellar_instance::database::Database;
+use crate::commands;
+use crate::database::Database;
 
 /// Disks that are files: group and name, and where they are.
 pub(super) type Files = BTreeMap<(String, String), std::path::PathBuf>;

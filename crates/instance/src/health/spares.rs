@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
-use cellar_instance::Mounted;
-use cellar_instance::database::Spare;
+use cellar_storage::Mounted;
+use cellar_storage::groups::Spare;
 use serde::Serialize;
 
-use super::size::show_time;
-use super::status::{GroupStatus, some};
+use cellar_storage::size::show_time;
+use cellar_storage::words::some;
+
+use super::GroupHealth;
 
 /// A hot spare that will not do for every disk.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -22,7 +24,7 @@ pub struct UnfitSpare {
 }
 
 /// Notes which spares wait, and for what.
-pub fn note(status: &mut GroupStatus, mounted: &Mounted, spares: &[Spare], delay: Duration) {
+pub fn note(status: &mut GroupHealth, mounted: &Mounted, spares: &[Spare], delay: Duration) {
     let path = |spare: &Spare| spare.path.display().to_string();
     status.hot_spares = spares.iter().filter(|s| !s.fits.is_empty()).map(path).collect();
     let unfit = |spare: &Spare| {
@@ -47,7 +49,7 @@ pub fn note(status: &mut GroupStatus, mounted: &Mounted, spares: &[Spare], delay
 }
 
 /// A line for those that will do, and one for each that will not.
-pub fn words(status: &GroupStatus) -> Vec<String> {
+pub fn words(status: &GroupHealth) -> Vec<String> {
     let is_unfit = |path: &&String| status.unfit_spares.iter().any(|unfit| unfit.path == **path);
     let fit: Vec<String> =
         status.hot_spares.iter().filter(|path| !is_unfit(path)).cloned().collect();

@@ -4,11 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use cellar_diskgroup::{DiskInfo, DiskStatus, Group, OfflineDisk, Refused};
-use cellar_instance::database::NoDisk;
 use cellar_io::shell;
+use cellar_storage::finder::NoDisk;
 
-use super::size::{show_bytes, show_count, show_time};
-use super::status::{Finding, GroupStatus, some};
+use cellar_storage::size::{show_bytes, show_count, show_time};
+use cellar_storage::words::some;
+
+use super::{Finding, GroupHealth};
 
 /// What a group is looked at with.
 pub struct Seen<'a> {
@@ -23,7 +25,7 @@ pub struct Seen<'a> {
 }
 
 /// That disks are missing, refused or on the way back; nothing where none is.
-pub fn finding(status: &GroupStatus, seen: &Seen<'_>) -> Option<Finding> {
+pub fn finding(status: &GroupHealth, seen: &Seen<'_>) -> Option<Finding> {
     if seen.gone.is_empty() {
         return None;
     }

@@ -1,0 +1,193 @@
+//! What needs a look in a group, and what to do about it.
+
+use std::path::Path;
+
+use cellar_diskgroup::{DiskInfo, Group, ScrubResult};
+use cellar_io::shell;
+use cellar_storage::Mounted;
+use cellar_storage::size::{show_bytes, show_count};
+use cellar_storage::words::some;
+
+use super::checked::{self, Checked};
+use super::{Finding, GroupHealth, LastScrub};
+use crate::scrub::wrong_words;
+
+pub(super) fn lost(status: &GroupHealth) -> Option<Finding> {
+    let files = &status.files_lost;
+    (!files.is_empty()).then(|| Finding {
+        state: "DAMAGED",
+        words: format!("no copy is left of parts of {}", some(files)),
+        action: "bring the missing disks back, or delete these files and load them again".into(),
+    })
+}
+
+/// FORCE had but older images of parts of some files.
+pub(super) fn taken_older(
+    status: &mut GroupHealth,
+    group: &Group,
+    now: u64,
+    dir: &Path,
+) -> Option<Finding> {
+    let (older, dir) = (group.taken_older(), shell::path(dir));
+    let paths = older.files.iter().map(|path| format!("+{}/{path}", group.name()));
+    let paths: Vec<String> = paths.collect();
+    status.files_older.clone_from(&paths);
+    let files = &paths;
+    if files.is_empty() {
+        return None;
+    }
+    let more = if older.more > 0 { " at least" } else { "" };
+    let count = show_count(files.len() as u64);
+    let were = if files.len() == 1 { "file was" } else { "files were" };
+    Some(Finding {
+        state: "DAMAGED",
+        words: format!(
+            "FORCE went on with older images of disks {}:{more} {count} {were} only there, and \
+             what was written to them later may be lost: {}",
+            checked::ago(now, older.at),
+            some(&paths)
+        ),
+        action: format!(
+            "see which tables can be read: cellar validate {dir}; compare them with what you \
+             know; a table made anew (CREATE TABLE .. AS, DROP) is out of this list"
+        ),
+    })
+}
+
+/// What a crash left is being made equal.
+pub(super) fn resyncs(left: u64) -> Finding {
+    Finding {
+        state: "RESYNC",
+        words: format!("copies of {} are being compared", show_bytes(left)),
+        action: "wait until it is done".into(),
+    }
+}
+
+/// Disks that are much slower than the others.
+pub(super) fn slow(disks: &[DiskInfo], dir: &Path) -> Option<Finding> {
+    let (slow, others): (Vec<&DiskInfo>, Vec<&DiskInfo>) =
+        disks.iter().filter(|d| d.in_sync).partition(|d| d.slow);
+    let first = slow.first()?;
+    let ms = |d: &DiskInfo| d.mean_us as f64 / 1000.0;
+    let usual = others.iter().map(|d| ms(d)).fold(0.0, f64::max);
+    let named: Vec<String> =
+        slow.iter().map(|d| format!("{} ({:.1} ms a read)", d.name, ms(d))).collect();
+    let is = if slow.len() == 1 { "is" } else { "are" };
+    let (dir, name) = (shell::path(dir), &first.name);
+    Some(Finding {
+        state: "SLOW",
+        words: format!(
+            "{} {is} slow, others take at most {usual:.1} ms; reads avoid it where they can",
+            some(&named)
+        ),
+        action: format!(
+            "see what it does: cellar asm {dir} iostat; to do without it for a while: cellar asm \
+             {dir} offline -D {name}"
+        ),
+    })
+}
+
+/// What disks did wrong since the mount, also where another copy helped.
+pub(super) fn errors(
+    status: &GroupHealth,
+    group: &Group,
+    disks: &[DiskInfo],
+    dir: &Path,
+) -> Option<Finding> {
+    // What a scrub has mended, or found to be mended, needs no look any more.
+    let since = |d: &&DiskInfo| d.in_sync && group.errors_since_scrub(d.number) > 0;
+    if status.checksum_errors + status.io_errors == 0 || !disks.iter().any(|d| since(&d)) {
+        return None;
+    }
+    let bad = |d: &&DiskInfo| {
+        let names = ["checksum_errs", "read_errs", "write_errs"];
+        d.in_sync && names.iter().any(|name| count(d, name) > 0)
+    };
+    let names: Vec<String> = disks.iter().filter(bad).map(|d| d.name.clone()).collect();
+    let repaired: u64 = disks.iter().map(|d| count(d, "repaired")).sum();
+    let counted =
+        [(status.checksum_errors, "wrong checksums"), (status.io_errors, "failed reads or writes")];
+    let counted = counted.into_iter().filter(|(count, _)| *count > 0);
+    let counted: Vec<String> =
+        counted.map(|(count, what)| format!("{} {what}", show_count(count))).collect();
+    let mut words = format!("{} since the mount, on {}", counted.join(", "), some(&names));
+    if repaired > 0 {
+        words.push_str(&format!(", {} repaired from another copy", show_count(repaired)));
+    }
+    let dir = shell::path(dir);
+    let action = format!(
+        "find and mend what else is bad: cellar asm {dir} scrub --repair --wait; dmesg tells of \
+         the device"
+    );
+    Some(Finding { state: "DAMAGED", words, action })
+}
+
+/// What a scrub could not repair, until another one or `validate` finds everything well.
+pub(super) fn left_bad(
+    group: &Group,
+    known: &Checked,
+    scrub: &ScrubResult,
+    now: u64,
+    dir: &Path,
+) -> Option<Finding> {
+    let well_since = known.bad.is_none() && known.all_read_at.is_some_and(|at| at > scrub.ended);
+    if scrub.found.left == 0 || well_since {
+        return None;
+    }
+    let (ago, dir) = (checked::ago(now, scrub.ended), shell::path(dir));
+    let action = match scrub.spec.repair {
+        true => format!("write these parts again; which files they are in: cellar validate {dir}"),
+        false => format!("mend it: cellar asm {dir} scrub --repair --wait"),
+    };
+    let words = format!("scrub found {ago}: {}", wrong_words(group, scrub));
+    Some(Finding { state: "DAMAGED", words, action })
+}
+
+/// What `validate` found, until it or a scrub finds everything well.
+pub(super) fn found_bad(
+    known: &Checked,
+    scrub: Option<&LastScrub>,
+    now: u64,
+    dir: &Path,
+) -> Option<Finding> {
+    let bad = known.bad.as_ref()?;
+    if !bad.metadata && scrub.is_some_and(|s| s.ended >= bad.found_at && s.left == 0) {
+        return None;
+    }
+    let (ago, dir) = (checked::ago(now, bad.found_at), shell::path(dir));
+    let action = match bad.mendable {
+        true => format!(
+            "mend it: cellar asm {dir} scrub --repair --wait; see the files: cellar validate {dir}"
+        ),
+        false => format!("see what to do, and when it is well: cellar validate {dir}"),
+    };
+    let words = format!("validate found {ago}: {}", bad.words());
+    Some(Finding { state: "DAMAGED", words, action })
+}
+
+/// Nothing can be written: because all is taken, or because too few failure groups are left.
+pub(super) fn full(mounted: &Mounted, dir: &Path) -> Finding {
+    let group = &mounted.group;
+    let info = group.info();
+    let copies = usize::from(info.redundancy.copies());
+    let left = group.losses().len();
+    let (words, action) = if left < copies {
+        (
+            format!("no room: {copies} copies need {copies} failure groups, here: {left}"),
+            "nothing can be written until the missing disks are back".to_owned(),
+        )
+    } else {
+        let (dir, name) = (shell::path(dir), &info.name);
+        (
+            "no room: nothing can be written".to_owned(),
+            format!(
+                "see what takes the room: cellar asm {dir} du; cellar asm {dir} rm +{name}/FILE"
+            ),
+        )
+    };
+    Finding { state: "FULL", words, action }
+}
+
+pub(super) fn count(disk: &DiskInfo, name: &str) -> u64 {
+    disk.counters.get(name).copied().unwrap_or(0)
+}

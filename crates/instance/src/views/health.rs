@@ -1,0 +1,36 @@
+//! Rows about the health of disk groups.
+
+use super::row::view;
+use crate::health::GroupHealth;
+
+view! {
+    /// A disk group, how it is and what to do about it
+    VHealth = "v$health" {
+        name: Option<String> = "name", "Name of the group; NULL where it is not known";
+        state: &'static str = "state",
+            "WHOLE, or the worst of what holds: NOT MOUNTED, STOPPED, DAMAGED, DEGRADED, ..";
+        states: String = "states", "All that holds, the worst first, with commas; empty: nothing";
+        words: String = "words", "What that is, in words";
+        action: Option<String> = "action", "What to do; NULL: nothing";
+        work: Option<String> = "work", "Work under way; NULL: none";
+        safe: String = "safe", "What another failure would cost";
+        checked: String = "checked", "When all was read last, and when it will be";
+        redo: Option<String> = "redo", "The redo log, in the row of the first group";
+    }
+}
+
+/// The rows of v$health.
+pub fn health(all: Vec<GroupHealth>) -> Vec<VHealth> {
+    let row = |health: GroupHealth| VHealth {
+        name: health.group,
+        state: health.state,
+        states: health.states.join(", "),
+        words: health.words,
+        action: health.action,
+        work: health.work,
+        safe: health.safe,
+        checked: health.checked_words,
+        redo: health.redo,
+    };
+    all.into_iter().map(row).collect()
+}
