@@ -213,6 +213,45 @@ fn circles_of_modules_only_become_fewer() {
     }
 }
 
+/// The floors of a crate's rooms, the ground floor last, as `ARCHITECTURE.md` draws them.
+fn floors(name: &str) -> Vec<Vec<String>> {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let head = format!("\n`{name}`:\n\n```\n");
+    let (_, rest) = text.split_once(&head).unwrap_or_else(|| panic!("the rooms of {name}"));
+    let (block, _) = rest.split_once("```").expect("a block has an end");
+    // Behind two spaces a line says what its rooms are.
+    let rooms = |line: &str| {
+        let named = line.split("  ").next().unwrap_or_default();
+        named.split(' ').map(str::to_owned).collect()
+    };
+    block.lines().map(rooms).collect()
+}
+
+#[test]
+fn rooms_stand_on_the_floors_that_are_drawn() {
+    for name in ["sql", "diskgroup", "lab", "format", "storage"] {
+        let floors = floors(name);
+        let floor_of: BTreeMap<&str, usize> = floors
+            .iter()
+            .enumerate()
+            .flat_map(|(floor, rooms)| rooms.iter().map(move |room| (room.as_str(), floor)))
+            .collect();
+        let mut seen = BTreeSet::new();
+        for (module, others) in modules::graph(&sources(name)) {
+            let Some(room) = module.first() else { continue };
+            let floor = floor_of.get(room.as_str());
+            let floor = floor.unwrap_or_else(|| panic!("{name}: the room {room} is not drawn"));
+            seen.insert(room.clone());
+            for other in others.iter().filter_map(|other| other.first()) {
+                let below = floor_of.get(other.as_str()).is_some_and(|of_it| of_it > floor);
+                assert!(other == room || below, "{name}: {room} names {other}, which is not below");
+            }
+        }
+        let drawn: BTreeSet<String> = floors.iter().flatten().cloned().collect();
+        assert_eq!(seen, drawn, "{name}: a room that is drawn is not there");
+    }
+}
+
 #[test]
 fn no_crate_hands_on_another() {
     for (path, text) in with_ending("rs") {

@@ -20,12 +20,12 @@ use cellar_sql::{Engine, EngineOptions, Host};
 use cellar_storage::OpenMode;
 use cellar_storage::disks::RealDisks;
 use cellar_storage::finder::NoDisk;
+use cellar_storage::words::some;
 use cellar_wait::Waits;
 use futures_util::StreamExt;
 
 use super::fault::Fault;
 use super::output::{self, Piece, REMOTE, Remote};
-use cellar_storage::words::some;
 
 /// An open database, and the session of the command that uses it.
 #[derive(Clone)]
@@ -262,7 +262,7 @@ fn user() -> String {
 
 /// Says which groups are not there, and once, by name, where disks are not opened as asked.
 fn remarks(database: &InstanceDatabase) {
-    for error in health::not_mounted(database) {
+    for error in health::not_mounted(database.storage().groups(), database.directory().path()) {
         output::notice(&format!("Notice: {error}"));
     }
     redo_left_out(database);

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 
 use cellar_io::real::{DiskFacts, list_disks};
 use cellar_io::shell;
+use cellar_storage::size::show_bytes;
 use serde::Serialize;
 
 use super::fault::Fault;
 use super::label::{self, Owner};
 use super::output::{self, Format};
-use cellar_storage::size::show_bytes;
 
 pub use release::run as release;
 

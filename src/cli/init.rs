@@ -9,11 +9,13 @@ use cellar_diskgroup::names::{FailGroupName, GroupName};
 use cellar_diskgroup::on_disk::layout::{AU_SIZE_MAX, AU_SIZE_MIN, AU_START, DISK_BYTES_MIN};
 use cellar_instance::database::{import, init};
 use cellar_instance::directory::Directory;
+use cellar_instance::health::outlook;
 use cellar_instance::{Error, Remedy};
 use cellar_io::real::probe;
 use cellar_io::shell;
 use cellar_storage::disks::RealDisks;
 use cellar_storage::size;
+use cellar_storage::size::{show_bytes, show_room};
 use cellar_storage::{InitDisk, InitSpec};
 
 use super::database::{self, Held, Place};
@@ -23,8 +25,6 @@ use super::output::{self, Format};
 use super::path::{self, free_bytes};
 use super::progress::Progress;
 use super::size::parse_size;
-use cellar_instance::health::outlook;
-use cellar_storage::size::{show_bytes, show_room};
 
 /// A group has at least so many AUs on each disk.
 const AUS_MIN: u64 = 4;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use cellar_diskgroup::{Inspection, Label, inspect};
 use cellar_io::real::{OpenOptions, open_disk};
 use cellar_io::{Device, DeviceExt, Io};
+use cellar_storage::size::show_bytes;
 use serde_json::{Value, json};
 
 use super::database::Place;
 use super::fault::Fault;
 use super::output::{self, Format};
 use super::path::look;
-use cellar_storage::size::show_bytes;
 
 /// Bytes of a label.
 const LABEL: usize = 4096;

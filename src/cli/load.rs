@@ -12,9 +12,11 @@ use cellar_sql::csv::CsvForm;
 use cellar_sql::csv::form::encoding_of;
 use cellar_sql::csv::reject::Rejects;
 use cellar_sql::csv::types::type_of_name;
-use cellar_sql::load::{self, LoadOptions, Loaded, SourceFormat};
+use cellar_sql::load::{self, LoadOptions, Loaded};
+use cellar_sql::source_format::SourceFormat;
 use cellar_sql::tpch::TpchTable;
 use cellar_sql::{Engine, Error, Host};
+use cellar_storage::size::{show_bytes, show_count, show_duration};
 use object_store::path::Path as StorePath;
 use object_store::{ObjectStore, ObjectStoreExt};
 use serde::Serialize;
@@ -24,7 +26,6 @@ use super::dir;
 use super::fault::Fault;
 use super::output::{self, Format};
 use super::progress::Progress;
-use cellar_storage::size::{show_bytes, show_count, show_duration};
 
 /// Arguments of `load`.
 #[derive(Debug, clap::Args)]

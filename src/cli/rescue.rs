@@ -13,6 +13,7 @@ use cellar_diskgroup::{File, FoundDisk, Group};
 use cellar_instance::Error;
 use cellar_io::real::{OpenOptions, open_disk};
 use cellar_io::shell;
+use cellar_storage::size::{show_bytes, show_count};
 use cellar_wait::{Kind, Waits};
 use serde::Serialize;
 
@@ -22,7 +23,6 @@ use super::fault::Fault;
 use super::output::{self, Format};
 use super::path::look;
 use super::progress::Progress;
-use cellar_storage::size::{show_bytes, show_count};
 
 /// What is read at once.
 const STEP: u64 = 1 << 20;

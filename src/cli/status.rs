@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use cellar_instance::health::{self, GroupHealth};
 use cellar_storage::size::show_room;
-#[cfg(feature = "sql")]
-use cellar_storage::{Mounted, finder::NoDisk, redo::Redo};
 
 use super::database::{Database, Place};
 use super::fault::{Fault, told_where};
@@ -57,7 +55,7 @@ impl Args {
 /// [`Fault::NotWell`] when a group needs a look.
 pub async fn run(args: &Args, database: &Database, _place: &Place) -> Result<(), Fault> {
     let dir = database.inner.directory().path();
-    let mut all = health::look(&database.inner).await;
+    let mut all = database.inner.health().await;
     all.iter_mut().for_each(|health| health.action = in_directory(health.action.take(), dir));
     tell(args, &all)?;
     #[cfg(feature = "sql")]
@@ -67,8 +65,9 @@ pub async fn run(args: &Args, database: &Database, _place: &Place) -> Result<(),
 
 /// The health of one group, as the demo tells it: with the directory in the commands that it offers.
 #[cfg(feature = "sql")]
-pub fn of(mounted: &Mounted, redo: &Redo, no_disks: &[NoDisk], dir: &Path) -> GroupHealth {
-    let health = health::of(mounted, redo, no_disks, dir);
+pub fn of(mounted: &cellar_storage::Mounted, database: &Database) -> GroupHealth {
+    let health = database.inner.health_of(mounted);
+    let dir = database.inner.directory().path();
     GroupHealth { action: in_directory(health.action.clone(), dir), ..health }
 }
 

@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cellar_diskgroup::{Copies, FileVerdict, Findings};
+use cellar_instance::health::checked::{self, Bad, Extent};
 use cellar_storage::Mounted;
+use cellar_storage::size::{show_bytes, show_count, show_duration};
 use cellar_storage::split_group_path;
+use cellar_storage::words::some;
 use serde_json::{Value, json};
 
 use super::database::{Database, Place};
 use super::fault::Fault;
 use super::output::{self, Format};
 use super::progress::Progress;
-use cellar_instance::health::checked::{self, Bad, Extent};
-use cellar_storage::size::{show_bytes, show_count, show_duration};
-use cellar_storage::words::some;
 
 /// Bad places that are named.
 const PLACES_SHOWN: usize = 20;

@@ -1,6 +1,6 @@
 //! Errors of a scan.
 
-use cellar_format::ints::Damage;
+use cellar_format::Damage;
 use cellar_io::IoError;
 
 /// Why a scan ended before its end.

@@ -8,9 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cellar_format::aggregate::columns::Columns;
 use cellar_format::aggregate::dense::{Dense, Plan};
-use cellar_format::aggregate::{Aggregate, Groups, Prepared};
-use cellar_format::header::Header;
-use cellar_format::ints::Damage;
+use cellar_format::{Aggregate, Damage, Groups, Header, Prepared};
 
 use arrow_schema::Schema;
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use cellar_format::header::{Bounds, Header, Order};
+use cellar_format::Header;
+use cellar_format::header::{Bounds, Order};
 
 use crate::segment::Segment;
 

@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cellar_format::aggregate::dense::Plan;
-use cellar_format::aggregate::{Aggregate, Groups, join};
-use cellar_format::header::Header;
-use cellar_format::predicate::{Predicate, Verdict};
+use cellar_format::aggregate::join;
+use cellar_format::{Aggregate, Groups, Header, Predicate, Verdict};
 use cellar_io::SharedEnv;
 use event_listener::{Event, EventListener};
 

@@ -6,8 +6,7 @@ use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 use async_recursion::async_recursion as boxed;
 use cellar_format::aggregate::columns::Columns;
-use cellar_format::aggregate::{Aggregate, Groups};
-use cellar_format::predicate::Predicate;
+use cellar_format::{Aggregate, Groups, Predicate};
 use cellar_io::SharedEnv;
 use cellar_wait::{Event, Session};
 

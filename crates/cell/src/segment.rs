@@ -4,8 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use async_recursion::async_recursion as boxed;
 use cellar_format::group;
-use cellar_format::header::{Header, PAGE, REGION, header_bytes};
-use cellar_format::segment::{Tail, offset_of};
+use cellar_format::header::{PAGE, REGION, header_bytes};
+use cellar_format::segment::offset_of;
+use cellar_format::{Header, Tail};
 use cellar_io::{Buffer, Device, DeviceExt, Io};
 
 use crate::cache::{Cache, Key, Piece};
@@ -70,10 +71,10 @@ impl Segment {
         });
         let found: u64 = headers.iter().map(|header| u64::from(header.rows)).sum();
         if found != rows {
-            return Err(damaged(cellar_format::ints::Damage::Field { name: "rows", value: found }));
+            return Err(damaged(cellar_format::Damage::Field { name: "rows", value: found }));
         }
         match other {
-            Some(other) => Err(damaged(cellar_format::ints::Damage::Field {
+            Some(other) => Err(damaged(cellar_format::Damage::Field {
                 name: "table of a row group",
                 value: other.table,
             })),
@@ -199,7 +200,7 @@ impl Segment {
         &self,
         position: usize,
         column: Option<usize>,
-        damage: cellar_format::ints::Damage,
+        damage: cellar_format::Damage,
     ) -> Error {
         Error::Damaged {
             what: match column {
@@ -233,12 +234,12 @@ fn ranges(header: &Header, columns: &[usize]) -> Vec<(u64, u64, Vec<usize>)> {
     ranges
 }
 
-type Read<T> = Result<Result<T, cellar_format::ints::Damage>, Error>;
+type Read<T> = Result<Result<T, cellar_format::Damage>, Error>;
 
 /// What stands behind the row groups.
 async fn read_directory(device: &dyn Device, bytes: u64) -> Read<Vec<Header>> {
     let page = PAGE as u64;
-    let short = cellar_format::ints::Damage::Length { expected: PAGE, found: bytes as usize };
+    let short = cellar_format::Damage::Length { expected: PAGE, found: bytes as usize };
     if bytes < page || bytes > device.geometry().size || !bytes.is_multiple_of(page) {
         return Ok(Err(short));
     }

@@ -1,7 +1,7 @@
 //! Per-column summary of a segment, from the headers of its row groups.
 
-use cellar_format::header::{Bounds, Header};
-use cellar_format::value::Value;
+use cellar_format::header::Bounds;
+use cellar_format::{Header, Value};
 
 /// What is known of a column in all rows of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,16 +6,13 @@ use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 use cellar_format::aggregate::columns::each_row;
 use cellar_format::aggregate::dense::{Plan, Prepared as PreparedDense};
-use cellar_format::aggregate::{Aggregate, Key, Prepared as PreparedAggregate};
 use cellar_format::bits::BLOCK;
-use cellar_format::column::Column;
-use cellar_format::filter::{Filter, Found};
 use cellar_format::group;
-use cellar_format::header::Header;
-use cellar_format::ints::Damage;
 use cellar_format::kernel::Mask;
-use cellar_format::predicate::Predicate;
-use cellar_format::to_arrow::{Rows, array_of};
+use cellar_format::{
+    Aggregate, Column, Damage, Filter, Found, Header, Key, Predicate,
+    Prepared as PreparedAggregate, Rows, array_of,
+};
 
 use crate::error::Error;
 use crate::groups::{Known, Part};

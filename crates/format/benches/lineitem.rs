@@ -13,15 +13,14 @@ use std::time::{Duration, Instant};
 
 use arrow_array::{ArrayRef, Date32Array, Decimal128Array, Int32Array, Int64Array, StringArray};
 use bytemuck::{cast_slice, cast_slice_mut};
-use cellar_format::aggregate::{Aggregate, Call, Groups, Prepared};
 use cellar_format::bits::BLOCK;
-use cellar_format::expr::Expr;
-use cellar_format::filter::Filter;
 use cellar_format::from_arrow::column_type;
-use cellar_format::group::{self, Encoded, Owner, Refused, rows_to_try};
-use cellar_format::header::{Header, REGION};
-use cellar_format::predicate::{Predicate, Test};
-use cellar_format::to_arrow::{Rows, array_of};
+use cellar_format::group::{self, rows_to_try};
+use cellar_format::header::REGION;
+use cellar_format::{
+    Aggregate, Call, Encoded, Expr, Filter, Groups, Header, Owner, Predicate, Prepared, Refused,
+    Rows, Test, array_of,
+};
 use tpchgen::generators::{LineItem, LineItemGenerator};
 
 const OWNER: Owner = Owner { table: 7, segment: 9 };
@@ -270,7 +269,7 @@ fn taken_up<'w>(
     header: &Header,
     words: &'w [u64],
     wanted: &[usize],
-) -> Vec<Option<cellar_format::column::Column<'w>>> {
+) -> Vec<Option<cellar_format::Column<'w>>> {
     let bytes: &[u8] = cast_slice(words);
     let all = header.entries.iter().enumerate();
     all.map(|(at, entry)| {

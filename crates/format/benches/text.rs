@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use bytemuck::cast_slice;
-use cellar_format::like::Like;
+use cellar_format::Like;
 use cellar_format::text::{Packing, Strings, Text, encode};
 use tpchgen::generators::{LineItemGenerator, OrderGenerator};
 

@@ -39,9 +39,10 @@ mod symbols;
 #[cfg(test)]
 mod tests;
 
+use symbols::{SYMBOL_BYTES, Symbols};
+
 use crate::bits::BLOCK;
 use crate::ints::{ALIGN, Damage, Ints, cut};
-use symbols::{SYMBOL_BYTES, Symbols};
 
 pub use decode::Reader;
 pub use encode::encode;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 pub use self::answer::report;
 pub use self::options::{Options, Position, Shift};
 
+use crate::column::Column;
 use crate::content::STEP;
 use crate::control::Control;
 use crate::error::LabError;
@@ -22,7 +23,7 @@ use crate::experiment::{Experiment, OptionSpec, Request};
 use crate::load::{Bench, Load, Plan, raw};
 use crate::place::{Disk, Model, Place, Sharing};
 use crate::preset::Preset;
-use crate::run::{Column, Raw, Run};
+use crate::run::{Raw, Run};
 use crate::sample::Sample;
 
 /// The name of the experiment.

@@ -19,9 +19,11 @@
 
 pub mod au_size;
 mod ceiling;
+mod column;
 mod commit;
 mod content;
 mod control;
+mod counters;
 mod error;
 pub mod experiment;
 pub mod experiments;
@@ -45,15 +47,16 @@ mod table_scan;
 mod text;
 mod wrong;
 
+pub use column::Column;
 pub use control::{Control, Tell};
+pub use counters::DeviceUse;
 pub use error::LabError;
 pub use experiment::{Experiment, OptionSpec, Request, Words};
 pub use meter::Meter;
 pub use place::Place;
-pub use place::counters::DeviceUse;
 pub use run::compare::{Compared, Comparison};
 pub use run::{
-    Arm, Asked, Column, Figures, Head, Machine, Noise, Raw, Run, Table, TableRow, Verdict,
-    settings_hash, verdict,
+    Arm, Asked, Figures, Head, Machine, Noise, Raw, Run, Table, TableRow, Verdict, settings_hash,
+    verdict,
 };
 pub use sample::{DiskUse, Sample};

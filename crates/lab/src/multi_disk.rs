@@ -16,6 +16,7 @@ pub use self::answer::report;
 pub use self::options::{Layout, Options};
 
 use crate::ceiling;
+use crate::column::Column;
 use crate::content::STEP;
 use crate::control::Control;
 use crate::error::LabError;
@@ -23,7 +24,7 @@ use crate::experiment::{Experiment, OptionSpec, Request};
 use crate::load::{Bench, Load, Plan, raw};
 use crate::place::{Disk, Model, Needed, Place, Sharing};
 use crate::preset::Preset;
-use crate::run::{Column, Raw, Run};
+use crate::run::{Raw, Run};
 use crate::sample::Sample;
 
 /// The name of the experiment.

@@ -1,6 +1,5 @@
 //! The place where an experiment runs: its clock and its disks.
 
-pub(crate) mod counters;
 #[cfg(feature = "real")]
 pub mod given;
 mod model;
@@ -22,10 +21,10 @@ use cellar_io::{Device, SharedEnv};
 pub use self::model::Model;
 #[cfg(feature = "real")]
 pub use self::real::Here;
+use crate::column::Column;
 use crate::control::Control;
 use crate::error::LabError;
 use crate::meter::Meter;
-use crate::run::Column;
 
 /// The deepest queue that an experiment asks for.
 pub const DEPTH_MAX: u32 = 64;

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::column::Column;
 use crate::run::compare::Comparison;
 use crate::sample::Sample;
 
@@ -21,16 +22,6 @@ pub struct Asked {
     /// `--dir`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dir: Option<PathBuf>,
-}
-
-/// The column of a report that a measurement fills.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Column {
-    /// Of modelled disks, in virtual time.
-    Model,
-    /// Of disks that are here.
-    Here,
 }
 
 /// The machine that a run was made on.

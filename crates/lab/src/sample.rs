@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::place::counters::DeviceUse;
+use crate::counters::DeviceUse;
 
 /// What one disk was asked to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

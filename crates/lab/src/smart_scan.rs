@@ -18,15 +18,16 @@ use cellar_diskgroup::{Group, Redundancy};
 
 pub use self::answer::report;
 pub use self::options::Options;
+use crate::column::Column;
 use crate::control::Control;
+use crate::counters::DeviceUse;
 use crate::error::LabError;
 use crate::experiment::{Experiment, OptionSpec, Request};
 use crate::group::mounted;
-use crate::place::counters::DeviceUse;
 use crate::place::part::Part;
 use crate::place::{Disk, Model, Needed, Place, Sharing};
 use crate::preset::Preset;
-use crate::run::{Column, Raw, Run};
+use crate::run::{Raw, Run};
 use crate::sample::Sample;
 use crate::table_scan::ask::{Asked, Cell};
 use crate::table_scan::consume::Answer;

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
+use crate::column::Column;
 use crate::run::compare::Comparison;
-use crate::run::{Arm, Column, Figures, Run, Table, Verdict};
+use crate::run::{Arm, Figures, Run, Table, Verdict};
 
 const WIDTH: usize = 80;
 const LABEL: usize = 10;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use arrow::record_batch::RecordBatch;
 use datafusion::common::Statistics;
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::config::ConfigOptions;
 use datafusion::error::{DataFusionError, Result};
@@ -32,6 +32,7 @@ use futures_util::future::{BoxFuture, FutureExt, Shared};
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::columnar::exec::CellScanExec;
+use crate::walk::Walk;
 
 /// Puts a [`SharedExec`] over aggregations that a plan has several times.
 #[derive(Debug, Default)]
@@ -44,7 +45,7 @@ impl PhysicalOptimizerRule for ShareAggregates {
         _: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let mut found: Vec<Arc<dyn ExecutionPlan>> = Vec::new();
-        plan.apply(|plan| {
+        plan.each(|plan| {
             if is_final(plan) && is_plain(plan)? {
                 found.push(Arc::clone(plan));
             }
@@ -72,7 +73,7 @@ impl PhysicalOptimizerRule for ShareAggregates {
             // What is below is computed once, whatever it is.
             Ok(Transformed::new(shared, true, TreeNodeRecursion::Jump))
         };
-        Ok(plan.transform_down(shared)?.data)
+        Ok(plan.map_down(shared)?.data)
     }
 
     fn name(&self) -> &'static str {
@@ -95,7 +96,7 @@ fn is_final(plan: &Arc<dyn ExecutionPlan>) -> bool {
 /// Whether all of it is what can be compared, and gives the same whenever it is run.
 fn is_plain(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     let mut plain = true;
-    plan.apply(|plan| {
+    plan.each(|plan| {
         let is_known = plan.downcast_ref::<AggregateExec>().is_some()
             || plan.downcast_ref::<RepartitionExec>().is_some()
             || plan.downcast_ref::<CoalescePartitionsExec>().is_some_and(|c| c.fetch().is_none())
@@ -113,7 +114,7 @@ fn is_plain(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
 /// Whether an expression has the same value each time, and says by itself which.
 fn is_same_always(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
     let mut same = !is_volatile(expr);
-    expr.apply(|expr| {
+    expr.each(|expr| {
         same &= expr.downcast_ref::<ScalarSubqueryExpr>().is_none()
             && expr.downcast_ref::<DynamicFilterPhysicalExpr>().is_none();
         Ok(TreeNodeRecursion::Continue)

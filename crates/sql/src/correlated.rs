@@ -21,6 +21,7 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
 
 use crate::mark_joins::{Names, handing_on, outer_columns};
+use crate::walk::{Walk, WalkPlan};
 
 /// The rule. It comes before types are chosen.
 #[derive(Debug, Default)]
@@ -29,9 +30,9 @@ pub(crate) struct ForEachRow;
 impl AnalyzerRule for ForEachRow {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let mut names = Names::default();
-        let plan = plan.transform_down_with_subqueries(without_limit)?.data;
-        let plan = plan.transform_down_with_subqueries(narrowed)?.data;
-        Ok(plan.transform_up_with_subqueries(|plan| rewrite(plan, &mut names))?.data)
+        let plan = plan.map_down_with_subqueries(without_limit)?.data;
+        let plan = plan.map_down_with_subqueries(narrowed)?.data;
+        Ok(plan.map_up_with_subqueries(|plan| rewrite(plan, &mut names))?.data)
     }
 
     fn name(&self) -> &'static str {
@@ -69,7 +70,7 @@ fn narrowed(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     for conjunct in split_conjunction_owned(filter.predicate.clone()) {
         let is_theirs = !conjunct.is_volatile()
             && !conjunct.contains_outer()
-            && !conjunct.exists(|expr| Ok(is_subquery(expr)))?
+            && !conjunct.any(|expr| Ok(is_subquery(expr)))?
             && conjunct.column_refs().iter().all(|column| rows.schema().has_column(column));
         if is_theirs { &mut of_rows } else { &mut others }.push(conjunct);
     }
@@ -121,7 +122,7 @@ fn computed_before(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<L
     let is_tied = |expr: &Expr| matches!(expr, Expr::ScalarSubquery(own) if !own.outer_ref_columns.is_empty());
     let mut has_tied = false;
     for expr in plan.expressions() {
-        has_tied |= expr.exists(|expr| Ok(is_tied(expr)))?;
+        has_tied |= expr.any(|expr| Ok(is_tied(expr)))?;
     }
     let [input] = plan.inputs()[..] else { return Ok(Transformed::no(plan)) };
     if !has_tied {
@@ -133,7 +134,7 @@ fn computed_before(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<L
     let mut exprs = Vec::new();
     for expr in plan.expressions() {
         let name = preserver.save(&expr);
-        let expr = expr.transform_down(|expr| match expr {
+        let expr = expr.map_down(|expr| match expr {
             Expr::ScalarSubquery(own) if !own.outer_ref_columns.is_empty() => {
                 let name = names.next("computed");
                 tied_to.extend(outer_columns(&Expr::ScalarSubquery(own.clone())));
@@ -159,7 +160,7 @@ fn values(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPla
         |expr: &Expr| Ok(matches!(expr, Expr::ScalarSubquery(own) if is_own_subquery(own)));
     let mut has_own = false;
     for expr in plan.expressions() {
-        has_own |= expr.exists(is_own)?;
+        has_own |= expr.any(is_own)?;
     }
     if !has_own {
         return Ok(Transformed::no(plan));
@@ -169,7 +170,7 @@ fn values(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPla
     let mut exprs = Vec::new();
     for expr in plan.expressions() {
         let name = preserver.save(&expr);
-        let expr = expr.transform_down(|expr| match expr {
+        let expr = expr.map_down(|expr| match expr {
             Expr::ScalarSubquery(own)
                 if !own.outer_ref_columns.is_empty() && has_window(&own.subquery)? =>
             {
@@ -275,7 +276,7 @@ fn has_window(plan: &LogicalPlan) -> Result<bool> {
         let name = expr.schema_name().to_string();
         name.starts_with("__number_") || name.starts_with("__place_")
     };
-    plan.exists(|plan| match plan {
+    plan.any(|plan| match plan {
         LogicalPlan::Window(window) => Ok(!window.window_expr.iter().all(is_own)),
         _ => Ok(false),
     })
@@ -348,7 +349,7 @@ fn for_each_row(
     let mut values = Vec::new();
     for output in outputs {
         let name = names.next("value");
-        let output = output.unalias_nested().data.transform_down(|expr| {
+        let output = output.unalias_nested().data.map_down(|expr| {
             // What stands for a column outside is none of the aggregation.
             let new = of_found(expr);
             Ok(Transformed::new(new.data, new.transformed, jump_if(new.transformed)))
@@ -409,15 +410,14 @@ impl Top<'_> {
         };
         let outputs = match chosen {
             Some(chosen) => {
-                let outputs =
-                    chosen.iter().map(|expr| expr.clone().transform_down(of_input).data());
+                let outputs = chosen.iter().map(|expr| expr.clone().map_down(of_input).data());
                 outputs.collect::<Result<Vec<_>>>()?
             }
             None => own.expr.clone(),
         };
         let mut by = Vec::new();
         for one in order {
-            by.push(SortExpr { expr: one.expr.transform_down(of_input)?.data, ..one });
+            by.push(SortExpr { expr: one.expr.map_down(of_input)?.data, ..one });
         }
         Ok(Some(Top { skip, fetch, outputs, order: by, input: &own.input }))
     }
@@ -535,7 +535,7 @@ impl Inner {
             };
             Ok(Transformed::new(new.data, new.transformed, jump_if(new.transformed)))
         };
-        Ok(expr.transform_down(new)?.data)
+        Ok(expr.map_down(new)?.data)
     }
 
     /// Aggregates over these rows alone, where there are none of a row outside too.
@@ -553,6 +553,6 @@ impl Inner {
             other => Ok(Transformed::no(other)),
         };
         let expr = self.of_pair(expr.unalias_nested().data)?;
-        Ok(expr.transform_up(only)?.data)
+        Ok(expr.map_up(only)?.data)
     }
 }

@@ -1,7 +1,6 @@
 //! Oracle's words in statements that are parsed: VARCHAR2, NUMBER, SYSDATE, and paths such as
 //! `+DATA/t.parquet`; and literals that DataFusion would read as something else.
 
-pub(crate) mod call;
 mod fetch;
 mod interval;
 mod pattern;
@@ -20,13 +19,14 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 pub(crate) use self::pattern::LikeEscape;
-use crate::dialect::call::call;
+use crate::call::call;
 use crate::error::Error;
 use crate::names;
 use crate::names::apart::tell_apart;
 use crate::names::outer;
 use crate::numbers::literal;
 use crate::path::to_url;
+use crate::walk::visit;
 
 /// Digits of the widest decimal.
 const DIGITS_MAX: u64 = 76;
@@ -67,7 +67,7 @@ pub(crate) fn rewrite(statement: &mut Statement) -> Result<(), Error> {
 }
 
 fn rewrite_in<T: VisitMut>(ast: &mut T) -> Result<(), Error> {
-    match VisitMut::visit(ast, &mut Rewriter) {
+    match visit(ast, &mut Rewriter) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }

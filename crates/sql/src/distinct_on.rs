@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::{
@@ -14,6 +14,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::mark_joins::{Names, handing_on, outer_columns};
+use crate::walk::{Walk, WalkPlan};
 
 /// The rule.
 #[derive(Debug, Default)]
@@ -26,7 +27,7 @@ impl AnalyzerRule for KeysOfDistinctOn {
             LogicalPlan::Distinct(Distinct::On(own)) => with_keys_below(own, &mut names),
             other => Ok(Transformed::no(other)),
         };
-        Ok(plan.transform_up_with_subqueries(rewrite)?.data)
+        Ok(plan.map_up_with_subqueries(rewrite)?.data)
     }
 
     fn name(&self) -> &'static str {
@@ -43,7 +44,7 @@ fn with_keys_below(own: DistinctOn, names: &mut Names) -> Result<Transformed<Log
     });
     let mut select = Vec::new();
     for expr in &own.select_expr {
-        select.push(match expr.exists(|expr| Ok(matches!(expr, Expr::ScalarSubquery(_))))? {
+        select.push(match expr.any(|expr| Ok(matches!(expr, Expr::ScalarSubquery(_))))? {
             true => {
                 let name = expr.schema_name().to_string();
                 below.column(expr.clone().unalias()).alias(name)

@@ -93,6 +93,11 @@ impl Error {
     }
 }
 
+/// A load that nobody waits for any more.
+pub(crate) fn stopped() -> Error {
+    Error::new(1013, "57014", "the load was stopped")
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (depth, entry) in self.stack().enumerate() {

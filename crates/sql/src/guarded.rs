@@ -5,7 +5,7 @@
 //! rows. A CASE of numbers it leaves as it is, and evaluates each branch for its own rows alone.
 
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::expr::Case;
@@ -17,6 +17,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::numbers::narrow::is_cast;
+use crate::walk::{Walk, WalkPlan};
 
 /// The rule. It comes behind the choice of types.
 #[derive(Debug, Default)]
@@ -24,7 +25,7 @@ pub(crate) struct Guarded;
 
 impl AnalyzerRule for Guarded {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        Ok(plan.transform_up_with_subqueries(rewrite)?.data)
+        Ok(plan.map_up_with_subqueries(rewrite)?.data)
     }
 
     fn name(&self) -> &'static str {
@@ -46,7 +47,7 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     }
     let names = NamePreserver::new(&plan);
     let is_filter = matches!(plan, LogicalPlan::Filter(_) | LogicalPlan::Join(_));
-    plan.map_expressions(|expr| {
+    plan.map_own(|expr| {
         let name = names.save(&expr);
         // The conditions of a filter are evaluated one after the other.
         let conjuncts = match is_filter {
@@ -63,7 +64,7 @@ fn rewrite(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
 /// Whether a value may be one that cannot be computed.
 fn fails(expr: &Expr, schema: &DFSchema) -> Result<bool> {
     let is_literal = |expr: &Expr| matches!(expr, Expr::Literal(_, _));
-    expr.exists(|expr| {
+    expr.any(|expr| {
         Ok(match expr {
             Expr::BinaryExpr(own) => {
                 matches!(own.op, Operator::Divide | Operator::Modulo) && !is_literal(&own.right)
@@ -82,7 +83,7 @@ fn fails(expr: &Expr, schema: &DFSchema) -> Result<bool> {
 }
 
 fn guard(expr: Expr, schema: &DFSchema) -> Result<Expr> {
-    let guarded = expr.transform_down(|expr| match expr {
+    let guarded = expr.map_down(|expr| match expr {
         Expr::BinaryExpr(BinaryExpr { op: op @ (Operator::And | Operator::Or), .. }) => {
             let mut all = Vec::new();
             operands(expr, op, &mut all);

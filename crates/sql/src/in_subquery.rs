@@ -21,6 +21,7 @@ use datafusion::optimizer::AnalyzerRule;
 use datafusion::scalar::ScalarValue;
 
 use crate::mark_joins::{Names, grouped, has_subquery_in, marked, outside, sorted};
+use crate::walk::{Walk, WalkPlan};
 
 /// The rule. It comes before types are chosen: it puts in comparisons.
 #[derive(Debug, Default)]
@@ -29,7 +30,7 @@ pub(crate) struct ThreeValuedIn;
 impl AnalyzerRule for ThreeValuedIn {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let mut names = Names::default();
-        Ok(plan.transform_up_with_subqueries(|plan| rewrite(plan, &mut names))?.data)
+        Ok(plan.map_up_with_subqueries(|plan| rewrite(plan, &mut names))?.data)
     }
 
     fn name(&self) -> &'static str {
@@ -47,7 +48,7 @@ fn rewrite(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPl
                 return in_values(grouped.data, names);
             }
             // What is computed before is a projection of its own.
-            return grouped.transform_data(|plan| plan.transform_up(|plan| in_values(plan, names)));
+            return grouped.transform_data(|plan| plan.map_up(|plan| in_values(plan, names)));
         }
         LogicalPlan::Sort(sort) => {
             let sorted = sorted(sort, names)?;
@@ -55,7 +56,7 @@ fn rewrite(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPl
                 return Ok(sorted);
             }
             // What is computed before is a projection of its own.
-            return sorted.transform_data(|plan| plan.transform_up(|plan| in_values(plan, names)));
+            return sorted.transform_data(|plan| plan.map_up(|plan| in_values(plan, names)));
         }
         LogicalPlan::Join(join) if has_subquery_in(&join)? => {
             return match outside(join)? {
@@ -94,7 +95,7 @@ fn rewrite(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPl
 fn in_values(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     let mut has_own = false;
     for expr in plan.expressions() {
-        has_own |= expr.exists(|e| Ok(matches!(e, Expr::InSubquery(_) | Expr::Exists(_))))?;
+        has_own |= expr.any(|e| Ok(matches!(e, Expr::InSubquery(_) | Expr::Exists(_))))?;
     }
     let [input] = plan.inputs()[..] else { return Ok(Transformed::no(plan)) };
     if !has_own {
@@ -102,19 +103,19 @@ fn in_values(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<Logical
     }
     let schema = Arc::clone(input.schema());
     let preserver = NamePreserver::new(&plan);
-    let three_valued = plan.map_expressions(|expr| {
+    let three_valued = plan.map_own(|expr| {
         let name = preserver.save(&expr);
         let below = |expr: Expr| match expr {
             Expr::InSubquery(own) => Ok(Transformed::yes(membership(own, Wanted::All, &schema)?)),
             other => Ok(Transformed::no(other)),
         };
-        Ok(expr.transform_down(below)?.update_data(|expr| name.restore(expr)))
+        Ok(expr.map_down(below)?.update_data(|expr| name.restore(expr)))
     })?;
     Ok(Transformed::yes(marked(three_valued.data, names)?.data))
 }
 
 fn has_in(expr: &Expr) -> Result<bool> {
-    expr.exists(|expr| Ok(matches!(expr, Expr::InSubquery(_)) || RowIn::of(expr).is_some()))
+    expr.any(|expr| Ok(matches!(expr, Expr::InSubquery(_)) || RowIn::of(expr).is_some()))
 }
 
 /// What the dialect makes of `(a, b) IN (S)`: `CASE WHEN EXISTS (..) THEN TRUE WHEN EXISTS (..) THEN
@@ -209,14 +210,14 @@ fn condition(expr: Expr, wanted: Wanted, schema: &DFSchema) -> Result<Expr> {
                 }
                 other => Ok(Transformed::no(other)),
             };
-            Ok(other.transform_down(below)?.data)
+            Ok(other.map_down(below)?.data)
         }
     }
 }
 
 fn membership(own: InSubquery, wanted: Wanted, schema: &DFSchema) -> Result<Expr> {
     // A value that is itself of a query further out cannot be put into the subquery.
-    let is_further_out = own.expr.exists(|e| Ok(matches!(e, Expr::OuterReferenceColumn(_, _))))?;
+    let is_further_out = own.expr.any(|e| Ok(matches!(e, Expr::OuterReferenceColumn(_, _))))?;
     if is_further_out || own.subquery.subquery.schema().fields().len() != 1 {
         return Ok(Expr::InSubquery(own));
     }
@@ -295,7 +296,7 @@ pub(crate) fn exists(
         }
         other => Ok(Transformed::no(other)),
     };
-    let value = (*own.expr).clone().transform(from_outside)?.data;
+    let value = (*own.expr).clone().map_up(from_outside)?.data;
     let predicate = wanted(column, value);
     let plan = match predicate == lit(true) {
         true => inner.build()?,

@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{JoinType, Result, TableReference};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::{Expr, Join, LogicalPlan, LogicalPlanBuilder, Projection};
 use datafusion::optimizer::AnalyzerRule;
+
+use crate::walk::{Walk, WalkPlan};
 
 /// The rule.
 #[derive(Debug, Default)]
@@ -15,7 +17,7 @@ pub(crate) struct LateralValues;
 
 impl AnalyzerRule for LateralValues {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        Ok(plan.transform_up_with_subqueries(rewrite)?.data)
+        Ok(plan.map_up_with_subqueries(rewrite)?.data)
     }
 
     fn name(&self) -> &'static str {
@@ -65,7 +67,7 @@ fn beside(
             Expr::OuterReferenceColumn(_, column) => Ok(Transformed::yes(Expr::Column(column))),
             other => Ok(Transformed::no(other)),
         };
-        let value = expr.clone().unalias_nested().data.transform(of_row)?.data;
+        let value = expr.clone().unalias_nested().data.map_up(of_row)?.data;
         columns.push(value.alias_qualified(alias.cloned(), column.name));
     }
     let plan = LogicalPlanBuilder::from(Arc::clone(&join.left)).project(columns)?.build()?;

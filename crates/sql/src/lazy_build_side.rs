@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::stats::Precision;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{NullEquality, Statistics};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
@@ -32,6 +32,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::columnar::exec::CellScanExec;
 use crate::columnar::keys::{BuildKeys, Gather};
+use crate::walk::Walk;
 
 /// Keys of more rows than these are not gathered where no filter has left any out.
 const WHOLE_ROWS: usize = 100_000;
@@ -65,8 +66,8 @@ impl PhysicalOptimizerRule for BuildWhenAsked {
             let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Keep);
             Ok(Transformed::yes(plan.replace_children(vec![left, right], options)?))
         };
-        let plan = plan.transform_up(lazy)?.data;
-        plan.apply(|plan| {
+        let plan = plan.map_up(lazy)?.data;
+        plan.each(|plan| {
             if let Some(scan) = plan.downcast_ref::<CellScanExec>() {
                 scan.know_keys(&filters);
             }

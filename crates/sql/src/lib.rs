@@ -17,6 +17,7 @@ pub mod output;
 pub mod parse;
 pub mod path;
 pub mod reference;
+pub mod source_format;
 pub mod split;
 pub mod statement;
 mod statistics;
@@ -24,6 +25,7 @@ pub mod tpch;
 pub mod view;
 
 mod allowed;
+mod call;
 mod common_aggregates;
 mod correlated;
 mod dialect;
@@ -54,6 +56,7 @@ mod set_operation;
 mod spill;
 mod tied;
 mod unwind;
+mod walk;
 mod words;
 
 pub use engine::{Engine, EngineOptions, Outcome};

@@ -2,7 +2,7 @@
 //! object appears whole or not at all; so does a set of them, as long as this process lives.
 
 use std::fs::File;
-use std::io::{BufReader, Read, Seek};
+use std::io::{Read, Seek};
 use std::path::Path as FilePath;
 use std::sync::Arc;
 
@@ -24,22 +24,18 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
 use crate::csv::CsvForm;
-use crate::csv::look::{CsvSeen, look};
-use crate::csv::read::{Batches, Wanted, schema_of};
+use crate::csv::file::{CsvFile, read_csv};
 use crate::csv::reject::Rejects;
-use crate::csv::text::{Text, decoded};
-use crate::error::Error;
+use crate::error::{Error, stopped};
 use crate::failure::{from_arrow, from_store, io_error, parquet_error};
 use crate::files::parquet_check;
-use crate::path::ending;
+use crate::source_format::SourceFormat;
 use crate::tpch::TpchTable;
 
 /// Rows of a row group, at most.
 const ROW_GROUP_ROWS: u64 = 1 << 20;
 /// A smaller table is cut finer, so that all cores can read it; not below this.
 const ROW_GROUP_ROWS_MIN: u64 = 1 << 17;
-/// Rows of a batch that a CSV file is read in.
-const BATCH_ROWS: usize = 16 << 10;
 /// Bytes of one part of an upload.
 const UPLOAD_PART: usize = 8 << 20;
 /// Parts of an upload on their way at once.
@@ -85,50 +81,6 @@ pub struct Loaded {
     pub bytes: u64,
 }
 
-/// How a source file is read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SourceFormat {
-    /// Parquet: taken over byte for byte after its footer was read.
-    Parquet,
-    /// A segment of a columnar table, as rescue or a copy gave it.
-    Segment,
-    /// CSV; types are found by reading the whole file once.
-    Csv {
-        /// How it is written.
-        form: Box<CsvForm>,
-        /// Where rows go that cannot be taken; else nothing of the file is.
-        rejects: Option<Rejects>,
-    },
-}
-
-impl SourceFormat {
-    /// The format that a file's name promises.
-    ///
-    /// # Errors
-    /// 70010 when its ending is none of those known.
-    pub fn of(path: &FilePath) -> Result<SourceFormat, Error> {
-        let csv = |delimiter| SourceFormat::Csv {
-            form: Box::new(CsvForm::new(delimiter)),
-            rejects: None,
-        };
-        match ending(path).as_str() {
-            "parquet" | "pq" => Ok(SourceFormat::Parquet),
-            "csv" | "csv.gz" | "csv.zst" => Ok(csv(b',')),
-            "tsv" | "tsv.gz" | "tsv.zst" => Ok(csv(b'\t')),
-            "seg" => Ok(SourceFormat::Segment),
-            _ => Err(Error::new(
-                70010,
-                "22023",
-                format!(
-                    "\"{}\" ends in none of .parquet, .csv, .tsv, .seg, .csv.gz, .csv.zst",
-                    path.display()
-                ),
-            )
-            .next("name the file by what is in it")),
-        }
-    }
-}
-
 fn properties(schema: &Schema) -> WriterProperties {
     let level = ZstdLevel::try_new(1).expect("level 1 exists");
     let mut properties = WriterProperties::builder()
@@ -142,10 +94,6 @@ fn properties(schema: &Schema) -> WriterProperties {
         }
     }
     properties.build()
-}
-
-pub(crate) fn stopped() -> Error {
-    Error::new(1013, "57014", "the load was stopped")
 }
 
 /// An object on its way into a store: visible when [`Upload::finish`] returns, never before.
@@ -392,49 +340,6 @@ fn copy_parquet(mut file: File, send: &Sender) -> Result<u64, Error> {
         }
         send.blocking_send((chunk.into(), rows)).map_err(|_| stopped())?;
     }
-}
-
-/// A CSV file, looked through: its columns, its rows as they are read, and what the user should know.
-pub(crate) struct CsvFile {
-    pub(crate) schema: SchemaRef,
-    pub(crate) batches: Batches<Text>,
-    pub(crate) notices: Vec<String>,
-}
-
-/// Reads a CSV file: with the types that columns are said to have, those of the columns of `table`
-/// that have their names, or else those found in it.
-///
-/// # Errors
-/// 29913 with line and column of what a query would take in silence.
-pub(crate) fn read_csv(
-    mut file: File,
-    form: CsvForm,
-    table: Option<&Schema>,
-    rejects: Option<Rejects>,
-) -> Result<CsvFile, Error> {
-    let again = file.try_clone().map_err(|e| io_error(&e))?;
-    let mut seen = CsvSeen::default();
-    let text = decoded(BufReader::with_capacity(1 << 20, again), &form)?;
-    let names = look(text, &form, rejects.is_some(), &mut seen)?;
-    if names.is_empty() {
-        let text = "the file is empty: it has not even the names of columns";
-        return Err(Error::new(29913, "22P04", text));
-    }
-    if let Some(rejects) = rejects.as_ref().filter(|_| form.has_header) {
-        rejects.names(names);
-    }
-    file.rewind().map_err(|e| io_error(&e))?;
-    let known = |name: &str| {
-        form.types.iter().any(|(own, _)| own == name)
-            || table.is_some_and(|table| table.field_with_name(name).is_ok())
-    };
-    let notices = seen.notices(|name| !known(name));
-    let schema = schema_of(seen.types(), &form, table)?;
-    let columns = (0..schema.fields().len()).collect();
-    let text = decoded(BufReader::with_capacity(1 << 20, file), &form)?;
-    let (form, batch_rows) = (Arc::new(form), BATCH_ROWS);
-    let wanted = Wanted { form, schema: Arc::clone(&schema), columns, batch_rows, rejects };
-    Ok(CsvFile { schema, batches: Batches::new(text, wanted), notices })
 }
 
 fn encode_csv(

@@ -19,6 +19,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::decorrelate::PullUpCorrelatedExpr;
 
+use crate::walk::Walk;
+
 /// What marked columns and computed ones are called; numbered within a statement.
 #[derive(Debug, Default)]
 pub(crate) struct Names(usize);
@@ -42,7 +44,7 @@ pub(crate) fn marked(plan: LogicalPlan, names: &mut Names) -> Result<Transformed
     let mut exprs = Vec::new();
     for expr in plan.expressions() {
         let name = preserver.save(&expr);
-        let expr = expr.transform_down(|expr| match expr {
+        let expr = expr.map_down(|expr| match expr {
             Expr::Exists(own) => Ok(Transformed::yes(mark(&mut input, own, names)?)),
             other => Ok(Transformed::no(other)),
         })?;
@@ -96,7 +98,7 @@ pub(crate) fn sorted(sort: Sort, names: &mut Names) -> Result<Transformed<Logica
 /// computed before.
 pub(crate) fn grouped(plan: Aggregate, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     let is_tied = |expr: &Expr| {
-        expr.exists(|e| {
+        expr.any(|e| {
             Ok(matches!(e, Expr::ScalarSubquery(own) if !own.outer_ref_columns.is_empty()))
         })
     };
@@ -127,7 +129,7 @@ pub(crate) fn grouped(plan: Aggregate, names: &mut Names) -> Result<Transformed<
             known.push((expr, column.clone()));
             Ok(Transformed::yes(column))
         };
-        exprs.iter().map(|e| Ok(e.clone().transform_down(&mut column)?.data)).collect()
+        exprs.iter().map(|e| Ok(e.clone().map_down(&mut column)?.data)).collect()
     };
     let (by, of) = (columns_for(&plan.group_expr)?, columns_for(&plan.aggr_expr)?);
     let input = handing_on(Arc::unwrap_or_clone(plan.input), &tied_to)?;
@@ -143,7 +145,7 @@ pub(crate) fn grouped(plan: Aggregate, names: &mut Names) -> Result<Transformed<
 }
 
 fn is_subquery(expr: &Expr) -> Result<bool> {
-    expr.exists(|e| Ok(matches!(e, Expr::Exists(_) | Expr::InSubquery(_))))
+    expr.any(|e| Ok(matches!(e, Expr::Exists(_) | Expr::InSubquery(_))))
 }
 
 /// Whether a join's condition has a subquery.
@@ -201,7 +203,7 @@ pub(crate) fn handing_on(plan: LogicalPlan, tied_to: &[Column]) -> Result<Logica
 /// The columns from outside that the subqueries of an expression refer to.
 pub(crate) fn outer_columns(expr: &Expr) -> Vec<Column> {
     let mut columns = Vec::new();
-    let seen = expr.apply(|expr| {
+    let seen = expr.each(|expr| {
         let subquery = match expr {
             Expr::InSubquery(own) => &own.subquery,
             Expr::Exists(own) => &own.subquery,
@@ -220,7 +222,7 @@ pub(crate) fn outer_columns(expr: &Expr) -> Vec<Column> {
 
 fn has_exists(exprs: &[Expr]) -> Result<bool> {
     for expr in exprs {
-        if expr.exists(|e| Ok(matches!(e, Expr::Exists(_))))? {
+        if expr.any(|e| Ok(matches!(e, Expr::Exists(_))))? {
             return Ok(true);
         }
     }
@@ -250,7 +252,7 @@ fn mark(input: &mut LogicalPlan, own: Exists, names: &mut Names) -> Result<Expr>
                 }
                 other => Ok(Transformed::no(other)),
             };
-            condition.transform(of_alias)?.data
+            condition.map_up(of_alias)?.data
         }
         None => lit(true),
     };

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::Schema;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Result, Statistics};
 use datafusion::config::ConfigOptions;
 use datafusion::execution::TaskContext;
@@ -20,6 +20,8 @@ use datafusion::physical_plan::statistics::{ChildStats, StatisticsArgs};
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SendableRecordBatchStream,
 };
+
+use crate::walk::Walk;
 
 /// The rule that puts the lids on, or takes them off.
 #[derive(Debug)]
@@ -60,7 +62,7 @@ impl PhysicalOptimizerRule for Lids {
             }
             _ => Ok(Transformed::no(plan)),
         };
-        Ok(plan.transform_up(change)?.data)
+        Ok(plan.map_up(change)?.data)
     }
 
     fn name(&self) -> &'static str {

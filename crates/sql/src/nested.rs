@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ExprSchema, Result, TableReference};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::expr::{Exists, InSubquery};
@@ -21,6 +21,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::mark_joins::Names;
+use crate::walk::{Walk, WalkPlan};
 
 /// The rule. It comes before any subquery becomes a join.
 #[derive(Debug, Default)]
@@ -30,7 +31,7 @@ impl AnalyzerRule for NestedSubqueries {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let mut names = Names::default();
         // From outside: what is put between two levels is what the next one finds outside.
-        Ok(plan.transform_down_with_subqueries(|plan| of_node(plan, &mut names))?.data)
+        Ok(plan.map_down_with_subqueries(|plan| of_node(plan, &mut names))?.data)
     }
 
     fn name(&self) -> &'static str {
@@ -42,11 +43,11 @@ impl AnalyzerRule for NestedSubqueries {
 fn of_node(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     let [input] = plan.inputs()[..] else { return Ok(Transformed::no(plan)) };
     let outside = input.clone();
-    plan.map_expressions(|expr| {
-        expr.transform_down(|expr| match subquery_of(&expr) {
+    plan.map_own(|expr| {
+        expr.map_down(|expr| match subquery_of(&expr) {
             Some(own) if has_nested(&own.subquery)? => {
                 let inner = Arc::unwrap_or_clone(Arc::clone(&own.subquery));
-                let inner = inner.transform_down(|node| between(node, &outside, names))?;
+                let inner = inner.map_down(|node| between(node, &outside, names))?;
                 match inner.transformed {
                     true => Ok(Transformed::yes(with_plan(expr, inner.data))),
                     false => Ok(Transformed::no(expr)),
@@ -85,10 +86,10 @@ fn with_plan(expr: Expr, plan: LogicalPlan) -> Expr {
 
 /// Whether subqueries of a plan have subqueries where they can be rewritten.
 fn has_nested(plan: &LogicalPlan) -> Result<bool> {
-    plan.exists(|node| {
+    plan.any(|node| {
         let mut has_any = false;
         for expr in node.expressions().iter().filter(|_| is_of_one_input(node)) {
-            has_any |= expr.exists(|expr| Ok(subquery_of(expr).is_some()))?;
+            has_any |= expr.any(|expr| Ok(subquery_of(expr).is_some()))?;
         }
         Ok(has_any)
     })
@@ -103,14 +104,14 @@ fn far_and_near(node: &LogicalPlan) -> Result<(BTreeSet<Column>, BTreeSet<Column
     let (mut far, mut near) = (BTreeSet::new(), BTreeSet::new());
     for expr in node.expressions().into_iter().flat_map(split_conjunction_owned) {
         let own = references(&expr)?;
-        expr.apply(|expr| {
+        expr.each(|expr| {
             if let Some(own) = subquery_of(expr) {
                 far.extend(free(&own.subquery)?);
             }
             Ok(TreeNodeRecursion::Continue)
         })?;
         // What depends on both is no condition of a join with either.
-        let is_of_both = expr.exists(|expr| Ok(subquery_of(expr).is_some()))?;
+        let is_of_both = expr.any(|expr| Ok(subquery_of(expr).is_some()))?;
         if is_of_both { &mut far } else { &mut near }.extend(own);
     }
     Ok((far, near))
@@ -176,7 +177,7 @@ fn between(
 /// The columns outside that an expression refers to itself.
 fn references(expr: &Expr) -> Result<BTreeSet<Column>> {
     let mut columns = BTreeSet::new();
-    expr.apply(|expr| {
+    expr.each(|expr| {
         if let Expr::OuterReferenceColumn(_, column) = expr {
             columns.insert(column.clone());
         }
@@ -188,11 +189,11 @@ fn references(expr: &Expr) -> Result<BTreeSet<Column>> {
 /// The columns of queries outside that a subquery and those within it refer to.
 fn free(plan: &LogicalPlan) -> Result<BTreeSet<Column>> {
     let mut columns = BTreeSet::new();
-    plan.apply(|node| {
+    plan.each(|node| {
         let inputs = node.inputs();
         for expr in node.expressions() {
             columns.extend(references(&expr)?);
-            expr.apply(|expr| {
+            expr.each(|expr| {
                 if let Some(own) = subquery_of(expr) {
                     let is_own = |column: &Column| {
                         inputs.iter().any(|input| input.schema().has_column(column))
@@ -224,7 +225,7 @@ fn beside(expr: Expr, columns: &[(Column, Column)], values: &DFSchema) -> Result
             None => Ok(Transformed::no(expr)),
         },
     };
-    Ok(expr.transform_up(own)?.data)
+    Ok(expr.map_up(own)?.data)
 }
 
 /// A subquery that refers to other columns outside, and all within it.
@@ -240,8 +241,8 @@ fn within(
             .filter(|(old, _)| !node.inputs().iter().any(|input| input.schema().has_column(old)))
             .cloned()
             .collect();
-        node.map_expressions(|expr| {
-            expr.transform_up(|expr| match &expr {
+        node.map_own(|expr| {
+            expr.map_up(|expr| match &expr {
                 Expr::OuterReferenceColumn(_, column) => {
                     match columns.iter().find(|(old, _)| old == column) {
                         Some((_, new)) => {
@@ -261,5 +262,5 @@ fn within(
             })
         })
     };
-    Ok(plan.clone().transform_up(rewrite)?.data)
+    Ok(plan.clone().map_up(rewrite)?.data)
 }

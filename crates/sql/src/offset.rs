@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::config::ConfigOptions;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::limit::GlobalLimitExec;
@@ -15,6 +15,8 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
+
+use crate::walk::Walk;
 
 /// The rule. It comes before those that take away sorts.
 #[derive(Debug)]
@@ -34,7 +36,7 @@ impl PhysicalOptimizerRule for OffsetAtSort {
                 None => Ok(Transformed::no(plan)),
             }
         };
-        Ok(plan.transform_up(change)?.data)
+        Ok(plan.map_up(change)?.data)
     }
 
     fn name(&self) -> &'static str {

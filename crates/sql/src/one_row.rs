@@ -6,7 +6,7 @@
 
 use arrow::array::{Array, ArrayRef, UInt64Array};
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::error::DataFusionError;
@@ -19,6 +19,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::error::Error;
+use crate::walk::{Walk, WalkPlan};
 
 /// The rule for subqueries that are tied to a row outside. It comes before those that make joins of them.
 #[derive(Debug, Default)]
@@ -92,13 +93,13 @@ fn each_subquery(
     };
     let rewrite = |plan: LogicalPlan| {
         let names = datafusion::logical_expr::expr_rewriter::NamePreserver::new(&plan);
-        let changed = plan.map_expressions(|expr| {
+        let changed = plan.map_own(|expr| {
             let name = names.save(&expr);
-            Ok(expr.transform_up(one)?.update_data(|expr| name.restore(expr)))
+            Ok(expr.map_up(one)?.update_data(|expr| name.restore(expr)))
         });
         changed?.map_data(LogicalPlan::recompute_schema)
     };
-    Ok(plan.transform_up_with_subqueries(rewrite)?.data)
+    Ok(plan.map_up_with_subqueries(rewrite)?.data)
 }
 
 /// Whether a plan gives one row at most, or says itself how many it gives.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::error::DataFusionError;
@@ -18,6 +18,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::mark_joins::{Names, handing_on, outer_columns};
+use crate::walk::{Walk, WalkPlan};
 
 /// Aggregates whose result depends on the order of rows.
 const AGGREGATES: [&str; 5] = ["array_agg", "string_agg", "first_value", "last_value", "nth_value"];
@@ -36,7 +37,7 @@ impl AnalyzerRule for OrderOfSubquery {
             LogicalPlan::Window(own) => in_windows(own, &mut names),
             other => Ok(Transformed::no(other)),
         };
-        Ok(plan.transform_up_with_subqueries(rewrite)?.data)
+        Ok(plan.map_up_with_subqueries(rewrite)?.data)
     }
 
     fn name(&self) -> &'static str {
@@ -58,7 +59,7 @@ fn in_aggregates(own: Aggregate, names: &mut Names) -> Result<Transformed<Logica
     let preserver = NamePreserver::new(&plan);
     let change = |expr: Expr| {
         let name = preserver.save(&expr);
-        let expr = expr.transform_up(|expr| match expr {
+        let expr = expr.map_up(|expr| match expr {
             Expr::AggregateFunction(mut call)
                 if takes_order(Expr::AggregateFunction(call.clone())) =>
             {
@@ -97,7 +98,7 @@ fn in_windows(own: Window, names: &mut Names) -> Result<Transformed<LogicalPlan>
     let preserver = NamePreserver::new(&plan);
     let change = |expr: Expr| {
         let name = preserver.save(&expr);
-        let expr = expr.transform_up(|expr| match expr {
+        let expr = expr.map_up(|expr| match expr {
             Expr::WindowFunction(mut call) => {
                 call.params.order_by.clone_from(&keys);
                 Ok(Transformed::yes(Expr::WindowFunction(call)))
@@ -172,7 +173,7 @@ fn ordered(plan: &LogicalPlan, names: &mut Names) -> Result<Option<(LogicalPlan,
 /// A sort, by columns where it is by what a subquery gives: that is not computed again.
 fn sorted(sort: &Sort, names: &mut Names) -> Result<Option<(LogicalPlan, Vec<SortExpr>)>> {
     let is_plain = |key: &SortExpr| {
-        Ok::<_, DataFusionError>(!key.expr.is_volatile() && !key.expr.exists(|e| Ok(is_query(e)))?)
+        Ok::<_, DataFusionError>(!key.expr.is_volatile() && !key.expr.any(|e| Ok(is_query(e)))?)
     };
     let mut computed: Vec<Expr> = Vec::new();
     let mut keys = Vec::new();
@@ -215,7 +216,7 @@ fn first_of_each(plan: &LogicalPlan, own: &DistinctOn) -> Option<(LogicalPlan, V
 
 /// A key over the columns that have their names from `outer` instead of from `inner`.
 fn renamed(key: SortExpr, inner: &DFSchema, outer: &DFSchema) -> Result<SortExpr> {
-    let expr = key.expr.transform_up(|expr| match expr {
+    let expr = key.expr.map_up(|expr| match expr {
         Expr::Column(column) => {
             let at = inner.index_of_column(&column)?;
             Ok(Transformed::yes(Expr::Column(Column::from(outer.qualified_field(at)))))

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::take;
 use arrow::datatypes::DataType;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Result, Statistics};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
@@ -23,6 +23,8 @@ use datafusion::physical_plan::{
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
 
+use crate::walk::Walk;
+
 /// What a portion holds, about.
 const BYTES: usize = 256 << 10;
 
@@ -33,14 +35,14 @@ pub(crate) fn below_sorts(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Execut
         let portions: Arc<dyn ExecutionPlan> = Arc::new(PortionsExec { input: Arc::clone(input) });
         Ok(Transformed::yes(replace_children_if_necessary(plan, vec![portions])?))
     };
-    Ok(plan.transform_up(change)?.data)
+    Ok(plan.map_up(change)?.data)
 }
 
 /// How many sorts of a plan may run at once that keep all rows.
 pub(crate) fn sorts(plan: &Arc<dyn ExecutionPlan>) -> usize {
     let mut found = 0;
     // The closure reports no error.
-    let _ = plan.apply(|plan| {
+    let _ = plan.each(|plan| {
         if let Some(input) = sorted(plan) {
             found += input.output_partitioning().partition_count();
         }

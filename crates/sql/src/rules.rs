@@ -8,6 +8,8 @@ use datafusion::logical_expr::interval_arithmetic::Interval;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan, ScalarUDFImpl, TableScan};
 
+use crate::walk::{Walk, WalkPlan};
+
 /// Changes the expressions of one plan, from below, each with the columns that it is over. What the plan
 /// returns keeps its names.
 pub(crate) fn each_expression(
@@ -21,10 +23,10 @@ pub(crate) fn each_expression(
     let names = NamePreserver::new(&plan);
     let changed = |expr: Expr| {
         let name = names.save(&expr);
-        let expr = expr.transform_up(|expr| change(expr, &schema))?;
+        let expr = expr.map_up(|expr| change(expr, &schema))?;
         Ok(expr.update_data(|expr| name.restore(expr)))
     };
-    plan.map_expressions(|expr| match expr {
+    plan.map_own(|expr| match expr {
         // Each member has its name: an alias of the whole is none of its columns.
         Expr::GroupingSet(_) => expr.map_children(changed),
         other => changed(other),

@@ -13,6 +13,7 @@ use datafusion::scalar::ScalarValue;
 
 use crate::in_subquery::exists;
 use crate::rules::each_expression;
+use crate::walk::WalkPlan;
 
 /// The rule. It comes before those for `IN` and `EXISTS`.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ impl AnalyzerRule for SetComparisons {
                 other => Ok(Transformed::no(other)),
             })
         };
-        Ok(plan.transform_up_with_subqueries(of_plan)?.data)
+        Ok(plan.map_up_with_subqueries(of_plan)?.data)
     }
 
     fn name(&self) -> &'static str {

@@ -15,6 +15,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::walk::WalkPlan;
+
 /// The column that numbers equal rows.
 const NUMBER: &str = "__equal_row";
 const OTHER_NUMBER: &str = "__equal_row_of_other";
@@ -25,7 +27,7 @@ pub(crate) struct CountEqualRows;
 
 impl AnalyzerRule for CountEqualRows {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        Ok(plan.transform_up_with_subqueries(rewrite)?.data)
+        Ok(plan.map_up_with_subqueries(rewrite)?.data)
     }
 
     fn name(&self) -> &'static str {

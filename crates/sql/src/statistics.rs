@@ -7,12 +7,14 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::config::ConfigOptions;
 use datafusion::physical_expr::expressions::CastExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
+
+use crate::walk::Walk;
 
 /// The rule that answers from statistics, for operators that have no casts below.
 #[derive(Debug)]
@@ -44,10 +46,10 @@ impl PhysicalOptimizerRule for OfValues {
 
 fn has_casts(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     let mut found = false;
-    plan.apply(|plan| {
+    plan.each(|plan| {
         if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
             for own in projection.expr() {
-                own.expr.apply(|expr| {
+                own.expr.each(|expr| {
                     found |= expr.downcast_ref::<CastExpr>().is_some();
                     Ok(TreeNodeRecursion::Continue)
                 })?;

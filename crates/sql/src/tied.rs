@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, Result, ScalarValue};
 use datafusion::config::ConfigOptions;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
@@ -16,6 +16,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::mark_joins::Names;
+use crate::walk::{Walk, WalkPlan};
 
 /// The rule. It comes before subqueries become joins.
 #[derive(Debug, Default)]
@@ -34,8 +35,8 @@ impl AnalyzerRule for TiedColumns {
             }
             other => Ok(Transformed::no(other)),
         };
-        let plan = plan.transform_up_with_subqueries(with_itself)?.data;
-        Ok(plan.transform_up_with_subqueries(rewrite)?.data)
+        let plan = plan.map_up_with_subqueries(with_itself)?.data;
+        Ok(plan.map_up_with_subqueries(rewrite)?.data)
     }
 
     fn name(&self) -> &'static str {
@@ -59,14 +60,14 @@ fn with_itself(plan: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
         }
         other => Ok(Transformed::no(other)),
     };
-    let predicate = filter.predicate.transform_up(spelt_out)?;
+    let predicate = filter.predicate.map_up(spelt_out)?;
     filter.predicate = predicate.data;
     Ok(Transformed::new_transformed(LogicalPlan::Filter(filter), predicate.transformed))
 }
 
 fn with_own_names(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<LogicalPlan>> {
     let taken = names_given(&plan)?;
-    plan.transform_up(|plan| match plan {
+    plan.map_up(|plan| match plan {
         LogicalPlan::Filter(filter) if filter.predicate.contains_outer() => {
             of_filter(filter, &taken, names)
         }
@@ -77,7 +78,7 @@ fn with_own_names(plan: LogicalPlan, names: &mut Names) -> Result<Transformed<Lo
 /// Names that a subquery gives to what it computes.
 fn names_given(plan: &LogicalPlan) -> Result<BTreeSet<String>> {
     let mut given = BTreeSet::new();
-    plan.apply(|plan| {
+    plan.each(|plan| {
         for expr in plan.expressions() {
             if !matches!(expr, Expr::Column(_)) {
                 given.insert(expr.schema_name().to_string());
@@ -118,7 +119,7 @@ fn of_filter(
     let mut all = Vec::new();
     for conjunct in conjuncts {
         all.push(match conjunct.contains_outer() {
-            true => conjunct.transform_up(renamed)?.data,
+            true => conjunct.map_up(renamed)?.data,
             false => conjunct,
         });
     }

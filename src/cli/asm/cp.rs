@@ -11,6 +11,7 @@ use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{File, FileSpec};
 use cellar_instance::Error;
 use cellar_io::{Buffer, Device, Durability, EnvExt, Io, shell};
+use cellar_storage::size::{show_bytes, show_duration};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::super::database::{Database, Place};
@@ -18,7 +19,6 @@ use super::super::fault::Fault;
 use super::super::output::{self, Format};
 use super::super::progress::Progress;
 use super::{Show, Spot, spot};
-use cellar_storage::size::{show_bytes, show_duration};
 
 /// One read and one write.
 const STEP: u64 = 1 << 20;

@@ -2,7 +2,9 @@
 
 use cellar_diskgroup::{DiskInfo, GroupInfo};
 use cellar_instance::Error;
+use cellar_instance::health::{outlook, reasons};
 use cellar_storage::Mounted;
+use cellar_storage::size::show_room;
 use cellar_storage::words::{disk_state, mode_status};
 
 use super::super::clock;
@@ -11,8 +13,6 @@ use super::super::fault::Fault;
 use super::super::output::{self, Format};
 use super::table::{Cell, Table};
 use super::{Show, chosen, is_pattern, matches};
-use cellar_instance::health::{outlook, reasons};
-use cellar_storage::size::show_room;
 
 /// Arguments of `lsdg`.
 #[derive(Debug, clap::Args)]

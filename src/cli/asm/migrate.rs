@@ -9,8 +9,9 @@ use cellar_instance::Error;
 use cellar_instance::views::in_words;
 use cellar_io::{EnvExt, shell};
 use cellar_storage::Mounted;
-use cellar_storage::groups::{Explained, Known};
+use cellar_storage::groups::{Explained, Known, MARGIN, PowerChoice};
 use cellar_storage::request::{ChangeRequest, DiskRequest, DiskTarget, DropRequest, Rebalance};
+use cellar_storage::size::{show_bytes, show_count};
 use serde_json::{Value, json};
 
 use super::super::database::{Database, Place};
@@ -20,7 +21,6 @@ use super::super::progress::{LOOK, Progress};
 use super::super::size::parse_size;
 use super::groups::is_meant;
 use super::{Show, chosen, work};
-use cellar_storage::size::{show_bytes, show_count};
 
 /// Arguments of `migrate`.
 #[derive(Debug, clap::Args)]
@@ -101,9 +101,6 @@ struct Wanted {
     request: ChangeRequest,
 }
 
-/// Of the time it takes, what is left for surprises.
-const MARGIN: f64 = 1.15;
-
 /// Moves the data of some disks to others.
 pub async fn run(
     args: &Migrate,
@@ -129,7 +126,9 @@ pub async fn run(
             bar.during(&place.env, || since() as u64, told).await?
         }
     };
-    let verdict = Verdict::of(args, database, &wanted, &explained)?;
+    let given = database.inner.storage().groups().power(wanted.request.rebalance.power)?;
+    let within = args.within.as_ref().map(|limit| limit.time);
+    let verdict = explained.choose_power(given, args.power, within);
     let told = Told { args, database, wanted: &wanted, explained: &explained, verdict: &verdict };
     if verdict.power == 0 && !args.plan {
         return Err(Fault::usage(
@@ -247,65 +246,13 @@ fn check_stay(target: &str, members: &[DiskInfo], database: &Database) -> Result
     Ok(())
 }
 
-/// Whether it can be done, and at which power it would be.
-struct Verdict {
-    /// Bytes for which there is no place.
-    lacking: u64,
-    power: u32,
-    /// How long it takes at that power, where that is known.
-    time: Option<Duration>,
-    /// Whether it is done in time; `None` where nobody asked.
-    in_time: Option<bool>,
-}
-
-impl Verdict {
-    fn of(
-        args: &Migrate,
-        database: &Database,
-        wanted: &Wanted,
-        explained: &Explained,
-    ) -> Result<Verdict, Fault> {
-        let unplaced = explained.work.plan.unplaced.iter().filter(|u| u.lack != Lack::Copy);
-        let lacking = unplaced.map(|u| u.aus).sum::<u64>() * explained.work.au_size;
-        let times: Vec<(u32, Duration)> = explained
-            .times()
-            .into_iter()
-            .filter_map(|(time, _)| Some((time.power, time.time?)))
-            .collect();
-        let given = database.inner.storage().groups().power(wanted.request.rebalance.power)?;
-        let nothing = explained.work.plan.moves.is_empty() && lacking == 0;
-        let time_at = |power: u32| match nothing {
-            true => Some(Duration::ZERO),
-            false => times.iter().find(|(p, _)| *p == power).map(|(_, time)| *time),
-        };
-        let Some(limit) = &args.within else {
-            return Ok(Verdict { lacking, power: given, time: time_at(given), in_time: None });
-        };
-        let holds = |time: Duration| time.mul_f64(MARGIN) <= limit.time;
-        let mut tried = times.iter().filter(|(p, _)| args.power.is_none_or(|only| only == *p));
-        let power = match tried.find(|(_, time)| holds(*time)) {
-            Some((power, _)) => *power,
-            // The best there is, for the words.
-            None => args.power.unwrap_or_else(|| {
-                times.iter().min_by_key(|(_, time)| *time).map_or(given, |(power, _)| *power)
-            }),
-        };
-        let time = time_at(power);
-        Ok(Verdict { lacking, power, time, in_time: Some(time.is_some_and(holds)) })
-    }
-
-    fn is_good(&self) -> bool {
-        self.lacking == 0 && self.in_time != Some(false)
-    }
-}
-
 /// What is told of it.
 struct Told<'a> {
     args: &'a Migrate,
     database: &'a Database,
     wanted: &'a Wanted,
     explained: &'a Explained,
-    verdict: &'a Verdict,
+    verdict: &'a PowerChoice,
 }
 
 /// `OLD`, `A and B`, `the 15`.
@@ -446,7 +393,7 @@ impl Told<'_> {
     fn in_time(&self, limit: &Within) -> String {
         let needed = self.explained.bytes() as f64 / limit.time.as_secs_f64();
         let needs = format!("needs {}/s.", show_bytes(needed.ceil() as u64));
-        let Verdict { power, time, in_time, .. } = self.verdict;
+        let PowerChoice { power, time, in_time, .. } = self.verdict;
         match (time, in_time) {
             (Some(time), Some(true)) => {
                 let spare = limit.time.saturating_sub(*time);

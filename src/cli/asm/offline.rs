@@ -4,6 +4,7 @@ use cellar_diskgroup::{OfflineDisk, parse_repair_time};
 use cellar_instance::Error;
 use cellar_storage::Mounted;
 use cellar_storage::request::{DiskRequest, DiskTarget, OfflineRequest, OnlineRequest, Rebalance};
+use cellar_storage::size::{show_bytes, show_time};
 
 use super::super::database::{Database, Place};
 use super::super::fault::Fault;
@@ -11,7 +12,6 @@ use super::super::output::{self, Format};
 use super::super::progress::Progress;
 use super::table::Table;
 use super::{Show, chosen};
-use cellar_storage::size::{show_bytes, show_time};
 
 /// Which disks.
 #[derive(Debug, clap::Args)]

@@ -5,6 +5,7 @@ use cellar_instance::Error;
 use cellar_instance::scrub::{disk_number, scrub_words};
 use cellar_io::shell;
 use cellar_storage::Mounted;
+use cellar_storage::size::show_bytes;
 
 use super::super::database::{Database, Place};
 use super::super::fault::Fault;
@@ -12,7 +13,6 @@ use super::super::output::{self, Format};
 use super::super::progress::Progress;
 use super::table::Table;
 use super::{Show, chosen, spot};
-use cellar_storage::size::show_bytes;
 
 /// Arguments of `scrub`.
 #[derive(Debug, clap::Args)]

@@ -8,6 +8,7 @@ use cellar_instance::Error;
 use cellar_io::{EnvExt, shell};
 use cellar_storage::Mounted;
 use cellar_storage::request::{ChangeRequest, Rebalance};
+use cellar_storage::size::{show_bytes, show_count};
 use cellar_storage::words::{first_pass, pass_state, rebalance_state};
 
 use super::super::database::{Database, Place};
@@ -17,7 +18,6 @@ use super::super::progress::{LOOK, Progress};
 use super::groups::Lsdsk;
 use super::table::{Cell, Table};
 use super::{Show, chosen};
-use cellar_storage::size::{show_bytes, show_count};
 
 /// Arguments of `lsop`.
 #[derive(Debug, clap::Args)]

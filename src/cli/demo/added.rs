@@ -9,6 +9,7 @@ use cellar_sql::Engine;
 use cellar_sql::reference::Answers;
 use cellar_storage::Mounted;
 use cellar_storage::request::{ChangeRequest, DiskRequest, Rebalance};
+use cellar_storage::size::show_bytes;
 
 use super::load_run::{Queries, Query, Tally};
 use super::report::Report;
@@ -18,7 +19,6 @@ use crate::cli::fault::Fault;
 use crate::cli::output;
 use crate::cli::progress::Progress;
 use crate::cli::status;
-use cellar_storage::size::show_bytes;
 
 /// Of the rebalance: it makes way for the queries.
 const POWER: u32 = 4;
@@ -79,12 +79,7 @@ pub async fn run(
         tally.failed,
         tally.wrong,
     ))?;
-    output::text(&status::lines(&status::of(
-        &mounted,
-        database.inner.instance().redo(),
-        &[],
-        &args.dir,
-    )))?;
+    output::text(&status::lines(&status::of(&mounted, database)))?;
     output::text("\n")?;
     let ms = |took: Option<Duration>| took.map_or(f64::NAN, |t| t.as_secs_f64() * 1e3);
     let (q6_alone_ms, q6_meanwhile_ms) = (ms(alone), ms(meanwhile));

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use cellar_io::{EnvExt, Instant};
 use cellar_storage::Mounted;
+use cellar_storage::size::show_bytes;
 
 use super::report::Report;
 use crate::cli::database::Place;
 use crate::cli::fault::Fault;
 use crate::cli::output;
 use crate::cli::progress::Progress;
-use cellar_storage::size::show_bytes;
 
 /// The repair time of the demo; elsewhere it is hours.
 pub const REPAIR_TIME: &str = "0.1m";

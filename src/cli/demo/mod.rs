@@ -12,11 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cellar_diskgroup::{Copies, Redundancy};
+use cellar_instance::health::checked::{self, Bad, Extent};
 use cellar_io::{EnvExt, shell};
 use cellar_sql::reference::{self, Answer, Answers};
 use cellar_sql::tpch::TpchTable;
 use cellar_sql::{Engine, Outcome};
+use cellar_storage::size::{show_bytes, show_count, show_room};
 use futures_util::TryStreamExt;
+use report::Report;
 
 use super::database::{Database, Held, Place, cores};
 use super::fault::Fault;
@@ -25,9 +28,6 @@ use super::load::{self, Source};
 use super::output;
 use super::signals::End;
 use super::status;
-use cellar_instance::health::checked::{self, Bad, Extent};
-use cellar_storage::size::{show_bytes, show_count, show_room};
-use report::Report;
 
 /// Arguments of `demo`.
 #[derive(Clone, Debug, clap::Args)]
@@ -341,12 +341,7 @@ async fn death(
     ask_done(engine, "copy (select * from nation) to '+DATA/after.parquet' stored as parquet")
         .await?;
     // As status prints it: with an indent it would be too wide.
-    output::text(&status::lines(&status::of(
-        &mounted,
-        database.inner.instance().redo(),
-        &[],
-        &args.dir,
-    )))?;
+    output::text(&status::lines(&status::of(&mounted, database)))?;
     let healed = healed::run(report, &mounted, &name, place).await?;
     let rest = LOAD_FOR.saturating_sub(place.env.now().since(queries.began));
     place.env.sleep(rest).await;

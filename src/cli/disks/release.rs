@@ -7,6 +7,7 @@ use cellar_diskgroup::on_disk::layout::{AU_START, TAIL_BYTES};
 use cellar_diskgroup::{Label, LabelStatus};
 use cellar_io::real::{DiskFacts, OpenOptions, RealEnv, list_disks, open_disk, probe};
 use cellar_io::{Buffer, Device, DeviceExt, Durability, Io, shell};
+use cellar_storage::size::show_bytes;
 use serde::Serialize;
 
 use super::Args;
@@ -14,7 +15,6 @@ use crate::cli::fault::Fault;
 use crate::cli::label::{Owner, owner};
 use crate::cli::output::{self, Format};
 use crate::cli::path::look;
-use cellar_storage::size::show_bytes;
 
 /// A disk that is to be free.
 struct Doomed {

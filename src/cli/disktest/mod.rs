@@ -9,14 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cellar_io::{Device, SharedEnv};
+use measure::{Operation, Plan, Report};
 use serde::Serialize;
+use show::{How, Used};
 
 use crate::cli::fault::Fault;
 use crate::cli::output::{self, Format};
 use crate::cli::progress::Progress;
-
-use measure::{Operation, Plan, Report};
-use show::{How, Used};
 
 /// Arguments of `disktest`.
 #[derive(Debug, clap::Args)]

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use cellar_io::real::{OpenOptions, RealEnv, in_memory, open_disk, probe};
 use cellar_io::{Device, DeviceExt, Durability, Io, SharedEnv};
+use cellar_storage::size::show_bytes;
 
 use super::show::{How, Used};
 use super::{Args, FILE_SIZE, run as measure_and_print};
 use crate::cli::fault::Fault;
 use crate::cli::path;
 use crate::cli::signals::End;
-use cellar_storage::size::show_bytes;
 
 /// Bytes of one write while the file is filled.
 const FILL: usize = 1 << 20;

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use cellar_io::Geometry;
+use cellar_storage::size::{show_bytes, show_count};
 
 use super::measure::{DEPTHS, Operation, Report, SIZES};
-use cellar_storage::size::{show_bytes, show_count};
 
 /// What was measured: how it was used, and whether it keeps anything.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex};
 use arrow_array::{ArrayRef, BooleanArray};
 use arrow_schema::DataType;
 use cellar_cell::{DynamicFilter, Item, Output, Request, Residual, Segment};
-use cellar_format::aggregate::{Aggregate, Groups, join};
-use cellar_format::predicate::{Predicate, Test};
-use cellar_format::value::Value;
+use cellar_format::aggregate::join;
+use cellar_format::{Aggregate, Groups, Predicate, Test, Value};
 
 use crate::naive::{self, passes, same};
 use crate::questions::{aggregate, predicate};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, StringArray};
 use cellar_cell::Error;
-use cellar_format::header::Header;
+use cellar_format::Header;
 use cellar_io::Device;
 use cellar_io::sim::Sim;
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow_array::{ArrayRef, BinaryArray, Int64Array};
 use bytes::Bytes;
 use cellar_cell::{Cache, Item, Output, Segment};
-use cellar_format::aggregate::{Aggregate, Call, Groups, State, join};
-use cellar_format::expr::Expr;
+use cellar_format::aggregate::join;
+use cellar_format::{Aggregate, Call, Expr, Groups, State};
 use cellar_io::sim::{Sim, SimDisk};
 use cellar_io::{Buffer, Device, Discard, Durability, Geometry, Io, IoFuture};
 

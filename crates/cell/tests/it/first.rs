@@ -5,8 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Int64Array, StringArray};
 use cellar_cell::{Cache, Item, order_of};
 use cellar_format::header::Order;
-use cellar_format::predicate::Predicate;
-use cellar_format::value::Value;
+use cellar_format::{Predicate, Value};
 use cellar_io::sim::Sim;
 
 use crate::ask::{between, everything};

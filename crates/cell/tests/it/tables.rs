@@ -6,10 +6,10 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use cellar_cell::Item;
-use cellar_format::group::{Owner, encode};
+use cellar_format::group::encode;
 use cellar_format::header::REGION;
 use cellar_format::segment::{directory, offset_of};
-use cellar_format::value::Value;
+use cellar_format::{Owner, Value};
 
 use crate::table::{Group, Rng, array, types, values_of};
 

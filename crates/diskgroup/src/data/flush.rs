@@ -4,12 +4,11 @@
 //! checksums), then the record that these pieces are written. After a crash before the record, the
 //! pieces read as zeros, as they did before the unflushed writes.
 
-use std::sync::{Arc, Mutex};
-
-use cellar_io::Io;
+use std::sync::Mutex;
 
 use crate::base::core::Core;
 use crate::data::Data;
+use crate::data::access::Access;
 use crate::data::checksum::Checksums;
 use crate::data::clean::checksum_runs;
 use crate::data::file::FileRuntime;
@@ -21,49 +20,48 @@ use crate::state::{Leg, Op, stretches};
 /// Piece records in one operation on the log; a region each.
 const REGIONS_PER_CHANGE: usize = 4096;
 
-/// Makes every write to `file` that completed before the call durable.
-pub(crate) async fn flush_file(data: &Arc<Data>, file: &FileRuntime, io: Io) -> Result<(), Error> {
-    let _entered = file.enter().await?;
-    // Asked inside: who is inside is waited for by a dismount.
-    data.check_writable()?;
-    flush_inside(data, file, io).await
-}
+impl Access<'_> {
+    /// Makes every write to `file` that completed before the call durable.
+    pub(crate) async fn flush(self) -> Result<(), Error> {
+        let _entered = self.file.enter().await?;
+        // Asked inside: who is inside is waited for by a dismount.
+        self.data.check_writable()?;
+        self.flush_inside().await
+    }
 
-/// Flushes for somebody who has entered the file.
-pub(crate) async fn flush_inside(
-    data: &Arc<Data>,
-    file: &FileRuntime,
-    io: Io,
-) -> Result<(), Error> {
-    let (ended, fresh) = (file.ended(), file.fresh().into_iter().collect::<Vec<_>>());
-    if file.attributes.checksums && !fresh.is_empty() {
-        let keys: Vec<RegionKey> = fresh.iter().map(|(region, _)| file.key(*region)).collect();
-        Checksums::write_back(data, &checksum_runs(data, &keys)).await?;
-    }
-    let written = fresh.iter().map(|(region, pieces)| (file.key(*region), *pieces));
-    data.unflushed.written(data.env.now(), written);
-    data.flush_disks(io).await?;
-    for part in fresh.chunks(REGIONS_PER_CHANGE) {
-        let recorded: Mutex<Vec<(u32, u64)>> = Mutex::default();
-        let ops = |core: &Core| {
-            let flushed = part.iter().map(|(region, pieces)| {
-                let lost = lost_of(data, core, file, *region);
-                (*region, pieces & file.fresh_of(*region) & !lost)
-            });
-            let flushed: Vec<(u32, u64)> = flushed.filter(|(_, pieces)| *pieces != 0).collect();
-            lock(&recorded).clone_from(&flushed);
-            let op = |(region, pieces)| Op::Pieces { region: file.key(region), pieces };
-            flushed.into_iter().map(op).collect()
-        };
-        data.change_inside_as(ops).await?;
-        for (region, pieces) in lock(&recorded).iter() {
-            file.remove_fresh(*region, *pieces);
+    /// Flushes for somebody who has entered the file.
+    pub(crate) async fn flush_inside(self) -> Result<(), Error> {
+        let (ended, fresh) = (self.file.ended(), self.file.fresh().into_iter().collect::<Vec<_>>());
+        if self.file.attributes.checksums && !fresh.is_empty() {
+            let keys: Vec<RegionKey> =
+                fresh.iter().map(|(region, _)| self.file.key(*region)).collect();
+            Checksums::write_back(self.data, &checksum_runs(self.data, &keys)).await?;
         }
-    }
-    check_copies(data, file)?;
-    match file.flushed(ended) {
-        true => Ok(()),
-        false => Err(Error::WritesLost { file: file.number }),
+        let written = fresh.iter().map(|(region, pieces)| (self.file.key(*region), *pieces));
+        self.data.unflushed.written(self.data.env.now(), written);
+        self.data.flush_disks(self.io).await?;
+        for part in fresh.chunks(REGIONS_PER_CHANGE) {
+            let recorded: Mutex<Vec<(u32, u64)>> = Mutex::default();
+            let ops = |core: &Core| {
+                let flushed = part.iter().map(|(region, pieces)| {
+                    let lost = lost_of(self.data, core, self.file, *region);
+                    (*region, pieces & self.file.fresh_of(*region) & !lost)
+                });
+                let flushed: Vec<(u32, u64)> = flushed.filter(|(_, pieces)| *pieces != 0).collect();
+                lock(&recorded).clone_from(&flushed);
+                let op = |(region, pieces)| Op::Pieces { region: self.file.key(region), pieces };
+                flushed.into_iter().map(op).collect()
+            };
+            self.data.change_inside_as(ops).await?;
+            for (region, pieces) in lock(&recorded).iter() {
+                self.file.remove_fresh(*region, *pieces);
+            }
+        }
+        check_copies(self.data, self.file)?;
+        match self.file.flushed(ended) {
+            true => Ok(()),
+            false => Err(Error::WritesLost { file: self.file.number }),
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 //! - damage is found: every 4 KiB has a checksum that is durable before its region is clean
 //!   (`checksum`, `clean`).
 
+pub(crate) mod access;
 pub(crate) mod arbitrate;
 pub(crate) mod checksum;
 pub(crate) mod clean;

@@ -9,6 +9,7 @@ use cellar_io::{Buffer, Durability, Io};
 use futures_util::future::{Either, select, try_join_all};
 
 use crate::data::Data;
+use crate::data::access::Access;
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::file::FileRuntime;
 use crate::data::resync;
@@ -21,78 +22,291 @@ use crate::on_disk::layout::{
 };
 use crate::state::{Leg, Stretch, stretches};
 
-/// Fills `buffers` from `offset` on.
-pub(crate) async fn read_file(
-    data: &Arc<Data>,
-    file: &FileRuntime,
-    io: Io,
-    offset: u64,
-    buffers: Vec<Buffer>,
-) -> Result<Vec<Buffer>, Error> {
-    data.check_running()?;
-    data.asked(io);
-    let _entered = file.enter().await?;
-    read_inside(data, file, io, offset, buffers).await
-}
+impl Access<'_> {
+    /// Fills `buffers` from `offset` on.
+    pub(crate) async fn read(
+        self,
+        offset: u64,
+        buffers: Vec<Buffer>,
+    ) -> Result<Vec<Buffer>, Error> {
+        self.data.check_running()?;
+        self.data.asked(self.io);
+        let _entered = self.file.enter().await?;
+        self.read_inside(offset, buffers).await
+    }
 
-/// Reads for somebody who has entered the file. Entering twice would wait for oneself when a
-/// shrink came between.
-async fn read_inside(
-    data: &Arc<Data>,
-    file: &FileRuntime,
-    io: Io,
-    offset: u64,
-    mut buffers: Vec<Buffer>,
-) -> Result<Vec<Buffer>, Error> {
-    if buffers.len() == 1
-        && let length = buffers[0].len()
-        && let Some((part, leg)) = in_one(data, file, offset, length as u64)
-    {
-        match read_leg(data, file, io, &part, leg, buffers).await {
-            LegRead::Good(buffers) => return Ok(buffers),
-            LegRead::Bad => buffers = vec![Buffer::new(length)],
+    /// Reads for somebody who has entered the file. Entering twice would wait for oneself when a
+    /// shrink came between.
+    async fn read_inside(
+        self,
+        offset: u64,
+        mut buffers: Vec<Buffer>,
+    ) -> Result<Vec<Buffer>, Error> {
+        if buffers.len() == 1
+            && let length = buffers[0].len()
+            && let Some((part, leg)) = in_one(self.data, self.file, offset, length as u64)
+        {
+            match self.read_leg(&part, leg, buffers).await {
+                LegRead::Good(buffers) => return Ok(buffers),
+                LegRead::Bad => buffers = vec![Buffer::new(length)],
+            }
+        }
+        // Apart, so that the common case does not carry the room that this needs.
+        Box::pin(self.read_parts(offset, buffers)).await
+    }
+
+    /// Reads whatever the range needs: several extents or copies, a resync first, edges of blocks.
+    async fn read_parts(self, offset: u64, buffers: Vec<Buffer>) -> Result<Vec<Buffer>, Error> {
+        let lengths: Vec<usize> = buffers.iter().map(|b| b.len()).collect();
+        let total: u64 = lengths.iter().map(|l| *l as u64).sum();
+        // Who may not write leaves them as they are.
+        let touched = if self.data.read_only {
+            Default::default()
+        } else {
+            pieces_of(offset, offset + total)
+        };
+        for (region, pieces) in touched {
+            resync::ensure_synced(self.data, self.file, self.file.key(region), pieces).await?;
+        }
+        // With checksums, whole blocks are read: the edges of a smaller read come from a copy.
+        let edges = self.file.attributes.checksums
+            && !(offset.is_multiple_of(BLOCK_U64)
+                && lengths.iter().all(|l| l.is_multiple_of(BLOCK)));
+        if edges {
+            return self.read_through_copy(offset, buffers).await;
+        }
+        let mut queue = Cut(buffers.into());
+        let mut parts = Vec::new();
+        for s in stretches(self.file.attributes.striping, self.data.au_size, offset, total) {
+            for (part, holds) in runs(self.data, self.file, s) {
+                let pieces = queue.take(part.length as usize);
+                parts.push(self.read_part(part, holds, pieces));
+            }
+        }
+        let parts = if parts.len() == 1 {
+            vec![parts.pop().expect("one").await?]
+        } else {
+            try_join_all(parts).await?
+        };
+        Ok(rejoin(parts.into_iter().flatten(), &lengths))
+    }
+
+    async fn read_through_copy(
+        self,
+        offset: u64,
+        mut buffers: Vec<Buffer>,
+    ) -> Result<Vec<Buffer>, Error> {
+        let total: u64 = buffers.iter().map(|b| b.len() as u64).sum();
+        let start = offset / BLOCK_U64 * BLOCK_U64;
+        let end = (offset + total).next_multiple_of(BLOCK_U64);
+        let whole = Buffer::new((end - start) as usize);
+        let whole = Box::pin(self.read_inside(start, vec![whole])).await?;
+        let mut at = (offset - start) as usize;
+        for buffer in &mut buffers {
+            let length = buffer.len();
+            buffer.copy_from_slice(&whole[0][at..at + length]);
+            at += length;
+        }
+        Ok(buffers)
+    }
+
+    async fn read_part(
+        self,
+        part: Stretch,
+        holds: Holds,
+        mut buffers: Vec<Buffer>,
+    ) -> Result<Vec<Buffer>, Error> {
+        let lengths: Vec<usize> = buffers.iter().map(|b| b.len()).collect();
+        match holds {
+            Holds::Nothing => {
+                buffers.iter_mut().for_each(|b| b.fill(0));
+                return Ok(buffers);
+            }
+            Holds::Either => {
+                let whole = resync::read_as_synced(self.data, self.file, self.io, &part).await?;
+                return Ok(copy_out(&whole, &lengths));
+            }
+            Holds::Data => {}
+        }
+        let legs = legs_in_order(self.data, self.file, &part)?;
+        let leg = (legs[0], legs.len() > 1);
+        match self.read_leg(&part, leg, buffers).await {
+            LegRead::Good(buffers) => Ok(buffers),
+            LegRead::Bad => {
+                // Perhaps a write passed by; perhaps the copy is bad. With the range held, nobody
+                // writes, and what is wrong is wrong.
+                let block = if self.file.attributes.checksums { BLOCK_U64 } else { 512 };
+                let (start, end) = (part.offset / block * block, part.offset + part.length);
+                let end = end.next_multiple_of(block);
+                // A task of its own: it may write, and the range is held until that is done.
+                let (all, own, io) = (Arc::clone(self.data), self.file.stay(), self.io);
+                let task = async move {
+                    let _held = own.locks.lock(start, end).await;
+                    Access::new(&all, &own, io).read_any_copy(&part).await
+                };
+                let whole = self.data.run("read and repair", task).await?;
+                Ok(copy_out(&whole, &lengths))
+            }
         }
     }
-    // Apart, so that the common case does not carry the room that this needs.
-    Box::pin(read_parts(data, file, io, offset, buffers)).await
-}
 
-/// Reads whatever the range needs: several extents or copies, a resync first, edges of blocks.
-async fn read_parts(
-    data: &Arc<Data>,
-    file: &FileRuntime,
-    io: Io,
-    offset: u64,
-    buffers: Vec<Buffer>,
-) -> Result<Vec<Buffer>, Error> {
-    let lengths: Vec<usize> = buffers.iter().map(|b| b.len()).collect();
-    let total: u64 = lengths.iter().map(|l| *l as u64).sum();
-    // Who may not write leaves them as they are.
-    let touched =
-        if data.read_only { Default::default() } else { pieces_of(offset, offset + total) };
-    for (region, pieces) in touched {
-        resync::ensure_synced(data, file, file.key(region), pieces).await?;
+    /// One block, by somebody who holds its range.
+    pub(crate) async fn read_block(self, offset: u64) -> Result<Bytes, Error> {
+        let s = stretches(self.file.attributes.striping, self.data.au_size, offset, BLOCK_U64)
+            .next()
+            .expect("a block has a stretch");
+        Ok(self.read_any_copy(&s).await?.freeze())
     }
-    // With checksums, whole blocks are read: the edges of a smaller read come from a copy.
-    let edges = file.attributes.checksums
-        && !(offset.is_multiple_of(BLOCK_U64) && lengths.iter().all(|l| l.is_multiple_of(BLOCK)));
-    if edges {
-        return read_through_copy(data, file, io, offset, buffers).await;
-    }
-    let mut queue = Cut(buffers.into());
-    let mut parts = Vec::new();
-    for s in stretches(file.attributes.striping, data.au_size, offset, total) {
-        for (part, holds) in runs(data, file, s) {
-            let pieces = queue.take(part.length as usize);
-            parts.push(read_part(data, file, io, part, holds, pieces));
+
+    async fn read_leg(
+        self,
+        s: &Stretch,
+        (leg, others): (Leg, bool),
+        buffers: Vec<Buffer>,
+    ) -> LegRead {
+        // It may have left since it was chosen, and another device be there that lacks something.
+        let Some(disk) = self.data.disk(leg.disk).filter(|d| d.is_in_sync()) else {
+            return LegRead::Bad;
+        };
+        let at = au_offset(leg.au, self.data.au_size) + s.au_offset;
+        // By somebody who turns to another copy where this one does not come.
+        let read = match others {
+            true => Either::Left(disk.read_or_leave(self.io, at, buffers)),
+            false => Either::Right(disk.read(self.io, at, buffers)),
+        };
+        if !self.file.attributes.checksums {
+            let read = read.await;
+            if read.is_err() {
+                self.data.report_if_dead(&disk);
+            }
+            return read.map_or(LegRead::Bad, LegRead::Good);
         }
+        // Looked up while the device works. A write that comes between makes them differ, as it would
+        // in the other order; the reader then asks again with the range held.
+        let (read, wanted) =
+            (std::pin::pin!(read), std::pin::pin!(expected(self.data, &disk, leg, s)));
+        let (read, wanted) = match select(read, wanted).await {
+            // Its checksums may not come either, and are not waited for.
+            Either::Left((Err(_), _)) => {
+                self.data.report_if_dead(&disk);
+                return LegRead::Bad;
+            }
+            Either::Left((read, wanted)) => (read, wanted.await),
+            Either::Right((wanted, read)) => (read.await, wanted),
+        };
+        let Ok(buffers) = read else {
+            self.data.report_if_dead(&disk);
+            return LegRead::Bad;
+        };
+        if wanted.contains(&UNKNOWN) && !self.data.read_only {
+            for (at, _) in (s.offset..).step_by(BLOCK).zip(&wanted).filter(|(_, w)| **w == UNKNOWN)
+            {
+                self.data.unknown.add(self.file, at, BLOCK_U64);
+            }
+        }
+        let blocks = || buffers.iter().flat_map(|b| b.chunks_exact(BLOCK)).zip(&wanted);
+        let good = blocks().all(|(b, w)| *w == UNKNOWN || checksum_of(b) == *w);
+        if !good {
+            return LegRead::Bad;
+        }
+        if wanted.contains(&UNKNOWN) && self.file.attributes.copies > 1 {
+            let others = known_by_others(self.data, self.file, s, leg).await;
+            let right = blocks().zip(&others).all(|((b, own), others)| is_right(b, *own, others));
+            if !right {
+                return LegRead::Bad;
+            }
+        }
+        LegRead::Good(buffers)
     }
-    let parts = if parts.len() == 1 {
-        vec![parts.pop().expect("one").await?]
-    } else {
-        try_join_all(parts).await?
-    };
-    Ok(rejoin(parts.into_iter().flatten(), &lengths))
+
+    /// Reads a stretch from whichever copies are good, and repairs the others. The caller holds the
+    /// range. Where no copy can be read whole, each unit of it is read from one that has it.
+    pub(crate) async fn read_any_copy(self, s: &Stretch) -> Result<Buffer, Error> {
+        let unit = u64::from(self.file.attributes.unit);
+        match self.read_good_copy(s).await {
+            Err(Error::Io(_)) if s.length > unit => {}
+            other => return other,
+        }
+        let mut whole = Buffer::new(s.length as usize);
+        for at in (0..s.length).step_by(unit as usize) {
+            let length = unit.min(s.length - at);
+            let part = Stretch {
+                extent: s.extent,
+                au_offset: s.au_offset + at,
+                offset: s.offset + at,
+                length,
+            };
+            let read = self.read_good_copy(&part).await?;
+            whole[at as usize..(at + length) as usize].copy_from_slice(&read);
+        }
+        Ok(whole)
+    }
+
+    async fn read_good_copy(self, s: &Stretch) -> Result<Buffer, Error> {
+        let legs = legs_in_order(self.data, self.file, s)?;
+        let mut whole = Buffer::new(s.length as usize);
+        let blocks = s.length.div_ceil(BLOCK_U64) as usize;
+        let mut good = vec![false; blocks];
+        let mut bad_legs: Vec<Leg> = Vec::new();
+        let mut device_error = None;
+        for leg in &legs {
+            let Some(disk) = self.data.disk(leg.disk).filter(|d| d.is_in_sync()) else {
+                continue;
+            };
+            let at = au_offset(leg.au, self.data.au_size) + s.au_offset;
+            let read = match disk.read_at(self.io, at, s.length as usize).await {
+                Ok(read) => read,
+                Err(error) => {
+                    bad_legs.push(*leg);
+                    device_error = Some(error);
+                    continue;
+                }
+            };
+            let wanted = match self.file.attributes.checksums {
+                true => expected(self.data, &disk, *leg, s).await,
+                false => vec![UNKNOWN; blocks],
+            };
+            let others = match self.file.attributes.checksums && wanted.contains(&UNKNOWN) {
+                true => known_by_others(self.data, self.file, s, *leg).await,
+                false => vec![Vec::new(); blocks],
+            };
+            let mut all = true;
+            for (i, block) in read.chunks(BLOCK).enumerate() {
+                if is_right(block, wanted[i], &others[i]) {
+                    if !good[i] {
+                        good[i] = true;
+                        whole[i * BLOCK..i * BLOCK + block.len()].copy_from_slice(block);
+                    }
+                } else {
+                    all = false;
+                    disk.counters.checksum_errors.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            if !all {
+                bad_legs.push(*leg);
+            }
+            if good.iter().all(|g| *g) {
+                break;
+            }
+        }
+        if let Some(i) = good.iter().position(|g| !g) {
+            return Err(match device_error {
+                Some(error) => Error::Io(error),
+                None => Error::Corrupt {
+                    file: self.file.number,
+                    offset: s.offset + i as u64 * BLOCK_U64,
+                    length: good[i..].iter().take_while(|g| !**g).count() as u64 * BLOCK_U64,
+                },
+            });
+        }
+        let whole = whole.freeze();
+        for leg in bad_legs {
+            repair(self.data, self.file, s, leg, &whole).await?;
+        }
+        let mut copy = Buffer::new(whole.len());
+        copy.copy_from_slice(&whole);
+        Ok(copy)
+    }
 }
 
 /// The common case at little cost: whole blocks of one extent, all of them known as written and
@@ -135,27 +349,6 @@ fn in_one(
     let mut count = 0;
     let (_, leg) = legs.inspect(|_| count += 1).min_by_key(|(key, _)| *key)?;
     Some((s, (leg, count > 1)))
-}
-
-async fn read_through_copy(
-    data: &Arc<Data>,
-    file: &FileRuntime,
-    io: Io,
-    offset: u64,
-    mut buffers: Vec<Buffer>,
-) -> Result<Vec<Buffer>, Error> {
-    let total: u64 = buffers.iter().map(|b| b.len() as u64).sum();
-    let start = offset / BLOCK_U64 * BLOCK_U64;
-    let end = (offset + total).next_multiple_of(BLOCK_U64);
-    let whole = Buffer::new((end - start) as usize);
-    let whole = Box::pin(read_inside(data, file, io, start, vec![whole])).await?;
-    let mut at = (offset - start) as usize;
-    for buffer in &mut buffers {
-        let length = buffer.len();
-        buffer.copy_from_slice(&whole[0][at..at + length]);
-        at += length;
-    }
-    Ok(buffers)
 }
 
 /// What a piece holds.
@@ -207,61 +400,6 @@ fn runs(data: &Data, file: &FileRuntime, s: Stretch) -> Vec<(Stretch, Holds)> {
     out
 }
 
-async fn read_part(
-    data: &Arc<Data>,
-    file: &FileRuntime,
-    io: Io,
-    part: Stretch,
-    holds: Holds,
-    mut buffers: Vec<Buffer>,
-) -> Result<Vec<Buffer>, Error> {
-    let lengths: Vec<usize> = buffers.iter().map(|b| b.len()).collect();
-    match holds {
-        Holds::Nothing => {
-            buffers.iter_mut().for_each(|b| b.fill(0));
-            return Ok(buffers);
-        }
-        Holds::Either => {
-            let whole = resync::read_as_synced(data, file, io, &part).await?;
-            return Ok(copy_out(&whole, &lengths));
-        }
-        Holds::Data => {}
-    }
-    let legs = legs_in_order(data, file, &part)?;
-    let leg = (legs[0], legs.len() > 1);
-    match read_leg(data, file, io, &part, leg, buffers).await {
-        LegRead::Good(buffers) => Ok(buffers),
-        LegRead::Bad => {
-            // Perhaps a write passed by; perhaps the copy is bad. With the range held, nobody
-            // writes, and what is wrong is wrong.
-            let block = if file.attributes.checksums { BLOCK_U64 } else { 512 };
-            let (start, end) = (part.offset / block * block, part.offset + part.length);
-            let end = end.next_multiple_of(block);
-            // A task of its own: it may write, and the range is held until that is done.
-            let (all, file) = (Arc::clone(data), file.stay());
-            let task = async move {
-                let _held = file.locks.lock(start, end).await;
-                read_any_copy(&all, &file, io, &part).await
-            };
-            let whole = data.run("read and repair", task).await?;
-            Ok(copy_out(&whole, &lengths))
-        }
-    }
-}
-
-/// One block, by somebody who holds its range.
-pub(crate) async fn read_block(
-    data: &Arc<Data>,
-    file: &FileRuntime,
-    io: Io,
-    offset: u64,
-) -> Result<Bytes, Error> {
-    let s = stretches(file.attributes.striping, data.au_size, offset, BLOCK_U64)
-        .next()
-        .expect("a block has a stretch");
-    Ok(read_any_copy(data, file, io, &s).await?.freeze())
-}
-
 /// The copies of a stretch that may be read, at least one: the least busy first, those on slow disks
 /// last.
 fn legs_in_order(data: &Data, file: &FileRuntime, s: &Stretch) -> Result<Vec<Leg>, Error> {
@@ -283,67 +421,6 @@ enum LegRead {
     Good(Vec<Buffer>),
     /// The device failed, or some blocks do not have their checksum.
     Bad,
-}
-
-async fn read_leg(
-    data: &Arc<Data>,
-    file: &FileRuntime,
-    io: Io,
-    s: &Stretch,
-    (leg, others): (Leg, bool),
-    buffers: Vec<Buffer>,
-) -> LegRead {
-    // It may have left since it was chosen, and another device be there that lacks something.
-    let Some(disk) = data.disk(leg.disk).filter(|d| d.is_in_sync()) else {
-        return LegRead::Bad;
-    };
-    let at = au_offset(leg.au, data.au_size) + s.au_offset;
-    // By somebody who turns to another copy where this one does not come.
-    let read = match others {
-        true => Either::Left(disk.read_or_leave(io, at, buffers)),
-        false => Either::Right(disk.read(io, at, buffers)),
-    };
-    if !file.attributes.checksums {
-        let read = read.await;
-        if read.is_err() {
-            data.report_if_dead(&disk);
-        }
-        return read.map_or(LegRead::Bad, LegRead::Good);
-    }
-    // Looked up while the device works. A write that comes between makes them differ, as it would
-    // in the other order; the reader then asks again with the range held.
-    let (read, wanted) = (std::pin::pin!(read), std::pin::pin!(expected(data, &disk, leg, s)));
-    let (read, wanted) = match select(read, wanted).await {
-        // Its checksums may not come either, and are not waited for.
-        Either::Left((Err(_), _)) => {
-            data.report_if_dead(&disk);
-            return LegRead::Bad;
-        }
-        Either::Left((read, wanted)) => (read, wanted.await),
-        Either::Right((wanted, read)) => (read.await, wanted),
-    };
-    let Ok(buffers) = read else {
-        data.report_if_dead(&disk);
-        return LegRead::Bad;
-    };
-    if wanted.contains(&UNKNOWN) && !data.read_only {
-        for (at, _) in (s.offset..).step_by(BLOCK).zip(&wanted).filter(|(_, w)| **w == UNKNOWN) {
-            data.unknown.add(file, at, BLOCK_U64);
-        }
-    }
-    let blocks = || buffers.iter().flat_map(|b| b.chunks_exact(BLOCK)).zip(&wanted);
-    let good = blocks().all(|(b, w)| *w == UNKNOWN || checksum_of(b) == *w);
-    if !good {
-        return LegRead::Bad;
-    }
-    if wanted.contains(&UNKNOWN) && file.attributes.copies > 1 {
-        let others = known_by_others(data, file, s, leg).await;
-        let right = blocks().zip(&others).all(|((b, own), others)| is_right(b, *own, others));
-        if !right {
-            return LegRead::Bad;
-        }
-    }
-    LegRead::Good(buffers)
 }
 
 /// What the other disks know of the checksums of each block of a stretch: where one disk has lost its
@@ -379,105 +456,6 @@ pub(crate) async fn expected(data: &Data, disk: &Disk, leg: Leg, s: &Stretch) ->
     let mut wanted = Vec::with_capacity(entries.count as usize);
     Checksums::read(data, disk, entries, &mut wanted).await;
     wanted
-}
-
-/// Reads a stretch from whichever copies are good, and repairs the others. The caller holds the
-/// range. Where no copy can be read whole, each unit of it is read from one that has it.
-pub(crate) async fn read_any_copy(
-    data: &Arc<Data>,
-    file: &FileRuntime,
-    io: Io,
-    s: &Stretch,
-) -> Result<Buffer, Error> {
-    let unit = u64::from(file.attributes.unit);
-    match read_good_copy(data, file, io, s).await {
-        Err(Error::Io(_)) if s.length > unit => {}
-        other => return other,
-    }
-    let mut whole = Buffer::new(s.length as usize);
-    for at in (0..s.length).step_by(unit as usize) {
-        let length = unit.min(s.length - at);
-        let part = Stretch {
-            extent: s.extent,
-            au_offset: s.au_offset + at,
-            offset: s.offset + at,
-            length,
-        };
-        let read = read_good_copy(data, file, io, &part).await?;
-        whole[at as usize..(at + length) as usize].copy_from_slice(&read);
-    }
-    Ok(whole)
-}
-
-async fn read_good_copy(
-    data: &Arc<Data>,
-    file: &FileRuntime,
-    io: Io,
-    s: &Stretch,
-) -> Result<Buffer, Error> {
-    let legs = legs_in_order(data, file, s)?;
-    let mut whole = Buffer::new(s.length as usize);
-    let blocks = s.length.div_ceil(BLOCK_U64) as usize;
-    let mut good = vec![false; blocks];
-    let mut bad_legs: Vec<Leg> = Vec::new();
-    let mut device_error = None;
-    for leg in &legs {
-        let Some(disk) = data.disk(leg.disk).filter(|d| d.is_in_sync()) else {
-            continue;
-        };
-        let at = au_offset(leg.au, data.au_size) + s.au_offset;
-        let read = match disk.read_at(io, at, s.length as usize).await {
-            Ok(read) => read,
-            Err(error) => {
-                bad_legs.push(*leg);
-                device_error = Some(error);
-                continue;
-            }
-        };
-        let wanted = match file.attributes.checksums {
-            true => expected(data, &disk, *leg, s).await,
-            false => vec![UNKNOWN; blocks],
-        };
-        let others = match file.attributes.checksums && wanted.contains(&UNKNOWN) {
-            true => known_by_others(data, file, s, *leg).await,
-            false => vec![Vec::new(); blocks],
-        };
-        let mut all = true;
-        for (i, block) in read.chunks(BLOCK).enumerate() {
-            if is_right(block, wanted[i], &others[i]) {
-                if !good[i] {
-                    good[i] = true;
-                    whole[i * BLOCK..i * BLOCK + block.len()].copy_from_slice(block);
-                }
-            } else {
-                all = false;
-                disk.counters.checksum_errors.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        if !all {
-            bad_legs.push(*leg);
-        }
-        if good.iter().all(|g| *g) {
-            break;
-        }
-    }
-    if let Some(i) = good.iter().position(|g| !g) {
-        return Err(match device_error {
-            Some(error) => Error::Io(error),
-            None => Error::Corrupt {
-                file: file.number,
-                offset: s.offset + i as u64 * BLOCK_U64,
-                length: good[i..].iter().take_while(|g| !**g).count() as u64 * BLOCK_U64,
-            },
-        });
-    }
-    let whole = whole.freeze();
-    for leg in bad_legs {
-        repair(data, file, s, leg, &whole).await?;
-    }
-    let mut copy = Buffer::new(whole.len());
-    copy.copy_from_slice(&whole);
-    Ok(copy)
 }
 
 /// Writes good data over a bad copy, in place. A disk that cannot take it leaves.

@@ -13,9 +13,10 @@ use cellar_io::{Durability, Io};
 
 use crate::base::core::{Core, Moving};
 use crate::data::Data;
+use crate::data::access::Access;
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::file::FileRuntime;
-use crate::data::read::{expected, read_any_copy};
+use crate::data::read::expected;
 use crate::data::resync::{ensure_synced, make_known};
 use crate::data::write::{checksums_of, pieces_of, written_pieces};
 use crate::disk::{Disk, lock};
@@ -235,7 +236,7 @@ pub(crate) async fn copy_run(
         // What one copy knows must be asked before another copy is believed.
         make_known(data, file, Io::BACKGROUND, run).await?;
     }
-    let bytes = read_any_copy(data, file, Io::BACKGROUND, run).await?.freeze();
+    let bytes = Access::new(data, file, Io::BACKGROUND).read_any_copy(run).await?.freeze();
     if file.attributes.checksums {
         let sums = checksums_of(std::slice::from_ref(&bytes));
         let (first, count) = (run.au_offset / BLOCK_U64, run.length / BLOCK_U64);

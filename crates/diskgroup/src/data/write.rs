@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cellar_io::{Buffer, Durability, Io, IoError};
+use cellar_io::{Buffer, Durability, IoError};
 use futures_util::future::join_all;
 
 use crate::data::Data;
+use crate::data::access::Access;
 use crate::data::checksum::{Checksums, Entries};
 use crate::data::file::FileRuntime;
 use crate::data::range_lock::RangeGuard;
 use crate::data::region::Regions;
-use crate::data::{flush, read, resync};
+use crate::data::{read, resync};
 use crate::disk::{Disk, lock};
 use crate::error::Error;
 use crate::on_disk::checksum::{UNKNOWN, checksum_of};
@@ -48,115 +49,247 @@ pub(crate) fn written_pieces(data: &Data, file: &FileRuntime, region: u32) -> u6
     durable | file.fresh_of(region)
 }
 
-/// Writes `data` at `offset`: any lengths that are multiples of the group's sector, inside the
-/// file's extents.
-pub(crate) async fn write_file(
-    data: &Arc<Data>,
-    file: &FileRuntime,
-    io: Io,
-    offset: u64,
-    bytes: Vec<Bytes>,
-    durability: Durability,
-) -> Result<(), Error> {
-    data.check_writable()?;
-    data.asked(io);
-    let total: u64 = bytes.iter().map(|d| d.len() as u64).sum();
-    let mut rest = Slices::new(bytes);
-    let mut at = offset;
-    let end = offset + total;
-    while at < end {
-        let length = (end - at).min(WRITE_BYTES_MAX - at % PIECE_BYTES);
-        write_part(data, file, io, at, rest.take(length as usize), durability).await?;
-        at += length;
-    }
-    Ok(())
-}
-
-async fn write_part(
-    data: &Arc<Data>,
-    file: &FileRuntime,
-    io: Io,
-    offset: u64,
-    bytes: Vec<Bytes>,
-    durability: Durability,
-) -> Result<(), Error> {
-    while !try_write_part(data, file, io, offset, &bytes, durability).await? {
-        // With nothing held: what makes room may want the very range.
-        Regions::room(data).await?;
-    }
-    Ok(())
-}
-
-/// False, with nothing done, if too many regions are dirty.
-async fn try_write_part(
-    data: &Arc<Data>,
-    file: &FileRuntime,
-    io: Io,
-    offset: u64,
-    bytes: &[Bytes],
-    durability: Durability,
-) -> Result<bool, Error> {
-    let entered = file.enter().await?;
-    // For each part, and inside: who is inside is waited for by a dismount.
-    data.check_writable()?;
-    let end = offset + bytes.iter().map(|d| d.len() as u64).sum::<u64>();
-    // Widened to whole blocks where checksums are kept, to whole pieces where a piece is new.
-    let block = if file.attributes.checksums { BLOCK_U64 } else { u64::from(data.sector_size) };
-    let narrow = (offset / block * block, end.next_multiple_of(block));
-    // Before the lock: resync takes it too. Pieces once made equal stay so.
-    for (region, pieces) in pieces_of(narrow.0, narrow.1) {
-        resync::ensure_synced(data, file, file.key(region), pieces).await?;
-    }
-    let (range, locked) = lock_widened(data, file, narrow).await;
-    if file.attributes.copies == 1 {
-        // Before a region is marked that nothing could make clean again.
-        check_copies(data, file, range)?;
-    }
-    let touched = pieces_of(range.0, range.1);
-    let mut written = BTreeMap::new();
-    let mut marks = Vec::new();
-    for (region, pieces) in &touched {
-        let have = written_pieces(data, file, *region) & pieces;
-        written.insert(*region, have);
-        if have != 0 && file.is_tracked() {
-            marks.push((file.key(*region), have));
+impl Access<'_> {
+    /// Writes `bytes` at `offset`: any lengths that are multiples of the group's sector, inside the
+    /// file's extents.
+    pub(crate) async fn write(
+        self,
+        offset: u64,
+        bytes: Vec<Bytes>,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        self.data.check_writable()?;
+        self.data.asked(self.io);
+        let total: u64 = bytes.iter().map(|d| d.len() as u64).sum();
+        let mut rest = Slices::new(bytes);
+        let mut at = offset;
+        let end = offset + total;
+        while at < end {
+            let length = (end - at).min(WRITE_BYTES_MAX - at % PIECE_BYTES);
+            self.write_part(at, rest.take(length as usize), durability).await?;
+            at += length;
         }
+        Ok(())
     }
-    let Some(dirty) = Regions::begin_write(data, marks).await? else {
-        return Ok(false);
-    };
-    let bytes = fill_up(data, file, io, (offset, end), range, bytes.to_vec(), &written).await?;
-    let changed = match (offset, end) == range {
-        true => range,
-        false => {
-            let unit = data.written_at_once();
-            let wanted = (offset / unit * unit, end.next_multiple_of(unit));
-            changed_of(wanted, range, &written)
+
+    async fn write_part(
+        self,
+        offset: u64,
+        bytes: Vec<Bytes>,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        while !self.try_write_part(offset, &bytes, durability).await? {
+            // With nothing held: what makes room may want the very range.
+            Regions::room(self.data).await?;
         }
-    };
-    let fresh = touched.iter().map(|(region, pieces)| (*region, pieces & !written[region]));
-    let fresh: Vec<(u32, u64)> = fresh.filter(|(_, pieces)| *pieces != 0).collect();
-    // A new piece is durable only with its record, which wants a flush first.
-    let direct = if fresh.is_empty() && !has_fresh(file, &touched) {
-        durability
-    } else {
-        Durability::Cached
-    };
-    let cached = (direct == Durability::Cached).then(|| file.begin_cached());
-    write_legs(data, file, io, (range.0, bytes), changed, direct).await?;
-    for (region, pieces) in &fresh {
-        file.add_fresh(*region, *pieces);
+        Ok(())
     }
-    drop(cached);
-    drop(dirty);
-    // Before the flush enters the file again: one who waits for this range is inside, and one who
-    // changes the file's size keeps us out until he has left.
-    drop(locked);
-    drop(entered);
-    if durability == Durability::Durable && direct == Durability::Cached {
-        flush::flush_file(data, file, io).await?;
+
+    /// False, with nothing done, if too many regions are dirty.
+    async fn try_write_part(
+        self,
+        offset: u64,
+        bytes: &[Bytes],
+        durability: Durability,
+    ) -> Result<bool, Error> {
+        let Access { data, file, .. } = self;
+        let entered = file.enter().await?;
+        // For each part, and inside: who is inside is waited for by a dismount.
+        data.check_writable()?;
+        let end = offset + bytes.iter().map(|d| d.len() as u64).sum::<u64>();
+        // Widened to whole blocks where checksums are kept, to whole pieces where a piece is new.
+        let block = if file.attributes.checksums { BLOCK_U64 } else { u64::from(data.sector_size) };
+        let narrow = (offset / block * block, end.next_multiple_of(block));
+        // Before the lock: resync takes it too. Pieces once made equal stay so.
+        for (region, pieces) in pieces_of(narrow.0, narrow.1) {
+            resync::ensure_synced(data, file, file.key(region), pieces).await?;
+        }
+        let (range, locked) = lock_widened(data, file, narrow).await;
+        if file.attributes.copies == 1 {
+            // Before a region is marked that nothing could make clean again.
+            check_copies(data, file, range)?;
+        }
+        let touched = pieces_of(range.0, range.1);
+        let mut written = BTreeMap::new();
+        let mut marks = Vec::new();
+        for (region, pieces) in &touched {
+            let have = written_pieces(data, file, *region) & pieces;
+            written.insert(*region, have);
+            if have != 0 && file.is_tracked() {
+                marks.push((file.key(*region), have));
+            }
+        }
+        let Some(dirty) = Regions::begin_write(data, marks).await? else {
+            return Ok(false);
+        };
+        let bytes = self.fill_up((offset, end), range, bytes.to_vec(), &written).await?;
+        let changed = match (offset, end) == range {
+            true => range,
+            false => {
+                let unit = data.written_at_once();
+                let wanted = (offset / unit * unit, end.next_multiple_of(unit));
+                changed_of(wanted, range, &written)
+            }
+        };
+        let fresh = touched.iter().map(|(region, pieces)| (*region, pieces & !written[region]));
+        let fresh: Vec<(u32, u64)> = fresh.filter(|(_, pieces)| *pieces != 0).collect();
+        // A new piece is durable only with its record, which wants a flush first.
+        let direct = if fresh.is_empty() && !has_fresh(file, &touched) {
+            durability
+        } else {
+            Durability::Cached
+        };
+        let cached = (direct == Durability::Cached).then(|| file.begin_cached());
+        self.write_legs((range.0, bytes), changed, direct).await?;
+        for (region, pieces) in &fresh {
+            file.add_fresh(*region, *pieces);
+        }
+        drop(cached);
+        drop(dirty);
+        // Before the flush enters the file again: one who waits for this range is inside, and one who
+        // changes the file's size keeps us out until he has left.
+        drop(locked);
+        drop(entered);
+        if durability == Durability::Durable && direct == Durability::Cached {
+            self.flush().await?;
+        }
+        Ok(true)
     }
-    Ok(true)
+
+    /// A block that is about to be changed in part, by somebody who holds its range. What is wrong with a copy
+    /// of it is mended first: afterwards its old checksum would not tell any more.
+    async fn edge_block(self, offset: u64) -> Result<Bytes, Error> {
+        if self.data.written_at_once() >= BLOCK_U64 {
+            // All of it is written to every copy.
+            return self.read_block(offset).await;
+        }
+        let s = stretches(self.file.attributes.striping, self.data.au_size, offset, BLOCK_U64)
+            .next()
+            .expect("a block has a stretch");
+        let copies = resync::read_copies(self.data, self.file, self.io, &s).await?;
+        if let Some(first) = copies.first()
+            && let Some(bytes) = &first.bytes
+            && copies.iter().all(|copy| copy.bytes.as_ref() == Some(bytes))
+        {
+            let expected = read::expected(self.data, &first.disk, first.leg, &s).await;
+            if expected == [UNKNOWN] || expected == checksums_of(std::slice::from_ref(bytes)) {
+                return Ok(bytes.clone());
+            }
+        }
+        let good = self.read_block(offset).await?;
+        resync::spread(self.data, self.file, self.io, &s, &copies, &good).await?;
+        Ok(good)
+    }
+
+    /// Puts zeros (in new pieces) or the old content (in a block written before) around the data.
+    async fn fill_up(
+        self,
+        wanted: (u64, u64),
+        range: (u64, u64),
+        bytes: Vec<Bytes>,
+        written: &BTreeMap<u32, u64>,
+    ) -> Result<Vec<Bytes>, Error> {
+        if wanted == range {
+            return Ok(bytes);
+        }
+        let mut all = Vec::with_capacity(bytes.len() + 2);
+        if range.0 < wanted.0 {
+            let length = (wanted.0 - range.0) as usize;
+            all.push(if is_written(written, range.0) {
+                let block = self.edge_block(range.0).await?;
+                block.slice(..length)
+            } else {
+                Buffer::zeroed(length).freeze()
+            });
+        }
+        all.extend(bytes);
+        if wanted.1 < range.1 {
+            let length = (range.1 - wanted.1) as usize;
+            all.push(if is_written(written, range.1 - 1) {
+                let block = self.edge_block(range.1 - BLOCK_U64).await?;
+                block.slice(BLOCK - length..)
+            } else {
+                Buffer::zeroed(length).freeze()
+            });
+        }
+        Ok(all)
+    }
+
+    /// Writes what is `changed` of a range, which is of whole blocks where checksums are kept, to every
+    /// copy in sync; waits for the epoch without those that failed.
+    pub(crate) async fn write_legs(
+        self,
+        (offset, bytes): (u64, Vec<Bytes>),
+        changed: (u64, u64),
+        durability: Durability,
+    ) -> Result<(), Error> {
+        let length: u64 = bytes.iter().map(|d| d.len() as u64).sum();
+        let mut rest = Slices::new(bytes);
+        let mut writes = Vec::new();
+        // All extents are there before the first checksum is changed.
+        let stretches_seen: Vec<(Stretch, Places)> =
+            stretches(self.file.attributes.striping, self.data.au_size, offset, length)
+                .map(|s| places_of(self.data, self.file, &s).map(|places| (s, places)))
+                .collect::<Result<_, _>>()?;
+        for (s, (legs, moving)) in &stretches_seen {
+            let part = rest.take(s.length as usize);
+            let sums =
+                if self.file.attributes.checksums { checksums_of(&part) } else { Vec::new() };
+            let (start, end) = (s.offset.max(changed.0), (s.offset + s.length).min(changed.1));
+            let before = start - s.offset;
+            let mut part = Slices::new(part);
+            part.take(before as usize);
+            let part = part.take((end - start) as usize);
+            for leg in legs.iter().chain(moving) {
+                let Some(disk) = self.data.disk(leg.disk).filter(|d| d.takes_part()) else {
+                    continue;
+                };
+                if self.file.attributes.checksums {
+                    let (first, count) = (s.au_offset / BLOCK_U64, s.length / BLOCK_U64);
+                    Checksums::set(self.data, &disk, Entries { leg: *leg, first, count }, &sums)
+                        .await;
+                }
+                let at = au_offset(leg.au, self.data.au_size) + s.au_offset + before;
+                let part = part.clone();
+                writes.push(async move {
+                    let written = disk.write(self.io, at, part, durability).await;
+                    (disk, written)
+                });
+            }
+        }
+        let results: Vec<(Arc<Disk>, Result<(), IoError>)> = join_all(writes).await;
+        for (disk, result) in results {
+            if let Err(error) = result {
+                self.data.leg_failed(&disk, error).await?;
+            }
+        }
+        // Every extent must have a copy that is in sync after all that left have left.
+        for (s, _) in stretches_seen {
+            // As they are now: one of them may have moved meanwhile.
+            if !legs_of(self.data, self.file, &s)?.iter().any(|l| self.data.is_in_sync(l.disk)) {
+                return Err(Error::NoCopy { file: self.file.number, offset: s.offset });
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a range read as zeros. Pieces never written already do; others are overwritten, so that
+    /// a crash in the middle leaves old or zero in each sector, as with any write.
+    pub(crate) async fn zero(self, offset: u64, length: u64) -> Result<(), Error> {
+        let zeros = Buffer::zeroed(PIECE_BYTES as usize).freeze();
+        let mut at = offset;
+        let end = offset + length;
+        while at < end {
+            let part = (end - at).min(PIECE_BYTES - at % PIECE_BYTES);
+            let bit = 1u64 << (at / PIECE_BYTES % PIECES_PER_REGION);
+            if written_pieces(self.data, self.file, (at / REGION_BYTES) as u32) & bit != 0 {
+                let bytes = vec![zeros.slice(..part as usize)];
+                self.write(at, bytes, Durability::Cached).await?;
+            }
+            at += part;
+        }
+        Ok(())
+    }
 }
 
 /// Every extent of a range must have a copy in sync.
@@ -220,72 +353,6 @@ fn changed_of(wanted: (u64, u64), range: (u64, u64), written: &BTreeMap<u32, u64
     )
 }
 
-/// A block that is about to be changed in part, by somebody who holds its range. What is wrong with a copy
-/// of it is mended first: afterwards its old checksum would not tell any more.
-async fn edge_block(
-    data: &Arc<Data>,
-    file: &FileRuntime,
-    io: Io,
-    offset: u64,
-) -> Result<Bytes, Error> {
-    if data.written_at_once() >= BLOCK_U64 {
-        // All of it is written to every copy.
-        return read::read_block(data, file, io, offset).await;
-    }
-    let s = stretches(file.attributes.striping, data.au_size, offset, BLOCK_U64)
-        .next()
-        .expect("a block has a stretch");
-    let copies = resync::read_copies(data, file, io, &s).await?;
-    if let Some(first) = copies.first()
-        && let Some(bytes) = &first.bytes
-        && copies.iter().all(|copy| copy.bytes.as_ref() == Some(bytes))
-    {
-        let expected = read::expected(data, &first.disk, first.leg, &s).await;
-        if expected == [UNKNOWN] || expected == checksums_of(std::slice::from_ref(bytes)) {
-            return Ok(bytes.clone());
-        }
-    }
-    let good = read::read_block(data, file, io, offset).await?;
-    resync::spread(data, file, io, &s, &copies, &good).await?;
-    Ok(good)
-}
-
-/// Puts zeros (in new pieces) or the old content (in a block written before) around the data.
-async fn fill_up(
-    data: &Arc<Data>,
-    file: &FileRuntime,
-    io: Io,
-    wanted: (u64, u64),
-    range: (u64, u64),
-    bytes: Vec<Bytes>,
-    written: &BTreeMap<u32, u64>,
-) -> Result<Vec<Bytes>, Error> {
-    if wanted == range {
-        return Ok(bytes);
-    }
-    let mut all = Vec::with_capacity(bytes.len() + 2);
-    if range.0 < wanted.0 {
-        let length = (wanted.0 - range.0) as usize;
-        all.push(if is_written(written, range.0) {
-            let block = edge_block(data, file, io, range.0).await?;
-            block.slice(..length)
-        } else {
-            Buffer::zeroed(length).freeze()
-        });
-    }
-    all.extend(bytes);
-    if wanted.1 < range.1 {
-        let length = (range.1 - wanted.1) as usize;
-        all.push(if is_written(written, range.1 - 1) {
-            let block = edge_block(data, file, io, range.1 - BLOCK_U64).await?;
-            block.slice(BLOCK - length..)
-        } else {
-            Buffer::zeroed(length).freeze()
-        });
-    }
-    Ok(all)
-}
-
 /// The legs of a stretch, as they are now.
 pub(crate) fn legs_of(data: &Data, file: &FileRuntime, s: &Stretch) -> Result<Vec<Leg>, Error> {
     let core = lock(&data.core);
@@ -309,64 +376,6 @@ fn places_of(data: &Data, file: &FileRuntime, s: &Stretch) -> Result<Places, Err
         }
         _ => Err(Error::NoCopy { file: file.number, offset: s.offset }),
     }
-}
-
-/// Writes what is `changed` of a range, which is of whole blocks where checksums are kept, to every
-/// copy in sync; waits for the epoch without those that failed.
-pub(crate) async fn write_legs(
-    data: &Arc<Data>,
-    file: &FileRuntime,
-    io: Io,
-    (offset, bytes): (u64, Vec<Bytes>),
-    changed: (u64, u64),
-    durability: Durability,
-) -> Result<(), Error> {
-    let length: u64 = bytes.iter().map(|d| d.len() as u64).sum();
-    let mut rest = Slices::new(bytes);
-    let mut writes = Vec::new();
-    // All extents are there before the first checksum is changed.
-    let stretches_seen: Vec<(Stretch, Places)> =
-        stretches(file.attributes.striping, data.au_size, offset, length)
-            .map(|s| places_of(data, file, &s).map(|places| (s, places)))
-            .collect::<Result<_, _>>()?;
-    for (s, (legs, moving)) in &stretches_seen {
-        let part = rest.take(s.length as usize);
-        let sums = if file.attributes.checksums { checksums_of(&part) } else { Vec::new() };
-        let (start, end) = (s.offset.max(changed.0), (s.offset + s.length).min(changed.1));
-        let before = start - s.offset;
-        let mut part = Slices::new(part);
-        part.take(before as usize);
-        let part = part.take((end - start) as usize);
-        for leg in legs.iter().chain(moving) {
-            let Some(disk) = data.disk(leg.disk).filter(|d| d.takes_part()) else {
-                continue;
-            };
-            if file.attributes.checksums {
-                let (first, count) = (s.au_offset / BLOCK_U64, s.length / BLOCK_U64);
-                Checksums::set(data, &disk, Entries { leg: *leg, first, count }, &sums).await;
-            }
-            let at = au_offset(leg.au, data.au_size) + s.au_offset + before;
-            let part = part.clone();
-            writes.push(async move {
-                let written = disk.write(io, at, part, durability).await;
-                (disk, written)
-            });
-        }
-    }
-    let results: Vec<(Arc<Disk>, Result<(), IoError>)> = join_all(writes).await;
-    for (disk, result) in results {
-        if let Err(error) = result {
-            data.leg_failed(&disk, error).await?;
-        }
-    }
-    // Every extent must have a copy that is in sync after all that left have left.
-    for (s, _) in stretches_seen {
-        // As they are now: one of them may have moved meanwhile.
-        if !legs_of(data, file, &s)?.iter().any(|l| data.is_in_sync(l.disk)) {
-            return Err(Error::NoCopy { file: file.number, offset: s.offset });
-        }
-    }
-    Ok(())
 }
 
 /// The checksum of each 4 KiB of `slices`.
@@ -403,30 +412,6 @@ impl Slices {
         }
         taken
     }
-}
-
-/// Makes a range read as zeros. Pieces never written already do; others are overwritten, so that
-/// a crash in the middle leaves old or zero in each sector, as with any write.
-pub(crate) async fn zero_file(
-    data: &Arc<Data>,
-    file: &FileRuntime,
-    io: Io,
-    offset: u64,
-    length: u64,
-) -> Result<(), Error> {
-    let zeros = Buffer::zeroed(PIECE_BYTES as usize).freeze();
-    let mut at = offset;
-    let end = offset + length;
-    while at < end {
-        let part = (end - at).min(PIECE_BYTES - at % PIECE_BYTES);
-        let bit = 1u64 << (at / PIECE_BYTES % PIECES_PER_REGION);
-        if written_pieces(data, file, (at / REGION_BYTES) as u32) & bit != 0 {
-            let bytes = vec![zeros.slice(..part as usize)];
-            write_file(data, file, io, at, bytes, Durability::Cached).await?;
-        }
-        at += part;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use cellar_io::{
 };
 use cellar_wait::{Event, Session};
 
+use crate::data::access::Access;
 use crate::data::file::FileRuntime;
-use crate::data::{flush, read, write};
 use crate::disk::lock;
 use crate::error::Error;
 use crate::group::files::{delete_file, grow, shrink};
@@ -194,7 +194,7 @@ impl File {
             let p = [self.file.number.into(), offset / 4096, bytes as u64 / 4096];
             session.begin_owned(event, p, self.inner.env.now().0)
         });
-        let result = read::read_file(&self.inner.data, &self.file, io, offset, buffers).await;
+        let result = Access::new(&self.inner.data, &self.file, io).read(offset, buffers).await;
         if let Some(wait) = wait {
             wait.end(self.inner.env.now().0);
         }
@@ -222,7 +222,7 @@ impl File {
         // regions while the devices still have the write.
         let (inner, file) = (Arc::clone(&self.inner), Arc::clone(&self.file));
         let task = async move {
-            write::write_file(&inner.data, &file, io, offset, data, durability).await
+            Access::new(&inner.data, &file, io).write(offset, data, durability).await
         };
         let result = self.inner.run("write", task).await;
         if let Some(wait) = wait {
@@ -272,7 +272,7 @@ impl Device for File {
 
     fn flush(&self, io: Io) -> IoFuture<'_, ()> {
         Box::pin(async move {
-            let result = flush::flush_file(&self.inner.data, &self.file, io).await;
+            let result = Access::new(&self.inner.data, &self.file, io).flush().await;
             result.map_err(|e| self.io_error(IoOp::Flush, 0, 0, e))
         })
     }
@@ -287,7 +287,7 @@ impl Device for File {
             // A task of its own, as a write is.
             let (inner, file) = (Arc::clone(&self.inner), Arc::clone(&self.file));
             let task =
-                async move { write::zero_file(&inner.data, &file, io, offset, length).await };
+                async move { Access::new(&inner.data, &file, io).zero(offset, length).await };
             let result = self.inner.run("discard", task).await;
             result.map_err(|e| self.io_error(IoOp::Discard, offset, length, e))
         })

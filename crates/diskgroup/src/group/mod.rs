@@ -26,6 +26,7 @@ use futures_util::future::join_all;
 
 use crate::base::free_space::FreeSpace;
 use crate::base::{Base, BaseParts};
+use crate::data::access::Access;
 use crate::data::checksum::Checksums;
 use crate::data::dirty_log::DirtyLog;
 use crate::data::region::Regions;
@@ -317,7 +318,7 @@ impl Group {
         for file in inner.data.open_files() {
             // A file that is gone needs no flush.
             let Ok(_entered) = file.enter().await else { continue };
-            match crate::data::flush::flush_inside(&inner.data, &file, Io::FOREGROUND).await {
+            match Access::new(&inner.data, &file, Io::FOREGROUND).flush_inside().await {
                 // What has no copy any more is not made durable by staying mounted.
                 Ok(()) | Err(Error::NoCopy { .. } | Error::WritesLost { .. }) => {}
                 // Nor what there is no room to note; the rest is let go of in order.

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use cellar_io::{Device, Durability, EnvExt, Instant, Io};
 
 use crate::base::patience::Patience;
-use crate::data::read::read_any_copy;
+use crate::data::access::Access;
 use crate::data::relocate::{MovePace, parts_of, written_runs};
 use crate::data::write::checksums_of;
 use crate::disk::{Disk, DiskIdentity, lock};
@@ -463,7 +463,7 @@ impl Probe {
         let read = {
             // Not longer than for the reading: what is written is not for the file.
             let _held = file.locks.lock(run.offset, run.offset + run.length).await;
-            read_any_copy(&self.inner.data, file, Io::BACKGROUND, run).await
+            Access::new(&self.inner.data, file, Io::BACKGROUND).read_any_copy(run).await
         };
         let data = read.ok()?.freeze();
         if file.attributes.checksums {

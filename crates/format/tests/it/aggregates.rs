@@ -7,12 +7,8 @@ use arrow_array::{ArrayRef, Int64Array, PrimitiveArray, StringArray};
 use arrow_schema::{DataType, Field, Schema};
 use cellar_format::aggregate::columns::each_row;
 use cellar_format::aggregate::dense::{self, Dense, Plan};
-use cellar_format::aggregate::{Aggregate, Call, Groups, Key, Prepared};
 use cellar_format::bits::BLOCK;
-use cellar_format::expr::Expr;
-use cellar_format::filter::Filter;
-use cellar_format::predicate::Predicate;
-use cellar_format::to_arrow::Rows;
+use cellar_format::{Aggregate, Call, Expr, Filter, Groups, Key, Predicate, Prepared, Rows};
 use proptest::prelude::*;
 
 use crate::naive::{self, put_in, rows_of, same};

@@ -3,16 +3,12 @@
 
 use arrow_schema::DataType;
 use bytemuck::cast_slice;
-use cellar_format::aggregate::{Aggregate, Groups, Prepared};
 use cellar_format::bits::BLOCK;
-use cellar_format::column::Column;
-use cellar_format::filter::Filter;
 use cellar_format::group;
-use cellar_format::header::{Encoding, Entry, Header, header_bytes};
-use cellar_format::ints::Damage;
-use cellar_format::predicate::Predicate;
-use cellar_format::segment::Tail;
-use cellar_format::to_arrow::{Rows, array_of};
+use cellar_format::header::{Encoding, Entry, header_bytes};
+use cellar_format::{
+    Aggregate, Column, Damage, Filter, Groups, Header, Predicate, Prepared, Rows, Tail, array_of,
+};
 use proptest::prelude::*;
 
 use crate::questions::{aggregate, predicate};

@@ -5,10 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BinaryArray, Int64Array, StringArray};
 use cellar_format::bits::BLOCK;
-use cellar_format::filter::{Filter, Found};
-use cellar_format::header::Header;
-use cellar_format::like::Like;
-use cellar_format::predicate::{Predicate, Test, Verdict};
+use cellar_format::{Filter, Found, Header, Like, Predicate, Test, Verdict};
 use proptest::prelude::*;
 
 use crate::naive::{asked, passes, rows_of};

@@ -4,11 +4,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 
 use cellar_format::aggregate::columns::{Columns, Known};
-use cellar_format::aggregate::{Aggregate, Call, Groups, Key, State};
-use cellar_format::expr::Expr;
-use cellar_format::header::Kind;
-use cellar_format::predicate::{Predicate, Relation, Test};
-use cellar_format::value::{Value, f32_of_key, f64_of_key};
+use cellar_format::value::{f32_of_key, f64_of_key};
+use cellar_format::{
+    Aggregate, Call, Expr, Groups, Key, Kind, Predicate, Relation, State, Test, Value,
+};
 
 use crate::table::{Group, values_of};
 

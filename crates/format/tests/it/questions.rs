@@ -3,13 +3,9 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use cellar_format::aggregate::{Aggregate, Call};
-use cellar_format::expr::Expr;
-use cellar_format::header::Kind;
-use cellar_format::key_filter::KeyFilter;
-use cellar_format::like::Like;
-use cellar_format::predicate::{Predicate, Relation, Test};
-use cellar_format::value::Value;
+use cellar_format::{
+    Aggregate, Call, Expr, KeyFilter, Kind, Like, Predicate, Relation, Test, Value,
+};
 
 use crate::naive::whole;
 use crate::table::{Group, Rng};

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, BinaryArray, Float64Array, StringArray};
 use arrow_schema::DataType;
-use cellar_format::group::{Refused, encode, rows_to_try};
+use cellar_format::group::{encode, rows_to_try};
 use cellar_format::header::{Encoding, Order, ROWS_MAX};
-use cellar_format::to_arrow::{Rows, array_of};
-use cellar_format::value::Value;
+use cellar_format::{Refused, Rows, Value, array_of};
 use proptest::prelude::*;
 
 use crate::table::{Group, OWNER, Rng, cases, spec, values_of};

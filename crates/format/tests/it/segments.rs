@@ -1,8 +1,9 @@
 //! Directories of segments, and bytes that turned.
 
 use cellar_format::group;
-use cellar_format::header::{Header, PAGE, header_bytes};
-use cellar_format::segment::{Tail, directory, offset_of};
+use cellar_format::header::{PAGE, header_bytes};
+use cellar_format::segment::{directory, offset_of};
+use cellar_format::{Header, Tail};
 use proptest::prelude::*;
 
 use crate::table::{Group, OWNER, Rng, Spec, arrays, cases, spec};

@@ -8,11 +8,10 @@ use arrow_array::*;
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, TimeUnit};
 use bytemuck::cast_slice;
-use cellar_format::column::Column;
 use cellar_format::from_arrow::column_type;
-use cellar_format::group::{self, Owner, Refused};
-use cellar_format::header::Header;
-use cellar_format::value::{Value, key_of_f32, key_of_f64};
+use cellar_format::group;
+use cellar_format::value::{key_of_f32, key_of_f64};
+use cellar_format::{Column, Header, Owner, Refused, Value};
 use proptest::prelude::*;
 
 /// Whose the row groups are.

@@ -1,6 +1,7 @@
 //! An open database directory: the instance, its storage and its catalog.
 
 mod first_catalog;
+mod health;
 mod host;
 mod import;
 mod init;
@@ -12,18 +13,16 @@ use async_recursion::async_recursion as boxed;
 use cellar_io::SharedEnv;
 use cellar_storage::Storage;
 use cellar_storage::disks::Disks;
+use cellar_storage::{Mounted, OpenMode};
 use cellar_wait::Waits;
 
 use crate::catalog::SharedCatalog;
 use crate::catalog_file::GroupCatalog;
 use crate::directory::Directory;
 use crate::error::Result;
-use crate::health;
 use crate::instance::Instance;
 use crate::tables::Tables;
 use crate::views::{self, Row, VHealth, Value, ViewDef};
-
-use cellar_storage::{Mounted, OpenMode};
 pub use import::import;
 pub use init::init;
 
@@ -158,9 +157,7 @@ impl Database {
         if view.name != VHealth::VIEW.name {
             return self.instance.rows(view);
         }
-        let mut all = health::mounted(self);
-        all.extend(health::not_mounted(self).iter().map(health::of_unmounted));
-        Ok(views::values(views::health(all)))
+        Ok(views::values(crate::health::rows(self.health_now())))
     }
 
     /// The mounted groups, by name.

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use cellar_diskgroup::Findings;
 use cellar_storage::replace::replace_file;
+use cellar_storage::size::{show_bytes, show_count};
 use serde::{Deserialize, Serialize};
 
 use super::LastScrub;
-use cellar_storage::size::{show_bytes, show_count};
 
 const FILE_NAME: &str = "validate.json";
 /// Where a file goes that cannot be understood.

@@ -11,11 +11,11 @@ pub mod outlook;
 mod redo;
 mod spares;
 mod unmounted;
+mod view;
 mod work;
 
 use std::path::Path;
 
-use async_recursion::async_recursion as boxed;
 use cellar_diskgroup::{DiskInfo, ScrubResult};
 use cellar_io::shell;
 use cellar_storage::Mounted;
@@ -23,14 +23,15 @@ use cellar_storage::finder::NoDisk;
 use cellar_storage::redo::Redo;
 use serde::Serialize;
 
-use crate::database::Database;
 use crate::error::{Entry, Error};
 use checked::Checked;
 use missing::Seen;
 
 pub use missing::reasons;
+pub(crate) use spares::note as note_spares;
 pub use spares::{UnfitSpare, words as spare_words};
 pub use unmounted::{not_mounted, or_force};
+pub(crate) use view::rows;
 
 /// How one group is.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -137,31 +138,6 @@ struct Finding {
     state: &'static str,
     words: String,
     action: String,
-}
-
-/// How every group of a database is, by number, and behind them those that are not mounted.
-#[boxed]
-pub async fn look(database: &Database) -> Vec<GroupHealth> {
-    let storage = database.storage().groups();
-    let delay = storage.hot_spare_delay();
-    let mut all = mounted(database);
-    let mut groups = database.groups();
-    groups.sort_by_key(|m| m.number);
-    for (health, mounted) in all.iter_mut().zip(&groups) {
-        let spares = storage.judged_spares(mounted).await;
-        spares::note(health, mounted, &spares, delay);
-    }
-    all.extend(not_mounted(database).iter().map(of_unmounted));
-    all
-}
-
-/// How every mounted group of a database is, by number; without its hot spares.
-pub fn mounted(database: &Database) -> Vec<GroupHealth> {
-    let mut groups = database.groups();
-    groups.sort_by_key(|m| m.number);
-    let (redo, no_disks) = (database.instance().redo(), database.storage().groups().no_disks());
-    let dir = database.directory().path();
-    groups.iter().map(|m| of(m, redo, no_disks, dir)).collect()
 }
 
 /// A group that is not there, from the error that tells why.

@@ -1,11 +1,11 @@
 //! The redo log as `status` tells it.
 
-use crate::views;
 use cellar_io::shell;
 use cellar_storage::Mounted;
 use cellar_storage::redo::{Redo, RedoLog};
 
 use super::Finding;
+use crate::views;
 
 /// Where the log is and what a commit waits for; `None`: there is none, or it is not this group's to
 /// tell.

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use cellar_io::shell;
+use cellar_storage::groups::Groups;
 
-use crate::database::Database;
 use crate::error::Error;
 
 /// Offers FORCE where it helps and was not given, with what it may lose.
@@ -48,14 +48,7 @@ fn offer(name: &str, dir: &Path) -> String {
     )
 }
 
-/// Groups that are not there, each as an error that offers what mounts it.
-pub fn not_mounted(database: &Database) -> Vec<Error> {
-    let dir = database.directory().path();
-    database
-        .storage()
-        .groups()
-        .not_mounted()
-        .into_iter()
-        .map(|error| or_force(error, dir, None))
-        .collect()
+/// Groups that are not there, each as an error that offers what mounts it in the database at `dir`.
+pub fn not_mounted(groups: &Groups, dir: &Path) -> Vec<Error> {
+    groups.not_mounted().into_iter().map(|error| or_force(error, dir, None)).collect()
 }

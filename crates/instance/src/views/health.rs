@@ -1,7 +1,6 @@
 //! Rows about the health of disk groups.
 
 use super::row::view;
-use crate::health::GroupHealth;
 
 view! {
     /// A disk group, how it is and what to do about it
@@ -17,20 +16,4 @@ view! {
         checked: String = "checked", "When all was read last, and when it will be";
         redo: Option<String> = "redo", "The redo log, in the row of the first group";
     }
-}
-
-/// The rows of v$health.
-pub fn health(all: Vec<GroupHealth>) -> Vec<VHealth> {
-    let row = |health: GroupHealth| VHealth {
-        name: health.group,
-        state: health.state,
-        states: health.states.join(", "),
-        words: health.words,
-        action: health.action,
-        work: health.work,
-        safe: health.safe,
-        checked: health.checked_words,
-        redo: health.redo,
-    };
-    all.into_iter().map(row).collect()
 }

@@ -17,7 +17,7 @@ pub use asm::{
     VAsmAlias, VAsmAttribute, VAsmDisk, VAsmDiskIostat, VAsmDiskgroup, VAsmFile, VAsmOperation,
     VAsmTemplate, VIostatFile,
 };
-pub use health::{VHealth, health};
+pub use health::VHealth;
 pub use instance::{VMemoryBudget, VParameter, VSession};
 pub use redo::{
     VControlfile, VLog, VLogHistory, VLogfile, VRedoCommit, VRedoMedium, controlfile, log,

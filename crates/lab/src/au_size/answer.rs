@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::options::name;
 use super::{Measured, NAME, Options, Position, QUESTION, SCAN_DEPTH, WAYS, Way, words};
+use crate::column::Column;
 use crate::content::STEP;
 use crate::run::{
-    Arm, Column, Figures, Head, Noise, Run, Table, TableRow, Verdict, median, settings_hash,
-    verdict,
+    Arm, Figures, Head, Noise, Run, Table, TableRow, Verdict, median, settings_hash, verdict,
 };
 use crate::sample::Sample;
 

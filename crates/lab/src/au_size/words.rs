@@ -2,8 +2,9 @@
 
 use super::answer::{BASE, PLACE, POSITIONS, PUBLISHED};
 use super::{Measured, Options, Position, SCAN_DEPTH, Shift, Way};
+use crate::column::Column;
 use crate::place::{DEPTH_MAX, Sharing};
-use crate::run::{Arm, Column, Noise, Verdict};
+use crate::run::{Arm, Noise, Verdict};
 
 /// Difference between AUs that does not matter to anybody.
 const SAME: f64 = 0.03;

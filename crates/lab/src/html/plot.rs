@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::{SOURCES, escaped, of, shown};
-use crate::run::{Arm, Column, Run, Table, TableRow};
+use crate::column::Column;
+use crate::run::{Arm, Run, Table, TableRow};
 
 const BAR: f64 = 14.0;
 const LEFT: f64 = 190.0;

@@ -6,8 +6,9 @@ use super::job::{ASSUMED, ROWS};
 use super::setting::{LAYOUTS, NAMES};
 use super::work::{BATCH, BLOCK};
 use super::{Measured, NAME, Options, QUESTION, words};
+use crate::column::Column;
 use crate::run::{Arm, Head, Noise, Raw, Run, Table, TableRow, Verdict, settings_hash, verdict};
-use crate::run::{Column, Figures, median};
+use crate::run::{Figures, median};
 
 /// What a figure is of: load, name of the arm, `disk_asynch_io`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -16,10 +16,11 @@ use super::setting::{SETTINGS, Setting};
 use super::strace::Strace;
 use super::work::{self, Done, Rig, Target, Work};
 use super::{Load, NAME, Options, group};
+use crate::column::Column;
 use crate::control::Control;
 use crate::error::LabError;
 use crate::place::scratch::{self, Scratch};
-use crate::run::{Column, Raw};
+use crate::run::Raw;
 
 /// A load of small writes ends after this long, however slow the disk is.
 const LIMIT: Duration = Duration::from_secs(3);

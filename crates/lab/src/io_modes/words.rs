@@ -356,8 +356,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::column::Column;
     use crate::io_modes::setting::SETTINGS;
-    use crate::run::Column;
 
     /// Rows of one load: `speed` gives writes a second by what is in force, round and place in it.
     fn made_up(load: &str, speed: impl Fn(&str, u32, usize) -> f64) -> Vec<Raw> {

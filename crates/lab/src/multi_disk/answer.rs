@@ -7,10 +7,11 @@ use super::{
     ArmSpec, DEPTHS, Layout, MODEL_BYTES, Measured, NAME, Options, QUESTION, SCAN_DEPTH, arms,
     asked, deepest, depth_name,
 };
+use crate::column::Column;
 use crate::place::Sharing;
 use crate::run::median;
 use crate::run::{
-    Arm, Column, Figures, Head, Noise, Run, Table, TableRow, Verdict, settings_hash, verdict,
+    Arm, Figures, Head, Noise, Run, Table, TableRow, Verdict, settings_hash, verdict,
 };
 use crate::sample::Sample;
 

@@ -2,9 +2,10 @@
 
 use super::answer::{find, in_words};
 use super::{DEPTHS, Layout, Measured, Options, SCAN_DEPTH, arms, deepest, depth_name, scanned};
-use crate::place::counters::DeviceUse;
+use crate::column::Column;
+use crate::counters::DeviceUse;
 use crate::place::{DEPTH_MAX, Sharing};
-use crate::run::{Arm, Column, Verdict, verdict};
+use crate::run::{Arm, Verdict, verdict};
 use crate::sample::{DiskUse, Sample};
 
 /// Beside the disks: what they give when nothing is above them.

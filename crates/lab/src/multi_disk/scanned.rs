@@ -1,8 +1,8 @@
 //! The arm of a table that a cell scans.
 
 use super::{Layout, Measured, Options, SCAN_DEPTH};
+use crate::column::Column;
 use crate::load::Tables;
-use crate::run::Column;
 use crate::table_scan::scanner::workers;
 use crate::table_scan::table::Spec;
 

@@ -9,10 +9,10 @@ use cellar_io::sim::Sim;
 
 use super::thin::Thin;
 use super::{Disk, Needed, Place};
+use crate::column::Column;
 use crate::control::Control;
 use crate::error::LabError;
 use crate::preset::Preset;
-use crate::run::Column;
 
 /// A machine that exists in virtual time only. What runs on it takes as long as the model says and
 /// comes out the same every time.

@@ -14,14 +14,14 @@ use cellar_io::shape::{ShapeOptions, Shaped};
 use cellar_io::{Buffer, Device, DeviceExt, Durability, EnvExt, Io, SharedEnv};
 use futures_util::StreamExt;
 
-use super::counters::DeviceUse;
 use super::given::Given;
 use super::scratch::{self, Scratch};
 use super::{Disk, Needed, Place, Sharing};
+use crate::column::Column;
 use crate::content::noise;
 use crate::control::Control;
+use crate::counters::DeviceUse;
 use crate::error::LabError;
-use crate::run::Column;
 
 /// How long disks are watched before a run: whoever else uses them is told.
 const IDLE_FOR: Duration = Duration::from_millis(300);

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{LAYOUTS, Layout, Measured, NAME, Options, QUESTION, WORKS, Work, words};
+use crate::column::Column;
 use crate::commit::{BUCKETS, figure, spread};
 use crate::run::{
-    Arm, Column, Figures, Head, Noise, Run, Table, TableRow, Verdict, settings_hash, verdict,
+    Arm, Figures, Head, Noise, Run, Table, TableRow, Verdict, settings_hash, verdict,
 };
 
 /// `log file parallel write`, the mean.

@@ -16,13 +16,14 @@ use cellar_redo::Quorum;
 pub use self::answer::report;
 pub use self::options::{Explanation, Options};
 
+use crate::column::Column;
 use crate::commit::{Bench, Crew, Plan};
 use crate::control::Control;
 use crate::error::LabError;
 use crate::experiment::{Experiment, OptionSpec, Request};
 use crate::place::{Model, Place};
 use crate::preset::NVME_4096;
-use crate::run::{Column, Raw, Run};
+use crate::run::{Raw, Run};
 
 /// The name of the experiment.
 pub const NAME: &str = "redo-block-size";

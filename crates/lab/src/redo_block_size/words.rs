@@ -2,7 +2,8 @@
 
 use super::answer::{PER_SECOND, PER_TRANSACTION, WRITE, sync};
 use super::{Explanation, LAYOUTS, Measured, OTHER, Options, WORKS, Work};
-use crate::run::{Column, Noise, Verdict, verdict};
+use crate::column::Column;
+use crate::run::{Noise, Verdict, verdict};
 
 /// Spread of equal runs beyond which nothing is concluded.
 const UNCLEAR: f64 = 0.3;

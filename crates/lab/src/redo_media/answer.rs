@@ -6,9 +6,10 @@ use cellar_io::shape::ShapeOptions;
 
 use super::options::{Archive, Job};
 use super::{CREW, LAYOUTS, Layout, MEDIA, Measured, NAME, Options, QUESTION, Way, ways, words};
+use crate::column::Column;
 use crate::commit::{PARTS, figure, spread};
 use crate::run::{
-    Arm, Column, Figures, Head, Noise, Run, Table, TableRow, Verdict, settings_hash, verdict,
+    Arm, Figures, Head, Noise, Run, Table, TableRow, Verdict, settings_hash, verdict,
 };
 
 const RATE: &str = "commits_per_second";

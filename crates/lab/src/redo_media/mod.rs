@@ -18,13 +18,14 @@ pub use self::answer::report;
 use self::options::Job;
 pub use self::options::{Archive, Options};
 
+use crate::column::Column;
 use crate::commit::{Bench, Crew, Plan};
 use crate::control::Control;
 use crate::error::LabError;
 use crate::experiment::{Experiment, OptionSpec, Request};
 use crate::place::{Model, Place, Sharing};
 use crate::preset::{FLASH_4K_2011, Preset, SAS_CACHED_2011};
-use crate::run::{Column, Raw, Run};
+use crate::run::{Raw, Run};
 
 /// The name of the experiment.
 pub const NAME: &str = "redo-media";

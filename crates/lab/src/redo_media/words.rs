@@ -2,8 +2,9 @@
 
 use super::options::{Archive, Job};
 use super::{LAYOUTS, Layout, MEDIA, Measured, ONE_AT_A_TIME, Options, Way};
+use crate::column::Column;
 use crate::place::Sharing;
-use crate::run::{Column, Noise, Verdict, verdict};
+use crate::run::{Noise, Verdict, verdict};
 
 /// The scoreboard of both media: what a row is, the figure, whether it is in hundredths of units.
 pub(super) const BOARD: &[(&str, &str, bool)] = &[

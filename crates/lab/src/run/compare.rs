@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::run::{Column, Run, Verdict, verdict};
+use crate::column::Column;
+use crate::run::{Run, Verdict, verdict};
 
 /// A run beside an earlier one of the same experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::options::{AU_SIZE, MODEL_BYTES};
 use super::{Measured, NAME, Options, QUESTION, SCAN_DEPTH, WAYS, Way, figure, words};
+use crate::column::Column;
 use crate::run::{
-    Arm, Column, Figures, Head, Noise, Run, Table, TableRow, Verdict, median, settings_hash,
-    verdict,
+    Arm, Figures, Head, Noise, Run, Table, TableRow, Verdict, median, settings_hash, verdict,
 };
 use crate::table_scan::question::{self, Question};
 

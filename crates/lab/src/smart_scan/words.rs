@@ -2,8 +2,9 @@
 
 use super::answer::{LINK, pair};
 use super::{Measured, Options, SCAN_DEPTH, figure};
+use crate::column::Column;
 use crate::place::{DEPTH_MAX, Sharing};
-use crate::run::{Arm, Column, Verdict};
+use crate::run::{Arm, Verdict};
 use crate::table_scan::question::{self, Question, Wanted};
 
 /// Bytes in few digits.

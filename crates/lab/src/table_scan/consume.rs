@@ -8,10 +8,8 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Decimal128Type, Int64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use cellar_cell::Item;
-use cellar_format::aggregate::State;
 use cellar_format::aggregate::columns::{Columns, Known};
-use cellar_format::expr::Expr;
-use cellar_format::value::Value;
+use cellar_format::{Expr, State, Value};
 
 use super::question::{Best, Question, Row, Sum, Wanted};
 use crate::error::LabError;

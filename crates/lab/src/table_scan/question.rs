@@ -4,10 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cellar_cell::{DynamicFilter, Output, Request, Segment};
-use cellar_format::aggregate::{Aggregate, Call};
-use cellar_format::expr::Expr;
-use cellar_format::predicate::{Predicate, Test};
-use cellar_format::value::Value;
+use cellar_format::{Aggregate, Call, Expr, Predicate, Test, Value};
 use cellar_wait::{Event, Session};
 
 use super::table::{self, column};

@@ -10,9 +10,9 @@ use super::ask::Cell;
 use super::question::{self, Question};
 use super::table;
 use super::table::Spec;
+use crate::column::Column;
 use crate::control::Control;
 use crate::error::LabError;
-use crate::run::Column;
 
 /// Tasks that take results of a scan beside each other.
 pub(crate) fn workers(place: Column) -> usize {

@@ -9,9 +9,10 @@ use bytes::Bytes;
 use cellar_cell::Segment;
 use cellar_diskgroup::state::FileType;
 use cellar_diskgroup::{File, FileSpec, Group};
-use cellar_format::group::{Encoded, Owner, encode_all};
-use cellar_format::header::{Header, PAGE, REGION, ROWS_MAX};
+use cellar_format::group::encode_all;
+use cellar_format::header::{PAGE, REGION, ROWS_MAX};
 use cellar_format::segment::{directory, offset_of};
+use cellar_format::{Encoded, Header, Owner};
 use cellar_io::{Device, DeviceExt, Durability, EnvExt, Io, SharedEnv};
 use futures_util::{StreamExt, TryStreamExt};
 

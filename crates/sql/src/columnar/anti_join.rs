@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use datafusion::common::stats::Precision;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{JoinSide, JoinType};
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
@@ -22,6 +22,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 
 use crate::columnar::exec::CellScanExec;
+use crate::walk::Walk;
 
 /// The rule. It comes before the one that chooses the side of a join that is kept.
 #[derive(Debug, Default)]
@@ -49,7 +50,7 @@ impl PhysicalOptimizerRule for PlainAntiJoins {
                 false => Ok(Transformed::no(plan)),
             }
         };
-        Ok(plan.transform_up(plain)?.data)
+        Ok(plan.map_up(plain)?.data)
     }
 
     fn name(&self) -> &'static str {

@@ -10,10 +10,9 @@ use cellar_cell::{
     DynamicFilter, Error as CellError, Item, Output, Request, Residual, Scan, ScanStats, Totals,
     order_of,
 };
-use cellar_format::aggregate::Aggregate;
 use cellar_format::header::Order;
 use cellar_format::packed::is_packed;
-use cellar_format::predicate::Predicate;
+use cellar_format::{Aggregate, Predicate};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{ColumnStatistics, Statistics, internal_err, stats::Precision};
 use datafusion::config::ConfigOptions;
@@ -41,6 +40,7 @@ use crate::columnar::keys::BuildKeys;
 use crate::columnar::metrics::metrics_of;
 use crate::columnar::table::OpenTable;
 use crate::columnar::translate::predicate;
+use crate::walk::Walk;
 use crate::words::{of_schema, words};
 
 /// A partial aggregation in the cell.
@@ -628,7 +628,7 @@ impl ExecutionPlan for CellScanExec {
 impl CellScanExec {
     /// An expression over what comes out as one over the table's columns.
     pub fn over_table(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Arc<dyn PhysicalExpr>> {
-        use datafusion::common::tree_node::{Transformed, TreeNode};
+        use datafusion::common::tree_node::Transformed;
         let of_table = |expr: Arc<dyn PhysicalExpr>| {
             let Some(column) = expr.downcast_ref::<Column>() else {
                 return Ok(Transformed::no(expr));
@@ -638,7 +638,7 @@ impl CellScanExec {
             };
             Ok(Transformed::yes(Arc::new(Column::new(column.name(), at)) as Arc<dyn PhysicalExpr>))
         };
-        Ok(Arc::clone(expr).transform(of_table)?.data)
+        Ok(Arc::clone(expr).map_up(of_table)?.data)
     }
 
     /// About how many rows pass: those of the row groups that are left, of which each filter takes

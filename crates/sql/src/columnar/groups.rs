@@ -10,8 +10,8 @@ use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float32Type, Float64Type};
 use cellar_format::aggregate::columns::{Columns, Known};
-use cellar_format::aggregate::{Groups, State};
-use cellar_format::value::{Value, f32_of_key, f64_of_key};
+use cellar_format::value::{f32_of_key, f64_of_key};
+use cellar_format::{Groups, State, Value};
 use datafusion::common::{ScalarValue, internal_err};
 use datafusion::error::{DataFusionError, Result};
 

@@ -9,7 +9,7 @@ use arrow::array::{Array, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
 use arrow::record_batch::RecordBatch;
-use cellar_format::key_filter::KeyFilter;
+use cellar_format::KeyFilter;
 
 /// More keys than these are not gathered: a set of them is too large for a processor's cache.
 const KEYS_MAX: usize = 2 << 20;

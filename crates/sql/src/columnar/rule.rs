@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
-use cellar_format::aggregate::{Aggregate, Call};
 use cellar_format::from_arrow::kind_of;
-use cellar_format::header::Kind;
 use cellar_format::packed::is_packed;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use cellar_format::{Aggregate, Call, Kind};
+use datafusion::common::tree_node::Transformed;
 use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
@@ -27,6 +26,7 @@ use datafusion::physical_plan::{ExecutionPlan, Partitioning};
 
 use crate::columnar::exec::{CellScanExec, Part, Partial};
 use crate::columnar::translate::{Reason, arithmetic};
+use crate::walk::Walk;
 use crate::words::{call_text, of_schema, words};
 
 /// The rule.
@@ -48,7 +48,7 @@ impl PhysicalOptimizerRule for AggregateInCell {
                 Err(_) => Ok(Transformed::no(plan)),
             }
         };
-        Ok(plan.transform_down(moved)?.data)
+        Ok(plan.map_down(moved)?.data)
     }
 
     fn name(&self) -> &'static str {
@@ -94,7 +94,7 @@ fn over_scan(
                     None => Transformed::no(expr),
                 })
             };
-            Ok(expr.transform_down(replace)?.data)
+            Ok(expr.map_down(replace)?.data)
         };
         let exprs = exprs.into_iter().map(below).collect::<Result<_>>()?;
         return over_scan(projection.input(), exprs);
@@ -303,7 +303,7 @@ fn sum_of(argument: &Arc<dyn PhysicalExpr>, schema: &Schema) -> Result<Call, Rea
     }
     if argument.downcast_ref::<Column>().is_some() && data_type.is_integer() {
         let at = column_of(argument).unwrap_or_default();
-        return Ok(Call::Sum(cellar_format::expr::Expr::Column(at)));
+        return Ok(Call::Sum(cellar_format::Expr::Column(at)));
     }
     Ok(Call::Sum(arithmetic(argument, schema)?.0))
 }

@@ -6,10 +6,9 @@ use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;
 use cellar_format::group;
-use cellar_format::header::{Header, PAGE, REGION};
-use cellar_format::ints::Damage;
-use cellar_format::segment::{Tail, offset_of};
-use cellar_format::to_arrow::{Rows, array_of};
+use cellar_format::header::{PAGE, REGION};
+use cellar_format::segment::offset_of;
+use cellar_format::{Damage, Header, Rows, Tail, array_of};
 
 use crate::columnar::table::schema_of_text;
 use crate::error::Error;

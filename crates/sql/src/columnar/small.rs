@@ -16,8 +16,8 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use crate::columnar::segment::segment_rows;
 use crate::columnar::write::{Batches, bytes_of, in_column};
 use crate::error::Error;
+use crate::error::stopped;
 use crate::files::csv_format::external;
-use crate::load::stopped;
 
 /// Rows and bytes, not compressed, of which it is told that they are few.
 const FEW_ROWS: usize = 8192;

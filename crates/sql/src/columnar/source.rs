@@ -19,13 +19,15 @@ use tokio::sync::mpsc;
 
 use crate::columnar::segment::segment_rows;
 use crate::columnar::write::Batches;
+use crate::csv::file::{CsvFile, read_csv};
 use crate::error::Error;
+use crate::error::stopped;
 use crate::failure::from_arrow;
 use crate::failure::{io_error, parquet_error};
 use crate::files::parquet_check;
 use crate::files::parquet_trust::believed;
 use crate::files::unchanged::changed;
-use crate::load::{CsvFile, SourceFormat, read_csv, stopped};
+use crate::source_format::SourceFormat;
 use crate::tpch::TpchTable;
 
 /// Rows that the generator makes at once.

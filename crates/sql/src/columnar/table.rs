@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use cellar_cell::{Request, Scan, ScanStats, Segment};
-use cellar_format::aggregate::Aggregate;
 use cellar_format::from_arrow::column_type;
-use cellar_format::header::{COLUMNS_MAX, Header, REGION};
-use cellar_format::predicate::{Predicate, Verdict};
+use cellar_format::header::{COLUMNS_MAX, REGION};
 use cellar_format::segment::SCHEMA_MAX;
-use cellar_format::value::Value;
+use cellar_format::{Aggregate, Header, Predicate, Value, Verdict};
 use cellar_instance::Instance;
 use cellar_instance::budget::Consumer;
 use cellar_instance::parameters::definitions::SCAN_DEPTH;

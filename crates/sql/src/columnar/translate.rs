@@ -6,10 +6,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
-use cellar_format::expr::Expr;
-use cellar_format::like::Like;
-use cellar_format::predicate::{Predicate, Relation, Test};
-use cellar_format::value::{Value, key_of_f32, key_of_f64};
+use cellar_format::value::{key_of_f32, key_of_f64};
+use cellar_format::{Expr, Like, Predicate, Relation, Test, Value};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};

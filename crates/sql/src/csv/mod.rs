@@ -1,5 +1,6 @@
 //! CSV, read and written one way wherever it is: by `load`, in place on the host and in groups.
 
+pub(crate) mod file;
 pub mod form;
 pub mod look;
 pub(crate) mod read;
@@ -7,7 +8,6 @@ pub(crate) mod records;
 pub mod reject;
 pub(crate) mod table;
 pub(crate) mod text;
-pub(crate) mod time;
 pub mod types;
 pub(crate) mod values;
 pub(crate) mod write;

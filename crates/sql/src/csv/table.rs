@@ -13,8 +13,8 @@ use crate::csv::CsvForm;
 use crate::csv::look::{CsvSeen, look};
 use crate::csv::text::decoded;
 use crate::error::Error;
+use crate::error::stopped;
 use crate::failure::from_store;
-use crate::load::stopped;
 
 /// Pieces of a file on their way.
 const AHEAD: usize = 4;

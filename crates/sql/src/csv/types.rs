@@ -3,8 +3,8 @@
 use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType, TimeUnit};
 
 use crate::csv::header::VALUE_MAX;
-use crate::csv::time::{looks_like_day, looks_like_stamp};
 use crate::error::Error;
+use crate::instants::written::{looks_like_day, looks_like_stamp};
 
 /// Digits that a double keeps of every decimal number.
 const SURE_DIGITS: usize = 15;

@@ -17,9 +17,9 @@ use arrow::datatypes::{
 use crate::csv::CsvForm;
 use crate::csv::records::Rows;
 use crate::csv::text::not_utf8;
-use crate::csv::time::{day, stamp};
 use crate::csv::types::sql_name;
 use crate::error::Error;
+use crate::instants::written::{day, stamp};
 
 /// Characters of a value that a message shows.
 const VALUE_SHOWN: usize = 60;

@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::ast::{
     SetExpr, Value, WindowSpec, WindowType,
 };
 
-use super::call::call;
+use crate::call::call;
 use crate::error::Error;
 
 /// Puts it in the place of FETCH.

@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value, ValueWithSpan};
 
-use super::call::call;
+use crate::call::call;
 use crate::error::Error;
 use crate::rules::unbounded;
 

@@ -10,13 +10,14 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, ExcludeSelectItem, Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator,
     ObjectName, OrderByKind, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    TableFactor, TableWithJoins, VisitMut, WildcardAdditionalOptions,
+    TableFactor, TableWithJoins, WildcardAdditionalOptions,
 };
 
-use super::call::call;
+use crate::call::call;
 use crate::error::Error;
 use crate::names::apart::Within;
 use crate::names::folded;
+use crate::walk::visit;
 
 /// Writes them out in each SELECT of a query.
 ///
@@ -147,7 +148,7 @@ impl Merged {
             }
         };
         let put = |expr: &mut Expr| {
-            let _: ControlFlow<()> = expr.visit(&mut Within { depth: 0, act });
+            let _: ControlFlow<()> = visit(expr, &mut Within { depth: 0, act });
         };
         for item in std::mem::take(&mut select.projection) {
             match item {

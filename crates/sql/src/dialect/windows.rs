@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, NamedWindowExpr, OrderByKind, Query, SetExpr, VisitMut, VisitorMut, WindowSpec,
-    WindowType,
+    Expr, NamedWindowExpr, OrderByKind, Query, SetExpr, VisitorMut, WindowSpec, WindowType,
 };
 
 use crate::error::Error;
 use crate::names::folded;
+use crate::walk::visit;
 
 /// Writes out the windows of a query's SELECT, also in what it is sorted by.
 ///
@@ -31,10 +31,10 @@ pub(super) fn rewrite(query: &mut Query) -> Result<(), Error> {
         };
         windows.known.insert(folded(&definition.0), spec);
     }
-    let broken = match VisitMut::visit(select.as_mut(), &mut windows) {
+    let broken = match visit(select.as_mut(), &mut windows) {
         ControlFlow::Break(error) => Some(error),
         ControlFlow::Continue(()) => match query.order_by.as_mut().map(|order| &mut order.kind) {
-            Some(OrderByKind::Expressions(order)) => order.visit(&mut windows).break_value(),
+            Some(OrderByKind::Expressions(order)) => visit(order, &mut windows).break_value(),
             _ => None,
         },
     };

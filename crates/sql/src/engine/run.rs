@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use datafusion::common::config::ConfigNonZeroUsize;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::SessionState;
@@ -23,6 +23,7 @@ use crate::files::csv_format::external;
 use crate::files::diagnose::diagnosed;
 use crate::files::unchanged::Seen;
 use crate::portions;
+use crate::walk::Walk;
 
 /// Rows of a batch, where memory is short.
 const FEW_ROWS: usize = 2048;
@@ -127,7 +128,7 @@ fn hash_join(plan: &Arc<dyn ExecutionPlan>) -> Option<&HashJoinExec> {
 fn any(plan: &Arc<dyn ExecutionPlan>, is: impl Fn(&HashJoinExec) -> bool) -> bool {
     let mut found = false;
     // The closure reports no error.
-    let _ = plan.apply(|plan| {
+    let _ = plan.each(|plan| {
         found |= hash_join(plan).is_some_and(&is);
         Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::{RecordBatch, UInt64Array};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::config::ConfigNonZeroUsize;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::execution::runtime_env::RuntimeEnv;
@@ -23,12 +23,13 @@ use crate::files::diagnose::diagnosed;
 use crate::files::partition::with_values;
 use crate::files::staged::Staging;
 use crate::files::unchanged::Seen;
+use crate::walk::Walk;
 
 /// Whether a plan that is run writes files, also one whose run is only measured.
 pub(super) fn writes(plan: &LogicalPlan) -> bool {
     let mut found = false;
     // The closure reports no error.
-    let _ = plan.apply(|node| {
+    let _ = plan.each(|node| {
         found |= matches!(node, LogicalPlan::Copy(_) | LogicalPlan::Dml(_));
         // A plan that is only shown is not run.
         let is_shown = matches!(node, LogicalPlan::Explain(_));

@@ -1,11 +1,12 @@
 //! Detail lines of an EXPLAIN, below the tree: what scans filter and read, what is left and why.
 
+use cellar_cell::Totals;
+
 use crate::explain::facts::{
     Aggregate, CellScan, FileScan, FileTotals, Kind, Narrower, Narrowing, Operator,
 };
 use crate::explain::numbers::{bytes, count, percent};
 use crate::explain::operation::{conditions, operation};
-use cellar_cell::Totals;
 
 /// A line, or several where it is long.
 pub(crate) struct Detail(pub String);

@@ -38,9 +38,9 @@ use crate::csv::table::{look_at, shown_of, text_of, unreadable};
 use crate::csv::write::WriteForm;
 use crate::csv::{Compression, CsvForm};
 use crate::error::Error;
+use crate::error::stopped;
 use crate::files::csv_options::form_of;
 use crate::files::csv_sink::CsvSink;
-use crate::load::stopped;
 
 /// Batches on their way from the thread that reads.
 const AHEAD: usize = 2;

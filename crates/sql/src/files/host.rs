@@ -16,8 +16,8 @@ use object_store::{
 };
 
 use crate::error::Error;
+use crate::error::stopped;
 use crate::files::temporary::{Temporary, is_temporary};
-use crate::load::stopped;
 
 /// The files of the host.
 #[derive(Debug, Default)]

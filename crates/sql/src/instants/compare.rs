@@ -13,6 +13,7 @@ use datafusion::logical_expr::{Between, BinaryExpr, Expr, ExprSchemable, Logical
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::rules::each_expression;
+use crate::walk::WalkPlan;
 
 /// The rule. It comes before DataFusion's choice of types.
 #[derive(Debug, Default)]
@@ -20,7 +21,7 @@ pub(crate) struct CompareInstants;
 
 impl AnalyzerRule for CompareInstants {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        Ok(plan.transform_up_with_subqueries(|plan| each_expression(plan, one))?.data)
+        Ok(plan.map_up_with_subqueries(|plan| each_expression(plan, one))?.data)
     }
 
     fn name(&self) -> &'static str {

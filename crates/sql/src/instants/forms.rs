@@ -27,6 +27,7 @@ use crate::instants::length::{is_interval, length, of_aggregate, of_window, sort
 use crate::instants::pattern::{Pattern, is_strftime};
 use crate::instants::seconds::of_part;
 use crate::rules::{each_expression, unbounded};
+use crate::walk::WalkPlan;
 
 /// The rule. It comes before DataFusion's choice of types.
 #[derive(Debug, Default)]
@@ -38,7 +39,7 @@ impl AnalyzerRule for InstantForms {
         let rewrite = |plan: LogicalPlan| {
             each_expression(sorted(plan)?, one)?.map_data(LogicalPlan::recompute_schema)
         };
-        Ok(plan.transform_up_with_subqueries(rewrite)?.data)
+        Ok(plan.map_up_with_subqueries(rewrite)?.data)
     }
 
     fn name(&self) -> &'static str {

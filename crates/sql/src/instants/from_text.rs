@@ -7,7 +7,7 @@ use arrow::compute::{CastOptions, cast, cast_with_options};
 use arrow::datatypes::{DataType, Int64Type, TimeUnit};
 use arrow::error::ArrowError;
 
-use crate::csv::time::stamp;
+use crate::instants::written::stamp;
 
 /// Whether a cast makes a timestamp of text.
 pub(crate) fn is_instant_of_text(from: &DataType, to: &DataType) -> bool {

@@ -10,3 +10,4 @@ mod pattern;
 mod seconds;
 pub(crate) mod to_char;
 pub(crate) mod trunc;
+pub(crate) mod written;

@@ -23,15 +23,17 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::folded;
-use crate::dialect::call::call;
+use crate::call::call;
 use crate::rules::{each_expression, unbounded};
+use crate::walk::WalkPlan;
+use crate::walk::visit;
 
 /// The function's name.
 const APART: &str = "__apart";
 
 /// Marks what would have one name in each SELECT of a statement or query.
 pub(crate) fn tell_apart<T: VisitMut>(ast: &mut T) {
-    let _: ControlFlow<()> = ast.visit(&mut Queries);
+    let _: ControlFlow<()> = visit(ast, &mut Queries);
 }
 
 struct Queries;
@@ -116,7 +118,7 @@ fn mark(mut parts: Vec<&mut Expr>, groups: &[Expr]) {
     groups.iter().for_each(|group| named.add(group));
     for expr in &mut parts {
         let _: ControlFlow<()> =
-            expr.visit(&mut Within { depth: 0, act: |e: &mut Expr| named.add_call(e) });
+            visit(*expr, &mut Within { depth: 0, act: |e: &mut Expr| named.add_call(e) });
     }
     let wanted = named.unclear();
     if wanted.is_empty() {
@@ -135,7 +137,7 @@ fn mark(mut parts: Vec<&mut Expr>, groups: &[Expr]) {
         }
     };
     for expr in parts {
-        let _: ControlFlow<()> = expr.visit(&mut Within { depth: 0, act: marked });
+        let _: ControlFlow<()> = visit(expr, &mut Within { depth: 0, act: marked });
     }
 }
 
@@ -167,7 +169,7 @@ fn canonical(expr: &Expr) -> String {
         Expr::Cast { kind: kind @ CastKind::DoubleColon, .. } => *kind = CastKind::Cast,
         other => bare(other),
     };
-    let _: ControlFlow<()> = own.visit(&mut Within { depth: 0, act });
+    let _: ControlFlow<()> = visit(&mut own, &mut Within { depth: 0, act });
     own.to_string()
 }
 
@@ -205,8 +207,8 @@ impl Named {
                 left_out.insert(canonical(expr));
             }
         };
-        let _: ControlFlow<()> = bare.visit(&mut Within { depth: 0, act });
-        let _: ControlFlow<()> = bare.visit(&mut Within { depth: 0, act: without });
+        let _: ControlFlow<()> = visit(&mut bare, &mut Within { depth: 0, act });
+        let _: ControlFlow<()> = visit(&mut bare, &mut Within { depth: 0, act: without });
         let same = self.0.entry(bare.to_string().to_lowercase()).or_default();
         same.insert(canonical(expr), left_out);
     }
@@ -324,7 +326,7 @@ impl AnalyzerRule for NamedApart {
             other => Ok(Transformed::no(other)),
         };
         let rewrite = |plan: LogicalPlan| each_expression(plan, |expr, _| bare(expr));
-        Ok(plan.transform_up_with_subqueries(rewrite)?.data)
+        Ok(plan.map_up_with_subqueries(rewrite)?.data)
     }
 
     fn name(&self) -> &'static str {

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use crate::walk::visit;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, Query, Select, SetExpr, TableFactor, TableWithJoins, VisitMut, VisitorMut,
 };
@@ -15,7 +16,7 @@ use super::{MARK, folded};
 
 /// Writes references to tables outside with a schema.
 pub(crate) fn qualify<T: VisitMut>(ast: &mut T) {
-    let _: ControlFlow<()> = ast.visit(&mut References::default());
+    let _: ControlFlow<()> = visit(ast, &mut References::default());
 }
 
 /// The tables that can be referred to, from outside to inside.

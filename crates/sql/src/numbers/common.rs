@@ -22,6 +22,7 @@ use crate::instants::forms::common_instant;
 use crate::numbers::divide::divide;
 use crate::numbers::float::key;
 use crate::rules::each_expression;
+use crate::walk::WalkPlan;
 
 /// Functions whose arguments become one type.
 const UNITING: [&str; 8] =
@@ -33,7 +34,7 @@ pub(crate) struct CommonNumbers;
 
 impl AnalyzerRule for CommonNumbers {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        Ok(plan.transform_up_with_subqueries(rewrite)?.data)
+        Ok(plan.map_up_with_subqueries(rewrite)?.data)
     }
 
     fn name(&self) -> &'static str {

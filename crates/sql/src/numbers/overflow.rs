@@ -13,6 +13,7 @@ use crate::numbers::checked::{Arithmetic, Checked};
 use crate::numbers::float::{canonical, is_number, key, with_both_zeros, with_one_nan};
 use crate::numbers::narrow::{is_narrow, narrow};
 use crate::rules::each_expression;
+use crate::walk::WalkPlan;
 
 /// Functions of numbers that may give a processor's own NaN, which is below all numbers.
 const MAY_BE_NAN: [&str; 16] = [
@@ -26,7 +27,7 @@ pub(crate) struct CheckedArithmetic;
 
 impl AnalyzerRule for CheckedArithmetic {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        Ok(plan.transform_up_with_subqueries(rewrite)?.data)
+        Ok(plan.map_up_with_subqueries(rewrite)?.data)
     }
 
     fn name(&self) -> &'static str {

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use cellar_sql::load::{self, LoadOptions, SourceFormat};
+use cellar_sql::load::{self, LoadOptions};
 use cellar_sql::reference::{self, Origin, Q1, Q6, compare};
+use cellar_sql::source_format::SourceFormat;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};

@@ -2,6 +2,7 @@
 
 mod alter;
 mod create;
+mod deadline;
 mod estimate;
 mod mount;
 mod resize;
@@ -14,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use cellar_io::SharedEnv;
 
 pub use alter::Changed;
+pub use deadline::{MARGIN, PowerChoice};
 pub use estimate::{Explained, Known, PROBE_TIME};
 pub use spares::Spare;
 

@@ -1,0 +1,22 @@
+//! Access to a file: what every read, write and flush of it needs.
+
+use std::sync::Arc;
+
+use cellar_io::Io;
+
+use crate::data::Data;
+use crate::data::file::FileRuntime;
+
+/// A file, and how urgent a request to it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Access<'a> {
+    pub data: &'a Arc<Data>,
+    pub file: &'a FileRuntime,
+    pub io: Io,
+}
+
+impl<'a> Access<'a> {
+    pub fn new(data: &'a Arc<Data>, file: &'a FileRuntime, io: Io) -> Access<'a> {
+        Access { data, file, io }
+    }
+}
