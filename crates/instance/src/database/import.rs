@@ -57,9 +57,7 @@ pub async fn import(
     // Somebody may have taken a disk meanwhile, or had it all the time: who only looks is not told.
     let all = async {
         for error in database.storage().groups().not_mounted() {
-            match force
-                .filter(|name| error.to_string().contains(&format!("\"{}\"", name.to_uppercase())))
-            {
+            match force.filter(|name| is_of(&error, name)) {
                 Some(name) => drop(database.mount_group(name, true).await?),
                 None => return Err(error),
             }
@@ -85,11 +83,14 @@ fn by_option(error: Error, force: Option<&str>) -> Error {
     }
 }
 
+/// Whether an error is about the group called so.
+fn is_of(error: &Error, name: &str) -> bool {
+    error.group().is_some_and(|group| group.eq_ignore_ascii_case(name))
+}
+
 /// Refuses groups of which disks are not here, or not as they were last.
 fn complete(seen: &Database, force: Option<&str>) -> Result<()> {
-    let named = |error: &Error| {
-        force.is_some_and(|f| error.to_string().contains(&format!("\"{}\"", f.to_uppercase())))
-    };
+    let named = |error: &Error| force.is_some_and(|name| is_of(error, name));
     if let Some(error) =
         seen.storage().groups().not_mounted().into_iter().find(|error| !named(error))
     {
