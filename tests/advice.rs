@@ -208,8 +208,8 @@ fn a_disk_that_was_taken_offline_comes_back_by_what_status_says() {
     let text = place.fails(&["status", DB]);
     // The view says the same.
     let view = "select name, state, action from v$health";
-    let view = place.done(&["sql", DB, "--format", "json", "-c", view]);
-    let view: Value = serde_json::from_str(view.trim()).unwrap();
+    let view = done(&place.dir, &["sql", DB, "--format", "json", "-c", view]);
+    let view: Value = serde_json::from_str(&out(&view)).unwrap();
     let status = place.status();
     assert_eq!((&view[0]["name"], &view[0]["state"]), (&"DATA".into(), &status["state"]));
     assert_eq!(view[0]["action"], status["action"], "{view}");
