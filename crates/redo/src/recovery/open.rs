@@ -18,7 +18,8 @@ use crate::recovery::walk::{Repair, Walk};
 use crate::recovery::{REPAIRS_MAX, Recovery, Report};
 use crate::stats::Stats;
 use crate::writer::{
-    GroupAt, Health, Log, MediumAt, Opening, State, forget_incarnations, header_of, offset_of,
+    GroupAt, Health, Log, MediumAt, Opening, Reserved, State, forget_incarnations, header_of,
+    offset_of,
 };
 
 impl Recovery {
@@ -158,6 +159,7 @@ impl Recovery {
             open: None,
             full: VecDeque::new(),
             queued_bytes: 0,
+            reserved: Reserved::default(),
             line: VecDeque::new(),
             next_in_line: 0,
             paused: 0,

@@ -68,8 +68,10 @@ impl State {
             self.idle_timer = false;
             return Look::Idle;
         }
-        // A log whose committers are delayed is not idle: a heartbeat would take the room they spare.
-        if !self.is_quiet() || pending || self.has_failing() || self.paused > 0 {
+        // A log whose committers are delayed, or about to append what they reserved, is not idle: a
+        // heartbeat would take their room.
+        let is_idle = self.is_quiet() && self.paused == 0 && self.reserved.blocks == 0;
+        if !is_idle || pending || self.has_failing() {
             return Look::Busy;
         }
         if self.last_was_heartbeat || self.closing || self.last_launch == 0 {

@@ -52,15 +52,27 @@ impl State {
         body: &Bytes,
         turn: Option<u64>,
     ) -> Result<Placed, Full> {
-        if self.line.front().copied() != turn && !self.line.is_empty() {
-            return Err(Full::Buffer);
-        }
+        self.check_turn(turn)?;
         let length = RECORD_HEADER + body.len();
-        if self.queued_bytes > 0 && self.queued_bytes + length > sizes.log_buffer {
+        let waiting = self.queued_bytes + self.reserved.bytes;
+        if waiting > 0 && waiting + length > sizes.log_buffer {
             return Err(Full::Buffer);
         }
         self.find_room(sizes, length)?;
         Ok(self.place(sizes, header, body))
+    }
+
+    /// Queues a record whose room was reserved, and is so no more.
+    pub fn append_reserved(&mut self, sizes: &Sizes, header: RecordHeader, body: &Bytes) -> Placed {
+        self.place(sizes, header, body)
+    }
+
+    /// Nobody overtakes those in line.
+    pub fn check_turn(&self, turn: Option<u64>) -> Result<(), Full> {
+        match self.line.front().copied() == turn || self.line.is_empty() {
+            true => Ok(()),
+            false => Err(Full::Buffer),
+        }
     }
 
     /// Cuts a record over units; there is room for it.
@@ -137,6 +149,19 @@ impl State {
         true
     }
 
+    /// Whether what is reserved has room behind the current group.
+    fn has_room_behind(&mut self) -> bool {
+        let next = |state: &State| -> u64 {
+            state.next.iter().map(|group| state.groups[*group].capacity).sum()
+        };
+        while next(self) < self.reserved.blocks {
+            if self.assign_next().is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Nothing more goes into `unit`: it is the next in the queue.
     fn close(&mut self, sizes: &Sizes, mut unit: OpenUnit) {
         self.at = self.advance(sizes, &mut unit);
@@ -184,8 +209,11 @@ impl State {
     }
 
     /// Puts an empty unit with `flag` at the end of the queue, or the flag on the open unit. `None`
-    /// where a full group has no successor yet.
+    /// where a full group has no successor yet, or what is behind it has not the room that is reserved.
     pub fn flag_unit(&mut self, sizes: &Sizes, flag: u16) -> Option<Placed> {
+        if flag == SWITCH && !self.has_room_behind() {
+            return None;
+        }
         if self.open.is_none() && !self.enter_next_group() {
             return None;
         }
@@ -201,20 +229,26 @@ impl State {
         Some(Placed { lsn, end, unit: shared })
     }
 
-    /// Whether `length` bytes fit, assigning groups ahead as needed.
+    /// Whether `length` bytes fit beside what is reserved, assigning groups ahead as needed.
     fn find_room(&mut self, sizes: &Sizes, length: usize) -> Result<(), Full> {
         let bytes = |blocks: u64| blocks as u128 * sizes.payload as u128;
+        let wanted = length as u128 + bytes(self.reserved.blocks);
         let end = self.groups[self.current].end();
         let mut room = match &self.open {
             Some(unit) => bytes(end - unit.first) - unit.filled as u128,
             None => bytes(end - self.at.min(end)),
         };
         room += self.next.iter().map(|g| bytes(self.groups[*g].capacity)).sum::<u128>();
-        while room < length as u128 {
+        while room < wanted {
             let group = self.assign_next()?;
             room += bytes(self.groups[group].capacity);
         }
         Ok(())
+    }
+
+    /// Whether so many more blocks can be kept free, likewise.
+    pub fn find_blocks(&mut self, sizes: &Sizes, blocks: u64) -> Result<(), Full> {
+        self.find_room(sizes, blocks as usize * sizes.payload)
     }
 
     /// Assigns the next group in time, so that no commit waits for its header.

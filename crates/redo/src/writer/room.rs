@@ -45,6 +45,16 @@ impl Inner {
         header: RecordHeader,
         body: &Bytes,
     ) -> Result<Placed, Error> {
+        self.in_turn(session, |state, turn| state.append(&self.sizes, header, body, turn)).await
+    }
+
+    /// Takes room by `take`, which gets the caller's place in line, once there is some: delayed where the
+    /// ring is nearly full, and in line where it is full.
+    pub async fn in_turn<T>(
+        self: &Arc<Self>,
+        session: &Session,
+        take: impl Fn(&mut State, Option<u64>) -> Result<T, Full> + Send + Sync,
+    ) -> Result<T, Error> {
         self.pace(session).await;
         let mut turn = Turn { inner: self, number: None };
         let mut wait: Option<(Full, cellar_wait::Wait<'_>)> = None;
@@ -53,7 +63,7 @@ impl Inner {
             let listener = turn.number.map(|_| self.room.listen());
             let placed = self.with(|state| match Inner::stopped(state) {
                 Some(error) => Err(error),
-                None => Ok(state.append(&self.sizes, header, body, turn.number)),
+                None => Ok(take(state, turn.number)),
             });
             let full = match placed {
                 Err(error) => return Err(error),

@@ -10,6 +10,7 @@ use crate::breakdown::UnitTimes;
 use crate::on_disk::control::ControlData;
 use crate::stats::{MediumStats, Stats};
 use crate::writer::ahead::Formed;
+use crate::writer::reserve::Reserved;
 use crate::writer::unit::{OpenUnit, Shared};
 
 /// A unit that was formed: on its way, or acknowledged but not yet on every medium.
@@ -161,6 +162,8 @@ pub(crate) struct State {
     pub open: Option<OpenUnit>,
     pub full: VecDeque<OpenUnit>,
     pub queued_bytes: usize,
+    /// Kept free for those who reserved it.
+    pub reserved: Reserved,
     /// Committers that wait for room, in order.
     pub line: VecDeque<u64>,
     pub next_in_line: u64,

@@ -15,6 +15,7 @@ mod held_writes;
 mod inspect;
 mod media;
 mod pacing;
+mod reserve;
 mod rules;
 mod scoreboard;
 mod simulation;

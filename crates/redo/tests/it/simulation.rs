@@ -9,7 +9,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use cellar_io::EnvExt;
 use cellar_io::sim::Rng;
-use cellar_redo::{Error, Log, Lsn, Medium, NewGroup, Options, Quorum, Record, Recovery, Report};
+use cellar_redo::{
+    Appended, Error, Log, Lsn, Medium, NewGroup, Options, Quorum, Record, Recovery, Report,
+};
 use cellar_wait::{Kind, Session};
 use futures_util::future::Either;
 
@@ -594,7 +596,12 @@ impl Committer {
     }
 
     async fn append_and_wait(&mut self, id: u64, body: Bytes) -> bool {
-        let placed = match self.log.append(&self.session, id as u8, 0, body).await {
+        // Other seeds than those that are kept.
+        let placed = match self.seed % 4 == 3 {
+            true => self.append_reserved(id, body).await,
+            false => self.log.append(&self.session, id as u8, 0, body).await,
+        };
+        let placed = match placed {
             Ok(placed) => placed,
             Err(Error::RecordTooLong { .. }) => return false,
             Err(_) => return true,
@@ -611,6 +618,13 @@ impl Committer {
             model.acknowledged += 1;
         }
         false
+    }
+
+    /// Appends what it has reserved room for, and for more, some time before.
+    async fn append_reserved(&mut self, id: u64, body: Bytes) -> Result<Appended, Error> {
+        let mut room = self.log.reserve(&self.session, &[body.len(), 9]).await?;
+        self.env.sleep(Duration::from_micros(id % 97 * 10)).await;
+        room.append(id as u8, 0, &body)
     }
 
     /// A commit that nobody waits for to its end.

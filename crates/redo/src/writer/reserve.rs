@@ -1,0 +1,140 @@
+//! Reservations: room in the log that is waited for beforehand, so that an append neither waits nor fails.
+//!
+//! Room is counted in blocks. A record takes at most the blocks that it fills alone, wherever in a block it
+//! begins: what is before it was counted with who wrote that. So each record of a reservation keeps
+//! ceil(length / payload) blocks of the ring, and whatever else is appended leaves them free.
+
+use std::sync::Arc;
+
+use async_recursion::async_recursion as boxed;
+use bytes::Bytes;
+use cellar_wait::Session;
+
+use crate::error::Error;
+use crate::on_disk::record::{RECORD_HEADER, RecordHeader};
+use crate::writer::log::{Appended, Inner, Log};
+use crate::writer::queue::Sizes;
+use crate::writer::state::{Full, State};
+
+/// What is kept free for records that are still to come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reserved {
+    /// Blocks of the ring.
+    pub blocks: u64,
+    /// Bytes of the log buffer.
+    pub bytes: usize,
+}
+
+impl Reserved {
+    /// For one record with a body of `length` bytes.
+    fn for_record(sizes: &Sizes, length: usize) -> Reserved {
+        let bytes = RECORD_HEADER + length;
+        Reserved { blocks: bytes.div_ceil(sizes.payload) as u64, bytes }
+    }
+
+    fn add(&mut self, other: Reserved) {
+        self.blocks += other.blocks;
+        self.bytes += other.bytes;
+    }
+
+    fn remove(&mut self, other: Reserved) {
+        assert!(self.blocks >= other.blocks && self.bytes >= other.bytes, "it was reserved");
+        self.blocks -= other.blocks;
+        self.bytes -= other.bytes;
+    }
+}
+
+/// Room in the log for records that are still to be appended. What is left of it when it is dropped is
+/// anybody's. Meant to be held for a short time: commits of others may wait for what it keeps, and the log
+/// cannot leave its last group before.
+pub struct Reservation {
+    inner: Arc<Inner>,
+    left: Reserved,
+}
+
+impl std::fmt::Debug for Reservation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Reservation").field(&self.left).finish()
+    }
+}
+
+impl Log {
+    /// Reserves room for records whose bodies have these lengths, in bytes. Waits where there is none, and is
+    /// delayed where the ring is nearly full, as [`Log::commit`] is.
+    ///
+    /// # Errors
+    /// [`Error::RecordTooLong`] where they are longer together than one record may be;
+    /// [`Error::Stopped`].
+    #[boxed]
+    pub async fn reserve(
+        &self,
+        session: &Session,
+        lengths: &[usize],
+    ) -> Result<Reservation, Error> {
+        let mut wanted = Reserved::default();
+        for length in lengths {
+            wanted.add(Reserved::for_record(&self.0.sizes, *length));
+        }
+        let (bytes, max) = (wanted.blocks * self.0.sizes.payload as u64, self.record_bytes_max());
+        if bytes > max {
+            return Err(Error::RecordTooLong { bytes, max });
+        }
+        let sizes = self.0.sizes;
+        self.0.in_turn(session, |state, turn| state.reserve(&sizes, wanted, turn)).await?;
+        Ok(Reservation { inner: Arc::clone(&self.0), left: wanted })
+    }
+}
+
+impl Reservation {
+    /// Appends a record and returns at once: it becomes durable as one of [`Log::append`].
+    ///
+    /// # Errors
+    /// [`Error::Stopped`], and nothing else.
+    ///
+    /// # Panics
+    /// It was not reserved.
+    pub fn append(&mut self, kind: u8, flags: u8, body: &Bytes) -> Result<Appended, Error> {
+        let sizes = self.inner.sizes;
+        let one = Reserved::for_record(&sizes, body.len());
+        self.left.remove(one);
+        let header = RecordHeader { length: body.len() as u32, kind, flags };
+        let (appended, starts_timer) = self.inner.with(|state| {
+            state.reserved.remove(one);
+            if let Some(error) = Inner::stopped(state) {
+                return (Err(error), false);
+            }
+            let placed = state.append_reserved(&sizes, header, body);
+            let timer = !std::mem::replace(&mut state.idle_timer, true);
+            (Ok(Appended { lsn: placed.lsn, end: placed.end }), timer)
+        });
+        if starts_timer {
+            self.inner.start_idle_timer();
+        }
+        appended
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let left = std::mem::take(&mut self.left);
+        if left == Reserved::default() {
+            return;
+        }
+        self.inner.with(|state| state.reserved.remove(left));
+        self.inner.room.notify(usize::MAX);
+    }
+}
+
+impl State {
+    /// Keeps room free, or says what is missing. Nobody overtakes those in line.
+    fn reserve(&mut self, sizes: &Sizes, wanted: Reserved, turn: Option<u64>) -> Result<(), Full> {
+        self.check_turn(turn)?;
+        let waiting = self.queued_bytes + self.reserved.bytes;
+        if waiting > 0 && waiting + wanted.bytes > sizes.log_buffer {
+            return Err(Full::Buffer);
+        }
+        self.find_blocks(sizes, wanted.blocks)?;
+        self.reserved.add(wanted);
+        Ok(())
+    }
+}
