@@ -225,14 +225,17 @@ pub fn of(mounted: &Mounted, redo: &Redo, no_disks: &[NoDisk], dir: &Path) -> Gr
             shell::path(dir)
         ));
     }
-    if let [worst, ..] = &found[..] {
-        status.state = worst.state;
-        status.states = found.iter().map(|f| f.state).collect();
-        status.words = joined(found.iter().map(|f| f.words.as_str()));
-        let action = joined(found.iter().map(|f| f.action.as_str()));
-        status.action = Some(action);
-    }
+    sum_up(&mut status, &found);
     status
+}
+
+/// What needs a look makes the state, the worst first.
+fn sum_up(health: &mut GroupHealth, found: &[Finding]) {
+    let [worst, ..] = found else { return };
+    health.state = worst.state;
+    health.states = found.iter().map(|f| f.state).collect();
+    health.words = joined(found.iter().map(|f| f.words.as_str()));
+    health.action = Some(joined(found.iter().map(|f| f.action.as_str())));
 }
 
 fn joined<'a>(parts: impl Iterator<Item = &'a str>) -> String {

@@ -22,11 +22,11 @@ fn body(number: u8, length: usize) -> Bytes {
 async fn fill(rig: &Rig, log: &Log) -> impl Future<Output = Option<Result<(), Error>>> + use<> {
     let (log, session) = (log.clone(), rig.session());
     let task = rig.env().run("filler", async move {
-        loop {
-            if let Err(error) = log.commit(&session, 200, 0, body(200, WHOLE)).await {
-                return Err(error);
-            }
+        let mut done = Ok(());
+        while done.is_ok() {
+            done = log.commit(&session, 200, 0, body(200, WHOLE)).await.map(|_| ());
         }
+        done
     });
     rig.env().sleep(Duration::from_secs(60)).await;
     task
