@@ -149,12 +149,15 @@ impl State {
         true
     }
 
-    /// Whether what is reserved has room behind the current group.
+    /// Whether what is reserved has room behind the group that a switch ends: the current one, or the next
+    /// where that is full.
     fn has_room_behind(&mut self) -> bool {
-        let next = |state: &State| -> u64 {
-            state.next.iter().map(|group| state.groups[*group].capacity).sum()
+        let is_full = self.open.is_none() && self.at >= self.groups[self.current].end();
+        let behind = |state: &State| -> u64 {
+            let next = state.next.iter().skip(usize::from(is_full));
+            next.map(|group| state.groups[*group].capacity).sum()
         };
-        while next(self) < self.reserved.blocks {
+        while behind(self) < self.reserved.blocks {
             if self.assign_next().is_err() {
                 return false;
             }
@@ -246,9 +249,20 @@ impl State {
         Ok(())
     }
 
-    /// Whether so many more blocks can be kept free, likewise.
+    /// Whether so many more blocks can be kept free, likewise. The open unit may be written as it is: also
+    /// one that is empty takes a block.
     pub fn find_blocks(&mut self, sizes: &Sizes, blocks: u64) -> Result<(), Full> {
-        self.find_room(sizes, blocks as usize * sizes.payload)
+        let end = self.groups[self.current].end();
+        let mut left = match &self.open {
+            Some(unit) => end - unit.first - unit.blocks(sizes.payload),
+            None => end - self.at.min(end),
+        };
+        left += self.next.iter().map(|group| self.groups[*group].capacity).sum::<u64>();
+        while left < self.reserved.blocks + blocks {
+            let group = self.assign_next()?;
+            left += self.groups[group].capacity;
+        }
+        Ok(())
     }
 
     /// Assigns the next group in time, so that no commit waits for its header.

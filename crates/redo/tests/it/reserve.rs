@@ -103,8 +103,11 @@ fn a_switch_waits_for_the_room_that_is_reserved_behind_it() {
         rig.env().sleep(Duration::from_secs(5)).await;
         assert!(switch.as_mut().now_or_never().is_none(), "the third group has but 32 blocks");
         log.set_checkpoint(log.durable_lsn()).await.unwrap();
+        // The first group is free once the second is begun.
+        let one = room.append(1, 0, &body(1, WHOLE)).unwrap();
+        log.wait_durable(&rig.session(), one.end).await.unwrap();
         assert!(switch.await.unwrap().is_ok());
-        for _ in 0..40 {
+        for _ in 0..39 {
             room.append(1, 0, &body(1, WHOLE)).unwrap();
         }
         log.close().await.unwrap();
