@@ -62,11 +62,6 @@ impl State {
         Ok(self.place(sizes, header, body))
     }
 
-    /// Queues a record whose room was reserved, and is so no more.
-    pub fn append_reserved(&mut self, sizes: &Sizes, header: RecordHeader, body: &Bytes) -> Placed {
-        self.place(sizes, header, body)
-    }
-
     /// Nobody overtakes those in line.
     pub fn check_turn(&self, turn: Option<u64>) -> Result<(), Full> {
         match self.line.front().copied() == turn || self.line.is_empty() {
@@ -76,7 +71,7 @@ impl State {
     }
 
     /// Cuts a record over units; there is room for it.
-    fn place(&mut self, sizes: &Sizes, header: RecordHeader, body: &Bytes) -> Placed {
+    pub fn place(&mut self, sizes: &Sizes, header: RecordHeader, body: &Bytes) -> Placed {
         let head = header.encode();
         let length = RECORD_HEADER + body.len();
         self.queued_bytes += length;

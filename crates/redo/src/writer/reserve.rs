@@ -45,8 +45,7 @@ impl Reserved {
 }
 
 /// Room in the log for records that are still to be appended. What is left of it when it is dropped is
-/// anybody's. Meant to be held for a short time: commits of others may wait for what it keeps, and the log
-/// cannot leave its last group before.
+/// anybody's. Hold it for a short time only: commits of others, and a switch, may wait for what it keeps.
 pub struct Reservation {
     inner: Arc<Inner>,
     left: Reserved,
@@ -103,7 +102,7 @@ impl Reservation {
             if let Some(error) = Inner::stopped(state) {
                 return (Err(error), false);
             }
-            let placed = state.append_reserved(&sizes, header, body);
+            let placed = state.place(&sizes, header, body);
             let timer = !std::mem::replace(&mut state.idle_timer, true);
             (Ok(Appended { lsn: placed.lsn, end: placed.end }), timer)
         });
