@@ -59,6 +59,15 @@ impl State {
         Some(Taken { unit, chain: self.chain, durable: self.durable, end, times })
     }
 
+    /// Whether nobody can lead: neither take the next unit nor launch one that is formed.
+    pub fn is_busy(&self, options: &Options) -> bool {
+        let has_slot = self.has_slot(options);
+        let launches = has_slot && !self.formed.is_empty();
+        let takes = self.forming.is_none()
+            && (has_slot || !self.full.is_empty() && self.formed.len() < AHEAD);
+        !launches && !takes
+    }
+
     /// Whether another unit may be given to the media.
     fn has_slot(&self, options: &Options) -> bool {
         self.in_flight() < options.units_in_flight as u64

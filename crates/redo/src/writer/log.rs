@@ -1,5 +1,6 @@
 //! The handle of an open log.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -9,7 +10,6 @@ use cellar_io::{EnvExt, SharedEnv};
 use cellar_wait::{Event as WaitEvent, Session};
 use event_listener::Event;
 
-use crate::breakdown::Breakdown;
 use crate::error::Error;
 use crate::lsn::{Abn, Lsn};
 use crate::on_disk::block::{BLOCK_HEADER, SWITCH, Seed};
@@ -22,26 +22,6 @@ use crate::writer::queue::Sizes;
 use crate::writer::state::{Health, MediumAt, State};
 use crate::writer::unit::{Context, Shared, form};
 use crate::writer::wait::Waiting;
-
-/// The position of a record that was appended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Appended {
-    /// The record begins here.
-    pub lsn: Lsn,
-    /// The record is durable when everything below is.
-    pub end: Lsn,
-}
-
-/// A durable record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Committed {
-    /// The record begins here.
-    pub lsn: Lsn,
-    /// Everything below is durable.
-    pub end: Lsn,
-    /// Where the time went.
-    pub breakdown: Breakdown,
-}
 
 /// An open log. Clones are handles of the same log; [`close`](Log::close) shuts it down cleanly, and
 /// dropping it amounts to a crash.
@@ -93,6 +73,24 @@ pub(crate) struct Inner {
     pub quiet: Event,
     /// A finished group is to be archived, or the log has stopped.
     pub finished: Event,
+    pub synch: Synch,
+    /// Nobody can lead now: who makes that possible again leads.
+    is_busy: AtomicBool,
+}
+
+/// How often somebody waited for a record to be durable.
+#[derive(Default)]
+pub(crate) struct Synch {
+    writes: AtomicU64,
+    nanos: AtomicU64,
+}
+
+impl Synch {
+    /// Counts one that took so many nanoseconds.
+    pub fn count(&self, nanos: u64) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
 }
 
 /// What recovery hands to the writer.
@@ -125,6 +123,8 @@ impl Inner {
             control_written: Event::new(),
             quiet: Event::new(),
             finished: Event::new(),
+            synch: Synch::default(),
+            is_busy: AtomicBool::new(false),
         })
     }
 
@@ -149,6 +149,7 @@ impl Inner {
             state.archiver_waits && (has_stopped || state.closing || state.to_archive().is_some());
         state.archiver_waits &= !finished;
         let has_left = std::mem::take(&mut state.has_left);
+        self.is_busy.store(state.is_busy(&self.options), Ordering::Release);
         drop(state);
         if has_left {
             self.control_written.notify(usize::MAX);
@@ -184,6 +185,10 @@ impl Inner {
     /// Forms and submits what is queued, while there are free slots. The writes are added to
     /// `ops`; the caller must see to it that they are polled.
     pub fn lead(self: &Arc<Self>, ops: &mut Vec<Op>) {
+        // Whoever queued something has had the lock since: this is no older than that.
+        if self.is_busy.load(Ordering::Acquire) {
+            return;
+        }
         let (sizes, options) = (&self.sizes, &self.options);
         loop {
             let now = self.now();
@@ -262,84 +267,6 @@ impl Inner {
 }
 
 impl Log {
-    /// Appends a record and waits until it is durable. Recovery returns `kind` and `flags` with it. If the
-    /// future is dropped, the record may or may not be in the log afterwards. Committers drive the writes
-    /// of all: a future that is neither polled nor dropped holds the others up.
-    ///
-    /// # Errors
-    /// [`Error::RecordTooLong`]; [`Error::Stopped`]; [`Error::OutcomeUnknown`] when the log stops
-    /// meanwhile.
-    #[boxed]
-    pub async fn commit(
-        &self,
-        session: &Session,
-        kind: u8,
-        flags: u8,
-        body: Bytes,
-    ) -> Result<Committed, Error> {
-        let asked = self.0.now();
-        let header = self.header(kind, flags, &body)?;
-        let placed = self.0.append(session, header, &body).await?;
-        drop(body);
-        let (lsn, end) = (placed.lsn, placed.end);
-        let queued = self.0.now();
-        let sync = session.begin(WaitEvent::LOG_FILE_SYNC, [0, end.0, 0], queued);
-        let busy = self.0.with(|state| state.busy_until(queued));
-        let times = Waiting::new(&self.0, placed.unit).await?;
-        let now = self.0.now();
-        let waited = sync.end(now);
-        self.0.with(|state| {
-            state.stats.redo_synch_writes += 1;
-            state.stats.redo_synch_time += Duration::from_nanos(waited);
-        });
-        Ok(Committed { lsn, end, breakdown: times.breakdown(asked, queued, busy, now) })
-    }
-
-    /// Appends a record and does not wait: it becomes durable with the next one that somebody
-    /// waits for, or a few milliseconds later.
-    ///
-    /// # Errors
-    /// [`Error::RecordTooLong`]; [`Error::Stopped`].
-    #[boxed]
-    pub async fn append(
-        &self,
-        session: &Session,
-        kind: u8,
-        flags: u8,
-        body: Bytes,
-    ) -> Result<Appended, Error> {
-        let header = self.header(kind, flags, &body)?;
-        let placed = self.0.append(session, header, &body).await?;
-        let start = self.0.with(|state| {
-            // A closed unit is large enough; the rest waits for company.
-            let full = !state.full.is_empty();
-            (full, !std::mem::replace(&mut state.idle_timer, true))
-        });
-        if start.1 {
-            self.0.start_idle_timer();
-        }
-        if start.0 {
-            self.0.lead_for_others();
-        }
-        Ok(Appended { lsn: placed.lsn, end: placed.end })
-    }
-
-    /// Waits until everything below `lsn` is durable.
-    ///
-    /// # Errors
-    /// [`Error::OutcomeUnknown`] when the log stops meanwhile; [`Error::BadValue`] when nothing
-    /// was appended there yet.
-    #[boxed]
-    pub async fn wait_durable(&self, session: &Session, lsn: Lsn) -> Result<(), Error> {
-        let Some(unit) = self.0.with(|state| state.unit_below(&self.0.sizes, lsn))? else {
-            return Ok(());
-        };
-        let wait = session.begin(WaitEvent::LOG_FILE_SYNC, [0, lsn.0, 0], self.0.now());
-        Waiting::new(&self.0, unit).await?;
-        wait.end(self.0.now());
-        Ok(())
-    }
-
     /// The LSN below which everything is durable.
     pub fn durable_lsn(&self) -> Lsn {
         self.0.lock().durable().lsn()
@@ -378,7 +305,11 @@ impl Log {
 
     /// The statistics since the log was opened.
     pub fn stats(&self) -> Stats {
-        self.0.lock().stats.clone()
+        let mut stats = self.0.lock().stats.clone();
+        let Synch { writes, nanos } = &self.0.synch;
+        stats.redo_synch_writes = writes.load(Ordering::Relaxed);
+        stats.redo_synch_time = Duration::from_nanos(nanos.load(Ordering::Relaxed));
+        stats
     }
 
     /// The scoreboard: a report on each medium.
@@ -458,11 +389,14 @@ impl Log {
         }
     }
 
-    fn header(&self, kind: u8, flags: u8, body: &Bytes) -> Result<RecordHeader, Error> {
-        let max = self.record_bytes_max();
+    pub(super) fn header(&self, kind: u8, flags: u8, body: &Bytes) -> Result<RecordHeader, Error> {
         let bytes = body.len() as u64;
-        if bytes > max {
-            return Err(Error::RecordTooLong { bytes, max });
+        // There is room for one block in every log.
+        if RECORD_HEADER + body.len() > self.0.sizes.payload {
+            let max = self.record_bytes_max();
+            if bytes > max {
+                return Err(Error::RecordTooLong { bytes, max });
+            }
         }
         Ok(RecordHeader { length: bytes as u32, kind, flags })
     }
@@ -481,7 +415,7 @@ impl Log {
 
 impl State {
     /// The unit that must be durable before all below `lsn` is; `None` if it is already.
-    fn unit_below(&self, sizes: &Sizes, lsn: Lsn) -> Result<Option<Arc<Shared>>, Error> {
+    pub(super) fn unit_below(&self, sizes: &Sizes, lsn: Lsn) -> Result<Option<Arc<Shared>>, Error> {
         let end = lsn.0.div_ceil(crate::lsn::LSN_PER_BLOCK);
         if end <= self.durable {
             return Ok(None);

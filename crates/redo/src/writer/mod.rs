@@ -7,6 +7,7 @@
 
 mod ahead;
 mod clear;
+mod commit;
 mod control_writer;
 mod flight;
 mod groups;
@@ -23,9 +24,10 @@ mod state;
 mod unit;
 mod wait;
 
+pub use commit::{Appended, Committed, Queued};
 pub(crate) use control_writer::{forget_incarnations, header_of};
 pub(crate) use layout::offset_of;
-pub use log::{Appended, Committed, Log};
+pub use log::Log;
 pub(crate) use log::{Inner, Opening};
 pub(crate) use op::may_pass;
 pub use reserve::Reservation;

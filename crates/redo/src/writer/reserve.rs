@@ -12,7 +12,8 @@ use cellar_wait::Session;
 
 use crate::error::Error;
 use crate::on_disk::record::{RECORD_HEADER, RecordHeader};
-use crate::writer::log::{Appended, Inner, Log};
+use crate::writer::commit::Queued;
+use crate::writer::log::{Inner, Log};
 use crate::writer::queue::Sizes;
 use crate::writer::state::{Full, State};
 
@@ -85,31 +86,27 @@ impl Log {
 }
 
 impl Reservation {
-    /// Appends a record and returns at once: it becomes durable as one of [`Log::append`].
+    /// Appends a record and returns at once: it becomes durable as one of [`Log::append`], or is waited for
+    /// by [`Log::wait`].
     ///
     /// # Errors
     /// [`Error::Stopped`], and nothing else.
     ///
     /// # Panics
     /// It was not reserved.
-    pub fn append(&mut self, kind: u8, flags: u8, body: &Bytes) -> Result<Appended, Error> {
+    pub fn append(&mut self, kind: u8, flags: u8, body: &Bytes) -> Result<Queued, Error> {
         let sizes = self.inner.sizes;
         let one = Reserved::for_record(&sizes, body.len());
         self.left.remove(one);
         let header = RecordHeader { length: body.len() as u32, kind, flags };
-        let (appended, starts_timer) = self.inner.with(|state| {
+        let queued = self.inner.queue_with(self.inner.now(), |state| {
             state.reserved.remove(one);
-            if let Some(error) = Inner::stopped(state) {
-                return (Err(error), false);
+            match Inner::stopped(state) {
+                Some(error) => Err(error),
+                None => Ok(Some(state.place(&sizes, header, body))),
             }
-            let placed = state.place(&sizes, header, body);
-            let timer = !std::mem::replace(&mut state.idle_timer, true);
-            (Ok(Appended { lsn: placed.lsn, end: placed.end }), timer)
-        });
-        if starts_timer {
-            self.inner.start_idle_timer();
-        }
-        appended
+        })?;
+        Ok(queued.expect("there is room"))
     }
 }
 

@@ -4,14 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use cellar_io::EnvExt;
 use cellar_wait::{Event as WaitEvent, Session};
 
 use crate::error::Error;
-use crate::on_disk::record::RecordHeader;
 use crate::writer::log::Inner;
-use crate::writer::queue::Placed;
 use crate::writer::state::{Full, GroupAt, State};
 
 /// The share of the ring from which on commits are delayed.
@@ -36,16 +33,6 @@ impl Inner {
             state.stats.paced_commits += 1;
             state.stats.paced_time += waited;
         });
-    }
-
-    /// Queues a record, waiting for room where there is none.
-    pub async fn append(
-        self: &Arc<Self>,
-        session: &Session,
-        header: RecordHeader,
-        body: &Bytes,
-    ) -> Result<Placed, Error> {
-        self.in_turn(session, |state, turn| state.append(&self.sizes, header, body, turn)).await
     }
 
     /// Takes room by `take`, which gets the caller's place in line, once there is some: delayed where the
@@ -148,7 +135,7 @@ impl State {
 
     /// How long a committer is delayed, and for whom. The delay grows with the square of what is
     /// in use beyond 80 %: not felt at first, and the whole of `max` where nothing is left.
-    fn pace(&self, max: Duration) -> Option<(Duration, Full)> {
+    pub fn pace(&self, max: Duration) -> Option<(Duration, Full)> {
         if max.is_zero() || self.poisoned.is_some() {
             return None;
         }

@@ -44,7 +44,7 @@ fn what_was_reserved_is_appended_at_once_into_a_full_log() {
         assert!(filler.now_or_never().is_none(), "nobody may take what is reserved");
         let mut end = Lsn(0);
         for number in 0..10 {
-            end = room.append(number, 0, &body(number, WHOLE)).unwrap().end;
+            end = room.append(number, 0, &body(number, WHOLE)).unwrap().appended.end;
             // Each in a unit of its own.
             log.wait_durable(&session, end).await.unwrap();
         }
@@ -105,10 +105,10 @@ fn a_switch_waits_for_the_room_that_is_reserved_behind_it() {
         log.set_checkpoint(log.durable_lsn()).await.unwrap();
         // The first group is free once the second is begun.
         let one = room.append(1, 0, &body(1, WHOLE)).unwrap();
-        log.wait_durable(&rig.session(), one.end).await.unwrap();
+        log.wait(&rig.session(), one).await.unwrap();
         assert!(switch.await.unwrap().is_ok());
         for _ in 0..39 {
-            room.append(1, 0, &body(1, WHOLE)).unwrap();
+            let _ = room.append(1, 0, &body(1, WHOLE)).unwrap();
         }
         log.close().await.unwrap();
         let (_, records, _) = rig.open().await.unwrap();
@@ -127,7 +127,7 @@ fn what_cannot_be_reserved_is_refused() {
         let refused = log.reserve(&session, &[WHOLE; 65]).await;
         assert!(matches!(refused, Err(Error::RecordTooLong { .. })), "{refused:?}");
         let mut room = log.reserve(&session, &[100, 100]).await.unwrap();
-        room.append(1, 0, &body(1, 100)).unwrap();
+        let _ = room.append(1, 0, &body(1, 100)).unwrap();
         log.abandon().await.unwrap();
         let stopped = room.append(1, 0, &body(1, 100));
         assert!(matches!(stopped, Err(Error::Stopped { .. })), "{stopped:?}");
@@ -187,7 +187,7 @@ async fn any_order(rig: &Rig, log: &Log, seed: u64) -> Vec<Lsn> {
             2 | 3 => {
                 let Some((mut room, mut lengths)) = held.pop_front() else { continue };
                 let length = lengths.pop_front().unwrap();
-                let done = room.append(1, 0, &body(1, length)).unwrap();
+                let done = room.append(1, 0, &body(1, length)).unwrap().appended;
                 appended.push(done.lsn);
                 if below(3) == 0 {
                     log.wait_durable(&session, done.end).await.unwrap();
@@ -214,7 +214,7 @@ async fn any_order(rig: &Rig, log: &Log, seed: u64) -> Vec<Lsn> {
     }
     for (mut room, lengths) in held {
         for length in lengths {
-            appended.push(room.append(1, 0, &body(1, length)).unwrap().lsn);
+            appended.push(room.append(1, 0, &body(1, length)).unwrap().appended.lsn);
         }
     }
     appended

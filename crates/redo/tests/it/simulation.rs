@@ -10,7 +10,7 @@ use bytes::Bytes;
 use cellar_io::EnvExt;
 use cellar_io::sim::Rng;
 use cellar_redo::{
-    Appended, Error, Log, Lsn, Medium, NewGroup, Options, Quorum, Record, Recovery, Report,
+    Error, Log, Lsn, Medium, NewGroup, Options, Queued, Quorum, Record, Recovery, Report,
 };
 use cellar_wait::{Kind, Session};
 use futures_util::future::Either;
@@ -597,9 +597,15 @@ impl Committer {
 
     async fn append_and_wait(&mut self, id: u64, body: Bytes) -> bool {
         // Other seeds than those that are kept.
-        let placed = match self.seed % 4 == 3 {
-            true => self.append_reserved(id, body).await,
-            false => self.log.append(&self.session, id as u8, 0, body).await,
+        let queued = match self.seed % 4 {
+            3 => self.append_reserved(id, &body).await.map(Some),
+            2 => self.log.try_append(id as u8, 0, &body),
+            _ => Ok(None),
+        };
+        let placed = match &queued {
+            Ok(Some(queued)) => Ok(queued.appended),
+            Ok(None) => self.log.append(&self.session, id as u8, 0, body).await,
+            Err(error) => Err(error.clone()),
         };
         let placed = match placed {
             Ok(placed) => placed,
@@ -608,8 +614,14 @@ impl Committer {
         };
         let entry = Entry { id, end: placed.end, acknowledged: false };
         self.model.lock().unwrap().known.insert(placed.lsn, entry);
-        if self.rng.coin() && self.log.wait_durable(&self.session, placed.end).await.is_err() {
-            return true;
+        if self.rng.coin() {
+            let waited = match queued {
+                Ok(Some(queued)) => self.log.wait(&self.session, queued).await.map(|_| ()),
+                _ => self.log.wait_durable(&self.session, placed.end).await,
+            };
+            if waited.is_err() {
+                return true;
+            }
         }
         if self.log.durable_lsn() >= placed.end {
             let mut model = self.model.lock().unwrap();
@@ -621,10 +633,10 @@ impl Committer {
     }
 
     /// Appends what it has reserved room for, and for more, some time before.
-    async fn append_reserved(&mut self, id: u64, body: Bytes) -> Result<Appended, Error> {
+    async fn append_reserved(&mut self, id: u64, body: &Bytes) -> Result<Queued, Error> {
         let mut room = self.log.reserve(&self.session, &[body.len(), 9]).await?;
         self.env.sleep(Duration::from_micros(id % 97 * 10)).await;
-        room.append(id as u8, 0, &body)
+        room.append(id as u8, 0, body)
     }
 
     /// A commit that nobody waits for to its end.

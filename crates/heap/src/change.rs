@@ -1,0 +1,218 @@
+//! A change of one page: how it is done, and how redo says so. What the lane does to a page and what
+//! recovery does to it is the same function of the same bytes.
+
+use cellar_page::{CellKind, Kind, PAGE_BYTES, PageMut, PageRef, Raw, SLOT_BYTES};
+
+/// A change of one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change<'a> {
+    /// An empty page, whatever was there.
+    Format { kind: Kind, owner: u32, level: u32 },
+    /// A cell into a free slot.
+    Put { slot: usize, kind: CellKind, bytes: &'a [u8] },
+    /// A slot becomes free.
+    Free { slot: usize },
+    /// A cell between others.
+    Insert { place: usize, bytes: &'a [u8] },
+    /// A cell goes, and those behind it move down.
+    Remove { place: usize },
+    /// All cells from a place on go.
+    Truncate { place: usize },
+    /// A part of a cell is replaced.
+    Splice { slot: usize, kind: CellKind, at: usize, removed: usize, bytes: &'a [u8] },
+    /// The page before it.
+    Left { page: u32 },
+    /// The page behind it.
+    Right { page: u32 },
+}
+
+/// Why bytes are no change, or one that the page cannot take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unfit(pub &'static str);
+
+const FORMAT: u8 = 1;
+const PUT: u8 = 2;
+const FREE: u8 = 3;
+const INSERT: u8 = 4;
+const REMOVE: u8 = 5;
+const TRUNCATE: u8 = 6;
+const SPLICE: u8 = 7;
+const LEFT: u8 = 8;
+const RIGHT: u8 = 9;
+
+/// The most bytes that a change takes in redo beside the bytes of its cell.
+pub(crate) const CHANGE_BYTES: usize = 16;
+
+impl<'a> Change<'a> {
+    /// Writes the change of page `number` behind what is in `out`.
+    pub fn encode(&self, number: u32, out: &mut Vec<u8>) {
+        out.extend_from_slice(&number.to_le_bytes());
+        let short = |out: &mut Vec<u8>, value: usize| {
+            out.extend_from_slice(&(value as u16).to_le_bytes());
+        };
+        match *self {
+            Change::Format { kind, owner, level } => {
+                out.extend_from_slice(&[FORMAT, kind as u8]);
+                out.extend_from_slice(&owner.to_le_bytes());
+                out.extend_from_slice(&level.to_le_bytes());
+            }
+            Change::Put { slot, kind, bytes } => {
+                out.extend_from_slice(&[PUT, kind as u8]);
+                short(out, slot);
+                short(out, bytes.len());
+                out.extend_from_slice(bytes);
+            }
+            Change::Free { slot } => {
+                out.push(FREE);
+                short(out, slot);
+            }
+            Change::Insert { place, bytes } => {
+                out.push(INSERT);
+                short(out, place);
+                short(out, bytes.len());
+                out.extend_from_slice(bytes);
+            }
+            Change::Remove { place } => {
+                out.push(REMOVE);
+                short(out, place);
+            }
+            Change::Truncate { place } => {
+                out.push(TRUNCATE);
+                short(out, place);
+            }
+            Change::Splice { slot, kind, at, removed, bytes } => {
+                out.extend_from_slice(&[SPLICE, kind as u8]);
+                [slot, at, removed, bytes.len()].into_iter().for_each(|value| short(out, value));
+                out.extend_from_slice(bytes);
+            }
+            Change::Left { page } => {
+                out.push(LEFT);
+                out.extend_from_slice(&page.to_le_bytes());
+            }
+            Change::Right { page } => {
+                out.push(RIGHT);
+                out.extend_from_slice(&page.to_le_bytes());
+            }
+        }
+    }
+
+    /// Reads the change at the start of `bytes`: the page, the change, and what follows.
+    pub fn decode(bytes: &'a [u8]) -> Result<(u32, Change<'a>, &'a [u8]), Unfit> {
+        let mut reader = Reader(bytes);
+        let page = reader.long()?;
+        let change = match reader.byte()? {
+            FORMAT => {
+                let kind = Kind::from_number(reader.byte()?).ok_or(Unfit("kind of a page"))?;
+                Change::Format { kind, owner: reader.long()?, level: reader.long()? }
+            }
+            PUT => {
+                let kind = reader.cell_kind()?;
+                Change::Put { slot: reader.short()?, kind, bytes: reader.cell()? }
+            }
+            FREE => Change::Free { slot: reader.short()? },
+            INSERT => Change::Insert { place: reader.short()?, bytes: reader.cell()? },
+            REMOVE => Change::Remove { place: reader.short()? },
+            TRUNCATE => Change::Truncate { place: reader.short()? },
+            SPLICE => {
+                let kind = reader.cell_kind()?;
+                let (slot, at, removed) = (reader.short()?, reader.short()?, reader.short()?);
+                Change::Splice { slot, kind, at, removed, bytes: reader.cell()? }
+            }
+            LEFT => Change::Left { page: reader.long()? },
+            RIGHT => Change::Right { page: reader.long()? },
+            _ => return Err(Unfit("kind of a change")),
+        };
+        Ok((page, change, reader.0))
+    }
+
+    /// Does it.
+    ///
+    /// # Panics
+    /// The page cannot take it: see [`Change::check`].
+    pub fn apply(&self, store: u64, number: u32, raw: &mut Raw) {
+        if let Change::Format { kind, owner, level } = *self {
+            let mut page = PageMut::format(raw, store, number, kind, owner);
+            page.set_level(level);
+            return;
+        }
+        let mut page = PageMut::new(raw);
+        match *self {
+            Change::Format { .. } => {}
+            Change::Put { slot, kind, bytes } => page.put(slot, kind, bytes),
+            Change::Free { slot } => page.free(slot),
+            Change::Insert { place, bytes } => page.insert(place, bytes),
+            Change::Remove { place } => page.remove(place),
+            Change::Truncate { place } => page.truncate(place),
+            Change::Splice { slot, kind, at, removed, bytes } => {
+                page.splice(slot, kind, at, removed, bytes);
+            }
+            Change::Left { page: left } => page.set_left(left),
+            Change::Right { page: right } => page.set_right(right),
+        }
+    }
+
+    /// Whether a page can take it: what redo says of a page that is not the one it was written for is
+    /// an error, and no crash.
+    pub fn check(&self, page: PageRef<'_>) -> Result<(), Unfit> {
+        let slots = page.slots();
+        let unfit = |is_fit: bool, what| if is_fit { Ok(()) } else { Err(Unfit(what)) };
+        match *self {
+            Change::Format { .. } | Change::Left { .. } | Change::Right { .. } => Ok(()),
+            Change::Put { slot, bytes, .. } => {
+                let more = (slot + 1).saturating_sub(slots) * SLOT_BYTES;
+                unfit(page.cell(slot).is_none(), "slot in use")?;
+                unfit(!bytes.is_empty() && slot < PAGE_BYTES, "length of a cell")?;
+                unfit(bytes.len() + more <= page.room(), "room")
+            }
+            Change::Insert { place, bytes } => {
+                unfit(place <= slots && !bytes.is_empty(), "place")?;
+                unfit(bytes.len() + SLOT_BYTES <= page.room(), "room")
+            }
+            Change::Free { slot } | Change::Remove { place: slot } => {
+                unfit(page.cell(slot).is_some(), "free slot")
+            }
+            Change::Truncate { place } => unfit(place <= slots, "place"),
+            Change::Splice { slot, at, removed, bytes, .. } => {
+                let cell = page.cell(slot).ok_or(Unfit("free slot"))?;
+                unfit(at + removed <= cell.bytes.len(), "length of a cell")?;
+                let length = cell.bytes.len() - removed + bytes.len();
+                unfit(length > 0, "length of a cell")?;
+                unfit(length <= cell.bytes.len() + page.room(), "room")
+            }
+        }
+    }
+}
+
+/// What is still to be read.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], Unfit> {
+        let (now, rest) = self.0.split_at_checked(count).ok_or(Unfit("length of a change"))?;
+        self.0 = rest;
+        Ok(now)
+    }
+
+    fn byte(&mut self) -> Result<u8, Unfit> {
+        Ok(self.take(1)?[0])
+    }
+
+    fn short(&mut self) -> Result<usize, Unfit> {
+        let bytes = self.take(2)?;
+        Ok(usize::from(u16::from_le_bytes([bytes[0], bytes[1]])))
+    }
+
+    fn long(&mut self) -> Result<u32, Unfit> {
+        let bytes = self.take(4)?;
+        Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    }
+
+    fn cell_kind(&mut self) -> Result<CellKind, Unfit> {
+        CellKind::from_number(self.byte()?).ok_or(Unfit("kind of a cell"))
+    }
+
+    fn cell(&mut self) -> Result<&'a [u8], Unfit> {
+        let length = self.short()?;
+        self.take(length)
+    }
+}

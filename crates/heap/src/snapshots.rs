@@ -1,0 +1,85 @@
+//! Snapshots: points in the log at which somebody reads, and what must be kept for them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The snapshots that are read at now.
+#[derive(Default)]
+pub(crate) struct Snapshots(Mutex<Active>);
+
+#[derive(Default)]
+struct Active {
+    /// How many read at each point.
+    points: BTreeMap<u64, usize>,
+    /// No later snapshot is below this.
+    floor: u64,
+}
+
+/// What is read now and may be read later, as of one moment.
+pub(crate) struct Horizon {
+    points: Vec<u64>,
+    floor: u64,
+}
+
+/// A point at which somebody reads, until it is dropped.
+pub(crate) struct Snapshot {
+    snapshots: Arc<Snapshots>,
+    point: u64,
+}
+
+impl Snapshots {
+    fn lock(&self) -> MutexGuard<'_, Active> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A snapshot at what `newest` says, which never gets less.
+    pub fn take(self: &Arc<Self>, newest: impl FnOnce() -> u64) -> Snapshot {
+        let mut active = self.lock();
+        // Asked under the lock: what is collected meanwhile leaves all from here on.
+        let point = newest().max(active.floor);
+        *active.points.entry(point).or_default() += 1;
+        Snapshot { snapshots: Arc::clone(self), point }
+    }
+
+    /// What must be kept, if later snapshots are at what `newest` says or above.
+    pub fn horizon(&self, newest: impl FnOnce() -> u64) -> Horizon {
+        let mut active = self.lock();
+        active.floor = active.floor.max(newest());
+        Horizon { points: active.points.keys().copied().collect(), floor: active.floor }
+    }
+}
+
+impl Horizon {
+    /// Later snapshots are at this point or above.
+    pub fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// Whether somebody sees what was made at `from` and not what was made at `to`, now or later.
+    pub fn may_see(&self, from: u64, to: u64) -> bool {
+        if to >= self.floor {
+            return true;
+        }
+        let first = self.points.partition_point(|point| *point <= from);
+        self.points.get(first).is_some_and(|point| *point <= to)
+    }
+}
+
+impl Snapshot {
+    /// Where it is: what was made below it is seen.
+    pub fn point(&self) -> u64 {
+        self.point
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        let mut active = self.snapshots.lock();
+        if let Some(count) = active.points.get_mut(&self.point) {
+            *count -= 1;
+            if *count == 0 {
+                active.points.remove(&self.point);
+            }
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! A record on its way to be durable: how it is queued, and how its committer waits.
+
+use std::sync::Arc;
+
+use async_recursion::async_recursion as boxed;
+use bytes::Bytes;
+use cellar_wait::{Event as WaitEvent, Session};
+
+use crate::breakdown::Breakdown;
+use crate::error::Error;
+use crate::lsn::Lsn;
+use crate::on_disk::record::RecordHeader;
+use crate::writer::log::{Inner, Log};
+use crate::writer::queue::Placed;
+use crate::writer::state::State;
+use crate::writer::unit::Shared;
+use crate::writer::wait::Waiting;
+
+/// The position of a record that was appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The record begins here.
+    pub lsn: Lsn,
+    /// The record is durable when everything below is.
+    pub end: Lsn,
+}
+
+/// A durable record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// The record begins here.
+    pub lsn: Lsn,
+    /// Everything below is durable.
+    pub end: Lsn,
+    /// Where the time went.
+    pub breakdown: Breakdown,
+}
+
+/// A record that was appended, and is to be waited for by [`Log::wait`]. If it is dropped, the record
+/// becomes durable all the same.
+#[must_use = "nothing says when it is durable"]
+pub struct Queued {
+    /// Where it is.
+    pub appended: Appended,
+    unit: Arc<Shared>,
+    asked: u64,
+    queued: u64,
+    /// For how long all slots had been busy then.
+    busy: u64,
+}
+
+impl std::fmt::Debug for Queued {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Queued").field(&self.appended).finish()
+    }
+}
+
+impl Inner {
+    /// Has a record that `place` puts into the log become durable, also where nobody waits for it.
+    pub(super) fn queue_with(
+        self: &Arc<Self>,
+        asked: u64,
+        place: impl FnOnce(&mut State) -> Result<Option<Placed>, Error>,
+    ) -> Result<Option<Queued>, Error> {
+        let queued = self.now();
+        let (placed, starts_timer) = self.with(|state| {
+            let placed = place(state);
+            let timer =
+                matches!(placed, Ok(Some(_))) && !std::mem::replace(&mut state.idle_timer, true);
+            let busy = state.busy_until(queued);
+            (placed.map(|placed| placed.map(|placed| (placed, busy))), timer)
+        });
+        if starts_timer {
+            self.start_idle_timer();
+        }
+        Ok(placed?.map(|(Placed { lsn, end, unit }, busy)| Queued {
+            appended: Appended { lsn, end },
+            unit,
+            asked,
+            queued,
+            busy,
+        }))
+    }
+
+    /// Queues a record if there is room that nobody waits for, and no committer is to be delayed.
+    fn try_queue(
+        self: &Arc<Self>,
+        asked: u64,
+        header: RecordHeader,
+        body: &Bytes,
+    ) -> Result<Option<Queued>, Error> {
+        self.queue_with(asked, |state| match Inner::stopped(state) {
+            Some(error) => Err(error),
+            None if state.pace(self.options.pace_max).is_some() => Ok(None),
+            None => Ok(state.append(&self.sizes, header, body, None).ok()),
+        })
+    }
+
+    /// Queues a record, waiting for room where there is none.
+    async fn queue(
+        self: &Arc<Self>,
+        session: &Session,
+        header: RecordHeader,
+        body: &Bytes,
+    ) -> Result<Queued, Error> {
+        let asked = self.now();
+        if let Some(queued) = self.try_queue(asked, header, body)? {
+            return Ok(queued);
+        }
+        let append = |state: &mut State, turn| state.append(&self.sizes, header, body, turn);
+        let Placed { lsn, end, unit } = self.in_turn(session, append).await?;
+        let queued = self.now();
+        let busy = self.with(|state| state.busy_until(queued));
+        Ok(Queued { appended: Appended { lsn, end }, unit, asked, queued, busy })
+    }
+}
+
+impl Log {
+    /// Appends a record and waits until it is durable. Recovery returns `kind` and `flags` with it. If the
+    /// future is dropped, the record may or may not be in the log afterwards. Committers drive the writes
+    /// of all: a future that is neither polled nor dropped holds the others up.
+    ///
+    /// # Errors
+    /// [`Error::RecordTooLong`]; [`Error::Stopped`]; [`Error::OutcomeUnknown`] when the log stops
+    /// meanwhile.
+    #[boxed]
+    pub async fn commit(
+        &self,
+        session: &Session,
+        kind: u8,
+        flags: u8,
+        body: Bytes,
+    ) -> Result<Committed, Error> {
+        let header = self.header(kind, flags, &body)?;
+        let queued = self.0.queue(session, header, &body).await?;
+        drop(body);
+        self.wait(session, queued).await
+    }
+
+    /// Appends a record if that is possible at once; `None` where it has to wait for room, or is to be
+    /// delayed: [`Log::reserve`] does both. It becomes durable as one of [`Log::append`], or is waited for
+    /// by [`Log::wait`].
+    ///
+    /// # Errors
+    /// [`Error::RecordTooLong`]; [`Error::Stopped`].
+    pub fn try_append(&self, kind: u8, flags: u8, body: &Bytes) -> Result<Option<Queued>, Error> {
+        let header = self.header(kind, flags, body)?;
+        self.0.try_queue(self.0.now(), header, body)
+    }
+
+    /// Waits until a record is durable, and writes for others where that is its turn: see
+    /// [`Log::commit`].
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`] when the log stops meanwhile.
+    #[boxed]
+    pub async fn wait(&self, session: &Session, queued: Queued) -> Result<Committed, Error> {
+        let Queued { appended: Appended { lsn, end }, unit, asked, queued, busy } = queued;
+        let sync = session.begin(WaitEvent::LOG_FILE_SYNC, [0, end.0, 0], queued);
+        let times = Waiting::new(&self.0, unit).await?;
+        let now = self.0.now();
+        self.0.synch.count(sync.end(now));
+        Ok(Committed { lsn, end, breakdown: times.breakdown(asked, queued, busy, now) })
+    }
+
+    /// Appends a record and does not wait: it becomes durable with the next one that somebody
+    /// waits for, or a few milliseconds later.
+    ///
+    /// # Errors
+    /// [`Error::RecordTooLong`]; [`Error::Stopped`].
+    #[boxed]
+    pub async fn append(
+        &self,
+        session: &Session,
+        kind: u8,
+        flags: u8,
+        body: Bytes,
+    ) -> Result<Appended, Error> {
+        let header = self.header(kind, flags, &body)?;
+        let queued = self.0.queue(session, header, &body).await?;
+        let (is_full, starts_timer) = self.0.with(|state| {
+            // A closed unit is large enough; the rest waits for company.
+            let is_full = !state.full.is_empty();
+            (is_full, !std::mem::replace(&mut state.idle_timer, true))
+        });
+        if starts_timer {
+            self.0.start_idle_timer();
+        }
+        if is_full {
+            self.0.lead_for_others();
+        }
+        Ok(queued.appended)
+    }
+
+    /// Waits until everything below `lsn` is durable.
+    ///
+    /// # Errors
+    /// [`Error::OutcomeUnknown`] when the log stops meanwhile; [`Error::BadValue`] when nothing
+    /// was appended there yet.
+    #[boxed]
+    pub async fn wait_durable(&self, session: &Session, lsn: Lsn) -> Result<(), Error> {
+        let Some(unit) = self.0.with(|state| state.unit_below(&self.0.sizes, lsn))? else {
+            return Ok(());
+        };
+        let wait = session.begin(WaitEvent::LOG_FILE_SYNC, [0, lsn.0, 0], self.0.now());
+        Waiting::new(&self.0, unit).await?;
+        wait.end(self.0.now());
+        Ok(())
+    }
+}
