@@ -1,7 +1,7 @@
 //! A change of one page: how it is done, and how redo says so. What the lane does to a page and what
 //! recovery does to it is the same function of the same bytes.
 
-use cellar_page::{CellKind, Kind, PAGE_BYTES, PageMut, PageRef, Raw, SLOT_BYTES};
+use cellar_page::{CellKind, HEADER_BYTES, Kind, PAGE_BYTES, PageMut, PageRef, Raw, SLOT_BYTES};
 
 /// A change of one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,10 +20,8 @@ pub(crate) enum Change<'a> {
     Truncate { place: usize },
     /// A part of a cell is replaced.
     Splice { slot: usize, kind: CellKind, at: usize, removed: usize, bytes: &'a [u8] },
-    /// The page before it.
-    Left { page: u32 },
-    /// The page behind it.
-    Right { page: u32 },
+    /// Bytes of a page without cells, by their place in it.
+    Bytes { at: usize, bytes: &'a [u8] },
 }
 
 /// Why bytes are no change, or one that the page cannot take.
@@ -37,8 +35,7 @@ const INSERT: u8 = 4;
 const REMOVE: u8 = 5;
 const TRUNCATE: u8 = 6;
 const SPLICE: u8 = 7;
-const LEFT: u8 = 8;
-const RIGHT: u8 = 9;
+const BYTES: u8 = 8;
 
 /// The most bytes that a change takes in redo beside the bytes of its cell.
 pub(crate) const CHANGE_BYTES: usize = 16;
@@ -85,13 +82,11 @@ impl<'a> Change<'a> {
                 [slot, at, removed, bytes.len()].into_iter().for_each(|value| short(out, value));
                 out.extend_from_slice(bytes);
             }
-            Change::Left { page } => {
-                out.push(LEFT);
-                out.extend_from_slice(&page.to_le_bytes());
-            }
-            Change::Right { page } => {
-                out.push(RIGHT);
-                out.extend_from_slice(&page.to_le_bytes());
+            Change::Bytes { at, bytes } => {
+                out.push(BYTES);
+                short(out, at);
+                short(out, bytes.len());
+                out.extend_from_slice(bytes);
             }
         }
     }
@@ -118,8 +113,7 @@ impl<'a> Change<'a> {
                 let (slot, at, removed) = (reader.short()?, reader.short()?, reader.short()?);
                 Change::Splice { slot, kind, at, removed, bytes: reader.cell()? }
             }
-            LEFT => Change::Left { page: reader.long()? },
-            RIGHT => Change::Right { page: reader.long()? },
+            BYTES => Change::Bytes { at: reader.short()?, bytes: reader.cell()? },
             _ => return Err(Unfit("kind of a change")),
         };
         Ok((page, change, reader.0))
@@ -146,8 +140,7 @@ impl<'a> Change<'a> {
             Change::Splice { slot, kind, at, removed, bytes } => {
                 page.splice(slot, kind, at, removed, bytes);
             }
-            Change::Left { page: left } => page.set_left(left),
-            Change::Right { page: right } => page.set_right(right),
+            Change::Bytes { at, bytes } => page.write(at, bytes),
         }
     }
 
@@ -157,7 +150,11 @@ impl<'a> Change<'a> {
         let slots = page.slots();
         let unfit = |is_fit: bool, what| if is_fit { Ok(()) } else { Err(Unfit(what)) };
         match *self {
-            Change::Format { .. } | Change::Left { .. } | Change::Right { .. } => Ok(()),
+            Change::Format { .. } => Ok(()),
+            Change::Bytes { at, bytes } => {
+                unfit(page.slots() == 0, "page with cells")?;
+                unfit(at >= HEADER_BYTES && at + bytes.len() <= PAGE_BYTES, "place of bytes")
+            }
             Change::Put { slot, bytes, .. } => {
                 let more = (slot + 1).saturating_sub(slots) * SLOT_BYTES;
                 unfit(page.cell(slot).is_none(), "slot in use")?;

@@ -55,13 +55,19 @@ impl Horizon {
         self.floor
     }
 
-    /// Whether somebody sees what was made at `from` and not what was made at `to`, now or later.
-    pub fn may_see(&self, from: u64, to: u64) -> bool {
+    /// Whether somebody reads at this point now.
+    pub fn has(&self, point: u64) -> bool {
+        self.points.binary_search(&point).is_ok()
+    }
+
+    /// A point at which what was made at `from` is seen and what was made at `to` is not: one that is read
+    /// at now, or one at which a later snapshot may be.
+    pub fn between(&self, from: u64, to: u64) -> Option<u64> {
         if to >= self.floor {
-            return true;
+            return Some(self.floor);
         }
         let first = self.points.partition_point(|point| *point <= from);
-        self.points.get(first).is_some_and(|point| *point <= to)
+        self.points.get(first).copied().filter(|point| *point <= to)
     }
 }
 

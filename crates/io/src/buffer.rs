@@ -17,6 +17,7 @@ pub const ALIGNMENT: usize = SMALLEST;
 struct Shared(Option<Chunk>);
 
 impl Shared {
+    #[inline]
     fn start(&self) -> NonNull<u8> {
         self.0.as_ref().expect("the chunk is there until drop").start()
     }
@@ -110,6 +111,7 @@ impl Buffer {
 impl Deref for Buffer {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: the range lies in the chunk, is initialised, and no other piece overlaps it.
         unsafe {
@@ -119,6 +121,7 @@ impl Deref for Buffer {
 }
 
 impl DerefMut for Buffer {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`; `&mut self` makes the access exclusive.
         unsafe {

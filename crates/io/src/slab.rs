@@ -71,6 +71,7 @@ impl Chunk {
         first
     }
 
+    #[inline]
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }

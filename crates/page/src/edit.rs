@@ -1,8 +1,8 @@
 //! A page that is changed. The same changes on the same page give the same bytes: redo relies on it.
 
 use crate::header::{
-    CELLS_START, HEADER_BYTES, HOLES, KIND, Kind, LEFT, LEVEL, LSN, NUMBER, OWNER, PAGE_BYTES,
-    RIGHT, Raw, SLOTS, STORE, VERSION, VERSION_AT, set_u16, set_u32, u16_at,
+    CELLS_START, HEADER_BYTES, HOLES, KIND, Kind, LEVEL, LSN, NUMBER, OWNER, PAGE_BYTES, Raw,
+     SLOTS, STORE, VERSION, VERSION_AT, set_u16, set_u32, u16_at,
 };
 use crate::slots::{
     CELLS_END, CellKind, PageRef, SLOT_BYTES, Slot, slot_at, slot_bytes, slot_position,
@@ -19,6 +19,7 @@ impl std::fmt::Debug for PageMut<'_> {
 
 impl<'a> PageMut<'a> {
     /// Changes `page`.
+    #[inline]
     pub fn new(page: &'a mut Raw) -> PageMut<'a> {
         PageMut(page)
     }
@@ -42,11 +43,13 @@ impl<'a> PageMut<'a> {
     }
 
     /// The page as it is now.
+    #[inline]
     pub fn get(&self) -> PageRef<'_> {
         PageRef(self.0)
     }
 
     /// Says which record changed it.
+    #[inline]
     pub fn set_lsn(&mut self, lsn: u64) {
         self.0[LSN..LSN + 8].copy_from_slice(&lsn.to_le_bytes());
     }
@@ -56,14 +59,13 @@ impl<'a> PageMut<'a> {
         set_u32(self.0, LEVEL, level);
     }
 
-    /// Says which page is before it.
-    pub fn set_left(&mut self, page: u32) {
-        set_u32(self.0, LEFT, page);
-    }
-
-    /// Says which page is behind it.
-    pub fn set_right(&mut self, page: u32) {
-        set_u32(self.0, RIGHT, page);
+    /// Writes bytes to a page that has no cells.
+    ///
+    /// # Panics
+    /// It has some, or there is no such place behind the header.
+    pub fn write(&mut self, at: usize, bytes: &[u8]) {
+        assert!(self.get().slots() == 0 && at >= HEADER_BYTES, "bytes behind the header, no cells");
+        self.0[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
     /// Puts a cell of a byte or more into a free slot, or into one behind all others. Slots between are

@@ -25,8 +25,6 @@ pub(crate) const CELLS_START: usize = 28;
 pub(crate) const HOLES: usize = 30;
 pub(crate) const OWNER: usize = 32;
 pub(crate) const LEVEL: usize = 36;
-pub(crate) const LEFT: usize = 40;
-pub(crate) const RIGHT: usize = 44;
 
 /// What a page holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,23 +75,28 @@ impl Kind {
     }
 }
 
+#[inline]
 pub(crate) fn u16_at(page: &Raw, at: usize) -> u16 {
     u16::from_le_bytes([page[at], page[at + 1]])
 }
 
+#[inline]
 pub(crate) fn u32_at(page: &Raw, at: usize) -> u32 {
     u32::from_le_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]])
 }
 
+#[inline]
 pub(crate) fn u64_at(page: &Raw, at: usize) -> u64 {
     u64::from(u32_at(page, at)) | u64::from(u32_at(page, at + 4)) << 32
 }
 
+#[inline]
 pub(crate) fn set_u16(page: &mut Raw, at: usize, value: usize) {
     assert!(value <= usize::from(u16::MAX), "positions in a page are short");
     page[at..at + 2].copy_from_slice(&(value as u16).to_le_bytes());
 }
 
+#[inline]
 pub(crate) fn set_u32(page: &mut Raw, at: usize, value: u32) {
     page[at..at + 4].copy_from_slice(&value.to_le_bytes());
 }

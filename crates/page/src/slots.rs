@@ -5,8 +5,8 @@
 use std::cmp::Ordering;
 
 use crate::header::{
-    CELLS_START, HEADER_BYTES, HOLES, KIND, Kind, LEFT, LEVEL, LSN, NUMBER, OWNER, PAGE_BYTES,
-    RIGHT, Raw, SLOTS, STORE, u16_at, u32_at, u64_at,
+    CELLS_START, HEADER_BYTES, HOLES, KIND, Kind, LEVEL, LSN, NUMBER, OWNER, PAGE_BYTES,
+    Raw, SLOTS, STORE, u16_at, u32_at, u64_at,
 };
 
 /// Bytes of a slot: where its cell begins (2), how long it is (13 bits) and of which kind (3 bits).
@@ -61,11 +61,13 @@ impl Slot {
 }
 
 /// Where the slot with this number is.
+#[inline]
 pub(crate) fn slot_position(slot: usize) -> usize {
     HEADER_BYTES + slot * SLOT_BYTES
 }
 
 /// A slot as it is stored; `None` where it is free, or nonsense.
+#[inline]
 pub(crate) fn slot_at(page: &Raw, slot: usize) -> Option<Slot> {
     let position = slot_position(slot);
     let (at, length) = (u16_at(page, position), u16_at(page, position + 2));
@@ -95,11 +97,13 @@ impl std::fmt::Debug for PageRef<'_> {
 
 impl<'a> PageRef<'a> {
     /// Looks at `page`.
+    #[inline]
     pub fn new(page: &'a Raw) -> PageRef<'a> {
         PageRef(page)
     }
 
     /// Its number in the store.
+    #[inline]
     pub fn number(self) -> u32 {
         u32_at(self.0, NUMBER)
     }
@@ -110,11 +114,13 @@ impl<'a> PageRef<'a> {
     }
 
     /// Where the redo record begins that changed it last.
+    #[inline]
     pub fn lsn(self) -> u64 {
         u64_at(self.0, LSN)
     }
 
     /// What it holds; `None` for a page that was never written.
+    #[inline]
     pub fn kind(self) -> Option<Kind> {
         Kind::from_number(self.0[KIND])
     }
@@ -129,22 +135,14 @@ impl<'a> PageRef<'a> {
         u32_at(self.0, LEVEL)
     }
 
-    /// The page before it on its level; 0: none.
-    pub fn left(self) -> u32 {
-        u32_at(self.0, LEFT)
-    }
-
-    /// The page behind it on its level, or the next piece of a value; 0: none.
-    pub fn right(self) -> u32 {
-        u32_at(self.0, RIGHT)
-    }
-
     /// How many slots it has, free ones included.
+    #[inline]
     pub fn slots(self) -> usize {
         usize::from(u16_at(self.0, SLOTS))
     }
 
     /// What the slot leads to; `None` where it is free, or there is none.
+    #[inline]
     pub fn cell(self, slot: usize) -> Option<Cell<'a>> {
         if slot >= self.slots() {
             return None;
@@ -154,15 +152,18 @@ impl<'a> PageRef<'a> {
     }
 
     /// Bytes that cells and slots can still take, if the cells are moved together.
+    #[inline]
     pub fn room(self) -> usize {
         self.gap() + usize::from(u16_at(self.0, HOLES))
     }
 
     /// Bytes between the slots and the cells.
+    #[inline]
     pub(crate) fn gap(self) -> usize {
         self.cells_start() - slot_position(self.slots())
     }
 
+    #[inline]
     pub(crate) fn cells_start(self) -> usize {
         usize::from(u16_at(self.0, CELLS_START))
     }
@@ -174,6 +175,7 @@ impl<'a> PageRef<'a> {
     }
 
     /// In a page whose cells are in order, where what `order` compares with is, or would be.
+    #[inline]
     pub fn search(self, mut order: impl FnMut(&[u8]) -> Ordering) -> Result<usize, usize> {
         let (mut from, mut to) = (0, self.slots());
         while from < to {

@@ -23,4 +23,4 @@ pub use on_disk::header::Quorum;
 pub use options::{Control, Medium, Options, Successor};
 pub use recovery::{OpenLog, Record, Recovery, Report};
 pub use stats::{GroupReport, GroupStatus, MediumReport, MediumStats, Skips, Stats};
-pub use writer::{Appended, Committed, Log, Queued, Reservation};
+pub use writer::{Appended, Committed, Log, Queued, Reservation, Wait};

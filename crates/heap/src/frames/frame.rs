@@ -1,6 +1,7 @@
 //! The place of a page in memory: its newest image, and through it the older ones.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use cellar_io::Buffer;
@@ -12,11 +13,13 @@ use crate::snapshots::Horizon;
 pub(crate) struct Frame {
     number: u32,
     current: ArcSwap<Image>,
+    /// The writer knows that its page on disk is older.
+    is_listed: AtomicBool,
 }
 
 impl Frame {
     pub fn new(number: u32, image: Image) -> Frame {
-        Frame { number, current: ArcSwap::from_pointee(image) }
+        Frame { number, current: ArcSwap::from_pointee(image), is_listed: AtomicBool::new(false) }
     }
 
     pub fn number(&self) -> u32 {
@@ -46,16 +49,22 @@ impl Frame {
         self.current.store(Arc::new(Image::new(bytes, end, Some(old))));
     }
 
-    /// Lets go of the images that no snapshot can see any more. Whether some are still kept.
-    pub fn collect(&self, horizon: &Horizon) -> bool {
+    /// Puts a new image in the place of all: nobody reads yet.
+    pub fn replace(&self, bytes: Buffer) {
+        self.current.store(Arc::new(Image::new(bytes, 0, None)));
+    }
+
+    /// Lets go of the images that no snapshot can see any more. Where some are still kept, a point that
+    /// needs one.
+    pub fn collect(&self, horizon: &Horizon) -> Option<u64> {
         let mut image = self.current.load_full();
-        let mut is_kept = false;
+        let mut needed = None;
         loop {
             let mut kept = image.before();
-            let Some(before) = kept.clone() else { break };
-            if horizon.may_see(before.lsn(), image.lsn()) {
+            let Some(before) = kept.clone() else { return needed };
+            if let Some(point) = horizon.between(before.lsn(), image.lsn()) {
+                needed = needed.or(Some(point));
                 drop(kept);
-                is_kept = true;
                 image = before;
             } else {
                 let older = before.before().clone();
@@ -64,6 +73,17 @@ impl Frame {
                 drop(unneeded);
             }
         }
-        is_kept
+    }
+
+    /// Whether its page on disk, once it is as of `lsn`, is what it is in memory. False: it is to be
+    /// written again.
+    pub fn is_written(&self, lsn: u64) -> bool {
+        self.is_listed.store(false, Ordering::SeqCst);
+        self.current().lsn() == lsn
+    }
+
+    /// Lists it as one that is to be written; false where it is listed.
+    pub fn list(&self) -> bool {
+        !self.is_listed.swap(true, Ordering::SeqCst)
     }
 }

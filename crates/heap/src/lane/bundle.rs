@@ -2,17 +2,23 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use cellar_io::Buffer;
 use cellar_page::{PageMut, PageRef};
 use cellar_redo::Appended;
+use smallvec::SmallVec;
 
+use super::Refused;
 use crate::change::Change;
-use crate::frames::{Frame, raw_mut};
+use crate::frames::{Frame, Frames, raw_mut};
+use crate::geometry::Geometry;
 
 /// The pages of a commit and its record.
-pub(crate) struct Bundle {
+pub(crate) struct Bundle<'a> {
     store: u64,
-    pages: Vec<Open>,
+    geometry: Geometry,
+    frames: &'a Frames,
+    pages: SmallVec<[Open; 2]>,
     body: Vec<u8>,
 }
 
@@ -22,51 +28,58 @@ struct Open {
     bytes: Buffer,
 }
 
-impl Bundle {
-    /// An empty one; what is in `body` is forgotten.
-    pub fn new(store: u64, mut body: Vec<u8>) -> Bundle {
-        body.clear();
-        Bundle { store, pages: Vec::with_capacity(4), body }
+impl<'a> Bundle<'a> {
+    /// An empty one, whose redo takes about so many bytes.
+    pub fn new(frames: &'a Frames, geometry: Geometry, redo_bytes: usize) -> Bundle<'a> {
+        let body = Vec::with_capacity(redo_bytes);
+        Bundle { store: frames.store(), geometry, frames, pages: SmallVec::new(), body }
     }
 
-    /// The changes so far, as redo has them.
-    pub fn body(&self) -> &[u8] {
-        &self.body
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
     }
 
-    /// The page as this commit has left it so far.
-    pub fn with_page<T>(&self, frame: &Frame, look: impl FnOnce(PageRef<'_>) -> T) -> T {
-        match self.position(frame) {
-            Some(at) => {
-                let raw = self.pages[at].bytes[..].try_into().expect("a page");
-                look(PageRef::new(raw))
-            }
-            None => look(frame.current().page()),
+    /// The changes, as redo has them, to be taken once.
+    pub fn take_body(&mut self) -> Bytes {
+        Bytes::from(std::mem::take(&mut self.body))
+    }
+
+    /// Looks at a page as this commit has left it so far.
+    pub fn look<T>(&self, page: u32, look: impl FnOnce(PageRef<'_>) -> T) -> Result<T, Refused> {
+        if let Some(at) = self.position(page) {
+            let raw = self.pages[at].bytes[..].try_into().expect("a page");
+            return Ok(look(PageRef::new(raw)));
         }
+        let frame = self.frames.resident(page).ok_or(Refused::NeedsPage(page))?;
+        Ok(look(frame.current().page()))
     }
 
-    fn position(&self, frame: &Frame) -> Option<usize> {
-        self.pages.iter().rposition(|open| std::ptr::eq(&*open.frame, frame))
+    fn position(&self, page: u32) -> Option<usize> {
+        self.pages.iter().rposition(|open| open.frame.number() == page)
     }
 
     /// Changes a page that can take it.
-    pub fn change(&mut self, frame: &Arc<Frame>, change: Change<'_>) {
-        let at = self.position(frame).unwrap_or_else(|| {
-            let bytes = frame.current().copy();
-            self.pages.push(Open { frame: Arc::clone(frame), bytes });
-            self.pages.len() - 1
-        });
-        change.encode(frame.number(), &mut self.body);
-        change.apply(self.store, frame.number(), raw_mut(&mut self.pages[at].bytes));
+    pub fn change(&mut self, page: u32, change: Change<'_>) -> Result<(), Refused> {
+        let at = match self.position(page) {
+            Some(at) => at,
+            None => {
+                let frame = self.frames.resident(page).ok_or(Refused::NeedsPage(page))?;
+                let bytes = frame.current().copy();
+                self.pages.push(Open { frame, bytes });
+                self.pages.len() - 1
+            }
+        };
+        change.encode(page, &mut self.body);
+        change.apply(self.store, page, raw_mut(&mut self.pages[at].bytes));
+        Ok(())
     }
 
-    /// Shows the pages to all. Returns the memory of the body.
-    pub fn publish(self, appended: Appended, mut changed: impl FnMut(Arc<Frame>)) -> Vec<u8> {
+    /// Shows the pages to all.
+    pub fn publish(self, appended: Appended, mut changed: impl FnMut(Arc<Frame>)) {
         for Open { frame, mut bytes } in self.pages {
             PageMut::new(raw_mut(&mut bytes)).set_lsn(appended.lsn.0);
             frame.publish(bytes, appended.end.0);
             changed(frame);
         }
-        self.body
     }
 }

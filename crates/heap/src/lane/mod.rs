@@ -1,43 +1,69 @@
 //! The apply lane: commits become pages here, one at a time, in the order of the log. Who comes first does
-//! the work of all that come meanwhile. It never sleeps, reads or fails: all that it needs was reserved.
+//! the work of all that come meanwhile. It never waits for a disk, a page or room: what is lacking is said,
+//! nothing is done, and whoever asked provides it and comes again.
 
 mod bundle;
+mod kept;
 mod write_set;
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
-use cellar_redo::{Appended, Log, Queued, Reservation};
-use cellar_wait::Session;
+use cellar_redo::{Log, Queued, Reservation};
 use futures_channel::oneshot;
 
-use crate::frames::Frame;
+use crate::dirty::Dirty;
+use crate::frames::Frames;
+use crate::geometry::Geometry;
+use crate::rows::RowId;
 use crate::snapshots::Snapshots;
+use kept::Kept;
 
 pub(crate) use bundle::Bundle;
-pub(crate) use write_set::{Operation, WriteSet};
+pub(crate) use write_set::{Operation, Spares, WriteSet};
 
 /// The kind of a record that is a commit.
-const COMMIT: u8 = 1;
+pub(crate) const COMMIT: u8 = 1;
 
-/// What came of a write set.
-pub(crate) type Outcome = Result<Queued, Refused>;
+/// A write set that was applied.
+pub(crate) struct Applied {
+    pub queued: Queued,
+    /// The row of each operation.
+    pub rows: Vec<Option<RowId>>,
+    /// What is left of its free pages, and what it gave back.
+    pub spares: Spares,
+}
 
-/// Why a write set was not applied: nothing of it was done.
+/// A write set of which nothing was done.
+pub(crate) struct Refusal {
+    pub set: WriteSet,
+    /// The operation that cannot be done.
+    pub at: usize,
+    pub why: Refused,
+}
+
+/// Why an operation cannot be done now.
+#[derive(Debug)]
 pub(crate) enum Refused {
     /// The log has stopped.
     Stopped(cellar_redo::Error),
-    /// A page has changed so that it does not apply any more; it is to be made anew.
+    /// What it changes is not there: somebody else has changed it.
     Changed,
-    /// The log has no room at once: it is to be reserved.
-    NoRoom(WriteSet),
+    /// The page must be in memory.
+    NeedsPage(u32),
+    /// A free page of the object is needed.
+    NeedsSpare(u32),
+    /// The page has no room for the row.
+    NoPlace,
+    /// The log has no room at once for so many bytes: it is to be reserved.
+    NoRoom(usize),
 }
+
+type Outcome = Result<Applied, Box<Refusal>>;
 
 struct Entry {
     set: WriteSet,
-    reservation: Option<Reservation>,
+    room: Option<Reservation>,
     outcome: oneshot::Sender<Outcome>,
 }
 
@@ -50,133 +76,143 @@ struct Queue {
 
 /// The lane of a store.
 pub(crate) struct Lane {
-    store: u64,
     log: Log,
+    frames: Arc<Frames>,
+    geometry: Geometry,
+    dirty: Arc<Dirty>,
+    snapshots: Arc<Snapshots>,
     queue: Mutex<Queue>,
     /// Only the leader is here.
-    work: Mutex<Work>,
-    snapshots: Arc<Snapshots>,
-    /// Below this every commit is acknowledged, and every page of it in its place.
+    kept: Mutex<Kept>,
+    /// Every commit below is acknowledged.
     visible: AtomicU64,
-}
-
-#[derive(Default)]
-struct Work {
-    body: Vec<u8>,
-    /// Pages with older images, in the order in which these were replaced.
-    kept: VecDeque<(u64, Arc<Frame>)>,
+    /// Every commit below is in its pages.
+    applied: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What a lane works on.
+pub(crate) struct LaneParts {
+    pub log: Log,
+    pub frames: Arc<Frames>,
+    pub geometry: Geometry,
+    pub dirty: Arc<Dirty>,
+    pub snapshots: Arc<Snapshots>,
+    /// Where recovery ended.
+    pub end: u64,
+}
+
 impl Lane {
-    pub fn new(store: u64, log: Log, snapshots: Arc<Snapshots>) -> Lane {
+    pub fn new(parts: LaneParts) -> Lane {
+        let LaneParts { log, frames, geometry, dirty, snapshots, end } = parts;
         Lane {
-            store,
             log,
-            queue: Mutex::default(),
-            work: Mutex::default(),
+            frames,
+            geometry,
+            dirty,
             snapshots,
-            visible: AtomicU64::new(0),
+            queue: Mutex::default(),
+            kept: Mutex::default(),
+            visible: AtomicU64::new(end),
+            applied: AtomicU64::new(end),
         }
     }
 
-    /// Applies a write set and waits until it is durable.
-    pub async fn commit(&self, session: &Session, set: WriteSet) -> Result<Appended, Refused> {
-        let queued = match self.apply(set, None).await {
-            Err(Refused::NoRoom(set)) => {
-                let room = self.log.reserve(session, &[set.redo_bytes()]).await;
-                self.apply(set, Some(room.map_err(Refused::Stopped)?)).await?
-            }
-            outcome => outcome?,
-        };
-        let appended = queued.appended;
-        self.log.wait(session, queued).await.map_err(Refused::Stopped)?;
-        self.visible.fetch_max(appended.lsn.0 + 1, Ordering::SeqCst);
-        Ok(appended)
-    }
-
     /// Applies a write set: here and now where the lane is free, else it is done by who is in it.
-    async fn apply(&self, set: WriteSet, reservation: Option<Reservation>) -> Outcome {
-        let receiver = {
-            let mut queue = lock(&self.queue);
-            if queue.is_led {
-                let (outcome, receiver) = oneshot::channel();
-                queue.entries.push(Entry { set, reservation, outcome });
-                receiver
-            } else {
-                queue.is_led = true;
-                drop(queue);
-                return self.lead(set, reservation);
-            }
-        };
+    pub async fn apply(&self, set: WriteSet, room: Option<Reservation>) -> Outcome {
+        if self.may_lead() {
+            return self.lead(set, room);
+        }
+        let (outcome, receiver) = oneshot::channel();
+        if let Some(Entry { set, room, .. }) = self.queue_behind_leader(Entry { set, room, outcome }) {
+            return self.lead(set, room);
+        }
         receiver.await.unwrap_or_else(|_| panic!("the leader leaves nobody behind"))
     }
 
+    /// Whether the caller leads from now on.
+    fn may_lead(&self) -> bool {
+        !std::mem::replace(&mut lock(&self.queue).is_led, true)
+    }
+
+    /// Queues an entry, or gives it back to who leads from now on.
+    fn queue_behind_leader(&self, entry: Entry) -> Option<Entry> {
+        let mut queue = lock(&self.queue);
+        if !std::mem::replace(&mut queue.is_led, true) {
+            return Some(entry);
+        }
+        queue.entries.push(entry);
+        None
+    }
+
     /// Applies one's own write set, then those of others until none is left.
-    fn lead(&self, set: WriteSet, reservation: Option<Reservation>) -> Outcome {
-        let mut work = lock(&self.work);
-        let outcome = self.apply_one(&mut work, set, reservation);
+    fn lead(&self, set: WriteSet, room: Option<Reservation>) -> Outcome {
+        let mut kept = lock(&self.kept);
+        let outcome = self.apply_one(&mut kept, set, room);
         loop {
             let entries = {
                 let mut queue = lock(&self.queue);
                 if queue.entries.is_empty() {
+                    // Before the next leader may come.
+                    drop(kept);
                     queue.is_led = false;
                     return outcome;
                 }
                 std::mem::take(&mut queue.entries)
             };
-            for Entry { set, reservation, outcome } in entries {
+            for Entry { set, room, outcome } in entries {
                 // Who asked may have gone: it is done all the same.
-                let _ = outcome.send(self.apply_one(&mut work, set, reservation));
+                let _ = outcome.send(self.apply_one(&mut kept, set, room));
             }
         }
     }
 
-    fn apply_one(
-        &self,
-        work: &mut Work,
-        set: WriteSet,
-        reservation: Option<Reservation>,
-    ) -> Outcome {
-        let mut bundle = Bundle::new(self.store, std::mem::take(&mut work.body));
-        for operation in &set.operations {
-            operation.apply(&mut bundle)?;
+    fn apply_one(&self, kept: &mut Kept, set: WriteSet, room: Option<Reservation>) -> Outcome {
+        let refuse = |set, at, why| Err(Box::new(Refusal { set, at, why }));
+        let mut bundle = Bundle::new(&self.frames, self.geometry, set.redo_bytes());
+        let mut spares = set.spares.clone();
+        let mut rows = Vec::with_capacity(set.operations.len());
+        for (at, operation) in set.operations.iter().enumerate() {
+            match operation.apply(&mut bundle, &mut spares) {
+                Ok(row) => rows.push(row),
+                Err(why) => return refuse(set, at, why),
+            }
         }
-        let body = Bytes::copy_from_slice(bundle.body());
-        let queued = match reservation {
+        let body = bundle.take_body();
+        let queued = match room.filter(|room| room.has_room_for(body.len())) {
             Some(mut room) => room.append(COMMIT, 0, &body).map(Some),
             None => self.log.try_append(COMMIT, 0, &body),
         };
-        let Some(queued) = queued.map_err(Refused::Stopped)? else {
-            return Err(Refused::NoRoom(set));
+        let queued = match queued {
+            Ok(Some(queued)) => queued,
+            Ok(None) => return refuse(set, 0, Refused::NoRoom(body.len())),
+            Err(error) => return refuse(set, 0, Refused::Stopped(error)),
         };
-        let kept = |frame: Arc<Frame>| work.kept.push_back((queued.appended.lsn.0, frame));
-        work.body = bundle.publish(queued.appended, kept);
-        self.collect(work);
-        Ok(queued)
-    }
-
-    /// Lets go of images that nobody can need any more.
-    fn collect(&self, work: &mut Work) {
-        let visible = self.visible();
-        if work.kept.front().is_none_or(|(replaced, _)| *replaced >= visible) {
-            return;
-        }
-        let horizon = self.snapshots.horizon(|| self.visible());
-        while let Some((replaced, _)) = work.kept.front() {
-            if *replaced >= horizon.floor() {
-                break;
-            }
-            let Some((_, frame)) = work.kept.pop_front() else { break };
-            frame.collect(&horizon);
-        }
+        let appended = queued.appended;
+        bundle.publish(appended, |frame| {
+            self.dirty.note(appended.lsn.0, &frame);
+            kept.note(appended.lsn.0, frame);
+        });
+        self.applied.store(appended.lsn.0 + 1, Ordering::SeqCst);
+        kept.collect(&self.snapshots, || self.visible());
+        Ok(Applied { queued, rows, spares })
     }
 
     /// The point of a snapshot that sees all that is acknowledged.
     pub fn visible(&self) -> u64 {
         self.visible.load(Ordering::SeqCst)
+    }
+
+    /// The point of a snapshot that sees also what is not durable yet.
+    pub fn newest(&self) -> u64 {
+        self.applied.load(Ordering::SeqCst)
+    }
+
+    /// Says that a commit, and so all before it, is durable.
+    pub fn acknowledge(&self, lsn: u64) {
+        self.visible.fetch_max(lsn + 1, Ordering::SeqCst);
     }
 }

@@ -1,28 +1,70 @@
 //! What a transaction has the lane do.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cellar_page::CellKind;
 
 use super::{Bundle, Refused};
-use crate::change::{CHANGE_BYTES, Change};
+use crate::change::CHANGE_BYTES;
 use crate::frames::Frame;
+use crate::index::Entries;
+use crate::rows::{self, RowId};
+use crate::space::allocate;
 
 /// All that one commit does.
 #[derive(Default)]
 pub(crate) struct WriteSet {
     pub operations: Vec<Operation>,
+    /// Free pages of each object, for what grows.
+    pub spares: Spares,
+    /// Frames that stay in memory until it is applied.
+    pub held: Vec<Arc<Frame>>,
+}
+
+/// Free pages that belong to a write set, by object.
+#[derive(Default, Clone)]
+pub(crate) struct Spares {
+    pages: BTreeMap<u32, Vec<u32>>,
+    /// Pages that it gives back, each with its object.
+    pub freed: Vec<(u32, u32)>,
+}
+
+impl Spares {
+    /// A free page of the object.
+    pub fn take(&mut self, object: u32) -> Option<u32> {
+        self.pages.get_mut(&object)?.pop()
+    }
+
+    /// Adds free pages of the object.
+    pub fn add(&mut self, object: u32, pages: impl IntoIterator<Item = u32>) {
+        self.pages.entry(object).or_default().extend(pages);
+    }
+
+    /// All free pages that are left, each with its object.
+    pub fn left(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let all = self.pages.iter();
+        all.flat_map(|(object, pages)| pages.iter().map(|page| (*object, *page)))
+    }
 }
 
 /// One thing that a commit does.
 pub(crate) enum Operation {
-    /// A row gets other bytes.
-    Update { frame: Arc<Frame>, slot: usize, row: Bytes },
+    /// A free page becomes one of a table's rows.
+    NewPage { table: u32, page: u32 },
+    /// A new row, with its entries in indexes.
+    Insert { table: u32, page: u32, row: Bytes, entries: Entries },
+    /// A row gets other bytes; entries go and come. Where it does not fit its page any more it moves
+    /// to this one.
+    Update { table: u32, id: RowId, row: Bytes, elsewhere: Option<u32>, gone: Entries, new: Entries },
+    /// A row goes, with its entries.
+    Delete { table: u32, id: RowId, gone: Entries },
+    /// An extent becomes an object's; the first of an index has its root.
+    TakeExtent { extent: u32, object: u32, kind: allocate::Use, is_first: bool },
 }
 
 impl WriteSet {
-    /// The most bytes that its redo takes.
+    /// About how many bytes its redo takes.
     pub fn redo_bytes(&self) -> usize {
         self.operations.iter().map(Operation::redo_bytes).sum()
     }
@@ -30,35 +72,50 @@ impl WriteSet {
 
 impl Operation {
     fn redo_bytes(&self) -> usize {
+        let of = |entries: &Entries| -> usize {
+            entries.iter().map(|entry| entry.key.len() + 2 * CHANGE_BYTES).sum()
+        };
         match self {
-            Operation::Update { row, .. } => CHANGE_BYTES + row.len(),
+            Operation::Insert { row, entries, .. } => 2 * CHANGE_BYTES + row.len() + of(entries),
+            Operation::Update { row, gone, new, .. } => {
+                2 * CHANGE_BYTES + row.len() + of(gone) + of(new)
+            }
+            Operation::Delete { gone, .. } => 2 * CHANGE_BYTES + of(gone),
+            Operation::TakeExtent { .. } | Operation::NewPage { .. } => 8 * CHANGE_BYTES,
         }
     }
 
-    /// Does it, or says why that cannot be; the bundle is worth nothing then.
-    pub fn apply(&self, bundle: &mut Bundle) -> Result<(), Refused> {
+    /// Does it and says which row it was, or why it cannot be done; the bundle is worth nothing then.
+    pub fn apply(
+        &self,
+        bundle: &mut Bundle<'_>,
+        spares: &mut Spares,
+    ) -> Result<Option<RowId>, Refused> {
         match self {
-            Operation::Update { frame, slot, row } => {
-                let (at, removed) = bundle
-                    .with_page(frame, |page| {
-                        let cell = page.cell(*slot)?;
-                        let fits = row.len() <= cell.bytes.len() + page.room();
-                        fits.then(|| difference(cell.bytes, row))
-                    })
-                    .ok_or(Refused::Changed)?;
-                let (slot, kind) = (*slot, CellKind::Plain);
-                let bytes = &row[at.start..at.end];
-                bundle.change(frame, Change::Splice { slot, kind, at: at.start, removed, bytes });
-                Ok(())
+            Operation::NewPage { table, page } => {
+                rows::format(bundle, *table, *page)?;
+                Ok(None)
+            }
+            Operation::Insert { table, page, row, entries } => {
+                let id = rows::insert(bundle, *table, *page, row)?;
+                entries.add(bundle, spares, id)?;
+                Ok(Some(id))
+            }
+            Operation::Update { table, id, row, elsewhere, gone, new } => {
+                rows::update(bundle, *table, *id, row, *elsewhere)?;
+                gone.remove(bundle, spares, *id)?;
+                new.add(bundle, spares, *id)?;
+                Ok(Some(*id))
+            }
+            Operation::Delete { table, id, gone } => {
+                rows::delete(bundle, *table, *id)?;
+                gone.remove(bundle, spares, *id)?;
+                Ok(None)
+            }
+            Operation::TakeExtent { extent, object, kind, is_first } => {
+                allocate::take_extent(bundle, *extent, *object, *kind, *is_first)?;
+                Ok(None)
             }
         }
     }
-}
-
-/// Where `new` differs from `old`, and how many bytes of `old` that replaces.
-fn difference(old: &[u8], new: &[u8]) -> (std::ops::Range<usize>, usize) {
-    let start = old.iter().zip(new).take_while(|(old, new)| old == new).count();
-    let (old, rest) = (&old[start..], &new[start..]);
-    let end = old.iter().rev().zip(rest.iter().rev()).take_while(|(old, new)| old == new).count();
-    (start..new.len() - end, old.len() - end)
 }

@@ -1,6 +1,8 @@
 //! A record on its way to be durable: how it is queued, and how its committer waits.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
@@ -52,6 +54,37 @@ pub struct Queued {
 impl std::fmt::Debug for Queued {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Queued").field(&self.appended).finish()
+    }
+}
+
+/// The wait for a record, made by [`Log::wait`].
+#[must_use = "nothing happens unless it is polled"]
+pub struct Wait<'a> {
+    waiting: Waiting<'a>,
+    queued: Queued,
+    sync: Option<cellar_wait::Wait<'a>>,
+}
+
+impl Future for Wait<'_> {
+    type Output = Result<Committed, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let times = ready!(Pin::new(&mut this.waiting).poll(context))?;
+        let inner = this.waiting.log();
+        let now = inner.now();
+        if let Some(sync) = this.sync.take() {
+            inner.synch.count(sync.end(now));
+        }
+        let Queued { appended: Appended { lsn, end }, asked, queued, busy, .. } = this.queued;
+        let breakdown = times.breakdown(asked, queued, busy, now);
+        Poll::Ready(Ok(Committed { lsn, end, breakdown }))
+    }
+}
+
+impl std::fmt::Debug for Wait<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Wait").field(&self.queued.appended).finish()
     }
 }
 
@@ -153,14 +186,11 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::OutcomeUnknown`] when the log stops meanwhile.
-    #[boxed]
-    pub async fn wait(&self, session: &Session, queued: Queued) -> Result<Committed, Error> {
-        let Queued { appended: Appended { lsn, end }, unit, asked, queued, busy } = queued;
-        let sync = session.begin(WaitEvent::LOG_FILE_SYNC, [0, end.0, 0], queued);
-        let times = Waiting::new(&self.0, unit).await?;
-        let now = self.0.now();
-        self.0.synch.count(sync.end(now));
-        Ok(Committed { lsn, end, breakdown: times.breakdown(asked, queued, busy, now) })
+    pub fn wait<'a>(&'a self, session: &'a Session, queued: Queued) -> Wait<'a> {
+        let place = [0, queued.appended.end.0, 0];
+        let sync = session.begin(WaitEvent::LOG_FILE_SYNC, place, queued.queued);
+        let waiting = Waiting::new(&self.0, Arc::clone(&queued.unit));
+        Wait { waiting, queued, sync: Some(sync) }
     }
 
     /// Appends a record and does not wait: it becomes durable with the next one that somebody

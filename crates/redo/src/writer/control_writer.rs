@@ -387,14 +387,19 @@ impl Log {
             return Err(Error::BadValue { what: "checkpoint", value: lsn.0, allowed });
         }
         let change = |state: &mut State| {
-            let mut lsn = state.past_skipped(lsn);
+            let lsn = state.checkpoint_for(lsn);
             if lsn.abn().0 >= state.durable {
-                (lsn, state.control.checkpoint_chain) =
-                    (Abn(state.durable).lsn(), state.durable_crc);
+                state.control.checkpoint_chain = state.durable_crc;
             }
             state.control.checkpoint = state.control.checkpoint.max(lsn);
         };
         self.0.change_control(change).await
+    }
+
+    /// Where recovery would begin after [`Log::set_checkpoint`]: behind what was never written, at most
+    /// where the log is durable. For who keeps the position elsewhere, before the log does.
+    pub fn checkpoint_for(&self, lsn: Lsn) -> Lsn {
+        self.0.with(|state| state.checkpoint_for(lsn).max(state.control.checkpoint))
     }
 
     /// The LSN that recovery would begin at.
@@ -427,5 +432,16 @@ impl Log {
             state.control.clean = Some(Clean { end: Abn(state.durable) });
         };
         self.0.change_control(clean).await
+    }
+}
+
+impl State {
+    /// A checkpoint behind blocks that were never written, at most where the log is durable.
+    fn checkpoint_for(&self, lsn: Lsn) -> Lsn {
+        let lsn = self.past_skipped(lsn);
+        match lsn.abn().0 >= self.durable {
+            true => Abn(self.durable).lsn(),
+            false => lsn,
+        }
     }
 }

@@ -16,6 +16,7 @@ use crate::on_disk::block::{BLOCK_HEADER, SWITCH, Seed};
 use crate::on_disk::record::{RECORD_BYTES_MAX, RECORD_HEADER, RecordHeader};
 use crate::options::{Control, Options};
 use crate::stats::{MediumReport, Stats};
+use crate::writer::ahead::Taken;
 use crate::writer::flight::Settled;
 use crate::writer::op::{Op, Write};
 use crate::writer::queue::Sizes;
@@ -76,6 +77,13 @@ pub(crate) struct Inner {
     pub synch: Synch,
     /// Nobody can lead now: who makes that possible again leads.
     is_busy: AtomicBool,
+}
+
+/// What a leader does next.
+struct Work {
+    writes: Vec<Write>,
+    taken: Option<Taken>,
+    starts_timer: bool,
 }
 
 /// How often somebody waited for a record to be durable.
@@ -189,15 +197,14 @@ impl Inner {
         if self.is_busy.load(Ordering::Acquire) {
             return;
         }
-        let (sizes, options) = (&self.sizes, &self.options);
+        let mut next = self.with(|state| self.next_work(state));
         loop {
-            let now = self.now();
-            let (writes, taken) = self.with(|state| {
-                let writes = state.launch_formed(sizes, options, now);
-                (writes, state.take(sizes, options, now))
-            });
-            self.submit(writes, ops);
-            let Some(taken) = taken else { return };
+            let Work { writes, taken, starts_timer } = next;
+            if starts_timer {
+                self.start_idle_timer();
+            }
+            ops.extend(writes.into_iter().map(|write| Op::new(write, &self.env)));
+            let Some(mut taken) = taken else { return };
             let context = Context {
                 block_size: self.block_size as usize,
                 seed: self.seed,
@@ -207,27 +214,26 @@ impl Inner {
                 start: self.start,
             };
             let formed = form(&taken.unit, &context);
-            let now = self.now();
-            let writes = self.with(|state| {
-                state.take_formed(taken, formed, now);
-                state.launch_formed(sizes, options, now)
+            // Freed here: others wait for the lock.
+            taken.unit.chunks = Vec::new();
+            next = self.with(|state| {
+                state.take_formed(taken, formed, self.now());
+                self.next_work(state)
             });
-            self.submit(writes, ops);
             if self.room.total_listeners() > 0 {
                 self.room.notify(usize::MAX);
             }
         }
     }
 
-    /// Makes operations of writes; they begin when they are polled.
-    fn submit(self: &Arc<Self>, writes: Vec<Write>, ops: &mut Vec<Op>) {
-        if writes.is_empty() {
-            return;
-        }
-        if !self.with(|state| std::mem::replace(&mut state.idle_timer, true)) {
-            self.start_idle_timer();
-        }
-        ops.extend(writes.into_iter().map(|write| Op::new(write, &self.env)));
+    /// Launches what is formed, and takes what is to be formed.
+    fn next_work(&self, state: &mut State) -> Work {
+        let (sizes, options, now) = (&self.sizes, &self.options, self.now());
+        let writes = state.launch_formed(sizes, options, now);
+        let taken = state.take(sizes, options, now);
+        let starts_timer =
+            !writes.is_empty() && !std::mem::replace(&mut state.idle_timer, true);
+        Work { writes, taken, starts_timer }
     }
 
     /// Leads for records whose committer does not wait, or cannot lead now.

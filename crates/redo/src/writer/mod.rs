@@ -24,7 +24,7 @@ mod state;
 mod unit;
 mod wait;
 
-pub use commit::{Appended, Committed, Queued};
+pub use commit::{Appended, Committed, Queued, Wait};
 pub(crate) use control_writer::{forget_incarnations, header_of};
 pub(crate) use layout::offset_of;
 pub use log::Log;

@@ -86,6 +86,12 @@ impl Log {
 }
 
 impl Reservation {
+    /// Whether a record with a body of `length` bytes has room in what is left.
+    pub fn has_room_for(&self, length: usize) -> bool {
+        let one = Reserved::for_record(&self.inner.sizes, length);
+        self.left.blocks >= one.blocks && self.left.bytes >= one.bytes
+    }
+
     /// Appends a record and returns at once: it becomes durable as one of [`Log::append`], or is waited for
     /// by [`Log::wait`].
     ///

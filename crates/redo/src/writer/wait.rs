@@ -29,6 +29,10 @@ impl<'a> Waiting<'a> {
         let place = unit.join();
         Waiting { inner, unit, place, ops: Vec::new() }
     }
+
+    pub fn log(&self) -> &'a Arc<Inner> {
+        self.inner
+    }
 }
 
 impl Future for Waiting<'_> {

@@ -1,0 +1,147 @@
+//! The doublewrite ring: pages are written here first, and durably, before they are written to their places.
+//! A page that a crash has torn in its place is whole here.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use cellar_io::{Buffer, Device, Durability, Io};
+use cellar_page::{PAGE_BYTES, Raw, check, seal};
+
+use crate::error::Error;
+use crate::geometry::Geometry;
+
+const MAGIC: [u8; 4] = *b"CLHD";
+
+/// Bytes before the numbers in the first page of a slot.
+const HEAD_BYTES: usize = 32;
+
+/// A batch of pages with the page that names them.
+pub(crate) struct Batch {
+    bytes: Bytes,
+    numbers: Vec<u32>,
+}
+
+impl Batch {
+    /// A batch of these pages, which are in the order of their numbers.
+    pub fn new(store: u64, batch: u64, pages: &[(u32, &Raw)]) -> Batch {
+        let mut bytes = Buffer::zeroed((1 + pages.len()) * PAGE_BYTES);
+        let (head, images) = bytes.split_at_mut(PAGE_BYTES);
+        head[8..16].copy_from_slice(&store.to_le_bytes());
+        head[16..24].copy_from_slice(&batch.to_le_bytes());
+        head[24..28].copy_from_slice(&(pages.len() as u32).to_le_bytes());
+        for (place, (number, raw)) in pages.iter().enumerate() {
+            let at = HEAD_BYTES + place * 4;
+            head[at..at + 4].copy_from_slice(&number.to_le_bytes());
+            let image = &mut images[place * PAGE_BYTES..(place + 1) * PAGE_BYTES];
+            image.copy_from_slice(&raw[..]);
+            seal(image.try_into().expect("a page"));
+        }
+        head[..4].copy_from_slice(&MAGIC);
+        let crc = crc32c::crc32c(&head[8..]);
+        head[4..8].copy_from_slice(&crc.to_le_bytes());
+        let numbers = pages.iter().map(|(number, _)| *number).collect();
+        Batch { bytes: bytes.freeze(), numbers }
+    }
+
+    /// Writes it to the ring, durably; then to the places of its pages, durably.
+    pub async fn write(self, device: &dyn Device, slot: u32) -> Result<(), Error> {
+        let offset = |page: u32| u64::from(page) * PAGE_BYTES as u64;
+        let io = Io::BACKGROUND;
+        device.write(io, offset(slot), vec![self.bytes.clone()], Durability::Durable).await?;
+        let writes = self.runs().into_iter().map(|(page, bytes)| {
+            device.write(io, offset(page), vec![bytes], Durability::Cached)
+        });
+        futures_util::future::try_join_all(writes).await?;
+        device.flush(io).await?;
+        Ok(())
+    }
+
+    /// Pages that follow each other, as one write each.
+    fn runs(&self) -> Vec<(u32, Bytes)> {
+        let mut runs = Vec::new();
+        let mut from = 0;
+        for at in 1..=self.numbers.len() {
+            if self.numbers.get(at).is_some_and(|next| *next == self.numbers[at - 1] + 1) {
+                continue;
+            }
+            let bytes = self.bytes.slice((1 + from) * PAGE_BYTES..(1 + at) * PAGE_BYTES);
+            runs.push((self.numbers[from], bytes));
+            from = at;
+        }
+        runs
+    }
+}
+
+/// What the ring holds: batches without a gap up to the last, and of each page the newest image.
+pub(crate) struct Ring {
+    /// The number of the last batch.
+    pub last: u64,
+    pages: BTreeMap<u32, Buffer>,
+}
+
+impl Ring {
+    /// Reads all slots.
+    pub async fn read(device: &dyn Device, store: u64, geometry: &Geometry) -> Result<Ring, Error> {
+        let mut batches = BTreeMap::new();
+        for slot in 0..geometry.ring_batches {
+            let first = geometry.ring_slot(u64::from(slot));
+            let offset = u64::from(first) * PAGE_BYTES as u64;
+            let buffers = (0..geometry.ring_slot_pages()).map(|_| Buffer::new(PAGE_BYTES));
+            let read = device.read(Io::FOREGROUND, offset, buffers.collect()).await?;
+            batches.extend(whole(store, read));
+        }
+        let last = batches.keys().last().copied().unwrap_or(0);
+        let mut pages = BTreeMap::new();
+        let mut next = last;
+        // What is older than a batch that cannot be read may be older than the page in its place.
+        while let Some(batch) = batches.remove(&next) {
+            for (number, image) in batch {
+                pages.entry(number).or_insert(image);
+            }
+            next = next.saturating_sub(1);
+        }
+        Ok(Ring { last, pages })
+    }
+
+    /// Writes pages again that are not whole in their places. Returns how many.
+    pub async fn repair(self, device: &dyn Device, store: u64) -> Result<usize, Error> {
+        let mut repaired = 0;
+        for (number, image) in self.pages {
+            let offset = u64::from(number) * PAGE_BYTES as u64;
+            let read = device.read(Io::FOREGROUND, offset, vec![Buffer::new(PAGE_BYTES)]).await;
+            let is_whole = read.is_ok_and(|buffers| {
+                <&Raw>::try_from(&buffers[0][..]).is_ok_and(|raw| check(raw, store, number).is_ok())
+            });
+            if !is_whole {
+                let data = vec![image.freeze()];
+                device.write(Io::FOREGROUND, offset, data, Durability::Cached).await?;
+                repaired += 1;
+            }
+        }
+        if repaired > 0 {
+            device.flush(Io::FOREGROUND).await?;
+        }
+        Ok(repaired)
+    }
+}
+
+/// The batch in a slot, if the slot is whole: its number, and its pages.
+fn whole(store: u64, slot: Vec<Buffer>) -> Option<(u64, Vec<(u32, Buffer)>)> {
+    let mut slot = slot.into_iter();
+    let head = slot.next()?;
+    let long = |at: usize| {
+        let bytes: Option<&[u8; 8]> = head[at..].first_chunk();
+        bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    };
+    let (found, computed) = (long(4) as u32, crc32c::crc32c(&head[8..]));
+    if head[..4] != MAGIC || found != computed || long(8) != store {
+        return None;
+    }
+    let mut pages = Vec::new();
+    for (place, image) in slot.take(long(24) as u32 as usize).enumerate() {
+        let number = long(HEAD_BYTES + place * 4) as u32;
+        check(image[..].try_into().ok()?, store, number).ok()?;
+        pages.push((number, image));
+    }
+    Some((long(16), pages))
+}

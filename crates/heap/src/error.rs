@@ -1,0 +1,144 @@
+//! Errors of the store, sorted by who must act, with Oracle's numbers where the meaning is the same.
+
+use std::sync::Arc;
+
+use cellar_io::IoError;
+use cellar_page::Damage;
+
+/// A failure of the store.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// User: a row is longer than a page takes.
+    #[error("a row of {bytes} bytes is too long: a page takes {max}")]
+    RowTooLong {
+        /// Its length in bytes.
+        bytes: usize,
+        /// The longest that fits, in bytes.
+        max: usize,
+    },
+    /// User: a row is shorter than the way to where it may move.
+    #[error("a row of {bytes} bytes is too short: {least} are the least")]
+    RowTooShort {
+        /// Its length in bytes.
+        bytes: usize,
+        /// The shortest that is possible, in bytes.
+        least: usize,
+    },
+    /// User: a key is longer than an index takes.
+    #[error("a key of {bytes} bytes is too long: an index takes {max}")]
+    KeyTooLong {
+        /// Its length in bytes.
+        bytes: usize,
+        /// The longest that is possible, in bytes.
+        max: usize,
+    },
+    /// User: the file has no room for another extent.
+    #[error("object {object} cannot be extended: all {extents} extents of the file are in use")]
+    Full {
+        /// The number of the table or index.
+        object: u32,
+        /// Extents of the file.
+        extents: u32,
+    },
+    /// User: the file is too small for a store.
+    #[error("a file of {bytes} bytes is too small for a store: {least} are needed")]
+    TooSmall {
+        /// Its size in bytes.
+        bytes: u64,
+        /// The least that is possible, in bytes.
+        least: u64,
+    },
+    /// User: no such row: it was deleted, or never there.
+    #[error("there is no row {slot} in page {page}")]
+    NoRow {
+        /// The page.
+        page: u32,
+        /// Its slot.
+        slot: u16,
+    },
+    /// User: the number is another thing's, or nothing's.
+    #[error("object {object} is no {expected}")]
+    WrongObject {
+        /// The number.
+        object: u32,
+        /// What was asked for.
+        expected: &'static str,
+    },
+    /// The disk: a page is not what was written.
+    #[error("page {page} is damaged: {damage}")]
+    PageDamaged {
+        /// The page.
+        page: u32,
+        /// What is wrong with it.
+        damage: Damage,
+    },
+    /// The disk: no copy of the header is whole, or it is no store.
+    #[error("the header of the store is damaged: {why}")]
+    HeaderDamaged {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Files and log do not belong together: one of them is older than the other.
+    #[error("{what} is older than {other}: it ends at LSN {end}, a page has LSN {lsn}")]
+    Older {
+        /// What is older.
+        what: &'static str,
+        /// Than what.
+        other: &'static str,
+        /// Where it ends.
+        end: u64,
+        /// What the other has.
+        lsn: u64,
+    },
+    /// What redo says does not fit the page: store and log do not belong together.
+    #[error("redo at LSN {lsn} does not fit page {page}: {what}")]
+    RedoUnfit {
+        /// The record.
+        lsn: u64,
+        /// The page.
+        page: u32,
+        /// What does not fit.
+        what: &'static str,
+    },
+    /// The device.
+    #[error(transparent)]
+    Io(Arc<IoError>),
+    /// The log.
+    #[error(transparent)]
+    Log(#[from] cellar_redo::Error),
+    /// The store has stopped; only an opening clears that.
+    #[error("the store has stopped: {why}")]
+    Stopped {
+        /// Why.
+        why: Arc<str>,
+    },
+}
+
+impl From<IoError> for Error {
+    fn from(error: IoError) -> Error {
+        Error::Io(Arc::new(error))
+    }
+}
+
+impl Error {
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        match self {
+            Error::RowTooLong { .. } => 70200,
+            Error::RowTooShort { .. } => 70204,
+            Error::KeyTooLong { .. } => 1450,
+            Error::Full { .. } => 1653,
+            Error::TooSmall { .. } => 70201,
+            Error::NoRow { .. } => 1410,
+            Error::WrongObject { .. } => 70202,
+            Error::PageDamaged { .. } => 1578,
+            Error::HeaderDamaged { .. } => 1210,
+            Error::Older { .. } => 1113,
+            Error::RedoUnfit { .. } => 70203,
+            Error::Io(_) => 1115,
+            Error::Log(error) => error.number(),
+            Error::Stopped { .. } => 1092,
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The buffer cache: the frames that are in memory, and how a page gets there.
+
+use std::sync::Arc;
+
+use cellar_io::{Buffer, Device, Io, SharedEnv};
+use cellar_page::{Damage, PAGE_BYTES, check};
+use cellar_wait::{Event, Session};
+use quick_cache::sync::{Cache, DefaultLifecycle};
+use quick_cache::{Lifecycle, OptionsBuilder, UnitWeighter};
+
+use super::{Frame, Image};
+use crate::error::Error;
+
+/// A frame that somebody holds stays.
+#[derive(Clone, Default)]
+pub(crate) struct Held(DefaultLifecycle<u32, Arc<Frame>>);
+
+impl Lifecycle<u32, Arc<Frame>> for Held {
+    type RequestState = <DefaultLifecycle<u32, Arc<Frame>> as Lifecycle<u32, Arc<Frame>>>::RequestState;
+
+    fn begin_request(&self) -> Self::RequestState {
+        self.0.begin_request()
+    }
+
+    fn on_evict(&self, state: &mut Self::RequestState, key: u32, value: Arc<Frame>) {
+        self.0.on_evict(state, key, value);
+    }
+
+    /// The lane and the writer hold every frame whose page on disk is not yet what it should be, or whose
+    /// older images somebody may read. It is asked under the lock of the cache, as frames are given out.
+    fn is_pinned(&self, _: &u32, frame: &Arc<Frame>) -> bool {
+        Arc::strong_count(frame) > 1
+    }
+}
+
+/// The pages of a store in memory.
+pub(crate) struct Frames {
+    store: u64,
+    env: SharedEnv,
+    device: Arc<dyn Device>,
+    cache: Cache<u32, Arc<Frame>, UnitWeighter, quick_cache::DefaultHashBuilder, Held>,
+}
+
+impl Frames {
+    /// A cache for about so many pages.
+    pub fn new(store: u64, env: SharedEnv, device: Arc<dyn Device>, pages: usize) -> Frames {
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity(pages)
+            .weight_capacity(pages as u64)
+            .build()
+            .expect("both capacities are given");
+        let cache =
+            Cache::with_options(options, UnitWeighter, Default::default(), Held::default());
+        Frames { store, env, device, cache }
+    }
+
+    pub fn store(&self) -> u64 {
+        self.store
+    }
+
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    /// The frame of a page, if it is in memory.
+    pub fn resident(&self, page: u32) -> Option<Arc<Frame>> {
+        self.cache.get(&page)
+    }
+
+    /// The frame of a page that is about to be formatted: what is on disk does not matter.
+    pub fn fresh(&self, page: u32) -> Arc<Frame> {
+        let blank = || Image::new(Buffer::zeroed(PAGE_BYTES), 0, None);
+        let made = self.cache.get_or_insert_with(&page, || {
+            Ok::<_, std::convert::Infallible>(Arc::new(Frame::new(page, blank())))
+        });
+        match made {
+            Ok(frame) => frame,
+            Err(never) => match never {},
+        }
+    }
+
+    /// The frame of a page, read from disk where it is not in memory. Who asks for a page that is being
+    /// read waits for that.
+    pub async fn load(&self, session: &Session, page: u32) -> Result<Arc<Frame>, Error> {
+        if let Some(frame) = self.resident(page) {
+            return Ok(frame);
+        }
+        let read = async {
+            let image = self.read(session, page).await?;
+            Ok(Arc::new(Frame::new(page, image)))
+        };
+        self.cache.get_or_insert_async(&page, read).await
+    }
+
+    /// As [`Frames::load`]; a page that was never written is an empty one.
+    pub async fn load_or_blank(&self, session: &Session, page: u32) -> Result<Arc<Frame>, Error> {
+        match self.load(session, page).await {
+            Err(Error::PageDamaged { damage: Damage::Empty, .. }) => Ok(self.fresh(page)),
+            loaded => loaded,
+        }
+    }
+
+    async fn read(&self, session: &Session, page: u32) -> Result<Image, Error> {
+        let place = [0, u64::from(page), 1];
+        let wait = session.begin(Event::DB_FILE_SEQUENTIAL_READ, place, self.env.now().0);
+        let offset = u64::from(page) * PAGE_BYTES as u64;
+        let read = self.device.read(Io::FOREGROUND, offset, vec![Buffer::new(PAGE_BYTES)]).await;
+        wait.end(self.env.now().0);
+        let bytes = read?.into_iter().next().expect("as many buffers as were given");
+        let raw = bytes[..].try_into().expect("a page");
+        check(raw, self.store, page).map_err(|damage| Error::PageDamaged { page, damage })?;
+        Ok(Image::new(bytes, 0, None))
+    }
+}

@@ -1,0 +1,93 @@
+//! Indexes: B+trees of keys and the rows that have them. Bytes are in the order of the keys, and a key never
+//! begins with another one, so that entries are compared as bytes: the key, then the row's place.
+//!
+//! The root of an index stays where it is. Pages know neither their neighbours nor their parents: who reads
+//! goes down from the root at one snapshot, and the lane, which alone changes them, sees the newest.
+
+mod edit;
+mod search;
+
+use bytes::Bytes;
+use cellar_page::PageRef;
+
+use crate::lane::{Bundle, Refused, Spares};
+use crate::rows::RowId;
+
+use edit::Edit;
+pub(crate) use search::{Cursor, Index, behind};
+
+/// The longest key, in bytes: four entries fit a page, so that halves of a split are never empty.
+pub const KEY_BYTES_MAX: usize = 1980;
+
+/// An entry that comes or goes.
+pub(crate) struct Entry {
+    pub index: Index,
+    pub key: Bytes,
+}
+
+/// Entries that come or go with a row.
+#[derive(Default)]
+pub(crate) struct Entries(pub Vec<Entry>);
+
+impl Entries {
+    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.0.iter()
+    }
+
+    /// Puts them into their indexes.
+    pub fn add(&self, bundle: &mut Bundle<'_>, spares: &mut Spares, id: RowId) -> Result<(), Refused> {
+        self.0.iter().try_for_each(|Entry { index, key }| {
+            let mut edit = Edit { bundle: &mut *bundle, spares: &mut *spares, index: *index };
+            edit.add(&leaf_cell(key, id))
+        })
+    }
+
+    /// Takes them out of their indexes.
+    pub fn remove(
+        &self,
+        bundle: &mut Bundle<'_>,
+        spares: &mut Spares,
+        id: RowId,
+    ) -> Result<(), Refused> {
+        self.0.iter().try_for_each(|Entry { index, key }| {
+            let mut edit = Edit { bundle: &mut *bundle, spares: &mut *spares, index: *index };
+            edit.remove(&leaf_cell(key, id))
+        })
+    }
+}
+
+/// Bytes of the page number in a cell of an inner page.
+const CHILD_BYTES: usize = 4;
+
+/// The cell of a leaf.
+fn leaf_cell(key: &[u8], id: RowId) -> Vec<u8> {
+    let mut cell = Vec::with_capacity(key.len() + crate::rows::ROW_ID_BYTES);
+    cell.extend_from_slice(key);
+    cell.extend_from_slice(&id.encode());
+    cell
+}
+
+/// The cell of an inner page: what all below it are at least, and where they are.
+fn inner_cell(least: &[u8], child: u32) -> Vec<u8> {
+    let mut cell = Vec::with_capacity(least.len() + CHILD_BYTES);
+    cell.extend_from_slice(least);
+    cell.extend_from_slice(&child.to_be_bytes());
+    cell
+}
+
+/// What an inner cell says: what all below it are at least, and where they are.
+fn split_inner(cell: &[u8]) -> Option<(&[u8], u32)> {
+    let (least, child) = cell.split_last_chunk::<CHILD_BYTES>()?;
+    Some((least, u32::from_be_bytes(*child)))
+}
+
+/// The cell of an inner page below which `target` is. The first one stands for all that is less.
+fn child_of(page: PageRef<'_>, target: &[u8]) -> Option<(usize, u32)> {
+    let found = page.search(|cell| {
+        let least = &cell[..cell.len().saturating_sub(CHILD_BYTES)];
+        least.cmp(target)
+    });
+    let place = found.unwrap_or_else(|behind| behind.saturating_sub(1));
+    let (_, child) = split_inner(page.cell(place)?.bytes)?;
+    Some((place, child))
+}

@@ -1,0 +1,188 @@
+//! Rows in pages: how the lane puts, changes, moves and deletes them.
+//!
+//! A row is known by where it was first put. If it outgrows that page it moves, and leaves the way to where
+//! it is now; a row that has moved carries its old place.
+
+use cellar_page::{CELL_BYTES_MAX, CellKind, Kind, PageRef, SLOT_BYTES};
+
+use crate::change::Change;
+use crate::lane::{Bundle, Refused};
+use crate::space::allocate;
+
+/// Where a row is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RowId {
+    /// The page.
+    pub page: u32,
+    /// The slot in it.
+    pub slot: u16,
+}
+
+/// Bytes of a row's place, as pages and indexes have it.
+pub(crate) const ROW_ID_BYTES: usize = 6;
+
+/// The longest row, in bytes: alone in its page, with its old place.
+pub const ROW_BYTES_MAX: usize = CELL_BYTES_MAX - ROW_ID_BYTES;
+
+/// The shortest row, in bytes: the way to where it has moved takes its place.
+pub const ROW_BYTES_MIN: usize = ROW_ID_BYTES;
+
+impl RowId {
+    /// Bytes that are in the order of the rows.
+    pub(crate) fn encode(self) -> [u8; ROW_ID_BYTES] {
+        let ([a, b, c, d], [e, f]) = (self.page.to_be_bytes(), self.slot.to_be_bytes());
+        [a, b, c, d, e, f]
+    }
+
+    /// The row whose place these bytes are; `None` where they are none.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<RowId> {
+        let &[a, b, c, d, e, f] = bytes else { return None };
+        let (page, slot) = (u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([e, f]));
+        Some(RowId { page, slot })
+    }
+}
+
+/// A row as its page has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found<'a> {
+    Here(&'a [u8]),
+    /// It has moved there.
+    Elsewhere(RowId),
+}
+
+/// The row in a slot of a page, if there is one that begins there.
+pub(crate) fn find(page: PageRef<'_>, slot: u16) -> Option<Found<'_>> {
+    let cell = page.cell(usize::from(slot))?;
+    match cell.kind {
+        CellKind::Plain => Some(Found::Here(cell.bytes)),
+        CellKind::Forward => RowId::decode(cell.bytes).map(Found::Elsewhere),
+        CellKind::Moved => None,
+    }
+}
+
+/// The row that has moved into a slot, and where it is known.
+pub(crate) fn find_moved(page: PageRef<'_>, slot: u16) -> Option<(RowId, &[u8])> {
+    let cell = page.cell(usize::from(slot)).filter(|cell| cell.kind == CellKind::Moved)?;
+    let (home, row) = cell.bytes.split_at_checked(ROW_ID_BYTES)?;
+    Some((RowId::decode(home)?, row))
+}
+
+/// Whether a page is one of this table's.
+fn check_table(page: PageRef<'_>, table: u32) -> Result<(), Refused> {
+    match page.kind() == Some(Kind::Heap) && page.owner() == table {
+        true => Ok(()),
+        false => Err(Refused::Changed),
+    }
+}
+
+/// Makes a free page one of the table's.
+pub(crate) fn format(bundle: &mut Bundle<'_>, table: u32, page: u32) -> Result<(), Refused> {
+    allocate::mark(bundle, page, allocate::IN_USE)?;
+    bundle.change(page, Change::Format { kind: Kind::Heap, owner: table, level: 0 })
+}
+
+/// Puts a new row into a page.
+pub(crate) fn insert(
+    bundle: &mut Bundle<'_>,
+    table: u32,
+    page: u32,
+    row: &[u8],
+) -> Result<RowId, Refused> {
+    let slot = put(bundle, table, page, CellKind::Plain, row)?;
+    Ok(RowId { page, slot })
+}
+
+fn put(
+    bundle: &mut Bundle<'_>,
+    table: u32,
+    page: u32,
+    kind: CellKind,
+    bytes: &[u8],
+) -> Result<u16, Refused> {
+    let slot = bundle.look(page, |page| {
+        check_table(page, table)?;
+        let slot = page.free_slot();
+        let more = if slot == page.slots() { SLOT_BYTES } else { 0 };
+        match bytes.len() + more <= page.room() {
+            true => Ok(slot),
+            false => Err(Refused::NoPlace),
+        }
+    })??;
+    bundle.change(page, Change::Put { slot, kind, bytes })?;
+    Ok(slot as u16)
+}
+
+/// Where the bytes of a row are now.
+fn locate(bundle: &Bundle<'_>, table: u32, id: RowId) -> Result<Option<RowId>, Refused> {
+    bundle.look(id.page, |page| {
+        check_table(page, table)?;
+        match find(page, id.slot) {
+            Some(Found::Here(_)) => Ok(None),
+            Some(Found::Elsewhere(there)) => Ok(Some(there)),
+            None => Err(Refused::Changed),
+        }
+    })?
+}
+
+/// Gives a row other bytes. Where they do not fit it moves to the page `elsewhere`.
+pub(crate) fn update(
+    bundle: &mut Bundle<'_>,
+    table: u32,
+    id: RowId,
+    row: &[u8],
+    elsewhere: Option<u32>,
+) -> Result<(), Refused> {
+    let moved = locate(bundle, table, id)?;
+    let (now, skip) = moved.map_or((id, 0), |there| (there, ROW_ID_BYTES));
+    let kind = if moved.is_some() { CellKind::Moved } else { CellKind::Plain };
+    let change = bundle.look(now.page, |page| {
+        let cell = page.cell(usize::from(now.slot)).ok_or(Refused::Changed)?;
+        let old = cell.bytes.get(skip..).ok_or(Refused::Changed)?;
+        let fits = row.len() <= old.len() + page.room();
+        Ok(fits.then(|| difference(old, row)))
+    })??;
+    if let Some((new, removed)) = change {
+        let (slot, at) = (usize::from(now.slot), skip + new.start);
+        return bundle.change(
+            now.page,
+            Change::Splice { slot, kind, at, removed, bytes: &row[new] },
+        );
+    }
+    let target = elsewhere.ok_or(Refused::NoPlace)?;
+    let mut cell = id.encode().to_vec();
+    cell.extend_from_slice(row);
+    let slot = put(bundle, table, target, CellKind::Moved, &cell)?;
+    if let Some(there) = moved {
+        bundle.change(there.page, Change::Free { slot: usize::from(there.slot) })?;
+    }
+    let way = RowId { page: target, slot }.encode();
+    let home = usize::from(id.slot);
+    let removed = bundle.look(id.page, |page| page.cell(home).map_or(0, |cell| cell.bytes.len()))?;
+    let kind = CellKind::Forward;
+    bundle.change(id.page, Change::Splice { slot: home, kind, at: 0, removed, bytes: &way })
+}
+
+/// Deletes a row.
+pub(crate) fn delete(bundle: &mut Bundle<'_>, table: u32, id: RowId) -> Result<(), Refused> {
+    if let Some(there) = locate(bundle, table, id)? {
+        bundle.change(there.page, Change::Free { slot: usize::from(there.slot) })?;
+    }
+    bundle.change(id.page, Change::Free { slot: usize::from(id.slot) })
+}
+
+/// Where `new` differs from `old`, and how many bytes of `old` that replaces.
+fn difference(old: &[u8], new: &[u8]) -> (std::ops::Range<usize>, usize) {
+    let start = common(old, new);
+    let (old, rest) = (&old[start..], &new[start..]);
+    let end = old.iter().rev().zip(rest.iter().rev()).take_while(|(old, new)| old == new).count();
+    (start..new.len() - end, old.len() - end)
+}
+
+/// How many bytes both begin with.
+fn common(old: &[u8], new: &[u8]) -> usize {
+    const STEP: usize = 32;
+    let whole = old.chunks_exact(STEP).zip(new.chunks_exact(STEP));
+    let start = whole.take_while(|(old, new)| old == new).count() * STEP;
+    let rest = old[start..].iter().zip(&new[start..]);
+    start + rest.take_while(|(old, new)| old == new).count()
+}

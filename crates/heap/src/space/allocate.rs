@@ -1,0 +1,91 @@
+//! Pages and extents that the lane takes into use and gives back.
+//!
+//! The first page of an extent has a byte for each of its pages: 0 where it is free. The extent map says
+//! whose an extent is. Who may use which free page is decided in memory, before the lane: see `Space`.
+
+use cellar_page::{HEADER_BYTES, Kind};
+
+use crate::change::Change;
+use crate::lane::{Bundle, Refused, Spares};
+
+/// What an extent is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Use {
+    Table = 1,
+    Index = 2,
+}
+
+impl Use {
+    pub fn from_number(number: u8) -> Option<Use> {
+        [Use::Table, Use::Index].into_iter().find(|kind| *kind as u8 == number)
+    }
+}
+
+/// Where in the first page of an extent the byte of its page `place` is.
+pub(crate) fn byte_of(place: u32) -> usize {
+    HEADER_BYTES + place as usize
+}
+
+/// The bytes of a page's state.
+pub(crate) const IN_USE: u8 = 1;
+
+/// Marks a page of an extent.
+pub(crate) fn mark(bundle: &mut Bundle<'_>, page: u32, state: u8) -> Result<(), Refused> {
+    let geometry = bundle.geometry();
+    let first = geometry.first_page(geometry.extent_of(page));
+    bundle.change(first, Change::Bytes { at: byte_of(page - first), bytes: &[state] })
+}
+
+/// Takes a free page of the object into use; the caller formats it.
+pub(crate) fn use_page(
+    bundle: &mut Bundle<'_>,
+    spares: &mut Spares,
+    object: u32,
+) -> Result<u32, Refused> {
+    let page = spares.take(object).ok_or(Refused::NeedsSpare(object))?;
+    mark(bundle, page, IN_USE)?;
+    Ok(page)
+}
+
+/// Gives a page back that nothing leads to any more.
+pub(crate) fn give_back(
+    bundle: &mut Bundle<'_>,
+    spares: &mut Spares,
+    object: u32,
+    page: u32,
+) -> Result<(), Refused> {
+    bundle.change(page, Change::Format { kind: Kind::Free, owner: object, level: 0 })?;
+    mark(bundle, page, 0)?;
+    spares.freed.push((object, page));
+    Ok(())
+}
+
+/// Makes an extent an object's.
+pub(crate) fn take_extent(
+    bundle: &mut Bundle<'_>,
+    extent: u32,
+    object: u32,
+    kind: Use,
+    is_first: bool,
+) -> Result<(), Refused> {
+    let geometry = bundle.geometry();
+    let (map, at) = geometry.map_entry(extent);
+    if bundle.look(map, |page| page.kind().is_none())? {
+        let format = Change::Format { kind: Kind::ExtentMap, owner: 0, level: 0 };
+        bundle.change(map, format)?;
+    }
+    let [a, b, c, d] = object.to_le_bytes();
+    let entry = [a, b, c, d, kind as u8, u8::from(is_first)];
+    bundle.change(map, Change::Bytes { at, bytes: &entry })?;
+    let first = geometry.first_page(extent);
+    let format = Change::Format { kind: Kind::Space, owner: object, level: 0 };
+    bundle.change(first, format)?;
+    bundle.change(first, Change::Bytes { at: byte_of(0), bytes: &[IN_USE] })?;
+    if is_first && kind == Use::Index {
+        mark(bundle, first + 1, IN_USE)?;
+        let root = Change::Format { kind: Kind::Leaf, owner: object, level: 0 };
+        bundle.change(first + 1, root)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,208 @@
+//! Free space: which extents and pages nobody uses, and who gets them. It is decided here, in memory, before
+//! the lane; what a commit did not use comes back.
+
+pub(crate) mod allocate;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cellar_page::Kind;
+use cellar_wait::Session;
+
+use crate::error::Error;
+use crate::frames::Frames;
+use crate::geometry::{EXTENTS_PER_MAP, Geometry};
+use crate::index::Index;
+use allocate::Use;
+
+/// The free space of a store.
+pub(crate) struct Space {
+    geometry: Geometry,
+    extents: u32,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    free_extents: BTreeSet<u32>,
+    objects: BTreeMap<u32, Object>,
+}
+
+/// A table or an index, and its space.
+struct Object {
+    kind: Use,
+    extents: BTreeSet<u32>,
+    /// Where an index has its root.
+    root: u32,
+    /// What follows is known.
+    is_loaded: bool,
+    free: BTreeSet<u32>,
+    /// Pages of rows that may have room.
+    open: BTreeSet<u32>,
+}
+
+impl Space {
+    /// Reads the extent map.
+    pub async fn load(
+        frames: &Frames,
+        session: &Session,
+        geometry: Geometry,
+        bytes: u64,
+    ) -> Result<Space, Error> {
+        let extents = geometry.extents(bytes);
+        let mut state = State::default();
+        let mut first = geometry.system_extents();
+        while first < extents {
+            let last = extents.min(first + EXTENTS_PER_MAP);
+            let frame = frames.load_or_blank(session, geometry.first_page(first)).await?;
+            let image = frame.current();
+            for extent in first + 1..last {
+                state.take_in(geometry, extent, image.raw());
+            }
+            first = last;
+        }
+        Ok(Space { geometry, extents, state: Mutex::new(state) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The objects with their uses.
+    pub fn objects(&self) -> Vec<(u32, Use)> {
+        self.lock().objects.iter().map(|(object, at)| (*object, at.kind)).collect()
+    }
+
+    /// The index with this number.
+    pub fn index(&self, object: u32) -> Result<Index, Error> {
+        match self.lock().objects.get(&object) {
+            Some(Object { kind: Use::Index, root, .. }) => Ok(Index { object, root: *root }),
+            _ => Err(Error::WrongObject { object, expected: "index" }),
+        }
+    }
+
+    /// The extents of a table, in order.
+    pub fn extents(&self, table: u32) -> Result<Vec<u32>, Error> {
+        match self.lock().objects.get(&table) {
+            Some(Object { kind: Use::Table, extents, .. }) => Ok(extents.iter().copied().collect()),
+            _ => Err(Error::WrongObject { object: table, expected: "table" }),
+        }
+    }
+
+    /// Reads which pages of an object are free, unless that is known.
+    pub async fn ensure(&self, frames: &Frames, session: &Session, object: u32) -> Result<(), Error> {
+        let extents: Vec<u32> = match self.lock().objects.get(&object) {
+            Some(at) if at.is_loaded => return Ok(()),
+            Some(at) => at.extents.iter().copied().collect(),
+            None => return Err(Error::WrongObject { object, expected: "table or index" }),
+        };
+        let mut pages = Vec::new();
+        for extent in extents {
+            let first = self.geometry.first_page(extent);
+            let frame = frames.load(session, first).await?;
+            let image = frame.current();
+            if image.page().kind() != Some(Kind::Space) || image.page().owner() != object {
+                return Err(Error::WrongObject { object, expected: "owner of its extents" });
+            }
+            let byte = |place| image.raw()[allocate::byte_of(place)];
+            pages.extend((1..self.geometry.extent_pages).map(|place| (first + place, byte(place))));
+        }
+        let mut state = self.lock();
+        let Some(at) = state.objects.get_mut(&object).filter(|at| !at.is_loaded) else {
+            return Ok(());
+        };
+        at.is_loaded = true;
+        for (page, byte) in pages {
+            match byte {
+                0 => at.free.insert(page),
+                allocate::IN_USE if at.kind == Use::Table => at.open.insert(page),
+                _ => false,
+            };
+        }
+        Ok(())
+    }
+
+    /// A free page of an object whose space is known; `None` where it needs another extent.
+    pub fn take_page(&self, object: u32) -> Option<u32> {
+        self.lock().objects.get_mut(&object)?.free.pop_first()
+    }
+
+    /// Takes a free extent for an object; whether it is the first of that.
+    pub fn take_extent(&self, object: u32) -> Result<(u32, bool), Error> {
+        let mut state = self.lock();
+        let is_first = !state.objects.contains_key(&object);
+        let extent = state.free_extents.pop_first();
+        let extent = extent.ok_or(Error::Full { object, extents: self.extents })?;
+        Ok((extent, is_first))
+    }
+
+    /// An extent that was taken was not used.
+    pub fn return_extent(&self, extent: u32) {
+        self.lock().free_extents.insert(extent);
+    }
+
+    /// An extent that was taken belongs to the object now.
+    pub fn add_extent(&self, object: u32, kind: Use, extent: u32) {
+        let first = self.geometry.first_page(extent);
+        let mut state = self.lock();
+        let at = state.objects.entry(object).or_insert_with(|| Object::new(kind, true));
+        let is_first = at.extents.is_empty();
+        at.extents.insert(extent);
+        let mut pages = first + 1..first + self.geometry.extent_pages;
+        if is_first && kind == Use::Index {
+            at.root = first + 1;
+            pages.next();
+        }
+        at.free.extend(pages);
+    }
+
+    /// Pages that were taken are free, or were given back.
+    pub fn return_pages(&self, pages: impl IntoIterator<Item = (u32, u32)>) {
+        let mut state = self.lock();
+        for (object, page) in pages {
+            if let Some(at) = state.objects.get_mut(&object) {
+                at.open.remove(&page);
+                at.free.insert(page);
+            }
+        }
+    }
+
+    /// A page of a table that may have room for a row; `None` where none is known.
+    pub fn open_page(&self, table: u32) -> Option<u32> {
+        self.lock().objects.get(&table)?.open.last().copied()
+    }
+
+    /// Says whether a page of a table may have room for a row.
+    pub fn set_open(&self, table: u32, page: u32, is_open: bool) {
+        let mut state = self.lock();
+        let Some(at) = state.objects.get_mut(&table) else { return };
+        match is_open {
+            true => at.open.insert(page),
+            false => at.open.remove(&page),
+        };
+    }
+}
+
+impl State {
+    /// What the map says of an extent.
+    fn take_in(&mut self, geometry: Geometry, extent: u32, map: &cellar_page::Raw) {
+        let (_, at) = geometry.map_entry(extent);
+        let object = u32::from_le_bytes([map[at], map[at + 1], map[at + 2], map[at + 3]]);
+        let Some(kind) = Use::from_number(map[at + 4]).filter(|_| object != 0) else {
+            self.free_extents.insert(extent);
+            return;
+        };
+        let entry = self.objects.entry(object).or_insert_with(|| Object::new(kind, false));
+        entry.extents.insert(extent);
+        if map[at + 5] == 1 {
+            entry.root = geometry.first_page(extent) + 1;
+        }
+    }
+}
+
+impl Object {
+    fn new(kind: Use, is_loaded: bool) -> Object {
+        let (extents, free, open) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        Object { kind, extents, root: 0, is_loaded, free, open }
+    }
+}

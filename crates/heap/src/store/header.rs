@@ -1,0 +1,123 @@
+//! The header of a store: two copies, the newer whole one counts.
+
+use cellar_io::{Buffer, Device, Durability, Io};
+use cellar_page::PAGE_BYTES;
+
+use crate::error::Error;
+use crate::geometry::{Geometry, HEADER_PAGES};
+
+const MAGIC: [u8; 4] = *b"CLHS";
+const VERSION: u16 = 1;
+
+/// The header of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Counts the times that it was written.
+    pub generation: u64,
+    /// Tells the store from all others: it is in every page.
+    pub store: u64,
+    /// The database whose log this store's redo is in.
+    pub database: u128,
+    /// Sizes.
+    pub geometry: Geometry,
+    /// What was logged below is in the pages.
+    pub checkpoint: u64,
+}
+
+impl Header {
+    /// Its bytes.
+    fn encode(&self) -> Buffer {
+        let mut page = Buffer::zeroed(PAGE_BYTES);
+        let mut at = 8;
+        let mut put = |bytes: &[u8]| {
+            page[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
+        put(&VERSION.to_le_bytes());
+        put(&[0; 6]);
+        // Feature bits: none yet.
+        put(&0u64.to_le_bytes());
+        put(&self.generation.to_le_bytes());
+        put(&self.store.to_le_bytes());
+        put(&self.database.to_le_bytes());
+        put(&self.geometry.extent_pages.to_le_bytes());
+        put(&self.geometry.ring_batches.to_le_bytes());
+        put(&self.geometry.batch_pages.to_le_bytes());
+        put(&[0; 4]);
+        put(&self.checkpoint.to_le_bytes());
+        page[..4].copy_from_slice(&MAGIC);
+        let crc = crc32c::crc32c(&page[8..]);
+        page[4..8].copy_from_slice(&crc.to_le_bytes());
+        page
+    }
+
+    /// The header that these bytes are, or why they are none.
+    pub fn decode(page: &[u8]) -> Result<Header, String> {
+        let array = |at: usize| -> [u8; 8] {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&page[at..at + 8]);
+            bytes
+        };
+        let (long, short) = (
+            |at| u64::from_le_bytes(array(at)),
+            |at| u64::from_le_bytes(array(at)) as u32,
+        );
+        if page.len() != PAGE_BYTES || page[..4] != MAGIC {
+            return Err("it does not begin with CLHS".to_owned());
+        }
+        let (found, computed) = (short(4), crc32c::crc32c(&page[8..]));
+        if found != computed {
+            return Err(format!("its checksum is {found:08x}, its bytes have {computed:08x}"));
+        }
+        let version = short(8) as u16;
+        if version != VERSION {
+            return Err(format!("it has version {version}, this build knows version {VERSION}"));
+        }
+        if long(16) != 0 {
+            return Err(format!("it has features {:#x} that this build does not know", long(16)));
+        }
+        let geometry = Geometry {
+            extent_pages: short(56),
+            ring_batches: short(60),
+            batch_pages: short(64),
+        };
+        if !geometry.is_possible() {
+            return Err(format!("its sizes cannot be: {geometry:?}"));
+        }
+        Ok(Header {
+            generation: long(24),
+            store: long(32),
+            database: u128::from(long(40)) | u128::from(long(48)) << 64,
+            geometry,
+            checkpoint: long(72),
+        })
+    }
+
+    /// Reads both copies and takes the newer whole one.
+    pub(crate) async fn read(device: &dyn Device) -> Result<Header, Error> {
+        let mut newest: Result<Header, Error> = Err(Error::HeaderDamaged { why: String::new() });
+        for copy in 0..HEADER_PAGES {
+            let offset = u64::from(copy) * PAGE_BYTES as u64;
+            let read = device.read(Io::FOREGROUND, offset, vec![Buffer::new(PAGE_BYTES)]).await;
+            let decoded = match read {
+                Ok(buffers) => Header::decode(&buffers[0]),
+                Err(error) => Err(error.to_string()),
+            };
+            newest = match (newest, decoded) {
+                (Ok(old), Ok(new)) if old.generation > new.generation => Ok(old),
+                (Ok(old), Err(_)) => Ok(old),
+                (_, Ok(new)) => Ok(new),
+                (Err(_), Err(why)) => Err(Error::HeaderDamaged { why }),
+            };
+        }
+        newest
+    }
+
+    /// Writes the copy whose turn it is, durably.
+    pub(crate) async fn write(&self, device: &dyn Device) -> Result<(), Error> {
+        let copy = self.generation % u64::from(HEADER_PAGES);
+        let (offset, page) = (copy * PAGE_BYTES as u64, self.encode().freeze());
+        device.write(Io::BACKGROUND, offset, vec![page], Durability::Durable).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,303 @@
+//! A store: tables and indexes in one file, and the log that it is redone from.
+
+mod apply;
+mod header;
+mod read;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_recursion::async_recursion as boxed;
+use cellar_io::{Device, EnvExt, SharedEnv};
+use cellar_redo::{Log, Lsn, Recovery};
+use cellar_wait::{Kind, Waits};
+
+use crate::dirty::Dirty;
+use crate::doublewrite::Ring;
+use crate::error::Error;
+use crate::frames::Frames;
+use crate::geometry::Geometry;
+use crate::lane::{Lane, LaneParts};
+use crate::recovery::{Replay, Replayed};
+use crate::snapshots::Snapshots;
+use crate::space::Space;
+use crate::writer::Writer;
+
+pub use apply::{Change, Key, Outcome};
+pub use header::Header;
+pub use read::View;
+
+/// Parameters of an open store.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Pages that the buffer cache holds.
+    pub cache_pages: usize,
+    /// Changed pages that may wait to be written.
+    pub dirty_max: usize,
+    /// How often the checkpoint moves on.
+    pub checkpoint_after: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { cache_pages: 8192, dirty_max: 4096, checkpoint_after: Duration::from_secs(1) }
+    }
+}
+
+/// The parameters for opening a store.
+pub struct OpenStore {
+    /// Clock, chance and tasks.
+    pub env: SharedEnv,
+    /// Where waits are counted.
+    pub waits: Waits,
+    /// The file.
+    pub device: Arc<dyn Device>,
+    /// The log, which nobody has read from yet.
+    pub recovery: Recovery,
+    /// Parameters.
+    pub options: Options,
+}
+
+/// An open store. Clones are handles of the same store; [`Store::close`] ends it in order, and dropping it
+/// amounts to a crash.
+#[derive(Clone)]
+pub struct Store(Arc<Inner>);
+
+pub(crate) struct Inner {
+    env: SharedEnv,
+    log: Log,
+    frames: Arc<Frames>,
+    geometry: Geometry,
+    space: Space,
+    lane: Lane,
+    snapshots: Arc<Snapshots>,
+    writer: Writer,
+    header: Mutex<Header>,
+    options: Options,
+    stopped: Mutex<Option<Arc<str>>>,
+    /// Somebody writes pages.
+    is_writing: AtomicBool,
+    is_closing: AtomicBool,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store")
+            .field("dirty", &self.0.writer.dirty.count())
+            .field("visible", &self.0.lane.visible())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The parameters for making a store.
+#[derive(Clone, Copy, Debug)]
+pub struct NewStore {
+    /// Tells it from all other stores.
+    pub store: u64,
+    /// The database whose log it is redone from.
+    pub database: u128,
+    /// Sizes.
+    pub geometry: Geometry,
+    /// Where the log is now: what is in it was not of this store.
+    pub from: Lsn,
+}
+
+/// Makes an empty store of a file, whatever was in it.
+///
+/// # Errors
+/// [`Error::TooSmall`]; [`Error::Io`].
+#[boxed]
+pub async fn create(device: &Arc<dyn Device>, new: NewStore) -> Result<(), Error> {
+    let NewStore { store, database, geometry, from } = new;
+    let (bytes, least) = (device.geometry().size, geometry.least_bytes());
+    if bytes < least || !geometry.is_possible() {
+        return Err(Error::TooSmall { bytes, least });
+    }
+    // Both copies: what was there before must not be taken for newer.
+    for generation in [1, 2] {
+        let header = Header { generation, store, database, geometry, checkpoint: from.0 };
+        header.write(&**device).await?;
+    }
+    Ok(())
+}
+
+impl Store {
+    /// Opens a store: the log is replayed, and then goes on.
+    ///
+    /// # Errors
+    /// [`Error::HeaderDamaged`], [`Error::Older`], [`Error::PageDamaged`], [`Error::RedoUnfit`]; those of
+    /// the log and of the device.
+    #[boxed]
+    pub async fn open(open: OpenStore) -> Result<(Store, Replayed), Error> {
+        let OpenStore { env, waits, device, mut recovery, options } = open;
+        let session = waits.session("store writer", Kind::Background);
+        let header = Header::read(&*device).await?;
+        let from = recovery.checkpoint().0;
+        if header.checkpoint < from {
+            let (what, other) = ("the store", "the log");
+            return Err(Error::Older { what, other, end: header.checkpoint, lsn: from });
+        }
+        let Header { store, geometry, .. } = header;
+        let ring = Ring::read(&*device, store, &geometry).await?;
+        let batch = AtomicU64::new(ring.last);
+        let repaired = ring.repair(&*device, store).await?;
+        let cache = options.cache_pages;
+        let frames = Arc::new(Frames::new(store, env.clone(), Arc::clone(&device), cache));
+        let dirty = Arc::new(Dirty::default());
+        let writer = Writer {
+            env: env.clone(),
+            session,
+            frames: Arc::clone(&frames),
+            geometry,
+            dirty: Arc::clone(&dirty),
+            batch,
+        };
+        let session = waits.session("store recovery", Kind::Background);
+        let replay = Replay {
+            session: &session,
+            frames: &frames,
+            writer: &writer,
+            dirty_max: options.dirty_max,
+            done: Replayed { repaired, ..Replayed::default() },
+        };
+        let replayed = replay.run(&mut recovery).await?;
+        let (log, report) = recovery.open().await?;
+        if header.checkpoint > report.end.0 {
+            let (what, other) = ("the log", "the store");
+            let (end, lsn) = (report.end.0, header.checkpoint);
+            return Err(Error::Older { what, other, end, lsn });
+        }
+        let space = Space::load(&frames, &session, geometry, device.geometry().size).await?;
+        let snapshots = Arc::new(Snapshots::default());
+        let lane = Lane::new(LaneParts {
+            log: log.clone(),
+            frames: Arc::clone(&frames),
+            geometry,
+            dirty,
+            snapshots: Arc::clone(&snapshots),
+            end: report.end.0,
+        });
+        let inner = Arc::new(Inner {
+            env,
+            log,
+            frames,
+            geometry,
+            space,
+            lane,
+            snapshots,
+            writer,
+            header: Mutex::new(header),
+            options,
+            stopped: Mutex::default(),
+            is_writing: AtomicBool::new(false),
+            is_closing: AtomicBool::new(false),
+        });
+        inner.start_writer();
+        Ok((Store(inner), replayed))
+    }
+
+    /// The log of the store.
+    pub fn log(&self) -> &Log {
+        &self.0.log
+    }
+
+    /// Writes all that changed, moves the checkpoint to the end, and closes the log.
+    ///
+    /// # Errors
+    /// Those of the log and of the device.
+    #[boxed]
+    pub async fn close(self) -> Result<(), Error> {
+        self.0.is_closing.store(true, Ordering::SeqCst);
+        self.0.check_running()?;
+        self.0.checkpoint().await?;
+        self.0.log.clone().close().await?;
+        Ok(())
+    }
+
+    /// Writes all that has changed so far, and moves the checkpoint.
+    ///
+    /// # Errors
+    /// Those of the log and of the device.
+    #[boxed]
+    pub async fn checkpoint(&self) -> Result<(), Error> {
+        self.0.check_running()?;
+        self.0.checkpoint().await
+    }
+}
+
+/// The turn of who writes pages, until it is dropped.
+struct Turn<'a>(&'a AtomicBool);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Inner {
+    fn check_running(&self) -> Result<(), Error> {
+        let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        stopped.map_or(Ok(()), |why| Err(Error::Stopped { why }))
+    }
+
+    /// Stops the store: what is on disk, and not what is in memory, is the truth from now on.
+    fn stop(&self, why: &Error) {
+        let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        stopped.get_or_insert_with(|| why.to_string().into());
+    }
+
+    /// Writes pages from time to time, as long as the store is open.
+    fn start_writer(self: &Arc<Self>) {
+        let (weak, env) = (Arc::downgrade(self), self.env.clone());
+        let pause = self.options.checkpoint_after;
+        let task = async move {
+            loop {
+                env.sleep(pause).await;
+                let Some(inner) = weak.upgrade() else { return };
+                if inner.is_closing.load(Ordering::SeqCst) || inner.check_running().is_err() {
+                    return;
+                }
+                // An error has stopped the store.
+                let _ = inner.checkpoint().await;
+            }
+        };
+        self.env.spawn("store writer", Box::pin(task));
+    }
+
+    /// Writes the pages that are changed now, and moves the checkpoint behind what they lacked.
+    async fn checkpoint(&self) -> Result<(), Error> {
+        while self.is_writing.swap(true, Ordering::SeqCst) {
+            self.env.sleep(Duration::from_millis(1)).await;
+        }
+        let turn = Turn(&self.is_writing);
+        let result = self.write_and_move().await;
+        drop(turn);
+        if let Err(error) = &result {
+            self.stop(error);
+        }
+        result
+    }
+
+    async fn write_and_move(&self) -> Result<(), Error> {
+        let mut left = self.writer.dirty.count();
+        while left > 0 {
+            let written = self.writer.write_batch(Some(&self.log)).await?;
+            left = left.saturating_sub(written.max(1));
+        }
+        // In this order: what is acknowledged is written, or still in the list.
+        let acknowledged = self.lane.visible().saturating_sub(1);
+        let checkpoint = self.writer.dirty.first().unwrap_or(u64::MAX).min(acknowledged);
+        let header = {
+            let mut header = self.header.lock().unwrap_or_else(PoisonError::into_inner);
+            header.generation += 1;
+            let checkpoint = self.log.checkpoint_for(Lsn(checkpoint));
+            header.checkpoint = header.checkpoint.max(checkpoint.0);
+            *header
+        };
+        // The store's first: it is never behind the log's.
+        header.write(&**self.frames.device()).await?;
+        self.log.set_checkpoint(Lsn(header.checkpoint)).await?;
+        Ok(())
+    }
+}

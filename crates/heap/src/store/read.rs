@@ -1,0 +1,135 @@
+//! Reading at a snapshot.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use async_recursion::async_recursion as boxed;
+use bytes::Bytes;
+use cellar_page::Kind;
+use cellar_wait::Session;
+
+use super::{Inner, Store};
+use crate::error::Error;
+use crate::index::{Cursor, behind};
+use crate::rows::{Found, RowId, find, find_moved};
+use crate::snapshots::Snapshot;
+
+/// The store as it was at one moment.
+pub struct View {
+    store: Arc<Inner>,
+    snapshot: Snapshot,
+}
+
+impl Store {
+    /// All that is acknowledged now, and what else is durable; it stays as it is.
+    pub fn view(&self) -> View {
+        let snapshot = self.0.snapshots.take(|| self.0.lane.visible());
+        View { store: Arc::clone(&self.0), snapshot }
+    }
+
+    /// All that is committed now, also what a crash could still take back.
+    pub fn newest(&self) -> View {
+        let snapshot = self.0.snapshots.take(|| self.0.lane.newest());
+        View { store: Arc::clone(&self.0), snapshot }
+    }
+}
+
+impl View {
+    /// Commits with LSNs below are seen.
+    pub fn point(&self) -> u64 {
+        self.snapshot.point()
+    }
+
+    /// The bytes of a row; `None` where there is none.
+    ///
+    /// # Errors
+    /// [`Error::PageDamaged`]; those of the device.
+    #[boxed]
+    pub async fn row(&self, session: &Session, table: u32, id: RowId) -> Result<Option<Bytes>, Error> {
+        let frames = &self.store.frames;
+        let image = frames.load(session, id.page).await?.at(self.point());
+        let page = image.page();
+        if page.kind() != Some(Kind::Heap) || page.owner() != table {
+            return Ok(None);
+        }
+        let there = match find(page, id.slot) {
+            None => return Ok(None),
+            Some(Found::Here(row)) => return Ok(Some(Bytes::copy_from_slice(row))),
+            Some(Found::Elsewhere(there)) => there,
+        };
+        let image = frames.load(session, there.page).await?.at(self.point());
+        match find_moved(image.page(), there.slot).filter(|(home, _)| *home == id) {
+            Some((_, row)) => Ok(Some(Bytes::copy_from_slice(row))),
+            None => Err(Error::NoRow { page: there.page, slot: there.slot }),
+        }
+    }
+
+    /// The rows whose keys lie in a range of bytes, in the order of the keys, or backwards.
+    ///
+    /// # Errors
+    /// [`Error::WrongObject`], [`Error::PageDamaged`]; those of the device.
+    #[boxed]
+    pub async fn range(
+        &self,
+        session: &Session,
+        index: u32,
+        keys: RangeInclusive<&[u8]>,
+        backwards: bool,
+        count: usize,
+    ) -> Result<Vec<(Vec<u8>, RowId)>, Error> {
+        let index = self.store.space.index(index)?;
+        let (first, last) = (keys.start().to_vec(), behind(keys.end()));
+        let from = if backwards { &last } else { &first };
+        let frames = &self.store.frames;
+        let mut cursor = Cursor::seek(frames, session, index, self.point(), from).await?;
+        let mut found = Vec::new();
+        while found.len() < count {
+            let next = match backwards {
+                true => cursor.previous(session).await?,
+                false => cursor.next(session).await?,
+            };
+            let Some((key, id)) = next else { break };
+            let is_inside = match backwards {
+                true => key >= first,
+                false => key < last,
+            };
+            if !is_inside {
+                break;
+            }
+            found.push((key, id));
+        }
+        Ok(found)
+    }
+
+    /// All rows of a table, in no order.
+    ///
+    /// # Errors
+    /// [`Error::WrongObject`], [`Error::PageDamaged`]; those of the device.
+    #[boxed]
+    pub async fn scan(&self, session: &Session, table: u32) -> Result<Vec<(RowId, Bytes)>, Error> {
+        let (store, mut rows) = (&self.store, Vec::new());
+        for extent in store.space.extents(table)? {
+            let first = store.geometry.first_page(extent);
+            let space = store.frames.load(session, first).await?.at(self.point());
+            if space.page().kind() != Some(Kind::Space) {
+                continue;
+            }
+            for place in 1..store.geometry.extent_pages {
+                if space.raw()[crate::space::allocate::byte_of(place)] == 0 {
+                    continue;
+                }
+                let image = store.frames.load(session, first + place).await?.at(self.point());
+                let page = image.page();
+                for slot in 0..page.slots() as u16 {
+                    if let Some(Found::Here(row)) = find(page, slot) {
+                        let id = RowId { page: first + place, slot };
+                        rows.push((id, Bytes::copy_from_slice(row)));
+                    } else if let Some((home, row)) = find_moved(page, slot) {
+                        rows.push((home, Bytes::copy_from_slice(row)));
+                    }
+                }
+            }
+        }
+        Ok(rows)
+    }
+}

@@ -1,0 +1,5 @@
+//! Tests of the store on simulated disks.
+
+mod basic;
+mod life;
+mod support;

@@ -1,0 +1,115 @@
+//! A store on simulated disks: a file for pages, a file for each group of the log.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cellar_heap::{Error, Geometry, NewStore, OpenStore, Options, Replayed, Store};
+use cellar_io::sim::{Sim, SimDisk, SimDiskOptions};
+use cellar_io::{Device, IoFuture};
+use cellar_redo::on_disk::DatabaseId;
+use cellar_redo::{Control, CreateLog, Medium, NewGroup, OpenLog, Quorum, Recovery};
+use cellar_wait::{Kind, Session, Waits};
+
+/// Control data that the simulated power cut does not reach.
+#[derive(Default)]
+pub struct Kept(Mutex<Vec<u8>>);
+
+impl Control for Kept {
+    fn load(&self) -> IoFuture<'_, Vec<u8>> {
+        Box::pin(async move { Ok(self.0.lock().unwrap().clone()) })
+    }
+    fn store(&self, bytes: Vec<u8>) -> IoFuture<'_, ()> {
+        Box::pin(async move {
+            *self.0.lock().unwrap() = bytes;
+            Ok(())
+        })
+    }
+}
+
+pub struct Rig {
+    pub sim: Sim,
+    pub data: Arc<SimDisk>,
+    pub groups: Vec<Arc<SimDisk>>,
+    pub control: Arc<dyn Control>,
+    pub waits: Waits,
+    pub options: Options,
+    pub geometry: Geometry,
+}
+
+pub const SMALL: Geometry = Geometry { extent_pages: 8, ring_batches: 2, batch_pages: 7 };
+
+impl Rig {
+    pub fn new(seed: u64, data_bytes: u64, group_bytes: u64) -> Rig {
+        let sim = Sim::new(seed);
+        let disk = |name: &str, size: u64| {
+            sim.disk(name, SimDiskOptions { size, ..SimDiskOptions::default() })
+        };
+        let data = disk("data", data_bytes);
+        let groups = (1..=3).map(|group| disk(&format!("log{group}"), group_bytes)).collect();
+        let options = Options {
+            cache_pages: 64,
+            dirty_max: 32,
+            checkpoint_after: Duration::from_millis(20),
+        };
+        let control: Arc<dyn Control> = Arc::new(Kept::default());
+        Rig { sim, data, groups, control, waits: Waits::new(), options, geometry: SMALL }
+    }
+
+    pub fn session(&self) -> Session {
+        self.waits.session("client", Kind::User)
+    }
+
+    fn media(&self) -> Vec<Medium> {
+        let file = |(group, disk): (usize, &Arc<SimDisk>)| {
+            (group as u32 + 1, Arc::clone(disk) as Arc<dyn Device>)
+        };
+        let files: BTreeMap<u32, Arc<dyn Device>> = self.groups.iter().enumerate().map(file).collect();
+        vec![Medium { name: "log".to_owned(), files }]
+    }
+
+    /// Makes log and store.
+    pub async fn create(&self) {
+        let size = self.groups[0].geometry().size;
+        let new = CreateLog {
+            database: DatabaseId(42),
+            block_size: 512,
+            quorum: Quorum::Auto,
+            archiving: false,
+            groups: (1..=3).map(|number| NewGroup { number, size }).collect(),
+            media: self.media(),
+        };
+        cellar_redo::create(&self.sim.env(), &self.control, new).await.unwrap();
+        let device: Arc<dyn Device> = Arc::clone(&self.data) as _;
+        let from = Recovery::start(self.log()).await.unwrap().checkpoint();
+        let new = NewStore { store: 7, database: 42, geometry: self.geometry, from };
+        cellar_heap::create(&device, new).await.unwrap();
+    }
+
+    fn log(&self) -> OpenLog {
+        OpenLog {
+            env: self.sim.env(),
+            session: self.waits.session("redo", Kind::Background),
+            control: Arc::clone(&self.control),
+            media: self.media(),
+            options: cellar_redo::Options::default(),
+            returning: Vec::new(),
+            force: false,
+        }
+    }
+
+    pub async fn open(&self) -> Result<(Store, Replayed), Error> {
+        Store::open(OpenStore {
+            env: self.sim.env(),
+            waits: self.waits.clone(),
+            device: Arc::clone(&self.data) as _,
+            recovery: Recovery::start(self.log()).await?,
+            options: self.options.clone(),
+        })
+        .await
+    }
+
+    pub fn run<F: Future>(&self, future: F) -> F::Output {
+        self.sim.run(future).expect("the power is on")
+    }
+}
