@@ -148,6 +148,8 @@ fn lower_crates_know_neither_tokio_nor_datafusion_nor_each_other() {
     let all = dependencies();
     for name in [
         "cellar-wait",
+        "cellar-page",
+        "cellar-heap",
         "cellar-diskgroup",
         "cellar-redo",
         "cellar-format",
@@ -186,14 +188,16 @@ fn sources(name: &str) -> BTreeMap<modules::Module, String> {
 }
 
 /// How many files of a crate reach each other over more than one folder. A number may only fall.
-const CIRCLES: [(&str, usize); 12] = [
+const CIRCLES: [(&str, usize); 14] = [
     ("cell", 0),
     ("chaos", 0),
     ("diskgroup", 0),
     ("format", 0),
+    ("heap", 0),
     ("instance", 0),
     ("io", 0),
     ("lab", 0),
+    ("page", 0),
     ("redo", 0),
     ("sim", 0),
     ("sql", 0),

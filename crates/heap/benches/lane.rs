@@ -1,7 +1,8 @@
-//! Benchmark of the apply lane over pages in memory and a real log, beside the log alone.
+//! Benchmark of commits: durable updates of rows in memory, by place and by key, beside the log alone with
+//! records of the same size.
 //!
 //! `cargo bench -p cellar-heap --profile release --bench lane -- --dir DIR`. Arms alternate; each prints the
-//! median of its rounds, the CPU of the process for a commit, and how often its threads slept involuntarily.
+//! medians of its rounds: commits a second, CPU of the process for each, how long they took.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
 
@@ -11,14 +12,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_heap::rig::Rig;
+use cellar_heap::{Change, Geometry, Key, NewStore, OpenStore, RowId, Store};
 use cellar_io::real::{OpenOptions, RealEnv, Runtime, RuntimeOptions, open_disk};
 use cellar_io::{Device, Env, IoFuture};
 use cellar_redo::on_disk::DatabaseId;
 use cellar_redo::{
-    Control, CreateLog, Log, Medium, NewGroup, OpenLog, Options, Quorum, Recovery, create,
+    Control, CreateLog, Medium, NewGroup, OpenLog, Options, Quorum, Recovery, create,
 };
-use cellar_wait::{Kind, Waits};
+use cellar_wait::{Kind, Session, Waits};
 
 const GROUP_BYTES: u64 = 256 << 20;
 const GROUPS: u32 = 3;
@@ -41,12 +42,12 @@ impl Control for MemoryControl {
 }
 
 /// Writes the file once: a write into a hole measures the file system.
-fn prepare(file: &Path) {
-    if file.metadata().is_ok_and(|m| m.len() == GROUP_BYTES) {
+fn prepare(file: &Path, bytes: u64) {
+    if file.metadata().is_ok_and(|m| m.len() == bytes) {
         return;
     }
     let mut out = std::fs::File::create(file).unwrap();
-    for _ in 0..GROUP_BYTES >> 20 {
+    for _ in 0..bytes >> 20 {
         std::io::Write::write_all(&mut out, &vec![0u8; 1 << 20]).unwrap();
     }
     out.sync_all().unwrap();
@@ -55,10 +56,16 @@ fn prepare(file: &Path) {
 #[derive(Clone, Copy, PartialEq)]
 enum Arm {
     Log,
-    Lane,
+    Place,
+    Key,
 }
 
-const ARMS: [(&str, Arm); 2] = [("log alone", Arm::Log), ("lane and log", Arm::Lane)];
+const ARMS: [(&str, Arm); 3] =
+    [("log alone", Arm::Log), ("update by place", Arm::Place), ("update by key", Arm::Key)];
+const TABLE: u32 = 1;
+const INDEX: u32 = 2;
+/// Rows in a page.
+const IN_PAGE: u64 = 8;
 
 #[derive(Clone, Copy, Default)]
 struct Measured {
@@ -72,8 +79,9 @@ struct Bench {
     runtime: Runtime,
     env: Arc<RealEnv>,
     files: BTreeMap<u32, Arc<dyn Device>>,
+    data: Arc<dyn Device>,
     millis: u64,
-    pages: u32,
+    rows: u64,
     /// Only arms with this in their names.
     only: String,
 }
@@ -89,7 +97,7 @@ fn main() {
         ("--dir", std::env::temp_dir().join("cellar-lane").display().to_string()),
         ("--rounds", "5".to_owned()),
         ("--millis", "1000".to_owned()),
-        ("--pages", "8192".to_owned()),
+        ("--rows", "60000".to_owned()),
         ("--arm", String::new()),
         ("--committers", "1,8,64".to_owned()),
     ]);
@@ -108,21 +116,25 @@ fn main() {
     let dir = PathBuf::from(&values["--dir"]);
     std::fs::create_dir_all(&dir).unwrap();
     let env = Arc::clone(runtime.real_env());
-    let open = |group: u32| {
-        let path = dir.join(format!("log{group}"));
-        prepare(&path);
+    let open = |name: String, bytes: u64| {
+        let path = dir.join(name);
+        prepare(&path, bytes);
         open_disk(&env, &path, &OpenOptions::default()).unwrap() as Arc<dyn Device>
     };
-    let files = (1..=GROUPS).map(|group| (group, open(group))).collect();
-    let (millis, pages) = (number("--millis"), number("--pages") as u32);
-    let bench = Bench { runtime, env, files, millis, pages, only: values["--arm"].clone() };
+    let files = (1..=GROUPS).map(|group| (group, open(format!("log{group}"), GROUP_BYTES)));
+    let files = files.collect();
+    let (millis, rows) = (number("--millis"), number("--rows"));
+    let data = open("data".to_owned(), (64 << 20) + rows / IN_PAGE * 8192 * 3 / 2 >> 20 << 20);
+    let only = values["--arm"].clone();
+    let bench = Bench { runtime, env, files, data, millis, rows, only };
     for committers in values["--committers"].split(',').map(|n| n.parse().unwrap()) {
         bench.compare(committers, number("--rounds"));
     }
 }
 
 impl Bench {
-    fn log(&self) -> Log {
+    /// A new log with nothing in it, and a new store.
+    fn store(&self) -> Store {
         let control: Arc<dyn Control> = Arc::new(MemoryControl::default());
         let env = self.runtime.env();
         let media = vec![Medium { name: "m".to_owned(), files: self.files.clone() }];
@@ -145,12 +157,40 @@ impl Bench {
         };
         self.runtime.block_on(async {
             create(&env, &control, spec).await.unwrap();
-            Recovery::start(opening).await.unwrap().open().await.unwrap().0
+            let recovery = Recovery::start(opening).await.unwrap();
+            let (store, geometry) = (env.random(), Geometry::default());
+            let new = NewStore { store, database: 1, geometry, from: recovery.checkpoint() };
+            cellar_heap::create(&self.data, new).await.unwrap();
+            let options = cellar_heap::Options {
+                cache_pages: (self.rows / IN_PAGE) as usize * 2,
+                ..cellar_heap::Options::default()
+            };
+            let (device, waits) = (Arc::clone(&self.data), Waits::new());
+            let open = OpenStore { env, waits, device, recovery, options };
+            Store::open(open).await.unwrap().0
         })
     }
 
+    /// Fills the store. Returns where the rows are.
+    async fn fill(store: &Store, rows: u64) -> Vec<RowId> {
+        let session = Waits::new().session("load", Kind::User);
+        store.create_table(&session, TABLE).await.unwrap();
+        store.create_index(&session, INDEX).await.unwrap();
+        let mut ids = Vec::new();
+        for from in (0..rows).step_by(1000) {
+            let insert = |n: u64| {
+                let row = Bytes::from(vec![n as u8; ROW_BYTES]);
+                Change::Insert { table: TABLE, row, keys: vec![key(n)] }
+            };
+            let changes = (from..rows.min(from + 1000)).map(insert).collect();
+            ids.extend(store.commit(&session, changes).await.unwrap().rows.into_iter().flatten());
+        }
+        store.checkpoint().await.unwrap();
+        ids
+    }
+
     fn compare(&self, committers: usize, rounds: u64) {
-        println!("{committers} committers, rows of {ROW_BYTES} bytes in {} pages", self.pages);
+        println!("{committers} committers, {} rows of {ROW_BYTES} bytes", self.rows);
         let mut all: BTreeMap<&str, Vec<Measured>> = BTreeMap::new();
         for _ in 0..rounds {
             for (name, arm) in ARMS {
@@ -167,7 +207,7 @@ impl Bench {
         };
         for name in all.keys() {
             println!(
-                "  {name:<14} {:>9.0} /s  {:>6.2} us CPU  p50 {:>6.0} us  p99 {:>6.0} us",
+                "  {name:<16} {:>9.0} /s  {:>6.2} us CPU  p50 {:>6.0} us  p99 {:>6.0} us",
                 median(name, |m| m.rate),
                 median(name, |m| m.cpu_us),
                 median(name, |m| m.p50_us),
@@ -177,24 +217,29 @@ impl Bench {
         if all.len() < ARMS.len() {
             return;
         }
-        let ratios = all["lane and log"].iter().zip(&all["log alone"]);
-        let mut ratios: Vec<f64> = ratios.map(|(lane, log)| lane.rate / log.rate).collect();
-        ratios.sort_by(f64::total_cmp);
-        println!("  lane / log alone: {:.2}", ratios[ratios.len() / 2]);
+        for (name, _) in &ARMS[1..] {
+            let ratios = all[name].iter().zip(&all[ARMS[0].0]);
+            let mut ratios: Vec<f64> = ratios.map(|(ours, log)| ours.rate / log.rate).collect();
+            ratios.sort_by(f64::total_cmp);
+            println!("  {name} / log alone: {:.2}", ratios[ratios.len() / 2]);
+        }
     }
 
     fn run(&self, arm: Arm, committers: usize) -> Measured {
-        let log = self.log();
-        let rig = Arc::new(Rig::new(log.clone(), self.pages, ROW_BYTES));
-        let env = Arc::clone(&self.env);
+        let store = self.store();
+        let (env, rows) = (Arc::clone(&self.env), self.rows);
         let time = Duration::from_millis(self.millis);
         self.runtime.block_on(async move {
+            let ids = match arm {
+                Arm::Log => Arc::default(),
+                _ => Arc::new(Bench::fill(&store, rows).await),
+            };
             let (start, cpu_before) = (env.now(), cpu());
             let end = start.plus(time);
             let waits = Waits::new();
             let tasks: Vec<_> = (0..committers)
                 .map(|number| {
-                    let (log, env, rig) = (log.clone(), Arc::clone(&env), Arc::clone(&rig));
+                    let (store, env, ids) = (store.clone(), Arc::clone(&env), Arc::clone(&ids));
                     let session = waits.session("committer", Kind::User);
                     tokio::spawn(async move {
                         let mut times = Vec::new();
@@ -205,21 +250,15 @@ impl Bench {
                             random ^= random >> 7;
                             random ^= random << 17;
                             let body = Bytes::from(vec![random as u8; ROW_BYTES]);
-                            match arm {
-                                Arm::Log => {
-                                    rig.log_alone(&session, body).await.unwrap();
-                                }
-                                Arm::Lane => {
-                                    let row = (random >> 16) as usize % rig.rows();
-                                    rig.update(&session, row, body).await.unwrap();
-                                }
-                            }
+                            // Committers have rows of their own: there are no locks yet.
+                            let row = (random >> 16) % (rows / 64) * 64 + number as u64;
+                            commit(&store, &session, arm, &ids, row, body).await;
                             let done = env.now();
                             times.push(done.since(now).as_nanos() as u64);
                             now = done;
-                            if times.len() % 64 == 0
-                                && matches!(log.ring(), (used, all) if used * 2 > all)
-                            {
+                            let log = store.log();
+                            let looks = arm == Arm::Log && times.len() % 64 == 0;
+                            if looks && matches!(log.ring(), (used, all) if used * 2 > all) {
                                 log.set_checkpoint(log.durable_lsn()).await.unwrap();
                             }
                         }
@@ -232,7 +271,7 @@ impl Bench {
                 times.extend(task.await.unwrap());
             }
             let (seconds, used) = (env.now().since(start).as_secs_f64(), cpu() - cpu_before);
-            log.close().await.unwrap();
+            store.log().clone().close().await.unwrap();
             times.sort_unstable();
             let percentile =
                 |share: f64| times[((times.len() - 1) as f64 * share) as usize] as f64 / 1000.0;
@@ -244,4 +283,27 @@ impl Bench {
             }
         })
     }
+}
+
+fn key(number: u64) -> Key {
+    Key { index: INDEX, bytes: Bytes::copy_from_slice(&number.to_be_bytes()) }
+}
+
+async fn commit(store: &Store, session: &Session, arm: Arm, ids: &[RowId], row: u64, body: Bytes) {
+    let id = match arm {
+        Arm::Log => {
+            store.log().commit(session, 9, 0, body).await.unwrap();
+            return;
+        }
+        Arm::Place => ids[row as usize],
+        Arm::Key => {
+            let view = store.newest();
+            let bytes = row.to_be_bytes();
+            let found = view.range(session, INDEX, &bytes..=&bytes, false, 1).await.unwrap();
+            found[0].1
+        }
+    };
+    let (gone, new) = (Vec::new(), Vec::new());
+    let change = Change::Update { table: TABLE, id, row: body, gone, new };
+    store.commit(session, vec![change]).await.unwrap();
 }

@@ -48,9 +48,10 @@ impl Batch {
         let offset = |page: u32| u64::from(page) * PAGE_BYTES as u64;
         let io = Io::BACKGROUND;
         device.write(io, offset(slot), vec![self.bytes.clone()], Durability::Durable).await?;
-        let writes = self.runs().into_iter().map(|(page, bytes)| {
-            device.write(io, offset(page), vec![bytes], Durability::Cached)
-        });
+        let writes = self
+            .runs()
+            .into_iter()
+            .map(|(page, bytes)| device.write(io, offset(page), vec![bytes], Durability::Cached));
         futures_util::future::try_join_all(writes).await?;
         device.flush(io).await?;
         Ok(())

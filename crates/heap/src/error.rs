@@ -5,6 +5,8 @@ use std::sync::Arc;
 use cellar_io::IoError;
 use cellar_page::Damage;
 
+use crate::locks::LockError;
+
 /// A failure of the store.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -65,6 +67,23 @@ pub enum Error {
         /// What was asked for.
         expected: &'static str,
     },
+    /// User: another row has the key.
+    #[error("another row has this key of index {index}")]
+    Duplicate {
+        /// The index.
+        index: u32,
+    },
+    /// User: another transaction has changed the row since this one began to read.
+    #[error("row {slot} in page {page} was changed since this transaction's snapshot")]
+    Serialization {
+        /// The page.
+        page: u32,
+        /// Its slot.
+        slot: u16,
+    },
+    /// User: a lock was not granted.
+    #[error(transparent)]
+    Lock(#[from] LockError),
     /// The disk: a page is not what was written.
     #[error("page {page} is damaged: {damage}")]
     PageDamaged {
@@ -132,6 +151,11 @@ impl Error {
             Error::TooSmall { .. } => 70201,
             Error::NoRow { .. } => 1410,
             Error::WrongObject { .. } => 70202,
+            Error::Duplicate { .. } => 1,
+            Error::Serialization { .. } => 8177,
+            Error::Lock(LockError::Deadlock { .. }) => 60,
+            Error::Lock(LockError::Busy { .. }) => 54,
+            Error::Lock(LockError::TimedOut { .. }) => 30006,
             Error::PageDamaged { .. } => 1578,
             Error::HeaderDamaged { .. } => 1210,
             Error::Older { .. } => 1113,

@@ -1,4 +1,5 @@
-//! Rows that change under transactions, over a device and a redo log.
+//! Rows that change, over a device and a redo log.
+#![doc = include_str!("../README.md")]
 
 mod change;
 mod dirty;
@@ -8,11 +9,13 @@ mod frames;
 mod geometry;
 mod index;
 mod lane;
+pub mod locks;
 mod recovery;
 mod rows;
 mod snapshots;
 mod space;
 mod store;
+mod transaction;
 mod writer;
 
 pub use error::Error;
@@ -21,3 +24,4 @@ pub use index::KEY_BYTES_MAX;
 pub use recovery::Replayed;
 pub use rows::{ROW_BYTES_MAX, ROW_BYTES_MIN, RowId};
 pub use store::{Change, Header, Key, NewStore, OpenStore, Options, Outcome, Store, View, create};
+pub use transaction::{Isolation, RowKey, RowRef, Savepoint, Transaction};

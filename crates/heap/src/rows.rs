@@ -143,10 +143,8 @@ pub(crate) fn update(
     })??;
     if let Some((new, removed)) = change {
         let (slot, at) = (usize::from(now.slot), skip + new.start);
-        return bundle.change(
-            now.page,
-            Change::Splice { slot, kind, at, removed, bytes: &row[new] },
-        );
+        return bundle
+            .change(now.page, Change::Splice { slot, kind, at, removed, bytes: &row[new] });
     }
     let target = elsewhere.ok_or(Refused::NoPlace)?;
     let mut cell = id.encode().to_vec();
@@ -157,7 +155,8 @@ pub(crate) fn update(
     }
     let way = RowId { page: target, slot }.encode();
     let home = usize::from(id.slot);
-    let removed = bundle.look(id.page, |page| page.cell(home).map_or(0, |cell| cell.bytes.len()))?;
+    let removed =
+        bundle.look(id.page, |page| page.cell(home).map_or(0, |cell| cell.bytes.len()))?;
     let kind = CellKind::Forward;
     bundle.change(id.page, Change::Splice { slot: home, kind, at: 0, removed, bytes: &way })
 }

@@ -2,7 +2,7 @@
 
 use crate::header::{
     CELLS_START, HEADER_BYTES, HOLES, KIND, Kind, LEVEL, LSN, NUMBER, OWNER, PAGE_BYTES, Raw,
-     SLOTS, STORE, VERSION, VERSION_AT, set_u16, set_u32, u16_at,
+    SLOTS, STORE, VERSION, VERSION_AT, set_u16, set_u32, u16_at,
 };
 use crate::slots::{
     CELLS_END, CellKind, PageRef, SLOT_BYTES, Slot, slot_at, slot_bytes, slot_position,

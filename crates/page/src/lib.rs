@@ -1,9 +1,11 @@
-//! The page of tables whose rows change: 8 KB with a header, slots and cells. It is read and changed in
-//! memory only; who reads and writes it, the caller knows.
+//! The 8 KB page of tables whose rows change: slots, cells, checks.
+#![doc = include_str!("../README.md")]
 
 mod check;
 mod edit;
 pub mod header;
+pub mod key;
+pub mod row;
 mod slots;
 
 pub use check::{Damage, check, seal};

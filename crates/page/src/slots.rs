@@ -5,8 +5,8 @@
 use std::cmp::Ordering;
 
 use crate::header::{
-    CELLS_START, HEADER_BYTES, HOLES, KIND, Kind, LEVEL, LSN, NUMBER, OWNER, PAGE_BYTES,
-    Raw, SLOTS, STORE, u16_at, u32_at, u64_at,
+    CELLS_START, HEADER_BYTES, HOLES, KIND, Kind, LEVEL, LSN, NUMBER, OWNER, PAGE_BYTES, Raw,
+    SLOTS, STORE, u16_at, u32_at, u64_at,
 };
 
 /// Bytes of a slot: where its cell begins (2), how long it is (13 bits) and of which kind (3 bits).

@@ -236,6 +236,9 @@ events! {
     /// A row is locked by another transaction.
     ENQ_TX_ROW_LOCK = "enq: TX - row lock contention", Application,
         ["name|mode", "usn<<16 | slot", "sequence"];
+    /// A table is locked by another transaction.
+    ENQ_TM_CONTENTION = "enq: TM - contention", Application,
+        ["name|mode", "object #", "table/partition"];
     /// A page in the cache is pinned the other way.
     BUFFER_BUSY_WAITS = "buffer busy waits", Concurrency, ["file#", "block#", "class#"];
     /// Waiting for an internal lock of the catalog.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cellar_io::{Buffer, Device, Io, SharedEnv};
-use cellar_page::{Damage, PAGE_BYTES, check};
+use cellar_page::{PAGE_BYTES, check};
 use cellar_wait::{Event, Session};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{Lifecycle, OptionsBuilder, UnitWeighter};
@@ -16,7 +16,8 @@ use crate::error::Error;
 pub(crate) struct Held(DefaultLifecycle<u32, Arc<Frame>>);
 
 impl Lifecycle<u32, Arc<Frame>> for Held {
-    type RequestState = <DefaultLifecycle<u32, Arc<Frame>> as Lifecycle<u32, Arc<Frame>>>::RequestState;
+    type RequestState =
+        <DefaultLifecycle<u32, Arc<Frame>> as Lifecycle<u32, Arc<Frame>>>::RequestState;
 
     fn begin_request(&self) -> Self::RequestState {
         self.0.begin_request()
@@ -49,8 +50,7 @@ impl Frames {
             .weight_capacity(pages as u64)
             .build()
             .expect("both capacities are given");
-        let cache =
-            Cache::with_options(options, UnitWeighter, Default::default(), Held::default());
+        let cache = Cache::with_options(options, UnitWeighter, Default::default(), Held::default());
         Frames { store, env, device, cache }
     }
 
@@ -90,14 +90,6 @@ impl Frames {
             Ok(Arc::new(Frame::new(page, image)))
         };
         self.cache.get_or_insert_async(&page, read).await
-    }
-
-    /// As [`Frames::load`]; a page that was never written is an empty one.
-    pub async fn load_or_blank(&self, session: &Session, page: u32) -> Result<Arc<Frame>, Error> {
-        match self.load(session, page).await {
-            Err(Error::PageDamaged { damage: Damage::Empty, .. }) => Ok(self.fresh(page)),
-            loaded => loaded,
-        }
     }
 
     async fn read(&self, session: &Session, page: u32) -> Result<Image, Error> {

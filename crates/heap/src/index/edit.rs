@@ -102,7 +102,9 @@ impl Edit<'_, '_> {
         }
         let least = match kind {
             Kind::Leaf => separator(&cells[at - 1], &cells[at]),
-            _ => split_inner(&cells[at]).map(|(least, _)| least.to_vec()).ok_or(Refused::Changed)?,
+            _ => {
+                split_inner(&cells[at]).map(|(least, _)| least.to_vec()).ok_or(Refused::Changed)?
+            }
         };
         Ok((left, least, right))
     }
@@ -120,7 +122,9 @@ impl Edit<'_, '_> {
             }
             let Some(above) = way.pop() else {
                 // Nothing is left below the root.
-                return self.bundle.change(page, Change::Format { kind: Kind::Leaf, owner, level: 0 });
+                return self
+                    .bundle
+                    .change(page, Change::Format { kind: Kind::Leaf, owner, level: 0 });
             };
             allocate::give_back(self.bundle, self.spares, owner, page)?;
             (page, place) = (above.page, above.place);

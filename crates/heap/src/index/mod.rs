@@ -35,7 +35,12 @@ impl Entries {
     }
 
     /// Puts them into their indexes.
-    pub fn add(&self, bundle: &mut Bundle<'_>, spares: &mut Spares, id: RowId) -> Result<(), Refused> {
+    pub fn add(
+        &self,
+        bundle: &mut Bundle<'_>,
+        spares: &mut Spares,
+        id: RowId,
+    ) -> Result<(), Refused> {
         self.0.iter().try_for_each(|Entry { index, key }| {
             let mut edit = Edit { bundle: &mut *bundle, spares: &mut *spares, index: *index };
             edit.add(&leaf_cell(key, id))

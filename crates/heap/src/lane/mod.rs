@@ -88,6 +88,8 @@ pub(crate) struct Lane {
     visible: AtomicU64,
     /// Every commit below is in its pages.
     applied: AtomicU64,
+    /// The end of the last of them.
+    applied_end: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -118,6 +120,7 @@ impl Lane {
             kept: Mutex::default(),
             visible: AtomicU64::new(end),
             applied: AtomicU64::new(end),
+            applied_end: AtomicU64::new(end),
         }
     }
 
@@ -127,7 +130,9 @@ impl Lane {
             return self.lead(set, room);
         }
         let (outcome, receiver) = oneshot::channel();
-        if let Some(Entry { set, room, .. }) = self.queue_behind_leader(Entry { set, room, outcome }) {
+        if let Some(Entry { set, room, .. }) =
+            self.queue_behind_leader(Entry { set, room, outcome })
+        {
             return self.lead(set, room);
         }
         receiver.await.unwrap_or_else(|_| panic!("the leader leaves nobody behind"))
@@ -196,6 +201,8 @@ impl Lane {
             self.dirty.note(appended.lsn.0, &frame);
             kept.note(appended.lsn.0, frame);
         });
+        // In this order: who sees the commit finds its end.
+        self.applied_end.store(appended.end.0, Ordering::SeqCst);
         self.applied.store(appended.lsn.0 + 1, Ordering::SeqCst);
         kept.collect(&self.snapshots, || self.visible());
         Ok(Applied { queued, rows, spares })
@@ -209,6 +216,11 @@ impl Lane {
     /// The point of a snapshot that sees also what is not durable yet.
     pub fn newest(&self) -> u64 {
         self.applied.load(Ordering::SeqCst)
+    }
+
+    /// The end of the last commit that a snapshot at `newest` may see, or of a later one.
+    pub fn applied_end(&self) -> u64 {
+        self.applied_end.load(Ordering::SeqCst)
     }
 
     /// Says that a commit, and so all before it, is durable.

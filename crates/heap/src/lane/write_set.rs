@@ -56,7 +56,14 @@ pub(crate) enum Operation {
     Insert { table: u32, page: u32, row: Bytes, entries: Entries },
     /// A row gets other bytes; entries go and come. Where it does not fit its page any more it moves
     /// to this one.
-    Update { table: u32, id: RowId, row: Bytes, elsewhere: Option<u32>, gone: Entries, new: Entries },
+    Update {
+        table: u32,
+        id: RowId,
+        row: Bytes,
+        elsewhere: Option<u32>,
+        gone: Entries,
+        new: Entries,
+    },
     /// A row goes, with its entries.
     Delete { table: u32, id: RowId, gone: Entries },
     /// An extent becomes an object's; the first of an index has its root.

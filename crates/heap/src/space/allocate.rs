@@ -71,10 +71,6 @@ pub(crate) fn take_extent(
 ) -> Result<(), Refused> {
     let geometry = bundle.geometry();
     let (map, at) = geometry.map_entry(extent);
-    if bundle.look(map, |page| page.kind().is_none())? {
-        let format = Change::Format { kind: Kind::ExtentMap, owner: 0, level: 0 };
-        bundle.change(map, format)?;
-    }
     let [a, b, c, d] = object.to_le_bytes();
     let entry = [a, b, c, d, kind as u8, u8::from(is_first)];
     bundle.change(map, Change::Bytes { at, bytes: &entry })?;

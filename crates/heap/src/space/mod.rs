@@ -2,6 +2,7 @@
 //! the lane; what a commit did not use comes back.
 
 pub(crate) mod allocate;
+pub(crate) mod map;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -47,19 +48,15 @@ impl Space {
         frames: &Frames,
         session: &Session,
         geometry: Geometry,
-        bytes: u64,
+        extents: u32,
     ) -> Result<Space, Error> {
-        let extents = geometry.extents(bytes);
         let mut state = State::default();
-        let mut first = geometry.system_extents();
-        while first < extents {
-            let last = extents.min(first + EXTENTS_PER_MAP);
-            let frame = frames.load_or_blank(session, geometry.first_page(first)).await?;
+        for first in map::with_maps(geometry, extents) {
+            let frame = frames.load(session, geometry.first_page(first)).await?;
             let image = frame.current();
-            for extent in first + 1..last {
+            for extent in first + 1..extents.min(first + EXTENTS_PER_MAP) {
                 state.take_in(geometry, extent, image.raw());
             }
-            first = last;
         }
         Ok(Space { geometry, extents, state: Mutex::new(state) })
     }
@@ -90,7 +87,12 @@ impl Space {
     }
 
     /// Reads which pages of an object are free, unless that is known.
-    pub async fn ensure(&self, frames: &Frames, session: &Session, object: u32) -> Result<(), Error> {
+    pub async fn ensure(
+        &self,
+        frames: &Frames,
+        session: &Session,
+        object: u32,
+    ) -> Result<(), Error> {
         let extents: Vec<u32> = match self.lock().objects.get(&object) {
             Some(at) if at.is_loaded => return Ok(()),
             Some(at) => at.extents.iter().copied().collect(),

@@ -93,15 +93,27 @@ impl Store {
     /// after which the outcome is unknown.
     #[boxed]
     pub async fn commit(&self, session: &Session, changes: Vec<Change>) -> Result<Outcome, Error> {
+        self.commit_then(session, changes, || ()).await
+    }
+
+    /// As [`Store::commit`]; `applied` is called when the changes are in the log and seen by who looks at
+    /// what is newest.
+    pub(crate) async fn commit_then(
+        &self,
+        session: &Session,
+        changes: Vec<Change>,
+        applied: impl FnOnce() + Send,
+    ) -> Result<Outcome, Error> {
         let inner = &self.0;
         inner.check_running()?;
         let mut plan = Plan::new(inner, session);
         for (place, change) in changes.into_iter().enumerate() {
             plan.add(place, change).await?;
         }
-        let applied = plan.run().await?;
-        let lsn = inner.wait(session, applied.queued).await?;
-        Ok(Outcome { lsn, rows: applied.rows })
+        let Applied { queued, rows, .. } = plan.run().await?;
+        applied();
+        let lsn = inner.wait(session, queued).await?;
+        Ok(Outcome { lsn, rows })
     }
 }
 
@@ -342,16 +354,11 @@ impl Inner {
     }
 
     /// Gives an object another extent. That is a commit of its own: what it is needed for may fail.
-    async fn add_extent(
-        &self,
-        session: &Session,
-        object: u32,
-        kind: Use,
-    ) -> Result<Queued, Error> {
+    async fn add_extent(&self, session: &Session, object: u32, kind: Use) -> Result<Queued, Error> {
         let (extent, is_first) = self.space.take_extent(object)?;
         let mut plan = Plan::new(self, session);
         let (map, _) = self.geometry.map_entry(extent);
-        plan.set.held.push(self.frames.load_or_blank(session, map).await?);
+        plan.set.held.push(self.frames.load(session, map).await?);
         let first = self.geometry.first_page(extent);
         plan.set.held.extend([first, first + 1].map(|page| self.frames.fresh(page)));
         plan.push(None, Operation::TakeExtent { extent, object, kind, is_first });

@@ -20,6 +20,8 @@ pub struct Header {
     pub database: u128,
     /// Sizes.
     pub geometry: Geometry,
+    /// Extents of the file that the extent map tells of.
+    pub extents: u32,
     /// What was logged below is in the pages.
     pub checkpoint: u64,
 }
@@ -43,7 +45,7 @@ impl Header {
         put(&self.geometry.extent_pages.to_le_bytes());
         put(&self.geometry.ring_batches.to_le_bytes());
         put(&self.geometry.batch_pages.to_le_bytes());
-        put(&[0; 4]);
+        put(&self.extents.to_le_bytes());
         put(&self.checkpoint.to_le_bytes());
         page[..4].copy_from_slice(&MAGIC);
         let crc = crc32c::crc32c(&page[8..]);
@@ -58,10 +60,8 @@ impl Header {
             bytes.copy_from_slice(&page[at..at + 8]);
             bytes
         };
-        let (long, short) = (
-            |at| u64::from_le_bytes(array(at)),
-            |at| u64::from_le_bytes(array(at)) as u32,
-        );
+        let (long, short) =
+            (|at| u64::from_le_bytes(array(at)), |at| u64::from_le_bytes(array(at)) as u32);
         if page.len() != PAGE_BYTES || page[..4] != MAGIC {
             return Err("it does not begin with CLHS".to_owned());
         }
@@ -76,11 +76,8 @@ impl Header {
         if long(16) != 0 {
             return Err(format!("it has features {:#x} that this build does not know", long(16)));
         }
-        let geometry = Geometry {
-            extent_pages: short(56),
-            ring_batches: short(60),
-            batch_pages: short(64),
-        };
+        let geometry =
+            Geometry { extent_pages: short(56), ring_batches: short(60), batch_pages: short(64) };
         if !geometry.is_possible() {
             return Err(format!("its sizes cannot be: {geometry:?}"));
         }
@@ -89,6 +86,7 @@ impl Header {
             store: long(32),
             database: u128::from(long(40)) | u128::from(long(48)) << 64,
             geometry,
+            extents: short(68),
             checkpoint: long(72),
         })
     }

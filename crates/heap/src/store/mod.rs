@@ -11,7 +11,7 @@ use std::time::Duration;
 use async_recursion::async_recursion as boxed;
 use cellar_io::{Device, EnvExt, SharedEnv};
 use cellar_redo::{Log, Lsn, Recovery};
-use cellar_wait::{Kind, Waits};
+use cellar_wait::{Kind, Session, Waits};
 
 use crate::dirty::Dirty;
 use crate::doublewrite::Ring;
@@ -19,9 +19,10 @@ use crate::error::Error;
 use crate::frames::Frames;
 use crate::geometry::Geometry;
 use crate::lane::{Lane, LaneParts};
+use crate::locks::Locks;
 use crate::recovery::{Replay, Replayed};
 use crate::snapshots::Snapshots;
-use crate::space::Space;
+use crate::space::{Space, map};
 use crate::writer::Writer;
 
 pub use apply::{Change, Key, Outcome};
@@ -72,6 +73,8 @@ pub(crate) struct Inner {
     space: Space,
     lane: Lane,
     snapshots: Arc<Snapshots>,
+    locks: Arc<Locks>,
+    owners: AtomicU64,
     writer: Writer,
     header: Mutex<Header>,
     options: Options,
@@ -115,8 +118,10 @@ pub async fn create(device: &Arc<dyn Device>, new: NewStore) -> Result<(), Error
         return Err(Error::TooSmall { bytes, least });
     }
     // Both copies: what was there before must not be taken for newer.
+    let extents = geometry.extents(bytes);
+    map::make(&**device, store, geometry, 0, extents).await?;
     for generation in [1, 2] {
-        let header = Header { generation, store, database, geometry, checkpoint: from.0 };
+        let header = Header { generation, store, database, geometry, extents, checkpoint: from.0 };
         header.write(&**device).await?;
     }
     Ok(())
@@ -132,7 +137,7 @@ impl Store {
     pub async fn open(open: OpenStore) -> Result<(Store, Replayed), Error> {
         let OpenStore { env, waits, device, mut recovery, options } = open;
         let session = waits.session("store writer", Kind::Background);
-        let header = Header::read(&*device).await?;
+        let mut header = Header::read(&*device).await?;
         let from = recovery.checkpoint().0;
         if header.checkpoint < from {
             let (what, other) = ("the store", "the log");
@@ -168,7 +173,13 @@ impl Store {
             let (end, lsn) = (report.end.0, header.checkpoint);
             return Err(Error::Older { what, other, end, lsn });
         }
-        let space = Space::load(&frames, &session, geometry, device.geometry().size).await?;
+        let extents = geometry.extents(device.geometry().size);
+        if extents > header.extents {
+            map::make(&*device, store, geometry, header.extents, extents).await?;
+            (header.extents, header.generation) = (extents, header.generation + 1);
+            header.write(&*device).await?;
+        }
+        let space = Space::load(&frames, &session, geometry, header.extents).await?;
         let snapshots = Arc::new(Snapshots::default());
         let lane = Lane::new(LaneParts {
             log: log.clone(),
@@ -186,6 +197,8 @@ impl Store {
             space,
             lane,
             snapshots,
+            locks: Arc::new(Locks::new()),
+            owners: AtomicU64::new(0),
             writer,
             header: Mutex::new(header),
             options,
@@ -200,6 +213,37 @@ impl Store {
     /// The log of the store.
     pub fn log(&self) -> &Log {
         &self.0.log
+    }
+
+    pub(crate) fn env(&self) -> &SharedEnv {
+        &self.0.env
+    }
+
+    pub(crate) fn locks(&self) -> &Arc<Locks> {
+        &self.0.locks
+    }
+
+    /// How many rows, keys and tables are locked, or waited for.
+    pub fn locked(&self) -> usize {
+        self.0.locks.count()
+    }
+
+    /// A number for another transaction.
+    pub(crate) fn next_owner(&self) -> u64 {
+        self.0.owners.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The end of the last commit that is in its pages.
+    pub(crate) fn applied_end(&self) -> u64 {
+        self.0.lane.applied_end()
+    }
+
+    /// Waits until the log is durable up to `end`.
+    pub(crate) async fn wait_end(&self, session: &Session, end: u64) -> Result<(), Error> {
+        if self.0.log.durable_lsn().0 < end {
+            self.0.log.wait_durable(session, Lsn(end)).await?;
+        }
+        Ok(())
     }
 
     /// Writes all that changed, moves the checkpoint to the end, and closes the log.

@@ -45,7 +45,12 @@ impl View {
     /// # Errors
     /// [`Error::PageDamaged`]; those of the device.
     #[boxed]
-    pub async fn row(&self, session: &Session, table: u32, id: RowId) -> Result<Option<Bytes>, Error> {
+    pub async fn row(
+        &self,
+        session: &Session,
+        table: u32,
+        id: RowId,
+    ) -> Result<Option<Bytes>, Error> {
         let frames = &self.store.frames;
         let image = frames.load(session, id.page).await?.at(self.point());
         let page = image.page();

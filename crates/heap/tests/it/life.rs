@@ -176,7 +176,11 @@ impl Life {
             counts.happened += 1;
             let (found_bytes, own_bytes) = (bytes(&found), bytes(&own.rows));
             let lost = own_bytes.keys().filter(|key| !found_bytes.contains_key(*key)).count();
-            assert!(happened, "seed {seed}: committer {number} lacks {lost} of {}", own_bytes.len());
+            assert!(
+                happened,
+                "seed {seed}: committer {number} lacks {lost} of {}",
+                own_bytes.len()
+            );
             own.rows = found;
         }
     }
@@ -235,7 +239,11 @@ impl Committer {
         let (mut changes, mut after) = (Vec::new(), Vec::<(Vec<u8>, Option<Bytes>)>::new());
         let index_key = |bytes: &Vec<u8>| Key { index: INDEX, bytes: bytes.clone().into() };
         for _ in 0..self.rng.within(1..=4) {
-            let length = if self.rng.one_in(10) { self.rng.within(6..=3000) } else { self.rng.within(6..=200) };
+            let length = if self.rng.one_in(10) {
+                self.rng.within(6..=3000)
+            } else {
+                self.rng.within(6..=200)
+            };
             let mut row = vec![0; length as usize];
             self.rng.fill(&mut row);
             let row = Bytes::from(row);

@@ -47,11 +47,8 @@ impl Rig {
         };
         let data = disk("data", data_bytes);
         let groups = (1..=3).map(|group| disk(&format!("log{group}"), group_bytes)).collect();
-        let options = Options {
-            cache_pages: 64,
-            dirty_max: 32,
-            checkpoint_after: Duration::from_millis(20),
-        };
+        let options =
+            Options { cache_pages: 64, dirty_max: 32, checkpoint_after: Duration::from_millis(20) };
         let control: Arc<dyn Control> = Arc::new(Kept::default());
         Rig { sim, data, groups, control, waits: Waits::new(), options, geometry: SMALL }
     }
@@ -64,7 +61,8 @@ impl Rig {
         let file = |(group, disk): (usize, &Arc<SimDisk>)| {
             (group as u32 + 1, Arc::clone(disk) as Arc<dyn Device>)
         };
-        let files: BTreeMap<u32, Arc<dyn Device>> = self.groups.iter().enumerate().map(file).collect();
+        let files: BTreeMap<u32, Arc<dyn Device>> =
+            self.groups.iter().enumerate().map(file).collect();
         vec![Medium { name: "log".to_owned(), files }]
     }
 

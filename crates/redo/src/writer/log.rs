@@ -231,8 +231,7 @@ impl Inner {
         let (sizes, options, now) = (&self.sizes, &self.options, self.now());
         let writes = state.launch_formed(sizes, options, now);
         let taken = state.take(sizes, options, now);
-        let starts_timer =
-            !writes.is_empty() && !std::mem::replace(&mut state.idle_timer, true);
+        let starts_timer = !writes.is_empty() && !std::mem::replace(&mut state.idle_timer, true);
         Work { writes, taken, starts_timer }
     }
 

@@ -1,0 +1,214 @@
+//! Locks of rows, keys and tables: who holds what, who waits in line, and who waits for each other.
+//!
+//! Who wants a lock that others hold stands in line, first come first served; who holds it already and wants
+//! more goes before those. When a wait begins the waits of all are looked at: one that would close a circle
+//! is refused at once, with what is in the way.
+
+mod mode;
+mod wait;
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use futures_channel::oneshot;
+
+use crate::rows::RowId;
+pub use mode::Mode;
+pub use wait::{LockError, Patience};
+
+/// What can be locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Resource {
+    /// A table, by its number.
+    Table(u32),
+    /// A row of a table.
+    Row(u32, RowId),
+    /// A key of an index, by its hash: two keys with the same one wait for each other.
+    Key(u32, u64),
+}
+
+/// A transaction, by its number.
+pub type Owner = u64;
+
+/// The locks of a store.
+pub(crate) struct Locks {
+    shards: Vec<Mutex<Shard>>,
+}
+
+type Shard = HashMap<Resource, Line>;
+
+/// The locks of one thing.
+#[derive(Default)]
+struct Line {
+    holders: Vec<(Owner, Mode)>,
+    waiters: VecDeque<Waiter>,
+}
+
+/// Somebody who stands in line.
+struct Waiter {
+    owner: Owner,
+    /// What it will hold.
+    mode: Mode,
+    granted: oneshot::Sender<()>,
+}
+
+/// What came of asking for a lock.
+enum Asked {
+    Granted,
+    /// Stands in line; `is_held`: and holds it already, less strongly.
+    Waits {
+        granted: oneshot::Receiver<()>,
+        is_held: bool,
+    },
+    /// Others have it, and nobody waits.
+    Busy(Vec<Owner>),
+}
+
+const SHARDS: usize = 64;
+
+impl Locks {
+    pub fn new() -> Locks {
+        Locks { shards: (0..SHARDS).map(|_| Mutex::default()).collect() }
+    }
+
+    fn shard(&self, resource: &Resource) -> MutexGuard<'_, Shard> {
+        let number = match *resource {
+            Resource::Table(table) => u64::from(table),
+            Resource::Row(table, id) => {
+                u64::from(table) ^ u64::from(id.page) << 3 ^ u64::from(id.slot)
+            }
+            Resource::Key(index, hash) => u64::from(index) ^ hash,
+        };
+        // Fibonacci hashing: the upper bits depend on all.
+        let place = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 58;
+        self.shards[place as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for a lock; stands in line where others have it and `waits`.
+    fn ask(&self, owner: Owner, resource: Resource, mode: Mode, waits: bool) -> Asked {
+        let mut shard = self.shard(&resource);
+        let line = shard.entry(resource).or_default();
+        let held = line.holders.iter().find(|(holder, _)| *holder == owner).map(|(_, mode)| *mode);
+        if held.is_some_and(|held| held.covers(mode)) {
+            return Asked::Granted;
+        }
+        let wanted = held.map_or(mode, |held| held.with(mode));
+        if line.may_grant(owner, wanted) && (held.is_some() || line.waiters.is_empty()) {
+            line.grant(owner, wanted);
+            return Asked::Granted;
+        }
+        if !waits {
+            let busy = line.blockers(owner, wanted, line.waiters.len());
+            if line.is_empty() {
+                shard.remove(&resource);
+            }
+            return Asked::Busy(busy);
+        }
+        let (granted, receiver) = oneshot::channel();
+        let waiter = Waiter { owner, mode: wanted, granted };
+        // Who holds it already goes before those that wait for it.
+        match held {
+            Some(_) => line.waiters.push_front(waiter),
+            None => line.waiters.push_back(waiter),
+        }
+        Asked::Waits { granted: receiver, is_held: held.is_some() }
+    }
+
+    /// Lets go of a lock.
+    pub fn release(&self, owner: Owner, resource: Resource) {
+        let mut shard = self.shard(&resource);
+        let Entry::Occupied(mut line) = shard.entry(resource) else { return };
+        line.get_mut().holders.retain(|(holder, _)| *holder != owner);
+        line.get_mut().advance();
+        if line.get().is_empty() {
+            line.remove();
+        }
+    }
+
+    /// Leaves the line. True: the lock had been granted meanwhile, and is held.
+    fn leave(&self, owner: Owner, resource: Resource) -> bool {
+        let mut shard = self.shard(&resource);
+        let Entry::Occupied(mut line) = shard.entry(resource) else { return false };
+        let waiting = line.get().waiters.len();
+        line.get_mut().waiters.retain(|waiter| waiter.owner != owner);
+        if line.get().waiters.len() == waiting {
+            return line.get().holders.iter().any(|(holder, _)| *holder == owner);
+        }
+        line.get_mut().advance();
+        if line.get().is_empty() {
+            line.remove();
+        }
+        false
+    }
+
+    /// Whether `owner` waits for itself: those in its way, those in theirs, and so on. Returns the one
+    /// that is directly in its way in that circle.
+    fn circle(&self, owner: Owner) -> Option<Owner> {
+        let shards: Vec<MutexGuard<'_, Shard>> =
+            self.shards.iter().map(|s| s.lock().unwrap_or_else(PoisonError::into_inner)).collect();
+        let mut waits: HashMap<Owner, Vec<Owner>> = HashMap::new();
+        for line in shards.iter().flat_map(|shard| shard.values()) {
+            for (place, waiter) in line.waiters.iter().enumerate() {
+                waits.insert(waiter.owner, line.blockers(waiter.owner, waiter.mode, place));
+            }
+        }
+        drop(shards);
+        for first in waits.get(&owner)? {
+            let (mut seen, mut next) = (vec![*first], vec![*first]);
+            while let Some(at) = next.pop() {
+                if at == owner {
+                    return Some(*first);
+                }
+                for blocker in waits.get(&at).into_iter().flatten() {
+                    if !seen.contains(blocker) {
+                        seen.push(*blocker);
+                        next.push(*blocker);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// How many things are locked or waited for.
+    pub fn count(&self) -> usize {
+        self.shards.iter().map(|s| s.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
+    }
+}
+
+impl Line {
+    fn is_empty(&self) -> bool {
+        self.holders.is_empty() && self.waiters.is_empty()
+    }
+
+    /// Whether nobody else holds what conflicts.
+    fn may_grant(&self, owner: Owner, mode: Mode) -> bool {
+        self.holders.iter().all(|(holder, held)| *holder == owner || mode.bears(*held))
+    }
+
+    fn grant(&mut self, owner: Owner, mode: Mode) {
+        match self.holders.iter_mut().find(|(holder, _)| *holder == owner) {
+            Some((_, held)) => *held = mode,
+            None => self.holders.push((owner, mode)),
+        }
+    }
+
+    /// Grants those at the head of the line what they may have.
+    fn advance(&mut self) {
+        while self.waiters.front().is_some_and(|next| self.may_grant(next.owner, next.mode)) {
+            let Some(Waiter { owner, mode, granted }) = self.waiters.pop_front() else { return };
+            self.grant(owner, mode);
+            // Who has gone meanwhile leaves the line, and finds that it holds the lock.
+            let _ = granted.send(());
+        }
+    }
+
+    /// Those in the way of who stands at `place` in the line.
+    fn blockers(&self, owner: Owner, mode: Mode, place: usize) -> Vec<Owner> {
+        let holders = self.holders.iter().filter(|(_, held)| !mode.bears(*held));
+        let before = self.waiters.iter().take(place).map(|waiter| waiter.owner);
+        let all = holders.map(|(holder, _)| *holder).chain(before);
+        all.filter(|other| *other != owner).collect()
+    }
+}

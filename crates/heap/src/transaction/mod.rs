@@ -1,0 +1,335 @@
+//! Transactions: changes that nobody sees before they are committed, locks, and the point at which is read.
+
+mod own;
+
+use std::ops::RangeInclusive;
+
+use async_recursion::async_recursion as boxed;
+use bytes::Bytes;
+use cellar_wait::Session;
+
+use crate::error::Error;
+use crate::locks::{Mode, Owner, Patience, Resource};
+use crate::store::{Key, Outcome, Store, View};
+use own::Own;
+pub use own::{RowRef, Savepoint};
+
+/// At which point a transaction reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Isolation {
+    /// Each statement sees what was committed when it began.
+    #[default]
+    ReadCommitted,
+    /// All statements see what was committed when the first began; a row that somebody else has changed
+    /// since cannot be changed. PostgreSQL's REPEATABLE READ.
+    Snapshot,
+}
+
+/// A key of a row, and whether no other row may have it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowKey {
+    /// The key.
+    pub key: Key,
+    /// No other row has it.
+    pub is_unique: bool,
+}
+
+/// A transaction. Dropping it rolls it back.
+pub struct Transaction {
+    store: Store,
+    session: Session,
+    owner: Owner,
+    isolation: Isolation,
+    patience: Patience,
+    view: Option<View>,
+    own: Own,
+    held: Vec<Resource>,
+    /// It has seen what is durable only when the log is up to here.
+    seen: u64,
+}
+
+impl std::fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transaction")
+            .field("owner", &self.owner)
+            .field("isolation", &self.isolation)
+            .field("locks", &self.held.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Begins a transaction. `patience`: how long it waits for locks.
+    pub fn begin(
+        &self,
+        session: &Session,
+        isolation: Isolation,
+        patience: Patience,
+    ) -> Transaction {
+        Transaction {
+            store: self.clone(),
+            session: session.clone(),
+            owner: self.next_owner(),
+            isolation,
+            patience,
+            view: None,
+            own: Own::default(),
+            held: Vec::new(),
+            seen: 0,
+        }
+    }
+}
+
+impl Transaction {
+    /// Its number, by which others see who holds a lock.
+    pub fn number(&self) -> Owner {
+        self.owner
+    }
+
+    /// Begins a statement: under READ COMMITTED it sees what is committed now.
+    pub fn begin_statement(&mut self) {
+        if self.isolation == Isolation::ReadCommitted || self.view.is_none() {
+            self.view = Some(self.store.view());
+        }
+    }
+
+    /// The point at which the current statement reads.
+    fn view(&mut self) -> &View {
+        self.view.get_or_insert_with(|| self.store.view())
+    }
+
+    /// The bytes of a row; `None` where there is none.
+    ///
+    /// # Errors
+    /// [`Error::PageDamaged`]; those of the device.
+    #[boxed]
+    pub async fn row(&mut self, table: u32, row: RowRef) -> Result<Option<Bytes>, Error> {
+        if let Some(own) = self.own.row(table, row) {
+            return Ok(own);
+        }
+        let RowRef::Stored(id) = row else { return Ok(None) };
+        let session = self.session.clone();
+        self.view().row(&session, table, id).await
+    }
+
+    /// The rows whose keys lie in a range, in the order of the keys.
+    ///
+    /// # Errors
+    /// [`Error::WrongObject`], [`Error::PageDamaged`]; those of the device.
+    #[boxed]
+    pub async fn range(
+        &mut self,
+        index: u32,
+        keys: RangeInclusive<Bytes>,
+    ) -> Result<Vec<(Bytes, RowRef)>, Error> {
+        let session = self.session.clone();
+        let bounds = &keys.start()[..]..=&keys.end()[..];
+        let found = self.view().range(&session, index, bounds, false, usize::MAX).await?;
+        let stored = found.into_iter().map(|(key, id)| (Bytes::from(key), RowRef::Stored(id)));
+        Ok(self.with_own(index, keys, stored.collect()))
+    }
+
+    /// Entries with what this transaction has made of them.
+    fn with_own(
+        &self,
+        index: u32,
+        keys: RangeInclusive<Bytes>,
+        mut entries: Vec<(Bytes, RowRef)>,
+    ) -> Vec<(Bytes, RowRef)> {
+        let mut new = Vec::new();
+        for (key, row, is_present) in self.own.range(index, keys) {
+            entries.retain(|(other, at)| (other, *at) != (key, row));
+            if is_present {
+                new.push((key.clone(), row));
+            }
+        }
+        entries.extend(new);
+        entries.sort();
+        entries
+    }
+
+    /// Locks a row for a change, waits for who has it, and returns it as it is then: that may be newer than
+    /// what the statement sees. `None`: it is gone.
+    ///
+    /// # Errors
+    /// [`Error::Lock`]; [`Error::Serialization`] where a snapshot sees another one; those of the device.
+    #[boxed]
+    pub async fn lock_row(
+        &mut self,
+        table: u32,
+        row: RowRef,
+        mode: Mode,
+    ) -> Result<Option<Bytes>, Error> {
+        let RowRef::Stored(id) = row else { return self.row(table, row).await };
+        self.lock(Resource::Row(table, id), mode).await?;
+        if let Some(own) = self.own.row(table, row) {
+            return Ok(own);
+        }
+        let session = self.session.clone();
+        let newest = self.newest().row(&session, table, id).await?;
+        if self.isolation == Isolation::Snapshot {
+            let seen = self.view().row(&session, table, id).await?;
+            if seen != newest {
+                return Err(Error::Serialization { page: id.page, slot: id.slot });
+            }
+        }
+        Ok(newest)
+    }
+
+    /// What is committed now. What was seen of it is answered when it is durable.
+    fn newest(&mut self) -> View {
+        let view = self.store.newest();
+        self.seen = self.seen.max(self.store.applied_end());
+        view
+    }
+
+    /// Locks something until the transaction ends.
+    ///
+    /// # Errors
+    /// [`Error::Lock`].
+    #[boxed]
+    pub async fn lock(&mut self, resource: Resource, mode: Mode) -> Result<(), Error> {
+        let what = (self.owner, resource, mode);
+        self.store.locks().acquire(self.store.env(), &self.session, what, self.patience).await?;
+        if !self.held.contains(&resource) {
+            self.held.push(resource);
+        }
+        Ok(())
+    }
+
+    /// Adds a row.
+    ///
+    /// # Errors
+    /// [`Error::Duplicate`], [`Error::Lock`]; those of the device.
+    #[boxed]
+    pub async fn insert(
+        &mut self,
+        table: u32,
+        row: Bytes,
+        keys: Vec<RowKey>,
+    ) -> Result<RowRef, Error> {
+        self.lock(Resource::Table(table), Mode::RowExclusive).await?;
+        self.claim(&keys, None).await?;
+        Ok(self.own.insert(table, row, keys.into_iter().map(|key| key.key).collect()))
+    }
+
+    /// Gives a row that is locked other bytes and keys.
+    ///
+    /// # Errors
+    /// [`Error::Duplicate`], [`Error::Lock`], [`Error::NoRow`]; those of the device.
+    #[boxed]
+    pub async fn update(
+        &mut self,
+        (table, row): (u32, RowRef),
+        bytes: Bytes,
+        gone: Vec<RowKey>,
+        new: Vec<RowKey>,
+    ) -> Result<(), Error> {
+        self.lock(Resource::Table(table), Mode::RowExclusive).await?;
+        self.expect_row(table, row).await?;
+        self.claim(&gone, Some(row)).await?;
+        self.claim(&new, Some(row)).await?;
+        let plain = |keys: Vec<RowKey>| keys.into_iter().map(|key| key.key).collect();
+        self.own.change((table, row), Some(bytes), plain(gone), plain(new));
+        Ok(())
+    }
+
+    /// Deletes a row that is locked.
+    ///
+    /// # Errors
+    /// [`Error::Lock`], [`Error::NoRow`]; those of the device.
+    #[boxed]
+    pub async fn delete(
+        &mut self,
+        table: u32,
+        row: RowRef,
+        keys: Vec<RowKey>,
+    ) -> Result<(), Error> {
+        self.lock(Resource::Table(table), Mode::RowExclusive).await?;
+        self.expect_row(table, row).await?;
+        self.claim(&keys, Some(row)).await?;
+        let gone = keys.into_iter().map(|key| key.key).collect();
+        self.own.change((table, row), None, gone, Vec::new());
+        Ok(())
+    }
+
+    /// Locks the row for a change, which must be there.
+    async fn expect_row(&mut self, table: u32, row: RowRef) -> Result<(), Error> {
+        let found = self.lock_row(table, row, Mode::Exclusive).await?;
+        match (found, row) {
+            (Some(_), _) => Ok(()),
+            (None, RowRef::Stored(id)) => Err(Error::NoRow { page: id.page, slot: id.slot }),
+            (None, RowRef::Own(_)) => Err(Error::NoRow { page: 0, slot: 0 }),
+        }
+    }
+
+    /// Locks unique keys, and looks whether another row than `owner` has one.
+    async fn claim(&mut self, keys: &[RowKey], owner: Option<RowRef>) -> Result<(), Error> {
+        for RowKey { key, .. } in keys.iter().filter(|key| key.is_unique) {
+            let hash = hash_of(&key.bytes);
+            self.lock(Resource::Key(key.index, hash), Mode::Exclusive).await?;
+            let session = self.session.clone();
+            let bytes = &key.bytes[..];
+            let newest = self.newest();
+            let found = newest.range(&session, key.index, bytes..=bytes, false, usize::MAX).await?;
+            let stored = found.into_iter().map(|(key, id)| (Bytes::from(key), RowRef::Stored(id)));
+            let range = key.bytes.clone()..=key.bytes.clone();
+            let all = self.with_own(key.index, range, stored.collect());
+            if all.iter().any(|(_, row)| Some(*row) != owner) {
+                return Err(Error::Duplicate { index: key.index });
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the changes that follow can be taken back to.
+    pub fn savepoint(&self) -> Savepoint {
+        self.own.savepoint()
+    }
+
+    /// Takes back the changes since; locks stay.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) {
+        self.own.rollback_to(savepoint);
+    }
+
+    /// Commits. Others may have the locks as soon as the changes are in the log; the answer comes when they
+    /// are durable.
+    ///
+    /// # Errors
+    /// As [`Store::commit`].
+    #[boxed]
+    pub async fn commit(mut self) -> Result<Outcome, Error> {
+        let own = std::mem::take(&mut self.own);
+        if own.is_empty() {
+            self.release();
+            self.store.wait_end(&self.session, self.seen).await?;
+            return Ok(Outcome { lsn: 0, rows: Vec::new() });
+        }
+        let store = self.store.clone();
+        let session = self.session.clone();
+        store.commit_then(&session, own.into_changes(), || self.release()).await
+    }
+
+    /// Gives all up. Costs no I/O.
+    pub fn rollback(self) {}
+
+    fn release(&mut self) {
+        for resource in self.held.drain(..) {
+            self.store.locks().release(self.owner, resource);
+        }
+        self.view = None;
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// FNV-1a, 64 bits: keys with the same hash wait for each other, no more.
+fn hash_of(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

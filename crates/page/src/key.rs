@@ -1,0 +1,68 @@
+//! Keys of indexes: values as bytes that are in the order of the values. NULL is behind all others, texts are in
+//! the order of their bytes, -0 is 0 and NaN is the largest number, as PostgreSQL has them in its C collation.
+//!
+//! No key begins with another key of the same columns, and no column begins with 0xFF.
+
+use crate::row::Value;
+
+const NOT_NULL: u8 = 1;
+const NULL: u8 = 2;
+
+/// In a text: a zero, and the end.
+const ZERO: [u8; 2] = [0, 0xFF];
+const END: [u8; 2] = [0, 1];
+
+/// Adds a column to a key. `descending`: larger values come first, and NULL before all.
+///
+/// # Panics
+/// A value that is in pages of its own has no key.
+pub fn push(key: &mut Vec<u8>, value: &Value<'_>, descending: bool) {
+    let from = key.len();
+    key.push(if *value == Value::Null { NULL } else { NOT_NULL });
+    match *value {
+        Value::Null => {}
+        Value::Bool(value) => key.push(u8::from(value)),
+        Value::Int2(value) => key.extend_from_slice(&(value ^ i16::MIN).to_be_bytes()),
+        Value::Int4(value) | Value::Date(value) => {
+            key.extend_from_slice(&(value ^ i32::MIN).to_be_bytes());
+        }
+        Value::Int8(value) | Value::Time(value) | Value::Timestamp(value) => {
+            key.extend_from_slice(&(value ^ i64::MIN).to_be_bytes());
+        }
+        // A float4 has the key of the same float8.
+        Value::Float4(value) => key.extend_from_slice(&float(f64::from(value)).to_be_bytes()),
+        Value::Float8(value) => key.extend_from_slice(&float(value).to_be_bytes()),
+        Value::Decimal(value) => key.extend_from_slice(&(value ^ i128::MIN).to_be_bytes()),
+        Value::Interval { months, days, micros } => {
+            let days = i128::from(months) * 30 + i128::from(days);
+            let micros = days * 86_400_000_000 + i128::from(micros);
+            key.extend_from_slice(&(micros ^ i128::MIN).to_be_bytes());
+        }
+        Value::Text(text) => push_bytes(key, text.as_bytes()),
+        Value::Bytes(bytes) => push_bytes(key, bytes),
+        Value::Overflow { .. } => panic!("a value in pages of its own has no key"),
+    }
+    if descending {
+        key[from..].iter_mut().for_each(|byte| *byte = !*byte);
+    }
+}
+
+/// Bits that are in the order of the numbers.
+fn float(value: f64) -> u64 {
+    let value = if value == 0.0 { 0.0 } else { value };
+    let bits = if value.is_nan() { f64::NAN.to_bits() & !(1 << 63) } else { value.to_bits() };
+    match bits >> 63 {
+        0 => bits | 1 << 63,
+        _ => !bits,
+    }
+}
+
+fn push_bytes(key: &mut Vec<u8>, mut bytes: &[u8]) {
+    while let Some(zero) = bytes.iter().position(|byte| *byte == 0) {
+        key.extend_from_slice(&bytes[..zero]);
+        key.extend_from_slice(&ZERO);
+        bytes = &bytes[zero + 1..];
+    }
+    key.extend_from_slice(bytes);
+    key.extend_from_slice(&END);
+}
