@@ -26,6 +26,10 @@ struct Own {
     rows: Rows,
     /// What a commit would make of them that was not answered.
     pending: Option<BTreeMap<Vec<u8>, Bytes>>,
+    /// Its rows after each commit of this opening, by the commit's LSN.
+    history: BTreeMap<u64, BTreeMap<Vec<u8>, Bytes>>,
+    /// What views saw of its rows, each with the point that it was taken at.
+    seen: Vec<(u64, BTreeMap<Vec<u8>, Bytes>)>,
 }
 
 struct Life {
@@ -45,6 +49,7 @@ struct Counts {
     repaired: u64,
     undecided: u64,
     happened: u64,
+    seen: u64,
 }
 
 fn key_of(committer: usize, number: u64, length: usize) -> Vec<u8> {
@@ -131,6 +136,21 @@ impl Life {
                 env.run("committer", committer.run())
             })
             .collect();
+        for own in &self.own {
+            let mut own = own.lock().unwrap();
+            let rows = bytes_of(&own.rows);
+            own.history = BTreeMap::from([(0, rows)]);
+        }
+        for _ in 0..self.rng.below(3) {
+            let reader = Reader {
+                rng: Rng::stream(self.seed, self.rng.bits()),
+                store: store.clone(),
+                session: self.rig.session(),
+                own: self.own.clone(),
+                env: self.rig.sim.env(),
+            };
+            env.spawn("reader", Box::pin(reader.run()));
+        }
         drop(store);
         let _ = self.rig.sim.run(async move {
             for task in tasks {
@@ -162,12 +182,17 @@ impl Life {
             let mut own = own.lock().unwrap();
             let of = |key: &Vec<u8>| key[0] == number as u8;
             let found: Rows = entries.iter().filter(|(key, _)| of(key)).map(clone).collect();
-            let bytes = |rows: &Rows| -> BTreeMap<Vec<u8>, Bytes> {
-                rows.iter().map(|(key, (_, row))| (key.clone(), row.clone())).collect()
-            };
+            let bytes = bytes_of;
             let pending = own.pending.take();
             counts.undecided += u64::from(pending.is_some());
-            if bytes(&found) == bytes(&own.rows) {
+            let has_happened = bytes(&found) != bytes(&own.rows);
+            counts.seen += own.seen.len() as u64;
+            for (point, seen) in std::mem::take(&mut own.seen) {
+                let before = own.history.range(..point).next_back().map(|(_, rows)| rows);
+                let is_right = before == Some(&seen) || has_happened && pending.as_ref() == Some(&seen);
+                assert!(is_right, "seed {seed}: a view at {point} of committer {number}");
+            }
+            if !has_happened {
                 let same = found.iter().all(|(key, (id, _))| own.rows[key].0 == *id);
                 assert!(same, "seed {seed}: rows keep their places");
                 continue;
@@ -184,6 +209,10 @@ impl Life {
             own.rows = found;
         }
     }
+}
+
+fn bytes_of(rows: &Rows) -> BTreeMap<Vec<u8>, Bytes> {
+    rows.iter().map(|(key, (_, row))| (key.clone(), row.clone())).collect()
 }
 
 fn clone((key, row): (&Vec<u8>, &(RowId, Bytes))) -> (Vec<u8>, (RowId, Bytes)) {
@@ -224,7 +253,8 @@ impl Committer {
             };
             *self.commits.lock().unwrap() += 1;
             let mut own = self.own.lock().unwrap();
-            own.pending = None;
+            let after_commit = own.pending.take().unwrap();
+            own.history.insert(done.lsn, after_commit);
             for ((key, (_, row)), id) in keys.into_iter().zip(after).zip(done.rows) {
                 match (row, id) {
                     (Some(row), Some(id)) => own.rows.insert(key, (id, row)),
@@ -271,6 +301,49 @@ impl Committer {
     }
 }
 
+/// Takes views and reads them, now and later.
+struct Reader {
+    rng: Rng,
+    store: Store,
+    session: Session,
+    own: Vec<Arc<Mutex<Own>>>,
+    env: cellar_io::SharedEnv,
+}
+
+impl Reader {
+    async fn run(mut self) {
+        loop {
+            let view = self.store.view();
+            let number = self.rng.below(self.own.len() as u64) as usize;
+            let mut states = Vec::new();
+            for _ in 0..self.rng.within(1..=3) {
+                let Ok(state) = self.read(&view, number).await else { return };
+                states.push(state);
+                self.env.sleep(Duration::from_micros(self.rng.below(3000))).await;
+            }
+            assert!(states.windows(2).all(|two| two[0] == two[1]), "a view stays as it is");
+            let mut own = self.own[number].lock().unwrap();
+            own.seen.extend(states.pop().map(|state| (view.point(), state)));
+        }
+    }
+
+    /// The rows of a committer, by the index.
+    async fn read(
+        &self,
+        view: &cellar_heap::View,
+        number: usize,
+    ) -> Result<BTreeMap<Vec<u8>, Bytes>, Error> {
+        let (first, last) = ([number as u8, 0], [number as u8, 1]);
+        let keys = &first[..]..=&last[..];
+        let mut rows = BTreeMap::new();
+        for (key, id) in view.range(&self.session, INDEX, keys, false, 100_000).await? {
+            let row = view.row(&self.session, TABLE, id).await?;
+            rows.insert(key, row.expect("an entry has a row"));
+        }
+        Ok(rows)
+    }
+}
+
 #[test]
 fn lives_from_seeds() {
     let seeds = std::env::var("CELLAR_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(60u64);
@@ -285,7 +358,9 @@ fn lives_from_seeds() {
         all.repaired += counts.repaired;
         all.undecided += counts.undecided;
         all.happened += counts.happened;
+        all.seen += counts.seen;
     }
     println!("{seeds} lives: {all:?}");
     assert!(all.commits > 10 * seeds && all.in_recovery > seeds / 2, "{all:?}");
+    assert!(all.seen > 10 * seeds && all.happened > seeds / 2, "{all:?}");
 }
