@@ -124,7 +124,9 @@ fn main() {
     let files = (1..=GROUPS).map(|group| (group, open(format!("log{group}"), GROUP_BYTES)));
     let files = files.collect();
     let (millis, rows) = (number("--millis"), number("--rows"));
-    let data = open("data".to_owned(), (64 << 20) + rows / IN_PAGE * 8192 * 3 / 2 >> 20 << 20);
+    // Half as much again as the rows take, in whole megabytes.
+    let megabytes = 64 + ((rows / IN_PAGE * 8192 * 3 / 2) >> 20);
+    let data = open("data".to_owned(), megabytes << 20);
     let only = values["--arm"].clone();
     let bench = Bench { runtime, env, files, data, millis, rows, only };
     for committers in values["--committers"].split(',').map(|n| n.parse().unwrap()) {

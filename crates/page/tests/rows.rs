@@ -79,7 +79,7 @@ fn row() -> impl Strategy<Value = (Vec<Type>, Vec<Own>)> {
 /// The order that PostgreSQL has for two values of one type, NULL last.
 fn order(a: &Value<'_>, b: &Value<'_>) -> Ordering {
     let float = |a: f64, b: f64| match (a.is_nan(), b.is_nan()) {
-        (false, false) => a.partial_cmp(&b).unwrap(),
+        (false, false) => a.partial_cmp(&b).expect("neither is NaN"),
         (a, b) => a.cmp(&b),
     };
     let span = |months: i32, days: i32, micros: i64| {

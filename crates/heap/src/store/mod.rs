@@ -150,22 +150,13 @@ impl Store {
         let cache = options.cache_pages;
         let frames = Arc::new(Frames::new(store, env.clone(), Arc::clone(&device), cache));
         let dirty = Arc::new(Dirty::default());
-        let writer = Writer {
-            env: env.clone(),
-            session,
-            frames: Arc::clone(&frames),
-            geometry,
-            dirty: Arc::clone(&dirty),
-            batch,
-        };
+        let (env_of, frames_of, dirty_of) = (env.clone(), Arc::clone(&frames), Arc::clone(&dirty));
+        let writer =
+            Writer { env: env_of, session, frames: frames_of, geometry, dirty: dirty_of, batch };
         let session = waits.session("store recovery", Kind::Background);
-        let replay = Replay {
-            session: &session,
-            frames: &frames,
-            writer: &writer,
-            dirty_max: options.dirty_max,
-            done: Replayed { repaired, ..Replayed::default() },
-        };
+        let (dirty_max, done) = (options.dirty_max, Replayed { repaired, ..Replayed::default() });
+        let replay =
+            Replay { session: &session, frames: &frames, writer: &writer, dirty_max, done };
         let replayed = replay.run(&mut recovery).await?;
         let (log, report) = recovery.open().await?;
         if header.checkpoint > report.end.0 {

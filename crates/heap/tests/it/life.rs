@@ -19,6 +19,9 @@ const INDEX: u32 = 11;
 /// The rows of a committer: by key, the place and the bytes.
 type Rows = BTreeMap<Vec<u8>, (RowId, Bytes)>;
 
+/// What a commit makes of keys.
+type After = Vec<(Vec<u8>, Option<Bytes>)>;
+
 /// What a committer knows of its rows.
 #[derive(Default, Clone)]
 struct Own {
@@ -189,7 +192,8 @@ impl Life {
             counts.seen += own.seen.len() as u64;
             for (point, seen) in std::mem::take(&mut own.seen) {
                 let before = own.history.range(..point).next_back().map(|(_, rows)| rows);
-                let is_right = before == Some(&seen) || has_happened && pending.as_ref() == Some(&seen);
+                let is_right =
+                    before == Some(&seen) || has_happened && pending.as_ref() == Some(&seen);
                 assert!(is_right, "seed {seed}: a view at {point} of committer {number}");
             }
             if !has_happened {
@@ -265,8 +269,8 @@ impl Committer {
     }
 
     /// Some changes, and what they make of keys.
-    fn changes(&mut self, rows: &Rows) -> (Vec<Change>, Vec<(Vec<u8>, Option<Bytes>)>) {
-        let (mut changes, mut after) = (Vec::new(), Vec::<(Vec<u8>, Option<Bytes>)>::new());
+    fn changes(&mut self, rows: &Rows) -> (Vec<Change>, After) {
+        let (mut changes, mut after) = (Vec::new(), After::new());
         let index_key = |bytes: &Vec<u8>| Key { index: INDEX, bytes: bytes.clone().into() };
         for _ in 0..self.rng.within(1..=4) {
             let length = if self.rng.one_in(10) {

@@ -1,5 +1,7 @@
 //! Tests of the store on simulated disks.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod basic;
 mod isolation;
 mod life;
