@@ -1,4 +1,4 @@
-//! The list of pages that are newer in memory than on disk, in the order in which they became so.
+//! The list of pages that are newer in memory than on disk, about in the order in which they became so.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,7 +58,8 @@ impl Dirty {
             }
         }
         let mut list = self.lock();
-        again.into_iter().rev().for_each(|entry| list.frames.push_front(entry));
+        // At the end: pages that change all the time do not keep the others waiting.
+        list.frames.extend(again);
         list.writing = None;
     }
 

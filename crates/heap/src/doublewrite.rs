@@ -8,7 +8,7 @@ use cellar_io::{Buffer, Device, Durability, Io};
 use cellar_page::{PAGE_BYTES, Raw, check, seal};
 
 use crate::error::Error;
-use crate::geometry::Geometry;
+use crate::geometry::{BATCH_PAGES_MAX, Geometry};
 
 const MAGIC: [u8; 4] = *b"CLHD";
 
@@ -35,6 +35,8 @@ impl Batch {
             let image = &mut images[place * PAGE_BYTES..(place + 1) * PAGE_BYTES];
             image.copy_from_slice(&raw[..]);
             seal(image.try_into().expect("a page"));
+            let at = HEAD_BYTES + (pages.len() + place) * 4;
+            head[at..at + 4].copy_from_slice(&image[..4]);
         }
         head[..4].copy_from_slice(&MAGIC);
         let crc = crc32c::crc32c(&head[8..]);
@@ -52,7 +54,9 @@ impl Batch {
             .runs()
             .into_iter()
             .map(|(page, bytes)| device.write(io, offset(page), vec![bytes], Durability::Cached));
-        futures_util::future::try_join_all(writes).await?;
+        // All are answered before anything is said: a late one must not meet a later batch.
+        let answers = futures_util::future::join_all(writes).await;
+        answers.into_iter().collect::<Result<Vec<()>, _>>()?;
         device.flush(io).await?;
         Ok(())
     }
@@ -88,8 +92,9 @@ impl Ring {
             let first = geometry.ring_slot(u64::from(slot));
             let offset = u64::from(first) * PAGE_BYTES as u64;
             let buffers = (0..geometry.ring_slot_pages()).map(|_| Buffer::new(PAGE_BYTES));
-            let read = device.read(Io::FOREGROUND, offset, buffers.collect()).await?;
-            batches.extend(whole(store, read));
+            let read = device.read(Io::FOREGROUND, offset, buffers.collect()).await;
+            // What cannot be read was cut off, or is rotten: the pages in their places tell.
+            batches.extend(read.ok().and_then(|read| whole(store, read)));
         }
         let last = batches.keys().last().copied().unwrap_or(0);
         let mut pages = BTreeMap::new();
@@ -131,16 +136,24 @@ fn whole(store: u64, slot: Vec<Buffer>) -> Option<(u64, Vec<(u32, Buffer)>)> {
     let mut slot = slot.into_iter();
     let head = slot.next()?;
     let long = |at: usize| {
-        let bytes: Option<&[u8; 8]> = head[at..].first_chunk();
+        let bytes = head.get(at..at + 8).and_then(|bytes| bytes.first_chunk::<8>());
         bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
     };
     let (found, computed) = (long(4) as u32, crc32c::crc32c(&head[8..]));
     if head[..4] != MAGIC || found != computed || long(8) != store {
         return None;
     }
+    let count = long(24) as u32 as usize;
+    if count > BATCH_PAGES_MAX as usize {
+        return None;
+    }
     let mut pages = Vec::new();
-    for (place, image) in slot.take(long(24) as u32 as usize).enumerate() {
+    for (place, image) in slot.take(count).enumerate() {
         let number = long(HEAD_BYTES + place * 4) as u32;
+        let crc = HEAD_BYTES + (count + place) * 4;
+        if image[..4] != head[crc..crc + 4] {
+            return None;
+        }
         check(image[..].try_into().ok()?, store, number).ok()?;
         pages.push((number, image));
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cellar_io::IoError;
 use cellar_page::Damage;
 
+use crate::geometry::Geometry;
 use crate::locks::LockError;
 
 /// A failure of the store.
@@ -50,6 +51,20 @@ pub enum Error {
         bytes: u64,
         /// The least that is possible, in bytes.
         least: u64,
+    },
+    /// User: sizes that a store cannot have.
+    #[error("a store cannot have these sizes: {geometry:?}")]
+    BadGeometry {
+        /// The sizes.
+        geometry: Geometry,
+    },
+    /// User: the file belongs to another database than the log.
+    #[error("the store belongs to database {found:032x}, the log to {expected:032x}")]
+    OtherDatabase {
+        /// The database of the store.
+        found: u128,
+        /// That of the log.
+        expected: u128,
     },
     /// User: no such row: it was deleted, or never there.
     #[error("there is no row {slot} in page {page}")]
@@ -149,6 +164,8 @@ impl Error {
             Error::KeyTooLong { .. } => 1450,
             Error::Full { .. } => 1653,
             Error::TooSmall { .. } => 70201,
+            Error::BadGeometry { .. } => 70205,
+            Error::OtherDatabase { .. } => 1130,
             Error::NoRow { .. } => 1410,
             Error::WrongObject { .. } => 70202,
             Error::Duplicate { .. } => 1,

@@ -11,6 +11,9 @@ pub(crate) const EXTENTS_PER_MAP: u32 = ((PAGE_BYTES - HEADER_BYTES) / MAP_ENTRY
 /// The most pages that an extent can have: its first page has a byte for each.
 pub const EXTENT_PAGES_MAX: u32 = (PAGE_BYTES - HEADER_BYTES) as u32;
 
+/// The most pages that a batch can have: the page that names them has 8 bytes for each.
+pub const BATCH_PAGES_MAX: u32 = 1000;
+
 /// The sizes that were chosen when the store was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
@@ -82,6 +85,6 @@ impl Geometry {
     pub(crate) fn is_possible(&self) -> bool {
         (2..=EXTENT_PAGES_MAX).contains(&self.extent_pages)
             && (1..=1024).contains(&self.ring_batches)
-            && (1..=1024).contains(&self.batch_pages)
+            && (1..=BATCH_PAGES_MAX).contains(&self.batch_pages)
     }
 }

@@ -12,10 +12,10 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use crate::change::{Change, Unfit};
+use crate::dirty::Dirty;
 use crate::error::Error;
 use crate::frames::{Frame, Frames, raw_mut};
 use crate::lane::COMMIT;
-use crate::writer::Writer;
 
 /// Redo that is read before it is applied: its pages are read together, in their order.
 const CHUNK_BYTES: usize = 4 << 20;
@@ -40,9 +40,9 @@ pub struct Replayed {
 pub(crate) struct Replay<'a> {
     pub session: &'a Session,
     pub frames: &'a Frames,
-    pub writer: &'a Writer,
-    /// Changed pages that may wait to be written.
-    pub dirty_max: usize,
+    pub dirty: &'a Dirty,
+    /// What is logged below is in the pages.
+    pub from: u64,
     pub done: Replayed,
 }
 
@@ -53,19 +53,19 @@ impl Replay<'_> {
             let (mut records, mut bytes) = (Vec::new(), 0);
             while bytes < CHUNK_BYTES {
                 let Some(record) = recovery.next().await? else { break };
-                bytes += record.body.len();
-                records.push(record);
+                if record.kind == COMMIT && record.lsn.0 >= self.from {
+                    bytes += record.body.len();
+                    records.push(record);
+                }
             }
             if records.is_empty() {
                 return Ok(self.done);
             }
             // Held, so that they stay in memory.
             let _held = self.read(&records).await?;
-            for record in records.iter().filter(|record| record.kind == COMMIT) {
+            // Nothing is written before the log is open: what it ends with may not be durable yet.
+            for record in &records {
                 self.apply(record)?;
-            }
-            while self.writer.dirty.count() > self.dirty_max {
-                self.writer.write_batch(None).await?;
             }
         }
     }
@@ -73,7 +73,7 @@ impl Replay<'_> {
     /// Reads the pages of these records, but for those that redo makes anew.
     async fn read(&self, records: &[Record]) -> Result<Vec<Arc<Frame>>, Error> {
         let (mut pages, mut fresh) = (BTreeSet::new(), BTreeSet::new());
-        for record in records.iter().filter(|record| record.kind == COMMIT) {
+        for record in records {
             for change in changes(&record.body) {
                 let (page, change) = change.map_err(|unfit| unfit_at(record, 0, unfit))?;
                 if !pages.contains(&page) && matches!(change, Change::Format { .. }) {
@@ -95,8 +95,10 @@ impl Replay<'_> {
         }
         // A page that is made anew may be whole on disk, and newer: then it says so.
         for page in fresh {
-            let loaded = self.frames.load(self.session, page).await;
-            held.push(loaded.unwrap_or_else(|_| self.frames.fresh(page)));
+            match self.frames.load(self.session, page).await {
+                Ok(frame) => held.push(frame),
+                Err(_) => held.push(self.frames.fresh(page).await),
+            }
         }
         Ok(held)
     }
@@ -129,7 +131,7 @@ impl Replay<'_> {
         for (frame, mut bytes) in open {
             PageMut::new(raw_mut(&mut bytes)).set_lsn(lsn);
             frame.replace(bytes);
-            self.writer.dirty.note(lsn, &frame);
+            self.dirty.note(lsn, &frame);
         }
         Ok(())
     }

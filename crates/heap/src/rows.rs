@@ -3,10 +3,10 @@
 //! A row is known by where it was first put. If it outgrows that page it moves, and leaves the way to where
 //! it is now; a row that has moved carries its old place.
 
-use cellar_page::{CELL_BYTES_MAX, CellKind, Kind, PageRef, SLOT_BYTES};
+use cellar_page::{CELL_BYTES_MAX, CellKind, Kind, PAGE_BYTES, PageRef, SLOT_BYTES};
 
 use crate::change::Change;
-use crate::lane::{Bundle, Refused};
+use crate::lane::{Bundle, Refused, Spares};
 use crate::space::allocate;
 
 /// Where a row is found.
@@ -99,17 +99,44 @@ fn put(
     kind: CellKind,
     bytes: &[u8],
 ) -> Result<u16, Refused> {
-    let slot = bundle.look(page, |page| {
-        check_table(page, table)?;
-        let slot = page.free_slot();
-        let more = if slot == page.slots() { SLOT_BYTES } else { 0 };
-        match bytes.len() + more <= page.room() {
-            true => Ok(slot),
-            false => Err(Refused::NoPlace),
+    let (slot, room) = bundle.look(page, |at| {
+        check_table(at, table)?;
+        let is_free = |slot: &usize| at.cell(*slot).is_none() && !bundle.is_resting(page, *slot);
+        let slot = (0..PAGE_BYTES).find(is_free).ok_or(Refused::NoPlace)?;
+        let more = (slot + 1).saturating_sub(at.slots()) * SLOT_BYTES;
+        match at.room().checked_sub(bytes.len() + more) {
+            Some(left) => Ok((slot, (at.room(), left))),
+            None => Err(Refused::NoPlace),
         }
     })??;
     bundle.change(page, Change::Put { slot, kind, bytes })?;
+    if room.0 >= FULL_BELOW && room.1 < FULL_BELOW {
+        allocate::mark(bundle, page, allocate::FULL)?;
+    }
     Ok(slot as u16)
+}
+
+/// With less room than this a page counts as full.
+const FULL_BELOW: usize = 1024;
+
+/// With as much room as this it counts so no longer.
+const OPEN_FROM: usize = 2048;
+
+/// Frees a slot, and has the page be found again if it has room now.
+fn free(
+    bundle: &mut Bundle<'_>,
+    spares: &mut Spares,
+    table: u32,
+    at: RowId,
+) -> Result<(), Refused> {
+    bundle.change(at.page, Change::Free { slot: usize::from(at.slot) })?;
+    if bundle.look(at.page, |page| page.room())? >= OPEN_FROM {
+        if allocate::state(bundle, at.page)? == allocate::FULL {
+            allocate::mark(bundle, at.page, allocate::IN_USE)?;
+        }
+        spares.opened.push((table, at.page));
+    }
+    Ok(())
 }
 
 /// Where the bytes of a row are now.
@@ -127,8 +154,8 @@ fn locate(bundle: &Bundle<'_>, table: u32, id: RowId) -> Result<Option<RowId>, R
 /// Gives a row other bytes. Where they do not fit it moves to the page `elsewhere`.
 pub(crate) fn update(
     bundle: &mut Bundle<'_>,
-    table: u32,
-    id: RowId,
+    spares: &mut Spares,
+    (table, id): (u32, RowId),
     row: &[u8],
     elsewhere: Option<u32>,
 ) -> Result<(), Refused> {
@@ -151,7 +178,7 @@ pub(crate) fn update(
     cell.extend_from_slice(row);
     let slot = put(bundle, table, target, CellKind::Moved, &cell)?;
     if let Some(there) = moved {
-        bundle.change(there.page, Change::Free { slot: usize::from(there.slot) })?;
+        free(bundle, spares, table, there)?;
     }
     let way = RowId { page: target, slot }.encode();
     let home = usize::from(id.slot);
@@ -162,11 +189,16 @@ pub(crate) fn update(
 }
 
 /// Deletes a row.
-pub(crate) fn delete(bundle: &mut Bundle<'_>, table: u32, id: RowId) -> Result<(), Refused> {
+pub(crate) fn delete(
+    bundle: &mut Bundle<'_>,
+    spares: &mut Spares,
+    table: u32,
+    id: RowId,
+) -> Result<(), Refused> {
     if let Some(there) = locate(bundle, table, id)? {
-        bundle.change(there.page, Change::Free { slot: usize::from(there.slot) })?;
+        free(bundle, spares, table, there)?;
     }
-    bundle.change(id.page, Change::Free { slot: usize::from(id.slot) })
+    free(bundle, spares, table, id)
 }
 
 /// Where `new` differs from `old`, and how many bytes of `old` that replaces.

@@ -55,6 +55,11 @@ impl Horizon {
         self.floor
     }
 
+    /// No snapshot, now or later, is below this.
+    pub fn oldest(&self) -> u64 {
+        self.points.first().map_or(self.floor, |point| self.floor.min(*point))
+    }
+
     /// Whether somebody reads at this point now.
     pub fn has(&self, point: u64) -> bool {
         self.points.binary_search(&point).is_ok()

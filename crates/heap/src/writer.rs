@@ -27,8 +27,8 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Writes up to a batch of the pages that changed first, once what changed them is durable. Returns
-    /// how many. Nobody else may write meanwhile.
-    pub async fn write_batch(&self, log: Option<&Log>) -> Result<usize, Error> {
+    /// how many. Nobody else may write meanwhile, and it must be polled to its end.
+    pub async fn write_batch(&self, log: &Log) -> Result<usize, Error> {
         let taken = self.dirty.take(self.geometry.batch_pages as usize);
         let result = self.write(&taken, log).await;
         let written = taken.into_iter().map(|(from, frame)| {
@@ -43,14 +43,14 @@ impl Writer {
     async fn write(
         &self,
         taken: &[(u64, Arc<crate::frames::Frame>)],
-        log: Option<&Log>,
+        log: &Log,
     ) -> Result<BTreeMap<u32, u64>, Error> {
         let images: BTreeMap<u32, Arc<Image>> =
             taken.iter().map(|(_, frame)| (frame.number(), Arc::clone(&frame.current()))).collect();
         let Some(end) = images.values().map(|image| image.end).max() else {
             return Ok(BTreeMap::new());
         };
-        if let Some(log) = log {
+        if log.durable_lsn() < Lsn(end) {
             log.wait_durable(&self.session, Lsn(end)).await?;
         }
         let pages: Vec<_> = images.iter().map(|(number, image)| (*number, image.raw())).collect();

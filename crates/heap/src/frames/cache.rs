@@ -1,6 +1,7 @@
 //! The buffer cache: the frames that are in memory, and how a page gets there.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use cellar_io::{Buffer, Device, Io, SharedEnv};
 use cellar_page::{PAGE_BYTES, check};
@@ -39,6 +40,8 @@ pub(crate) struct Frames {
     store: u64,
     env: SharedEnv,
     device: Arc<dyn Device>,
+    /// No page on disk is of this LSN or above.
+    limit: AtomicU64,
     cache: Cache<u32, Arc<Frame>, UnitWeighter, quick_cache::DefaultHashBuilder, Held>,
 }
 
@@ -51,7 +54,7 @@ impl Frames {
             .build()
             .expect("both capacities are given");
         let cache = Cache::with_options(options, UnitWeighter, Default::default(), Held::default());
-        Frames { store, env, device, cache }
+        Frames { store, env, device, limit: AtomicU64::new(u64::MAX), cache }
     }
 
     pub fn store(&self) -> u64 {
@@ -62,18 +65,23 @@ impl Frames {
         &self.device
     }
 
+    /// Says where the log ends.
+    pub fn set_limit(&self, end: u64) {
+        self.limit.store(end, Ordering::SeqCst);
+    }
+
     /// The frame of a page, if it is in memory.
     pub fn resident(&self, page: u32) -> Option<Arc<Frame>> {
         self.cache.get(&page)
     }
 
     /// The frame of a page that is about to be formatted: what is on disk does not matter.
-    pub fn fresh(&self, page: u32) -> Arc<Frame> {
-        let blank = || Image::new(Buffer::zeroed(PAGE_BYTES), 0, None);
-        let made = self.cache.get_or_insert_with(&page, || {
-            Ok::<_, std::convert::Infallible>(Arc::new(Frame::new(page, blank())))
-        });
-        match made {
+    pub async fn fresh(&self, page: u32) -> Arc<Frame> {
+        let blank = async {
+            let image = Image::new(Buffer::zeroed(PAGE_BYTES), 0, None);
+            Ok::<_, std::convert::Infallible>(Arc::new(Frame::new(page, image)))
+        };
+        match self.cache.get_or_insert_async(&page, blank).await {
             Ok(frame) => frame,
             Err(never) => match never {},
         }
@@ -101,6 +109,11 @@ impl Frames {
         let bytes = read?.into_iter().next().expect("as many buffers as were given");
         let raw = bytes[..].try_into().expect("a page");
         check(raw, self.store, page).map_err(|damage| Error::PageDamaged { page, damage })?;
-        Ok(Image::new(bytes, 0, None))
+        let image = Image::new(bytes, 0, None);
+        let (lsn, end) = (image.lsn(), self.limit.load(Ordering::SeqCst));
+        match lsn < end {
+            true => Ok(image),
+            false => Err(Error::Older { what: "the log", other: "the store", end, lsn }),
+        }
     }
 }

@@ -15,11 +15,27 @@ pub(crate) struct Frame {
     current: ArcSwap<Image>,
     /// The writer knows that its page on disk is older.
     is_listed: AtomicBool,
+    /// The lane knows that it has older images.
+    is_kept: AtomicBool,
+}
+
+/// Whether older images of a page are needed.
+pub(crate) enum Needed {
+    Never,
+    /// By who reads at this point now.
+    At(u64),
+    /// By who may come, until this record, the newest of the page, is visible.
+    Later(u64),
 }
 
 impl Frame {
     pub fn new(number: u32, image: Image) -> Frame {
-        Frame { number, current: ArcSwap::from_pointee(image), is_listed: AtomicBool::new(false) }
+        Frame {
+            number,
+            current: ArcSwap::from_pointee(image),
+            is_listed: AtomicBool::new(false),
+            is_kept: AtomicBool::new(false),
+        }
     }
 
     pub fn number(&self) -> u32 {
@@ -54,16 +70,26 @@ impl Frame {
         self.current.store(Arc::new(Image::new(bytes, 0, None)));
     }
 
-    /// Lets go of the images that no snapshot can see any more. Where some are still kept, a point that
-    /// needs one.
-    pub fn collect(&self, horizon: &Horizon) -> Option<u64> {
+    /// Notes that it has older images; false where that is known.
+    pub fn keep(&self) -> bool {
+        !self.is_kept.swap(true, Ordering::SeqCst)
+    }
+
+    /// Lets go of the images that no snapshot can see any more, and says whether some are needed still.
+    /// Only the lane calls it.
+    pub fn collect(&self, horizon: &Horizon) -> Needed {
         let mut image = self.current.load_full();
-        let mut needed = None;
+        let newest = image.lsn();
+        let mut needed = Needed::Never;
         loop {
             let mut kept = image.before();
-            let Some(before) = kept.clone() else { return needed };
+            let Some(before) = kept.clone() else { break };
             if let Some(point) = horizon.between(before.lsn(), image.lsn()) {
-                needed = needed.or(Some(point));
+                needed = match needed {
+                    _ if newest >= horizon.floor() => Needed::Later(newest),
+                    Needed::Never => Needed::At(point),
+                    needed => needed,
+                };
                 drop(kept);
                 image = before;
             } else {
@@ -73,6 +99,10 @@ impl Frame {
                 drop(unneeded);
             }
         }
+        if matches!(needed, Needed::Never) {
+            self.is_kept.store(false, Ordering::SeqCst);
+        }
+        needed
     }
 
     /// Whether its page on disk, once it is as of `lsn`, is what it is in memory. False: it is to be

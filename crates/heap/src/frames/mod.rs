@@ -6,5 +6,5 @@ mod frame;
 mod image;
 
 pub(crate) use cache::Frames;
-pub(crate) use frame::Frame;
+pub(crate) use frame::{Frame, Needed};
 pub(crate) use image::{Image, raw_mut};

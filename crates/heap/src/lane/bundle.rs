@@ -8,7 +8,7 @@ use cellar_page::{PageMut, PageRef};
 use cellar_redo::Appended;
 use smallvec::SmallVec;
 
-use super::Refused;
+use super::{Kept, Refused};
 use crate::change::Change;
 use crate::frames::{Frame, Frames, raw_mut};
 use crate::geometry::Geometry;
@@ -18,6 +18,8 @@ pub(crate) struct Bundle<'a> {
     store: u64,
     geometry: Geometry,
     frames: &'a Frames,
+    kept: &'a Kept,
+    freed: Vec<(u32, usize)>,
     pages: SmallVec<[Open; 2]>,
     body: Vec<u8>,
 }
@@ -30,9 +32,20 @@ struct Open {
 
 impl<'a> Bundle<'a> {
     /// An empty one, whose redo takes about so many bytes.
-    pub fn new(frames: &'a Frames, geometry: Geometry, redo_bytes: usize) -> Bundle<'a> {
-        let body = Vec::with_capacity(redo_bytes);
-        Bundle { store: frames.store(), geometry, frames, pages: SmallVec::new(), body }
+    pub fn new(
+        frames: &'a Frames,
+        kept: &'a Kept,
+        geometry: Geometry,
+        redo_bytes: usize,
+    ) -> Bundle<'a> {
+        let (store, body) = (frames.store(), Vec::with_capacity(redo_bytes));
+        let (pages, freed) = (SmallVec::new(), Vec::new());
+        Bundle { store, geometry, frames, kept, freed, pages, body }
+    }
+
+    /// Whether a free slot may not be used yet: somebody may still know the row that it had.
+    pub fn is_resting(&self, page: u32, slot: usize) -> bool {
+        self.kept.is_resting(page, slot) || self.freed.contains(&(page, slot))
     }
 
     pub fn geometry(&self) -> Geometry {
@@ -69,17 +82,29 @@ impl<'a> Bundle<'a> {
                 self.pages.len() - 1
             }
         };
+        if let Change::Free { slot } = change {
+            self.freed.push((page, slot));
+        }
         change.encode(page, &mut self.body);
         change.apply(self.store, page, raw_mut(&mut self.pages[at].bytes));
         Ok(())
     }
 
     /// Shows the pages to all.
-    pub fn publish(self, appended: Appended, mut changed: impl FnMut(Arc<Frame>)) {
+    pub fn publish(self, appended: Appended) -> Changed {
+        let mut frames = SmallVec::new();
         for Open { frame, mut bytes } in self.pages {
             PageMut::new(raw_mut(&mut bytes)).set_lsn(appended.lsn.0);
             frame.publish(bytes, appended.end.0);
-            changed(frame);
+            frames.push(frame);
         }
+        Changed { frames, freed: self.freed }
     }
+}
+
+/// What a commit has changed.
+pub(crate) struct Changed {
+    pub frames: SmallVec<[Arc<Frame>; 2]>,
+    /// Slots of pages that are free now.
+    pub freed: Vec<(u32, usize)>,
 }

@@ -1,34 +1,55 @@
-//! The frames whose older images somebody may still read.
+//! The frames whose older images somebody may still read, and the slots whose rows somebody may still know.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use crate::frames::Frame;
-use crate::snapshots::Snapshots;
+use crate::frames::{Frame, Needed};
+use crate::snapshots::{Horizon, Snapshots};
 
-/// Frames with older images. While they are here they stay in memory.
+/// What is kept for snapshots. Frames that are here stay in memory.
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// In the order in which an image was replaced, by the record that did.
+    /// Each frame once, by the record that replaced the image which is newest for the oldest snapshot to come.
     recent: VecDeque<(u64, Arc<Frame>)>,
     /// By a snapshot that needs one of their images.
     needed: BTreeMap<u64, Vec<Arc<Frame>>>,
+    /// Slots that were freed, by the record that did.
+    freed: VecDeque<(u64, u32, usize)>,
+    resting: HashSet<(u32, usize)>,
 }
 
 impl Kept {
     /// Notes a frame whose image was replaced.
     pub fn note(&mut self, lsn: u64, frame: Arc<Frame>) {
-        self.recent.push_back((lsn, frame));
+        if frame.keep() {
+            self.recent.push_back((lsn, frame));
+        }
     }
 
-    /// Lets go of images that nobody can need any more, if later snapshots are at `visible` or above.
+    /// Notes a slot that was freed: it is not used again while a snapshot lives that sees its row.
+    pub fn note_freed(&mut self, lsn: u64, page: u32, slot: usize) {
+        self.freed.push_back((lsn, page, slot));
+        self.resting.insert((page, slot));
+    }
+
+    /// Whether a free slot may not be used yet.
+    pub fn is_resting(&self, page: u32, slot: usize) -> bool {
+        self.resting.contains(&(page, slot))
+    }
+
+    /// Lets go of what nobody can need any more, if later snapshots are at `visible` or above.
     pub fn collect(&mut self, snapshots: &Snapshots, visible: impl Fn() -> u64) {
-        let is_due = self.recent.front().is_some_and(|(lsn, _)| *lsn < visible());
-        if !is_due {
+        let oldest = self.recent.front().map(|(lsn, _)| *lsn);
+        let oldest = oldest.into_iter().chain(self.freed.front().map(|(lsn, ..)| *lsn)).min();
+        if oldest.is_none_or(|lsn| lsn >= visible()) {
             return;
         }
         let horizon = snapshots.horizon(visible);
-        while self.recent.front().is_some_and(|(lsn, _)| *lsn < horizon.floor()) {
+        // As many as there are now: some come back.
+        for _ in 0..self.recent.len() {
+            if self.recent.front().is_none_or(|(lsn, _)| *lsn >= horizon.floor()) {
+                break;
+            }
             let Some((_, frame)) = self.recent.pop_front() else { break };
             self.keep(&horizon, frame);
         }
@@ -38,11 +59,17 @@ impl Kept {
                 self.keep(&horizon, frame);
             }
         }
+        while self.freed.front().is_some_and(|(lsn, ..)| *lsn < horizon.oldest()) {
+            let Some((_, page, slot)) = self.freed.pop_front() else { break };
+            self.resting.remove(&(page, slot));
+        }
     }
 
-    fn keep(&mut self, horizon: &crate::snapshots::Horizon, frame: Arc<Frame>) {
-        if let Some(point) = frame.collect(horizon) {
-            self.needed.entry(point).or_default().push(frame);
+    fn keep(&mut self, horizon: &Horizon, frame: Arc<Frame>) {
+        match frame.collect(horizon) {
+            Needed::Later(lsn) => self.recent.push_back((lsn, frame)),
+            Needed::At(point) => self.needed.entry(point).or_default().push(frame),
+            Needed::Never => {}
         }
     }
 }

@@ -15,6 +15,7 @@ use futures_channel::oneshot;
 use crate::dirty::Dirty;
 use crate::frames::Frames;
 use crate::geometry::Geometry;
+use crate::locks::Held;
 use crate::rows::RowId;
 use crate::snapshots::Snapshots;
 use kept::Kept;
@@ -32,6 +33,8 @@ pub(crate) struct Applied {
     pub rows: Vec<Option<RowId>>,
     /// What is left of its free pages, and what it gave back.
     pub spares: Spares,
+    /// The locks of who asked: released when they are dropped.
+    pub locks: Option<Held>,
 }
 
 /// A write set of which nothing was done.
@@ -67,11 +70,38 @@ struct Entry {
     outcome: oneshot::Sender<Outcome>,
 }
 
+/// What becomes of an entry that comes to the queue.
+enum Place {
+    Behind,
+    Leads(Entry),
+    Broken(Entry),
+}
+
 #[derive(Default)]
 struct Queue {
     entries: Vec<Entry>,
     /// Somebody is at work, and sees to the queue before leaving.
     is_led: bool,
+    /// Who was at work ended in the middle of it.
+    is_broken: bool,
+}
+
+/// Work in the lane, until it is done.
+struct Lead<'a>(&'a Lane);
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let mut queue = lock(&self.0.queue);
+            queue.is_broken = true;
+            queue.entries.clear();
+        }
+    }
+}
+
+/// What everybody is told after a fault of the program in the lane: memory may lack what the log has.
+fn broken() -> Refused {
+    Refused::Stopped(cellar_redo::Error::Stopped { why: "a commit failed in the middle".into() })
 }
 
 /// The lane of a store.
@@ -130,31 +160,39 @@ impl Lane {
             return self.lead(set, room);
         }
         let (outcome, receiver) = oneshot::channel();
-        if let Some(Entry { set, room, .. }) =
-            self.queue_behind_leader(Entry { set, room, outcome })
-        {
-            return self.lead(set, room);
+        match self.queue_behind_leader(Entry { set, room, outcome }) {
+            Place::Behind => {}
+            Place::Leads(entry) => return self.lead(entry.set, entry.room),
+            Place::Broken(entry) => {
+                return Err(Box::new(Refusal { set: entry.set, at: 0, why: broken() }));
+            }
         }
-        receiver.await.unwrap_or_else(|_| panic!("the leader leaves nobody behind"))
+        let gone = || Box::new(Refusal { set: WriteSet::default(), at: 0, why: broken() });
+        receiver.await.unwrap_or_else(|_| Err(gone()))
     }
 
     /// Whether the caller leads from now on.
     fn may_lead(&self) -> bool {
-        !std::mem::replace(&mut lock(&self.queue).is_led, true)
+        let mut queue = lock(&self.queue);
+        !queue.is_broken && !std::mem::replace(&mut queue.is_led, true)
     }
 
-    /// Queues an entry, or gives it back to who leads from now on.
-    fn queue_behind_leader(&self, entry: Entry) -> Option<Entry> {
+    /// Queues an entry, unless its owner leads from now on.
+    fn queue_behind_leader(&self, entry: Entry) -> Place {
         let mut queue = lock(&self.queue);
+        if queue.is_broken {
+            return Place::Broken(entry);
+        }
         if !std::mem::replace(&mut queue.is_led, true) {
-            return Some(entry);
+            return Place::Leads(entry);
         }
         queue.entries.push(entry);
-        None
+        Place::Behind
     }
 
     /// Applies one's own write set, then those of others until none is left.
     fn lead(&self, set: WriteSet, room: Option<Reservation>) -> Outcome {
+        let _lead = Lead(self);
         let mut kept = lock(&self.kept);
         let outcome = self.apply_one(&mut kept, set, room);
         loop {
@@ -177,7 +215,8 @@ impl Lane {
 
     fn apply_one(&self, kept: &mut Kept, set: WriteSet, room: Option<Reservation>) -> Outcome {
         let refuse = |set, at, why| Err(Box::new(Refusal { set, at, why }));
-        let mut bundle = Bundle::new(&self.frames, self.geometry, set.redo_bytes());
+        let mut set = set;
+        let mut bundle = Bundle::new(&self.frames, kept, self.geometry, set.redo_bytes());
         let mut spares = set.spares.clone();
         let mut rows = Vec::with_capacity(set.operations.len());
         for (at, operation) in set.operations.iter().enumerate() {
@@ -197,15 +236,20 @@ impl Lane {
             Err(error) => return refuse(set, 0, Refused::Stopped(error)),
         };
         let appended = queued.appended;
-        bundle.publish(appended, |frame| {
-            self.dirty.note(appended.lsn.0, &frame);
-            kept.note(appended.lsn.0, frame);
-        });
+        self.frames.set_limit(appended.end.0);
+        let (lsn, changed) = (appended.lsn.0, bundle.publish(appended));
+        for frame in changed.frames {
+            self.dirty.note(lsn, &frame);
+            kept.note(lsn, frame);
+        }
+        for (page, slot) in changed.freed {
+            kept.note_freed(lsn, page, slot);
+        }
         // In this order: who sees the commit finds its end.
         self.applied_end.store(appended.end.0, Ordering::SeqCst);
         self.applied.store(appended.lsn.0 + 1, Ordering::SeqCst);
         kept.collect(&self.snapshots, || self.visible());
-        Ok(Applied { queued, rows, spares })
+        Ok(Applied { queued, rows, spares, locks: set.locks.take() })
     }
 
     /// The point of a snapshot that sees all that is acknowledged.
@@ -216,6 +260,12 @@ impl Lane {
     /// The point of a snapshot that sees also what is not durable yet.
     pub fn newest(&self) -> u64 {
         self.applied.load(Ordering::SeqCst)
+    }
+
+    /// The last commit that is in its pages: where it begins, and the end of it or of a later one.
+    pub fn last(&self) -> (u64, u64) {
+        let lsn = self.applied.load(Ordering::SeqCst).saturating_sub(1);
+        (lsn, self.applied_end())
     }
 
     /// The end of the last commit that a snapshot at `newest` may see, or of a later one.

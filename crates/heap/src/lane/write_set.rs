@@ -9,6 +9,7 @@ use super::{Bundle, Refused};
 use crate::change::CHANGE_BYTES;
 use crate::frames::Frame;
 use crate::index::Entries;
+use crate::locks::Held;
 use crate::rows::{self, RowId};
 use crate::space::allocate;
 
@@ -20,6 +21,8 @@ pub(crate) struct WriteSet {
     pub spares: Spares,
     /// Frames that stay in memory until it is applied.
     pub held: Vec<Arc<Frame>>,
+    /// Locks that are held until it is applied.
+    pub locks: Option<Held>,
 }
 
 /// Free pages that belong to a write set, by object.
@@ -28,6 +31,8 @@ pub(crate) struct Spares {
     pages: BTreeMap<u32, Vec<u32>>,
     /// Pages that it gives back, each with its object.
     pub freed: Vec<(u32, u32)>,
+    /// Pages that have room again, each with its table.
+    pub opened: Vec<(u32, u32)>,
 }
 
 impl Spares {
@@ -109,13 +114,13 @@ impl Operation {
                 Ok(Some(id))
             }
             Operation::Update { table, id, row, elsewhere, gone, new } => {
-                rows::update(bundle, *table, *id, row, *elsewhere)?;
+                rows::update(bundle, spares, (*table, *id), row, *elsewhere)?;
                 gone.remove(bundle, spares, *id)?;
                 new.add(bundle, spares, *id)?;
                 Ok(Some(*id))
             }
             Operation::Delete { table, id, gone } => {
-                rows::delete(bundle, *table, *id)?;
+                rows::delete(bundle, spares, *table, *id)?;
                 gone.remove(bundle, spares, *id)?;
                 Ok(None)
             }

@@ -8,8 +8,8 @@ mod mode;
 mod wait;
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_channel::oneshot;
 
@@ -51,6 +51,40 @@ struct Waiter {
     /// What it will hold.
     mode: Mode,
     granted: oneshot::Sender<()>,
+}
+
+/// The locks of a transaction: they are released when this is dropped.
+pub(crate) struct Held {
+    locks: Arc<Locks>,
+    owner: Owner,
+    resources: HashSet<Resource>,
+}
+
+impl Held {
+    pub fn new(locks: Arc<Locks>, owner: Owner) -> Held {
+        Held { locks, owner, resources: HashSet::new() }
+    }
+
+    /// Notes a lock that was granted.
+    pub fn add(&mut self, resource: Resource) {
+        self.resources.insert(resource);
+    }
+
+    pub fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    pub fn count(&self) -> usize {
+        self.resources.len()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        for resource in self.resources.drain() {
+            self.locks.release(self.owner, resource);
+        }
+    }
 }
 
 /// What came of asking for a lock.

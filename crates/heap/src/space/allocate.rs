@@ -27,8 +27,16 @@ pub(crate) fn byte_of(place: u32) -> usize {
     HEADER_BYTES + place as usize
 }
 
-/// The bytes of a page's state.
+/// The states of a page that is not free: it is in use, and in a table it has hardly any room.
 pub(crate) const IN_USE: u8 = 1;
+pub(crate) const FULL: u8 = 2;
+
+/// The state of a page.
+pub(crate) fn state(bundle: &Bundle<'_>, page: u32) -> Result<u8, Refused> {
+    let geometry = bundle.geometry();
+    let first = geometry.first_page(geometry.extent_of(page));
+    bundle.look(first, |at| at.bytes()[byte_of(page - first)])
+}
 
 /// Marks a page of an extent.
 pub(crate) fn mark(bundle: &mut Bundle<'_>, page: u32, state: u8) -> Result<(), Refused> {

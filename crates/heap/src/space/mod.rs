@@ -65,16 +65,21 @@ impl Space {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The objects with their uses.
-    pub fn objects(&self) -> Vec<(u32, Use)> {
-        self.lock().objects.iter().map(|(object, at)| (*object, at.kind)).collect()
-    }
-
     /// The index with this number.
     pub fn index(&self, object: u32) -> Result<Index, Error> {
         match self.lock().objects.get(&object) {
-            Some(Object { kind: Use::Index, root, .. }) => Ok(Index { object, root: *root }),
+            Some(Object { kind: Use::Index, root, .. }) if *root > 0 => {
+                Ok(Index { object, root: *root })
+            }
             _ => Err(Error::WrongObject { object, expected: "index" }),
+        }
+    }
+
+    /// Whether this is the number of a table.
+    pub fn check_table(&self, table: u32) -> Result<(), Error> {
+        match self.lock().objects.get(&table) {
+            Some(Object { kind: Use::Table, .. }) => Ok(()),
+            _ => Err(Error::WrongObject { object: table, expected: "table" }),
         }
     }
 
@@ -129,13 +134,30 @@ impl Space {
         self.lock().objects.get_mut(&object)?.free.pop_first()
     }
 
-    /// Takes a free extent for an object; whether it is the first of that.
-    pub fn take_extent(&self, object: u32) -> Result<(u32, bool), Error> {
+    /// Takes a number for a new object, which has no extent yet.
+    pub fn begin_object(&self, object: u32, kind: Use) -> Result<(), Error> {
         let mut state = self.lock();
-        let is_first = !state.objects.contains_key(&object);
+        if object == 0 || state.objects.contains_key(&object) {
+            return Err(Error::WrongObject { object, expected: "free number" });
+        }
+        state.objects.insert(object, Object::new(kind, true));
+        Ok(())
+    }
+
+    /// A new object came to nothing.
+    pub fn forget_object(&self, object: u32) {
+        self.lock().objects.remove(&object);
+    }
+
+    /// Takes a free extent for an object; what that is for, and whether it is its first.
+    pub fn take_extent(&self, object: u32) -> Result<(u32, Use, bool), Error> {
+        let mut state = self.lock();
+        let at = state.objects.get(&object);
+        let at = at.ok_or(Error::WrongObject { object, expected: "table or index" })?;
+        let (kind, is_first) = (at.kind, at.extents.is_empty());
         let extent = state.free_extents.pop_first();
         let extent = extent.ok_or(Error::Full { object, extents: self.extents })?;
-        Ok((extent, is_first))
+        Ok((extent, kind, is_first))
     }
 
     /// An extent that was taken was not used.
@@ -144,14 +166,14 @@ impl Space {
     }
 
     /// An extent that was taken belongs to the object now.
-    pub fn add_extent(&self, object: u32, kind: Use, extent: u32) {
+    pub fn add_extent(&self, object: u32, extent: u32) {
         let first = self.geometry.first_page(extent);
         let mut state = self.lock();
-        let at = state.objects.entry(object).or_insert_with(|| Object::new(kind, true));
+        let Some(at) = state.objects.get_mut(&object) else { return };
         let is_first = at.extents.is_empty();
         at.extents.insert(extent);
         let mut pages = first + 1..first + self.geometry.extent_pages;
-        if is_first && kind == Use::Index {
+        if is_first && at.kind == Use::Index {
             at.root = first + 1;
             pages.next();
         }

@@ -111,11 +111,13 @@ impl Header {
         newest
     }
 
-    /// Writes the copy whose turn it is, durably.
+    /// Writes both copies, one after the other, durably.
     pub(crate) async fn write(&self, device: &dyn Device) -> Result<(), Error> {
-        let copy = self.generation % u64::from(HEADER_PAGES);
-        let (offset, page) = (copy * PAGE_BYTES as u64, self.encode().freeze());
-        device.write(Io::BACKGROUND, offset, vec![page], Durability::Durable).await?;
+        let page = self.encode().freeze();
+        for copy in 0..HEADER_PAGES {
+            let (offset, data) = (u64::from(copy) * PAGE_BYTES as u64, vec![page.clone()]);
+            device.write(Io::BACKGROUND, offset, data, Durability::Durable).await?;
+        }
         Ok(())
     }
 }

@@ -2,6 +2,8 @@
 
 mod apply;
 mod header;
+mod objects;
+mod plan;
 mod read;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,8 +12,11 @@ use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
 use cellar_io::{Device, EnvExt, SharedEnv};
-use cellar_redo::{Log, Lsn, Recovery};
+use cellar_page::PAGE_BYTES;
+use cellar_redo::{Log, Lsn, Queued, Recovery};
 use cellar_wait::{Kind, Session, Waits};
+use event_listener::Event;
+use futures_util::future::select;
 
 use crate::dirty::Dirty;
 use crate::doublewrite::Ring;
@@ -82,6 +87,8 @@ pub(crate) struct Inner {
     /// Somebody writes pages.
     is_writing: AtomicBool,
     is_closing: AtomicBool,
+    /// Pages are to be written before it is time.
+    writer_wanted: Event,
 }
 
 impl std::fmt::Debug for Store {
@@ -113,8 +120,11 @@ pub struct NewStore {
 #[boxed]
 pub async fn create(device: &Arc<dyn Device>, new: NewStore) -> Result<(), Error> {
     let NewStore { store, database, geometry, from } = new;
+    if !geometry.is_possible() {
+        return Err(Error::BadGeometry { geometry });
+    }
     let (bytes, least) = (device.geometry().size, geometry.least_bytes());
-    if bytes < least || !geometry.is_possible() {
+    if bytes < least {
         return Err(Error::TooSmall { bytes, least });
     }
     // Both copies: what was there before must not be taken for newer.
@@ -144,6 +154,15 @@ impl Store {
             return Err(Error::Older { what, other, end: header.checkpoint, lsn: from });
         }
         let Header { store, geometry, .. } = header;
+        let (found, expected) = (header.database, recovery.database().0);
+        if found != expected {
+            return Err(Error::OtherDatabase { found, expected });
+        }
+        let (bytes, extents) = (device.geometry().size, geometry.extents(device.geometry().size));
+        if extents < header.extents {
+            let least = u64::from(header.extents) * u64::from(geometry.extent_pages);
+            return Err(Error::TooSmall { bytes, least: least * PAGE_BYTES as u64 });
+        }
         let ring = Ring::read(&*device, store, &geometry).await?;
         let batch = AtomicU64::new(ring.last);
         let repaired = ring.repair(&*device, store).await?;
@@ -154,9 +173,8 @@ impl Store {
         let writer =
             Writer { env: env_of, session, frames: frames_of, geometry, dirty: dirty_of, batch };
         let session = waits.session("store recovery", Kind::Background);
-        let (dirty_max, done) = (options.dirty_max, Replayed { repaired, ..Replayed::default() });
-        let replay =
-            Replay { session: &session, frames: &frames, writer: &writer, dirty_max, done };
+        let (from, done) = (header.checkpoint, Replayed { repaired, ..Replayed::default() });
+        let replay = Replay { session: &session, frames: &frames, dirty: &dirty, from, done };
         let replayed = replay.run(&mut recovery).await?;
         let (log, report) = recovery.open().await?;
         if header.checkpoint > report.end.0 {
@@ -164,7 +182,7 @@ impl Store {
             let (end, lsn) = (report.end.0, header.checkpoint);
             return Err(Error::Older { what, other, end, lsn });
         }
-        let extents = geometry.extents(device.geometry().size);
+        frames.set_limit(report.end.0);
         if extents > header.extents {
             map::make(&*device, store, geometry, header.extents, extents).await?;
             (header.extents, header.generation) = (extents, header.generation + 1);
@@ -196,6 +214,7 @@ impl Store {
             stopped: Mutex::default(),
             is_writing: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
+            writer_wanted: Event::new(),
         });
         inner.start_writer();
         Ok((Store(inner), replayed))
@@ -243,11 +262,20 @@ impl Store {
     /// Those of the log and of the device.
     #[boxed]
     pub async fn close(self) -> Result<(), Error> {
-        self.0.is_closing.store(true, Ordering::SeqCst);
         self.0.check_running()?;
-        self.0.checkpoint().await?;
+        self.0.is_closing.store(true, Ordering::SeqCst);
+        self.0.checkpoint_in_task().await?;
+        self.0.stop(&Error::Stopped { why: "it was closed".into() });
         self.0.log.clone().close().await?;
         Ok(())
+    }
+
+    /// Ends it as it is, as a crash would, and returns when nothing of it writes any more: before that it must
+    /// not be opened again. The log is abandoned by itself: see [`Log::abandon`].
+    #[boxed]
+    pub async fn abandon(self) {
+        self.0.stop(&Error::Stopped { why: "it was abandoned".into() });
+        drop(self.0.turn().await);
     }
 
     /// Writes all that has changed so far, and moves the checkpoint.
@@ -257,7 +285,7 @@ impl Store {
     #[boxed]
     pub async fn checkpoint(&self) -> Result<(), Error> {
         self.0.check_running()?;
-        self.0.checkpoint().await
+        self.0.checkpoint_in_task().await
     }
 }
 
@@ -276,10 +304,31 @@ impl Inner {
         stopped.map_or(Ok(()), |why| Err(Error::Stopped { why }))
     }
 
+    /// Waits until a commit is durable. Returns where its record begins.
+    async fn wait(&self, session: &Session, queued: Queued) -> Result<u64, Error> {
+        let lsn = queued.appended.lsn.0;
+        self.log.wait(session, queued).await?;
+        self.lane.acknowledge(lsn);
+        self.wake_writer_if_due();
+        Ok(lsn)
+    }
+
     /// Stops the store: what is on disk, and not what is in memory, is the truth from now on.
     fn stop(&self, why: &Error) {
         let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         stopped.get_or_insert_with(|| why.to_string().into());
+    }
+
+    /// Has pages be written soon.
+    fn wake_writer(&self) {
+        self.writer_wanted.notify(1);
+    }
+
+    /// Has pages be written soon if many are to be.
+    fn wake_writer_if_due(&self) {
+        if self.writer.dirty.count() > self.options.dirty_max {
+            self.wake_writer();
+        }
     }
 
     /// Writes pages from time to time, as long as the store is open.
@@ -288,7 +337,10 @@ impl Inner {
         let pause = self.options.checkpoint_after;
         let task = async move {
             loop {
-                env.sleep(pause).await;
+                let Some(wanted) = weak.upgrade().map(|inner| inner.writer_wanted.listen()) else {
+                    return;
+                };
+                select(wanted, env.sleep(pause)).await;
                 let Some(inner) = weak.upgrade() else { return };
                 if inner.is_closing.load(Ordering::SeqCst) || inner.check_running().is_err() {
                     return;
@@ -300,12 +352,26 @@ impl Inner {
         self.env.spawn("store writer", Box::pin(task));
     }
 
-    /// Writes the pages that are changed now, and moves the checkpoint behind what they lacked.
-    async fn checkpoint(&self) -> Result<(), Error> {
+    /// As [`Inner::checkpoint`], to its end also where nobody waits for that.
+    async fn checkpoint_in_task(self: &Arc<Self>) -> Result<(), Error> {
+        let inner = Arc::clone(self);
+        let task = self.env.run("store checkpoint", async move { inner.checkpoint().await });
+        task.await.ok_or_else(objects::ended)?
+    }
+
+    /// Waits until nobody writes.
+    async fn turn(&self) -> Turn<'_> {
         while self.is_writing.swap(true, Ordering::SeqCst) {
             self.env.sleep(Duration::from_millis(1)).await;
         }
-        let turn = Turn(&self.is_writing);
+        Turn(&self.is_writing)
+    }
+
+    /// Writes the pages that are changed now, and moves the checkpoint behind what they lacked.
+    async fn checkpoint(&self) -> Result<(), Error> {
+        let turn = self.turn().await;
+        // It may have been closed while somebody else wrote.
+        self.check_running()?;
         let result = self.write_and_move().await;
         drop(turn);
         if let Err(error) = &result {
@@ -315,10 +381,17 @@ impl Inner {
     }
 
     async fn write_and_move(&self) -> Result<(), Error> {
+        // Also those that nobody waits for.
+        let (lsn, end) = self.lane.last();
+        if self.log.durable_lsn().0 < end {
+            self.log.wait_durable(&self.writer.session, Lsn(end)).await?;
+        }
+        self.lane.acknowledge(lsn);
         let mut left = self.writer.dirty.count();
         while left > 0 {
-            let written = self.writer.write_batch(Some(&self.log)).await?;
+            let written = self.writer.write_batch(&self.log).await?;
             left = left.saturating_sub(written.max(1));
+            self.check_running()?;
         }
         // In this order: what is acknowledged is written, or still in the list.
         let acknowledged = self.lane.visible().saturating_sub(1);

@@ -3,13 +3,14 @@
 mod own;
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_wait::Session;
 
 use crate::error::Error;
-use crate::locks::{Mode, Owner, Patience, Resource};
+use crate::locks::{Held, Mode, Owner, Patience, Resource};
 use crate::store::{Key, Outcome, Store, View};
 use own::Own;
 pub use own::{RowRef, Savepoint};
@@ -38,12 +39,11 @@ pub struct RowKey {
 pub struct Transaction {
     store: Store,
     session: Session,
-    owner: Owner,
     isolation: Isolation,
     patience: Patience,
     view: Option<View>,
     own: Own,
-    held: Vec<Resource>,
+    held: Held,
     /// It has seen what is durable only when the log is up to here.
     seen: u64,
 }
@@ -51,9 +51,9 @@ pub struct Transaction {
 impl std::fmt::Debug for Transaction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Transaction")
-            .field("owner", &self.owner)
+            .field("number", &self.held.owner())
             .field("isolation", &self.isolation)
-            .field("locks", &self.held.len())
+            .field("locks", &self.held.count())
             .finish_non_exhaustive()
     }
 }
@@ -69,12 +69,11 @@ impl Store {
         Transaction {
             store: self.clone(),
             session: session.clone(),
-            owner: self.next_owner(),
             isolation,
             patience,
             view: None,
             own: Own::default(),
-            held: Vec::new(),
+            held: Held::new(Arc::clone(self.locks()), self.next_owner()),
             seen: 0,
         }
     }
@@ -83,7 +82,7 @@ impl Store {
 impl Transaction {
     /// Its number, by which others see who holds a lock.
     pub fn number(&self) -> Owner {
-        self.owner
+        self.held.owner()
     }
 
     /// Begins a statement: under READ COMMITTED it sees what is committed now.
@@ -189,11 +188,9 @@ impl Transaction {
     /// [`Error::Lock`].
     #[boxed]
     pub async fn lock(&mut self, resource: Resource, mode: Mode) -> Result<(), Error> {
-        let what = (self.owner, resource, mode);
+        let what = (self.held.owner(), resource, mode);
         self.store.locks().acquire(self.store.env(), &self.session, what, self.patience).await?;
-        if !self.held.contains(&resource) {
-            self.held.push(resource);
-        }
+        self.held.add(resource);
         Ok(())
     }
 
@@ -298,33 +295,18 @@ impl Transaction {
     /// # Errors
     /// As [`Store::commit`].
     #[boxed]
-    pub async fn commit(mut self) -> Result<Outcome, Error> {
-        let own = std::mem::take(&mut self.own);
+    pub async fn commit(self) -> Result<Outcome, Error> {
+        let Transaction { store, session, own, held, seen, .. } = self;
         if own.is_empty() {
-            self.release();
-            self.store.wait_end(&self.session, self.seen).await?;
+            drop(held);
+            store.wait_end(&session, seen).await?;
             return Ok(Outcome { lsn: 0, rows: Vec::new() });
         }
-        let store = self.store.clone();
-        let session = self.session.clone();
-        store.commit_then(&session, own.into_changes(), || self.release()).await
+        store.commit_with(&session, own.into_changes(), Some(held)).await
     }
 
     /// Gives all up. Costs no I/O.
     pub fn rollback(self) {}
-
-    fn release(&mut self) {
-        for resource in self.held.drain(..) {
-            self.store.locks().release(self.owner, resource);
-        }
-        self.view = None;
-    }
-}
-
-impl Drop for Transaction {
-    fn drop(&mut self) {
-        self.release();
-    }
 }
 
 /// FNV-1a, 64 bits: keys with the same hash wait for each other, no more.

@@ -22,8 +22,8 @@ use cellar_wait::Session;
 
 use crate::error::Error;
 use crate::lsn::Lsn;
-use crate::on_disk::ABN_MAX;
 use crate::on_disk::control::ControlData;
+use crate::on_disk::{ABN_MAX, DatabaseId};
 use crate::options::{Control, Medium, Options};
 use judge::{Judged, Standing};
 use read::Reader;
@@ -141,6 +141,11 @@ impl Recovery {
             replayed: Lsn(0),
             unrepaired: Vec::new(),
         })
+    }
+
+    /// The database whose log it is.
+    pub fn database(&self) -> DatabaseId {
+        self.walk.control.database
     }
 
     /// The checkpoint where it begins: earlier records are not returned.

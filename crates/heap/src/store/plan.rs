@@ -1,0 +1,250 @@
+//! A write set that is being made: where rows go, and what the lane lacks for them.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cellar_wait::Session;
+
+use super::{Change, Inner, Key};
+use crate::error::Error;
+use crate::index::{Entries, Entry, KEY_BYTES_MAX};
+use crate::lane::{Applied, Operation, Refusal, Refused, WriteSet};
+use crate::locks::Held;
+use crate::rows::{ROW_BYTES_MAX, ROW_BYTES_MIN};
+
+/// A write set that is being made.
+pub(super) struct Plan<'a> {
+    inner: &'a Arc<Inner>,
+    session: &'a Session,
+    set: WriteSet,
+    /// For each operation whether somebody asked for it.
+    is_asked: Vec<bool>,
+    /// Pages that become tables' by it, each with its table.
+    new_pages: Vec<(u32, u32)>,
+    /// All that it may need was read.
+    is_read: bool,
+    /// The lane has it: what becomes of its pages is not known here.
+    is_in_lane: bool,
+}
+
+impl<'a> Plan<'a> {
+    pub fn new(inner: &'a Arc<Inner>, session: &'a Session) -> Plan<'a> {
+        Plan {
+            inner,
+            session,
+            set: WriteSet::default(),
+            is_asked: Vec::new(),
+            new_pages: Vec::new(),
+            is_read: false,
+            is_in_lane: false,
+        }
+    }
+
+    /// Locks that are held until it is applied.
+    pub fn hold(&mut self, locks: Option<Held>) {
+        self.set.locks = locks;
+    }
+
+    /// Adds an operation that nobody asked for.
+    pub fn push(&mut self, operation: Operation, held: Vec<Arc<crate::frames::Frame>>) {
+        self.set.operations.push(operation);
+        self.is_asked.push(false);
+        self.set.held.extend(held);
+    }
+
+    fn entries(&self, keys: Vec<Key>) -> Result<Entries, Error> {
+        let entry = |key: Key| {
+            let (bytes, max) = (key.bytes.len(), KEY_BYTES_MAX);
+            if bytes > max {
+                return Err(Error::KeyTooLong { bytes, max });
+            }
+            Ok(Entry { index: self.inner.space.index(key.index)?, key: key.bytes })
+        };
+        Ok(Entries(keys.into_iter().map(entry).collect::<Result<_, _>>()?))
+    }
+
+    pub async fn add(&mut self, change: Change) -> Result<(), Error> {
+        let operation = match change {
+            Change::Insert { table, row, keys } => {
+                check_row(&row)?;
+                let entries = self.entries(keys)?;
+                let page = self.page_for(table).await?;
+                Operation::Insert { table, page, row, entries }
+            }
+            Change::Update { table, id, row, gone, new } => {
+                check_row(&row)?;
+                let (gone, new) = (self.entries(gone)?, self.entries(new)?);
+                Operation::Update { table, id, row, elsewhere: None, gone, new }
+            }
+            Change::Delete { table, id, keys } => {
+                Operation::Delete { table, id, gone: self.entries(keys)? }
+            }
+        };
+        self.set.operations.push(operation);
+        self.is_asked.push(true);
+        Ok(())
+    }
+
+    /// A page of a table that may have room: the last one of this write set, one that is known to have
+    /// some, or a free one.
+    async fn page_for(&mut self, table: u32) -> Result<u32, Error> {
+        self.inner.space.check_table(table)?;
+        let own = self.set.operations.iter().rev().find_map(|operation| match operation {
+            Operation::Insert { table: of, page, .. } if *of == table => Some(*page),
+            _ => None,
+        });
+        if let Some(page) = own {
+            return Ok(page);
+        }
+        self.inner.space.ensure(&self.inner.frames, self.session, table).await?;
+        match self.inner.space.open_page(table) {
+            Some(page) => Ok(page),
+            None => self.new_page(table, self.set.operations.len()).await,
+        }
+    }
+
+    /// A free page, which operation `at` makes one of the table's.
+    async fn new_page(&mut self, table: u32, at: usize) -> Result<u32, Error> {
+        let page = self.inner.free_page(self.session, table).await?;
+        self.new_pages.push((table, page));
+        self.set.held.push(self.inner.frames.fresh(page).await);
+        self.set.operations.insert(at, Operation::NewPage { table, page });
+        self.is_asked.insert(at, false);
+        Ok(page)
+    }
+
+    /// Has the lane apply it, and provides what it lacks until it can.
+    pub async fn run(mut self) -> Result<Applied, Error> {
+        let mut room = None;
+        loop {
+            self.is_in_lane = true;
+            let outcome = self.inner.lane.apply(std::mem::take(&mut self.set), room).await;
+            let Refusal { set, at, why } = match outcome {
+                Ok(applied) => return Ok(self.finish(applied)),
+                Err(refusal) => *refusal,
+            };
+            self.is_in_lane = false;
+            (self.set, room) = (set, None);
+            match why {
+                Refused::Stopped(error) => return Err(error.into()),
+                Refused::Changed => return Err(self.missing(at)),
+                Refused::NeedsPage(page) => self.provide_page(page).await?,
+                Refused::NeedsSpare(object) => self.provide_spares(object).await?,
+                Refused::NoPlace => self.provide_place(at).await?,
+                Refused::NoRoom(bytes) => {
+                    self.inner.wake_writer();
+                    let lengths = [bytes + ROOM_SLACK];
+                    room = Some(self.inner.log.reserve(self.session, &lengths).await?);
+                }
+            }
+        }
+    }
+
+    /// Has a page in memory, and at the first time all pages of rows: each that lacks costs a turn in the
+    /// lane.
+    async fn provide_page(&mut self, page: u32) -> Result<(), Error> {
+        let mut pages = vec![page];
+        if !std::mem::replace(&mut self.is_read, true) {
+            pages.extend(self.set.operations.iter().filter_map(|operation| match operation {
+                Operation::Update { id, .. } | Operation::Delete { id, .. } => Some(id.page),
+                Operation::Insert { page, .. } => Some(*page),
+                _ => None,
+            }));
+            pages.sort_unstable();
+            pages.dedup();
+        }
+        for page in pages {
+            let frame = self.inner.frames.load(self.session, page).await?;
+            self.set.held.push(frame);
+        }
+        Ok(())
+    }
+
+    /// Free pages for splits: as many as a way from a leaf to the root has.
+    async fn provide_spares(&mut self, object: u32) -> Result<(), Error> {
+        for _ in 0..SPLIT_PAGES {
+            let page = self.inner.free_page(self.session, object).await?;
+            self.set.spares.add(object, [page]);
+            self.set.held.push(self.inner.frames.fresh(page).await);
+        }
+        Ok(())
+    }
+
+    /// A free page for an operation whose own has no room, and for those of the same table behind it.
+    async fn provide_place(&mut self, at: usize) -> Result<(), Error> {
+        let (table, full) = match &self.set.operations[at] {
+            Operation::Insert { table, page, .. } => (*table, Some(*page)),
+            Operation::Update { table, elsewhere, .. } => (*table, *elsewhere),
+            _ => return Err(self.missing(at)),
+        };
+        if let Some(full) = full {
+            self.inner.space.set_open(table, full, false);
+        }
+        self.inner.space.ensure(&self.inner.frames, self.session, table).await?;
+        let open = self.inner.space.open_page(table);
+        let (page, from) = match open {
+            Some(page) => (page, at),
+            None => (self.new_page(table, at).await?, at + 1),
+        };
+        for operation in &mut self.set.operations[from..] {
+            match operation {
+                Operation::Insert { table: of, page: place, .. } if *of == table => *place = page,
+                Operation::Update { table: of, elsewhere, .. } if *of == table => {
+                    *elsewhere = Some(page);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Why an operation cannot be done: the row is not there.
+    fn missing(&self, at: usize) -> Error {
+        match &self.set.operations[at] {
+            Operation::Update { id, .. } | Operation::Delete { id, .. } => {
+                Error::NoRow { page: id.page, slot: id.slot }
+            }
+            Operation::Insert { table: object, .. }
+            | Operation::NewPage { table: object, .. }
+            | Operation::TakeExtent { object, .. } => {
+                Error::WrongObject { object: *object, expected: "table" }
+            }
+        }
+    }
+
+    fn finish(mut self, mut applied: Applied) -> Applied {
+        let space = &self.inner.space;
+        space.return_pages(applied.spares.left());
+        space.return_pages(applied.spares.freed.iter().copied());
+        for (table, page) in self.new_pages.drain(..).chain(applied.spares.opened.drain(..)) {
+            space.set_open(table, page, true);
+        }
+        let mut is_asked = self.is_asked.iter();
+        applied.rows.retain(|_| is_asked.next().copied().unwrap_or(false));
+        applied
+    }
+}
+
+impl Drop for Plan<'_> {
+    fn drop(&mut self) {
+        // What the lane has may be in use by now: until the next opening it is nobody's.
+        if !self.is_in_lane {
+            self.inner.space.return_pages(self.new_pages.drain(..));
+            self.inner.space.return_pages(self.set.spares.left());
+        }
+    }
+}
+
+/// What the redo of a write set may grow by while room for it is waited for: a few splits.
+const ROOM_SLACK: usize = 64 << 10;
+
+/// Pages that one entry may need: a new one on each level, and two for the root.
+const SPLIT_PAGES: usize = 8;
+
+fn check_row(row: &Bytes) -> Result<(), Error> {
+    match row.len() {
+        bytes if bytes > ROW_BYTES_MAX => Err(Error::RowTooLong { bytes, max: ROW_BYTES_MAX }),
+        bytes if bytes < ROW_BYTES_MIN => Err(Error::RowTooShort { bytes, least: ROW_BYTES_MIN }),
+        _ => Ok(()),
+    }
+}
