@@ -137,6 +137,24 @@ pub async fn create(device: &Arc<dyn Device>, new: NewStore) -> Result<(), Error
     Ok(())
 }
 
+/// Whether file and log belong together. Returns the extents of the file.
+fn check_header(header: &Header, recovery: &Recovery, bytes: u64) -> Result<u32, Error> {
+    let (found, expected) = (header.database, recovery.database().0);
+    if found != expected {
+        return Err(Error::OtherDatabase { found, expected });
+    }
+    let (end, lsn) = (header.checkpoint, recovery.checkpoint().0);
+    if end < lsn {
+        return Err(Error::Older { what: "the store", other: "the log", end, lsn });
+    }
+    let extents = header.geometry.extents(bytes);
+    if extents < header.extents {
+        let pages = u64::from(header.extents) * u64::from(header.geometry.extent_pages);
+        return Err(Error::TooSmall { bytes, least: pages * PAGE_BYTES as u64 });
+    }
+    Ok(extents)
+}
+
 impl Store {
     /// Opens a store: the log is replayed, and then goes on.
     ///
@@ -148,21 +166,8 @@ impl Store {
         let OpenStore { env, waits, device, mut recovery, options } = open;
         let session = waits.session("store writer", Kind::Background);
         let mut header = Header::read(&*device).await?;
-        let from = recovery.checkpoint().0;
-        if header.checkpoint < from {
-            let (what, other) = ("the store", "the log");
-            return Err(Error::Older { what, other, end: header.checkpoint, lsn: from });
-        }
+        let extents = check_header(&header, &recovery, device.geometry().size)?;
         let Header { store, geometry, .. } = header;
-        let (found, expected) = (header.database, recovery.database().0);
-        if found != expected {
-            return Err(Error::OtherDatabase { found, expected });
-        }
-        let (bytes, extents) = (device.geometry().size, geometry.extents(device.geometry().size));
-        if extents < header.extents {
-            let least = u64::from(header.extents) * u64::from(geometry.extent_pages);
-            return Err(Error::TooSmall { bytes, least: least * PAGE_BYTES as u64 });
-        }
         let ring = Ring::read(&*device, store, &geometry).await?;
         let batch = AtomicU64::new(ring.last);
         let repaired = ring.repair(&*device, store).await?;
