@@ -213,3 +213,75 @@ impl<'a> Reader<'a> {
         self.take(length)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cellar_page::{PAGE_BYTES, check, seal};
+    use proptest::prelude::*;
+
+    static LONG: [u8; 3000] = [7; 3000];
+    static CELLS: [&[u8]; 4] = [b"", b"a", b"some bytes", &LONG];
+
+    fn change() -> impl Strategy<Value = Change<'static>> {
+        // A few places and lengths, so that many changes fit.
+        let short = 0usize..12;
+        let kind = prop::sample::select(&[CellKind::Plain, CellKind::Forward, CellKind::Moved][..]);
+        let bytes = prop::sample::select(&CELLS[..]);
+        let page = prop::sample::select(&[Kind::Heap, Kind::Leaf, Kind::Space][..]);
+        prop_oneof![
+            1 => (page, any::<u32>(), any::<u32>())
+                .prop_map(|(kind, owner, level)| Change::Format { kind, owner, level }),
+            6 => (short.clone(), kind.clone(), bytes.clone())
+                .prop_map(|(slot, kind, bytes)| Change::Put { slot, kind, bytes }),
+            2 => short.clone().prop_map(|slot| Change::Free { slot }),
+            6 => (short.clone(), bytes.clone())
+                .prop_map(|(place, bytes)| Change::Insert { place, bytes }),
+            2 => short.clone().prop_map(|place| Change::Remove { place }),
+            1 => short.clone().prop_map(|place| Change::Truncate { place }),
+            4 => (short.clone(), kind, 0usize..20, 0usize..20, bytes.clone()).prop_map(
+                |(slot, kind, at, removed, bytes)| Change::Splice { slot, kind, at, removed, bytes }
+            ),
+            1 => (0usize..9000, bytes).prop_map(|(at, bytes)| Change::Bytes { at, bytes }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_and_what_fits_is_done(
+            changes in prop::collection::vec(change(), 0..60),
+        ) {
+            let mut body = Vec::new();
+            changes.iter().for_each(|change| change.encode(77, &mut body));
+            let mut raw = [0; PAGE_BYTES];
+            PageMut::format(&mut raw, 5, 77, Kind::Heap, 1);
+            let mut rest = &body[..];
+            for wanted in &changes {
+                let (page, change, behind) = Change::decode(rest).expect("it was written");
+                prop_assert_eq!((page, &change), (77, wanted));
+                rest = behind;
+                if change.check(PageRef::new(&raw)).is_ok() {
+                    change.apply(5, 77, &mut raw);
+                    let mut sealed = raw;
+                    seal(&mut sealed);
+                    prop_assert_eq!(check(&sealed, 5, 77), Ok(()), "{:?}", change);
+                }
+            }
+            prop_assert!(rest.is_empty());
+        }
+
+        #[test]
+        fn any_bytes_are_changes_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let mut raw = [0; PAGE_BYTES];
+            PageMut::format(&mut raw, 5, 77, Kind::Heap, 1);
+            PageMut::new(&mut raw).put(0, CellKind::Plain, b"a row of some bytes");
+            let mut rest = &bytes[..];
+            while let Ok((_, change, behind)) = Change::decode(rest) {
+                if change.check(PageRef::new(&raw)).is_ok() {
+                    change.apply(5, 77, &mut raw);
+                }
+                rest = behind;
+            }
+        }
+    }
+}

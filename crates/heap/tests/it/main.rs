@@ -7,3 +7,4 @@ mod found;
 mod isolation;
 mod life;
 mod support;
+mod threads;
