@@ -246,6 +246,28 @@ mod tests {
         ]
     }
 
+    /// As `docs/format/heap.md` has them.
+    #[test]
+    fn bytes_of_redo() {
+        let bytes = |change: Change<'_>| {
+            let mut out = Vec::new();
+            change.encode(0x0102, &mut out);
+            assert_eq!(out[..4], [2, 1, 0, 0], "the page");
+            out.split_off(4)
+        };
+        let (kind, moved) = (CellKind::Plain, CellKind::Moved);
+        let format = Change::Format { kind: Kind::Inner, owner: 9, level: 2 };
+        assert_eq!(bytes(format), [1, 3, 9, 0, 0, 0, 2, 0, 0, 0]);
+        assert_eq!(bytes(Change::Put { slot: 5, kind, bytes: b"ab" }), *b"\x02\x01\x05\0\x02\0ab");
+        assert_eq!(bytes(Change::Free { slot: 260 }), [3, 4, 1]);
+        assert_eq!(bytes(Change::Insert { place: 1, bytes: b"x" }), *b"\x04\x01\0\x01\0x");
+        assert_eq!(bytes(Change::Remove { place: 1 }), [5, 1, 0]);
+        assert_eq!(bytes(Change::Truncate { place: 3 }), [6, 3, 0]);
+        let splice = Change::Splice { slot: 1, kind: moved, at: 2, removed: 3, bytes: b"z" };
+        assert_eq!(bytes(splice), *b"\x07\x03\x01\0\x02\0\x03\0\x01\0z");
+        assert_eq!(bytes(Change::Bytes { at: 48, bytes: &[1] }), [8, 48, 0, 1, 0, 1]);
+    }
+
     proptest! {
         #[test]
         fn what_is_written_is_read_and_what_fits_is_done(
