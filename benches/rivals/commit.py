@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures commits of Cellar's redo log against RocksDB, SQLite, redb, fjall and bare writes:
+"""Measures commits of Cellar's redo log and of its store of rows against RocksDB, SQLite, redb, fjall and bare writes:
 interleaved, on the same file system, each record durable before its committer goes on. See README.md.
 
 Exit codes: 0 measured (whether goals are met or not), 1 an arm failed, 2 wrong usage or something
@@ -26,15 +26,17 @@ YARDSTICK = "raw"
 # Nothing is judged where others kept more cores busy than this: waiting for a core is longer than
 # a commit.
 OTHERS_MOST = 0.2
-# (committers, how many times the best rival).
-GOALS = {1: 1.3, 64: 1.5}
-DEFAULT = ("cellar", "raw", "rocksdb", "sqlite", "sqlite-grouped", "redb", "redb-grouped", "fjall",
+# Ours: the redo log alone, and the store of rows over it.
+OURS = ("cellar", "heap")
+# (which of ours, committers): how many times the best rival.
+GOALS = {("cellar", 1): 1.3, ("cellar", 64): 1.5, ("heap", 1): 1.0, ("heap", 64): 2.0}
+DEFAULT = ("cellar", "heap", "raw", "rocksdb", "sqlite", "sqlite-grouped", "redb", "redb-grouped", "fjall",
            "fjall-grouped")
 
 
 def arguments():
     parser = argparse.ArgumentParser(
-        description="Commits of Cellar's redo log and of its rivals, interleaved.")
+        description="Commits of Cellar's redo log, its store and their rivals, interleaved.")
     add = parser.add_argument
     add("--program", metavar="PATH", help="the release binary of commit-rivals")
     add("--dir", metavar="DIR", default="rivals-data/commit",
@@ -154,14 +156,14 @@ def summary(runs, names, counts):
     return table
 
 
-def judge(committers, measured, others):
-    """(best rival, how many times its commits Cellar does, the verdict); None without both."""
-    rivals = [arm for arm in measured if arm not in ("cellar", YARDSTICK)]
-    if "cellar" not in measured or not rivals:
+def judge(ours, committers, measured, others):
+    """(best rival, how many times its commits `ours` does, the verdict); None without both."""
+    rivals = [arm for arm in measured if arm not in (*OURS, YARDSTICK)]
+    if ours not in measured or not rivals:
         return None
     best = max(rivals, key=lambda arm: measured[arm]["per_second"])
-    got = measured["cellar"]["per_second"] / measured[best]["per_second"]
-    goal = GOALS.get(committers)
+    got = measured[ours]["per_second"] / measured[best]["per_second"]
+    goal = GOALS.get((ours, committers))
     word = "MET" if goal and got >= goal else "MISSED"
     if others > OTHERS_MOST:
         word = "not judged, others were busy"
@@ -194,11 +196,12 @@ def show(record, args, names):
                   f"{got['p50']:>9.0f}{got['p99']:>9.0f}{got['p999']:>9.0f}"
                   f"{got['writes_each']:>8.2f}{got['flushes_each']:>9.2f}"
                   f"{got['bytes_each'] / 1024:>8.1f}")
-        verdict = judge(committers, measured, record["others"][0])
-        if verdict:
-            best, got, goal, word = verdict
-            asked = f" (goal {goal:g}x: {word})" if goal else ""
-            print(f"cellar by the best rival, {best}: {got:.2f}x{asked}")
+        for arm in OURS:
+            verdict = judge(arm, committers, measured, record["others"][0])
+            if verdict:
+                best, got, goal, word = verdict
+                asked = f" (goal {goal:g}x: {word})" if goal else ""
+                print(f"{arm} by the best rival, {best}: {got:.2f}x{asked}")
     print("\nwrites, flushes and KB are the disk's, for a commit; others' work is in them.")
 
 

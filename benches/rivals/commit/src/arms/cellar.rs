@@ -19,11 +19,11 @@ use super::{fresh, locked, written};
 use crate::Error;
 use crate::load::{Body, Load, Watch, nanos, settle};
 
-const GROUPS: u32 = 3;
-const GROUP_BYTES: u64 = 256 << 20;
+pub const GROUPS: u32 = 3;
+pub const GROUP_BYTES: u64 = 256 << 20;
 
 /// Control data in a file that is replaced as a whole.
-struct FileControl(PathBuf);
+pub struct FileControl(pub PathBuf);
 
 impl FileControl {
     fn replace(&self, bytes: &[u8]) -> std::io::Result<()> {

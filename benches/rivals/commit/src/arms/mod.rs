@@ -2,6 +2,7 @@
 
 mod cellar;
 mod fjall;
+mod heap;
 mod raw;
 mod redb;
 #[cfg(feature = "rocksdb")]
@@ -15,6 +16,7 @@ use crate::load::{Load, run as measure};
 /// What `list` shows.
 pub const NAMES: &[&str] = &[
     "cellar",
+    "heap",
     "raw",
     #[cfg(feature = "rocksdb")]
     "rocksdb",
@@ -33,6 +35,7 @@ pub fn run(arm: &str, load: &Load) -> Result<String, Error> {
     std::fs::create_dir_all(&load.dir)?;
     match arm {
         "cellar" => cellar::run(load),
+        "heap" => heap::run(load),
         "raw" => measure(arm, &raw::Raw::new(load)?, load),
         #[cfg(feature = "rocksdb")]
         "rocksdb" => measure(arm, &rocksdb::RocksDb::new(load, false)?, load),

@@ -1,0 +1,157 @@
+//! Cellar's store of rows: each commit is a transaction that finds a row by its key, locks it, gives it other
+//! bytes and is durable. Committers are tasks on a few threads, each has a key, as with the rivals.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use cellar_heap::locks::{Mode, Patience};
+use cellar_heap::{Change, Geometry, Isolation, Key, NewStore, OpenStore, Store};
+use cellar_io::real::{OpenOptions, Runtime, RuntimeOptions, open_disk};
+use cellar_io::{Device, Env};
+use cellar_redo::on_disk::DatabaseId;
+use cellar_redo::{Control, CreateLog, Medium, NewGroup, OpenLog, Options, Quorum, Recovery, create};
+use cellar_wait::{Kind, Session, Waits};
+use serde_json::json;
+
+use super::cellar::{FileControl, GROUP_BYTES, GROUPS};
+use super::{fresh, locked, written};
+use crate::Error;
+use crate::load::{Body, Load, Watch, nanos, settle};
+
+const TABLE: u32 = 1;
+const INDEX: u32 = 2;
+const STORE_BYTES: u64 = 256 << 20;
+/// Rows beside those of the committers.
+const ROWS: u64 = 200;
+
+pub fn run(load: &Load) -> Result<String, Error> {
+    let options = RuntimeOptions { workers: load.workers, ..RuntimeOptions::default() };
+    let runtime = Runtime::new(&options)?;
+    let mut engine = String::new();
+    let mut open = |name: String, bytes: u64| -> Result<Arc<dyn Device>, Error> {
+        let path = load.dir.join(name);
+        written(&path, bytes)?;
+        let disk = open_disk(runtime.real_env(), &path, &OpenOptions::default())?;
+        engine = disk.in_force().to_string();
+        Ok(disk as Arc<dyn Device>)
+    };
+    let mut files = BTreeMap::new();
+    for group in 1..=GROUPS {
+        files.insert(group, open(format!("cellar-{group}"), GROUP_BYTES)?);
+    }
+    let data = open("cellar-heap".to_owned(), STORE_BYTES)?;
+    let media = vec![Medium { name: "medium".to_owned(), files }];
+    let control = Arc::new(FileControl(fresh(load, "heap")?.join("control")));
+    let store = runtime.block_on(make(&runtime, load, control, media, data))?;
+    settle(load)?;
+    commits(&runtime, &store, load, load.warm)?;
+    let watch = Watch::new(load)?;
+    let (took, time) = commits(&runtime, &store, load, load.time)?;
+    let how = format!(
+        "a transaction: found by key, locked, changed; 1 medium, blocks of {}, {} workers, {engine}",
+        load.block, load.workers
+    );
+    let about = json!({"version": locked("cellar-heap"), "how": how});
+    let line = watch.line("heap", load, took, time, &about)?;
+    runtime.block_on(store.close())?;
+    Ok(line)
+}
+
+fn key(number: u64) -> Key {
+    Key { index: INDEX, bytes: Bytes::copy_from_slice(&number.to_be_bytes()) }
+}
+
+async fn make(
+    runtime: &Runtime,
+    load: &Load,
+    control: Arc<dyn Control>,
+    media: Vec<Medium>,
+    device: Arc<dyn Device>,
+) -> Result<Store, Error> {
+    let env = runtime.env();
+    let database = u128::from(env.random());
+    let spec = CreateLog {
+        database: DatabaseId(database),
+        block_size: load.block,
+        quorum: Quorum::Auto,
+        archiving: false,
+        groups: (1..=GROUPS).map(|number| NewGroup { number, size: GROUP_BYTES }).collect(),
+        media: media.clone(),
+    };
+    create(&env, &control, spec).await?;
+    let waits = Waits::new();
+    let opening = OpenLog {
+        env: env.clone(),
+        session: waits.session("redo", Kind::Background),
+        control,
+        media,
+        options: Options::default(),
+        returning: Vec::new(),
+        force: false,
+    };
+    let recovery = Recovery::start(opening).await?;
+    let (geometry, from) = (Geometry::default(), recovery.checkpoint());
+    cellar_heap::create(&device, NewStore { store: env.random(), database, geometry, from }).await?;
+    let session = waits.session("load", Kind::User);
+    let options = cellar_heap::Options::default();
+    let store = Store::open(OpenStore { env, waits, device, recovery, options }).await?.0;
+    store.create_table(&session, TABLE).await?;
+    store.create_index(&session, INDEX).await?;
+    for number in 0..ROWS.max(load.committers as u64) {
+        let row = Bytes::from(vec![0; load.bytes]);
+        let change = Change::Insert { table: TABLE, row, keys: vec![key(number)] };
+        store.commit(&session, vec![change]).await?;
+    }
+    Ok(store)
+}
+
+async fn update(store: &Store, session: &Session, number: u64, row: Bytes) -> Result<(), Error> {
+    let mut own = store.begin(session, Isolation::ReadCommitted, Patience::Forever);
+    let key = key(number).bytes;
+    let found = own.range(INDEX, key.clone()..=key).await?;
+    let (_, at) = *found.first().ok_or("no row has this key")?;
+    own.lock_row(TABLE, at, Mode::Exclusive).await?;
+    own.update((TABLE, at), row, Vec::new(), Vec::new()).await?;
+    own.commit().await?;
+    Ok(())
+}
+
+/// Commits for some time; how long each took, in nanoseconds.
+fn commits(
+    runtime: &Runtime,
+    store: &Store,
+    load: &Load,
+    time: Duration,
+) -> Result<(Vec<u32>, Duration), Error> {
+    runtime.block_on(async {
+        let waits = Waits::new();
+        let start = Instant::now();
+        let end = start + time;
+        let tasks: Vec<_> = (0..load.committers)
+            .map(|committer| {
+                let (store, bytes) = (store.clone(), load.bytes);
+                let session = waits.session("committer", Kind::User);
+                tokio::spawn(async move {
+                    let mut body = Body::new(committer, bytes);
+                    let mut took = Vec::with_capacity(1 << 16);
+                    let mut before = Instant::now();
+                    while before < end {
+                        let row = Bytes::copy_from_slice(body.next());
+                        update(&store, &session, committer as u64, row).await?;
+                        let now = Instant::now();
+                        took.push(nanos(now - before));
+                        before = now;
+                    }
+                    Ok::<_, Error>(took)
+                })
+            })
+            .collect();
+        let mut all = Vec::new();
+        for task in tasks {
+            all.extend(task.await??);
+        }
+        Ok((all, start.elapsed()))
+    })
+}
