@@ -8,7 +8,7 @@ mod mode;
 mod wait;
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_channel::oneshot;
@@ -36,7 +36,10 @@ pub(crate) struct Locks {
     shards: Vec<Mutex<Shard>>,
 }
 
-type Shard = HashMap<Resource, Line>;
+type Shard = HashMap<Resource, Line, Hasher>;
+
+/// Fast, and seeded by chance.
+type Hasher = quick_cache::DefaultHashBuilder;
 
 /// The locks of one thing.
 #[derive(Default)]
@@ -57,17 +60,23 @@ struct Waiter {
 pub(crate) struct Held {
     locks: Arc<Locks>,
     owner: Owner,
-    resources: HashSet<Resource>,
+    resources: HashMap<Resource, Mode, Hasher>,
 }
 
 impl Held {
     pub fn new(locks: Arc<Locks>, owner: Owner) -> Held {
-        Held { locks, owner, resources: HashSet::new() }
+        Held { locks, owner, resources: HashMap::default() }
     }
 
     /// Notes a lock that was granted.
-    pub fn add(&mut self, resource: Resource) {
-        self.resources.insert(resource);
+    pub fn add(&mut self, resource: Resource, mode: Mode) {
+        let held = self.resources.entry(resource).or_insert(mode);
+        *held = held.with(mode);
+    }
+
+    /// Whether what this mode gives is held.
+    pub fn has(&self, resource: &Resource, mode: Mode) -> bool {
+        self.resources.get(resource).is_some_and(|held| held.covers(mode))
     }
 
     pub fn owner(&self) -> Owner {
@@ -81,7 +90,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        for resource in self.resources.drain() {
+        for (resource, _) in self.resources.drain() {
             self.locks.release(self.owner, resource);
         }
     }

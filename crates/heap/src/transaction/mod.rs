@@ -2,6 +2,7 @@
 
 mod own;
 
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use cellar_wait::Session;
 
 use crate::error::Error;
 use crate::locks::{Held, Mode, Owner, Patience, Resource};
+use crate::rows::RowId;
 use crate::store::{Key, Outcome, Store, View};
 use own::Own;
 pub use own::{RowRef, Savepoint};
@@ -44,6 +46,8 @@ pub struct Transaction {
     view: Option<View>,
     own: Own,
     held: Held,
+    /// Rows that were there when they were locked for a change: nobody else has changed them since.
+    found: HashSet<(u32, RowId)>,
     /// It has seen what is durable only when the log is up to here.
     seen: u64,
 }
@@ -74,6 +78,7 @@ impl Store {
             view: None,
             own: Own::default(),
             held: Held::new(Arc::clone(self.locks()), self.next_owner()),
+            found: HashSet::new(),
             seen: 0,
         }
     }
@@ -172,6 +177,9 @@ impl Transaction {
                 return Err(Error::Serialization { page: id.page, slot: id.slot });
             }
         }
+        if newest.is_some() && mode.covers(Mode::Exclusive) {
+            self.found.insert((table, id));
+        }
         Ok(newest)
     }
 
@@ -188,9 +196,12 @@ impl Transaction {
     /// [`Error::Lock`].
     #[boxed]
     pub async fn lock(&mut self, resource: Resource, mode: Mode) -> Result<(), Error> {
+        if self.held.has(&resource, mode) {
+            return Ok(());
+        }
         let what = (self.held.owner(), resource, mode);
         self.store.locks().acquire(self.store.env(), &self.session, what, self.patience).await?;
-        self.held.add(resource);
+        self.held.add(resource, mode);
         Ok(())
     }
 
@@ -252,6 +263,12 @@ impl Transaction {
 
     /// Locks the row for a change, which must be there.
     async fn expect_row(&mut self, table: u32, row: RowRef) -> Result<(), Error> {
+        if let RowRef::Stored(id) = row
+            && self.found.contains(&(table, id))
+            && self.own.row(table, row).is_none()
+        {
+            return Ok(());
+        }
         let found = self.lock_row(table, row, Mode::Exclusive).await?;
         match (found, row) {
             (Some(_), _) => Ok(()),
