@@ -73,6 +73,8 @@ pub(crate) enum Operation {
     Delete { table: u32, id: RowId, gone: Entries },
     /// An extent becomes an object's; the first of an index has its root.
     TakeExtent { extent: u32, object: u32, kind: allocate::Use, is_first: bool },
+    /// Extents are an object's no longer.
+    ReleaseExtents { object: u32, extents: Vec<u32> },
 }
 
 impl WriteSet {
@@ -94,6 +96,7 @@ impl Operation {
             }
             Operation::Delete { gone, .. } => 2 * CHANGE_BYTES + of(gone),
             Operation::TakeExtent { .. } | Operation::NewPage { .. } => 8 * CHANGE_BYTES,
+            Operation::ReleaseExtents { extents, .. } => 2 * CHANGE_BYTES * extents.len(),
         }
     }
 
@@ -122,6 +125,10 @@ impl Operation {
             Operation::Delete { table, id, gone } => {
                 rows::delete(bundle, spares, *table, *id)?;
                 gone.remove(bundle, spares, *id)?;
+                Ok(None)
+            }
+            Operation::ReleaseExtents { object, extents } => {
+                allocate::release_extents(bundle, *object, extents)?;
                 Ok(None)
             }
             Operation::TakeExtent { extent, object, kind, is_first } => {

@@ -93,3 +93,23 @@ pub(crate) fn take_extent(
     }
     Ok(())
 }
+
+/// Takes extents away from an object: nobody's from then on.
+pub(crate) fn release_extents(
+    bundle: &mut Bundle<'_>,
+    object: u32,
+    extents: &[u32],
+) -> Result<(), Refused> {
+    for extent in extents {
+        let (map, at) = bundle.geometry().map_entry(*extent);
+        let owner = bundle.look(map, |page| {
+            let bytes = page.bytes()[at..].first_chunk::<4>();
+            bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
+        })?;
+        if owner != object {
+            return Err(Refused::Changed);
+        }
+        bundle.change(map, Change::Bytes { at, bytes: &[0; 6] })?;
+    }
+    Ok(())
+}

@@ -4,7 +4,7 @@
 pub(crate) mod allocate;
 pub(crate) mod map;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cellar_page::Kind;
@@ -26,6 +26,8 @@ pub(crate) struct Space {
 #[derive(Default)]
 struct State {
     free_extents: BTreeSet<u32>,
+    /// Extents that were given back, by the record that did: snapshots below see what was in them.
+    resting: VecDeque<(u64, u32)>,
     objects: BTreeMap<u32, Object>,
 }
 
@@ -35,6 +37,8 @@ struct Object {
     extents: BTreeSet<u32>,
     /// Where an index has its root.
     root: u32,
+    /// It is being dropped, and gets no more extents.
+    is_leaving: bool,
     /// What follows is known.
     is_loaded: bool,
     free: BTreeSet<u32>,
@@ -149,15 +153,59 @@ impl Space {
         self.lock().objects.remove(&object);
     }
 
-    /// Takes a free extent for an object; what that is for, and whether it is its first.
-    pub fn take_extent(&self, object: u32) -> Result<(u32, Use, bool), Error> {
+    /// Takes a free extent for an object; what that is for, and whether it is its first. `oldest`: no
+    /// snapshot is below this.
+    pub fn take_extent(&self, object: u32, oldest: u64) -> Result<(u32, Use, bool), Error> {
         let mut state = self.lock();
-        let at = state.objects.get(&object);
+        let at = state.objects.get(&object).filter(|at| !at.is_leaving);
         let at = at.ok_or(Error::WrongObject { object, expected: "table or index" })?;
         let (kind, is_first) = (at.kind, at.extents.is_empty());
-        let extent = state.free_extents.pop_first();
+        let extent = state.free_extent(oldest);
         let extent = extent.ok_or(Error::Full { object, extents: self.extents })?;
         Ok((extent, kind, is_first))
+    }
+
+    /// Begins to take all extents of an object away; with `is_emptied` it gets another first one. Returns
+    /// that, what it is for, and the others.
+    pub fn begin_removal(
+        &self,
+        object: u32,
+        is_emptied: bool,
+        oldest: u64,
+    ) -> Result<(Option<u32>, Use, Vec<u32>), Error> {
+        let mut state = self.lock();
+        let at = state.objects.get(&object).filter(|at| !at.is_leaving && !at.extents.is_empty());
+        let at = at.ok_or(Error::WrongObject { object, expected: "table or index" })?;
+        let (kind, extents) = (at.kind, at.extents.iter().copied().collect());
+        let first = match is_emptied {
+            true => Some(
+                state.free_extent(oldest).ok_or(Error::Full { object, extents: self.extents })?,
+            ),
+            false => None,
+        };
+        if let Some(at) = state.objects.get_mut(&object) {
+            at.is_leaving = true;
+        }
+        Ok((first, kind, extents))
+    }
+
+    /// Ends that: its extents rest from this record on, or all is as it was.
+    pub fn end_removal(&self, object: u32, first: Option<u32>, removed: Option<u64>) {
+        let mut state = self.lock();
+        let Some(lsn) = removed else {
+            state.free_extents.extend(first);
+            if let Some(at) = state.objects.get_mut(&object) {
+                at.is_leaving = false;
+            }
+            return;
+        };
+        let Some(old) = state.objects.remove(&object) else { return };
+        state.resting.extend(old.extents.iter().map(|extent| (lsn, *extent)));
+        if let Some(first) = first {
+            state.objects.insert(object, Object::new(old.kind, true));
+            drop(state);
+            self.add_extent(object, first);
+        }
     }
 
     /// An extent that was taken was not used.
@@ -208,6 +256,14 @@ impl Space {
 }
 
 impl State {
+    /// An extent that nobody has, and no snapshot sees anything in.
+    fn free_extent(&mut self, oldest: u64) -> Option<u32> {
+        while self.resting.front().is_some_and(|(lsn, _)| *lsn < oldest) {
+            self.free_extents.extend(self.resting.pop_front().map(|(_, extent)| extent));
+        }
+        self.free_extents.pop_first()
+    }
+
     /// What the map says of an extent.
     fn take_in(&mut self, geometry: Geometry, extent: u32, map: &cellar_page::Raw) {
         let (_, at) = geometry.map_entry(extent);
@@ -227,6 +283,6 @@ impl State {
 impl Object {
     fn new(kind: Use, is_loaded: bool) -> Object {
         let (extents, free, open) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        Object { kind, extents, root: 0, is_loaded, free, open }
+        Object { kind, extents, root: 0, is_leaving: false, is_loaded, free, open }
     }
 }

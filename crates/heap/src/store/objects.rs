@@ -1,5 +1,6 @@
 //! Tables and indexes that are made, and the extents that they get.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_recursion::async_recursion as boxed;
@@ -30,6 +31,35 @@ impl Store {
     #[boxed]
     pub async fn create_index(&self, session: &Session, index: u32) -> Result<(), Error> {
         self.create_object(session, index, Use::Index).await
+    }
+
+    /// Removes a table or an index with all that is in it. Views that are open now see its rows as before,
+    /// by their places. Nobody else may use it meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::WrongObject`]; those of the log.
+    #[boxed]
+    pub async fn drop_object(&self, session: &Session, object: u32) -> Result<(), Error> {
+        self.remove(session, object, false).await
+    }
+
+    /// Makes a table or an index empty, likewise.
+    ///
+    /// # Errors
+    /// [`Error::WrongObject`], [`Error::Full`]; those of the log.
+    #[boxed]
+    pub async fn truncate(&self, session: &Session, object: u32) -> Result<(), Error> {
+        self.remove(session, object, true).await
+    }
+
+    async fn remove(&self, session: &Session, object: u32, is_emptied: bool) -> Result<(), Error> {
+        self.0.check_running()?;
+        let (inner, helper) = (Arc::clone(&self.0), session.helper());
+        let task = async move { inner.remove(&helper, object, is_emptied).await };
+        // To its end, also where nobody waits for that.
+        let queued = self.0.env.run("store remove", task).await.ok_or_else(ended)??;
+        self.0.wait(session, queued).await?;
+        Ok(())
     }
 
     async fn create_object(&self, session: &Session, object: u32, kind: Use) -> Result<(), Error> {
@@ -69,7 +99,7 @@ impl Inner {
 
     /// That is a commit of its own: what it is needed for may fail.
     async fn add_extent(self: &Arc<Self>, session: &Session, object: u32) -> Result<Queued, Error> {
-        let (extent, kind, is_first) = self.space.take_extent(object)?;
+        let (extent, kind, is_first) = self.space.take_extent(object, self.oldest())?;
         match self.commit_extent(session, (object, kind, is_first), extent).await {
             Ok(queued) => {
                 self.space.add_extent(object, extent);
@@ -80,6 +110,47 @@ impl Inner {
                 Err(error)
             }
         }
+    }
+
+    /// No snapshot is below this, now or later.
+    fn oldest(&self) -> u64 {
+        self.snapshots.horizon(|| self.lane.visible()).oldest()
+    }
+
+    async fn remove(
+        self: &Arc<Self>,
+        session: &Session,
+        object: u32,
+        is_emptied: bool,
+    ) -> Result<Queued, Error> {
+        let removal = self.space.begin_removal(object, is_emptied, self.oldest());
+        let (first, kind, extents) = removal?;
+        let queued = self.commit_removal(session, (object, kind, first), extents).await;
+        let lsn = queued.as_ref().ok().map(|queued| queued.appended.lsn.0);
+        self.space.end_removal(object, first, lsn);
+        queued
+    }
+
+    async fn commit_removal(
+        self: &Arc<Self>,
+        session: &Session,
+        (object, kind, first): (u32, Use, Option<u32>),
+        extents: Vec<u32>,
+    ) -> Result<Queued, Error> {
+        let mut held = Vec::new();
+        let maps: BTreeSet<u32> =
+            extents.iter().chain(&first).map(|extent| self.geometry.map_entry(*extent).0).collect();
+        for map in maps {
+            held.push(self.frames.load(session, map).await?);
+        }
+        let mut plan = Plan::new(self, session);
+        plan.push(Operation::ReleaseExtents { object, extents }, held);
+        if let Some(extent) = first {
+            let at = self.geometry.first_page(extent);
+            let held = vec![self.frames.fresh(at).await, self.frames.fresh(at + 1).await];
+            plan.push(Operation::TakeExtent { extent, object, kind, is_first: true }, held);
+        }
+        Ok(plan.run().await?.queued)
     }
 
     async fn commit_extent(

@@ -206,7 +206,8 @@ impl<'a> Plan<'a> {
             }
             Operation::Insert { table: object, .. }
             | Operation::NewPage { table: object, .. }
-            | Operation::TakeExtent { object, .. } => {
+            | Operation::TakeExtent { object, .. }
+            | Operation::ReleaseExtents { object, .. } => {
                 Error::WrongObject { object: *object, expected: "table" }
             }
         }

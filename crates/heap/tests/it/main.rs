@@ -6,5 +6,6 @@ mod basic;
 mod found;
 mod isolation;
 mod life;
+mod objects;
 mod support;
 mod threads;
