@@ -1,6 +1,7 @@
 //! Rows that change, over a device and a redo log.
 #![doc = include_str!("../README.md")]
 
+mod bundle;
 mod change;
 mod dirty;
 mod doublewrite;
@@ -11,6 +12,7 @@ mod index;
 mod lane;
 pub mod locks;
 mod recovery;
+mod row_id;
 mod rows;
 mod snapshots;
 mod space;
@@ -22,6 +24,7 @@ pub use error::Error;
 pub use geometry::{EXTENT_PAGES_MAX, Geometry};
 pub use index::KEY_BYTES_MAX;
 pub use recovery::Replayed;
-pub use rows::{ROW_BYTES_MAX, ROW_BYTES_MIN, RowId};
+pub use row_id::RowId;
+pub use rows::{ROW_BYTES_MAX, ROW_BYTES_MIN};
 pub use store::{Change, Header, Key, NewStore, OpenStore, Options, Outcome, Store, View, create};
 pub use transaction::{Isolation, RowKey, RowRef, Savepoint, Transaction};

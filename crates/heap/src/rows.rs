@@ -5,42 +5,16 @@
 
 use cellar_page::{CELL_BYTES_MAX, CellKind, Kind, PAGE_BYTES, PageRef, SLOT_BYTES};
 
+use crate::bundle::{Bundle, Refused, Spares};
 use crate::change::Change;
-use crate::lane::{Bundle, Refused, Spares};
+use crate::row_id::{ROW_ID_BYTES, RowId};
 use crate::space::allocate;
-
-/// Where a row is found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RowId {
-    /// The page.
-    pub page: u32,
-    /// The slot in it.
-    pub slot: u16,
-}
-
-/// Bytes of a row's place, as pages and indexes have it.
-pub(crate) const ROW_ID_BYTES: usize = 6;
 
 /// The longest row, in bytes: alone in its page, with its old place.
 pub const ROW_BYTES_MAX: usize = CELL_BYTES_MAX - ROW_ID_BYTES;
 
 /// The shortest row, in bytes: the way to where it has moved takes its place.
 pub const ROW_BYTES_MIN: usize = ROW_ID_BYTES;
-
-impl RowId {
-    /// Bytes that are in the order of the rows.
-    pub(crate) fn encode(self) -> [u8; ROW_ID_BYTES] {
-        let ([a, b, c, d], [e, f]) = (self.page.to_be_bytes(), self.slot.to_be_bytes());
-        [a, b, c, d, e, f]
-    }
-
-    /// The row whose place these bytes are; `None` where they are none.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<RowId> {
-        let &[a, b, c, d, e, f] = bytes else { return None };
-        let (page, slot) = (u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([e, f]));
-        Some(RowId { page, slot })
-    }
-}
 
 /// A row as its page has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

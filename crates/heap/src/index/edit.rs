@@ -3,8 +3,8 @@
 use cellar_page::{Kind, SLOT_BYTES};
 
 use super::{Index, child_of, inner_cell, split_inner};
+use crate::bundle::{Bundle, Refused, Spares};
 use crate::change::Change;
-use crate::lane::{Bundle, Refused, Spares};
 use crate::space::allocate;
 
 /// An index that is being changed.

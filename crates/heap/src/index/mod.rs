@@ -10,8 +10,8 @@ mod search;
 use bytes::Bytes;
 use cellar_page::PageRef;
 
-use crate::lane::{Bundle, Refused, Spares};
-use crate::rows::RowId;
+use crate::bundle::{Bundle, Refused, Spares};
+use crate::row_id::RowId;
 
 use edit::Edit;
 pub(crate) use search::{Cursor, Index, behind};
@@ -66,7 +66,7 @@ const CHILD_BYTES: usize = 4;
 
 /// The cell of a leaf.
 fn leaf_cell(key: &[u8], id: RowId) -> Vec<u8> {
-    let mut cell = Vec::with_capacity(key.len() + crate::rows::ROW_ID_BYTES);
+    let mut cell = Vec::with_capacity(key.len() + crate::row_id::ROW_ID_BYTES);
     cell.extend_from_slice(key);
     cell.extend_from_slice(&id.encode());
     cell

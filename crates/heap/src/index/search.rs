@@ -8,7 +8,7 @@ use cellar_wait::Session;
 use super::{child_of, split_inner};
 use crate::error::Error;
 use crate::frames::{Frames, Image};
-use crate::rows::{ROW_ID_BYTES, RowId};
+use crate::row_id::{ROW_ID_BYTES, RowId};
 
 /// An index, by its number and the page of its root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,6 @@
 //! the work of all that come meanwhile. It never waits for a disk, a page or room: what is lacking is said,
 //! nothing is done, and whoever asked provides it and comes again.
 
-mod bundle;
-mod kept;
 mod write_set;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,16 +10,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cellar_redo::{Log, Queued, Reservation};
 use futures_channel::oneshot;
 
+use crate::bundle::{Bundle, Kept, Refused, Spares};
 use crate::dirty::Dirty;
 use crate::frames::Frames;
 use crate::geometry::Geometry;
 use crate::locks::Held;
-use crate::rows::RowId;
+use crate::row_id::RowId;
 use crate::snapshots::Snapshots;
-use kept::Kept;
 
-pub(crate) use bundle::Bundle;
-pub(crate) use write_set::{Operation, Spares, WriteSet};
+pub(crate) use write_set::{Operation, WriteSet};
 
 /// The kind of a record that is a commit.
 pub(crate) const COMMIT: u8 = 1;
@@ -43,23 +40,6 @@ pub(crate) struct Refusal {
     /// The operation that cannot be done.
     pub at: usize,
     pub why: Refused,
-}
-
-/// Why an operation cannot be done now.
-#[derive(Debug)]
-pub(crate) enum Refused {
-    /// The log has stopped.
-    Stopped(cellar_redo::Error),
-    /// What it changes is not there: somebody else has changed it.
-    Changed,
-    /// The page must be in memory.
-    NeedsPage(u32),
-    /// A free page of the object is needed.
-    NeedsSpare(u32),
-    /// The page has no room for the row.
-    NoPlace,
-    /// The log has no room at once for so many bytes: it is to be reserved.
-    NoRoom(usize),
 }
 
 type Outcome = Result<Applied, Box<Refusal>>;

@@ -1,16 +1,16 @@
 //! What a transaction has the lane do.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Bundle, Refused};
+use crate::bundle::{Bundle, Refused, Spares};
 use crate::change::CHANGE_BYTES;
 use crate::frames::Frame;
 use crate::index::Entries;
 use crate::locks::Held;
-use crate::rows::{self, RowId};
+use crate::row_id::RowId;
+use crate::rows;
 use crate::space::allocate;
 
 /// All that one commit does.
@@ -23,34 +23,6 @@ pub(crate) struct WriteSet {
     pub held: Vec<Arc<Frame>>,
     /// Locks that are held until it is applied.
     pub locks: Option<Held>,
-}
-
-/// Free pages that belong to a write set, by object.
-#[derive(Default, Clone)]
-pub(crate) struct Spares {
-    pages: BTreeMap<u32, Vec<u32>>,
-    /// Pages that it gives back, each with its object.
-    pub freed: Vec<(u32, u32)>,
-    /// Pages that have room again, each with its table.
-    pub opened: Vec<(u32, u32)>,
-}
-
-impl Spares {
-    /// A free page of the object.
-    pub fn take(&mut self, object: u32) -> Option<u32> {
-        self.pages.get_mut(&object)?.pop()
-    }
-
-    /// Adds free pages of the object.
-    pub fn add(&mut self, object: u32, pages: impl IntoIterator<Item = u32>) {
-        self.pages.entry(object).or_default().extend(pages);
-    }
-
-    /// All free pages that are left, each with its object.
-    pub fn left(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        let all = self.pages.iter();
-        all.flat_map(|(object, pages)| pages.iter().map(|page| (*object, *page)))
-    }
 }
 
 /// One thing that a commit does.

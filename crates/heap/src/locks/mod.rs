@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_channel::oneshot;
 
-use crate::rows::RowId;
+use crate::row_id::RowId;
 pub use mode::Mode;
 pub use wait::{LockError, Patience};
 

@@ -5,8 +5,8 @@
 
 use cellar_page::{HEADER_BYTES, Kind};
 
+use crate::bundle::{Bundle, Refused, Spares};
 use crate::change::Change;
-use crate::lane::{Bundle, Refused, Spares};
 
 /// What an extent is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

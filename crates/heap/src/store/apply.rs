@@ -8,7 +8,7 @@ use super::plan::Plan;
 use crate::error::Error;
 use crate::lane::Applied;
 use crate::locks::Held;
-use crate::rows::RowId;
+use crate::row_id::RowId;
 use async_recursion::async_recursion as boxed;
 
 /// A key of an index.

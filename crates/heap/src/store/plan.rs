@@ -6,9 +6,10 @@ use bytes::Bytes;
 use cellar_wait::Session;
 
 use super::{Change, Inner, Key};
+use crate::bundle::Refused;
 use crate::error::Error;
 use crate::index::{Entries, Entry, KEY_BYTES_MAX};
-use crate::lane::{Applied, Operation, Refusal, Refused, WriteSet};
+use crate::lane::{Applied, Operation, Refusal, WriteSet};
 use crate::locks::Held;
 use crate::rows::{ROW_BYTES_MAX, ROW_BYTES_MIN};
 

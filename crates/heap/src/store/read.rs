@@ -11,7 +11,8 @@ use cellar_wait::Session;
 use super::{Inner, Store};
 use crate::error::Error;
 use crate::index::{Cursor, behind};
-use crate::rows::{Found, RowId, find, find_moved};
+use crate::row_id::RowId;
+use crate::rows::{Found, find, find_moved};
 use crate::snapshots::Snapshot;
 
 /// The store as it was at one moment.

@@ -12,7 +12,7 @@ use cellar_wait::Session;
 
 use crate::error::Error;
 use crate::locks::{Held, Mode, Owner, Patience, Resource};
-use crate::rows::RowId;
+use crate::row_id::RowId;
 use crate::store::{Key, Outcome, Store, View};
 use own::Own;
 pub use own::{RowRef, Savepoint};

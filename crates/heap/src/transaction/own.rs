@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 
-use crate::rows::RowId;
+use crate::row_id::RowId;
 use crate::store::{Change, Key};
 
 /// A row, as a transaction knows it.

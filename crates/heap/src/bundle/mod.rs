@@ -1,5 +1,8 @@
 //! What one commit does to pages: copies that nobody sees, until the record that says it is in the log.
 
+mod kept;
+mod spares;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,10 +11,28 @@ use cellar_page::{PageMut, PageRef};
 use cellar_redo::Appended;
 use smallvec::SmallVec;
 
-use super::{Kept, Refused};
 use crate::change::Change;
 use crate::frames::{Frame, Frames, raw_mut};
 use crate::geometry::Geometry;
+pub(crate) use kept::Kept;
+pub(crate) use spares::Spares;
+
+/// Why an operation cannot be done now.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// The log has stopped.
+    Stopped(cellar_redo::Error),
+    /// What it changes is not there: somebody else has changed it.
+    Changed,
+    /// The page must be in memory.
+    NeedsPage(u32),
+    /// A free page of the object is needed.
+    NeedsSpare(u32),
+    /// The page has no room for the row.
+    NoPlace,
+    /// The log has no room at once for so many bytes: it is to be reserved.
+    NoRoom(usize),
+}
 
 /// The pages of a commit and its record.
 pub(crate) struct Bundle<'a> {
