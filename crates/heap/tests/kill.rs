@@ -103,9 +103,8 @@ fn child(directory: &Path) {
                 })
             })
             .collect();
-        for task in tasks {
-            task.await.unwrap();
-        }
+        // They end with the process.
+        futures_util::future::join_all(tasks).await;
     });
 }
 
