@@ -161,10 +161,17 @@ impl Bench {
             create(&env, &control, spec).await.unwrap();
             let recovery = Recovery::start(opening).await.unwrap();
             let (store, geometry) = (env.random(), Geometry::default());
-            let new = NewStore { store, database: 1, geometry, from: recovery.checkpoint() };
+            let new = NewStore {
+                store,
+                database: recovery.database().0,
+                geometry,
+                from: recovery.checkpoint(),
+            };
             cellar_heap::create(&self.data, new).await.unwrap();
             let options = cellar_heap::Options {
                 cache_pages: (self.rows / IN_PAGE) as usize * 2,
+                // Pages are written once a second, and not sooner.
+                dirty_max: (self.rows / IN_PAGE) as usize * 2,
                 ..cellar_heap::Options::default()
             };
             let (device, waits) = (Arc::clone(&self.data), Waits::new());
