@@ -9,7 +9,7 @@ use bytes::Bytes;
 use cellar_heap::locks::{Mode, Patience};
 use cellar_heap::{Change, Geometry, Isolation, Key, NewStore, OpenStore, Store};
 use cellar_io::real::{OpenOptions, Runtime, RuntimeOptions, open_disk};
-use cellar_io::{Device, Env};
+use cellar_io::Device;
 use cellar_redo::on_disk::DatabaseId;
 use cellar_redo::{Control, CreateLog, Medium, NewGroup, OpenLog, Options, Quorum, Recovery, create};
 use cellar_wait::{Kind, Session, Waits};
