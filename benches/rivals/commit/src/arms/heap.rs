@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use cellar_heap::locks::{Mode, Patience};
 use cellar_heap::{Change, Geometry, Isolation, Key, NewStore, OpenStore, Store};
-use cellar_io::real::{OpenOptions, Runtime, RuntimeOptions, open_disk};
 use cellar_io::Device;
+use cellar_io::real::{OpenOptions, Runtime, RuntimeOptions, open_disk};
 use cellar_redo::on_disk::DatabaseId;
-use cellar_redo::{Control, CreateLog, Medium, NewGroup, OpenLog, Options, Quorum, Recovery, create};
+use cellar_redo::{
+    Control, CreateLog, Medium, NewGroup, OpenLog, Options, Quorum, Recovery, create,
+};
 use cellar_wait::{Kind, Session, Waits};
 use serde_json::json;
 
@@ -93,7 +95,8 @@ async fn make(
     };
     let recovery = Recovery::start(opening).await?;
     let (geometry, from) = (Geometry::default(), recovery.checkpoint());
-    cellar_heap::create(&device, NewStore { store: env.random(), database, geometry, from }).await?;
+    cellar_heap::create(&device, NewStore { store: env.random(), database, geometry, from })
+        .await?;
     let session = waits.session("load", Kind::User);
     let options = cellar_heap::Options::default();
     let store = Store::open(OpenStore { env, waits, device, recovery, options }).await?.0;
