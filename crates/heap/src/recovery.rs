@@ -1,7 +1,7 @@
 //! Crash recovery: what the log has beyond the checkpoint is done to the pages again. A page that has it
 //! already says so by its LSN, so that a recovery that is cut off is simply begun anew.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cellar_io::Buffer;
@@ -107,28 +107,25 @@ impl Replay<'_> {
         let lsn = record.lsn.0;
         self.done.commits += 1;
         self.done.bytes += record.body.len() as u64;
-        let mut open: Vec<(Arc<Frame>, Buffer)> = Vec::new();
+        let mut open: BTreeMap<u32, (Arc<Frame>, Buffer)> = BTreeMap::new();
         for change in changes(&record.body) {
             let (page, change) = change.map_err(|unfit| unfit_at(record, 0, unfit))?;
-            let at = match open.iter().rposition(|(frame, _)| frame.number() == page) {
-                Some(at) => at,
-                None => {
-                    let frame = self.frames.resident(page);
-                    let frame = frame.ok_or(unfit_at(record, page, Unfit("page in memory")))?;
-                    if frame.current().lsn() >= lsn {
-                        continue;
-                    }
-                    let bytes = frame.current().copy();
-                    open.push((frame, bytes));
-                    open.len() - 1
+            if !open.contains_key(&page) {
+                let frame = self.frames.resident(page);
+                let frame = frame.ok_or(unfit_at(record, page, Unfit("page in memory")))?;
+                if frame.current().lsn() >= lsn {
+                    continue;
                 }
-            };
-            let raw = raw_mut(&mut open[at].1);
+                let bytes = frame.current().copy();
+                open.insert(page, (frame, bytes));
+            }
+            let Some((_, bytes)) = open.get_mut(&page) else { continue };
+            let raw = raw_mut(bytes);
             change.check(PageRef::new(raw)).map_err(|unfit| unfit_at(record, page, unfit))?;
             change.apply(self.frames.store(), page, raw);
             self.done.applied += 1;
         }
-        for (frame, mut bytes) in open {
+        for (frame, mut bytes) in open.into_values() {
             PageMut::new(raw_mut(&mut bytes)).set_lsn(lsn);
             frame.replace(bytes);
             self.dirty.note(lsn, &frame);

@@ -1,6 +1,6 @@
 //! The frames whose older images somebody may still read, and the slots whose rows somebody may still know.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::frames::{Frame, Needed};
@@ -11,8 +11,8 @@ use crate::snapshots::{Horizon, Snapshots};
 pub(crate) struct Kept {
     /// Each frame once, by the record that replaced the image which is newest for the oldest snapshot to come.
     recent: VecDeque<(u64, Arc<Frame>)>,
-    /// By a snapshot that needs one of their images.
-    needed: BTreeMap<u64, Vec<Arc<Frame>>>,
+    /// By a snapshot that needs one of their images, and by their numbers.
+    needed: BTreeMap<u64, HashMap<u32, Arc<Frame>>>,
     /// Slots that were freed, by the record that did.
     freed: VecDeque<(u64, u32, usize)>,
     resting: HashSet<(u32, usize)>,
@@ -51,11 +51,13 @@ impl Kept {
                 break;
             }
             let Some((_, frame)) = self.recent.pop_front() else { break };
+            // What changes it next lists it again, also while a snapshot needs it.
+            frame.forget();
             self.keep(&horizon, frame);
         }
         let ended = self.needed.keys().copied().filter(|point| !horizon.has(*point));
         for point in ended.collect::<Vec<_>>() {
-            for frame in self.needed.remove(&point).unwrap_or_default() {
+            for frame in self.needed.remove(&point).unwrap_or_default().into_values() {
                 self.keep(&horizon, frame);
             }
         }
@@ -67,9 +69,61 @@ impl Kept {
 
     fn keep(&mut self, horizon: &Horizon, frame: Arc<Frame>) {
         match frame.collect(horizon) {
-            Needed::Later(lsn) => self.recent.push_back((lsn, frame)),
-            Needed::At(point) => self.needed.entry(point).or_default().push(frame),
+            Needed::Later(lsn) => self.note(lsn, frame),
+            Needed::At(point) => {
+                self.needed.entry(point).or_default().insert(frame.number(), frame);
+            }
             Needed::Never => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frames::{Image, raw_mut};
+    use cellar_io::Buffer;
+    use cellar_page::{Kind, PAGE_BYTES, PageMut};
+
+    fn page(lsn: u64) -> Buffer {
+        let mut bytes = Buffer::zeroed(PAGE_BYTES);
+        PageMut::format(raw_mut(&mut bytes), 1, 1, Kind::Heap, 1).set_lsn(lsn);
+        bytes
+    }
+
+    fn images(frame: &Frame) -> usize {
+        let (mut count, mut image) = (1, Arc::clone(&frame.current()));
+        loop {
+            let before = image.before().clone();
+            let Some(before) = before else { return count };
+            (count, image) = (count + 1, before);
+        }
+    }
+
+    /// A long snapshot needs one image of a page that changes all the time, and not all of them.
+    #[test]
+    fn a_hot_page_keeps_what_snapshots_tell_apart() {
+        let (snapshots, mut kept) = (Arc::new(Snapshots::default()), Kept::default());
+        let frame = Arc::new(Frame::new(1, Image::new(page(0), 0, None)));
+        let mut long = None;
+        for lsn in 1..1000u64 {
+            frame.publish(page(lsn), lsn);
+            kept.note(lsn, Arc::clone(&frame));
+            // The last few commits are not durable yet.
+            let visible = lsn.saturating_sub(3);
+            kept.collect(&snapshots, || visible);
+            if lsn == 100 {
+                long = Some(snapshots.take(|| visible));
+            }
+            assert!(images(&frame) <= 12, "{} images after {lsn}", images(&frame));
+            assert!(kept.recent.len() <= 1 && kept.needed.len() <= 2);
+        }
+        let point = long.as_ref().map_or(0, |snapshot| snapshot.point());
+        assert_eq!(frame.at(point).lsn(), point - 1);
+        drop(long);
+        frame.publish(page(1000), 1000);
+        kept.note(1000, Arc::clone(&frame));
+        kept.collect(&snapshots, || 1001);
+        assert_eq!(images(&frame), 1);
     }
 }

@@ -3,6 +3,7 @@
 mod kept;
 mod spares;
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,8 +21,8 @@ pub(crate) use spares::Spares;
 /// Why an operation cannot be done now.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// The log has stopped.
-    Stopped(cellar_redo::Error),
+    /// The log does not take it: it has stopped, or the record is too long.
+    Log(cellar_redo::Error),
     /// What it changes is not there: somebody else has changed it.
     Changed,
     /// The page must be in memory.
@@ -34,14 +35,19 @@ pub(crate) enum Refused {
     NoRoom(usize),
 }
 
+/// So many pages are looked through one by one.
+const FEW: usize = 16;
+
 /// The pages of a commit and its record.
 pub(crate) struct Bundle<'a> {
     store: u64,
     geometry: Geometry,
     frames: &'a Frames,
     kept: &'a Kept,
-    freed: Vec<(u32, usize)>,
+    freed: HashSet<(u32, usize)>,
     pages: SmallVec<[Open; 2]>,
+    /// Where each page is, once there are many.
+    places: HashMap<u32, usize>,
     body: Vec<u8>,
 }
 
@@ -60,8 +66,8 @@ impl<'a> Bundle<'a> {
         redo_bytes: usize,
     ) -> Bundle<'a> {
         let (store, body) = (frames.store(), Vec::with_capacity(redo_bytes));
-        let (pages, freed) = (SmallVec::new(), Vec::new());
-        Bundle { store, geometry, frames, kept, freed, pages, body }
+        let (pages, freed, places) = (SmallVec::new(), HashSet::new(), HashMap::new());
+        Bundle { store, geometry, frames, kept, freed, pages, places, body }
     }
 
     /// Whether a free slot may not be used yet: somebody may still know the row that it had.
@@ -89,7 +95,22 @@ impl<'a> Bundle<'a> {
     }
 
     fn position(&self, page: u32) -> Option<usize> {
-        self.pages.iter().rposition(|open| open.frame.number() == page)
+        match self.pages.len() > FEW {
+            true => self.places.get(&page).copied(),
+            false => self.pages.iter().rposition(|open| open.frame.number() == page),
+        }
+    }
+
+    fn open(&mut self, frame: Arc<Frame>) -> usize {
+        let bytes = frame.current().copy();
+        self.pages.push(Open { frame, bytes });
+        let last = self.pages.len() - 1;
+        if last >= FEW {
+            let from = self.places.len();
+            let more = self.pages.iter().enumerate().skip(from);
+            self.places.extend(more.map(|(place, open)| (open.frame.number(), place)));
+        }
+        last
     }
 
     /// Changes a page that can take it.
@@ -98,13 +119,11 @@ impl<'a> Bundle<'a> {
             Some(at) => at,
             None => {
                 let frame = self.frames.resident(page).ok_or(Refused::NeedsPage(page))?;
-                let bytes = frame.current().copy();
-                self.pages.push(Open { frame, bytes });
-                self.pages.len() - 1
+                self.open(frame)
             }
         };
         if let Change::Free { slot } = change {
-            self.freed.push((page, slot));
+            self.freed.insert((page, slot));
         }
         change.encode(page, &mut self.body);
         change.apply(self.store, page, raw_mut(&mut self.pages[at].bytes));
@@ -127,5 +146,5 @@ impl<'a> Bundle<'a> {
 pub(crate) struct Changed {
     pub frames: SmallVec<[Arc<Frame>; 2]>,
     /// Slots of pages that are free now.
-    pub freed: Vec<(u32, usize)>,
+    pub freed: HashSet<(u32, usize)>,
 }

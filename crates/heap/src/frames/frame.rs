@@ -15,7 +15,7 @@ pub(crate) struct Frame {
     current: ArcSwap<Image>,
     /// The writer knows that its page on disk is older.
     is_listed: AtomicBool,
-    /// The lane knows that it has older images.
+    /// The lane is to look at its older images.
     is_kept: AtomicBool,
 }
 
@@ -75,6 +75,11 @@ impl Frame {
         !self.is_kept.swap(true, Ordering::SeqCst)
     }
 
+    /// Has the next that notes it be told so.
+    pub fn forget(&self) {
+        self.is_kept.store(false, Ordering::SeqCst);
+    }
+
     /// Lets go of the images that no snapshot can see any more, and says whether some are needed still.
     /// Only the lane calls it.
     pub fn collect(&self, horizon: &Horizon) -> Needed {
@@ -98,9 +103,6 @@ impl Frame {
                 drop(kept);
                 drop(unneeded);
             }
-        }
-        if matches!(needed, Needed::Never) {
-            self.is_kept.store(false, Ordering::SeqCst);
         }
         needed
     }

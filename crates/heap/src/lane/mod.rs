@@ -81,7 +81,7 @@ impl Drop for Lead<'_> {
 
 /// What everybody is told after a fault of the program in the lane: memory may lack what the log has.
 fn broken() -> Refused {
-    Refused::Stopped(cellar_redo::Error::Stopped { why: "a commit failed in the middle".into() })
+    Refused::Log(cellar_redo::Error::Stopped { why: "a commit failed in the middle".into() })
 }
 
 /// The lane of a store.
@@ -213,7 +213,7 @@ impl Lane {
         let queued = match queued {
             Ok(Some(queued)) => queued,
             Ok(None) => return refuse(set, 0, Refused::NoRoom(body.len())),
-            Err(error) => return refuse(set, 0, Refused::Stopped(error)),
+            Err(error) => return refuse(set, 0, Refused::Log(error)),
         };
         let appended = queued.appended;
         self.frames.set_limit(appended.end.0);

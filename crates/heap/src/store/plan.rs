@@ -1,8 +1,10 @@
 //! A write set that is being made: where rows go, and what the lane lacks for them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cellar_page::{CELL_BYTES_MAX, SLOT_BYTES};
 use cellar_wait::Session;
 
 use super::{Change, Inner, Key};
@@ -22,6 +24,8 @@ pub(super) struct Plan<'a> {
     is_asked: Vec<bool>,
     /// Pages that become tables' by it, each with its table.
     new_pages: Vec<(u32, u32)>,
+    /// For each table the page that it fills, and the room that is left there.
+    filling: BTreeMap<u32, (u32, usize)>,
     /// All that it may need was read.
     is_read: bool,
     /// The lane has it: what becomes of its pages is not known here.
@@ -36,6 +40,7 @@ impl<'a> Plan<'a> {
             set: WriteSet::default(),
             is_asked: Vec::new(),
             new_pages: Vec::new(),
+            filling: BTreeMap::new(),
             is_read: false,
             is_in_lane: false,
         }
@@ -69,7 +74,7 @@ impl<'a> Plan<'a> {
             Change::Insert { table, row, keys } => {
                 check_row(&row)?;
                 let entries = self.entries(keys)?;
-                let page = self.page_for(table).await?;
+                let page = self.page_for(table, row.len() + SLOT_BYTES).await?;
                 Operation::Insert { table, page, row, entries }
             }
             Change::Update { table, id, row, gone, new } => {
@@ -86,22 +91,34 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// A page of a table that may have room: the last one of this write set, one that is known to have
-    /// some, or a free one.
-    async fn page_for(&mut self, table: u32) -> Result<u32, Error> {
-        self.inner.space.check_table(table)?;
-        let own = self.set.operations.iter().rev().find_map(|operation| match operation {
-            Operation::Insert { table: of, page, .. } if *of == table => Some(*page),
-            _ => None,
-        });
-        if let Some(page) = own {
-            return Ok(page);
+    /// A page of a table for so many bytes: the one that this write set fills, another that has room, or a
+    /// free one. Each time the lane finds too little room it begins anew, so that it is asked here first.
+    async fn page_for(&mut self, table: u32, bytes: usize) -> Result<u32, Error> {
+        let (space, frames) = (&self.inner.space, &self.inner.frames);
+        space.check_table(table)?;
+        if let Some((page, room)) = self.filling.get_mut(&table)
+            && *room >= bytes
+        {
+            *room -= bytes;
+            return Ok(*page);
         }
-        self.inner.space.ensure(&self.inner.frames, self.session, table).await?;
-        match self.inner.space.open_page(table) {
-            Some(page) => Ok(page),
-            None => self.new_page(table, self.set.operations.len()).await,
+        space.ensure(frames, self.session, table).await?;
+        // A page that this write set has filled is not asked again.
+        for _ in 0..OPEN_TRIES {
+            let Some(page) = space.open_page(table) else { break };
+            let frame = frames.load(self.session, page).await?;
+            let room = frame.current().page().room();
+            let is_filled = self.filling.get(&table).is_some_and(|(filled, _)| *filled == page);
+            if room >= bytes && !is_filled {
+                self.set.held.push(frame);
+                self.filling.insert(table, (page, room - bytes));
+                return Ok(page);
+            }
+            space.set_open(table, page, false);
         }
+        let page = self.new_page(table, self.set.operations.len()).await?;
+        self.filling.insert(table, (page, CELL_BYTES_MAX + SLOT_BYTES - bytes));
+        Ok(page)
     }
 
     /// A free page, which operation `at` makes one of the table's.
@@ -127,7 +144,7 @@ impl<'a> Plan<'a> {
             self.is_in_lane = false;
             (self.set, room) = (set, None);
             match why {
-                Refused::Stopped(error) => return Err(error.into()),
+                Refused::Log(error) => return Err(error.into()),
                 Refused::Changed => return Err(self.missing(at)),
                 Refused::NeedsPage(page) => self.provide_page(page).await?,
                 Refused::NeedsSpare(object) => self.provide_spares(object).await?,
@@ -236,6 +253,9 @@ impl Drop for Plan<'_> {
         }
     }
 }
+
+/// Pages that may have room and are looked at before a free one is taken.
+const OPEN_TRIES: usize = 8;
 
 /// What the redo of a write set may grow by while room for it is waited for: a few splits.
 const ROOM_SLACK: usize = 64 << 10;

@@ -2,7 +2,7 @@
 
 mod own;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -140,14 +140,14 @@ impl Transaction {
         keys: RangeInclusive<Bytes>,
         mut entries: Vec<(Bytes, RowRef)>,
     ) -> Vec<(Bytes, RowRef)> {
-        let mut new = Vec::new();
-        for (key, row, is_present) in self.own.range(index, keys) {
-            entries.retain(|(other, at)| (other, *at) != (key, row));
-            if is_present {
-                new.push((key.clone(), row));
-            }
-        }
-        entries.extend(new);
+        let own: HashMap<(&Bytes, RowRef), bool> = self
+            .own
+            .range(index, keys)
+            .map(|(key, row, is_present)| ((key, row), is_present))
+            .collect();
+        entries.retain(|(key, row)| !own.contains_key(&(key, *row)));
+        let new = own.into_iter().filter(|(_, is_present)| *is_present);
+        entries.extend(new.map(|((key, row), _)| (key.clone(), row)));
         entries.sort();
         entries
     }
