@@ -1,6 +1,7 @@
 //! Crash recovery: what the log has beyond the checkpoint is done to the pages again. A page that has it
 //! already says so by its LSN, so that a recovery that is cut off is simply begun anew.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -110,16 +111,18 @@ impl Replay<'_> {
         let mut open: BTreeMap<u32, (Arc<Frame>, Buffer)> = BTreeMap::new();
         for change in changes(&record.body) {
             let (page, change) = change.map_err(|unfit| unfit_at(record, 0, unfit))?;
-            if !open.contains_key(&page) {
-                let frame = self.frames.resident(page);
-                let frame = frame.ok_or(unfit_at(record, page, Unfit("page in memory")))?;
-                if frame.current().lsn() >= lsn {
-                    continue;
+            let (_, bytes) = match open.entry(page) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
+                    let frame = self.frames.resident(page);
+                    let frame = frame.ok_or(unfit_at(record, page, Unfit("page in memory")))?;
+                    if frame.current().lsn() >= lsn {
+                        continue;
+                    }
+                    let bytes = frame.current().copy();
+                    entry.insert((frame, bytes))
                 }
-                let bytes = frame.current().copy();
-                open.insert(page, (frame, bytes));
-            }
-            let Some((_, bytes)) = open.get_mut(&page) else { continue };
+            };
             let raw = raw_mut(bytes);
             change.check(PageRef::new(raw)).map_err(|unfit| unfit_at(record, page, unfit))?;
             change.apply(self.frames.store(), page, raw);
