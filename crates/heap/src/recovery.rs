@@ -1,22 +1,24 @@
 //! Crash recovery: what the log has beyond the checkpoint is done to the pages again. A page that has it
 //! already says so by its LSN, so that a recovery that is cut off is simply begun anew.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
-use cellar_io::Buffer;
+use cellar_io::{Buffer, SharedEnv};
 use cellar_page::{PageMut, PageRef};
 use cellar_redo::{Record, Recovery};
 use cellar_wait::Session;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use smallvec::SmallVec;
 
 use crate::change::{Change, Unfit};
 use crate::dirty::Dirty;
 use crate::error::Error;
 use crate::frames::{Frame, Frames, raw_mut};
 use crate::lane::COMMIT;
+use crate::pace::Rates;
 
 /// Redo that is read before it is applied: its pages are read together, in their order.
 const CHUNK_BYTES: usize = 4 << 20;
@@ -35,10 +37,37 @@ pub struct Replayed {
     pub applied: u64,
     /// Pages that were torn, and are whole again.
     pub repaired: usize,
+    /// The distance of LSNs that was read.
+    pub redo: u64,
+    /// Pages that were read.
+    pub pages: u64,
+    /// How long the reads of pages took.
+    pub reading: Duration,
+    /// How long all took.
+    pub time: Duration,
 }
+
+impl Replayed {
+    /// What was measured, where there was enough to do.
+    pub(crate) fn rates(&self, before: Rates) -> Rates {
+        let rate = |count: u64, time: Duration, before: u64| match time >= MEASURED {
+            true => (count as f64 / time.as_secs_f64()) as u64,
+            false => before,
+        };
+        let applying = self.time.saturating_sub(self.reading);
+        Rates {
+            redo: rate(self.redo, applying, before.redo).max(1),
+            pages: rate(self.pages, self.reading, before.pages).max(1),
+        }
+    }
+}
+
+/// What took less says nothing of how long more would take.
+const MEASURED: Duration = Duration::from_millis(200);
 
 /// What is needed to apply redo.
 pub(crate) struct Replay<'a> {
+    pub env: &'a SharedEnv,
     pub session: &'a Session,
     pub frames: &'a Frames,
     pub dirty: &'a Dirty,
@@ -50,90 +79,134 @@ pub(crate) struct Replay<'a> {
 impl Replay<'_> {
     /// Applies all that the log has.
     pub async fn run(mut self, recovery: &mut Recovery) -> Result<Replayed, Error> {
+        let (start, mut last) = (self.env.now(), self.from);
         loop {
             let (mut records, mut bytes) = (Vec::new(), 0);
             while bytes < CHUNK_BYTES {
                 let Some(record) = recovery.next().await? else { break };
+                last = last.max(record.lsn.0);
                 if record.kind == COMMIT && record.lsn.0 >= self.from {
                     bytes += record.body.len();
                     records.push(record);
                 }
             }
             if records.is_empty() {
+                self.done.redo = last - self.from;
+                self.done.time = self.env.now().since(start);
                 return Ok(self.done);
             }
             // Held, so that they stay in memory.
-            let _held = self.read(&records).await?;
+            let begun = self.env.now();
+            let held = self.read(&records).await?;
+            self.done.reading += self.env.now().since(begun);
             // Nothing is written before the log is open: what it ends with may not be durable yet.
+            let mut open = OpenPages::new(held);
             for record in &records {
-                self.apply(record)?;
+                open.apply(self.frames.store(), record, &mut self.done)?;
             }
+            open.close(self.dirty);
         }
     }
 
-    /// Reads the pages of these records, but for those that redo makes anew.
-    async fn read(&self, records: &[Record]) -> Result<Vec<Arc<Frame>>, Error> {
-        let (mut pages, mut fresh) = (BTreeSet::new(), BTreeSet::new());
+    /// Has the pages of these records in memory. One that redo makes anew may be damaged on disk; if it is
+    /// whole it may be newer, and says so.
+    async fn read(&mut self, records: &[Record]) -> Result<Vec<Arc<Frame>>, Error> {
+        // Each page, and whether its first change makes it anew.
+        let mut pages = BTreeMap::new();
         for record in records {
             for change in changes(&record.body) {
                 let (page, change) = change.map_err(|unfit| unfit_at(record, 0, unfit))?;
-                if !pages.contains(&page) && matches!(change, Change::Format { .. }) {
-                    fresh.insert(page);
-                } else if !fresh.contains(&page) {
-                    pages.insert(page);
-                }
+                pages.entry(page).or_insert(matches!(change, Change::Format { .. }));
             }
         }
-        let (mut reads, mut held) = (FuturesUnordered::new(), Vec::new());
-        for page in pages {
+        let (frames, session) = (self.frames, self.session);
+        let read = async |page, is_fresh| match frames.load(session, page).await {
+            Err(_) if is_fresh => Ok(frames.fresh(page).await),
+            loaded => loaded,
+        };
+        let (mut reads, mut held) = (FuturesUnordered::new(), Vec::with_capacity(pages.len()));
+        for (page, is_fresh) in pages {
+            if let Some(frame) = frames.resident(page) {
+                held.push(frame);
+                continue;
+            }
             if reads.len() >= READS {
                 held.extend(reads.next().await.transpose()?);
             }
-            reads.push(self.frames.load(self.session, page));
+            self.done.pages += 1;
+            reads.push(read(page, is_fresh));
         }
         while let Some(read) = reads.next().await {
             held.push(read?);
         }
-        // A page that is made anew may be whole on disk, and newer: then it says so.
-        for page in fresh {
-            match self.frames.load(self.session, page).await {
-                Ok(frame) => held.push(frame),
-                Err(_) => held.push(self.frames.fresh(page).await),
-            }
-        }
         Ok(held)
     }
+}
 
-    fn apply(&mut self, record: &Record) -> Result<(), Error> {
-        let lsn = record.lsn.0;
-        self.done.commits += 1;
-        self.done.bytes += record.body.len() as u64;
-        let mut open: BTreeMap<u32, (Arc<Frame>, Buffer)> = BTreeMap::new();
+/// A page to which redo is applied.
+struct OpenPage {
+    frame: Arc<Frame>,
+    /// Its bytes, once they differ from the frame's.
+    bytes: Option<Buffer>,
+    /// It has all records up to this one.
+    lsn: u64,
+    /// The first record that it lacked.
+    first: u64,
+}
+
+/// Pages to which redo is applied.
+struct OpenPages(HashMap<u32, OpenPage>);
+
+impl OpenPages {
+    fn new(frames: Vec<Arc<Frame>>) -> OpenPages {
+        let open = |frame: Arc<Frame>| {
+            let lsn = frame.current().lsn();
+            (frame.number(), OpenPage { frame, bytes: None, lsn, first: 0 })
+        };
+        OpenPages(frames.into_iter().map(open).collect())
+    }
+
+    /// Applies a record to the pages that lack it.
+    fn apply(&mut self, store: u64, record: &Record, done: &mut Replayed) -> Result<(), Error> {
+        let (lsn, mut changed) = (record.lsn.0, SmallVec::<[u32; 4]>::new());
+        done.commits += 1;
+        done.bytes += record.body.len() as u64;
         for change in changes(&record.body) {
-            let (page, change) = change.map_err(|unfit| unfit_at(record, 0, unfit))?;
-            let (_, bytes) = match open.entry(page) {
-                Entry::Occupied(entry) => entry.into_mut(),
-                Entry::Vacant(entry) => {
-                    let frame = self.frames.resident(page);
-                    let frame = frame.ok_or(unfit_at(record, page, Unfit("page in memory")))?;
-                    if frame.current().lsn() >= lsn {
-                        continue;
-                    }
-                    let bytes = frame.current().copy();
-                    entry.insert((frame, bytes))
+            let (number, change) = change.map_err(|unfit| unfit_at(record, 0, unfit))?;
+            let page = self.0.get_mut(&number);
+            let page = page.ok_or(unfit_at(record, number, Unfit("page in memory")))?;
+            if page.lsn >= lsn {
+                continue;
+            }
+            let bytes = match &mut page.bytes {
+                Some(bytes) => bytes,
+                None => {
+                    page.first = lsn;
+                    page.bytes.insert(page.frame.current().copy())
                 }
             };
             let raw = raw_mut(bytes);
-            change.check(PageRef::new(raw)).map_err(|unfit| unfit_at(record, page, unfit))?;
-            change.apply(self.frames.store(), page, raw);
-            self.done.applied += 1;
+            change.check(PageRef::new(raw)).map_err(|unfit| unfit_at(record, number, unfit))?;
+            change.apply(store, number, raw);
+            changed.push(number);
+            done.applied += 1;
         }
-        for (frame, mut bytes) in open.into_values() {
-            PageMut::new(raw_mut(&mut bytes)).set_lsn(lsn);
-            frame.replace(bytes);
-            self.dirty.note(lsn, &frame);
+        for number in changed {
+            if let Some(page) = self.0.get_mut(&number) {
+                page.lsn = lsn;
+            }
         }
         Ok(())
+    }
+
+    /// Puts what was changed into the frames.
+    fn close(self, dirty: &Dirty) {
+        for OpenPage { frame, bytes, lsn, first } in self.0.into_values() {
+            let Some(mut bytes) = bytes else { continue };
+            PageMut::new(raw_mut(&mut bytes)).set_lsn(lsn);
+            frame.replace(bytes);
+            dirty.note(first, &frame);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod kept;
 mod spares;
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -48,6 +49,8 @@ pub(crate) struct Bundle<'a> {
     pages: SmallVec<[Open; 2]>,
     /// Where each page is, once there are many.
     places: HashMap<u32, usize>,
+    /// What was looked at last: it is asked for again, and changed then.
+    seen: RefCell<Option<Arc<Frame>>>,
     body: Vec<u8>,
 }
 
@@ -67,7 +70,8 @@ impl<'a> Bundle<'a> {
     ) -> Bundle<'a> {
         let (store, body) = (frames.store(), Vec::with_capacity(redo_bytes));
         let (pages, freed, places) = (SmallVec::new(), HashSet::new(), HashMap::new());
-        Bundle { store, geometry, frames, kept, freed, pages, places, body }
+        let seen = RefCell::default();
+        Bundle { store, geometry, frames, kept, freed, pages, places, seen, body }
     }
 
     /// Whether a free slot may not be used yet: somebody may still know the row that it had.
@@ -90,8 +94,17 @@ impl<'a> Bundle<'a> {
             let raw = self.pages[at].bytes[..].try_into().expect("a page");
             return Ok(look(PageRef::new(raw)));
         }
-        let frame = self.frames.resident(page).ok_or(Refused::NeedsPage(page))?;
-        Ok(look(frame.current().page()))
+        let frame = match self.seen.take() {
+            Some(frame) if frame.number() == page => frame,
+            _ => self.resident(page)?,
+        };
+        let looked = look(frame.current().page());
+        self.seen.replace(Some(frame));
+        Ok(looked)
+    }
+
+    fn resident(&self, page: u32) -> Result<Arc<Frame>, Refused> {
+        self.frames.resident(page).ok_or(Refused::NeedsPage(page))
     }
 
     fn position(&self, page: u32) -> Option<usize> {
@@ -118,7 +131,8 @@ impl<'a> Bundle<'a> {
         let at = match self.position(page) {
             Some(at) => at,
             None => {
-                let frame = self.frames.resident(page).ok_or(Refused::NeedsPage(page))?;
+                let seen = self.seen.take().filter(|frame| frame.number() == page);
+                let frame = seen.map_or_else(|| self.resident(page), Ok)?;
                 self.open(frame)
             }
         };

@@ -175,8 +175,10 @@ impl Lane {
         let _lead = Lead(self);
         let mut kept = lock(&self.kept);
         let outcome = self.apply_one(&mut kept, set, room);
+        let mut entries = Vec::new();
         loop {
-            let entries = {
+            kept.collect(&self.snapshots, || self.visible());
+            {
                 let mut queue = lock(&self.queue);
                 if queue.entries.is_empty() {
                     // Before the next leader may come.
@@ -184,9 +186,10 @@ impl Lane {
                     queue.is_led = false;
                     return outcome;
                 }
-                std::mem::take(&mut queue.entries)
-            };
-            for Entry { set, room, outcome } in entries {
+                // Both keep their memory.
+                std::mem::swap(&mut entries, &mut queue.entries);
+            }
+            for Entry { set, room, outcome } in entries.drain(..) {
                 // Who asked may have gone: it is done all the same.
                 let _ = outcome.send(self.apply_one(&mut kept, set, room));
             }
@@ -228,7 +231,6 @@ impl Lane {
         // In this order: who sees the commit finds its end.
         self.applied_end.store(appended.end.0, Ordering::SeqCst);
         self.applied.store(appended.lsn.0 + 1, Ordering::SeqCst);
-        kept.collect(&self.snapshots, || self.visible());
         Ok(Applied { queued, rows, spares, locks: set.locks.take() })
     }
 

@@ -79,7 +79,6 @@ impl Store {
 
     /// As [`Store::commit`]; the locks are released when the changes are in the log, and seen by who looks
     /// at what is newest.
-    #[boxed]
     pub(crate) async fn commit_with(
         &self,
         session: &Session,
@@ -88,6 +87,7 @@ impl Store {
     ) -> Result<Outcome, Error> {
         let inner = &self.0;
         inner.check_running()?;
+        inner.wait_for_writer(session).await?;
         let mut plan = Plan::new(inner, session);
         plan.hold(locks);
         for change in changes {

@@ -5,6 +5,7 @@ use cellar_page::PAGE_BYTES;
 
 use crate::error::Error;
 use crate::geometry::{Geometry, HEADER_PAGES};
+use crate::pace::Rates;
 
 const MAGIC: [u8; 4] = *b"CLHS";
 const VERSION: u16 = 1;
@@ -24,6 +25,8 @@ pub struct Header {
     pub extents: u32,
     /// What was logged below is in the pages.
     pub checkpoint: u64,
+    /// How fast the last opening was that had enough to do.
+    pub(crate) rates: Rates,
 }
 
 impl Header {
@@ -47,6 +50,8 @@ impl Header {
         put(&self.geometry.batch_pages.to_le_bytes());
         put(&self.extents.to_le_bytes());
         put(&self.checkpoint.to_le_bytes());
+        put(&self.rates.redo.to_le_bytes());
+        put(&self.rates.pages.to_le_bytes());
         page[..4].copy_from_slice(&MAGIC);
         let crc = crc32c::crc32c(&page[8..]);
         page[4..8].copy_from_slice(&crc.to_le_bytes());
@@ -88,6 +93,7 @@ impl Header {
             geometry,
             extents: short(68),
             checkpoint: long(72),
+            rates: Rates { redo: long(80), pages: long(88) },
         })
     }
 

@@ -1,6 +1,7 @@
 //! A store: tables and indexes in one file, and the log that it is redone from.
 
 mod apply;
+mod checkpoint;
 mod header;
 mod objects;
 mod plan;
@@ -11,12 +12,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
-use cellar_io::{Device, EnvExt, SharedEnv};
+use cellar_io::{Device, SharedEnv};
 use cellar_page::PAGE_BYTES;
 use cellar_redo::{Log, Lsn, Queued, Recovery};
 use cellar_wait::{Kind, Session, Waits};
-use event_listener::Event;
-use futures_util::future::select;
 
 use crate::dirty::Dirty;
 use crate::doublewrite::Ring;
@@ -25,12 +24,14 @@ use crate::frames::Frames;
 use crate::geometry::Geometry;
 use crate::lane::{Lane, LaneParts};
 use crate::locks::Locks;
+use crate::pace::{Limits, Pace, Rates, RecoveryEstimate};
 use crate::recovery::{Replay, Replayed};
 use crate::snapshots::Snapshots;
 use crate::space::{Space, map};
 use crate::writer::Writer;
 
 pub use apply::{Change, Key, Outcome};
+use checkpoint::Schedule;
 pub use header::Header;
 pub use read::View;
 
@@ -39,15 +40,20 @@ pub use read::View;
 pub struct Options {
     /// Pages that the buffer cache holds.
     pub cache_pages: usize,
-    /// Changed pages that may wait to be written.
+    /// Changed pages that may wait to be written: then commits wait.
     pub dirty_max: usize,
-    /// How often the checkpoint moves on.
+    /// After so long without a commit all pages are written.
     pub checkpoint_after: Duration,
+    /// Pages are written so that an opening after a crash takes about this long, or as much less as the
+    /// other limits ask for.
+    pub recovery_target: Duration,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { cache_pages: 8192, dirty_max: 4096, checkpoint_after: Duration::from_secs(1) }
+        let recovery_target = Duration::from_secs(5);
+        let checkpoint_after = Duration::from_secs(1);
+        Options { cache_pages: 8192, dirty_max: 4096, checkpoint_after, recovery_target }
     }
 }
 
@@ -83,12 +89,9 @@ pub(crate) struct Inner {
     writer: Writer,
     header: Mutex<Header>,
     options: Options,
+    is_stopped: AtomicBool,
     stopped: Mutex<Option<Arc<str>>>,
-    /// Somebody writes pages.
-    is_writing: AtomicBool,
-    is_closing: AtomicBool,
-    /// Pages are to be written before it is time.
-    writer_wanted: Event,
+    schedule: Schedule,
 }
 
 impl std::fmt::Debug for Store {
@@ -131,7 +134,8 @@ pub async fn create(device: &Arc<dyn Device>, new: NewStore) -> Result<(), Error
     let extents = geometry.extents(bytes);
     map::make(&**device, store, geometry, 0, extents).await?;
     for generation in [1, 2] {
-        let header = Header { generation, store, database, geometry, extents, checkpoint: from.0 };
+        let (checkpoint, rates) = (from.0, Rates::default());
+        let header = Header { generation, store, database, geometry, extents, checkpoint, rates };
         header.write(&**device).await?;
     }
     Ok(())
@@ -179,8 +183,10 @@ impl Store {
             Writer { env: env_of, session, frames: frames_of, geometry, dirty: dirty_of, batch };
         let session = waits.session("store recovery", Kind::Background);
         let (from, done) = (header.checkpoint, Replayed { repaired, ..Replayed::default() });
-        let replay = Replay { session: &session, frames: &frames, dirty: &dirty, from, done };
+        let (session, frames_of) = (&session, &*frames);
+        let replay = Replay { env: &env, session, frames: frames_of, dirty: &dirty, from, done };
         let replayed = replay.run(&mut recovery).await?;
+        header.rates = replayed.rates(header.rates);
         let (log, report) = recovery.open().await?;
         if header.checkpoint > report.end.0 {
             let (what, other) = ("the log", "the store");
@@ -193,7 +199,7 @@ impl Store {
             (header.extents, header.generation) = (extents, header.generation + 1);
             header.write(&*device).await?;
         }
-        let space = Space::load(&frames, &session, geometry, header.extents).await?;
+        let space = Space::load(&frames, session, geometry, header.extents).await?;
         let snapshots = Arc::new(Snapshots::default());
         let lane = Lane::new(LaneParts {
             log: log.clone(),
@@ -203,6 +209,13 @@ impl Store {
             snapshots: Arc::clone(&snapshots),
             end: report.end.0,
         });
+        let limits = Limits {
+            target: options.recovery_target,
+            rates: header.rates,
+            dirty_max: options.dirty_max as u64,
+            cache_pages: options.cache_pages as u64,
+            batch_pages: u64::from(geometry.batch_pages),
+        };
         let inner = Arc::new(Inner {
             env,
             log,
@@ -216,10 +229,9 @@ impl Store {
             writer,
             header: Mutex::new(header),
             options,
+            is_stopped: AtomicBool::new(false),
             stopped: Mutex::default(),
-            is_writing: AtomicBool::new(false),
-            is_closing: AtomicBool::new(false),
-            writer_wanted: Event::new(),
+            schedule: Schedule::new(Pace::new(limits, report.end.0)),
         });
         inner.start_writer();
         Ok((Store(inner), replayed))
@@ -268,7 +280,7 @@ impl Store {
     #[boxed]
     pub async fn close(self) -> Result<(), Error> {
         self.0.check_running()?;
-        self.0.is_closing.store(true, Ordering::SeqCst);
+        self.0.schedule.is_closing.store(true, Ordering::SeqCst);
         self.0.checkpoint_in_task().await?;
         self.0.stop(&Error::Stopped { why: "it was closed".into() });
         self.0.log.clone().close().await?;
@@ -283,6 +295,11 @@ impl Store {
         drop(self.0.turn().await);
     }
 
+    /// What an opening would have to do after a crash now.
+    pub fn recovery_estimate(&self) -> RecoveryEstimate {
+        self.0.estimate()
+    }
+
     /// Writes all that has changed so far, and moves the checkpoint.
     ///
     /// # Errors
@@ -294,27 +311,21 @@ impl Store {
     }
 }
 
-/// The turn of who writes pages, until it is dropped.
-struct Turn<'a>(&'a AtomicBool);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::SeqCst);
-    }
-}
-
 impl Inner {
     fn check_running(&self) -> Result<(), Error> {
+        if !self.is_stopped.load(Ordering::SeqCst) {
+            return Ok(());
+        }
         let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner).clone();
         stopped.map_or(Ok(()), |why| Err(Error::Stopped { why }))
     }
 
     /// Waits until a commit is durable. Returns where its record begins.
     async fn wait(&self, session: &Session, queued: Queued) -> Result<u64, Error> {
-        let lsn = queued.appended.lsn.0;
+        let (lsn, end) = (queued.appended.lsn.0, queued.appended.end.0);
         self.log.wait(session, queued).await?;
         self.lane.acknowledge(lsn);
-        self.wake_writer_if_due();
+        self.wake_writer_if_due(end);
         Ok(lsn)
     }
 
@@ -322,95 +333,7 @@ impl Inner {
     fn stop(&self, why: &Error) {
         let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         stopped.get_or_insert_with(|| why.to_string().into());
-    }
-
-    /// Has pages be written soon.
-    fn wake_writer(&self) {
-        self.writer_wanted.notify(1);
-    }
-
-    /// Has pages be written soon if many are to be.
-    fn wake_writer_if_due(&self) {
-        if self.writer.dirty.count() > self.options.dirty_max {
-            self.wake_writer();
-        }
-    }
-
-    /// Writes pages from time to time, as long as the store is open.
-    fn start_writer(self: &Arc<Self>) {
-        let (weak, env) = (Arc::downgrade(self), self.env.clone());
-        let pause = self.options.checkpoint_after;
-        let task = async move {
-            loop {
-                let Some(wanted) = weak.upgrade().map(|inner| inner.writer_wanted.listen()) else {
-                    return;
-                };
-                select(wanted, env.sleep(pause)).await;
-                let Some(inner) = weak.upgrade() else { return };
-                if inner.is_closing.load(Ordering::SeqCst) || inner.check_running().is_err() {
-                    return;
-                }
-                // An error has stopped the store.
-                let _ = inner.checkpoint().await;
-            }
-        };
-        self.env.spawn("store writer", Box::pin(task));
-    }
-
-    /// As [`Inner::checkpoint`], to its end also where nobody waits for that.
-    async fn checkpoint_in_task(self: &Arc<Self>) -> Result<(), Error> {
-        let inner = Arc::clone(self);
-        let task = self.env.run("store checkpoint", async move { inner.checkpoint().await });
-        task.await.ok_or_else(objects::ended)?
-    }
-
-    /// Waits until nobody writes.
-    async fn turn(&self) -> Turn<'_> {
-        while self.is_writing.swap(true, Ordering::SeqCst) {
-            self.env.sleep(Duration::from_millis(1)).await;
-        }
-        Turn(&self.is_writing)
-    }
-
-    /// Writes the pages that are changed now, and moves the checkpoint behind what they lacked.
-    async fn checkpoint(&self) -> Result<(), Error> {
-        let turn = self.turn().await;
-        // It may have been closed while somebody else wrote.
-        self.check_running()?;
-        let result = self.write_and_move().await;
-        drop(turn);
-        if let Err(error) = &result {
-            self.stop(error);
-        }
-        result
-    }
-
-    async fn write_and_move(&self) -> Result<(), Error> {
-        // Also those that nobody waits for.
-        let (lsn, end) = self.lane.last();
-        if self.log.durable_lsn().0 < end {
-            self.log.wait_durable(&self.writer.session, Lsn(end)).await?;
-        }
-        self.lane.acknowledge(lsn);
-        let mut left = self.writer.dirty.count();
-        while left > 0 {
-            let written = self.writer.write_batch(&self.log).await?;
-            left = left.saturating_sub(written.max(1));
-            self.check_running()?;
-        }
-        // In this order: what is acknowledged is written, or still in the list.
-        let acknowledged = self.lane.visible().saturating_sub(1);
-        let checkpoint = self.writer.dirty.first().unwrap_or(u64::MAX).min(acknowledged);
-        let header = {
-            let mut header = self.header.lock().unwrap_or_else(PoisonError::into_inner);
-            header.generation += 1;
-            let checkpoint = self.log.checkpoint_for(Lsn(checkpoint));
-            header.checkpoint = header.checkpoint.max(checkpoint.0);
-            *header
-        };
-        // The store's first: it is never behind the log's.
-        header.write(&**self.frames.device()).await?;
-        self.log.set_checkpoint(Lsn(header.checkpoint)).await?;
-        Ok(())
+        self.is_stopped.store(true, Ordering::SeqCst);
+        self.writer.dirty.wake();
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use bytes::Bytes;
 use cellar_page::{CELL_BYTES_MAX, SLOT_BYTES};
 use cellar_wait::Session;
@@ -74,7 +75,11 @@ impl<'a> Plan<'a> {
             Change::Insert { table, row, keys } => {
                 check_row(&row)?;
                 let entries = self.entries(keys)?;
-                let page = self.page_for(table, row.len() + SLOT_BYTES).await?;
+                let bytes = row.len() + SLOT_BYTES;
+                let page = match self.filled_page(table, bytes) {
+                    Some(page) => page,
+                    None => self.page_for(table, bytes).await?,
+                };
                 Operation::Insert { table, page, row, entries }
             }
             Change::Update { table, id, row, gone, new } => {
@@ -91,17 +96,20 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// A page of a table for so many bytes: the one that this write set fills, another that has room, or a
-    /// free one. Each time the lane finds too little room it begins anew, so that it is asked here first.
+    /// The page of a table that this write set fills, if it has room for so many bytes.
+    fn filled_page(&mut self, table: u32, bytes: usize) -> Option<u32> {
+        let (page, room) = self.filling.get_mut(&table)?;
+        *room = room.checked_sub(bytes)?;
+        Some(*page)
+    }
+
+    /// Another page of a table for so many bytes: one that has room, or a free one. Each time the lane finds
+    /// too little room it begins anew, so that it is asked here first. The futures that are rare are boxed:
+    /// that of a commit is short.
+    #[boxed]
     async fn page_for(&mut self, table: u32, bytes: usize) -> Result<u32, Error> {
         let (space, frames) = (&self.inner.space, &self.inner.frames);
         space.check_table(table)?;
-        if let Some((page, room)) = self.filling.get_mut(&table)
-            && *room >= bytes
-        {
-            *room -= bytes;
-            return Ok(*page);
-        }
         space.ensure(frames, self.session, table).await?;
         // A page that this write set has filled is not asked again.
         for _ in 0..OPEN_TRIES {
@@ -150,7 +158,7 @@ impl<'a> Plan<'a> {
                 Refused::NeedsSpare(object) => self.provide_spares(object).await?,
                 Refused::NoPlace => self.provide_place(at).await?,
                 Refused::NoRoom(bytes) => {
-                    self.inner.wake_writer();
+                    self.inner.press_writer();
                     let lengths = [bytes + ROOM_SLACK];
                     room = Some(self.inner.log.reserve(self.session, &lengths).await?);
                 }
@@ -160,6 +168,7 @@ impl<'a> Plan<'a> {
 
     /// Has a page in memory, and at the first time all pages of rows: each that lacks costs a turn in the
     /// lane.
+    #[boxed]
     async fn provide_page(&mut self, page: u32) -> Result<(), Error> {
         let mut pages = vec![page];
         if !std::mem::replace(&mut self.is_read, true) {
@@ -179,6 +188,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Free pages for splits: as many as a way from a leaf to the root has.
+    #[boxed]
     async fn provide_spares(&mut self, object: u32) -> Result<(), Error> {
         for _ in 0..SPLIT_PAGES {
             let page = self.inner.free_page(self.session, object).await?;
@@ -189,6 +199,7 @@ impl<'a> Plan<'a> {
     }
 
     /// A free page for an operation whose own has no room, and for those of the same table behind it.
+    #[boxed]
     async fn provide_place(&mut self, at: usize) -> Result<(), Error> {
         let (table, full) = match &self.set.operations[at] {
             Operation::Insert { table, page, .. } => (*table, Some(*page)),

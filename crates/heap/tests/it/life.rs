@@ -69,6 +69,7 @@ impl Life {
         rig.options.cache_pages = rng.within(4..=100) as usize;
         rig.options.dirty_max = rng.within(8..=64) as usize;
         rig.options.checkpoint_after = Duration::from_micros(rng.within(300..=20_000));
+        rig.options.recovery_target = Duration::from_micros(rng.within(10..=100_000));
         rig.data.tear_sectors(rng.coin());
         let own = (0..rng.within(1..=6)).map(|_| Arc::default()).collect();
         Life { seed, rng, rig, own, commits: Arc::default() }

@@ -47,8 +47,12 @@ impl Rig {
         };
         let data = disk("data", data_bytes);
         let groups = (1..=3).map(|group| disk(&format!("log{group}"), group_bytes)).collect();
-        let options =
-            Options { cache_pages: 64, dirty_max: 32, checkpoint_after: Duration::from_millis(20) };
+        let options = Options {
+            cache_pages: 64,
+            dirty_max: 32,
+            checkpoint_after: Duration::from_millis(20),
+            ..Options::default()
+        };
         let control: Arc<dyn Control> = Arc::new(Kept::default());
         Rig { sim, data, groups, control, waits: Waits::new(), options, geometry: SMALL }
     }

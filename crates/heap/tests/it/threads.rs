@@ -84,6 +84,7 @@ impl Place {
             cache_pages: 300,
             dirty_max: 100,
             checkpoint_after: Duration::from_millis(50),
+            recovery_target: Duration::from_millis(50),
         };
         let (env, waits) = (self.runtime.env(), self.waits.clone());
         let open = OpenStore { env, waits, device, recovery, options };

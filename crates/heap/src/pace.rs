@@ -1,0 +1,178 @@
+//! The pace at which changed pages are written: so that an opening after a crash takes no longer than the
+//! target, and no sooner than that asks for, because a page that is changed again and again is then written once.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What an opening does a second, as the last one that had enough to do measured it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rates {
+    /// Redo that is read and applied, as a distance of LSNs.
+    pub redo: u64,
+    /// Pages that are read.
+    pub pages: u64,
+}
+
+impl Default for Rates {
+    /// For a store that was never recovered: a slow SSD.
+    fn default() -> Rates {
+        Rates { redo: 100 << 20, pages: 5000 }
+    }
+}
+
+impl Rates {
+    /// How long so much takes.
+    pub fn time(&self, redo: u64, pages: u64) -> Duration {
+        let seconds =
+            redo as f64 / self.redo.max(1) as f64 + pages as f64 / self.pages.max(1) as f64;
+        Duration::from_secs_f64(seconds.min(1e9))
+    }
+}
+
+/// What an opening would have to do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecoveryEstimate {
+    /// Redo to be read, as a distance of LSNs.
+    pub redo: u64,
+    /// Pages to be read, at most.
+    pub pages: u64,
+    /// How long that takes at the rates of the last opening that had enough to do.
+    pub time: Duration,
+}
+
+/// Limits that do not change while the store is open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub target: Duration,
+    pub rates: Rates,
+    /// Changed pages that may wait to be written.
+    pub dirty_max: u64,
+    pub cache_pages: u64,
+    /// Pages that are written together.
+    pub batch_pages: u64,
+}
+
+/// When pages are to be written.
+pub(crate) struct Pace {
+    limits: Limits,
+    /// The most redo between the first change that a page on disk lacks and the end of the log.
+    redo_max: AtomicU64,
+    /// The end of the log when pages were written last.
+    last: AtomicU64,
+}
+
+impl Pace {
+    pub fn new(limits: Limits, end: u64) -> Pace {
+        Pace { limits, redo_max: AtomicU64::new(u64::MAX), last: AtomicU64::new(end) }
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// As many changed pages are enough to be written.
+    fn pages_max(&self) -> u64 {
+        let Limits { target, rates, dirty_max, cache_pages, .. } = self.limits;
+        let by_time = (target.as_secs_f64() * rates.pages as f64 / 2.0) as u64;
+        // Not below a tenth of the cache: a slow disk would be made slower.
+        by_time.max(cache_pages / 10).min(dirty_max - dirty_max / 4).max(1)
+    }
+
+    /// Says how long the ring of the log is, as a distance of LSNs, and how many pages an opening would read.
+    pub fn set(&self, ring: u64, pages: u64) {
+        let Limits { target, rates, .. } = self.limits;
+        let left = target.saturating_sub(rates.time(0, pages)).max(target / 10);
+        let by_time = (left.as_secs_f64() * rates.redo as f64) as u64;
+        // Of two groups the one that comes next must be free before the current one is full.
+        let redo_max = by_time.min(ring / 5 * 2).max(1);
+        self.redo_max.store(redo_max, Ordering::SeqCst);
+    }
+
+    /// The most redo between the first change that a page on disk lacks and the end of the log.
+    pub fn redo_max(&self) -> u64 {
+        self.redo_max.load(Ordering::SeqCst)
+    }
+
+    /// Whether a batch is to be written, if the log ends at `end` and so many pages wait: all that wait are
+    /// written once while the log goes on by `redo_max`, evenly, so that none gets older than that.
+    pub fn is_due(&self, end: u64, dirty: usize) -> bool {
+        let dirty = dirty as u64;
+        if dirty == 0 {
+            return false;
+        }
+        let since = end.saturating_sub(self.last.load(Ordering::SeqCst));
+        let batch = self.limits.batch_pages;
+        let product = |a: u64, b: u64| u128::from(a) * u128::from(b);
+        dirty >= self.pages_max()
+            || product(since, dirty.max(batch)) >= product(self.redo_max(), batch)
+    }
+
+    /// Says that a batch was written when the log ended at `end`.
+    pub fn note(&self, end: u64) {
+        self.last.store(end, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    fn pace(target: Duration, dirty_max: u64) -> Pace {
+        let rates = Rates { redo: 100_000_000, pages: 10_000 };
+        let limits = Limits { target, rates, dirty_max, cache_pages: 10_000, batch_pages: 100 };
+        Pace::new(limits, 0)
+    }
+
+    /// Commits of 1,000 bytes change `pages` pages in turn: how old a page gets, in bytes of redo, and how
+    /// many writes there are for each commit.
+    fn simulate(pace: &Pace, pages: u64, commits: u64) -> (u64, f64) {
+        let (mut list, mut is_listed) = (VecDeque::new(), vec![false; pages as usize]);
+        let (mut oldest, mut writes) = (0, 0);
+        for commit in 0..commits {
+            let (end, page) = (commit * 1000, (commit % pages) as usize);
+            if !std::mem::replace(&mut is_listed[page], true) {
+                list.push_back((end, page));
+            }
+            pace.set(u64::MAX, list.len() as u64);
+            while pace.is_due(end, list.len()) {
+                for (from, page) in list.drain(..list.len().min(100)) {
+                    oldest = oldest.max(end - from);
+                    is_listed[page] = false;
+                    writes += 1;
+                }
+                pace.note(end);
+            }
+        }
+        (oldest, writes as f64 / commits as f64)
+    }
+
+    #[test]
+    fn pages_are_written_once_in_the_time_that_an_opening_may_take() {
+        for pages in [10, 1_000, 5_000] {
+            let pace = pace(Duration::from_secs(2), 100_000);
+            let (oldest, writes) = simulate(&pace, pages, 2_000_000);
+            let most = 200_000_000 - pages * 10_000;
+            assert!(oldest <= most + most / 20, "{pages} pages: {oldest} of {most}");
+            // Each once for every `most` bytes of redo; a quarter more while they come to be many.
+            let needed = pages as f64 * 1000.0 / most as f64;
+            assert!(writes <= needed * 1.25 + 0.001, "{pages} pages: {writes} of {needed}");
+        }
+    }
+
+    #[test]
+    fn more_pages_than_may_wait_are_written_at_once() {
+        let pace = pace(Duration::from_secs(100), 4_000);
+        pace.set(u64::MAX, 0);
+        assert!(!pace.is_due(10, 2_999));
+        assert!(pace.is_due(10, 3_000), "a quarter stays for those who commit meanwhile");
+    }
+
+    #[test]
+    fn a_short_ring_counts_before_the_target() {
+        let pace = pace(Duration::from_secs(100), 4_000);
+        pace.set(1_000_000, 0);
+        assert_eq!(pace.redo_max(), 400_000);
+        assert!(!pace.is_due(399_999, 50) && pace.is_due(400_000, 50));
+    }
+}

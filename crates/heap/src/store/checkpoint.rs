@@ -1,0 +1,252 @@
+//! Pages are written as the log goes on, and the checkpoint follows.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use cellar_io::EnvExt;
+use cellar_redo::Lsn;
+use cellar_wait::{Event as WaitEvent, Session};
+use event_listener::Event;
+use futures_util::future::{Either, select};
+
+use super::{Inner, objects};
+use crate::error::Error;
+use crate::pace::{Pace, RecoveryEstimate};
+
+/// Blocks of the log are apart by this, as LSNs are counted.
+const LSN_BLOCK: u64 = 4096;
+
+/// When pages are written, and who does it.
+pub(super) struct Schedule {
+    pub pace: Pace,
+    /// Somebody writes pages.
+    is_writing: AtomicBool,
+    pub is_closing: AtomicBool,
+    /// The log has no room: all is to be written.
+    is_pressed: AtomicBool,
+    /// Pages are to be written before it is time.
+    wanted: Event,
+    /// How many pages were written, each time, and where the log ended then.
+    cleaned: Mutex<VecDeque<(u64, u64)>>,
+}
+
+impl Schedule {
+    pub fn new(pace: Pace) -> Schedule {
+        Schedule {
+            pace,
+            is_writing: AtomicBool::new(false),
+            is_closing: AtomicBool::new(false),
+            is_pressed: AtomicBool::new(false),
+            wanted: Event::new(),
+            cleaned: Mutex::default(),
+        }
+    }
+
+    /// Pages that were written since the log ended at `from`, at most.
+    fn cleaned_since(&self, from: u64) -> u64 {
+        let mut cleaned = self.cleaned.lock().unwrap_or_else(PoisonError::into_inner);
+        while cleaned.front().is_some_and(|(end, _)| *end <= from) {
+            cleaned.pop_front();
+        }
+        cleaned.iter().map(|(_, pages)| pages).sum()
+    }
+
+    fn note(&self, end: u64, pages: usize) {
+        self.pace.note(end);
+        let mut cleaned = self.cleaned.lock().unwrap_or_else(PoisonError::into_inner);
+        cleaned.push_back((end, pages as u64));
+    }
+}
+
+/// The turn of who writes pages, until it is dropped.
+pub(super) struct Turn<'a>(&'a AtomicBool);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Inner {
+    /// Has all pages be written soon: somebody waits for room in the log.
+    pub(super) fn press_writer(&self) {
+        self.schedule.is_pressed.store(true, Ordering::SeqCst);
+        self.schedule.wanted.notify(1);
+    }
+
+    /// Has pages be written soon if it is time.
+    pub(super) fn wake_writer_if_due(&self, end: u64) {
+        if self.schedule.pace.is_due(end, self.writer.dirty.count()) {
+            self.schedule.wanted.notify(1);
+        }
+    }
+
+    /// Waits while as many changed pages wait to be written as there may be.
+    pub(super) async fn wait_for_writer(&self, session: &Session) -> Result<(), Error> {
+        let (dirty, max) = (&self.writer.dirty, self.options.dirty_max);
+        if dirty.count() < max {
+            return Ok(());
+        }
+        let wait = session.begin(WaitEvent::FREE_BUFFER_WAITS, [0; 3], self.env.now().0);
+        let result = loop {
+            let written = dirty.listen();
+            let is_running = self.check_running();
+            if is_running.is_err() || dirty.count() < max {
+                break is_running;
+            }
+            self.schedule.wanted.notify(1);
+            written.await;
+        };
+        wait.end(self.env.now().0);
+        result
+    }
+
+    /// Writes pages from time to time, as long as the store is open.
+    pub(super) fn start_writer(self: &Arc<Self>) {
+        let (weak, env) = (Arc::downgrade(self), self.env.clone());
+        let pause = self.options.checkpoint_after;
+        let task = async move {
+            let mut idle_at = 0;
+            loop {
+                let Some(inner) = weak.upgrade() else { return };
+                let wanted = inner.schedule.wanted.listen();
+                // Asked after that: nobody's wish is lost.
+                let is_due = inner.is_due();
+                drop(inner);
+                let is_woken = is_due || {
+                    let first = select(wanted, env.sleep(pause)).await;
+                    matches!(first, Either::Left(_))
+                };
+                let Some(inner) = weak.upgrade() else { return };
+                if inner.schedule.is_closing.load(Ordering::SeqCst)
+                    || inner.check_running().is_err()
+                {
+                    return;
+                }
+                let end = inner.lane.applied_end();
+                let is_idle = !is_woken && end == std::mem::replace(&mut idle_at, end);
+                // An error has stopped the store.
+                let _ = inner.write_in_turn(is_idle).await;
+            }
+        };
+        self.env.spawn("store writer", Box::pin(task));
+    }
+
+    fn is_due(&self) -> bool {
+        let Schedule { pace, is_pressed, .. } = &self.schedule;
+        is_pressed.load(Ordering::SeqCst)
+            || pace.is_due(self.lane.applied_end(), self.writer.dirty.count())
+    }
+
+    /// As [`Inner::write_in_turn`], all, to its end also where nobody waits for that.
+    pub(super) async fn checkpoint_in_task(self: &Arc<Self>) -> Result<(), Error> {
+        let inner = Arc::clone(self);
+        let task = self.env.run("store checkpoint", async move { inner.write_in_turn(true).await });
+        task.await.ok_or_else(objects::ended)?
+    }
+
+    /// Waits until nobody writes.
+    pub(super) async fn turn(&self) -> Turn<'_> {
+        while self.schedule.is_writing.swap(true, Ordering::SeqCst) {
+            self.env.sleep(Duration::from_millis(1)).await;
+        }
+        Turn(&self.schedule.is_writing)
+    }
+
+    /// Writes the pages that are changed now, or those whose time has come, and moves the checkpoint behind
+    /// what they lacked.
+    async fn write_in_turn(&self, all: bool) -> Result<(), Error> {
+        let turn = self.turn().await;
+        // It may have been closed while somebody else wrote.
+        self.check_running()?;
+        let is_pressed = self.schedule.is_pressed.swap(false, Ordering::SeqCst);
+        let result = match all || is_pressed {
+            true => self.write_all().await,
+            false => self.write_due().await,
+        };
+        drop(turn);
+        if let Err(error) = &result {
+            self.stop(error);
+        }
+        result
+    }
+
+    async fn write_all(&self) -> Result<(), Error> {
+        self.await_last().await?;
+        let mut left = self.writer.dirty.count();
+        while left > 0 {
+            let written = self.write_batch().await?;
+            left = left.saturating_sub(written.max(1));
+        }
+        self.move_checkpoint().await
+    }
+
+    async fn write_due(&self) -> Result<(), Error> {
+        while self.is_due() && !self.schedule.is_pressed.load(Ordering::SeqCst) {
+            self.write_batch().await?;
+            let checkpoint = self.checkpoint();
+            let behind = self.writer.dirty.first().unwrap_or(checkpoint).saturating_sub(checkpoint);
+            if behind >= self.schedule.pace.redo_max() / CHECKPOINTS {
+                self.move_checkpoint().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_batch(&self) -> Result<usize, Error> {
+        let end = self.lane.applied_end();
+        let written = self.writer.write_batch(&self.log).await?;
+        self.schedule.note(end, written);
+        let (_, blocks) = self.log.ring();
+        self.schedule.pace.set(blocks * LSN_BLOCK, self.estimate().pages);
+        self.check_running()?;
+        Ok(written)
+    }
+
+    /// Waits until the last commit is durable, also where nobody else waits for it.
+    async fn await_last(&self) -> Result<(), Error> {
+        let (lsn, end) = self.lane.last();
+        if self.log.durable_lsn().0 < end {
+            self.log.wait_durable(&self.writer.session, Lsn(end)).await?;
+        }
+        self.lane.acknowledge(lsn);
+        Ok(())
+    }
+
+    /// Where an opening would begin to read the log.
+    fn checkpoint(&self) -> u64 {
+        self.header.lock().unwrap_or_else(PoisonError::into_inner).checkpoint
+    }
+
+    /// What an opening would have to do if this were the end.
+    pub(super) fn estimate(&self) -> RecoveryEstimate {
+        let checkpoint = self.checkpoint();
+        let redo = self.lane.applied_end().saturating_sub(checkpoint);
+        let waiting = self.writer.dirty.count() as u64;
+        let pages = waiting + self.schedule.cleaned_since(checkpoint);
+        let time = self.schedule.pace.limits().rates.time(redo, pages);
+        RecoveryEstimate { redo, pages, time }
+    }
+
+    async fn move_checkpoint(&self) -> Result<(), Error> {
+        // In this order: what is acknowledged is written, or still in the list.
+        let acknowledged = self.lane.visible().saturating_sub(1);
+        let checkpoint = self.writer.dirty.first().unwrap_or(u64::MAX).min(acknowledged);
+        let header = {
+            let mut header = self.header.lock().unwrap_or_else(PoisonError::into_inner);
+            header.generation += 1;
+            let checkpoint = self.log.checkpoint_for(Lsn(checkpoint));
+            header.checkpoint = header.checkpoint.max(checkpoint.0);
+            *header
+        };
+        // The store's first: it is never behind the log's.
+        header.write(&**self.frames.device()).await?;
+        self.log.set_checkpoint(Lsn(header.checkpoint)).await?;
+        Ok(())
+    }
+}
+
+/// So often the checkpoint moves while all pages are written once.
+const CHECKPOINTS: u64 = 16;
