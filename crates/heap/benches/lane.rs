@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cellar_heap::{Change, Geometry, Key, NewStore, OpenStore, RowId, Store};
+use cellar_heap::{Change, Geometry, Key, NewStore, OpenStore, Replayed, RowId, Store};
 use cellar_io::real::{OpenOptions, RealEnv, Runtime, RuntimeOptions, open_disk};
 use cellar_io::{Device, Env, IoFuture};
 use cellar_redo::on_disk::DatabaseId;
@@ -87,6 +87,9 @@ struct Bench {
     millis: u64,
     rows: u64,
     target: Duration,
+    cache_pages: usize,
+    /// After each run the store is opened as after a crash.
+    reopens: bool,
     /// Only arms with this in their names.
     only: String,
 }
@@ -104,6 +107,9 @@ fn main() {
         ("--millis", "1000".to_owned()),
         ("--rows", "60000".to_owned()),
         ("--target", "5000".to_owned()),
+        ("--reopen", "0".to_owned()),
+        // Twice the pages of rows.
+        ("--cache-pages", "0".to_owned()),
         ("--arm", String::new()),
         ("--committers", "1,8,64".to_owned()),
     ]);
@@ -133,58 +139,80 @@ fn main() {
     // Half as much again as the rows take, in whole megabytes.
     let megabytes = 64 + ((rows / IN_PAGE * 8192 * 3 / 2) >> 20);
     let data = open("data".to_owned(), megabytes << 20);
-    let only = values["--arm"].clone();
+    let cache_pages = match number("--cache-pages") as usize {
+        0 => (rows / IN_PAGE) as usize * 2,
+        pages => pages,
+    };
+    let (only, reopens) = (values["--arm"].clone(), number("--reopen") > 0);
     let target = Duration::from_millis(number("--target"));
-    let bench = Bench { runtime, env, files, data, millis, rows, target, only };
+    let bench =
+        Bench { runtime, env, files, data, millis, rows, target, cache_pages, reopens, only };
     for committers in values["--committers"].split(',').map(|n| n.parse().unwrap()) {
         bench.compare(committers, number("--rounds"));
     }
 }
 
 impl Bench {
-    /// A new log with nothing in it, and a new store.
-    fn store(&self) -> Store {
+    /// A new log with nothing in it, and a new store. Also the log's control data.
+    fn store(&self) -> (Store, Arc<dyn Control>) {
         let control: Arc<dyn Control> = Arc::new(MemoryControl::default());
         let env = self.runtime.env();
-        let media = vec![Medium { name: "m".to_owned(), files: self.files.clone() }];
         let spec = CreateLog {
             database: DatabaseId(u128::from(env.random())),
             block_size: 4096,
             quorum: Quorum::Auto,
             archiving: false,
             groups: (1..=GROUPS).map(|number| NewGroup { number, size: GROUP_BYTES }).collect(),
-            media: media.clone(),
-        };
-        let opening = OpenLog {
-            env: env.clone(),
-            session: Waits::new().session("redo", Kind::Background),
-            control: Arc::clone(&control),
-            media,
-            options: Options::default(),
-            returning: Vec::new(),
-            force: false,
+            media: vec![Medium { name: "m".to_owned(), files: self.files.clone() }],
         };
         self.runtime.block_on(async {
             create(&env, &control, spec).await.unwrap();
-            let recovery = Recovery::start(opening).await.unwrap();
+            let recovery = Recovery::start(self.log(&control)).await.unwrap();
             let (store, geometry) = (env.random(), Geometry::default());
-            let new = NewStore {
-                store,
-                database: recovery.database().0,
-                geometry,
-                from: recovery.checkpoint(),
-            };
+            let (database, from) = (recovery.database().0, recovery.checkpoint());
+            let new = NewStore { store, database, geometry, from };
             cellar_heap::create(&self.data, new).await.unwrap();
-            let options = cellar_heap::Options {
-                cache_pages: (self.rows / IN_PAGE) as usize * 2,
-                dirty_max: (self.rows / IN_PAGE) as usize * 2,
-                recovery_target: self.target,
-                ..cellar_heap::Options::default()
-            };
-            let (device, waits) = (Arc::clone(&self.data), Waits::new());
-            let open = OpenStore { env, waits, device, recovery, options };
-            Store::open(open).await.unwrap().0
+            (self.open(recovery).await.0, control)
         })
+    }
+
+    fn log(&self, control: &Arc<dyn Control>) -> OpenLog {
+        OpenLog {
+            env: self.runtime.env(),
+            session: Waits::new().session("redo", Kind::Background),
+            control: Arc::clone(control),
+            media: vec![Medium { name: "m".to_owned(), files: self.files.clone() }],
+            options: Options::default(),
+            returning: Vec::new(),
+            force: false,
+        }
+    }
+
+    async fn open(&self, recovery: Recovery) -> (Store, Replayed) {
+        let options = cellar_heap::Options {
+            cache_pages: self.cache_pages,
+            dirty_max: self.cache_pages / 2,
+            recovery_target: self.target,
+            ..cellar_heap::Options::default()
+        };
+        let (env, device, waits) = (self.runtime.env(), Arc::clone(&self.data), Waits::new());
+        Store::open(OpenStore { env, waits, device, recovery, options }).await.unwrap()
+    }
+
+    /// Ends the store as a crash would, and opens it again.
+    fn reopen(&self, store: Store, control: &Arc<dyn Control>) {
+        self.runtime.block_on(async {
+            let (log, estimate) = (store.log().clone(), store.recovery_estimate());
+            store.abandon().await;
+            log.abandon().await.unwrap();
+            let start = self.env.now();
+            let recovery = Recovery::start(self.log(control)).await.unwrap();
+            let (store, replayed) = self.open(recovery).await;
+            let (time, redo) = (self.env.now().since(start), replayed.bytes >> 20);
+            println!("  opened in {time:.2?}, foretold {:.2?} for {} MB of redo and {} pages", estimate.time, estimate.redo >> 20, estimate.pages);
+            println!("  {redo} MB of {} commits, {} pages read in {:.2?} of {:.2?}; the next opening: {:.2?}", replayed.commits, replayed.pages, replayed.reading, replayed.time, store.recovery_estimate().time);
+            store.log().clone().close().await.unwrap();
+        });
     }
 
     /// Fills the store. Returns where the rows are.
@@ -242,10 +270,11 @@ impl Bench {
     }
 
     fn run(&self, arm: Arm, committers: usize) -> Measured {
-        let store = self.store();
+        let (store, control) = self.store();
+        let kept = store.clone();
         let (env, rows) = (Arc::clone(&self.env), self.rows);
         let time = Duration::from_millis(self.millis);
-        self.runtime.block_on(async move {
+        let measured = self.runtime.block_on(async move {
             let ids = match arm {
                 Arm::Log => Arc::default(),
                 _ => Arc::new(Bench::fill(&store, rows).await),
@@ -287,7 +316,6 @@ impl Bench {
                 times.extend(task.await.unwrap());
             }
             let (seconds, used) = (env.now().since(start).as_secs_f64(), cpu() - cpu_before);
-            store.log().clone().close().await.unwrap();
             times.sort_unstable();
             let percentile =
                 |share: f64| times[((times.len() - 1) as f64 * share) as usize] as f64 / 1000.0;
@@ -297,7 +325,12 @@ impl Bench {
                 p50_us: percentile(0.5),
                 p99_us: percentile(0.99),
             }
-        })
+        });
+        match self.reopens && arm != Arm::Log {
+            true => self.reopen(kept, &control),
+            false => self.runtime.block_on(kept.log().clone().close()).unwrap(),
+        };
+        measured
     }
 }
 

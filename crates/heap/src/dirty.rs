@@ -1,6 +1,6 @@
 //! The list of pages that are newer in memory than on disk, in the order in which they became so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,8 +21,28 @@ pub(crate) struct Dirty {
 struct List {
     /// By the record from which on the page on disk lacks something, and by the page's number.
     frames: BTreeMap<(u64, u32), Arc<Frame>>,
-    /// The least of those that are being written.
-    writing: Option<u64>,
+    /// The record of each page in the list: it is there once, and not while it is written.
+    records: HashMap<u32, u64>,
+    /// The least record of each batch that is being written.
+    writing: Vec<u64>,
+    /// Pages that are being written.
+    in_flight: usize,
+}
+
+impl List {
+    fn insert(&mut self, lsn: u64, frame: Arc<Frame>) {
+        let number = frame.number();
+        if let Some(later) = self.records.insert(number, lsn) {
+            self.frames.remove(&(later, number));
+        }
+        self.frames.insert((lsn, number), frame);
+    }
+
+    fn pop(&mut self) -> Option<(u64, Arc<Frame>)> {
+        let ((lsn, number), frame) = self.frames.pop_first()?;
+        self.records.remove(&number);
+        Some((lsn, frame))
+    }
 }
 
 impl Dirty {
@@ -33,9 +53,14 @@ impl Dirty {
     /// Notes that a record has changed a page, unless it is known as changed.
     pub fn note(&self, lsn: u64, frame: &Arc<Frame>) {
         if frame.list() {
-            self.lock().frames.insert((lsn, frame.number()), Arc::clone(frame));
-            self.count.fetch_add(1, Ordering::SeqCst);
+            let mut list = self.lock();
+            list.insert(lsn, Arc::clone(frame));
+            self.set_count(&list);
         }
+    }
+
+    fn set_count(&self, list: &List) {
+        self.count.store(list.frames.len() + list.in_flight, Ordering::SeqCst);
     }
 
     /// How many pages are to be written, or are being written.
@@ -46,24 +71,23 @@ impl Dirty {
     /// Takes up to `count` pages out, the oldest first. They count as lacking until `written`.
     pub fn take(&self, count: usize) -> Vec<(u64, Arc<Frame>)> {
         let mut list = self.lock();
-        let mut taken = Vec::with_capacity(count.min(list.frames.len()));
-        while taken.len() < count {
-            let Some(((lsn, _), frame)) = list.frames.pop_first() else { break };
-            taken.push((lsn, frame));
-        }
-        list.writing = taken.first().map(|(lsn, _)| *lsn);
+        let count = count.min(list.frames.len());
+        let taken: Vec<_> = (0..count).map_while(|_| list.pop()).collect();
+        list.writing.extend(taken.first().map(|(lsn, _)| *lsn));
+        list.in_flight += taken.len();
         taken
     }
 
-    /// Takes note of how pages were written: up to which record, `None` where they were not.
+    /// Takes note of how pages that were taken together were written: up to which record, `None` where
+    /// they were not.
     pub fn written(&self, frames: Vec<(u64, Arc<Frame>, Option<u64>)>) {
-        let (mut again, mut done) = (Vec::new(), 0);
+        let (first, mut again) = (frames.first().map(|(lsn, ..)| *lsn), Vec::new());
+        let taken = frames.len();
         for (from, frame, written) in frames {
             match written {
-                Some(lsn) if frame.is_written(lsn) => done += 1,
+                Some(lsn) if frame.is_written(lsn) => {}
+                // The lane may have listed it meanwhile: by a later record than it lacks.
                 Some(lsn) => {
-                    // The lane may have listed it meanwhile, by a later record than it lacks: then it is
-                    // in the list twice.
                     frame.list();
                     again.push((lsn + 1, frame));
                 }
@@ -71,10 +95,13 @@ impl Dirty {
             }
         }
         let mut list = self.lock();
-        list.frames.extend(again.into_iter().map(|(lsn, frame)| ((lsn, frame.number()), frame)));
-        list.writing = None;
+        again.into_iter().for_each(|(lsn, frame)| list.insert(lsn, frame));
+        if let Some(at) = list.writing.iter().position(|lsn| Some(*lsn) == first) {
+            list.writing.swap_remove(at);
+        }
+        list.in_flight -= taken;
+        self.set_count(&list);
         drop(list);
-        self.count.fetch_sub(done, Ordering::SeqCst);
         self.wake();
     }
 
@@ -82,7 +109,7 @@ impl Dirty {
     pub fn first(&self) -> Option<u64> {
         let list = self.lock();
         let least = list.frames.keys().next().map(|(lsn, _)| *lsn);
-        least.into_iter().chain(list.writing).min()
+        least.into_iter().chain(list.writing.iter().copied()).min()
     }
 
     /// Resolves when pages were written, or there is something else to look at.

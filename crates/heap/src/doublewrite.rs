@@ -15,6 +15,11 @@ const MAGIC: [u8; 4] = *b"CLHD";
 /// Bytes before the numbers in the first page of a slot.
 const HEAD_BYTES: usize = 32;
 
+/// Where a page is in the file, in bytes.
+fn offset(page: u32) -> u64 {
+    u64::from(page) * PAGE_BYTES as u64
+}
+
 /// A batch of pages with the page that names them.
 pub(crate) struct Batch {
     bytes: Bytes,
@@ -45,11 +50,16 @@ impl Batch {
         Batch { bytes: bytes.freeze(), numbers }
     }
 
-    /// Writes it to the ring, durably; then to the places of its pages, durably.
-    pub async fn write(self, device: &dyn Device, slot: u32) -> Result<(), Error> {
-        let offset = |page: u32| u64::from(page) * PAGE_BYTES as u64;
+    /// Writes it to the ring, durably.
+    pub async fn write_to_ring(&self, device: &dyn Device, slot: u32) -> Result<(), Error> {
+        let data = vec![self.bytes.clone()];
+        device.write(Io::BACKGROUND, offset(slot), data, Durability::Durable).await?;
+        Ok(())
+    }
+
+    /// Writes its pages to their places, durably.
+    pub async fn write_to_places(&self, device: &dyn Device) -> Result<(), Error> {
         let io = Io::BACKGROUND;
-        device.write(io, offset(slot), vec![self.bytes.clone()], Durability::Durable).await?;
         let writes = self
             .runs()
             .into_iter()

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cellar_io::SharedEnv;
 use cellar_redo::{Log, Lsn};
-use cellar_wait::{Event, Session};
+use cellar_wait::{Event, Session, Wait};
 
 use crate::dirty::Dirty;
 use crate::doublewrite::Batch;
 use crate::error::Error;
-use crate::frames::{Frames, Image};
+use crate::frames::{Frame, Frames, Image};
 use crate::geometry::Geometry;
 
 /// What writes the pages of a store.
@@ -25,43 +25,78 @@ pub(crate) struct Writer {
     pub batch: AtomicU64,
 }
 
+/// A batch that is in the ring, and not yet in its places.
+pub(crate) struct InRing {
+    batch: Batch,
+    /// Each page, and the record from which on its place lacks something.
+    taken: Vec<(u64, Arc<Frame>)>,
+    /// Each page's LSN in the batch.
+    lsns: BTreeMap<u32, u64>,
+}
+
+impl InRing {
+    pub fn pages(&self) -> usize {
+        self.lsns.len()
+    }
+}
+
 impl Writer {
-    /// Writes up to a batch of the pages that changed first, once what changed them is durable. Returns
-    /// how many. Nobody else may write meanwhile, and it must be polled to its end.
-    pub async fn write_batch(&self, log: &Log) -> Result<usize, Error> {
+    /// Writes up to a batch of the pages that changed first to the ring, once what changed them is durable;
+    /// `None` where none has changed. Nobody else may do so meanwhile: a batch in the ring that cannot be
+    /// read hides those before it.
+    pub async fn write_to_ring(&self, log: &Log) -> Result<Option<InRing>, Error> {
         let taken = self.dirty.take(self.geometry.batch_pages as usize);
-        let result = self.write(&taken, log).await;
-        let written = taken.into_iter().map(|(from, frame)| {
-            let lsn = result.as_ref().ok().and_then(|lsns| lsns.get(&frame.number()).copied());
-            (from, frame, lsn)
-        });
-        self.dirty.written(written.collect());
-        result.map(|lsns| lsns.len())
+        if taken.is_empty() {
+            return Ok(None);
+        }
+        match self.try_ring(&taken, log).await {
+            Ok((batch, lsns)) => Ok(Some(InRing { batch, taken, lsns })),
+            Err(error) => {
+                let not = taken.into_iter().map(|(from, frame)| (from, frame, None));
+                self.dirty.written(not.collect());
+                Err(error)
+            }
+        }
     }
 
-    /// The LSN of each page as it was written.
-    async fn write(
+    async fn try_ring(
         &self,
-        taken: &[(u64, Arc<crate::frames::Frame>)],
+        taken: &[(u64, Arc<Frame>)],
         log: &Log,
-    ) -> Result<BTreeMap<u32, u64>, Error> {
+    ) -> Result<(Batch, BTreeMap<u32, u64>), Error> {
         let images: BTreeMap<u32, Arc<Image>> =
             taken.iter().map(|(_, frame)| (frame.number(), Arc::clone(&frame.current()))).collect();
-        let Some(end) = images.values().map(|image| image.end).max() else {
-            return Ok(BTreeMap::new());
-        };
+        let end = images.values().map(|image| image.end).max().unwrap_or(0);
         if log.durable_lsn() < Lsn(end) {
             log.wait_durable(&self.session, Lsn(end)).await?;
         }
         let pages: Vec<_> = images.iter().map(|(number, image)| (*number, image.raw())).collect();
-        let batch = self.batch.fetch_add(1, Ordering::Relaxed) + 1;
-        let wait = [pages.len() as u64, 0, 0];
-        let wait = self.session.begin(Event::DB_FILE_PARALLEL_WRITE, wait, self.env.now().0);
-        let written = Batch::new(self.frames.store(), batch, &pages)
-            .write(&**self.frames.device(), self.geometry.ring_slot(batch))
-            .await;
+        let number = self.batch.fetch_add(1, Ordering::Relaxed) + 1;
+        let batch = Batch::new(self.frames.store(), number, &pages);
+        let wait = self.begin_write(pages.len());
+        let slot = self.geometry.ring_slot(number);
+        let written = batch.write_to_ring(&**self.frames.device(), slot).await;
         wait.end(self.env.now().0);
         written?;
-        Ok(images.iter().map(|(number, image)| (*number, image.lsn())).collect())
+        Ok((batch, images.iter().map(|(number, image)| (*number, image.lsn())).collect()))
+    }
+
+    /// Writes a batch to its places. It must be polled to its end.
+    pub async fn write_to_places(&self, in_ring: InRing) -> Result<(), Error> {
+        let InRing { batch, taken, lsns } = in_ring;
+        let wait = self.begin_write(lsns.len());
+        let result = batch.write_to_places(&**self.frames.device()).await;
+        wait.end(self.env.now().0);
+        let written = taken.into_iter().map(|(from, frame)| {
+            let lsn = lsns.get(&frame.number()).copied().filter(|_| result.is_ok());
+            (from, frame, lsn)
+        });
+        self.dirty.written(written.collect());
+        result
+    }
+
+    fn begin_write(&self, pages: usize) -> Wait<'_> {
+        let place = [pages as u64, 0, 0];
+        self.session.begin(Event::DB_FILE_PARALLEL_WRITE, place, self.env.now().0)
     }
 }

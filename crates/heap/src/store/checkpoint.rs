@@ -1,6 +1,7 @@
 //! Pages are written as the log goes on, and the checkpoint follows.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,7 +10,9 @@ use cellar_io::EnvExt;
 use cellar_redo::Lsn;
 use cellar_wait::{Event as WaitEvent, Session};
 use event_listener::Event;
+use futures_util::StreamExt;
 use futures_util::future::{Either, select};
+use futures_util::stream::FuturesOrdered;
 
 use super::{Inner, objects};
 use crate::error::Error;
@@ -176,16 +179,20 @@ impl Inner {
     async fn write_all(&self) -> Result<(), Error> {
         self.await_last().await?;
         let mut left = self.writer.dirty.count();
-        while left > 0 {
-            let written = self.write_batch().await?;
-            left = left.saturating_sub(written.max(1));
-        }
+        let more = || {
+            let is_left = left > 0;
+            left = left.saturating_sub(self.geometry.batch_pages as usize);
+            is_left
+        };
+        self.write_batches(more).await?;
         self.move_checkpoint().await
     }
 
     async fn write_due(&self) -> Result<(), Error> {
-        while self.is_due() && !self.schedule.is_pressed.load(Ordering::SeqCst) {
-            self.write_batch().await?;
+        let is_due = || self.is_due() && !self.schedule.is_pressed.load(Ordering::SeqCst);
+        while is_due() {
+            let mut batches = 0..BATCHES;
+            self.write_batches(|| batches.next().is_some() && is_due()).await?;
             let checkpoint = self.checkpoint();
             let behind = self.writer.dirty.first().unwrap_or(checkpoint).saturating_sub(checkpoint);
             if behind >= self.schedule.pace.redo_max() / CHECKPOINTS {
@@ -195,14 +202,49 @@ impl Inner {
         Ok(())
     }
 
-    async fn write_batch(&self) -> Result<usize, Error> {
-        let end = self.lane.applied_end();
-        let written = self.writer.write_batch(&self.log).await?;
-        self.schedule.note(end, written);
+    /// Writes batches as long as there is more to write: one after the other to the ring, and meanwhile those
+    /// before it to their places, but for one of which the next takes the slot.
+    async fn write_batches(&self, mut more: impl FnMut() -> bool) -> Result<(), Error> {
+        let (mut placing, slots) = (FuturesOrdered::new(), self.geometry.ring_batches as usize);
+        let mut result = Ok(());
+        while result.is_ok() && more() {
+            while placing.len() >= slots {
+                result = result.and(placing.next().await.unwrap_or(Ok(())));
+            }
+            let end = self.lane.applied_end();
+            let mut ring = pin!(self.writer.write_to_ring(&self.log));
+            let in_ring = loop {
+                if placing.is_empty() {
+                    break ring.await;
+                }
+                match select(ring.as_mut(), placing.next()).await {
+                    Either::Left((in_ring, _)) => break in_ring,
+                    Either::Right((placed, _)) => {
+                        result = result.and(placed.unwrap_or(Ok(())));
+                    }
+                }
+            };
+            match in_ring {
+                Ok(Some(in_ring)) => {
+                    self.note_written(end, in_ring.pages());
+                    placing.push_back(self.writer.write_to_places(in_ring));
+                }
+                Ok(None) => break,
+                Err(error) => result = result.and(Err(error)),
+            }
+            result = result.and(self.check_running());
+        }
+        // All are answered before anything is said: a late one must not meet a later batch.
+        while let Some(placed) = placing.next().await {
+            result = result.and(placed);
+        }
+        result
+    }
+
+    fn note_written(&self, end: u64, pages: usize) {
+        self.schedule.note(end, pages);
         let (_, blocks) = self.log.ring();
         self.schedule.pace.set(blocks * LSN_BLOCK, self.estimate().pages);
-        self.check_running()?;
-        Ok(written)
     }
 
     /// Waits until the last commit is durable, also where nobody else waits for it.
@@ -247,6 +289,9 @@ impl Inner {
         Ok(())
     }
 }
+
+/// Batches after which it is looked whether the checkpoint is to move.
+const BATCHES: usize = 16;
 
 /// So often the checkpoint moves while all pages are written once.
 const CHECKPOINTS: u64 = 16;
