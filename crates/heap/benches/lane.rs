@@ -191,7 +191,7 @@ impl Bench {
     async fn open(&self, recovery: Recovery) -> (Store, Replayed) {
         let options = cellar_heap::Options {
             cache_pages: self.cache_pages,
-            dirty_max: self.cache_pages / 2,
+            dirty_max: self.cache_pages / 4 * 3,
             recovery_target: self.target,
             ..cellar_heap::Options::default()
         };

@@ -75,7 +75,7 @@ impl Pace {
         let Limits { target, rates, dirty_max, cache_pages, .. } = self.limits;
         let by_time = (target.as_secs_f64() * rates.pages as f64 / 2.0) as u64;
         // Not below a tenth of the cache: a slow disk would be made slower.
-        by_time.max(cache_pages / 10).min(dirty_max - dirty_max / 4).max(1)
+        by_time.max(cache_pages / 10).min(dirty_max - dirty_max / 8).max(1)
     }
 
     /// Says how long the ring of the log is, as a distance of LSNs, and how many pages an opening would read.
@@ -164,8 +164,8 @@ mod tests {
     fn more_pages_than_may_wait_are_written_at_once() {
         let pace = pace(Duration::from_secs(100), 4_000);
         pace.set(u64::MAX, 0);
-        assert!(!pace.is_due(10, 2_999));
-        assert!(pace.is_due(10, 3_000), "a quarter stays for those who commit meanwhile");
+        assert!(!pace.is_due(10, 3_499));
+        assert!(pace.is_due(10, 3_500), "an eighth stays for those who commit meanwhile");
     }
 
     #[test]

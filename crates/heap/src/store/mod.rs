@@ -53,7 +53,7 @@ impl Default for Options {
     fn default() -> Options {
         let recovery_target = Duration::from_secs(5);
         let checkpoint_after = Duration::from_secs(1);
-        Options { cache_pages: 8192, dirty_max: 4096, checkpoint_after, recovery_target }
+        Options { cache_pages: 8192, dirty_max: 6144, checkpoint_after, recovery_target }
     }
 }
 
