@@ -88,6 +88,14 @@ pub enum Error {
         /// The index.
         index: u32,
     },
+    /// User: a counter has no value behind this one.
+    #[error("counter {number} cannot go on behind {value}: a number has 64 bits")]
+    CounterEnds {
+        /// Its number.
+        number: u32,
+        /// Its last value.
+        value: i64,
+    },
     /// User: another transaction has changed the row since this one began to read.
     #[error("row {slot} in page {page} was changed since this transaction's snapshot")]
     Serialization {
@@ -169,6 +177,7 @@ impl Error {
             Error::NoRow { .. } => 1410,
             Error::WrongObject { .. } => 70202,
             Error::Duplicate { .. } => 1,
+            Error::CounterEnds { .. } => 8004,
             Error::Serialization { .. } => 8177,
             Error::Lock(LockError::Deadlock { .. }) => 60,
             Error::Lock(LockError::Busy { .. }) => 54,

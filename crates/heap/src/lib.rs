@@ -3,6 +3,7 @@
 
 mod bundle;
 mod change;
+mod counters;
 mod dirty;
 mod doublewrite;
 mod error;

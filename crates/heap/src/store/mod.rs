@@ -2,6 +2,7 @@
 
 mod apply;
 mod checkpoint;
+mod counters;
 mod header;
 mod objects;
 mod plan;
@@ -17,6 +18,7 @@ use cellar_page::PAGE_BYTES;
 use cellar_redo::{Log, Lsn, Queued, Recovery};
 use cellar_wait::{Kind, Session, Waits};
 
+use crate::counters::Counters;
 use crate::dirty::Dirty;
 use crate::doublewrite::Ring;
 use crate::error::Error;
@@ -86,6 +88,7 @@ pub(crate) struct Inner {
     snapshots: Arc<Snapshots>,
     locks: Arc<Locks>,
     owners: AtomicU64,
+    counters: Counters,
     writer: Writer,
     header: Mutex<Header>,
     options: Options,
@@ -226,6 +229,7 @@ impl Store {
             snapshots,
             locks: Arc::new(Locks::new()),
             owners: AtomicU64::new(0),
+            counters: Counters::default(),
             writer,
             header: Mutex::new(header),
             options,
@@ -233,6 +237,7 @@ impl Store {
             stopped: Mutex::default(),
             schedule: Schedule::new(Pace::new(limits, report.end.0)),
         });
+        inner.load_counters(session).await?;
         inner.start_writer();
         Ok((Store(inner), replayed))
     }

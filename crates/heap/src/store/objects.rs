@@ -10,6 +10,7 @@ use cellar_wait::Session;
 
 use super::plan::Plan;
 use super::{Inner, Store};
+use crate::counters::COUNTERS;
 use crate::error::Error;
 use crate::lane::Operation;
 use crate::space::allocate::Use;
@@ -21,6 +22,7 @@ impl Store {
     /// [`Error::WrongObject`] where the number is taken; [`Error::Full`]; those of the log.
     #[boxed]
     pub async fn create_table(&self, session: &Session, table: u32) -> Result<(), Error> {
+        check_number(table)?;
         self.create_object(session, table, Use::Table).await
     }
 
@@ -30,6 +32,7 @@ impl Store {
     /// [`Error::WrongObject`] where the number is taken; [`Error::Full`]; those of the log.
     #[boxed]
     pub async fn create_index(&self, session: &Session, index: u32) -> Result<(), Error> {
+        check_number(index)?;
         self.create_object(session, index, Use::Index).await
     }
 
@@ -40,6 +43,7 @@ impl Store {
     /// [`Error::WrongObject`]; those of the log.
     #[boxed]
     pub async fn drop_object(&self, session: &Session, object: u32) -> Result<(), Error> {
+        check_number(object)?;
         self.remove(session, object, false).await
     }
 
@@ -49,6 +53,7 @@ impl Store {
     /// [`Error::WrongObject`], [`Error::Full`]; those of the log.
     #[boxed]
     pub async fn truncate(&self, session: &Session, object: u32) -> Result<(), Error> {
+        check_number(object)?;
         self.remove(session, object, true).await
     }
 
@@ -62,7 +67,12 @@ impl Store {
         Ok(())
     }
 
-    async fn create_object(&self, session: &Session, object: u32, kind: Use) -> Result<(), Error> {
+    pub(super) async fn create_object(
+        &self,
+        session: &Session,
+        object: u32,
+        kind: Use,
+    ) -> Result<(), Error> {
         self.0.check_running()?;
         self.0.space.begin_object(object, kind)?;
         let queued = self.0.extend(session, object).await.ok_or_else(ended).flatten();
@@ -168,6 +178,14 @@ impl Inner {
         let mut plan = Plan::new(self, session);
         plan.push(Operation::TakeExtent { extent, object, kind, is_first }, held);
         Ok(plan.run().await?.queued)
+    }
+}
+
+/// Numbers that the store has for itself are nobody else's.
+fn check_number(object: u32) -> Result<(), Error> {
+    match object {
+        0 | COUNTERS => Err(Error::WrongObject { object, expected: "free number" }),
+        _ => Ok(()),
     }
 }
 

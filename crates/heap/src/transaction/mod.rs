@@ -296,6 +296,18 @@ impl Transaction {
         Ok(())
     }
 
+    /// The next value of a counter, as [`Store::take`]: it stays taken if the transaction is rolled back.
+    /// The answer to the commit comes when nobody can get it again.
+    ///
+    /// # Errors
+    /// As [`Store::take`].
+    #[boxed]
+    pub async fn take(&mut self, number: u32, step: i64) -> Result<i64, Error> {
+        let (value, end) = self.store.take_undurable(&self.session, number, step).await?;
+        self.seen = self.seen.max(end);
+        Ok(value)
+    }
+
     /// Where the changes that follow can be taken back to.
     pub fn savepoint(&self) -> Savepoint {
         self.own.savepoint()
