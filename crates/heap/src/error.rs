@@ -28,6 +28,20 @@ pub enum Error {
         /// The shortest that is possible, in bytes.
         least: usize,
     },
+    /// User: a value is longer than a store takes.
+    #[error("a value of {bytes} bytes is too long: {max} are the most")]
+    ValueTooLong {
+        /// Its length in bytes.
+        bytes: usize,
+        /// The longest that is possible, in bytes.
+        max: usize,
+    },
+    /// A row names a long value that is not there.
+    #[error("there is no long value in page {page}, which a row names")]
+    NoValue {
+        /// The page.
+        page: u32,
+    },
     /// User: a key is longer than an index takes.
     #[error("a key of {bytes} bytes is too long: an index takes {max}")]
     KeyTooLong {
@@ -169,6 +183,8 @@ impl Error {
         match self {
             Error::RowTooLong { .. } => 70200,
             Error::RowTooShort { .. } => 70204,
+            Error::ValueTooLong { .. } => 70206,
+            Error::NoValue { .. } => 22922,
             Error::KeyTooLong { .. } => 1450,
             Error::Full { .. } => 1653,
             Error::TooSmall { .. } => 70201,

@@ -3,10 +3,11 @@
 //! A row is known by where it was first put. If it outgrows that page it moves, and leaves the way to where
 //! it is now; a row that has moved carries its old place.
 
-use cellar_page::{CELL_BYTES_MAX, CellKind, Kind, PAGE_BYTES, PageRef, SLOT_BYTES};
+use cellar_page::{CELL_BYTES_MAX, CellKind, HEADER_BYTES, Kind, PAGE_BYTES, PageRef, SLOT_BYTES};
 
 use crate::bundle::{Bundle, Refused, Spares};
 use crate::change::Change;
+use crate::long::contents;
 use crate::row_id::{ROW_ID_BYTES, RowId};
 use crate::space::allocate;
 
@@ -173,6 +174,37 @@ pub(crate) fn delete(
         free(bundle, spares, table, there)?;
     }
     free(bundle, spares, table, id)
+}
+
+/// Writes a long value into free pages.
+pub(crate) fn put_long(
+    bundle: &mut Bundle<'_>,
+    table: u32,
+    pages: &[u32],
+    value: &[u8],
+) -> Result<(), Refused> {
+    contents(pages, value).try_for_each(|(page, level, body)| {
+        allocate::mark(bundle, page, allocate::FULL)?;
+        bundle.change(page, Change::Format { kind: Kind::Overflow, owner: table, level })?;
+        bundle.change(page, Change::Bytes { at: HEADER_BYTES, bytes: &body })
+    })
+}
+
+/// Frees the pages of a long value. They stay as they are: who sees the value may still read it.
+pub(crate) fn free_long(
+    bundle: &mut Bundle<'_>,
+    spares: &mut Spares,
+    table: u32,
+    pages: &[u32],
+) -> Result<(), Refused> {
+    for page in pages {
+        if allocate::state(bundle, *page)? == 0 {
+            return Err(Refused::Changed);
+        }
+        allocate::mark(bundle, *page, 0)?;
+        spares.rested.push((table, *page));
+    }
+    Ok(())
 }
 
 /// Where `new` differs from `old`, and how many bytes of `old` that replaces.

@@ -8,6 +8,8 @@ pub(crate) struct Spares {
     pages: BTreeMap<u32, Vec<u32>>,
     /// Pages that it gives back, each with its object.
     pub freed: Vec<(u32, u32)>,
+    /// Pages that it frees as they are, each with its table.
+    pub rested: Vec<(u32, u32)>,
     /// Pages that have room again, each with its table.
     pub opened: Vec<(u32, u32)>,
 }

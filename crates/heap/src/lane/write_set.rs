@@ -43,6 +43,10 @@ pub(crate) enum Operation {
     },
     /// A row goes, with its entries.
     Delete { table: u32, id: RowId, gone: Entries },
+    /// A long value, in free pages of its table.
+    PutLong { table: u32, pages: Vec<u32>, value: Bytes },
+    /// The pages of a long value are free.
+    FreeLong { table: u32, pages: Vec<u32> },
     /// An extent becomes an object's; the first of an index has its root.
     TakeExtent { extent: u32, object: u32, kind: allocate::Use, is_first: bool },
     /// Extents are an object's no longer.
@@ -67,6 +71,8 @@ impl Operation {
                 2 * CHANGE_BYTES + row.len() + of(gone) + of(new)
             }
             Operation::Delete { gone, .. } => 2 * CHANGE_BYTES + of(gone),
+            Operation::PutLong { pages, value, .. } => 4 * CHANGE_BYTES * pages.len() + value.len(),
+            Operation::FreeLong { pages, .. } => CHANGE_BYTES * pages.len(),
             Operation::TakeExtent { .. } | Operation::NewPage { .. } => 8 * CHANGE_BYTES,
             Operation::ReleaseExtents { extents, .. } => 2 * CHANGE_BYTES * extents.len(),
         }
@@ -97,6 +103,14 @@ impl Operation {
             Operation::Delete { table, id, gone } => {
                 rows::delete(bundle, spares, *table, *id)?;
                 gone.remove(bundle, spares, *id)?;
+                Ok(None)
+            }
+            Operation::PutLong { table, pages, value } => {
+                rows::put_long(bundle, *table, pages, value)?;
+                Ok(None)
+            }
+            Operation::FreeLong { table, pages } => {
+                rows::free_long(bundle, spares, *table, pages)?;
                 Ok(None)
             }
             Operation::ReleaseExtents { object, extents } => {

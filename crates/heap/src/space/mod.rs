@@ -28,6 +28,8 @@ struct State {
     free_extents: BTreeSet<u32>,
     /// Extents that were given back, by the record that did: snapshots below see what was in them.
     resting: VecDeque<(u64, u32)>,
+    /// Pages that were freed as they are, each with its object, likewise.
+    resting_pages: VecDeque<(u64, u32, u32)>,
     objects: BTreeMap<u32, Object>,
 }
 
@@ -138,6 +140,23 @@ impl Space {
         self.lock().objects.get_mut(&object)?.free.pop_first()
     }
 
+    /// Has pages be free when no snapshot sees what was in them, before this record freed them.
+    pub fn rest_pages(&self, lsn: u64, pages: impl IntoIterator<Item = (u32, u32)>) {
+        let pages = pages.into_iter().map(|(object, page)| (lsn, object, page));
+        self.lock().resting_pages.extend(pages);
+    }
+
+    /// Has pages be free in which no snapshot sees anything. `oldest`: none is below this.
+    pub fn wake_pages(&self, oldest: u64) {
+        let mut state = self.lock();
+        while state.resting_pages.front().is_some_and(|(lsn, ..)| *lsn < oldest) {
+            let Some((_, object, page)) = state.resting_pages.pop_front() else { break };
+            if let Some(at) = state.objects.get_mut(&object) {
+                at.free.insert(page);
+            }
+        }
+    }
+
     /// Takes a number for a new object, which has no extent yet.
     pub fn begin_object(&self, object: u32, kind: Use) -> Result<(), Error> {
         let mut state = self.lock();
@@ -201,6 +220,7 @@ impl Space {
         };
         let Some(old) = state.objects.remove(&object) else { return };
         state.resting.extend(old.extents.iter().map(|extent| (lsn, *extent)));
+        state.resting_pages.retain(|(_, of, _)| *of != object);
         if let Some(first) = first {
             state.objects.insert(object, Object::new(old.kind, true));
             drop(state);

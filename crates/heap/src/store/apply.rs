@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use cellar_wait::Session;
 
-use super::Store;
 use super::plan::Plan;
+use super::{LongValues, Store};
 use crate::error::Error;
 use crate::lane::Applied;
 use crate::locks::Held;
@@ -74,7 +74,7 @@ impl Store {
     /// after which the outcome is unknown.
     #[boxed]
     pub async fn commit(&self, session: &Session, changes: Vec<Change>) -> Result<Outcome, Error> {
-        self.commit_with(session, changes, None).await
+        self.commit_with(session, changes, LongValues::default(), None).await
     }
 
     /// As [`Store::commit`]; the locks are released when the changes are in the log, and seen by who looks
@@ -83,6 +83,7 @@ impl Store {
         &self,
         session: &Session,
         changes: Vec<Change>,
+        values: LongValues,
         locks: Option<Held>,
     ) -> Result<Outcome, Error> {
         let inner = &self.0;
@@ -90,6 +91,9 @@ impl Store {
         inner.wait_for_writer(session).await?;
         let mut plan = Plan::new(inner, session);
         plan.hold(locks);
+        if !values.is_empty() {
+            plan.add_long(values).await;
+        }
         for change in changes {
             plan.add(change).await?;
         }

@@ -7,13 +7,13 @@ use cellar_redo::Queued;
 use cellar_wait::Session;
 
 use super::plan::Plan;
-use super::{Change, Inner, Store};
+use super::{Change, Inner, LongValues, Store};
 use crate::counters::{COUNTERS, Counter, Take, decode, encode};
 use crate::error::Error;
 use crate::space::allocate::Use;
 
 impl Store {
-    /// Makes a counter with this number, which begins with `first`.
+    /// Makes a counter with this number, which begins with `first`. Nobody else may make it meanwhile.
     ///
     /// # Errors
     /// [`Error::WrongObject`] where the number is taken; [`Error::Full`]; those of the log.
@@ -38,7 +38,7 @@ impl Store {
         }
         let row = encode(number, first);
         let change = Change::Insert { table: COUNTERS, row, keys: Vec::new() };
-        let outcome = self.commit_with(session, vec![change], None).await?;
+        let outcome = self.commit_with(session, vec![change], LongValues::default(), None).await?;
         let id = outcome.rows.into_iter().flatten().next();
         if !id.is_some_and(|id| inner.counters.add(number, id, first)) {
             return Err(Error::WrongObject { object: number, expected: "free number" });
@@ -55,7 +55,7 @@ impl Store {
         self.0.check_running()?;
         let id = self.0.counters.get(number)?.id;
         let change = Change::Delete { table: COUNTERS, id, keys: Vec::new() };
-        self.commit_with(session, vec![change], None).await?;
+        self.commit_with(session, vec![change], LongValues::default(), None).await?;
         self.0.counters.remove(number);
         Ok(())
     }

@@ -4,6 +4,7 @@ mod apply;
 mod checkpoint;
 mod counters;
 mod header;
+mod long;
 mod objects;
 mod plan;
 mod read;
@@ -35,6 +36,7 @@ use crate::writer::Writer;
 pub use apply::{Change, Key, Outcome};
 use checkpoint::Schedule;
 pub use header::Header;
+pub(crate) use long::{LongValues, TakenPages};
 pub use read::View;
 
 /// Parameters of an open store.

@@ -96,6 +96,10 @@ impl Inner {
             if let Some(page) = self.space.take_page(object) {
                 return Ok(page);
             }
+            self.space.wake_pages(self.oldest());
+            if let Some(page) = self.space.take_page(object) {
+                return Ok(page);
+            }
             // Durable with what it is needed for.
             let _ = self.extend(session, object).await.ok_or_else(ended)??;
         }

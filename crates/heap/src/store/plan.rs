@@ -8,7 +8,7 @@ use bytes::Bytes;
 use cellar_page::{CELL_BYTES_MAX, SLOT_BYTES};
 use cellar_wait::Session;
 
-use super::{Change, Inner, Key};
+use super::{Change, Inner, Key, LongValues, TakenPages};
 use crate::bundle::Refused;
 use crate::error::Error;
 use crate::index::{Entries, Entry, KEY_BYTES_MAX};
@@ -25,6 +25,8 @@ pub(super) struct Plan<'a> {
     is_asked: Vec<bool>,
     /// Pages that become tables' by it, each with its table.
     new_pages: Vec<(u32, u32)>,
+    /// Pages that become long values'.
+    taken: Vec<TakenPages>,
     /// For each table the page that it fills, and the room that is left there.
     filling: BTreeMap<u32, (u32, usize)>,
     /// All that it may need was read.
@@ -41,6 +43,7 @@ impl<'a> Plan<'a> {
             set: WriteSet::default(),
             is_asked: Vec::new(),
             new_pages: Vec::new(),
+            taken: Vec::new(),
             filling: BTreeMap::new(),
             is_read: false,
             is_in_lane: false,
@@ -57,6 +60,22 @@ impl<'a> Plan<'a> {
         self.set.operations.push(operation);
         self.is_asked.push(false);
         self.set.held.extend(held);
+    }
+
+    /// Adds the long values of a commit.
+    pub async fn add_long(&mut self, values: LongValues) {
+        for (taken, value) in values.new {
+            let mut held = Vec::with_capacity(taken.pages.len());
+            for page in &taken.pages {
+                held.push(self.inner.frames.fresh(*page).await);
+            }
+            let (table, pages) = (taken.table, taken.pages.clone());
+            self.push(Operation::PutLong { table, pages, value }, held);
+            self.taken.push(taken);
+        }
+        for (table, pages) in values.freed {
+            self.push(Operation::FreeLong { table, pages }, Vec::new());
+        }
     }
 
     fn entries(&self, keys: Vec<Key>) -> Result<Entries, Error> {
@@ -235,6 +254,8 @@ impl<'a> Plan<'a> {
             }
             Operation::Insert { table: object, .. }
             | Operation::NewPage { table: object, .. }
+            | Operation::PutLong { table: object, .. }
+            | Operation::FreeLong { table: object, .. }
             | Operation::TakeExtent { object, .. }
             | Operation::ReleaseExtents { object, .. } => {
                 Error::WrongObject { object: *object, expected: "table" }
@@ -245,6 +266,9 @@ impl<'a> Plan<'a> {
     fn finish(mut self, mut applied: Applied) -> Applied {
         let space = &self.inner.space;
         space.return_pages(applied.spares.left());
+        self.taken.drain(..).for_each(TakenPages::keep);
+        let lsn = applied.queued.appended.lsn.0;
+        space.rest_pages(lsn, applied.spares.rested.drain(..));
         space.return_pages(applied.spares.freed.iter().copied());
         for (table, page) in self.new_pages.drain(..).chain(applied.spares.opened.drain(..)) {
             space.set_open(table, page, true);
@@ -258,7 +282,9 @@ impl<'a> Plan<'a> {
 impl Drop for Plan<'_> {
     fn drop(&mut self) {
         // What the lane has may be in use by now: until the next opening it is nobody's.
-        if !self.is_in_lane {
+        if self.is_in_lane {
+            self.taken.drain(..).for_each(TakenPages::keep);
+        } else {
             self.inner.space.return_pages(self.new_pages.drain(..));
             self.inner.space.return_pages(self.set.spares.left());
         }

@@ -10,6 +10,7 @@ use cellar_wait::Session;
 
 use super::{Inner, Store};
 use crate::error::Error;
+use crate::frames::Image;
 use crate::index::{Cursor, behind};
 use crate::row_id::RowId;
 use crate::rows::{Found, find, find_moved};
@@ -36,6 +37,11 @@ impl Store {
 }
 
 impl View {
+    /// A page as this view sees it.
+    pub(super) async fn image(&self, session: &Session, page: u32) -> Result<Arc<Image>, Error> {
+        Ok(self.store.frames.load(session, page).await?.at(self.point()))
+    }
+
     /// Commits with LSNs below are seen.
     pub fn point(&self) -> u64 {
         self.snapshot.point()

@@ -1,5 +1,6 @@
 //! Transactions: changes that nobody sees before they are committed, locks, and the point at which is read.
 
+mod long;
 mod own;
 
 use std::collections::{HashMap, HashSet};
@@ -331,7 +332,8 @@ impl Transaction {
             store.wait_end(&session, seen).await?;
             return Ok(Outcome { lsn: 0, rows: Vec::new() });
         }
-        store.commit_with(&session, own.into_changes(), Some(held)).await
+        let (changes, values) = own.into_changes();
+        store.commit_with(&session, changes, values, Some(held)).await
     }
 
     /// Gives all up. Costs no I/O.

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use bytes::Bytes;
 
 use crate::row_id::RowId;
-use crate::store::{Change, Key};
+use crate::store::{Change, Key, LongValues, TakenPages};
 
 /// A row, as a transaction knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,7 +35,16 @@ pub struct Savepoint(usize);
 enum Undo {
     Row((u32, RowRef), Option<RowChange>),
     Key((u32, Bytes, RowRef), Option<bool>),
+    /// The long value that begins in this page was written.
+    NewLong(u32),
+    /// That one, written by this transaction, was freed.
+    DroppedLong(u32, NewLong),
+    /// That one, which was there before, was freed.
+    FreedLong(u32),
 }
+
+/// A long value that nobody else sees, and its pages.
+type NewLong = (TakenPages, Bytes);
 
 /// The changes of a transaction.
 #[derive(Default)]
@@ -43,13 +52,45 @@ pub(super) struct Own {
     rows: BTreeMap<(u32, RowRef), RowChange>,
     /// By index, key and row: whether the row has the key now.
     keys: BTreeMap<(u32, Bytes, RowRef), bool>,
+    /// Long values by their first pages.
+    longs: BTreeMap<u32, NewLong>,
+    /// Long values that are freed, by their first pages: the table, and all pages.
+    freed: BTreeMap<u32, (u32, Vec<u32>)>,
     undo: Vec<Undo>,
     inserted: u32,
 }
 
 impl Own {
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.rows.is_empty() && self.freed.is_empty()
+    }
+
+    /// A long value that this transaction has written.
+    pub fn long(&self, page: u32) -> Option<Bytes> {
+        self.longs.get(&page).map(|(_, value)| value.clone())
+    }
+
+    /// Adds a long value. Returns its first page.
+    pub fn put_long(&mut self, pages: TakenPages, value: Bytes) -> Option<u32> {
+        let first = *pages.pages.first()?;
+        self.longs.insert(first, (pages, value));
+        self.undo.push(Undo::NewLong(first));
+        Some(first)
+    }
+
+    /// Frees a long value that this transaction has written; false where it has not.
+    pub fn drop_long(&mut self, page: u32) -> bool {
+        let Some(long) = self.longs.remove(&page) else { return false };
+        self.undo.push(Undo::DroppedLong(page, long));
+        true
+    }
+
+    /// Frees the pages of a long value that was there before.
+    pub fn free_long(&mut self, table: u32, pages: Vec<u32>) {
+        let Some(first) = pages.first().copied() else { return };
+        if self.freed.insert(first, (table, pages)).is_none() {
+            self.undo.push(Undo::FreedLong(first));
+        }
     }
 
     /// What it says of a row: `None` where it does not know it, `Some(None)` where it is deleted.
@@ -136,19 +177,24 @@ impl Own {
                 Some(Undo::Row(at, None)) => drop(self.rows.remove(&at)),
                 Some(Undo::Key(at, Some(before))) => drop(self.keys.insert(at, before)),
                 Some(Undo::Key(at, None)) => drop(self.keys.remove(&at)),
+                Some(Undo::NewLong(page)) => drop(self.longs.remove(&page)),
+                Some(Undo::DroppedLong(page, long)) => drop(self.longs.insert(page, long)),
+                Some(Undo::FreedLong(page)) => drop(self.freed.remove(&page)),
                 None => {}
             }
         }
     }
 
     /// The changes as a commit takes them.
-    pub fn into_changes(self) -> Vec<Change> {
+    pub fn into_changes(self) -> (Vec<Change>, LongValues) {
         let change = |((table, id), RowChange { row, gone, new })| match (id, row) {
             (RowRef::Own(_), Some(row)) => Some(Change::Insert { table, row, keys: new }),
             (RowRef::Own(_), None) => None,
             (RowRef::Stored(id), Some(row)) => Some(Change::Update { table, id, row, gone, new }),
             (RowRef::Stored(id), None) => Some(Change::Delete { table, id, keys: gone }),
         };
-        self.rows.into_iter().filter_map(change).collect()
+        let (new, freed) = (self.longs.into_values(), self.freed.into_values());
+        let values = LongValues { new: new.collect(), freed: freed.collect() };
+        (self.rows.into_iter().filter_map(change).collect(), values)
     }
 }
